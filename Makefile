@@ -1,0 +1,121 @@
+# Two commands: `make demo` and `make test`. Both need python3 (3.11 or newer), a C compiler and make, and nothing else.
+#
+#   PYTHON=python3.12    the interpreter the environment is made from
+#   VENV=/some/folder    where the environment goes (.venv)
+#   MPI=mpich|system     force the MPI: the `mpich` wheel, or the machine's own mpirun and libmpi (auto: its own if it works)
+#   RANKS="1 2 3 4"      the numbers of ranks that `make test` goes through
+#   PYTEST_ARGS="-x"     for every pytest pass;  SERIAL_ARGS=... MPI_ARGS=...  for the serial pass, for the passes under mpirun
+
+PYTHON ?= python3
+VENV ?= .venv
+MPI ?= auto
+RANKS ?= 1 2 3 4
+DEMO_RANKS ?= 2
+PYTEST_ARGS ?=
+SERIAL_ARGS ?=
+MPI_ARGS ?=
+CC ?= cc
+
+BIN := $(abspath $(VENV))/bin
+PY := $(BIN)/python
+PIP := $(PY) -m pip --disable-pip-version-check
+export PATH := $(BIN):$(PATH)
+unexport PYTHONPATH
+
+# One thread a rank. The rest lets Open MPI 4 and 5 run as root and with more ranks than cores, as containers and CI need;
+# MPICH needs no such thing. The single-host transports skip a second of searching for network hardware.
+export OMP_NUM_THREADS := 1
+export OPENBLAS_NUM_THREADS := 1
+export OMPI_ALLOW_RUN_AS_ROOT := 1
+export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
+export OMPI_MCA_rmaps_base_oversubscribe := 1
+export OMPI_MCA_mpi_yield_when_idle := 1
+export PRTE_MCA_rmaps_default_mapping_policy := :oversubscribe
+export OMPI_MCA_btl := self,sm,vader
+
+KERNELS := $(wildcard kernels/*.pyx kernels/*.pxd kernels/*.h)
+EXAMPLE := examples/census_income
+
+.PHONY: help demo test setup check-tools clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make demo   set up (once, some minutes), cluster a sample of census records on $(DEMO_RANKS) ranks, make the report"
+	@echo "make test   set up (once), then run the tests on one process and on $(RANKS) ranks"
+	@echo "make setup  the set-up alone;  make clean  removes what was built and demo/, not $(VENV)"
+
+# --- set-up -----------------------------------------------------------------------------------------------------------
+
+check-tools:
+	@command -v $(PYTHON) >/dev/null 2>&1 || { echo "make: there is no '$(PYTHON)' here: install Python 3.11 or newer," \
+	    "or name one: make PYTHON=/path/to/python3" >&2; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: $(PYTHON) is" \
+	    "`$(PYTHON) --version 2>&1`, but 3.11 or newer is needed: make PYTHON=/path/to/python3.11" >&2; exit 2; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "make: $(PYTHON) cannot make virtual environments:" \
+	    "install its venv package (Debian, Ubuntu: apt-get install python3-venv)" >&2; exit 2; }
+	@command -v $(firstword $(CC)) >/dev/null 2>&1 || { echo "make: there is no C compiler '$(CC)' here: install one" \
+	    "(Debian, Ubuntu: apt-get install gcc libc6-dev), or name one: make CC=/path/to/gcc" >&2; exit 2; }
+	@$(PYTHON) -c 'import os, sys, sysconfig; h = os.path.join(sysconfig.get_paths()["include"], "Python.h"); sys.exit(not os.path.exists(h))' \
+	    || { echo "make: $(PYTHON) comes without Python.h: install its headers (Debian, Ubuntu: apt-get install python3-dev)" >&2; exit 2; }
+
+$(VENV)/.made: | check-tools
+	@echo "== making the environment $(VENV)"
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.requirements: pyproject.toml $(VENV)/.made
+	@echo "== installing what is needed to build"
+	@$(PIP) install -q --upgrade pip "setuptools>=77" wheel "Cython>=3.1" "numpy>=2"
+	@touch $@
+
+# The extension and the package, editable: Python files are live, a changed kernel is compiled again by the next make.
+$(VENV)/.built: $(VENV)/.requirements setup.py $(KERNELS)
+	@echo "== compiling the kernels, installing mpibayes and what it needs"
+	@CC="$(CC)" $(PIP) install -q --no-build-isolation -e ".[test,report]"
+	@touch $@
+
+# The machine's own MPI is used when two ranks of it find each other; otherwise the wheel of the `mpich` extra is installed.
+PROBE = from mpi4py import MPI; import sys; sys.exit(MPI.COMM_WORLD.size != 2)
+$(VENV)/.mpi-$(MPI): $(VENV)/.built
+	@rm -f $(VENV)/.mpi-*
+	@if test "$(MPI)" != mpich; then $(PIP) uninstall -q -y mpich >/dev/null 2>&1 || true; hash -r; fi; \
+	if test "$(MPI)" != mpich && command -v mpirun >/dev/null 2>&1 && mpirun -n 2 $(PY) -c '$(PROBE)' >/dev/null 2>&1 </dev/null; then \
+	    echo "== MPI: this machine's own, `command -v mpirun`"; \
+	elif test "$(MPI)" = system; then \
+	    echo "make: MPI=system, but two ranks of 'mpirun -n 2' did not find each other; try it by hand:" >&2; \
+	    echo "    mpirun -n 2 $(PY) -c '$(PROBE)'; echo \$$?" >&2; exit 2; \
+	elif test "$(MPI)" = auto || test "$(MPI)" = mpich; then \
+	    echo "== MPI: the mpich wheel"; \
+	    $(PIP) install -q "`$(PY) -c 'import tomllib; print(tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["mpich"][0])'`"; \
+	    mpirun -n 2 $(PY) -c '$(PROBE)' </dev/null; \
+	else \
+	    echo "make: MPI=$(MPI) is not one of auto, mpich, system" >&2; exit 2; \
+	fi
+	@touch $@
+
+setup: $(VENV)/.mpi-$(MPI)
+
+# --- the demo ---------------------------------------------------------------------------------------------------------
+
+demo/census.h5: $(EXAMPLE)/census_income.csv.gz $(EXAMPLE)/schema.toml | setup
+	@mkdir -p demo
+	mpibayes import $(EXAMPLE)/census_income.csv.gz $@ --schema $(EXAMPLE)/schema.toml --force
+
+demo: setup demo/census.h5
+	mpirun -n $(DEMO_RANKS) mpibayes run $(EXAMPLE)/run.toml -o demo/run
+	mpibayes report demo/run
+	@echo
+	@echo "The report is in demo/run/report:"
+	@ls demo/run/report | sed 's,^,  demo/run/report/,'
+
+# --- the tests --------------------------------------------------------------------------------------------------------
+
+test: setup
+	$(PY) -m pytest $(PYTEST_ARGS) $(SERIAL_ARGS)
+	@set -e; for n in $(RANKS); do \
+	    echo "== mpirun -n $$n python -m pytest --with-mpi -m mpi $(PYTEST_ARGS) $(MPI_ARGS)"; \
+	    mpirun -n $$n $(PY) -m pytest --with-mpi -m mpi $(PYTEST_ARGS) $(MPI_ARGS) </dev/null; \
+	done
+
+clean:
+	rm -rf build demo .pytest_cache .hypothesis *.egg-info src/*.egg-info kernels/*.so

@@ -1,0 +1,158 @@
+"""Collapsed, uncollapsed and partially collapsed samplers on Gaussian clusters: F1 of co-clustering by iteration.
+
+The experiments of sections 3.1 and 3.2 of Zhang (2016) as one command:
+
+    python benchmarks/published_schemes.py [--quick] [--out FOLDER]
+
+It writes two figures and a table (CSV, one line a method, setting, repeat and iteration) and prints a summary.
+
+Followed as stated: 100 rows from two Gaussians at +s and -s times (1, ..., 1), identity covariance, s = 5, dimension 10
+(section 3.1); weights by stick breaking and locations from the base measure, growing numbers of processors, warm start
+(section 3.2); small and large separation (figures 3.3, 3.4).  Not stated there, and chosen here: concentration 1; all
+chains start from one cluster; five atoms from the base measure in the uncollapsed sampler; one sweep an iteration;
+300 rows, concentration 2, dimension 5 for section 3.2.  Different here: columns are independent given the cluster
+(normal-inverse-chi-square) where section 3.2 has a full covariance, for every method alike; F1 is that of pairs of the
+training rows, not of a test set; medians and quartiles over repeats are shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import itertools
+import time
+from pathlib import Path
+
+import numpy as np
+from gaussian_schemes import Prior, f1, package, published, stick_breaking_gaussians, two_gaussians, uncollapsed
+
+# name: (colour, line, sampler of (x, prior, concentration, seed))
+METHODS = {
+    "collapsed (1 shard)": ("black", "-", lambda *a: package(*a, shards=1)),
+    "ours, 4 shards, one opens": ("tab:blue", "-", lambda *a: package(*a, shards=4)),
+    "ours, 4 shards, all open": ("tab:cyan", "-", lambda *a: package(*a, shards=4, opening="all")),
+    "uncollapsed (3.1)": ("tab:red", "--", lambda *a: uncollapsed(*a)),
+    "published hybrid, 1 rank": ("tab:orange", "--", lambda *a: published(*a, ranks=1)),
+    "published hybrid, 4 ranks": ("tab:brown", "--", lambda *a: published(*a, ranks=4)),
+    "(2.10) as printed, 4 ranks": ("tab:pink", ":", lambda *a: published(*a, ranks=4, literal=True)),
+}
+
+
+def processors(counts):
+    """Section 3.2: the same comparison against the number of shards or ranks."""
+    methods = {}
+    shades = np.linspace(0.35, 0.95, len(counts))
+    for shade, p in zip(shades, counts):
+        grey = (1 - shade,) * 3
+        blue = (0.6 * (1 - shade), 0.75 * (1 - shade) + 0.1, shade)
+        red = (shade, 0.5 * (1 - shade), 0.4 * (1 - shade))
+        methods[f"ours, one opens, {p}"] = (blue, "-", lambda *a, p=p: package(*a, shards=p))
+        methods[f"ours, all open, {p}"] = (grey, "-", lambda *a, p=p: package(*a, shards=p, opening="all"))
+        methods[f"published, warm start, {p}"] = (red, "--", lambda *a, p=p: published(*a, ranks=p, warm=True))
+    return methods
+
+
+def trace(method, x, truth, prior, concentration, seed, iterations):
+    """F1 and number of clusters after each iteration, (iterations,) each, and seconds an iteration."""
+    start = time.perf_counter()
+    labels = list(itertools.islice(method(x, prior, concentration, seed), iterations))
+    seconds = (time.perf_counter() - start) / iterations
+    return [f1(z, truth) for z in labels], [len(np.unique(z)) for z in labels], seconds
+
+
+def experiment(methods, settings, repeats, iterations, prior, concentration, seed):
+    """{(setting, method): (F1 (repeats, iterations), clusters (repeats, iterations), seconds)}; data shared by methods."""
+    out = {}
+    for number, (setting, data) in enumerate(settings.items()):
+        sets = [data(np.random.Generator(np.random.Philox([seed, 1000 * number + r]))) for r in range(repeats)]
+        for name, (_, _, method) in methods.items():
+            runs = [
+                trace(method, x, truth, prior, concentration, seed + r, iterations) for r, (x, truth) in enumerate(sets)
+            ]
+            score, clusters, seconds = zip(*runs)
+            out[setting, name] = np.array(score), np.array(clusters), float(np.mean(seconds))
+            print(
+                f"{setting:32} {name:30} F1 at 1/10, end: {np.median(out[setting, name][0][:, iterations // 10]):.3f}, "
+                f"{np.median(out[setting, name][0][:, -1]):.3f}; clusters {np.median(out[setting, name][1][:, -1]):.0f}; "
+                f"{1e3 * seconds_of(out[setting, name]):.1f} ms an iteration",
+                flush=True,
+            )
+    return out
+
+
+def seconds_of(result) -> float:
+    return result[2]
+
+
+def draw(results, methods, settings, columns, title, path):
+    """One panel a setting: median F1 with quartiles, iterations on a log axis."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    rows = -(-len(settings) // columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(3.6 * columns, 2.7 * rows + 1.2), sharey=True, squeeze=False)
+    for axis, setting in zip(axes.flat, settings):
+        for name, (colour, line, _) in methods.items():
+            score = results[setting, name][0]
+            low, middle, high = np.quantile(score, (0.25, 0.5, 0.75), axis=0)
+            iteration = np.arange(1, score.shape[1] + 1)
+            axis.plot(iteration, middle, color=colour, linestyle=line, label=name, linewidth=1.4)
+            axis.fill_between(iteration, low, high, color=colour, alpha=0.12, linewidth=0)
+        axis.set(xscale="log", ylim=(0, 1.03), title=setting)
+    for axis in axes[-1]:
+        axis.set_xlabel("iteration (one sweep, one sync)")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("F1 of pairs together")
+    figure.suptitle(title)
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncols=3, fontsize=8, frameon=False)
+    figure.tight_layout(rect=(0, 0.055 + 0.22 / rows, 1, 1))
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def write(results, path):
+    """Long table of every number drawn."""
+    with open(path, "w", newline="") as stream:
+        out = csv.writer(stream)
+        out.writerow(["setting", "method", "repeat", "iteration", "f1", "clusters"])
+        for (setting, name), (score, clusters, _) in results.items():
+            for r, i in np.ndindex(score.shape):
+                out.writerow([setting, name, r, i + 1, f"{score[r, i]:.6f}", clusters[r, i]])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer settings, repeats and iterations (under a minute)")
+    parser.add_argument("--out", type=Path, default=Path("published_schemes"), help="folder for figures and table")
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    repeats, iterations = (3, 30) if given.quick else (10, 200)
+    dimensions = (2, 10) if given.quick else (2, 10, 50)
+    separations = (0.5, 5.0) if given.quick else (0.5, 1.0, 5.0)
+    counts = (1, 4) if given.quick else (1, 2, 4, 8)
+    prior = Prior()
+    given.out.mkdir(parents=True, exist_ok=True)
+
+    gaussians = {
+        f"dimension {d}, separation {s:g}": lambda g, d=d, s=s: two_gaussians(100, d, s, g)
+        for d, s in itertools.product(dimensions, separations)
+    }
+    results = experiment(METHODS, gaussians, repeats, iterations, prior, 1.0, given.seed)
+    draw(
+        results, METHODS, gaussians, len(separations), "Two Gaussian clusters, 100 rows, from one cluster",
+        given.out / "dimension_and_separation.png",
+    )  # fmt: skip
+
+    methods = processors(counts)
+    sticks = {"stick breaking, dimension 5": lambda g: stick_breaking_gaussians(300, 5, 2.0, prior, g)}
+    more = experiment(methods, sticks, repeats, iterations, prior, 2.0, given.seed)
+    draw(more, methods, sticks, 1, "Clusters by stick breaking, 300 rows", given.out / "processors.png")
+    write({**results, **more}, given.out / "f1.csv")
+    print(f"figures and f1.csv are in {given.out}")
+
+
+if __name__ == "__main__":
+    main()

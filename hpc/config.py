@@ -1,0 +1,560 @@
+"""The configuration: a TOML file and `--set key=value`, checked whole, as one frozen object.
+
+All mistakes are reported together, each with its file, line, key, what was expected and the nearest valid key. Paths
+are relative to the configuration file. The keys themselves are in `config_schema.py`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+import json
+import math
+import re
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from mpibayes.hpc.config_schema import (
+    SECTIONS,
+    ColumnSettings,
+    Data,
+    DirichletPrior,
+    Model,
+    NormalPrior,
+    Output,
+    RatePrior,
+    Run,
+    Sampler,
+    expected,
+    parse_duration,
+)
+from mpibayes.hpc.errors import ConfigError
+
+__all__ = [
+    "Config", "as_dict", "check_columns", "continued", "difference", "load", "parse_duration", "resolved_toml",
+]  # fmt: skip
+
+# These change how long and how often, not what is sampled: a run may be continued with other values.
+MAY_CHANGE = ("run.cycles", "run.checkpoint_minutes", "run.max_time")
+# "auto" in these is decided once, at the first start, and holds when the run is continued.
+FROZEN = ("run.burn_in", "run.shards", "sampler.opening")
+
+PRIOR_OF_KIND = {"categorical": DirichletPrior, "boolean": DirichletPrior, "real": NormalPrior, "count": RatePrior}
+PRIOR_WORDS = {
+    DirichletPrior: "{dirichlet = [...]}",
+    NormalPrior: "{mean, kappa, nu, variance}",
+    RatePrior: "{shape, rate}",
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """A checked configuration. `path` is the file, `text` its content, `overrides` the --set arguments."""
+
+    data: Data
+    model: Model
+    columns: dict[str, ColumnSettings]
+    sampler: Sampler
+    run: Run
+    output: Output
+    path: Path
+    text: str = ""
+    overrides: tuple[str, ...] = ()
+    lines: dict[tuple[str, ...], int] = field(default_factory=dict, repr=False)
+
+    @property
+    def table(self) -> Path:
+        return self.resolve(self.data.table)
+
+    @property
+    def heldout_fraction(self) -> float | None:
+        return self.data.heldout if isinstance(self.data.heldout, float) else None
+
+    @property
+    def heldout_path(self) -> Path | None:
+        return self.resolve(self.data.heldout) if isinstance(self.data.heldout, str) else None
+
+    @property
+    def init_labels_path(self) -> Path | None:
+        return None if self.sampler.init_labels is None else self.resolve(self.sampler.init_labels)
+
+    @property
+    def concentration(self) -> str | float | dict[str, tuple[float, float]]:
+        """ "learn", a number, or {"gamma": (shape, rate)}."""
+        given = self.model.concentration
+        return given if isinstance(given, str | float) else given.model_dump()
+
+    @property
+    def burn_in(self) -> int:
+        """Cycles left out of summaries. "auto" is a fifth of run.cycles; see `continued` for a run that was extended."""
+        return self.run.cycles // 5 if self.run.burn_in == "auto" else self.run.burn_in
+
+    @property
+    def priors(self) -> dict[str, dict[str, Any]]:
+        """Given (fixed) priors by column name, each a dictionary with the keys of the configuration."""
+        return {name: c.prior.model_dump() for name, c in self.columns.items() if c.prior is not None}
+
+    @property
+    def unused(self) -> frozenset[str]:
+        """Columns that the configuration leaves out of the model."""
+        return frozenset(name for name, c in self.columns.items() if not c.use)
+
+    def resolve(self, path: str) -> Path:
+        """An absolute path; relative ones start at the folder of the configuration file."""
+        return (self.path.absolute().parent / Path(path).expanduser()).resolve()
+
+    def where(self, key: tuple[str, ...]) -> str:
+        """`run.toml:12: run.seed`, or `--set run.seed` where the command line gave it."""
+        return _where(self.path, self.lines, _set_paths(self.overrides), key)
+
+
+# --- loading ----------------------------------------------------------------------------------------------------------
+
+
+def load(path: str | Path, overrides: Iterable[str] = ()) -> Config:
+    """Read and check a configuration; ConfigError (exit 2) lists every problem at once."""
+    path, overrides = Path(path), tuple(overrides)
+    text = _read(path)
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        message, line = str(error), 1
+        found = re.search(r"\s*\(at line (\d+), column (\d+)\)", message)
+        if found:
+            line = int(found[1])
+            message = message.replace(found[0], f" (column {found[2]})")
+        elif "at end of document" in message:
+            line = text.count("\n") + 1
+        raise ConfigError(f"{path}:{line}: not valid TOML: {message}") from None
+
+    problems: list[str] = []
+    set_keys: set[tuple[str, ...]] = set()
+    for item in overrides:
+        try:
+            change = _parse_override(item)
+        except ValueError as error:
+            problems.append(str(error))
+            continue
+        set_keys |= set(_leaves(change))
+        _merge(document, change)
+
+    lines = _line_numbers(text)
+    report = _Report(path, lines, set_keys, problems)
+    document = _times_as_text(document)
+    _find_unknown(document, report)
+    sections = {name: _validate(section, document.get(name, {}), (name,), report) for name, section in SECTIONS.items()}
+    columns = {
+        name: _validate(ColumnSettings, given, ("columns", name), report)
+        for name, given in _table(document.get("columns", {})).items()
+    }
+    if not problems:
+        _joint_rules(sections["model"], sections["sampler"], report)
+    if problems:
+        many = f"{len(problems)} problems" if len(problems) > 1 else "one problem"
+        raise ConfigError(f"{path}: {many} in the configuration", problems)
+    return Config(**sections, columns=columns, path=path, text=text, overrides=overrides, lines=lines)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8").replace("\r\n", "\n")
+    except FileNotFoundError:
+        near = difflib.get_close_matches(
+            path.name, [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else [], 1
+        )
+        hint = f"; did you mean {path.parent / near[0]}?" if near else ""
+        raise ConfigError(f"{path}: there is no such configuration file{hint}") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path}: this is a folder; a configuration (TOML) file was expected") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 text (byte {error.start}); a configuration is a TOML file") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+class _Report:
+    """Collects problems with the place they come from."""
+
+    def __init__(self, path, lines, set_keys, problems):
+        self.path, self.lines, self.set_keys, self.problems = path, lines, set_keys, problems
+
+    def add(self, key: tuple[str, ...], what: str) -> None:
+        self.problems.append(f"{_where(self.path, self.lines, self.set_keys, key)}: {what}")
+
+
+def _where(path, lines, set_keys, key) -> str:
+    for length in range(len(key), 0, -1):
+        if any(given[:length] == key[:length] for given in set_keys) and length > 1:
+            return f"--set {_dotted(key)}"
+        if key[:length] in lines:
+            return f"{path}:{lines[key[:length]]}: {_dotted(key)}"
+    return f"{path}: {_dotted(key)}"
+
+
+def _dotted(key: Sequence[str]) -> str:
+    return ".".join(_bare(part) for part in key)
+
+
+def _bare(part: str) -> str:
+    return part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else _string(part)
+
+
+def _parse_override(item: str) -> dict[str, Any]:
+    """`run.seed=3` as {"run": {"seed": 3}}; a value that is no TOML is a text."""
+    key, equals, value = item.partition("=")
+    if not equals or not key.strip():
+        raise ValueError(f"--set {item}: expected key=value, for example --set run.seed=3")
+    value = value.strip()
+    try:
+        change = tomllib.loads(f"{key} = {value}")
+        if _has_time(change):  # 02:00:00 is a time of day in TOML, and a length of time here
+            raise tomllib.TOMLDecodeError
+        return change
+    except tomllib.TOMLDecodeError:
+        pass
+    try:
+        return tomllib.loads(f"{key} = {_string(value)}")
+    except tomllib.TOMLDecodeError:
+        raise ValueError(f"--set {item}: {key.strip()!r} is not a key such as run.seed or columns.age.use") from None
+
+
+def _has_time(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(_has_time(item) for item in value.values())
+    return isinstance(value, datetime.date | datetime.time)
+
+
+def _times_as_text(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _times_as_text(item) for key, item in value.items()}
+    return value.isoformat() if isinstance(value, datetime.date | datetime.time) else value
+
+
+def _set_paths(overrides: Iterable[str]) -> set[tuple[str, ...]]:
+    return {leaf for item in overrides for leaf in _leaves(_parse_override(item))}
+
+
+def _leaves(tree: Any, above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    if isinstance(tree, dict) and tree and len(above) < 3:
+        return [leaf for key, item in tree.items() for leaf in _leaves(item, (*above, key))]
+    return [above]
+
+
+def _merge(document: dict[str, Any], change: dict[str, Any]) -> None:
+    """Puts `change` over `document`: sections and columns are merged, the value of a key is replaced whole."""
+    for section, keys in change.items():
+        if not (isinstance(keys, dict) and isinstance(document.get(section), dict)):
+            document[section] = keys
+            continue
+        for key, value in keys.items():
+            old = document[section].get(key)
+            if section == "columns" and isinstance(value, dict) and isinstance(old, dict):
+                old.update(value)
+            else:
+                document[section][key] = value
+
+
+_PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""  # of a dotted key: bare, or in quotes
+
+
+def _line_numbers(text: str) -> dict[tuple[str, ...], int]:
+    """Line of each section and key. A scan of the text, not a parser: it reads what people write, one key a line."""
+    lines: dict[tuple[str, ...], int] = {}
+    section: tuple[str, ...] = ()
+    for number, line in enumerate(text.splitlines(), 1):
+        header = re.match(r"\s*\[\[?([^\[\]]+)\]\]?\s*(#.*)?$", line)
+        assignment = re.match(rf"\s*({_PART}(?:\s*\.\s*{_PART})*)\s*=", line)
+        if header:
+            section = _path_of(header[1]) or section
+            lines.setdefault(section, number)
+        elif assignment:
+            key = (*section, *_path_of(assignment[1]))
+            lines.setdefault(key, number)
+            inline = re.match(r"[^=]*=\s*\{(.*)\}", line)
+            for name in re.findall(r"([A-Za-z0-9_-]+)\s*=", inline[1]) if inline else ():
+                lines.setdefault((*key, name), number)
+    return lines
+
+
+def _path_of(dotted: str) -> tuple[str, ...]:
+    try:
+        tree: Any = tomllib.loads(f"{dotted} = 0")
+    except tomllib.TOMLDecodeError:
+        return ()
+    path = []
+    while isinstance(tree, dict):
+        (key, tree), *_ = tree.items()
+        path.append(key)
+    return tuple(path)
+
+
+# --- checking ---------------------------------------------------------------------------------------------------------
+
+
+def _table(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _find_unknown(document: dict[str, Any], report: _Report) -> None:
+    """Reports keys and sections that do not exist, and takes them out."""
+    names = [*SECTIONS, "columns"]
+    for name in list(document):
+        if name not in names:
+            report.add(
+                (name,),
+                f"unknown {'section' if isinstance(document[name], dict) else 'key'}{_nearest((name,), document[name])}",
+            )
+            del document[name]
+        elif not isinstance(document[name], dict):
+            report.add((name,), f"expected a section [{name}], got {_shown(document[name])}")
+            document[name] = {}
+    for name, section in SECTIONS.items():
+        for key in [k for k in _table(document.get(name)) if k not in section.model_fields]:
+            report.add((name, key), f"unknown key{_nearest((name, key), document[name][key])}")
+            del document[name][key]
+    columns = _table(document.get("columns"))
+    for name in list(columns):
+        if not isinstance(columns[name], dict):
+            report.add(("columns", name), f"expected a section [columns.{_bare(name)}], got {_shown(columns[name])}")
+            del columns[name]
+            continue
+        for key in [k for k in columns[name] if k not in ColumnSettings.model_fields]:
+            near = difflib.get_close_matches(key, ColumnSettings.model_fields, 1)
+            report.add(
+                ("columns", name, key),
+                f"unknown key; did you mean {near[0]}?" if near else "unknown key; a column has prior and use",
+            )
+            del columns[name][key]
+
+
+def _nearest(key: tuple[str, ...], value: Any) -> str:
+    """The valid key nearest to an unknown one: in its own section, by its name in another, or a like-named section."""
+    if len(key) == 1:
+        near = difflib.get_close_matches(key[0], [*SECTIONS, "columns"], 1, 0.6)
+        if near:
+            return f"; did you mean [{near[0]}]?"
+        homes = [f"{name}.{key[0]}" for name, section in SECTIONS.items() if key[0] in section.model_fields]
+        return f"; did you mean {homes[0]}?" if homes else f"; sections are {', '.join([*SECTIONS, 'columns'])}"
+    own = SECTIONS[key[0]].model_fields
+    near = difflib.get_close_matches(key[1], own, 1, 0.6)
+    homes = [f"{name}.{key[1]}" for name, section in SECTIONS.items() if key[1] in section.model_fields]
+    if homes:
+        return f"; did you mean {homes[0]}?"
+    if near:
+        return f"; did you mean {key[0]}.{near[0]}?"
+    everywhere = {f: f"{name}.{f}" for name, section in SECTIONS.items() for f in section.model_fields}
+    near = difflib.get_close_matches(key[1], everywhere, 1, 0.7)
+    return f"; did you mean {everywhere[near[0]]}?" if near else f"; [{key[0]}] has {', '.join(own)}"
+
+
+def _validate(section: type, given: Any, above: tuple[str, ...], report: _Report) -> Any:
+    """The section, or None with its problems reported: one for each key, in the words of the schema."""
+    try:
+        return section.model_validate(_table(given))
+    except ValidationError as error:
+        seen = set()
+        for problem in error.errors():
+            key = (*above, str(problem["loc"][0]))
+            if key in seen:
+                continue
+            seen.add(key)
+            if problem["type"] == "missing" and len(problem["loc"]) == 1:
+                if any(line.endswith(f"; did you mean {_dotted(key)}?") for line in report.problems):
+                    continue  # it is there under a misspelt name, which has been reported
+                report.add(key, f"this key is required: {expected(key)}")
+            else:
+                report.add(key, f"got {_shown(given.get(key[-1]))}, expected {expected(key)}")
+        return None
+
+
+def _shown(value: Any) -> str:
+    text = _toml(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _joint_rules(model: Model, sampler: Sampler, report: _Report) -> None:
+    """Rules that tie two keys together."""
+    concentration, discount = model.concentration, model.discount
+    if isinstance(concentration, float):
+        if discount == "learn" and concentration <= 0:
+            report.add(
+                ("model", "concentration"), f'got {concentration}, expected a number above 0 where discount = "learn"'
+            )
+        elif discount != "learn" and concentration <= -discount:
+            report.add(
+                ("model", "concentration"), f"got {concentration}, expected a number above -discount = {-discount}"
+            )
+    elif concentration != "learn" and discount != 0:
+        report.add(
+            ("model", "concentration"),
+            'the gamma prior (Escobar and West) is for discount = 0; here use "learn", or set discount = 0',
+        )
+    if sampler.opening == "all" and discount != 0:
+        report.add(
+            ("sampler", "opening"),
+            '"all" is exact for discount = 0 alone; use "one" or "auto", or set model.discount = 0',
+        )
+    if sampler.init == "labels" and sampler.init_labels is None:
+        report.add(
+            ("sampler", "init"), '"labels" needs sampler.init_labels, the path of a labels file or of a run directory'
+        )
+    if sampler.init != "labels" and sampler.init_labels is not None:
+        report.add(
+            ("sampler", "init_labels"), f'given, but init is "{sampler.init}"; set sampler.init = "labels" to use it'
+        )
+
+
+def check_columns(config: Config, columns: Sequence[Any]) -> None:
+    """Hold [columns.NAME] against the table's columns (`io.table.Column`); ConfigError lists all that does not fit."""
+    by_name = {column.name: column for column in columns}
+    report = _Report(config.path, config.lines, _set_paths(config.overrides), [])
+    for name, settings in config.columns.items():
+        key = ("columns", name)
+        column = by_name.get(name)
+        if column is None:
+            near = difflib.get_close_matches(name, by_name, 1, 0.6) or [n for n in by_name if n.lower() == name.lower()]
+            hint = f"did you mean {near[0]}?" if near else f"it has {_some(list(by_name))}"
+            report.add(key, f"the table has no such column; {hint}")
+            continue
+        if settings.prior is None:
+            continue
+        wanted = PRIOR_OF_KIND[column.kind]
+        if type(settings.prior) is not wanted:
+            report.add(
+                (*key, "prior"),
+                f"got {PRIOR_WORDS[type(settings.prior)]}, but the column is {column.kind}; expected {PRIOR_WORDS[wanted]}",
+            )
+        elif wanted is DirichletPrior and len(settings.prior.dirichlet) != len(column.levels):
+            report.add(
+                (*key, "prior"),
+                f"got {len(settings.prior.dirichlet)} numbers, expected {len(column.levels)}, one for each level in the table's order: "
+                f"{_some(list(column.levels))}",
+            )
+    if columns and all(column.name in config.unused for column in columns) and not report.problems:
+        report.add(("columns",), "every column has use = false, so that nothing is left to model")
+    if report.problems:
+        raise ConfigError(f"{config.path}: the configuration does not fit the table {config.table}", report.problems)
+
+
+def _some(names: list[str], most: int = 12) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+# --- writing and comparing --------------------------------------------------------------------------------------------
+
+
+def as_dict(config: Config) -> dict[str, Any]:
+    """Every key with its value, as plain nested dictionaries; absolute paths; what is not set is left out."""
+    document = {name: getattr(config, name).model_dump(exclude_none=True) for name in SECTIONS}
+    document["data"]["table"] = str(config.table)
+    if config.heldout_path:
+        document["data"]["heldout"] = str(config.heldout_path)
+    if config.init_labels_path:
+        document["sampler"]["init_labels"] = str(config.init_labels_path)
+    document["columns"] = {name: c.model_dump(exclude_none=True) for name, c in config.columns.items()}
+    return document
+
+
+def continued(config: Config, old: dict[str, Any]) -> Config:
+    """The configuration of a run that goes on: what "auto" meant at the first start (in `old`) still holds."""
+    for key in FROZEN:
+        section, name = key.split(".")
+        before = _table(old.get(section)).get(name)
+        if getattr(getattr(config, section), name) == "auto" and before not in (None, "auto"):
+            config = replace(config, **{section: getattr(config, section).model_copy(update={name: before})})
+    return config
+
+
+def difference(old: dict[str, Any], new: dict[str, Any], same_table: bool = False) -> list[str]:
+    """What forbids continuing a run with another configuration: one line for each key that changes the statistics.
+
+    `old` and `new` are `as_dict(config)` or the parsed config.resolved.toml. With `same_table` (the fingerprints agree) the
+    table's path may differ: a file that was moved is the same data. A new "auto" takes what it meant at the first start.
+    """
+    before, after = _flat(old), _flat(new)
+    lines = []
+    for key in sorted(before.keys() | after.keys()):
+        if key in MAY_CHANGE or (key == "data.table" and same_table):
+            continue
+        was, now = before.get(key), after.get(key)
+        if was == now or (key in FROZEN and now == "auto"):
+            continue
+        lines.append(f"{key}: was {_or_unset(was)}, is now {_or_unset(now)}")
+    return lines
+
+
+def _or_unset(value: Any) -> str:
+    return "not set" if value is None else _shown(value)
+
+
+def _flat(document: dict[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, section in SECTIONS.items():
+        for key, info in section.model_fields.items():
+            default = None if info.is_required() else info.default
+            flat[f"{name}.{key}"] = _plain(_table(document.get(name)).get(key, default))
+    for name, given in _table(document.get("columns")).items():
+        if given.get("prior") is not None:
+            flat[f"columns.{_bare(name)}.prior"] = _plain(given["prior"])
+        if not given.get("use", True):
+            flat[f"columns.{_bare(name)}.use"] = False
+    return flat
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def resolved_toml(config: Config, actual: dict[str, Any] | None = None) -> str:
+    """The whole configuration as TOML, each key with its value and a line of explanation; `load` reads it back.
+
+    `actual` replaces values by key, e.g. {"run.shards": 4, "sampler.opening": "all"}: what "auto" came to. run.burn_in
+    is always written as the number it came to.
+    """
+    actual = {"run.burn_in": config.burn_in, **(actual or {})}
+    document = as_dict(config)
+    out = [
+        f"# Every key and its value, as mpibayes understood {config.path.name}"
+        + (" and --set." if config.overrides else ".")
+    ]
+    for name, section in SECTIONS.items():
+        out += ["", f"[{name}]"]
+        for key, info in section.model_fields.items():
+            value = actual.get(f"{name}.{key}", document[name].get(key))
+            # TOML has no null, so a key that is not set is a comment.
+            text = f"# {key} = (not set)" if value is None else f"{key} = {_toml(value)}"
+            out.append(f"{text}  # {info.description}")
+    for name, given in document["columns"].items():
+        out += ["", f"[columns.{_bare(name)}]"]
+        for key, info in ColumnSettings.model_fields.items():
+            if key in given:
+                out.append(f"{key} = {_toml(given[key])}  # {info.description}")
+    return "\n".join(out) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_bare(str(key))} = {_toml(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else str(value)
+    if isinstance(value, int):
+        return str(value)
+    return _string(str(value))
+
+
+def _string(text: str) -> str:
+    """A TOML basic string: JSON's escapes are TOML's, save that DEL must be escaped too."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

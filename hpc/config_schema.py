@@ -1,0 +1,242 @@
+"""Every key of the configuration: its type, its default, what is expected of it, and a line of explanation.
+
+The explanation is what `config.resolved.toml` and the documentation show; `expected` is what a message about a wrong value says.
+Loading, line numbers and comparison are in `config.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+_UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "min": 60.0, "s": 1.0}
+
+
+def parse_duration(text: str | int | float) -> float:
+    """Seconds of a length of time as people and SLURM write it; ValueError where it is not one, or not positive.
+
+    >>> [parse_duration(t) for t in ("3h50m", "90m", "3600", "1-02:00:00", "02:00:00", "90:00", "1.5h")]
+    [13800.0, 5400.0, 3600.0, 93600.0, 7200.0, 5400.0, 5400.0]
+    """
+    if isinstance(text, int | float) and not isinstance(text, bool):
+        seconds = float(text)
+    else:
+        seconds = _seconds(str(text).strip().lower())
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise ValueError(
+            f"{text!r} is not a positive length of time such as 3h50m, 90m, 3600 (seconds), 02:00:00 or 1-02:00:00"
+        )
+    return seconds
+
+
+def _seconds(text: str) -> float:
+    """Seconds, or NaN where the text is no length of time."""
+    if re.fullmatch(r"\d+(\.\d*)?", text):
+        return float(text)
+    if re.fullmatch(r"(\d+(\.\d*)?\s*(d|h|min|m|s)\s*)+", text):
+        parts = re.findall(r"(\d+(?:\.\d*)?)\s*(d|h|min|m|s)", text)
+        if len({unit for _, unit in parts}) == len(parts):
+            return sum(float(number) * _UNITS[unit] for number, unit in parts)
+    # SLURM: minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes, days-hours:minutes:seconds
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
+    if match:
+        days, *rest = match.groups()
+        numbers = [int(n) for n in rest if n is not None]
+        if days is not None:
+            hours, minutes, seconds = [*numbers, 0, 0][:3]
+            return ((int(days) * 24 + hours) * 60 + minutes) * 60.0 + seconds
+        if len(numbers) == 3:
+            return (numbers[0] * 60 + numbers[1]) * 60.0 + numbers[2]
+        return numbers[0] * 60.0 + numbers[1]
+    return math.nan
+
+
+class Section(BaseModel):
+    """A table of the file. Unknown keys are found by `config.py`, which knows the near misses."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+def _key(default: Any, about: str, expected: str) -> Any:
+    return Field(default, description=about, json_schema_extra={"expected": expected})
+
+
+Positive = Annotated[float, Field(gt=0)]
+
+
+class GammaPrior(Section):
+    """alpha ~ Gamma(shape, rate), updated by Escobar and West's auxiliary variable (MATH 2.4)."""
+
+    gamma: tuple[Positive, Positive]
+
+
+class DirichletPrior(Section):
+    dirichlet: tuple[Positive, ...] = Field(min_length=1)
+
+
+class NormalPrior(Section):
+    mean: float
+    kappa: Positive
+    nu: Positive
+    variance: Positive
+
+
+class RatePrior(Section):
+    shape: Positive
+    rate: Positive
+
+
+def _tuples(value: Any) -> Any:
+    """TOML has lists; the sections hold tuples, which nobody can change."""
+    if isinstance(value, dict):
+        return {key: _tuples(item) for key, item in value.items()}
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _none(value: Any) -> Any:
+    """TOML has no null; the word `none` takes a value back."""
+    return None if value == "none" else value
+
+
+def _duration(value: Any) -> Any:
+    return value if value is None else parse_duration(value)
+
+
+class Data(Section):
+    table: str = _key(..., "the typed table that `mpibayes import` wrote; relative to this file", "the path of a table")
+    heldout: Annotated[
+        Annotated[float, Field(gt=0, le=0.5)] | Annotated[str, Field(min_length=1)] | None, BeforeValidator(_none)
+    ] = _key(
+        None,
+        "rows kept out of training and scored: a fraction, or the path of a .h5, CSV or Parquet file",
+        'a fraction in (0, 0.5], the path of a file, or "none"',
+    )
+    unseen: Literal["error", "missing"] = _key(
+        "error",
+        "a level of held-out or new rows that the table does not have: stop, or take the cell as missing",
+        '"error" or "missing"',
+    )
+
+
+class Model(Section):
+    concentration: Annotated[Literal["learn"] | float | GammaPrior, BeforeValidator(_tuples)] = _key(
+        "learn",
+        "alpha: learned on a grid, fixed to a number, or {gamma = [shape, rate]} for Escobar and West's update",
+        '"learn", a number above -discount, or {gamma = [shape, rate]} with both above 0',
+    )
+    discount: Literal["learn"] | Annotated[float, Field(ge=0, lt=1)] = _key(
+        0.0, "d of the Pitman-Yor process; 0 is the Dirichlet process", 'a number in [0, 1), or "learn"'
+    )
+    likelihood: bool = _key(True, "false samples the prior: the table's cells are ignored", "true or false")
+
+
+class ColumnSettings(Section):
+    prior: Annotated[DirichletPrior | NormalPrior | RatePrior | None, BeforeValidator(_tuples)] = _key(
+        None,
+        "fixes the column's hyperparameters, which are learned otherwise",
+        "{dirichlet = [one positive number a level]} for categorical and boolean columns, {mean, kappa, nu, variance} for real ones, "
+        "or {shape, rate} for counts",
+    )
+    use: bool = _key(True, "false leaves the column out of the model", "true or false")
+
+
+class Sampler(Section):
+    sweeps_per_cycle: int = Field(
+        1,
+        ge=1,
+        description="passes over the rows between two syncs",
+        json_schema_extra={"expected": "a whole number, 1 or more"},
+    )
+    opening: Literal["auto", "one", "all"] = _key(
+        "auto",
+        'shards that open clusters in a cycle; both are exact, "all" needs discount = 0',
+        '"auto", "one" or "all"',
+    )
+    init: Literal["sequential", "one", "random", "labels"] = _key(
+        "sequential",
+        "the first partition: rows seated one by one, one cluster, init_clusters random ones, or init_labels",
+        '"sequential", "one", "random" or "labels"',
+    )
+    init_clusters: int = Field(
+        16, ge=1, description='clusters of init = "random"', json_schema_extra={"expected": "a whole number, 1 or more"}
+    )
+    init_labels: Annotated[Annotated[str, Field(min_length=1)] | None, BeforeValidator(_none)] = _key(
+        None,
+        'labels of init = "labels": a text file (its last line is taken) or a run directory; relative to this file',
+        "the path of a text file with one line of labels, or of a run directory",
+    )
+    hyper_every: int = Field(
+        1,
+        ge=1,
+        description="cycles between two hyperparameter updates",
+        json_schema_extra={"expected": "a whole number, 1 or more"},
+    )
+
+
+class Run(Section):
+    seed: int = Field(
+        0,
+        ge=0,
+        lt=2**63,
+        description="names the random streams",
+        json_schema_extra={"expected": "a whole number from 0 to 2^63 - 1"},
+    )
+    shards: Literal["auto"] | Annotated[int, Field(ge=1)] = _key(
+        "auto", "fixed pieces of the table; not more ranks than shards can work", '"auto" or a whole number, 1 or more'
+    )
+    cycles: int = Field(
+        1000, ge=1, description="length of the chain; raise it to extend a finished run",
+        json_schema_extra={"expected": "a whole number, 1 or more"},
+    )  # fmt: skip
+    burn_in: Literal["auto"] | Annotated[int, Field(ge=0)] = _key(
+        "auto",
+        "cycles left out of summaries; auto is a fifth of cycles, decided at the first start",
+        '"auto" or a whole number, 0 or more',
+    )
+    chains: int = Field(
+        1,
+        ge=1,
+        description="independent chains, in DIR/chain-1 and so on",
+        json_schema_extra={"expected": "a whole number, 1 or more"},
+    )
+    checkpoint_minutes: float = Field(
+        5.0, gt=0, description="minutes between two checkpoints", json_schema_extra={"expected": "a number above 0"}
+    )
+    max_time: Annotated[float | None, BeforeValidator(lambda v: _duration(_none(v)))] = _key(
+        None,
+        "stop at a checkpoint before this much time has passed (seconds here; 3h50m and 1-02:00:00 are understood)",
+        'a length of time: "3h50m", "90m", 3600 (seconds), "02:00:00", "1-02:00:00", or "none"',
+    )
+
+
+class Output(Section):
+    thin: int = Field(
+        1,
+        ge=1,
+        description="cycles between two lines of the trace",
+        json_schema_extra={"expected": "a whole number, 1 or more"},
+    )
+    labels: int = Field(
+        10,
+        ge=1,
+        description="cycles between two kept draws of the labels",
+        json_schema_extra={"expected": "a whole number, 1 or more"},
+    )
+
+
+SECTIONS: dict[str, type[Section]] = {"data": Data, "model": Model, "sampler": Sampler, "run": Run, "output": Output}
+
+
+def fields_of(key: tuple[str, ...]) -> dict[str, Any]:
+    """The fields of the section that a key path such as ("run", "seed") or ("columns", "age", "use") lies in."""
+    section = ColumnSettings if key[0] == "columns" else SECTIONS[key[0]]
+    return dict(section.model_fields)
+
+
+def expected(key: tuple[str, ...]) -> str:
+    """What a value of this key must be, in words."""
+    name = key[2] if key[0] == "columns" else key[1]
+    return str(fields_of(key)[name].json_schema_extra["expected"])

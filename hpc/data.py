@@ -1,0 +1,95 @@
+"""The rows a run works on: the used columns of the table, cut into training rows and held-out rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from mpibayes.hpc import shards
+from mpibayes.hpc.comm import Communicator, broadcast_arrays, on_root
+from mpibayes.hpc.streams import Purpose, generator
+from mpibayes.io.table import BLOCKS, Column, Rows, Table
+
+
+def used_columns(columns: Sequence[Column], unused: Collection[str]) -> tuple[tuple[Column, ...], dict[str, np.ndarray]]:
+    """The columns not in `unused`, renumbered within their blocks, and the positions to take from each block."""
+    kept = [c for c in columns if c.name not in unused]
+    positions = {b: np.array(sorted(c.index for c in kept if c.block == b), np.intp) for b in BLOCKS}
+    renumbered = tuple(replace(c, index=int(np.searchsorted(positions[c.block], c.index))) for c in kept)
+    return renumbered, positions
+
+
+def take_columns(rows: Rows, positions: dict[str, np.ndarray]) -> Rows:
+    """The columns at `positions` of each block; no copy of a block that is used whole."""
+    blocks = ((getattr(rows, b), positions[b]) for b in BLOCKS)
+    return Rows(*(a if len(p) == a.shape[1] else np.ascontiguousarray(a[:, p]) for a, p in blocks))
+
+
+def heldout_rows(n_rows: int, fraction: float, seed: int) -> np.ndarray:
+    """Which rows a held-out fraction keeps out of training, ascending int64: drawn by the seed, the same for all chains."""
+    n = min(max(1, round(fraction * n_rows)), n_rows - 1)
+    order = generator(seed, Purpose.HELDOUT).permutation(n_rows)
+    return np.sort(order[:n])
+
+
+class Data:
+    """Training rows by their place in the training order, and this rank's blocks of the held-out rows.
+
+    `training_rows`: None when every row of the table is a training row, else their row numbers, ascending int64.
+    """
+
+    def __init__(self, table: Table, unused: Collection[str], heldout_fraction: float | None, seed: int):
+        self.table = table
+        self.columns, self._positions = used_columns(table.columns, unused)
+        self.training_rows = self.heldout = None
+        if heldout_fraction is not None and table.n_rows > 1:
+            self.heldout = heldout_rows(table.n_rows, heldout_fraction, seed)
+            self.training_rows = np.setdiff1d(np.arange(table.n_rows), self.heldout, assume_unique=True)
+
+    @property
+    def n_rows(self) -> int:
+        """Training rows."""
+        return self.table.n_rows if self.training_rows is None else len(self.training_rows)
+
+    def rows_of(self, start: int, stop: int) -> Rows:
+        """Training rows start..stop-1, used columns only."""
+        if self.training_rows is None:
+            return take_columns(self.table.read(start, stop), self._positions)
+        return self._chosen(self.training_rows[start:stop])
+
+    def _chosen(self, row_numbers: np.ndarray) -> Rows:
+        if not len(row_numbers):
+            return take_columns(Rows.empty(self.table.columns, 0), self._positions)
+        first = int(row_numbers[0])
+        rows = self.table.read(first, int(row_numbers[-1]) + 1)
+        return take_columns(rows, self._positions).take(row_numbers - first)
+
+    def heldout_blocks(self, comm: Communicator, n_blocks: int, file_rows: Rows | None = None) -> HeldOutRows:
+        """The held-out rows in `n_blocks` fixed blocks dealt to ranks. Collective when `file_rows` (root's) are given."""
+        mine = shards.of_rank(n_blocks, comm.size, comm.rank)
+        if self.heldout is not None:
+            cut = shards.bounds(len(self.heldout), n_blocks)
+            return HeldOutRows(len(self.heldout), {i: self._chosen(self.heldout[cut[i] : cut[i + 1]]) for i in mine})
+        arrays = broadcast_arrays(comm, vars(file_rows) if comm.rank == 0 else None)
+        rows = take_columns(Rows(**arrays), self._positions)
+        cut = shards.bounds(len(rows), n_blocks)
+        return HeldOutRows(len(rows), {i: rows.take(slice(cut[i], cut[i + 1])) for i in mine})
+
+    def read_heldout_file(self, comm: Communicator, path, unseen: str) -> Rows | None:
+        """Root's rows of a held-out file, coded with the table's levels. Raises DataError on all ranks."""
+
+        def read():
+            from mpibayes.io.recode import read_like
+
+            return read_like(self.table, path, unseen=unseen)
+
+        return on_root(comm, read, share=False)
+
+
+class HeldOutRows:
+    """This rank's blocks of the held-out rows, by block number."""
+
+    def __init__(self, n_rows: int, blocks: dict[int, Rows]):
+        self.n_rows, self.blocks = n_rows, blocks

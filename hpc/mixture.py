@@ -1,0 +1,267 @@
+"""A Pitman-Yor mixture over shards and ranks: the chain's state and its cycle.
+
+State between cycles: the labels and the hyperparameters. One cycle leaves their posterior invariant for any number of
+shards, dealt to ranks in any way (MATH 2.1; 2.2 with `opening` "all").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.special import gammaln
+
+from mpibayes.hpc import global_update, schedule, shard_step, shards, state
+from mpibayes.hpc.comm import Communicator, broadcast_arrays
+from mpibayes.hpc.errors import NumericalError
+from mpibayes.hpc.models.components import Components, Hyper
+from mpibayes.hpc.models.partition import PitmanYor, log_eppf
+from mpibayes.hpc.models.statistics import Statistics, merge_moments, zeros
+from mpibayes.hpc.streams import Purpose, generator
+from mpibayes.kernels import mixture as kernels
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the law of the chain depends on, besides the data."""
+
+    seed: int = 0
+    shards: int | None = None  # None: the default for the number of rows
+    concentration: object = "learn"  # a number, a list (grid), "learn" or {"gamma": (shape, rate)}
+    discount: object = 0.0  # a number, a list (grid) or "learn"
+    sweeps_per_cycle: int = 1
+    opening: str = "one"  # "all" needs discount 0
+    likelihood: bool = True  # False samples the prior on partitions
+    priors: Mapping[str, Mapping] = field(default_factory=dict)  # given component priors by column name
+    hyper_every: int = 1  # cycles between updates of hyperparameters
+
+
+@dataclass
+class Info:
+    """Scalars of the state at the end of a cycle; on ranks other than root only `cycle`, `n_clusters` and `moved_fraction`."""
+
+    cycle: int
+    n_clusters: int
+    moved_fraction: float
+    log_joint: float = np.nan
+    entropy: float = np.nan
+    concentration: float = np.nan
+    discount: float = np.nan
+
+
+class Mixture:
+    """One chain. Every public method is collective: all ranks call it, in the same order.
+
+    `columns`: the used columns of the table. `rows_of(start, stop)`: training rows as mpibayes.io.table.Rows with
+    exactly those columns; asked only for the shards of this rank.
+    """
+
+    def __init__(
+        self,
+        comm: Communicator,
+        columns: Sequence,
+        rows_of: Callable[[int, int], object],
+        n_rows: int,
+        settings: Settings,
+        chain: int = 0,
+    ):
+        self.comm, self.settings, self.chain, self.n_rows = comm, settings, chain, n_rows
+        self.components = Components(columns if settings.likelihood else [], settings.priors)
+        self.law = PitmanYor.of(settings.concentration, settings.discount)
+        self.n_shards = min(settings.shards or shards.default_count(n_rows), n_rows)
+        if settings.opening == "all" and np.any(self.law.discounts != 0):
+            raise ValueError('opening "all" is exact for discount 0 alone')
+        cut = shards.bounds(n_rows, self.n_shards)
+        self.shards = []
+        for i in shards.of_rank(self.n_shards, comm.size, comm.rank):
+            rows = rows_of(int(cut[i]), int(cut[i + 1]))
+            if not settings.likelihood:
+                rows = type(rows)(*(np.empty((len(rows), 0), a.dtype) for a in vars(rows).values()))
+            self.shards.append(shards.Shard(i, int(cut[i]), rows, np.zeros(len(rows), np.int32)))
+        self.cycles = 0
+        self.n_labels = 1  # labels run from 0 to n_labels - 1; every one has rows, but for start()
+        self.hyper = self.components.start(*self.law.start())
+        self.summary: state.Summary | None = None
+        self._constant = self._log_count_factorials()
+
+    # --- the cycle ---------------------------------------------------------------------------------------------------
+
+    def cycle(self) -> Info:
+        """One exact cycle: root's update, sweeps on every shard without communication, one sync."""
+        s, cycle = self.settings, self.cycles + 1
+        key = dict(seed=s.seed, cycle=cycle, chain=self.chain)
+        owner = self._owner(cycle)
+        if self.comm.rank == 0:
+            learn = self.cycles % s.hyper_every == 0
+            shared = global_update.update(
+                self.law, self.components, self.hyper, self.summary, owner, s.opening, self.n_shards, **key, learn=learn
+            ).broadcast(self.comm)
+        else:
+            shared = state.receive(self.comm)
+        self.hyper = shared.hyper
+        prior = self.components.prior(self.hyper)
+        collapsed = range(self.n_shards) if s.opening == "all" else [schedule.collapsed_shard(**key, n_shards=self.n_shards)]
+        counts = np.zeros((3, self.n_shards), np.int64)  # tail clusters, moved rows, failure of each shard
+        for shard in self.shards:
+            try:
+                counts[:2, shard.index] = shard_step.sweep_shard(
+                    shard, shared, owner, shard.index in collapsed, prior, sweeps=s.sweeps_per_cycle, **key
+                )
+            except ValueError:  # a score that is not a number
+                counts[2, shard.index] = 1
+        self.comm.sum_everywhere(counts)
+        if counts[2].any():
+            raise NumericalError(f"cycle {cycle}, shards {np.flatnonzero(counts[2]).tolist()}: a score is not a number")
+        self._join_labels(int((~shared.private).sum()), counts[0])
+        self.cycles = cycle
+        self._summarise()
+        return self._info(moved=float(counts[1].sum()) / (self.n_rows * s.sweeps_per_cycle))
+
+    def _join_labels(self, n_instantiated: int, opened: np.ndarray) -> None:
+        """Give the clusters of the shards' tails labels of their own, in shard order behind the instantiated ones."""
+        before = np.cumsum(opened) - opened
+        for shard in self.shards:
+            shard.z[shard.z >= n_instantiated] += np.int32(before[shard.index])
+        self.n_labels = n_instantiated + int(opened.sum())
+
+    def _owner(self, cycle: int) -> np.ndarray:
+        return schedule.owners(
+            self.settings.opening, self.settings.seed, cycle, self.chain, self.n_labels, self.n_shards
+        )
+
+    def _summarise(self) -> None:
+        """Reduce to root what the coming cycle needs. A function of labels and cycle number alone."""
+        cycle, k = self.cycles + 1, self.n_labels
+        owner = self._owner(cycle)
+        n_level_rows, n_real, n_count = self.components.shape
+        total = zeros(k, n_level_rows, n_real, n_count)
+        owned = np.zeros(k, np.int64)
+        anchor = np.full(k, np.iinfo(np.uint64).max, np.uint64)
+        moments = np.zeros((len(self.shards), 3, n_real, k))
+        for i, shard in enumerate(self.shards):
+            part = Statistics(*kernels.accumulate(shard.rows, shard.z, k, self.components.categorical.offsets))
+            total.size += part.size
+            total.levels += part.levels
+            total.tally_n += part.tally_n
+            total.tally_sum += part.tally_sum
+            moments[i] = part.real_n, part.real_mean, part.real_scatter
+            mine = owner == shard.index
+            owned[mine] += part.size[mine]
+            least = kernels.anchors(
+                shard.z, shard.start, self.settings.seed, cycle, self.chain, mine, k
+            )
+            np.minimum(anchor, least, out=anchor)
+        moments = self._reduce(total, owned, anchor, moments)
+        if self.comm.rank == 0:
+            if n_real:
+                n, total.real_mean, total.real_scatter = merge_moments(*moments.swapaxes(0, 1))
+                total.real_n = n.astype(np.int64)
+            self.summary = state.Summary(total, owned, anchor)
+
+    def _reduce(self, total: Statistics, owned, anchor, moments):
+        """Sums to root: exact ones in any order, floating moments shard by shard for root to merge in shard order."""
+        comm = self.comm
+        if comm.size == 1:
+            return moments
+        exact = [total.size, owned, total.tally_n.ravel(), total.tally_sum.ravel().astype(np.int64)]
+        block = np.concatenate(exact)
+        comm.sum_to_root(block)
+        comm.sum_to_root(total.levels)
+        comm.min_to_root(anchor)
+        if comm.rank == 0:
+            parts = np.split(block, np.cumsum([len(e) for e in exact])[:-1])
+            total.size, owned[:] = parts[0], parts[1]
+            total.tally_n = parts[2].reshape(total.tally_n.shape)
+            total.tally_sum = parts[3].reshape(total.tally_sum.shape).astype(np.float64)
+        return comm.gather_to_root(moments) if moments.shape[2] else moments
+
+    def _info(self, moved: float) -> Info:
+        info = Info(self.cycles, self.n_labels, moved)
+        if self.comm.rank == 0:
+            size = self.summary.statistics.size
+            size = size[size > 0]
+            share = size / self.n_rows
+            info.n_clusters = len(size)
+            info.entropy = float(-(share * np.log(share)).sum())
+            info.concentration, info.discount = self.hyper.concentration, self.hyper.discount
+            info.log_joint = (
+                float(log_eppf(size, info.concentration, info.discount))
+                + self.components.log_marginal(self.hyper, self.summary.statistics)
+                - self._constant
+            )
+        return info
+
+    def _log_count_factorials(self) -> float:
+        """Sum of log x! over the observed count cells of all rows, summed in shard order; valid on root."""
+        parts = [np.nansum(gammaln(shard.rows.tallies + 1.0)) for shard in self.shards]
+        gathered = self.comm.gather_to_root(np.array(parts, np.float64))
+        return float(sum(gathered)) if self.comm.rank == 0 else np.nan
+
+    # --- how a chain starts, and its state --------------------------------------------------------------------------
+
+    def start(self, how: str | np.ndarray, n_clusters: int = 16) -> None:
+        """Initial labels: "one" cluster, "random" (n_clusters uniformly), "sequential", or an array of all labels.
+
+        Sequential: shard 0 is seated row by row by the collapsed predictive; every other shard continues from the
+        clusters found there, on its own, and may open more.
+        """
+        if isinstance(how, str) and how == "sequential":
+            self._seat()
+        else:
+            for shard in self.shards:
+                if isinstance(how, str):
+                    stream = generator(self.settings.seed, Purpose.START, 0, shard.index, self.chain)
+                    k = {"one": 1, "random": n_clusters}[how]
+                    shard.z[:] = stream.integers(k, size=len(shard))
+                else:
+                    k = int(how.max()) + 1
+                    shard.z[:] = how[shard.start : shard.start + len(shard)]
+            self.n_labels = k
+        self.cycles = 0
+        self._summarise()
+
+    def _seat(self) -> None:
+        s = self.settings
+        prior = self.components.prior(self.hyper)
+        first = {}
+        n_first = np.zeros(1, np.int64)
+        opened = np.zeros(self.n_shards, np.int64)
+        for turn in (0, 1):  # shard 0, then the others at once
+            for shard in self.shards:
+                if (shard.index > 0) != turn:
+                    continue
+                tail = kernels.Tail(prior, self.hyper.concentration, self.hyper.discount, 0.0)
+                if turn:
+                    tail.load(Statistics(**first))
+                shard.z[:] = -1
+                kernels.sweep(shard.rows, shard.z, shard.start, s.seed, 0, 0, self.chain, None, tail, prior)
+                opened[shard.index] = tail.n_slots - n_first[0]
+            if not turn:
+                if self.comm.rank == 0:
+                    k = int(self.shards[0].z.max()) + 1
+                    n_first[0] = k
+                    seated = self.shards[0]
+                    first = vars(Statistics(*kernels.accumulate(seated.rows, seated.z, k, prior.offsets)))
+                first = broadcast_arrays(self.comm, first)
+                self.comm.broadcast(n_first)
+                opened[0] = 0
+        self.comm.sum_everywhere(opened)
+        self._join_labels(int(n_first[0]), opened)
+
+    def resume(self, cycles: int, labels: Callable[[int], np.ndarray], n_labels: int, hyper: Hyper) -> None:
+        """Continue after `cycles` cycles; `labels(i)` gives shard i's labels."""
+        for shard in self.shards:
+            shard.z[:] = labels(shard.index)
+        self.cycles, self.n_labels, self.hyper = cycles, n_labels, hyper
+        self._summarise()
+
+    def statistics_everywhere(self) -> Statistics:
+        """Statistics of all clusters, on every rank."""
+        return Statistics(**broadcast_arrays(self.comm, vars(self.summary.statistics) if self.comm.rank == 0 else None))
+
+    def labels(self) -> np.ndarray | None:
+        """Labels of all rows in table order, (n_rows,) int64 on root, None elsewhere."""
+        mine = [s.z for s in self.shards] or [np.zeros(0, np.int32)]
+        everyone = self.comm.gather_to_root(np.concatenate(mine))
+        return everyone.astype(np.int64) if self.comm.rank == 0 else None

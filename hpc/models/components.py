@@ -1,0 +1,118 @@
+"""All columns of a view: the three kinds of component behind one face."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mpibayes.hpc.models.categorical import Categorical
+from mpibayes.hpc.models.normal import Normal
+from mpibayes.hpc.models.poisson import Poisson
+from mpibayes.hpc.models.statistics import Statistics
+from mpibayes.hpc.streams import Purpose, generator
+
+BLOCKS = ("codes8", "codes16", "reals", "tallies")
+CATEGORICAL, REAL, COUNT = range(3)  # sub-streams, one a kind
+
+
+@dataclass
+class Hyper:
+    """All hyperparameters of a view. With the labels they are the whole state of a chain."""
+
+    concentration: float
+    discount: float
+    dirichlet: np.ndarray  # (C,) multiplier of each categorical column's base pseudo-counts
+    normal: np.ndarray  # (R, 4) mean, kappa, nu, variance
+    gamma: np.ndarray  # (Q, 2) shape, rate
+
+
+@dataclass
+class Prior:
+    """The component hyperparameters as the kernels read them."""
+
+    offsets: np.ndarray  # (C + 1,) int64, first level row of each categorical column
+    dirichlet: np.ndarray  # (L,) float64 pseudo-counts, 0 in missing rows
+    normal: np.ndarray  # (R, 4) float64
+    gamma: np.ndarray  # (Q, 2) float64
+
+
+@dataclass
+class Parameters:
+    """Component parameters of K clusters, as the kernels read them; see each kind's `draw`."""
+
+    table: np.ndarray  # (L, K) float32
+    location: np.ndarray  # (R, K) float64
+    half_precision: np.ndarray
+    constant: np.ndarray
+    log_rate: np.ndarray  # (Q, K) float64
+    rate: np.ndarray
+
+
+class Components:
+    """The columns of a view, by kind and in block order.
+
+    `columns`: mpibayes.io.table.Column of every used column. `priors`: what is given by column name, see the kinds.
+    """
+
+    def __init__(self, columns: Sequence, priors: Mapping[str, Mapping] | None = None):
+        priors = priors or {}
+        blocks = {b: sorted((c for c in columns if c.block == b), key=lambda c: c.index) for b in BLOCKS}
+        self.categorical_columns = blocks["codes8"] + blocks["codes16"]
+        self.real_columns = blocks["reals"]
+        self.count_columns = blocks["tallies"]
+
+        def given(of):
+            return [priors.get(c.name) for c in of]
+
+        self.categorical = Categorical([len(c.levels) for c in self.categorical_columns], given(self.categorical_columns))
+        real = self.real_columns
+        self.normal = Normal([c.center for c in real], [c.scale for c in real], given(real))
+        self.poisson = Poisson([c.center for c in self.count_columns], given(self.count_columns))
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(L, R, Q): level rows, real columns, count columns."""
+        return int(self.categorical.offsets[-1]), len(self.real_columns), len(self.count_columns)
+
+    def start(self, concentration: float, discount: float) -> Hyper:
+        return Hyper(concentration, discount, self.categorical.start(), self.normal.start(), self.poisson.start())
+
+    def prior(self, hyper: Hyper) -> Prior:
+        return Prior(
+            self.categorical.offsets, self.categorical.pseudo_counts(hyper.dirichlet), hyper.normal, hyper.gamma
+        )
+
+    def log_marginal(self, hyper: Hyper, s: Statistics) -> float:
+        """Log marginal likelihood of all columns given the partition; counts without the 1 / x!."""
+        return float(
+            self.categorical.log_marginal(hyper.dirichlet, s.levels).sum()
+            + self.normal.log_marginal(hyper.normal, s.real_n, s.real_mean, s.real_scatter).sum()
+            + self.poisson.log_marginal(hyper.gamma, s.tally_n, s.tally_sum).sum()
+        )
+
+    def update(self, hyper: Hyper, s: Statistics, seed: int, cycle: int, chain: int) -> Hyper:
+        """Component hyperparameters drawn given the partition, parameters integrated out (MATH 2.4)."""
+
+        def stream(kind):
+            return generator(seed, Purpose.COMPONENTS, cycle, kind, chain)
+
+        return replace(
+            hyper,
+            dirichlet=self.categorical.update(hyper.dirichlet, s.levels, stream(CATEGORICAL)),
+            normal=self.normal.update(hyper.normal, s.real_n, s.real_mean, s.real_scatter, stream(REAL)),
+            gamma=self.poisson.update(hyper.gamma, s.tally_n, s.tally_sum, stream(COUNT)),
+        )
+
+    def draw(self, hyper: Hyper, s: Statistics, seed: int, cycle: int, chain: int) -> Parameters:
+        """Component parameters of every cluster given all its rows (MATH 2.1, step 4)."""
+
+        def stream(kind):
+            return generator(seed, Purpose.PARAMETERS, cycle, kind, chain)
+
+        return Parameters(
+            self.categorical.draw(hyper.dirichlet, s.levels, stream(CATEGORICAL)),
+            *self.normal.draw(hyper.normal, s.real_n, s.real_mean, s.real_scatter, stream(REAL)),
+            *self.poisson.draw(hyper.gamma, s.tally_n, s.tally_sum, stream(COUNT)),
+        )

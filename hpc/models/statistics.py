@@ -1,0 +1,58 @@
+"""Additive summaries of the rows of K clusters, and how those of several shards become one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+
+@dataclass
+class Statistics:
+    """Sufficient statistics of K clusters for every column. Missing cells count nowhere but in `levels`' missing rows."""
+
+    size: np.ndarray  # (K,) int64, rows
+    levels: np.ndarray  # (L, K) int32, categorical cells by level row
+    real_n: np.ndarray  # (R, K) int64, observed cells of real columns
+    real_mean: np.ndarray  # (R, K) float64
+    real_scatter: np.ndarray  # (R, K) float64, sum of squares about the mean
+    tally_n: np.ndarray  # (Q, K) int64, observed cells of count columns
+    tally_sum: np.ndarray  # (Q, K) float64, exact below 2^53
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+    def take(self, clusters: np.ndarray) -> Statistics:
+        """The statistics of some clusters, in the order given."""
+        return Statistics(*(np.ascontiguousarray(getattr(self, f.name)[..., clusters]) for f in fields(self)))
+
+
+def zeros(n_clusters: int, n_level_rows: int, n_real: int, n_count: int) -> Statistics:
+    k = n_clusters
+    return Statistics(
+        np.zeros(k, np.int64),
+        np.zeros((n_level_rows, k), np.int32),
+        np.zeros((n_real, k), np.int64),
+        np.zeros((n_real, k)),
+        np.zeros((n_real, k)),
+        np.zeros((n_count, k), np.int64),
+        np.zeros((n_count, k)),
+    )
+
+
+def merge_moments(n: np.ndarray, mean: np.ndarray, scatter: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Moments of the union of shards from the shards' moments.
+
+    Arguments are (S, ...) arrays; the sum runs over the first axis in its order (Chan, Golub & LeVeque 1983), so
+    that the result does not depend on which rank held which shard.
+    """
+    n, mean, scatter = n.copy(), mean.copy(), scatter.copy()
+    total_n, total_mean, total_scatter = n[0], mean[0], scatter[0]
+    for n_s, mean_s, scatter_s in zip(n[1:], mean[1:], scatter[1:]):
+        both = total_n + n_s
+        share = n_s / np.maximum(both, 1)
+        step = np.where(n_s > 0, mean_s - total_mean, 0.0)
+        total_scatter += scatter_s + step * step * (total_n * share)
+        total_mean += step * share
+        total_n = both
+    return total_n, total_mean, total_scatter

@@ -1,0 +1,25 @@
+"""What a cycle does, as a pure function of its number: the same on every rank, with nothing to save."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpibayes.hpc.streams import Purpose, generator
+
+
+def owners(opening: str, seed: int, cycle: int, chain: int, n_clusters: int, n_shards: int) -> np.ndarray:
+    """The shard that owns each cluster during `cycle`, (K,) int64.
+
+    A cluster whose rows all live on its owner is private there, hence collapsed. With `opening` "one" a single shard,
+    drawn uniformly, owns all clusters: it is the collapsed shard (MATH 2.1). With "all" every cluster draws its owner
+    and every shard is collapsed for what it owns (MATH 2.2).
+    """
+    stream = generator(seed, Purpose.COLLAPSED, cycle, 0, chain)
+    if opening == "one":
+        return np.full(n_clusters, stream.integers(n_shards))
+    return stream.integers(n_shards, size=n_clusters)
+
+
+def collapsed_shard(seed: int, cycle: int, chain: int, n_shards: int) -> int:
+    """The one collapsed shard of a cycle when `opening` is "one"."""
+    return int(owners("one", seed, cycle, chain, 1, n_shards)[0])

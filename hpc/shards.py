@@ -1,0 +1,43 @@
+"""Rows are cut into fixed shards, and shards are dealt to ranks.
+
+The cut depends on the number of rows and the run's settings alone, so that the chain does not depend on how many
+ranks happen to run it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+def default_count(n_rows: int) -> int:
+    """Few shards mix better (the autocorrelation time of K grows about in proportion to their number)."""
+    if n_rows < 5_000:
+        return 1
+    if n_rows <= 200_000:
+        return 4
+    return max(4, round(n_rows / 50_000))
+
+
+def bounds(n_rows: int, n_shards: int) -> np.ndarray:
+    """Row at which each shard starts, and the end, (n_shards + 1,) int64. Sizes differ by at most one row."""
+    return np.arange(n_shards + 1, dtype=np.int64) * n_rows // n_shards
+
+
+def of_rank(n_shards: int, n_ranks: int, rank: int) -> range:
+    """The shards of one rank: consecutive ones, as evenly as they can be dealt. Root always has shard 0."""
+    return range(-(-rank * n_shards // n_ranks), -(-(rank + 1) * n_shards // n_ranks))
+
+
+@dataclass
+class Shard:
+    """A fixed set of consecutive rows, held by one rank."""
+
+    index: int
+    start: int  # global id of the first row
+    rows: object  # mpibayes.io.table.Rows
+    z: np.ndarray  # (n,) int32, cluster of each row
+
+    def __len__(self) -> int:
+        return len(self.z)

@@ -1,0 +1,230 @@
+"""The state of a run in one small file, `status.json`, written by root and read from any node.
+
+Fields: state (running, stopped, finished, failed), cycle, cycles, n_clusters, log_joint, concentration, discount, moved_fraction,
+heldout_lpd, seconds_per_cycle, rows_per_second, eta_s, elapsed_s, last_checkpoint, ranks, shards, host, pid, updated (ISO time),
+message. Any of them may be missing or null: early in a run not all are known.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from mpibayes.hpc.errors import ConfigError, DataError
+from mpibayes.io.files import chain_directories, reason, storing, write_text
+
+NAME = "status.json"
+# A running program writes its status about once a minute, or once a cycle where cycles are longer.
+SILENT_S = 300.0
+SILENT_CYCLES = 3.0
+
+
+def write_status(run_dir: str | Path, status: dict[str, Any]) -> None:
+    """Replace the run's status in one step; `updated` is filled in when absent, numbers that are not finite become null.
+
+    Raises CheckpointError.
+    """
+    values = {"updated": datetime.now(UTC).isoformat(timespec="seconds")} | status
+    path = Path(run_dir) / NAME
+    with storing(path):
+        write_text(path, json.dumps({k: _finite(v) for k, v in values.items()}, indent=1, allow_nan=False) + "\n")
+
+
+def read_status(run_dir: str | Path) -> dict[str, Any]:
+    """The status of one chain. Raises ConfigError when no run was started here, DataError when the file is damaged."""
+    path = Path(run_dir) / NAME
+    try:
+        status = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{run_dir}: no run was started in this directory (it has no {NAME}). Expected the directory of a run (the -o of `mpibayes run`)."
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {reason(error)}") from error
+    except ValueError as error:
+        raise DataError(f"{path}: damaged, not a JSON text ({error}). The run itself does not depend on it and will write it anew.") from error
+    if not isinstance(status, dict):
+        raise DataError(f"{path}: damaged, not a JSON object. The run itself does not depend on it and will write it anew.")
+    return status
+
+
+def liveness(status: dict[str, Any], now: datetime | None = None) -> tuple[bool | None, float | None]:
+    """(does the run seem alive, seconds since its last word).
+
+    A run that is not `running` is not alive. On the run's own host the process is looked for; elsewhere a long silence means no.
+    None where it cannot be told.
+    """
+    try:
+        updated = datetime.fromisoformat(status["updated"])
+    except (KeyError, TypeError, ValueError):
+        age = None
+    else:
+        age = ((now or datetime.now(UTC)) - (updated if updated.tzinfo else updated.astimezone())).total_seconds()
+    if status.get("state") != "running":
+        return False, age
+    if status.get("host") == socket.gethostname() and isinstance(status.get("pid"), int):
+        return _process_exists(status["pid"]), age
+    if age is None:
+        return None, None
+    return age < max(SILENT_S, SILENT_CYCLES * (status.get("seconds_per_cycle") or 0.0)), age
+
+
+def show_status(run_dir: str | Path, as_json: bool = False, console: Any = None) -> None:
+    """Print the status of a run, of all chains when it has several; a chain without status is "not started" beside others.
+
+    as_json: one object on standard output, the fields above with `directory`, `alive` (true, false, null) and `age_s`; several
+    chains: {"chains": [object, ...]}. Raises ConfigError when no run was started here, DataError when a file is damaged.
+    """
+    from rich.console import Console
+
+    console = console or Console()
+    directories = chain_directories(run_dir)
+    several = directories != [Path(run_dir)]
+    rows = []
+    for directory in directories:
+        if several and not (directory / NAME).exists():
+            status: dict[str, Any] = {"state": "not started"}
+        else:
+            status = read_status(directory)
+        alive, age = liveness(status)
+        rows.append({"directory": str(directory), **status, "alive": alive, "age_s": None if age is None else round(age, 1)})
+    if several and all(row["state"] == "not started" for row in rows):
+        raise ConfigError(f"{run_dir}: none of its {len(rows)} chains was started yet")
+    if as_json:
+        console.file.write(json.dumps({"chains": rows} if several else rows[0], indent=1) + "\n")
+    elif several:
+        _show_several(run_dir, rows, console)
+    else:
+        _show_one(rows[0], console)
+
+
+def _show_one(row: dict[str, Any], console: Any) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    for name, text in _lines(row):
+        table.add_row(Text(name, style="bold"), Text(text))
+    console.print(Text(row["directory"], style="bold"))
+    console.print(table)
+
+
+def _show_several(run_dir: str | Path, rows: list[dict[str, Any]], console: Any) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("chain", "state", "cycle", "K", "log joint", "s/cycle", "left", "last word", box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(
+            Path(row["directory"]).name,
+            Text(_state(row)),
+            _progress(row, percent=False),
+            _number(row.get("n_clusters")),
+            _number(row.get("log_joint"), ".8g"),
+            _number(row.get("seconds_per_cycle"), ".3g"),
+            duration(row.get("eta_s")) if row["alive"] else "-",
+            _ago(row),
+        )
+    console.print(Text(str(run_dir), style="bold"))
+    console.print(table)
+    for row in rows:
+        if row.get("message"):
+            console.print(Text(f"{Path(row['directory']).name}: {row['message']}"))
+
+
+def _lines(row: dict[str, Any]) -> list[tuple[str, str]]:
+    rate = _number(row.get("seconds_per_cycle"), ".3g", " s a cycle")
+    if row.get("rows_per_second") is not None:
+        rate += f", {row['rows_per_second']:,.0f} rows a second"
+    values = [
+        ("clusters", _number(row.get("n_clusters"))),
+        ("log joint", _number(row.get("log_joint"), ".8g")),
+        ("concentration", _number(row.get("concentration"), ".4g")),
+        ("discount", _number(row.get("discount"), ".4g")),
+        ("rows moved", _number(row.get("moved_fraction"), ".2%")),
+        ("held-out score", _number(row.get("heldout_lpd"), ".6g", " a row")),
+    ]
+    checkpoint = row.get("last_checkpoint")
+    lines = [
+        ("state", _state(row)),
+        ("cycle", _progress(row)),
+        ("rate", rate),
+        ("left", duration(row.get("eta_s")) if row["alive"] else "-"),
+        ("elapsed", duration(row.get("elapsed_s"))),
+        *values,
+        ("checkpoint", f"cycle {checkpoint}" if isinstance(checkpoint, int) else str(checkpoint or "-")),
+        ("where", _where(row)),
+        ("last word", _ago(row)),
+        ("message", str(row.get("message") or "-")),
+    ]
+    return [(name, text) for name, text in lines if text != "-"]
+
+
+def _state(row: dict[str, Any]) -> str:
+    state = str(row.get("state", "unknown"))
+    if state != "running" or row["alive"]:
+        return state
+    if row["alive"] is None:
+        return "running (cannot tell whether it still does)"
+    if row.get("host") == socket.gethostname():
+        return f"died: process {row['pid']} is gone; the same command continues from the last checkpoint"
+    return f"running, but silent for {duration(row['age_s'])}: it may have died on {row.get('host', 'its host')}"
+
+
+def _progress(row: dict[str, Any], percent: bool = True) -> str:
+    cycle, cycles = row.get("cycle"), row.get("cycles")
+    if cycle is None:
+        return "-"
+    if not cycles:
+        return f"{cycle}"
+    return f"{cycle} of {cycles}" + (f" ({100 * cycle / cycles:.1f} %)" if percent else "")
+
+
+def _where(row: dict[str, Any]) -> str:
+    parts = [f"{row[key]} {word if row[key] != 1 else word[:-1]}" for key, word in (("ranks", "ranks"), ("shards", "shards")) if row.get(key)]
+    if row.get("host"):
+        parts.append(f"{row['host']}, process {row.get('pid', '?')}")
+    return ", ".join(parts) or "-"
+
+
+def _ago(row: dict[str, Any]) -> str:
+    return "-" if row["age_s"] is None else f"{duration(row['age_s'])} ago"
+
+
+def duration(seconds: float | None) -> str:
+    """A time span as people write it: 9 s, 4 min 12 s, 3 h 5 min, 2 d 7 h."""
+    if seconds is None:
+        return "-"
+    s = max(0, round(seconds))
+    if s < 60:
+        return f"{s} s"
+    if s < 3600:
+        return f"{s // 60} min {s % 60} s"
+    if s < 86400:
+        return f"{s // 3600} h {s % 3600 // 60} min"
+    return f"{s // 86400} d {s % 86400 // 3600} h"
+
+
+def _number(value: Any, form: str = "", unit: str = "") -> str:
+    return "-" if value is None else f"{value:{form}}{unit}"
+
+
+def _finite(value: Any) -> Any:
+    if hasattr(value, "item"):  # a NumPy scalar
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _process_exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is there and belongs to someone else
+        return True
+    return True

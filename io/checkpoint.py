@@ -1,0 +1,369 @@
+"""Checkpoints: generations that are complete or do not exist.
+
+    checkpoints/000000400/part-00000.h5   groups shard-<i> with that shard's arrays, one file a rank
+                          shared.h5       what all shards share: arrays as datasets, everything else as JSON in one attribute
+                          MANIFEST.json   written last: format, version, cycle, and every file's size and SHA-256
+
+A generation is written as `000000400.tmp` and renamed when its manifest is on disk. Two are kept. Nothing here communicates:
+    root: begin(folder, cycle)                           then a barrier
+    each rank: part = write_part(folder, cycle, first_shard, {i: arrays})          then a gather of parts and problems on root
+    root: commit(folder, cycle, parts, shared), or discard(folder, cycle) when some rank could not write
+and to continue
+    root: generation = latest(folder, deep=False), broadcast (a Generation pickles)
+    each rank: problems = [generation.verify_part(i) for i in its shards]          all gather;
+    while there are problems, root: generation = previous(generation, problems), broadcast, verify again
+    each rank: generation.shared(), generation.shard(i)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from mpibayes.hpc.errors import CheckpointError
+from mpibayes.io.files import TEMPORARY, h5_image, reason, storing, sync_directory
+
+FORMAT = "mpibayes-checkpoint"
+VERSION = 1
+MANIFEST = "MANIFEST.json"
+SHARED = "shared.h5"
+# A generation that is being replaced by a new one of the same cycle waits under this name until the new one is in place.
+ASIDE = ".old"
+
+
+# ---------------------------------------------------------------------------------------------------------------- writing
+
+
+def begin(folder: str | Path, cycle: int) -> Path:
+    """Make the empty temporary directory of a generation; root alone, before anyone writes a part.
+
+    Left-overs of dead runs (`<digits>.tmp`) are removed. Raises CheckpointError.
+    """
+    folder = Path(folder)
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in folder.iterdir():
+            if re.fullmatch(r"\d{9,}" + re.escape(TEMPORARY), path.name):
+                shutil.rmtree(path)
+        temporary = _temporary(folder, cycle)
+        temporary.mkdir()
+    return temporary
+
+
+def write_part(
+    folder: str | Path, cycle: int, first_shard: int, shards: Mapping[int, Mapping[str, np.ndarray]]
+) -> dict[str, Any] | None:
+    """Write one rank's shards into the temporary generation; {shard: {name: array}}, names may contain "/".
+
+    Returns the manifest's entry {file, bytes, sha256, shards}, or None for a rank without shards.
+    Holds one more copy of the arrays while it writes. Raises CheckpointError, having removed the part.
+    """
+    if not shards:
+        return None
+
+    def fill(file: h5py.File) -> None:
+        file.attrs.update(format=FORMAT, version=VERSION, cycle=cycle)
+        for index, arrays in sorted(shards.items()):
+            _store(file.create_group(f"shard-{index}"), arrays)
+
+    temporary = _temporary(Path(folder), cycle)
+    with storing(temporary):
+        temporary.mkdir(parents=True, exist_ok=True)  # a network file system may not show root's directory yet
+    entry = _write(temporary / f"part-{first_shard:05d}.h5", h5_image(fill))
+    return entry | {"shards": sorted(int(i) for i in shards)}
+
+
+def commit(
+    folder: str | Path, cycle: int, parts: Sequence[Mapping[str, Any] | None], shared: Mapping[str, Any], keep: int = 2
+) -> Path:
+    """Make the generation complete and visible, then remove those beyond the `keep` newest; root alone.
+
+    parts: what `write_part` returned on the ranks (None is skipped); their shards must be 0..S-1, each once.
+    shared: arrays, numbers, strings, or anything JSON can hold (tuples come back as lists).
+    Generations of *later* cycles are removed too: the run went back before them because they were damaged.
+    Raises CheckpointError, having removed the temporary directory; the generations before are untouched.
+    """
+    folder, temporary = Path(folder), _temporary(Path(folder), cycle)
+    parts = [dict(part) for part in parts if part is not None]
+    shards = sorted(i for part in parts for i in part["shards"])
+    if shards != list(range(len(shards))):
+        raise ValueError(f"the parts of a checkpoint must hold every shard once, not {shards}")
+    try:
+        for part in parts:  # a file that another node wrote and this one sees otherwise must not be promised
+            _check_size(temporary / part["file"], part["bytes"])
+        manifest: dict[str, Any] = {"format": FORMAT, "version": VERSION, "cycle": cycle, "parts": parts}
+        manifest["shared"] = _write(temporary / SHARED, h5_image(lambda file: _fill_shared(file, cycle, shared)))
+        manifest["sha256"] = _manifest_sum(manifest)
+        _write(temporary / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
+        with storing(temporary):
+            sync_directory(temporary)
+            target, aside = _final(folder, cycle), Path(f"{_final(folder, cycle)}{ASIDE}")
+            if target.exists():
+                if aside.exists():
+                    shutil.rmtree(aside)
+                os.rename(target, aside)  # `latest` looks there too, should the next line never run
+            os.rename(temporary, target)
+            sync_directory(folder)
+    except BaseException:
+        discard(folder, cycle)
+        raise
+    _remove_beyond(folder, cycle, keep)
+    return target
+
+
+def discard(folder: str | Path, cycle: int) -> None:
+    """Remove the temporary directory of a generation that could not be completed; root alone, never fails."""
+    shutil.rmtree(_temporary(Path(folder), cycle), ignore_errors=True)
+
+
+def _temporary(folder: Path, cycle: int) -> Path:
+    return folder / f"{cycle:09d}{TEMPORARY}"
+
+
+def _final(folder: Path, cycle: int) -> Path:
+    return folder / f"{cycle:09d}"
+
+
+def _write(path: Path, data: bytes) -> dict[str, Any]:
+    """Write and flush a file of the temporary directory (whose rename makes it visible); its entry in the manifest."""
+    try:
+        with storing(path), open(path, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    return {"file": path.name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def _store(group: h5py.Group, arrays: Mapping[str, np.ndarray]) -> None:
+    for name, array in arrays.items():
+        array = np.asarray(array)
+        if array.dtype.kind not in "biufc":
+            raise TypeError(f"{name}: a checkpoint holds arrays of numbers, not {array.dtype}")
+        group.create_dataset(name, data=array)
+
+
+def _fill_shared(file: h5py.File, cycle: int, shared: Mapping[str, Any]) -> None:
+    arrays = {name: value for name, value in shared.items() if isinstance(value, np.ndarray)}
+    others = {name: value for name, value in shared.items() if name not in arrays}
+    file.attrs.update(format=FORMAT, version=VERSION, cycle=cycle)
+    _store(file.create_group("arrays"), arrays)
+    file.create_dataset("json", data=json.dumps(others, default=_plain))  # a dataset: attributes end at 64 KiB
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"a checkpoint cannot hold {type(value).__name__} inside a JSON value")
+
+
+def _check_size(path: Path, size: int) -> None:
+    with storing(path), open(path, "rb") as file:  # open, then ask: NFS promises fresh attributes only then
+        found = os.fstat(file.fileno()).st_size
+    if found != size:
+        raise CheckpointError(f"{path}: has {found} bytes where {size} were written; is the file system shared by all nodes?")
+
+
+def _manifest_sum(manifest: Mapping[str, Any]) -> str:
+    rest = {key: value for key, value in manifest.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def _remove_beyond(folder: Path, cycle: int, keep: int) -> None:
+    found = _candidates(folder)
+    kept = [path for number, path in found if number <= cycle and path.suffix != ASIDE][:keep]
+    for number, path in found:
+        if path in kept:
+            continue
+        doomed = _temporary(folder, number)  # renamed first: half a removal must not look like a damaged generation
+        try:
+            shutil.rmtree(doomed, ignore_errors=True)
+            os.rename(path, doomed)
+        except OSError:
+            continue  # room is lost, nothing else; the next commit tries again
+        shutil.rmtree(doomed, ignore_errors=True)
+
+
+# ---------------------------------------------------------------------------------------------------------------- reading
+
+
+@dataclass
+class Generation:
+    """One complete checkpoint. Pickles, so that root can broadcast it; every rank then reads the files itself."""
+
+    path: Path
+    cycle: int
+    manifest: dict[str, Any]
+    warnings: list[str] = field(default_factory=list)  # newer generations that are damaged: file, and what is wrong
+    _sound: set[str] = field(default_factory=set, repr=False)  # files whose checksum this process has seen to be right
+
+    @property
+    def n_shards(self) -> int:
+        return sum(len(part["shards"]) for part in self.manifest["parts"])
+
+    def shared(self) -> dict[str, Any]:
+        """What `commit` was given. Raises CheckpointError when the file is damaged."""
+        with self._open(self.manifest["shared"]) as file:
+            return json.loads(file["json"].asstr()[()]) | _load(file["arrays"])
+
+    def shard(self, index: int) -> dict[str, np.ndarray]:
+        """The arrays of one shard; only its part is read (and verified, if `verify_part` has not). Raises CheckpointError."""
+        with self._open(self._part(index)) as file:
+            return _load(file[f"shard-{index}"])
+
+    def verify_part(self, index: int) -> str | None:
+        """What is wrong with the file that holds shard `index`, or None. A part is verified once a process."""
+        return self._verify(self._part(index))
+
+    def verify(self) -> str | None:
+        """What is wrong with any file, by size and checksum, or None."""
+        entries = [self.manifest["shared"], *self.manifest["parts"]]
+        return next(filter(None, map(self._verify, entries)), None)
+
+    def _part(self, index: int) -> dict[str, Any]:
+        for part in self.manifest["parts"]:
+            if index in part["shards"]:
+                return part
+        raise CheckpointError(f"{self.path / MANIFEST}: holds {self.n_shards} shards, so there is no shard {index}")
+
+    def _verify(self, entry: Mapping[str, Any]) -> str | None:
+        if entry["file"] in self._sound:
+            return None
+        path = self.path / entry["file"]
+        try:
+            with open(path, "rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+                size = file.tell()
+        except OSError as error:
+            return f"{path}: {reason(error)}"
+        if size != entry["bytes"]:
+            return _wrong_size(path, size, entry["bytes"])
+        if found != entry["sha256"]:
+            return f"{path}: damaged (its SHA-256 is not the one in {MANIFEST})"
+        self._sound.add(entry["file"])
+        return None
+
+    def _open(self, entry: Mapping[str, Any]) -> h5py.File:
+        problem = self._verify(entry)
+        if problem:
+            raise CheckpointError(problem)
+        return h5py.File(self.path / entry["file"], "r", locking=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Each process verifies what it reads itself: another node may see other bytes.
+        return self.__dict__ | {"_sound": set()}
+
+
+def latest(folder: str | Path, deep: bool = True) -> Generation | None:
+    """The newest usable generation, or None when none was ever completed; `.warnings` tell of damaged newer ones.
+
+    deep: verify the checksum of every file. Otherwise the manifest, all sizes and shared.h5 are verified, and each rank
+    verifies the part that it reads (`Generation.verify_part`), so that a large checkpoint is read once.
+    Raises CheckpointError when there are generations and none is usable, listing what is wrong with each.
+    """
+    return _newest(Path(folder), _candidates(Path(folder)), [], deep)
+
+
+def previous(generation: Generation, problems: Iterable[str | None] = (), deep: bool = False) -> Generation:
+    """The next older usable generation, when ranks have found `problems` in this one; its `.warnings` repeat them.
+
+    Raises CheckpointError when there is none, listing what is wrong with each.
+    """
+    texts = list(dict.fromkeys(p for p in problems if p)) or [f"{generation.path}: could not be used"]
+    folder = generation.path.parent
+    found = _candidates(folder)
+    names = [path.name for _, path in found]
+    older = found[names.index(generation.path.name) + 1 :] if generation.path.name in names else []
+    result = _newest(folder, older, generation.warnings + texts, deep)
+    assert result is not None  # there are warnings, so nothing usable raises
+    return result
+
+
+def _candidates(folder: Path) -> list[tuple[int, Path]]:
+    """(cycle, path) of the generations in a folder, newest first."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise CheckpointError(f"{folder}: cannot be read: {reason(error)}") from error
+    found = []
+    for name in names:
+        match = re.fullmatch(r"(\d{9,})(" + re.escape(ASIDE) + ")?", name)
+        if match:
+            found.append((int(match[1]), match[2] is None, folder / name))
+    return [(cycle, path) for cycle, _, path in sorted(found, reverse=True)]
+
+
+def _newest(folder: Path, found: list[tuple[int, Path]], warnings: list[str], deep: bool) -> Generation | None:
+    for cycle, path in found:
+        generation, problem = _read_manifest(path, cycle)
+        if generation is not None:
+            problem = _wrong_sizes(generation) or generation._verify(generation.manifest["shared"])
+            if problem is None and deep:
+                problem = generation.verify()
+            if problem is None:
+                generation.warnings = warnings
+                return generation
+        warnings = [*warnings, problem or f"{path}: unusable"]
+    if warnings:
+        raise CheckpointError(
+            f"{folder}: there are checkpoints, and none can be used. Restore one from a copy; or move this directory away to start "
+            "the run again from the beginning. What is wrong:",
+            warnings,
+        )
+    return None
+
+
+def _wrong_sizes(generation: Generation) -> str | None:
+    """A file that is missing or has the wrong size; needs no reading."""
+    for entry in [generation.manifest["shared"], *generation.manifest["parts"]]:
+        path = generation.path / entry["file"]
+        try:
+            size = path.stat().st_size
+        except OSError as error:
+            return f"{path}: {reason(error)}"
+        if size != entry["bytes"]:
+            return _wrong_size(path, size, entry["bytes"])
+    return None
+
+
+def _wrong_size(path: Path, found: int, expected: int) -> str:
+    return f"{path}: has {found} bytes where {MANIFEST} says {expected}"
+
+
+def _read_manifest(directory: Path, cycle: int) -> tuple[Generation | None, str | None]:
+    path = directory / MANIFEST
+    try:
+        manifest = json.loads(path.read_bytes())
+    except OSError as error:
+        return None, f"{path}: {reason(error)}"
+    except ValueError:
+        return None, f"{path}: damaged (not a JSON text)"
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        return None, f"{path}: not the manifest of a checkpoint (format should be {FORMAT!r})"
+    if manifest.get("version") != VERSION:
+        return None, f"{path}: format version {manifest.get('version')!r}; this program reads version {VERSION}"
+    if manifest.get("sha256") != _manifest_sum(manifest):
+        return None, f"{path}: damaged (its own SHA-256 does not agree)"
+    if manifest["cycle"] != cycle:
+        return None, f"{path}: is of cycle {manifest['cycle']}, and its directory is of cycle {cycle}"
+    return Generation(directory, cycle, manifest), None
+
+
+def _load(group: h5py.Group) -> dict[str, np.ndarray]:
+    arrays: dict[str, np.ndarray] = {}
+    group.visititems(lambda name, item: arrays.__setitem__(name, item[()]) if isinstance(item, h5py.Dataset) else None)
+    return arrays

@@ -1,0 +1,212 @@
+"""What other programs read: kept labels as text, traces as CSV, traces as a netCDF file for ArviZ.
+
+The text forms are the same bytes for the same chain, on any number of ranks, straight through or resumed (CSV: `timings=False`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from mpibayes.hpc.errors import ConfigError
+from mpibayes.io.files import chain_directories, reason, replacing
+from mpibayes.io.labels import FOLDER as LABELS
+from mpibayes.io.labels import iterate_draws
+from mpibayes.io.segments import list_segments
+from mpibayes.io.trace import INTEGERS, MERGED, TIMINGS, inference_image, read_trace
+
+FORMS = ("labels", "csv", "arviz")
+STDOUT = "-"
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What an export wrote."""
+
+    paths: list[Path] = field(default_factory=list)  # empty: standard output
+    notes: list[str] = field(default_factory=list)  # what the user should know
+
+
+def export(
+    run_dirs: str | Path | Sequence[str | Path],
+    to: str,
+    out: str | Path | None = None,
+    burn_in: int | None = None,
+    timings: bool = True,
+) -> Exported:
+    """Write the draws of one or several chains in the form `to`; a directory with chain-1, chain-2, ... stands for all of them.
+
+    labels  one kept draw a line, the labels of the training rows separated by blanks, clusters numbered by first appearance in
+            the line; several chains: a file each, `out` with .chain-<n> before its suffix
+    csv     one line a cycle: cycle, then a column for each scalar, timings last (left out with timings=False); floats in the
+            shortest form that reads back exactly; several chains: a first column `chain`, 1, 2, ...
+    arviz   groups posterior and sample_stats with variables (chain, draw); chains are cut to the cycles that all have
+    out     a file, or "-" for standard output; None: standard output for text, `trace.h5` in the first directory given for arviz
+    burn_in number of cycles to leave out at the beginning of each chain
+
+    Files are written beside their place and renamed. Raises ConfigError (no such run, nothing kept, output not writable),
+    CheckpointError (a damaged segment).
+    """
+    if to not in FORMS:
+        raise ConfigError(f"--to {to}: no such form; expected one of {', '.join(FORMS)}")
+    if burn_in is not None and burn_in < 0:
+        raise ConfigError(f"burn-in of {burn_in} cycles: expected a number of cycles, 0 or more")
+    given = [run_dirs] if isinstance(run_dirs, (str, Path)) else list(run_dirs)
+    if not given:
+        raise ConfigError("nothing to export: name the directory of a run")
+    chains = [chain for run_dir in given for chain in chain_directories(run_dir)]
+    after = -1 if burn_in is None else burn_in
+    if to == "labels":
+        return _export_labels(chains, out, after)
+    if to == "csv":
+        return _export_csv(chains, out, after, timings)
+    return _export_arviz(chains, Path(given[0]) / MERGED if out is None else out, after)
+
+
+def canonical_labels(labels: np.ndarray) -> np.ndarray:
+    """The same partition with clusters numbered 0, 1, ... by first appearance: [7, 2, 7, 5] -> [0, 1, 0, 2]. int64 (N,)."""
+    labels = np.asarray(labels)
+    if labels.size == 0:
+        return labels.astype(np.int64)
+    first = np.full(int(labels.max()) + 1, labels.size, dtype=np.int64)
+    first[labels[::-1]] = np.arange(labels.size - 1, -1, -1)  # of repeated indices the last assignment stays: the first row
+    number = np.empty(first.size, dtype=np.int64)
+    number[np.argsort(first, kind="stable")] = np.arange(first.size)
+    return number[labels]
+
+
+def _export_labels(chains: list[Path], out: str | Path | None, after: int) -> Exported:
+    for chain in chains:
+        _require_run(chain)
+        segments = list_segments(chain / LABELS)
+        if not segments:
+            raise ConfigError(
+                f"{chain}: no labels are kept here yet. They reach the disk at checkpoints; output.thin says how often they are "
+                "kept, and output.labels = false keeps none."
+            )
+        _require_draws(chain, segments[-1].last, after)
+    if len(chains) == 1:
+        return _write(out, lambda file: _write_labels(file, chains[0], after))
+    if out is None or str(out) == STDOUT:
+        raise ConfigError(
+            f"labels of {len(chains)} chains cannot share standard output. Name a file (each chain gets one, with .chain-<n> in its "
+            f"name), or export one chain: {chains[0]}"
+        )
+    done = Exported()
+    for n, chain in enumerate(chains, 1):
+        path = Path(out)
+        path = path.with_name(f"{path.stem}.chain-{n}{path.suffix}")
+        done.paths.extend(_write(path, lambda file, chain=chain: _write_labels(file, chain, after)).paths)
+    return done
+
+
+def _write_labels(file: BinaryIO, chain: Path, after: int) -> None:
+    for draw in iterate_draws(chain, after + 1):
+        labels = canonical_labels(draw.labels)
+        words = [str(k) for k in range(int(labels.max(initial=-1)) + 1)]
+        file.write((" ".join([words[k] for k in labels.tolist()]) + "\n").encode())
+
+
+def _export_csv(chains: list[Path], out: str | Path | None, after: int, timings: bool) -> Exported:
+    traces = _traces(chains, after)
+    names = [name for name in traces[0] if name not in TIMINGS]
+    if timings:
+        names += [name for name in traces[0] if name in TIMINGS]
+    return _write(out, lambda file: _write_csv(file, traces, names))
+
+
+def _write_csv(file: BinaryIO, traces: list[dict[str, np.ndarray]], names: list[str]) -> None:
+    several = len(traces) > 1
+    file.write((",".join(["chain"] * several + names) + "\n").encode())
+    for n, trace in enumerate(traces, 1):
+        columns = [_texts(name, trace[name]) for name in names]
+        for i in range(0, len(trace["cycle"]), 4096):
+            rows = zip(*(column[i : i + 4096] for column in columns), strict=True)
+            prefix = f"{n}," if several else ""
+            file.write("".join(f"{prefix}{','.join(row)}\n" for row in rows).encode())
+
+
+def _texts(name: str, values: np.ndarray) -> list[str]:
+    if name in INTEGERS:
+        return [str(int(v)) if np.isfinite(v) else repr(v) for v in values.tolist()]
+    return [repr(v) for v in values.tolist()]  # repr of a Python float is the shortest text that reads back exactly
+
+
+def _export_arviz(chains: list[Path], out: str | Path, after: int) -> Exported:
+    if str(out) == STDOUT:
+        raise ConfigError("a file for ArviZ cannot go to standard output: name a file")
+    traces = _traces(chains, after)
+    common = traces[0]["cycle"]
+    for trace in traces[1:]:
+        common = np.intersect1d(common, trace["cycle"], assume_unique=True)
+    if len(common) == 0:
+        raise ConfigError(f"the {len(chains)} chains have no cycle in common, so they cannot be stacked; export them one by one")
+    notes = []
+    longest = max(len(trace["cycle"]) for trace in traces)
+    if longest > len(common):
+        notes.append(f"the chains were cut to the {len(common)} cycles that all of them have; the longest has {longest}")
+    aligned = []
+    for trace in traces:
+        rows = np.searchsorted(trace["cycle"], common)
+        aligned.append({name: values[rows] for name, values in trace.items()})
+    image = inference_image(aligned)
+    return Exported(_write(out, lambda file: file.write(image)).paths, notes)
+
+
+def _traces(chains: list[Path], after: int) -> list[dict[str, np.ndarray]]:
+    traces = []
+    for chain in chains:
+        _require_run(chain)
+        trace = read_trace(chain, after)
+        if not trace:
+            segments = list_segments(chain / "trace")
+            if segments:
+                _require_draws(chain, segments[-1].last, after)
+            raise ConfigError(f"{chain}: no cycle is kept here yet. Traces reach the disk at checkpoints; try again after the first one.")
+        traces.append(trace)
+    if any(list(trace) != list(traces[0]) for trace in traces):
+        raise ConfigError("the chains keep different scalars, so they cannot share a file; export them one by one")
+    return traces
+
+
+def _require_run(chain: Path) -> None:
+    if not any((chain / name).exists() for name in ("status.json", "trace", LABELS, "checkpoints")):
+        raise ConfigError(f"{chain}: no run was started in this directory. Expected the directory of a run (the -o of `mpibayes run`).")
+
+
+def _require_draws(chain: Path, last: int, after: int) -> None:
+    if last <= after:
+        raise ConfigError(f"{chain}: a burn-in of {after} cycles leaves nothing of this chain, whose last kept cycle is {last}")
+
+
+def _write(out: str | Path | None, fill) -> Exported:
+    if out is None or str(out) == STDOUT:
+        with _standard_output() as file:
+            fill(file)
+        return Exported()
+    path = Path(out)
+    if path.is_dir():
+        raise ConfigError(f"{path}: is a directory; name a file to write")
+    try:
+        with replacing(path, shared=True) as file:
+            fill(file)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {reason(error)}. Choose another place with -o, or mend this one.") from error
+    return Exported([path])
+
+
+@contextmanager
+def _standard_output() -> Iterator[BinaryIO]:
+    sys.stdout.flush()
+    try:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:  # the reader, e.g. `head`, has seen enough; nothing more may be flushed there at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

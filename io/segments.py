@@ -1,0 +1,263 @@
+"""Append-only records in small files: a folder of segments, each an HDF5 file with the rows of consecutive cycles.
+
+`seg-<first cycle>-<last cycle>.h5` holds `cycle` int64 (n,), ascending, and other datasets of n rows each. A segment is written
+once, under a temporary name that is then renamed, and never changed: a kill leaves whole segments. Cutting and joining write the
+new segment first and remove the old ones after it, so a kill in between leaves a segment whose range lies within another's; such
+a one says nothing new and is passed over.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from mpibayes.hpc.errors import CheckpointError
+from mpibayes.io.files import TEMPORARY, h5_image, storing, sync_directory, write_bytes
+
+# More small segments than MANY are joined; a joined segment stays below JOINED bytes, so joining costs a bounded rewrite.
+MANY = 64
+SMALL = 4 << 20
+JOINED = 16 << 20
+BLOCK = 4 << 20  # bytes of one dataset held while reading
+
+
+@dataclass(frozen=True)
+class Segment:
+    path: Path
+    first: int
+    last: int
+
+
+def list_segments(folder: str | Path) -> list[Segment]:
+    """The segments of a folder in order of cycle, without those that lie within another; [] when there is no folder."""
+    return _list(Path(folder))[0]
+
+
+def read_blocks(folder: str | Path, names: Sequence[str] | None = None, after: int = -1) -> Iterator[dict[str, np.ndarray]]:
+    """The rows with cycle > `after`, a block of some MiB at a time: {"cycle": (n,), name: (n, ...)}.
+
+    names: datasets wanted, None for all. A running writer may join segments meanwhile: nothing is missed or repeated.
+    Raises CheckpointError naming a damaged segment.
+    """
+    tries = 0
+    while True:
+        segment = next((s for s in list_segments(folder) if s.last > after), None)
+        if segment is None:
+            return
+        try:
+            for block in _blocks(segment.path, names):
+                keep = int(np.searchsorted(block["cycle"], after, side="right"))
+                if keep < len(block["cycle"]):
+                    after = int(block["cycle"][-1])
+                    yield {name: array[keep:] for name, array in block.items()} if keep else block
+            after = max(after, segment.last)
+            tries = 0
+        except FileNotFoundError:  # joined or cut between the listing and the opening
+            tries += 1
+            if tries > 5:
+                raise CheckpointError(f"{segment.path}: vanished while it was read") from None
+
+
+def read_attributes(segment: Segment) -> dict[str, Any]:
+    """The attributes of a segment. Raises CheckpointError."""
+    with _open(segment.path) as file:
+        return dict(file.attrs)
+
+
+def count_rows(folder: str | Path) -> int:
+    """Number of rows in all segments."""
+    total = 0
+    for segment in list_segments(folder):
+        with _open(segment.path) as file:
+            total += file["cycle"].shape[0]
+    return total
+
+
+class Segments:
+    """The one writer of a folder. Opening it removes what a killed writer left: temporary and superseded files."""
+
+    def __init__(self, folder: str | Path, format: str, version: int):
+        self.folder = Path(folder)
+        self.attributes = {"format": format, "version": version}
+        with storing(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for path in self.folder.glob("seg-*.h5" + TEMPORARY):
+                path.unlink()
+            self._clean()
+        self._recount()
+
+    def write(self, columns: Mapping[str, np.ndarray], attributes: Mapping[str, Any] | None = None) -> None:
+        """One more segment; columns must have "cycle", ascending and beyond all that is stored. Raises CheckpointError."""
+        cycle = columns["cycle"]
+        if len(cycle) == 0:
+            return
+        if cycle[0] <= self.last or np.any(np.diff(cycle) <= 0):
+            raise ValueError(f"{self.folder}: cycles must go on from {self.last}, not {cycle[0]}")
+
+        def fill(file: h5py.File) -> None:
+            file.attrs.update(self.attributes | dict(attributes or {}))
+            for name, array in columns.items():
+                _create(file, name, array.shape, array.dtype)[...] = array
+
+        self._put(int(cycle[0]), int(cycle[-1]), h5_image(fill))
+        self.last = int(cycle[-1])
+        self._n_small += 1  # counted as small until it is looked at: a look costs more than a needless recount
+        if self._n_small > MANY:
+            self._recount()
+            if self._n_small > MANY:
+                self._join()
+
+    def truncate(self, cycle: int) -> None:
+        """Forget all rows beyond `cycle` (-1: everything), newest first, so that a kill leaves a beginning. Raises CheckpointError."""
+        with storing(self.folder):
+            self._clean()
+            for segment in reversed(list_segments(self.folder)):
+                if segment.first > cycle:
+                    segment.path.unlink()
+                elif segment.last > cycle:
+                    self._rewrite([segment], cycle)
+            sync_directory(self.folder)
+        self._recount()
+
+    def _put(self, first: int, last: int, image: bytes) -> None:
+        path = self.folder / f"seg-{first:09d}-{last:09d}.h5"
+        with storing(path):
+            write_bytes(path, image)
+
+    def _clean(self) -> None:
+        for segment in _list(self.folder)[1]:
+            segment.path.unlink(missing_ok=True)
+
+    def _recount(self) -> None:
+        segments = list_segments(self.folder)
+        self.last = segments[-1].last if segments else -1
+        self._n_small = sum(s.path.stat().st_size < SMALL for s in segments)
+
+    def _join(self) -> None:
+        """Join neighbouring small segments."""
+        run: list[Segment] = []
+        size = 0
+        for segment in [*list_segments(self.folder), None]:
+            add = segment.path.stat().st_size if segment else JOINED
+            if segment and add < SMALL and size + add < JOINED:
+                run.append(segment)
+                size += add
+                continue
+            if len(run) > 1:
+                self._rewrite(run, run[-1].last)
+            run, size = ([segment], add) if segment and add < SMALL else ([], 0)
+        self._recount()
+
+    def _rewrite(self, segments: list[Segment], last: int) -> None:
+        """Put the rows of `segments` with cycle <= last in one new segment and remove the old ones; memory stays flat."""
+        shapes: dict[str, tuple[int, ...]] = {}
+        dtypes: dict[str, np.dtype] = {}
+        n_rows, final, attributes = 0, -1, {}
+        for segment in segments:
+            with _open(segment.path) as file:
+                attributes = dict(file.attrs)
+                cycle = file["cycle"][()]
+                n = int(np.searchsorted(cycle, last, side="right"))
+                n_rows, final = n_rows + n, int(cycle[n - 1])
+                for name, data in file.items():
+                    if shapes.setdefault(name, data.shape[1:]) != data.shape[1:]:
+                        raise CheckpointError(f"{segment.path}: {name} has rows of shape {data.shape[1:]}, others {shapes[name]}")
+                    dtypes[name] = np.promote_types(dtypes.get(name, data.dtype), data.dtype)
+
+        def fill(file: h5py.File) -> None:
+            file.attrs.update(attributes)
+            out = {name: _create(file, name, (n_rows, *shapes[name]), dtypes[name]) for name in shapes}
+            at = 0
+            for segment in segments:
+                for block in _blocks(segment.path, None):
+                    n = min(len(block["cycle"]), n_rows - at)
+                    for name, array in block.items():
+                        out[name][at : at + n] = array[:n]
+                    at += n
+
+        self._put(segments[0].first, final, h5_image(fill))
+        for segment in segments:
+            segment.path.unlink()
+
+
+def _list(folder: Path) -> tuple[list[Segment], list[Segment]]:
+    """(segments that count, segments that lie within one of those)."""
+    found = []
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        names = []
+    for name in names:
+        match = re.fullmatch(r"seg-(\d+)-(\d+)\.h5", name)
+        if match:
+            found.append(Segment(folder / name, int(match[1]), int(match[2])))
+    found.sort(key=lambda s: (s.first, -s.last))
+    counting: list[Segment] = []
+    within: list[Segment] = []
+    for segment in found:
+        (within if counting and segment.last <= counting[-1].last else counting).append(segment)
+    return counting, within
+
+
+def _create(file: h5py.File, name: str, shape: tuple[int, ...], dtype: np.dtype) -> h5py.Dataset:
+    """A dataset in chunks of about 1 MiB of whole rows, each with a checksum that HDF5 verifies on reading."""
+    n_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    if n_bytes == 0:
+        return file.create_dataset(name, shape, dtype)
+    chunks = (min(shape[0], max(1, (shape[0] << 20) // n_bytes)), *(min(n, 1 << 22) for n in shape[1:]))
+    # Unsigned columns are labels and shrink well; noise in floating point does not.
+    packed = {"compression": "gzip", "compression_opts": 1, "shuffle": True} if dtype.kind == "u" else {}
+    return file.create_dataset(name, shape, dtype, chunks=chunks, fletcher32=True, **packed)
+
+
+class _open:
+    """A segment opened for reading; whatever HDF5 finds wrong becomes a CheckpointError that names the file."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __enter__(self) -> h5py.File:
+        try:
+            self.file = h5py.File(self.path, "r", locking=False)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise self._damaged(error) from error
+        return self.file
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self.file.close()
+        if isinstance(error, (OSError, KeyError, RuntimeError, ValueError)):
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: BaseException) -> CheckpointError:
+        return CheckpointError(
+            f"{self.path}: damaged or not a segment of this format ({error}). Restore it from a copy; checkpoints do not depend on it."
+        )
+
+
+def _blocks(path: Path, names: Sequence[str] | None) -> Iterator[dict[str, np.ndarray]]:
+    with _open(path) as file:
+        wanted = list(file) if names is None else ["cycle", *(n for n in names if n != "cycle")]
+        n = file["cycle"].shape[0]
+        step = n
+        for name in wanted:
+            data = file[name]
+            if data.shape[0] != n:
+                raise ValueError(f"{name} has {data.shape[0]} rows, cycle has {n}")
+            if data.chunks:
+                row = max(1, data.nbytes // n)
+                step = min(step, max(1, BLOCK // (row * data.chunks[0])) * data.chunks[0])
+        starts = range(0, n, max(1, step))
+    # The file is closed between blocks: a reader that stops half-way, or is a long computation, holds nothing open.
+    for start in starts:
+        with _open(path) as file:
+            block = {name: file[name][start : start + step] for name in wanted}
+        yield block

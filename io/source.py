@@ -1,0 +1,530 @@
+"""Reading other people's files as text: CSV in any dialect and Parquet, as batches of dictionary-encoded columns.
+
+Every cell arrives as text with the blanks around it stripped; what it means is decided elsewhere (`infer`, `encode`).
+A batch holds each column's different texts once and an integer a cell, so that work on text is done once a different
+text and not once a cell. Files are streamed: memory depends on the block size, never on the number of rows.
+"""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import csv
+import difflib
+import gzip
+import io
+import itertools
+import lzma
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
+
+from mpibayes.hpc.errors import ConfigError, DataError
+
+BLOCK_BYTES = 8 << 20
+SAMPLE_BYTES = 1 << 18
+PARQUET_ROWS = 32_768
+MAX_PROBLEMS = 10
+DELIMITERS = ",\t;|"
+MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "null")
+NUMBER = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
+_MAGIC = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
+_UNREADABLE = (pa.ArrowException, OSError, EOFError, lzma.LZMAError, zlib.error, UnicodeError)
+
+Progress = Callable[[str, int, float], None]  # phase, rows done, share of the input read
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How one file is read. `header` and `delimiter` are None for Parquet, which needs neither."""
+
+    names: tuple[str, ...]
+    format: str = "csv"
+    delimiter: str | None = None
+    header: bool | None = None
+    encoding: str = "utf-8"
+    loose_quotes: bool = False  # blanks between a delimiter and a quote, which pyarrow does not read as a quote
+
+
+@dataclass(frozen=True)
+class Cells:
+    """One column of a batch: cell i is texts[codes[i]]. Texts are stripped, so two of them may be equal."""
+
+    texts: pa.StringArray
+    codes: np.ndarray
+
+    @classmethod
+    def of(cls, array: pa.Array) -> Cells:
+        if not pa.types.is_dictionary(array.type):
+            array = pc.fill_null(array.cast(pa.string()), "").dictionary_encode()
+        return cls(pc.utf8_trim_whitespace(array.dictionary), array.indices.to_numpy())
+
+    def counts(self) -> np.ndarray:
+        return np.bincount(self.codes, minlength=len(self.texts))
+
+    def first(self, i_text: int) -> int:
+        """Position in the batch of the first cell that has this text."""
+        return int(np.argmax(self.codes == i_text))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some consecutive rows of one file. `first_row` counts from 1 in that file, header not counted."""
+
+    path: Path
+    first_row: int
+    n_rows: int
+    columns: dict[int, Cells]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A data row of a file, counted from 1."""
+
+    path: Path
+    row: int
+
+
+class TextSource:
+    """One or several files with the same columns, read in the order given."""
+
+    def __init__(
+        self,
+        paths: str | os.PathLike | Sequence[str | os.PathLike],
+        *,
+        delimiter: str | None = None,
+        header: bool | None = None,
+        encoding: str | None = None,
+        names: Sequence[str] | None = None,
+        expected: Sequence[str] = (),
+    ):
+        """Looks at the head of each file. `expected` are names that mark a first line as a header when most are there.
+
+        Raises DataError for a file that is missing, empty, not text, or whose columns differ from the first file's;
+        ConfigError for an unknown encoding or an impossible delimiter.
+        """
+        paths = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+        if not paths:
+            raise ConfigError("no file to import")
+        self.paths = tuple(Path(p) for p in paths)
+        self.header_detected = header is None
+        encoding = _check_encoding(encoding)
+        if delimiter is not None and (len(delimiter.encode()) != 1 or delimiter in '"\r\n'):
+            raise ConfigError(f"delimiter {delimiter!r}: expected one ASCII character, such as ',' or ';' or a tab")
+        first = look(self.paths[0], delimiter, header, encoding, names, expected)
+        self.names = first.names
+        self.dialect = first
+        self._dialects = [first]
+        for path in self.paths[1:]:
+            self._dialects.append(self._look_again(path, first, header, encoding))
+
+    def _look_again(self, path: Path, first: Dialect, header: bool | None, encoding: str) -> Dialect:
+        """The dialect of a later file: its columns must be the first file's, in the same order."""
+        other = look(path, first.delimiter, header, encoding, None, self.names)
+        if other.header is False:
+            if len(other.names) == len(self.names):
+                return replace(other, names=self.names)
+            raise DataError(f"{path}: {len(other.names)} columns; {self.paths[0]} has {len(self.names)}")
+        if other.names != self.names:
+            problems = [f"missing: {n}" for n in self.names if n not in other.names]
+            problems += [f"not in the first file: {n}" for n in other.names if n not in self.names]
+            raise DataError(
+                f"{path}: its columns differ from those of {self.paths[0]}",
+                problems[:MAX_PROBLEMS] or ["the same names in another order"],
+            )
+        return other
+
+    def batches(
+        self, positions: Iterable[int] | None = None, progress: Progress | None = None, phase: str = "reading"
+    ) -> Iterator[Batch]:
+        """All rows, with the columns at `positions` (default: all). Raises DataError where the text cannot be read."""
+        positions = list(range(len(self.names))) if positions is None else sorted(positions)
+        sizes = [p.stat().st_size for p in self.paths]
+        total, before, rows = max(sum(sizes), 1), 0, 0
+        for path, dialect, size in zip(self.paths, self._dialects, sizes, strict=True):
+            with path.open("rb") as raw:
+                row = 1
+                for columns, n in _read(path, raw, dialect, positions):
+                    yield Batch(path, row, n, columns)
+                    row += n
+                    rows += n
+                    if progress is not None:
+                        progress(phase, rows, min((before + raw.tell()) / total, 1.0))
+            before += size
+
+    def describe(self, places: Sequence[Place]) -> list[str]:
+        """Each place as 'FILE row R (line L)'; the line is looked up by reading the file again."""
+        wanted: dict[Path, set[int]] = {}
+        for place in places:
+            wanted.setdefault(place.path, set()).add(place.row)
+        lines = {}
+        for path, dialect in zip(self.paths, self._dialects, strict=True):
+            if path in wanted and dialect.format == "csv":
+                lines |= {(path, row): line for row, line in _lines(path, dialect, wanted[path])}
+        words = []
+        for place in places:
+            line = lines.get((place.path, place.row))
+            words.append(f"{place.path} row {place.row:,}" + (f" (line {line:,})" if line else ""))
+        return words
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """' (did you mean ...?)' when something near `name` is known, else nothing."""
+    known = list(known)
+    found = difflib.get_close_matches(name.lower(), [k.lower() for k in known], 1, 0.6)
+    if not found:
+        return ""
+    return f" (did you mean '{next(k for k in known if k.lower() == found[0])}'?)"
+
+
+# ------------------------------------------------------------------------------------------------ looking at a head
+
+
+def look(
+    path: Path,
+    delimiter: str | None,
+    header: bool | None,
+    encoding: str,
+    names: Sequence[str] | None,
+    expected: Sequence[str],
+) -> Dialect:
+    """Format, delimiter, header and column names of one file, from its first 256 KiB of text."""
+    if not path.exists():
+        raise DataError(f"{path}: no such file")
+    if path.is_dir():
+        raise DataError(f"{path}: is a directory; name the files in it")
+    try:
+        with path.open("rb") as raw:
+            magic = raw.read(8)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    if magic.startswith(b"PAR1"):
+        return _look_parquet(path, names)
+    if magic.startswith(b"\x89HDF"):
+        raise DataError(f"{path}: is an HDF5 file; expected CSV or Parquet (a typed table needs no import)")
+    if magic.startswith(b"PK\x03\x04"):
+        raise DataError(f"{path}: is a zip archive (or a spreadsheet); unpack it to CSV first")
+    text = _head(path, encoding)
+    if not text.strip():
+        raise DataError(f"{path}: is empty; expected CSV or Parquet with at least one row")
+    if "\0" in text:
+        raise DataError(f"{path}: contains NUL bytes; expected text (if it is UTF-16, say --encoding utf-16)")
+    if delimiter is None:
+        delimiter = sniff_delimiter(text)
+    loose = any(f'{delimiter}{blank}"' in text for blank in (" ", "\t") if blank != delimiter)
+    rows = _sample(text, delimiter, loose)
+    if header is None:
+        header = is_header(rows, expected)
+    if names is not None:
+        if len(names) != len(rows[0]):
+            raise DataError(f"{path}: {len(rows[0])} columns, but {len(names)} names were given")
+        names = [n.strip() for n in names]
+    elif header:
+        names = [n.strip() or f"column_{i}" for i, n in enumerate(rows[0], 1)]
+    else:
+        names = [f"column_{i}" for i in range(1, len(rows[0]) + 1)]
+    _check_names(path, names)
+    return Dialect(tuple(names), "csv", delimiter, header, encoding, loose)
+
+
+def _look_parquet(path: Path, names: Sequence[str] | None) -> Dialect:
+    try:
+        schema = pa.parquet.read_schema(path)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path}: damaged Parquet file: {_first_line(error)}") from error
+    nested = [f.name for f in schema if pa.types.is_nested(f.type)]
+    if nested:
+        raise DataError(f"{path}: nested columns cannot be imported: {', '.join(nested)}")
+    if names is not None and len(names) != len(schema.names):
+        raise DataError(f"{path}: {len(schema.names)} columns, but {len(names)} names were given")
+    names = list(names or schema.names)
+    _check_names(path, names)
+    return Dialect(tuple(names), "parquet")
+
+
+def _check_names(path: Path, names: Sequence[str]) -> None:
+    if not names:
+        raise DataError(f"{path}: no columns")
+    repeated = sorted({n for n in names if names.count(n) > 1}) if len(set(names)) < len(names) else []
+    if repeated:
+        problems = [
+            f"'{n}' is the name of columns {', '.join(str(i) for i, m in enumerate(names, 1) if m == n)}"
+            for n in repeated[:MAX_PROBLEMS]
+        ]
+        raise DataError(
+            f"{path}: duplicate column names; rename them or give names (--names), "
+            "or say --no-header if the first line is data",
+            problems,
+        )
+
+
+def _check_encoding(encoding: str | None) -> str:
+    if encoding is None:
+        return "utf-8"
+    try:
+        name = codecs.lookup(encoding).name
+    except LookupError as error:
+        raise ConfigError(f"encoding '{encoding}' is unknown; usual ones are utf-8, latin-1, cp1252") from error
+    return "utf-8" if name in ("utf-8", "utf-8-sig", "ascii") else name
+
+
+def _head(path: Path, encoding: str) -> str:
+    """The first SAMPLE_BYTES of text; a character or a line cut at the end is dropped by the callers."""
+    try:
+        with path.open("rb") as raw:
+            data = _decompressed(raw).read(SAMPLE_BYTES)
+    except _UNREADABLE as error:
+        raise DataError(f"{path}: cannot be read: {_first_line(error)}") from error
+    return codecs.getincrementaldecoder(encoding)("replace").decode(data).removeprefix("\ufeff")
+
+
+def _sample(text: str, delimiter: str, loose: bool, n: int = 500) -> list[list[str]]:
+    """The first rows of the sample, without blank ones and without a last one that may be cut."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=loose)
+    rows = []
+    try:
+        rows = [row for row in itertools.islice(reader, n) if row]
+    except csv.Error:
+        pass
+    whole = len(rows) >= n or len(text) < SAMPLE_BYTES // 4
+    return (rows if whole else rows[:-1]) or rows or [[""]]
+
+
+def sniff_delimiter(text: str) -> str:
+    """The delimiter that cuts the most rows of the sample into the same number of fields, at least two.
+
+    Of equally good ones: the one with more fields, then the order of DELIMITERS. Blanks and colons are tried only when
+    none of these fits. One column has no delimiter, and a comma is as good as any.
+    """
+    for candidates in (DELIMITERS, " :"):
+        best = (0.0, 0, ",")
+        for delimiter in candidates:
+            widths = [len(row) for row in _sample(text, delimiter, True)]
+            usual = max(set(widths), key=widths.count)
+            share = widths.count(usual) / len(widths)
+            if usual > 1 and share >= 0.8 and (round(share, 2), usual) > best[:2]:
+                best = (round(share, 2), usual, delimiter)
+        if best[1]:
+            return best[2]
+    return ","
+
+
+def is_header(rows: list[list[str]], expected: Sequence[str] = ()) -> bool:
+    """Whether the first row holds names. Yes when most names expected are there. No when one of its fields is a number.
+
+    Else yes when a column is numeric below a first field that is not, or when no first field comes again in its column;
+    a first row of which nothing comes again in a file of text alone is taken for a header.
+    """
+    first, rest = [c.strip() for c in rows[0]], rows[1:]
+    if expected and len(set(first) & set(expected)) * 2 >= len(set(expected)):
+        return True
+    if any(_is_number(c) for c in first) or sum(not c for c in first) > 1:
+        return False
+    below = [[r[i].strip() for r in rest if len(r) > i] for i in range(len(first))]
+    below = [[c for c in cells if c not in MISSING] for cells in below]
+    if any(cells and all(_is_number(c) for c in cells) for cells in below):
+        return True
+    return not any(c in cells for c, cells in zip(first, below, strict=True))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text and text.lower() not in ("nan", "inf", "infinity", "-inf", "-infinity")
+
+
+# ----------------------------------------------------------------------------------------------------- reading rows
+
+
+def _decompressed(raw):
+    """A stream of the content of the open file `raw`; the packing is known by its first bytes."""
+    head = raw.read(6)
+    raw.seek(0)
+    packing = next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
+    if packing == "xz":
+        return lzma.open(raw)
+    if packing == "gzip":
+        return gzip.open(raw)
+    if packing == "bz2":
+        return bz2.open(raw)
+    if packing == "zstd":
+        return pa.CompressedInputStream(pa.PythonFile(raw, "r"), "zstd")
+    return raw
+
+
+def _read(path: Path, raw, dialect: Dialect, positions: list[int]) -> Iterator[tuple[dict[int, Cells], int]]:
+    if dialect.format == "parquet":
+        yield from _read_parquet(path, raw, positions)
+    elif dialect.loose_quotes:
+        yield from _read_csv_loose(path, raw, dialect, positions)
+    else:
+        yield from _read_csv(path, raw, dialect, positions)
+
+
+def _read_parquet(path: Path, raw, positions: list[int]) -> Iterator[tuple[dict[int, Cells], int]]:
+    try:
+        file = pa.parquet.ParquetFile(raw, pre_buffer=False, buffer_size=1 << 20)
+        names = file.schema_arrow.names
+        for batch in file.iter_batches(PARQUET_ROWS, columns=[names[i] for i in positions], use_threads=False):
+            columns = {i: Cells.of(batch.column(batch.schema.get_field_index(names[i]))) for i in positions}
+            yield columns, len(batch)
+    except _UNREADABLE as error:
+        raise DataError(f"{path}: cannot be read: {_first_line(error)}") from error
+
+
+def _read_csv(path: Path, raw, dialect: Dialect, positions: list[int]) -> Iterator[tuple[dict[int, Cells], int]]:
+    ragged: list = []
+
+    def on_bad_row(row) -> str:
+        ragged.append((row.number, row.actual_columns, row.text))
+        return "skip" if len(ragged) < MAX_PROBLEMS else "error"
+
+    n_fields = len(dialect.names)
+    fields = [str(i) for i in range(n_fields)]  # the true names may be anything
+    text = pa.dictionary(pa.int32(), pa.string())
+    try:
+        reader = pa.csv.open_csv(
+            _decompressed(raw),
+            pa.csv.ReadOptions(
+                use_threads=False,
+                block_size=BLOCK_BYTES,
+                column_names=fields,
+                skip_rows_after_names=int(bool(dialect.header)),
+                encoding=dialect.encoding,
+            ),
+            pa.csv.ParseOptions(
+                delimiter=dialect.delimiter,
+                newlines_in_values=True,
+                ignore_empty_lines=n_fields > 1,  # in a table of one column an empty line is a missing cell
+                invalid_row_handler=on_bad_row,
+            ),
+            pa.csv.ConvertOptions(
+                column_types=dict.fromkeys(fields, text),
+                include_columns=[fields[i] for i in positions],
+                strings_can_be_null=False,
+            ),
+        )
+        for batch in reader:
+            if len(batch):
+                yield {i: Cells.of(batch.column(j)) for j, i in enumerate(positions)}, len(batch)
+    except _UNREADABLE as error:
+        if not ragged:
+            raise _unreadable(path, dialect, error) from error
+    if ragged:
+        raise _ragged(path, dialect, [(number - bool(dialect.header), n, text) for number, n, text in ragged])
+
+
+def _read_csv_loose(path: Path, raw, dialect: Dialect, positions: list[int]) -> Iterator[tuple[dict[int, Cells], int]]:
+    """The same by Python's csv module, which reads a quote after blanks as a quote; about five times slower."""
+    ragged: list = []
+    row = 0
+    try:
+        rows = _python_rows(raw, dialect)
+        if dialect.header:
+            next(rows)
+        while chunk := list(itertools.islice(rows, 20_000)):
+            for _, cells in chunk:
+                row += 1
+                if len(cells) != len(dialect.names):
+                    ragged.append((row, len(cells), dialect.delimiter.join(cells)))
+            if not ragged:
+                columns = list(zip(*(cells for _, cells in chunk), strict=True))
+                yield {i: Cells.of(pa.array(columns[i], pa.string())) for i in positions}, len(chunk)
+            if len(ragged) >= MAX_PROBLEMS:
+                break
+    except (*_UNREADABLE, csv.Error) as error:
+        raise _unreadable(path, dialect, error) from error
+    if ragged:
+        raise _ragged(path, dialect, ragged[:MAX_PROBLEMS])
+
+
+def _python_rows(raw, dialect: Dialect, errors: str = "strict") -> Iterator[tuple[int, list[str]]]:
+    """(line on which the row starts, fields) of every row that is not an empty line."""
+    encoding = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
+    text = io.TextIOWrapper(_decompressed(raw), encoding, errors, newline="")
+    reader = csv.reader(text, delimiter=dialect.delimiter, skipinitialspace=dialect.loose_quotes)
+    line = 1
+    for cells in reader:
+        if cells or len(dialect.names) == 1:
+            yield line, cells or [""]
+        line = reader.line_num + 1
+
+
+def _lines(path: Path, dialect: Dialect, rows: set[int]) -> Iterator[tuple[int, int]]:
+    """(row, line) of the wanted data rows; stops quietly where the file cannot be followed."""
+    last = max(rows)
+    try:
+        with path.open("rb") as raw:
+            for row, (line, _) in enumerate(_python_rows(raw, dialect, "replace"), 1 - bool(dialect.header)):
+                if row in rows:
+                    yield row, line
+                if row >= last:
+                    return
+    except (*_UNREADABLE, csv.Error):
+        return
+
+
+def _ragged(path: Path, dialect: Dialect, found: list[tuple[int, int, str]]) -> DataError:
+    lines = dict(_lines(path, dialect, {row for row, _, _ in found}))
+    problems = []
+    for row, n, text in found:
+        where = f"row {row:,}" + (f" (line {lines[row]:,})" if row in lines else "")
+        problems.append(f"{where}: {n} fields, expected {len(dialect.names)}: {_excerpt(text)}")
+    more = " (the first ones)" if len(found) >= MAX_PROBLEMS else ""
+    return DataError(
+        f"{path}: rows with another number of fields than the first one{more}; "
+        f"read with delimiter {dialect.delimiter!r}",
+        problems,
+    )
+
+
+def _unreadable(path: Path, dialect: Dialect, error: Exception) -> DataError:
+    text = str(error)
+    if isinstance(error, UnicodeError) or "UTF8" in text or "UTF-8" in text:
+        return _not_decodable(path, dialect.encoding)
+    if "straddling" in text or "field larger" in text:
+        return DataError(f"{path}: a row is longer than {BLOCK_BYTES >> 20} MiB; is a quote left open?")
+    return DataError(f"{path}: cannot be read: {_first_line(error)}")
+
+
+def _not_decodable(path: Path, encoding: str) -> DataError:
+    """Where the first byte is that this encoding does not have."""
+    decoder = codecs.getincrementaldecoder(encoding)()
+    offset, line = 0, 1
+    with path.open("rb") as raw:
+        stream = _decompressed(raw)
+        while True:
+            chunk = stream.read(1 << 20)
+            pending = len(decoder.getstate()[0])
+            try:
+                decoder.decode(chunk, final=not chunk)
+            except UnicodeDecodeError as error:
+                at = error.start - pending
+                line += chunk[: max(at, 0)].count(b"\n")
+                bad = error.object[error.start : error.start + 1].hex()
+                return DataError(
+                    f"{path}: not {encoding.upper()}: byte 0x{bad} on line {line:,} (byte offset {offset + at:,}); "
+                    "if it is a Western European file, say --encoding latin-1"
+                )
+            if not chunk:
+                return DataError(f"{path}: cannot be decoded as {encoding.upper()}; say --encoding latin-1")
+            offset += len(chunk)
+            line += chunk.count(b"\n")
+
+
+def _excerpt(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:57] + "...")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,123 @@
+"""Traces of scalars: one row a cycle, appended in segments while a run goes on, merged into the `trace.h5` that ArviZ opens.
+
+`trace/seg-<first>-<last>.h5`: `cycle` int64 (n,) and one float64 (n,) for each scalar (`io/segments.py`).
+`trace.h5`: groups `posterior` and `sample_stats`, variables (chain, draw), with HDF5 dimension scales `chain` and `draw`, the
+draw being the cycle number: a netCDF-4 file by its structure, so that `arviz.from_netcdf` and `xarray.open_datatree` read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from mpibayes.io.files import h5_image, storing, write_bytes
+from mpibayes.io.segments import Segments, list_segments, read_attributes, read_blocks
+
+SCALARS = ("log_joint", "n_clusters", "concentration", "discount", "entropy", "heldout_lpd", "moved_fraction", "seconds")
+# How the sampler fared, rather than what it drew.
+SAMPLE_STATS = frozenset({"moved_fraction", "seconds"})
+# Differ from run to run of one chain, so comparisons leave them out.
+TIMINGS = frozenset({"seconds"})
+# Stored as float64 like the others, shown as whole numbers.
+INTEGERS = frozenset({"n_clusters"})
+FOLDER = "trace"
+MERGED = "trace.h5"
+BUFFERED = 16384  # cycles kept in memory at most: about 1 MiB
+
+
+class TraceWriter:
+    """Appends the scalars of each cycle; root alone. What was appended since the last `flush` is lost with the process."""
+
+    def __init__(self, run_dir: str | Path, scalars: Sequence[str] = SCALARS):
+        self.scalars = tuple(scalars)
+        self._segments = Segments(Path(run_dir) / FOLDER, "mpibayes-trace-segment", 1)
+        self._cycles: list[int] = []
+        self._rows: list[list[float]] = []
+
+    @property
+    def last_cycle(self) -> int:
+        """The last cycle appended, or -1."""
+        return self._cycles[-1] if self._cycles else self._segments.last
+
+    def append(self, cycle: int, values: Mapping[str, float]) -> None:
+        """One row; `values` must have every scalar of the trace (others are ignored). Raises KeyError, ValueError, CheckpointError."""
+        if cycle <= self.last_cycle:
+            raise ValueError(f"the trace goes on from cycle {self.last_cycle}, not {cycle}; truncate it on resuming")
+        self._rows.append([float(values[name]) for name in self.scalars])
+        self._cycles.append(int(cycle))
+        if len(self._cycles) >= BUFFERED:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is buffered as one segment, on disk when this returns. Raises CheckpointError; the buffer is then kept."""
+        if not self._cycles:
+            return
+        table = np.asarray(self._rows, dtype=np.float64)
+        columns = {"cycle": np.asarray(self._cycles, dtype=np.int64)}
+        columns |= {name: np.ascontiguousarray(table[:, i]) for i, name in enumerate(self.scalars)}
+        self._segments.write(columns, {"scalars": list(self.scalars)})
+        self._cycles, self._rows = [], []
+
+    def truncate(self, cycle: int) -> None:
+        """Forget everything beyond `cycle`, as a run must that goes on from a checkpoint of that cycle (-1: everything)."""
+        keep = sum(c <= cycle for c in self._cycles)
+        self._cycles, self._rows = self._cycles[:keep], self._rows[:keep]
+        self._segments.truncate(cycle)
+
+
+def read_trace(run_dir: str | Path, burn_in: int | None = None) -> dict[str, np.ndarray]:
+    """{"cycle": int64 (n,), scalar: float64 (n,)} of one chain, in the order the scalars were declared; {} when nothing is kept.
+
+    burn_in: number of cycles to leave out at the beginning. Raises CheckpointError naming a damaged segment.
+    """
+    folder = Path(run_dir) / FOLDER
+    segments = list_segments(folder)
+    if not segments:
+        return {}
+    names = ["cycle", *(str(name) for name in read_attributes(segments[-1])["scalars"])]
+    blocks = list(read_blocks(folder, names, -1 if burn_in is None else burn_in))
+    if not blocks:
+        return {}
+    return {name: np.concatenate([block[name] for block in blocks]) for name in names}
+
+
+def merge(run_dir: str | Path) -> Path | None:
+    """Write the run directory's `trace.h5` from its segments, in one step; None when nothing is kept. Raises CheckpointError."""
+    trace = read_trace(run_dir)
+    if not trace:
+        return None
+    path = Path(run_dir) / MERGED
+    image = inference_image([trace])
+    with storing(path):
+        write_bytes(path, image, shared=True)  # `report` and `export` may merge while a run does
+    return path
+
+
+def inference_image(traces: Sequence[Mapping[str, np.ndarray]]) -> bytes:
+    """The bytes of a netCDF-4 file in ArviZ's schema; chains must have equal `cycle`."""
+
+    def fill(file: h5py.File) -> None:
+        file.attrs.update(format="mpibayes-trace", version=1, inference_library="mpibayes")
+        names = [name for name in traces[0] if name != "cycle"]
+        groups = {
+            "posterior": [name for name in names if name not in SAMPLE_STATS],
+            "sample_stats": [name for name in names if name in SAMPLE_STATS],
+        }
+        for title, members in groups.items():
+            group = file.create_group(title, track_order=True)
+            group.attrs["inference_library"] = "mpibayes"
+            scales = {"chain": np.arange(len(traces), dtype=np.int64), "draw": traces[0]["cycle"]}
+            for name, values in scales.items():
+                group.create_dataset(name, data=values).make_scale(name)
+            for name in members:
+                values = np.stack([trace[name] for trace in traces])
+                if name in INTEGERS and np.isfinite(values).all():
+                    values = values.astype(np.int64)
+                data = group.create_dataset(name, data=values)
+                for axis, scale in enumerate(scales):
+                    data.dims[axis].attach_scale(group[scale])
+
+    return h5_image(fill)

@@ -1,0 +1,20 @@
+/* Forgets the names that lanes.h defined, so that the next instruction set can define them again. */
+#undef N_FLOAT
+#undef N_DOUBLE
+#undef vf
+#undef vi
+#undef vu
+#undef vd
+#undef vl
+#undef vul
+#undef vh
+#undef vlog
+#undef AS_VUL
+#undef AS_VD
+#undef SPREAD
+#undef SELECT
+#undef ADD_BLOCK
+#undef ADD_TILE
+#undef FN
+#undef MB_BYTES
+#undef MB_TILE

@@ -1,0 +1,71 @@
+/* What the loops read and write: plain pointers into buffers that Python owns.
+ *
+ * Every array over clusters is [thing][cluster] with the clusters contiguous, 64-byte aligned and padded to a multiple
+ * of 16, so that one row's scores are sums of short vectors and no loop has a remainder.
+ */
+#ifndef MPIBAYES_LAYOUT_H
+#define MPIBAYES_LAYOUT_H
+#include <stdint.h>
+
+#ifdef MPIBAYES_CHECKS
+#define MPIBAYES_CHECKING 1
+#else
+#define MPIBAYES_CHECKING 0
+#endif
+
+typedef struct { /* n rows, row-major; offsets has n_codes + 1 entries and says which level rows a column owns */
+    int64_t n, n_codes8, n_codes16, n_codes, n_reals, n_tallies;
+    const uint8_t *codes8;
+    const uint16_t *codes16;
+    const double *reals, *tallies;
+    const int64_t *offsets;
+} rows_t;
+
+typedef struct { /* clusters whose weight and parameters were drawn; `base` = n padded to 16 is every array's stride */
+    int64_t n, base, free;
+    const uint64_t *anchors;
+    const double *log_weight; /* -infinity in the padding */
+    const float *table;
+    const double *location, *half_precision, *constant;
+    const double *log_rate, *rate;
+} instantiated_t;
+
+typedef struct { /* collapsed clusters of one shard; stride = capacity */
+    int64_t capacity, n_slots, n_rows, n_occupied, vacant; /* vacant: lowest slot without rows, capacity if none */
+    int64_t n_levels, n_codes, n_reals, n_tallies;
+    double concentration, discount, log_weight;
+    /* prior */
+    const int64_t *offsets;
+    const double *dirichlet; /* per level row; the missing row holds the column's sum */
+    const double *normal;    /* (R, 4): mean, kappa, nu, variance */
+    const double *gamma;     /* (Q, 2): shape, rate */
+    /* statistics */
+    int64_t *size;
+    int32_t *levels;
+    int64_t *real_n, *tally_n;
+    double *real_mean, *real_scatter, *tally_sum;
+    /* derived from the statistics, rewritten when a slot changes */
+    double *log_size;       /* log(size - discount); -infinity for a vacant slot */
+    double *norm;           /* see tail.h */
+    int64_t *reference_size;
+    double *reference;      /* (C, capacity) */
+    float *table;           /* (L, capacity) */
+    double *t_location, *t_scale, *t_half, *t_constant;                        /* (R, capacity), Student t */
+    double *nb_shape, *nb_rate, *nb_zero, *nb_log_p, *nb_log_q, *nb_remainder; /* (Q, capacity), negative binomial */
+} tail_t;
+
+typedef struct { /* scratch of one call */
+    double *scores, *sums, *logs, *real_x, *tally_x;
+    float *weights;
+    int32_t *level;            /* level row of each categorical cell of the row at hand */
+    int32_t *real_c, *tally_c; /* observed real and count columns of the row, with their values in real_x, tally_x */
+    int64_t n_real, n_tally;
+} work_t;
+
+enum { STATUS_DONE = 0, STATUS_GROW = 1, STATUS_NOT_A_NUMBER = 2, STATUS_NO_CANDIDATE = 3, STATUS_BAD_LABEL = 4 };
+
+typedef struct {
+    int64_t row, moved;
+    int status;
+} outcome_t;
+#endif

@@ -1,0 +1,70 @@
+/* The mixture kernels for every instruction set of this processor family, and the choice among them at run time.
+ *
+ * The same source is compiled for vectors of 16, 32 and 64 bytes. All give the same bits (lanes.h), so the choice is
+ * one of speed alone; MPIBAYES_ISA=baseline|avx2|avx512 forces it. Compilers without GCC's target pragma, and other
+ * processors, get the first.
+ */
+#ifndef MPIBAYES_MIXTURE_H
+#define MPIBAYES_MIXTURE_H
+#include "layout.h"
+#include "philox.h"
+#include "special.h"
+
+#define FN(name) name##_baseline
+#define MB_BYTES 16
+#define MB_TILE 32
+#include "loops.h"
+
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
+#define MPIBAYES_MANY_ISAS 1
+#pragma GCC push_options
+#pragma GCC target("avx2")
+#define FN(name) name##_avx2
+#define MB_BYTES 32
+#define MB_TILE 64
+#include "loops.h"
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512vl,avx512bw,avx512dq")
+#define FN(name) name##_avx512
+#define MB_BYTES 64
+#define MB_TILE 64
+#include "loops.h"
+#pragma GCC pop_options
+#endif
+
+enum { ISA_BASELINE = 0, ISA_AVX2 = 1, ISA_AVX512 = 2 };
+static int kernel_isa = ISA_BASELINE;
+
+static inline int widest_isa(void) {
+#ifdef MPIBAYES_MANY_ISAS
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw")
+        && __builtin_cpu_supports("avx512dq"))
+        return ISA_AVX512;
+    if (__builtin_cpu_supports("avx2")) return ISA_AVX2;
+#endif
+    return ISA_BASELINE;
+}
+
+#ifdef MPIBAYES_MANY_ISAS
+#define DISPATCH(name, ...)                                                                                            \
+    (kernel_isa == ISA_AVX512 ? name##_avx512(__VA_ARGS__)                                                             \
+     : kernel_isa == ISA_AVX2 ? name##_avx2(__VA_ARGS__)                                                               \
+                              : name##_baseline(__VA_ARGS__))
+#else
+#define DISPATCH(name, ...) name##_baseline(__VA_ARGS__)
+#endif
+
+static inline outcome_t kernel_sweep(const rows_t *rows, int32_t *z, int64_t first, const instantiated_t *g, tail_t *t,
+                                     work_t *w, uint64_t row0, uint64_t seed, uint64_t cycle, uint64_t sweep,
+                                     uint64_t chain, int anchored) {
+    return DISPATCH(sweep, rows, z, first, g, t, w, row0, seed, cycle, sweep, chain, anchored);
+}
+static inline outcome_t kernel_predictive(const rows_t *rows, tail_t *t, work_t *w, double *terms, double *totals) {
+    return DISPATCH(predictive, rows, t, w, terms, totals);
+}
+static inline void kernel_refresh(tail_t *t, work_t *w, int64_t from, int64_t to) {
+    DISPATCH(refresh, t, w, from, to);
+}
+#endif

@@ -1,0 +1,89 @@
+/* Scalar special functions, and the logarithm's formula that scalars and vectors share.
+ *
+ * Own code instead of libm for two reasons: libm picks variants by processor, so its last bits differ between machines;
+ * and the vector and scalar results have to agree. Only + - * / and bit patterns are used, each correctly rounded.
+ */
+#ifndef MPIBAYES_SPECIAL_H
+#define MPIBAYES_SPECIAL_H
+#include <math.h>
+#include <stdint.h>
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+#define HALF_LOG_TWO_PI 0.91893853320467274178
+#define LOG_PI 1.14472988584940017414
+
+ALWAYS_INLINE uint64_t bits_of_double(double x) {
+    union { double d; uint64_t u; } both = {x};
+    return both.u;
+}
+ALWAYS_INLINE double double_of_bits(uint64_t u) {
+    union { uint64_t u; double d; } both = {u};
+    return both.d;
+}
+
+/* Natural logarithm of a positive normal number, below 1 ulp (the polynomial of fdlibm's e_log.c: x = 2^k (1 + f) with
+ * 1 + f in [sqrt(1/2), sqrt(2)), s = f / (2 + f)). Infinity and NaN give NaN, through x - x. D is the floating type, U
+ * the unsigned integer type of the same shape; TO_U and TO_D reinterpret bits. 2^52 + exponent is the double whose low
+ * mantissa bits are the exponent, which converts it without an instruction that older processors lack. */
+#define DEFINE_LOG(NAME, D, U, TO_U, TO_D)                                                                             \
+    ALWAYS_INLINE D NAME(D x) {                                                                                        \
+        U t = TO_U(x) + (0x3ff0000000000000ull - 0x3fe6a09e667f3bcdull);                                               \
+        D k = TO_D((t >> 52) | 0x4330000000000000ull) - (4503599627370496.0 + 1023.0);                                 \
+        D f = TO_D((t & 0x000fffffffffffffull) + 0x3fe6a09e667f3bcdull) - 1.0;                                         \
+        D s = f / (f + 2.0), z = s * s, w = z * z;                                                                     \
+        D r1 = w * (w * (w * 1.531383769920937332e-01 + 2.222219843214978396e-01) + 3.999999999940941908e-01);         \
+        D r2 = z * (w * (w * (w * 1.479819860511658591e-01 + 1.818357216161805012e-01) + 2.857142874366239149e-01)     \
+                    + 6.666666666666735130e-01);                                                                       \
+        D h = f * f * 0.5;                                                                                             \
+        return (k * 6.93147180369123816490e-01 - ((h - (s * (h + (r1 + r2)) + k * 1.90821492927058770002e-10)) - f))   \
+               + (x - x);                                                                                              \
+    }
+DEFINE_LOG(log_positive, double, uint64_t, bits_of_double, double_of_bits)
+
+/* log(x), with log(x <= 0) = -infinity: the weight of something that cannot be chosen */
+ALWAYS_INLINE double log_or_never(double x) { return x > 0 ? log_positive(x) : -INFINITY; }
+
+/* log(1 + 1/b), b > 0, without cancellation for large b: 2 atanh(1 / (2 b + 1)) */
+static inline double log1p_inverse(double b) {
+    if (b < 8) return log_positive((b + 1.0) / b);
+    double s = 1.0 / (2.0 * b + 1.0), z = s * s; /* s <= 1/17: the first term left out is below 1e-18 */
+    return 2.0 * s * (1.0 + z * (1.0 / 3 + z * (1.0 / 5 + z * (1.0 / 7 + z * (1.0 / 9 + z * (1.0 / 11 + z / 13))))));
+}
+
+/* Stirling's series for log Gamma(y) - [(y - 1/2) log y - y + 1/2 log 2 pi], y >= 16 (next term below 1e-14) */
+#define STIRLING_SERIES(y_inverse, z)                                                                                  \
+    ((y_inverse) * ((z) * ((z) * ((z) * (-1.0 / 1680) + 1.0 / 1260) - 1.0 / 360) + 1.0 / 12))
+
+/* the same remainder for any y > 0 */
+static inline double stirling_remainder(double y) {
+    double up = y, product = 1.0, i;
+    if (y >= 16) {
+        i = 1.0 / y;
+        return STIRLING_SERIES(i, i * i);
+    }
+    while (up < 16) product *= up, up += 1.0; /* Gamma(y) = Gamma(up) / product */
+    i = 1.0 / up;
+    return ((up - 0.5) * log_positive(up) - up + STIRLING_SERIES(i, i * i)) - log_positive(product)
+           - ((y - 0.5) * log_positive(y) - y);
+}
+
+/* log x! of a whole number x >= 0 */
+static inline double log_factorial(double x) {
+    double product = 1.0;
+    if (x >= 16) {
+        double i = 1.0 / x;
+        return ((x + 0.5) * log_positive(x) - x) + (HALF_LOG_TWO_PI + STIRLING_SERIES(i, i * i));
+    }
+    for (double j = 2; j <= x; j += 1.0) product *= j;
+    return log_positive(product);
+}
+
+/* log Gamma(y + 1/2) - log Gamma(y), y > 0, by its asymptotic series at y + m >= 12 and the recurrence down */
+static inline double log_gamma_half_step(double y) {
+    double ratio = 1.0;
+    while (y < 12) ratio *= (y + 0.5) / y, y += 1.0;
+    double i = 1.0 / y, z = i * i;
+    double series = i * (-1.0 / 8 + z * (1.0 / 192 + z * (-1.0 / 640 + z * (17.0 / 14336 - z * (31.0 / 18432)))));
+    return 0.5 * log_positive(y) + series - log_positive(ratio);
+}
+#endif

@@ -1,0 +1,146 @@
+/* One sweep of single-row Gibbs steps over a shard, and predictive densities. Included once for every instruction set
+ * (mixture.h).
+ *
+ * Leaves invariant: the posterior of the labels given the instantiated clusters' weights and parameters, the tail
+ * integrated out and the anchors' rows fixed (MATH 2.1 step 6, 2.2; Neal 2000, Algorithms 3 and 7).
+ * Cost per row: O((columns x candidates)); a move into or out of the tail adds O(columns). Random numbers per row: one
+ * uniform, and one priority where anchors are in force.
+ */
+
+/* level rows of the row's categorical cells, and its observed real and count cells */
+ALWAYS_INLINE void FN(read_row)(const rows_t *rows, int64_t i, work_t *w) {
+    const uint8_t *x8 = rows->codes8 + i * rows->n_codes8;
+    const uint16_t *x16 = rows->codes16 + i * rows->n_codes16;
+    for (int64_t c = 0; c < rows->n_codes8; c++) w->level[c] = (int32_t)rows->offsets[c] + x8[c];
+    for (int64_t c = 0; c < rows->n_codes16; c++)
+        w->level[rows->n_codes8 + c] = (int32_t)rows->offsets[rows->n_codes8 + c] + x16[c];
+    w->n_real = w->n_tally = 0;
+    for (int64_t r = 0; r < rows->n_reals; r++) {
+        double x = rows->reals[i * rows->n_reals + r];
+        if (x == x) w->real_c[w->n_real] = (int32_t)r, w->real_x[w->n_real++] = x;
+    }
+    for (int64_t q = 0; q < rows->n_tallies; q++) {
+        double x = rows->tallies[i * rows->n_tallies + q];
+        if (x == x) w->tally_c[w->n_tally] = (int32_t)q, w->tally_x[w->n_tally++] = x;
+    }
+}
+
+/* how many anchors (ascending) lie below a priority */
+ALWAYS_INLINE int64_t FN(anchors_below)(const uint64_t *anchors, int64_t n, uint64_t priority) {
+    int64_t low = 0;
+    while (low < n) {
+        int64_t middle = (low + n) / 2;
+        if (anchors[middle] < priority) low = middle + 1;
+        else n = middle;
+    }
+    return low;
+}
+
+/* scores of the row at hand under the tail, as seen without that row. `own` is its slot or -1. The new cluster takes the
+ * lane *fresh, the lowest slot that is vacant once the row is out. Returns the number of lanes. Needs t->vacant < capacity. */
+static int64_t FN(score_tail)(tail_t *t, const rows_t *rows, const work_t *w, int64_t own, double *out, int64_t *fresh) {
+    int64_t alone = own >= 0 && t->size[own] == 1;
+    int64_t others = t->n_rows - (own >= 0), occupied = t->n_occupied - alone, vacant = t->vacant;
+    int64_t n = ((vacant >= t->n_slots ? vacant + 1 : t->n_slots) + 15) & ~(int64_t)15;
+    double shift = t->log_weight, opening = 0; /* with no other row, concentration cancels (and may be <= 0) */
+    if (others) {
+        shift -= log_positive(others + t->concentration);
+        opening = log_or_never(t->concentration + occupied * t->discount);
+    }
+    t->log_size[vacant] = opening;
+    FN(score_slots)(t, rows, w, shift, out, n);
+    t->log_size[vacant] = -INFINITY;
+    *fresh = vacant;
+    if (alone) { /* its slot is vacant without it: the new cluster sits at the lower of the two */
+        out[own] = -INFINITY;
+        if (own < vacant) {
+            out[own] = out[vacant];
+            out[vacant] = -INFINITY;
+            *fresh = own;
+        }
+    } else if (own >= 0)
+        out[own] = (shift + log_or_never((t->size[own] - 1) - t->discount)) + FN(own_score)(t, w, own);
+    return n;
+}
+
+static outcome_t FN(sweep)(const rows_t *rows, int32_t *z, int64_t first, const instantiated_t *g, tail_t *t, work_t *w,
+                           uint64_t row0, uint64_t seed, uint64_t cycle, uint64_t sweep, uint64_t chain, int anchored) {
+    outcome_t done = {first, 0, STATUS_DONE};
+    philox_stream assign = philox_open(seed, PURPOSE_ASSIGN, sweep, cycle, chain);
+    philox_stream priorities = philox_open(seed, PURPOSE_PRIORITY, 0, cycle, chain);
+    anchored = anchored && g->free < g->n;
+    for (int64_t i = first; i < rows->n; i++) {
+        int64_t allowed = g->n, old = z[i], own = -1, fresh = -1, n_prefix = 0, n = 0, chosen;
+        done.row = i;
+        if (old >= g->base && t && old - g->base < t->n_slots && t->size[old - g->base] > 0) own = old - g->base;
+        else if (old < -1 || old >= g->n) {
+            done.status = STATUS_BAD_LABEL;
+            return done;
+        }
+        if (anchored) {
+            uint64_t priority = philox_word(&priorities, row0 + i);
+            if (old >= g->free && old < g->n && priority == g->anchors[old - g->free]) continue;
+            allowed = g->free + FN(anchors_below)(g->anchors, g->n - g->free, priority);
+        }
+        if (t && t->vacant >= t->capacity) {
+            done.status = STATUS_GROW;
+            return done;
+        }
+        FN(read_row)(rows, i, w);
+        int64_t alone = own >= 0 && t->size[own] == 1;
+        if (t && allowed == 0 && t->n_occupied - alone == 0) { /* nothing but the new cluster: no draw */
+            fresh = alone && own < t->vacant ? own : t->vacant;
+            chosen = fresh;
+        } else {
+            double highest, total;
+            if (allowed) n_prefix = n = FN(score_instantiated)(g, rows, w, allowed, w->scores);
+            if (t) n += FN(score_tail)(t, rows, w, own, w->scores + n_prefix, &fresh);
+            total = FN(exponentials)(w->scores, n, w->weights, w->sums, &highest);
+            if (!(total > 0)) {
+                done.status = total < 0 ? STATUS_NOT_A_NUMBER : STATUS_NO_CANDIDATE;
+                return done;
+            }
+            chosen = FN(pick)(w->weights, w->sums, n, total, philox_uniform(philox_word(&assign, row0 + i)));
+            if (chosen < n_prefix) {
+                if (chosen == old) continue;
+                if (own >= 0) FN(step_row)(t, w, own, -1);
+                z[i] = (int32_t)chosen;
+                done.moved++;
+                continue;
+            }
+            chosen -= n_prefix;
+        }
+        if (chosen == own) continue;
+        if (own >= 0) FN(step_row)(t, w, own, -1);
+        FN(step_row)(t, w, chosen, +1);
+        z[i] = (int32_t)(g->base + chosen);
+        done.moved += !(alone && chosen == fresh); /* a row alone that opens a cluster has not moved, whatever its slot */
+    }
+    done.row = rows->n;
+    return done;
+}
+
+/* terms[i][0..n_slots-1]: log of the predictive weight of row i with slot k (vacant: -infinity), terms[i][n_slots]: with a
+ * new cluster; or, with terms NULL, totals[i] = log of their sum. Rows are in no cluster. Needs t->vacant < capacity. */
+static outcome_t FN(predictive)(const rows_t *rows, tail_t *t, work_t *w, double *terms, double *totals) {
+    outcome_t done = {0, 0, STATUS_DONE};
+    for (int64_t i = 0; i < rows->n; i++) {
+        int64_t fresh, n;
+        double highest, total;
+        done.row = i;
+        FN(read_row)(rows, i, w);
+        n = FN(score_tail)(t, rows, w, -1, w->scores, &fresh);
+        total = FN(exponentials)(w->scores, n, w->weights, w->sums, &highest);
+        if (!(total > 0)) {
+            done.status = total < 0 ? STATUS_NOT_A_NUMBER : STATUS_NO_CANDIDATE;
+            return done;
+        }
+        if (totals) totals[i] = highest + log_positive(total);
+        if (terms) {
+            double *term = terms + i * (t->n_slots + 1);
+            for (int64_t k = 0; k < t->n_slots; k++) term[k] = k == fresh ? -INFINITY : w->scores[k];
+            term[t->n_slots] = w->scores[fresh];
+        }
+    }
+    return done;
+}

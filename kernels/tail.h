@@ -1,0 +1,198 @@
+/* The collapsed clusters of a shard: adding and removing a row, and what is derived from the statistics.
+ * Included once for every instruction set (mixture.h).
+ *
+ * Categorical table. The predictive of MATH 1 is the sum over observed cells of log(n_kcv + beta_v) - log(n_kc + beta_c),
+ * n_kc counting observed cells. Its two parts are large and nearly cancel, so the table keeps
+ *     table[level v of c][slot]  = log(n_kcv + beta_v) - reference[c][slot]
+ *     table[missing of c][slot]  = log(n_kc + beta_c)  - reference[c][slot]          (near 0)
+ *     norm[slot]                 = sum over c of log(n_kc + beta_c) - reference[c][slot]     (float64, near 0)
+ * with reference = log(n_kc + beta_c) as it was when the slot's size last changed by a factor of 2. Then sum(table) - norm
+ * is the predictive, a missing cell contributes exactly 0 up to rounding, and a row's step rewrites 2 C entries.
+ * The column of a vacant slot is that of the prior, so a new cluster is scored by the same vector loop as the others.
+ */
+
+/* Everything categorical of one slot, afresh: O(L). */
+static void FN(refresh_categories)(tail_t *t, work_t *w, int64_t slot) {
+    int64_t stride = t->capacity, size = t->size[slot];
+    double *logs = w->logs;
+    for (int64_t c = 0; c < t->n_codes; c++) {
+        int64_t missing = t->offsets[c + 1] - 1;
+        for (int64_t l = t->offsets[c]; l < missing; l++) logs[l] = t->levels[l * stride + slot] + t->dirichlet[l];
+        logs[missing] = (size - t->levels[missing * stride + slot]) + t->dirichlet[missing];
+    }
+    for (int64_t l = t->n_levels; l & 7; l++) logs[l] = 1.0;
+    FN(log_array)(logs, t->n_levels);
+    for (int64_t c = 0; c < t->n_codes; c++) {
+        int64_t missing = t->offsets[c + 1] - 1;
+        double reference = logs[missing];
+        t->reference[c * stride + slot] = reference;
+        for (int64_t l = t->offsets[c]; l <= missing; l++) t->table[l * stride + slot] = (float)(logs[l] - reference);
+    }
+    t->norm[slot] = 0;
+    t->reference_size[slot] = size + 1;
+}
+
+/* The entries of one slot that a step of the row at hand has changed: O(C). */
+static void FN(update_categories)(tail_t *t, work_t *w, int64_t slot) {
+    int64_t stride = t->capacity, size = t->size[slot], C = t->n_codes;
+    double *logs = w->logs;
+    for (int64_t c = 0; c < C; c++) {
+        int64_t l = w->level[c], missing = t->offsets[c + 1] - 1;
+        logs[2 * c] = (size - t->levels[missing * stride + slot]) + t->dirichlet[missing];
+        logs[2 * c + 1] = l == missing ? 1.0 : t->levels[l * stride + slot] + t->dirichlet[l];
+    }
+    for (int64_t i = 2 * C; i & 7; i++) logs[i] = 1.0;
+    FN(log_array)(logs, 2 * C);
+    double norm = 0;
+    for (int64_t c = 0; c < C; c++) {
+        int64_t l = w->level[c], missing = t->offsets[c + 1] - 1;
+        double reference = t->reference[c * stride + slot], drift = logs[2 * c] - reference;
+        norm += drift;
+        t->table[missing * stride + slot] = (float)drift;
+        if (l != missing) t->table[l * stride + slot] = (float)(logs[2 * c + 1] - reference);
+    }
+    t->norm[slot] = norm;
+}
+
+/* Student t of the next observation: t_nu(mu, sigma^2 (1 + 1/kappa)), MATH 1. scale = 1 / sqrt(nu sigma^2 (1 + 1/kappa)) */
+typedef struct { double location, scale, half, constant; } FN(student_t);
+ALWAYS_INLINE FN(student_t) FN(student_of)(const double *prior, int64_t n, double mean, double scatter) {
+    double kappa = prior[1] + n, nu = prior[2] + n, off = prior[0] - mean;
+    double spread = prior[2] * prior[3] + scatter + (n * prior[1] / kappa) * (off * off);
+    double square = spread * (1.0 + 1.0 / kappa);
+    FN(student_t) s;
+    s.location = n ? prior[0] + (mean - prior[0]) * (n / kappa) : prior[0];
+    s.scale = 1.0 / sqrt(square);
+    s.half = 0.5 * (nu + 1.0);
+    s.constant = log_gamma_half_step(0.5 * nu) - 0.5 * (LOG_PI + log_positive(square));
+    return s;
+}
+
+ALWAYS_INLINE void FN(derive_real)(tail_t *t, int64_t r, int64_t slot) {
+    int64_t at = r * t->capacity + slot;
+    FN(student_t) s = FN(student_of)(t->normal + 4 * r, t->real_n[at], t->real_mean[at], t->real_scatter[at]);
+    t->t_location[at] = s.location, t->t_scale[at] = s.scale, t->t_half[at] = s.half, t->t_constant[at] = s.constant;
+}
+
+/* Negative binomial of the next count: shape a = shape + sum, p = b / (b + 1) with b = rate + n */
+typedef struct { double shape, rate, zero, log_p, log_q, remainder; } FN(negative_binomial_t);
+ALWAYS_INLINE FN(negative_binomial_t) FN(negative_binomial_of)(const double *prior, int64_t n, double sum) {
+    FN(negative_binomial_t) s;
+    s.shape = prior[0] + sum;
+    s.rate = prior[1] + n;
+    s.log_p = -log1p_inverse(s.rate);
+    s.log_q = -log_positive(s.rate + 1.0);
+    s.zero = s.shape * s.log_p;
+    s.remainder = stirling_remainder(s.shape);
+    return s;
+}
+
+ALWAYS_INLINE void FN(derive_tally)(tail_t *t, int64_t q, int64_t slot) {
+    int64_t at = q * t->capacity + slot;
+    FN(negative_binomial_t) s = FN(negative_binomial_of)(t->gamma + 2 * q, t->tally_n[at], t->tally_sum[at]);
+    t->nb_shape[at] = s.shape, t->nb_rate[at] = s.rate, t->nb_zero[at] = s.zero;
+    t->nb_log_p[at] = s.log_p, t->nb_log_q[at] = s.log_q, t->nb_remainder[at] = s.remainder;
+}
+
+/* everything derived of slots from..to-1, and the totals of the tail */
+static void FN(refresh)(tail_t *t, work_t *w, int64_t from, int64_t to) {
+    for (int64_t slot = from; slot < to; slot++) {
+        FN(refresh_categories)(t, w, slot);
+        for (int64_t r = 0; r < t->n_reals; r++) FN(derive_real)(t, r, slot);
+        for (int64_t q = 0; q < t->n_tallies; q++) FN(derive_tally)(t, q, slot);
+        t->log_size[slot] = log_or_never(t->size[slot] ? t->size[slot] - t->discount : 0.0);
+    }
+    t->n_rows = t->n_occupied = 0;
+    t->vacant = t->capacity;
+    for (int64_t slot = t->capacity - 1; slot >= 0; slot--) {
+        t->n_rows += t->size[slot];
+        t->n_occupied += t->size[slot] > 0;
+        if (!t->size[slot]) t->vacant = slot;
+    }
+}
+
+/* Welford's step, and its exact inverse: the scatter is kept at or above 0, a cluster's last cell leaves exact zeros. */
+typedef struct { int64_t n; double mean, scatter; } FN(moments_t);
+ALWAYS_INLINE FN(moments_t) FN(with_x)(FN(moments_t) m, double x) {
+    double before = x - m.mean;
+    m.n += 1;
+    m.mean += before / m.n;
+    m.scatter += before * (x - m.mean);
+    return m;
+}
+ALWAYS_INLINE FN(moments_t) FN(without_x)(FN(moments_t) m, double x) {
+    if (m.n <= 1) return (FN(moments_t)){0, 0.0, 0.0};
+    double after = x - m.mean;
+    m.n -= 1;
+    m.mean -= after / m.n;
+    m.scatter -= after * (x - m.mean);
+    if (!(m.scatter > 0)) m.scatter = 0;
+    return m;
+}
+
+/* One row enters (sign = +1) or leaves (sign = -1) a slot. */
+static void FN(step_row)(tail_t *t, work_t *w, int64_t slot, int sign) {
+    int64_t stride = t->capacity;
+    int64_t size = t->size[slot] += sign;
+    t->n_rows += sign;
+    for (int64_t c = 0; c < t->n_codes; c++) t->levels[(int64_t)w->level[c] * stride + slot] += sign;
+    for (int64_t i = 0; i < w->n_real; i++) {
+        int64_t at = w->real_c[i] * stride + slot;
+        FN(moments_t) m = {t->real_n[at], t->real_mean[at], t->real_scatter[at]};
+        m = sign > 0 ? FN(with_x)(m, w->real_x[i]) : FN(without_x)(m, w->real_x[i]);
+        t->real_n[at] = m.n, t->real_mean[at] = m.mean, t->real_scatter[at] = m.scatter;
+        FN(derive_real)(t, w->real_c[i], slot);
+    }
+    for (int64_t i = 0; i < w->n_tally; i++) {
+        int64_t at = w->tally_c[i] * stride + slot;
+        t->tally_n[at] += sign;
+        t->tally_sum[at] = t->tally_n[at] ? t->tally_sum[at] + sign * w->tally_x[i] : 0.0;
+        FN(derive_tally)(t, w->tally_c[i], slot);
+    }
+    t->log_size[slot] = log_or_never(size ? size - t->discount : 0.0);
+    if (size == 0 || size + 1 > 2 * t->reference_size[slot] || 2 * (size + 1) < t->reference_size[slot])
+        FN(refresh_categories)(t, w, slot);
+    else
+        FN(update_categories)(t, w, slot);
+    if (sign > 0 && size == 1) {
+        t->n_occupied += 1;
+        if (slot >= t->n_slots) t->n_slots = slot + 1;
+        while (t->vacant < stride && t->size[t->vacant]) t->vacant++;
+    } else if (size == 0) {
+        t->n_occupied -= 1;
+        if (slot < t->vacant) t->vacant = slot;
+    }
+}
+
+/* log predictive of the row at hand under its own slot as if it were not there; nothing is written */
+static double FN(own_score)(const tail_t *t, const work_t *w, int64_t slot) {
+    int64_t stride = t->capacity, others = t->size[slot] - 1;
+    double score = 0, above = 1, below = 1;
+    for (int64_t c = 0; c < t->n_codes; c++) {
+        int64_t l = w->level[c], missing = t->offsets[c + 1] - 1;
+        if (l != missing) {
+            above *= (t->levels[l * stride + slot] - 1) + t->dirichlet[l];
+            below *= (others - t->levels[missing * stride + slot]) + t->dirichlet[missing];
+        }
+        if ((c & 7) == 7) { /* 8 factors between 1e-30 (checked by Tail) and 2^33 neither vanish nor overflow */
+            score += log_positive(above) - log_positive(below);
+            above = below = 1;
+        }
+    }
+    score += log_positive(above) - log_positive(below);
+    for (int64_t i = 0; i < w->n_real; i++) {
+        int64_t r = w->real_c[i], at = r * stride + slot;
+        FN(moments_t) m = {t->real_n[at], t->real_mean[at], t->real_scatter[at]};
+        m = FN(without_x)(m, w->real_x[i]);
+        FN(student_t) s = FN(student_of)(t->normal + 4 * r, m.n, m.mean, m.scatter);
+        score += FN(student)(w->real_x[i], SPREAD(s.location), SPREAD(s.scale), SPREAD(s.half), SPREAD(s.constant))[0];
+    }
+    for (int64_t i = 0; i < w->n_tally; i++) {
+        int64_t q = w->tally_c[i], at = q * stride + slot, n = t->tally_n[at] - 1;
+        double x = w->tally_x[i];
+        FN(negative_binomial_t) s = FN(negative_binomial_of)(t->gamma + 2 * q, n, n ? t->tally_sum[at] - x : 0.0);
+        score += FN(negative_binomial)(x, log_factorial(x), SPREAD(s.shape), SPREAD(s.rate), SPREAD(s.zero),
+                                       SPREAD(s.log_p), SPREAD(s.log_q), SPREAD(s.remainder))[0];
+    }
+    return score;
+}

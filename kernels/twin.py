@@ -1,0 +1,300 @@
+"""The kernels of mixture.pyx in plain Python and float64, one row at a time: slow, and their specification.
+
+Same arguments, same random numbers, same labels. Differences allowed: the kernels keep categorical scores in float32, so
+a draw that falls within about 1e-5 of the boundary between two candidates may differ. Equations are numbered as in
+docs and MATH 1 (predictives), 2.1 step 6 and 2.2 (candidates, anchors).
+"""
+
+from __future__ import annotations
+
+from math import inf, isnan, lgamma, log, log1p, pi
+
+import numpy as np
+
+PRIORITY, ASSIGN = 1, 2
+UNANCHORED = 2**64 - 1
+
+
+def words(row0, n, seed, purpose, sweep, cycle, chain):
+    """uint64 (n,): the random word of rows row0..row0+n-1: word `row & 3` of Philox block (row >> 2, sweep, cycle, chain)."""
+    out = np.empty(n, dtype=np.uint64)
+    for block in range(row0 >> 2, (row0 + n + 3) >> 2):
+        counter = block + (sweep << 64) + (cycle << 128) + (chain << 192)
+        # NumPy adds one to the counter before its first block
+        stream = np.random.Philox(key=seed + (purpose << 64), counter=(counter - 1) % 2**256)
+        four = stream.random_raw(4)
+        for j in range(4):
+            if 0 <= 4 * block + j - row0 < n:
+                out[4 * block + j - row0] = four[j]
+    return out
+
+
+def priorities(row0, n, seed, cycle, chain):
+    return words(row0, n, seed, PRIORITY, 0, cycle, chain)
+
+
+class Row:
+    """One row: codes of the categorical columns in block order, real and count cells with NaN for missing."""
+
+    def __init__(self, rows, i):
+        self.codes = [int(v) for v in (*rows.codes8[i], *rows.codes16[i])]
+        self.reals = rows.reals[i].tolist()
+        self.tallies = rows.tallies[i].tolist()
+
+
+def log_student(x, prior, n, mean, scatter):
+    """Predictive t_nu(mu, sigma^2 (1 + 1/kappa)) of a normal column, prior = (mean, kappa, nu, variance)."""
+    mean0, kappa0, nu0, variance0 = prior
+    kappa, nu = kappa0 + n, nu0 + n
+    location = mean0 + (mean - mean0) * (n / kappa)
+    spread = nu0 * variance0 + scatter + n * kappa0 / kappa * (mean0 - mean) ** 2
+    square = spread * (1 + 1 / kappa)
+    y = min(((x - location) / square**0.5) ** 2, 1e300)
+    return lgamma((nu + 1) / 2) - lgamma(nu / 2) - 0.5 * log(pi * square) - (nu + 1) / 2 * log1p(y)
+
+
+def log_negative_binomial(x, prior, n, total):
+    """Predictive of a count column, rate ~ Gamma(shape, rate)."""
+    a, b = prior[0] + total, prior[1] + n
+    return lgamma(a + x) - lgamma(a) - lgamma(x + 1) - a * log1p(1 / b) - x * log(b + 1)
+
+
+class Cluster:
+    """Statistics of one cluster, and its predictive; `n` levels etc. as in the Statistics class."""
+
+    def __init__(self, prior):
+        self.prior = prior
+        self.size = 0
+        self.levels = np.zeros(prior.offsets[-1], dtype=np.int64)
+        self.reals = [(0, 0.0, 0.0) for _ in prior.normal]  # n, mean, scatter
+        self.tallies = [(0, 0.0) for _ in prior.gamma]  # n, sum
+
+    def add(self, row):
+        self.size += 1
+        for c, code in enumerate(row.codes):
+            self.levels[self.prior.offsets[c] + code] += 1
+        for r, x in enumerate(row.reals):
+            if not isnan(x):
+                n, mean, scatter = self.reals[r]
+                after = mean + (x - mean) / (n + 1)
+                self.reals[r] = n + 1, after, scatter + (x - mean) * (x - after)
+        for q, x in enumerate(row.tallies):
+            if not isnan(x):
+                n, total = self.tallies[q]
+                self.tallies[q] = n + 1, total + x
+
+    def remove(self, row):
+        """Undoes `add`; the scatter stays at or above 0 and the last cell leaves exact zeros."""
+        self.size -= 1
+        for c, code in enumerate(row.codes):
+            self.levels[self.prior.offsets[c] + code] -= 1
+        for r, x in enumerate(row.reals):
+            if not isnan(x):
+                n, mean, scatter = self.reals[r]
+                if n == 1:
+                    self.reals[r] = 0, 0.0, 0.0
+                else:
+                    before = mean - (x - mean) / (n - 1)
+                    self.reals[r] = n - 1, before, max(0.0, scatter - (x - mean) * (x - before))
+        for q, x in enumerate(row.tallies):
+            if not isnan(x):
+                n, total = self.tallies[q]
+                self.tallies[q] = n - 1, total - x if n > 1 else 0.0
+
+    def log_predictive(self, row):
+        """log f(row | rows of the cluster): the product over observed cells of the predictives of MATH 1."""
+        offsets, beta = self.prior.offsets, self.prior.dirichlet
+        score = 0.0
+        for c, code in enumerate(row.codes):
+            first, missing = offsets[c], offsets[c + 1] - 1
+            if first + code != missing:
+                n, total = self.levels[first:missing], beta[first:missing].sum()
+                score += log(n[code] + beta[first + code]) - log(n.sum() + total)
+        for r, x in enumerate(row.reals):
+            if not isnan(x):
+                score += log_student(x, self.prior.normal[r], *self.reals[r])
+        for q, x in enumerate(row.tallies):
+            if not isnan(x):
+                score += log_negative_binomial(x, self.prior.gamma[q], *self.tallies[q])
+        return score
+
+
+class Tail:
+    """A list of slots, each a Cluster; a Cluster of size 0 is a vacant slot."""
+
+    def __init__(self, prior, concentration, discount, log_weight, capacity=16):
+        self.prior, self.concentration, self.discount, self.log_weight = prior, concentration, discount, log_weight
+        self.slots = []
+
+    def load(self, statistics):
+        self.slots = []
+        for k in range(len(statistics.size)):
+            slot = Cluster(self.prior)
+            slot.size = int(statistics.size[k])
+            slot.levels = statistics.levels[:, k].astype(np.int64)
+            slot.reals = [
+                (int(statistics.real_n[r, k]), float(statistics.real_mean[r, k]), float(statistics.real_scatter[r, k]))
+                for r in range(len(self.prior.normal))
+            ]
+            slot.tallies = [
+                (int(statistics.tally_n[q, k]), float(statistics.tally_sum[q, k])) for q in range(len(self.prior.gamma))
+            ]
+            self.slots.append(slot)
+        while self.slots and not self.slots[-1].size:
+            self.slots.pop()
+
+    @property
+    def n_slots(self):
+        return len(self.slots)
+
+    @property
+    def n_rows(self):
+        return sum(slot.size for slot in self.slots)
+
+    @property
+    def n_occupied(self):
+        return sum(slot.size > 0 for slot in self.slots)
+
+    def vacant(self):
+        """The lowest slot without rows; one beyond the list when all have some."""
+        return next((t for t, slot in enumerate(self.slots) if not slot.size), len(self.slots))
+
+    def log_weights(self, row):
+        """(candidates, new): log weight of the row, which is in no cluster, for each slot and for a new cluster."""
+        c, d = self.concentration, self.discount
+        rows, occupied = self.n_rows, self.n_occupied
+        new = Cluster(self.prior).log_predictive(row)
+        if rows == 0:  # c cancels, and may be <= 0
+            return [-inf] * len(self.slots), self.log_weight + new
+        shift = self.log_weight - log(rows + c)
+        known = [shift + log(s.size - d) + s.log_predictive(row) if s.size else -inf for s in self.slots]
+        return known, shift + log(c + occupied * d) + new if c + occupied * d > 0 else -inf
+
+
+class Instantiated:
+    """Plain holder; see mixture.Instantiated."""
+
+    def __init__(self, n=0, free=None, anchors=None, log_weight=None, table=None, location=None, half_precision=None,
+                 constant=None, log_rate=None, rate=None):
+        self.n, self.free, self.base = n, n if free is None else free, (n + 15) // 16 * 16
+        self.anchors = [] if anchors is None else [int(a) for a in anchors]
+        self.log_weight, self.table = log_weight, table
+        self.location, self.half_precision, self.constant = location, half_precision, constant
+        self.log_rate, self.rate = log_rate, rate
+
+    def log_weight_of(self, k, row, prior):
+        score = float(self.log_weight[k])
+        for c, code in enumerate(row.codes):
+            score += float(self.table[prior.offsets[c] + code, k])
+        for r, x in enumerate(row.reals):
+            if not isnan(x):
+                score += self.constant[r, k] - self.half_precision[r, k] * (x - self.location[r, k]) ** 2
+        for q, x in enumerate(row.tallies):
+            if not isnan(x):
+                score += x * self.log_rate[q, k] - self.rate[q, k] - lgamma(x + 1)
+        return score
+
+
+def draw(scores, u):
+    """First k whose cumulative weight exceeds u times the total, weights exp(scores) in any scale."""
+    scores = np.asarray(scores, dtype=np.float64)
+    if np.isnan(scores).any():
+        raise ValueError("a score is not a number")
+    if not len(scores) or not -inf < scores.max() < inf:
+        raise ValueError("no candidate has a positive probability")
+    weights = np.exp(scores - scores.max())
+    cumulative = np.cumsum(weights)
+    above = np.flatnonzero(cumulative > u * cumulative[-1])
+    return int(above[0]) if len(above) else int(np.flatnonzero(weights)[-1])
+
+
+def sweep(rows, z, row0, seed, cycle, sweep, chain, instantiated, tail, prior, priority_free=False):
+    """See mixture.sweep."""
+    g = Instantiated() if instantiated is None else instantiated
+    pi_n = priorities(row0, len(z), seed, cycle, chain)
+    uniform = (words(row0, len(z), seed, ASSIGN, sweep, cycle, chain) >> np.uint64(11)) * 2.0**-53
+    moved = 0
+    for i in range(len(z)):
+        row, old, allowed = Row(rows, i), int(z[i]), g.n
+        if not priority_free:
+            if g.free <= old < g.n and int(pi_n[i]) == g.anchors[old - g.free]:
+                continue
+            allowed = g.free + sum(a < int(pi_n[i]) for a in g.anchors)
+        alone = False
+        if tail is not None and old >= g.base and old >= g.n:
+            slot = tail.slots[old - g.base]
+            slot.remove(row)
+            alone = slot.size == 0
+        scores = [g.log_weight_of(k, row, prior) for k in range(allowed)]
+        labels = list(range(allowed))
+        if tail is not None:
+            known, new = tail.log_weights(row)
+            vacant = tail.vacant()
+            if vacant == len(known):
+                known.append(-inf)
+            known[vacant] = new
+            scores += known
+            labels += [g.base + t for t in range(len(known))]
+        chosen = labels[draw(scores, uniform[i])]
+        if tail is not None and chosen >= g.base and chosen >= g.n:
+            if chosen - g.base == len(tail.slots):
+                tail.slots.append(Cluster(prior))
+            opened = tail.slots[chosen - g.base].size == 0
+            tail.slots[chosen - g.base].add(row)
+            moved += chosen != old and not (alone and opened)
+        else:
+            moved += chosen != old
+        z[i] = chosen
+    return moved
+
+
+def log_predictive_clusters(rows, tail):
+    """See mixture.log_predictive_clusters."""
+    out = np.empty((len(rows.reals), tail.n_slots + 1))
+    for i in range(len(out)):
+        known, new = tail.log_weights(Row(rows, i))
+        out[i] = [*known, new]
+    return out
+
+
+def log_predictive(rows, tail):
+    """See mixture.log_predictive."""
+    terms = log_predictive_clusters(rows, tail)
+    return np.logaddexp.reduce(terms, axis=1)
+
+
+def anchors(z, row0, seed, cycle, chain, owned, n_clusters):
+    """See mixture.anchors."""
+    least = [UNANCHORED] * n_clusters
+    for k, priority in zip(z, priorities(row0, len(z), seed, cycle, chain), strict=True):
+        if k >= 0 and not owned[k]:
+            least[k] = min(least[k], int(priority))
+    return np.array(least, dtype=np.uint64)
+
+
+def accumulate(rows, z, n_clusters, offsets, relabel=None):
+    """See mixture.accumulate."""
+    z = np.asarray(z, dtype=np.int64)
+    if relabel is not None:
+        z = np.where(z >= 0, np.asarray(relabel, dtype=np.int64)[z], -1)
+    codes = np.concatenate([rows.codes8, rows.codes16], axis=1).astype(np.int64)
+    R, Q = rows.reals.shape[1], rows.tallies.shape[1]
+    size = np.bincount(z[z >= 0], minlength=n_clusters)
+    levels = np.zeros((offsets[-1], n_clusters), dtype=np.int32)
+    real_n, real_mean, real_scatter = np.zeros((R, n_clusters), np.int64), *np.zeros((2, R, n_clusters))
+    tally_n, tally_sum = np.zeros((Q, n_clusters), np.int64), np.zeros((Q, n_clusters))
+    for k in range(n_clusters):
+        own = z == k
+        for c in range(codes.shape[1]):
+            np.add.at(levels[:, k], offsets[c] + codes[own, c], 1)
+        for r in range(R):
+            x = rows.reals[own, r]
+            x = x[~np.isnan(x)]
+            real_n[r, k] = len(x)
+            if len(x):
+                real_mean[r, k] = x.mean()
+                real_scatter[r, k] = ((x - real_mean[r, k]) ** 2).sum()
+        for q in range(Q):
+            x = rows.tallies[own, q]
+            tally_n[q, k], tally_sum[q, k] = (~np.isnan(x)).sum(), np.nansum(x)
+    return size, levels, real_n, real_mean, real_scatter, tally_n, tally_sum

@@ -1,0 +1,293 @@
+"""The configuration: all mistakes at once, where they are, what was expected; what is read back is what was written."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from mpibayes.hpc import config as configuration
+from mpibayes.hpc.config import as_dict, check_columns, continued, difference, load, parse_duration, resolved_toml
+from mpibayes.hpc.config_schema import SECTIONS
+from mpibayes.hpc.errors import ConfigError
+from mpibayes.io.table import Column
+
+MINIMAL = '[data]\ntable = "t.h5"\n'
+
+
+@pytest.fixture
+def write(tmp_path):
+    def put(text, name="run.toml"):
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return put
+
+
+def problems(path, *overrides):
+    with pytest.raises(ConfigError) as caught:
+        load(path, overrides)
+    assert caught.value.exit_code == 2
+    return str(caught.value)
+
+
+def test_defaults(write, tmp_path):
+    config = load(write(MINIMAL))
+    assert config.table == tmp_path / "t.h5"
+    assert (config.heldout_fraction, config.heldout_path, config.data.unseen) == (None, None, "error")
+    assert (config.model.concentration, config.model.discount, config.model.likelihood) == ("learn", 0.0, True)
+    assert (config.sampler.sweeps_per_cycle, config.sampler.opening, config.sampler.init) == (1, "auto", "sequential")
+    assert (config.sampler.init_clusters, config.sampler.hyper_every) == (16, 1)
+    assert (config.run.seed, config.run.shards, config.run.cycles, config.run.chains) == (0, "auto", 1000, 1)
+    assert (config.burn_in, config.run.checkpoint_minutes, config.run.max_time) == (200, 5.0, None)
+    assert (config.output.thin, config.output.labels) == (1, 10)
+    assert config.priors == {} and config.unused == frozenset()
+
+
+def test_a_configuration_cannot_be_changed(write):
+    config = load(write(MINIMAL))
+    with pytest.raises((AttributeError, TypeError, ValueError)):
+        config.run.seed = 2
+    with pytest.raises((AttributeError, TypeError)):
+        config.run = None
+
+
+def test_all_problems_at_once_with_lines(write):
+    text = problems(
+        write(
+            "[data]\n"  # 1
+            'tabel = "a.h5"\n'  # 2
+            "heldout = 0.9\n"  # 3
+            "[model]\n"  # 4
+            "discount = true\n"  # 5
+            "[sampler]\n"  # 6
+            "cycles = 3\n"  # 7
+            "[run]\n"  # 8
+            "shards = 2.5\n"  # 9
+            "burnin = 3\n"  # 10
+            '[columns."my col"]\n'  # 11
+            "prior = {dirichlet = [1, 0]}\n"  # 12
+            "us = false\n"  # 13
+            "[rum]\n"  # 14
+        ),
+        "run.seed=-1",
+        "nonsense",
+    )
+    for expected in (
+        "11 problems",
+        "run.toml:2: data.tabel: unknown key; did you mean data.table?",
+        "run.toml:3: data.heldout: got 0.9, expected a fraction in (0, 0.5]",
+        "run.toml:5: model.discount: got true, expected a number in [0, 1)",
+        "run.toml:7: sampler.cycles: unknown key; did you mean run.cycles?",
+        'run.toml:9: run.shards: got 2.5, expected "auto" or a whole number',
+        "run.toml:10: run.burnin: unknown key; did you mean run.burn_in?",
+        'run.toml:12: columns."my col".prior: got {dirichlet = [1, 0]}',
+        'run.toml:13: columns."my col".us: unknown key; did you mean use?',
+        "run.toml:14: rum: unknown section; did you mean [run]?",
+        "--set run.seed: got -1, expected a whole number from 0",
+        "--set nonsense: expected key=value",
+    ):
+        assert expected in text, expected
+    assert "data.table: this key is required" not in text
+
+
+@pytest.mark.parametrize(
+    "line, words",
+    [
+        ('[model]\nconcentration = "lern"', '"learn", a number above -discount'),
+        ("[model]\nconcentration = -0.5\ndiscount = 0.5", "above -discount = -0.5"),
+        ('[model]\nconcentration = 0\ndiscount = "learn"', "above 0"),
+        ("[model]\nconcentration = 0", "above -discount"),
+        ("[model]\nconcentration = nan", "model.concentration"),
+        ("[model]\nconcentration = {gamma = [1, 1]}\ndiscount = 0.5", "Escobar and West"),
+        ("[model]\nconcentration = {gamma = [1, 0]}", "both above 0"),
+        ("[model]\nconcentration = {gamma = [1]}", "model.concentration"),
+        ("[model]\nconcentration = {gama = [1, 1]}", "model.concentration"),
+        ("[model]\nconcentration = true", "model.concentration"),
+        ("[model]\ndiscount = 1.0", "[0, 1)"),
+        ('[model]\nlikelihood = "no"', "true or false"),
+        ('[sampler]\nopening = "all"\n[model]\ndiscount = 0.5', "exact for discount = 0 alone"),
+        ('[sampler]\nopening = "all"\n[model]\ndiscount = "learn"', "exact for discount = 0 alone"),
+        ('[sampler]\ninit = "labels"', "init_labels"),
+        ('[sampler]\ninit_labels = "x.txt"', 'set sampler.init = "labels"'),
+        ("[sampler]\nsweeps_per_cycle = 0", "1 or more"),
+        ("[run]\nseed = 1.0", "run.seed"),
+        ("[run]\nseed = true", "run.seed"),
+        ("[run]\ncycles = 0", "1 or more"),
+        ("[run]\nshards = 0", "run.shards"),
+        ("[run]\ncheckpoint_minutes = 0", "above 0"),
+        ('[run]\nmax_time = "3 weeks"', "a length of time"),
+        ("[output]\nlabels = 0", "1 or more"),
+        ("[output]\nthin = -1", "1 or more"),
+        ("[columns.a]\nprior = {mean = 0, kappa = 1}", "{mean, kappa, nu, variance}"),
+        ("[columns.a]\nprior = {mean = 0, kappa = 1, nu = 1, variance = 0}", "columns.a.prior"),
+        ("[columns.a]\nprior = {shape = 1, rate = 1, dirichlet = [1]}", "columns.a.prior"),
+        ("[columns.a]\nprior = {dirichlet = []}", "columns.a.prior"),
+        ("[columns.a]\nprior = 3", "columns.a.prior"),
+        ("[columns]\na = 3", "[columns.a]"),
+        ("[colums.a]\nuse = false", "did you mean [columns]?"),
+    ],
+)
+def test_one_mistake(write, line, words):
+    text = problems(write(MINIMAL + line + "\n"))
+    assert words in text and "one problem" in text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[model]\nconcentration = -0.25\ndiscount = 0.5",
+        "[model]\nconcentration = {gamma = [1, 0.5]}",
+        '[model]\nconcentration = 1\ndiscount = "learn"',
+        '[model]\nconcentration = "learn"\ndiscount = "learn"',
+        '[sampler]\nopening = "all"',
+        '[sampler]\ninit = "labels"\ninit_labels = "old/run"',
+        "[run]\nmax_time = 02:00:00",
+        '[columns."a.b c"]\nprior = {mean = 0, kappa = 1, nu = 2, variance = 3.5}\n[columns.n]\nprior = {shape = 1, rate = 2}\nuse = true',
+        "[columns.x]\nuse = false\nprior = {dirichlet = [0.5, 0.5]}",
+    ],
+)
+def test_resolved_is_read_back(write, line):
+    config = load(write(MINIMAL + line + "\n"), ["data.heldout=0.1", "run.burn_in=7"])
+    text = resolved_toml(config)
+    again = load(write(text, "config.resolved.toml"))
+    assert as_dict(again) == as_dict(config)
+    assert difference(tomllib.loads(text), as_dict(config)) == []
+    assert resolved_toml(again).splitlines()[1:] == text.splitlines()[1:]
+    for name, section in SECTIONS.items():
+        for key in section.model_fields:
+            assert f"\n{key} = " in text or f"\n# {key} = (not set)" in text, (name, key)
+
+
+def test_overrides(write, tmp_path):
+    path = write(MINIMAL + "[run]\nseed = 1\n[model]\nconcentration = {gamma = [1, 2]}\n[columns.a]\nuse = false\n")
+    config = load(
+        path,
+        [
+            "run.seed=3", "data.heldout=held out.csv", "run.max_time=1-02:00:00", "model.concentration=2",
+            "columns.a.prior={shape=1, rate=2}", 'columns."b c".use=false', "sampler.init=one", "data.table = \"u.h5\"",
+        ],
+    )  # fmt: skip
+    assert config.run.seed == 3
+    assert config.heldout_path == tmp_path / "held out.csv"
+    assert config.run.max_time == 93600
+    assert config.model.concentration == 2.0
+    assert config.priors == {"a": {"shape": 1.0, "rate": 2.0}} and config.unused == {"a", "b c"}
+    assert config.sampler.init == "one"
+    assert config.table == tmp_path / "u.h5"
+    assert load(path, ["data.heldout=0.25", "data.heldout=none"]).data.heldout is None
+    assert load(path, ["run.max_time=02:00:00"]).run.max_time == 7200
+    assert config.where(("run", "seed")) == "--set run.seed"
+    assert config.where(("columns", "a", "use")) == f"{path}:8: columns.a.use"
+
+
+def test_paths_start_at_the_file(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "run.toml").write_text('[data]\ntable = "../t.h5"\nheldout = "/x/h.csv"\n')
+    config = load(tmp_path / "a" / "run.toml")
+    assert config.table == tmp_path / "t.h5" and config.heldout_path == Path("/x/h.csv")
+
+
+def test_files_that_are_no_configuration(write, tmp_path):
+    write(MINIMAL, "run.toml")
+    assert "did you mean" in problems(tmp_path / "runn.toml")
+    assert "folder" in problems(tmp_path)
+    assert "run2.toml:3: not valid TOML" in problems(write('[data]\ntable = "x"\nseed = = 3\n', "run2.toml"))
+    (tmp_path / "latin.toml").write_bytes(b'[data]\ntable = "\xe9"\n')
+    assert "not UTF-8" in problems(tmp_path / "latin.toml")
+    assert "data.table: this key is required" in problems(write("", "empty.toml"))
+    assert "expected a section [run]" in problems(write('run = 3\n[data]\ntable="x"\n', "flat.toml"))
+
+
+def test_columns_against_the_table(write):
+    columns = [
+        Column("age", "real", "reals", 0),
+        Column("sex", "categorical", "codes8", 0, ("F", "M")),
+        Column("children", "count", "tallies", 0),
+        Column("owner", "boolean", "codes8", 1, ("no", "yes")),
+    ]
+    good = load(
+        write(
+            MINIMAL
+            + "[columns.age]\nprior = {mean = 0, kappa = 1, nu = 1, variance = 1}\n[columns.sex]\nprior = {dirichlet = [1, 2]}\n"
+            "[columns.owner]\nprior = {dirichlet = [1, 1]}\n[columns.children]\nprior = {shape = 1, rate = 1}\n"
+        )
+    )
+    check_columns(good, columns)
+    bad = load(
+        write(
+            MINIMAL + "[columns.agee]\nuse = false\n[columns.sex]\nprior = {dirichlet = [1, 2, 3]}\n"
+            "[columns.children]\nprior = {dirichlet = [1, 1]}\n[columns.zzz]\nuse = true\n"
+        )
+    )
+    with pytest.raises(ConfigError) as caught:
+        check_columns(bad, columns)
+    text = str(caught.value)
+    assert "run.toml:3: columns.agee: the table has no such column; did you mean age?" in text
+    assert "run.toml:6: columns.sex.prior: got 3 numbers, expected 2" in text and "F, M" in text
+    assert "columns.children.prior: got {dirichlet = [...]}, but the column is count; expected {shape, rate}" in text
+    assert "columns.zzz: the table has no such column; it has age, sex, children, owner" in text
+    unused = load(write(MINIMAL + "".join(f"[columns.{c.name}]\nuse = false\n" for c in columns)))
+    with pytest.raises(ConfigError, match="nothing is left to model"):
+        check_columns(unused, columns)
+
+
+def test_what_may_change(write):
+    first = load(write(MINIMAL))
+    stored = tomllib.loads(resolved_toml(first, {"run.shards": 4, "sampler.opening": "one"}))
+    longer = load(write(MINIMAL), ["run.cycles=5000", "run.checkpoint_minutes=1", "run.max_time=1h"])
+    assert difference(stored, as_dict(longer)) == []
+    held = continued(longer, stored)
+    assert (held.burn_in, held.run.shards, held.sampler.opening, held.run.cycles) == (200, 4, "one", 5000)
+
+
+@pytest.mark.parametrize(
+    "change, line",
+    [
+        ("run.seed=3", "run.seed: was 0, is now 3"),
+        ("run.shards=8", 'run.shards: was "auto", is now 8'),
+        ("run.chains=2", "run.chains: was 1, is now 2"),
+        ("run.burn_in=7", "run.burn_in: was 200, is now 7"),
+        ("output.thin=2", "output.thin: was 1, is now 2"),
+        ("output.labels=2", "output.labels: was 10, is now 2"),
+        ("model.discount=0.5", "model.discount: was 0.0, is now 0.5"),
+        ("sampler.init=one", 'sampler.init: was "sequential", is now "one"'),
+        ("data.heldout=0.1", "data.heldout: was not set, is now 0.1"),
+        ("columns.a.use=false", "columns.a.use: was not set, is now false"),
+        ("columns.a.prior={shape=1, rate=1}", "columns.a.prior: was not set, is now {shape = 1.0, rate = 1.0}"),
+    ],
+)
+def test_what_may_not_change(write, change, line):
+    stored = tomllib.loads(resolved_toml(load(write(MINIMAL))))
+    assert difference(stored, as_dict(load(write(MINIMAL), [change]))) == [line]
+
+
+def test_a_moved_table(write, tmp_path):
+    stored = tomllib.loads(resolved_toml(load(write(MINIMAL))))
+    moved = as_dict(load(write(MINIMAL), ["data.table=u.h5"]))
+    assert difference(stored, moved) == [f'data.table: was "{tmp_path}/t.h5", is now "{tmp_path}/u.h5"']
+    assert difference(stored, moved, same_table=True) == []
+
+
+@pytest.mark.parametrize(
+    "text, seconds",
+    [
+        ("3h50m", 13800), ("90m", 5400), ("3600", 3600), (3600, 3600), ("1-02:00:00", 93600), ("02:00:00", 7200), ("90:00", 5400),
+        ("1d", 86400), ("1.5h", 5400), ("2-0", 172800), ("1-12:30", 131400), ("45 s", 45), ("1d 2h", 93600), ("10min", 600),
+    ],
+)  # fmt: skip
+def test_durations(text, seconds):
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-5", "0", "3h3h", "1:2:3:4", "h", True, "inf", float("nan")])
+def test_no_durations(text):
+    with pytest.raises(ValueError, match="length of time"):
+        parse_duration(text)
+
+
+def test_every_key_is_explained():
+    for name, section in SECTIONS.items():
+        for key, info in section.model_fields.items():
+            assert info.description and info.json_schema_extra["expected"], (name, key)
+    assert set(configuration.MAY_CHANGE) < {f"{n}.{k}" for n, s in SECTIONS.items() for k in s.model_fields}

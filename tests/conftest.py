@@ -1,0 +1,222 @@
+"""What all tests share: options, where the large tables are, a way to start mpirun, and the guard of runs under mpirun.
+
+The markers are pytest-mpi's: `mpirun -n N python -m pytest --with-mpi -m mpi`. The plugin alone has three faults: a test
+that fails on one rank while the others wait for it hangs the run; each rank prints a summary of its own, and rank 0 may
+print "passed" over a failure elsewhere; and tests without a marker run N times over. The guard below mends them:
+
+* Every rank runs the same tests in the same order (checked after collection). At each test's teardown the ranks meet at
+  a non-blocking barrier on a communicator of their own and share their outcomes: a failure on one is an error on all.
+* A rank that waits for the others longer than MPI_TEST_GRACE seconds (60) prints what it knows and calls MPI_Abort. If
+  all ranks hang, `faulthandler_timeout` with `faulthandler_exit_on_timeout` (pyproject.toml) ends the run with stacks.
+* Rank 0 alone prints (all of them with MPI_TEST_ALL_RANKS=1), and tests without the `mpi` marker are not collected.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+LAUNCHER_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PALS_SIZE", "MV2_COMM_WORLD_SIZE")
+GRACE = float(os.environ.get("MPI_TEST_GRACE", "60"))
+
+comm = None  # a duplicate of COMM_WORLD on two and more ranks, or None
+failures: list[str] = []  # this rank's failures, for the last words of a run that has to be aborted
+
+
+def pytest_addoption(parser):
+    parser.addoption("--long", action="store_true", help="run the tests marked `long`, which take minutes")
+
+
+def pytest_configure(config):
+    global comm
+    launched = max(int(os.environ.get(name, "1")) for name in LAUNCHER_SIZES)
+    if launched > 1:
+        from mpi4py import MPI
+
+        if MPI.COMM_WORLD.size != launched:
+            pytest.exit(
+                f"mpirun started {launched} processes, but each has an MPI world of {MPI.COMM_WORLD.size}: mpi4py loaded another "
+                "MPI than mpirun's. With an MPI module loaded, uninstall the `mpich` wheel",
+                returncode=4,
+            )
+        if not (config.getoption("--with-mpi") or config.getoption("--only-mpi")):
+            pytest.exit("under mpirun, give pytest --with-mpi", returncode=4)
+        comm = MPI.COMM_WORLD.Dup()
+    _fix_hypothesis()
+
+
+def _fix_hypothesis():
+    """The same examples in every run and on every rank, and no clock on a machine that others use too."""
+    try:
+        from hypothesis import settings
+    except ImportError:
+        return
+    settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
+    settings.load_profile("fixed")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session):
+    manager = session.config.pluginmanager
+    for plugin in manager.get_plugins():
+        if type(plugin).__name__ == "MPIPlugin":
+            # Drops pytest-mpi's closing section, which lists mpi4py's whole configuration; the header says what matters.
+            plugin._is_testing_mpi = False
+    reporter = manager.getplugin("terminalreporter")
+    if comm and comm.rank and reporter and not os.environ.get("MPI_TEST_ALL_RANKS"):
+        reporter._tw._file = open(os.devnull, "w")
+
+
+def pytest_report_header():
+    if comm:
+        from mpi4py import MPI
+
+        return f"MPI: {comm.size} ranks, {MPI.Get_library_version().split(chr(10))[0].strip()[:60]}"
+
+
+# --- which tests run --------------------------------------------------------------------------------------------------
+
+
+def pytest_collection_modifyitems(config, items):
+    size = comm.size if comm else 1
+    chosen, serial = [], []
+    for item in items:
+        mark = item.get_closest_marker("mpi")
+        (chosen if mark or size == 1 else serial).append(item)
+        if mark:
+            wanted = mark.kwargs
+            if not (
+                wanted.get("min_size", 1) <= size <= wanted.get("max_size", size) and wanted.get("size", size) == size
+            ):
+                item.add_marker(pytest.mark.skip(reason=f"not for {size} rank{'s' * (size > 1)}"))
+        if item.get_closest_marker("long") and not config.getoption("--long"):
+            item.add_marker(pytest.mark.skip(reason="takes minutes: --long"))
+        if item.get_closest_marker("data") and not os.environ.get("MPIBAYES_DATA"):
+            item.add_marker(pytest.mark.skip(reason="MPIBAYES_DATA is not set to the folder of the large tables"))
+    if serial:
+        config.hook.pytest_deselected(items=serial)
+        items[:] = chosen
+
+
+def pytest_collection_finish(session):
+    """All ranks have collected the same tests, or none runs any."""
+    if comm is None:
+        return
+    names = hashlib.sha256("\n".join(item.nodeid for item in session.items).encode()).hexdigest()
+    everyone = _meet("collection", (names, session.testsfailed))
+    if len(set(everyone)) > 1:
+        sizes = ", ".join(f"rank {rank}: {failed} errors" for rank, (_, failed) in enumerate(everyone))
+        pytest.exit(
+            f"the ranks did not collect the same tests ({sizes}); see them with MPI_TEST_ALL_RANKS=1", returncode=1
+        )
+
+
+# --- the guard --------------------------------------------------------------------------------------------------------
+
+
+def _meet(where, mine):
+    """Every rank's `mine`, in rank order. A rank left alone for GRACE seconds ends the run."""
+    request, start, nap = comm.Ibarrier(), time.monotonic(), 0.0
+    while not request.Test():
+        if time.monotonic() - start > GRACE:
+            known = "\n".join(failures) or "nothing failed here"
+            sys.stdout.flush()
+            words = (
+                f"\n[rank {comm.rank}] {where}: other ranks are missing after {GRACE:g} s\n[rank {comm.rank}] {known}\n"
+            )
+            os.write(2, words.encode())
+            comm.Abort(1)
+        time.sleep(nap)
+        nap = min(nap + 1e-4, 5e-3)
+    return comm.allgather(mine)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if comm is None:
+        return report
+    mine = item.__dict__.setdefault("_mpi_failures", [])
+    if report.failed:
+        mine.append(f"[rank {comm.rank}] {item.nodeid}: {call.when} failed:\n{report.longreprtext}")
+        failures.append(mine[-1])
+    if call.when == "teardown":
+        everyone = [text for texts in _meet(item.nodeid, mine) for text in texts]
+        if everyone and not mine:
+            report.outcome, report.longrepr = "failed", "\n".join(everyone)
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session, exitstatus):
+    """The ranks leave together, with one exit status."""
+    if comm is None:
+        return
+    everyone = _meet("end of the session", int(exitstatus))
+    if any(everyone):
+        session.exitstatus = max(everyone)
+
+
+# --- fixtures ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder of the large tables; tests that use it are marked `data`, which skips them where there is none."""
+    folder = Path(os.environ.get("MPIBAYES_DATA", ""))
+    if not os.environ.get("MPIBAYES_DATA") or not folder.is_dir():
+        pytest.skip("MPIBAYES_DATA is not set to the folder of the large tables")
+    return folder
+
+
+def launch(command, timeout=120, cwd=None, env=None) -> subprocess.CompletedProcess:
+    """Run a command in a process group of its own, which is killed whole at the limit (TimeoutExpired is raised then)."""
+    process = subprocess.Popen(
+        [str(word) for word in command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        cwd=cwd,
+        env={**os.environ, **{name: str(value) for name, value in (env or {}).items()}},
+        start_new_session=True,
+    )
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired as expired:
+        os.killpg(process.pid, signal.SIGKILL)
+        expired.stdout, expired.stderr = process.communicate()
+        raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+OPEN_MPI = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+    "OMP_NUM_THREADS": "1",
+}
+
+
+@pytest.fixture(scope="session")
+def mpirun():
+    """`mpirun(n, "-m", "mpibayes", "run", ...)` starts n ranks of this Python; keywords timeout, cwd, env as in `launch`."""
+    program = shutil.which("mpirun", path=os.path.dirname(sys.executable)) or shutil.which("mpirun")
+    if program is None:
+        pytest.skip("there is no mpirun on this machine")
+
+    def start(n, *words, timeout=120, cwd=None, env=None):
+        return launch([program, "-n", n, sys.executable, *words], timeout, cwd, {**OPEN_MPI, **(env or {})})
+
+    return start

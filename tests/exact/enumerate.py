@@ -1,0 +1,296 @@
+"""Exact posteriors of tiny tables, by writing out every partition of their rows.
+
+A *case* is a table of at most eight rows with the priors of its columns and PY(concentration, discount).  Everything
+a sampler can be asked about such a table is computed here from the formulas of docs/exactness.md (marginal
+likelihoods of one cluster, and the EPPF), with no code in common with the program.
+
+The joint law of partition and hyperparameters factorises given the partition,
+
+    p(z, (alpha, d), h) ∝ [p(alpha, d) EPPF(z | alpha, d)] · ∏_c [p(h_c) ∏_k f_c(C_k | h_c)],
+
+so a grid for every column costs a table (points, partitions) each and never their product.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.special import gammaln, logsumexp
+
+NAN = float("nan")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A tiny table.  `columns`: (name, kind, values, levels or None); codes with -1, floats with NaN, for missing.
+
+    priors[name] is {"dirichlet": [...]}, {"mean", "kappa", "nu", "variance"} or {"shape", "rate"}.
+    """
+
+    name: str
+    columns: tuple
+    priors: dict
+    concentration: float
+    discount: float
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.columns[0][2])
+
+    def with_(self, **changes) -> "Case":
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True)
+class Grids:
+    """Discrete hyperpriors.  `process`: points (alpha, d) and log weights; `columns[name]`: list of priors, log weights."""
+
+    process: tuple | None = None
+    columns: dict = field(default_factory=dict)
+
+
+CAT6_COLUMNS = (
+    ("a", "categorical", (0, 0, 1, 1, 2, 0), ("a0", "a1", "a2")),
+    ("b", "categorical", (0, 0, 1, 1, 0, 1), ("b0", "b1")),
+)
+CAT6_PRIORS = {"a": {"dirichlet": (0.5, 0.5, 1.0)}, "b": {"dirichlet": (0.3, 0.7)}}
+
+CASES = {
+    case.name: case
+    for case in (
+        Case("cat6", CAT6_COLUMNS, CAT6_PRIORS, 1.0, 0.0),
+        Case("cat6py", CAT6_COLUMNS, CAT6_PRIORS, 0.5, 0.4),
+        # A negative concentration is allowed as long as it exceeds -discount.
+        Case("cat6neg", CAT6_COLUMNS, CAT6_PRIORS, -0.2, 0.5),
+        Case(
+            "nix5",
+            (("x", "real", (-2.1, -1.7, 0.3, 1.9, 2.4), None),),
+            {"x": {"mean": 0.0, "kappa": 0.2, "nu": 2.0, "variance": 0.5}},
+            0.8,
+            0.0,
+        ),
+        Case(
+            "count5",
+            (
+                ("n", "count", (0.0, 1.0, 6.0, 4.0, 9.0), None),
+                ("c", "categorical", (0, 0, 0, 1, 1), ("u", "v")),
+            ),
+            {"n": {"shape": 1.5, "rate": 0.4}, "c": {"dirichlet": (0.6, 0.9)}},
+            1.2,
+            0.0,
+        ),
+        # Every kind of column, each with holes; row 4 is missing altogether.
+        Case(
+            "miss6",
+            (
+                ("c", "categorical", (0, 2, 1, -1, -1, 0), ("r", "s", "t")),
+                ("x", "real", (-1.4, NAN, 1.1, 1.6, NAN, -0.9), None),
+                ("n", "count", (NAN, 3.0, 0.0, 1.0, NAN, 5.0), None),
+            ),
+            {
+                "c": {"dirichlet": (0.4, 0.8, 0.5)},
+                "x": {"mean": 0.2, "kappa": 0.3, "nu": 2.5, "variance": 0.6},
+                "n": {"shape": 1.2, "rate": 0.5},
+            },
+            0.9,
+            0.25,
+        ),
+    )
+}
+
+
+def partitions(n_rows: int) -> np.ndarray:
+    """All set partitions of n_rows as restricted growth strings, int64 (Bell number, n_rows), lexicographic."""
+    strings = [(0,)]
+    for _ in range(n_rows - 1):
+        strings = [s + (k,) for s in strings for k in range(max(s) + 2)]
+    return np.array(strings, dtype=np.int64)
+
+
+def log_eppf(sizes, concentration: float, discount: float) -> float:
+    """Log probability of one partition with these block sizes under PY(concentration, discount) (products from i = 1)."""
+    sizes = np.asarray(sizes, dtype=float)
+    n, k = sizes.sum(), len(sizes)
+    new = np.log(concentration + discount * np.arange(1, k)).sum()
+    rows = np.log(concentration + np.arange(1, n)).sum()
+    return float(new - rows + (gammaln(sizes - discount) - gammaln(1.0 - discount)).sum())
+
+
+def log_marginal(kind: str, values: np.ndarray, prior: dict) -> float:
+    """log f(C): the marginal likelihood of one cluster's cells of one column; missing cells are left out first."""
+    if kind in ("categorical", "boolean"):
+        beta = np.asarray(prior["dirichlet"], dtype=float)
+        counts = np.bincount(values[values >= 0], minlength=len(beta)).astype(float)
+        total = gammaln(beta.sum()) - gammaln(beta.sum() + counts.sum())
+        return float(total + (gammaln(beta + counts) - gammaln(beta)).sum())
+    x = values[~np.isnan(values)]
+    n = len(x)
+    if n == 0:
+        return 0.0
+    if kind == "real":
+        mean, kappa, nu, variance = (prior[key] for key in ("mean", "kappa", "nu", "variance"))
+        centre = x.mean()
+        scale_n = nu * variance + ((x - centre) ** 2).sum() + n * kappa / (kappa + n) * (mean - centre) ** 2
+        return float(
+            gammaln((nu + n) / 2)
+            - gammaln(nu / 2)
+            + 0.5 * np.log(kappa / (kappa + n))
+            + nu / 2 * np.log(nu * variance)
+            - (nu + n) / 2 * np.log(scale_n)
+            - n / 2 * np.log(np.pi)
+        )
+    shape, rate = prior["shape"], prior["rate"]
+    s = x.sum()
+    return float(
+        shape * np.log(rate) + gammaln(shape + s) - gammaln(shape) - (shape + s) * np.log(rate + n) - gammaln(x + 1).sum()
+    )
+
+
+def column_values(column) -> np.ndarray:
+    """The cells of a case's column: int64 codes, or float64."""
+    _, kind, values, _ = column
+    return np.array(values, dtype=np.int64 if kind in ("categorical", "boolean") else float)
+
+
+def log_marginal_of_subsets(column, prior: dict) -> np.ndarray:
+    """log f of every subset of the rows, float64 (2**n_rows,), indexed by bit mask (bit n is row n); f(∅) = 1."""
+    values = column_values(column)
+    n_rows = len(values)
+    out = np.zeros(1 << n_rows)
+    for mask in range(1, 1 << n_rows):
+        out[mask] = log_marginal(column[1], values[[n for n in range(n_rows) if mask >> n & 1]], prior)
+    return out
+
+
+class Posterior:
+    """The exact posterior of a case, jointly with grids where they are given.
+
+    partitions (B, N); p (B,) the law of the partition; process (A, B) and columns[name] (H, B): joint laws of the
+    partition with (alpha, d), and with one column's prior; log_evidence = log p(X).
+    """
+
+    def __init__(self, case: Case, grids: Grids = Grids(), likelihood: bool = True):
+        self.case, self.grids = case, grids
+        self.partitions = partitions(case.n_rows)
+        n = case.n_rows
+        masks = [[int(((s == k) << np.arange(n)).sum()) for k in range(s.max() + 1)] for s in self.partitions]
+        sizes = [np.bincount(s) for s in self.partitions]
+
+        points, weights = grids.process or (((case.concentration, case.discount),), (0.0,))
+        eppf = np.array([[log_eppf(m, a, d) for m in sizes] for a, d in points])
+        log_process = normalised(weights)[:, None] + eppf
+        log_columns = {}
+        for column in case.columns:
+            name = column[0]
+            priors, weights = grids.columns.get(name, ((case.priors[name],), (0.0,)))
+            tables = [log_marginal_of_subsets(column, prior) * likelihood for prior in priors]
+            scores = np.array([[t[m].sum() for m in masks] for t in tables])
+            log_columns[name] = normalised(weights)[:, None] + scores
+
+        by_partition = logsumexp(log_process, axis=0)
+        for scores in log_columns.values():
+            by_partition = by_partition + logsumexp(scores, axis=0)
+        self.log_evidence = float(logsumexp(by_partition))
+        self.p = np.exp(by_partition - self.log_evidence)
+        self.process = self.p * np.exp(log_process - logsumexp(log_process, axis=0))
+        self.columns = {k: self.p * np.exp(v - logsumexp(v, axis=0)) for k, v in log_columns.items()}
+        self.n_clusters = self.partitions.max(axis=1) + 1
+
+    @cached_property
+    def index_of_code(self) -> np.ndarray:
+        """Lookup: code of a partition (see `codes`) -> its number, -1 where no partition has the code."""
+        n = self.case.n_rows
+        table = np.full(n**n, -1, dtype=np.int64)
+        table[codes(self.partitions)] = np.arange(len(self.partitions))
+        return table
+
+    def index(self, labels) -> np.ndarray:
+        """Partition numbers of label arrays (..., N); any labels, compared within a row only."""
+        return self.index_of_code[codes(np.asarray(labels))]
+
+    def p_clusters(self) -> np.ndarray:
+        """P(K = 1), ..., P(K = N)."""
+        return np.bincount(self.n_clusters, weights=self.p, minlength=self.case.n_rows + 1)[1:]
+
+    def together(self, i: int, j: int) -> float:
+        """P(rows i and j share a cluster)."""
+        return float(self.p[self.partitions[:, i] == self.partitions[:, j]].sum())
+
+    def summaries(self) -> tuple[list[str], np.ndarray]:
+        """Names and 0/1 table (summaries, partitions) of the events K = k and 'rows i and j together'."""
+        n = self.case.n_rows
+        names = [f"K={k}" for k in range(1, n + 1)]
+        rows = [self.n_clusters == k for k in range(1, n + 1)]
+        for i in range(n):
+            for j in range(i + 1, n):
+                names.append(f"({i},{j})")
+                rows.append(self.partitions[:, i] == self.partitions[:, j])
+        return names, np.array(rows, dtype=float)
+
+    def draw(self, generator, size: int) -> np.ndarray:
+        """Exact draws of the partition, labels (size, N)."""
+        return self.partitions[generator.choice(len(self.p), size=size, p=self.p / self.p.sum())]
+
+
+def normalised(log_weights) -> np.ndarray:
+    """Log weights that sum to one."""
+    log_weights = np.asarray(log_weights, dtype=float)
+    return log_weights - logsumexp(log_weights)
+
+
+def leaders(labels: np.ndarray) -> np.ndarray:
+    """For each row the first row with its label, int64 (..., N): a name of the partition free of labels."""
+    labels = np.asarray(labels)
+    return (labels[..., :, None] == labels[..., None, :]).argmax(axis=-1)
+
+
+def codes(labels: np.ndarray) -> np.ndarray:
+    """One integer below N**N for each partition in labels (..., N)."""
+    n = labels.shape[-1]
+    return leaders(labels) @ (n ** np.arange(n))
+
+
+# ---- the law of the number of clusters, no data ----------------------------------------------------------------------
+
+
+def log_law_of_clusters(n_rows: int, concentration: float, discount: float) -> np.ndarray:
+    """log P(K = k), k = 1..n_rows, under PY(concentration, discount): the recursion of the generalised Stirling numbers.
+
+    Row n + 1 opens a cluster with probability (alpha + k d) / (n + alpha), the first with probability one.
+    """
+    log_p = np.full(n_rows + 1, -np.inf)
+    log_p[1] = 0.0
+    k = np.arange(n_rows + 1, dtype=float)
+    with np.errstate(divide="ignore"):
+        for n in range(1, n_rows):
+            top = n + 1
+            total = np.log(n + concentration)
+            old = np.log(np.maximum(n - k[1 : top + 1] * discount, 0.0)) - total
+            new = np.full(top, -np.inf)
+            new[1:] = np.log(concentration + k[1:top] * discount) - total  # k = 0 never opens again
+            log_p[1 : top + 1] = np.logaddexp(log_p[1 : top + 1] + old, log_p[:top] + new)
+    return log_p[1:]
+
+
+def expected_clusters(n_rows: int, concentration: float, discount: float) -> float:
+    """E[K]: sum alpha / (alpha + i) for d = 0, and its Pitman-Yor form by E_{n+1} = E_n (1 + d/(n+alpha)) + alpha/(n+alpha)."""
+    expected = 1.0
+    for n in range(1, n_rows):
+        expected += (concentration + discount * expected) / (n + concentration)
+    return expected
+
+
+def draw_prior_partition(n_rows: int, concentration: float, discount: float, generator) -> np.ndarray:
+    """One partition from the Chinese restaurant process, labels int64 (n_rows,)."""
+    labels = np.zeros(n_rows, dtype=np.int64)
+    sizes = np.zeros(n_rows)
+    sizes[0], k = 1.0, 1
+    for n in range(1, n_rows):
+        u = generator.random() * (n + concentration)
+        label = int(np.searchsorted(np.cumsum(sizes[:k] - discount), u, side="right"))
+        labels[n] = label
+        sizes[label] += 1.0
+        k = max(k, label + 1)
+    return labels

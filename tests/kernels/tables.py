@@ -1,0 +1,89 @@
+"""Small random tables, priors and cluster parameters for the kernel tests."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass
+class Rows:
+    codes8: np.ndarray
+    codes16: np.ndarray
+    reals: np.ndarray
+    tallies: np.ndarray
+
+    def __len__(self):
+        return len(self.reals)
+
+    def take(self, index):
+        return Rows(*(np.ascontiguousarray(a[index]) for a in (self.codes8, self.codes16, self.reals, self.tallies)))
+
+
+@dataclass
+class Prior:
+    offsets: np.ndarray
+    dirichlet: np.ndarray
+    normal: np.ndarray
+    gamma: np.ndarray
+
+
+@dataclass
+class Statistics:
+    size: np.ndarray
+    levels: np.ndarray
+    real_n: np.ndarray
+    real_mean: np.ndarray
+    real_scatter: np.ndarray
+    tally_n: np.ndarray
+    tally_sum: np.ndarray
+
+
+FIELDS = tuple(Statistics.__dataclass_fields__)
+
+
+def random_table(rng, n, levels8=(), levels16=(), n_reals=0, n_tallies=0, missing=0.2, scale=3.0):
+    """(Rows, Prior): n rows from three well mixed groups, a share `missing` of cells missing, non-uniform Dirichlets."""
+    group = rng.integers(3, size=n)
+
+    def codes(levels, dtype):
+        out = np.empty((n, len(levels)), dtype=dtype)
+        for c, v in enumerate(levels):
+            theta = rng.dirichlet(np.full(v, 0.7), size=3)
+            drawn = np.array([rng.choice(v, p=theta[g]) for g in group], dtype=np.int64)
+            out[:, c] = np.where(rng.random(n) < missing, v, drawn)
+        return out
+
+    reals = rng.normal(group[:, None] * scale, 1.0 + np.arange(n_reals), size=(n, n_reals))
+    reals[rng.random(reals.shape) < missing] = np.nan
+    tallies = rng.poisson((1 + 10 * group[:, None]) * (1 + 4.0 * np.arange(n_tallies)), size=(n, n_tallies)).astype(float)
+    tallies[rng.random(tallies.shape) < missing] = np.nan
+    rows = Rows(codes(levels8, np.uint8), codes(levels16, np.uint16), reals, tallies)
+    return rows, random_prior(rng, (*levels8, *levels16), n_reals, n_tallies)
+
+
+def random_prior(rng, levels, n_reals, n_tallies):
+    offsets = np.concatenate([[0], np.cumsum(np.array(levels, dtype=np.int64) + 1)]).astype(np.int64)
+    dirichlet = rng.gamma(1.0, 1.0, size=offsets[-1]) + 0.05
+    dirichlet[offsets[1:] - 1] = 0.0
+    normal = np.column_stack([rng.normal(size=n_reals), rng.gamma(1.0, 0.3, n_reals) + 0.01,
+                              rng.gamma(2.0, 1.0, n_reals) + 0.5, rng.gamma(2.0, 1.0, n_reals) + 0.1])
+    gamma = np.column_stack([rng.gamma(2.0, 1.0, n_tallies) + 0.1, rng.gamma(2.0, 0.2, n_tallies) + 0.02])
+    return Prior(offsets, dirichlet, np.ascontiguousarray(normal.reshape(n_reals, 4)), gamma.reshape(n_tallies, 2))
+
+
+def random_parameters(rng, prior, n, free, anchors):
+    """Arguments of Instantiated for n clusters, padded with nonsense that must not matter."""
+    base = (n + 15) // 16 * 16
+    n_reals, n_tallies = len(prior.normal), len(prior.gamma)
+    table = np.full((prior.offsets[-1], base), 77.0, dtype=np.float32)
+    for c in range(len(prior.offsets) - 1):
+        first, missing = prior.offsets[c], prior.offsets[c + 1] - 1
+        table[first:missing, :n] = np.log(rng.dirichlet(np.ones(missing - first), size=n).T)
+        table[missing] = 0.0
+    precision = rng.gamma(2.0, 0.5, size=(n_reals, base)) + 0.1
+    rate = rng.gamma(2.0, 5.0, size=(n_tallies, base)) + 0.1
+    return dict(
+        n=n, free=free, anchors=np.sort(np.asarray(anchors, dtype=np.uint64)), log_weight=np.log(rng.dirichlet(np.ones(n))),
+        table=table, location=rng.normal(0, 4, size=(n_reals, base)), half_precision=precision / 2,
+        constant=0.5 * np.log(precision / (2 * np.pi)), log_rate=np.log(rate), rate=rate,
+    )
