@@ -209,7 +209,7 @@ def broadcast_arrays(comm: Communicator, arrays: dict[str, np.ndarray] | None) -
         return arrays
     header: Any = None
     if comm.rank == 0:
-        arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
         header = [(name, array.shape, array.dtype.str) for name, array in arrays.items()]
     header = comm.share(header)
     sizes = [(int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize + 63) // 64 * 64 for _, shape, dtype in header]

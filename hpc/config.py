@@ -91,7 +91,7 @@ class Config:
 
     @property
     def burn_in(self) -> int:
-        """Cycles left out of summaries. "auto" is a fifth of run.cycles; see `continued` for a run that was extended."""
+        """Cycles left out of summaries. "auto" is a fifth of run.cycles; see `continued` for an extended run."""
         return self.run.cycles // 5 if self.run.burn_in == "auto" else self.run.burn_in
 
     @property
@@ -305,17 +305,15 @@ def _find_unknown(document: dict[str, Any], report: _Report) -> None:
     names = [*SECTIONS, "columns"]
     for name in list(document):
         if name not in names:
-            report.add(
-                (name,),
-                f"unknown {'section' if isinstance(document[name], dict) else 'key'}{_nearest((name,), document[name])}",
-            )
+            what = "section" if isinstance(document[name], dict) else "key"
+            report.add((name,), f"unknown {what}{_nearest((name,))}")
             del document[name]
         elif not isinstance(document[name], dict):
             report.add((name,), f"expected a section [{name}], got {_shown(document[name])}")
             document[name] = {}
     for name, section in SECTIONS.items():
         for key in [k for k in _table(document.get(name)) if k not in section.model_fields]:
-            report.add((name, key), f"unknown key{_nearest((name, key), document[name][key])}")
+            report.add((name, key), f"unknown key{_nearest((name, key))}")
             del document[name][key]
     columns = _table(document.get("columns"))
     for name in list(columns):
@@ -332,7 +330,7 @@ def _find_unknown(document: dict[str, Any], report: _Report) -> None:
             del columns[name][key]
 
 
-def _nearest(key: tuple[str, ...], value: Any) -> str:
+def _nearest(key: tuple[str, ...]) -> str:
     """The valid key nearest to an unknown one: in its own section, by its name in another, or a like-named section."""
     if len(key) == 1:
         near = difflib.get_close_matches(key[0], [*SECTIONS, "columns"], 1, 0.6)
@@ -425,16 +423,13 @@ def check_columns(config: Config, columns: Sequence[Any]) -> None:
             continue
         wanted = PRIOR_OF_KIND[column.kind]
         if type(settings.prior) is not wanted:
-            report.add(
-                (*key, "prior"),
-                f"got {PRIOR_WORDS[type(settings.prior)]}, but the column is {column.kind}; expected {PRIOR_WORDS[wanted]}",
-            )
+            got = PRIOR_WORDS[type(settings.prior)]
+            what = f"got {got}, but the column is {column.kind}; expected {PRIOR_WORDS[wanted]}"
+            report.add((*key, "prior"), what)
         elif wanted is DirichletPrior and len(settings.prior.dirichlet) != len(column.levels):
-            report.add(
-                (*key, "prior"),
-                f"got {len(settings.prior.dirichlet)} numbers, expected {len(column.levels)}, one for each level in the table's order: "
-                f"{_some(list(column.levels))}",
-            )
+            n, levels = len(settings.prior.dirichlet), list(column.levels)
+            what = f"got {n} numbers, expected {len(levels)}, one for each level in the table's order: {_some(levels)}"
+            report.add((*key, "prior"), what)
     if columns and all(column.name in config.unused for column in columns) and not report.problems:
         report.add(("columns",), "every column has use = false, so that nothing is left to model")
     if report.problems:
@@ -473,8 +468,8 @@ def continued(config: Config, old: dict[str, Any]) -> Config:
 def difference(old: dict[str, Any], new: dict[str, Any], same_table: bool = False) -> list[str]:
     """What forbids continuing a run with another configuration: one line for each key that changes the statistics.
 
-    `old` and `new` are `as_dict(config)` or the parsed config.resolved.toml. With `same_table` (the fingerprints agree) the
-    table's path may differ: a file that was moved is the same data. A new "auto" takes what it meant at the first start.
+    `old` and `new` are `as_dict(config)` or the parsed config.resolved.toml. With `same_table` (the fingerprints agree)
+    the table's path may differ: a file that was moved is the same data. A new "auto" takes what it meant at first.
     """
     before, after = _flat(old), _flat(new)
     lines = []

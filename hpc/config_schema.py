@@ -1,7 +1,7 @@
 """Every key of the configuration: its type, its default, what is expected of it, and a line of explanation.
 
-The explanation is what `config.resolved.toml` and the documentation show; `expected` is what a message about a wrong value says.
-Loading, line numbers and comparison are in `config.py`.
+The explanation is what `config.resolved.toml` shows; `expected` is what a message about a wrong value says. Loading, line
+numbers and comparison are in `config.py`.
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ class ColumnSettings(Section):
     prior: Annotated[DirichletPrior | NormalPrior | RatePrior | None, BeforeValidator(_tuples)] = _key(
         None,
         "fixes the column's hyperparameters, which are learned otherwise",
-        "{dirichlet = [one positive number a level]} for categorical and boolean columns, {mean, kappa, nu, variance} for real ones, "
-        "or {shape, rate} for counts",
+        "{dirichlet = [one positive number a level]} for categorical and boolean columns, "
+        "{mean, kappa, nu, variance} for real ones, or {shape, rate} for counts",
     )
     use: bool = _key(True, "false leaves the column out of the model", "true or false")
 

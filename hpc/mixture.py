@@ -209,15 +209,14 @@ class Mixture:
         if isinstance(how, str) and how == "sequential":
             self._seat()
         else:
+            given = not isinstance(how, str)
+            self.n_labels = int(how.max()) + 1 if given else {"one": 1, "random": n_clusters}[how]
             for shard in self.shards:
-                if isinstance(how, str):
-                    stream = generator(self.settings.seed, Purpose.START, 0, shard.index, self.chain)
-                    k = {"one": 1, "random": n_clusters}[how]
-                    shard.z[:] = stream.integers(k, size=len(shard))
-                else:
-                    k = int(how.max()) + 1
+                if given:
                     shard.z[:] = how[shard.start : shard.start + len(shard)]
-            self.n_labels = k
+                else:
+                    stream = generator(self.settings.seed, Purpose.START, 0, shard.index, self.chain)
+                    shard.z[:] = stream.integers(self.n_labels, size=len(shard))
         self.cycles = 0
         self._summarise()
 

@@ -1,0 +1,40 @@
+"""Prints a hash of what the kernels compute; test_isa.py runs it once for every instruction set."""
+
+import hashlib
+
+import numpy as np
+
+from mpibayes.kernels import mixture
+
+from .tables import random_parameters, random_table
+
+
+def main():
+    digest = hashlib.sha256()
+    rng = np.random.default_rng(12)
+    rows, prior = random_table(rng, 400, levels8=(2, 3, 9) * 15, levels16=(300,), n_reals=5, n_tallies=3)
+    rows.tallies[:50] *= 1000.0
+    for n_clusters in (3, 40, 150):
+        held = mixture.Instantiated(**random_parameters(rng, prior, n_clusters, n_clusters, []))
+        tail = mixture.Tail(prior, 30.0, 0.1, -2.0)
+        z = np.full(400, -1, dtype=np.int32)
+        for step in range(3):
+            digest.update(b"%d" % mixture.sweep(rows, z, 2, 5, 0, step, 0, held if step == 1 else None, tail, prior)
+                          if step != 1 else b"")
+            digest.update(z.tobytes())
+        for name in ("size", "levels", "real_n", "real_mean", "real_scatter", "tally_n", "tally_sum"):
+            digest.update(np.ascontiguousarray(getattr(tail, name)).tobytes())
+        digest.update(mixture.log_predictive_clusters(rows, tail).tobytes())
+        digest.update(mixture.log_predictive(rows, tail).tobytes())
+        both = np.full(400, -1, dtype=np.int32)
+        tail = mixture.Tail(prior, 5.0, 0.0, -1.0)
+        for step in range(2):
+            mixture.sweep(rows, both, 2, 5, 1, step, 0, held, tail, prior)
+            digest.update(both.tobytes())
+        mixture.sweep(rows, z := np.full(400, -1, dtype=np.int32), 2, 5, 1, 7, 0, held, None, prior)
+        digest.update(z.tobytes())
+    print(mixture.ISA, digest.hexdigest())
+
+
+if __name__ == "__main__":
+    main()
