@@ -28,7 +28,6 @@ from mpibayes.hpc.log import Progress
 from mpibayes.hpc.mixture import Info, Mixture, Settings
 from mpibayes.hpc.models.components import Hyper
 from mpibayes.io import checkpoint
-from mpibayes.io.files import write_npy
 from mpibayes.io.labels import DrawWriter
 from mpibayes.io.table import Table
 from mpibayes.io.trace import TraceWriter, merge
@@ -251,8 +250,7 @@ class Chain:
 
         def open_writers():
             self.folder.mkdir(parents=True, exist_ok=True)
-            if self.data.training_rows is not None:
-                write_npy(self.folder / run_directory.TRAINING_ROWS, self.data.training_rows)
+            run_directory.write_training_rows(self.folder, self.data.training_rows)
             self.trace, self.draws = TraceWriter(self.folder, SCALARS), DrawWriter(self.folder)
             self.trace.truncate(cycle)
             self.draws.truncate(cycle)
@@ -285,7 +283,7 @@ class Chain:
         how: str | np.ndarray = sampler.init
         if how == "labels":
             path = self.config.init_labels_path
-            how = on_root(self.comm, lambda: last_labels(path))
+            how = on_root(self.comm, lambda: run_directory.initial_labels(path))
             if len(how) != self.mixture.n_rows:
                 raise ConfigError(f"sampler.init_labels: {path} has {len(how)} labels, expected {self.mixture.n_rows}, one a training row")
         self.mixture.start(how, sampler.init_clusters)

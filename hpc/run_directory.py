@@ -18,7 +18,8 @@ from mpibayes.hpc import config as configuration
 from mpibayes.hpc.config import Config
 from mpibayes.hpc.errors import CheckpointError, ConfigError
 from mpibayes.hpc.shards import default_count
-from mpibayes.io.files import write_text
+from mpibayes.io.files import chain_directories, replacing, storing, write_text
+from mpibayes.io.labels import last_draw
 from mpibayes.io.table import Table
 
 RESOLVED = "config.resolved.toml"
@@ -98,6 +99,30 @@ def record_start(folder: Path, hosts: Sequence[str]) -> None:
         }
     )
     _write_provenance(folder, record)
+
+
+def write_training_rows(folder: Path, training_rows: np.ndarray | None) -> None:
+    """The row numbers of the training rows, where some rows of the table are held out; root alone."""
+    if training_rows is not None:
+        with storing(folder / TRAINING_ROWS), replacing(folder / TRAINING_ROWS) as file:
+            np.save(file, training_rows)
+
+
+def initial_labels(path: Path) -> np.ndarray:
+    """One label a training row, int64: the last line of a text file, or the last kept draw of a run directory."""
+    if path.is_dir():
+        draw = last_draw(chain_directories(path)[0])
+        if draw is None:
+            raise ConfigError(f"sampler.init_labels: {path} has kept no draw of its labels")
+        return np.unique(draw.labels, return_inverse=True)[1]
+    try:
+        lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        labels = np.array(lines[-1].split(), np.int64)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"sampler.init_labels: {path}: cannot be read: {error}") from None
+    except (IndexError, ValueError, OverflowError):
+        raise ConfigError(f"sampler.init_labels: {path}: expected a line of whole numbers separated by blanks, one a training row") from None
+    return np.unique(labels, return_inverse=True)[1]
 
 
 def _read_provenance(folder: Path) -> dict:

@@ -7,13 +7,14 @@ draw being the cycle number: a netCDF-4 file by its structure, so that `arviz.fr
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import h5py
 import numpy as np
 
-from mpibayes.io.files import h5_image, storing, write_bytes
+from mpibayes.io.files import TEMPORARY, h5_image, storing, write_bytes
 from mpibayes.io.segments import Segments, list_segments, read_attributes, read_blocks
 
 SCALARS = ("log_joint", "n_clusters", "concentration", "discount", "entropy", "heldout_lpd", "moved_fraction", "seconds")
@@ -34,6 +35,7 @@ class TraceWriter:
     def __init__(self, run_dir: str | Path, scalars: Sequence[str] = SCALARS):
         self.scalars = tuple(scalars)
         self._segments = Segments(Path(run_dir) / FOLDER, "mpibayes-trace-segment", 1)
+        _remove_dead_merges(Path(run_dir))
         self._cycles: list[int] = []
         self._rows: list[list[float]] = []
 
@@ -94,6 +96,16 @@ def merge(run_dir: str | Path) -> Path | None:
     with storing(path):
         write_bytes(path, image, shared=True)  # `report` and `export` may merge while a run does
     return path
+
+
+def _remove_dead_merges(run_dir: Path) -> None:
+    """Temporary files that killed merges left; younger ones may belong to a program that is merging now."""
+    for path in run_dir.glob(f"{MERGED}.*{TEMPORARY}"):
+        try:
+            if path.stat().st_mtime < time.time() - 600:
+                path.unlink()
+        except OSError:  # gone meanwhile, or not ours to remove
+            continue
 
 
 def inference_image(traces: Sequence[Mapping[str, np.ndarray]]) -> bytes:

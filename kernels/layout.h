@@ -50,18 +50,23 @@ typedef struct { /* collapsed clusters of one shard; stride = capacity */
     int64_t *reference_size;
     double *reference;      /* (C, capacity) */
     float *table;           /* (L, capacity) */
-    double *t_location, *t_scale, *t_half, *t_constant;                        /* (R, capacity), Student t */
+    double *t_location, *t_scale, *t_half, *t_constant; /* (R, capacity), Student t */
+    double *t_step_without;                             /* log Gamma((nu + 1)/2) / Gamma(nu/2) with one cell less */
     double *nb_shape, *nb_rate, *nb_zero, *nb_log_p, *nb_log_q, *nb_remainder; /* (Q, capacity), negative binomial */
+    double *nb_log_p_without;                                                  /* nb_log_p with one cell less */
 } tail_t;
 
 typedef struct { /* scratch of one call */
     double *scores, *sums, *logs, *real_x, *tally_x;
+    double *tally_log_factorial, *tally_saddle; /* of tally_x; see count_terms */
+    double *own;                                /* for own_score: OWN_FIELDS arrays over columns */
     float *weights;
     int32_t *level;            /* level row of each categorical cell of the row at hand */
     int32_t *real_c, *tally_c; /* observed real and count columns of the row, with their values in real_x, tally_x */
     int64_t n_real, n_tally;
 } work_t;
 
+enum { OWN_FIELDS = 9 };
 enum { STATUS_DONE = 0, STATUS_GROW = 1, STATUS_NOT_A_NUMBER = 2, STATUS_NO_CANDIDATE = 3, STATUS_BAD_LABEL = 4 };
 
 typedef struct {

@@ -69,12 +69,14 @@ cdef extern from "mixture.h" nogil:
         double *t_scale
         double *t_half
         double *t_constant
+        double *t_step_without
         double *nb_shape
         double *nb_rate
         double *nb_zero
         double *nb_log_p
         double *nb_log_q
         double *nb_remainder
+        double *nb_log_p_without
 
     ctypedef struct work_t:
         double *scores
@@ -82,6 +84,9 @@ cdef extern from "mixture.h" nogil:
         double *logs
         double *real_x
         double *tally_x
+        double *tally_log_factorial
+        double *tally_saddle
+        double *own
         float *weights
         int32_t *level
         int32_t *real_c
@@ -91,6 +96,9 @@ cdef extern from "mixture.h" nogil:
         int64_t row, moved
         int status
 
+    enum:
+        OWN_FIELDS
+    void keep_counts()
     int kernel_isa
     int widest_isa()
     bint CHECKS "MPIBAYES_CHECKING"
@@ -116,6 +124,7 @@ cdef str _choose_isa():
 
 
 ISA = _choose_isa()
+keep_counts()
 UNANCHORED = 2**64 - 1  # `anchors` of a cluster without rows here
 
 
@@ -311,18 +320,21 @@ cdef class _Work:
     cdef void *memory
 
     def __cinit__(self, int64_t lanes, int64_t n_levels, int64_t n_codes, int64_t n_reals, int64_t n_tallies):
-        cdef int64_t doubles = lanes + _pad16(lanes // 16) + _pad16(max(n_levels, 2 * n_codes)) + _pad16(n_reals) \
-            + _pad16(n_tallies)
+        cdef int64_t n_logs = _pad16(max(n_levels, 2 * n_codes + 16)), n_own = _pad16(max(n_reals, n_tallies))
+        cdef int64_t doubles = lanes + _pad16(lanes // 16) + n_logs + _pad16(n_reals) + 3 * _pad16(n_tallies) \
+            + OWN_FIELDS * n_own
         cdef int64_t words = lanes + _pad16(n_codes) + _pad16(n_reals) + _pad16(n_tallies)
         if posix_memalign(&self.memory, 64, 8 * doubles + 4 * words + 64) != 0:
             raise MemoryError(f"no memory for the scores of {lanes} clusters")
-        cdef double *d = <double *>self.memory
-        self.c.scores = d
+        self.c.scores = <double *>self.memory
         self.c.sums = self.c.scores + lanes
         self.c.logs = self.c.sums + _pad16(lanes // 16)
-        self.c.real_x = self.c.logs + _pad16(max(n_levels, 2 * n_codes))
+        self.c.real_x = self.c.logs + n_logs
         self.c.tally_x = self.c.real_x + _pad16(n_reals)
-        self.c.weights = <float *>(self.c.tally_x + _pad16(n_tallies))
+        self.c.tally_log_factorial = self.c.tally_x + _pad16(n_tallies)
+        self.c.tally_saddle = self.c.tally_log_factorial + _pad16(n_tallies)
+        self.c.own = self.c.tally_saddle + _pad16(n_tallies)
+        self.c.weights = <float *>(self.c.own + OWN_FIELDS * n_own)
         self.c.level = <int32_t *>(self.c.weights + lanes)
         self.c.real_c = self.c.level + _pad16(n_codes)
         self.c.tally_c = self.c.real_c + _pad16(n_reals)
@@ -338,8 +350,9 @@ _FIELDS = (
     ("tally_n", "i8", 4), ("tally_sum", "f8", 4),
     ("log_size", "f8", 0), ("norm", "f8", 0), ("reference_size", "i8", 0), ("reference", "f8", 2), ("table", "f4", 1),
     ("t_location", "f8", 3), ("t_scale", "f8", 3), ("t_half", "f8", 3), ("t_constant", "f8", 3),
+    ("t_step_without", "f8", 3),
     ("nb_shape", "f8", 4), ("nb_rate", "f8", 4), ("nb_zero", "f8", 4), ("nb_log_p", "f8", 4), ("nb_log_q", "f8", 4),
-    ("nb_remainder", "f8", 4),
+    ("nb_remainder", "f8", 4), ("nb_log_p_without", "f8", 4),
 )
 
 
@@ -426,12 +439,14 @@ cdef class Tail:
         self.c.t_scale = <double *>(at + <int64_t>starts["t_scale"])
         self.c.t_half = <double *>(at + <int64_t>starts["t_half"])
         self.c.t_constant = <double *>(at + <int64_t>starts["t_constant"])
+        self.c.t_step_without = <double *>(at + <int64_t>starts["t_step_without"])
         self.c.nb_shape = <double *>(at + <int64_t>starts["nb_shape"])
         self.c.nb_rate = <double *>(at + <int64_t>starts["nb_rate"])
         self.c.nb_zero = <double *>(at + <int64_t>starts["nb_zero"])
         self.c.nb_log_p = <double *>(at + <int64_t>starts["nb_log_p"])
         self.c.nb_log_q = <double *>(at + <int64_t>starts["nb_log_q"])
         self.c.nb_remainder = <double *>(at + <int64_t>starts["nb_remainder"])
+        self.c.nb_log_p_without = <double *>(at + <int64_t>starts["nb_log_p_without"])
         return 0
 
     cdef int _refresh(self, int64_t start, int64_t stop) except -1:
@@ -540,8 +555,8 @@ cdef int _match(_Rows rows, Tail tail) except -1:
 cdef int _raise(outcome_t done, int64_t row0) except -1:
     row = row0 + done.row
     if done.status == STATUS_NOT_A_NUMBER:
-        raise ValueError(f"row {row}: its score under some cluster is not a number; look for infinite values in the row "
-                         "or for a column with cells beyond 1e150")
+        raise ValueError(f"row {row}: its score under some cluster is not a number; look for infinite cells and for "
+                         "parameters that are not finite")
     if done.status == STATUS_NO_CANDIDATE:
         raise ValueError(f"row {row}: it has probability 0 under every cluster it may enter")
     if done.status == STATUS_BAD_LABEL:

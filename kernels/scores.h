@@ -57,7 +57,7 @@ static void FN(add_poisson)(const instantiated_t *g, const work_t *w, double *ou
     for (int64_t i = 0; i < w->n_tally; i++) {
         const double *log_rate = g->log_rate + (int64_t)w->tally_c[i] * g->base;
         const double *rate = g->rate + (int64_t)w->tally_c[i] * g->base;
-        double x = w->tally_x[i], log_x = log_factorial(x);
+        double x = w->tally_x[i], log_x = w->tally_log_factorial[i];
         for (int64_t k = 0; k < n; k += N_DOUBLE)
             *(vd *)(out + k) += (x * *(const vd *)(log_rate + k) - log_x) - *(const vd *)(rate + k);
     }
@@ -95,12 +95,12 @@ ALWAYS_INLINE vd FN(small_deviance)(vd t) {
  *   a log(N p / a) + x log(N q / x) + 1/2 log(a / (N x 2 pi)) + rest(N) - rest(a) - rest(x),
  * rest being Stirling's remainder; e = N p - a = x - N q, and where a logarithm's argument is near 1 its linear part,
  * which cancels between the two terms, is left out of both. */
-ALWAYS_INLINE vd FN(negative_binomial)(double x, double log_x, vd a, vd b, vd zero, vd log_p, vd log_q, vd remainder) {
-    if (x < 16) {
-        vd product = SPREAD(1.0);
-        for (double j = 0; j < x; j += 1.0) product *= a + j;
-        return (vlog(product) + zero) + (x * log_q - log_x);
-    }
+ALWAYS_INLINE vd FN(small_count)(vd x, double most, vd log_factorial, vd a, vd zero, vd log_q) {
+    vd product = SPREAD(1.0);
+    for (double j = 0; j < most; j += 1.0) product *= SELECT(x > j, a + j, SPREAD(1.0));
+    return (vlog(product) + zero) + (x * log_q - log_factorial);
+}
+ALWAYS_INLINE vd FN(large_count)(vd x, vd saddle, vd a, vd b, vd log_p, vd remainder) {
     vd total = a + x, b1 = b + 1.0;
     vd e = (x * b - a) / b1;
     vd t1 = e / a, t2 = -e / x;
@@ -108,19 +108,23 @@ ALWAYS_INLINE vd FN(negative_binomial)(double x, double log_x, vd a, vd b, vd ze
     vd part1 = SELECT((t1 > -0.1) & (t1 < 0.1), -a * FN(small_deviance)(t1), a * log1 - e);
     vd part2 = SELECT((t2 > -0.1) & (t2 < 0.1), -x * FN(small_deviance)(t2), x * log2 + e);
     vd i = 1.0 / total, z = i * i;
-    double ix = 1.0 / x;
-    double common = -0.5 * log_positive(x) - HALF_LOG_TWO_PI - STIRLING_SERIES(ix, ix * ix);
-    return (part1 + part2) + 0.5 * (log_p - log1) + (STIRLING_SERIES(i, z) - remainder) + common;
+    return (part1 + part2) + 0.5 * (log_p - log1) + (STIRLING_SERIES(i, z) - remainder) + saddle;
 }
 
 static void FN(add_negative_binomial)(const tail_t *t, const work_t *w, double *out, int64_t n) {
     for (int64_t i = 0; i < w->n_tally; i++) {
         int64_t at = (int64_t)w->tally_c[i] * t->capacity;
-        double x = w->tally_x[i], log_x = log_factorial(x);
-        for (int64_t k = 0; k < n; k += N_DOUBLE, at += N_DOUBLE)
-            *(vd *)(out + k) += FN(negative_binomial)(
-                x, log_x, *(const vd *)(t->nb_shape + at), *(const vd *)(t->nb_rate + at), *(const vd *)(t->nb_zero + at),
-                *(const vd *)(t->nb_log_p + at), *(const vd *)(t->nb_log_q + at), *(const vd *)(t->nb_remainder + at));
+        double x = w->tally_x[i];
+        vd xs = SPREAD(x), log_factorial = SPREAD(w->tally_log_factorial[i]), saddle = SPREAD(w->tally_saddle[i]);
+        if (x < 16)
+            for (int64_t k = 0; k < n; k += N_DOUBLE, at += N_DOUBLE)
+                *(vd *)(out + k) += FN(small_count)(xs, x, log_factorial, *(const vd *)(t->nb_shape + at),
+                                                    *(const vd *)(t->nb_zero + at), *(const vd *)(t->nb_log_q + at));
+        else
+            for (int64_t k = 0; k < n; k += N_DOUBLE, at += N_DOUBLE)
+                *(vd *)(out + k) += FN(large_count)(xs, saddle, *(const vd *)(t->nb_shape + at),
+                                                    *(const vd *)(t->nb_rate + at), *(const vd *)(t->nb_log_p + at),
+                                                    *(const vd *)(t->nb_remainder + at));
     }
 }
 

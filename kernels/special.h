@@ -78,12 +78,31 @@ static inline double log_factorial(double x) {
     return log_positive(product);
 }
 
+/* What a count x brings to its likelihood whatever the cluster: log x!, and for x >= 16 the part of Loader's form that has
+ * x alone (scores.h). Counts are mostly small and this is needed for every cell, so the first ones are kept. */
+#define N_COUNTS_KEPT 1024
+typedef struct { double log_factorial, saddle; } count_t;
+static count_t counts_kept[N_COUNTS_KEPT];
+
+static inline count_t count_terms(double x) {
+    count_t terms = {log_factorial(x), 0.0};
+    if (x >= 16) {
+        double i = 1.0 / x;
+        terms.saddle = -0.5 * log_positive(x) - HALF_LOG_TWO_PI - STIRLING_SERIES(i, i * i);
+    }
+    return terms;
+}
+static inline void keep_counts(void) {
+    for (int x = 0; x < N_COUNTS_KEPT; x++) counts_kept[x] = count_terms(x);
+}
+ALWAYS_INLINE count_t count_of(double x) { return x < N_COUNTS_KEPT ? counts_kept[(int)x] : count_terms(x); }
+
 /* log Gamma(y + 1/2) - log Gamma(y), y > 0, by its asymptotic series at y + m >= 12 and the recurrence down */
 static inline double log_gamma_half_step(double y) {
     double ratio = 1.0;
     while (y < 12) ratio *= (y + 0.5) / y, y += 1.0;
     double i = 1.0 / y, z = i * i;
     double series = i * (-1.0 / 8 + z * (1.0 / 192 + z * (-1.0 / 640 + z * (17.0 / 14336 - z * (31.0 / 18432)))));
-    return 0.5 * log_positive(y) + series - log_positive(ratio);
+    return 0.5 * log_positive(y) + (ratio == 1.0 ? series : series - log_positive(ratio));
 }
 #endif

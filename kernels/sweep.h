@@ -21,7 +21,13 @@ ALWAYS_INLINE void FN(read_row)(const rows_t *rows, int64_t i, work_t *w) {
     }
     for (int64_t q = 0; q < rows->n_tallies; q++) {
         double x = rows->tallies[i * rows->n_tallies + q];
-        if (x == x) w->tally_c[w->n_tally] = (int32_t)q, w->tally_x[w->n_tally++] = x;
+        if (x == x) {
+            count_t terms = count_of(x);
+            w->tally_c[w->n_tally] = (int32_t)q;
+            w->tally_x[w->n_tally] = x;
+            w->tally_log_factorial[w->n_tally] = terms.log_factorial;
+            w->tally_saddle[w->n_tally++] = terms.saddle;
+        }
     }
 }
 

@@ -60,6 +60,7 @@ ALWAYS_INLINE FN(student_t) FN(student_of)(const double *prior, int64_t n, doubl
     double kappa = prior[1] + n, nu = prior[2] + n, off = prior[0] - mean;
     double spread = prior[2] * prior[3] + scatter + (n * prior[1] / kappa) * (off * off);
     double square = spread * (1.0 + 1.0 / kappa);
+    if (square > 1e300) square = 1e300; /* cells beyond 1e150: a very wide cluster, not an infinite one */
     FN(student_t) s;
     s.location = n ? prior[0] + (mean - prior[0]) * (n / kappa) : prior[0];
     s.scale = 1.0 / sqrt(square);
@@ -72,6 +73,7 @@ ALWAYS_INLINE void FN(derive_real)(tail_t *t, int64_t r, int64_t slot) {
     int64_t at = r * t->capacity + slot;
     FN(student_t) s = FN(student_of)(t->normal + 4 * r, t->real_n[at], t->real_mean[at], t->real_scatter[at]);
     t->t_location[at] = s.location, t->t_scale[at] = s.scale, t->t_half[at] = s.half, t->t_constant[at] = s.constant;
+    t->t_step_without[at] = t->real_n[at] ? log_gamma_half_step(0.5 * (t->normal[4 * r + 2] + (t->real_n[at] - 1))) : 0.0;
 }
 
 /* Negative binomial of the next count: shape a = shape + sum, p = b / (b + 1) with b = rate + n */
@@ -92,6 +94,7 @@ ALWAYS_INLINE void FN(derive_tally)(tail_t *t, int64_t q, int64_t slot) {
     FN(negative_binomial_t) s = FN(negative_binomial_of)(t->gamma + 2 * q, t->tally_n[at], t->tally_sum[at]);
     t->nb_shape[at] = s.shape, t->nb_rate[at] = s.rate, t->nb_zero[at] = s.zero;
     t->nb_log_p[at] = s.log_p, t->nb_log_q[at] = s.log_q, t->nb_remainder[at] = s.remainder;
+    t->nb_log_p_without[at] = t->tally_n[at] ? -log1p_inverse(t->gamma[2 * q + 1] + (t->tally_n[at] - 1)) : 0.0;
 }
 
 /* everything derived of slots from..to-1, and the totals of the tail */
@@ -164,35 +167,108 @@ static void FN(step_row)(tail_t *t, work_t *w, int64_t slot, int sign) {
     }
 }
 
-/* log predictive of the row at hand under its own slot as if it were not there; nothing is written */
-static double FN(own_score)(const tail_t *t, const work_t *w, int64_t slot) {
-    int64_t stride = t->capacity, others = t->size[slot] - 1;
-    double score = 0, above = 1, below = 1;
-    for (int64_t c = 0; c < t->n_codes; c++) {
+/* sum of 8 lanes by the fixed tree of lanes.h, N_DOUBLE of them a vector */
+ALWAYS_INLINE double FN(sum8)(const vd part[8 / N_DOUBLE]) {
+    double lane[8];
+    for (int i = 0; i < 8 / N_DOUBLE; i++) *(FN(vd_loose) *)(lane + i * N_DOUBLE) = part[i];
+    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+}
+
+/* log of the product of n factors, n a multiple of 8. 8 factors between 1e-30 (checked by Tail) and 2^33 neither vanish nor
+ * overflow, so one logarithm serves 64 factors: 8 lanes of 8. */
+ALWAYS_INLINE double FN(log_product)(const double *factor, int64_t n) {
+    vd sum[8 / N_DOUBLE], product[8 / N_DOUBLE];
+    for (int j = 0; j < 8 / N_DOUBLE; j++) sum[j] = (vd){0};
+    for (int64_t i0 = 0; i0 < n; i0 += 64) {
+        for (int j = 0; j < 8 / N_DOUBLE; j++) product[j] = SPREAD(1.0);
+        for (int64_t i = i0; i < n && i < i0 + 64; i += 8)
+            for (int j = 0; j < 8 / N_DOUBLE; j++) product[j] *= *(const vd *)(factor + i + j * N_DOUBLE);
+        for (int j = 0; j < 8 / N_DOUBLE; j++) sum[j] += vlog(product[j]);
+    }
+    return FN(sum8)(sum);
+}
+
+/* The row's own slot as if the row were not there: log predictive, nothing written. Columns are the lanes here. */
+static double FN(own_categories)(const tail_t *t, const work_t *w, int64_t slot) {
+    int64_t stride = t->capacity, others = t->size[slot] - 1, C = t->n_codes, padded = (C + 7) & ~(int64_t)7;
+    double *above = w->logs, *below = w->logs + padded;
+    for (int64_t c = 0; c < C; c++) {
         int64_t l = w->level[c], missing = t->offsets[c + 1] - 1;
-        if (l != missing) {
-            above *= (t->levels[l * stride + slot] - 1) + t->dirichlet[l];
-            below *= (others - t->levels[missing * stride + slot]) + t->dirichlet[missing];
+        double n = t->levels[l * stride + slot] - 1 + t->dirichlet[l];
+        double total = others - t->levels[missing * stride + slot] + t->dirichlet[missing];
+        above[c] = l == missing ? 1.0 : n;
+        below[c] = l == missing ? 1.0 : total;
+    }
+    for (int64_t c = C; c < padded; c++) above[c] = below[c] = 1.0;
+    return FN(log_product)(above, padded) - FN(log_product)(below, padded);
+}
+
+#define OWN(field, i) (*(vd *)(w->own + (field) * pad + (i)))
+static double FN(own_reals)(const tail_t *t, const work_t *w, int64_t slot) {
+    int64_t count = w->n_real, pad = (count + 7) & ~(int64_t)7;
+    double *f = w->own, score = 0;
+    enum { X, N, MEAN, SCATTER, MEAN0, KAPPA0, NU0, SPREAD0, STEP };
+    for (int64_t i = 0; i < pad; i++) {
+        int64_t j = i < count ? i : 0, r = w->real_c[j], at = r * t->capacity + slot; /* the padding repeats a column */
+        const double *prior = t->normal + 4 * r;
+        f[X * pad + i] = w->real_x[j], f[N * pad + i] = t->real_n[at] - 1;
+        f[MEAN * pad + i] = t->real_mean[at], f[SCATTER * pad + i] = t->real_scatter[at];
+        f[MEAN0 * pad + i] = prior[0], f[KAPPA0 * pad + i] = prior[1], f[NU0 * pad + i] = prior[2];
+        f[SPREAD0 * pad + i] = prior[2] * prior[3], f[STEP * pad + i] = t->t_step_without[at];
+    }
+    for (int64_t i = 0; i < pad; i += N_DOUBLE) { /* without_x, then student_of, then student */
+        vd x = OWN(X, i), n = OWN(N, i), mean0 = OWN(MEAN0, i), mean = OWN(MEAN, i);
+        vl emptied = n < 1.0;
+        vd after = x - mean;
+        mean = mean - after / SELECT(emptied, SPREAD(1.0), n);
+        vd scatter = OWN(SCATTER, i) - after * (x - mean);
+        mean = SELECT(emptied, SPREAD(0.0), mean);
+        scatter = SELECT((scatter > 0.0) & ~emptied, scatter, SPREAD(0.0));
+        vd kappa = OWN(KAPPA0, i) + n, off = mean0 - mean;
+        vd spread = OWN(SPREAD0, i) + scatter + (n * OWN(KAPPA0, i) / kappa) * (off * off);
+        vd square = spread * (1.0 + 1.0 / kappa);
+        square = SELECT(square > 1e300, SPREAD(1e300), square);
+        vd d = x - (mean0 - off * (n / kappa));
+        vd y = d * d / square;
+        y = SELECT(y > 1e300, SPREAD(1e300), y);
+        OWN(X, i) = (OWN(STEP, i) - 0.5 * (LOG_PI + vlog(square))) - 0.5 * (OWN(NU0, i) + n + 1.0) * vlog(y + 1.0);
+    }
+    for (int64_t i = 0; i < count; i++) score += f[X * pad + i];
+    return score;
+}
+
+static double FN(own_tallies)(const tail_t *t, const work_t *w, int64_t slot) {
+    int64_t count = w->n_tally, pad = (count + 7) & ~(int64_t)7;
+    double *f = w->own, least = INFINITY, most = 0, score = 0;
+    enum { X, LOG_FACTORIAL, SADDLE, SHAPE, RATE, LOG_P, REMAINDER };
+    for (int64_t i = 0; i < pad; i++) {
+        int64_t j = i < count ? i : 0, q = w->tally_c[j], at = q * t->capacity + slot;
+        double x = w->tally_x[j], shape = t->gamma[2 * q] + (t->tally_n[at] > 1 ? t->tally_sum[at] - x : 0.0);
+        f[X * pad + i] = x, f[LOG_FACTORIAL * pad + i] = w->tally_log_factorial[j];
+        f[SADDLE * pad + i] = w->tally_saddle[j], f[SHAPE * pad + i] = shape;
+        f[RATE * pad + i] = t->gamma[2 * q + 1] + (t->tally_n[at] - 1), f[LOG_P * pad + i] = t->nb_log_p_without[at];
+        f[REMAINDER * pad + i] = x < 16 ? 0.0 : stirling_remainder(shape);
+        if (x < 16 && x > most) most = x;
+        least = x < least ? x : least;
+    }
+    for (int64_t i = 0; i < pad; i += N_DOUBLE) {
+        vd x = OWN(X, i), a = OWN(SHAPE, i), b = OWN(RATE, i), log_p = OWN(LOG_P, i);
+        vd large = FN(large_count)(SELECT(x < 16.0, SPREAD(16.0), x), OWN(SADDLE, i), a, b, log_p, OWN(REMAINDER, i));
+        if (least < 16) {
+            vd small = FN(small_count)(x, most, OWN(LOG_FACTORIAL, i), a, a * log_p, -vlog(b + 1.0));
+            large = SELECT(x < 16.0, small, large);
         }
-        if ((c & 7) == 7) { /* 8 factors between 1e-30 (checked by Tail) and 2^33 neither vanish nor overflow */
-            score += log_positive(above) - log_positive(below);
-            above = below = 1;
-        }
+        OWN(X, i) = large;
     }
-    score += log_positive(above) - log_positive(below);
-    for (int64_t i = 0; i < w->n_real; i++) {
-        int64_t r = w->real_c[i], at = r * stride + slot;
-        FN(moments_t) m = {t->real_n[at], t->real_mean[at], t->real_scatter[at]};
-        m = FN(without_x)(m, w->real_x[i]);
-        FN(student_t) s = FN(student_of)(t->normal + 4 * r, m.n, m.mean, m.scatter);
-        score += FN(student)(w->real_x[i], SPREAD(s.location), SPREAD(s.scale), SPREAD(s.half), SPREAD(s.constant))[0];
-    }
-    for (int64_t i = 0; i < w->n_tally; i++) {
-        int64_t q = w->tally_c[i], at = q * stride + slot, n = t->tally_n[at] - 1;
-        double x = w->tally_x[i];
-        FN(negative_binomial_t) s = FN(negative_binomial_of)(t->gamma + 2 * q, n, n ? t->tally_sum[at] - x : 0.0);
-        score += FN(negative_binomial)(x, log_factorial(x), SPREAD(s.shape), SPREAD(s.rate), SPREAD(s.zero),
-                                       SPREAD(s.log_p), SPREAD(s.log_q), SPREAD(s.remainder))[0];
-    }
+    for (int64_t i = 0; i < count; i++) score += f[X * pad + i];
+    return score;
+}
+#undef OWN
+
+static double FN(own_score)(const tail_t *t, const work_t *w, int64_t slot) {
+    double score = 0;
+    if (t->n_codes) score += FN(own_categories)(t, w, slot);
+    if (w->n_real) score += FN(own_reals)(t, w, slot);
+    if (w->n_tally) score += FN(own_tallies)(t, w, slot);
     return score;
 }

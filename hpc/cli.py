@@ -1,0 +1,319 @@
+"""The command `mpibayes`: what its words mean, and what leaves the program as an exit code.
+
+Only `run` uses MPI. Each command imports what it needs when it is called, so that `mpibayes --help` is quick and works on
+a login node without an MPI library.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+from mpibayes import __version__
+from mpibayes.hpc.errors import MpibayesError
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "SLURM_PROCID")
+INTERNAL_ERROR, INTERRUPTED = 70, 130
+
+EXIT_CODES = """
+\b
+Exit codes:
+  0   done
+  2   configuration or usage
+  3   data: a table or input file cannot be used
+  4   checkpoint: no generation of the run is usable
+  5   numerical failure
+  70  internal error (please report it; MPIBAYES_DEBUG=1 shows where any error comes from)
+  75  stopped early at a checkpoint: run the same command again to continue
+  130 interrupted
+"""
+
+
+def _launcher_rank() -> int:
+    """The rank that mpirun or srun gave this process; 0 without a launcher."""
+    for name in RANK_VARIABLES:
+        if os.environ.get(name, "").isdigit():
+            return int(os.environ[name])
+    return 0
+
+
+class Commands(click.Group):
+    """A group that names the nearest command for one that does not exist."""
+
+    def resolve_command(self, ctx, args):
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = difflib.get_close_matches(args[0], self.list_commands(ctx), 1, 0.5)
+            hint = f"did you mean '{near[0]}'?" if near else f"commands are {', '.join(self.list_commands(ctx))}"
+            raise click.UsageError(f"there is no command '{args[0]}'; {hint}", ctx) from error
+
+    def list_commands(self, ctx):
+        return list(self.commands)  # in the order in which one meets them, not by the alphabet
+
+
+class Duration(click.ParamType):
+    """A length of time, such as 3h50m."""
+
+    name = "time"
+
+    def convert(self, value, param, ctx):
+        from mpibayes.hpc.config_schema import parse_duration
+
+        try:
+            return parse_duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+@click.group(cls=Commands, context_settings=CONTEXT, epilog=EXIT_CODES)
+@click.version_option(__version__, prog_name="mpibayes")
+@click.pass_context
+def cli(ctx):
+    """Exact Bayesian mixtures of very large mixed tables.
+
+    \b
+    Five steps from a file to an answer:
+      mpibayes import people.csv people.h5            a typed table: categories, reals, counts, missing cells
+      mpibayes check run.toml --ranks 8               is all well, how long will it take, how much memory
+      mpirun -n 8 mpibayes run run.toml -o runs/a     start, or continue: the same command every time
+      mpibayes status runs/a                          where it is, from any node
+      mpibayes report runs/a                          tables and pictures of the posterior
+
+    \b
+    The least run.toml:
+      [data]
+      table = "people.h5"
+    """
+    if ctx.invoked_subcommand != "run" and _launcher_rank() > 0:
+        ctx.exit(0)  # only `run` shares its work; under a launcher one copy of the others is enough
+
+
+@cli.command("import")
+@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("table", type=click.Path(path_type=Path))
+@click.option(
+    "--schema", type=click.Path(path_type=Path), help="Column kinds from this TOML file instead of inferring."
+)
+@click.option(
+    "--write-schema", type=click.Path(path_type=Path), help="Write the kinds that were used, to edit and give back."
+)
+@click.option("--delimiter", help="Field separator of a CSV file; found out when not given. Write a tab as '\\t'.")
+@click.option(
+    "--header/--no-header", default=None, help="Whether the first line names the columns; found out when not given."
+)
+@click.option("--names", help="Column names, separated by commas, for a file without a header.")
+@click.option(
+    "--missing", multiple=True, help="A text that means a missing cell, besides ?, NA, NaN and empty. Repeatable."
+)
+@click.option("--encoding", default="utf-8", show_default=True, help="Of a CSV file.")
+@click.option("--force", is_flag=True, help="Replace TABLE if it exists.")
+def import_(source, table, schema, write_schema, delimiter, header, names, missing, encoding, force):
+    """Turn CSV or Parquet into a typed table.
+
+    SOURCE may be plain or compressed (gzip, xz, zstd). It is read twice: once to decide each column's kind from all its text,
+    once to write. Constant columns and identifiers are reported and left out.
+
+    \b
+    Examples:
+      mpibayes import people.csv.gz people.h5
+      mpibayes import people.csv people.h5 --missing -9 --missing unknown
+      mpibayes import people.csv people.h5 --write-schema schema.toml      look at it, edit it, and
+      mpibayes import people.csv people.h5 --schema schema.toml --force    give it back
+    """
+    from mpibayes.io.ingest import import_table, print_summary
+
+    result = import_table(
+        source,
+        table,
+        schema=schema,
+        write_schema=write_schema,
+        delimiter="\t" if delimiter == "\\t" else delimiter,
+        header=header,
+        names=None if names is None else [name.strip() for name in names.split(",")],
+        missing=list(missing),
+        encoding=encoding,
+        overwrite=force,
+    )
+    print_summary(result)
+
+
+SET = click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of CONFIG, e.g. run.seed=3. Repeatable."
+)  # fmt: skip
+
+
+@cli.command()
+@click.argument("config", type=click.Path(path_type=Path))
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="Run directory.  [default: runs/<name of CONFIG>]")
+@SET
+@click.option("--max-time", type=Duration(), help="Stop at a checkpoint before this is over: 3h50m, 90m, 1-02:00:00.")
+@click.option("--fresh", is_flag=True, help="Start anew; an existing run directory is renamed, never deleted.")
+def run(config, out, overrides, max_time, fresh):
+    """Run the sampler, alone or under mpirun: start it, continue it, or extend it.
+
+    The same command does the first start and every later one. A run that is finished says so; a larger run.cycles extends it; a
+    configuration that would change the statistics is refused with what differs. SIGUSR1, SIGTERM and Ctrl-C lead to a checkpoint
+    and exit code 75. Results are the same, bit for bit, on any number of ranks.
+
+    \b
+    Examples:
+      mpibayes run run.toml                                     one process, no MPI needed
+      mpirun -n 8 mpibayes run run.toml -o runs/a --max-time 3h50m
+      mpirun -n 8 mpibayes run run.toml -o runs/b --set run.seed=3 --set run.cycles=5000
+    """
+    from mpibayes.hpc.run import main as start
+
+    out = Path("runs") / config.stem if out is None else out
+    return start(config, out, list(overrides), max_time, fresh)
+
+
+@cli.command()
+@click.argument("config", type=click.Path(path_type=Path))
+@SET
+@click.option("--ranks", type=click.IntRange(min=1), default=1, show_default=True, help="Ranks to plan for.")
+def check(config, overrides, ranks):
+    """Check a configuration and its table; foretell memory, time and disk. Needs no MPI.
+
+    \b
+    Example:
+      mpibayes check run.toml --ranks 16 --set run.cycles=5000
+    """
+    from mpibayes.hpc.check import check as look
+
+    look(config, list(overrides), ranks)
+
+
+@cli.command()
+@click.argument("run_dir", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+def status(run_dir, as_json):
+    """Tell where a run is, from any node that sees its directory.
+
+    \b
+    Examples:
+      mpibayes status runs/a
+      mpibayes status runs/a --json
+    """
+    from mpibayes.hpc.status import show_status
+
+    show_status(run_dir, as_json)
+
+
+@cli.command()
+@click.argument("run_dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="Folder of the report.  [default: RUN_DIR/report]")
+@click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
+def report(run_dirs, out, burn_in):
+    """Summarise the posterior: clusters and what marks them, sizes, held-out score, traces, R-hat and effective draws.
+
+    Several run directories are taken as chains of one posterior.
+
+    \b
+    Examples:
+      mpibayes report runs/a
+      mpibayes report runs/a runs/b -o both --burn-in 500
+    """
+    from mpibayes.hpc.report import report as write
+
+    write(list(run_dirs), out=out, burn_in=burn_in)
+
+
+@cli.command()
+@click.argument("run_dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--to", type=click.Choice(["arviz", "labels", "csv"]), required=True, help="The form, see above.")
+@click.option("-o", "--out", help="The file; - is standard output.  [default: standard output; trace.h5 for arviz]")
+@click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: none]")
+@click.option("--timings/--no-timings", default=True, help="Keep the columns of csv that are times.  [default: keep]")
+def export(run_dirs, to, out, burn_in, timings):
+    """Write draws for other programs.
+
+    \b
+    Forms:
+      arviz   one HDF5 file that ArviZ and xarray open (groups posterior and sample_stats)
+      labels  text, one kept draw a line: the cluster of each training row, in table order
+      csv     text, one line a cycle: each scalar of the trace in a column
+
+    \b
+    Examples:
+      mpibayes export runs/a --to labels -o labels.txt
+      mpibayes export runs/a --to csv --no-timings | head
+      mpibayes export runs/a runs/b --to arviz -o both.h5
+    """
+    from mpibayes.io.export import export as write
+
+    done = write(list(run_dirs), to, out=out, burn_in=burn_in, timings=timings)
+    for note in done.notes:
+        click.echo(f"mpibayes: note: {note}", err=True)
+    for path in done.paths:
+        click.echo(str(path), err=True)
+
+
+@cli.command()
+@click.argument("run_dir", type=click.Path(path_type=Path))
+@click.argument("source", type=click.Path(path_type=Path))
+@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="A .csv or .parquet file.")
+@click.option(
+    "--unseen", type=click.Choice(["error", "missing"]), help="Levels that the table does not have.  [default: data.unseen]"
+)  # fmt: skip
+@click.option(
+    "--draws", type=click.IntRange(min=1), help="Average over this many kept draws.  [default: all after burn-in]"
+)
+def predict(run_dir, source, out, unseen, draws):
+    """Predict new rows: cluster probabilities, log predictive density and missing cells, averaged over kept draws.
+
+    SOURCE is a typed table, CSV or Parquet with the table's columns; it is streamed.
+
+    \b
+    Example:
+      mpibayes predict runs/a new.csv -o new_scored.csv
+    """
+    from mpibayes.hpc.predict import predict as score
+
+    given = {name: value for name, value in (("unseen", unseen), ("draws", draws)) if value is not None}
+    score(run_dir, source, out, **given)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The entry point; returns the exit code. Users' mistakes are one message, without a traceback."""
+    return _guarded(lambda: cli.main(args=argv, prog_name="mpibayes", standalone_mode=False))
+
+
+def _guarded(command: Callable[[], int | None]) -> int:
+    try:
+        code = command()
+        sys.stdout.flush()
+        return int(code) if isinstance(code, int) else 0
+    except click.ClickException as error:
+        # Every rank sees the same mistake in the command line; root tells it.
+        if _launcher_rank() > 0:
+            return 0
+        hint = ""
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            hint = f"\n  try: {error.ctx.command_path} --help"
+        print(f"mpibayes: error: {error.format_message()}{hint}", file=sys.stderr)
+        return 2
+    except MpibayesError as error:
+        if os.environ.get("MPIBAYES_DEBUG"):
+            traceback.print_exc()
+        print(f"mpibayes: error: {error}", file=sys.stderr)
+        return error.exit_code
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        print("mpibayes: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # `mpibayes export ... | head`: the reader has what it wanted. Python must not complain about it at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        traceback.print_exc()
+        print(f"mpibayes: internal error: {type(error).__name__}: {error}", file=sys.stderr)
+        print("  This is a fault of mpibayes, not yours. Please report it with the lines above.", file=sys.stderr)
+        return INTERNAL_ERROR

@@ -1,0 +1,177 @@
+"""What a run says while it works: a greppable line now and then in a batch log, or a live display on a terminal.
+
+A line has a fixed order of fields, so that `grep cycle= run.log | cut -d' ' -f2-4` works:
+
+    2026-01-05T12:00:07 cycle=1200/5000 K=37 logp=-1.23450e+07 alpha=1.84 d=0 moved=3.1% heldout=-20.1730 0.082s/cycle
+        2.2Mrows/s eta=5m12s    (all on one line)
+
+The first lines come after 1, 2, 4, ... seconds, so that one sees that it works; then there is one a minute. All lines
+are also appended to `logs/run.log` in the run's directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+EVERY_S = 60.0
+SMOOTHING = 0.1  # weight of the newest cycle in the running mean of seconds a cycle
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as people read them: 48s, 5m12s, 3h05m, 2d04h."""
+    if seconds is None or not math.isfinite(seconds):
+        return "?"
+    s = max(0, round(seconds))
+    if s < 60:
+        return f"{s}s"
+    if s < 3600:
+        return f"{s // 60}m{s % 60:02d}s"
+    if s < 86400:
+        return f"{s // 3600}h{s % 3600 // 60:02d}m"
+    return f"{s // 86400}d{s % 86400 // 3600:02d}h"
+
+
+def rate(per_second: float | None) -> str:
+    """Rows a second with a unit: 830rows/s, 21.3krows/s, 2.20Mrows/s."""
+    if per_second is None or not math.isfinite(per_second):
+        return "?rows/s"
+    for unit, size in (("M", 1e6), ("k", 1e3)):
+        if per_second >= size:
+            return f"{per_second / size:.3g}{unit}rows/s"
+    return f"{per_second:.3g}rows/s"
+
+
+def line(status: Mapping[str, Any]) -> str:
+    """The fields of a status (as in status.json) in their fixed order; what is not known is left out."""
+    parts = [f"cycle={status['cycle']}/{status['cycles']}"]
+    for name, key, form in (
+        ("K", "n_clusters", "d"),
+        ("logp", "log_joint", ".5e"),
+        ("alpha", "concentration", ".3g"),
+        ("d", "discount", ".3g"),
+        ("moved", "moved_fraction", ".1%"),
+        ("heldout", "heldout_lpd", ".4f"),
+    ):
+        value = status.get(key)
+        if value is not None and math.isfinite(value):
+            parts.append(f"{name}={format(int(value) if form == 'd' else value, form)}")
+    if status.get("seconds_per_cycle") is not None:
+        parts += [
+            f"{status['seconds_per_cycle']:.3g}s/cycle",
+            rate(status.get("rows_per_second")),
+            f"eta={duration(status.get('eta_s'))}",
+        ]
+    return " ".join(parts)
+
+
+class Progress:
+    """Progress of one chain, on root: `update` after every cycle, `note` for words, `close` at the end.
+
+    `cycle` is where the chain stands now (0, or a checkpoint's), `cycles` where it will end, `n_rows` the rows of a sweep.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        cycle: int,
+        cycles: int,
+        n_rows: int,
+        stream: TextIO | None = None,
+        clock=time.monotonic,
+    ):
+        self.cycle, self.cycles, self.n_rows = cycle, cycles, n_rows
+        self._stream, self._clock = stream or sys.stdout, clock
+        self._started = clock()
+        self._next, self._gap = self._started + 1.0, 1.0
+        self._seconds: float | None = None
+        self._values: dict[str, float] = {}
+        self._file = None
+        with contextlib.suppress(OSError):  # the log is a convenience: a full disk speaks up at the checkpoint
+            logs = Path(folder) / "logs"
+            logs.mkdir(parents=True, exist_ok=True)
+            self._file = (logs / "run.log").open("a", encoding="utf-8", buffering=1)  # noqa: SIM115 - closed by close()
+        self._live = _live_display(self._stream)
+
+    def update(self, values: Mapping[str, float]) -> None:
+        """After a cycle: its scalars (cycle, n_clusters, log_joint, ..., seconds)."""
+        self.cycle = int(values["cycle"])
+        seconds = values["seconds"]
+        self._seconds = seconds if self._seconds is None else (1 - SMOOTHING) * self._seconds + SMOOTHING * seconds
+        # A scalar that was not computed in this cycle (NaN) keeps its last value.
+        self._values.update({name: value for name, value in values.items() if math.isfinite(value)})
+        now = self._clock()
+        if self._live is not None:
+            self._live.update(_panel(self.status()))
+        if now >= self._next or self.cycle >= self.cycles:
+            self._say(line(self.status()), to_stream=self._live is None)
+            self._gap = min(2 * self._gap, EVERY_S)
+            self._next = now + self._gap
+
+    def status(self, values: Mapping[str, float] | None = None) -> dict[str, Any]:
+        """The numbers of status.json that are known now; `values` as in `update`, where they are newer."""
+        known = {**self._values, **{k: v for k, v in (values or {}).items() if math.isfinite(v)}}
+        seconds = self._seconds
+        return {
+            "cycle": self.cycle,
+            "cycles": self.cycles,
+            **{
+                name: known.get(name)
+                for name in ("log_joint", "concentration", "discount", "entropy", "moved_fraction", "heldout_lpd")
+            },
+            "n_clusters": None if "n_clusters" not in known else int(known["n_clusters"]),
+            "seconds_per_cycle": seconds,
+            "rows_per_second": self.n_rows / seconds if seconds else None,
+            "eta_s": None if seconds is None else seconds * max(0, self.cycles - self.cycle),
+            "elapsed_s": self._clock() - self._started,
+        }
+
+    def note(self, text: str) -> None:
+        """Words for the user, with the time."""
+        self._say(text)
+
+    def close(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _say(self, text: str, to_stream: bool = True) -> None:
+        stamped = f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}"
+        if to_stream and self._live is not None:
+            self._live.console.print(text, markup=False, highlight=False)
+        elif to_stream:
+            print(stamped, file=self._stream, flush=True)
+        if self._file is not None:
+            try:
+                self._file.write(stamped + "\n")
+            except OSError:
+                self._file = None
+
+
+def _live_display(stream: TextIO):
+    """A display that is redrawn in place, where the stream is a terminal; else None, and rich is not even imported."""
+    if not stream.isatty():
+        return None
+    from rich.console import Console
+    from rich.live import Live
+
+    live = Live(console=Console(file=stream), refresh_per_second=4, transient=True)
+    live.start()
+    return live
+
+
+def _panel(status: Mapping[str, Any]):
+    from rich.console import Group
+    from rich.progress_bar import ProgressBar
+    from rich.text import Text
+
+    bar = ProgressBar(total=status["cycles"], completed=status["cycle"], width=40)
+    return Group(bar, Text(line(status)))

@@ -1,0 +1,124 @@
+"""The status of a run, from any node: alive, silent, died, finished, never started."""
+
+import io
+import json
+import os
+import socket
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from mpibayes.hpc.errors import CheckpointError, ConfigError, DataError
+from mpibayes.hpc.status import duration, liveness, read_status, show_status, write_status
+
+STATUS = {
+    "state": "running",
+    "cycle": 400,
+    "cycles": 1600,
+    "n_clusters": 37,
+    "log_joint": -12345678.25,
+    "concentration": 1.84,
+    "discount": 0.0,
+    "moved_fraction": 0.031,
+    "heldout_lpd": -42.125,
+    "seconds_per_cycle": 0.82,
+    "rows_per_second": 218989.0,
+    "eta_s": 984.0,
+    "elapsed_s": 11100.0,
+    "last_checkpoint": 380,
+    "ranks": 2,
+    "shards": 4,
+    "host": "node17",
+    "pid": 4242,
+    "message": "",
+}
+
+
+def ago(**span):
+    return (datetime.now(UTC) - timedelta(**span)).isoformat(timespec="seconds")
+
+
+def shown(directory, as_json=False):
+    console = Console(file=io.StringIO(), width=120)
+    show_status(directory, as_json, console)
+    return console.file.getvalue()
+
+
+def test_round_trip(tmp_path):
+    write_status(tmp_path, STATUS | {"log_joint": np.float64(-1.5), "heldout_lpd": float("nan"), "n_clusters": np.int64(3)})
+    status = read_status(tmp_path)
+    assert status["log_joint"] == -1.5 and status["heldout_lpd"] is None and status["n_clusters"] == 3
+    assert datetime.fromisoformat(status["updated"]).tzinfo is not None
+    assert os.listdir(tmp_path) == ["status.json"]
+
+
+def test_what_people_see(tmp_path):
+    write_status(tmp_path, STATUS)
+    text = shown(tmp_path)
+    for words in ("running", "400 of 1600 (25.0 %)", "0.82 s a cycle, 218,989 rows a second", "16 min 24 s", "3 h 5 min",
+                  "37", "-12345678", "3.10%", "-42.125 a row", "cycle 380", "2 ranks, 4 shards, node17, process 4242"):  # fmt: skip
+        assert words in text, words
+    assert "message" not in text
+
+
+def test_a_run_that_has_just_started_has_gaps(tmp_path):
+    write_status(tmp_path, {"state": "running", "cycle": None, "cycles": 100, "eta_s": None})
+    assert "running" in shown(tmp_path)
+
+
+def test_alive_silent_and_died(tmp_path):
+    here = {"host": socket.gethostname()}
+    child = subprocess.Popen([sys.executable, "-c", "pass"])
+    child.wait()
+    cases = [
+        (STATUS | {"updated": ago(minutes=1)}, True, "running"),
+        (STATUS | {"updated": ago(hours=2, minutes=3)}, False, "running, but silent for 2 h 3 min: it may have died on node17"),
+        (STATUS | {"updated": ago(hours=2), "seconds_per_cycle": 3600.0}, True, "running"),
+        (STATUS | here | {"updated": ago(hours=2), "pid": os.getpid()}, True, "running"),
+        (STATUS | here | {"updated": ago(seconds=5), "pid": child.pid}, False, f"died: process {child.pid} is gone"),
+        (STATUS | {"updated": "nonsense"}, None, "cannot tell"),
+        (STATUS | {"state": "finished", "updated": ago(days=9)}, False, "finished"),
+        (STATUS | {"state": "stopped", "updated": ago(days=9)}, False, "9 d 0 h ago"),
+    ]
+    for status, alive, words in cases:
+        assert liveness(status)[0] is alive, status
+        write_status(tmp_path, status)
+        assert words in " ".join(shown(tmp_path).split())
+        found = json.loads(shown(tmp_path, as_json=True))
+        assert found["alive"] is alive and found["cycle"] == 400 and found["directory"] == str(tmp_path)
+
+
+def test_several_chains(tmp_path):
+    for n in (1, 2, 10):
+        (tmp_path / f"chain-{n}").mkdir()
+    with pytest.raises(ConfigError, match="none of its 3 chains was started"):
+        show_status(tmp_path)
+    write_status(tmp_path / "chain-1", STATUS | {"state": "finished", "cycle": 1600})
+    write_status(tmp_path / "chain-2", STATUS | {"message": "checkpoint 360 was damaged"})
+    lines = shown(tmp_path).splitlines()
+    assert "finished" in lines[2] and "400 of 1600" in lines[3] and "not started" in lines[4] and "chain-10" in lines[4]
+    assert "chain-2: checkpoint 360 was damaged" in lines[5]
+    found = json.loads(shown(tmp_path, as_json=True))["chains"]
+    assert [row["state"] for row in found] == ["finished", "running", "not started"]
+
+
+def test_refusals(tmp_path):
+    with pytest.raises(ConfigError, match="there is no such directory"):
+        show_status(tmp_path / "absent")
+    with pytest.raises(ConfigError, match="no run was started in this directory"):
+        show_status(tmp_path)
+    for text in ("{", "", "[1]"):
+        (tmp_path / "status.json").write_text(text)
+        with pytest.raises(DataError, match=r"status\.json: damaged"):
+            show_status(tmp_path)
+    with pytest.raises(CheckpointError, match=r"status\.json: cannot be written: No such file"):
+        write_status(tmp_path / "absent", STATUS)
+
+
+def test_duration():
+    spans = [None, 0.4, 59, 61, 3599, 3661, 86400 + 7300]
+    assert [duration(s) for s in spans] == ["-", "0 s", "59 s", "1 min 1 s", "59 min 59 s", "1 h 1 min", "1 d 2 h"]
