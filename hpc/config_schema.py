@@ -156,12 +156,12 @@ class Sampler(Section):
         '"auto", "one" or "all"',
     )
     init: Literal["sequential", "one", "random", "labels"] = _key(
-        "sequential",
+        "random",
         "the first partition: rows seated one by one, one cluster, init_clusters random ones, or init_labels",
         '"sequential", "one", "random" or "labels"',
     )
     init_clusters: int = Field(
-        16, ge=1, description='clusters of init = "random"', json_schema_extra={"expected": "a whole number, 1 or more"}
+        64, ge=1, description='clusters of init = "random"', json_schema_extra={"expected": "a whole number, 1 or more"}
     )
     init_labels: Annotated[Annotated[str, Field(min_length=1)] | None, BeforeValidator(_none)] = _key(
         None,

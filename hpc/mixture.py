@@ -200,7 +200,7 @@ class Mixture:
 
     # --- how a chain starts, and its state --------------------------------------------------------------------------
 
-    def start(self, how: str | np.ndarray, n_clusters: int = 16) -> None:
+    def start(self, how: str | np.ndarray, n_clusters: int = 64) -> None:
         """Initial labels: "one" cluster, "random" (n_clusters uniformly), "sequential", or an array of all labels.
 
         Sequential: shard 0 is seated row by row by the collapsed predictive; every other shard continues from the

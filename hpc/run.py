@@ -6,6 +6,7 @@ or signals is decided on root and agreed on by all ranks between two cycles.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
@@ -125,17 +126,24 @@ class Chain:
             self.heldout = HeldOut(comm, blocks)
         self.trace = self.draws = self.progress = None
         self._last_checkpoint = self._last_status = clock.elapsed()
-        self._saved_cycle = -1
+        self._saved_cycle = 0
+        self._failure: MpibayesError | None = None  # on root: what went wrong since the ranks last agreed
 
     def run(self) -> bool:
         """Start or continue; whether the chain reached its full length."""
-        comm, clock, mixture, cycles = self.comm, self.clock, self.mixture, self.config.run.cycles
         self._resume_or_start()
-        if mixture.cycles >= cycles:
-            on_root(comm, lambda: self.progress.note(f"{self.folder}: already has its {mixture.cycles} cycles; raise run.cycles to extend it"))
-            on_root(comm, lambda: self.progress.close())
-            return True
-        stop = False
+        try:
+            finished = self._cycles()
+            on_root(self.comm, lambda: self._close(finished))
+        except MpibayesError as error:
+            if self.comm.rank == 0:
+                self._write_status("failed", message=error.message)
+                self.progress.close()
+            raise
+        return finished
+
+    def _cycles(self) -> bool:
+        mixture, cycles, stop = self.mixture, self.config.run.cycles, False
         while mixture.cycles < cycles and not stop:
             started = time.perf_counter()
             info = mixture.cycle()
@@ -143,9 +151,7 @@ class Chain:
             stop, save = self._decide(info, values)
             if save or stop or mixture.cycles == cycles:
                 self._checkpoint()
-        finished = mixture.cycles >= cycles
-        on_root(comm, lambda: self._close(finished, values))
-        return finished
+        return mixture.cycles >= cycles
 
     # --- one cycle's output ------------------------------------------------------------------------------------------
 
@@ -161,43 +167,57 @@ class Chain:
         self.clock.cycle_took(seconds)
         values = {**vars(info), "heldout_lpd": lpd, "heldout_lpd_averaged": averaged, "seconds": seconds}
         if comm.rank == 0:
-            if thinned:
-                self.trace.append(info.cycle, {name: values[name] for name in SCALARS})
-            if labels is not None:
-                self.draws.append(info.cycle, labels, **vars(self.mixture.hyper))
-            self.progress.update(values)
+            try:
+                if thinned:
+                    self.trace.append(info.cycle, values)
+                if labels is not None:
+                    self.draws.append(info.cycle, labels, **vars(self.mixture.hyper))
+                self.progress.update(values)
+            except MpibayesError as error:
+                self._failure = error
         return values
 
     def _decide(self, info: Info, values) -> tuple[bool, bool]:
         """Whether to stop and whether to write a checkpoint; the same on all ranks."""
         clock = self.clock
-        failed = self.comm.rank == 0 and not np.isfinite(info.log_joint)
-        due = clock.elapsed() - self._last_checkpoint > 60.0 * self.config.run.checkpoint_minutes
-        flags = np.array([clock.signalled is not None, False, False, failed], np.int64)
+        flags = np.array([clock.signalled is not None, False, False], np.int64)  # stop, checkpoint, failure
         if self.comm.rank == 0:
-            flags[1:3] = clock.out_of_time(), due
+            if not np.isfinite(info.log_joint):
+                self._failure = NumericalError(
+                    f"cycle {info.cycle}: the log joint probability is not a finite number; "
+                    f"the last checkpoint is of cycle {self._saved_cycle}"
+                )
+            since = clock.elapsed() - self._last_checkpoint
+            flags |= clock.out_of_time(), since > 60.0 * self.config.run.checkpoint_minutes, self._failure is not None
             if clock.elapsed() - self._last_status > STATUS_EVERY_S:
                 self._write_status("running", values)
         self.comm.max_everywhere(flags)
-        if flags[3]:
-            raise NumericalError(
-                f"cycle {info.cycle}: the log joint probability is not a finite number; the last checkpoint is of cycle {self._saved_cycle}"
-            )
-        return bool(flags[:2].any()), bool(flags[2])
+        stop, save, failed = flags.tolist()
+        if failed:
+            raise self.comm.share(self._failure)
+        return bool(stop), bool(save)
 
     def _write_status(self, state: str, values: dict[str, float] | None = None, message: str = "") -> None:
+        """status.json is a convenience: when it cannot be written, the next checkpoint will say so."""
         self._last_status = self.clock.elapsed()
-        status.write_status(self.folder, self.progress.status(values) | {
+        about = {
             "state": state, "last_checkpoint": self._saved_cycle, "ranks": self.comm.size, "shards": self.mixture.n_shards,
             "host": socket.gethostname(), "pid": os.getpid(), "message": message,
-        })  # fmt: skip
+        }  # fmt: skip
+        with contextlib.suppress(MpibayesError):
+            status.write_status(self.folder, self.progress.status(values) | about)
 
-    def _close(self, finished: bool, values) -> None:
+    def _close(self, finished: bool) -> None:
         merge(self.folder)
-        reason = self.clock.signalled or "time limit"
-        message = "" if finished else f"stopped early ({reason}) at the checkpoint of cycle {self._saved_cycle}; run the same command to continue"
-        self._write_status("finished" if finished else "stopped", values, message)
-        self.progress.note(message or f"finished {self.mixture.cycles} cycles; look at them: mpibayes report {self.folder}")
+        if finished:
+            message = f"{self.folder}: has all its {self.mixture.cycles} cycles; look at them: mpibayes report {self.folder}"
+        else:
+            message = (
+                f"{self.folder}: stopped early ({self.clock.signalled or 'time limit'}) at the checkpoint of cycle "
+                f"{self._saved_cycle}; run the same command again to continue"
+            )
+        self._write_status("finished" if finished else "stopped", message=message)
+        self.progress.note(message)
         self.progress.close()
 
     # --- checkpoints --------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """The state of a run in one small file, `status.json`, written by root and read from any node.
 
-Fields: state (running, stopped, finished, failed), cycle, cycles, n_clusters, log_joint, concentration, discount, moved_fraction,
-heldout_lpd, seconds_per_cycle, rows_per_second, eta_s, elapsed_s, last_checkpoint, ranks, shards, host, pid, updated (ISO time),
-message. Any of them may be missing or null: early in a run not all are known.
+Fields: state (running, stopped, finished, failed), cycle, cycles, n_clusters, log_joint, concentration, discount,
+moved_fraction, heldout_lpd, seconds_per_cycle, rows_per_second, eta_s, elapsed_s, last_checkpoint, ranks, shards,
+host, pid, updated (ISO time), message. Any of them may be missing or null: early in a run not all are known.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ NAME = "status.json"
 # A running program writes its status about once a minute, or once a cycle where cycles are longer.
 SILENT_S = 300.0
 SILENT_CYCLES = 3.0
+HARMLESS = "The run itself does not depend on it and will write it anew."
 
 
 def write_status(run_dir: str | Path, status: dict[str, Any]) -> None:
-    """Replace the run's status in one step; `updated` is filled in when absent, numbers that are not finite become null.
+    """Replace the run's status in one step; `updated` is filled in when absent, NaN and infinity become null.
 
     Raises CheckpointError.
     """
@@ -42,22 +43,23 @@ def read_status(run_dir: str | Path) -> dict[str, Any]:
         status = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise ConfigError(
-            f"{run_dir}: no run was started in this directory (it has no {NAME}). Expected the directory of a run (the -o of `mpibayes run`)."
+            f"{run_dir}: no run was started in this directory (it has no {NAME}). Expected the directory of a run (the "
+            "-o of `mpibayes run`)."
         ) from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {reason(error)}") from error
     except ValueError as error:
-        raise DataError(f"{path}: damaged, not a JSON text ({error}). The run itself does not depend on it and will write it anew.") from error
+        raise DataError(f"{path}: damaged, not a JSON text ({error}). {HARMLESS}") from error
     if not isinstance(status, dict):
-        raise DataError(f"{path}: damaged, not a JSON object. The run itself does not depend on it and will write it anew.")
+        raise DataError(f"{path}: damaged, not a JSON object. {HARMLESS}")
     return status
 
 
 def liveness(status: dict[str, Any], now: datetime | None = None) -> tuple[bool | None, float | None]:
     """(does the run seem alive, seconds since its last word).
 
-    A run that is not `running` is not alive. On the run's own host the process is looked for; elsewhere a long silence means no.
-    None where it cannot be told.
+    A run that is not `running` is not alive. On the run's own host the process is looked for; elsewhere a long
+    silence means no. None where it cannot be told.
     """
     try:
         updated = datetime.fromisoformat(status["updated"])
@@ -75,10 +77,10 @@ def liveness(status: dict[str, Any], now: datetime | None = None) -> tuple[bool 
 
 
 def show_status(run_dir: str | Path, as_json: bool = False, console: Any = None) -> None:
-    """Print the status of a run, of all chains when it has several; a chain without status is "not started" beside others.
+    """Print the status of a run, or of all its chains; a chain without status is "not started" beside others.
 
-    as_json: one object on standard output, the fields above with `directory`, `alive` (true, false, null) and `age_s`; several
-    chains: {"chains": [object, ...]}. Raises ConfigError when no run was started here, DataError when a file is damaged.
+    as_json: one object, the fields above with `directory`, `alive` (true, false, null) and `age_s`; several chains:
+    {"chains": [object, ...]}. Raises ConfigError when no run was started here, DataError when a file is damaged.
     """
     from rich.console import Console
 
@@ -92,7 +94,8 @@ def show_status(run_dir: str | Path, as_json: bool = False, console: Any = None)
         else:
             status = read_status(directory)
         alive, age = liveness(status)
-        rows.append({"directory": str(directory), **status, "alive": alive, "age_s": None if age is None else round(age, 1)})
+        age = None if age is None else round(age, 1)
+        rows.append({"directory": str(directory), **status, "alive": alive, "age_s": age})
     if several and all(row["state"] == "not started" for row in rows):
         raise ConfigError(f"{run_dir}: none of its {len(rows)} chains was started yet")
     if as_json:
@@ -186,7 +189,7 @@ def _progress(row: dict[str, Any], percent: bool = True) -> str:
 
 
 def _where(row: dict[str, Any]) -> str:
-    parts = [f"{row[key]} {word if row[key] != 1 else word[:-1]}" for key, word in (("ranks", "ranks"), ("shards", "shards")) if row.get(key)]
+    parts = [f"{row[key]} {key if row[key] != 1 else key[:-1]}" for key in ("ranks", "shards") if row.get(key)]
     if row.get("host"):
         parts.append(f"{row['host']}, process {row.get('pid', '?')}")
     return ", ".join(parts) or "-"

@@ -1,16 +1,17 @@
 """Checkpoints: generations that are complete or do not exist.
 
     checkpoints/000000400/part-00000.h5   groups shard-<i> with that shard's arrays, one file a rank
-                          shared.h5       what all shards share: arrays as datasets, everything else as JSON in one attribute
+                          shared.h5       what all shards share: arrays as datasets, everything else as one JSON text
                           MANIFEST.json   written last: format, version, cycle, and every file's size and SHA-256
 
-A generation is written as `000000400.tmp` and renamed when its manifest is on disk. Two are kept. Nothing here communicates:
-    root: begin(folder, cycle)                           then a barrier
-    each rank: part = write_part(folder, cycle, first_shard, {i: arrays})          then a gather of parts and problems on root
+A generation is written as `000000400.tmp` and renamed when its manifest is on disk. Two are kept. Nothing here
+communicates:
+    root: begin(folder, cycle); all meet at a barrier
+    each rank: part = write_part(folder, cycle, first_shard, {i: arrays}); root gathers parts and problems
     root: commit(folder, cycle, parts, shared), or discard(folder, cycle) when some rank could not write
 and to continue
     root: generation = latest(folder, deep=False), broadcast (a Generation pickles)
-    each rank: problems = [generation.verify_part(i) for i in its shards]          all gather;
+    each rank: problems = [generation.verify_part(i) for i in its shards]; all gather them
     while there are problems, root: generation = previous(generation, problems), broadcast, verify again
     each rank: generation.shared(), generation.shard(i)
 """
@@ -37,11 +38,11 @@ FORMAT = "mpibayes-checkpoint"
 VERSION = 1
 MANIFEST = "MANIFEST.json"
 SHARED = "shared.h5"
-# A generation that is being replaced by a new one of the same cycle waits under this name until the new one is in place.
+# A generation that is replaced by a new one of the same cycle waits under this name until the new one is in place.
 ASIDE = ".old"
 
 
-# ---------------------------------------------------------------------------------------------------------------- writing
+# --- writing ---
 
 
 def begin(folder: str | Path, cycle: int) -> Path:
@@ -94,14 +95,14 @@ def commit(
     Raises CheckpointError, having removed the temporary directory; the generations before are untouched.
     """
     folder, temporary = Path(folder), _temporary(Path(folder), cycle)
-    parts = [dict(part) for part in parts if part is not None]
-    shards = sorted(i for part in parts for i in part["shards"])
+    written = [dict(part) for part in parts if part is not None]
+    shards = sorted(i for part in written for i in part["shards"])
     if shards != list(range(len(shards))):
         raise ValueError(f"the parts of a checkpoint must hold every shard once, not {shards}")
     try:
-        for part in parts:  # a file that another node wrote and this one sees otherwise must not be promised
+        for part in written:  # a file that another node wrote and this one sees otherwise must not be promised
             _check_size(temporary / part["file"], part["bytes"])
-        manifest: dict[str, Any] = {"format": FORMAT, "version": VERSION, "cycle": cycle, "parts": parts}
+        manifest: dict[str, Any] = {"format": FORMAT, "version": VERSION, "cycle": cycle, "parts": written}
         manifest["shared"] = _write(temporary / SHARED, h5_image(lambda file: _fill_shared(file, cycle, shared)))
         manifest["sha256"] = _manifest_sum(manifest)
         _write(temporary / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
@@ -173,7 +174,9 @@ def _check_size(path: Path, size: int) -> None:
     with storing(path), open(path, "rb") as file:  # open, then ask: NFS promises fresh attributes only then
         found = os.fstat(file.fileno()).st_size
     if found != size:
-        raise CheckpointError(f"{path}: has {found} bytes where {size} were written; is the file system shared by all nodes?")
+        raise CheckpointError(
+            f"{path}: has {found} bytes where {size} were written; is the file system shared by all nodes?"
+        )
 
 
 def _manifest_sum(manifest: Mapping[str, Any]) -> str:
@@ -196,7 +199,7 @@ def _remove_beyond(folder: Path, cycle: int, keep: int) -> None:
         shutil.rmtree(doomed, ignore_errors=True)
 
 
-# ---------------------------------------------------------------------------------------------------------------- reading
+# --- reading ---
 
 
 @dataclass
@@ -219,7 +222,10 @@ class Generation:
             return json.loads(file["json"].asstr()[()]) | _load(file["arrays"])
 
     def shard(self, index: int) -> dict[str, np.ndarray]:
-        """The arrays of one shard; only its part is read (and verified, if `verify_part` has not). Raises CheckpointError."""
+        """The arrays of one shard; only its part is read, and verified if `verify_part` has not.
+
+        Raises CheckpointError.
+        """
         with self._open(self._part(index)) as file:
             return _load(file[f"shard-{index}"])
 
@@ -320,8 +326,8 @@ def _newest(folder: Path, found: list[tuple[int, Path]], warnings: list[str], de
         warnings = [*warnings, problem or f"{path}: unusable"]
     if warnings:
         raise CheckpointError(
-            f"{folder}: there are checkpoints, and none can be used. Restore one from a copy; or move this directory away to start "
-            "the run again from the beginning. What is wrong:",
+            f"{folder}: there are checkpoints, and none can be used. Restore one from a copy; or move this directory "
+            "away to start the run again from the beginning. What is wrong:",
             warnings,
         )
     return None

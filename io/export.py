@@ -1,6 +1,7 @@
 """What other programs read: kept labels as text, traces as CSV, traces as a netCDF file for ArviZ.
 
-The text forms are the same bytes for the same chain, on any number of ranks, straight through or resumed (CSV: `timings=False`).
+The text forms are the same bytes for the same chain, on any number of ranks, straight through or resumed (CSV:
+`timings=False`).
 """
 
 from __future__ import annotations
@@ -41,18 +42,19 @@ def export(
     burn_in: int | None = None,
     timings: bool = True,
 ) -> Exported:
-    """Write the draws of one or several chains in the form `to`; a directory with chain-1, chain-2, ... stands for all of them.
+    """Write the draws of one or several chains in the form `to`; a directory with chain-1, ... stands for all of them.
 
-    labels  one kept draw a line, the labels of the training rows separated by blanks, clusters numbered by first appearance in
-            the line; several chains: a file each, `out` with .chain-<n> before its suffix
-    csv     one line a cycle: cycle, then a column for each scalar, timings last (left out with timings=False); floats in the
-            shortest form that reads back exactly; several chains: a first column `chain`, 1, 2, ...
+    labels  one kept draw a line, the labels of the training rows separated by blanks, clusters numbered by first
+            appearance in the line; several chains: a file each, `out` with .chain-<n> before its suffix
+    csv     one line a cycle: cycle, then a column for each scalar, timings last (left out with timings=False); floats
+            in the shortest form that reads back exactly; several chains: a first column `chain`, 1, 2, ...
     arviz   groups posterior and sample_stats with variables (chain, draw); chains are cut to the cycles that all have
-    out     a file, or "-" for standard output; None: standard output for text, `trace.h5` in the first directory given for arviz
+    out     a file, or "-" for standard output; None: standard output for text, `trace.h5` in the first directory
+            given for arviz
     burn_in number of cycles to leave out at the beginning of each chain
 
-    Files are written beside their place and renamed. Raises ConfigError (no such run, nothing kept, output not writable),
-    CheckpointError (a damaged segment).
+    Files are written beside their place and renamed. Raises ConfigError (no such run, nothing kept, output not
+    writable), CheckpointError (a damaged segment).
     """
     if to not in FORMS:
         raise ConfigError(f"--to {to}: no such form; expected one of {', '.join(FORMS)}")
@@ -71,12 +73,12 @@ def export(
 
 
 def canonical_labels(labels: np.ndarray) -> np.ndarray:
-    """The same partition with clusters numbered 0, 1, ... by first appearance: [7, 2, 7, 5] -> [0, 1, 0, 2]. int64 (N,)."""
+    """The same partition, clusters numbered by first appearance, int64 (N,): [7, 2, 7, 5] -> [0, 1, 0, 2]."""
     labels = np.asarray(labels)
     if labels.size == 0:
         return labels.astype(np.int64)
     first = np.full(int(labels.max()) + 1, labels.size, dtype=np.int64)
-    first[labels[::-1]] = np.arange(labels.size - 1, -1, -1)  # of repeated indices the last assignment stays: the first row
+    first[labels[::-1]] = np.arange(labels.size - 1, -1, -1)  # the last assignment to an index stays: the first row
     number = np.empty(first.size, dtype=np.int64)
     number[np.argsort(first, kind="stable")] = np.arange(first.size)
     return number[labels]
@@ -88,16 +90,16 @@ def _export_labels(chains: list[Path], out: str | Path | None, after: int) -> Ex
         segments = list_segments(chain / LABELS)
         if not segments:
             raise ConfigError(
-                f"{chain}: no labels are kept here yet. They reach the disk at checkpoints; output.thin says how often they are "
-                "kept, and output.labels = false keeps none."
+                f"{chain}: no labels are kept here yet. They reach the disk at checkpoints; output.thin says how often "
+                "they are kept, and output.labels = false keeps none."
             )
         _require_draws(chain, segments[-1].last, after)
     if len(chains) == 1:
         return _write(out, lambda file: _write_labels(file, chains[0], after))
     if out is None or str(out) == STDOUT:
         raise ConfigError(
-            f"labels of {len(chains)} chains cannot share standard output. Name a file (each chain gets one, with .chain-<n> in its "
-            f"name), or export one chain: {chains[0]}"
+            f"labels of {len(chains)} chains cannot share standard output. Name a file (each chain gets one, with "
+            f".chain-<n> in its name), or export one chain: {chains[0]}"
         )
     done = Exported()
     for n, chain in enumerate(chains, 1):
@@ -147,11 +149,11 @@ def _export_arviz(chains: list[Path], out: str | Path, after: int) -> Exported:
     for trace in traces[1:]:
         common = np.intersect1d(common, trace["cycle"], assume_unique=True)
     if len(common) == 0:
-        raise ConfigError(f"the {len(chains)} chains have no cycle in common, so they cannot be stacked; export them one by one")
+        raise ConfigError(f"the {len(chains)} chains have no cycle in common to stack them by; export them one by one")
     notes = []
     longest = max(len(trace["cycle"]) for trace in traces)
     if longest > len(common):
-        notes.append(f"the chains were cut to the {len(common)} cycles that all of them have; the longest has {longest}")
+        notes.append(f"the chains were cut to the {len(common)} cycles that all of them have; one has {longest}")
     aligned = []
     for trace in traces:
         rows = np.searchsorted(trace["cycle"], common)
@@ -169,7 +171,9 @@ def _traces(chains: list[Path], after: int) -> list[dict[str, np.ndarray]]:
             segments = list_segments(chain / "trace")
             if segments:
                 _require_draws(chain, segments[-1].last, after)
-            raise ConfigError(f"{chain}: no cycle is kept here yet. Traces reach the disk at checkpoints; try again after the first one.")
+            raise ConfigError(
+                f"{chain}: no cycle is kept here yet. Traces reach the disk at checkpoints; try again after the first."
+            )
         traces.append(trace)
     if any(list(trace) != list(traces[0]) for trace in traces):
         raise ConfigError("the chains keep different scalars, so they cannot share a file; export them one by one")
@@ -178,12 +182,14 @@ def _traces(chains: list[Path], after: int) -> list[dict[str, np.ndarray]]:
 
 def _require_run(chain: Path) -> None:
     if not any((chain / name).exists() for name in ("status.json", "trace", LABELS, "checkpoints")):
-        raise ConfigError(f"{chain}: no run was started in this directory. Expected the directory of a run (the -o of `mpibayes run`).")
+        raise ConfigError(
+            f"{chain}: no run was started in this directory. Expected the directory of a run, the -o of `mpibayes run`."
+        )
 
 
 def _require_draws(chain: Path, last: int, after: int) -> None:
     if last <= after:
-        raise ConfigError(f"{chain}: a burn-in of {after} cycles leaves nothing of this chain, whose last kept cycle is {last}")
+        raise ConfigError(f"{chain}: a burn-in of {after} cycles leaves nothing; the last cycle kept here is {last}")
 
 
 def _write(out: str | Path | None, fill) -> Exported:
@@ -198,7 +204,9 @@ def _write(out: str | Path | None, fill) -> Exported:
         with replacing(path, shared=True) as file:
             fill(file)
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {reason(error)}. Choose another place with -o, or mend this one.") from error
+        raise ConfigError(
+            f"{path}: cannot be written: {reason(error)}. Choose another place with -o, or mend this one."
+        ) from error
     return Exported([path])
 
 

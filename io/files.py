@@ -1,8 +1,8 @@
 """Files that are either the old ones or the new ones, never something between.
 
-A file is written under a temporary name beside its place, flushed to disk, renamed over it, and the directory is flushed too.
-HDF5 files are built in memory and written as plain bytes: a full disk is then one clear `OSError` from one write call, where
-the HDF5 library would report it at some later close and keep the broken file open.
+A file is written under a temporary name beside its place, flushed to disk, renamed over it, and the directory is
+flushed too. HDF5 files are built in memory and written as plain bytes: a full disk is then one clear `OSError` from
+one write call, where the HDF5 library would report it at some later close and keep the broken file open.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def storing(path: str | Path) -> Iterator[None]:
 
 
 def sync_directory(path: str | Path) -> None:
-    """Flush a directory's entries to disk. File systems that cannot do this say EINVAL or ENOTSUP; they are left alone."""
+    """Flush a directory's entries to disk; file systems that cannot do this (EINVAL, ENOTSUP) are left alone."""
     fd = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     try:
         os.fsync(fd)
@@ -56,8 +56,8 @@ def sync_directory(path: str | Path) -> None:
 def replacing(path: str | Path, *, shared: bool = False) -> Iterator[BinaryIO]:
     """Open a temporary binary file that becomes `path` when the block ends well, and is removed when it does not.
 
-    shared: several processes may write this file at once (exports), so the temporary name carries the process number. Run
-    files have one writer; their fixed temporary name is reused after a kill, and nothing piles up.
+    shared: several processes may write this file at once (exports), so the temporary name carries the process number.
+    Run files have one writer; their fixed temporary name is reused after a kill, and nothing piles up.
     Raises OSError.
     """
     path = Path(path)
@@ -91,7 +91,7 @@ def write_json(path: str | Path, value: Any) -> None:
 
 
 def h5_image(fill: Callable[[h5py.File], None]) -> bytes:
-    """The bytes of the HDF5 file that `fill` makes; default library version, so that older readers and readers after a kill can."""
+    """The bytes of the HDF5 file that `fill` makes, in the default library version, which older readers know."""
     with h5py.File.in_memory(block_size=1 << 18) as file:
         fill(file)
         file.flush()
@@ -99,7 +99,7 @@ def h5_image(fill: Callable[[h5py.File], None]) -> bytes:
 
 
 def chain_directories(run_dir: str | Path) -> list[Path]:
-    """The directories of single chains: `chain-1`, `chain-2`, ... in `run_dir` by number, or `run_dir` itself when there are none.
+    """The directories of single chains: `chain-1`, ... in `run_dir` by number, or without any `run_dir` itself.
 
     Raises ConfigError when `run_dir` is not a directory.
     """

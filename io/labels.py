@@ -1,7 +1,8 @@
 """Kept draws: the labels of all training rows with the hyperparameters they were drawn under.
 
-`labels/seg-<first>-<last>.h5` (`io/segments.py`), one draw a row: cycle int64 (D,), labels (D, N) in the smallest unsigned type that
-fits, concentration and discount float64 (D,), dirichlet float64 (D, C), normal float64 (D, R, 4), gamma float64 (D, Q, 2).
+`labels/seg-<first>-<last>.h5` (`io/segments.py`), one draw a row: cycle int64 (D,), labels (D, N) in the smallest
+unsigned type that fits, concentration and discount float64 (D,), dirichlet float64 (D, C), normal float64 (D, R, 4),
+gamma float64 (D, Q, 2).
 """
 
 from __future__ import annotations
@@ -55,9 +56,12 @@ class DrawWriter:
         normal: np.ndarray,
         gamma: np.ndarray,
     ) -> None:
-        """Copy one draw: labels int (N,) >= 0, dirichlet (C,), normal (R, 4), gamma (Q, 2). Raises ValueError, CheckpointError."""
+        """Copy one draw: labels int (N,) >= 0, dirichlet (C,), normal (R, 4), gamma (Q, 2).
+
+        Raises ValueError (a cycle that is not beyond the last, a negative label), CheckpointError.
+        """
         if cycle <= self.last_cycle:
-            raise ValueError(f"the kept draws go on from cycle {self.last_cycle}, not {cycle}; truncate them on resuming")
+            raise ValueError(f"kept draws go on from cycle {self.last_cycle}, not {cycle}; truncate them on resuming")
         if not self._buffers:
             self._allocate(labels, dirichlet, normal, gamma)
         top = int(labels.max(initial=0))
@@ -77,7 +81,10 @@ class DrawWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is buffered as one segment, on disk when this returns. Raises CheckpointError; the buffer is then kept."""
+        """Write what is buffered as one segment, on disk when this returns.
+
+        Raises CheckpointError; the buffer is then kept.
+        """
         n = len(self._cycles)
         if n == 0:
             return
@@ -96,7 +103,8 @@ class DrawWriter:
         dtype = _unsigned(int(labels.max(initial=0)))
         row = labels.size * dtype.itemsize + 8 * (3 + np.size(dirichlet) + np.size(normal) + np.size(gamma))
         n = int(np.clip(BUFFERED // row, 1, 65536))
-        shapes = {"concentration": (), "discount": (), "dirichlet": np.shape(dirichlet), "normal": np.shape(normal), "gamma": np.shape(gamma)}
+        shapes = {"concentration": (), "discount": ()}
+        shapes |= {"dirichlet": np.shape(dirichlet), "normal": np.shape(normal), "gamma": np.shape(gamma)}
         self._buffers = {"labels": np.empty((n, labels.size), dtype)}
         self._buffers |= {name: np.empty((n, *shape)) for name, shape in shapes.items()}
 

@@ -1,9 +1,9 @@
 """Append-only records in small files: a folder of segments, each an HDF5 file with the rows of consecutive cycles.
 
-`seg-<first cycle>-<last cycle>.h5` holds `cycle` int64 (n,), ascending, and other datasets of n rows each. A segment is written
-once, under a temporary name that is then renamed, and never changed: a kill leaves whole segments. Cutting and joining write the
-new segment first and remove the old ones after it, so a kill in between leaves a segment whose range lies within another's; such
-a one says nothing new and is passed over.
+`seg-<first cycle>-<last cycle>.h5` holds `cycle` int64 (n,), ascending, and other datasets of n rows each. A segment
+is written once, under a temporary name that is then renamed, and never changed: a kill leaves whole segments. Cutting
+and joining write the new segment first and remove the old ones after it, so a kill in between leaves a segment whose
+range lies within another's; such a one says nothing new and is passed over.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from mpibayes.hpc.errors import CheckpointError
 from mpibayes.io.files import TEMPORARY, h5_image, storing, sync_directory, write_bytes
 
-# More small segments than MANY are joined; a joined segment stays below JOINED bytes, so joining costs a bounded rewrite.
+# More small segments than MANY are joined; a joined one stays below JOINED bytes, so joining is a bounded rewrite.
 MANY = 64
 SMALL = 4 << 20
 JOINED = 16 << 20
@@ -40,7 +40,9 @@ def list_segments(folder: str | Path) -> list[Segment]:
     return _list(Path(folder))[0]
 
 
-def read_blocks(folder: str | Path, names: Sequence[str] | None = None, after: int = -1) -> Iterator[dict[str, np.ndarray]]:
+def read_blocks(
+    folder: str | Path, names: Sequence[str] | None = None, after: int = -1
+) -> Iterator[dict[str, np.ndarray]]:
     """The rows with cycle > `after`, a block of some MiB at a time: {"cycle": (n,), name: (n, ...)}.
 
     names: datasets wanted, None for all. A running writer may join segments meanwhile: nothing is missed or repeated.
@@ -65,19 +67,24 @@ def read_blocks(folder: str | Path, names: Sequence[str] | None = None, after: i
                 raise CheckpointError(f"{segment.path}: vanished while it was read") from None
 
 
-def read_attributes(segment: Segment) -> dict[str, Any]:
-    """The attributes of a segment. Raises CheckpointError."""
-    with _open(segment.path) as file:
-        return dict(file.attrs)
+def read_attributes(folder: str | Path) -> dict[str, Any]:
+    """The attributes of the newest segment; {} when there is none. Raises CheckpointError."""
+    for last_try in (False, False, False, False, True):
+        segments = list_segments(folder)
+        if not segments:
+            return {}
+        try:
+            with _open(segments[-1].path) as file:
+                return dict(file.attrs)
+        except FileNotFoundError as error:  # joined or cut between the listing and the opening
+            if last_try:
+                raise CheckpointError(f"{segments[-1].path}: vanished while it was read") from error
+    raise AssertionError
 
 
 def count_rows(folder: str | Path) -> int:
-    """Number of rows in all segments."""
-    total = 0
-    for segment in list_segments(folder):
-        with _open(segment.path) as file:
-            total += file["cycle"].shape[0]
-    return total
+    """Number of rows in all segments. Raises CheckpointError."""
+    return sum(len(block["cycle"]) for block in read_blocks(folder, ()))
 
 
 class Segments:
@@ -86,6 +93,8 @@ class Segments:
     def __init__(self, folder: str | Path, format: str, version: int):
         self.folder = Path(folder)
         self.attributes = {"format": format, "version": version}
+        self.last: int = -1  # the last cycle stored
+        self._n_small: int = 0  # segments that may be small, at most
         with storing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             for path in self.folder.glob("seg-*.h5" + TEMPORARY):
@@ -94,7 +103,10 @@ class Segments:
         self._recount()
 
     def write(self, columns: Mapping[str, np.ndarray], attributes: Mapping[str, Any] | None = None) -> None:
-        """One more segment; columns must have "cycle", ascending and beyond all that is stored. Raises CheckpointError."""
+        """Store one more segment; columns must have "cycle", ascending and beyond all that is stored.
+
+        Raises ValueError, CheckpointError.
+        """
         cycle = columns["cycle"]
         if len(cycle) == 0:
             return
@@ -115,7 +127,10 @@ class Segments:
                 self._join()
 
     def truncate(self, cycle: int) -> None:
-        """Forget all rows beyond `cycle` (-1: everything), newest first, so that a kill leaves a beginning. Raises CheckpointError."""
+        """Forget all rows beyond `cycle` (-1: everything), newest first, so that a kill leaves a beginning.
+
+        Raises CheckpointError.
+        """
         with storing(self.folder):
             self._clean()
             for segment in reversed(list_segments(self.folder)):
@@ -156,7 +171,7 @@ class Segments:
         self._recount()
 
     def _rewrite(self, segments: list[Segment], last: int) -> None:
-        """Put the rows of `segments` with cycle <= last in one new segment and remove the old ones; memory stays flat."""
+        """Put the rows of `segments` with cycle <= last in one new segment, a block at a time; remove the old ones."""
         shapes: dict[str, tuple[int, ...]] = {}
         dtypes: dict[str, np.dtype] = {}
         n_rows, final, attributes = 0, -1, {}
@@ -168,7 +183,9 @@ class Segments:
                 n_rows, final = n_rows + n, int(cycle[n - 1])
                 for name, data in file.items():
                     if shapes.setdefault(name, data.shape[1:]) != data.shape[1:]:
-                        raise CheckpointError(f"{segment.path}: {name} has rows of shape {data.shape[1:]}, others {shapes[name]}")
+                        raise CheckpointError(
+                            f"{segment.path}: {name} has rows of shape {data.shape[1:]}, elsewhere {shapes[name]}"
+                        )
                     dtypes[name] = np.promote_types(dtypes.get(name, data.dtype), data.dtype)
 
         def fill(file: h5py.File) -> None:
@@ -239,7 +256,8 @@ class _open:
 
     def _damaged(self, error: BaseException) -> CheckpointError:
         return CheckpointError(
-            f"{self.path}: damaged or not a segment of this format ({error}). Restore it from a copy; checkpoints do not depend on it."
+            f"{self.path}: damaged or not a segment of this format ({error}). Restore it from a copy; checkpoints do "
+            "not depend on it."
         )
 
 

@@ -30,6 +30,7 @@ import h5py
 import numpy as np
 
 from mpibayes.hpc.errors import ConfigError, DataError
+from mpibayes.io.files import sync_directory
 
 FORMAT = "mpibayes-table"
 VERSION = 1
@@ -501,16 +502,6 @@ def write_table(
     with TableWriter(Path(path), columns, len(rows), overwrite, source or {}) as writer:
         writer.write(rows)
     return writer.table
-
-
-def sync_directory(folder: Path) -> None:
-    """Makes a rename in `folder` durable, where the file system lets a directory be synchronised."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _reason(error: Exception) -> str:

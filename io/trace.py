@@ -1,8 +1,9 @@
-"""Traces of scalars: one row a cycle, appended in segments while a run goes on, merged into the `trace.h5` that ArviZ opens.
+"""Traces of scalars: one row a cycle, appended in segments as a run goes on, merged into the `trace.h5` ArviZ opens.
 
 `trace/seg-<first>-<last>.h5`: `cycle` int64 (n,) and one float64 (n,) for each scalar (`io/segments.py`).
-`trace.h5`: groups `posterior` and `sample_stats`, variables (chain, draw), with HDF5 dimension scales `chain` and `draw`, the
-draw being the cycle number: a netCDF-4 file by its structure, so that `arviz.from_netcdf` and `xarray.open_datatree` read it.
+`trace.h5`: groups `posterior` and `sample_stats`, variables (chain, draw), with HDF5 dimension scales `chain` and
+`draw`, the draw being the cycle number: a netCDF-4 file by its structure, so that `arviz.from_netcdf` and
+`xarray.open_datatree` read it.
 """
 
 from __future__ import annotations
@@ -15,9 +16,18 @@ import h5py
 import numpy as np
 
 from mpibayes.io.files import TEMPORARY, h5_image, storing, write_bytes
-from mpibayes.io.segments import Segments, list_segments, read_attributes, read_blocks
+from mpibayes.io.segments import Segments, read_attributes, read_blocks
 
-SCALARS = ("log_joint", "n_clusters", "concentration", "discount", "entropy", "heldout_lpd", "moved_fraction", "seconds")
+SCALARS = (
+    "log_joint",
+    "n_clusters",
+    "concentration",
+    "discount",
+    "entropy",
+    "heldout_lpd",
+    "moved_fraction",
+    "seconds",
+)
 # How the sampler fared, rather than what it drew.
 SAMPLE_STATS = frozenset({"moved_fraction", "seconds"})
 # Differ from run to run of one chain, so comparisons leave them out.
@@ -30,7 +40,7 @@ BUFFERED = 16384  # cycles kept in memory at most: about 1 MiB
 
 
 class TraceWriter:
-    """Appends the scalars of each cycle; root alone. What was appended since the last `flush` is lost with the process."""
+    """Appends the scalars of each cycle; root alone. What was not flushed is lost with the process."""
 
     def __init__(self, run_dir: str | Path, scalars: Sequence[str] = SCALARS):
         self.scalars = tuple(scalars)
@@ -45,7 +55,10 @@ class TraceWriter:
         return self._cycles[-1] if self._cycles else self._segments.last
 
     def append(self, cycle: int, values: Mapping[str, float]) -> None:
-        """One row; `values` must have every scalar of the trace (others are ignored). Raises KeyError, ValueError, CheckpointError."""
+        """Add one row; `values` must have every scalar of the trace (others are ignored).
+
+        Raises KeyError, ValueError (a cycle that is not beyond the last), CheckpointError.
+        """
         if cycle <= self.last_cycle:
             raise ValueError(f"the trace goes on from cycle {self.last_cycle}, not {cycle}; truncate it on resuming")
         self._rows.append([float(values[name]) for name in self.scalars])
@@ -54,7 +67,10 @@ class TraceWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is buffered as one segment, on disk when this returns. Raises CheckpointError; the buffer is then kept."""
+        """Write what is buffered as one segment, on disk when this returns.
+
+        Raises CheckpointError; the buffer is then kept.
+        """
         if not self._cycles:
             return
         table = np.asarray(self._rows, dtype=np.float64)
@@ -64,22 +80,19 @@ class TraceWriter:
         self._cycles, self._rows = [], []
 
     def truncate(self, cycle: int) -> None:
-        """Forget everything beyond `cycle`, as a run must that goes on from a checkpoint of that cycle (-1: everything)."""
+        """Forget everything beyond `cycle` (-1: everything), as a run must that goes on from its checkpoint."""
         keep = sum(c <= cycle for c in self._cycles)
         self._cycles, self._rows = self._cycles[:keep], self._rows[:keep]
         self._segments.truncate(cycle)
 
 
 def read_trace(run_dir: str | Path, burn_in: int | None = None) -> dict[str, np.ndarray]:
-    """{"cycle": int64 (n,), scalar: float64 (n,)} of one chain, in the order the scalars were declared; {} when nothing is kept.
+    """{"cycle": int64 (n,), scalar: float64 (n,)} of one chain, scalars in declared order; {} when nothing is kept.
 
     burn_in: number of cycles to leave out at the beginning. Raises CheckpointError naming a damaged segment.
     """
     folder = Path(run_dir) / FOLDER
-    segments = list_segments(folder)
-    if not segments:
-        return {}
-    names = ["cycle", *(str(name) for name in read_attributes(segments[-1])["scalars"])]
+    names = ["cycle", *(str(name) for name in read_attributes(folder).get("scalars", ()))]
     blocks = list(read_blocks(folder, names, -1 if burn_in is None else burn_in))
     if not blocks:
         return {}
@@ -87,7 +100,10 @@ def read_trace(run_dir: str | Path, burn_in: int | None = None) -> dict[str, np.
 
 
 def merge(run_dir: str | Path) -> Path | None:
-    """Write the run directory's `trace.h5` from its segments, in one step; None when nothing is kept. Raises CheckpointError."""
+    """Write the run directory's `trace.h5` from its segments, in one step; None when nothing is kept.
+
+    Holds the whole trace in memory, 64 bytes a cycle. Raises CheckpointError.
+    """
     trace = read_trace(run_dir)
     if not trace:
         return None

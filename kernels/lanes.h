@@ -30,6 +30,13 @@ DEFINE_LOG(FN(vlog), vd, vul, AS_VUL, AS_VD)
 #define SPREAD(x) ((x) - (vd){0}) /* a scalar in every lane; x - 0 is x, also for -0 */
 #define SELECT(mask, a, b) ((vd)(((vl)(mask) & (vl)(a)) | (~(vl)(mask) & (vl)(b))))
 
+/* whether a comparison holds in some lane */
+ALWAYS_INLINE int FN(any)(vl mask) {
+    int64_t found = 0;
+    for (int i = 0; i < N_DOUBLE; i++) found |= mask[i];
+    return found != 0;
+}
+
 /* exp(x) for x <= 0 in float32, relative error below 2e-7; 0 below -87, for -infinity and for NaN (NaN is caught before).
  * x = n log 2 + r, |r| <= log(2)/2, the polynomial of Cephes expf. Adding 1.5 * 2^23 rounds to a whole number and leaves
  * it in the low bits. */

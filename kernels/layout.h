@@ -33,6 +33,7 @@ typedef struct { /* clusters whose weight and parameters were drawn; `base` = n 
 typedef struct { /* collapsed clusters of one shard; stride = capacity */
     int64_t capacity, n_slots, n_rows, n_occupied, vacant; /* vacant: lowest slot without rows, capacity if none */
     int64_t n_levels, n_codes, n_reals, n_tallies;
+    int64_t n_uneven; /* slots whose real columns differ in t_half; uneven[slot] says which */
     double concentration, discount, log_weight;
     /* prior */
     const int64_t *offsets;
@@ -51,8 +52,10 @@ typedef struct { /* collapsed clusters of one shard; stride = capacity */
     double *reference;      /* (C, capacity) */
     float *table;           /* (L, capacity) */
     double *t_location, *t_scale, *t_half, *t_constant; /* (R, capacity), Student t */
+    int64_t *uneven;
     double *t_step_without;                             /* log Gamma((nu + 1)/2) / Gamma(nu/2) with one cell less */
     double *nb_shape, *nb_rate, *nb_zero, *nb_log_p, *nb_log_q, *nb_remainder; /* (Q, capacity), negative binomial */
+    double *nb_base;                                                           /* nb_zero - log Gamma(nb_shape) */
     double *nb_log_p_without;                                                  /* nb_log_p with one cell less */
 } tail_t;
 
@@ -64,6 +67,7 @@ typedef struct { /* scratch of one call */
     int32_t *level;            /* level row of each categorical cell of the row at hand */
     int32_t *real_c, *tally_c; /* observed real and count columns of the row, with their values in real_x, tally_x */
     int64_t n_real, n_tally;
+    int infinite; /* the row has a cell that is not finite */
 } work_t;
 
 enum { OWN_FIELDS = 9 };

@@ -76,7 +76,10 @@ cdef extern from "mixture.h" nogil:
         double *nb_log_p
         double *nb_log_q
         double *nb_remainder
+        double *nb_base
         double *nb_log_p_without
+        int64_t n_uneven
+        int64_t *uneven
 
     ctypedef struct work_t:
         double *scores
@@ -352,7 +355,8 @@ _FIELDS = (
     ("t_location", "f8", 3), ("t_scale", "f8", 3), ("t_half", "f8", 3), ("t_constant", "f8", 3),
     ("t_step_without", "f8", 3),
     ("nb_shape", "f8", 4), ("nb_rate", "f8", 4), ("nb_zero", "f8", 4), ("nb_log_p", "f8", 4), ("nb_log_q", "f8", 4),
-    ("nb_remainder", "f8", 4), ("nb_log_p_without", "f8", 4),
+    ("nb_remainder", "f8", 4), ("nb_log_p_without", "f8", 4), ("nb_base", "f8", 4),
+    ("uneven", "i8", 0),
 )
 
 
@@ -446,6 +450,8 @@ cdef class Tail:
         self.c.nb_log_p = <double *>(at + <int64_t>starts["nb_log_p"])
         self.c.nb_log_q = <double *>(at + <int64_t>starts["nb_log_q"])
         self.c.nb_remainder = <double *>(at + <int64_t>starts["nb_remainder"])
+        self.c.nb_base = <double *>(at + <int64_t>starts["nb_base"])
+        self.c.uneven = <int64_t *>(at + <int64_t>starts["uneven"])
         self.c.nb_log_p_without = <double *>(at + <int64_t>starts["nb_log_p_without"])
         return 0
 
@@ -476,6 +482,7 @@ cdef class Tail:
         """Make the clusters of `statistics` slots 0..K-1 and every other slot vacant. Clusters without rows are vacant."""
         cdef int64_t n = len(statistics.size)
         self._allocate(max(self.c.capacity, _pad16(n)))
+        self.c.n_uneven = 0
         cdef int64_t[::1] size = self._field("size")
         for name, _, _ in _FIELDS[:7]:
             given = getattr(statistics, name)

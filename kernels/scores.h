@@ -26,7 +26,7 @@ ALWAYS_INLINE void FN(widen_add)(double *out, vf x) {
     *(vd *)(out + N_DOUBLE) += __builtin_convertvector(u.half[1], vd);
 }
 
-static void FN(add_categories)(const float *table, int64_t stride, const int32_t *level, int64_t n_codes, double *out,
+static __attribute__((noinline)) void FN(add_categories)(const float *table, int64_t stride, const int32_t *level, int64_t n_codes, double *out,
                                int64_t n) {
     int64_t k = 0;
     for (; k + MB_TILE <= n; k += MB_TILE) ADD_TILE(MB_TILE / N_FLOAT);
@@ -34,7 +34,7 @@ static void FN(add_categories)(const float *table, int64_t stride, const int32_t
 }
 
 /* normal columns under given parameters: constant - half_precision (x - location)^2 */
-static void FN(add_normal)(const instantiated_t *g, const work_t *w, double *out, int64_t n) {
+static __attribute__((noinline)) void FN(add_normal)(const instantiated_t *g, const work_t *w, double *out, int64_t n) {
     for (int64_t k = 0; k < n; k += 16) {
         vd sum[16 / N_DOUBLE];
         _Pragma("GCC unroll 8") for (int j = 0; j < 16 / N_DOUBLE; j++) sum[j] = ((const vd *)(out + k))[j];
@@ -53,7 +53,7 @@ static void FN(add_normal)(const instantiated_t *g, const work_t *w, double *out
 }
 
 /* counts under given rates: x log rate - rate - log x! */
-static void FN(add_poisson)(const instantiated_t *g, const work_t *w, double *out, int64_t n) {
+static __attribute__((noinline)) void FN(add_poisson)(const instantiated_t *g, const work_t *w, double *out, int64_t n) {
     for (int64_t i = 0; i < w->n_tally; i++) {
         const double *log_rate = g->log_rate + (int64_t)w->tally_c[i] * g->base;
         const double *rate = g->rate + (int64_t)w->tally_c[i] * g->base;
@@ -72,12 +72,36 @@ ALWAYS_INLINE vd FN(student)(double x, vd location, vd scale, vd half, vd consta
     return constant - half * vlog(y + 1.0);
 }
 
-static void FN(add_student)(const tail_t *t, const work_t *w, double *out, int64_t n) {
+static __attribute__((noinline)) void FN(add_student)(const tail_t *t, const work_t *w, double *out, int64_t n) {
     for (int64_t i = 0; i < w->n_real; i++) {
         int64_t at = (int64_t)w->real_c[i] * t->capacity;
-        for (int64_t k = 0; k < n; k += N_DOUBLE, at += N_DOUBLE)
-            *(vd *)(out + k) += FN(student)(w->real_x[i], *(const vd *)(t->t_location + at), *(const vd *)(t->t_scale + at),
-                                            *(const vd *)(t->t_half + at), *(const vd *)(t->t_constant + at));
+        const double *location = t->t_location + at, *scale = t->t_scale + at;
+        const double *half = t->t_half + at, *constant = t->t_constant + at;
+        double x = w->real_x[i];
+        for (int64_t k = 0; k < n; k += N_DOUBLE)
+            *(vd *)(out + k) += FN(student)(x, *(const vd *)(location + k), *(const vd *)(scale + k),
+                                            *(const vd *)(half + k), *(const vd *)(constant + k));
+    }
+}
+
+/* The same where every slot has one `half` for all its columns (no missing cells, one prior nu): sum of logarithms = the
+ * logarithm of a product, taken 4 columns at a time; factors are capped at 1e75, 3e37 scales away. */
+static __attribute__((noinline)) void FN(add_student_even)(const tail_t *t, const work_t *w, double *out, int64_t n) {
+    for (int64_t k = 0; k < n; k += N_DOUBLE) {
+        vd sum = *(vd *)(out + k), logs = SPREAD(0.0);
+        for (int64_t i0 = 0; i0 < w->n_real; i0 += 4) {
+            int64_t i1 = i0 + 4 < w->n_real ? i0 + 4 : w->n_real;
+            vd product = SPREAD(1.0);
+            for (int64_t i = i0; i < i1; i++) {
+                int64_t at = (int64_t)w->real_c[i] * t->capacity + k;
+                vd d = (w->real_x[i] - *(const vd *)(t->t_location + at)) * *(const vd *)(t->t_scale + at);
+                vd y = d * d + 1.0;
+                product *= SELECT(y > 1e75, SPREAD(1e75), y);
+                sum += *(const vd *)(t->t_constant + at);
+            }
+            logs += vlog(product);
+        }
+        *(vd *)(out + k) = sum - *(const vd *)(t->t_half + (int64_t)w->real_c[0] * t->capacity + k) * logs;
     }
 }
 
@@ -90,11 +114,18 @@ ALWAYS_INLINE vd FN(small_deviance)(vd t) {
 
 /* log of the negative binomial probability of x, Gamma(a + x) / (Gamma(a) x!) p^a q^x with p = b / (b + 1), q = 1 - p.
  *
- * x < 16: log of the product a (a + 1) ... (a + x - 1). Else Loader's saddle point form (2000, "Fast and accurate
+ * usual_count: 16 <= a + x < 1e7, log Gamma(a + x) by Stirling's series (its terms stay below 2e8, their rounding below
+ * 1e-7); base = a log p - log Gamma(a). small_count: x < 16, log of the product a (a + 1) ... (a + x - 1).
+ * large_count: Loader's saddle point form (2000, "Fast and accurate
  * computation of binomial probabilities"), which stays accurate for sums of any size: with N = a + x,
  *   a log(N p / a) + x log(N q / x) + 1/2 log(a / (N x 2 pi)) + rest(N) - rest(a) - rest(x),
  * rest being Stirling's remainder; e = N p - a = x - N q, and where a logarithm's argument is near 1 its linear part,
  * which cancels between the two terms, is left out of both. */
+ALWAYS_INLINE vd FN(usual_count)(vd x, vd log_factorial, vd a, vd base, vd log_q) {
+    vd total = a + x, i = 1.0 / total;
+    vd log_gamma = ((total - 0.5) * vlog(total) - total) + (STIRLING_SERIES(i, i * i) + HALF_LOG_TWO_PI);
+    return (log_gamma + base) + (x * log_q - log_factorial);
+}
 ALWAYS_INLINE vd FN(small_count)(vd x, double most, vd log_factorial, vd a, vd zero, vd log_q) {
     vd product = SPREAD(1.0);
     for (double j = 0; j < most; j += 1.0) product *= SELECT(x > j, a + j, SPREAD(1.0));
@@ -111,20 +142,27 @@ ALWAYS_INLINE vd FN(large_count)(vd x, vd saddle, vd a, vd b, vd log_p, vd remai
     return (part1 + part2) + 0.5 * (log_p - log1) + (STIRLING_SERIES(i, z) - remainder) + saddle;
 }
 
-static void FN(add_negative_binomial)(const tail_t *t, const work_t *w, double *out, int64_t n) {
+static __attribute__((noinline)) void FN(add_negative_binomial)(const tail_t *t, const work_t *w, double *out,
+                                                                  int64_t n) {
     for (int64_t i = 0; i < w->n_tally; i++) {
         int64_t at = (int64_t)w->tally_c[i] * t->capacity;
+        const double *shape = t->nb_shape + at, *rate = t->nb_rate + at, *zero = t->nb_zero + at;
+        const double *log_p = t->nb_log_p + at, *log_q = t->nb_log_q + at, *remainder = t->nb_remainder + at;
+        const double *base = t->nb_base + at;
         double x = w->tally_x[i];
         vd xs = SPREAD(x), log_factorial = SPREAD(w->tally_log_factorial[i]), saddle = SPREAD(w->tally_saddle[i]);
-        if (x < 16)
-            for (int64_t k = 0; k < n; k += N_DOUBLE, at += N_DOUBLE)
-                *(vd *)(out + k) += FN(small_count)(xs, x, log_factorial, *(const vd *)(t->nb_shape + at),
-                                                    *(const vd *)(t->nb_zero + at), *(const vd *)(t->nb_log_q + at));
-        else
-            for (int64_t k = 0; k < n; k += N_DOUBLE, at += N_DOUBLE)
-                *(vd *)(out + k) += FN(large_count)(xs, saddle, *(const vd *)(t->nb_shape + at),
-                                                    *(const vd *)(t->nb_rate + at), *(const vd *)(t->nb_log_p + at),
-                                                    *(const vd *)(t->nb_remainder + at));
+        for (int64_t k = 0; k < n; k += N_DOUBLE) {
+            vd a = *(const vd *)(shape + k);
+            vd score = FN(usual_count)(xs, log_factorial, a, *(const vd *)(base + k), *(const vd *)(log_q + k));
+            vl unusual = (a + x < 16.0) | (a + x >= 1e7);
+            if (FN(any)(unusual)) {
+                vd other = x < 16 ? FN(small_count)(xs, x, log_factorial, a, *(const vd *)(zero + k), *(const vd *)(log_q + k))
+                                  : FN(large_count)(xs, saddle, a, *(const vd *)(rate + k), *(const vd *)(log_p + k),
+                                                    *(const vd *)(remainder + k));
+                score = SELECT(unusual, other, score);
+            }
+            *(vd *)(out + k) += score;
+        }
     }
 }
 
@@ -145,6 +183,7 @@ static void FN(score_slots)(const tail_t *t, const rows_t *rows, const work_t *w
     for (int64_t k = 0; k < n; k += N_DOUBLE)
         *(vd *)(out + k) = (*(const vd *)(t->log_size + k) - *(const vd *)(t->norm + k)) + shift;
     FN(add_categories)(t->table, t->capacity, w->level, rows->n_codes, out, n);
-    if (w->n_real) FN(add_student)(t, w, out, n);
+    if (w->n_real && t->n_uneven == 0) FN(add_student_even)(t, w, out, n);
+    else if (w->n_real) FN(add_student)(t, w, out, n);
     if (w->n_tally) FN(add_negative_binomial)(t, w, out, n);
 }

@@ -21,24 +21,26 @@ ALWAYS_INLINE double double_of_bits(uint64_t u) {
     return both.d;
 }
 
-/* Natural logarithm of a positive normal number, below 1 ulp (the polynomial of fdlibm's e_log.c: x = 2^k (1 + f) with
- * 1 + f in [sqrt(1/2), sqrt(2)), s = f / (2 + f)). Infinity and NaN give NaN, through x - x. D is the floating type, U
- * the unsigned integer type of the same shape; TO_U and TO_D reinterpret bits. 2^52 + exponent is the double whose low
- * mantissa bits are the exponent, which converts it without an instruction that older processors lack. */
+/* Natural logarithm of a positive normal number, within 2 ulp: x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)),
+ * s = f / (2 + f), log(1 + f) = 2 s + s R(s^2), R being the polynomial of fdlibm's e_log.c. D is the floating type, U the
+ * unsigned integer type of the same shape; TO_U and TO_D reinterpret bits. 2^52 + exponent is the double whose low mantissa
+ * bits are the exponent, which converts it without an instruction that older processors lack. Infinity and NaN come out as
+ * numbers: callers see to it that they do not come in. */
 #define DEFINE_LOG(NAME, D, U, TO_U, TO_D)                                                                             \
     ALWAYS_INLINE D NAME(D x) {                                                                                        \
         U t = TO_U(x) + (0x3ff0000000000000ull - 0x3fe6a09e667f3bcdull);                                               \
         D k = TO_D((t >> 52) | 0x4330000000000000ull) - (4503599627370496.0 + 1023.0);                                 \
         D f = TO_D((t & 0x000fffffffffffffull) + 0x3fe6a09e667f3bcdull) - 1.0;                                         \
         D s = f / (f + 2.0), z = s * s, w = z * z;                                                                     \
-        D r1 = w * (w * (w * 1.531383769920937332e-01 + 2.222219843214978396e-01) + 3.999999999940941908e-01);         \
-        D r2 = z * (w * (w * (w * 1.479819860511658591e-01 + 1.818357216161805012e-01) + 2.857142874366239149e-01)     \
-                    + 6.666666666666735130e-01);                                                                       \
-        D h = f * f * 0.5;                                                                                             \
-        return (k * 6.93147180369123816490e-01 - ((h - (s * (h + (r1 + r2)) + k * 1.90821492927058770002e-10)) - f))   \
-               + (x - x);                                                                                              \
+        D odd = w * (w * 1.531383769920937332e-01 + 2.222219843214978396e-01) + 3.999999999940941908e-01;              \
+        D even = w * (w * (w * 1.479819860511658591e-01 + 1.818357216161805012e-01) + 2.857142874366239149e-01)        \
+                 + 6.666666666666735130e-01;                                                                           \
+        return k * 6.93147180559945309417e-01 + s * (z * (z * odd + even) + 2.0);                                      \
     }
-DEFINE_LOG(log_positive, double, uint64_t, bits_of_double, double_of_bits)
+DEFINE_LOG(log_finite, double, uint64_t, bits_of_double, double_of_bits)
+
+/* the same, and NaN for infinity and NaN */
+ALWAYS_INLINE double log_positive(double x) { return log_finite(x) + (x - x); }
 
 /* log(x), with log(x <= 0) = -infinity: the weight of something that cannot be chosen */
 ALWAYS_INLINE double log_or_never(double x) { return x > 0 ? log_positive(x) : -INFINITY; }

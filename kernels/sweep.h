@@ -14,10 +14,14 @@ ALWAYS_INLINE void FN(read_row)(const rows_t *rows, int64_t i, work_t *w) {
     for (int64_t c = 0; c < rows->n_codes8; c++) w->level[c] = (int32_t)rows->offsets[c] + x8[c];
     for (int64_t c = 0; c < rows->n_codes16; c++)
         w->level[rows->n_codes8 + c] = (int32_t)rows->offsets[rows->n_codes8 + c] + x16[c];
-    w->n_real = w->n_tally = 0;
+    w->n_real = w->n_tally = w->infinite = 0;
     for (int64_t r = 0; r < rows->n_reals; r++) {
         double x = rows->reals[i * rows->n_reals + r];
-        if (x == x) w->real_c[w->n_real] = (int32_t)r, w->real_x[w->n_real++] = x;
+        if (x == x) {
+            w->real_c[w->n_real] = (int32_t)r;
+            w->real_x[w->n_real++] = x;
+            w->infinite |= !(x - x == 0);
+        }
     }
     for (int64_t q = 0; q < rows->n_tallies; q++) {
         double x = rows->tallies[i * rows->n_tallies + q];
@@ -27,6 +31,7 @@ ALWAYS_INLINE void FN(read_row)(const rows_t *rows, int64_t i, work_t *w) {
             w->tally_x[w->n_tally] = x;
             w->tally_log_factorial[w->n_tally] = terms.log_factorial;
             w->tally_saddle[w->n_tally++] = terms.saddle;
+            w->infinite |= !(x - x == 0);
         }
     }
 }
@@ -93,6 +98,10 @@ static outcome_t FN(sweep)(const rows_t *rows, int32_t *z, int64_t first, const 
             return done;
         }
         FN(read_row)(rows, i, w);
+        if (w->infinite) {
+            done.status = STATUS_NOT_A_NUMBER;
+            return done;
+        }
         int64_t alone = own >= 0 && t->size[own] == 1;
         if (t && allowed == 0 && t->n_occupied - alone == 0) { /* nothing but the new cluster: no draw */
             fresh = alone && own < t->vacant ? own : t->vacant;
@@ -135,6 +144,10 @@ static outcome_t FN(predictive)(const rows_t *rows, tail_t *t, work_t *w, double
         double highest, total;
         done.row = i;
         FN(read_row)(rows, i, w);
+        if (w->infinite) {
+            done.status = STATUS_NOT_A_NUMBER;
+            return done;
+        }
         n = FN(score_tail)(t, rows, w, -1, w->scores, &fresh);
         total = FN(exponentials)(w->scores, n, w->weights, w->sums, &highest);
         if (!(total > 0)) {

@@ -76,8 +76,15 @@ ALWAYS_INLINE void FN(derive_real)(tail_t *t, int64_t r, int64_t slot) {
     t->t_step_without[at] = t->real_n[at] ? log_gamma_half_step(0.5 * (t->normal[4 * r + 2] + (t->real_n[at] - 1))) : 0.0;
 }
 
+ALWAYS_INLINE void FN(compare_halves)(tail_t *t, int64_t slot) {
+    int64_t uneven = 0;
+    for (int64_t r = 1; r < t->n_reals; r++) uneven |= t->t_half[r * t->capacity + slot] != t->t_half[slot];
+    t->n_uneven += uneven - t->uneven[slot];
+    t->uneven[slot] = uneven;
+}
+
 /* Negative binomial of the next count: shape a = shape + sum, p = b / (b + 1) with b = rate + n */
-typedef struct { double shape, rate, zero, log_p, log_q, remainder; } FN(negative_binomial_t);
+typedef struct { double shape, rate, zero, log_p, log_q, remainder, base; } FN(negative_binomial_t);
 ALWAYS_INLINE FN(negative_binomial_t) FN(negative_binomial_of)(const double *prior, int64_t n, double sum) {
     FN(negative_binomial_t) s;
     s.shape = prior[0] + sum;
@@ -86,6 +93,7 @@ ALWAYS_INLINE FN(negative_binomial_t) FN(negative_binomial_of)(const double *pri
     s.log_q = -log_positive(s.rate + 1.0);
     s.zero = s.shape * s.log_p;
     s.remainder = stirling_remainder(s.shape);
+    s.base = s.zero - (((s.shape - 0.5) * log_positive(s.shape) - s.shape) + (HALF_LOG_TWO_PI + s.remainder));
     return s;
 }
 
@@ -94,6 +102,7 @@ ALWAYS_INLINE void FN(derive_tally)(tail_t *t, int64_t q, int64_t slot) {
     FN(negative_binomial_t) s = FN(negative_binomial_of)(t->gamma + 2 * q, t->tally_n[at], t->tally_sum[at]);
     t->nb_shape[at] = s.shape, t->nb_rate[at] = s.rate, t->nb_zero[at] = s.zero;
     t->nb_log_p[at] = s.log_p, t->nb_log_q[at] = s.log_q, t->nb_remainder[at] = s.remainder;
+    t->nb_base[at] = s.base;
     t->nb_log_p_without[at] = t->tally_n[at] ? -log1p_inverse(t->gamma[2 * q + 1] + (t->tally_n[at] - 1)) : 0.0;
 }
 
@@ -102,6 +111,7 @@ static void FN(refresh)(tail_t *t, work_t *w, int64_t from, int64_t to) {
     for (int64_t slot = from; slot < to; slot++) {
         FN(refresh_categories)(t, w, slot);
         for (int64_t r = 0; r < t->n_reals; r++) FN(derive_real)(t, r, slot);
+        FN(compare_halves)(t, slot);
         for (int64_t q = 0; q < t->n_tallies; q++) FN(derive_tally)(t, q, slot);
         t->log_size[slot] = log_or_never(t->size[slot] ? t->size[slot] - t->discount : 0.0);
     }
@@ -146,6 +156,7 @@ static void FN(step_row)(tail_t *t, work_t *w, int64_t slot, int sign) {
         t->real_n[at] = m.n, t->real_mean[at] = m.mean, t->real_scatter[at] = m.scatter;
         FN(derive_real)(t, w->real_c[i], slot);
     }
+    if (w->n_real) FN(compare_halves)(t, slot);
     for (int64_t i = 0; i < w->n_tally; i++) {
         int64_t at = w->tally_c[i] * stride + slot;
         t->tally_n[at] += sign;
@@ -189,7 +200,7 @@ ALWAYS_INLINE double FN(log_product)(const double *factor, int64_t n) {
 }
 
 /* The row's own slot as if the row were not there: log predictive, nothing written. Columns are the lanes here. */
-static double FN(own_categories)(const tail_t *t, const work_t *w, int64_t slot) {
+static __attribute__((noinline)) double FN(own_categories)(const tail_t *t, const work_t *w, int64_t slot) {
     int64_t stride = t->capacity, others = t->size[slot] - 1, C = t->n_codes, padded = (C + 7) & ~(int64_t)7;
     double *above = w->logs, *below = w->logs + padded;
     for (int64_t c = 0; c < C; c++) {
@@ -204,7 +215,7 @@ static double FN(own_categories)(const tail_t *t, const work_t *w, int64_t slot)
 }
 
 #define OWN(field, i) (*(vd *)(w->own + (field) * pad + (i)))
-static double FN(own_reals)(const tail_t *t, const work_t *w, int64_t slot) {
+static __attribute__((noinline)) double FN(own_reals)(const tail_t *t, const work_t *w, int64_t slot) {
     int64_t count = w->n_real, pad = (count + 7) & ~(int64_t)7;
     double *f = w->own, score = 0;
     enum { X, N, MEAN, SCATTER, MEAN0, KAPPA0, NU0, SPREAD0, STEP };
@@ -237,7 +248,7 @@ static double FN(own_reals)(const tail_t *t, const work_t *w, int64_t slot) {
     return score;
 }
 
-static double FN(own_tallies)(const tail_t *t, const work_t *w, int64_t slot) {
+static __attribute__((noinline)) double FN(own_tallies)(const tail_t *t, const work_t *w, int64_t slot) {
     int64_t count = w->n_tally, pad = (count + 7) & ~(int64_t)7;
     double *f = w->own, least = INFINITY, most = 0, score = 0;
     enum { X, LOG_FACTORIAL, SADDLE, SHAPE, RATE, LOG_P, REMAINDER };

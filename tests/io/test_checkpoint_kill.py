@@ -57,7 +57,9 @@ def check(run, cycle):
         assert not trace or np.array_equal(trace[name], trace["cycle"] + i / 8)
     draws = list(iterate_draws(run))
     assert [d.cycle for d in draws[:cycle]] == list(range(1, cycle + 1))
-    assert all(np.array_equal(d.labels, np.arange(5) * d.cycle) and d.concentration == d.gamma[0, 1] == d.cycle for d in draws)
+    for draw in draws:
+        assert np.array_equal(draw.labels, np.arange(5) * draw.cycle)
+        assert draw.concentration == draw.gamma[0, 1] == draw.cycle
 
 
 def test_a_kill_at_any_moment_leaves_a_whole_generation_and_traces_that_fit(tmp_path, monkeypatch):
@@ -90,7 +92,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_generation_and_traces_that_fit(tmp_
     assert len(read_trace(run)["cycle"]) == reached
     subprocess.run([sys.executable, "-c", PROGRAM, run, str(reached + 10)], check=True, stdout=subprocess.DEVNULL)
     check(run, reached + 10)
-    # Merges that were killed leave their temporary files (a reader may be merging too); opening a run removes those older than 10 min.
+    # Killed merges leave temporary files (a reader may be merging too); opening a run removes those older than 10 min.
     left = list(tmp_path.rglob("*.tmp"))
     assert all(p.name.startswith("trace.h5.") for p in left)
     for path in left:

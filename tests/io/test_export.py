@@ -73,11 +73,12 @@ def test_csv_reads_back_exactly(tmp_path):
     assert lines[0] == "cycle,log_joint,n_clusters,concentration,discount,entropy,heldout_lpd,moved_fraction,seconds"
     for cycle, line in enumerate(lines[1:], 1):
         cells = dict(zip(lines[0].split(","), line.split(","), strict=True))
-        assert cells["cycle"] == str(cycle) and cells["n_clusters"] == str(cycle % 5 + 1) and cells["heldout_lpd"] == "nan"
+        assert cells["cycle"] == str(cycle) and cells["n_clusters"] == str(cycle % 5 + 1)
+        assert cells["heldout_lpd"] == "nan"
         assert float(cells["log_joint"]) == values_of(cycle)["log_joint"] and float(cells["seconds"]) == cycle
     assert len(lines) == 21 and b"\r" not in out.read_bytes()
     export(tmp_path, "csv", out, burn_in=15, timings=False)
-    assert out.read_text().splitlines() == [lines[0].rsplit(",", 1)[0], *(line.rsplit(",", 1)[0] for line in lines[16:])]
+    assert out.read_text().splitlines() == [line.rsplit(",", 1)[0] for line in [lines[0], *lines[16:]]]
 
 
 @pytest.mark.parametrize("checkpoint", [1, 7, 9, 13, 18, 19])
@@ -120,9 +121,10 @@ def test_arviz_file_of_several_chains(tmp_path):
     chains(tmp_path)
     done = export(tmp_path, "arviz", burn_in=2)
     assert done.paths == [tmp_path / "trace.h5"]
-    assert done.notes == ["the chains were cut to the 10 cycles that all of them have; the longest has 18"]
+    assert done.notes == ["the chains were cut to the 10 cycles that all of them have; one has 18"]
     with xarray.open_datatree(done.paths[0]) as tree:
-        assert tree["posterior"].log_joint.shape == (2, 10) and tree["posterior"].draw.values.tolist() == list(range(3, 13))
+        assert tree["posterior"].log_joint.shape == (2, 10)
+        assert tree["posterior"].draw.values.tolist() == list(range(3, 13))
         assert float(tree["posterior"].log_joint[1, 0]) == values_of(3, 2)["log_joint"]
         assert list(tree["sample_stats"].data_vars) == ["moved_fraction", "seconds"]
     with warnings.catch_warnings():
@@ -193,6 +195,6 @@ def test_a_failed_export_leaves_the_old_file(tmp_path, monkeypatch):
         with pytest.raises(ConfigError, match=r"t\.csv: cannot be written: No space left on device"):
             export(tmp_path, "csv", out)
     (tmp_path / "labels" / "seg-000000010-000000018.h5").write_bytes(b"")
-    with pytest.raises(CheckpointError, match="seg-000000010-000000018.h5: damaged"):
+    with pytest.raises(CheckpointError, match=r"seg-000000010-000000018\.h5: damaged"):
         export(tmp_path, "labels", out)
     assert out.read_text() == "old" and not list(tmp_path.glob("*.tmp"))

@@ -1,0 +1,204 @@
+"""What a run left behind, opened for reading: its chains, its training rows and its kept draws.
+
+A kept draw is the labels of the training rows and the hyperparameters they were drawn under. Everything else about its
+clusters is computed again from the table, read in slices.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mpibayes.hpc import config as configuration
+from mpibayes.hpc.config import Config
+from mpibayes.hpc.data import Data
+from mpibayes.hpc.errors import ConfigError, DataError
+from mpibayes.hpc.models.components import Components, Hyper
+from mpibayes.hpc.models.statistics import Statistics, merge_moments
+from mpibayes.hpc.run_directory import PROVENANCE, RESOLVED, TRAINING_ROWS
+from mpibayes.io.files import chain_directories
+from mpibayes.io.labels import FOLDER as LABELS
+from mpibayes.io.labels import Draw, iterate_draws
+from mpibayes.io.segments import read_blocks
+from mpibayes.io.table import Rows, Table
+from mpibayes.io.trace import read_trace
+
+SLICE_ROWS = 65_536
+SAME_MODEL = ("model.", "columns.", "data.heldout")  # keys in which chains of one model agree
+
+
+@dataclass(frozen=True)
+class Chain:
+    """One chain's directory; `home` is the run directory that holds its configuration."""
+
+    name: str
+    folder: Path
+    home: Path
+    config: Config
+    burn_in: int
+
+
+class KeptRun:
+    """Chains of one model on one table.
+
+    `run_dirs`: run directories; one with chain-1, chain-2, ... stands for all of them. `burn_in`: cycles to leave out of
+    each chain, None for what the configuration says. `table`: where the table is now, None for where the run found it.
+    Raises ConfigError (no run there, chains of different models), DataError (the table is missing or another one).
+    """
+
+    def __init__(self, run_dirs: Sequence[str | Path], burn_in: int | None = None, table: str | Path | None = None):
+        if burn_in is not None and burn_in < 0:
+            raise ConfigError(f"burn-in of {burn_in} cycles: expected a number of cycles, 0 or more")
+        if not run_dirs:
+            raise ConfigError("name the directory of a run (the -o of `mpibayes run`)")
+        self.chains = _find_chains([Path(d) for d in run_dirs], burn_in)
+        config = self.chains[0].config
+        self.table = _open_table(self.chains, table)
+        self.data = Data(self.table, config.unused, config.heldout_fraction, config.run.seed)
+        self._check_training_rows()
+        self.likelihood = config.model.likelihood
+        self.columns = self.data.columns if self.likelihood else ()
+        self.components = Components(self.columns, config.priors)
+
+    @property
+    def n_rows(self) -> int:
+        """Training rows."""
+        return self.data.n_rows
+
+    def _check_training_rows(self) -> None:
+        for chain in self.chains:
+            path = chain.folder / TRAINING_ROWS
+            if not path.exists():
+                continue
+            try:
+                stored = np.load(path)
+            except (OSError, ValueError) as error:
+                raise DataError(f"{path}: cannot be read ({error}); it tells which rows of the table were trained on") from None
+            mine = self.data.training_rows
+            if mine is None or not np.array_equal(stored, mine):
+                raise ConfigError(
+                    f"{chain.folder}: was trained on other rows than {self.chains[0].folder} (data.heldout is a fraction and "
+                    "run.seed draws the rows); look at each by itself"
+                )
+
+    def slices(self) -> Iterator[tuple[int, Rows]]:
+        """(first training row, Rows of the used columns), in order."""
+        for start in range(0, self.n_rows, SLICE_ROWS):
+            rows = self.data.rows_of(start, min(start + SLICE_ROWS, self.n_rows))
+            if not self.likelihood:
+                rows = type(rows)(*(np.empty((len(rows), 0), a.dtype) for a in vars(rows).values()))
+            yield start, rows
+
+    def traces(self) -> list[dict[str, np.ndarray]]:
+        """The whole trace of every chain, burn-in included; {} for a chain that has none yet."""
+        return [read_trace(chain.folder) for chain in self.chains]
+
+    def kept(self) -> list[tuple[int, int]]:
+        """(number of the chain, cycle) of every kept draw after burn-in, chain by chain."""
+        return [
+            (i, int(cycle))
+            for i, chain in enumerate(self.chains)
+            for block in read_blocks(chain.folder / LABELS, (), chain.burn_in)
+            for cycle in block["cycle"]
+        ]
+
+    def draws(self, wanted: Sequence[tuple[int, int]] | None = None) -> Iterator[tuple[int, Draw]]:
+        """(number of the chain, draw) of the kept draws after burn-in, of `wanted` alone when given; one at a time.
+
+        Labels are 0..K-1, none of them empty.
+        """
+        chosen = None if wanted is None else set(wanted)
+        for i, chain in enumerate(self.chains):
+            if chosen is not None and not any(c == i for c, _ in chosen):
+                continue
+            for draw in iterate_draws(chain.folder, chain.burn_in + 1):
+                if chosen is None or (i, draw.cycle) in chosen:
+                    if len(draw.labels) != self.n_rows:
+                        raise DataError(
+                            f"{chain.folder}: cycle {draw.cycle} has {len(draw.labels):,} labels for {self.n_rows:,} training rows"
+                        )
+                    yield i, _without_gaps(draw)
+
+    def statistics(self, partitions: Sequence[np.ndarray]) -> list[Statistics]:
+        """Statistics of the clusters of each partition, (N,) labels 0..K-1, in one pass over the table."""
+        from mpibayes.kernels import mixture as kernels
+
+        offsets = self.components.categorical.offsets
+        clusters = [int(z.max()) + 1 for z in partitions]
+        totals: list[Statistics | None] = [None] * len(partitions)
+        for start, rows in self.slices():
+            for i, z in enumerate(partitions):
+                part_z = np.ascontiguousarray(z[start : start + len(rows)], np.int32)
+                part = Statistics(*kernels.accumulate(rows, part_z, clusters[i], offsets))
+                totals[i] = part if totals[i] is None else _add(totals[i], part)
+        return totals
+
+
+def hyper_of(draw: Draw) -> Hyper:
+    return Hyper(draw.concentration, draw.discount, draw.dirichlet, draw.normal, draw.gamma)
+
+
+def evenly(items: Sequence, most: int) -> list:
+    """At most `most` of the items, evenly spaced, the last among them."""
+    if len(items) <= most:
+        return list(items)
+    return [items[i] for i in np.ceil(np.arange(1, most + 1) * len(items) / most).astype(int) - 1]
+
+
+def _without_gaps(draw: Draw) -> Draw:
+    used = np.bincount(draw.labels) > 0
+    if used.all():
+        return draw
+    return Draw(**{**vars(draw), "labels": (np.cumsum(used) - 1)[draw.labels]})
+
+
+def _add(a: Statistics, b: Statistics) -> Statistics:
+    """Statistics of the rows of both; exact parts are added, moments merged."""
+    n, mean, scatter = merge_moments(*(np.stack([getattr(a, f), getattr(b, f)]) for f in ("real_n", "real_mean", "real_scatter")))
+    return Statistics(
+        a.size + b.size, a.levels + b.levels, n, mean, scatter, a.tally_n + b.tally_n, a.tally_sum + b.tally_sum
+    )
+
+
+def _find_chains(run_dirs: list[Path], burn_in: int | None) -> list[Chain]:
+    chains = []
+    for home in run_dirs:
+        folders = chain_directories(home)
+        parent = home if (home / RESOLVED).exists() else home.parent  # DIR/chain-2 given alone
+        if not (parent / RESOLVED).exists():
+            raise ConfigError(f"{home}: no run directory (it has no {RESOLVED}). Expected the directory of a run (the -o of `mpibayes run`).")
+        config = configuration.load(parent / RESOLVED)
+        for folder in folders:
+            name = folder.name if len(run_dirs) == 1 else str(folder)
+            chains.append(Chain(name, folder, parent, config, config.burn_in if burn_in is None else burn_in))
+    first = configuration.as_dict(chains[0].config)
+    for chain in chains[1:]:
+        lines = configuration.difference(first, configuration.as_dict(chain.config), same_table=True)
+        lines = [line for line in lines if line.startswith(SAME_MODEL)]
+        if lines:
+            raise ConfigError(f"{chain.folder}: not a chain of the same model as {chains[0].folder}; what differs:", lines)
+    return chains
+
+
+def _open_table(chains: list[Chain], given: str | Path | None) -> Table:
+    """The chains' table, recognised by its content."""
+    path = chains[0].config.table if given is None else Path(given)
+    if not path.exists():
+        hint = "name the place where it is now with --table" if given is None else "check the path given with --table"
+        raise DataError(f"{path}: the run's table is not there; {hint}")
+    table = Table.open(path)
+    for chain in chains:
+        try:
+            fingerprint = json.loads((chain.home / PROVENANCE).read_text(encoding="utf-8"))["fingerprint"]
+        except (OSError, ValueError, KeyError) as error:
+            raise DataError(f"{chain.home / PROVENANCE}: cannot be read ({error}); the run's table cannot be told") from None
+        if fingerprint != table.fingerprint:
+            raise DataError(
+                f"{path}: its content is not what {chain.home} was run on (fingerprint {table.fingerprint[:12]}, expected "
+                f"{fingerprint[:12]}); name the original table with --table, or import it again from the same source and schema"
+            )
+    return table

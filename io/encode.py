@@ -1,0 +1,149 @@
+"""From text to the cells of a typed table, and what to say about text that a column cannot hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mpibayes.hpc.errors import DataError
+from mpibayes.io.source import MAX_PROBLEMS, NUMBER, Batch, Cells, Place, TextSource
+from mpibayes.io.table import MAX_COUNT, Column, Rows
+
+MAX_REAL = 1e150  # squares of larger numbers overflow
+
+
+def numbers(texts: pa.StringArray) -> np.ndarray:
+    """The number each text is (float64), NaN where it is none. `1e400` and `-inf` are infinite; `nan` is no number."""
+    try:
+        values = pc.cast(texts, pa.float64())  # all are numbers: the usual case in a numeric column
+    except pa.ArrowInvalid:
+        is_number = pc.match_substring_regex(texts, NUMBER)
+        is_infinite = pc.match_substring_regex(texts, r"^[+-]?inf(inity)?$", ignore_case=True)
+        kept = pc.if_else(pc.or_(is_number, is_infinite), texts, pa.scalar(None, pa.string()))
+        values = pc.cast(kept, pa.float64())
+    return np.array(values.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def parse(kind: str, levels: pa.StringArray | None, texts: pa.StringArray, missing: np.ndarray):
+    """Cells of a column of this kind for some texts: (values, which texts it cannot hold).
+
+    values: float64 with NaN = missing for real and count; integers with V = missing for categorical and boolean, where
+    texts that are no level get V too. missing: bool, which texts are missing markers.
+    """
+    if kind in ("real", "count"):
+        values = numbers(texts)
+        values[missing] = np.nan
+        bad = ~missing & ~(np.abs(values) <= MAX_REAL)
+        if kind == "count":
+            bad |= (values < 0) | (values != np.floor(values)) & ~np.isnan(values) | (values >= MAX_COUNT)
+        return values, bad
+    codes = pc.fill_null(pc.index_in(texts, value_set=levels), len(levels)).to_numpy(zero_copy_only=False)
+    return np.where(missing, len(levels), codes), ~missing & (codes == len(levels))
+
+
+def expectation(kind: str, levels: Sequence[str]) -> str:
+    if kind == "real":
+        return "a finite number below 1e150 in size"
+    if kind == "count":
+        return "a non-negative integer below 2^53"
+    few = ", ".join(repr(v) for v in levels[:5]) + (", ..." if len(levels) > 5 else "")
+    return f"one of its {len(levels):,} levels ({few})"
+
+
+@dataclass
+class Offence:
+    """A text that a column cannot hold: where it was first met, and in how many cells."""
+
+    column: str
+    text: str
+    expected: str
+    place: Place
+    n_cells: int
+
+
+@dataclass
+class Offences:
+    """The first MAX_PROBLEMS different offending texts of each column, and the number of all offending cells."""
+
+    found: dict[tuple[str, str], Offence] = field(default_factory=dict)
+    n_cells: dict[str, int] = field(default_factory=dict)
+    n_listed: dict[str, int] = field(default_factory=dict)
+
+    def add(self, batch: Batch, column: str, cells: Cells, counts: np.ndarray, bad: np.ndarray, expected: str) -> None:
+        """Notes the texts of a batch's column that are `bad`; of very many, a few are described and all are counted."""
+        found = np.flatnonzero(bad & (counts > 0))
+        described = found[: 2 * MAX_PROBLEMS]
+        for i in described:
+            row = batch.first_row + cells.first(i)
+            self.note(column, cells.texts[i].as_py(), expected, batch.path, row, int(counts[i]))
+        rest = int(counts[found[2 * MAX_PROBLEMS :]].sum())
+        if rest:
+            self.n_cells[column] += rest
+
+    def note(self, column: str, text: str, expected: str, path: Path, row: int, n_cells: int) -> None:
+        self.n_cells[column] = self.n_cells.get(column, 0) + n_cells
+        known = self.found.get((column, text))
+        if known is not None:
+            known.n_cells += n_cells
+        elif self.n_listed.get(column, 0) < MAX_PROBLEMS:
+            self.found[column, text] = Offence(column, text, expected, Place(path, row), n_cells)
+            self.n_listed[column] = self.n_listed.get(column, 0) + 1
+
+    def __bool__(self) -> bool:
+        return bool(self.n_cells)
+
+    def error(self, source: TextSource, advice: str) -> DataError:
+        """All that was found, the first MAX_PROBLEMS in row order, with rows and lines."""
+        order = {path: i for i, path in enumerate(source.paths)}
+        listed = sorted(self.found.values(), key=lambda o: (order[o.place.path], o.place.row, o.column))[:MAX_PROBLEMS]
+        problems = [
+            f"{where}, column '{o.column}': found {o.text[:60]!r}, expected {o.expected}"
+            + (f"; {o.n_cells:,} such cells" if o.n_cells > 1 else "")
+            for o, where in zip(listed, source.describe([o.place for o in listed]), strict=True)
+        ]
+        n = sum(self.n_cells.values())
+        cells = "one cell" if n == 1 else f"{n:,} cells"
+        columns = ", ".join(f"'{c}'" for c in self.n_cells)
+        return DataError(f"{source.paths[0]}: {cells} cannot be read as the column's kind: {columns}. {advice}", problems)
+
+
+class Encoder:
+    """Turns batches of text into Rows of known columns.
+
+    positions: for each column, where it lies in the source; markers: for each, the texts that mean missing.
+    """
+
+    def __init__(self, columns: Sequence[Column], positions: Sequence[int], markers: Sequence[Sequence[str]]):
+        self.columns = columns
+        self.positions = positions
+        self._markers = [pa.array(list(m), pa.string()) for m in markers]
+        self._levels = [pa.array(c.levels, pa.string()) if c.levels else None for c in columns]
+
+    def encode(self, batch: Batch, wrong: Offences, unseen: Offences) -> Rows:
+        """The rows of the batch. Cells that cannot be held become missing and are noted: in `wrong` where a number was
+        expected, in `unseen` where a level was.
+        """
+        rows = Rows.empty(self.columns, batch.n_rows)
+        for column, position, markers, levels in zip(
+            self.columns, self.positions, self._markers, self._levels, strict=True
+        ):
+            cells = batch.columns[position]
+            missing = is_missing(cells.texts, markers)
+            values, bad = parse(column.kind, levels, cells.texts, missing)
+            if bad.any():
+                if column.kind in ("real", "count"):
+                    values[bad] = np.nan
+                offences = unseen if column.levels else wrong
+                offences.add(batch, column.name, cells, cells.counts(), bad, expectation(column.kind, column.levels))
+            target = getattr(rows, column.block)
+            target[:, column.index] = values.astype(target.dtype)[cells.codes]
+        return rows
+
+
+def is_missing(texts: pa.StringArray, markers: pa.StringArray) -> np.ndarray:
+    return pc.is_in(texts, value_set=markers).to_numpy(zero_copy_only=False)

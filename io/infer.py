@@ -1,0 +1,289 @@
+"""What a column is, decided from all its text: the first pass of the import.
+
+Rules, in order (cells that are missing are set aside first; a *number* is a decimal number with or without exponent):
+
+1.  No cell left: ignored. One level: ignored (constant).
+2.  Text of which more than 95 % of at least 100 cells differ (or all of at least 20): ignored (identifier).
+3.  Two levels that are 0/1, true/false, yes/no, t/f or y/n in any case: boolean, the false-like one first.
+4.  Integers, none written with a leading zero as in 007:
+    a. all different in at least 100 cells, and numbered densely (range below 10 a cell), or all of the same number of
+       digits (4 or more), or in a column whose name ends in id, key, index ...: ignored (identifier);
+    b. at most 5 different ones, or at most 20 that lie close together (range below 5 a level, two cells a level):
+       categorical; at most 1,000 where the name ends in code, recode, type, class, zip ...: categorical;
+    c. non-negative, none above 10^6, mean at most 20 and variance at most 20 times the mean: count. Larger means and
+       wider spreads are served better by a normal component, whose variance is free: real;
+    d. any other: real.
+5.  Other numbers: real.
+6.  Everything else: categorical, at most 65,535 levels.
+
+Levels are sorted by their value where all are numbers and by their text (code points) otherwise, so they depend on what
+is in the column and not on the order of its rows. Up to 131,072 different texts are kept and counted exactly; beyond,
+their number is estimated (k smallest hashes, Bar-Yossef et al. 2002; standard error 0.8 %).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mpibayes.io.encode import MAX_REAL, Offences, expectation, is_missing, numbers, parse
+from mpibayes.io.source import Batch, Place
+from mpibayes.io.table import MAX_LEVELS
+
+MAX_TEXTS = 131_072
+MAX_NUMBER_TEXTS = 16_384  # of a column of fractions: nothing but its count of different values is wanted
+FEW_INTEGERS = 20
+FEW_RANGE = 5
+CODE_LEVELS = 1_000
+MAX_COUNT_VALUE = 1e6
+MAX_COUNT_MEAN = 20.0
+MAX_COUNT_DISPERSION = 20.0
+TRUTH = (("0", "1"), ("false", "true"), ("no", "yes"), ("f", "t"), ("n", "y"))
+CODE_NAME = re.compile(r"(code|recode|codes|type|class|category|group|zip|zipcode)$", re.IGNORECASE)
+ID_NAME = re.compile(r"(^|[^a-z])(id|ids|key|index|idx|uuid|guid|number|nr|no|row|caseid)$|[a-z]I[dD]$|caseid$", re.IGNORECASE)
+_SKETCH = 16_384
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a column becomes: kind "ignored" or one of the table's kinds, and why."""
+
+    kind: str
+    levels: tuple[str, ...] = ()
+    reason: str = ""
+    warning: str = ""
+    error: str = ""
+
+
+class Profile:
+    """What is known of one column after the batches added so far; its size does not grow with the rows.
+
+    kind, levels: given by the user, or None = to be inferred; of a given kind the offending cells are noted.
+    """
+
+    def __init__(self, name: str, kind: str | None, levels: Sequence[str] | None, markers: Sequence[str]):
+        self.name, self.kind, self.levels = name, kind, None if levels is None else tuple(levels)
+        self.markers = tuple(markers)
+        self.n_missing = self.n_observed = self.n_numbers = self.n_infinite = 0
+        self.all_integer = True
+        self.leading_zero = False
+        self.minimum, self.maximum = np.inf, -np.inf
+        self.digits: set[int] = set()
+        self.mean = self.scatter = 0.0
+        self.example_text: tuple[str, Place] | None = None  # the first cell that is no number
+        self.example_infinite: tuple[str, Place] | None = None
+        self._texts: pa.StringArray | None = pa.array([], pa.string())
+        self._sketch: np.ndarray | None = None
+        self._marker_array = pa.array(list(markers), pa.string())
+        self._level_array = None if levels is None else pa.array(list(levels), pa.string())
+
+    def add(self, batch: Batch, position: int, offences: Offences) -> None:
+        cells = batch.columns[position]
+        counts = cells.counts()
+        missing = is_missing(cells.texts, self._marker_array)
+        self.n_missing += int(counts[missing].sum())
+        if self.kind == "ignored":
+            self.n_observed = self.n_observed + batch.n_rows - int(counts[missing].sum())
+            return
+        if self.kind in ("real", "count") or self.levels is not None:
+            _, bad = parse(self.kind, self._level_array, cells.texts, missing)
+            offences.add(batch, self.name, cells, counts, bad, expectation(self.kind, self.levels or ()))
+        if missing.any():
+            present = np.flatnonzero(~missing & (counts > 0))
+            texts, n = cells.texts.take(pa.array(present)), counts[present]
+        else:
+            present, texts, n = np.arange(len(counts)), cells.texts, counts
+        if not len(texts):
+            return
+        self.n_observed += int(n.sum())
+        values = numbers(texts)
+        is_number, is_infinite = np.abs(values) <= MAX_REAL, np.abs(values) > MAX_REAL
+        self.n_infinite += int(n[is_infinite].sum())
+        for flag, attribute in ((np.isnan(values), "example_text"), (is_infinite, "example_infinite")):
+            if getattr(self, attribute) is None and flag.any():
+                i = int(present[np.flatnonzero(flag)[0]])
+                place = Place(batch.path, batch.first_row + cells.first(i))
+                setattr(self, attribute, (cells.texts[i].as_py(), place))
+        if is_number.any():
+            self._add_numbers(texts, values, is_number, n)
+        self._add_texts(texts)
+
+    def _add_numbers(self, texts: pa.StringArray, values: np.ndarray, is_number: np.ndarray, n: np.ndarray) -> None:
+        x, n = values[is_number], n[is_number].astype(float)
+        total = self.n_numbers + n.sum()
+        mean = float(np.average(x, weights=n))
+        self.scatter += float((n * (x - mean) ** 2).sum()) + (mean - self.mean) ** 2 * self.n_numbers * n.sum() / total
+        self.mean += (mean - self.mean) * n.sum() / total
+        self.n_numbers = int(total)
+        self.minimum, self.maximum = min(self.minimum, float(x.min())), max(self.maximum, float(x.max()))
+        self.all_integer = self.all_integer and bool((x == np.floor(x)).all())
+        if self.all_integer:
+            written = texts if is_number.all() else texts.filter(pa.array(is_number))
+            self.all_integer = pc.all(pc.match_substring_regex(written, r"^[+-]?\d+(\.0)?$")).as_py()
+        if self.all_integer and not self.leading_zero:
+            self.leading_zero = pc.any(pc.match_substring_regex(written, r"^[+-]?0\d")).as_py()
+            if len(self.digits) < 2:
+                self.digits |= set(pc.unique(pc.utf8_length(written)).to_pylist())
+
+    def _add_texts(self, texts: pa.StringArray) -> None:
+        if self._texts is None:
+            self._sketch = _smallest(self._sketch, texts)
+            return
+        new = texts if not len(self._texts) else texts.filter(pc.invert(pc.is_in(texts, value_set=self._texts)))
+        if len(new):
+            self._texts = pa.concat_arrays([self._texts, pc.unique(new)])
+        only_fractions = self.example_text is None and not self.all_integer and self.kind in (None, "real", "count")
+        if len(self._texts) > (MAX_NUMBER_TEXTS if only_fractions else MAX_TEXTS):
+            self._sketch = _smallest(np.empty(0, np.uint64), self._texts)
+            self._texts = None
+
+    @property
+    def n_distinct(self) -> int:
+        """Number of different texts, exact up to MAX_TEXTS."""
+        if self._texts is not None:
+            return len(self._texts)
+        if len(self._sketch) < _SKETCH:
+            return len(self._sketch)
+        return int((_SKETCH - 1) / (float(self._sketch[-1]) / 2.0**64))
+
+    @property
+    def counted(self) -> str:
+        return f"{self.n_distinct:,}" if self._texts is not None else f"about {float(f'{self.n_distinct:.3g}'):,.0f}"
+
+    def sorted_levels(self) -> tuple[str, ...]:
+        texts = self._texts.to_pylist()
+        if self.n_numbers == self.n_observed:
+            values = numbers(self._texts).tolist()
+            return tuple(text for _, text in sorted(zip(values, texts, strict=True)))
+        lower = sorted(texts, key=str.lower)
+        if self.kind in (None, "boolean") and tuple(t.lower() for t in lower) in TRUTH:
+            return tuple(lower)
+        return tuple(sorted(texts))
+
+
+def _smallest(sketch: np.ndarray, texts: pa.StringArray) -> np.ndarray:
+    """The _SKETCH smallest different hashes of those in `sketch` and of `texts`."""
+    return np.unique(np.concatenate([sketch, text_hash(texts)]))[:_SKETCH]
+
+
+def text_hash(texts: pa.StringArray) -> np.ndarray:
+    """A 64-bit hash of each text, the same in every process: a polynomial in its bytes, mixed as in splitmix64."""
+    _, offsets, data = texts.buffers()
+    start = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
+    raw = np.frombuffer(data, np.uint8)[start[0] : start[-1]].astype(np.uint64) + np.uint64(1)
+    length = np.diff(start)
+    place = np.arange(len(raw)) - np.repeat(start[:-1] - start[0], length)
+    longest = int(length.max(initial=1))
+    power = np.cumprod(np.full(longest, 0x9E3779B97F4A7C15 | 1, np.uint64))
+    sums = np.concatenate([[np.uint64(0)], np.cumsum(raw * power[place], dtype=np.uint64)])
+    h = sums[start[1:] - start[0]] - sums[start[:-1] - start[0]]
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        h = (h ^ (h >> np.uint64(shift))) * np.uint64(factor)
+    return h ^ (h >> np.uint64(31))
+
+
+def decide(p: Profile, keep: bool = False) -> Decision:
+    """The kind and levels of a column from its profile; `keep`: even when it is constant or an identifier."""
+    if p.kind is not None:
+        return _as_given(p)
+    n = p.n_observed
+    if n == 0:
+        if keep:
+            return Decision("real", reason="kept as asked; all cells are missing")
+        return Decision("ignored", reason="all cells are missing")
+    if p.n_distinct == 1 and not keep:
+        value = p._texts[0].as_py()
+        also = " where it is not missing" if p.n_missing else ""
+        return Decision("ignored", reason=f"constant: {value[:40]!r}{also}")
+    if p.n_numbers + p.n_infinite == n and p.n_infinite and p.n_numbers:
+        text, _ = p.example_infinite
+        return Decision(
+            "real", error=f"column '{p.name}': numbers, but {p.n_infinite:,} cells are infinite or above 1e150 ({text!r})"
+        )
+    numeric = p.n_numbers == n
+    integer = numeric and p.all_integer and not p.leading_zero
+    if not numeric or p.leading_zero:
+        nearly_all = n >= 100 and p.n_distinct > 0.95 * n or n >= 20 and p.n_distinct == n
+        if nearly_all and not keep:
+            return _identifier(p)
+    if p.n_distinct == 2 and tuple(t.lower() for t in p.sorted_levels()) in TRUTH:
+        return Decision("boolean", p.sorted_levels())
+    if integer:
+        return _integers(p, keep)
+    if numeric and not p.leading_zero:
+        return Decision("real", reason="fractions")
+    return _categorical(p, "" if not p.leading_zero else "numbers with leading zeros")
+
+
+def _integers(p: Profile, keep: bool) -> Decision:
+    n, few = p.n_observed, p.n_distinct
+    unique = few == n if p._texts is not None else few > 0.97 * n
+    if unique and n >= 100 and not keep:
+        dense = p.maximum - p.minimum < 10 * n
+        if dense or (len(p.digits) == 1 and min(p.digits) >= 4) or ID_NAME.search(p.name):
+            return _identifier(p)
+    close = p.maximum - p.minimum < FEW_RANGE * few
+    if few <= 5 or few <= FEW_INTEGERS and few <= n / 2 and close:
+        return _categorical(p, "few different integers")
+    if few <= CODE_LEVELS and few <= n / 2 and CODE_NAME.search(p.name):
+        return _categorical(p, "integers; the name says that they are codes")
+    variance = p.scatter / n
+    if p.minimum < 0:
+        return Decision("real", reason="integers, some negative")
+    if p.maximum > MAX_COUNT_VALUE:
+        return Decision("real", reason="integers, large")
+    if p.mean > MAX_COUNT_MEAN:
+        return Decision("real", reason=f"integers of mean {p.mean:,.3g}, above {MAX_COUNT_MEAN:g}")
+    if variance > MAX_COUNT_DISPERSION * p.mean:
+        return Decision("real", reason=f"integers, heavy-tailed (variance {variance / p.mean:,.3g} times the mean)")
+    return Decision("count", reason=f"integers of mean {p.mean:.3g}, variance {variance / p.mean:.3g} times that")
+
+
+def _identifier(p: Profile) -> Decision:
+    what = "integers" if p.n_numbers == p.n_observed else "text"
+    reason = f"identifier: {p.counted} different values in {p.n_observed:,} cells"
+    warning = ""
+    if p.n_distinct > MAX_LEVELS:
+        warning = f"column '{p.name}' ({what}, {p.counted} different values) looks like an identifier and is left out"
+    return Decision("ignored", reason=reason, warning=warning)
+
+
+def _categorical(p: Profile, reason: str) -> Decision:
+    if p._texts is None or p.n_distinct > MAX_LEVELS:
+        mixed = ""
+        if p.example_text is not None and p.n_numbers > 0.5 * p.n_observed:
+            mixed = f"; mostly numbers: should {p.example_text[0][:40]!r} be a missing marker (--missing)?"
+        return Decision(
+            "categorical",
+            error=f"column '{p.name}': {p.counted} levels, more than the {MAX_LEVELS:,} a categorical column can have; "
+            f"leave it out (kind = \"ignored\" in the schema, or --drop){mixed}",
+        )
+    levels = p.sorted_levels()
+    if any("\0" in level for level in levels):
+        return Decision("categorical", error=f"column '{p.name}': contains NUL characters; expected text")
+    warning = ""
+    if p.example_text is not None and 0.9 * p.n_observed < p.n_numbers < p.n_observed and p.n_distinct > FEW_INTEGERS:
+        n = p.n_observed - p.n_numbers
+        warning = (
+            f"column '{p.name}' is taken as categorical ({len(levels):,} levels), but only {n:,} of {p.n_observed:,} cells "
+            f"are no numbers, such as {p.example_text[0][:40]!r}; if that means missing, say so (--missing)"
+        )
+    return Decision("categorical", levels, reason, warning)
+
+
+def _as_given(p: Profile) -> Decision:
+    """The user's kind; levels that were not given are those found."""
+    if p.kind in ("ignored", "real", "count") or p.levels is not None:
+        return Decision(p.kind, p.levels or (), "as given")
+    if p.n_observed == 0:
+        return Decision(p.kind, error=f"column '{p.name}': given as {p.kind}, but all its cells are missing; give levels")
+    found = _categorical(p, "as given")
+    if p.kind == "boolean" and not found.error and len(found.levels) != 2:
+        few = ", ".join(repr(v) for v in found.levels[:5])
+        return Decision(p.kind, error=f"column '{p.name}': given as boolean, which has two levels; found {p.counted}: {few}")
+    return Decision(p.kind, found.levels, "as given", "", found.error)

@@ -1,0 +1,303 @@
+"""`mpibayes import`: CSV or Parquet files into a typed table, in two passes over the text.
+
+The first pass reads all of every column and decides what it is (`infer`), or holds it against what the user said it is
+(`schema`). The second writes. Memory depends on the block size and the number of levels, not on the number of rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from mpibayes.hpc.errors import ConfigError, DataError
+from mpibayes.io import infer
+from mpibayes.io.encode import Encoder, Offences
+from mpibayes.io.files import reason, replacing
+from mpibayes.io.schema import SCHEMA_KINDS, ColumnSchema, Schema, read_schema, schema_text
+from mpibayes.io.source import MAX_PROBLEMS, MISSING, Progress, TextSource, near
+from mpibayes.io.table import KINDS, Table, TableWriter, check_levels, check_target, place_columns
+
+
+@dataclass(frozen=True)
+class ColumnSummary:
+    """One column of the source: what became of it. `n_levels` is 0 for real, count and ignored columns."""
+
+    name: str
+    kind: str
+    n_levels: int
+    levels: tuple[str, ...]
+    n_missing: int
+    reason: str
+    mean: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+
+
+@dataclass(frozen=True)
+class ImportSummary:
+    table: Table
+    rows: int
+    columns: tuple[ColumnSummary, ...]
+    warnings: tuple[str, ...]
+    seconds: float
+    reading: str  # how the source was read, in words
+
+
+def import_table(
+    sources: str | os.PathLike | Sequence[str | os.PathLike],
+    out: str | os.PathLike,
+    *,
+    schema: str | os.PathLike | Schema | None = None,
+    write_schema: str | os.PathLike | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
+    encoding: str | None = None,
+    missing: Sequence[str] = (),
+    kinds: Mapping[str, str] | None = None,
+    keep: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    names: str | os.PathLike | Sequence[str] | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> ImportSummary:
+    """Imports one or several files with the same columns into the typed table `out`.
+
+    schema: a schema file (or Schema); write_schema: where to write the one that came out. missing: markers besides the
+    usual ones (MISSING, or the schema's). kinds: column -> kind; keep: columns not to be left out as constant or
+    identifier; drop: columns to leave out. names: column names, or a file with one a line. progress is called with
+    (phase, rows done, share of the input read).
+
+    Raises ConfigError (schema, options, `out` exists) or DataError (the files, or `out` cannot be written). Nothing is
+    written under the final names unless all went well.
+    """
+    start = time.perf_counter()
+    out = Path(out)
+    check_target(out, overwrite)
+    if write_schema is not None:
+        write_schema = Path(write_schema)
+        check_target(write_schema, overwrite)
+    schema = schema if isinstance(schema, Schema) else read_schema(schema) if schema else Schema()
+    with one_thread():
+        source = TextSource(
+            sources,
+            delimiter=schema.delimiter if delimiter is None else delimiter,
+            header=schema.header if header is None else header,
+            encoding=schema.encoding if encoding is None else encoding,
+            names=_read_names(names),
+        )
+        _protect_sources(source, out, write_schema)
+        profiles = _profiles(source, schema, missing, kinds or {}, keep, drop)
+        rows = _profile_all(source, profiles, progress)
+        decisions = [infer.decide(p, p.name in keep) for p in profiles]
+        errors = [d.error for d in decisions if d.error]
+        if errors:
+            raise DataError(f"{source.paths[0]}: cannot be imported as it is", errors[:MAX_PROBLEMS])
+        table = _write(source, out, overwrite, rows, profiles, decisions, progress)
+    if write_schema is not None:
+        _write_schema(write_schema, source, profiles, decisions)
+    return ImportSummary(
+        table,
+        rows,
+        _column_summaries(table, profiles, decisions),
+        tuple(d.warning for d in decisions if d.warning),
+        time.perf_counter() - start,
+        _reading(source),
+    )
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """pyarrow on one thread: batch jobs have the cores they asked for, and memory stays small."""
+    before = pa.cpu_count()
+    pa.set_cpu_count(1)
+    try:
+        yield
+    finally:
+        pa.set_cpu_count(before)
+
+
+def _read_names(names: str | os.PathLike | Sequence[str] | None) -> list[str] | None:
+    if names is None or not isinstance(names, str | os.PathLike):
+        return None if names is None else list(names)
+    try:
+        lines = Path(names).read_text("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{names}: not a readable file of column names, one a line: {error}") from error
+    return [line.strip() for line in lines if line.strip()]
+
+
+def _protect_sources(source: TextSource, *targets: Path | None) -> None:
+    for target in targets:
+        if target is not None and target.exists() and any(target.samefile(p) for p in source.paths):
+            raise ConfigError(f"{target}: is both source and target; choose another name to write")
+
+
+def _profiles(source, schema: Schema, missing, kinds, keep, drop) -> list[infer.Profile]:
+    """An empty profile a column, with what the user said of it. Raises ConfigError with all mistakes."""
+    problems = []
+    said = (("the schema", schema.columns), ("kinds", kinds), ("keep", keep), ("drop", drop))
+    for where, mentioned in said:
+        problems += [
+            f"{where}: no column '{name}' in {source.paths[0]}{near(name, source.names)}"
+            for name in mentioned
+            if name not in source.names
+        ]
+    for name, kind in kinds.items():
+        if kind not in SCHEMA_KINDS:
+            problems.append(f"column '{name}': unknown kind '{kind}'{near(kind, SCHEMA_KINDS)}; one of {', '.join(SCHEMA_KINDS)}")
+        if name in drop and kind != "ignored" or name in drop and name in keep:
+            problems.append(f"column '{name}': is both dropped and kept")
+    profiles = []
+    for name in source.names:
+        column = schema.columns.get(name, ColumnSchema())
+        kind = "ignored" if name in drop else kinds.get(name, column.kind)
+        levels = column.levels if kind in ("categorical", "boolean") else None
+        usual = column.missing if column.missing is not None else schema.missing if schema.missing is not None else MISSING
+        markers = tuple(dict.fromkeys([*usual, *(m.strip() for m in missing)]))
+        problems += [
+            f"column '{name}': the level {v!r} is also a missing marker; give the column its own markers (missing = [...])"
+            for v in levels or ()
+            if v in markers
+        ]
+        if levels is not None and kind == "boolean" and len(levels) != 2:
+            problems.append(f"column '{name}': a boolean column has two levels, the schema gives {len(levels)}")
+        profiles.append(infer.Profile(name, kind, levels, markers))
+    if problems:
+        raise ConfigError("the description of the columns does not fit", problems)
+    return profiles
+
+
+def _profile_all(source: TextSource, profiles: list[infer.Profile], progress: Progress | None) -> int:
+    """The first pass. Returns the number of rows; raises DataError with the cells that do not fit what was said."""
+    offences = Offences()
+    rows = 0
+    for batch in source.batches(progress=progress, phase="reading"):
+        rows += batch.n_rows
+        for position, profile in enumerate(profiles):
+            profile.add(batch, position, offences)
+    if rows == 0:
+        raise DataError(f"{source.paths[0]}: has no rows" + (" below its header" if source.dialect.header else ""))
+    if offences:
+        raise offences.error(source, "Mend the file, declare the text as missing (--missing), or change the schema.")
+    return rows
+
+
+def _write(source, out, overwrite, rows, profiles, decisions, progress) -> Table:
+    """The second pass."""
+    used = [i for i, d in enumerate(decisions) if d.kind in KINDS]
+    if not used:
+        problems = [f"{p.name}: {d.reason}" for p, d in zip(profiles, decisions, strict=True)]
+        raise DataError(f"{source.paths[0]}: no column is left; keep some (--keep) or say what they are (--schema)", problems)
+    for i in used:
+        check_levels(profiles[i].name, decisions[i].kind, decisions[i].levels)
+    columns = place_columns((profiles[i].name, decisions[i].kind, decisions[i].levels) for i in used)
+    encoder = Encoder(columns, used, [profiles[i].markers for i in used])
+    about = {
+        "names": list(source.names),
+        "files": [p.name for p in source.paths],
+        "format": source.dialect.format,
+        "delimiter": source.dialect.delimiter,
+        "header": source.dialect.header,
+        "encoding": source.dialect.encoding,
+        "missing": {profiles[i].name: list(profiles[i].markers) for i in used},
+    }
+    offences = Offences()
+    with TableWriter(out, columns, rows, overwrite, about) as writer:
+        for batch in source.batches(used, progress, "writing"):
+            writer.write(encoder.encode(batch, offences, offences))
+            if offences:
+                raise offences.error(source, "The file changed while it was read.")
+    return writer.table
+
+
+def _write_schema(path: Path, source: TextSource, profiles, decisions) -> None:
+    columns, comments = {}, {}
+    usual = max((p.markers for p in profiles), key=[p.markers for p in profiles].count)
+    for p, d in zip(profiles, decisions, strict=True):
+        columns[p.name] = ColumnSchema(d.kind, d.levels or None, p.markers if p.markers != usual else None)
+        comments[p.name] = d.reason
+    dialect = source.dialect
+    encoding = dialect.encoding if dialect.encoding != "utf-8" else None
+    text = schema_text(Schema(columns, usual, dialect.delimiter, dialect.header, encoding), comments)
+    try:
+        with replacing(path, shared=True) as file:
+            file.write(text.encode())
+    except OSError as error:
+        raise DataError(f"{path}: the schema cannot be written: {reason(error)}; the table was written") from error
+
+
+def _column_summaries(table: Table, profiles, decisions) -> tuple[ColumnSummary, ...]:
+    columns = {c.name: c for c in table.columns}
+    result = []
+    for p, d in zip(profiles, decisions, strict=True):
+        summary = ColumnSummary(p.name, d.kind, len(d.levels), d.levels, p.n_missing, d.reason)
+        column = columns.get(p.name)
+        if column is not None and not column.levels:
+            summary = replace(summary, mean=column.center, minimum=column.minimum, maximum=column.maximum)
+        result.append(summary)
+    return tuple(result)
+
+
+def _reading(source: TextSource) -> str:
+    dialect = source.dialect
+    if dialect.format == "parquet":
+        return "Parquet"
+    delimiter = {"\t": "tab", " ": "blank"}.get(dialect.delimiter, repr(dialect.delimiter))
+    header = "first line taken as header" if dialect.header else "no header: first line taken as data"
+    return f"CSV, delimiter {delimiter}, {header}" + (" (detected)" if source.header_detected else " (as given)")
+
+
+def summary_lines(summary: ImportSummary) -> list[str]:
+    """The summary as plain lines."""
+    table = summary.table
+    used = [c for c in summary.columns if c.kind != "ignored"]
+    n_kinds = [(kind, sum(c.kind == kind for c in used)) for kind in KINDS]
+    parts = ", ".join(f"{n} {kind}" for kind, n in n_kinds if n)
+    lines = [
+        f"{table.path}: {summary.rows:,} rows, {len(used)} of {len(summary.columns)} columns ({parts}), "
+        f"{summary.seconds:.1f} s",
+        f"read as {summary.reading}",
+    ]
+    width = max(len(c.name) for c in summary.columns)
+    lines += [f"  {c.name:<{width}}  {c.kind:<11}  {_content(c)}{_missing(c, summary.rows)}" for c in summary.columns]
+    return lines + [f"warning: {w}" for w in summary.warnings]
+
+
+def _content(c: ColumnSummary) -> str:
+    if c.kind == "ignored":
+        return c.reason
+    if c.n_levels:
+        shown = ", ".join(v if len(v) <= 24 else v[:23] + "…" for v in c.levels[:4])
+        return f"{c.n_levels:,} levels: {shown}" + (", ..." if c.n_levels > 4 else "")
+    return f"{c.minimum:.6g} to {c.maximum:.6g}, mean {c.mean:.6g}"
+
+
+def _missing(c: ColumnSummary, rows: int) -> str:
+    return f"; {c.n_missing:,} missing ({100 * c.n_missing / rows:.2g} %)" if c.n_missing and c.kind != "ignored" else ""
+
+
+def print_summary(summary: ImportSummary, console) -> None:
+    """The summary as a table on a rich console."""
+    from rich.markup import escape
+    from rich.table import Table as Grid
+
+    head, reading = summary_lines(summary)[:2]
+    console.print(escape(head), highlight=False)
+    console.print(escape(reading), highlight=False, style="dim")
+    grid = Grid(box=None, pad_edge=False, header_style="bold")
+    for title in ("column", "kind", "content", "missing", "why"):
+        grid.add_column(title, justify="right" if title == "missing" else "left", overflow="fold")
+    for c in summary.columns:
+        ignored = c.kind == "ignored"
+        content = "" if ignored else escape(_content(c))
+        share = f"{100 * c.n_missing / summary.rows:.2g} %" if c.n_missing else ""
+        grid.add_row(escape(c.name), c.kind, content, share, escape(c.reason), style="dim" if ignored else "")
+    console.print(grid)
+    for warning in summary.warnings:
+        console.print(f"warning: {warning}", style="yellow", markup=False, highlight=False)

@@ -1,0 +1,229 @@
+"""Rows of another file in the coding of a table: held-out files, and rows to predict.
+
+Columns are found by name; a CSV without header is matched by position when it has as many fields as the source of the
+table had. The source's delimiter and missing markers apply. Columns that the table does not have are ignored.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from mpibayes.hpc.errors import ConfigError, DataError
+from mpibayes.io.encode import Encoder, Offences, expectation, parse
+from mpibayes.io.ingest import one_thread
+from mpibayes.io.source import MISSING, TextSource, near
+from mpibayes.io.table import SLICE_ROWS, Column, Rows, Table, slices_of
+
+
+@dataclass
+class Unseen:
+    """Texts of one column that are none of its levels: the first one, where, and how many cells have such a text."""
+
+    level: str
+    row: int
+    n_cells: int
+
+
+def read_like(like: Table | Sequence[Column], path: str | os.PathLike, **options) -> Rows:
+    """All rows of `path` at once; the arguments of `stream_like`."""
+    parts = list(stream_like(like, path, check_first=False, **options))
+    return Rows.concatenate(_columns_of(like)[0], parts)
+
+
+def stream_like(
+    like: Table | Sequence[Column],
+    path: str | os.PathLike,
+    *,
+    unseen: str = "error",
+    batch_rows: int = SLICE_ROWS,
+    record: dict[str, Unseen] | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
+    encoding: str | None = None,
+    missing: Sequence[str] = (),
+    check_first: bool = True,
+) -> Iterator[Rows]:
+    """The rows of a typed table, CSV or Parquet file, in order, coded like `like` (a Table, or columns alone).
+
+    Levels that the columns do not have: unseen = "error" raises a DataError that lists them; "missing" makes these cells
+    missing and, when the last row is out, puts what was met in `record` by column name (see unseen_message).
+    check_first: read the file once for mistakes before the first rows are given out, so that long work is not lost.
+    delimiter, header, encoding: instead of the source's; missing: markers besides the source's.
+
+    Raises DataError: the file cannot be read, columns lack, text in a numeric column (with its row), unseen levels.
+    """
+    if unseen not in ("error", "missing"):
+        raise ConfigError(f'unseen = {unseen!r}: expected "error" or "missing"')
+    path = Path(path)
+    columns, about = _columns_of(like)
+    if _is_hdf5(path):
+        passes = _TypedFile(columns, path)
+    else:
+        options = {"delimiter": delimiter or about.get("delimiter"), "encoding": encoding or about.get("encoding")}
+        passes = _TextFile(columns, about, path, header, missing, options)
+    if check_first:
+        for _ in _checked(passes, unseen, None):
+            pass
+    for rows in _checked(passes, unseen, record):
+        yield from slices_of(rows, batch_rows)
+
+
+def unseen_message(record: dict[str, Unseen], path: str | os.PathLike) -> str:
+    """One line for the user about the cells that became missing; empty when there are none."""
+    if not record:
+        return ""
+    each = "; ".join(f"'{name}': {u.n_cells:,} cells, first {u.level!r} in row {u.row:,}" for name, u in record.items())
+    return f"{path}: levels that the table does not have were taken as missing: {each}"
+
+
+def _columns_of(like: Table | Sequence[Column]) -> tuple[tuple[Column, ...], dict]:
+    return (like.columns, like.source) if isinstance(like, Table) else (tuple(like), {})
+
+
+def _is_hdf5(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as raw:
+            return raw.read(8) == b"\x89HDF\r\n\x1a\n"
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _checked(passes: _TextFile | _TypedFile, unseen: str, record: dict | None) -> Iterator[Rows]:
+    """One pass over the file; raises at its end, or at once where a numeric column holds text."""
+    wrong, new = Offences(), Offences()
+    n_rows = 0
+    for rows in passes.read(wrong, new):
+        n_rows += len(rows)
+        if not wrong and not (new and unseen == "error"):
+            yield rows
+    if wrong:
+        raise wrong.error(passes, "Mend the file, or import the table again with a schema in which they fit.")
+    if new and unseen == "error":
+        raise new.error(
+            passes, 'These levels are not in the table. To take them as missing, set data.unseen = "missing" (--unseen missing).'
+        )
+    if n_rows == 0:
+        raise DataError(f"{passes.paths[0]}: has no rows")
+    if record is not None:
+        first: dict[str, Unseen] = {}
+        for offence in new.found.values():
+            if offence.column not in first or offence.place.row < first[offence.column].row:
+                first[offence.column] = Unseen(offence.text, offence.place.row, new.n_cells[offence.column])
+        record.update(first)
+
+
+def _missing_columns(path: Path, columns: Sequence[Column], names: Sequence[str], advice: str) -> DataError:
+    lacking = [c.name for c in columns if c.name not in names]
+    others = [n for n in names if n not in {c.name for c in columns}]
+    return DataError(
+        f"{path}: {len(lacking)} of the table's {len(columns)} columns are not there; {advice}",
+        [f"no column '{name}'{near(name, others)}" for name in lacking[:20]],
+    )
+
+
+class _TextFile:
+    """A CSV or Parquet file that can be read several times."""
+
+    def __init__(self, columns, about: dict, path: Path, header: bool | None, missing, options: dict):
+        names = [c.name for c in columns]
+        sources = about.get("names") or names
+        if about.get("format") == "parquet":
+            options = {"delimiter": None, "encoding": options["encoding"]}
+        source = TextSource(path, header=header, expected=names, **options)
+        if source.dialect.format == "csv" and not set(names) <= set(source.names):
+            # No names in the file: by position. A first line taken for a header by its looks alone is data when the
+            # table's own source had no header.
+            known = len(set(names) & set(source.names))
+            headless = source.dialect.header is False or (header is None and not known and about.get("header") is False)
+            if headless and len(source.names) == len(sources):
+                source = TextSource(path, header=False, names=sources, **options)
+        if not set(names) <= set(source.names):
+            found = f"it has {len(source.names)} columns: {', '.join(source.names[:8])}" + (
+                ", ..." if len(source.names) > 8 else ""
+            )
+            if source.dialect.header is False:
+                found = f"it has no header and {len(source.names)} fields, the table's source had {len(sources)}"
+            raise _missing_columns(path, columns, source.names, found)
+        self._source = source
+        self.paths, self.describe = source.paths, source.describe
+        markers = [(*about.get("missing", {}).get(n, MISSING), *(m.strip() for m in missing)) for n in names]
+        self._encoder = Encoder(columns, [source.names.index(n) for n in names], markers)
+
+    def read(self, wrong: Offences, new: Offences) -> Iterator[Rows]:
+        with one_thread():
+            for batch in self._source.batches(self._encoder.positions):
+                yield self._encoder.encode(batch, wrong, new)
+
+
+class _TypedFile:
+    """A typed table with other levels, and perhaps other kinds, for the same columns."""
+
+    def __init__(self, columns: Sequence[Column], path: Path):
+        self._table = Table.open(path)
+        self._columns = columns
+        self.paths = (path,)
+        by_name = {c.name: c for c in self._table.columns}
+        if not {c.name for c in columns} <= set(by_name):
+            advice = "import it with the schema of the first table (--schema), so that no column is left out"
+            raise _missing_columns(path, columns, list(by_name), advice)
+        self._pairs = [(by_name[c.name], c) for c in columns]
+        problems = [
+            f"column '{new.name}': {new.kind}, expected {old.kind}"
+            for new, old in self._pairs
+            if new.kind == "real" and old.levels
+        ]
+        if problems:
+            raise DataError(f"{path}: columns of another kind; import it with the schema of the first table", problems)
+
+    def describe(self, places) -> list[str]:
+        return [f"{p.path} row {p.row:,}" for p in places]
+
+    def read(self, wrong: Offences, new: Offences) -> Iterator[Rows]:
+        first_row = 1
+        for rows in self._table.slices():
+            result = Rows.empty(self._columns, len(rows))
+            for theirs, ours in self._pairs:
+                cells = getattr(rows, theirs.block)[:, theirs.index]
+                target = getattr(result, ours.block)
+                target[:, ours.index] = self._convert(theirs, ours, cells, first_row, wrong, new)
+            yield result
+            first_row += len(rows)
+
+    def _convert(self, theirs: Column, ours: Column, cells: np.ndarray, first_row: int, wrong, new) -> np.ndarray:
+        if not theirs.levels and not ours.levels:
+            values = cells.copy()
+            if ours.kind == "count":
+                bad = (values < 0) | (values != np.floor(values)) & ~np.isnan(values)
+                self._note(wrong, ours, cells, bad, first_row)
+                values[bad] = np.nan
+            return values
+        if theirs.levels:
+            texts, codes = pa.array([*theirs.levels, ""]), cells
+        else:  # counts for a column of codes
+            distinct, codes = np.unique(cells, return_inverse=True)
+            texts = pa.array(["" if np.isnan(v) else str(int(v)) for v in distinct])
+        missing = np.array([t == "" for t in texts.to_pylist()])
+        levels = pa.array(ours.levels, pa.string()) if ours.levels else None
+        values, bad = parse(ours.kind, levels, texts, missing)
+        if not ours.levels:
+            values[bad] = np.nan
+        if bad.any():
+            offences = new if ours.levels else wrong
+            self._note(offences, ours, np.array(texts.to_pylist(), dtype=object)[codes], bad[codes], first_row)
+        return values[codes]
+
+    def _note(self, offences: Offences, ours: Column, cells: np.ndarray, bad: np.ndarray, first_row: int) -> None:
+        rows = np.flatnonzero(bad)
+        seen: dict[str, list[int]] = {}
+        for i in rows:
+            seen.setdefault(str(cells[i]), []).append(int(i))
+        for text, where in seen.items():
+            offences.note(ours.name, text, expectation(ours.kind, ours.levels), self.paths[0], first_row + where[0], len(where))

@@ -1,0 +1,159 @@
+"""The schema file: what the user says about the columns of a table, in TOML.
+
+    missing = ["", "?", "NA"]          # instead of the usual markers, for all columns
+    delimiter = ","                    # how the source is read; all of these may be left out
+    header = false
+    encoding = "latin-1"
+
+    [columns.age]
+    kind = "real"                      # categorical, boolean, real, count or ignored
+
+    [columns.education]
+    kind = "categorical"
+    levels = ["Children", "High school", "Bachelor"]     # in this order everywhere: codes, priors, reports
+    missing = ["", "Not asked"]        # instead of the markers above, for this column
+
+Columns that are not named, and kinds and levels that are not given, are inferred.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mpibayes.hpc.errors import ConfigError
+from mpibayes.io.source import near
+from mpibayes.io.table import KINDS, MAX_LEVELS
+
+SCHEMA_KINDS = (*KINDS, "ignored")
+
+
+@dataclass(frozen=True)
+class ColumnSchema:
+    """What is said of one column; None = to be inferred."""
+
+    kind: str | None = None
+    levels: tuple[str, ...] | None = None
+    missing: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Schema:
+    columns: Mapping[str, ColumnSchema] = field(default_factory=dict)
+    missing: tuple[str, ...] | None = None
+    delimiter: str | None = None
+    header: bool | None = None
+    encoding: str | None = None
+
+
+def read_schema(path: str | os.PathLike) -> Schema:
+    """Reads a schema file. Raises ConfigError with everything that is wrong in it."""
+    path = Path(path)
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except (FileNotFoundError, IsADirectoryError) as error:
+        raise ConfigError(f"{path}: no such schema file") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path}: not a readable TOML file: {error}") from error
+    problems: list[str] = []
+    schema = _schema(content, problems)
+    if problems:
+        raise ConfigError(f"{path}: the schema has mistakes", problems)
+    return schema
+
+
+def _schema(content: dict, problems: list[str]) -> Schema:
+    known = {"columns": dict, "missing": list, "delimiter": str, "header": bool, "encoding": str}
+    _check_keys("", content, known, problems)
+    columns = {}
+    entries = content.get("columns", {})
+    for name, entry in entries.items() if isinstance(entries, dict) else ():
+        where = f"columns.{_key(name)}"
+        if not isinstance(entry, dict):
+            problems.append(f"{where}: expected a table with kind, levels or missing, found {entry!r}")
+            continue
+        columns[name] = _column(where, entry, problems)
+    return Schema(
+        columns,
+        _texts("missing", content, problems),
+        *(content.get(key) if isinstance(content.get(key), known[key]) else None for key in ("delimiter", "header", "encoding")),
+    )
+
+
+def _column(where: str, entry: dict, problems: list[str]) -> ColumnSchema:
+    _check_keys(where + ".", entry, {"kind": str, "levels": list, "missing": list}, problems)
+    kind = entry.get("kind")
+    if isinstance(kind, str) and kind not in SCHEMA_KINDS:
+        problems.append(f"{where}.kind: unknown kind '{kind}'{near(kind, SCHEMA_KINDS)}; one of {', '.join(SCHEMA_KINDS)}")
+        kind = None
+    levels = _texts(f"{where}.levels", entry, problems)
+    if levels is not None:
+        if kind not in ("categorical", "boolean"):
+            problems.append(f"{where}.levels: only categorical and boolean columns have levels (kind = {kind!r})")
+        if kind == "boolean" and len(levels) != 2 or not 1 <= len(levels) <= MAX_LEVELS:
+            expected = "2" if kind == "boolean" else f"1 to {MAX_LEVELS:,}"
+            problems.append(f"{where}.levels: {len(levels):,} levels, expected {expected}")
+        repeated = sorted({v for v in levels if levels.count(v) > 1}) if len(set(levels)) < len(levels) else []
+        problems.extend(f"{where}.levels: {v!r} is listed twice" for v in repeated[:5])
+    return ColumnSchema(kind if isinstance(kind, str) else None, levels, _texts(f"{where}.missing", entry, problems))
+
+
+def _check_keys(prefix: str, table: dict, known: dict[str, type], problems: list[str]) -> None:
+    words = {dict: "a table", list: "a list of texts", str: "a text", bool: "true or false"}
+    for key, value in table.items():
+        if key not in known:
+            problems.append(f"{prefix}{key}: unknown key{near(key, known)}")
+        elif not isinstance(value, known[key]):
+            problems.append(f"{prefix}{key}: expected {words[known[key]]}, found {value!r}")
+
+
+def _texts(where: str, table: dict, problems: list[str]) -> tuple[str, ...] | None:
+    """A list of texts with the blanks around them stripped; numbers are taken as they are written."""
+    values = table.get(where.rsplit(".", 1)[-1])
+    if not isinstance(values, list):
+        return None
+    wrong = [v for v in values if not isinstance(v, str | int) or isinstance(v, bool)]
+    problems.extend(f'{where}: expected texts, found {v!r} (write it between quotes: "{v}")' for v in wrong[:5])
+    return tuple(str(v).strip() for v in values)
+
+
+def schema_text(schema: Schema, comments: Mapping[str, str] | None = None) -> str:
+    """The schema as TOML; `comments` by column are put beside its kind."""
+    comments = comments or {}
+    lines = [
+        "# What the columns of the table are. Edit it and give it back: mpibayes import ... --schema THIS_FILE",
+        "# kind: categorical, boolean, real, count or ignored. The order of levels is that of codes and priors.",
+        "",
+    ]
+    for key in ("delimiter", "header", "encoding", "missing"):
+        value = getattr(schema, key)
+        if value is not None:
+            lines.append(f"{key} = {_value(value)}")
+    for name, column in schema.columns.items():
+        lines += ["", f"[columns.{_key(name)}]"]
+        comment = comments.get(name, "").replace("\n", " ").replace("\r", " ")
+        lines.append(f"kind = {_value(column.kind)}" + (f"  # {comment}" if comment.isprintable() and comment else ""))
+        if column.levels:
+            lines.append(f"levels = {_value(column.levels)}")
+        if column.missing is not None:
+            lines.append(f"missing = {_value(column.missing)}")
+    return "\n".join(lines) + "\n"
+
+
+def _key(name: str) -> str:
+    plain = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
+    return name if plain else _value(name)
+
+
+def _value(value: str | bool | Sequence[str]) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    items = [_value(v) for v in value]
+    line = "[" + ", ".join(items) + "]"
+    return line if len(line) <= 100 else "[\n" + "".join(f"    {item},\n" for item in items) + "]"

@@ -1,0 +1,274 @@
+"""The program's sampler on tiny tables: how tests start it at exact draws, and wrong versions of its own code.
+
+Each `wrong` context replaces one function of the program and puts it back; what is replaced is a rule of the cycle, so
+that the same test that accepts the program must reject what it would be without that rule.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from unittest import mock
+
+import numpy as np
+from mpibayes.hpc import global_update, shards
+from mpibayes.hpc import mixture as program
+from mpibayes.hpc.comm import serial
+from mpibayes.hpc.mixture import Mixture, Settings
+from mpibayes.io.table import table_from_arrays
+from mpibayes.kernels import mixture as kernels
+from mpibayes.kernels import twin
+
+from tests.exact.enumerate import Grids, Posterior, column_values, draw_prior_partition
+
+STRIDE = 1000  # cycle numbers from one replicate to the next: streams are keyed by cycle, so replicates are independent
+
+
+def sampler(comm, case, n_shards, seed, opening="one", priors=None, **settings) -> Mixture:
+    """The program's mixture of a case.  `priors` and `settings` override the case's fixed hyperparameters."""
+    columns, rows = table_from_arrays([(name, kind, column_values(c), c[3]) for c in case.columns for name, kind in [c[:2]]])
+    settings = {"concentration": case.concentration, "discount": case.discount, "sweeps_per_cycle": 1, **settings}
+    return Mixture(
+        comm,
+        columns,
+        lambda start, stop: rows.take(np.arange(start, stop)),
+        case.n_rows,
+        Settings(seed=seed, shards=n_shards, opening=opening, priors=priors or case.priors, **settings),
+    )
+
+
+def place(mixture: Mixture, labels: np.ndarray, cycles: int, hyper=None) -> None:
+    """Put the chain at labels (in row order, on every rank) after `cycles` cycles."""
+    labels = np.unique(labels, return_inverse=True)[1]
+    cut = shards.bounds(mixture.n_rows, mixture.n_shards)
+    mixture.resume(
+        cycles, lambda i: labels[cut[i] : cut[i + 1]], int(labels.max()) + 1, mixture.hyper if hyper is None else hyper
+    )
+
+
+def replicates(mixture: Mixture, starts, cycles: int, record, hypers=None) -> list | None:
+    """Run `cycles` cycles from each of `starts`; [[record(mixture, labels) after each cycle]...] on root, None elsewhere."""
+    out = []
+    for r, labels in enumerate(starts):
+        place(mixture, labels, r * STRIDE, None if hypers is None else hypers[r])
+        seen = []
+        for _ in range(cycles):
+            mixture.cycle()
+            now = mixture.labels()
+            if mixture.comm.rank == 0:
+                seen.append(record(mixture, now))
+        out.append(seen)
+    return out if mixture.comm.rank == 0 else None
+
+
+def partition_history(mixture: Mixture, posterior: Posterior, n_replicates: int, cycles: int, seed: int):
+    """Partition numbers (replicates, cycles) on root from exact starts; None elsewhere."""
+    starts = posterior.draw(np.random.Generator(np.random.Philox(seed)), n_replicates)
+    labels = replicates(mixture, starts, cycles, lambda _, z: z)
+    return None if labels is None else posterior.index(np.array(labels))
+
+
+def prior_history(mixture: Mixture, concentration: float, discount: float, n_replicates: int, cycles: int, seed: int):
+    """Numbers of clusters (replicates, cycles) without likelihood, started at draws of the restaurant; None off root."""
+    generator = np.random.Generator(np.random.Philox(seed))
+    out = []
+    for r in range(n_replicates):
+        start = draw_prior_partition(mixture.n_rows, concentration, discount, generator)
+        place(mixture, start, r * STRIDE)
+        out.append([mixture.cycle().n_clusters for _ in range(cycles)])
+    return np.array(out) if mixture.comm.rank == 0 else None
+
+
+def prior_case(n_rows: int, concentration: float, discount: float):
+    """A table of n_rows whose one column is not looked at (likelihood=False)."""
+    from tests.exact.enumerate import Case
+
+    column = ("c", "categorical", (0, 1) * (n_rows // 2) + (0,) * (n_rows % 2), ("u", "v"))
+    return Case(f"prior{n_rows}", (column,), {"c": {"dirichlet": (0.5, 0.5)}}, concentration, discount)
+
+
+def digest(mixture: Mixture, starts, cycles: int, hypers=None) -> str | None:
+    """sha256 of labels and hyperparameters after every cycle from each start, on root."""
+    total = hashlib.sha256()
+
+    def feed(m, labels):
+        total.update(labels.tobytes())
+        for value in vars(m.hyper).values():
+            total.update(np.ascontiguousarray(value, dtype=np.float64).tobytes())
+
+    done = replicates(mixture, starts, cycles, feed, hypers)
+    return None if done is None else total.hexdigest()
+
+
+def serially(make):
+    """make(comm) in this process alone, whatever the world is."""
+    return make(serial())
+
+
+# ---- grids: the joint law with hyperparameters -----------------------------------------------------------------------
+
+
+class Joint:
+    """A case whose hyperparameters live on grids, as the enumeration and as the program want it told.
+
+    grids: concentration and discount lists; columns[name]: {"symmetric": [...]} for a categorical column, or a list or
+    number for each hyperparameter of a real or count column.
+    """
+
+    def __init__(self, case, concentration, discount, columns):
+        self.case, self.settings, self.priors = case, {"concentration": concentration, "discount": discount}, columns
+        self.points = tuple((float(a), float(d)) for a in concentration for d in discount)
+        self.column_points = {}
+        for column in case.columns:
+            name, kind, _, levels = column
+            given = columns[name]
+            if kind == "categorical":
+                points = tuple({"dirichlet": (float(m),) * len(levels)} for m in given["symmetric"])
+            else:
+                keys, axes = list(given), [np.atleast_1d(v) for v in given.values()]
+                points = tuple(dict(zip(keys, map(float, v))) for v in zip(*(g.ravel() for g in np.meshgrid(*axes))))
+            self.column_points[name] = points
+        weights = {name: (p, np.zeros(len(p))) for name, p in self.column_points.items()}
+        self.posterior = Posterior(case, Grids((self.points, np.zeros(len(self.points))), weights))
+
+    def sampler(self, comm, n_shards, seed, opening="one") -> Mixture:
+        return sampler(comm, self.case, n_shards, seed, opening, self.priors, **self.settings)
+
+    def index_of(self, mixture: Mixture) -> tuple[int, ...]:
+        """Numbers of the grid points the chain is at: (alpha, d), then each column in the case's order."""
+        h = mixture.hyper
+        out = [nearest(self.points, (h.concentration, h.discount))]
+        at = {"categorical": 0, "real": 0, "count": 0}
+        for name, kind, *_ in self.case.columns:
+            i, points = at[kind], self.column_points[name]
+            at[kind] += 1
+            if kind == "categorical":
+                out.append(nearest([(p["dirichlet"][0],) for p in points], (h.dirichlet[i],)))
+            else:
+                keys = ("mean", "kappa", "nu", "variance") if kind == "real" else ("shape", "rate")
+                out.append(nearest([[p[k] for k in keys] for p in points], (h.normal if kind == "real" else h.gamma)[i]))
+        return tuple(out)
+
+    def draw(self, generator, size: int, template):
+        """Exact joint draws: labels (size, N) and the program's hyperparameters for each."""
+        from dataclasses import replace
+
+        post = self.posterior
+        which = generator.choice(len(post.p), size=size, p=post.p / post.p.sum())
+        hypers = []
+        for b in which:
+            a = generator.choice(len(self.points), p=post.process[:, b] / post.process[:, b].sum())
+            blocks = {"categorical": [], "real": [], "count": []}
+            for name, kind, *_ in self.case.columns:
+                table = post.columns[name][:, b]
+                point = self.column_points[name][generator.choice(len(table), p=table / table.sum())]
+                blocks[kind].append(point["dirichlet"][0] if kind == "categorical" else list(point.values()))
+            hypers.append(
+                replace(
+                    template,
+                    concentration=self.points[a][0],
+                    discount=self.points[a][1],
+                    dirichlet=np.array(blocks["categorical"], dtype=float),
+                    normal=np.array(blocks["real"], dtype=float).reshape(-1, 4),
+                    gamma=np.array(blocks["count"], dtype=float).reshape(-1, 2),
+                )
+            )
+        return post.partitions[which], hypers
+
+    def history(self, mixture: Mixture, n_replicates: int, cycles: int, seed: int):
+        """(partition numbers (R, T), grid points (R, T, 1 + columns)) on root, None elsewhere."""
+        starts, hypers = self.draw(np.random.Generator(np.random.Philox(seed)), n_replicates, mixture.hyper)
+        seen = replicates(mixture, starts, cycles, lambda m, z: (z, self.index_of(m)), hypers)
+        if seen is None:
+            return None
+        labels = np.array([[z for z, _ in run] for run in seen])
+        return self.posterior.index(labels), np.array([[g for _, g in run] for run in seen])
+
+    def judge(self, history, level):
+        """Verdicts on the joint law of the partition with (alpha, d) and with each column's prior; the level is shared."""
+        from tests.exact.compare import judge_joint
+
+        index, points = history
+        tables = [self.posterior.process, *(self.posterior.columns[c[0]] for c in self.case.columns)]
+        return [
+            judge_joint(index, points[..., i], table, self.posterior, level / len(tables)) for i, table in enumerate(tables)
+        ]
+
+
+def nearest(points, value) -> int:
+    """Number of the grid point that is `value`; AssertionError if the chain left the grid."""
+    distance = np.abs(np.asarray(points, dtype=float) - np.asarray(value, dtype=float)).max(axis=1)
+    assert distance.min() < 1e-9, f"{value} is not on the grid {points}"
+    return int(distance.argmin())
+
+
+# ---- wrong versions of the program -----------------------------------------------------------------------------------
+
+
+def no_anchors():
+    """Rows off the owner may enter every instantiated cluster and none has to stay."""
+
+    def zero(z, row0, seed, cycle, chain, owned, n_clusters):
+        return np.zeros(n_clusters, np.uint64)  # below every priority, and no row's own
+
+    return mock.patch.object(program.kernels, "anchors", zero)
+
+
+def nothing_private():
+    """All occupied clusters are instantiated, those that live on the collapsed shard too."""
+    return mock.patch.object(global_update, "private_clusters", lambda size, owned: size == 0)
+
+
+class _TailOverRows(twin.Tail):
+    """The kernels' plain twin with the tail's weights over N instead of M + alpha + K1 d."""
+
+    n_all = 0
+
+    def log_weights(self, row):
+        known, new = super().log_weights(row)
+        m = self.n_rows
+        right = np.log(m + self.concentration) if m else np.log(self.concentration)
+        shift = right - np.log(self.n_all)
+        return [k + shift for k in known], new + shift
+
+    @property
+    def size(self):
+        return np.array([s.size for s in self.slots], dtype=np.int64)
+
+
+class _PlainTail(twin.Tail):
+    @property
+    def size(self):
+        return np.array([s.size for s in self.slots], dtype=np.int64)
+
+
+@contextlib.contextmanager
+def plain_kernels(tail=_PlainTail):
+    """The program on the kernels' plain Python twins."""
+    with (
+        mock.patch.object(kernels, "Tail", tail),
+        mock.patch.object(kernels, "Instantiated", twin.Instantiated),
+        mock.patch.object(kernels, "sweep", twin.sweep),
+    ):
+        yield
+
+
+def tail_over_rows(n_rows: int):
+    """The collapsed tail normalised by the number of all rows."""
+    return plain_kernels(type("TailOver", (_TailOverRows,), {"n_all": n_rows}))
+
+
+def hypers_after_weights():
+    """(alpha, d) drawn from p(. | z) after w, keeping w_*."""
+    right = global_update.draw_hyper
+
+    def update(law, components, hyper, summary, owner, opening, n_shards, seed, cycle, chain, learn=True):
+        new = right(law, components, hyper, summary, seed, cycle, chain)
+        from dataclasses import replace
+
+        old = replace(new, concentration=hyper.concentration, discount=hyper.discount)
+        shared = global_update.instantiate(components, old, summary, owner, opening, n_shards, seed, cycle, chain)
+        n_1 = int((~shared.private).sum())
+        return replace(shared, hyper=new, tail_concentration=new.concentration + n_1 * new.discount)
+
+    return mock.patch.object(global_update, "update", update)
