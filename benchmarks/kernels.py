@@ -2,20 +2,24 @@
 
     python benchmarks/kernels.py [--rows 20000] [--repeats 5] [--only TEXT]
 
-One line a case. CPU time, the median of the repeats. `numpy` scores all rows under one cluster after the other and draws
-by cumulative sums: what a vectorised Python program would do. For a collapsed sweep it evaluates the same predictives (log
-of Student t, negative binomial with scipy's gammaln), which flatters it: with all rows at once no row leaves its cluster
-before it is scored, and nothing is updated. `ratio` = numpy / kernel. MPIBAYES_ISA forces an instruction set.
+One line a case. CPU time, the median of the repeats. `numpy` scores all rows under one cluster after the other and
+draws by cumulative sums: what a vectorised Python program would do. For a collapsed sweep it evaluates the same
+predictives (log of Student t, negative binomial with scipy's gammaln), which flatters it: with all rows at once no row
+leaves its cluster before it is scored, and nothing is updated. `ratio` = numpy / kernel. MPIBAYES_ISA forces an
+instruction set.
 """
 
 import argparse
 import time
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 from scipy.special import gammaln
 
 from mpibayes.kernels import mixture
+
+FIELDS = ("size", "levels", "real_n", "real_mean", "real_scatter", "tally_n", "tally_sum")
 
 
 @dataclass
@@ -75,7 +79,8 @@ def table(case, n, rng):
                 rng.poisson(rate.T[labels]).astype(float))
     dirichlet = np.full(offsets[-1], 0.5)
     dirichlet[offsets[1:] - 1] = 0
-    prior = Prior(offsets, dirichlet, np.tile([0.0, 0.1, 2.0, 1.0], (case.reals, 1)), np.tile([2.0, 0.2], (case.tallies, 1)))
+    prior = Prior(offsets, dirichlet, np.tile([0.0, 0.1, 2.0, 1.0], (case.reals, 1)),
+                  np.tile([2.0, 0.2], (case.tallies, 1)))
     parameters = dict(n=k, free=k, anchors=np.zeros(0, np.uint64), log_weight=np.full(k, -np.log(k)), table=log_theta,
                       location=location, half_precision=np.full(location.shape, 0.5),
                       constant=np.full(location.shape, -0.9), log_rate=np.log(rate), rate=rate)
@@ -142,8 +147,7 @@ def run(case, n, repeats):
     if case.tail:
         tail = mixture.Tail(prior, 1.0, 0.0, 0.0, case.clusters)
         statistics = mixture.accumulate(rows, labels, case.clusters, prior.offsets)
-        tail.load(type("S", (), dict(zip(("size", "levels", "real_n", "real_mean", "real_scatter", "tally_n", "tally_sum"),
-                                         statistics, strict=True))))
+        tail.load(SimpleNamespace(**dict(zip(FIELDS, statistics, strict=True))))
 
         def work(i):
             moved.append(mixture.sweep(rows, z, 0, 1, i, 0, 0, None, tail, prior))

@@ -1,11 +1,12 @@
 """The command `mpibayes`: what its words mean, and what leaves the program as an exit code.
 
-Only `run` uses MPI. Each command imports what it needs when it is called, so that `mpibayes --help` is quick and works on
-a login node without an MPI library.
+Only `run` uses MPI. Each command imports what it needs when it is called, so that `mpibayes --help` is quick and works
+on a login node without an MPI library.
 """
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import sys
@@ -19,6 +20,7 @@ from mpibayes import __version__
 from mpibayes.hpc.errors import MpibayesError
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+KINDS = ("categorical", "boolean", "real", "count")
 RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "SLURM_PROCID")
 INTERNAL_ERROR, INTERRUPTED = 70, 130
 
@@ -44,8 +46,18 @@ def _launcher_rank() -> int:
     return 0
 
 
+class ReaderLeft(Exception):
+    """Standard output was closed by its reader; click would make an exit with 1 of the BrokenPipeError."""
+
+
 class Commands(click.Group):
     """A group that names the nearest command for one that does not exist."""
+
+    def invoke(self, ctx):
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise ReaderLeft from error
 
     def resolve_command(self, ctx, args):
         try:
@@ -96,61 +108,99 @@ def cli(ctx):
         ctx.exit(0)  # only `run` shares its work; under a launcher one copy of the others is enough
 
 
-@cli.command("import")
-@click.argument("source", type=click.Path(path_type=Path))
+SET = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a key of CONFIG, e.g. run.seed=3. Repeatable.",
+)
+TABLE = click.option(
+    "--table", type=click.Path(path_type=Path), help="Where the run's table is now, if it has been moved."
+)
+
+
+@cli.command("import", short_help="Turn CSV or Parquet into a typed table.")
+@click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.argument("table", type=click.Path(path_type=Path))
+@click.option("--schema", type=click.Path(path_type=Path), help="Column kinds from this TOML file, not inferred.")
+@click.option("--write-schema", type=click.Path(path_type=Path), help="Write the schema that came out, to edit.")
 @click.option(
-    "--schema", type=click.Path(path_type=Path), help="Column kinds from this TOML file instead of inferring."
+    "--kind", "kinds", multiple=True, metavar="COLUMN=KIND", help=f"{', '.join(KINDS)} or ignored. Repeatable."
 )
-@click.option(
-    "--write-schema", type=click.Path(path_type=Path), help="Write the kinds that were used, to edit and give back."
-)
-@click.option("--delimiter", help="Field separator of a CSV file; found out when not given. Write a tab as '\\t'.")
-@click.option(
-    "--header/--no-header", default=None, help="Whether the first line names the columns; found out when not given."
-)
-@click.option("--names", help="Column names, separated by commas, for a file without a header.")
-@click.option(
-    "--missing", multiple=True, help="A text that means a missing cell, besides ?, NA, NaN and empty. Repeatable."
-)
-@click.option("--encoding", default="utf-8", show_default=True, help="Of a CSV file.")
+@click.option("--keep", multiple=True, metavar="COLUMN", help="Keep a column taken for constant or an identifier.")
+@click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out.")
+@click.option("--missing", multiple=True, metavar="TEXT", help="Means a missing cell, besides ?, NA, NaN and empty.")
+@click.option("--delimiter", metavar="CHAR", help="Field separator; found out when not given. Write a tab as '\\t'.")
+@click.option("--header/--no-header", default=None, help="Whether the first line has names; found out when not given.")
+@click.option("--names", help="Column names separated by commas, or a file with one a line.")
+@click.option("--encoding", help="Of the text.  [default: utf-8]")
 @click.option("--force", is_flag=True, help="Replace TABLE if it exists.")
-def import_(source, table, schema, write_schema, delimiter, header, names, missing, encoding, force):
+def import_(
+    sources, table, schema, write_schema, kinds, keep, drop, missing, delimiter, header, names, encoding, force
+):
     """Turn CSV or Parquet into a typed table.
 
-    SOURCE may be plain or compressed (gzip, xz, zstd). It is read twice: once to decide each column's kind from all its text,
-    once to write. Constant columns and identifiers are reported and left out.
+    SOURCES are one or several files with the same columns, plain or compressed (gzip, xz, zstd). They are read twice:
+    once to decide each column's kind from all its text, once to write. Constant columns and identifiers are reported
+    and left out.
 
     \b
     Examples:
       mpibayes import people.csv.gz people.h5
-      mpibayes import people.csv people.h5 --missing -9 --missing unknown
+      mpibayes import people.csv people.h5 --missing -9 --missing unknown --kind zip=categorical
       mpibayes import people.csv people.h5 --write-schema schema.toml      look at it, edit it, and
       mpibayes import people.csv people.h5 --schema schema.toml --force    give it back
     """
+    from rich.console import Console
+
     from mpibayes.io.ingest import import_table, print_summary
 
-    result = import_table(
-        source,
-        table,
-        schema=schema,
-        write_schema=write_schema,
-        delimiter="\t" if delimiter == "\\t" else delimiter,
-        header=header,
-        names=None if names is None else [name.strip() for name in names.split(",")],
-        missing=list(missing),
-        encoding=encoding,
-        overwrite=force,
-    )
-    print_summary(result)
+    # Off a terminal rich supposes 80 columns, which would fold the table of columns.
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    with _import_progress(console) as progress:
+        summary = import_table(
+            list(sources),
+            table,
+            schema=schema,
+            write_schema=write_schema,
+            delimiter="\t" if delimiter == "\\t" else delimiter,
+            header=header,
+            encoding=encoding,
+            missing=list(missing),
+            kinds=dict(_column_and_kind(item) for item in kinds),
+            keep=list(keep),
+            drop=list(drop),
+            names=_names(names),
+            overwrite=force,
+            progress=progress,
+        )
+    print_summary(summary, console)
 
 
-SET = click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of CONFIG, e.g. run.seed=3. Repeatable."
-)  # fmt: skip
+def _column_and_kind(item: str) -> tuple[str, str]:
+    column, equals, kind = item.rpartition("=")
+    if not equals or not column:
+        raise click.UsageError(f"--kind {item}: expected COLUMN=KIND, for example --kind zip=categorical")
+    return column, kind
 
 
-@cli.command()
+def _names(text: str | None) -> str | list[str] | None:
+    """A file of names, or the names themselves."""
+    return text if text is None or Path(text).is_file() else [name.strip() for name in text.split(",")]
+
+
+@contextlib.contextmanager
+def _import_progress(console):
+    """On a terminal, a line that tells how far the import is; else nothing."""
+    if not console.is_terminal:
+        yield None
+        return
+    with console.status("reading") as live:
+        yield lambda phase, rows, share: live.update(f"{phase}: {rows:,} rows, {share:.0%} of the input")
+
+
+@cli.command(short_help="Run the sampler: start it, continue it or extend it.")
 @click.argument("config", type=click.Path(path_type=Path))
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Run directory.  [default: runs/<name of CONFIG>]")
 @SET
@@ -159,9 +209,9 @@ SET = click.option(
 def run(config, out, overrides, max_time, fresh):
     """Run the sampler, alone or under mpirun: start it, continue it, or extend it.
 
-    The same command does the first start and every later one. A run that is finished says so; a larger run.cycles extends it; a
-    configuration that would change the statistics is refused with what differs. SIGUSR1, SIGTERM and Ctrl-C lead to a checkpoint
-    and exit code 75. Results are the same, bit for bit, on any number of ranks.
+    The same command does the first start and every later one. A run that is finished says so; a larger run.cycles
+    extends it; a configuration that would change the statistics is refused with what differs. SIGUSR1, SIGTERM and
+    Ctrl-C lead to a checkpoint and exit code 75. Results are the same, bit for bit, on any number of ranks.
 
     \b
     Examples:
@@ -175,7 +225,7 @@ def run(config, out, overrides, max_time, fresh):
     return start(config, out, list(overrides), max_time, fresh)
 
 
-@cli.command()
+@cli.command(short_help="Check a configuration; foretell memory, time and disk.")
 @click.argument("config", type=click.Path(path_type=Path))
 @SET
 @click.option("--ranks", type=click.IntRange(min=1), default=1, show_default=True, help="Ranks to plan for.")
@@ -191,7 +241,7 @@ def check(config, overrides, ranks):
     look(config, list(overrides), ranks)
 
 
-@cli.command()
+@cli.command(short_help="Tell where a run is, from any node.")
 @click.argument("run_dir", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def status(run_dir, as_json):
@@ -207,11 +257,12 @@ def status(run_dir, as_json):
     show_status(run_dir, as_json)
 
 
-@cli.command()
+@cli.command(short_help="Summarise the posterior in tables and pictures.")
 @click.argument("run_dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Folder of the report.  [default: RUN_DIR/report]")
 @click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
-def report(run_dirs, out, burn_in):
+@TABLE
+def report(run_dirs, out, burn_in, table):
     """Summarise the posterior: clusters and what marks them, sizes, held-out score, traces, R-hat and effective draws.
 
     Several run directories are taken as chains of one posterior.
@@ -223,10 +274,10 @@ def report(run_dirs, out, burn_in):
     """
     from mpibayes.hpc.report import report as write
 
-    write(list(run_dirs), out=out, burn_in=burn_in)
+    write(list(run_dirs), out=out, burn_in=burn_in, table=table)
 
 
-@cli.command()
+@cli.command(short_help="Write draws for ArviZ, as labels, or as CSV.")
 @click.argument("run_dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--to", type=click.Choice(["arviz", "labels", "csv"]), required=True, help="The form, see above.")
 @click.option("-o", "--out", help="The file; - is standard output.  [default: standard output; trace.h5 for arviz]")
@@ -256,29 +307,47 @@ def export(run_dirs, to, out, burn_in, timings):
         click.echo(str(path), err=True)
 
 
-@cli.command()
+@cli.command(short_help="Score new rows and fill in their missing cells.")
 @click.argument("run_dir", type=click.Path(path_type=Path))
 @click.argument("source", type=click.Path(path_type=Path))
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="A .csv or .parquet file.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="A .csv, .csv.gz or .parquet file.")
+@click.option("--probabilities", is_flag=True, help="A column for the probability of each cluster of the report.")
+@click.option("--impute", is_flag=True, help="Columns that fill in the missing cells, with their uncertainty.")
 @click.option(
-    "--unseen", type=click.Choice(["error", "missing"]), help="Levels that the table does not have.  [default: data.unseen]"
-)  # fmt: skip
-@click.option(
-    "--draws", type=click.IntRange(min=1), help="Average over this many kept draws.  [default: all after burn-in]"
+    "--unseen",
+    type=click.Choice(["error", "missing"]),
+    default="error",
+    show_default=True,
+    help="A level that the table does not have: stop, or take the cell as missing.",
 )
-def predict(run_dir, source, out, unseen, draws):
-    """Predict new rows: cluster probabilities, log predictive density and missing cells, averaged over kept draws.
+@click.option("--draws", type=click.IntRange(min=1), help="Average over this many kept draws.  [default: 50]")
+@click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
+@TABLE
+@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+def predict(run_dir, source, out, probabilities, impute, unseen, draws, burn_in, table, force):
+    """Predict new rows: log predictive density, cluster and missing cells, averaged over kept draws.
 
     SOURCE is a typed table, CSV or Parquet with the table's columns; it is streamed.
 
     \b
-    Example:
-      mpibayes predict runs/a new.csv -o new_scored.csv
+    Examples:
+      mpibayes predict runs/a new.csv -o scored.csv
+      mpibayes predict runs/a new.parquet -o filled.parquet --impute --unseen missing
     """
     from mpibayes.hpc.predict import predict as score
 
-    given = {name: value for name, value in (("unseen", unseen), ("draws", draws)) if value is not None}
-    score(run_dir, source, out, **given)
+    score(
+        run_dir,
+        source,
+        out,
+        unseen=unseen,
+        draws=draws,
+        burn_in=burn_in,
+        table=table,
+        probabilities=probabilities,
+        impute=impute,
+        overwrite=force,
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -308,9 +377,9 @@ def _guarded(command: Callable[[], int | None]) -> int:
     except (KeyboardInterrupt, click.exceptions.Abort):
         print("mpibayes: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
-        # `mpibayes export ... | head`: the reader has what it wanted. Python must not complain about it at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, ReaderLeft):
+        # `mpibayes export ... | head`: the reader has what it wanted.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())  # or Python complains when it ends
         return 0
     except Exception as error:
         traceback.print_exc()

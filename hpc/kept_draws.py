@@ -138,6 +138,18 @@ class KeptRun:
         return totals
 
 
+    def count_scatter(self, z: np.ndarray, s: Statistics) -> np.ndarray:
+        """Sum of squares about the mean of the count columns in each cluster, (Q, K): not a statistic of the model, but of
+        interest to a reader. `s`: the statistics of the partition z."""
+        square = np.zeros_like(s.tally_sum)
+        if len(square):
+            for start, rows in self.slices():
+                part_z = z[start : start + len(rows)]
+                for q, x in enumerate(rows.tallies.T):
+                    square[q] += np.bincount(part_z, np.nan_to_num(x) ** 2, square.shape[1])
+        return np.maximum(square - s.tally_sum**2 / np.maximum(s.tally_n, 1), 0.0)
+
+
 def hyper_of(draw: Draw) -> Hyper:
     return Hyper(draw.concentration, draw.discount, draw.dirichlet, draw.normal, draw.gamma)
 

@@ -73,7 +73,7 @@ def line(status: Mapping[str, Any]) -> str:
 class Progress:
     """Progress of one chain, on root: `update` after every cycle, `note` for words, `close` at the end.
 
-    `cycle` is where the chain stands now (0, or a checkpoint's), `cycles` where it will end, `n_rows` the rows of a sweep.
+    `cycle` is where the chain stands now (0, or a checkpoint's), `cycles` its end, `n_rows` the rows of a sweep.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Progress:
         with contextlib.suppress(OSError):  # the log is a convenience: a full disk speaks up at the checkpoint
             logs = Path(folder) / "logs"
             logs.mkdir(parents=True, exist_ok=True)
-            self._file = (logs / "run.log").open("a", encoding="utf-8", buffering=1)  # noqa: SIM115 - closed by close()
+            self._file = (logs / "run.log").open("a", encoding="utf-8", buffering=1)
         self._live = _live_display(self._stream)
 
     def update(self, values: Mapping[str, float]) -> None:

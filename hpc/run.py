@@ -238,7 +238,12 @@ class Chain:
             for i in shards:
                 shards[i]["heldout_log_sum"] = self.heldout.log_sums[i]
         first = min(shards, default=0)
-        part = agree(comm, lambda: checkpoint.write_part(place, cycle, first, shards))
+        try:
+            part = agree(comm, lambda: checkpoint.write_part(place, cycle, first, shards))
+        except MpibayesError:
+            if comm.rank == 0:
+                checkpoint.discard(place, cycle)
+            raise
         parts = comm.collect(part)
         shared = {
             "cycles": cycle,

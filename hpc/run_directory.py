@@ -31,7 +31,7 @@ def decided(config: Config, n_training: int) -> dict:
     """What "auto" comes to at the first start, by section and key."""
     shards = default_count(n_training) if config.run.shards == "auto" else config.run.shards
     opening = config.sampler.opening
-    if opening == "auto":
+    if opening == "auto":  # more effective samples a second on every table tried: benchmarks/opening.py
         opening = "one"
     return {
         "run": {"shards": min(shards, n_training), "burn_in": config.burn_in},
@@ -71,7 +71,8 @@ def open_run(folder: Path, config: Config, table: Table, n_training: int, fresh:
             f"{folder}: holds a run with another configuration, which was left as it is; what differs:",
             [*changes, "to start anew: choose another directory with -o, or --fresh, which renames this one"],
         )
-    write_text(resolved, configuration.resolved_toml(config))
+    with storing(resolved):
+        write_text(resolved, configuration.resolved_toml(config))
     return config
 
 
@@ -133,4 +134,5 @@ def _read_provenance(folder: Path) -> dict:
 
 
 def _write_provenance(folder: Path, record: dict) -> None:
-    write_text(folder / PROVENANCE, json.dumps(record, indent=1) + "\n")
+    with storing(folder / PROVENANCE):
+        write_text(folder / PROVENANCE, json.dumps(record, indent=1) + "\n")

@@ -67,7 +67,7 @@ def write_part(
     """Write one rank's shards into the temporary generation; {shard: {name: array}}, names may contain "/".
 
     Returns the manifest's entry {file, bytes, sha256, shards}, or None for a rank without shards.
-    Holds one more copy of the arrays while it writes. Raises CheckpointError, having removed the part.
+    Holds two more copies of the arrays while it writes. Raises CheckpointError, having removed the part.
     """
     if not shards:
         return None

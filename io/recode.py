@@ -181,7 +181,7 @@ class _TypedFile:
             if new.kind == "real" and old.levels
         ]
         if problems:
-            raise DataError(f"{path}: columns of another kind; import it with the schema of the first table", problems)
+            raise DataError(f"{path}: columns of another kind; import it with the schema of the first table (--schema)", problems)
 
     def describe(self, places) -> list[str]:
         return [f"{p.path} row {p.row:,}" for p in places]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bz2
 import codecs
+import contextlib
 import csv
 import difflib
 import gzip
@@ -29,7 +30,7 @@ import pyarrow.parquet
 
 from mpibayes.hpc.errors import ConfigError, DataError
 
-BLOCK_BYTES = 8 << 20
+BLOCK_BYTES = 1 << 20
 SAMPLE_BYTES = 1 << 18
 PARQUET_ROWS = 32_768
 MAX_PROBLEMS = 10
@@ -63,7 +64,7 @@ class Cells:
 
     @classmethod
     def of(cls, array: pa.Array) -> Cells:
-        if not pa.types.is_dictionary(array.type):
+        if not (pa.types.is_dictionary(array.type) and array.type.value_type == pa.string() and not array.null_count):
             array = pc.fill_null(array.cast(pa.string()), "").dictionary_encode()
         return cls(pc.utf8_trim_whitespace(array.dictionary), array.indices.to_numpy())
 
@@ -290,10 +291,8 @@ def _sample(text: str, delimiter: str, loose: bool, n: int = 500) -> list[list[s
     """The first rows of the sample, without blank ones and without a last one that may be cut."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=loose)
     rows = []
-    try:
-        rows = [row for row in itertools.islice(reader, n) if row]
-    except csv.Error:
-        pass
+    with contextlib.suppress(csv.Error):  # a field without end, for one: the rows before it say enough
+        rows.extend(row for row in itertools.islice(reader, n) if row)
     whole = len(rows) >= n or len(text) < SAMPLE_BYTES // 4
     return (rows if whole else rows[:-1]) or rows or [[""]]
 
@@ -454,10 +453,13 @@ def _python_rows(raw, dialect: Dialect, errors: str = "strict") -> Iterator[tupl
     text = io.TextIOWrapper(_decompressed(raw), encoding, errors, newline="")
     reader = csv.reader(text, delimiter=dialect.delimiter, skipinitialspace=dialect.loose_quotes)
     line = 1
-    for cells in reader:
-        if cells or len(dialect.names) == 1:
-            yield line, cells or [""]
-        line = reader.line_num + 1
+    try:
+        for cells in reader:
+            if cells or len(dialect.names) == 1:
+                yield line, cells or [""]
+            line = reader.line_num + 1
+    finally:
+        text.detach()  # whoever opened the file closes it
 
 
 def _lines(path: Path, dialect: Dialect, rows: set[int]) -> Iterator[tuple[int, int]]:

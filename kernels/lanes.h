@@ -37,9 +37,9 @@ ALWAYS_INLINE int FN(any)(vl mask) {
     return found != 0;
 }
 
-/* exp(x) for x <= 0 in float32, relative error below 2e-7; 0 below -87, for -infinity and for NaN (NaN is caught before).
- * x = n log 2 + r, |r| <= log(2)/2, the polynomial of Cephes expf. Adding 1.5 * 2^23 rounds to a whole number and leaves
- * it in the low bits. */
+/* exp(x) for x <= 0 in float32, relative error below 2e-7; 0 below -87, for -infinity and for NaN (NaN is caught
+ * before). x = n log 2 + r, |r| <= log(2)/2, the polynomial of Cephes expf. Adding 1.5 * 2^23 rounds to a whole number
+ * and leaves it in the low bits. */
 ALWAYS_INLINE vf FN(vexp)(vf x) {
     const float shifter = 12582912.0f;
     vf t = x * 1.44269504088896341f + shifter;

@@ -45,9 +45,13 @@ typedef struct { /* collapsed clusters of one shard; stride = capacity */
     int32_t *levels;
     int64_t *real_n, *tally_n;
     double *real_mean, *real_scatter, *tally_sum;
-    /* derived from the statistics, rewritten when a slot changes */
-    double *log_size;       /* log(size - discount); -infinity for a vacant slot */
+    /* derived from the statistics, rewritten when a slot changes; "without" means with one row or cell less */
+    double log_rows, log_rows_without; /* log(n_rows + concentration) */
+    double log_open;                   /* log(concentration + n_occupied discount), the weight of a new cluster */
+    double *log_size;                  /* log(size - discount); -infinity for a vacant slot */
+    double *log_size_without;
     double *norm;           /* see tail.h */
+    double *total_without;  /* sum over columns of log(n_kc - 1 + beta_c), for rows without missing cells */
     int64_t *reference_size;
     double *reference;      /* (C, capacity) */
     float *table;           /* (L, capacity) */

@@ -1,11 +1,12 @@
 """Kernels of the partially collapsed mixture sampler: one shard's sweep, its statistics, predictive densities.
 
-`sweep` leaves invariant the posterior of a shard's labels given the instantiated clusters (MATH 2.1 step 6, 2.2); with no
-instantiated cluster it is Neal (2000), Algorithm 3. The loops are in C headers beside this file: sweep.h reads like the
-algorithm, scores.h has the inner loops, tail.h the collapsed clusters, draw.h the draw. kernels/twin.py is the same in
-plain Python and serves as the specification.
+`sweep` leaves invariant the posterior of a shard's labels given the instantiated clusters (MATH 2.1 step 6, 2.2); with
+no instantiated cluster it is Neal (2000), Algorithm 3. The loops are in C headers beside this file: sweep.h reads like
+the algorithm, scores.h has the inner loops, tail.h the collapsed clusters, draw.h the draw. kernels/twin.py is the same
+in plain Python and serves as the specification.
 
-Labels within a sweep: 0..K1-1 instantiated clusters, base + t tail slot t with base = K1 rounded up to 16, -1 not seated.
+Labels within a sweep: 0..K1-1 instantiated clusters, base + t tail slot t with base = K1 rounded up to 16, -1 not
+seated.
 """
 
 import os
@@ -61,7 +62,9 @@ cdef extern from "mixture.h" nogil:
         double *real_scatter
         double *tally_sum
         double *log_size
+        double *log_size_without
         double *norm
+        double *total_without
         int64_t *reference_size
         double *reference
         float *table
@@ -149,7 +152,8 @@ cdef void *_address(object array) except? NULL:
     return <void *>&view[0] if view.shape[0] else NULL
 
 
-# ---- arguments ---------------------------------------------------------------------------------------------------------
+# ---- arguments
+# ---------------------------------------------------------------------------------------------------------
 
 cdef class _Rows:
     """Holds the four arrays of a Rows object while C reads them."""
@@ -228,7 +232,8 @@ cdef class Instantiated:
         parts = [
             ("log_weight", log_weight, np.float64, 0), ("anchors", anchors, np.uint64, 0),
             ("table", table, np.float32, self.n_levels),
-            ("location", location, np.float64, self.n_reals), ("half_precision", half_precision, np.float64, self.n_reals),
+            ("location", location, np.float64, self.n_reals),
+            ("half_precision", half_precision, np.float64, self.n_reals),
             ("constant", constant, np.float64, self.n_reals),
             ("log_rate", log_rate, np.float64, self.n_tallies), ("rate", rate, np.float64, self.n_tallies),
         ]
@@ -323,7 +328,7 @@ cdef class _Work:
     cdef void *memory
 
     def __cinit__(self, int64_t lanes, int64_t n_levels, int64_t n_codes, int64_t n_reals, int64_t n_tallies):
-        cdef int64_t n_logs = _pad16(max(n_levels, 2 * n_codes + 16)), n_own = _pad16(max(n_reals, n_tallies))
+        cdef int64_t n_logs = _pad16(max(n_levels + n_codes, 3 * n_codes) + 16), n_own = _pad16(max(n_reals, n_tallies))
         cdef int64_t doubles = lanes + _pad16(lanes // 16) + n_logs + _pad16(n_reals) + 3 * _pad16(n_tallies) \
             + OWN_FIELDS * n_own
         cdef int64_t words = lanes + _pad16(n_codes) + _pad16(n_reals) + _pad16(n_tallies)
@@ -351,7 +356,8 @@ cdef class _Work:
 _FIELDS = (
     ("size", "i8", 0), ("levels", "i4", 1), ("real_n", "i8", 3), ("real_mean", "f8", 3), ("real_scatter", "f8", 3),
     ("tally_n", "i8", 4), ("tally_sum", "f8", 4),
-    ("log_size", "f8", 0), ("norm", "f8", 0), ("reference_size", "i8", 0), ("reference", "f8", 2), ("table", "f4", 1),
+    ("log_size", "f8", 0), ("log_size_without", "f8", 0), ("norm", "f8", 0), ("total_without", "f8", 0),
+    ("reference_size", "i8", 0), ("reference", "f8", 2), ("table", "f4", 1),
     ("t_location", "f8", 3), ("t_scale", "f8", 3), ("t_half", "f8", 3), ("t_constant", "f8", 3),
     ("t_step_without", "f8", 3),
     ("nb_shape", "f8", 4), ("nb_rate", "f8", 4), ("nb_zero", "f8", 4), ("nb_log_p", "f8", 4), ("nb_log_q", "f8", 4),
@@ -361,12 +367,13 @@ _FIELDS = (
 
 
 cdef class Tail:
-    """The collapsed clusters of one shard: a Pitman-Yor(concentration, discount) mixture of total log weight log_weight.
+    """The collapsed clusters of one shard: a Pitman-Yor(concentration, discount) mixture of total log weight
+    log_weight.
 
     `prior` has offsets, dirichlet, normal, gamma (hpc/models/prior.py). Statistics are the attributes size, levels,
-    real_n, real_mean, real_scatter, tally_n, tally_sum: views of `capacity` slots (a multiple of 16, doubled when full),
-    to be read only between sweeps and changed only through `load`. n_slots: one more than the highest slot ever used.
-    A Tail is changed by `sweep`; it must not be used by two threads at once.
+    real_n, real_mean, real_scatter, tally_n, tally_sum: views of `capacity` slots (a multiple of 16, doubled when
+    full), to be read only between sweeps and changed only through `load`. n_slots: one more than the highest slot ever
+    used. A Tail is changed by `sweep`; it must not be used by two threads at once.
     """
 
     cdef tail_t c
@@ -435,7 +442,9 @@ cdef class Tail:
         self.c.tally_n = <int64_t *>(at + <int64_t>starts["tally_n"])
         self.c.tally_sum = <double *>(at + <int64_t>starts["tally_sum"])
         self.c.log_size = <double *>(at + <int64_t>starts["log_size"])
+        self.c.log_size_without = <double *>(at + <int64_t>starts["log_size_without"])
         self.c.norm = <double *>(at + <int64_t>starts["norm"])
+        self.c.total_without = <double *>(at + <int64_t>starts["total_without"])
         self.c.reference_size = <int64_t *>(at + <int64_t>starts["reference_size"])
         self.c.reference = <double *>(at + <int64_t>starts["reference"])
         self.c.table = <float *>(at + <int64_t>starts["table"])
@@ -479,7 +488,8 @@ cdef class Tail:
         return 0
 
     def load(self, statistics):
-        """Make the clusters of `statistics` slots 0..K-1 and every other slot vacant. Clusters without rows are vacant."""
+        """Make the clusters of `statistics` slots 0..K-1 and every other slot vacant. Clusters without rows are
+        vacant."""
         cdef int64_t n = len(statistics.size)
         self._allocate(max(self.c.capacity, _pad16(n)))
         self.c.n_uneven = 0
@@ -571,7 +581,8 @@ cdef int _raise(outcome_t done, int64_t row0) except -1:
     return 0
 
 
-# ---- kernels -----------------------------------------------------------------------------------------------------------
+# ---- kernels
+# -----------------------------------------------------------------------------------------------------------
 
 _NOTHING = Instantiated()
 
@@ -581,10 +592,10 @@ def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated in
     """One Gibbs step for every row of a shard in order; the number of rows that changed cluster.
 
     z: int32 (n,), labels as in the module's docstring, changed in place; row0: global id of the first row. instantiated
-    or tail may be None. priority_free: every row may enter every instantiated cluster and no row is an anchor, as on the
-    collapsed shard. A row alone in its tail slot that opens a new cluster counts as unmoved. Raises ValueError naming the
-    row when a score is NaN, when no candidate has a positive probability, or when a label is out of range; rows before it
-    have been moved then.
+    or tail may be None. priority_free: every row may enter every instantiated cluster and no row is an anchor, as on
+    the collapsed shard. A row alone in its tail slot that opens a new cluster counts as unmoved. Raises ValueError
+    naming the row when a score is NaN, when no candidate has a positive probability, or when a label is out of range;
+    rows before it have been moved then.
     """
     cdef Instantiated held = _NOTHING if instantiated is None else instantiated
     cdef _Rows r = _Rows(rows, prior.offsets)
@@ -642,14 +653,16 @@ cdef object _predictive(rows, Tail tail, bint by_cluster):
 def log_predictive(rows, Tail tail):
     """log of the predictive density of each row given the tail's clusters, float64 (n,); rows are in no cluster.
 
-    log sum over occupied slots and the new cluster of w (size - d) / (M + c) f(x | slot) and w (c + J d) / (M + c) f_H(x),
-    w = exp(log_weight); MATH 2.5, last equation, when the tail holds every cluster. Counts include their 1 / x!.
+    log sum over occupied slots and the new cluster of w (size - d) / (M + c) f(x | slot) and w (c + J d) / (M + c)
+    f_H(x), w = exp(log_weight); MATH 2.5, last equation, when the tail holds every cluster. Counts include their 1 /
+    x!.
     """
     return _predictive(rows, tail, False)[:, 0]
 
 
 def log_predictive_clusters(rows, Tail tail):
-    """The terms of `log_predictive`, float64 (n, n_slots + 1); the last column is the new cluster, vacant slots -inf."""
+    """The terms of `log_predictive`, float64 (n, n_slots + 1); the last column is the new cluster, vacant slots
+    -inf."""
     return _predictive(rows, tail, True)
 
 

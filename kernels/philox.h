@@ -32,13 +32,15 @@ static inline void philox_block(const uint64_t counter[4], uint64_t seed, uint64
     out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
-/* The stream of one (seed, purpose, sweep, cycle, chain), read in row order: a block is computed once for its 4 rows. */
+/* The stream of one (seed, purpose, sweep, cycle, chain), read in row order: a block is computed once for its 4 rows.
+ * */
 typedef struct {
     uint64_t seed, purpose, counter[4], words[4];
     int ready;
 } philox_stream;
 
-static inline philox_stream philox_open(uint64_t seed, uint64_t purpose, uint64_t sweep, uint64_t cycle, uint64_t chain) {
+static inline philox_stream philox_open(uint64_t seed, uint64_t purpose, uint64_t sweep, uint64_t cycle,
+                                        uint64_t chain) {
     philox_stream s = {seed, purpose, {0, sweep, cycle, chain}, {0, 0, 0, 0}, 0};
     return s;
 }

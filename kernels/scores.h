@@ -1,9 +1,10 @@
 /* Scores of one row under many clusters: the inner loops. Included once for every instruction set (mixture.h).
  *
- * All functions add to out[0..n), n a multiple of 16. Cost per row: one add per (column x cluster) for categories, a
- * few multiplications for reals and counts, one logarithm (two for large counts) per cell and cluster in the tail.
+ * All functions add to out[0..n), n a multiple of 8 (categories: 16). Cost per row: one add per (column x cluster) for
+ * categories, a few multiplications for reals and counts; in the tail about one logarithm a cell and cluster, one for
+ * four reals where no cell is missing.
  */
-#define ADD_BLOCK 32 /* columns summed in float32 before they are added to the float64 score: keeps the error near 1e-5 */
+#define ADD_BLOCK 32 /* columns summed in float32 before they go to the float64 score: keeps the error near 1e-5 */
 
 /* out[k] += sum over columns of table[level[c]][k], for a tile of `vectors` * N_FLOAT clusters held in registers */
 #define ADD_TILE(VECTORS)                                                                                              \
@@ -26,15 +27,15 @@ ALWAYS_INLINE void FN(widen_add)(double *out, vf x) {
     *(vd *)(out + N_DOUBLE) += __builtin_convertvector(u.half[1], vd);
 }
 
-static __attribute__((noinline)) void FN(add_categories)(const float *table, int64_t stride, const int32_t *level, int64_t n_codes, double *out,
-                               int64_t n) {
+APART void FN(add_categories)(const float *table, int64_t stride, const int32_t *level, int64_t n_codes,
+                              double *out, int64_t n) {
     int64_t k = 0;
     for (; k + MB_TILE <= n; k += MB_TILE) ADD_TILE(MB_TILE / N_FLOAT);
     for (; k < n; k += 16) ADD_TILE(16 / N_FLOAT);
 }
 
 /* normal columns under given parameters: constant - half_precision (x - location)^2 */
-static __attribute__((noinline)) void FN(add_normal)(const instantiated_t *g, const work_t *w, double *out, int64_t n) {
+APART void FN(add_normal)(const instantiated_t *g, const work_t *w, double *out, int64_t n) {
     for (int64_t k = 0; k < n; k += 16) {
         vd sum[16 / N_DOUBLE];
         _Pragma("GCC unroll 8") for (int j = 0; j < 16 / N_DOUBLE; j++) sum[j] = ((const vd *)(out + k))[j];
@@ -53,7 +54,7 @@ static __attribute__((noinline)) void FN(add_normal)(const instantiated_t *g, co
 }
 
 /* counts under given rates: x log rate - rate - log x! */
-static __attribute__((noinline)) void FN(add_poisson)(const instantiated_t *g, const work_t *w, double *out, int64_t n) {
+APART void FN(add_poisson)(const instantiated_t *g, const work_t *w, double *out, int64_t n) {
     for (int64_t i = 0; i < w->n_tally; i++) {
         const double *log_rate = g->log_rate + (int64_t)w->tally_c[i] * g->base;
         const double *rate = g->rate + (int64_t)w->tally_c[i] * g->base;
@@ -72,7 +73,7 @@ ALWAYS_INLINE vd FN(student)(double x, vd location, vd scale, vd half, vd consta
     return constant - half * vlog(y + 1.0);
 }
 
-static __attribute__((noinline)) void FN(add_student)(const tail_t *t, const work_t *w, double *out, int64_t n) {
+APART void FN(add_student)(const tail_t *t, const work_t *w, double *out, int64_t n) {
     for (int64_t i = 0; i < w->n_real; i++) {
         int64_t at = (int64_t)w->real_c[i] * t->capacity;
         const double *location = t->t_location + at, *scale = t->t_scale + at;
@@ -84,9 +85,9 @@ static __attribute__((noinline)) void FN(add_student)(const tail_t *t, const wor
     }
 }
 
-/* The same where every slot has one `half` for all its columns (no missing cells, one prior nu): sum of logarithms = the
- * logarithm of a product, taken 4 columns at a time; factors are capped at 1e75, 3e37 scales away. */
-static __attribute__((noinline)) void FN(add_student_even)(const tail_t *t, const work_t *w, double *out, int64_t n) {
+/* The same where every slot has one `half` for all its columns (no missing cells, one prior nu): sum of logarithms =
+ * the logarithm of a product, taken 4 columns at a time; factors are capped at 1e75, 3e37 scales away. */
+APART void FN(add_student_even)(const tail_t *t, const work_t *w, double *out, int64_t n) {
     for (int64_t k = 0; k < n; k += N_DOUBLE) {
         vd sum = *(vd *)(out + k), logs = SPREAD(0.0);
         for (int64_t i0 = 0; i0 < w->n_real; i0 += 4) {
@@ -142,7 +143,7 @@ ALWAYS_INLINE vd FN(large_count)(vd x, vd saddle, vd a, vd b, vd log_p, vd remai
     return (part1 + part2) + 0.5 * (log_p - log1) + (STIRLING_SERIES(i, z) - remainder) + saddle;
 }
 
-static __attribute__((noinline)) void FN(add_negative_binomial)(const tail_t *t, const work_t *w, double *out,
+APART void FN(add_negative_binomial)(const tail_t *t, const work_t *w, double *out,
                                                                   int64_t n) {
     for (int64_t i = 0; i < w->n_tally; i++) {
         int64_t at = (int64_t)w->tally_c[i] * t->capacity;
@@ -156,7 +157,8 @@ static __attribute__((noinline)) void FN(add_negative_binomial)(const tail_t *t,
             vd score = FN(usual_count)(xs, log_factorial, a, *(const vd *)(base + k), *(const vd *)(log_q + k));
             vl unusual = (a + x < 16.0) | (a + x >= 1e7);
             if (FN(any)(unusual)) {
-                vd other = x < 16 ? FN(small_count)(xs, x, log_factorial, a, *(const vd *)(zero + k), *(const vd *)(log_q + k))
+                vd other = x < 16 ? FN(small_count)(xs, x, log_factorial, a, *(const vd *)(zero + k),
+                                                    *(const vd *)(log_q + k))
                                   : FN(large_count)(xs, saddle, a, *(const vd *)(rate + k), *(const vd *)(log_p + k),
                                                     *(const vd *)(remainder + k));
                 score = SELECT(unusual, other, score);
@@ -178,12 +180,14 @@ static int64_t FN(score_instantiated)(const instantiated_t *g, const rows_t *row
     return n;
 }
 
-/* scores of one row, in no cluster, under slots 0..n-1: shift + log_size - norm + predictive */
-static void FN(score_slots)(const tail_t *t, const rows_t *rows, const work_t *w, double shift, double *out, int64_t n) {
+/* scores of one row, in no cluster, under slots 0..n-1: shift + log_size - norm + predictive. Slots from n_used on, a
+ * multiple of 8, are vacant and stay at -infinity. */
+static void FN(score_slots)(const tail_t *t, const rows_t *rows, const work_t *w, double shift, double *out, int64_t n,
+                            int64_t n_used) {
     for (int64_t k = 0; k < n; k += N_DOUBLE)
         *(vd *)(out + k) = (*(const vd *)(t->log_size + k) - *(const vd *)(t->norm + k)) + shift;
     FN(add_categories)(t->table, t->capacity, w->level, rows->n_codes, out, n);
-    if (w->n_real && t->n_uneven == 0) FN(add_student_even)(t, w, out, n);
-    else if (w->n_real) FN(add_student)(t, w, out, n);
-    if (w->n_tally) FN(add_negative_binomial)(t, w, out, n);
+    if (w->n_real && t->n_uneven == 0) FN(add_student_even)(t, w, out, n_used);
+    else if (w->n_real) FN(add_student)(t, w, out, n_used);
+    if (w->n_tally) FN(add_negative_binomial)(t, w, out, n_used);
 }

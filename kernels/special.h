@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
+#define APART static __attribute__((noinline)) /* a loop of its own, so that it has all the registers */
 #define HALF_LOG_TWO_PI 0.91893853320467274178
 #define LOG_PI 1.14472988584940017414
 
@@ -22,10 +23,10 @@ ALWAYS_INLINE double double_of_bits(uint64_t u) {
 }
 
 /* Natural logarithm of a positive normal number, within 2 ulp: x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)),
- * s = f / (2 + f), log(1 + f) = 2 s + s R(s^2), R being the polynomial of fdlibm's e_log.c. D is the floating type, U the
- * unsigned integer type of the same shape; TO_U and TO_D reinterpret bits. 2^52 + exponent is the double whose low mantissa
- * bits are the exponent, which converts it without an instruction that older processors lack. Infinity and NaN come out as
- * numbers: callers see to it that they do not come in. */
+ * s = f / (2 + f), log(1 + f) = 2 s + s R(s^2), R being the polynomial of fdlibm's e_log.c. D is the floating type, U
+ * the unsigned integer type of the same shape; TO_U and TO_D reinterpret bits. 2^52 + exponent is the double whose low
+ * mantissa bits are the exponent, which converts it without an instruction that older processors lack. Infinity and NaN
+ * come out as numbers: callers see to it that they do not come in. */
 #define DEFINE_LOG(NAME, D, U, TO_U, TO_D)                                                                             \
     ALWAYS_INLINE D NAME(D x) {                                                                                        \
         U t = TO_U(x) + (0x3ff0000000000000ull - 0x3fe6a09e667f3bcdull);                                               \
@@ -80,8 +81,8 @@ static inline double log_factorial(double x) {
     return log_positive(product);
 }
 
-/* What a count x brings to its likelihood whatever the cluster: log x!, and for x >= 16 the part of Loader's form that has
- * x alone (scores.h). Counts are mostly small and this is needed for every cell, so the first ones are kept. */
+/* What a count x brings to its likelihood whatever the cluster: log x!, and for x >= 16 the part of Loader's form that
+ * has x alone (scores.h). Counts are mostly small and this is needed for every cell, so the first ones are kept. */
 #define N_COUNTS_KEPT 1024
 typedef struct { double log_factorial, saddle; } count_t;
 static count_t counts_kept[N_COUNTS_KEPT];

@@ -47,19 +47,21 @@ ALWAYS_INLINE int64_t FN(anchors_below)(const uint64_t *anchors, int64_t n, uint
     return low;
 }
 
-/* scores of the row at hand under the tail, as seen without that row. `own` is its slot or -1. The new cluster takes the
- * lane *fresh, the lowest slot that is vacant once the row is out. Returns the number of lanes. Needs t->vacant < capacity. */
-static int64_t FN(score_tail)(tail_t *t, const rows_t *rows, const work_t *w, int64_t own, double *out, int64_t *fresh) {
+/* scores of the row at hand under the tail, as seen without that row. `own` is its slot or -1. The new cluster takes
+ * the lane *fresh, the lowest slot that is vacant once the row is out. Returns the number of lanes. Needs t->vacant <
+ * capacity. */
+static int64_t FN(score_tail)(tail_t *t, const rows_t *rows, const work_t *w, int64_t own, double *out,
+                              int64_t *fresh) {
     int64_t alone = own >= 0 && t->size[own] == 1;
     int64_t others = t->n_rows - (own >= 0), occupied = t->n_occupied - alone, vacant = t->vacant;
-    int64_t n = ((vacant >= t->n_slots ? vacant + 1 : t->n_slots) + 15) & ~(int64_t)15;
+    int64_t used = vacant >= t->n_slots ? vacant + 1 : t->n_slots, n = (used + 15) & ~(int64_t)15;
     double shift = t->log_weight, opening = 0; /* with no other row, concentration cancels (and may be <= 0) */
     if (others) {
-        shift -= log_positive(others + t->concentration);
-        opening = log_or_never(t->concentration + occupied * t->discount);
+        shift -= own >= 0 ? t->log_rows_without : t->log_rows;
+        opening = alone ? log_or_never(t->concentration + occupied * t->discount) : t->log_open;
     }
     t->log_size[vacant] = opening;
-    FN(score_slots)(t, rows, w, shift, out, n);
+    FN(score_slots)(t, rows, w, shift, out, n, (used + 7) & ~(int64_t)7);
     t->log_size[vacant] = -INFINITY;
     *fresh = vacant;
     if (alone) { /* its slot is vacant without it: the new cluster sits at the lower of the two */
@@ -70,7 +72,7 @@ static int64_t FN(score_tail)(tail_t *t, const rows_t *rows, const work_t *w, in
             *fresh = own;
         }
     } else if (own >= 0)
-        out[own] = (shift + log_or_never((t->size[own] - 1) - t->discount)) + FN(own_score)(t, w, own);
+        out[own] = (shift + t->log_size_without[own]) + FN(own_score)(t, w, own);
     return n;
 }
 
@@ -129,14 +131,15 @@ static outcome_t FN(sweep)(const rows_t *rows, int32_t *z, int64_t first, const 
         if (own >= 0) FN(step_row)(t, w, own, -1);
         FN(step_row)(t, w, chosen, +1);
         z[i] = (int32_t)(g->base + chosen);
-        done.moved += !(alone && chosen == fresh); /* a row alone that opens a cluster has not moved, whatever its slot */
+        done.moved += !(alone && chosen == fresh); /* a row alone that opens a cluster stays alone: no move */
     }
     done.row = rows->n;
     return done;
 }
 
-/* terms[i][0..n_slots-1]: log of the predictive weight of row i with slot k (vacant: -infinity), terms[i][n_slots]: with a
- * new cluster; or, with terms NULL, totals[i] = log of their sum. Rows are in no cluster. Needs t->vacant < capacity. */
+/* terms[i][0..n_slots-1]: log of the predictive weight of row i with slot k (vacant: -infinity), terms[i][n_slots]:
+ * with a new cluster; or, with terms NULL, totals[i] = log of their sum. Rows are in no cluster. Needs t->vacant <
+ * capacity. */
 static outcome_t FN(predictive)(const rows_t *rows, tail_t *t, work_t *w, double *terms, double *totals) {
     outcome_t done = {0, 0, STATUS_DONE};
     for (int64_t i = 0; i < rows->n; i++) {

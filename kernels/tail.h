@@ -1,60 +1,75 @@
 /* The collapsed clusters of a shard: adding and removing a row, and what is derived from the statistics.
  * Included once for every instruction set (mixture.h).
  *
- * Categorical table. The predictive of MATH 1 is the sum over observed cells of log(n_kcv + beta_v) - log(n_kc + beta_c),
- * n_kc counting observed cells. Its two parts are large and nearly cancel, so the table keeps
+ * Categorical table. The predictive of MATH 1 is the sum over observed cells of log(n_kcv + beta_v) - log(n_kc +
+ * beta_c), n_kc counting observed cells. Its two parts are large and nearly cancel, so the table keeps
  *     table[level v of c][slot]  = log(n_kcv + beta_v) - reference[c][slot]
  *     table[missing of c][slot]  = log(n_kc + beta_c)  - reference[c][slot]          (near 0)
  *     norm[slot]                 = sum over c of log(n_kc + beta_c) - reference[c][slot]     (float64, near 0)
- * with reference = log(n_kc + beta_c) as it was when the slot's size last changed by a factor of 2. Then sum(table) - norm
- * is the predictive, a missing cell contributes exactly 0 up to rounding, and a row's step rewrites 2 C entries.
+ * with reference = log(n_kc + beta_c) as it was when the slot's size last changed by a factor of 2. Then sum(table) -
+ * norm is the predictive, a missing cell contributes exactly 0 up to rounding, and a row's step rewrites 2 C entries.
  * The column of a vacant slot is that of the prior, so a new cluster is scored by the same vector loop as the others.
  */
 
+/* n_kc + beta_c, and the same with one observed cell less (1 where there is none to take) */
+ALWAYS_INLINE void FN(column_total)(const tail_t *t, int64_t c, int64_t slot, double *total, double *without) {
+    int64_t missing = t->offsets[c + 1] - 1, n = t->size[slot] - t->levels[missing * t->capacity + slot];
+    *total = n + t->dirichlet[missing];
+    *without = n ? (n - 1) + t->dirichlet[missing] : 1.0;
+}
+
+/* logarithms in place of the first n values of `logs`, which has room up to the next multiple of 8 */
+ALWAYS_INLINE void FN(take_logs)(double *logs, int64_t n) {
+    for (int64_t i = n; i & 7; i++) logs[i] = 1.0;
+    FN(log_array)(logs, n);
+}
+
 /* Everything categorical of one slot, afresh: O(L). */
 static void FN(refresh_categories)(tail_t *t, work_t *w, int64_t slot) {
-    int64_t stride = t->capacity, size = t->size[slot];
-    double *logs = w->logs;
+    int64_t stride = t->capacity;
+    double *logs = w->logs, *without = w->logs + t->n_levels, sum = 0;
     for (int64_t c = 0; c < t->n_codes; c++) {
         int64_t missing = t->offsets[c + 1] - 1;
         for (int64_t l = t->offsets[c]; l < missing; l++) logs[l] = t->levels[l * stride + slot] + t->dirichlet[l];
-        logs[missing] = (size - t->levels[missing * stride + slot]) + t->dirichlet[missing];
+        FN(column_total)(t, c, slot, &logs[missing], &without[c]);
     }
-    for (int64_t l = t->n_levels; l & 7; l++) logs[l] = 1.0;
-    FN(log_array)(logs, t->n_levels);
+    FN(take_logs)(logs, t->n_levels + t->n_codes);
     for (int64_t c = 0; c < t->n_codes; c++) {
         int64_t missing = t->offsets[c + 1] - 1;
         double reference = logs[missing];
         t->reference[c * stride + slot] = reference;
         for (int64_t l = t->offsets[c]; l <= missing; l++) t->table[l * stride + slot] = (float)(logs[l] - reference);
+        sum += without[c];
     }
+    t->total_without[slot] = sum;
     t->norm[slot] = 0;
-    t->reference_size[slot] = size + 1;
+    t->reference_size[slot] = t->size[slot] + 1;
 }
 
 /* The entries of one slot that a step of the row at hand has changed: O(C). */
 static void FN(update_categories)(tail_t *t, work_t *w, int64_t slot) {
-    int64_t stride = t->capacity, size = t->size[slot], C = t->n_codes;
-    double *logs = w->logs;
+    int64_t stride = t->capacity, C = t->n_codes;
+    double *cell = w->logs, *total = w->logs + C, *without = w->logs + 2 * C, norm = 0, sum = 0;
     for (int64_t c = 0; c < C; c++) {
-        int64_t l = w->level[c], missing = t->offsets[c + 1] - 1;
-        logs[2 * c] = (size - t->levels[missing * stride + slot]) + t->dirichlet[missing];
-        logs[2 * c + 1] = l == missing ? 1.0 : t->levels[l * stride + slot] + t->dirichlet[l];
+        int64_t l = w->level[c];
+        cell[c] = l == t->offsets[c + 1] - 1 ? 1.0 : t->levels[l * stride + slot] + t->dirichlet[l];
+        FN(column_total)(t, c, slot, &total[c], &without[c]);
     }
-    for (int64_t i = 2 * C; i & 7; i++) logs[i] = 1.0;
-    FN(log_array)(logs, 2 * C);
-    double norm = 0;
+    FN(take_logs)(w->logs, 3 * C);
     for (int64_t c = 0; c < C; c++) {
         int64_t l = w->level[c], missing = t->offsets[c + 1] - 1;
-        double reference = t->reference[c * stride + slot], drift = logs[2 * c] - reference;
+        double reference = t->reference[c * stride + slot], drift = total[c] - reference;
         norm += drift;
+        sum += without[c];
         t->table[missing * stride + slot] = (float)drift;
-        if (l != missing) t->table[l * stride + slot] = (float)(logs[2 * c + 1] - reference);
+        if (l != missing) t->table[l * stride + slot] = (float)(cell[c] - reference);
     }
     t->norm[slot] = norm;
+    t->total_without[slot] = sum;
 }
 
-/* Student t of the next observation: t_nu(mu, sigma^2 (1 + 1/kappa)), MATH 1. scale = 1 / sqrt(nu sigma^2 (1 + 1/kappa)) */
+/* Student t of the next observation: t_nu(mu, sigma^2 (1 + 1/kappa)), MATH 1. scale = 1 / sqrt(nu sigma^2 (1 +
+ * 1/kappa)) */
 typedef struct { double location, scale, half, constant; } FN(student_t);
 ALWAYS_INLINE FN(student_t) FN(student_of)(const double *prior, int64_t n, double mean, double scatter) {
     double kappa = prior[1] + n, nu = prior[2] + n, off = prior[0] - mean;
@@ -73,7 +88,8 @@ ALWAYS_INLINE void FN(derive_real)(tail_t *t, int64_t r, int64_t slot) {
     int64_t at = r * t->capacity + slot;
     FN(student_t) s = FN(student_of)(t->normal + 4 * r, t->real_n[at], t->real_mean[at], t->real_scatter[at]);
     t->t_location[at] = s.location, t->t_scale[at] = s.scale, t->t_half[at] = s.half, t->t_constant[at] = s.constant;
-    t->t_step_without[at] = t->real_n[at] ? log_gamma_half_step(0.5 * (t->normal[4 * r + 2] + (t->real_n[at] - 1))) : 0.0;
+    double nu_without = t->normal[4 * r + 2] + (t->real_n[at] - 1);
+    t->t_step_without[at] = t->real_n[at] ? log_gamma_half_step(0.5 * nu_without) : 0.0;
 }
 
 ALWAYS_INLINE void FN(compare_halves)(tail_t *t, int64_t slot) {
@@ -106,6 +122,17 @@ ALWAYS_INLINE void FN(derive_tally)(tail_t *t, int64_t q, int64_t slot) {
     t->nb_log_p_without[at] = t->tally_n[at] ? -log1p_inverse(t->gamma[2 * q + 1] + (t->tally_n[at] - 1)) : 0.0;
 }
 
+/* weights of one slot, and those of the tail as a whole */
+ALWAYS_INLINE void FN(derive_weights)(tail_t *t, int64_t slot) {
+    t->log_size[slot] = log_or_never(t->size[slot] ? t->size[slot] - t->discount : 0.0);
+    t->log_size_without[slot] = log_or_never(t->size[slot] > 1 ? t->size[slot] - 1 - t->discount : 0.0);
+}
+ALWAYS_INLINE void FN(derive_totals)(tail_t *t) {
+    t->log_rows = log_or_never(t->n_rows + t->concentration);
+    t->log_rows_without = log_or_never(t->n_rows - 1 + t->concentration);
+    t->log_open = log_or_never(t->concentration + t->n_occupied * t->discount);
+}
+
 /* everything derived of slots from..to-1, and the totals of the tail */
 static void FN(refresh)(tail_t *t, work_t *w, int64_t from, int64_t to) {
     for (int64_t slot = from; slot < to; slot++) {
@@ -113,7 +140,7 @@ static void FN(refresh)(tail_t *t, work_t *w, int64_t from, int64_t to) {
         for (int64_t r = 0; r < t->n_reals; r++) FN(derive_real)(t, r, slot);
         FN(compare_halves)(t, slot);
         for (int64_t q = 0; q < t->n_tallies; q++) FN(derive_tally)(t, q, slot);
-        t->log_size[slot] = log_or_never(t->size[slot] ? t->size[slot] - t->discount : 0.0);
+        FN(derive_weights)(t, slot);
     }
     t->n_rows = t->n_occupied = 0;
     t->vacant = t->capacity;
@@ -122,9 +149,11 @@ static void FN(refresh)(tail_t *t, work_t *w, int64_t from, int64_t to) {
         t->n_occupied += t->size[slot] > 0;
         if (!t->size[slot]) t->vacant = slot;
     }
+    FN(derive_totals)(t);
 }
 
-/* Welford's step, and its exact inverse: the scatter is kept at or above 0, a cluster's last cell leaves exact zeros. */
+/* Welford's step, and its exact inverse: the scatter is kept at or above 0, a cluster's last cell leaves exact zeros.
+ * */
 typedef struct { int64_t n; double mean, scatter; } FN(moments_t);
 ALWAYS_INLINE FN(moments_t) FN(with_x)(FN(moments_t) m, double x) {
     double before = x - m.mean;
@@ -163,7 +192,7 @@ static void FN(step_row)(tail_t *t, work_t *w, int64_t slot, int sign) {
         t->tally_sum[at] = t->tally_n[at] ? t->tally_sum[at] + sign * w->tally_x[i] : 0.0;
         FN(derive_tally)(t, w->tally_c[i], slot);
     }
-    t->log_size[slot] = log_or_never(size ? size - t->discount : 0.0);
+    FN(derive_weights)(t, slot);
     if (size == 0 || size + 1 > 2 * t->reference_size[slot] || 2 * (size + 1) < t->reference_size[slot])
         FN(refresh_categories)(t, w, slot);
     else
@@ -176,6 +205,7 @@ static void FN(step_row)(tail_t *t, work_t *w, int64_t slot, int sign) {
         t->n_occupied -= 1;
         if (slot < t->vacant) t->vacant = slot;
     }
+    FN(derive_totals)(t);
 }
 
 /* sum of 8 lanes by the fixed tree of lanes.h, N_DOUBLE of them a vector */
@@ -185,8 +215,8 @@ ALWAYS_INLINE double FN(sum8)(const vd part[8 / N_DOUBLE]) {
     return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
-/* log of the product of n factors, n a multiple of 8. 8 factors between 1e-30 (checked by Tail) and 2^33 neither vanish nor
- * overflow, so one logarithm serves 64 factors: 8 lanes of 8. */
+/* log of the product of n factors, n a multiple of 8. 8 factors between 1e-30 (checked by Tail) and 2^33 neither vanish
+ * nor overflow, so one logarithm serves 64 factors: 8 lanes of 8. */
 ALWAYS_INLINE double FN(log_product)(const double *factor, int64_t n) {
     vd sum[8 / N_DOUBLE], product[8 / N_DOUBLE];
     for (int j = 0; j < 8 / N_DOUBLE; j++) sum[j] = (vd){0};
@@ -200,22 +230,28 @@ ALWAYS_INLINE double FN(log_product)(const double *factor, int64_t n) {
 }
 
 /* The row's own slot as if the row were not there: log predictive, nothing written. Columns are the lanes here. */
-static __attribute__((noinline)) double FN(own_categories)(const tail_t *t, const work_t *w, int64_t slot) {
-    int64_t stride = t->capacity, others = t->size[slot] - 1, C = t->n_codes, padded = (C + 7) & ~(int64_t)7;
-    double *above = w->logs, *below = w->logs + padded;
+APART double FN(own_categories)(const tail_t *t, const work_t *w, int64_t slot) {
+    int64_t stride = t->capacity, C = t->n_codes, padded = (C + 7) & ~(int64_t)7, n_missing = 0;
+    double *factor = w->logs, score;
     for (int64_t c = 0; c < C; c++) {
-        int64_t l = w->level[c], missing = t->offsets[c + 1] - 1;
-        double n = t->levels[l * stride + slot] - 1 + t->dirichlet[l];
-        double total = others - t->levels[missing * stride + slot] + t->dirichlet[missing];
-        above[c] = l == missing ? 1.0 : n;
-        below[c] = l == missing ? 1.0 : total;
+        int64_t l = w->level[c], is_missing = l == t->offsets[c + 1] - 1;
+        double others = t->levels[l * stride + slot] - 1 + t->dirichlet[l];
+        n_missing += is_missing;
+        factor[c] = is_missing ? 1.0 : others;
     }
-    for (int64_t c = C; c < padded; c++) above[c] = below[c] = 1.0;
-    return FN(log_product)(above, padded) - FN(log_product)(below, padded);
+    for (int64_t c = C; c < padded; c++) factor[c] = 1.0;
+    score = FN(log_product)(factor, padded);
+    if (!n_missing) return score - t->total_without[slot];
+    for (int64_t c = 0; c < C; c++) {
+        double total, without;
+        FN(column_total)(t, c, slot, &total, &without);
+        factor[c] = w->level[c] == t->offsets[c + 1] - 1 ? 1.0 : without;
+    }
+    return score - FN(log_product)(factor, padded);
 }
 
 #define OWN(field, i) (*(vd *)(w->own + (field) * pad + (i)))
-static __attribute__((noinline)) double FN(own_reals)(const tail_t *t, const work_t *w, int64_t slot) {
+APART double FN(own_reals)(const tail_t *t, const work_t *w, int64_t slot) {
     int64_t count = w->n_real, pad = (count + 7) & ~(int64_t)7;
     double *f = w->own, score = 0;
     enum { X, N, MEAN, SCATTER, MEAN0, KAPPA0, NU0, SPREAD0, STEP };
@@ -248,9 +284,9 @@ static __attribute__((noinline)) double FN(own_reals)(const tail_t *t, const wor
     return score;
 }
 
-static __attribute__((noinline)) double FN(own_tallies)(const tail_t *t, const work_t *w, int64_t slot) {
+APART double FN(own_tallies)(const tail_t *t, const work_t *w, int64_t slot) {
     int64_t count = w->n_tally, pad = (count + 7) & ~(int64_t)7;
-    double *f = w->own, least = INFINITY, most = 0, score = 0;
+    double *f = w->own, most = 0, score = 0;
     enum { X, LOG_FACTORIAL, SADDLE, SHAPE, RATE, LOG_P, REMAINDER };
     for (int64_t i = 0; i < pad; i++) {
         int64_t j = i < count ? i : 0, q = w->tally_c[j], at = q * t->capacity + slot;
@@ -258,18 +294,22 @@ static __attribute__((noinline)) double FN(own_tallies)(const tail_t *t, const w
         f[X * pad + i] = x, f[LOG_FACTORIAL * pad + i] = w->tally_log_factorial[j];
         f[SADDLE * pad + i] = w->tally_saddle[j], f[SHAPE * pad + i] = shape;
         f[RATE * pad + i] = t->gamma[2 * q + 1] + (t->tally_n[at] - 1), f[LOG_P * pad + i] = t->nb_log_p_without[at];
-        f[REMAINDER * pad + i] = x < 16 ? 0.0 : stirling_remainder(shape);
+        f[REMAINDER * pad + i] = stirling_remainder(shape);
         if (x < 16 && x > most) most = x;
-        least = x < least ? x : least;
     }
-    for (int64_t i = 0; i < pad; i += N_DOUBLE) {
+    for (int64_t i = 0; i < pad; i += N_DOUBLE) { /* as add_negative_binomial */
         vd x = OWN(X, i), a = OWN(SHAPE, i), b = OWN(RATE, i), log_p = OWN(LOG_P, i);
-        vd large = FN(large_count)(SELECT(x < 16.0, SPREAD(16.0), x), OWN(SADDLE, i), a, b, log_p, OWN(REMAINDER, i));
-        if (least < 16) {
-            vd small = FN(small_count)(x, most, OWN(LOG_FACTORIAL, i), a, a * log_p, -vlog(b + 1.0));
-            large = SELECT(x < 16.0, small, large);
+        vd log_factorial = OWN(LOG_FACTORIAL, i), remainder = OWN(REMAINDER, i);
+        vd zero = a * log_p, log_q = -vlog(b + 1.0);
+        vd base = zero - (((a - 0.5) * vlog(a) - a) + (remainder + HALF_LOG_TWO_PI));
+        vd result = FN(usual_count)(x, log_factorial, a, base, log_q);
+        vl unusual = (a + x < 16.0) | (a + x >= 1e7);
+        if (FN(any)(unusual)) {
+            vd small = FN(small_count)(x, most, log_factorial, a, zero, log_q);
+            vd large = FN(large_count)(SELECT(x < 16.0, SPREAD(16.0), x), OWN(SADDLE, i), a, b, log_p, remainder);
+            result = SELECT(unusual, SELECT(x < 16.0, small, large), result);
         }
-        OWN(X, i) = large;
+        OWN(X, i) = result;
     }
     for (int64_t i = 0; i < count; i++) score += f[X * pad + i];
     return score;

@@ -1,7 +1,7 @@
 """The kernels of mixture.pyx in plain Python and float64, one row at a time: slow, and their specification.
 
-Same arguments, same random numbers, same labels. Differences allowed: the kernels keep categorical scores in float32, so
-a draw that falls within about 1e-5 of the boundary between two candidates may differ. Equations are numbered as in
+Same arguments, same random numbers, same labels. Differences allowed: the kernels keep categorical scores in float32,
+so a draw that falls within about 1e-5 of the boundary between two candidates may differ. Equations are numbered as in
 docs and MATH 1 (predictives), 2.1 step 6 and 2.2 (candidates, anchors).
 """
 
@@ -16,7 +16,8 @@ UNANCHORED = 2**64 - 1
 
 
 def words(row0, n, seed, purpose, sweep, cycle, chain):
-    """uint64 (n,): the random word of rows row0..row0+n-1: word `row & 3` of Philox block (row >> 2, sweep, cycle, chain)."""
+    """uint64 (n,): the random word of rows row0..row0+n-1: word `row & 3` of Philox block (row >> 2, sweep, cycle,
+    chain)."""
     out = np.empty(n, dtype=np.uint64)
     for block in range(row0 >> 2, (row0 + n + 3) >> 2):
         counter = block + (sweep << 64) + (cycle << 128) + (chain << 192)

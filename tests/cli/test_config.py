@@ -36,8 +36,8 @@ def test_defaults(write, tmp_path):
     assert config.table == tmp_path / "t.h5"
     assert (config.heldout_fraction, config.heldout_path, config.data.unseen) == (None, None, "error")
     assert (config.model.concentration, config.model.discount, config.model.likelihood) == ("learn", 0.0, True)
-    assert (config.sampler.sweeps_per_cycle, config.sampler.opening, config.sampler.init) == (1, "auto", "sequential")
-    assert (config.sampler.init_clusters, config.sampler.hyper_every) == (16, 1)
+    assert (config.sampler.sweeps_per_cycle, config.sampler.opening, config.sampler.init) == (1, "auto", "random")
+    assert (config.sampler.init_clusters, config.sampler.hyper_every) == (64, 1)
     assert (config.run.seed, config.run.shards, config.run.cycles, config.run.chains) == (0, "auto", 1000, 1)
     assert (config.burn_in, config.run.checkpoint_minutes, config.run.max_time) == (200, 5.0, None)
     assert (config.output.thin, config.output.labels) == (1, 10)
@@ -251,7 +251,7 @@ def test_what_may_change(write):
         ("output.thin=2", "output.thin: was 1, is now 2"),
         ("output.labels=2", "output.labels: was 10, is now 2"),
         ("model.discount=0.5", "model.discount: was 0.0, is now 0.5"),
-        ("sampler.init=one", 'sampler.init: was "sequential", is now "one"'),
+        ("sampler.init=one", 'sampler.init: was "random", is now "one"'),
         ("data.heldout=0.1", "data.heldout: was not set, is now 0.1"),
         ("columns.a.use=false", "columns.a.use: was not set, is now false"),
         ("columns.a.prior={shape=1, rate=1}", "columns.a.prior: was not set, is now {shape = 1.0, rate = 1.0}"),

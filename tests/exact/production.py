@@ -112,7 +112,7 @@ class Joint:
     """A case whose hyperparameters live on grids, as the enumeration and as the program want it told.
 
     grids: concentration and discount lists; columns[name]: {"symmetric": [...]} for a categorical column, or a list or
-    number for each hyperparameter of a real or count column.
+    number for each hyperparameter of a real or count column; {"dirichlet": [...]} fixes a categorical column's prior.
     """
 
     def __init__(self, case, concentration, discount, columns):
@@ -122,7 +122,9 @@ class Joint:
         for column in case.columns:
             name, kind, _, levels = column
             given = columns[name]
-            if kind == "categorical":
+            if "dirichlet" in given:
+                points = (given,)
+            elif kind == "categorical":
                 points = tuple({"dirichlet": (float(m),) * len(levels)} for m in given["symmetric"])
             else:
                 keys, axes = list(given), [np.atleast_1d(v) for v in given.values()]
@@ -142,7 +144,9 @@ class Joint:
         for name, kind, *_ in self.case.columns:
             i, points = at[kind], self.column_points[name]
             at[kind] += 1
-            if kind == "categorical":
+            if len(points) == 1:
+                out.append(0)
+            elif kind == "categorical":
                 out.append(nearest([(p["dirichlet"][0],) for p in points], (h.dirichlet[i],)))
             else:
                 keys = ("mean", "kappa", "nu", "variance") if kind == "real" else ("shape", "rate")
@@ -162,7 +166,11 @@ class Joint:
             for name, kind, *_ in self.case.columns:
                 table = post.columns[name][:, b]
                 point = self.column_points[name][generator.choice(len(table), p=table / table.sum())]
-                blocks[kind].append(point["dirichlet"][0] if kind == "categorical" else list(point.values()))
+                if kind == "categorical":  # the program keeps the multiplier of the given base, or of ones
+                    blocks[kind].append(1.0 if "dirichlet" in self.priors[name] else point["dirichlet"][0])
+                else:
+                    keys = ("mean", "kappa", "nu", "variance") if kind == "real" else ("shape", "rate")
+                    blocks[kind].append([point[k] for k in keys])
             hypers.append(
                 replace(
                     template,

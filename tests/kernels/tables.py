@@ -41,8 +41,9 @@ class Statistics:
 FIELDS = tuple(Statistics.__dataclass_fields__)
 
 
-def random_table(rng, n, levels8=(), levels16=(), n_reals=0, n_tallies=0, missing=0.2, scale=3.0):
-    """(Rows, Prior): n rows from three well mixed groups, a share `missing` of cells missing, non-uniform Dirichlets."""
+def random_table(rng, n, levels8=(), levels16=(), n_reals=0, n_tallies=0, missing=0.2, scale=3.0, same_nu=False):
+    """(Rows, Prior): n rows from three well mixed groups, a share `missing` of cells missing, non-uniform
+    Dirichlets."""
     group = rng.integers(3, size=n)
 
     def codes(levels, dtype):
@@ -55,10 +56,14 @@ def random_table(rng, n, levels8=(), levels16=(), n_reals=0, n_tallies=0, missin
 
     reals = rng.normal(group[:, None] * scale, 1.0 + np.arange(n_reals), size=(n, n_reals))
     reals[rng.random(reals.shape) < missing] = np.nan
-    tallies = rng.poisson((1 + 10 * group[:, None]) * (1 + 4.0 * np.arange(n_tallies)), size=(n, n_tallies)).astype(float)
+    rate = (1 + 10 * group[:, None]) * (1 + 4.0 * np.arange(n_tallies))
+    tallies = rng.poisson(rate, size=(n, n_tallies)).astype(float)
     tallies[rng.random(tallies.shape) < missing] = np.nan
     rows = Rows(codes(levels8, np.uint8), codes(levels16, np.uint16), reals, tallies)
-    return rows, random_prior(rng, (*levels8, *levels16), n_reals, n_tallies)
+    prior = random_prior(rng, (*levels8, *levels16), n_reals, n_tallies)
+    if same_nu:
+        prior.normal[:, 2] = 2.0
+    return rows, prior
 
 
 def random_prior(rng, levels, n_reals, n_tallies):
@@ -83,7 +88,8 @@ def random_parameters(rng, prior, n, free, anchors):
     precision = rng.gamma(2.0, 0.5, size=(n_reals, base)) + 0.1
     rate = rng.gamma(2.0, 5.0, size=(n_tallies, base)) + 0.1
     return dict(
-        n=n, free=free, anchors=np.sort(np.asarray(anchors, dtype=np.uint64)), log_weight=np.log(rng.dirichlet(np.ones(n))),
+        n=n, free=free, anchors=np.sort(np.asarray(anchors, dtype=np.uint64)),
+        log_weight=np.log(rng.dirichlet(np.ones(n))),
         table=table, location=rng.normal(0, 4, size=(n_reals, base)), half_precision=precision / 2,
         constant=0.5 * np.log(precision / (2 * np.pi)), log_rate=np.log(rate), rate=rate,
     )

@@ -64,8 +64,8 @@ def p_value(counts, probabilities):
 
 
 def law_after_one_sweep(alpha, d, n, count_own_row=False):
-    """How often each partition comes out. count_own_row: the wrong variant, in which a row is seated without first being
-    taken out of the counts."""
+    """How often each partition comes out. count_own_row: the wrong variant, in which a row is seated without first
+    being taken out of the counts."""
     states, p = posterior(alpha, d)
     number = {z: i for i, z in enumerate(states)}
     starts = np.random.default_rng(SEED).choice(len(states), size=n, p=p)

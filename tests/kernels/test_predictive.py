@@ -46,8 +46,10 @@ def log_chain(rows, prior, concentration=0.7, discount=0.2):
             total += terms[0]
         else:
             total += terms[0] - np.log(i - discount) + np.log(i + concentration)
-            alone = mixture.log_predictive_clusters(rows.take(slice(i, i + 1)), mixture.Tail(prior, 1.0, 0.0, 0.0))[0, 0]
-            assert terms[1] == pytest.approx(alone + np.log(concentration + discount) - np.log(i + concentration), abs=1e-5)
+            empty = mixture.Tail(prior, 1.0, 0.0, 0.0)
+            alone = mixture.log_predictive_clusters(rows.take(slice(i, i + 1)), empty)[0, 0]
+            opening = np.log(concentration + discount) - np.log(i + concentration)
+            assert terms[1] == pytest.approx(alone + opening, abs=1e-5)
         assert mixture.log_predictive(rows.take(slice(i, i + 1)), tail)[0] == pytest.approx(
             np.logaddexp.reduce(terms), abs=1e-6)
     return total
@@ -103,7 +105,8 @@ def test_counts_from_zero_to_billions():
 
 
 def test_reals_far_from_zero():
-    """Clusters of sd 1e-3 at 1e8: the square is that of a difference, so 8 digits are lost to the data's own rounding only."""
+    """Clusters of sd 1e-3 at 1e8: the square is that of a difference, so 8 digits are lost to the data's own rounding
+    only."""
     rng = np.random.default_rng(22)
     x = 1e8 + np.round(rng.normal(0, 2.0**-10, size=50) * 2**26) / 2**26  # exact in float64
     normal = (1e8, 0.1, 2.0, 1e-6)
@@ -116,7 +119,8 @@ def test_reals_far_from_zero():
 def test_huge_and_constant_columns():
     """1e200 ends alone and spoils no other cluster; a constant column has scatter exactly 0."""
     x = np.array([5.0] * 9 + [1e200])
-    rows, prior = one_column(reals=np.column_stack([x, np.full(10, 7.0)]), normal=[(0, 0.1, 2, 1), (7.0, 0.1, 2, 1e-12)])
+    normal = [(0, 0.1, 2, 1), (7.0, 0.1, 2, 1e-12)]
+    rows, prior = one_column(reals=np.column_stack([x, np.full(10, 7.0)]), normal=normal)
     tail, z = mixture.Tail(prior, 1.0, 0.0, 0.0), np.full(10, -1, dtype=np.int32)
     for cycle in range(20):
         mixture.sweep(rows, z, 0, 4, cycle, 0, 0, None, tail, prior)

@@ -10,6 +10,7 @@ from .tables import FIELDS, Statistics, random_parameters, random_prior, random_
 TABLES = {
     "categorical": dict(levels8=(2, 3, 7, 4), levels16=(300,)),
     "real": dict(n_reals=3),
+    "real, complete": dict(n_reals=9, missing=0.0, same_nu=True, scale=0.3),
     "count": dict(n_tallies=2),
     "mixed": dict(levels8=(2, 5), levels16=(260, 400), n_reals=2, n_tallies=2),
     "wide": dict(levels8=(3,) * 40, n_reals=1, missing=0.4),
@@ -25,7 +26,8 @@ def assert_same_tail(compiled, plain, prior):
         assert np.array_equal(compiled.levels[:, t], slot.levels)
         for r, (n, mean, scatter) in enumerate(slot.reals):
             assert compiled.real_n[r, t] == n
-            np.testing.assert_allclose([compiled.real_mean[r, t], compiled.real_scatter[r, t]], [mean, scatter], 1e-9, 1e-9)
+            ours = compiled.real_mean[r, t], compiled.real_scatter[r, t]
+            np.testing.assert_allclose(ours, [mean, scatter], 1e-9, 1e-9)
         for q, (n, total) in enumerate(slot.tallies):
             assert (compiled.tally_n[q, t], compiled.tally_sum[q, t]) == (n, total)
     assert not compiled.size[plain.n_slots:].any()
@@ -48,7 +50,8 @@ def test_tail_alone(kind, discount):
             assert_same_tail(*tails, prior)
     sums = mixture.accumulate(rows, z[0], tails[0].n_slots, prior.offsets)
     for name, recomputed in zip(FIELDS, sums, strict=True):
-        np.testing.assert_allclose(getattr(tails[0], name)[..., :tails[0].n_slots], recomputed, 1e-9, 1e-9, err_msg=name)
+        kept = getattr(tails[0], name)[..., :tails[0].n_slots]
+        np.testing.assert_allclose(kept, recomputed, 1e-9, 1e-9, err_msg=name)
     np.testing.assert_allclose(mixture.log_predictive(rows, tails[0]), twin.log_predictive(rows, tails[1]), atol=3e-5)
     both = mixture.log_predictive_clusters(rows, tails[0]), twin.log_predictive_clusters(rows, tails[1])
     np.testing.assert_allclose(*both, atol=1e-4)
@@ -125,7 +128,8 @@ def test_anchors():
 
 
 def test_load_then_sweep():
-    """A tail loaded from statistics, with an empty cluster in the middle, continues as one that was built row by row."""
+    """A tail loaded from statistics, with an empty cluster in the middle, continues as one that was built row by
+    row."""
     rng = np.random.default_rng(6)
     rows, prior = random_table(rng, 80, **TABLES["mixed"])
     z = rng.choice([0, 1, 3, 4, 20], size=80).astype(np.int32)

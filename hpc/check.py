@@ -1,0 +1,193 @@
+"""`mpibayes check`: is all well, and what will the run take: memory a rank, seconds a cycle, disk.
+
+Needs no MPI. Time is measured: a few real cycles on a sample of the rows, scaled to the rows of the busiest rank.
+Memory is a model, `memory_per_rank`, whose constants were measured.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mpibayes.hpc import config as configuration
+from mpibayes.hpc import run_directory, shards
+from mpibayes.hpc.comm import serial
+from mpibayes.hpc.config import Config
+from mpibayes.hpc.data import Data
+from mpibayes.hpc.log import duration, rate
+from mpibayes.hpc.mixture import Mixture, Settings
+from mpibayes.hpc.run import settings_of
+from mpibayes.io.labels import BUFFERED
+from mpibayes.io.table import BLOCKS, Rows, Table
+
+MIB = 1 << 20
+SAMPLE_ROWS = 20_000
+SAMPLE_SLICES = 20  # the sample is cut from all over the table, which may be sorted
+SAMPLE_CYCLES = 3
+
+# Measured resident memory on Linux x86-64, Python 3.11, numpy 2.4: the program before it has read a row.
+PROCESS_BYTES = 74 * MIB
+MPI_BYTES = 15 * MIB  # the MPI library and its shared buffers (mpich 5 wheel, 1 to 4 ranks)
+WORK_BYTES = 3 * MIB  # library pages first touched by a cycle, small temporaries
+
+
+def memory_per_rank(
+    table: Table,
+    n_shards: int,
+    n_ranks: int,
+    n_clusters: int,
+    kept_draws: int = 0,
+    heldout_rows: int = 0,
+    mpi: bool = True,
+) -> dict[str, int]:
+    """Resident bytes at the peak of the busiest rank, which is root, by part; their sum is the forecast.
+
+    process    Python, libraries, and the MPI library where there is one
+    rows       cells of its shards: 1 byte a categorical column (2 above 255 levels), 8 a real or count column
+    labels     4 bytes a row, a copy of one shard's in a sweep and the image of a checkpoint
+    gathered   on root, all labels at a kept draw: 4 + 8 bytes a training row
+    draws      on root, kept draws that wait for a checkpoint, 1 byte a row up to 256 clusters, at most 16 MiB
+    heldout    its part of the held-out rows with their running scores
+    clusters   for each (level, cluster): log theta and its ordered copy (4 bytes each), counts (4) in total, part and
+               tail, and on root the work of drawing theta (8, three times); moments for each (numeric column, cluster)
+    """
+    widths = {block: sum(c.block == block for c in table.columns) for block in BLOCKS}
+    row = sum(width * np.dtype(BLOCKS[block]).itemsize for block, width in widths.items())
+    n_train = table.n_rows - heldout_rows
+    cut = shards.bounds(n_train, n_shards)
+    mine = shards.of_rank(n_shards, n_ranks, 0)
+    rows = int(cut[mine.stop] - cut[mine.start])
+    levels = sum(len(c.levels) + 1 for c in table.columns if c.block.startswith("codes"))
+    numeric = widths["reals"] + widths["tallies"]
+    padded = -(-n_clusters // 16) * 16
+    label = 1 if n_clusters <= 256 else 2 if n_clusters <= 65536 else 4
+    return {
+        "process": PROCESS_BYTES + (MPI_BYTES if mpi else 0) + WORK_BYTES,
+        "rows": rows * row,
+        "labels": 4 * rows + 4 * -(-n_train // n_shards) + 4 * rows,
+        "gathered": 12 * n_train if kept_draws else 0,
+        "draws": min(BUFFERED, kept_draws * n_train * label),
+        "heldout": -(-heldout_rows // n_ranks) * (row + 16),
+        "clusters": padded * (levels * (2 * 4 + 3 * 4 + 3 * 8) + numeric * (3 * 8 * 4)),
+    }
+
+
+@dataclass
+class Timing:
+    """What a few cycles on a sample told."""
+
+    n_rows: int  # of the sample
+    start_s: float
+    cycle_s: float  # of one process that holds all rows of the sample
+    n_clusters: int
+
+
+def sample_rows(data: Data, most: int = SAMPLE_ROWS) -> Rows:
+    """Up to `most` training rows in slices from all over the table."""
+    if data.n_rows <= most:
+        return data.rows_of(0, data.n_rows)
+    length = most // SAMPLE_SLICES
+    starts = np.linspace(0, data.n_rows - length, SAMPLE_SLICES).astype(np.int64)
+    return Rows.concatenate(data.columns, [data.rows_of(int(s), int(s) + length) for s in starts])
+
+
+def time_sample(data: Data, settings: Settings, init: str, n_clusters: int, cycles: int = SAMPLE_CYCLES) -> Timing:
+    """Start a sample of the rows as the run will start, and time some cycles of the real sampler on it."""
+    rows = sample_rows(data)
+    mixture = Mixture(serial(), data.columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), settings)
+    began = time.perf_counter()
+    mixture.start(init, n_clusters)
+    start_s = time.perf_counter() - began
+    took = []
+    for _ in range(cycles):
+        began = time.perf_counter()
+        info = mixture.cycle()
+        took.append(time.perf_counter() - began)
+    return Timing(len(rows), start_s, min(took), info.n_clusters)
+
+
+def check(config_path: str | Path, overrides: Sequence[str] = (), ranks: int = 1) -> None:
+    """Check a configuration and its table and print what a run of it on `ranks` ranks takes.
+
+    Raises ConfigError or DataError with all that is wrong.
+    """
+    config = configuration.load(config_path, overrides)
+    table = Table.open(config.table)
+    configuration.check_columns(config, table.columns)
+    data = Data(table, config.unused, config.heldout_fraction, config.run.seed)
+    n_heldout = table.n_rows - data.n_rows
+    if config.heldout_path is not None:
+        n_heldout = len(data.read_heldout_file(serial(), config.heldout_path, config.data.unseen))
+    config = configuration.continued(config, run_directory.decided(config, data.n_rows))
+    timing = time_sample(data, settings_of(config), *_start(config))
+    for title, text in _findings(config, table, data, n_heldout, timing, ranks):
+        print(f"{title + ':':<16}{text}" if title else f"{'':<16}{text}")
+
+
+def _start(config: Config) -> tuple[str, int]:
+    """How the sample is started; labels that are given fit the whole table, not a sample of it."""
+    init = config.sampler.init
+    return ("sequential" if init == "labels" else init), config.sampler.init_clusters
+
+
+def _findings(config: Config, table: Table, data: Data, n_heldout: int, timing: Timing, ranks: int):
+    """What there is to say, as (title, text) pairs."""
+    run, n_shards = config.run, config.run.shards
+    working = min(ranks, n_shards)
+    yield "configuration", f"{config.path}: valid"
+    yield "table", f"{table.path}: {table.n_rows:,} rows, fingerprint {table.fingerprint[:12]}"
+    kinds = [(kind, sum(c.kind == kind for c in data.columns)) for kind in ("categorical", "boolean", "real", "count")]
+    unused = f"; {len(config.unused)} left out" if config.unused else ""
+    yield "columns", ", ".join(f"{n} {kind}" for kind, n in kinds if n) + unused
+    missing = sum(c.n_missing for c in data.columns) / (table.n_rows * len(data.columns))
+    yield "missing", f"{missing:.1%} of the cells"
+    held = f"{n_heldout:,} rows are held out and scored" if config.data.heldout is not None else "no rows are held out"
+    yield "rows", f"{data.n_rows:,} rows are trained on; {held}"
+    yield "shards", f"{n_shards} of about {data.n_rows // n_shards:,} rows; opening = {config.sampler.opening}"
+    if ranks > n_shards:
+        yield "", f"warning: {ranks - n_shards} of {ranks} ranks would have no shard and idle; see run.shards"
+    if n_shards > 16:
+        yield "", "K mixes more slowly the more shards there are, about in proportion: take as few as the ranks need"
+    yield "sampler", _exactness(config)
+
+    n_clusters = max(32, 2 * timing.n_clusters)
+    kept = run.cycles // config.output.labels
+    heldout_in_table = table.n_rows - data.n_rows
+    parts = memory_per_rank(table, n_shards, ranks, n_clusters, kept, heldout_in_table, mpi=ranks > 1)
+    yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB on the busiest of {ranks} rank{'s' * (ranks > 1)}, of which"
+    listed = ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
+    yield "", f"{listed} (for {n_clusters} clusters)"
+
+    cut = shards.bounds(data.n_rows, n_shards)
+    busiest = max(
+        int(cut[s.stop] - cut[s.start]) for r in range(working) if (s := shards.of_rank(n_shards, working, r))
+    )
+    cycle_s = timing.cycle_s * busiest / timing.n_rows
+    start_s = timing.start_s * data.n_rows / timing.n_rows
+    cores = os.cpu_count() or 1
+    plural = "s" * (working > 1)
+    yield "time", f"{cycle_s:.3g} s a cycle on {working} rank{plural} ({rate(data.n_rows / cycle_s)})"
+    yield "", f"measured on {timing.n_rows:,} rows with {timing.n_clusters} clusters, one process"
+    chains = f" x {run.chains} chains" if run.chains > 1 else ""
+    total = duration((start_s + cycle_s * run.cycles) * run.chains)
+    yield "", f"{total} for {run.cycles:,} cycles{chains}, if the clusters stay as many: time grows with their number"
+    if ranks > cores:
+        yield "", f"this supposes a core for every rank; this machine has {cores}"
+    draw = (1 if n_clusters <= 256 else 2) * data.n_rows
+    trace = 72 * run.cycles / config.output.thin
+    each = f", for each of {run.chains} chains" if run.chains > 1 else ""
+    yield "disk", f"two checkpoints of {4 * data.n_rows / MIB:.1f} MiB, a trace of {trace / MIB:.1f} MiB{each}"
+    yield "", f"{kept:,} kept draws of at most {draw / MIB:.2f} MiB, before compression{each}"
+
+
+def _exactness(config: Config) -> str:
+    """What the sampler leaves invariant, in words."""
+    law = "the prior on partitions (model.likelihood = false)" if not config.model.likelihood else "the posterior"
+    learned = [name for name in ("concentration", "discount") if getattr(config.model, name) == "learn"]
+    grid = f"; {' and '.join(learned)} on a grid" if learned else ""
+    return f"exact: every cycle leaves {law} invariant, on any number of ranks{grid}"

@@ -1,0 +1,433 @@
+"""Summaries of a posterior over partitions: plain functions of arrays, nothing is read or printed here.
+
+* scalars: mean, standard deviation, 5 and 95 % points, effective sample size (bulk) and R-hat by ArviZ;
+* the representative partition: of the kept draws the one with the least expected variation of information (Meila 2007;
+  Wade & Ghahramani 2018) to the others, on a sample of rows;
+* profiles: how far each cluster's posterior predictive of a column is from that of all rows, as a Kullback-Leibler
+  divergence in nats, and the words for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtr
+
+from mpibayes.hpc.models import normal as normal_model
+from mpibayes.hpc.models.components import Components, Prior
+from mpibayes.hpc.models.statistics import Statistics
+
+ENOUGH_ESS = 100.0
+ENOUGH_R_HAT = 1.01
+ENOUGH_DRAWS = 10  # fewer kept draws make a poor summary
+# Edges of the intervals in which real columns are compared, in standard deviations from the overall mean: eighths, then
+# ever wider ones.
+INTERVALS = np.concatenate([-(2.0 ** np.arange(7.0, 1.0, -0.25)), np.arange(-2.0, 2.125, 0.125), 2.0 ** np.arange(1.25, 7.25, 0.25)])
+NODES = 64  # quantiles of each cluster among which the intervals of count columns are chosen
+MANY_COUNTS = 200  # intervals at most
+SAME_STORY = 0.75  # share of a column's entropy that another explains: naming both tells a reader nothing new
+TELLING = 0.1  # nats: a column that differs less is not said to characterise a cluster
+TRAITS = 5  # columns named for each cluster
+
+
+# --- scalars ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """One quantity over all chains after burn-in. ess and r_hat are NaN where they have no meaning (`fixed`, few draws)."""
+
+    mean: float
+    sd: float
+    low: float  # 5 %
+    high: float  # 95 %
+    ess: float
+    r_hat: float
+    fixed: bool
+    n_draws: int
+
+    @property
+    def warning(self) -> str:
+        """What is wrong with the chains as far as this quantity tells; empty when nothing is."""
+        if self.fixed:
+            return ""
+        if self.n_draws < 4 or not np.isfinite(self.ess):
+            return "too few draws to judge"
+        found = []
+        if self.ess < ENOUGH_ESS:
+            found.append(f"only {self.ess:.0f} effective draws (wanted: {ENOUGH_ESS:.0f})")
+        if self.r_hat > ENOUGH_R_HAT:
+            found.append(f"R-hat {self.r_hat:.2f} (wanted: at most {ENOUGH_R_HAT})")
+        return " and ".join(found)
+
+
+def scalar(chains: Sequence[np.ndarray]) -> Scalar:
+    """Summary of one quantity; `chains` are the draws of each chain after burn-in, NaN where it was not computed.
+
+    R-hat compares the chains, the two halves of a single one. Chains of different lengths are cut to their last draws.
+    """
+    import arviz
+
+    chains = [c[np.isfinite(c)] for c in chains]
+    draws = np.concatenate(chains)
+    if not len(draws):
+        return Scalar(*(np.nan,) * 6, fixed=False, n_draws=0)
+    fixed = bool(np.all(draws == draws[0]))
+    ess = r_hat = np.nan
+    n = min(len(c) for c in chains)
+    if not fixed and n >= 8:
+        together = np.stack([c[len(c) - n :] for c in chains])
+        ess = float(arviz.ess(together, method="bulk"))
+        halves = together if len(together) > 1 else together[:, n % 2 :].reshape(2, -1)
+        r_hat = float(arviz.rhat(halves))
+    low, high = np.quantile(draws, (0.05, 0.95))
+    sd = 0.0 if fixed else float(draws.std(ddof=1)) if len(draws) > 1 else np.nan
+    return Scalar(float(draws.mean()), sd, float(low), float(high), ess, r_hat, fixed, len(draws))
+
+
+def posterior_of_count(draws: np.ndarray) -> dict[int, float]:
+    """{value: share of the draws}, values ascending; for the number of clusters."""
+    values, times = np.unique(np.asarray(draws).astype(np.int64), return_counts=True)
+    return {int(v): float(t / len(draws)) for v, t in zip(values, times, strict=True)}
+
+
+# --- partitions ----------------------------------------------------------------------------------------------------------
+
+
+def contingency(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Rows in cluster i of partition `a` and j of partition `b`, (K_a, K_b) int64; labels (N,) from 0."""
+    k_a, k_b = int(a.max()) + 1, int(b.max()) + 1
+    return np.bincount(a * np.int64(k_b) + b, minlength=k_a * k_b).reshape(k_a, k_b)
+
+
+def expected_variation(partitions: np.ndarray) -> np.ndarray:
+    """Mean variation of information of each partition to all of them, nats, (D,); partitions (D, M) labels from 0.
+
+    VI(a, b) = 2 H(a, b) - H(a) - H(b), H the entropy of the shares of the M rows.
+    """
+    n_draws, n_rows = partitions.shape
+    n = np.arange(n_rows + 1, dtype=np.float64)
+    n_log_n = n * np.log(np.maximum(n, 1.0))
+
+    def entropy(counts):
+        return np.log(n_rows) - n_log_n[counts].sum() / n_rows
+
+    # a partition seen before costs nothing: chains that hardly move repeat theirs
+    partitions = np.stack([np.unique(z, return_inverse=True)[1] for z in partitions]).astype(np.int64)
+    single = np.array([entropy(np.bincount(z)) for z in partitions])
+    loss = np.zeros(n_draws)
+    for i in range(n_draws):
+        for j in range(i):
+            width = partitions[j].max() + 1
+            joint = entropy(np.bincount(partitions[i] * width + partitions[j]))
+            distance = 2.0 * joint - single[i] - single[j]
+            loss[i] += distance
+            loss[j] += distance
+    return np.maximum(loss, 0.0) / n_draws
+
+
+def jaccard(together: np.ndarray) -> np.ndarray:
+    """Largest overlap (rows in both / rows in either) of each cluster of the first partition with one of the second.
+
+    `together`: `contingency` of the two; (K_a,).
+    """
+    either = together.sum(axis=1)[:, None] + together.sum(axis=0) - together
+    return (together / np.maximum(either, 1)).max(axis=1)
+
+
+def by_size(labels: np.ndarray) -> np.ndarray:
+    """The same partition, clusters numbered from the largest (0) to the smallest; equal sizes by their first row."""
+    size = np.bincount(labels)
+    first = np.full(len(size), len(labels))
+    np.minimum.at(first, labels, np.arange(len(labels)))
+    order = np.lexsort((first, -size))
+    number = np.empty(len(size), np.int64)
+    number[order] = np.arange(len(size))
+    return number[labels]
+
+
+def ordered_sizes(sizes: Sequence[np.ndarray], most: int) -> np.ndarray:
+    """Cluster sizes of each draw from the largest on, 0 where it has fewer clusters, (D, most)."""
+    table = np.zeros((len(sizes), most), np.int64)
+    for row, size in zip(table, sizes, strict=True):
+        largest = np.sort(size)[::-1][:most]
+        row[: len(largest)] = largest
+    return table
+
+
+# --- profiles -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class ColumnProfile:
+    """One column in the K' clusters shown, against all rows.
+
+    divergence (K',) nats: Kullback-Leibler divergence of the cluster's predictive from that of all clusters together,
+    `missing_divergence` the part that is due to the share of missing cells. information: the shown clusters' share of
+    the mutual information between column and cluster. Categorical columns have `levels`, `p` (V, K') and `overall` (V,);
+    the others `mean`, `sd` (K',) of the observed cells and `overall` (mean, sd).
+    """
+
+    name: str
+    kind: str
+    divergence: np.ndarray
+    missing_divergence: np.ndarray
+    missing: np.ndarray
+    missing_overall: float
+    information: float
+    overall: np.ndarray
+    levels: tuple[str, ...] = ()
+    p: np.ndarray | None = None
+    mean: np.ndarray | None = None
+    sd: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Trait:
+    """What one column says about one cluster. `value` and `overall` are for people, the rest is for programs."""
+
+    column: str
+    nats: float
+    what: str  # "level", "mean" or "missing"
+    value: str
+    overall: str
+    numbers: dict
+
+    @property
+    def lacking(self) -> bool:
+        """Whether it says what the cluster does not have."""
+        return self.what == "level" and self.numbers["p"][0] < self.numbers["overall"][0]
+
+    def __str__(self) -> str:
+        if self.what == "level":
+            return f"{self.column} = {self.value} (overall {self.overall})"
+        return f"{self.column} {self.value} (overall {self.overall})"
+
+
+def profiles(
+    components: Components, prior: Prior, s: Statistics, shown: np.ndarray, count_scatter: np.ndarray
+) -> list[ColumnProfile]:
+    """Every column's profile in the clusters `shown` (indices into `s`), in the order of the blocks.
+
+    The predictive of all rows is the mixture of the clusters' predictives with their shares as weights, so the size-weighted
+    mean of a column's divergences is the mutual information of column and cluster, and a divergence is at most
+    -log(share of the cluster). `count_scatter` (Q, K): sum of squares of count columns about their means.
+    """
+    size = s.size.astype(np.float64)
+    made = []
+    for c, column in enumerate(components.categorical_columns):
+        rows = slice(prior.offsets[c], prior.offsets[c + 1] - 1)
+        counts = s.levels[rows] + prior.dirichlet[rows, None]
+        p = counts / counts.sum(axis=0)
+        weight = (size - s.levels[prior.offsets[c + 1] - 1]) / size.sum()
+        overall = _mix(p, weight)
+        inner = _divergence(p[:, shown], overall)
+        made.append(_column(column, size, weight, shown, inner, overall, levels=column.levels, p=p[:, shown]))
+    for r, column in enumerate(components.real_columns):
+        n, mean, scatter = s.real_n[r], s.real_mean[r], s.real_scatter[r]
+        overall = _overall(n, mean, scatter)
+        p = _interval_probabilities(prior.normal[r], n, mean, scatter, *overall)
+        made.append(_numeric(column, size, n, mean, scatter, shown, p, overall))
+    for q, column in enumerate(components.count_columns):
+        n, total = s.tally_n[q], s.tally_sum[q]
+        p = _count_probabilities(prior.gamma[q, 0] + total, prior.gamma[q, 1] + n, shown)
+        mean = total / np.maximum(n, 1)
+        made.append(_numeric(column, size, n, mean, count_scatter[q], shown, p, _overall(n, mean, count_scatter[q])))
+    return made
+
+
+def _overall(n, mean, scatter) -> np.ndarray:
+    """Mean and standard deviation of the observed cells of all clusters."""
+    total = max(n.sum(), 1)
+    centre = (n * mean).sum() / total
+    return np.array([centre, np.sqrt((scatter + n * (mean - centre) ** 2).sum() / total)])
+
+
+def _numeric(column, size, n, mean, scatter, shown, p, overall) -> ColumnProfile:
+    """Profile of a real or count column from its interval probabilities `p` (V, K)."""
+    weight = n / size.sum()
+    inner = _divergence(p[:, shown], _mix(p, weight))
+    sd = np.sqrt(scatter[shown] / np.maximum(n[shown], 1))
+    return _column(column, size, weight, shown, inner, overall, mean=np.where(n > 0, mean, np.nan)[shown], sd=sd)
+
+
+def _mix(p: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Mixture of the columns of `p` (V, K); equal weights when no cluster has any."""
+    weight = weight if weight.sum() > 0 else np.ones_like(weight)
+    return p @ (weight / weight.sum())
+
+
+def _divergence(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """sum p log(p / q) of each column of `p` (V, K'); q (V,) is positive where p is."""
+    ratio = np.divide(p, q[:, None], out=np.ones_like(p), where=p > 0)
+    return np.maximum((p * np.log(ratio)).sum(axis=0), 0.0)
+
+
+def _interval_probabilities(normal, n, mean, scatter, centre: float, sd: float) -> np.ndarray:
+    """Predictive probability of each interval of INTERVALS about the overall mean, in each cluster, (V, K).
+
+    Intervals rather than densities: where most cells are one value, the densities of two clusters that both hold it
+    differ by the widths that their sizes give them, which says nothing about the rows.
+    """
+    location, kappa, nu, spread = (a[0] for a in normal_model.posterior(normal[None], n[None], mean[None], scatter[None]))
+    scale = np.sqrt(spread / nu * (1.0 + 1.0 / kappa))
+    if not sd > 0:
+        return np.ones((1, len(n)))
+    below = stdtr(nu, (centre + sd * INTERVALS[:, None] - location) / scale)
+    edge = np.zeros((1, len(n)))
+    return np.maximum(np.diff(np.concatenate([edge, below, edge + 1.0]), axis=0), 0.0)
+
+
+def _count_probabilities(a, b, shown) -> np.ndarray:
+    """Predictive probabilities of counts, (V, K): every count where they are few, else intervals that hold the clusters' quantiles."""
+    from scipy.stats import nbinom
+
+    some = nbinom.ppf((np.arange(NODES) + 0.5) / NODES, a[shown, None], (b / (b + 1.0))[shown, None])
+    cuts = np.unique(some)
+    if len(cuts) > MANY_COUNTS:
+        cuts = np.unique(np.quantile(cuts, np.linspace(0.0, 1.0, MANY_COUNTS), method="nearest"))
+    below = nbinom.cdf(cuts[:, None], a, b / (b + 1.0))
+    edge = np.zeros((1, len(a)))
+    return np.maximum(np.diff(np.concatenate([edge, below, edge + 1.0]), axis=0), 0.0)
+
+
+def _column(column, size, weight, shown, inner, overall, **more) -> ColumnProfile:
+    """Adds the missing cells: the divergence of (missing or not, then the value) is the sum of its two parts."""
+    n_missing = size - weight * size.sum()
+    missing = (n_missing / size)[shown]
+    everywhere = n_missing.sum() / size.sum()
+    part = np.zeros(len(shown))
+    if everywhere > 0:
+        # half a cell of each kind: a small cluster without missing cells says little
+        m = (n_missing + 0.5) / (size + 1.0)
+        all_m = (m * size).sum() / size.sum()
+        m = m[shown]
+        part = m * np.log(m / all_m) + (1.0 - m) * np.log((1.0 - m) / (1.0 - all_m))
+    divergence = part + (1.0 - missing) * inner
+    information = float((size[shown] / size.sum() * divergence).sum())
+    return ColumnProfile(column.name, column.kind, divergence, part, missing, float(everywhere), information, overall, **more)
+
+
+def traits(columns: Sequence[ColumnProfile], k: int, explained: Mapping[tuple[str, str], float] | None = None, most: int = TRAITS) -> list[Trait]:
+    """The columns that tell cluster k (of those shown) from all rows, the most telling first.
+
+    `explained[a, b]`: share of the entropy of column b that column a explains. Of columns that tell the same story the most
+    telling one is named.
+    """
+    named: list[Trait] = []
+    for c in sorted(columns, key=lambda c: -c.divergence[k]):
+        if len(named) == most or c.divergence[k] < TELLING:
+            break
+        if any((explained or {}).get((other.column, c.name), 0.0) >= SAME_STORY for other in named):
+            continue
+        new = trait(c, k)
+        if not (new.lacking and any(t.lacking for t in named)):  # "no job" in one column is enough
+            named.append(new)
+    return named
+
+
+def explained_entropy(codes: Mapping[str, np.ndarray]) -> dict[tuple[str, str], float]:
+    """I(a; b) / H(b) for every ordered pair of columns, from their integer codes on the same rows (uncertainty coefficient).
+
+    The mutual information is corrected for its bias in finite samples (Miller & Madow 1955).
+    """
+    codes = {name: np.unique(x, return_inverse=True)[1] for name, x in codes.items()}
+    entropy = {name: _entropy(np.bincount(x)) for name, x in codes.items()}
+    result = {}
+    names = list(codes)
+    for i, a in enumerate(names):
+        for b in names[:i]:
+            width = codes[b].max() + 1
+            joint = _entropy(np.bincount(codes[a] * width + codes[b]))
+            shared = max(entropy[a] + entropy[b] - joint, 0.0)
+            result[a, b] = shared / entropy[b] if entropy[b] > 0 else 1.0
+            result[b, a] = shared / entropy[a] if entropy[a] > 0 else 1.0
+    return result
+
+
+def _entropy(counts: np.ndarray) -> float:
+    counts = counts[counts > 0]
+    n = counts.sum()
+    return float(np.log(n) - (counts * np.log(counts)).sum() / n + (len(counts) - 1) / (2.0 * n))
+
+
+def trait(c: ColumnProfile, k: int) -> Trait:
+    """What column c says about cluster k."""
+    nats = float(c.divergence[k])
+    if c.missing[k] >= 1.0 or c.missing_divergence[k] > 0.5 * nats:
+        numbers = {"missing": float(c.missing[k]), "overall": c.missing_overall}
+        return Trait(c.name, nats, "missing", f"missing {percent(c.missing[k])}", percent(c.missing_overall), numbers)
+    if c.p is not None:
+        chosen = telling_levels(c.p[:, k], c.overall)
+        p, q = c.p[chosen, k], c.overall[chosen]
+        few = "only " if p[0] < q[0] else ""
+        value = " or ".join(f"{_quoted(c.levels[v])} {few}{percent(c.p[v, k])}" for v in chosen)
+        numbers = {"levels": [c.levels[v] for v in chosen], "p": p.tolist(), "overall": q.tolist()}
+        return Trait(c.name, nats, "level", value, " and ".join(map(percent, q)), numbers)
+    numbers = {"mean": float(c.mean[k]), "sd": _or_none(c.sd[k]), "overall_mean": float(c.overall[0]), "overall_sd": _or_none(c.overall[1])}
+    return Trait(c.name, nats, "mean", spread(c.mean[k], c.sd[k]), spread(*c.overall), numbers)
+
+
+def telling_levels(p: np.ndarray, q: np.ndarray) -> list[int]:
+    """The levels to name: the one that adds most to the divergence of `p` from `q`, with the next when both are common; or,
+    where the cluster lacks what most other rows have, the level it lacks."""
+    gain = p * np.log(p / q)
+    first, second = (int(v) for v in np.argsort(-gain, kind="stable")[:2]) if len(p) > 1 else (0, 0)
+    lacking = int(np.argmax(q - p))
+    if p[first] < 0.3 and q[lacking] > 0.25 and p[lacking] < 0.2 * q[lacking]:
+        return [lacking]
+    if p[first] < 0.5 and second != first and gain[second] > 0.3 * gain[first] and p[second] >= 0.1:
+        return [first, second]
+    return [first]
+
+
+def _quoted(level: str) -> str:
+    """The level's name, in quotes where it could be taken for a number or is hard to see."""
+    plain = level.strip() == level and level and not level[-1].isdigit()
+    return level if plain else f'"{level}"'
+
+
+def _or_none(x) -> float | None:
+    return float(x) if np.isfinite(x) else None
+
+
+# --- words for numbers ----------------------------------------------------------------------------------------------------
+
+
+def percent(p: float) -> str:
+    """A share as people write it: 0 %, 0.03 %, 7.1 %, 24 %, 99.7 %, 100 %."""
+    x = 100.0 * float(p)
+    if 0 < x < 0.01:
+        return "<0.01 %"
+    if x >= 99.95 or x == 0 or 9.95 <= x < 99.0:
+        return f"{x:.0f} %"
+    return f"{x:.2g} %" if x < 9.95 else f"{x:.1f} %"
+
+
+def number(x: float) -> str:
+    """A number as people write it: 0.042, 8.1, 34.2, 1,204."""
+    x = float(x)
+    if not np.isfinite(x):
+        return "-"
+    size = abs(x)
+    if x == 0 or size < 5e-4:
+        return "0" if x == 0 else f"{x:.1g}"
+    if size >= 1e7:
+        return f"{x:.3g}"
+    digits = 0 if size >= 100 else 1 if size >= 1 else 1 - int(np.floor(np.log10(size)))
+    text = f"{x:,.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def spread(mean: float, sd: float) -> str:
+    """8.1 ± 5.0, to the digits that the spread makes meaningful."""
+    if not np.isfinite(sd):
+        return number(mean)
+    if sd == 0:
+        return f"{number(mean)} throughout" if np.isfinite(mean) else "-"
+    if sd >= 1e7 or sd < 1e-4:
+        return f"{mean:.3g} ± {sd:.2g}"
+    digits = max(0, 1 - int(np.floor(np.log10(sd))))
+    return f"{mean:,.{digits}f} ± {sd:,.{digits}f}"

@@ -1,0 +1,104 @@
+"""`mpibayes check`: finds what is wrong, tells what a run takes, and its memory model holds on a real process."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc import check as checking
+from mpibayes.hpc.cli import main
+from mpibayes.hpc.errors import ConfigError, DataError
+from mpibayes.io.table import table_from_arrays, write_table
+
+
+def make_table(path, n, n_categorical, n_real, seed=0):
+    rng = np.random.default_rng(seed)
+    columns = [(f"c{i}", "categorical", rng.integers(-1, 4, n), list("abcd")) for i in range(n_categorical)]
+    columns += [(f"x{i}", "real", rng.normal(size=n), None) for i in range(n_real)]
+    columns += [("count", "count", rng.poisson(3.0, n).astype(float), None)]
+    return write_table(path, *table_from_arrays(columns))
+
+
+@pytest.fixture
+def case(tmp_path):
+    make_table(tmp_path / "t.h5", 2000, 3, 2)
+    (tmp_path / "run.toml").write_text('[data]\ntable = "t.h5"\n[run]\nshards = 4\n')
+    return tmp_path / "run.toml"
+
+
+def test_what_it_says(case, capsys):
+    assert main(["check", str(case), "--ranks", "8", "--set", "data.heldout=0.1", "--set", "run.chains=2"]) == 0
+    text = capsys.readouterr().out
+    for words in (
+        "2,000 rows", "3 categorical, 2 real, 1 count", "1,800 rows are trained on; 200 rows are held out",
+        "4 of about 450 rows", "4 of 8 ranks would have no shard", "exact: every cycle leaves the posterior invariant",
+        "busiest of 8 ranks", "s a cycle on 4 ranks", "x 2 chains", "two checkpoints",
+    ):  # fmt: skip
+        assert words in text, (words, text)
+    assert list(case.parent.iterdir()) and not (case.parent / "runs").exists()
+
+
+def test_the_prior_alone(case, capsys):
+    assert main(["check", str(case), "--set", "model.likelihood=false"]) == 0
+    assert "leaves the prior on partitions" in capsys.readouterr().out
+
+
+def test_what_is_wrong(case):
+    with pytest.raises(ConfigError, match="did you mean c1"):
+        checking.check(case, ["columns.c11.use=false"])
+    with pytest.raises(DataError):
+        checking.check(case, ["data.table=nowhere.h5"])
+    with pytest.raises(DataError):
+        checking.check(case, [f"data.table={case}"])
+
+
+def test_the_sample_is_cut_from_all_over_the_table(tmp_path):
+    n = 3 * checking.SAMPLE_ROWS
+    columns, rows = table_from_arrays([("x", "real", np.arange(n, dtype=float), None)])
+    table = write_table(tmp_path / "t.h5", columns, rows)
+    sample = checking.sample_rows(checking.Data(table, (), None, 0))
+    assert len(sample) == checking.SAMPLE_ROWS
+    assert sample.reals.min() == 0 and sample.reals.max() == n - 1
+    assert len(np.unique(sample.reals)) == checking.SAMPLE_ROWS
+
+
+def test_memory_parts(tmp_path):
+    """Bytes that can be counted by hand: 1,000 rows, 3 one-byte columns, 2 reals, 1 count, 4 shards on 2 ranks."""
+    table = make_table(tmp_path / "t.h5", 1000, 3, 2)
+    parts = checking.memory_per_rank(table, 4, 2, 16, kept_draws=5)
+    assert parts["rows"] == 500 * (3 + 2 * 8 + 8)
+    assert parts["labels"] == 4 * (500 + 250 + 500)
+    assert parts["gathered"] == 12 * 1000 and parts["draws"] == 5 * 1000
+    assert parts["clusters"] == 16 * (15 * 44 + 3 * 96)
+    half = checking.memory_per_rank(table, 4, 4, 16)
+    assert half["rows"] == parts["rows"] // 2 and half["gathered"] == half["draws"] == 0
+
+
+PEAK = """
+import sys
+from mpibayes.hpc.run import main
+code = main(sys.argv[1], sys.argv[2])
+peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print("peak KiB", peak)
+sys.exit(code)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_memory_forecast_of_a_real_run(tmp_path):
+    """Peak resident memory of one process within 20 % of the forecast, where the data are half of it."""
+    n, cycles, every = 300_000, 4, 2
+    table = make_table(tmp_path / "t.h5", n, 60, 20)
+    (tmp_path / "run.toml").write_text(
+        f'[data]\ntable = "t.h5"\n[sampler]\ninit = "random"\ninit_clusters = 8\n'
+        f"[run]\ncycles = {cycles}\n[output]\nlabels = {every}\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, str(tmp_path / "run.toml"), str(tmp_path / "run")],
+        capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    peak = 1024 * int(done.stdout.rsplit("peak KiB", 1)[1])
+    forecast = sum(checking.memory_per_rank(table, 6, 1, 32, kept_draws=cycles // every, mpi=False).values())
+    assert abs(peak - forecast) < 0.2 * peak, (peak / 2**20, forecast / 2**20)

@@ -1,0 +1,167 @@
+"""The command line: it teaches, it passes on what was asked for, and every failure is one message with its exit code."""
+
+import os
+import subprocess
+import sys
+import types
+
+import pytest
+
+from mpibayes.hpc import cli
+from mpibayes.hpc.errors import CheckpointError, ConfigError, DataError, MpibayesError, NumericalError
+
+COMMANDS = ["import", "run", "check", "status", "report", "export", "predict"]
+
+
+@pytest.fixture(autouse=True)
+def no_launcher(monkeypatch):
+    for name in cli.RANK_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    """Puts a recording function in the place of a module's function; returns the calls."""
+
+    def put(module, name, result=None):
+        calls = []
+
+        def record(*args, **kwargs):
+            calls.append((args, kwargs))
+            if isinstance(result, BaseException):
+                raise result
+            return result
+
+        fake = types.ModuleType(module)
+        setattr(fake, name, record)
+        monkeypatch.setitem(sys.modules, module, fake)
+        return calls
+
+    return put
+
+
+def test_help_teaches(capsys):
+    assert cli.main(["--help"]) == 0
+    text = capsys.readouterr().out
+    for command in COMMANDS:
+        assert f"\n  {command}" in text
+    assert "75" in text and "run the same command again" in text
+    assert [text.index(f"\n  {c} ") for c in COMMANDS] == sorted(text.index(f"\n  {c} ") for c in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_an_example(command, capsys):
+    assert cli.main([command, "-h"]) == 0
+    assert f"mpibayes {command}" in capsys.readouterr().out.split("Example", 1)[1]
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["rnu"], "did you mean 'run'?"),
+        (["xyzzy"], "commands are import, run, check"),
+        (["run"], "CONFIG"),
+        (["run", "a.toml", "--sett", "x=1"], "--set"),
+        (["run", "a.toml", "--max-time", "soon"], "3h50m"),
+        (["export", "r", "--to", "excel"], "labels"),
+        (["check", "a.toml", "--ranks", "0"], "--ranks"),
+        (["import", "a.csv", "b.h5", "--kind", "age"], "COLUMN=KIND"),
+    ],
+)
+def test_usage_errors(arguments, words, capsys):
+    assert cli.main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert words in err and err.startswith("mpibayes: error: ") and "Traceback" not in err and out == ""
+
+
+def test_run_passes_everything_on(stand_in):
+    calls = stand_in("mpibayes.hpc.run", "main", 75)
+    words = ["run", "x/a.toml", "--set", "run.seed=3", "--set", "run.cycles=9", "--max-time", "1h", "--fresh"]
+    assert cli.main(words) == 75
+    (config, out, overrides, max_time, fresh), _ = calls[0]
+    assert (str(config), str(out), overrides, max_time, fresh) == (
+        "x/a.toml", "runs/a", ["run.seed=3", "run.cycles=9"], 3600.0, True,
+    )  # fmt: skip
+    cli.main(["run", "a.toml", "-o", "there"])
+    assert str(calls[1][0][1]) == "there" and calls[1][0][3] is None
+
+
+def test_other_commands_pass_everything_on(stand_in):
+    calls = stand_in("mpibayes.hpc.check", "check")
+    assert cli.main(["check", "a.toml", "--ranks", "4", "--set", "run.seed=1"]) == 0
+    assert calls[0][0][1:] == (["run.seed=1"], 4)
+    calls = stand_in("mpibayes.hpc.report", "report")
+    assert cli.main(["report", "a", "b", "--burn-in", "5"]) == 0
+    assert [str(p) for p in calls[0][0][0]] == ["a", "b"] and calls[0][1] == {"out": None, "burn_in": 5, "table": None}
+    calls = stand_in("mpibayes.hpc.predict", "predict")
+    assert cli.main(["predict", "a", "new.csv", "-o", "p.csv", "--unseen", "missing"]) == 0
+    assert [str(p) for p in calls[0][0]] == ["a", "new.csv", "p.csv"]
+    assert calls[0][1]["unseen"] == "missing" and calls[0][1]["impute"] is False
+    calls = stand_in("mpibayes.hpc.status", "show_status")
+    assert cli.main(["status", "a", "--json"]) == 0
+    assert calls[0][0][1] is True
+
+
+def test_export_tells_what_it_wrote(stand_in, capsys):
+    stand_in("mpibayes.io.export", "export", types.SimpleNamespace(paths=["x.csv"], notes=["two chains"]))
+    assert cli.main(["export", "a", "--to", "csv"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "" and "two chains" in err and "x.csv" in err
+
+
+@pytest.mark.parametrize(
+    "error, code",
+    [(ConfigError, 2), (DataError, 3), (CheckpointError, 4), (NumericalError, 5), (MpibayesError, 70)],
+)
+def test_errors_are_one_message(stand_in, capsys, monkeypatch, error, code):
+    stand_in("mpibayes.hpc.check", "check", error("a.toml: wrong", ["this", "that"]))
+    assert cli.main(["check", "a.toml"]) == code
+    assert capsys.readouterr().err == "mpibayes: error: a.toml: wrong\n  - this\n  - that\n"
+    monkeypatch.setenv("MPIBAYES_DEBUG", "1")
+    assert cli.main(["check", "a.toml"]) == code
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_faults_of_the_program(stand_in, capsys):
+    stand_in("mpibayes.hpc.check", "check", ZeroDivisionError("oh"))
+    assert cli.main(["check", "a.toml"]) == 70
+    err = capsys.readouterr().err
+    assert "internal error: ZeroDivisionError: oh" in err and "Traceback" in err
+    stand_in("mpibayes.hpc.check", "check", KeyboardInterrupt())
+    assert cli.main(["check", "a.toml"]) == 130
+
+
+def test_one_voice_under_a_launcher(stand_in, capsys, monkeypatch):
+    calls = stand_in("mpibayes.hpc.check", "check")
+    monkeypatch.setenv("PMI_RANK", "1")
+    assert cli.main(["check", "a.toml"]) == 0 and calls == []
+    assert cli.main(["run"]) == 0
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("PMI_RANK", "0")
+    assert cli.main(["check", "a.toml"]) == 0 and len(calls) == 1
+    assert cli.main(["run"]) == 2
+
+
+def test_a_closed_pipe_is_no_error(tmp_path):
+    """`mpibayes ... | head -1`: the reader leaves first."""
+    code = (
+        "import sys, types; m = types.ModuleType('x'); m.check = lambda *a: [print('line', i) for i in range(10**5)]\n"
+        "sys.modules['mpibayes.hpc.check'] = m\n"
+        "from mpibayes.hpc.cli import main; sys.exit(main(['check', 'a.toml']))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "line 0\n"
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(60) == 0
+
+
+def test_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "mpibayes", "--version"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=dict(os.environ),
+    )
+    assert done.returncode == 0 and done.stdout.startswith("mpibayes, version ")

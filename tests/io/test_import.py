@@ -1,0 +1,531 @@
+"""Import: dialects, inference, schema, and every kind of bad input with its one message."""
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mpibayes.hpc.errors import ConfigError, DataError
+from mpibayes.io import source
+from mpibayes.io.infer import Profile, text_hash
+from mpibayes.io.ingest import import_table, print_summary, summary_lines
+from mpibayes.io.table import Table
+
+PEOPLE = "name,age,city,score\nAnn,31,Rome,1.5\nBob,?,Oslo,2.5\nCid,44,Rome,NA\nDora,31,,0.5\n"
+
+
+def put(tmp_path, content, name="data.csv"):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def run(tmp_path, content, **options):
+    return import_table(put(tmp_path, content), tmp_path / "out.h5", **options)
+
+
+def cells(table, name):
+    """The cells of a column as texts (None = missing) or floats."""
+    column = next(c for c in table.columns if c.name == name)
+    values = getattr(table.read(), column.block)[:, column.index]
+    if column.levels:
+        return [None if v == len(column.levels) else column.levels[v] for v in values]
+    return [None if np.isnan(v) else v for v in values]
+
+
+def kind_of(summary, name):
+    return next(c.kind for c in summary.columns if c.name == name)
+
+
+def refused(tmp_path, content, expected=DataError, **options):
+    """The message of an import that must fail, leave nothing behind and change nothing."""
+    path = put(tmp_path, content) if content is not None else tmp_path / "data.csv"
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    with pytest.raises(expected) as error:
+        import_table(path, tmp_path / "out.h5", **options)
+    assert type(error.value) is expected and error.value.exit_code == (3 if expected is DataError else 2)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+    return str(error.value)
+
+
+# ------------------------------------------------------------------------------------------------------ dialects
+
+
+def test_cells_of_a_small_table(tmp_path):
+    summary = run(tmp_path, PEOPLE)
+    assert cells(summary.table, "city") == ["Rome", "Oslo", "Rome", None]
+    assert cells(summary.table, "score") == [1.5, 2.5, None, 0.5]
+    assert cells(summary.table, "age") == ["31", None, "44", "31"]
+    assert summary.rows == 4 and summary.table.fingerprint == Table.open(tmp_path / "out.h5").fingerprint
+    assert "4 rows" in summary_lines(summary)[0] and "header" in summary_lines(summary)[1]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        PEOPLE.replace(",", ";"),
+        PEOPLE.replace(",", "\t"),
+        PEOPLE.replace(",", "|"),
+        PEOPLE.replace(",", " , "),
+        PEOPLE.replace("\n", "\r\n"),
+        "\ufeff" + PEOPLE,
+        PEOPLE.rstrip("\n"),
+        PEOPLE.replace("Rome", '"Rome"').replace("age", '"age"'),
+        PEOPLE.replace("\nBob", "\n\nBob"),
+        gzip.compress(PEOPLE.encode()),
+        lzma.compress(PEOPLE.encode()),
+        bz2.compress(PEOPLE.encode()),
+        pa.compress(PEOPLE.encode(), "zstd", asbytes=True),
+        gzip.compress(PEOPLE[:40].encode()) + gzip.compress(PEOPLE[40:].encode()),
+    ],
+    ids=["semicolon", "tab", "bar", "blanks", "crlf", "bom", "no-eol", "quotes", "empty-line", "gz", "xz", "bz2", "zst", "gz-gz"],
+)
+def test_dialects_give_the_same_table(tmp_path, content):
+    plain = import_table(put(tmp_path, PEOPLE, "plain.csv"), tmp_path / "plain.h5")
+    assert run(tmp_path, content).table.fingerprint == plain.table.fingerprint
+
+
+def test_quoted_delimiters_newlines_and_quotes(tmp_path):
+    text = 'a,b\n"x, y","line 1\nline 2"\n"say ""no""",z\n"x, y",z\n'
+    table = run(tmp_path, text).table
+    assert cells(table, "a") == ["x, y", 'say "no"', "x, y"] and cells(table, "b") == ["line 1\nline 2", "z", "z"]
+
+
+def test_quotes_after_blanks(tmp_path):
+    table = run(tmp_path, 'a, b\n1.5, "x, y"\n2.5, z\n3.5, "x, y"\n').table
+    assert cells(table, "b") == ["x, y", "z", "x, y"] and cells(table, "a") == [1.5, 2.5, 3.5]
+    message = refused(tmp_path, 'a, b\n1.5, "x, y"\n2.5\n3.5, "x, y"\n', overwrite=True)
+    assert "row 2 (line 3): 1 fields, expected 2" in message
+
+
+def test_headers_are_detected(tmp_path):
+    def names(text):
+        return [c.name for c in run(tmp_path, text, overwrite=True).columns]
+
+    assert names("x,y\n1,2\n3,4\n") == ["x", "y"]
+    assert names("1,2\n3,4\n") == ["column_1", "column_2"]
+    assert names("a,b\nb,a\na,b\n") == ["column_1", "column_2"]
+    assert names("colour,size\nred,big\nblue,small\nred,small\n") == ["colour", "size"]
+    assert names('"",x\nr1,1.5\nr2,2.5\n') == ["column_1", "x"]
+    assert [c.name for c in run(tmp_path, "a,b\nb,a\nb,b\n", header=True, overwrite=True).columns] == ["a", "b"]
+
+
+def test_names_may_be_given(tmp_path):
+    put(tmp_path, "first\nsecond\n", "names")
+    assert [c.name for c in run(tmp_path, "1,2\n3,4\n", names=tmp_path / "names").columns] == ["first", "second"]
+    assert "2 columns, but 1 names" in refused(tmp_path, "1,2\n", names=["x"], overwrite=True)
+
+
+def test_one_column_keeps_its_empty_lines(tmp_path):
+    assert cells(run(tmp_path, "x\n1.5\n\n2.5\n").table, "x") == [1.5, None, 2.5]
+
+
+def test_several_files_are_one_table(tmp_path):
+    a, b = put(tmp_path, "x,y\n1.5,a\n2.5,b\n", "a.csv"), put(tmp_path, "x,y\n3.5,c\n", "b.csv.gz")
+    c = put(tmp_path, "4.5,d\n", "c.csv")
+    table = import_table([a, b, c], tmp_path / "t.h5").table
+    assert cells(table, "x") == [1.5, 2.5, 3.5, 4.5] and cells(table, "y") == list("abcd")
+    with pytest.raises(DataError, match=r"d\.csv: its columns differ(.|\n)*missing: y"):
+        import_table([a, put(tmp_path, "x,z\n1.5,2\n", "d.csv")], tmp_path / "u.h5")
+
+
+def test_parquet(tmp_path):
+    frame = pa.table(
+        {
+            "f": [1.5, None, float("nan"), 2.0],
+            "i": pa.array([1, 2, None, 1], pa.int64()),
+            "b": [True, False, None, True],
+            "s": [" x", "y", None, "x"],
+            "d": pa.array(["u", "v", "u", None]).dictionary_encode(),
+        }
+    )
+    pa.parquet.write_table(frame, tmp_path / "t.parquet")
+    summary = import_table(tmp_path / "t.parquet", tmp_path / "t.h5")
+    table = summary.table
+    assert cells(table, "f") == [1.5, None, None, 2.0] and cells(table, "i") == ["1", "2", None, "1"]
+    assert cells(table, "b") == ["true", "false", None, "true"] and kind_of(summary, "b") == "boolean"
+    assert cells(table, "s") == ["x", "y", None, "x"] and cells(table, "d") == ["u", "v", "u", None]
+
+
+def test_latin_1(tmp_path):
+    text = "city,x\nMünchen,1.5\nKöln,2.5\n".encode("latin-1")
+    assert "--encoding latin-1" in refused(tmp_path, text)
+    assert cells(run(tmp_path, text, encoding="latin-1").table, "city") == ["München", "Köln"]
+
+
+# ----------------------------------------------------------------------------------------------------- inference
+
+_rng = np.random.default_rng(7)
+N = 400
+
+
+@pytest.mark.parametrize(
+    ("values", "name", "kind"),
+    [
+        (_rng.integers(0, 2, N), "x", "boolean"),
+        (_rng.choice(["Yes", "no"], N), "x", "boolean"),
+        (_rng.choice(["F", "T"], N), "x", "boolean"),
+        (_rng.choice(["male", "female"], N), "x", "categorical"),
+        (_rng.integers(1, 3, N), "x", "categorical"),
+        (_rng.integers(0, 20, N), "x", "categorical"),
+        (_rng.integers(0, 60, N), "x", "real"),
+        (_rng.integers(0, 60, N), "industry_code", "categorical"),
+        (_rng.poisson(12, N) + _rng.poisson(_rng.gamma(1, 6, N)), "x", "count"),
+        (np.floor(_rng.lognormal(2, 3, N)).astype(int), "x", "real"),
+        (_rng.integers(-50, 50, N), "x", "real"),
+        (_rng.integers(0, 10**7, N), "income", "real"),
+        (np.char.add("00", _rng.integers(1, 9, N).astype(str)), "x", "categorical"),
+        (_rng.normal(0, 1, N).round(3), "x", "real"),
+        ([f"{v:.1e}" for v in _rng.normal(0, 1, N)], "x", "real"),
+        ([f"{v}.0" for v in _rng.integers(0, 9, N)], "x", "categorical"),
+        (np.arange(1000, 1000 + N), "x", "ignored"),
+        (10_000_000 + _rng.permutation(10**6)[:N], "x", "ignored"),
+        ([f"u{i}" for i in range(N)], "x", "ignored"),
+        (["same"] * N, "x", "ignored"),
+        (["same", "?"] * (N // 2), "x", "ignored"),
+        (["NA", "", "?", "nan"] * (N // 4), "x", "ignored"),
+    ],
+)
+def test_kinds(tmp_path, values, name, kind):
+    text = f"{name},other\n" + "".join(f"{v},{i % 3}\n" for i, v in enumerate(values))
+    summary = run(tmp_path, text)
+    assert kind_of(summary, name) == kind, summary_lines(summary)
+    if kind == "ignored":
+        assert summary.columns[0].reason and name not in [c.name for c in summary.table.columns]
+
+
+def test_level_order(tmp_path):
+    text = "n,t,b\n" + "".join(f"{n},{t},{b}\n" for n, t, b in [(10, "b", "yes"), (9, "B", "No"), (100, "a", "yes"), (9, "é", "No")])
+    columns = {c.name: c.levels for c in run(tmp_path, text).table.columns}
+    assert columns == {"n": ("9", "10", "100"), "t": ("B", "a", "b", "é"), "b": ("No", "yes")}
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.permutations(range(30)))
+def test_kinds_and_levels_do_not_depend_on_the_order_of_rows(tmp_path_factory, order):
+    tmp_path = tmp_path_factory.mktemp("rows")
+    lines = [f"{i % 7},{i * 1.5 if i % 5 else '?'},t{i % 4},{i * i}" for i in range(30)]
+    plain = import_table(put(tmp_path, "a,b,c,d\n" + "\n".join(lines), "a.csv"), tmp_path / "a.h5")
+    mixed = import_table(put(tmp_path, "a,b,c,d\n" + "\n".join(lines[i] for i in order), "b.csv"), tmp_path / "b.h5")
+    assert [(c.kind, c.levels, c.n_missing) for c in plain.columns] == [(c.kind, c.levels, c.n_missing) for c in mixed.columns]
+
+
+_text = st.text(st.characters(codec="utf-8", exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(_text, _text, st.one_of(st.none(), st.floats(-1e100, 1e100))), min_size=1, max_size=30))
+def test_any_csv_comes_back(tmp_path_factory, rows):
+    """Whatever Python's csv module writes: cells come back stripped, markers as missing, numbers bit for bit."""
+    import csv
+
+    tmp_path = tmp_path_factory.mktemp("csv")
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, quoting=csv.QUOTE_ALL)
+    writer.writerows([("one", "two", "x"), *((a, b, "" if x is None else repr(x)) for a, b, x in rows)])
+    table = import_table(
+        put(tmp_path, text.getvalue()),
+        tmp_path / "t.h5",
+        header=True,
+        delimiter=",",
+        kinds={"one": "categorical", "two": "categorical", "x": "real"} if all_present(rows) else {"x": "real"},
+        keep=() if all_present(rows) else ("one", "two"),
+    ).table
+    for j, name in enumerate(("one", "two")):
+        if any(c.name == name and c.levels for c in table.columns):
+            expected = [None if strip(r[j]) in source.MISSING else strip(r[j]) for r in rows]
+            assert [c if c is None else strip(c) for c in cells(table, name)] == expected
+    assert cells(table, "x") == [r[2] for r in rows]
+
+
+def strip(text):
+    import pyarrow.compute
+
+    return pa.compute.utf8_trim_whitespace(pa.scalar(text)).as_py()
+
+
+def all_present(rows):
+    return all(any(strip(r[j]) not in source.MISSING for r in rows) for j in (0, 1))
+
+
+def test_keep_drop_kinds_and_missing(tmp_path):
+    text = "id,const,empty,x,y\n" + "".join(f"{i + 1},c,,{i % 5},{i * 0.5 if i else -9}\n" for i in range(200))
+    summary = run(tmp_path, text, keep=["const", "id"], drop=["y"], kinds={"x": "real"}, overwrite=True)
+    assert [c.kind for c in summary.columns] == ["real", "categorical", "ignored", "real", "ignored"]
+    summary = run(tmp_path, text, missing=["-9"], overwrite=True)
+    assert [c.kind for c in summary.columns] == ["ignored", "ignored", "ignored", "categorical", "real"]
+    assert summary.columns[4].n_missing == 1
+    assert "identifier" in summary.columns[0].reason and "constant" in summary.columns[1].reason
+    message = refused(tmp_path, text, ConfigError, kinds={"x": "reel"}, drop=["yy"], keep=["Const"], overwrite=True)
+    assert "did you mean 'real'" in message and "did you mean 'y'" in message and "did you mean 'const'" in message
+
+
+def test_seventy_thousand_levels(tmp_path):
+    rows = [f"v{i % 70_000},{i % 3}\n" for i in range(150_000)]
+    message = refused(tmp_path, "name,x\n" + "".join(rows))
+    assert "column 'name': 70,000 levels, more than the 65,535" in message and "ignored" in message
+    assert run(tmp_path, "name,x\n" + "".join(rows), drop=["name"], overwrite=True).columns[0].kind == "ignored"
+    summary = run(tmp_path, "name,x\n" + "".join(rows[:70_000]), overwrite=True)
+    assert summary.columns[0].kind == "ignored" and "70,000" in summary.warnings[0]
+
+
+def test_very_many_texts_are_estimated():
+    from mpibayes.io.encode import Offences
+
+    profile = Profile("x", None, None, source.MISSING)
+    for start in range(0, 600_000, 50_000):
+        texts = pa.array([f"u{i}" for i in range(start, start + 50_000)] * 2).dictionary_encode()
+        profile.add(source.Batch(None, 1, len(texts), {0: source.Cells.of(texts)}), 0, Offences())
+    assert profile.n_observed == 1_200_000 and abs(profile.n_distinct / 600_000 - 1) < 0.04  # five standard errors
+    assert len(np.unique(text_hash(pa.array([str(i) for i in range(200_000)])))) == 200_000
+    sliced = pa.array(["zz", "a", "", "bc"])[1:]
+    assert text_hash(sliced).tolist() == text_hash(pa.array(["a", "", "bc"])).tolist()
+
+
+def test_a_stray_text_among_numbers_is_pointed_out(tmp_path):
+    rows = [f"{i * 0.37:.2f},{i % 2}\n" for i in range(500)]
+    summary = run(tmp_path, "x,y\n" + "".join(rows) + "unknown,1\n")
+    assert kind_of(summary, "x") == "ignored" or "'unknown'" in summary.warnings[0]
+    summary = run(tmp_path, "x,y\n" + "".join(rows) * 3 + "unknown,1\n", overwrite=True)
+    assert "'unknown'" in summary.warnings[0] and "--missing" in summary.warnings[0]
+
+
+def test_infinite_numbers_are_refused(tmp_path):
+    message = refused(tmp_path, "x,y\n1.5,0\ninf,1\n2.5,1\n")
+    assert "column 'x'" in message and "'inf'" in message
+
+
+# -------------------------------------------------------------------------------------------------------- schema
+
+
+def test_a_schema_is_written_edited_and_given_back(tmp_path):
+    text = "a,b c,d,e\n" + "".join(f"{i % 4},{'xyz'[i % 3]},{i},{i * 0.5}\n" for i in range(200))
+    first = run(tmp_path, text, write_schema=tmp_path / "s.toml")
+    again = import_table(tmp_path / "data.csv", tmp_path / "again.h5", schema=tmp_path / "s.toml")
+    assert again.table.fingerprint == first.table.fingerprint
+    schema = (tmp_path / "s.toml").read_text()
+    assert '[columns."b c"]' in schema and "# identifier" in schema
+    (tmp_path / "s.toml").write_text(schema.replace('["x", "y", "z"]', '["z", "y", "x", "never"]').replace('"ignored"', '"real"'))
+    edited = import_table(tmp_path / "data.csv", tmp_path / "edited.h5", schema=tmp_path / "s.toml")
+    assert edited.table.columns[1].levels == ("z", "y", "x", "never") and cells(edited.table, "b c")[:3] == ["x", "y", "z"]
+    assert kind_of(edited, "d") == "real"
+
+
+def test_awkward_names_and_levels_survive_the_schema(tmp_path):
+    text = 'a.b,"say ""x""",ü,\\\n' + 'p,"q ""1""",r\\,0.5\nx#,y=,"a\nb",1.5\np,y=,r\\,2.5\n'
+    first = run(tmp_path, text, header=True, delimiter=",", write_schema=tmp_path / "s.toml")
+    again = import_table(tmp_path / "data.csv", tmp_path / "b.h5", schema=tmp_path / "s.toml")
+    assert again.table.fingerprint == first.table.fingerprint
+
+
+def test_markers_of_one_column(tmp_path):
+    (tmp_path / "s.toml").write_text('[columns.a]\nkind = "categorical"\nmissing = ["none"]\n[columns.b]\nkind = "count"\n')
+    table = run(tmp_path, "a,b\nNA,1\nnone,NA\nx,40\n", schema=tmp_path / "s.toml").table
+    assert cells(table, "a") == ["NA", None, "x"] and cells(table, "b") == [1, None, 40]
+
+
+def test_all_mistakes_of_a_schema_at_once(tmp_path):
+    (tmp_path / "s.toml").write_text(
+        'mising = ["x"]\nheader = "yes"\n[columns.a]\nkind = "categoricl"\n[columns.b]\nkind = "real"\nlevels = ["x"]\n'
+        '[columns.c]\nkind = "boolean"\nlevels = ["x", "x", "y"]\nlevel = 3\n[columns.d]\nkind = "categorical"\nlevels = [1.5]\n'
+    )
+    message = refused(tmp_path, "a,b,c,d\n1,2,3,4\n", ConfigError, schema=tmp_path / "s.toml")
+    for part in ("mising: unknown key (did you mean 'missing'?)", "header: expected true or false", "did you mean 'categorical'",
+                 "columns.b.levels", "3 levels, expected 2", "'x' is listed twice", "columns.c.level: unknown key", "found 1.5"):  # fmt: skip
+        assert part in message
+    (tmp_path / "s.toml").write_text('[columns.aage]\nkind = "real"\n[columns.b]\nkind = "categorical"\nlevels = ["NA", "x"]\n')
+    message = refused(tmp_path, "age,b\n1,2\n", ConfigError, schema=tmp_path / "s.toml")
+    assert "no column 'aage'" in message and "did you mean 'age'" in message and "'NA' is also a missing marker" in message
+    (tmp_path / "s.toml").write_text("a = [\n")
+    assert "TOML" in refused(tmp_path, "a,b\n1,2\n", ConfigError, schema=tmp_path / "s.toml")
+    assert "no such schema" in refused(tmp_path, "a,b\n1,2\n", ConfigError, schema=tmp_path / "none.toml")
+
+
+def test_given_kinds_are_enforced_and_all_problems_come_at_once(tmp_path):
+    text = "r,c,k,b\n" + "1.5,3,x,0\n" * 5 + "abc,-1,y,1\n1.5,2.5,new,1\ninf,x,x,2\n"
+    (tmp_path / "s.toml").write_text(
+        '[columns.r]\nkind = "real"\n[columns.c]\nkind = "count"\n[columns.k]\nkind = "categorical"\nlevels = ["x", "y"]\n'
+        '[columns.b]\nkind = "boolean"\nlevels = ["0", "1"]\n'
+    )
+    message = refused(tmp_path, text, schema=tmp_path / "s.toml")
+    assert "7 cells cannot be read" in message and message.count("\n") == 7
+    assert "data.csv row 6 (line 7), column 'r': found 'abc', expected a finite number" in message
+    assert "row 6 (line 7), column 'c': found '-1', expected a non-negative integer" in message
+    assert "row 7 (line 8), column 'c': found '2.5'" in message
+    assert "row 7 (line 8), column 'k': found 'new', expected one of its 2 levels ('x', 'y')" in message
+    assert "row 8 (line 9), column 'r': found 'inf'" in message and "column 'b': found '2'" in message
+
+
+def test_boolean_without_two_levels(tmp_path):
+    message = refused(tmp_path, "a,b\n0,1.5\n1,2.5\n2,3.5\n", kinds={"a": "boolean"})
+    assert "column 'a': given as boolean, which has two levels; found 3: '0', '1', '2'" in message
+    message = refused(tmp_path, "a,b\n,1.5\n,2.5\n", kinds={"a": "categorical"})
+    assert "all its cells are missing" in message
+
+
+def test_text_in_a_real_column_at_row_one_million(tmp_path):
+    lines = "1.5,x\n2.5,y\n" * 499_999 + "1.5,x\nabc,y\n"
+    message = refused(tmp_path, "r,k\n" + lines, kinds={"r": "real"})
+    assert "one cell cannot be read" in message
+    assert "data.csv row 1,000,000 (line 1,000,001), column 'r': found 'abc', expected a finite number" in message
+
+
+# ----------------------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        (None, {}, "data.csv: no such file"),
+        ("", {}, "is empty"),
+        ("\n\n", {}, "is empty"),
+        (gzip.compress(b""), {}, "is empty"),
+        ("a,b\n", {"header": True}, "has no rows below its header"),
+        ("a,b,a\n1,2,3\n", {}, "duplicate column names"),
+        ("a,b\n1,2\n3\n4,5\n", {}, "row 2 (line 3): 1 fields, expected 2: '3'"),
+        ("a,b\n1,2\n\n3,4,5\n", {"header": True}, "row 2 (line 4): 3 fields, expected 2: '3,4,5'"),
+        ('a,b\n"x\ny",2\n3,4,5\n', {"delimiter": ","}, "row 2 (line 4): 3 fields, expected 2"),
+        ("a,b\n1,2\n3\n4,5,6\n" + "7\n" * 50, {"delimiter": ","}, "(the first ones)"),
+        (b"a,b\n1,x\n2,\xff\xfe\n3,y\n", {}, "not UTF-8: byte 0xff on line 3 (byte offset 10)"),
+        (b"a,b\n" + b"1,x\n" * 400_000 + b"2,\xe9t\xe9\n", {}, "byte 0xe9 on line 400,002 (byte offset 1,600,006)"),
+        (b"a\0b,c\n1,2\n", {}, "NUL"),
+        ("a,b\n1,2\n".encode("utf-16"), {}, "UTF-16"),
+        (b"\x89HDF\r\n\x1a\n123", {}, "HDF5"),
+        (b"PK\x03\x04123456", {}, "zip archive"),
+        (b"PAR1" + b"0" * 50, {}, "damaged Parquet"),
+        (gzip.compress(PEOPLE.encode())[:-20], {}, "cannot be read"),
+        (lzma.compress(PEOPLE.encode())[:-20], {}, "cannot be read"),
+        (pa.compress(PEOPLE.encode() * 9, "zstd", asbytes=True)[:-9], {}, "cannot be read"),
+        ("a,b\nx,\nx,\n", {}, "no column is left"),
+    ],
+)  # fmt: skip
+def test_bad_files(tmp_path, content, options, message):
+    said = refused(tmp_path, content, **options)
+    assert message in said and "data.csv" in said and "Traceback" not in said
+
+
+def test_an_open_quote(tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "BLOCK_BYTES", 1 << 16)
+    message = refused(tmp_path, "a,b\n1,2\n" + '3,"open\n' + "5,6\n" * 100_000)
+    assert "is a quote left open?" in message or "fields, expected 2" in message
+
+
+def test_directory_and_bad_options(tmp_path):
+    with pytest.raises(DataError, match="is a directory"):
+        import_table(tmp_path, tmp_path / "t.h5")
+    assert "unknown" in refused(tmp_path, PEOPLE, ConfigError, encoding="latin-99")
+    assert "one ASCII character" in refused(tmp_path, PEOPLE, ConfigError, delimiter="::")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(DataError, match="no directory"):
+        import_table(tmp_path / "data.csv", tmp_path / "none" / "t.h5")
+
+
+def test_what_exists_is_kept(tmp_path):
+    run(tmp_path, PEOPLE)
+    before = (tmp_path / "out.h5").read_bytes()
+    with pytest.raises(ConfigError, match="exists and is kept"):
+        run(tmp_path, PEOPLE)
+    with pytest.raises(DataError, match="row 5"):  # an import that fails after it was allowed to overwrite
+        run(tmp_path, PEOPLE + "x\n", overwrite=True)
+    assert (tmp_path / "out.h5").read_bytes() == before
+    with pytest.raises(ConfigError, match="both source and target"):
+        import_table(tmp_path / "data.csv", tmp_path / "data.csv", overwrite=True)
+    (tmp_path / "s.toml").write_text("mine")
+    with pytest.raises(ConfigError, match="exists and is kept"):
+        import_table(tmp_path / "data.csv", tmp_path / "new.h5", write_schema=tmp_path / "s.toml")
+    assert not (tmp_path / "new.h5").exists() and (tmp_path / "s.toml").read_text() == "mine"
+
+
+def test_a_source_that_changes_while_it_is_read(tmp_path):
+    path = put(tmp_path, "a,b\n1.5,x\n2.5,y\n" * 1)
+
+    def grow(phase, rows, share):
+        if phase == "reading":
+            path.write_text("a,b\n1.5,x\n2.5,y\n3.5,x\n")
+
+    with pytest.raises(DataError, match="did the source change"):
+        import_table(path, tmp_path / "t.h5", progress=grow)
+    assert os.listdir(tmp_path) == ["data.csv"]
+
+
+def test_a_full_disk(tmp_path):
+    pytest.importorskip("resource")
+    path = put(tmp_path, "a,b\n" + "".join(f"{i * 0.5},{i % 3}\n" for i in range(50_000)))
+    code = """
+        import resource, sys
+        from mpibayes.hpc.errors import DataError
+        from mpibayes.io.ingest import import_table
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        try:
+            import_table(sys.argv[1], sys.argv[2])
+        except DataError as error:
+            print(error)
+            sys.exit(error.exit_code)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code), str(path), str(tmp_path / "t.h5")]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 3 and "cannot be written: File too large" in result.stdout, result
+    assert os.listdir(tmp_path) == ["data.csv"]
+
+
+def test_progress_and_printing(tmp_path):
+    from rich.console import Console
+
+    seen = []
+    summary = run(tmp_path, PEOPLE.replace("city", "[city]"), progress=lambda *a: seen.append(a))
+    assert seen[0][0] == "reading" and seen[-1][0] == "writing" and seen[-1][1:] == (4, 1.0)
+    console = Console(file=io.StringIO(), width=120)
+    print_summary(summary, console)
+    printed = console.file.getvalue()
+    assert "[city]" in printed and "2 levels: Oslo, Rome" in printed and "25 %" in printed
+
+
+# -------------------------------------------------------------------------------------------------- whole tables
+
+
+@pytest.fixture
+def large():
+    folder = os.environ.get("MPIBAYES_DATA")
+    if not folder:
+        pytest.skip("MPIBAYES_DATA names no folder with the large tables")
+    return folder
+
+
+@pytest.mark.data
+def test_census_income_whole(tmp_path, large):
+    from mpibayes.io.recode import stream_like
+
+    summary = import_table(f"{large}/census_income_kdd/census-income.data.90pct.xz", tmp_path / "t.h5")
+    assert summary.rows == 179_571 and len(summary.columns) == 42
+    kinds = {c.name: c.kind for c in summary.columns}
+    reals = {1, 3, 6, 17, 18, 19, 25, 40}
+    assert all(kinds[f"column_{i}"] == "real" for i in reals)
+    assert sum(kind == "categorical" for kind in kinds.values()) == 33
+    n = sum(len(r) for r in stream_like(summary.table, f"{large}/census_income_kdd/census-income.test.90pct.xz", unseen="missing"))
+    assert n == 89_786
+
+
+@pytest.mark.data
+def test_kddcup_whole_in_bounded_memory(tmp_path, large):
+    pytest.importorskip("resource")
+    code = """
+        import resource, sys
+        from mpibayes.io.ingest import import_table
+        summary = import_table(sys.argv[1], sys.argv[2])
+        print(summary.rows, len(summary.table.columns), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+    """
+    path = f"{large}/kddcup99/kddcup.data_10_percent.90pct.xz"
+    command = [sys.executable, "-c", textwrap.dedent(code), path, str(tmp_path / "t.h5")]
+    rows, columns, peak = map(int, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+    assert (rows, columns) == (444_619, 40) and peak <= 512

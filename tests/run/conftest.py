@@ -1,0 +1,73 @@
+"""A small mixed table with missing cells, and the command as a user starts it, on any number of ranks."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mpibayes.io.table import table_from_arrays, write_table
+from tests.conftest import OPEN_MPI, launch
+
+CONFIG = """
+[data]
+table = "table.h5"
+heldout = 0.1
+[run]
+seed = 5
+shards = 7
+cycles = 24
+burn_in = 4
+[output]
+labels = 3
+"""
+
+
+def mixed_table(path: Path, n: int = 700, seed: int = 3) -> None:
+    """Four overlapping clusters; categorical, boolean, real and count columns, a tenth of the cells missing."""
+    rng = np.random.default_rng(seed)
+    z = rng.integers(4, size=n)
+    columns = []
+    for c, n_levels in enumerate((2, 3, 5, 9)):
+        cumulative = np.cumsum(rng.dirichlet(np.ones(n_levels), 4), axis=1)
+        codes = (rng.random(n)[:, None] > cumulative[z]).sum(axis=1).clip(0, n_levels - 1)
+        codes[rng.random(n) < 0.1] = -1
+        columns.append((f"c{c}", "boolean" if n_levels == 2 else "categorical", codes, [f"v{v}" for v in range(n_levels)]))
+    x = rng.normal(0, 3, 4)[z] + rng.normal(size=n)
+    x[rng.random(n) < 0.1] = np.nan
+    columns.append(("x", "real", x, None))
+    columns.append(("n", "count", rng.poisson(np.array([1, 5, 20, 2])[z]).astype(float), None))
+    write_table(path, *table_from_arrays(columns))
+
+
+@pytest.fixture
+def place(tmp_path) -> Path:
+    """A folder with table.h5 and run.toml."""
+    mixed_table(tmp_path / "table.h5")
+    (tmp_path / "run.toml").write_text(CONFIG)
+    return tmp_path
+
+
+def command(ranks: int, *words) -> list:
+    """`mpibayes words...` under mpirun; one rank is started without it, as on a laptop."""
+    program = [sys.executable, "-m", "mpibayes", *words]
+    return program if ranks == 1 else ["mpirun", "-n", ranks, *program]
+
+
+def mpibayes(place: Path, *words, ranks: int = 1, timeout: float = 100, env=None):
+    return launch(command(ranks, *words), timeout=timeout, cwd=place, env={**OPEN_MPI, **(env or {})})
+
+
+def run(place: Path, out: str, *words, ranks: int = 1, **options):
+    return mpibayes(place, "run", "run.toml", "-o", out, *words, ranks=ranks, **options)
+
+
+def exported(place: Path, out: str) -> tuple[bytes, bytes]:
+    """What the guarantee is about: the trace without timings, and the labels."""
+    from mpibayes.io.export import export
+
+    export([place / out], "csv", out=place / f"{out}.csv", timings=False)
+    export([place / out], "labels", out=place / f"{out}.labels")
+    return (place / f"{out}.csv").read_bytes(), (place / f"{out}.labels").read_bytes()

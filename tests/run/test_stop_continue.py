@@ -1,0 +1,190 @@
+"""Start, stop, continue, extend, refuse: what the same command does to a run directory."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+from tests.conftest import OPEN_MPI, launch
+from tests.run.conftest import command, exported, run
+
+ENDLESS = ("--set", "run.cycles=1000000")
+
+
+def start(place, out, *words, ranks):
+    return subprocess.Popen(
+        [str(w) for w in command(ranks, "run", "run.toml", "-o", out, *words)],
+        cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env={**os.environ, **OPEN_MPI},
+    )  # fmt: skip
+
+
+def wait_for_progress(place, out, process, seconds=60):
+    limit = time.monotonic() + seconds
+    while not (place / out / "status.json").exists():
+        assert process.poll() is None and time.monotonic() < limit, process.communicate()
+        time.sleep(0.05)
+    time.sleep(0.5)
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM, signal.SIGINT], ids=lambda s: s.name)
+def test_a_signal_leads_to_a_checkpoint_and_75(place, ranks, number):
+    process = start(place, "out", *ENDLESS, ranks=ranks)
+    try:
+        wait_for_progress(place, "out", process)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=40)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 75, out + err
+    status = json.loads((place / "out" / "status.json").read_text())
+    assert status["state"] == "stopped" and status["last_checkpoint"] == status["cycle"] > 0
+    assert "Traceback" not in out + err
+
+    cycle = status["cycle"] + 3
+    done = run(place, "out", "--set", f"run.cycles={cycle}", "--set", "run.burn_in=200000")
+    assert done.returncode == 2 and "run.burn_in" in done.stderr  # the automatic burn-in was fixed at the start
+    done = run(place, "out", "--set", f"run.cycles={cycle}", ranks=2)
+    assert done.returncode == 0, done.stderr
+    trace = np.genfromtxt(exported(place, "out")[0].decode().splitlines(), delimiter=",", names=True)
+    assert trace["cycle"].tolist() == list(range(1, cycle + 1))  # nothing lost, nothing twice
+
+
+def test_max_time(place):
+    done = run(place, "out", *ENDLESS, "--max-time", "2s", ranks=2, timeout=60)
+    assert done.returncode == 75, done.stderr
+    assert "run the same command again" in done.stdout
+
+
+def test_killed_ranks_cost_no_more_than_the_last_checkpoint(place):
+    """kill -9 of one rank ends the job; the chain goes on from its checkpoint with the same bits."""
+    assert run(place, "straight").returncode == 0
+    assert run(place, "killed", "--set", "run.cycles=10", ranks=2).returncode == 0
+    (place / "killed" / "status.json").unlink()
+    process = start(place, "killed", *ENDLESS, ranks=2)
+    wait_for_progress(place, "killed", process)
+    status = json.loads((place / "killed" / "status.json").read_text())  # root's process number
+    os.kill(status["pid"], signal.SIGKILL)
+    process.communicate(timeout=30)
+    assert process.returncode not in (0, 75)
+    assert run(place, "killed", ranks=3).returncode == 0
+    assert exported(place, "killed") == exported(place, "straight")
+
+
+def test_a_finished_run_says_so(place):
+    assert run(place, "out").returncode == 0
+    before = exported(place, "out")
+    again = run(place, "out", ranks=2)
+    assert again.returncode == 0 and "has all its 24 cycles" in again.stdout
+    assert exported(place, "out") == before
+
+
+def test_another_configuration_is_refused_with_what_differs(place):
+    assert run(place, "out").returncode == 0
+    before = exported(place, "out")
+    for ranks in (1, 2):
+        done = run(place, "out", "--set", "run.seed=8", "--set", "model.discount=0.3", "--set", "columns.x.use=false", ranks=ranks)
+        assert done.returncode == 2
+        for line in ("run.seed: was 5, is now 8", "model.discount: was 0.0, is now 0.3", "columns.x.use", "--fresh"):
+            assert line in done.stderr
+        assert done.stderr.count("mpibayes: error") == 1
+    assert exported(place, "out") == before
+
+
+def test_a_changed_table_is_refused(place):
+    from tests.run.conftest import mixed_table
+
+    assert run(place, "out", "--set", "run.cycles=3").returncode == 0
+    (place / "table.h5").unlink()
+    mixed_table(place / "table.h5", seed=4)
+    done = run(place, "out")
+    assert done.returncode == 2 and "content" in done.stderr and "table.h5" in done.stderr
+
+
+def test_fresh_renames_and_deletes_nothing(place):
+    assert run(place, "out", "--set", "run.cycles=3").returncode == 0
+    old = exported(place, "out")
+    assert run(place, "out", "--set", "run.seed=9", "--set", "run.cycles=3", "--fresh").returncode == 0
+    assert exported(place, "out.old-1") == old != exported(place, "out")
+
+
+def test_a_folder_that_is_no_run_is_left_alone(place):
+    (place / "out").mkdir()
+    (place / "out" / "thesis.txt").write_text("precious")
+    done = run(place, "out")
+    assert done.returncode == 2 and "not empty" in done.stderr
+    assert [p.name for p in (place / "out").iterdir()] == ["thesis.txt"]
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(place):
+    assert run(place, "straight").returncode == 0
+    for cycles in (8, 16):
+        assert run(place, "out", "--set", f"run.cycles={cycles}", ranks=2).returncode == 0
+    newest = sorted((place / "out" / "checkpoints").iterdir())[-1]
+    part = next(newest.glob("part-*.h5"))
+    data = bytearray(part.read_bytes())
+    data[len(data) // 2] ^= 0x10
+    part.write_bytes(data)
+    done = run(place, "out", ranks=3)
+    assert done.returncode == 0, done.stderr
+    assert part.name in done.stdout and "damaged" in done.stdout and "cycle 8" in done.stdout
+    assert exported(place, "out") == exported(place, "straight")
+
+
+def test_when_no_checkpoint_is_usable_nothing_is_started_over(place):
+    assert run(place, "out", "--set", "run.cycles=5").returncode == 0
+    for manifest in (place / "out" / "checkpoints").glob("*/MANIFEST.json"):
+        manifest.write_text("{")
+    done = run(place, "out", ranks=2)
+    assert done.returncode == 4 and "MANIFEST.json" in done.stderr
+    assert done.stderr.count("mpibayes: error") == 1
+
+
+def test_several_chains(place):
+    words = ("--set", "run.chains=2", "--set", "run.cycles=6")
+    assert run(place, "out", *words, ranks=2).returncode == 0
+    one, two = (exported(place, f"out/chain-{i}") for i in (1, 2))
+    assert one != two
+    assert run(place, "single", "--set", "run.cycles=6").returncode == 0
+    assert exported(place, "single") == one
+
+
+def test_labels_of_another_run_start_a_chain(place):
+    assert run(place, "first").returncode == 0
+    words = ("--set", "sampler.init=labels", "--set", "sampler.init_labels=first", "--set", "run.cycles=3")
+    assert run(place, "second", *words).returncode == 0
+    exported(place, "first")
+    (place / "two.labels").write_text("0 1 2\n")
+    bad = run(place, "third", "--set", "sampler.init=labels", "--set", "sampler.init_labels=two.labels", ranks=2)
+    assert bad.returncode == 2 and "3 labels" in bad.stderr and "630" in bad.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small file system")
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_full_disk_ends_the_run_with_4_and_the_checkpoint_before_stays(place, ranks):
+    small = place / "small"
+    small.mkdir()
+    if launch(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", small]).returncode:
+        pytest.skip("cannot mount a tmpfs here")
+    try:
+        assert run(place, "straight").returncode == 0
+        assert run(place, "small/out", "--set", "run.cycles=6", ranks=ranks).returncode == 0
+        filler = small / "filler"
+        with pytest.raises(OSError), open(filler, "wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        done = run(place, "small/out", ranks=ranks)
+        assert done.returncode == 4, (done.returncode, done.stderr)
+        assert "No space left" in done.stderr and done.stderr.count("mpibayes: error") == 1
+        filler.unlink()
+        done = run(place, "small/out", ranks=ranks)
+        assert done.returncode == 0, done.stderr
+        assert exported(small, "out") == exported(place, "straight")
+    finally:
+        launch(["umount", small])
