@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 from gaussian_schemes import Prior, f1, package, published, stick_breaking_gaussians, two_gaussians, uncollapsed
 
-# name: (colour, line, sampler of (x, prior, concentration, seed))
+# name: (colour, line, sampler of (x, prior, concentration, seed)); FAMILIES: section 3.2, by number of shards or ranks
 METHODS = {
     "collapsed (1 shard)": ("black", "-", lambda *a: package(*a, shards=1)),
     "ours, 4 shards, one opens": ("tab:blue", "-", lambda *a: package(*a, shards=4)),
@@ -38,18 +38,11 @@ METHODS = {
 }
 
 
-def processors(counts):
-    """Section 3.2: the same comparison against the number of shards or ranks."""
-    methods = {}
-    shades = np.linspace(0.35, 0.95, len(counts))
-    for shade, p in zip(shades, counts):
-        grey = (1 - shade,) * 3
-        blue = (0.6 * (1 - shade), 0.75 * (1 - shade) + 0.1, shade)
-        red = (shade, 0.5 * (1 - shade), 0.4 * (1 - shade))
-        methods[f"ours, one opens, {p}"] = (blue, "-", lambda *a, p=p: package(*a, shards=p))
-        methods[f"ours, all open, {p}"] = (grey, "-", lambda *a, p=p: package(*a, shards=p, opening="all"))
-        methods[f"published, warm start, {p}"] = (red, "--", lambda *a, p=p: published(*a, ranks=p, warm=True))
-    return methods
+FAMILIES = {
+    "ours, one opens": lambda p: lambda *a: package(*a, shards=p),
+    "ours, all open": lambda p: lambda *a: package(*a, shards=p, opening="all"),
+    "published, warm start": lambda p: lambda *a: published(*a, ranks=p, warm=True),
+}
 
 
 def trace(method, x, truth, prior, concentration, seed, iterations):
@@ -61,55 +54,55 @@ def trace(method, x, truth, prior, concentration, seed, iterations):
 
 
 def experiment(methods, settings, repeats, iterations, prior, concentration, seed):
-    """{(setting, method): (F1 (repeats, iterations), clusters (repeats, iterations), seconds)}; data shared by methods."""
+    """{(setting, method): (F1 (repeats, iterations), clusters (repeats, iterations))}; all methods see the same data."""
     out = {}
     for number, (setting, data) in enumerate(settings.items()):
         sets = [data(np.random.Generator(np.random.Philox([seed, 1000 * number + r]))) for r in range(repeats)]
-        for name, (_, _, method) in methods.items():
+        for name, (*_, method) in methods.items():
             runs = [
                 trace(method, x, truth, prior, concentration, seed + r, iterations) for r, (x, truth) in enumerate(sets)
             ]
             score, clusters, seconds = zip(*runs)
-            out[setting, name] = np.array(score), np.array(clusters), float(np.mean(seconds))
+            out[setting, name] = np.array(score), np.array(clusters)
             print(
                 f"{setting:32} {name:30} F1 at 1/10, end: {np.median(out[setting, name][0][:, iterations // 10]):.3f}, "
                 f"{np.median(out[setting, name][0][:, -1]):.3f}; clusters {np.median(out[setting, name][1][:, -1]):.0f}; "
-                f"{1e3 * seconds_of(out[setting, name]):.1f} ms an iteration",
+                f"{1e3 * np.mean(seconds):.1f} ms an iteration",
                 flush=True,
             )
     return out
 
 
-def seconds_of(result) -> float:
-    return result[2]
+def panel(axis, curves, title):
+    """Median F1 with quartiles against iteration; curves: [(label, colour, line, F1 (repeats, iterations))]."""
+    for label, colour, line, score in curves:
+        low, middle, high = np.quantile(score, (0.25, 0.5, 0.75), axis=0)
+        iteration = np.arange(1, score.shape[1] + 1)
+        axis.plot(iteration, middle, color=colour, linestyle=line, label=label, linewidth=1.4)
+        axis.fill_between(iteration, low, high, color=colour, alpha=0.1, linewidth=0)
+    axis.set(xscale="log", ylim=(0, 1.03), title=title)
 
 
-def draw(results, methods, settings, columns, title, path):
-    """One panel a setting: median F1 with quartiles, iterations on a log axis."""
+def figure_of(panels, columns, title, path):
+    """panels: {title: curves}, in rows of `columns`; one legend below."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    rows = -(-len(settings) // columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(3.6 * columns, 2.7 * rows + 1.2), sharey=True, squeeze=False)
-    for axis, setting in zip(axes.flat, settings):
-        for name, (colour, line, _) in methods.items():
-            score = results[setting, name][0]
-            low, middle, high = np.quantile(score, (0.25, 0.5, 0.75), axis=0)
-            iteration = np.arange(1, score.shape[1] + 1)
-            axis.plot(iteration, middle, color=colour, linestyle=line, label=name, linewidth=1.4)
-            axis.fill_between(iteration, low, high, color=colour, alpha=0.12, linewidth=0)
-        axis.set(xscale="log", ylim=(0, 1.03), title=setting)
+    rows = -(-len(panels) // columns)
+    size = (3.6 * columns, 2.7 * rows + 1.2)
+    figure, axes = plt.subplots(rows, columns, figsize=size, sharey=True, squeeze=False, layout="constrained")
+    for axis, (name, curves) in zip(axes.flat, panels.items()):
+        panel(axis, curves, name)
     for axis in axes[-1]:
         axis.set_xlabel("iteration (one sweep, one sync)")
     for axis in axes[:, 0]:
         axis.set_ylabel("F1 of pairs together")
     figure.suptitle(title)
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", ncols=3, fontsize=8, frameon=False)
-    figure.tight_layout(rect=(0, 0.055 + 0.22 / rows, 1, 1))
-    figure.savefig(path, dpi=150)
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
+    figure.savefig(path, dpi=130)
     plt.close(figure)
 
 
@@ -118,7 +111,7 @@ def write(results, path):
     with open(path, "w", newline="") as stream:
         out = csv.writer(stream)
         out.writerow(["setting", "method", "repeat", "iteration", "f1", "clusters"])
-        for (setting, name), (score, clusters, _) in results.items():
+        for (setting, name), (score, clusters) in results.items():
             for r, i in np.ndindex(score.shape):
                 out.writerow([setting, name, r, i + 1, f"{score[r, i]:.6f}", clusters[r, i]])
 
@@ -141,15 +134,24 @@ def main():
         for d, s in itertools.product(dimensions, separations)
     }
     results = experiment(METHODS, gaussians, repeats, iterations, prior, 1.0, given.seed)
-    draw(
-        results, METHODS, gaussians, len(separations), "Two Gaussian clusters, 100 rows, from one cluster",
-        given.out / "dimension_and_separation.png",
-    )  # fmt: skip
+    panels = {
+        setting: [(name, colour, line, results[setting, name][0]) for name, (colour, line, _) in METHODS.items()]
+        for setting in gaussians
+    }
+    title = "Two Gaussian clusters, 100 rows, from one cluster"
+    figure_of(panels, len(separations), title, given.out / "dimension_and_separation.png")
 
-    methods = processors(counts)
-    sticks = {"stick breaking, dimension 5": lambda g: stick_breaking_gaussians(300, 5, 2.0, prior, g)}
+    methods = {f"{family}, {p}": (family, p, make(p)) for family, make in FAMILIES.items() for p in counts}
+    setting = "stick breaking, dimension 5"
+    sticks = {setting: lambda g: stick_breaking_gaussians(300, 5, 2.0, prior, g)}
     more = experiment(methods, sticks, repeats, iterations, prior, 2.0, given.seed)
-    draw(more, methods, sticks, 1, "Clusters by stick breaking, 300 rows", given.out / "processors.png")
+    colours = dict(zip(counts, ("black", "tab:blue", "tab:orange", "tab:red")))
+    panels = {
+        family: [(f"{p} shards or ranks", colours[p], "-", more[setting, f"{family}, {p}"][0]) for p in counts]
+        for family in FAMILIES
+    }
+    title = "Clusters by stick breaking, 300 rows, dimension 5, from one cluster"
+    figure_of(panels, 3, title, given.out / "processors.png")
     write({**results, **more}, given.out / "f1.csv")
     print(f"figures and f1.csv are in {given.out}")
 

@@ -152,12 +152,9 @@ def import_(
       mpibayes import people.csv people.h5 --write-schema schema.toml      look at it, edit it, and
       mpibayes import people.csv people.h5 --schema schema.toml --force    give it back
     """
-    from rich.console import Console
-
     from mpibayes.io.ingest import import_table, print_summary
 
-    # Off a terminal rich supposes 80 columns, which would fold the table of columns.
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    console = _console()
     with _import_progress(console) as progress:
         summary = import_table(
             list(sources),
@@ -176,6 +173,13 @@ def import_(
             progress=progress,
         )
     print_summary(summary, console)
+
+
+def _console():
+    """Standard output. Off a terminal rich supposes 80 columns, which would fold the tables."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 120)
 
 
 def _column_and_kind(item: str) -> tuple[str, str]:
@@ -274,7 +278,7 @@ def report(run_dirs, out, burn_in, table):
     """
     from mpibayes.hpc.report import report as write
 
-    write(list(run_dirs), out=out, burn_in=burn_in, table=table)
+    write(list(run_dirs), out=out, burn_in=burn_in, table=table, console=_console())
 
 
 @cli.command(short_help="Write draws for ArviZ, as labels, or as CSV.")

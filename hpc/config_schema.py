@@ -1,7 +1,7 @@
 """Every key of the configuration: its type, its default, what is expected of it, and a line of explanation.
 
-The explanation is what `config.resolved.toml` shows; `expected` is what a message about a wrong value says. Loading, line
-numbers and comparison are in `config.py`.
+The explanation is what `config.resolved.toml` shows; `expected` is what a message about a wrong value says. Loading,
+line numbers and comparison are in `config.py`.
 """
 
 from __future__ import annotations

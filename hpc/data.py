@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from mpibayes.hpc import shards
-from mpibayes.hpc.comm import Communicator, broadcast_arrays, on_root
+from mpibayes.hpc.comm import Communicator, agree, broadcast_arrays, on_root
 from mpibayes.hpc.streams import Purpose, generator
 from mpibayes.io.table import BLOCKS, Column, Rows, Table
 
@@ -67,11 +67,12 @@ class Data:
         return take_columns(rows, self._positions).take(row_numbers - first)
 
     def heldout_blocks(self, comm: Communicator, n_blocks: int, file_rows: Rows | None = None) -> HeldOutRows:
-        """The held-out rows in `n_blocks` fixed blocks dealt to ranks. Collective when `file_rows` (root's) are given."""
+        """The held-out rows in `n_blocks` fixed blocks dealt to ranks. Collective. `file_rows`: root's rows of a held-out file."""
         mine = shards.of_rank(n_blocks, comm.size, comm.rank)
         if self.heldout is not None:
             cut = shards.bounds(len(self.heldout), n_blocks)
-            return HeldOutRows(len(self.heldout), {i: self._chosen(self.heldout[cut[i] : cut[i + 1]]) for i in mine})
+            blocks = agree(comm, lambda: {i: self._chosen(self.heldout[cut[i] : cut[i + 1]]) for i in mine})
+            return HeldOutRows(len(self.heldout), blocks)
         arrays = broadcast_arrays(comm, vars(file_rows) if comm.rank == 0 else None)
         rows = take_columns(Rows(**arrays), self._positions)
         cut = shards.bounds(len(rows), n_blocks)

@@ -13,6 +13,7 @@ from mpibayes.hpc.summary import TELLING, ColumnProfile, percent
 
 DPI = 150
 INK, FAINT, GRID = "#22272e", "#6b7280", "#e5e7eb"
+EMPTY = "#f4f5f7"
 CHAINS = ("#2563a8", "#d1603d", "#3b8f5a", "#8456a8", "#b58900", "#4aa3a2", "#a8324a", "#5c6773")
 MANY_CLUSTERS, MANY_COLUMNS = 20, 30  # of the heat map
 LEVEL_LETTERS = 14  # of a line of a level's name in the heat map
@@ -132,10 +133,8 @@ def _limit(axes, values, later, whole: bool, digits: int = 0) -> None:
     margin = 0.04 * (top - bottom) or 0.5
     axes.set_ylim(bottom - margin, top + margin)
     if cut:
-        axes.annotate(
-            f"not shown: the chain came from {every.min() if bottom > every.min() else every.max():,.{digits}f}", (1, 0), xycoords="axes fraction",
-            xytext=(-6, 5), textcoords="offset points", ha="right", fontsize=7.5, color=FAINT,
-        )  # fmt: skip
+        from_ = every.min() if bottom > every.min() else every.max()
+        axes.set_title(f"(the start, at {from_:,.{digits}f}, lies outside)", loc="right", fontsize=8, fontweight="normal", color=FAINT)
 
 
 @_styled
@@ -218,8 +217,8 @@ def heat_map(columns: Sequence[ColumnProfile], sizes: np.ndarray, n_rows: int, t
     shown = numeric + [c for c in best if c.p is not None]
     # colours soft enough for dark text on all of them
     warm = colormaps["RdBu_r"].resampled(256)
-    high = colormaps["YlGnBu"].resampled(256)
-    mean_of, level_of = Normalize(-3.0, 3.0), Normalize(-0.06, 1.5)
+    high = colormaps["GnBu"].resampled(256)
+    mean_of, level_of = Normalize(-3.0, 3.0), Normalize(0.0, 1.35)
     wide, tall = 0.76, 0.42
     gap = 0.35 if numeric and len(numeric) < len(shown) else 0.0
     longest = max(len(_short(c.name, NAME_LETTERS)) for c in shown)
@@ -258,7 +257,7 @@ def _cell(c: ColumnProfile, k: int, means, levels) -> tuple[Any, list[str]]:
     like_all = c.divergence[k] < TELLING
     if c.missing[k] > 0.5:
         if c.missing_divergence[k] < TELLING:
-            return "#f1f2f4", []
+            return EMPTY, []
         return "#c9ccd3", ["missing", percent(c.missing[k])]
     if c.p is None:
         norm, colours = means
@@ -268,7 +267,7 @@ def _cell(c: ColumnProfile, k: int, means, levels) -> tuple[Any, list[str]]:
         return colours(norm(np.clip(z, -2.0, 2.0))), ["0" if small else _brief(c.mean[k])]
     norm, colours = levels
     if like_all:
-        return colours(norm(0.0)), []
+        return EMPTY, []
     p = c.p[:, k]
     v = int(np.argmax(p * np.log(p / c.overall)))
     return colours(norm(max(p[v] - c.overall[v], 0.0))), [*_wrapped(c.levels[v]), percent(p[v])]

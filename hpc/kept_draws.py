@@ -7,7 +7,7 @@ clusters is computed again from the table, read in slices.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -138,16 +138,40 @@ class KeptRun:
         return totals
 
 
-    def count_scatter(self, z: np.ndarray, s: Statistics) -> np.ndarray:
-        """Sum of squares about the mean of the count columns in each cluster, (Q, K): not a statistic of the model, but of
-        interest to a reader. `s`: the statistics of the partition z."""
-        square = np.zeros_like(s.tally_sum)
-        if len(square):
-            for start, rows in self.slices():
-                part_z = z[start : start + len(rows)]
-                for q, x in enumerate(rows.tallies.T):
-                    square[q] += np.bincount(part_z, np.nan_to_num(x) ** 2, square.shape[1])
-        return np.maximum(square - s.tally_sum**2 / np.maximum(s.tally_n, 1), 0.0)
+    def sample(self, most: int) -> Rows:
+        """About `most` training rows, evenly spaced."""
+        step = max(1, self.n_rows // most)
+        return Rows.concatenate(self.columns, [r.take(np.arange(-start % step, len(r), step)) for start, r in self.slices()])
+
+    def histograms(self, z: np.ndarray, cuts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Cells of the real and count columns by interval and cluster of the partition z, (len(cuts) + 1, K) int64, by name."""
+        k = int(z.max()) + 1
+        counts = {name: np.zeros((len(at) + 1, k), np.int64) for name, at in cuts.items()}
+        numeric = [c for c in self.columns if c.name in cuts]
+        for start, rows in self.slices() if numeric else ():
+            part_z = z[start : start + len(rows)]
+            for c in numeric:
+                x = getattr(rows, c.block)[:, c.index]
+                seen = ~np.isnan(x)
+                cell = np.searchsorted(cuts[c.name], x[seen]) * k + part_z[seen]
+                counts[c.name] += np.bincount(cell, minlength=counts[c.name].size).reshape(-1, k)
+        return counts
+
+    def moments(self, z: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Mean and sum of squares about it, (K,) each, of the observed cells of real and count columns in each cluster of z."""
+        from mpibayes.kernels import mixture as kernels
+
+        # counts are summarised here as real numbers: their squares are no statistic of the model, but of interest to a reader
+        numeric = [c for c in self.columns if c.block in ("reals", "tallies")]
+        k, total = int(z.max()) + 1, None
+        for start, rows in self.slices() if numeric else ():
+            n = len(rows)
+            x = np.column_stack([getattr(rows, c.block)[:, c.index] for c in numeric])
+            plain = Rows(np.empty((n, 0), np.uint8), np.empty((n, 0), np.uint16), np.ascontiguousarray(x), np.empty((n, 0)))
+            part_z = np.ascontiguousarray(z[start : start + n], np.int32)
+            part = Statistics(*kernels.accumulate(plain, part_z, k, np.zeros(1, np.int64)))
+            total = part if total is None else _add(total, part)
+        return {c.name: (total.real_mean[i], total.real_scatter[i]) for i, c in enumerate(numeric)}
 
 
 def hyper_of(draw: Draw) -> Hyper:

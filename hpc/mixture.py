@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from mpibayes.hpc import global_update, schedule, shard_step, shards, state
-from mpibayes.hpc.comm import Communicator, broadcast_arrays
+from mpibayes.hpc.comm import Communicator, agree, broadcast_arrays
 from mpibayes.hpc.errors import NumericalError
 from mpibayes.hpc.models.components import Components, Hyper
 from mpibayes.hpc.models.partition import PitmanYor, log_eppf
@@ -54,7 +54,8 @@ class Mixture:
     """One chain. Every public method is collective: all ranks call it, in the same order.
 
     `columns`: the used columns of the table. `rows_of(start, stop)`: training rows as mpibayes.io.table.Rows with
-    exactly those columns; asked only for the shards of this rank.
+    exactly those columns; asked only for the shards of this rank. An MpibayesError that it raises on one rank is raised
+    on all.
     """
 
     def __init__(
@@ -72,18 +73,22 @@ class Mixture:
         self.n_shards = min(settings.shards or shards.default_count(n_rows), n_rows)
         if settings.opening == "all" and np.any(self.law.discounts != 0):
             raise ValueError('opening "all" is exact for discount 0 alone')
-        cut = shards.bounds(n_rows, self.n_shards)
-        self.shards = []
-        for i in shards.of_rank(self.n_shards, comm.size, comm.rank):
-            rows = rows_of(int(cut[i]), int(cut[i + 1]))
-            if not settings.likelihood:
-                rows = type(rows)(*(np.empty((len(rows), 0), a.dtype) for a in vars(rows).values()))
-            self.shards.append(shards.Shard(i, int(cut[i]), rows, np.zeros(len(rows), np.int32)))
+        self.shards = agree(comm, lambda: self._load(rows_of))
         self.cycles = 0
         self.n_labels = 1  # labels run from 0 to n_labels - 1; every one has rows, but for start()
         self.hyper = self.components.start(*self.law.start())
         self.summary: state.Summary | None = None
         self._constant = self._log_count_factorials()
+
+    def _load(self, rows_of) -> list[shards.Shard]:
+        cut = shards.bounds(self.n_rows, self.n_shards).tolist()
+        loaded = []
+        for i in shards.of_rank(self.n_shards, self.comm.size, self.comm.rank):
+            rows = rows_of(cut[i], cut[i + 1])
+            if not self.settings.likelihood:
+                rows = type(rows)(*(np.empty((len(rows), 0), a.dtype) for a in vars(rows).values()))
+            loaded.append(shards.Shard(i, cut[i], rows, np.zeros(len(rows), np.int32)))
+        return loaded
 
     # --- the cycle ---------------------------------------------------------------------------------------------------
 

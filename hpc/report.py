@@ -21,6 +21,7 @@ from mpibayes.hpc.errors import ConfigError
 from mpibayes.hpc.kept_draws import KeptRun, evenly, hyper_of
 from mpibayes.hpc.summary import ColumnProfile, Scalar, Trait, number, percent
 from mpibayes.io.files import reason, write_bytes, write_text
+from mpibayes.io.table import Rows
 
 PROBES = 1000  # rows on which partitions are compared
 COMPARED = 200  # kept draws compared with one another, at most
@@ -101,8 +102,6 @@ def report(
     _make(folder)
     posterior = summarise(run)
     pictures = _pictures(posterior)
-    for part in _parts(posterior):
-        console.print(part)
     text = StringIO()
     paper = Console(file=text, width=WIDTH, color_system=None, force_terminal=False, legacy_windows=False)
     for part in _parts(posterior):
@@ -114,6 +113,8 @@ def report(
         write_text(folder / "summary.json", json.dumps(_machine(posterior, list(pictures)), indent=1, allow_nan=False) + "\n")
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written: {reason(error)}; choose another place with --out") from None
+    for part in _parts(posterior):
+        console.print(part)
     console.print(f"\nwritten to {folder}: report.txt, summary.json, {', '.join(pictures)}", highlight=False, soft_wrap=True)
     return folder
 
@@ -183,7 +184,7 @@ def _mixing(scalars: dict[str, Scalar]) -> list[str]:
         found.append(f"R-hat above {summary.ENOUGH_R_HAT}: {', '.join(apart)}")
     if found:
         found.append(
-            "so the figures below are rough: the run is too short, or its chains have not met. Look at trace.png; raise run.cycles, "
+            "figures here are rough until these are mended: the run is too short, or its chains have not met. Look at trace.png; raise run.cycles, "
             "and compare run.chains = 2 or more"
         )
     return found
@@ -227,12 +228,16 @@ def _describe(posterior: Posterior, r: Representative, kept: Sequence[tuple[int,
     posterior.ordered = summary.ordered_sizes(sizes, max(len(s) for s in sizes))
     least = max(2, int(np.ceil(LEAST_SHARE * run.n_rows)))
     shown = np.arange(min(LISTED, max(1, int(np.count_nonzero(r.sizes >= least)))))
-    explained = {}
+    explained: dict[tuple[str, str], float] = {}
     if run.likelihood:
-        explained = summary.explained_entropy(_sample_codes(run))
+        cells = _cells(run.columns, run.sample(SAMPLED))
+        cuts = {c.name: summary.cuts(cells[c.name]) for c in run.columns if not c.levels}
+        codes = {name: _in_intervals(x, cuts[name]) if name in cuts else x for name, x in cells.items()}
+        explained = summary.explained_entropy(codes)
+        counts, moments = run.histograms(r.labels, cuts), run.moments(r.labels)
+        numbers = {name: summary.Numbers(counts[name], *moments[name]) for name in cuts}
         (statistics,) = run.statistics([r.labels])
-        scatter = run.count_scatter(r.labels, statistics)
-        posterior.profiles = summary.profiles(run.components, run.components.prior(r.hyper), statistics, shown, scatter)
+        posterior.profiles = summary.profiles(run.components, run.components.prior(r.hyper), statistics, shown, numbers)
     for k in shown:
         posterior.clusters.append(
             ClusterLine(
@@ -242,19 +247,13 @@ def _describe(posterior: Posterior, r: Representative, kept: Sequence[tuple[int,
         )  # fmt: skip
 
 
-def _sample_codes(run: KeptRun) -> dict[str, np.ndarray]:
-    """Integer codes of every column on some SAMPLED rows, evenly spaced; numbers are cut at their own quantiles."""
-    step = max(1, run.n_rows // SAMPLED)
-    parts = [rows.take(np.arange(-start % step, len(rows), step)) for start, rows in run.slices()]
-    codes = {}
-    for c in run.columns:
-        x = np.concatenate([getattr(rows, c.block)[:, c.index] for rows in parts])
-        if c.block in ("reals", "tallies"):
-            seen = x[~np.isnan(x)]
-            cuts = np.unique(np.quantile(seen, np.linspace(0.05, 0.95, 19))) if len(seen) else np.zeros(0)
-            x = np.where(np.isnan(x), len(cuts) + 1, np.searchsorted(cuts, x))
-        codes[c.name] = x.astype(np.int64)
-    return codes
+def _cells(columns, rows: Rows) -> dict[str, np.ndarray]:
+    return {c.name: getattr(rows, c.block)[:, c.index] for c in columns}
+
+
+def _in_intervals(x: np.ndarray, cuts: np.ndarray) -> np.ndarray:
+    """The interval of every cell, missing cells last."""
+    return np.where(np.isnan(x), len(cuts) + 1, np.searchsorted(cuts, x))
 
 
 # --- showing --------------------------------------------------------------------------------------------------------------

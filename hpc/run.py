@@ -117,9 +117,7 @@ class Chain:
 
     def __init__(self, comm, clock: Clock, config: Config, data: Data, heldout_file, folder: Path, number: int):
         self.comm, self.clock, self.config, self.data, self.folder = comm, clock, config, data, folder
-        self.mixture: Mixture = agree(
-            comm, lambda: Mixture(comm, data.columns, data.rows_of, data.n_rows, settings_of(config), number)
-        )
+        self.mixture = Mixture(comm, data.columns, data.rows_of, data.n_rows, settings_of(config), number)
         self.heldout = None
         if config.data.heldout is not None and config.model.likelihood:
             blocks = data.heldout_blocks(comm, self.mixture.n_shards, heldout_file)

@@ -13,20 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtr
 
-from mpibayes.hpc.models import normal as normal_model
 from mpibayes.hpc.models.components import Components, Prior
 from mpibayes.hpc.models.statistics import Statistics
 
 ENOUGH_ESS = 100.0
 ENOUGH_R_HAT = 1.01
 ENOUGH_DRAWS = 10  # fewer kept draws make a poor summary
-# Edges of the intervals in which real columns are compared, in standard deviations from the overall mean: eighths, then
-# ever wider ones.
-INTERVALS = np.concatenate([-(2.0 ** np.arange(7.0, 1.0, -0.25)), np.arange(-2.0, 2.125, 0.125), 2.0 ** np.arange(1.25, 7.25, 0.25)])
-NODES = 64  # quantiles of each cluster among which the intervals of count columns are chosen
-MANY_COUNTS = 200  # intervals at most
 SAME_STORY = 0.75  # share of a column's entropy that another explains: naming both tells a reader nothing new
 TELLING = 0.1  # nats: a column that differs less is not said to characterise a cluster
 TRAITS = 5  # columns named for each cluster
@@ -161,6 +154,16 @@ def ordered_sizes(sizes: Sequence[np.ndarray], most: int) -> np.ndarray:
 
 
 @dataclass
+class Numbers:
+    """Observed cells of a real or count column in K clusters: counts (V, K) in the intervals between its `cuts`, mean and
+    scatter (sum of squares about the mean) (K,), 0 where there are none."""
+
+    counts: np.ndarray
+    mean: np.ndarray
+    scatter: np.ndarray
+
+
+@dataclass
 class ColumnProfile:
     """One column in the K' clusters shown, against all rows.
 
@@ -206,14 +209,24 @@ class Trait:
         return f"{self.column} {self.value} (overall {self.overall})"
 
 
+def cuts(x: np.ndarray) -> np.ndarray:
+    """Where a real or count column is cut into intervals (.., c0], (c0, c1], ..: at the 10, 20, .. 90 % points of its observed
+    cells and of its distinct values, so that a value that most cells have does not hide the others. Ascending, distinct."""
+    x = x[~np.isnan(x)]
+    levels = np.linspace(0.1, 0.9, 9)
+    return np.unique([np.quantile(x, levels), np.quantile(np.unique(x), levels)]) if len(x) else np.zeros(0)
+
+
 def profiles(
-    components: Components, prior: Prior, s: Statistics, shown: np.ndarray, count_scatter: np.ndarray
+    components: Components, prior: Prior, s: Statistics, shown: np.ndarray, numbers: Mapping[str, Numbers]
 ) -> list[ColumnProfile]:
     """Every column's profile in the clusters `shown` (indices into `s`), in the order of the blocks.
 
-    The predictive of all rows is the mixture of the clusters' predictives with their shares as weights, so the size-weighted
-    mean of a column's divergences is the mutual information of column and cluster, and a divergence is at most
-    -log(share of the cluster). `count_scatter` (Q, K): sum of squares of count columns about their means.
+    Categorical columns: the cluster's posterior predictive, and that of all rows is the mixture of the clusters' with their
+    shares as weights. Real and count columns: shares of the intervals in `numbers`, with one pseudo-row spread as all rows
+    are, less the bias of small samples, about (intervals - 1) / 2n; not the component's predictive, whose width in a cluster of
+    equal values tells the cluster's size and nothing about the rows. The size-weighted mean of a column's divergences is
+    the mutual information of column and cluster, and a divergence is at most -log(share of the cluster).
     """
     size = s.size.astype(np.float64)
     made = []
@@ -221,36 +234,24 @@ def profiles(
         rows = slice(prior.offsets[c], prior.offsets[c + 1] - 1)
         counts = s.levels[rows] + prior.dirichlet[rows, None]
         p = counts / counts.sum(axis=0)
-        weight = (size - s.levels[prior.offsets[c + 1] - 1]) / size.sum()
-        overall = _mix(p, weight)
+        observed = size - s.levels[prior.offsets[c + 1] - 1]
+        overall = _mix(p, observed)
         inner = _divergence(p[:, shown], overall)
-        made.append(_column(column, size, weight, shown, inner, overall, levels=column.levels, p=p[:, shown]))
-    for r, column in enumerate(components.real_columns):
-        n, mean, scatter = s.real_n[r], s.real_mean[r], s.real_scatter[r]
-        overall = _overall(n, mean, scatter)
-        p = _interval_probabilities(prior.normal[r], n, mean, scatter, *overall)
-        made.append(_numeric(column, size, n, mean, scatter, shown, p, overall))
-    for q, column in enumerate(components.count_columns):
-        n, total = s.tally_n[q], s.tally_sum[q]
-        p = _count_probabilities(prior.gamma[q, 0] + total, prior.gamma[q, 1] + n, shown)
-        mean = total / np.maximum(n, 1)
-        made.append(_numeric(column, size, n, mean, count_scatter[q], shown, p, _overall(n, mean, count_scatter[q])))
+        made.append(_column(column, size, observed, shown, inner, overall, levels=column.levels, p=p[:, shown]))
+    for column in (*components.real_columns, *components.count_columns):
+        given = numbers[column.name]
+        n = given.counts.sum(axis=0)
+        share = given.counts.sum(axis=1) / max(n.sum(), 1)
+        p = (given.counts + share[:, None]) / (n + 1)
+        width = np.exp(-(share * np.log(np.where(share > 0, share, 1.0))).sum())  # effective number of intervals
+        bias = (width - 1.0) / (2.0 * np.maximum(n, 1))
+        inner = np.maximum(_divergence(p, _mix(p, n)) - bias, 0.0)[shown]
+        centre = (n * given.mean).sum() / max(n.sum(), 1)
+        sd = np.sqrt((given.scatter + n * (given.mean - centre) ** 2).sum() / max(n.sum(), 1))
+        own = np.sqrt(given.scatter / np.maximum(n, 1))
+        mean = np.where(n > 0, given.mean, np.nan)[shown]
+        made.append(_column(column, size, n, shown, inner, np.array([centre, sd]), mean=mean, sd=own[shown]))
     return made
-
-
-def _overall(n, mean, scatter) -> np.ndarray:
-    """Mean and standard deviation of the observed cells of all clusters."""
-    total = max(n.sum(), 1)
-    centre = (n * mean).sum() / total
-    return np.array([centre, np.sqrt((scatter + n * (mean - centre) ** 2).sum() / total)])
-
-
-def _numeric(column, size, n, mean, scatter, shown, p, overall) -> ColumnProfile:
-    """Profile of a real or count column from its interval probabilities `p` (V, K)."""
-    weight = n / size.sum()
-    inner = _divergence(p[:, shown], _mix(p, weight))
-    sd = np.sqrt(scatter[shown] / np.maximum(n[shown], 1))
-    return _column(column, size, weight, shown, inner, overall, mean=np.where(n > 0, mean, np.nan)[shown], sd=sd)
 
 
 def _mix(p: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -265,37 +266,9 @@ def _divergence(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     return np.maximum((p * np.log(ratio)).sum(axis=0), 0.0)
 
 
-def _interval_probabilities(normal, n, mean, scatter, centre: float, sd: float) -> np.ndarray:
-    """Predictive probability of each interval of INTERVALS about the overall mean, in each cluster, (V, K).
-
-    Intervals rather than densities: where most cells are one value, the densities of two clusters that both hold it
-    differ by the widths that their sizes give them, which says nothing about the rows.
-    """
-    location, kappa, nu, spread = (a[0] for a in normal_model.posterior(normal[None], n[None], mean[None], scatter[None]))
-    scale = np.sqrt(spread / nu * (1.0 + 1.0 / kappa))
-    if not sd > 0:
-        return np.ones((1, len(n)))
-    below = stdtr(nu, (centre + sd * INTERVALS[:, None] - location) / scale)
-    edge = np.zeros((1, len(n)))
-    return np.maximum(np.diff(np.concatenate([edge, below, edge + 1.0]), axis=0), 0.0)
-
-
-def _count_probabilities(a, b, shown) -> np.ndarray:
-    """Predictive probabilities of counts, (V, K): every count where they are few, else intervals that hold the clusters' quantiles."""
-    from scipy.stats import nbinom
-
-    some = nbinom.ppf((np.arange(NODES) + 0.5) / NODES, a[shown, None], (b / (b + 1.0))[shown, None])
-    cuts = np.unique(some)
-    if len(cuts) > MANY_COUNTS:
-        cuts = np.unique(np.quantile(cuts, np.linspace(0.0, 1.0, MANY_COUNTS), method="nearest"))
-    below = nbinom.cdf(cuts[:, None], a, b / (b + 1.0))
-    edge = np.zeros((1, len(a)))
-    return np.maximum(np.diff(np.concatenate([edge, below, edge + 1.0]), axis=0), 0.0)
-
-
-def _column(column, size, weight, shown, inner, overall, **more) -> ColumnProfile:
+def _column(column, size, observed, shown, inner, overall, **more) -> ColumnProfile:
     """Adds the missing cells: the divergence of (missing or not, then the value) is the sum of its two parts."""
-    n_missing = size - weight * size.sum()
+    n_missing = size - observed
     missing = (n_missing / size)[shown]
     everywhere = n_missing.sum() / size.sum()
     part = np.zeros(len(shown))
@@ -320,7 +293,8 @@ def traits(columns: Sequence[ColumnProfile], k: int, explained: Mapping[tuple[st
     for c in sorted(columns, key=lambda c: -c.divergence[k]):
         if len(named) == most or c.divergence[k] < TELLING:
             break
-        if any((explained or {}).get((other.column, c.name), 0.0) >= SAME_STORY for other in named):
+        pairs = [pair for other in named for pair in ((other.column, c.name), (c.name, other.column))]
+        if any((explained or {}).get(pair, 0.0) >= SAME_STORY for pair in pairs):
             continue
         new = trait(c, k)
         if not (new.lacking and any(t.lacking for t in named)):  # "no job" in one column is enough
@@ -333,7 +307,7 @@ def explained_entropy(codes: Mapping[str, np.ndarray]) -> dict[tuple[str, str], 
 
     The mutual information is corrected for its bias in finite samples (Miller & Madow 1955).
     """
-    codes = {name: np.unique(x, return_inverse=True)[1] for name, x in codes.items()}
+    codes = {name: np.unique(x, return_inverse=True)[1].astype(np.int64) for name, x in codes.items()}
     entropy = {name: _entropy(np.bincount(x)) for name, x in codes.items()}
     result = {}
     names = list(codes)

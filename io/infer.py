@@ -78,7 +78,9 @@ class Profile:
         self.example_text: tuple[str, Place] | None = None  # the first cell that is no number
         self.example_infinite: tuple[str, Place] | None = None
         self._texts: pa.StringArray | None = pa.array([], pa.string())
-        self._sketch: np.ndarray | None = None
+        self._sketch: np.ndarray | None = None  # instead of the texts when they are too many: the smallest hashes
+        self._waiting: list = []
+        self._n_waiting = 0
         self._marker_array = pa.array(list(markers), pa.string())
         self._level_array = None if levels is None else pa.array(list(levels), pa.string())
 
@@ -131,20 +133,36 @@ class Profile:
                 self.digits |= set(pc.unique(pc.utf8_length(written)).to_pylist())
 
     def _add_texts(self, texts: pa.StringArray) -> None:
-        if self._texts is None:
-            self._sketch = _smallest(self._sketch, texts)
+        """New texts wait until they are as many as those known, so that merging costs the same a text however many."""
+        if self._sketch is not None:
+            hashes = text_hash(texts)
+            texts = hashes[hashes < self._sketch[-1]] if len(self._sketch) == _SKETCH else hashes
+        elif 0 < len(self._texts) <= 256:
+            texts = texts.filter(pc.invert(pc.is_in(texts, value_set=self._texts)))
+        if len(texts):
+            self._waiting.append(texts)
+            self._n_waiting += len(texts)
+        known = self._texts if self._sketch is None else self._sketch
+        if self._n_waiting > max(1024, len(known)):
+            self._merge()
+
+    def _merge(self) -> None:
+        waiting, self._waiting, self._n_waiting = self._waiting, [], 0
+        if not waiting:
             return
-        new = texts if not len(self._texts) else texts.filter(pc.invert(pc.is_in(texts, value_set=self._texts)))
-        if len(new):
-            self._texts = pa.concat_arrays([self._texts, pc.unique(new)])
-        only_fractions = self.example_text is None and not self.all_integer and self.kind in (None, "real", "count")
-        if len(self._texts) > (MAX_NUMBER_TEXTS if only_fractions else MAX_TEXTS):
-            self._sketch = _smallest(np.empty(0, np.uint64), self._texts)
-            self._texts = None
+        if self._sketch is None:
+            self._texts = pc.unique(pa.concat_arrays([self._texts, *waiting]))
+            only_fractions = self.example_text is None and not self.all_integer and self.kind in (None, "real", "count")
+            if len(self._texts) > (MAX_NUMBER_TEXTS if only_fractions else MAX_TEXTS):
+                self._sketch = np.unique(text_hash(self._texts))[:_SKETCH]
+                self._texts = None
+        else:
+            self._sketch = np.unique(np.concatenate([self._sketch, *waiting]))[:_SKETCH]
 
     @property
     def n_distinct(self) -> int:
         """Number of different texts, exact up to MAX_TEXTS."""
+        self._merge()
         if self._texts is not None:
             return len(self._texts)
         if len(self._sketch) < _SKETCH:
@@ -166,11 +184,6 @@ class Profile:
         return tuple(sorted(texts))
 
 
-def _smallest(sketch: np.ndarray, texts: pa.StringArray) -> np.ndarray:
-    """The _SKETCH smallest different hashes of those in `sketch` and of `texts`."""
-    return np.unique(np.concatenate([sketch, text_hash(texts)]))[:_SKETCH]
-
-
 def text_hash(texts: pa.StringArray) -> np.ndarray:
     """A 64-bit hash of each text, the same in every process: a polynomial in its bytes, mixed as in splitmix64."""
     _, offsets, data = texts.buffers()
@@ -189,6 +202,7 @@ def text_hash(texts: pa.StringArray) -> np.ndarray:
 
 def decide(p: Profile, keep: bool = False) -> Decision:
     """The kind and levels of a column from its profile; `keep`: even when it is constant or an identifier."""
+    p._merge()
     if p.kind is not None:
         return _as_given(p)
     n = p.n_observed

@@ -30,7 +30,7 @@ import pyarrow.parquet
 
 from mpibayes.hpc.errors import ConfigError, DataError
 
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 20  # pyarrow reads up to 32 blocks ahead
 SAMPLE_BYTES = 1 << 18
 PARQUET_ROWS = 32_768
 MAX_PROBLEMS = 10

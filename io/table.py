@@ -38,7 +38,8 @@ KINDS = ("categorical", "boolean", "real", "count")
 BLOCKS = {"codes8": np.uint8, "codes16": np.uint16, "reals": np.float64, "tallies": np.float64}
 MAX_LEVELS = 65_535
 MAX_COUNT = 2.0**53  # above this float64 no longer holds every integer
-SLICE_ROWS = 65_536  # statistics are accumulated over slices of this size, whatever the size of the batches written
+SLICE_ROWS = 65_536
+SLICE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,12 @@ def block_widths(columns: Iterable[Column]) -> dict[str, int]:
     return widths
 
 
+def slice_rows(columns: Iterable[Column]) -> int:
+    """Rows that are worked on at a time: at most SLICE_ROWS, and SLICE_BYTES in a wide table."""
+    row_bytes = sum(np.dtype(BLOCKS[c.block]).itemsize for c in columns)
+    return max(1, min(SLICE_ROWS, SLICE_BYTES // max(row_bytes, 1)))
+
+
 def place_columns(kinds: Iterable[tuple[str, str, Sequence[str]]]) -> tuple[Column, ...]:
     """Columns (name, kind, levels) in schema order, each given its block and its position there."""
     columns: list[Column] = []
@@ -112,7 +119,7 @@ def summarise(columns: Sequence[Column], slices: Iterable[Rows]) -> tuple[Column
     """The columns with n_missing, center, scale, minimum and maximum of the observed cells of `slices`.
 
     Means and sums of squares of the slices are merged by Chan, Golub & LeVeque (1979). The result depends on how the
-    rows are cut, so callers cut at SLICE_ROWS.
+    rows are cut, so callers cut as slice_rows says, whatever the batches that they come in.
     """
     widths = block_widths(columns)
     missing = {block: np.zeros(width, np.int64) for block, width in widths.items()}
@@ -205,7 +212,7 @@ def table_from_arrays(
     rows = Rows.empty(result, lengths.pop())
     for column, (_, _, values, _) in zip(result, columns, strict=True):
         getattr(rows, column.block)[:, column.index] = _cells(column, np.asarray(values))
-    return summarise(result, slices_of(rows)), rows
+    return summarise(result, slices_of(rows, slice_rows(result))), rows
 
 
 def _cells(column: Column, values: np.ndarray) -> np.ndarray:
@@ -242,7 +249,7 @@ def check_levels(name: str, kind: str, levels: Sequence[str]) -> None:
         raise DataError(f"column '{name}': a level contains a NUL character; is this a text file?")
 
 
-def slices_of(rows: Rows, step: int = SLICE_ROWS) -> Iterator[Rows]:
+def slices_of(rows: Rows, step: int) -> Iterator[Rows]:
     """`rows` in slices of `step` rows (views, not copies)."""
     for start in range(0, len(rows), step):
         yield Rows(*(getattr(rows, b)[start : start + step] for b in BLOCKS))
@@ -285,7 +292,9 @@ class Table:
                 raise DataError(f"{self.path}: damaged table: a code in '{block}' is larger than its column allows")
         return rows
 
-    def slices(self, step: int = SLICE_ROWS) -> Iterator[Rows]:
+    def slices(self, step: int | None = None) -> Iterator[Rows]:
+        """All rows, `step` at a time (default: slice_rows)."""
+        step = step or slice_rows(self.columns)
         for start in range(0, self.n_rows, step):
             yield self.read(start, min(start + step, self.n_rows))
 
@@ -467,9 +476,10 @@ class TableWriter:
         self.table = Table(self.path, self.n_rows, columns, fingerprint, dict(self.source))
 
     def _read_back(self, digests: dict) -> Iterator[Rows]:
-        """What was written, in slices of SLICE_ROWS: fingerprint and statistics do not depend on the batches."""
-        for start in range(0, self.n_rows, SLICE_ROWS):
-            rows = Rows.empty(self.columns, min(SLICE_ROWS, self.n_rows - start))
+        """What was written, in slices of our own: fingerprint and statistics do not depend on the batches."""
+        step = slice_rows(self.columns)
+        for start in range(0, self.n_rows, step):
+            rows = Rows.empty(self.columns, min(step, self.n_rows - start))
             _read_rows(self._file, rows, start)
             for block, digest in digests.items():
                 digest.update(getattr(rows, block))

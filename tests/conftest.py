@@ -1,8 +1,8 @@
 """What all tests share: options, where the large tables are, a way to start mpirun, and the guard of runs under mpirun.
 
-The markers are pytest-mpi's: `mpirun -n N python -m pytest --with-mpi -m mpi`. The plugin alone has three faults: a test
-that fails on one rank while the others wait for it hangs the run; each rank prints a summary of its own, and rank 0 may
-print "passed" over a failure elsewhere; and tests without a marker run N times over. The guard below mends them:
+The markers are pytest-mpi's: `mpirun -n N python -m pytest --with-mpi -m mpi`. The plugin alone has three faults. A
+test that fails on one rank while the others wait for it hangs the run. Each rank prints a summary of its own, and rank
+0 may print "passed" over a failure elsewhere. Tests without a marker run N times over. The guard below mends them:
 
 * Every rank runs the same tests in the same order (checked after collection). At each test's teardown the ranks meet at
   a non-blocking barrier on a communicator of their own and share their outcomes: a failure on one is an error on all.
@@ -43,7 +43,7 @@ def pytest_configure(config):
 
         if MPI.COMM_WORLD.size != launched:
             pytest.exit(
-                f"mpirun started {launched} processes, but each has an MPI world of {MPI.COMM_WORLD.size}: mpi4py loaded another "
+                f"mpirun started {launched} processes, but MPI sees {MPI.COMM_WORLD.size}: mpi4py loaded another "
                 "MPI than mpirun's. With an MPI module loaded, uninstall the `mpich` wheel",
                 returncode=4,
             )
@@ -68,11 +68,11 @@ def pytest_sessionstart(session):
     manager = session.config.pluginmanager
     for plugin in manager.get_plugins():
         if type(plugin).__name__ == "MPIPlugin":
-            # Drops pytest-mpi's closing section, which lists mpi4py's whole configuration; the header says what matters.
+            # Drops pytest-mpi's closing section, mpi4py's whole configuration; the header says what matters.
             plugin._is_testing_mpi = False
     reporter = manager.getplugin("terminalreporter")
     if comm and comm.rank and reporter and not os.environ.get("MPI_TEST_ALL_RANKS"):
-        reporter._tw._file = open(os.devnull, "w")
+        reporter._tw._file = open(os.devnull, "w")  # noqa: SIM115 - for the rest of the run
 
 
 def pytest_report_header():
@@ -178,7 +178,7 @@ def data_folder() -> Path:
 
 
 def launch(command, timeout=120, cwd=None, env=None) -> subprocess.CompletedProcess:
-    """Run a command in a process group of its own, which is killed whole at the limit (TimeoutExpired is raised then)."""
+    """Run a command in a process group of its own, killed whole at the limit; TimeoutExpired is raised then."""
     process = subprocess.Popen(
         [str(word) for word in command],
         stdin=subprocess.DEVNULL,
@@ -211,7 +211,7 @@ OPEN_MPI = {
 
 @pytest.fixture(scope="session")
 def mpirun():
-    """`mpirun(n, "-m", "mpibayes", "run", ...)` starts n ranks of this Python; keywords timeout, cwd, env as in `launch`."""
+    """`mpirun(n, "-m", "mpibayes", "run", ...)` starts n ranks of this Python; keywords as in `launch`."""
     program = shutil.which("mpirun", path=os.path.dirname(sys.executable)) or shutil.which("mpirun")
     if program is None:
         pytest.skip("there is no mpirun on this machine")

@@ -1,4 +1,4 @@
-"""The command line: it teaches, it passes on what was asked for, and every failure is one message with its exit code."""
+"""The command line: it teaches, it passes on what was asked for; a failure is one message and its exit code."""
 
 import os
 import subprocess
@@ -92,7 +92,11 @@ def test_other_commands_pass_everything_on(stand_in):
     assert calls[0][0][1:] == (["run.seed=1"], 4)
     calls = stand_in("mpibayes.hpc.report", "report")
     assert cli.main(["report", "a", "b", "--burn-in", "5"]) == 0
-    assert [str(p) for p in calls[0][0][0]] == ["a", "b"] and calls[0][1] == {"out": None, "burn_in": 5, "table": None}
+    assert [str(p) for p in calls[0][0][0]] == ["a", "b"] and calls[0][1] == {
+        "out": None,
+        "burn_in": 5,
+        "table": None,
+    } | {"console": calls[0][1]["console"]}
     calls = stand_in("mpibayes.hpc.predict", "predict")
     assert cli.main(["predict", "a", "new.csv", "-o", "p.csv", "--unseen", "missing"]) == 0
     assert [str(p) for p in calls[0][0]] == ["a", "new.csv", "p.csv"]
@@ -152,8 +156,9 @@ def test_a_closed_pipe_is_no_error(tmp_path):
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "line 0\n"
     process.stdout.close()
-    assert process.stderr.read() == ""
-    assert process.wait(60) == 0
+    err = process.stderr.read()
+    process.stderr.close()
+    assert err == "" and process.wait(60) == 0
 
 
 def test_as_a_module():

@@ -143,7 +143,8 @@ def test_one_mistake(write, line, words):
         '[sampler]\nopening = "all"',
         '[sampler]\ninit = "labels"\ninit_labels = "old/run"',
         "[run]\nmax_time = 02:00:00",
-        '[columns."a.b c"]\nprior = {mean = 0, kappa = 1, nu = 2, variance = 3.5}\n[columns.n]\nprior = {shape = 1, rate = 2}\nuse = true',
+        '[columns."a.b c"]\nprior = {mean = 0, kappa = 1, nu = 2, variance = 3.5}',
+        "[columns.n]\nprior = {shape = 1, rate = 2}\nuse = true",
         "[columns.x]\nuse = false\nprior = {dirichlet = [0.5, 0.5]}",
     ],
 )
@@ -208,8 +209,8 @@ def test_columns_against_the_table(write):
     ]
     good = load(
         write(
-            MINIMAL
-            + "[columns.age]\nprior = {mean = 0, kappa = 1, nu = 1, variance = 1}\n[columns.sex]\nprior = {dirichlet = [1, 2]}\n"
+            MINIMAL + "[columns.age]\nprior = {mean = 0, kappa = 1, nu = 1, variance = 1}\n"
+            "[columns.sex]\nprior = {dirichlet = [1, 2]}\n"
             "[columns.owner]\nprior = {dirichlet = [1, 1]}\n[columns.children]\nprior = {shape = 1, rate = 1}\n"
         )
     )
@@ -272,8 +273,9 @@ def test_a_moved_table(write, tmp_path):
 @pytest.mark.parametrize(
     "text, seconds",
     [
-        ("3h50m", 13800), ("90m", 5400), ("3600", 3600), (3600, 3600), ("1-02:00:00", 93600), ("02:00:00", 7200), ("90:00", 5400),
-        ("1d", 86400), ("1.5h", 5400), ("2-0", 172800), ("1-12:30", 131400), ("45 s", 45), ("1d 2h", 93600), ("10min", 600),
+        ("3h50m", 13800), ("90m", 5400), ("3600", 3600), (3600, 3600), ("1-02:00:00", 93600), ("02:00:00", 7200),
+        ("90:00", 5400), ("1d", 86400), ("1.5h", 5400), ("2-0", 172800), ("1-12:30", 131400), ("45 s", 45),
+        ("1d 2h", 93600), ("10min", 600),
     ],
 )  # fmt: skip
 def test_durations(text, seconds):

@@ -1,4 +1,4 @@
-"""Progress: greppable lines at growing distances in a batch log, a display on a terminal, the numbers of status.json."""
+"""Progress: greppable lines at growing distances in a batch log, a display on a terminal, status.json's numbers."""
 
 import io
 import math
@@ -32,7 +32,8 @@ def test_lines_come_at_growing_distances_then_each_minute(tmp_path):
     assert cycles == [2, 6, 14, 30, 62, 126, 246, 366, 486, 606, 726, 846, 966, 1000]
     assert (tmp_path / "logs" / "run.log").read_text() == stream.getvalue()
     assert lines[0].split()[1:] == [
-        "cycle=2/1000", "K=37", "logp=-1.23450e+07", "alpha=1.84", "d=0", "moved=3.1%", "0.5s/cycle", "10krows/s", "eta=8m19s",
+        "cycle=2/1000", "K=37", "logp=-1.23450e+07", "alpha=1.84", "d=0", "moved=3.1%", "0.5s/cycle", "10krows/s",
+        "eta=8m19s",
     ]  # fmt: skip
     assert "\x1b" not in stream.getvalue() and "\r" not in stream.getvalue()
 

@@ -8,7 +8,8 @@
 
 One long chain each, started at an exact draw.  tau: the largest integrated autocorrelation time among the summaries
 (P(K = k), pairs together); floor: the total variation that cycles / tau independent draws would have on average;
-chi-square: on the chain thinned to one draw in 2 tau; z: the worst summary by 40 batch means, p with Bonferroni.
+chi-square: on the chain thinned to one draw in 2 tau; z: the worst summary by batch means (5 to 40 batches of 10 tau or
+more; Student t), p with Bonferroni.
 bits: sha256 over the labels of the first cycles, equal on every number of ranks.  The exit code is 1 if any p is below
 1e-5 or any digest differs.
 """
@@ -52,10 +53,12 @@ def measure(index: np.ndarray, posterior: Posterior) -> dict:
     """Figures of one long chain of partition numbers."""
     names, table = posterior.summaries()
     expected = table @ posterior.p
-    usable = [j for j in range(len(names)) if 0.005 < expected[j] < 0.995]
+    # An event that a chain of this length sees seldom has no normal tail, and a batch must hold many autocorrelation times.
+    usable = [j for j in range(len(names)) if len(index) * min(expected[j], 1 - expected[j]) >= 200]
     series = table[:, index]
     tau = max(autocorrelation_time(series[j]) for j in usable)
-    z = {names[j]: batch_means_z(series[j], expected[j])[0] for j in usable}
+    batches = int(np.clip(len(index) / (10 * tau), 5, 40))
+    z = {names[j]: batch_means_z(series[j], expected[j], batches)[0] for j in usable}
     worst = max(z, key=lambda name: abs(z[name]))
     return {
         "tau": tau,
@@ -64,7 +67,7 @@ def measure(index: np.ndarray, posterior: Posterior) -> dict:
         "p_chi": chi_square(index[:: max(1, int(np.ceil(2 * tau)))], posterior.p),
         "worst": worst,
         "z": z[worst],
-        "p_z": float(min(1.0, 2 * stats.t.sf(abs(z[worst]), 39) * len(usable))),
+        "p_z": float(min(1.0, 2 * stats.t.sf(abs(z[worst]), batches - 1) * len(usable))),
     }
 
 

@@ -1,6 +1,6 @@
 """The guard of tests/conftest.py: no rank that fails, dies, sleeps or strays can hang the suite or hide a failure.
 
-Each case writes a tiny test file and starts mpirun with a clock. `plain` cases show that pytest-mpi alone has the fault.
+Each case writes a tiny test file and starts mpirun with a clock. The `plain` cases show the plugin's own faults.
 """
 
 import shutil
@@ -102,7 +102,7 @@ def suite(tmp_path, mpirun):
             shutil.copy(CONFTEST, tmp_path / "conftest.py")
         (tmp_path / "test_case.py").write_text(text)
         (tmp_path / "pytest.ini").write_text(
-            f"[pytest]\nfaulthandler_timeout = {faulthandler}\nfaulthandler_exit_on_timeout = true\nmarkers =\n  mpi: m\n"
+            f"[pytest]\nfaulthandler_timeout = {faulthandler}\nfaulthandler_exit_on_timeout = true\n"
         )
         start = time.monotonic()
         done = mpirun(

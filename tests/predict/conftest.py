@@ -1,0 +1,3 @@
+from tests.report.conftest import run_dir, table
+
+__all__ = ["run_dir", "table"]

@@ -1,0 +1,86 @@
+"""Small complete run directories, made without `mpibayes run`: a table with planted clusters, a configuration, a chain."""
+
+from pathlib import Path
+
+import numpy as np
+
+from mpibayes.hpc import config as configuration
+from mpibayes.hpc import run_directory
+from mpibayes.hpc.comm import serial
+from mpibayes.hpc.data import Data
+from mpibayes.hpc.heldout import HeldOut
+from mpibayes.hpc.mixture import Mixture, Settings
+from mpibayes.io.labels import DrawWriter
+from mpibayes.io.table import Table, table_from_arrays, write_table
+from mpibayes.io.trace import TraceWriter
+
+SCALARS = ("log_joint", "n_clusters", "concentration", "discount", "entropy", "heldout_lpd", "heldout_lpd_averaged", "moved_fraction", "seconds")
+
+
+def planted(n=400, seed=0):
+    """Three planted groups: `colour`, `flag`, `height` and `visits` tell them, `noise` and `dust` do not; some cells are missing.
+
+    Returns the columns as table_from_arrays takes them, and the groups (n,)."""
+    g = np.random.default_rng(seed)
+    z = g.choice(3, n, p=[0.5, 0.3, 0.2])
+    colour = np.where(g.random(n) < 0.93, z, g.integers(0, 4, n))
+    flag = (g.random(n) < np.array([0.04, 0.9, 0.5])[z]).astype(int)
+    height = g.normal(np.array([0.0, 60.0, 0.0])[z], np.array([4.0, 5.0, 4.0])[z])
+    visits = g.poisson(np.array([2.0, 2.0, 25.0])[z]).astype(float)
+    noise = g.integers(0, 5, n)
+    dust = g.normal(7.0, 2.0, n)
+    income = g.normal(np.array([3.0, 5.0, 3.0])[z], 1.0)
+    income[g.random(n) < np.array([0.02, 0.02, 0.97])[z]] = np.nan  # missing says more than the value
+    for codes in (colour, noise):
+        codes[g.random(n) < 0.05] = -1
+    for numbers in (height, visits, dust):
+        numbers[g.random(n) < 0.05] = np.nan
+    columns = [
+        ("colour", "categorical", colour, ["red", "green", "blue", "grey"]),
+        ("flag", "boolean", flag, ["no", "yes"]),
+        ("height", "real", height, None),
+        ("visits", "count", visits, None),
+        ("noise", "categorical", noise, ["a", "b", "c", "d", "e"]),
+        ("dust", "real", dust, None),
+        ("income", "real", income, None),
+    ]
+    return columns, z
+
+
+def write_planted(path, **more) -> Table:
+    columns, rows = table_from_arrays(planted(**more)[0])
+    return write_table(path, columns, rows)
+
+
+def make_run(folder, table: Table, cycles=40, burn_in=10, labels=1, text="", heldout=None, chains=1, keep=True) -> Path:
+    """A finished run of `table` in `folder`; `text`: further lines of the configuration; keep=False: no draws of the labels."""
+    folder = Path(folder)
+    given = f"[data]\ntable = '{table.path}'\n" + (f"heldout = {heldout}\n" if heldout else "")
+    given += f"[run]\ncycles = {cycles}\nburn_in = {burn_in}\nchains = {chains}\nseed = 5\nshards = 2\n[output]\nlabels = {labels}\n{text}"
+    path = folder.parent / f"{folder.name}.toml"
+    path.write_text(given)
+    config = configuration.load(path)
+    data = Data(table, config.unused, config.heldout_fraction, config.run.seed)
+    config = run_directory.open_run(folder, config, table, data.n_rows, fresh=False)
+    settings = Settings(
+        seed=5, shards=2, concentration=config.model.concentration, discount=config.model.discount,
+        likelihood=config.model.likelihood, priors=config.priors,
+    )  # fmt: skip
+    for chain in range(chains):
+        place = folder if chains == 1 else folder / f"chain-{chain + 1}"
+        place.mkdir(exist_ok=True)
+        mixture = Mixture(serial(), data.columns, data.rows_of, data.n_rows, settings, chain)
+        mixture.start("sequential" if chain == 0 else "one")
+        score = HeldOut(serial(), data.heldout_blocks(serial(), 2)) if heldout else None
+        if data.training_rows is not None:
+            np.save(place / run_directory.TRAINING_ROWS, data.training_rows)
+        trace, draws = TraceWriter(place, SCALARS), DrawWriter(place)
+        for cycle in range(1, cycles + 1):
+            info = mixture.cycle()
+            lpd, averaged = score.score(mixture, cycle > burn_in) if score else (np.nan, np.nan)
+            trace.append(cycle, {**vars(info), "heldout_lpd": lpd, "heldout_lpd_averaged": averaged, "seconds": 0.1})
+            if keep and cycle % labels == 0:
+                draws.append(cycle, mixture.labels(), **vars(mixture.hyper))
+        trace.flush()
+        draws.flush()
+    return folder

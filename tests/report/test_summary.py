@@ -1,0 +1,218 @@
+"""Summaries on cases that can be worked out by hand or by brute force."""
+
+import numpy as np
+import pytest
+from scipy.stats import entropy
+
+from mpibayes.hpc import summary
+from mpibayes.hpc.models.components import Components
+from mpibayes.hpc.models.statistics import Statistics
+from mpibayes.io.table import table_from_arrays
+from mpibayes.kernels import mixture as kernels
+from tests.report.runs import planted
+
+
+def variation(a, b):
+    """Variation of information of two partitions by its definition H(a | b) + H(b | a)."""
+    joint = np.array([[np.mean((a == i) & (b == j)) for j in np.unique(b)] for i in np.unique(a)])
+    return 2 * entropy(joint.ravel()) - entropy(joint.sum(axis=0)) - entropy(joint.sum(axis=1))
+
+
+def test_expected_variation_is_the_mean_distance():
+    g = np.random.default_rng(1)
+    partitions = g.integers(0, 4, (7, 30))
+    expected = [np.mean([variation(a, b) for b in partitions]) for a in partitions]
+    assert summary.expected_variation(partitions) == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_representative_is_the_partition_most_draws_agree_with():
+    truth = np.repeat([0, 1, 2], 20)
+    g = np.random.default_rng(2)
+    draws = []
+    for _ in range(9):
+        z = truth.copy()
+        moved = g.choice(60, 3, replace=False)
+        z[moved] = (z[moved] + 1) % 3
+        draws.append(g.permutation(3)[z])  # every draw numbers its clusters in its own way
+    draws.insert(4, truth)
+    assert np.argmin(summary.expected_variation(np.stack(draws))) == 4
+    draws += [np.zeros(60, int), np.arange(60)]
+    assert np.argmax(summary.expected_variation(np.stack(draws))) in (10, 11)  # one cluster, or a cluster for every row
+
+
+def test_relabelling_a_draw_changes_no_summary():
+    g = np.random.default_rng(3)
+    partitions = g.integers(0, 5, (6, 200))
+    other = partitions.copy()
+    other[2] = g.permutation(5)[other[2]]
+    assert summary.expected_variation(other) == pytest.approx(summary.expected_variation(partitions), abs=1e-12)
+    one, two = (summary.jaccard(summary.contingency(p[0], p[2])) for p in (partitions, other))
+    assert one == pytest.approx(two)
+    assert np.array_equal(summary.by_size(partitions[2]), summary.by_size(other[2]))
+
+
+def test_jaccard():
+    a = np.array([0, 0, 0, 0, 1, 1])
+    b = np.array([2, 2, 2, 0, 0, 0])
+    assert summary.jaccard(summary.contingency(a, b)) == pytest.approx([3 / 4, 2 / 3])
+
+
+def test_by_size_orders_clusters():
+    assert summary.by_size(np.array([0, 1, 1, 2, 2, 3, 3, 3])).tolist() == [3, 1, 1, 2, 2, 0, 0, 0]
+
+
+def test_ordered_sizes():
+    assert summary.ordered_sizes([np.array([1, 5, 2]), np.array([8])], 3).tolist() == [[5, 2, 1], [8, 0, 0]]
+
+
+def test_scalar_summary_of_independent_draws():
+    """False alarm about 1e-4: ESS of 4 x 1000 independent normal draws is far above 1000, R-hat below 1.01."""
+    chains = list(np.random.default_rng(4).normal(3.0, 2.0, (4, 1000)))
+    s = summary.scalar(chains)
+    assert s.ess > 2000 and s.r_hat < 1.01 and not s.warning
+    assert s.mean == pytest.approx(3.0, abs=0.15) and s.sd == pytest.approx(2.0, abs=0.15)
+    assert s.low == pytest.approx(3.0 - 2 * 1.645, abs=0.4)
+
+
+def test_scalar_summary_sees_trouble():
+    g = np.random.default_rng(5)
+    walk = np.cumsum(g.normal(size=400))
+    assert "effective" in summary.scalar([walk]).warning and "R-hat" in summary.scalar([walk]).warning
+    apart = summary.scalar([g.normal(size=400), 5.0 + g.normal(size=400)])
+    assert apart.r_hat > 1.5
+    fixed = summary.scalar([np.full(50, 0.25)])
+    assert fixed.fixed and not fixed.warning and fixed.sd == 0
+    assert "few" in summary.scalar([np.arange(3.0)]).warning
+    assert summary.scalar([np.full(9, np.nan)]).n_draws == 0
+
+
+def profiles_of(columns, rows, z):
+    """Profiles of the clusters of z, with what report takes from the table."""
+    components = Components(columns)
+    prior = components.prior(components.start(1.0, 0.0))
+    k = int(z.max()) + 1
+    s = Statistics(*kernels.accumulate(rows, z.astype(np.int32), k, prior.offsets))
+    numbers = {}
+    for c in columns:
+        if not c.levels:
+            x = getattr(rows, c.block)[:, c.index]
+            cuts = summary.cuts(x)
+            cells = [x[(z == j) & ~np.isnan(x)] for j in range(k)]
+            numbers[c.name] = summary.Numbers(
+                np.stack([np.bincount(np.searchsorted(cuts, y), minlength=len(cuts) + 1) for y in cells], axis=1),
+                np.array([y.mean() for y in cells]), np.array([((y - y.mean()) ** 2).sum() for y in cells]),
+            )  # fmt: skip
+    return components, prior, s, summary.profiles(components, prior, s, np.arange(k), numbers)
+
+
+@pytest.fixture(scope="module")
+def profiled():
+    given, z = planted(n=3000, seed=7)
+    columns, rows = table_from_arrays(given)
+    return profiles_of(columns, rows, z)
+
+
+def test_characterisation_finds_the_planted_columns(profiled):
+    *_, made = profiled
+    named = [[t.column for t in summary.traits(made, k)] for k in range(3)]
+    assert {"colour", "flag"} <= set(named[0])
+    assert {"height", "colour", "flag"} <= set(named[1])
+    assert {"visits", "income", "colour"} <= set(named[2])
+    assert not any("noise" in n or "dust" in n for n in named)
+    best = sorted(made, key=lambda c: -c.information)
+    assert {c.name for c in best[-2:]} == {"noise", "dust"}
+
+
+def test_phrases_are_for_people(profiled):
+    *_, made = profiled
+    said = {t.column: str(t) for t in summary.traits(made, 1)}
+    assert said["colour"].startswith("colour = green 9") and "(overall 2" in said["colour"]
+    assert said["height"].startswith("height 60.") and " ± 5.0 (overall 18 ± 28)" in said["height"]
+    assert said["flag"].startswith("flag = yes 9")
+    said = {t.column: str(t) for t in summary.traits(made, 2)}
+    assert said["income"].startswith("income missing 9") and said["visits"].startswith("visits 25")
+
+
+def test_divergence_of_a_categorical_column_is_exact(profiled):
+    components, prior, s, made = profiled
+    c = next(i for i, column in enumerate(components.categorical_columns) if column.name == "flag")  # no missing cell
+    rows = slice(prior.offsets[c], prior.offsets[c + 1] - 1)
+    p = s.levels[rows] + prior.dirichlet[rows, None]
+    p = p / p.sum(axis=0)
+    q = p @ (s.size / s.size.sum())
+    expected = [entropy(p[:, k], q) for k in range(3)]
+    flag = next(column for column in made if column.name == "flag")
+    assert flag.divergence == pytest.approx(expected, abs=1e-12)
+    assert flag.information == pytest.approx((s.size / s.size.sum() * expected).sum(), abs=1e-12)
+
+
+def test_divergence_of_a_number_is_near_the_integral():
+    """Normal clusters: the integral on a fine grid. Intervals lose a little of it (data processing)."""
+    g = np.random.default_rng(6)
+    z = np.repeat([0, 1, 2], [20_000, 8_000, 2_000])
+    mean, sd = np.array([0.0, 3.0, 0.0]), np.array([1.0, 1.0, 0.2])
+    columns, rows = table_from_arrays([("x", "real", g.normal(mean[z], sd[z]), None)])
+    *_, (made,) = profiles_of(columns, rows, z)
+    x = np.linspace(-8, 11, 20_001)
+    p = np.exp(-0.5 * ((x - mean[:, None]) / sd[:, None]) ** 2) / sd[:, None]
+    p /= p.sum(axis=1, keepdims=True)
+    exact = (p * np.log(np.maximum(p, 1e-300) / ((np.bincount(z) / len(z)) @ p))).sum(axis=1)
+    assert np.all(made.divergence <= exact + 0.01) and made.divergence == pytest.approx(exact, rel=0.1)
+
+
+def test_small_clusters_of_noise_are_not_characterised():
+    """20 rows in about 10 intervals: without the correction for small samples every column would be telling."""
+    g = np.random.default_rng(10)
+    z = np.repeat(np.arange(41), [4000, *[20] * 40])
+    columns, rows = table_from_arrays([("x", "real", g.normal(size=len(z)), None)])
+    *_, (made,) = profiles_of(columns, rows, z)
+    assert np.median(made.divergence[1:]) < summary.TELLING
+
+
+def test_clusters_that_share_a_repeated_value_do_not_differ():
+    """Two clusters of zeros, large and small, have predictives of other widths; a reader sees no difference."""
+    z = np.repeat([0, 1, 2], [4000, 30, 200])
+    x = np.zeros(len(z))
+    x[z == 2] = np.random.default_rng(8).gamma(2.0, 3000.0, 200)
+    columns, rows = table_from_arrays([("gains", "real", x, None)])
+    *_, (made,) = profiles_of(columns, rows, z)
+    assert made.divergence[1] < summary.TELLING < made.divergence[2]
+
+
+def test_columns_that_tell_the_same_story_are_named_once():
+    g = np.random.default_rng(9)
+    a = g.integers(0, 6, 5000)
+    explained = summary.explained_entropy({"detail": a, "group": a // 3, "other": g.integers(0, 6, 5000)})
+    assert explained["detail", "group"] == pytest.approx(1.0, abs=0.01)
+    assert explained["group", "detail"] == pytest.approx(np.log(2) / np.log(6), abs=0.02)
+    assert abs(explained["other", "detail"]) < 0.01
+    z = (a >= 3).astype(int)
+    columns, rows = table_from_arrays([("detail", "categorical", a, None), ("group", "boolean", a // 3, None)])
+    *_, made = profiles_of(columns, rows, z)
+    assert len(summary.traits(made, 0)) == 2
+    assert len(summary.traits(made, 0, explained)) == 1
+
+
+def test_what_a_cluster_lacks_is_said():
+    p = np.array([0.001, 0.2, 0.2, 0.2, 0.2, 0.199])
+    q = np.array([0.5, 0.1, 0.1, 0.1, 0.1, 0.1])
+    assert summary.telling_levels(p, q) == [0]
+    assert summary.telling_levels(np.array([0.1, 0.45, 0.45]), np.array([0.6, 0.2, 0.2])) == [1, 2]
+    assert summary.telling_levels(np.array([0.9, 0.1]), np.array([0.5, 0.5])) == [0]
+
+
+@pytest.mark.parametrize(
+    "x, text", [(0, "0 %"), (0.00001, "<0.01 %"), (0.0003, "0.03 %"), (0.071, "7.1 %"), (0.24, "24 %"), (0.997, "99.7 %"), (1, "100 %")]
+)
+def test_percent(x, text):
+    assert summary.percent(x) == text
+
+
+@pytest.mark.parametrize("x, text", [(0, "0"), (8.14, "8.1"), (34.25, "34.2"), (1204.4, "1,204"), (0.0419, "0.042"), (-3.0, "-3")])
+def test_number(x, text):
+    assert summary.number(x) == text
+
+
+@pytest.mark.parametrize("m, s, text", [(8.13, 4.96, "8.1 ± 5.0"), (34.2, 22.4, "34 ± 22"), (0, 0, "0 throughout"), (6729, 5230, "6,729 ± 5,230")])
+def test_spread(m, s, text):
+    assert summary.spread(m, s) == text

@@ -1,0 +1,128 @@
+"""Bad input to `mpibayes run`: one clear message, the documented exit code, no hang, nothing lost; on one rank and on several."""
+
+import os
+
+import h5py
+import numpy as np
+import pytest
+
+from mpibayes.io.table import Table, table_from_arrays, write_table
+from tests.run.conftest import run
+
+RANKS = pytest.mark.parametrize("ranks", [1, 3])
+
+
+def refused(done, code, *words):
+    """One message with all the words, the code, and no traceback."""
+    text = done.stdout + done.stderr
+    assert done.returncode == code, text
+    assert done.stderr.count("mpibayes: error:") == 1, text
+    assert "Traceback" not in text and "BAD TERMINATION" not in text
+    for word in words:
+        assert word in done.stderr, (word, text)
+
+
+@RANKS
+def test_missing_table(place, ranks):
+    (place / "table.h5").unlink()
+    refused(run(place, "out", ranks=ranks), 3, "table.h5", "no such file")
+    assert not (place / "out").exists()
+
+
+@RANKS
+def test_not_hdf5(place, ranks):
+    (place / "table.h5").write_text("a,b\n1,2\n")
+    refused(run(place, "out", ranks=ranks), 3, "table.h5", "not an HDF5 file", "mpibayes import")
+
+
+@RANKS
+def test_truncated_hdf5(place, ranks):
+    data = (place / "table.h5").read_bytes()
+    (place / "table.h5").write_bytes(data[: len(data) // 2])
+    refused(run(place, "out", ranks=ranks), 3, "table.h5", "truncated")
+
+
+def test_another_hdf5_file(place):
+    (place / "table.h5").unlink()
+    with h5py.File(place / "table.h5", "w") as file:
+        file["x"] = np.arange(3)
+    refused(run(place, "out"), 3, "table.h5", "no mpibayes table")
+
+
+def test_wrong_table_version(place):
+    with h5py.File(place / "table.h5", "r+") as file:
+        file.attrs["version"] = 99
+    refused(run(place, "out"), 3, "table.h5", "version 99", "version 1")
+
+
+@RANKS
+def test_a_slice_that_only_one_rank_finds_damaged(place, ranks):
+    """A code beyond its column's levels in the last rows: the rank that reads them tells the others."""
+    with h5py.File(place / "table.h5", "r+") as file:
+        file["codes8"][-1, 0] = 200
+    refused(run(place, "out", ranks=ranks), 3, "table.h5", "damaged table")
+
+
+@RANKS
+def test_all_configuration_mistakes_at_once(place, ranks):
+    words = ("--set", "run.cylces=5", "--set", "run.seed=x", "--set", "model.discount=1.5", "--set", "output.thin=0")
+    done = run(place, "out", *words, ranks=ranks)
+    refused(done, 2, "run.cylces", "run.cycles", "run.seed", "model.discount", "output.thin")
+
+
+def test_a_column_that_the_table_does_not_have(place):
+    refused(run(place, "out", "--set", "columns.c9.use=false"), 2, "c9")
+
+
+@RANKS
+def test_heldout_file_with_other_columns(place, ranks):
+    columns = [("c0", "boolean", np.array([0, 1]), ["v0", "v1"]), ("other", "real", np.array([0.5, 1.0]), None)]
+    write_table(place / "held.h5", *table_from_arrays(columns))
+    done = run(place, "out", "--set", "data.heldout=held.h5", ranks=ranks)
+    refused(done, 3, "held.h5", "c1", "x")
+
+
+def heldout_with_unseen_level(place):
+    table = Table.open(place / "table.h5")
+    rows = table.read(0, 5)
+    values = []
+    for column in table.columns:
+        cells = getattr(rows, column.block)[:, column.index]
+        levels = None
+        if column.levels:
+            levels = list(column.levels)
+            cells = np.where(cells == len(levels), -1, cells.astype(int))
+        if column.name == "c3":
+            levels[0] = "never-seen"
+            cells[:] = 0
+        values.append((column.name, column.kind, cells, levels))
+    write_table(place / "held.h5", *table_from_arrays(values))
+
+
+@RANKS
+def test_heldout_file_with_unseen_levels(place, ranks):
+    heldout_with_unseen_level(place)
+    done = run(place, "out", "--set", "data.heldout=held.h5", ranks=ranks)
+    refused(done, 3, "held.h5", "c3", "never-seen", "missing")
+    allowed = ("--set", "data.heldout=held.h5", "--set", "data.unseen=missing", "--set", "run.cycles=3")
+    done = run(place, "missing", *allowed, ranks=ranks)
+    assert done.returncode == 0, done.stderr
+
+
+@RANKS
+def test_output_that_cannot_be_written(place, ranks):
+    (place / "file").write_text("not a folder")
+    done = run(place, "file/out", ranks=ranks)
+    refused(done, 2, "file/out", "cannot be written")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_output_without_permission(place):
+    (place / "shut").mkdir(mode=0o500)
+    refused(run(place, "shut/out"), 2, "shut/out", "cannot be written")
+
+
+def test_a_run_needs_a_rank_count_that_mpi_agrees_with(place):
+    """N lonely copies of one chain are detected before any work."""
+    done = run(place, "out", env={"PMI_SIZE": "3", "MPI4PY_MPIABI": "mpich"}, timeout=60)
+    assert done.returncode != 0 and not (place / "out").exists()
