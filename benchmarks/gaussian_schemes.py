@@ -67,7 +67,7 @@ def log_dirichlet(shape: np.ndarray, generator) -> np.ndarray:
 
 
 def uncollapsed(x: np.ndarray, prior: Prior, concentration: float, seed: int, atoms: int = 5):
-    """Section 3.1: occupied atoms and `atoms` more from the base measure, weights and locations drawn; from one cluster."""
+    """Section 3.1, from one cluster: occupied atoms and `atoms` from the base measure; weights and locations drawn."""
     generator = np.random.Generator(np.random.Philox(seed))
     z = np.zeros(len(x), dtype=np.int64)
     while True:

@@ -2,8 +2,8 @@
 
     python benchmarks/import_speed.py [--rows 1000000] [--folder /tmp] [FILE ...]
 
-Without FILE, a table of single-digit categorical columns is made (68 columns, the shape of the 1990 US census table that
-loom's import is quoted for). Each import runs in a process of its own, pinned to one core where the system can do that.
+Without FILE, a table of single-digit categorical columns is made (68 columns, the shape of the 1990 US census table
+that loom's import is quoted for). Each import runs in a process of its own, pinned to one core where the system can.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def trace(method, x, truth, prior, concentration, seed, iterations):
 
 
 def experiment(methods, settings, repeats, iterations, prior, concentration, seed):
-    """{(setting, method): (F1 (repeats, iterations), clusters (repeats, iterations))}; all methods see the same data."""
+    """{(setting, method): (F1, clusters)}, arrays (repeats, iterations); all methods see the same data."""
     out = {}
     for number, (setting, data) in enumerate(settings.items()):
         sets = [data(np.random.Generator(np.random.Philox([seed, 1000 * number + r]))) for r in range(repeats)]
@@ -64,9 +64,10 @@ def experiment(methods, settings, repeats, iterations, prior, concentration, see
             ]
             score, clusters, seconds = zip(*runs)
             out[setting, name] = np.array(score), np.array(clusters)
+            middle = np.median(score, axis=0)
             print(
-                f"{setting:32} {name:30} F1 at 1/10, end: {np.median(out[setting, name][0][:, iterations // 10]):.3f}, "
-                f"{np.median(out[setting, name][0][:, -1]):.3f}; clusters {np.median(out[setting, name][1][:, -1]):.0f}; "
+                f"{setting:32} {name:30} F1 at 1/10, end: {middle[iterations // 10]:.3f}, {middle[-1]:.3f}; "
+                f"clusters {np.median(np.array(clusters)[:, -1]):.0f}; "
                 f"{1e3 * np.mean(seconds):.1f} ms an iteration",
                 flush=True,
             )

@@ -41,7 +41,7 @@ class Clock:
         self._last_checkpoint = seconds
 
     def out_of_time(self) -> bool:
-        """Whether another cycle might not leave the time to write a checkpoint."""
+        """Whether two more cycles (the one that spreads the word is the last) might leave no time for a checkpoint."""
         if self.max_time_s is None:
             return False
-        return self.max_time_s - self.elapsed() < 2.0 * (self._slowest_cycle + self._last_checkpoint)
+        return self.max_time_s - self.elapsed() < 2.0 * (2.0 * self._slowest_cycle + self._last_checkpoint)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -43,17 +43,11 @@ class Serial:
     def sum_to_root(self, array: np.ndarray) -> None:
         """Overwrite root's integer `array` with the sum over ranks (other ranks keep theirs)."""
 
-    def min_to_root(self, array: np.ndarray) -> None:
-        """Overwrite root's `array` with the minimum over ranks."""
-
     def sum_everywhere(self, array: np.ndarray) -> None:
         """Overwrite the integer `array` on every rank with the sum over ranks."""
 
-    def max_everywhere(self, array: np.ndarray) -> None:
-        """Overwrite `array` on every rank with the maximum over ranks."""
-
-    def gather_to_root(self, array: np.ndarray) -> np.ndarray | None:
-        """Root receives the ranks' arrays concatenated along the first axis, in rank order."""
+    def gather_to_root(self, array: np.ndarray, lengths: Sequence[int]) -> np.ndarray | None:
+        """Root receives the ranks' arrays, `lengths` long, concatenated along the first axis in rank order."""
         return array
 
     def barrier(self) -> None:
@@ -88,37 +82,30 @@ class Mpi:
     def broadcast(self, array):
         self._comm.Bcast(array, root=0)
 
-    def _to_root(self, array, operation):
-        if self.rank == 0:
-            self._comm.Reduce(self._mpi.IN_PLACE, array, op=operation, root=0)
-        else:
-            self._comm.Reduce(array, None, op=operation, root=0)
-
     def sum_to_root(self, array):
-        if array.dtype.kind not in "iu":  # the order of an MPI sum is not ours, so only exact sums may use it
-            raise TypeError(f"sums over ranks are for integers, got {array.dtype}")
-        self._to_root(array, self._mpi.SUM)
-
-    def min_to_root(self, array):
-        self._to_root(array, self._mpi.MIN)
+        self._check_exact(array)
+        if self.rank == 0:
+            self._comm.Reduce(self._mpi.IN_PLACE, array, op=self._mpi.SUM, root=0)
+        else:
+            self._comm.Reduce(array, None, op=self._mpi.SUM, root=0)
 
     def sum_everywhere(self, array):
-        if array.dtype.kind not in "iu":
-            raise TypeError(f"sums over ranks are for integers, got {array.dtype}")
+        self._check_exact(array)
         self._comm.Allreduce(self._mpi.IN_PLACE, array, op=self._mpi.SUM)
 
-    def max_everywhere(self, array):
-        self._comm.Allreduce(self._mpi.IN_PLACE, array, op=self._mpi.MAX)
+    @staticmethod
+    def _check_exact(array):
+        if array.dtype.kind not in "iu":  # the order of an MPI sum is not ours, so only exact sums may use it
+            raise TypeError(f"sums over ranks are for integers, got {array.dtype}")
 
-    def gather_to_root(self, array):
+    def gather_to_root(self, array, lengths):
         array = np.ascontiguousarray(array)
-        counts = self._comm.gather(len(array), root=0)
         if self.rank != 0:
             self._comm.Gatherv(array, None, root=0)
             return None
-        whole = np.empty((sum(counts), *array.shape[1:]), array.dtype)
+        whole = np.empty((sum(lengths), *array.shape[1:]), array.dtype)
         width = int(np.prod(array.shape[1:], dtype=np.int64))
-        self._comm.Gatherv(array, [whole, [n * width for n in counts]], root=0)
+        self._comm.Gatherv(array, [whole, [n * width for n in lengths]], root=0)
         return whole
 
     def barrier(self):

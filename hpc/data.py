@@ -78,13 +78,18 @@ class Data:
         cut = shards.bounds(len(rows), n_blocks)
         return HeldOutRows(len(rows), {i: rows.take(slice(cut[i], cut[i + 1])) for i in mine})
 
-    def read_heldout_file(self, comm: Communicator, path, unseen: str) -> Rows | None:
-        """Root's rows of a held-out file, coded with the table's levels. Raises DataError on all ranks."""
+    def read_heldout_file(self, comm: Communicator, path, unseen: str) -> tuple[Rows, str | None] | None:
+        """Root's rows of a held-out file, coded with the table's levels, and a message about cells taken as missing.
+
+        Raises DataError on all ranks.
+        """
 
         def read():
-            from mpibayes.io.recode import read_like
+            from mpibayes.io.recode import read_like, unseen_message
 
-            return read_like(self.table, path, unseen=unseen)
+            record: dict = {}
+            rows = read_like(self.table, path, unseen=unseen, record=record)
+            return rows, unseen_message(record, path)
 
         return on_root(comm, read, share=False)
 

@@ -1,4 +1,5 @@
-"""Pictures of a posterior, as bytes of PNG files. Each function takes plain arrays; matplotlib is imported when one is asked for."""
+"""Pictures of a posterior, as bytes of PNG files. Each function takes plain arrays; matplotlib is imported when one
+is asked for."""
 
 from __future__ import annotations
 
@@ -78,7 +79,14 @@ def trace(traces: Sequence[dict[str, np.ndarray]], names: Sequence[str], burn_in
         values = [t[key] for t in traces]
         later = [v[t["cycle"] > b] for t, v, b in zip(traces, values, burn_ins, strict=True)]
         for i, (t, v) in enumerate(zip(traces, values, strict=True)):
-            left.plot(t["cycle"], v, color=_colour(i), linewidth=1.0, label=names[i], drawstyle="steps-post" if row else "default")
+            left.plot(
+                t["cycle"],
+                v,
+                color=_colour(i),
+                linewidth=1.0,
+                label=names[i],
+                drawstyle="steps-post" if row else "default",
+            )
         everything = np.concatenate([v for v in later if len(v)] or values)
         _shade_burn_in(left, burn_ins, traces)
         left.set_title(title)
@@ -97,11 +105,9 @@ def trace(traces: Sequence[dict[str, np.ndarray]], names: Sequence[str], burn_in
         for i, v in enumerate(later):
             if len(v):
                 weights = np.full(len(v), 1.0 / len(v))
-                many = len(traces) > 1
-                right.hist(
-                    v, bins=bins, weights=weights, orientation="horizontal", color=_colour(i), alpha=0.85 if not many else 0.9,
-                    histtype="step" if many else "stepfilled", linewidth=1.1,
-                )  # fmt: skip
+                shape = "step" if len(traces) > 1 else "stepfilled"
+                look = {"color": _colour(i), "alpha": 0.87, "histtype": shape, "linewidth": 1.1}
+                right.hist(v, bins=bins, weights=weights, orientation="horizontal", **look)
         right.tick_params(labelleft=False, left=False)
         right.set_title("after burn-in", fontweight="normal", fontsize=9, color=FAINT)
         right.grid(axis="x", visible=False)
@@ -118,13 +124,15 @@ def _shade_burn_in(axes, burn_ins, traces) -> None:
         return
     axes.axvspan(0, end, color="#9ca3af", alpha=0.18, linewidth=0)
     axes.annotate(
-        "burn-in", (end, 1), xycoords=("data", "axes fraction"), xytext=(-4, -4), textcoords="offset points", ha="right", va="top",
+        "burn-in", (end, 1), xycoords=("data", "axes fraction"), xytext=(-4, -4), textcoords="offset points",
+        ha="right", va="top",
         fontsize=8, color=FAINT,
     )  # fmt: skip
 
 
 def _limit(axes, values, later, whole: bool, digits: int = 0) -> None:
-    """Axis limits from the draws after burn-in, widened towards the beginning of the chains, which may lie far outside."""
+    """Axis limits from the draws after burn-in, widened towards the beginning of the chains, which may lie far
+    outside."""
     low, high = float(later.min()), float(later.max())
     pad = max(high - low, 1.0 if whole else 1e-9 * abs(high) + 1e-9)
     every = np.concatenate(values)
@@ -134,7 +142,9 @@ def _limit(axes, values, later, whole: bool, digits: int = 0) -> None:
     axes.set_ylim(bottom - margin, top + margin)
     if cut:
         from_ = every.min() if bottom > every.min() else every.max()
-        axes.set_title(f"(the start, at {from_:,.{digits}f}, lies outside)", loc="right", fontsize=8, fontweight="normal", color=FAINT)
+        axes.set_title(
+            f"(the start reaches {from_:,.{digits}f})", loc="right", fontsize=8, fontweight="normal", color=FAINT
+        )
 
 
 @_styled
@@ -148,10 +158,9 @@ def cluster_sizes(ordered: np.ndarray, n_rows: int):
     figure = _plot(max(6.5, min(12.0, 2.0 + 0.28 * shown)), 4.2)
     axes = figure.subplots()
     axes.bar(rank, mean, color="#9dbfe0", width=0.72, label="posterior mean")
-    axes.errorbar(
-        rank, mean, yerr=(np.maximum(mean - low, 0), np.maximum(high - mean, 0)), fmt="none", ecolor="#1f4e79", elinewidth=1.2,
-        capsize=2.2, label="5 % to 95 % of the draws",
-    )  # fmt: skip
+    reach = (np.maximum(mean - low, 0), np.maximum(high - mean, 0))
+    look = {"fmt": "none", "ecolor": "#1f4e79", "elinewidth": 1.2, "capsize": 2.2}
+    axes.errorbar(rank, mean, yerr=reach, label="5 % to 95 % of the draws", **look)
     axes.set_yscale("log")
     axes.set_ylim(0.7, max(2.0, 1.8 * float(high.max())))
     axes.set_xlim(0.3, shown + 0.7)
@@ -184,7 +193,13 @@ def held_out(traces: Sequence[dict[str, np.ndarray]], names: Sequence[str], burn
         averaged = t.get("heldout_lpd_averaged")
         if averaged is not None and np.isfinite(averaged).any():
             good = np.isfinite(averaged)
-            axes.plot(t["cycle"][good], averaged[good], color=_colour(i), linewidth=2.0, label=f"{several}averaged over the draws so far")
+            axes.plot(
+                t["cycle"][good],
+                averaged[good],
+                color=_colour(i),
+                linewidth=2.0,
+                label=f"{several}averaged over the draws so far",
+            )
             later.append(averaged[good])
     _shade_burn_in(axes, burn_ins, traces)
     kept = np.concatenate(later)
@@ -204,9 +219,9 @@ def held_out(traces: Sequence[dict[str, np.ndarray]], names: Sequence[str], burn
 def heat_map(columns: Sequence[ColumnProfile], sizes: np.ndarray, n_rows: int, title: str):
     """Profiles of the largest clusters (rows) in the columns that tell clusters apart best.
 
-    `sizes` (K',) rows of the clusters that `columns` show, the largest first; at most MANY_CLUSTERS x MANY_COLUMNS cells.
-    Real and count columns: standardised mean. The others: their most over-represented level and its probability, the colour
-    being by how much that exceeds the probability among all rows.
+    `sizes` (K',) rows of the clusters that `columns` show, the largest first; at most MANY_CLUSTERS x MANY_COLUMNS
+    cells. Real and count columns: standardised mean. The others: their most over-represented level and its
+    probability, the colour being by how much that exceeds the probability among all rows.
     """
     from matplotlib import colormaps
     from matplotlib.colors import Normalize
@@ -233,7 +248,16 @@ def heat_map(columns: Sequence[ColumnProfile], sizes: np.ndarray, n_rows: int, t
     axes.axis("off")
     for j, c in enumerate(shown):
         x = j + (gap if c.p is not None else 0.0)
-        axes.text(x + 0.42, -0.15, _short(c.name, NAME_LETTERS), rotation=40, ha="left", va="bottom", fontsize=8.4, rotation_mode="anchor")
+        axes.text(
+            x + 0.42,
+            -0.15,
+            _short(c.name, NAME_LETTERS),
+            rotation=40,
+            ha="left",
+            va="bottom",
+            fontsize=8.4,
+            rotation_mode="anchor",
+        )
         for k in range(n_clusters):
             colour, lines = _cell(c, k, (mean_of, warm), (level_of, high))
             axes.add_patch(_rectangle(x, k, colour))
@@ -241,7 +265,16 @@ def heat_map(columns: Sequence[ColumnProfile], sizes: np.ndarray, n_rows: int, t
             if len(lines) == 1:
                 axes.text(x + 0.5, k + 0.5, lines[0], ha="center", va="center", fontsize=7.2, color=ink)
             elif lines:
-                axes.text(x + 0.5, k + 0.5, "\n".join(lines), ha="center", va="center", fontsize=5.7, color=ink, linespacing=1.12)
+                axes.text(
+                    x + 0.5,
+                    k + 0.5,
+                    "\n".join(lines),
+                    ha="center",
+                    va="center",
+                    fontsize=5.7,
+                    color=ink,
+                    linespacing=1.12,
+                )
     for k in range(n_clusters):
         axes.text(-0.75, k + 0.5, f"{k + 1}", ha="right", va="center", fontsize=9, fontweight="bold")
         axes.text(-0.1, k + 0.5, percent(sizes[k] / n_rows), ha="right", va="center", fontsize=8, color=FAINT)
@@ -298,34 +331,38 @@ def _keys(figure, place, numeric, categorical, means, levels) -> None:
     """The two colour scales, below the map."""
     left, width, height = place
     from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import ListedColormap
+    from matplotlib.colors import ListedColormap, Normalize
 
     x = left
-    for wanted, (norm, colours), low, high, ticks, label in (
-        (numeric, means, -2, 2, ((-2, "≤ −2"), (0, "0"), (2, "≥ 2")), "mean of the cluster in standard deviations from the overall mean"),
+    keys = (
+        (
+            numeric, means, -2, 2, ((-2, "≤ −2"), (0, "0"), (2, "≥ 2")),
+            "mean of the cluster in standard deviations from the overall mean",
+        ),
         (
             categorical, levels, 0, 1, ((0, "0"), (0.5, "50"), (1, "100 %")),
             "how much more frequent than among all rows the level shown is; empty: much like all rows",
         ),
-    ):  # fmt: skip
+    )  # fmt: skip
+    for wanted, (norm, colours), low, high, ticks, label in keys:
         if not wanted:
             continue
         bar = figure.add_axes((x / width, 0.50 / height, 1.5 / width, 0.13 / height))
         shades = ListedColormap([colours(norm(v)) for v in np.linspace(low, high, 128)])
-        key = figure.colorbar(ScalarMappable(_normalised(low, high), shades), cax=bar, orientation="horizontal")
+        key = figure.colorbar(ScalarMappable(Normalize(low, high), shades), cax=bar, orientation="horizontal")
         key.outline.set_visible(False)
         key.set_ticks([t for t, _ in ticks], labels=[text for _, text in ticks])
         key.ax.tick_params(labelsize=7, length=2)
         key.ax.grid(visible=False)
-        words = label if width > 14 else label.replace(" of the cluster in standard deviations from the overall mean", ", standardised").split("; empty")[0]
+        words = (
+            label
+            if width > 14
+            else label.replace(" of the cluster in standard deviations from the overall mean", ", standardised").split(
+                "; empty"
+            )[0]
+        )
         figure.text((x + 1.62) / width, 0.565 / height, words, fontsize=7.5, va="center", color=FAINT)
         x += 1.9 + 0.062 * len(words)
-
-
-def _normalised(low, high):
-    from matplotlib.colors import Normalize
-
-    return Normalize(low, high)
 
 
 def _brief(x: float) -> str:

@@ -18,12 +18,11 @@ from mpibayes.hpc.streams import Purpose, generator, log_dirichlet_draw
 
 def draw_hyper(law: PitmanYor, components: Components, hyper: Hyper, summary: Summary, seed, cycle, chain) -> Hyper:
     """Step 1: hyperparameters given the partition (MATH 2.4)."""
-    statistics = summary.statistics
-    occupied = statistics.size[statistics.size > 0]
+    occupied = summary.size[summary.size > 0]
     stream = generator(seed, Purpose.CONCENTRATION, cycle, 0, chain)
     concentration, discount = law.draw(occupied, hyper.concentration, stream)
     return components.update(
-        replace(hyper, concentration=concentration, discount=discount), statistics, seed, cycle, chain
+        replace(hyper, concentration=concentration, discount=discount), summary.statistics, seed, cycle, chain
     )
 
 
@@ -55,13 +54,12 @@ def draw_weights(hyper: Hyper, size, private, owner, opening: str, n_shards: int
 
 def instantiate(components, hyper, summary: Summary, owner, opening, n_shards, seed, cycle, chain) -> Shared:
     """Steps 3 to 5: which clusters are instantiated, their weights, their parameters, and the anchors' priorities."""
-    size = summary.statistics.size
-    private = private_clusters(size, summary.owned)
+    size, private = summary.size, private_clusters(summary.size, summary.owned)
     stream = generator(seed, Purpose.WEIGHTS, cycle, 0, chain)
     weights = draw_weights(hyper, size, private, owner, opening, n_shards, stream)
     kept = np.flatnonzero(~private)
     parameters = components.draw(hyper, summary.statistics.take(kept), seed, cycle, chain)
-    return Shared(hyper, private, summary.anchor[kept], *weights, parameters)
+    return Shared(hyper, summary.anchor[kept], *weights, parameters)
 
 
 def update(law, components, hyper, summary, owner, opening, n_shards, seed, cycle, chain, learn=True) -> Shared:

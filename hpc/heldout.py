@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpibayes.hpc import shards
 from mpibayes.hpc.comm import Communicator
 from mpibayes.hpc.data import HeldOutRows
 from mpibayes.hpc.mixture import Mixture
@@ -48,7 +49,8 @@ class HeldOut:
             if average:
                 self.log_sums[i] = np.logaddexp(self.log_sums[i], log_density)
             sums[row] = log_density.sum(), self.log_sums[i].sum()
-        everyone = self.comm.gather_to_root(sums)
+        n_blocks, ranks = mixture.n_shards, self.comm.size
+        everyone = self.comm.gather_to_root(sums, [len(shards.of_rank(n_blocks, ranks, r)) for r in range(ranks)])
         if self.comm.rank != 0:
             return np.nan, np.nan
         draw, averaged = (sum(everyone[:, j].tolist()) / self.rows.n_rows for j in (0, 1))

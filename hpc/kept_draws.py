@@ -45,9 +45,9 @@ class Chain:
 class KeptRun:
     """Chains of one model on one table.
 
-    `run_dirs`: run directories; one with chain-1, chain-2, ... stands for all of them. `burn_in`: cycles to leave out of
-    each chain, None for what the configuration says. `table`: where the table is now, None for where the run found it.
-    Raises ConfigError (no run there, chains of different models), DataError (the table is missing or another one).
+    `run_dirs`: run directories; one with chain-1, chain-2, ... stands for all of them. `burn_in`: cycles to leave out
+    of each chain, None for what the configuration says. `table`: where the table is now, None for where the run found
+    it. Raises ConfigError (no run there, chains of different models), DataError (the table is missing or another one).
     """
 
     def __init__(self, run_dirs: Sequence[str | Path], burn_in: int | None = None, table: str | Path | None = None):
@@ -77,12 +77,14 @@ class KeptRun:
             try:
                 stored = np.load(path)
             except (OSError, ValueError) as error:
-                raise DataError(f"{path}: cannot be read ({error}); it tells which rows of the table were trained on") from None
+                raise DataError(
+                    f"{path}: cannot be read ({error}); it tells which rows of the table were trained on"
+                ) from None
             mine = self.data.training_rows
             if mine is None or not np.array_equal(stored, mine):
                 raise ConfigError(
-                    f"{chain.folder}: was trained on other rows than {self.chains[0].folder} (data.heldout is a fraction and "
-                    "run.seed draws the rows); look at each by itself"
+                    f"{chain.folder}: was trained on other rows than {self.chains[0].folder} (data.heldout is a "
+                    "fraction and run.seed draws the rows); look at each by itself"
                 )
 
     def slices(self) -> Iterator[tuple[int, Rows]]:
@@ -119,7 +121,8 @@ class KeptRun:
                 if chosen is None or (i, draw.cycle) in chosen:
                     if len(draw.labels) != self.n_rows:
                         raise DataError(
-                            f"{chain.folder}: cycle {draw.cycle} has {len(draw.labels):,} labels for {self.n_rows:,} training rows"
+                            f"{chain.folder}: cycle {draw.cycle} has {len(draw.labels):,} labels for {self.n_rows:,} "
+                            "training rows"
                         )
                     yield i, _without_gaps(draw)
 
@@ -137,14 +140,16 @@ class KeptRun:
                 totals[i] = part if totals[i] is None else _add(totals[i], part)
         return totals
 
-
     def sample(self, most: int) -> Rows:
         """About `most` training rows, evenly spaced."""
         step = max(1, self.n_rows // most)
-        return Rows.concatenate(self.columns, [r.take(np.arange(-start % step, len(r), step)) for start, r in self.slices()])
+        return Rows.concatenate(
+            self.columns, [r.take(np.arange(-start % step, len(r), step)) for start, r in self.slices()]
+        )
 
     def histograms(self, z: np.ndarray, cuts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Cells of the real and count columns by interval and cluster of the partition z, (len(cuts) + 1, K) int64, by name."""
+        """Cells of the real and count columns by interval and cluster of the partition z, (len(cuts) + 1, K) int64,
+        by name."""
         k = int(z.max()) + 1
         counts = {name: np.zeros((len(at) + 1, k), np.int64) for name, at in cuts.items()}
         numeric = [c for c in self.columns if c.name in cuts]
@@ -158,16 +163,20 @@ class KeptRun:
         return counts
 
     def moments(self, z: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """Mean and sum of squares about it, (K,) each, of the observed cells of real and count columns in each cluster of z."""
+        """Mean and sum of squares about it, (K,) each, of the observed cells of real and count columns in each
+        cluster of z."""
         from mpibayes.kernels import mixture as kernels
 
-        # counts are summarised here as real numbers: their squares are no statistic of the model, but of interest to a reader
+        # counts are summarised here as real numbers: their squares are no statistic of the model, but of interest to
+        # a reader
         numeric = [c for c in self.columns if c.block in ("reals", "tallies")]
         k, total = int(z.max()) + 1, None
         for start, rows in self.slices() if numeric else ():
             n = len(rows)
             x = np.column_stack([getattr(rows, c.block)[:, c.index] for c in numeric])
-            plain = Rows(np.empty((n, 0), np.uint8), np.empty((n, 0), np.uint16), np.ascontiguousarray(x), np.empty((n, 0)))
+            plain = Rows(
+                np.empty((n, 0), np.uint8), np.empty((n, 0), np.uint16), np.ascontiguousarray(x), np.empty((n, 0))
+            )
             part_z = np.ascontiguousarray(z[start : start + n], np.int32)
             part = Statistics(*kernels.accumulate(plain, part_z, k, np.zeros(1, np.int64)))
             total = part if total is None else _add(total, part)
@@ -194,7 +203,9 @@ def _without_gaps(draw: Draw) -> Draw:
 
 def _add(a: Statistics, b: Statistics) -> Statistics:
     """Statistics of the rows of both; exact parts are added, moments merged."""
-    n, mean, scatter = merge_moments(*(np.stack([getattr(a, f), getattr(b, f)]) for f in ("real_n", "real_mean", "real_scatter")))
+    n, mean, scatter = merge_moments(
+        *(np.stack([getattr(a, f), getattr(b, f)]) for f in ("real_n", "real_mean", "real_scatter"))
+    )
     return Statistics(
         a.size + b.size, a.levels + b.levels, n, mean, scatter, a.tally_n + b.tally_n, a.tally_sum + b.tally_sum
     )
@@ -206,7 +217,10 @@ def _find_chains(run_dirs: list[Path], burn_in: int | None) -> list[Chain]:
         folders = chain_directories(home)
         parent = home if (home / RESOLVED).exists() else home.parent  # DIR/chain-2 given alone
         if not (parent / RESOLVED).exists():
-            raise ConfigError(f"{home}: no run directory (it has no {RESOLVED}). Expected the directory of a run (the -o of `mpibayes run`).")
+            raise ConfigError(
+                f"{home}: no run directory (it has no {RESOLVED}). Expected the directory of a run (the -o of "
+                "`mpibayes run`)."
+            )
         config = configuration.load(parent / RESOLVED)
         for folder in folders:
             name = folder.name if len(run_dirs) == 1 else str(folder)
@@ -216,7 +230,9 @@ def _find_chains(run_dirs: list[Path], burn_in: int | None) -> list[Chain]:
         lines = configuration.difference(first, configuration.as_dict(chain.config), same_table=True)
         lines = [line for line in lines if line.startswith(SAME_MODEL)]
         if lines:
-            raise ConfigError(f"{chain.folder}: not a chain of the same model as {chains[0].folder}; what differs:", lines)
+            raise ConfigError(
+                f"{chain.folder}: not a chain of the same model as {chains[0].folder}; what differs:", lines
+            )
     return chains
 
 
@@ -231,10 +247,13 @@ def _open_table(chains: list[Chain], given: str | Path | None) -> Table:
         try:
             fingerprint = json.loads((chain.home / PROVENANCE).read_text(encoding="utf-8"))["fingerprint"]
         except (OSError, ValueError, KeyError) as error:
-            raise DataError(f"{chain.home / PROVENANCE}: cannot be read ({error}); the run's table cannot be told") from None
+            raise DataError(
+                f"{chain.home / PROVENANCE}: cannot be read ({error}); the run's table cannot be told"
+            ) from None
         if fingerprint != table.fingerprint:
             raise DataError(
-                f"{path}: its content is not what {chain.home} was run on (fingerprint {table.fingerprint[:12]}, expected "
-                f"{fingerprint[:12]}); name the original table with --table, or import it again from the same source and schema"
+                f"{path}: its content is not what {chain.home} was run on (fingerprint {table.fingerprint[:12]}, "
+                f"expected {fingerprint[:12]}); name the original table with --table, or import it again from the "
+                "same source and schema"
             )
     return table

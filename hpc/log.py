@@ -174,4 +174,4 @@ def _panel(status: Mapping[str, Any]):
     from rich.text import Text
 
     bar = ProgressBar(total=status["cycles"], completed=status["cycle"], width=40)
-    return Group(bar, Text(line(status)))
+    return Group(Text(line(status)), bar)

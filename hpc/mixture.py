@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import gammaln
 
-from mpibayes.hpc import global_update, schedule, shard_step, shards, state
+from mpibayes.hpc import global_update, schedule, shard_step, shards, state, sync
 from mpibayes.hpc.comm import Communicator, agree, broadcast_arrays
-from mpibayes.hpc.errors import NumericalError
+from mpibayes.hpc.errors import DataError, NumericalError
 from mpibayes.hpc.models.components import Components, Hyper
 from mpibayes.hpc.models.partition import PitmanYor, log_eppf
-from mpibayes.hpc.models.statistics import Statistics, merge_moments, zeros
+from mpibayes.hpc.models.statistics import Statistics
 from mpibayes.hpc.streams import Purpose, generator
 from mpibayes.kernels import mixture as kernels
 
@@ -48,6 +48,7 @@ class Info:
     entropy: float = np.nan
     concentration: float = np.nan
     discount: float = np.nan
+    word: Sequence[int] = ()
 
 
 class Mixture:
@@ -68,6 +69,8 @@ class Mixture:
         chain: int = 0,
     ):
         self.comm, self.settings, self.chain, self.n_rows = comm, settings, chain, n_rows
+        if n_rows >= 2**31:
+            raise DataError(f"{n_rows:,} rows: a chain can have {2**31 - 1:,} at most")
         self.components = Components(columns if settings.likelihood else [], settings.priors)
         self.law = PitmanYor.of(settings.concentration, settings.discount)
         self.n_shards = min(settings.shards or shards.default_count(n_rows), n_rows)
@@ -92,36 +95,45 @@ class Mixture:
 
     # --- the cycle ---------------------------------------------------------------------------------------------------
 
-    def cycle(self) -> Info:
-        """One exact cycle: root's update, sweeps on every shard without communication, one sync."""
-        s, cycle = self.settings, self.cycles + 1
+    def cycle(self, word: Sequence[int] = ()) -> Info:
+        """One exact cycle: root's update, sweeps on every shard without communication, one sync.
+
+        word: small integers that the caller wants summed over ranks; the sums come back as `Info.word`.
+        """
+        s, cycle, comm = self.settings, self.cycles + 1, self.comm
         key = dict(seed=s.seed, cycle=cycle, chain=self.chain)
-        owner = self._owner(cycle)
-        if self.comm.rank == 0:
+        owner, summary = self._owner(cycle), self.summary
+        private = global_update.private_clusters(summary.size, summary.owned)
+        n_kept = len(private) - int(private.sum())
+        shared = None
+        if comm.rank == 0:
             learn = self.cycles % s.hyper_every == 0
             shared = global_update.update(
-                self.law, self.components, self.hyper, self.summary, owner, s.opening, self.n_shards, **key, learn=learn
-            ).broadcast(self.comm)
-        else:
-            shared = state.receive(self.comm)
+                self.law, self.components, self.hyper, summary, owner, s.opening, self.n_shards, **key, learn=learn
+            )
+        shared = state.broadcast(comm, shared, self.hyper, self.components.shape[0], n_kept, self.n_shards)
         self.hyper = shared.hyper
         prior = self.components.prior(self.hyper)
         collapsed = range(self.n_shards) if s.opening == "all" else [schedule.collapsed_shard(**key, n_shards=self.n_shards)]
-        counts = np.zeros((3, self.n_shards), np.int64)  # tail clusters, moved rows, failure of each shard
+        news = np.zeros(3 * self.n_shards + len(word), np.int64)
+        opened, moved, failed = news[: 3 * self.n_shards].reshape(3, self.n_shards)
+        news[3 * self.n_shards :] = word
         for shard in self.shards:
             try:
-                counts[:2, shard.index] = shard_step.sweep_shard(
-                    shard, shared, owner, shard.index in collapsed, prior, sweeps=s.sweeps_per_cycle, **key
+                opened[shard.index], moved[shard.index] = shard_step.sweep_shard(
+                    shard, shared, private, owner, shard.index in collapsed, prior, sweeps=s.sweeps_per_cycle, **key
                 )
             except ValueError:  # a score that is not a number
-                counts[2, shard.index] = 1
-        self.comm.sum_everywhere(counts)
-        if counts[2].any():
-            raise NumericalError(f"cycle {cycle}, shards {np.flatnonzero(counts[2]).tolist()}: a score is not a number")
-        self._join_labels(int((~shared.private).sum()), counts[0])
+                failed[shard.index] = 1
+        comm.sum_everywhere(news)
+        if failed.any():
+            raise NumericalError(f"cycle {cycle}, shards {np.flatnonzero(failed).tolist()}: a score is not a number")
+        self._join_labels(n_kept, opened)
         self.cycles = cycle
         self._summarise()
-        return self._info(moved=float(counts[1].sum()) / (self.n_rows * s.sweeps_per_cycle))
+        info = self._info(moved.sum() / (self.n_rows * s.sweeps_per_cycle))
+        info.word = news[3 * self.n_shards :].tolist()
+        return info
 
     def _join_labels(self, n_instantiated: int, opened: np.ndarray) -> None:
         """Give the clusters of the shards' tails labels of their own, in shard order behind the instantiated ones."""
@@ -136,58 +148,18 @@ class Mixture:
         )
 
     def _summarise(self) -> None:
-        """Reduce to root what the coming cycle needs. A function of labels and cycle number alone."""
-        cycle, k = self.cycles + 1, self.n_labels
-        owner = self._owner(cycle)
-        n_level_rows, n_real, n_count = self.components.shape
-        total = zeros(k, n_level_rows, n_real, n_count)
-        owned = np.zeros(k, np.int64)
-        anchor = np.full(k, np.iinfo(np.uint64).max, np.uint64)
-        moments = np.zeros((len(self.shards), 3, n_real, k))
-        for i, shard in enumerate(self.shards):
-            part = Statistics(*kernels.accumulate(shard.rows, shard.z, k, self.components.categorical.offsets))
-            total.size += part.size
-            total.levels += part.levels
-            total.tally_n += part.tally_n
-            total.tally_sum += part.tally_sum
-            moments[i] = part.real_n, part.real_mean, part.real_scatter
-            mine = owner == shard.index
-            owned[mine] += part.size[mine]
-            least = kernels.anchors(
-                shard.z, shard.start, self.settings.seed, cycle, self.chain, mine, k
-            )
-            np.minimum(anchor, least, out=anchor)
-        moments = self._reduce(total, owned, anchor, moments)
-        if self.comm.rank == 0:
-            if n_real:
-                n, total.real_mean, total.real_scatter = merge_moments(*moments.swapaxes(0, 1))
-                total.real_n = n.astype(np.int64)
-            self.summary = state.Summary(total, owned, anchor)
-
-    def _reduce(self, total: Statistics, owned, anchor, moments):
-        """Sums to root: exact ones in any order, floating moments shard by shard for root to merge in shard order."""
-        comm = self.comm
-        if comm.size == 1:
-            return moments
-        exact = [total.size, owned, total.tally_n.ravel(), total.tally_sum.ravel().astype(np.int64)]
-        block = np.concatenate(exact)
-        comm.sum_to_root(block)
-        comm.sum_to_root(total.levels)
-        comm.min_to_root(anchor)
-        if comm.rank == 0:
-            parts = np.split(block, np.cumsum([len(e) for e in exact])[:-1])
-            total.size, owned[:] = parts[0], parts[1]
-            total.tally_n = parts[2].reshape(total.tally_n.shape)
-            total.tally_sum = parts[3].reshape(total.tally_sum.shape).astype(np.float64)
-        return comm.gather_to_root(moments) if moments.shape[2] else moments
+        """What the coming cycle needs of the labels."""
+        cycle = self.cycles + 1
+        self.summary = sync.summarise(
+            self.comm, self.shards, self.components.shape, self.components.categorical.offsets, self._owner(cycle),
+            self.n_shards, seed=self.settings.seed, cycle=cycle, chain=self.chain,
+        )  # fmt: skip
 
     def _info(self, moved: float) -> Info:
-        info = Info(self.cycles, self.n_labels, moved)
+        size = self.summary.size[self.summary.size > 0]
+        info = Info(self.cycles, len(size), float(moved))
         if self.comm.rank == 0:
-            size = self.summary.statistics.size
-            size = size[size > 0]
             share = size / self.n_rows
-            info.n_clusters = len(size)
             info.entropy = float(-(share * np.log(share)).sum())
             info.concentration, info.discount = self.hyper.concentration, self.hyper.discount
             info.log_joint = (
@@ -200,7 +172,8 @@ class Mixture:
     def _log_count_factorials(self) -> float:
         """Sum of log x! over the observed count cells of all rows, summed in shard order; valid on root."""
         parts = [np.nansum(gammaln(shard.rows.tallies + 1.0)) for shard in self.shards]
-        gathered = self.comm.gather_to_root(np.array(parts, np.float64))
+        lengths = [len(shards.of_rank(self.n_shards, self.comm.size, r)) for r in range(self.comm.size)]
+        gathered = self.comm.gather_to_root(np.array(parts, np.float64), lengths)
         return float(sum(gathered)) if self.comm.rank == 0 else np.nan
 
     # --- how a chain starts, and its state --------------------------------------------------------------------------
@@ -267,5 +240,7 @@ class Mixture:
     def labels(self) -> np.ndarray | None:
         """Labels of all rows in table order, (n_rows,) int64 on root, None elsewhere."""
         mine = [s.z for s in self.shards] or [np.zeros(0, np.int32)]
-        everyone = self.comm.gather_to_root(np.concatenate(mine))
+        cut = shards.bounds(self.n_rows, self.n_shards)
+        ranges = (shards.of_rank(self.n_shards, self.comm.size, r) for r in range(self.comm.size))
+        everyone = self.comm.gather_to_root(np.concatenate(mine), [int(cut[r.stop] - cut[r.start]) for r in ranges])
         return everyone.astype(np.int64) if self.comm.rank == 0 else None

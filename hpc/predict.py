@@ -1,14 +1,15 @@
 """`mpibayes predict`: log density, clusters and missing cells of new rows, averaged over kept draws.
 
-Of draw d, with its clusters k (MATH 2.5), p_d(x) = sum_k p_d(x, k): w_dk f(x | rows of k) for each cluster and for a new one, over
-the observed cells of x. Averages weigh the draws as the posterior does once x is known, by p_d(x):
+Of draw d, with its clusters k (MATH 2.5), p_d(x) = sum_k p_d(x, k): w_dk f(x | rows of k) for each cluster and for a
+new one, over the observed cells of x. Averages weigh the draws as the posterior does once x is known, by p_d(x):
 
     log_density  log of mean_d p_d(x)
     P(c | x)     sum_d p_d(x) P_d(c | x) / sum_d p_d(x)        P_d(r | x) = sum_k p_d(k | x) n_rk / n_k
     P(v | x)     sum_d sum_k p_d(x, k) f(v | rows of k) / sum_d p_d(x)
 
-Clusters c are those of the representative partition r (as in `report`), or a new one. n_rk of the n_k training rows in cluster k
-of the draw are in cluster r of the representative partition, so how a draw numbers its clusters does not matter.
+Clusters c are those of the representative partition r (as in `report`), or a new one. n_rk of the n_k training rows
+in cluster k of the draw are in cluster r of the representative partition, so how a draw numbers its clusters does not
+matter.
 
 The statistics of all draws are built once; new rows then stream through in batches.
 """
@@ -63,12 +64,14 @@ def predict(
     batch_rows: int | None = None,
     console: Any = None,
 ) -> Predicted:
-    """Score the rows of `source` (CSV, Parquet or typed table) under the kept draws of all chains; write CSV or Parquet to `out`.
+    """Score the rows of `source` (CSV, Parquet or typed table) under the kept draws of all chains; write CSV or
+    Parquet to `out`.
 
-    Columns written: row (from 1), log_density, log_density_sd (over draws), cluster (number in the report, 0 = a new one), p_cluster,
-    p_new; with `probabilities` p_1 ... p_R; with `impute` imputed_<name> and imputed_<name>_p (categorical: most probable level
-    and its probability) or imputed_<name>_sd (mean and standard deviation) of every modelled column, empty where the cell was observed.
-    draws: at most so many, evenly spaced (DRAWS). unseen: "error" or "missing". Raises ConfigError, DataError, CheckpointError.
+    Columns written: row (from 1), log_density, log_density_sd (over draws), cluster (number in the report, 0 = a new
+    one), p_cluster, p_new; with `probabilities` p_1 ... p_R; with `impute` imputed_<name> and imputed_<name>_p
+    (categorical: most probable level and its probability) or imputed_<name>_sd (mean and standard deviation) of every
+    modelled column, empty where the cell was observed. draws: at most so many, evenly spaced (DRAWS). unseen: "error"
+    or "missing". Raises ConfigError, DataError, CheckpointError.
     """
     from rich.console import Console
 
@@ -85,16 +88,19 @@ def predict(
     kept = run.kept()
     if not kept:
         raise ConfigError(
-            f"{run_dir}: no draw of the labels was kept after burn-in; let the run go on, give a smaller --burn-in, or lower output.labels"
+            f"{run_dir}: no draw of the labels was kept after burn-in; let the run go on, give a smaller --burn-in, "
+            "or lower output.labels"
         )
-    like = Table(run.table.path, run.table.n_rows, run.columns, run.table.fingerprint, run.table.source)  # the used columns alone
+    like = Table(
+        run.table.path, run.table.n_rows, run.columns, run.table.fingerprint, run.table.source
+    )  # the used columns alone
     record: dict = {}
     rows = stream_like(like, source, unseen=unseen, record=record, **({"batch_rows": batch_rows} if batch_rows else {}))
     first = next(rows, None)  # mistakes in the new file are told before the long work
     predictor = Predictor(run, evenly(kept, draws or DRAWS), representative(run, kept), impute)
     console.print(
-        f"{predictor.n_draws} of {len(kept)} kept draws, {len(predictor.representative.sizes)} clusters (cycle {predictor.representative.cycle}); "
-        f"their statistics take {predictor.n_bytes / 2**20:,.1f} MiB",
+        f"{predictor.n_draws} of {len(kept)} kept draws, {len(predictor.representative.sizes)} clusters (cycle "
+        f"{predictor.representative.cycle}); their statistics take {predictor.n_bytes / 2**20:,.1f} MiB",
         highlight=False, soft_wrap=True,
     )  # fmt: skip
     n_rows, total = 0, 0.0
@@ -110,7 +116,10 @@ def predict(
     for note in notes:
         console.print(f"note: {note}", highlight=False, soft_wrap=True, markup=False)
     console.print(
-        f"{n_rows:,} rows written to {out}; mean log density {total / n_rows:,.4f} nats a row", highlight=False, soft_wrap=True, markup=False
+        f"{n_rows:,} rows written to {out}; mean log density {total / n_rows:,.4f} nats a row",
+        highlight=False,
+        soft_wrap=True,
+        markup=False,
     )
     return Predicted(out, n_rows, predictor.n_draws, total / n_rows, notes)
 
@@ -121,12 +130,13 @@ def _chain(first: Rows | None, rest: Iterator[Rows]) -> Iterator[Rows]:
     yield from rest
 
 
-# --- the average over draws -----------------------------------------------------------------------------------------------
+# --- the average over draws -------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Imputed:
-    """Missing cells of one column: `rows` (m,) where they are, `value` (m,) level code or mean, `spread` (m,) probability or sd."""
+    """Missing cells of one column: `rows` (m,) where they are, `value` (m,) level code or mean, `spread` (m,)
+    probability or sd."""
 
     rows: np.ndarray
     value: np.ndarray
@@ -135,7 +145,8 @@ class Imputed:
 
 @dataclass
 class Result:
-    """Of n rows: log_density, log_density_sd, p_new (n,), p (n, R) probability of each representative cluster; see the module."""
+    """Of n rows: log_density, log_density_sd, p_new (n,), p (n, R) probability of each representative cluster; see
+    the module."""
 
     log_density: np.ndarray
     log_density_sd: np.ndarray
@@ -151,7 +162,9 @@ class _DrawModel:
     tail: Any
     membership: np.ndarray  # (K, R) float32, n_rk / n_k
     theta: np.ndarray | None  # (L, K + 1) float32 predictive level probabilities
-    moments: dict[str, tuple[np.ndarray, np.ndarray]]  # real and count columns: means and second moments about `centre`, (K + 1,)
+    moments: dict[
+        str, tuple[np.ndarray, np.ndarray]
+    ]  # real and count columns: means and second moments about `centre`, (K + 1,)
 
 
 class Predictor:
@@ -160,10 +173,17 @@ class Predictor:
     `wanted`: (chain, cycle) of the draws. `impute`: whether missing cells are predicted.
     """
 
-    def __init__(self, run: KeptRun, wanted: Sequence[tuple[int, int]], representative: Representative, impute: bool = False):
+    def __init__(
+        self, run: KeptRun, wanted: Sequence[tuple[int, int]], representative: Representative, impute: bool = False
+    ):
         from mpibayes.hpc.heldout import collapsed_clusters
 
-        self.columns, self.components, self.representative, self.impute = run.columns, run.components, representative, impute
+        self.columns, self.components, self.representative, self.impute = (
+            run.columns,
+            run.components,
+            representative,
+            impute,
+        )
         self.categorical = self.components.categorical_columns
         drawn = [
             (hyper_of(d), d.labels.astype(np.min_scalar_type(int(d.labels.max())))) for _, d in run.draws(wanted)
@@ -185,7 +205,9 @@ class Predictor:
         total = 0
         for m in self.models:
             total += m.membership.nbytes + (0 if m.theta is None else m.theta.nbytes)
-            total += m.tail.n_slots * 4 * 3 * int(self.components.categorical.offsets[-1])  # counts and their logarithms
+            total += (
+                m.tail.n_slots * 4 * 3 * int(self.components.categorical.offsets[-1])
+            )  # counts and their logarithms
         return total
 
     def _levels(self, prior: Prior, s) -> np.ndarray:
@@ -208,7 +230,9 @@ class Predictor:
                 a[0] for a in normal_model.posterior(prior.normal[r : r + 1], n[None], mean[None], scatter[None])
             )
             # a t with nu <= 2 has no variance: it then counts with that of nu = 3
-            variance = spread / nu * (1.0 + 1.0 / kappa) * np.where(nu > 2.0, nu / np.where(nu > 2.0, nu - 2.0, 1.0), 3.0)
+            variance = (
+                spread / nu * (1.0 + 1.0 / kappa) * np.where(nu > 2.0, nu / np.where(nu > 2.0, nu - 2.0, 1.0), 3.0)
+            )
             shift = location - column.center
             moments[column.name] = shift, variance + shift**2
         for q, column in enumerate(self.components.count_columns):
@@ -284,7 +308,7 @@ class Predictor:
         return Imputed(at, mean + column.center, np.sqrt(np.maximum(square - mean**2, 0.0)))
 
 
-# --- writing --------------------------------------------------------------------------------------------------------------
+# --- writing ----------------------------------------------------------------------------------------------------------
 
 
 def _columns(predictor: Predictor, rows: Rows, result: Result, start: int, probabilities: bool) -> dict[str, Any]:
@@ -310,7 +334,10 @@ def _columns(predictor: Predictor, rows: Rows, result: Result, start: int, proba
         for c in predictor.columns:
             cell = result.imputed.get(c.name)
             columns |= _imputed_columns(c, n, cell)
-    return {name: value if isinstance(value, pa.Array | pa.DictionaryArray) else pa.array(value) for name, value in columns.items()}
+    return {
+        name: value if isinstance(value, pa.Array | pa.DictionaryArray) else pa.array(value)
+        for name, value in columns.items()
+    }
 
 
 def _short(x: np.ndarray) -> np.ndarray:
@@ -343,7 +370,7 @@ def _check_target(out: Path, overwrite: bool) -> None:
     if out.is_dir():
         raise ConfigError(f"{out}: is a directory; name a file to write")
     if out.exists() and not overwrite:
-        raise ConfigError(f"{out}: exists and is kept; choose another name or allow overwriting (--overwrite)")
+        raise ConfigError(f"{out}: exists and is kept; choose another name or replace it with --force")
     if not out.parent.is_dir():
         raise ConfigError(f"{out}: cannot be written: no directory {out.parent}")
 
@@ -362,7 +389,9 @@ def _writer(out: Path):
         with ExitStack() as stack:
             file = stack.enter_context(replacing(out, shared=True))
             if out.name.endswith(".gz"):
-                file = stack.enter_context(gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=6, mtime=0))
+                file = stack.enter_context(
+                    gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=6, mtime=0)
+                )
             writer = None
 
             def write(columns: dict[str, Any]) -> None:

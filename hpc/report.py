@@ -1,7 +1,7 @@
 """`mpibayes report`: tables, pictures and a machine-readable summary of the posterior of one or several chains.
 
-Clusters are those of the representative partition (`summary.expected_variation`), never of the last draw. Kept draws are
-read one at a time and the table in slices.
+Clusters are those of the representative partition (`summary.expected_variation`), never of the last draw. Kept draws
+are read one at a time and the table in slices.
 """
 
 from __future__ import annotations
@@ -87,11 +87,12 @@ def report(
     console: Any = None,
     table: str | Path | None = None,
 ) -> Path:
-    """Print the report and write it to `out` (DIR/report of the first directory): report.txt, summary.json, PNG pictures.
+    """Print the report and write it to `out` (DIR/report of the first directory): report.txt, summary.json, PNG
+    pictures.
 
     burn_in: cycles left out of each chain, instead of what the configuration says. table: where the run's table is now.
-    Returns the folder. Raises ConfigError (no run there, nothing after burn-in, `out` not writable), DataError (the table is
-    missing or another one), CheckpointError (a damaged trace or labels segment).
+    Returns the folder. Raises ConfigError (no run there, nothing after burn-in, `out` not writable), DataError (the
+    table is missing or another one), CheckpointError (a damaged trace or labels segment).
     """
     from rich.console import Console
 
@@ -110,12 +111,19 @@ def report(
         for name, image in pictures.items():
             write_bytes(folder / name, image)
         write_text(folder / "report.txt", "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n")
-        write_text(folder / "summary.json", json.dumps(_machine(posterior, list(pictures)), indent=1, allow_nan=False) + "\n")
+        write_text(
+            folder / "summary.json", json.dumps(_machine(posterior, list(pictures)), indent=1, allow_nan=False) + "\n"
+        )
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written: {reason(error)}; choose another place with --out") from None
     for part in _parts(posterior):
         console.print(part)
-    console.print(f"\nwritten to {folder}: report.txt, summary.json, {', '.join(pictures)}", highlight=False, soft_wrap=True)
+    console.print(
+        f"\nwritten to {folder}: report.txt, summary.json, {', '.join(pictures)}",
+        highlight=False,
+        soft_wrap=True,
+        markup=False,
+    )
     return folder
 
 
@@ -126,7 +134,7 @@ def _make(folder: Path) -> None:
         raise ConfigError(f"{folder}: cannot be made: {reason(error)}; choose another place with --out") from None
 
 
-# --- computing ------------------------------------------------------------------------------------------------------------
+# --- computing --------------------------------------------------------------------------------------------------------
 
 
 def summarise(run: KeptRun) -> Posterior:
@@ -135,11 +143,14 @@ def summarise(run: KeptRun) -> Posterior:
     later = [_after(t, c.burn_in) for t, c in zip(traces, run.chains, strict=True)]
     for chain, t, rest in zip(run.chains, traces, later, strict=True):
         if not t:
-            raise ConfigError(f"{chain.folder}: nothing was kept yet; the trace is written with each checkpoint (mpibayes status {chain.home})")
+            raise ConfigError(
+                f"{chain.folder}: nothing was kept yet; the trace is written with each checkpoint (mpibayes status "
+                f"{chain.home})"
+            )
         if not len(rest["cycle"]):
             raise ConfigError(
-                f"{chain.folder}: a burn-in of {chain.burn_in:,} cycles leaves nothing of the {t['cycle'][-1]:,} cycles there are; "
-                "give a smaller one with --burn-in, or let the run go on"
+                f"{chain.folder}: a burn-in of {chain.burn_in:,} cycles leaves nothing of the {t['cycle'][-1]:,} "
+                "cycles there are; give a smaller one with --burn-in, or let the run go on"
             )
     names = [key for key, _ in SCALARS if all(key in t for t in later)]
     scalars = {key: summary.scalar([t[key] for t in later]) for key in names}
@@ -151,43 +162,23 @@ def summarise(run: KeptRun) -> Posterior:
         summary.posterior_of_count(np.concatenate([t["n_clusters"] for t in later])),
         float(np.mean(averaged)) if averaged else None, len(kept),
     )  # fmt: skip
-    posterior.warnings += _mixing(posterior.scalars)
+    posterior.warnings += summary.mixing_warnings(
+        {n: posterior.scalars[k] for k, n in SCALARS if k in posterior.scalars}
+    )
     if not kept:
         posterior.warnings.append(
-            "no draw of the labels was kept after burn-in, so clusters cannot be shown: give a smaller --burn-in, let the run go on, "
-            "or lower output.labels"
+            "no draw of the labels was kept after burn-in, so clusters cannot be shown: give a smaller --burn-in, "
+            "let the run go on, or lower output.labels"
         )
         return posterior
     if len(kept) < summary.ENOUGH_DRAWS:
         posterior.warnings.append(
-            f"only {len(kept)} draws of the labels were kept after burn-in: clusters, sizes and stability below are rough; keep at least "
-            f"{summary.ENOUGH_DRAWS} (run.cycles, output.labels)"
+            f"only {len(kept)} draws of the labels were kept after burn-in: clusters, sizes and stability below are "
+            f"rough; keep at least {summary.ENOUGH_DRAWS} (run.cycles, output.labels)"
         )
     posterior.representative = r = representative(run, kept)
     _describe(posterior, r, kept)
     return posterior
-
-
-def _mixing(scalars: dict[str, Scalar]) -> list[str]:
-    """What the scalars say against the chains, a line for each kind of trouble."""
-    labels = dict(SCALARS)
-    moving = {labels[key]: s for key, s in scalars.items() if not s.fixed}
-    unknown = [name for name, s in moving.items() if not np.isfinite(s.ess)]
-    short = [f"{name} {s.ess:.0f}" for name, s in moving.items() if s.ess < summary.ENOUGH_ESS]
-    apart = [f"{name} {s.r_hat:.2f}" for name, s in moving.items() if s.r_hat > summary.ENOUGH_R_HAT]
-    found = []
-    if unknown:
-        found.append(f"too few draws after burn-in to judge {', '.join(unknown)}")
-    if short:
-        found.append(f"fewer than {summary.ENOUGH_ESS:.0f} effective draws (ESS): {', '.join(short)}")
-    if apart:
-        found.append(f"R-hat above {summary.ENOUGH_R_HAT}: {', '.join(apart)}")
-    if found:
-        found.append(
-            "figures here are rough until these are mended: the run is too short, or its chains have not met. Look at trace.png; raise run.cycles, "
-            "and compare run.chains = 2 or more"
-        )
-    return found
 
 
 def _after(trace: dict[str, np.ndarray], burn_in: int) -> dict[str, np.ndarray]:
@@ -198,7 +189,8 @@ def _after(trace: dict[str, np.ndarray], burn_in: int) -> dict[str, np.ndarray]:
 
 
 def representative(run: KeptRun, kept: Sequence[tuple[int, int]]) -> Representative:
-    """Of at most COMPARED kept draws, evenly spaced, the one with the least expected variation of information to them all.
+    """Of at most COMPARED kept draws, evenly spaced, the one with the least expected variation of information to them
+    all.
 
     The loss is computed on PROBES rows, drawn once and for all for a table of this length. Ties go to the earlier draw.
     """
@@ -256,7 +248,7 @@ def _in_intervals(x: np.ndarray, cuts: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(x), len(cuts) + 1, np.searchsorted(cuts, x))
 
 
-# --- showing --------------------------------------------------------------------------------------------------------------
+# --- showing ----------------------------------------------------------------------------------------------------------
 
 
 def _parts(posterior: Posterior) -> list[Any]:
@@ -309,8 +301,14 @@ def _about(p: Posterior) -> list[tuple[str, str]]:
         ("rows", rows),
         ("columns", columns),
         ("cycles", f"{length} of {config.run.cycles:,}{chains}, {_states(p)}"),
-        ("burn-in", f"{' / '.join(f'{b:,}' for b in burn_ins)} cycles left out; {p.n_kept:,} draws of the labels kept after it"),
-        ("exact", f"from cycle 1 on: every cycle leaves the posterior invariant, on any number of ranks ({_shards(config)})"),
+        (
+            "burn-in",
+            f"{' / '.join(f'{b:,}' for b in burn_ins)} cycles left out; {p.n_kept:,} draws of the labels kept after it",
+        ),
+        (
+            "exact",
+            f"from cycle 1 on: every cycle leaves the posterior invariant, on any number of ranks ({_shards(config)})",
+        ),
     ]
 
 
@@ -349,7 +347,18 @@ def _scalar_table(p: Posterior) -> Any:
             s = p.scalars[key]
             table.add_row(label, *_scalar_cells(key, s), _remark(p, key, s))
     if p.heldout_averaged is not None:
-        table.add_row("held-out, averaged", _fixed(p.heldout_averaged, 3), "", "", "", "", "", "log of the mean density, nats a row")
+        own = [c.config.burn_in for c in p.run.chains]
+        since = (
+            ""
+            if own == [c.burn_in for c in p.run.chains]
+            else f", over the draws after the run's burn-in of {own[0]:,}"
+        )
+        table.add_row(
+            "held-out, averaged",
+            _fixed(p.heldout_averaged, 3),
+            *[""] * 5,
+            f"log of the mean density, nats a row{since}",
+        )
     return table
 
 
@@ -359,7 +368,9 @@ def _scalar_cells(key: str, s: Scalar) -> list[str]:
     digits = {"log_joint": 1, "heldout_lpd": 3, "entropy": 3}.get(key)
     if digits is None:
         digits = 1 if key == "n_clusters" else 2
-    cells = [_fixed(x, 0 if key == "n_clusters" and x in (s.low, s.high) else digits) for x in (s.mean, s.sd, s.low, s.high)]
+    cells = [
+        _fixed(x, 0 if key == "n_clusters" and x in (s.low, s.high) else digits) for x in (s.mean, s.sd, s.low, s.high)
+    ]
     return [*cells, _fixed(s.ess, 0), _fixed(s.r_hat, 3)]
 
 
@@ -392,13 +403,14 @@ def _cluster_title(p: Posterior) -> Any:
     chain = f"chain {p.run.chains[r.chain].name}, " if len(p.run.chains) > 1 else ""
     text = Text("Clusters of the representative partition", style="bold")
     text.append(
-        f"\n{chain}cycle {r.cycle:,}: of {len(r.losses)} kept draws the one nearest to all others (expected variation of information "
-        f"{r.loss:.3f} nats; the draws' mean is {r.losses.mean():.3f})",
+        f"\n{chain}cycle {r.cycle:,}: of {len(r.losses)} kept draws the one nearest to all others (expected variation "
+        f"of information {r.loss:.3f} nats; the draws' mean is {r.losses.mean():.3f})",
         style="not bold",
     )
     if p.profiles:
         text.append(
-            "\nstable = mean over draws of the best overlap (Jaccard); then the columns that differ most from all rows, farthest first",
+            "\nstable = mean over draws of the best overlap (Jaccard); then the columns that differ most from all "
+            "rows, farthest first",
             style="not bold dim",
         )
     return text
@@ -472,8 +484,16 @@ def _machine(p: Posterior, pictures: list[str]) -> dict[str, Any]:
     document: dict[str, Any] = {
         "format": "mpibayes-report",
         "version": 1,
-        "runs": [{"directory": str(c.folder), "burn_in": c.burn_in, "cycles": int(t["cycle"][-1])} for c, t in zip(run.chains, p.traces, strict=True)],
-        "table": {"path": str(run.table.path), "fingerprint": run.table.fingerprint, "training_rows": run.n_rows, "columns": len(run.data.columns)},
+        "runs": [
+            {"directory": str(c.folder), "burn_in": c.burn_in, "cycles": int(t["cycle"][-1])}
+            for c, t in zip(run.chains, p.traces, strict=True)
+        ],
+        "table": {
+            "path": str(run.table.path),
+            "fingerprint": run.table.fingerprint,
+            "training_rows": run.n_rows,
+            "columns": len(run.data.columns),
+        },
         "likelihood": run.likelihood,
         "exact_from_cycle": 1,
         "scalars": {key: {name: _finite(v) for name, v in asdict(s).items()} for key, s in p.scalars.items()},
@@ -485,18 +505,19 @@ def _machine(p: Posterior, pictures: list[str]) -> dict[str, Any]:
     }
     if r is not None:
         document["representative"] = {
-            "directory": str(run.chains[r.chain].folder), "cycle": r.cycle, "n_clusters": len(r.sizes), "sizes": r.sizes.tolist(),
-            "expected_variation_of_information": r.loss, "draws_compared": len(r.losses), "loss_of_draws": {
-                "mean": float(r.losses.mean()), "least": float(r.losses.min()), "most": float(r.losses.max()),
-            },
-        }  # fmt: skip
+            "directory": str(run.chains[r.chain].folder),
+            "cycle": r.cycle,
+            "n_clusters": len(r.sizes),
+            "sizes": r.sizes.tolist(),
+            "expected_variation_of_information": r.loss,
+            "draws_compared": len(r.losses),
+            "mean_loss_of_draws": float(r.losses.mean()),
+        }
         document["clusters"] = [
-            {
-                "cluster": c.number, "rows": c.rows, "share": c.share, "stability": c.stability,
-                "traits": [{"column": t.column, "nats": t.nats, "what": t.what, "text": str(t), **t.numbers} for t in c.traits],
-            }
+            {"cluster": c.number, "rows": c.rows, "share": c.share, "stability": c.stability}
+            | {"traits": [_machine_trait(t) for t in c.traits]}
             for c in p.clusters
-        ]  # fmt: skip
+        ]
         document["columns"] = [
             {"column": c.name, "kind": c.kind, "information_nats": c.information}
             for c in sorted(p.profiles, key=lambda c: -c.information)
@@ -505,6 +526,10 @@ def _machine(p: Posterior, pictures: list[str]) -> dict[str, Any]:
         low, high = np.quantile(ordered, (0.05, 0.95), axis=0)
         document["ordered_sizes"] = {"mean": ordered.mean(axis=0).tolist(), "low": low.tolist(), "high": high.tolist()}
     return document
+
+
+def _machine_trait(t: Trait) -> dict[str, Any]:
+    return {"column": t.column, "nats": t.nats, "what": t.what, "text": str(t), **t.numbers}
 
 
 def _finite(value: Any) -> Any:

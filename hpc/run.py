@@ -85,7 +85,9 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
     config = on_root(comm, lambda: run_directory.open_run(folder, config, table, data.n_rows, fresh))
     heldout_file = None
     if config.heldout_path is not None:
-        heldout_file = data.read_heldout_file(comm, config.heldout_path, config.data.unseen)
+        heldout_file, message = data.read_heldout_file(comm, config.heldout_path, config.data.unseen) or (None, "")
+        if message:
+            print(f"warning: {message}", flush=True)
     hosts = comm.collect(socket.gethostname())
     on_root(comm, lambda: run_directory.record_start(folder, hosts))
     for number in range(config.run.chains):
@@ -144,16 +146,16 @@ class Chain:
         mixture, cycles, stop = self.mixture, self.config.run.cycles, False
         while mixture.cycles < cycles and not stop:
             started = time.perf_counter()
-            info = mixture.cycle()
-            values = self._keep(info, started)
-            stop, save = self._decide(info, values)
+            info = mixture.cycle(self._word())
+            self._keep(info, started)
+            stop, save = self._heed(info.word)
             if save or stop or mixture.cycles == cycles:
                 self._checkpoint()
         return mixture.cycles >= cycles
 
     # --- one cycle's output ------------------------------------------------------------------------------------------
 
-    def _keep(self, info: Info, started: float) -> dict[str, float]:
+    def _keep(self, info: Info, started: float) -> None:
         """Scores of the new state, and what is kept of it."""
         comm, output = self.comm, self.config.output
         lpd = averaged = np.nan
@@ -163,37 +165,40 @@ class Chain:
         labels = self.mixture.labels() if info.cycle % output.labels == 0 else None
         seconds = time.perf_counter() - started
         self.clock.cycle_took(seconds)
-        values = {**vars(info), "heldout_lpd": lpd, "heldout_lpd_averaged": averaged, "seconds": seconds}
-        if comm.rank == 0:
-            try:
-                if thinned:
-                    self.trace.append(info.cycle, values)
-                if labels is not None:
-                    self.draws.append(info.cycle, labels, **vars(self.mixture.hyper))
-                self.progress.update(values)
-            except MpibayesError as error:
-                self._failure = error
-        return values
-
-    def _decide(self, info: Info, values) -> tuple[bool, bool]:
-        """Whether to stop and whether to write a checkpoint; the same on all ranks."""
-        clock = self.clock
-        flags = np.array([clock.signalled is not None, False, False], np.int64)  # stop, checkpoint, failure
-        if self.comm.rank == 0:
+        if comm.rank != 0:
+            return
+        values = {name: getattr(info, name) for name in ("cycle", *SCALARS) if hasattr(info, name)}
+        values |= {"heldout_lpd": lpd, "heldout_lpd_averaged": averaged, "seconds": seconds}
+        try:
             if not np.isfinite(info.log_joint):
-                self._failure = NumericalError(
+                raise NumericalError(
                     f"cycle {info.cycle}: the log joint probability is not a finite number; "
                     f"the last checkpoint is of cycle {self._saved_cycle}"
                 )
-            since = clock.elapsed() - self._last_checkpoint
-            flags |= clock.out_of_time(), since > 60.0 * self.config.run.checkpoint_minutes, self._failure is not None
-            if clock.elapsed() - self._last_status > STATUS_EVERY_S:
+            if thinned:
+                self.trace.append(info.cycle, values)
+            if labels is not None:
+                self.draws.append(info.cycle, labels, **vars(self.mixture.hyper))
+            self.progress.update(values)
+            if self.clock.elapsed() - self._last_status > STATUS_EVERY_S:
                 self._write_status("running", values)
-        self.comm.max_everywhere(flags)
-        stop, save, failed = flags.tolist()
+        except MpibayesError as error:
+            self._failure = error
+
+    def _word(self) -> tuple[bool, bool, bool]:
+        """This rank's say: stop, write a checkpoint, report a failure. It travels with the next cycle's own sync."""
+        if self.comm.rank != 0:
+            return self.clock.signalled is not None, False, False
+        since = self.clock.elapsed() - self._last_checkpoint
+        stop = self.clock.signalled is not None or self.clock.out_of_time()
+        return stop, since > 60.0 * self.config.run.checkpoint_minutes, self._failure is not None
+
+    def _heed(self, word: Sequence[int]) -> tuple[bool, bool]:
+        """What all ranks do after hearing everyone's word: (stop, checkpoint)."""
+        stop, save, failed = word
         if failed:
             raise self.comm.share(self._failure)
-        return bool(stop), bool(save)
+        return stop > 0, save > 0
 
     def _write_status(self, state: str, values: dict[str, float] | None = None, message: str = "") -> None:
         """status.json is a convenience: when it cannot be written, the next checkpoint will say so."""
@@ -226,6 +231,8 @@ class Chain:
         place, cycle = self.folder / "checkpoints", mixture.cycles
 
         def prepare():
+            if self._failure is not None:
+                raise self._failure
             self.trace.flush()
             self.draws.flush()
             checkpoint.begin(place, cycle)

@@ -48,36 +48,36 @@ def instantiated(shared: Shared, order: np.ndarray, n_free: int) -> kernels.Inst
 
 
 def sweep_shard(
-    shard: Shard, shared: Shared, owner: np.ndarray, has_tail: bool, prior: Prior, *, sweeps: int, seed, cycle, chain
+    shard: Shard, shared: Shared, private, owner, has_tail: bool, prior: Prior, *, sweeps: int, seed, cycle, chain
 ) -> tuple[int, int]:
-    """Run the sweeps and leave new labels in `shard.z`: instantiated clusters keep their order as 0..K1-1, the shard's
+    """Run the sweeps; private (K,) bool and owner (K,) are of the clusters in `shard.z`. Leaves new labels in `shard.z`: instantiated clusters keep their order as 0..K1-1, the shard's
     own clusters follow as K1, K1 + 1, ... in slot order.
 
     Returns (clusters in the shard's tail, rows moved in all sweeps).
     """
-    kept = np.flatnonzero(~shared.private)
+    kept = np.flatnonzero(~private)
     n_1 = len(kept)
     free = free_clusters(owner[kept], shard.index)
     order = local_order(free, shared.anchor)
     draw = instantiated(shared, order, int(free.sum()))
     base = padded(n_1)
 
-    to_local = np.full(len(shared.private), -1, np.int32)
+    to_local = np.full(len(private), -1, np.int32)
     to_local[kept[order]] = np.arange(n_1)
     tail = None
     if has_tail:
-        private = np.flatnonzero(shared.private & (owner == shard.index))
-        to_local[private] = base + np.arange(len(private))
+        mine = np.flatnonzero(private & (owner == shard.index))
+        to_local[mine] = base + np.arange(len(mine))
         tail = kernels.Tail(
             prior,
             shared.tail_concentration,
             shared.hyper.discount,
             float(shared.log_tail_weight[shard.index]),
-            capacity=padded(len(private) + 1),
+            capacity=padded(len(mine) + 1),
         )
-        slot = np.full(len(shared.private), -1, np.int32)
-        slot[private] = np.arange(len(private))
-        tail.load(Statistics(*kernels.accumulate(shard.rows, shard.z, len(private), prior.offsets, relabel=slot)))
+        slot = np.full(len(private), -1, np.int32)
+        slot[mine] = np.arange(len(mine))
+        tail.load(Statistics(*kernels.accumulate(shard.rows, shard.z, len(mine), prior.offsets, relabel=slot)))
     shard.z = to_local[shard.z]
     moved = 0
     for sweep in range(sweeps):

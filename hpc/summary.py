@@ -3,7 +3,7 @@
 * scalars: mean, standard deviation, 5 and 95 % points, effective sample size (bulk) and R-hat by ArviZ;
 * the representative partition: of the kept draws the one with the least expected variation of information (Meila 2007;
   Wade & Ghahramani 2018) to the others, on a sample of rows;
-* profiles: how far each cluster's posterior predictive of a column is from that of all rows, as a Kullback-Leibler
+* profiles: how far the distribution of a column in each cluster is from that in all rows, as a Kullback-Leibler
   divergence in nats, and the words for it.
 """
 
@@ -30,7 +30,8 @@ TRAITS = 5  # columns named for each cluster
 
 @dataclass(frozen=True)
 class Scalar:
-    """One quantity over all chains after burn-in. ess and r_hat are NaN where they have no meaning (`fixed`, few draws)."""
+    """One quantity over all chains after burn-in. ess and r_hat are NaN where they have no meaning (`fixed`, few
+    draws)."""
 
     mean: float
     sd: float
@@ -40,20 +41,6 @@ class Scalar:
     r_hat: float
     fixed: bool
     n_draws: int
-
-    @property
-    def warning(self) -> str:
-        """What is wrong with the chains as far as this quantity tells; empty when nothing is."""
-        if self.fixed:
-            return ""
-        if self.n_draws < 4 or not np.isfinite(self.ess):
-            return "too few draws to judge"
-        found = []
-        if self.ess < ENOUGH_ESS:
-            found.append(f"only {self.ess:.0f} effective draws (wanted: {ENOUGH_ESS:.0f})")
-        if self.r_hat > ENOUGH_R_HAT:
-            found.append(f"R-hat {self.r_hat:.2f} (wanted: at most {ENOUGH_R_HAT})")
-        return " and ".join(found)
 
 
 def scalar(chains: Sequence[np.ndarray]) -> Scalar:
@@ -80,13 +67,34 @@ def scalar(chains: Sequence[np.ndarray]) -> Scalar:
     return Scalar(float(draws.mean()), sd, float(low), float(high), ess, r_hat, fixed, len(draws))
 
 
+def mixing_warnings(scalars: Mapping[str, Scalar]) -> list[str]:
+    """What some quantities, by what they are called, say against the chains: a line for each kind of trouble."""
+    moving = {name: s for name, s in scalars.items() if not s.fixed}
+    unknown = [name for name, s in moving.items() if not np.isfinite(s.ess)]
+    short = [f"{name} {s.ess:.0f}" for name, s in moving.items() if s.ess < ENOUGH_ESS]
+    apart = [f"{name} {s.r_hat:.2f}" for name, s in moving.items() if s.r_hat > ENOUGH_R_HAT]
+    found = []
+    if unknown:
+        found.append(f"too few draws after burn-in to judge {', '.join(unknown)}")
+    if short:
+        found.append(f"fewer than {ENOUGH_ESS:.0f} effective draws (ESS): {', '.join(short)}")
+    if apart:
+        found.append(f"R-hat above {ENOUGH_R_HAT}: {', '.join(apart)}")
+    if found:
+        found.append(
+            "until these are mended the figures are rough: the run is too short, or its chains have not met. Look at "
+            "trace.png; raise run.cycles, and compare run.chains = 2 or more"
+        )
+    return found
+
+
 def posterior_of_count(draws: np.ndarray) -> dict[int, float]:
     """{value: share of the draws}, values ascending; for the number of clusters."""
     values, times = np.unique(np.asarray(draws).astype(np.int64), return_counts=True)
     return {int(v): float(t / len(draws)) for v, t in zip(values, times, strict=True)}
 
 
-# --- partitions ----------------------------------------------------------------------------------------------------------
+# --- partitions -------------------------------------------------------------------------------------------------------
 
 
 def contingency(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -150,13 +158,13 @@ def ordered_sizes(sizes: Sequence[np.ndarray], most: int) -> np.ndarray:
     return table
 
 
-# --- profiles -------------------------------------------------------------------------------------------------------------
+# --- profiles ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Numbers:
-    """Observed cells of a real or count column in K clusters: counts (V, K) in the intervals between its `cuts`, mean and
-    scatter (sum of squares about the mean) (K,), 0 where there are none."""
+    """Observed cells of a real or count column in K clusters: counts (V, K) in the intervals between its `cuts`, mean
+    and scatter (sum of squares about the mean) (K,), 0 where there are none."""
 
     counts: np.ndarray
     mean: np.ndarray
@@ -169,8 +177,8 @@ class ColumnProfile:
 
     divergence (K',) nats: Kullback-Leibler divergence of the cluster's predictive from that of all clusters together,
     `missing_divergence` the part that is due to the share of missing cells. information: the shown clusters' share of
-    the mutual information between column and cluster. Categorical columns have `levels`, `p` (V, K') and `overall` (V,);
-    the others `mean`, `sd` (K',) of the observed cells and `overall` (mean, sd).
+    the mutual information between column and cluster. Categorical columns have `levels`, `p` (V, K') and `overall`
+    (V,); the others `mean`, `sd` (K',) of the observed cells and `overall` (mean, sd).
     """
 
     name: str
@@ -210,8 +218,9 @@ class Trait:
 
 
 def cuts(x: np.ndarray) -> np.ndarray:
-    """Where a real or count column is cut into intervals (.., c0], (c0, c1], ..: at the 10, 20, .. 90 % points of its observed
-    cells and of its distinct values, so that a value that most cells have does not hide the others. Ascending, distinct."""
+    """Where a real or count column is cut into intervals (.., c0], (c0, c1], ..: at the 10, 20, .. 90 % points of its
+    observed cells and of its distinct values, so that a value that most cells have does not hide the others.
+    Ascending, distinct."""
     x = x[~np.isnan(x)]
     levels = np.linspace(0.1, 0.9, 9)
     return np.unique([np.quantile(x, levels), np.quantile(np.unique(x), levels)]) if len(x) else np.zeros(0)
@@ -222,11 +231,12 @@ def profiles(
 ) -> list[ColumnProfile]:
     """Every column's profile in the clusters `shown` (indices into `s`), in the order of the blocks.
 
-    Categorical columns: the cluster's posterior predictive, and that of all rows is the mixture of the clusters' with their
-    shares as weights. Real and count columns: shares of the intervals in `numbers`, with one pseudo-row spread as all rows
-    are, less the bias of small samples, about (intervals - 1) / 2n; not the component's predictive, whose width in a cluster of
-    equal values tells the cluster's size and nothing about the rows. The size-weighted mean of a column's divergences is
-    the mutual information of column and cluster, and a divergence is at most -log(share of the cluster).
+    Categorical columns: the cluster's posterior predictive, and that of all rows is the mixture of the clusters' with
+    their shares as weights. Real and count columns: shares of the intervals in `numbers`, with one pseudo-row spread
+    as all rows are, less the bias of small samples, about (intervals - 1) / 2n; not the component's predictive, whose
+    width in a cluster of equal values tells the cluster's size and nothing about the rows. The size-weighted mean of
+    a column's divergences is the mutual information of column and cluster, and a divergence is at most -log(share of
+    the cluster).
     """
     size = s.size.astype(np.float64)
     made = []
@@ -280,14 +290,21 @@ def _column(column, size, observed, shown, inner, overall, **more) -> ColumnProf
         part = m * np.log(m / all_m) + (1.0 - m) * np.log((1.0 - m) / (1.0 - all_m))
     divergence = part + (1.0 - missing) * inner
     information = float((size[shown] / size.sum() * divergence).sum())
-    return ColumnProfile(column.name, column.kind, divergence, part, missing, float(everywhere), information, overall, **more)
+    return ColumnProfile(
+        column.name, column.kind, divergence, part, missing, float(everywhere), information, overall, **more
+    )
 
 
-def traits(columns: Sequence[ColumnProfile], k: int, explained: Mapping[tuple[str, str], float] | None = None, most: int = TRAITS) -> list[Trait]:
+def traits(
+    columns: Sequence[ColumnProfile],
+    k: int,
+    explained: Mapping[tuple[str, str], float] | None = None,
+    most: int = TRAITS,
+) -> list[Trait]:
     """The columns that tell cluster k (of those shown) from all rows, the most telling first.
 
-    `explained[a, b]`: share of the entropy of column b that column a explains. Of columns that tell the same story the most
-    telling one is named.
+    `explained[a, b]`: share of the entropy of column b that column a explains. Of columns that tell the same story
+    the most telling one is named.
     """
     named: list[Trait] = []
     for c in sorted(columns, key=lambda c: -c.divergence[k]):
@@ -303,7 +320,8 @@ def traits(columns: Sequence[ColumnProfile], k: int, explained: Mapping[tuple[st
 
 
 def explained_entropy(codes: Mapping[str, np.ndarray]) -> dict[tuple[str, str], float]:
-    """I(a; b) / H(b) for every ordered pair of columns, from their integer codes on the same rows (uncertainty coefficient).
+    """I(a; b) / H(b) for every ordered pair of columns, from their integer codes on the same rows (uncertainty
+    coefficient).
 
     The mutual information is corrected for its bias in finite samples (Miller & Madow 1955).
     """
@@ -340,13 +358,18 @@ def trait(c: ColumnProfile, k: int) -> Trait:
         value = " or ".join(f"{_quoted(c.levels[v])} {few}{percent(c.p[v, k])}" for v in chosen)
         numbers = {"levels": [c.levels[v] for v in chosen], "p": p.tolist(), "overall": q.tolist()}
         return Trait(c.name, nats, "level", value, " and ".join(map(percent, q)), numbers)
-    numbers = {"mean": float(c.mean[k]), "sd": _or_none(c.sd[k]), "overall_mean": float(c.overall[0]), "overall_sd": _or_none(c.overall[1])}
+    numbers = {
+        "mean": float(c.mean[k]),
+        "sd": _or_none(c.sd[k]),
+        "overall_mean": float(c.overall[0]),
+        "overall_sd": _or_none(c.overall[1]),
+    }
     return Trait(c.name, nats, "mean", spread(c.mean[k], c.sd[k]), spread(*c.overall), numbers)
 
 
 def telling_levels(p: np.ndarray, q: np.ndarray) -> list[int]:
-    """The levels to name: the one that adds most to the divergence of `p` from `q`, with the next when both are common; or,
-    where the cluster lacks what most other rows have, the level it lacks."""
+    """The levels to name: the one that adds most to the divergence of `p` from `q`, with the next when both are
+    common; or, where the cluster lacks what most other rows have, the level it lacks."""
     gain = p * np.log(p / q)
     first, second = (int(v) for v in np.argsort(-gain, kind="stable")[:2]) if len(p) > 1 else (0, 0)
     lacking = int(np.argmax(q - p))
@@ -367,7 +390,7 @@ def _or_none(x) -> float | None:
     return float(x) if np.isfinite(x) else None
 
 
-# --- words for numbers ----------------------------------------------------------------------------------------------------
+# --- words for numbers ------------------------------------------------------------------------------------------------
 
 
 def percent(p: float) -> str:
@@ -404,4 +427,6 @@ def spread(mean: float, sd: float) -> str:
     if sd >= 1e7 or sd < 1e-4:
         return f"{mean:.3g} ± {sd:.2g}"
     digits = max(0, 1 - int(np.floor(np.log10(sd))))
+    if abs(mean) > sd:
+        digits = min(digits, max(0, 3 - int(np.floor(np.log10(abs(mean))))))
     return f"{mean:,.{digits}f} ± {sd:,.{digits}f}"

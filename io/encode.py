@@ -100,7 +100,8 @@ class Offences:
     def error(self, source: TextSource, advice: str) -> DataError:
         """All that was found, the first MAX_PROBLEMS in row order, with rows and lines."""
         order = {path: i for i, path in enumerate(source.paths)}
-        listed = sorted(self.found.values(), key=lambda o: (order[o.place.path], o.place.row, o.column))[:MAX_PROBLEMS]
+        listed = sorted(self.found.values(), key=lambda o: (order[o.place.path], o.place.row, o.column))
+        listed = listed[:MAX_PROBLEMS]
         problems = [
             f"{where}, column '{o.column}': found {o.text[:60]!r}, expected {o.expected}"
             + (f"; {o.n_cells:,} such cells" if o.n_cells > 1 else "")
@@ -109,7 +110,8 @@ class Offences:
         n = sum(self.n_cells.values())
         cells = "one cell" if n == 1 else f"{n:,} cells"
         columns = ", ".join(f"'{c}'" for c in self.n_cells)
-        return DataError(f"{source.paths[0]}: {cells} cannot be read as the column's kind: {columns}. {advice}", problems)
+        what = f"{cells} cannot be read as the column's kind: {columns}"
+        return DataError(f"{source.paths[0]}: {what}. {advice}", problems)
 
 
 class Encoder:

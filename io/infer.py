@@ -9,7 +9,8 @@ Rules, in order (cells that are missing are set aside first; a *number* is a dec
     a. all different in at least 100 cells, and numbered densely (range below 10 a cell), or all of the same number of
        digits (4 or more), or in a column whose name ends in id, key, index ...: ignored (identifier);
     b. at most 5 different ones, or at most 20 that lie close together (range below 5 a level, two cells a level):
-       categorical; at most 1,000 where the name ends in code, recode, type, class, zip ...: categorical;
+       categorical; so are at most 1,000 where the name ends in code, type, class, zip, id, key ..., and above 1,000 a
+       column named id, key ... is ignored (identifier of something that comes again);
     c. non-negative, none above 10^6, mean at most 20 and variance at most 20 times the mean: count. Larger means and
        wider spreads are served better by a normal component, whose variance is free: real;
     d. any other: real.
@@ -45,7 +46,8 @@ MAX_COUNT_MEAN = 20.0
 MAX_COUNT_DISPERSION = 20.0
 TRUTH = (("0", "1"), ("false", "true"), ("no", "yes"), ("f", "t"), ("n", "y"))
 CODE_NAME = re.compile(r"(code|recode|codes|type|class|category|group|zip|zipcode)$", re.IGNORECASE)
-ID_NAME = re.compile(r"(^|[^a-z])(id|ids|key|index|idx|uuid|guid|number|nr|no|row|caseid)$|[a-z]I[dD]$|caseid$", re.IGNORECASE)
+KEY_NAME = re.compile(r"(^|[^a-z])(id|ids|nbr|key|uuid|guid)$|caseid$", re.IGNORECASE)
+ID_NAME = re.compile(r"((^|[^a-z])(id|ids|nbr|key|index|idx|uuid|guid|number|nr|no|row)|caseid)$", re.IGNORECASE)
 _SKETCH = 16_384
 
 
@@ -154,10 +156,10 @@ class Profile:
             self._texts = pc.unique(pa.concat_arrays([self._texts, *waiting]))
             only_fractions = self.example_text is None and not self.all_integer and self.kind in (None, "real", "count")
             if len(self._texts) > (MAX_NUMBER_TEXTS if only_fractions else MAX_TEXTS):
-                self._sketch = np.unique(text_hash(self._texts))[:_SKETCH]
+                self._sketch = _smallest(text_hash(self._texts))
                 self._texts = None
         else:
-            self._sketch = np.unique(np.concatenate([self._sketch, *waiting]))[:_SKETCH]
+            self._sketch = _smallest(np.concatenate([self._sketch, *waiting]))
 
     @property
     def n_distinct(self) -> int:
@@ -182,6 +184,12 @@ class Profile:
         if self.kind in (None, "boolean") and tuple(t.lower() for t in lower) in TRUTH:
             return tuple(lower)
         return tuple(sorted(texts))
+
+
+def _smallest(hashes: np.ndarray) -> np.ndarray:
+    """The _SKETCH smallest different ones, ascending."""
+    hashes = np.sort(hashes)
+    return hashes[np.r_[True, hashes[1:] != hashes[:-1]]][:_SKETCH]
 
 
 def text_hash(texts: pa.StringArray) -> np.ndarray:
@@ -216,9 +224,8 @@ def decide(p: Profile, keep: bool = False) -> Decision:
         return Decision("ignored", reason=f"constant: {value[:40]!r}{also}")
     if p.n_numbers + p.n_infinite == n and p.n_infinite and p.n_numbers:
         text, _ = p.example_infinite
-        return Decision(
-            "real", error=f"column '{p.name}': numbers, but {p.n_infinite:,} cells are infinite or above 1e150 ({text!r})"
-        )
+        what = f"{p.n_infinite:,} cells are infinite or above 1e150 ({text!r})"
+        return Decision("real", error=f"column '{p.name}': numbers, but {what}; should that be missing (--missing)?")
     numeric = p.n_numbers == n
     integer = numeric and p.all_integer and not p.leading_zero
     if not numeric or p.leading_zero:
@@ -244,8 +251,11 @@ def _integers(p: Profile, keep: bool) -> Decision:
     close = p.maximum - p.minimum < FEW_RANGE * few
     if few <= 5 or few <= FEW_INTEGERS and few <= n / 2 and close:
         return _categorical(p, "few different integers")
-    if few <= CODE_LEVELS and few <= n / 2 and CODE_NAME.search(p.name):
+    key = bool(KEY_NAME.search(p.name))
+    if few <= CODE_LEVELS and few <= n / 2 and (key or CODE_NAME.search(p.name)):
         return _categorical(p, "integers; the name says that they are codes")
+    if few > CODE_LEVELS and key and not keep:
+        return _identifier(p)
     variance = p.scatter / n
     if p.minimum < 0:
         return Decision("real", reason="integers, some negative")
@@ -281,11 +291,12 @@ def _categorical(p: Profile, reason: str) -> Decision:
     if any("\0" in level for level in levels):
         return Decision("categorical", error=f"column '{p.name}': contains NUL characters; expected text")
     warning = ""
-    if p.example_text is not None and 0.9 * p.n_observed < p.n_numbers < p.n_observed and p.n_distinct > FEW_INTEGERS:
+    n_words = int(np.isnan(numbers(p._texts)).sum())
+    if p.n_numbers > 0.5 * p.n_observed and 1 <= n_words <= 3 and len(levels) > FEW_INTEGERS:
         n = p.n_observed - p.n_numbers
         warning = (
-            f"column '{p.name}' is taken as categorical ({len(levels):,} levels), but only {n:,} of {p.n_observed:,} cells "
-            f"are no numbers, such as {p.example_text[0][:40]!r}; if that means missing, say so (--missing)"
+            f"column '{p.name}' is taken as categorical ({len(levels):,} levels), but only {n:,} of {p.n_observed:,} "
+            f"cells are no numbers, such as {p.example_text[0][:40]!r}; if that means missing, say so (--missing)"
         )
     return Decision("categorical", levels, reason, warning)
 
@@ -295,9 +306,11 @@ def _as_given(p: Profile) -> Decision:
     if p.kind in ("ignored", "real", "count") or p.levels is not None:
         return Decision(p.kind, p.levels or (), "as given")
     if p.n_observed == 0:
-        return Decision(p.kind, error=f"column '{p.name}': given as {p.kind}, but all its cells are missing; give levels")
+        what = f"given as {p.kind}, but all its cells are missing; give levels"
+        return Decision(p.kind, error=f"column '{p.name}': {what}")
     found = _categorical(p, "as given")
     if p.kind == "boolean" and not found.error and len(found.levels) != 2:
         few = ", ".join(repr(v) for v in found.levels[:5])
-        return Decision(p.kind, error=f"column '{p.name}': given as boolean, which has two levels; found {p.counted}: {few}")
+        what = f"given as boolean, which has two levels; found {p.counted}: {few}"
+        return Decision(p.kind, error=f"column '{p.name}': {what}")
     return Decision(p.kind, found.levels, "as given", "", found.error)

@@ -150,7 +150,8 @@ def _profiles(source, schema: Schema, missing, kinds, keep, drop) -> list[infer.
         ]
     for name, kind in kinds.items():
         if kind not in SCHEMA_KINDS:
-            problems.append(f"column '{name}': unknown kind '{kind}'{near(kind, SCHEMA_KINDS)}; one of {', '.join(SCHEMA_KINDS)}")
+            known = ", ".join(SCHEMA_KINDS)
+            problems.append(f"column '{name}': unknown kind '{kind}'{near(kind, SCHEMA_KINDS)}; one of {known}")
         if name in drop and kind != "ignored" or name in drop and name in keep:
             problems.append(f"column '{name}': is both dropped and kept")
     profiles = []
@@ -158,10 +159,11 @@ def _profiles(source, schema: Schema, missing, kinds, keep, drop) -> list[infer.
         column = schema.columns.get(name, ColumnSchema())
         kind = "ignored" if name in drop else kinds.get(name, column.kind)
         levels = column.levels if kind in ("categorical", "boolean") else None
-        usual = column.missing if column.missing is not None else schema.missing if schema.missing is not None else MISSING
+        said_missing = (m for m in (column.missing, schema.missing) if m is not None)
+        usual = next(said_missing, MISSING)
         markers = tuple(dict.fromkeys([*usual, *(m.strip() for m in missing)]))
         problems += [
-            f"column '{name}': the level {v!r} is also a missing marker; give the column its own markers (missing = [...])"
+            f"column '{name}': the level {v!r} is also a missing marker; give the column its own (missing = [...])"
             for v in levels or ()
             if v in markers
         ]
@@ -193,7 +195,8 @@ def _write(source, out, overwrite, rows, profiles, decisions, progress) -> Table
     used = [i for i, d in enumerate(decisions) if d.kind in KINDS]
     if not used:
         problems = [f"{p.name}: {d.reason}" for p, d in zip(profiles, decisions, strict=True)]
-        raise DataError(f"{source.paths[0]}: no column is left; keep some (--keep) or say what they are (--schema)", problems)
+        advice = "keep some (--keep) or say what they are (--schema)"
+        raise DataError(f"{source.paths[0]}: no column is left; {advice}", problems)
     for i in used:
         check_levels(profiles[i].name, decisions[i].kind, decisions[i].levels)
     columns = place_columns((profiles[i].name, decisions[i].kind, decisions[i].levels) for i in used)
@@ -279,7 +282,9 @@ def _content(c: ColumnSummary) -> str:
 
 
 def _missing(c: ColumnSummary, rows: int) -> str:
-    return f"; {c.n_missing:,} missing ({100 * c.n_missing / rows:.2g} %)" if c.n_missing and c.kind != "ignored" else ""
+    if not c.n_missing or c.kind == "ignored":
+        return ""
+    return f"; {c.n_missing:,} missing ({100 * c.n_missing / rows:.2g} %)"
 
 
 def print_summary(summary: ImportSummary, console) -> None:

@@ -51,8 +51,8 @@ def stream_like(
 ) -> Iterator[Rows]:
     """The rows of a typed table, CSV or Parquet file, in order, coded like `like` (a Table, or columns alone).
 
-    Levels that the columns do not have: unseen = "error" raises a DataError that lists them; "missing" makes these cells
-    missing and, when the last row is out, puts what was met in `record` by column name (see unseen_message).
+    Levels that the columns do not have: unseen = "error" raises a DataError that lists them; "missing" makes these
+    cells missing and, when the last row is out, puts what was met in `record` by column name (see unseen_message).
     check_first: read the file once for mistakes before the first rows are given out, so that long work is not lost.
     delimiter, header, encoding: instead of the source's; missing: markers besides the source's.
 
@@ -108,7 +108,9 @@ def _checked(passes: _TextFile | _TypedFile, unseen: str, record: dict | None) -
         raise wrong.error(passes, "Mend the file, or import the table again with a schema in which they fit.")
     if new and unseen == "error":
         raise new.error(
-            passes, 'These levels are not in the table. To take them as missing, set data.unseen = "missing" (--unseen missing).'
+            passes,
+            "These levels are not in the table. "
+            'To take them as missing, set data.unseen = "missing" (--unseen missing).',
         )
     if n_rows == 0:
         raise DataError(f"{passes.paths[0]}: has no rows")
@@ -181,7 +183,8 @@ class _TypedFile:
             if new.kind == "real" and old.levels
         ]
         if problems:
-            raise DataError(f"{path}: columns of another kind; import it with the schema of the first table (--schema)", problems)
+            advice = "import it with the schema of the first table (--schema)"
+            raise DataError(f"{path}: columns of another kind; {advice}", problems)
 
     def describe(self, places) -> list[str]:
         return [f"{p.path} row {p.row:,}" for p in places]
@@ -226,4 +229,5 @@ class _TypedFile:
         for i in rows:
             seen.setdefault(str(cells[i]), []).append(int(i))
         for text, where in seen.items():
-            offences.note(ours.name, text, expectation(ours.kind, ours.levels), self.paths[0], first_row + where[0], len(where))
+            expected = expectation(ours.kind, ours.levels)
+            offences.note(ours.name, text, expected, self.paths[0], first_row + where[0], len(where))

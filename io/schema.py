@@ -80,7 +80,10 @@ def _schema(content: dict, problems: list[str]) -> Schema:
     return Schema(
         columns,
         _texts("missing", content, problems),
-        *(content.get(key) if isinstance(content.get(key), known[key]) else None for key in ("delimiter", "header", "encoding")),
+        *(
+            content.get(key) if isinstance(content.get(key), known[key]) else None
+            for key in ("delimiter", "header", "encoding")
+        ),
     )
 
 
@@ -88,7 +91,8 @@ def _column(where: str, entry: dict, problems: list[str]) -> ColumnSchema:
     _check_keys(where + ".", entry, {"kind": str, "levels": list, "missing": list}, problems)
     kind = entry.get("kind")
     if isinstance(kind, str) and kind not in SCHEMA_KINDS:
-        problems.append(f"{where}.kind: unknown kind '{kind}'{near(kind, SCHEMA_KINDS)}; one of {', '.join(SCHEMA_KINDS)}")
+        known = ", ".join(SCHEMA_KINDS)
+        problems.append(f"{where}.kind: unknown kind '{kind}'{near(kind, SCHEMA_KINDS)}; one of {known}")
         kind = None
     levels = _texts(f"{where}.levels", entry, problems)
     if levels is not None:

@@ -2,7 +2,7 @@
 
 File layout (format "mpibayes-table", version 1; all datasets contiguous, row-major, absent when they have no column):
 
-    codes8   (N, C8)  uint8     categorical and boolean columns of at most 255 levels; V levels: code 0..V-1, missing = V
+    codes8   (N, C8)  uint8     categorical and boolean columns of at most 255 levels: code 0..V-1, missing = V
     codes16  (N, C16) uint16    categorical columns of 256 to 65,535 levels, coded likewise
     reals    (N, R)   float64   real columns, missing = NaN
     tallies  (N, Q)   float64   count columns: non-negative integers below 2^53, missing = NaN
@@ -218,6 +218,7 @@ def table_from_arrays(
 def _cells(column: Column, values: np.ndarray) -> np.ndarray:
     if column.levels:
         v = len(column.levels)
+        values = values.astype(np.int8) if values.dtype == bool else values
         if values.dtype.kind not in "iu" or (values < -1).any() or (values >= v).any():
             raise DataError(f"column '{column.name}': expected integer codes from -1 (missing) to {v - 1}")
         return np.where(values < 0, v, values)

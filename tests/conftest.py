@@ -27,6 +27,21 @@ import pytest
 LAUNCHER_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PALS_SIZE", "MV2_COMM_WORLD_SIZE")
 GRACE = float(os.environ.get("MPI_TEST_GRACE", "60"))
 
+OPEN_MPI = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+    "OMP_NUM_THREADS": "1",
+}
+
+# `mpirun` is found beside the Python that runs the tests, with or without an activated environment, and works for root
+# and with more ranks than cores, whichever MPI it is.
+os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", "")
+for _name, _value in OPEN_MPI.items():
+    os.environ.setdefault(_name, _value)
+
 comm = None  # a duplicate of COMM_WORLD on two and more ranks, or None
 failures: list[str] = []  # this rank's failures, for the last words of a run that has to be aborted
 
@@ -199,24 +214,14 @@ def launch(command, timeout=120, cwd=None, env=None) -> subprocess.CompletedProc
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
-OPEN_MPI = {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "OMPI_MCA_rmaps_base_oversubscribe": "1",
-    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-    "OMPI_MCA_mpi_yield_when_idle": "1",
-    "OMP_NUM_THREADS": "1",
-}
-
-
 @pytest.fixture(scope="session")
 def mpirun():
     """`mpirun(n, "-m", "mpibayes", "run", ...)` starts n ranks of this Python; keywords as in `launch`."""
-    program = shutil.which("mpirun", path=os.path.dirname(sys.executable)) or shutil.which("mpirun")
+    program = shutil.which("mpirun")
     if program is None:
         pytest.skip("there is no mpirun on this machine")
 
     def start(n, *words, timeout=120, cwd=None, env=None):
-        return launch([program, "-n", n, sys.executable, *words], timeout, cwd, {**OPEN_MPI, **(env or {})})
+        return launch([program, "-n", n, sys.executable, *words], timeout, cwd, env)
 
     return start

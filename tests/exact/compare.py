@@ -20,7 +20,7 @@ from scipy import stats
 
 
 def seed(default: int) -> int:
-    """The seed of a test: fixed, or MPIBAYES_TEST_SEED.  pytest shows it among the locals of a failing assertion's message."""
+    """The seed of a test: fixed, or MPIBAYES_TEST_SEED where that is set; assertions name it in their message."""
     return int(os.environ.get("MPIBAYES_TEST_SEED", default))
 
 
@@ -105,7 +105,7 @@ def replicate_means(means: np.ndarray, expected: np.ndarray, rare: float = 0.02)
     return p, z
 
 
-def judge(final: np.ndarray, p: np.ndarray, names, means: np.ndarray, expected: np.ndarray, level: float = 1e-4) -> Verdict:
+def judge(final, p: np.ndarray, names, means: np.ndarray, expected: np.ndarray, level: float = 1e-4) -> Verdict:
     """Chi-square of the final draws and t-tests of the replicate means, together at `level` (Bonferroni, half each)."""
     p_chi = chi_square(final, p)
     p_each, z = replicate_means(means, expected)
@@ -134,7 +134,7 @@ def judge_history(history: np.ndarray, posterior, level: float = 1e-4) -> Verdic
 
 
 def judge_joint(index: np.ndarray, points: np.ndarray, joint: np.ndarray, posterior, level: float = 1e-4) -> Verdict:
-    """`judge` for partitions index (R, T) recorded with grid points (R, T), against their joint law (points, partitions)."""
+    """`judge` for partitions `index` and grid points, both (R, T), against their joint law (points, partitions)."""
     n_points, n_partitions = joint.shape
     names, table = ["always"], np.ones((1, n_partitions))
     for k in range(1, int(posterior.n_clusters.max()) + 1):

@@ -45,7 +45,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Grids:
-    """Discrete hyperpriors.  `process`: points (alpha, d) and log weights; `columns[name]`: list of priors, log weights."""
+    """Discrete hyperpriors.  process: points (alpha, d), log weights; columns[name]: priors, log weights."""
 
     process: tuple | None = None
     columns: dict = field(default_factory=dict)
@@ -110,7 +110,7 @@ def partitions(n_rows: int) -> np.ndarray:
 
 
 def log_eppf(sizes, concentration: float, discount: float) -> float:
-    """Log probability of one partition with these block sizes under PY(concentration, discount) (products from i = 1)."""
+    """Log probability of a partition with these block sizes under PY(concentration, discount); products from i = 1."""
     sizes = np.asarray(sizes, dtype=float)
     n, k = sizes.sum(), len(sizes)
     new = np.log(concentration + discount * np.arange(1, k)).sum()
@@ -143,9 +143,8 @@ def log_marginal(kind: str, values: np.ndarray, prior: dict) -> float:
         )
     shape, rate = prior["shape"], prior["rate"]
     s = x.sum()
-    return float(
-        shape * np.log(rate) + gammaln(shape + s) - gammaln(shape) - (shape + s) * np.log(rate + n) - gammaln(x + 1).sum()
-    )
+    whole = shape * np.log(rate) + gammaln(shape + s) - gammaln(shape) - (shape + s) * np.log(rate + n)
+    return float(whole - gammaln(x + 1).sum())
 
 
 def column_values(column) -> np.ndarray:
@@ -256,7 +255,7 @@ def codes(labels: np.ndarray) -> np.ndarray:
 
 
 def log_law_of_clusters(n_rows: int, concentration: float, discount: float) -> np.ndarray:
-    """log P(K = k), k = 1..n_rows, under PY(concentration, discount): the recursion of the generalised Stirling numbers.
+    """log P(K = k), k = 1..n_rows, under PY(concentration, discount), by the generalised Stirling recursion.
 
     Row n + 1 opens a cluster with probability (alpha + k d) / (n + alpha), the first with probability one.
     """
@@ -275,7 +274,7 @@ def log_law_of_clusters(n_rows: int, concentration: float, discount: float) -> n
 
 
 def expected_clusters(n_rows: int, concentration: float, discount: float) -> float:
-    """E[K]: sum alpha / (alpha + i) for d = 0, and its Pitman-Yor form by E_{n+1} = E_n (1 + d/(n+alpha)) + alpha/(n+alpha)."""
+    """E[K] by E_{n+1} = E_n + (alpha + d E_n) / (n + alpha); for d = 0 the sum of alpha / (alpha + i)."""
     expected = 1.0
     for n in range(1, n_rows):
         expected += (concentration + discount * expected) / (n + concentration)

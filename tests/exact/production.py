@@ -26,7 +26,7 @@ STRIDE = 1000  # cycle numbers from one replicate to the next: streams are keyed
 
 def sampler(comm, case, n_shards, seed, opening="one", priors=None, **settings) -> Mixture:
     """The program's mixture of a case.  `priors` and `settings` override the case's fixed hyperparameters."""
-    columns, rows = table_from_arrays([(name, kind, column_values(c), c[3]) for c in case.columns for name, kind in [c[:2]]])
+    columns, rows = table_from_arrays([(c[0], c[1], column_values(c), c[3]) for c in case.columns])
     settings = {"concentration": case.concentration, "discount": case.discount, "sweeps_per_cycle": 1, **settings}
     return Mixture(
         comm,
@@ -47,7 +47,7 @@ def place(mixture: Mixture, labels: np.ndarray, cycles: int, hyper=None) -> None
 
 
 def replicates(mixture: Mixture, starts, cycles: int, record, hypers=None) -> list | None:
-    """Run `cycles` cycles from each of `starts`; [[record(mixture, labels) after each cycle]...] on root, None elsewhere."""
+    """Run `cycles` cycles from each of `starts`: a list of record(mixture, labels) for each on root, None elsewhere."""
     out = []
     for r, labels in enumerate(starts):
         place(mixture, labels, r * STRIDE, None if hypers is None else hypers[r])
@@ -69,7 +69,7 @@ def partition_history(mixture: Mixture, posterior: Posterior, n_replicates: int,
 
 
 def prior_history(mixture: Mixture, concentration: float, discount: float, n_replicates: int, cycles: int, seed: int):
-    """Numbers of clusters (replicates, cycles) without likelihood, started at draws of the restaurant; None off root."""
+    """Numbers of clusters (replicates, cycles) without likelihood, from restaurant draws; None off root."""
     generator = np.random.Generator(np.random.Philox(seed))
     out = []
     for r in range(n_replicates):
@@ -98,11 +98,6 @@ def digest(mixture: Mixture, starts, cycles: int, hypers=None) -> str | None:
 
     done = replicates(mixture, starts, cycles, feed, hypers)
     return None if done is None else total.hexdigest()
-
-
-def serially(make):
-    """make(comm) in this process alone, whatever the world is."""
-    return make(serial())
 
 
 # ---- grids: the joint law with hyperparameters -----------------------------------------------------------------------
@@ -150,7 +145,8 @@ class Joint:
                 out.append(nearest([(p["dirichlet"][0],) for p in points], (h.dirichlet[i],)))
             else:
                 keys = ("mean", "kappa", "nu", "variance") if kind == "real" else ("shape", "rate")
-                out.append(nearest([[p[k] for k in keys] for p in points], (h.normal if kind == "real" else h.gamma)[i]))
+                value = (h.normal if kind == "real" else h.gamma)[i]
+                out.append(nearest([[p[k] for k in keys] for p in points], value))
         return tuple(out)
 
     def draw(self, generator, size: int, template):
@@ -193,14 +189,13 @@ class Joint:
         return self.posterior.index(labels), np.array([[g for _, g in run] for run in seen])
 
     def judge(self, history, level):
-        """Verdicts on the joint law of the partition with (alpha, d) and with each column's prior; the level is shared."""
+        """Verdicts on the law of the partition with (alpha, d), and with each column's prior; the level is shared."""
         from tests.exact.compare import judge_joint
 
         index, points = history
         tables = [self.posterior.process, *(self.posterior.columns[c[0]] for c in self.case.columns)]
-        return [
-            judge_joint(index, points[..., i], table, self.posterior, level / len(tables)) for i, table in enumerate(tables)
-        ]
+        share = level / len(tables)
+        return [judge_joint(index, points[..., i], table, self.posterior, share) for i, table in enumerate(tables)]
 
 
 def nearest(points, value) -> int:

@@ -97,7 +97,8 @@ class Reference:
                 scale = nu * variance + scatter + n * kappa / kappa_n * (mean - centre) ** 2
                 sigma2 = scale / generator.chisquare(nu_n)
                 mu = mean_n + np.sqrt(sigma2 / kappa_n) * generator.standard_normal(mask.shape)
-                score = -0.5 * np.log(2 * np.pi * sigma2)[..., None] - (x - mu[..., None]) ** 2 / (2 * sigma2[..., None])
+                mu, sigma2 = mu[..., None], sigma2[..., None]
+                score = -0.5 * np.log(2 * np.pi * sigma2) - (x - mu) ** 2 / (2 * sigma2)
             else:
                 shape, rate = (np.array([p[k] for p in priors])[which][:, None] for k in ("shape", "rate"))
                 lam = generator.standard_gamma(shape + total) / (rate + n)

@@ -1,4 +1,4 @@
-"""The enumeration agrees with the published numbers to every printed digit, and with itself where two roads lead there."""
+"""The enumeration agrees with published numbers to every printed digit, and with itself where two roads lead there."""
 
 import numpy as np
 import pytest

@@ -1,9 +1,9 @@
 """The program has the exact posterior, on every number of shards, and on every number of ranks the same bits.
 
 Replicates start at exact draws of the posterior (tests/exact/compare.py says why that makes the draws independent) and
-run a dozen cycles each.  Every test of a law rejects a right program with probability at most LEVEL; there are about 60,
-so a change of seeds raises a false alarm once in 160 times.  Seeds are fixed; MPIBAYES_TEST_SEED overrides them and every
-failure prints the seed.  Wrong versions of the program's own functions must be rejected by the same tests; their
+run a dozen cycles each.  Every test of a law rejects a right program with probability at most LEVEL; there are about
+60, so a change of seeds raises a false alarm once in 160 times.  Seeds are fixed; MPIBAYES_TEST_SEED overrides them and
+every failure prints the seed.  Wrong versions of the program's own functions must be rejected by the same tests; their
 measured power is in docs/exactness.md.
 
 The law is tested on one rank, where cycles are cheap, for each number of shards; on 2 to 4 ranks the chain must equal
@@ -114,13 +114,13 @@ def test_joint_law_with_hyperparameters(n_shards):
 
 @pytest.mark.parametrize("right", [True, False])
 def test_hyperparameters_before_weights(right):
-    """(alpha, d) drawn before w passes; drawn after w, with w_* kept, it is rejected (columns' priors are fixed here)."""
+    """(alpha, d) drawn before w passes; drawn after w, with w_* kept, it is rejected (columns' priors fixed)."""
     found = joint_verdicts(PROCESS, 2, 700, contextlib.nullcontext if right else production.hypers_after_weights)
     assert all(v.passed for v in found) == right, f"{[str(v) for v in found]} (seed {seed(34)})"
 
 
 def gamma_posterior(name, shape, rate):
-    """The posterior under concentration ~ Gamma(shape, rate), on a grid of 600 points spaced evenly in the logarithm."""
+    """The posterior under concentration ~ Gamma(shape, rate), on 600 points spaced evenly in the logarithm."""
     points = np.geomspace(1e-4, 60.0, 600)
     return Posterior(CASES[name], Grids((tuple((a, 0.0) for a in points), shape * np.log(points) - rate * points)))
 
@@ -183,7 +183,7 @@ def test_same_bits_on_every_number_of_ranks():
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("name, n_shards, opening", [("cat6py", 6, "one"), ("nix5", 4, "all"), ("miss6", 3, "one")])
 def test_posterior_law_on_ranks(name, n_shards, opening):
-    """The law on real ranks, by itself: 80 replicates reject 'no anchors' (measured) and 'tail over N' as surely as on one."""
+    """The law on real ranks, by itself; as many replicates reject a program without anchors (next test)."""
     comm = world()
     found = verdict(comm, name, n_shards, opening, 80, 40)
     passed, text = comm.share((found.passed, str(found)) if comm.rank == 0 else None)
@@ -216,7 +216,7 @@ def clusters_verdict(comm, n_rows, alpha, d, n_shards, opening, n_replicates, cy
     # Scaled to (0, 1) for replicate_means, which leaves rare events out.
     scale = np.array([2.0 * exact[0], 1.0])
     p, z = replicate_means(means / scale, exact / scale)
-    text = f"N {n_rows}, alpha {alpha}, d {d}, S {n_shards} {opening}: E[K] {means[:, 0].mean():.3f}, exact {exact[0]:.3f}, z {z}"
+    text = f"N {n_rows}, alpha {alpha}, d {d}, S {n_shards} {opening}: E[K] {k.mean():.3f}, exact {exact[0]:.3f}, z {z}"
     return float(min(1.0, 2.0 * p.min())), text
 
 

@@ -107,6 +107,6 @@ def test_joint_law_with_hyperparameters(scheme, n_shards, right):
 
 
 def test_levels_hold():
-    """p-values of the right cycle are not too small too often: 60 runs, at most 9 below 0.05 (false alarm 1.4e-3 if exact)."""
+    """p-values of the right cycle are not too small too often: 60 runs, at most 9 below 0.05 (false alarm 1e-3)."""
     p = [verdict_of("nix5", 2, EXACT, 200, 4, default_seed=1000 + i).p for i in range(60)]
     assert sum(x < 0.05 for x in p) <= 9

@@ -14,7 +14,7 @@ PACKAGES = ("hpc", "kernels", "io")
 LEVELS = [
     {"errors"},
     {"kernels"},
-    {"mixture", "models", "state", "shards", "streams", "comm", "global_update", "shard_step", "schedule"},
+    {"mixture", "models", "state", "shards", "streams", "comm", "global_update", "shard_step", "schedule", "sync"},
     {
         "clock",
         "log",

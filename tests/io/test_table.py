@@ -1,4 +1,4 @@
-"""Typed tables: what is written comes back, what is damaged is refused, and nothing half-written gets the final name."""
+"""Typed tables: what is written comes back, what is damaged is refused, nothing half-written gets the final name."""
 
 import os
 import subprocess
@@ -66,7 +66,8 @@ def test_summaries_do_not_depend_on_the_batches(tmp_path):
     assert whole.columns[1].center == pytest.approx(np.nanmean(x), rel=1e-12)
     assert whole.columns[1].scale == pytest.approx(np.nanstd(x), rel=1e-12)
     assert (whole.columns[1].minimum, whole.columns[1].maximum) == (np.nanmin(x), np.nanmax(x))
-    assert whole.columns[1].n_missing == np.isnan(x).sum() and whole.columns[0].n_missing == (rows.codes8[:, 0] == 3).sum()
+    assert whole.columns[1].n_missing == np.isnan(x).sum()
+    assert whole.columns[0].n_missing == (rows.codes8[:, 0] == 3).sum()
 
 
 def test_fingerprint_tells_tables_apart(tmp_path):
@@ -78,7 +79,8 @@ def test_fingerprint_tells_tables_apart(tmp_path):
 
 def test_the_most_levels_and_constant_reals(tmp_path):
     levels = [str(i) for i in range(65_535)]
-    columns, rows = table_from_arrays([("c", "categorical", np.array([-1, 65_534, 0]), levels), ("r", "real", [2.0, 2, 2], None)])
+    codes = np.array([-1, 65_534, 0])
+    columns, rows = table_from_arrays([("c", "categorical", codes, levels), ("r", "real", [2.0, 2, 2], None)])
     assert rows.codes16[:, 0].tolist() == [65_535, 65_534, 0] and columns[1].scale == 1.0
     assert Table.open(write_table(tmp_path / "t.h5", columns, rows).path).columns[0].levels == tuple(levels)
     with pytest.raises(DataError, match=r"70,000 levels.*65,535.*ignored"):
@@ -189,7 +191,8 @@ def test_a_failed_write_leaves_what_was_there(tmp_path):
     with pytest.raises(RuntimeError), TableWriter(path, columns, len(rows), overwrite=True) as writer:
         writer.write(rows.take(slice(0, 10)))
         raise RuntimeError
-    with pytest.raises(DataError, match="10 rows instead of the 1,000"), TableWriter(path, columns, 1000, True) as writer:
+    short = pytest.raises(DataError, match="10 rows instead of the 1,000")
+    with short, TableWriter(path, columns, 1000, overwrite=True) as writer:
         writer.write(rows.take(slice(0, 10)))
     assert Table.open(path).fingerprint == before and os.listdir(tmp_path) == ["t.h5"]
 
@@ -228,7 +231,7 @@ FULL = """
 
 @pytest.mark.parametrize("limit", [1024, 100_000, 8_000_100])
 def test_a_disk_that_fills_up(tmp_path, limit):
-    """A limit on the size of files stands in for a full disk: the same failing write, at the start, amid and at the end."""
+    """A limit on the size of files stands in for a full disk: a write fails at the start, amid, and at the end."""
     pytest.importorskip("resource")
     path = tmp_path / "t.h5"
     before = write_table(path, *mixed()).fingerprint

@@ -1,4 +1,5 @@
-"""Small complete run directories, made without `mpibayes run`: a table with planted clusters, a configuration, a chain."""
+"""Small complete run directories, made without `mpibayes run`: a table with planted clusters, a configuration, a
+chain."""
 
 from pathlib import Path
 
@@ -14,11 +15,22 @@ from mpibayes.io.labels import DrawWriter
 from mpibayes.io.table import Table, table_from_arrays, write_table
 from mpibayes.io.trace import TraceWriter
 
-SCALARS = ("log_joint", "n_clusters", "concentration", "discount", "entropy", "heldout_lpd", "heldout_lpd_averaged", "moved_fraction", "seconds")
+SCALARS = (
+    "log_joint",
+    "n_clusters",
+    "concentration",
+    "discount",
+    "entropy",
+    "heldout_lpd",
+    "heldout_lpd_averaged",
+    "moved_fraction",
+    "seconds",
+)
 
 
 def planted(n=400, seed=0):
-    """Three planted groups: `colour`, `flag`, `height` and `visits` tell them, `noise` and `dust` do not; some cells are missing.
+    """Three planted groups: `colour`, `flag`, `height` and `visits` tell them, `noise` and `dust` do not; some cells
+    are missing.
 
     Returns the columns as table_from_arrays takes them, and the groups (n,)."""
     g = np.random.default_rng(seed)
@@ -53,10 +65,12 @@ def write_planted(path, **more) -> Table:
 
 
 def make_run(folder, table: Table, cycles=40, burn_in=10, labels=1, text="", heldout=None, chains=1, keep=True) -> Path:
-    """A finished run of `table` in `folder`; `text`: further lines of the configuration; keep=False: no draws of the labels."""
+    """A finished run of `table` in `folder`; `text`: further lines of the configuration; keep=False: no draws of the
+    labels."""
     folder = Path(folder)
     given = f"[data]\ntable = '{table.path}'\n" + (f"heldout = {heldout}\n" if heldout else "")
-    given += f"[run]\ncycles = {cycles}\nburn_in = {burn_in}\nchains = {chains}\nseed = 5\nshards = 2\n[output]\nlabels = {labels}\n{text}"
+    given += f"[run]\ncycles = {cycles}\nburn_in = {burn_in}\nchains = {chains}\nseed = 5\nshards = 2\n"
+    given += f"[output]\nlabels = {labels}\n{text}"
     path = folder.parent / f"{folder.name}.toml"
     path.write_text(given)
     config = configuration.load(path)

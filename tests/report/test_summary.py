@@ -69,20 +69,21 @@ def test_scalar_summary_of_independent_draws():
     """False alarm about 1e-4: ESS of 4 x 1000 independent normal draws is far above 1000, R-hat below 1.01."""
     chains = list(np.random.default_rng(4).normal(3.0, 2.0, (4, 1000)))
     s = summary.scalar(chains)
-    assert s.ess > 2000 and s.r_hat < 1.01 and not s.warning
+    assert s.ess > 2000 and s.r_hat < 1.01 and not summary.mixing_warnings({"K": s})
     assert s.mean == pytest.approx(3.0, abs=0.15) and s.sd == pytest.approx(2.0, abs=0.15)
     assert s.low == pytest.approx(3.0 - 2 * 1.645, abs=0.4)
 
 
 def test_scalar_summary_sees_trouble():
     g = np.random.default_rng(5)
-    walk = np.cumsum(g.normal(size=400))
-    assert "effective" in summary.scalar([walk]).warning and "R-hat" in summary.scalar([walk]).warning
+    walk = summary.scalar([np.cumsum(g.normal(size=400))])
+    warnings = summary.mixing_warnings({"K": walk})
+    assert "ESS): K " in warnings[0] and "R-hat above 1.01: K " in warnings[1] and "run.cycles" in warnings[-1]
     apart = summary.scalar([g.normal(size=400), 5.0 + g.normal(size=400)])
     assert apart.r_hat > 1.5
     fixed = summary.scalar([np.full(50, 0.25)])
-    assert fixed.fixed and not fixed.warning and fixed.sd == 0
-    assert "few" in summary.scalar([np.arange(3.0)]).warning
+    assert fixed.fixed and fixed.sd == 0 and not summary.mixing_warnings({"alpha": fixed})
+    assert "too few draws" in summary.mixing_warnings({"K": summary.scalar([np.arange(3.0)])})[0]
     assert summary.scalar([np.full(9, np.nan)]).n_draws == 0
 
 
@@ -202,17 +203,37 @@ def test_what_a_cluster_lacks_is_said():
 
 
 @pytest.mark.parametrize(
-    "x, text", [(0, "0 %"), (0.00001, "<0.01 %"), (0.0003, "0.03 %"), (0.071, "7.1 %"), (0.24, "24 %"), (0.997, "99.7 %"), (1, "100 %")]
+    "x, text",
+    [
+        (0, "0 %"),
+        (0.00001, "<0.01 %"),
+        (0.0003, "0.03 %"),
+        (0.071, "7.1 %"),
+        (0.24, "24 %"),
+        (0.997, "99.7 %"),
+        (1, "100 %"),
+    ],
 )
 def test_percent(x, text):
     assert summary.percent(x) == text
 
 
-@pytest.mark.parametrize("x, text", [(0, "0"), (8.14, "8.1"), (34.25, "34.2"), (1204.4, "1,204"), (0.0419, "0.042"), (-3.0, "-3")])
+@pytest.mark.parametrize(
+    "x, text", [(0, "0"), (8.14, "8.1"), (34.25, "34.2"), (1204.4, "1,204"), (0.0419, "0.042"), (-3.0, "-3")]
+)
 def test_number(x, text):
     assert summary.number(x) == text
 
 
-@pytest.mark.parametrize("m, s, text", [(8.13, 4.96, "8.1 ± 5.0"), (34.2, 22.4, "34 ± 22"), (0, 0, "0 throughout"), (6729, 5230, "6,729 ± 5,230")])
+@pytest.mark.parametrize(
+    "m, s, text",
+    [
+        (8.13, 4.96, "8.1 ± 5.0"),
+        (34.2, 22.4, "34 ± 22"),
+        (0, 0, "0 throughout"),
+        (6729, 5230, "6,729 ± 5,230"),
+        (51.999, 0.036, "52.00 ± 0.04"),
+    ],
+)
 def test_spread(m, s, text):
     assert summary.spread(m, s) == text

@@ -1,0 +1,64 @@
+"""The reduction at the end of a cycle: from each shard's labels to what root needs for the next.
+
+A function of labels and cycle number alone, so that a resumed chain starts from the same numbers. Counts are integers
+and summed by MPI in any order; floating moments are merged by root in shard order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mpibayes.hpc import shards as cut
+from mpibayes.hpc.comm import Communicator
+from mpibayes.hpc.models.statistics import Statistics, merge_moments, zeros
+from mpibayes.hpc.shards import Shard
+from mpibayes.hpc.state import Summary
+from mpibayes.kernels import mixture as kernels
+
+
+def summarise(
+    comm: Communicator, shards: Sequence[Shard], shape, offsets, owner: np.ndarray, n_shards: int, *, seed, cycle, chain
+) -> Summary:
+    """Collective. shape: (L, R, Q). owner (K,): who owns each cluster in `cycle`, the coming one."""
+    k, (_, n_real, _) = len(owner), shape
+    total, owned = zeros(k, *shape), np.zeros(k, np.int64)
+    # one row a shard: anchor priorities, then the bits of the moments of real columns
+    floating = np.empty((len(shards), 1 + 3 * n_real, k), np.uint64)
+    for i, shard in enumerate(shards):
+        part = Statistics(*kernels.accumulate(shard.rows, shard.z, k, offsets))
+        total.size += part.size
+        total.levels += part.levels
+        total.tally_n += part.tally_n
+        total.tally_sum += part.tally_sum
+        mine = owner == shard.index
+        owned[mine] += part.size[mine]
+        floating[i, 0] = kernels.anchors(shard.z, shard.start, seed, cycle, chain, mine, k)
+        moments = floating[i, 1:].view(np.float64).reshape(3, n_real, k)
+        moments[0], moments[1], moments[2] = part.real_n, part.real_mean, part.real_scatter
+    if comm.size > 1:
+        _sum(comm, total, owned)
+        floating = comm.gather_to_root(floating, [len(cut.of_rank(n_shards, comm.size, r)) for r in range(comm.size)])
+    if comm.rank != 0:
+        return Summary(total.size, owned, None, None)
+    if n_real:
+        moments = floating[:, 1:].view(np.float64).reshape(n_shards, 3, n_real, k)
+        n, total.real_mean, total.real_scatter = merge_moments(*moments.swapaxes(0, 1))
+        total.real_n = n.astype(np.int64)
+    return Summary(total.size, owned, total, floating[:, 0].min(axis=0))
+
+
+def _sum(comm: Communicator, total: Statistics, owned: np.ndarray) -> None:
+    """Counts of cells and rows fit 32 bits (Mixture refuses more rows); sums of counts need 64, and root alone."""
+    parts = (total.size, owned, total.tally_n, total.levels)
+    block = np.concatenate([p.ravel().astype(np.int32) for p in parts])
+    comm.sum_everywhere(block)
+    start = 0
+    for part in parts:
+        part[...] = block[start : start + part.size].reshape(part.shape)
+        start += part.size
+    if len(total.tally_sum):
+        sums = total.tally_sum.astype(np.int64)
+        comm.sum_to_root(sums)
+        total.tally_sum[...] = sums

@@ -1,0 +1,198 @@
+"""`report` on small complete run directories: what it writes, what it says, what it refuses."""
+
+import io
+import json
+import shutil
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from mpibayes.hpc.errors import ConfigError, DataError
+from mpibayes.hpc.kept_draws import KeptRun, evenly
+from mpibayes.hpc.report import report, representative
+from mpibayes.io.labels import iterate_draws
+from mpibayes.io.table import table_from_arrays, write_table
+from tests.report.runs import make_run, planted, write_planted
+
+
+def run_report(run_dirs, **options):
+    """(folder, what was printed, summary.json)"""
+    paper = io.StringIO()
+    folder = report(run_dirs, console=Console(file=paper, width=120), **options)
+    return folder, paper.getvalue(), json.loads((folder / "summary.json").read_text())
+
+
+def assert_picture(path, at_least=(300, 150)):
+    import matplotlib.image
+
+    assert path.read_bytes().startswith(b"\x89PNG\r\n")
+    pixels = matplotlib.image.imread(path)[..., :3]
+    assert pixels.shape[1] >= at_least[0] and pixels.shape[0] >= at_least[1]
+    assert pixels.std() > 0.02  # something is drawn
+
+
+def test_the_whole_report(run_dir, tmp_path):
+    folder, printed, summary = run_report(run_dir, out=tmp_path / "r")
+    names = {"report.txt", "summary.json", "trace.png", "cluster_sizes.png", "profiles.png", "heldout.png"}
+    assert {p.name for p in folder.iterdir()} == names
+    for name in summary["pictures"]:
+        assert_picture(folder / name)
+    text = (folder / "report.txt").read_text()
+    for words in (
+        "360 training rows, 40 held out",
+        "clusters K",
+        "held-out, averaged",
+        "exact",
+        "representative partition",
+        "draws",
+        "fixed",
+    ):
+        assert words in printed and words in text
+    assert summary["kept_draws"] == 30
+    assert sum(summary["representative"]["sizes"]) == summary["table"]["training_rows"] == 360
+    largest = summary["clusters"][0]
+    assert {"colour", "flag"} & {t["column"] for t in largest["traits"]}
+    assert 0 < largest["stability"] <= 1
+    assert sum(summary["n_clusters"].values()) == pytest.approx(1.0)
+
+
+def test_the_default_place_is_the_run_directory(table, tmp_path):
+    run = make_run(tmp_path / "a", table, cycles=15, burn_in=3)
+    folder, *_ = run_report(run)
+    assert folder == run / "report"
+    run_report(run)  # again, over the first one
+
+
+def test_the_representative_has_the_least_loss(run_dir):
+    """Against the definition, on all rows: the table is smaller than the number of probe rows."""
+    run = KeptRun([run_dir])
+    kept = run.kept()
+    r = representative(run, kept)
+    assert r.loss == pytest.approx(r.losses.min()) and len(r.losses) == len(kept)
+    drawn = {d.cycle: d.labels for d in iterate_draws(run_dir)}
+    same = drawn[r.cycle][:, None] == drawn[r.cycle]
+    assert np.array_equal(r.labels[:, None] == r.labels, same)
+    assert np.all(np.diff(r.sizes) <= 0)
+
+
+def test_several_chains(table, tmp_path):
+    run = make_run(tmp_path / "a", table, chains=2, labels=2)
+    _, printed, summary = run_report(run)
+    assert "2 chains" in printed and len(summary["runs"]) == 2 and summary["kept_draws"] == 30
+    assert_picture(run / "report" / "trace.png")
+    _, _, alone = run_report(run / "chain-2", out=tmp_path / "alone")
+    assert alone["kept_draws"] == 15 and len(alone["runs"]) == 1
+    _, _, both = run_report([run / "chain-1", run / "chain-2"], out=tmp_path / "both")
+    assert both["scalars"] == summary["scalars"]
+
+
+def test_runs_of_different_models_are_not_mixed(run_dir, table, tmp_path):
+    other = make_run(tmp_path / "b", table, cycles=15, burn_in=3, heldout=0.1, text="[model]\ndiscount = 0.5\n")
+    with pytest.raises(ConfigError, match=r"model\.discount"):
+        report([run_dir, other])
+    rows = make_run(tmp_path / "c", table, cycles=15, burn_in=3)
+    with pytest.raises(ConfigError, match="heldout"):
+        report([run_dir, rows])
+
+
+def test_without_likelihood_there_are_no_profiles(table, tmp_path):
+    run = make_run(tmp_path / "a", table, text="[model]\nlikelihood = false\n")
+    folder, printed, summary = run_report(run)
+    assert "profiles.png" not in summary["pictures"] and summary["columns"] == []
+    assert "samples the prior" in " ".join(printed.split())
+    assert_picture(folder / "cluster_sizes.png")
+
+
+def test_unused_columns_and_given_priors(table, tmp_path):
+    text = "[columns.colour]\nuse = false\n[columns.flag]\nprior = {dirichlet = [1.0, 2.0]}\n"
+    *_, summary = run_report(make_run(tmp_path / "a", table, cycles=15, burn_in=3, text=text))
+    assert "colour" not in {c["column"] for c in summary["columns"]} and len(summary["columns"]) == 6
+
+
+def test_one_kind_of_column_is_enough(tmp_path):
+    for keep in ("categorical", "real", "count"):
+        columns = [c for c in planted(n=120)[0] if c[1] == keep]
+        table = write_table(tmp_path / f"{keep}.h5", *table_from_arrays(columns))
+        *_, summary = run_report(make_run(tmp_path / keep, table, cycles=6, burn_in=2))
+        assert len(summary["columns"]) == len(columns)
+
+
+def test_few_draws_are_called_few(table, tmp_path):
+    run = make_run(tmp_path / "a", table, cycles=12, burn_in=6, labels=5)
+    _, printed, summary = run_report(run)
+    assert summary["kept_draws"] == 1 and "only 1 draws" in printed.replace("\n", " ")
+
+
+def test_no_draws_leave_the_trace(table, tmp_path):
+    run = make_run(tmp_path / "a", table, cycles=12, burn_in=4, keep=False)
+    _, printed, summary = run_report(run)
+    assert summary["pictures"] == ["trace.png"] and "clusters cannot be shown" in printed.replace("\n", " ")
+
+
+def test_burn_in_is_honoured(run_dir, tmp_path):
+    *_, summary = run_report(run_dir, out=tmp_path, burn_in=30)
+    assert summary["kept_draws"] == 10 and summary["runs"][0]["burn_in"] == 30
+    with pytest.raises(ConfigError, match="leaves nothing of the 40 cycles"):
+        report(run_dir, out=tmp_path, burn_in=40)
+    with pytest.raises(ConfigError, match="0 or more"):
+        report(run_dir, out=tmp_path, burn_in=-1)
+
+
+def test_a_moved_table_is_found_with_table(tmp_path):
+    table = write_planted(tmp_path / "here.h5")
+    run = make_run(tmp_path / "a", table, cycles=12, burn_in=4)
+    shutil.move(tmp_path / "here.h5", tmp_path / "there.h5")
+    with pytest.raises(DataError, match=r"here\.h5.*--table"):
+        report(run)
+    run_report(run, table=tmp_path / "there.h5")
+    write_planted(tmp_path / "here.h5", seed=1)
+    with pytest.raises(DataError, match="its content is not what"):
+        report(run)
+
+
+def test_places_that_are_no_run(table, tmp_path):
+    with pytest.raises(ConfigError, match="no such directory"):
+        report(tmp_path / "nothing")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match="no run directory"):
+        report(tmp_path / "empty")
+    run = make_run(tmp_path / "a", table, cycles=5, burn_in=1)
+    shutil.rmtree(run / "trace")
+    with pytest.raises(ConfigError, match="nothing was kept yet"):
+        report(run)
+
+
+def test_out_that_cannot_be_written(run_dir, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ConfigError, match="--out"):
+        report(run_dir, out=tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_statistics_in_slices_are_those_of_the_whole(run_dir, monkeypatch):
+    run = KeptRun([run_dir])
+    (_, draw), *_ = run.draws()
+    whole = run.statistics([draw.labels])[0]
+    moments, sample = run.moments(draw.labels), run.sample(100)
+    cuts = {"height": np.array([0.0, 30.0]), "visits": np.array([3.0])}
+    histograms = run.histograms(draw.labels, cuts)
+    monkeypatch.setattr("mpibayes.hpc.kept_draws.SLICE_ROWS", 37)
+    parts = run.statistics([draw.labels])[0]
+    for name, value in vars(whole).items():
+        np.testing.assert_allclose(getattr(parts, name), value, rtol=1e-12, atol=1e-9)
+    for name, (mean, scatter) in run.moments(draw.labels).items():
+        np.testing.assert_allclose((mean, scatter), moments[name], rtol=1e-9, atol=1e-9)
+    for name, counts in run.histograms(draw.labels, cuts).items():
+        assert np.array_equal(counts, histograms[name])
+    for name, value in vars(run.sample(100)).items():
+        np.testing.assert_array_equal(value, getattr(sample, name))
+    x = run.data.rows_of(0, run.n_rows).reals[:, 0]
+    assert histograms["height"].sum() == np.isfinite(x).sum()
+    assert histograms["height"][1].sum() == np.sum((x > 0) & (x <= 30))
+
+
+def test_evenly_spaced_draws_end_with_the_last():
+    assert evenly(range(7), 9) == list(range(7))
+    assert evenly(range(100), 4) == [24, 49, 74, 99]
+    assert evenly(range(10), 1) == [9]
