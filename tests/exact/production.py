@@ -271,7 +271,7 @@ def hypers_after_weights():
 
         old = replace(new, concentration=hyper.concentration, discount=hyper.discount)
         shared = global_update.instantiate(components, old, summary, owner, opening, n_shards, seed, cycle, chain)
-        n_1 = int((~shared.private).sum())
+        n_1 = len(shared.log_weight)
         return replace(shared, hyper=new, tail_concentration=new.concentration + n_1 * new.discount)
 
     return mock.patch.object(global_update, "update", update)

@@ -185,7 +185,7 @@ def test_same_bits_on_every_number_of_ranks():
 def test_posterior_law_on_ranks(name, n_shards, opening):
     """The law on real ranks, by itself; as many replicates reject a program without anchors (next test)."""
     comm = world()
-    found = verdict(comm, name, n_shards, opening, 80, 40)
+    found = verdict(comm, name, n_shards, opening, 50, 40)
     passed, text = comm.share((found.passed, str(found)) if comm.rank == 0 else None)
     assert passed, f"{text} (seed {seed(40)})"
 
@@ -194,7 +194,7 @@ def test_posterior_law_on_ranks(name, n_shards, opening):
 def test_no_anchors_on_ranks_is_rejected():
     comm = world()
     with production.no_anchors():
-        found = verdict(comm, "cat6py", 6, "one", 80, 40)
+        found = verdict(comm, "cat6py", 6, "one", 50, 40)
     passed, text = comm.share((found.passed, str(found)) if comm.rank == 0 else None)
     assert not passed, text
 
