@@ -122,7 +122,8 @@ def check(config_path: str | Path, overrides: Sequence[str] = (), ranks: int = 1
     data = Data(table, config.unused, config.heldout_fraction, config.run.seed)
     n_heldout = table.n_rows - data.n_rows
     if config.heldout_path is not None:
-        n_heldout = len(data.read_heldout_file(serial(), config.heldout_path, config.data.unseen))
+        rows, _ = data.read_heldout_file(serial(), config.heldout_path, config.data.unseen)
+        n_heldout = len(rows)
     config = configuration.continued(config, run_directory.decided(config, data.n_rows))
     timing = time_sample(data, settings_of(config), *_start(config))
     for title, text in _findings(config, table, data, n_heldout, timing, ranks):

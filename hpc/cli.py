@@ -191,7 +191,7 @@ def _column_and_kind(item: str) -> tuple[str, str]:
 
 def _names(text: str | None) -> str | list[str] | None:
     """A file of names, or the names themselves."""
-    return text if text is None or Path(text).is_file() else [name.strip() for name in text.split(",")]
+    return text if text is None or os.path.isfile(text) else [name.strip() for name in text.split(",")]
 
 
 @contextlib.contextmanager

@@ -81,6 +81,7 @@ class Mixture:
         self.n_labels = 1  # labels run from 0 to n_labels - 1; every one has rows, but for start()
         self.hyper = self.components.start(*self.law.start())
         self.summary: state.Summary | None = None
+        self._check_count_sums()
         self._constant = self._log_count_factorials()
 
     def _load(self, rows_of) -> list[shards.Shard]:
@@ -115,6 +116,7 @@ class Mixture:
         self.hyper = shared.hyper
         prior = self.components.prior(self.hyper)
         collapsed = range(self.n_shards) if s.opening == "all" else [schedule.collapsed_shard(**key, n_shards=self.n_shards)]
+        trouble = ""
         news = np.zeros(3 * self.n_shards + len(word), np.int64)
         opened, moved, failed = news[: 3 * self.n_shards].reshape(3, self.n_shards)
         news[3 * self.n_shards :] = word
@@ -123,11 +125,11 @@ class Mixture:
                 opened[shard.index], moved[shard.index] = shard_step.sweep_shard(
                     shard, shared, private, owner, shard.index in collapsed, prior, sweeps=s.sweeps_per_cycle, **key
                 )
-            except ValueError:  # a score that is not a number
-                failed[shard.index] = 1
+            except FloatingPointError as error:
+                trouble, failed[shard.index] = str(error), 1
         comm.sum_everywhere(news)
         if failed.any():
-            raise NumericalError(f"cycle {cycle}, shards {np.flatnonzero(failed).tolist()}: a score is not a number")
+            raise NumericalError(f"cycle {cycle}: a row cannot be scored", [t for t in comm.collect(trouble) if t])
         self._join_labels(n_kept, opened)
         self.cycles = cycle
         self._summarise()
@@ -168,6 +170,16 @@ class Mixture:
                 - self._constant
             )
         return info
+
+    def _check_count_sums(self) -> None:
+        """Sums of counts are exact in float64 below 2^53, and only exact sums are the same on any number of ranks."""
+        mine = sum((np.nansum(shard.rows.tallies, axis=0) for shard in self.shards), np.zeros(self.components.shape[2]))
+        total = sum(self.comm.collect(mine))
+        large = [c.name for c, t in zip(self.components.count_columns, total) if t >= 2.0**53]
+        if large:
+            raise DataError(
+                "the sum of a count column is 2^53 or more; import such a column as real", [f"column {name}" for name in large]
+            )
 
     def _log_count_factorials(self) -> float:
         """Sum of log x! over the observed count cells of all rows, summed in shard order; valid on root."""

@@ -22,8 +22,8 @@ from mpibayes.hpc import run_directory, status
 from mpibayes.hpc.clock import Clock
 from mpibayes.hpc.comm import Communicator, agree, on_root, world
 from mpibayes.hpc.config import Config
-from mpibayes.hpc.data import Data
-from mpibayes.hpc.errors import EXIT_STOPPED, ConfigError, MpibayesError, NumericalError
+from mpibayes.hpc.data import Data, digest
+from mpibayes.hpc.errors import EXIT_STOPPED, MpibayesError, NumericalError
 from mpibayes.hpc.heldout import HeldOut
 from mpibayes.hpc.log import Progress
 from mpibayes.hpc.mixture import Info, Mixture, Settings
@@ -82,17 +82,21 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
     on_root(comm, lambda: configuration.check_columns(config, table.columns))
     folder = Path(out) if out is not None else Path("runs") / config_path.stem
     data = Data(table, config.unused, config.heldout_fraction, config.run.seed)
-    config = on_root(comm, lambda: run_directory.open_run(folder, config, table, data.n_rows, fresh))
-    heldout_file = None
+    # all that can be wrong with the input is found before the run directory is made
+    labels = heldout_file = None
+    if config.sampler.init == "labels":
+        labels = on_root(comm, lambda: run_directory.initial_labels(config.init_labels_path, data.n_rows))
     if config.heldout_path is not None:
         heldout_file, message = data.read_heldout_file(comm, config.heldout_path, config.data.unseen) or (None, "")
         if message:
             print(f"warning: {message}", flush=True)
+    content = {"fingerprint": table.fingerprint, "heldout": None if heldout_file is None else digest(heldout_file)}
+    config = on_root(comm, lambda: run_directory.open_run(folder, config, table, content, data.n_rows, fresh))
     hosts = comm.collect(socket.gethostname())
     on_root(comm, lambda: run_directory.record_start(folder, hosts))
     for number in range(config.run.chains):
         place = folder if config.run.chains == 1 else folder / f"chain-{number + 1}"
-        chain = Chain(comm, clock, config, data, heldout_file, place, number)
+        chain = Chain(comm, clock, config, data, heldout_file, labels, place, number)
         if not chain.run():
             return EXIT_STOPPED
     return 0
@@ -117,11 +121,12 @@ def settings_of(config: Config) -> Settings:
 class Chain:
     """One chain and its directory, on all ranks. Writers and progress exist on root alone."""
 
-    def __init__(self, comm, clock: Clock, config: Config, data: Data, heldout_file, folder: Path, number: int):
+    def __init__(self, comm, clock: Clock, config: Config, data: Data, heldout_file, labels, folder: Path, number: int):
         self.comm, self.clock, self.config, self.data, self.folder = comm, clock, config, data, folder
+        self._initial_labels = labels
         self.mixture = Mixture(comm, data.columns, data.rows_of, data.n_rows, settings_of(config), number)
         self.heldout = None
-        if config.data.heldout is not None and config.model.likelihood:
+        if (data.heldout is not None or config.heldout_path is not None) and config.model.likelihood:
             blocks = data.heldout_blocks(comm, self.mixture.n_shards, heldout_file)
             self.heldout = HeldOut(comm, blocks)
         self.trace = self.draws = self.progress = None
@@ -165,7 +170,7 @@ class Chain:
         labels = self.mixture.labels() if info.cycle % output.labels == 0 else None
         seconds = time.perf_counter() - started
         self.clock.cycle_took(seconds)
-        if comm.rank != 0:
+        if comm.rank != 0 or self._failure is not None:
             return
         values = {name: getattr(info, name) for name in ("cycle", *SCALARS) if hasattr(info, name)}
         values |= {"heldout_lpd": lpd, "heldout_lpd_averaged": averaged, "seconds": seconds}
@@ -310,10 +315,4 @@ class Chain:
 
     def _start(self) -> None:
         sampler = self.config.sampler
-        how: str | np.ndarray = sampler.init
-        if how == "labels":
-            path = self.config.init_labels_path
-            how = on_root(self.comm, lambda: run_directory.initial_labels(path))
-            if len(how) != self.mixture.n_rows:
-                raise ConfigError(f"sampler.init_labels: {path} has {len(how)} labels, expected {self.mixture.n_rows}, one a training row")
-        self.mixture.start(how, sampler.init_clusters)
+        self.mixture.start(sampler.init if self._initial_labels is None else self._initial_labels, sampler.init_clusters)

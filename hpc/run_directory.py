@@ -39,9 +39,10 @@ def decided(config: Config, n_training: int) -> dict:
     }
 
 
-def open_run(folder: Path, config: Config, table: Table, n_training: int, fresh: bool) -> Config:
+def open_run(folder: Path, config: Config, table: Table, content: dict, n_training: int, fresh: bool) -> Config:
     """Make the directory, or check that this configuration continues what is there; root alone.
 
+    content: "fingerprint" of the table and of the held-out file ("heldout", None without one).
     Returns the configuration with "auto" as decided at the first start. Raises ConfigError with what differs.
     """
     if fresh and folder.exists():
@@ -54,7 +55,7 @@ def open_run(folder: Path, config: Config, table: Table, n_training: int, fresh:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             write_text(folder / "config.toml", config.text)
-            _write_provenance(folder, {"table": str(table.path), "fingerprint": table.fingerprint, "starts": []})
+            _write_provenance(folder, {"table": str(table.path), **content, "starts": []})
             write_text(resolved, configuration.resolved_toml(config))
         except OSError as error:
             raise ConfigError(f"{folder}: cannot be written: {error.strerror}") from None
@@ -62,10 +63,12 @@ def open_run(folder: Path, config: Config, table: Table, n_training: int, fresh:
     old = tomllib.loads(resolved.read_text(encoding="utf-8"))
     before = _read_provenance(folder)
     config = configuration.continued(config, old)
-    same_table = before["fingerprint"] == table.fingerprint
+    same_table = before["fingerprint"] == content["fingerprint"]
     changes = configuration.difference(old, configuration.as_dict(config), same_table)
     if not same_table:
         changes.append(f"data.table: the content of {table.path} is not the content the run started with")
+    if before["heldout"] != content["heldout"]:
+        changes.append("data.heldout: the held-out file's rows are not those the run started with")
     if changes:
         raise ConfigError(
             f"{folder}: holds a run with another configuration, which was left as it is; what differs:",
@@ -109,21 +112,27 @@ def write_training_rows(folder: Path, training_rows: np.ndarray | None) -> None:
             np.save(file, training_rows)
 
 
-def initial_labels(path: Path) -> np.ndarray:
+def initial_labels(path: Path, n_training: int) -> np.ndarray:
     """One label a training row, int64: the last line of a text file, or the last kept draw of a run directory."""
+    labels = _labels_in(path)
+    if len(labels) != n_training:
+        raise ConfigError(f"sampler.init_labels: {path} has {len(labels)} labels, expected {n_training}, one a training row")
+    return np.unique(labels, return_inverse=True)[1]
+
+
+def _labels_in(path: Path) -> np.ndarray:
     if path.is_dir():
         draw = last_draw(chain_directories(path)[0])
         if draw is None:
             raise ConfigError(f"sampler.init_labels: {path} has kept no draw of its labels")
-        return np.unique(draw.labels, return_inverse=True)[1]
+        return draw.labels
     try:
         lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-        labels = np.array(lines[-1].split(), np.int64)
+        return np.array(lines[-1].split(), np.int64)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"sampler.init_labels: {path}: cannot be read: {error}") from None
     except (IndexError, ValueError, OverflowError):
         raise ConfigError(f"sampler.init_labels: {path}: expected a line of whole numbers separated by blanks, one a training row") from None
-    return np.unique(labels, return_inverse=True)[1]
 
 
 def _read_provenance(folder: Path) -> dict:

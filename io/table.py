@@ -368,7 +368,7 @@ def check_target(path: Path, overwrite: bool) -> None:
     if path.is_dir():
         raise ConfigError(f"{path}: is a directory; name a file to write")
     if path.exists() and not overwrite:
-        raise ConfigError(f"{path}: exists and is kept; choose another name or allow overwriting (--overwrite)")
+        raise ConfigError(f"{path}: exists and is kept; choose another name, or replace it with --force")
     if not path.parent.is_dir():
         raise DataError(f"{path}: cannot be written: no directory {path.parent}")
     if not os.access(path.parent, os.W_OK):

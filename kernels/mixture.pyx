@@ -572,10 +572,10 @@ cdef int _match(_Rows rows, Tail tail) except -1:
 cdef int _raise(outcome_t done, int64_t row0) except -1:
     row = row0 + done.row
     if done.status == STATUS_NOT_A_NUMBER:
-        raise ValueError(f"row {row}: its score under some cluster is not a number; look for infinite cells and for "
+        raise FloatingPointError(f"row {row}: its score under some cluster is not a number; look for infinite cells and for "
                          "parameters that are not finite")
     if done.status == STATUS_NO_CANDIDATE:
-        raise ValueError(f"row {row}: it has probability 0 under every cluster it may enter")
+        raise FloatingPointError(f"row {row}: it has probability 0 under every cluster it may enter")
     if done.status == STATUS_BAD_LABEL:
         raise ValueError(f"row {row}: its label is neither -1, an instantiated cluster, nor an occupied tail slot")
     return 0
@@ -593,9 +593,9 @@ def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated in
 
     z: int32 (n,), labels as in the module's docstring, changed in place; row0: global id of the first row. instantiated
     or tail may be None. priority_free: every row may enter every instantiated cluster and no row is an anchor, as on
-    the collapsed shard. A row alone in its tail slot that opens a new cluster counts as unmoved. Raises ValueError
-    naming the row when a score is NaN, when no candidate has a positive probability, or when a label is out of range;
-    rows before it have been moved then.
+    the collapsed shard. A row alone in its tail slot that opens a new cluster counts as unmoved. Raises, naming
+    the row, FloatingPointError when a score is NaN or no candidate has a positive probability, and ValueError when a label
+    is out of range; rows before it have been moved then.
     """
     cdef Instantiated held = _NOTHING if instantiated is None else instantiated
     cdef _Rows r = _Rows(rows, prior.offsets)

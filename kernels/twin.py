@@ -200,9 +200,9 @@ def draw(scores, u):
     """First k whose cumulative weight exceeds u times the total, weights exp(scores) in any scale."""
     scores = np.asarray(scores, dtype=np.float64)
     if np.isnan(scores).any():
-        raise ValueError("a score is not a number")
+        raise FloatingPointError("a score is not a number")
     if not len(scores) or not -inf < scores.max() < inf:
-        raise ValueError("no candidate has a positive probability")
+        raise FloatingPointError("no candidate has a positive probability")
     weights = np.exp(scores - scores.max())
     cumulative = np.cumsum(weights)
     above = np.flatnonzero(cumulative > u * cumulative[-1])

@@ -75,7 +75,8 @@ def make_run(folder, table: Table, cycles=40, burn_in=10, labels=1, text="", hel
     path.write_text(given)
     config = configuration.load(path)
     data = Data(table, config.unused, config.heldout_fraction, config.run.seed)
-    config = run_directory.open_run(folder, config, table, data.n_rows, fresh=False)
+    content = {"fingerprint": table.fingerprint, "heldout": None}
+    config = run_directory.open_run(folder, config, table, content, data.n_rows, fresh=False)
     settings = Settings(
         seed=5, shards=2, concentration=config.model.concentration, discount=config.model.discount,
         likelihood=config.model.likelihood, priors=config.priors,

@@ -109,6 +109,38 @@ def test_heldout_file_with_unseen_levels(place, ranks):
     assert done.returncode == 0, done.stderr
 
 
+def test_a_mistyped_path_can_be_corrected(place):
+    """Nothing is left behind by a run that could not start, so the corrected command is not refused."""
+    words = ("--set", "run.cycles=3")
+    refused(run(place, "out", *words, "--set", "data.heldout=hold.h5"), 3, "hold.h5")
+    refused(run(place, "out", *words, "--set", "sampler.init=labels", "--set", "sampler.init_labels=no.txt"), 2, "no.txt")
+    assert not (place / "out").exists()
+    assert run(place, "out", *words).returncode == 0
+
+
+def test_a_heldout_file_that_changed(place):
+    table = Table.open(place / "table.h5")
+    words = ("--set", "data.heldout=held.h5", "--set", "run.cycles=3")
+    write_table(place / "held.h5", table.columns, table.read(0, 50))
+    assert run(place, "out", *words).returncode == 0
+    (place / "held.h5").unlink()
+    write_table(place / "held.h5", table.columns, table.read(5, 40))
+    refused(run(place, "out", *words, "--set", "run.cycles=5"), 2, "data.heldout")
+
+
+def test_a_table_of_one_row(place):
+    (place / "table.h5").unlink()
+    write_table(place / "table.h5", *table_from_arrays([("x", "real", np.array([1.5]), None)]))
+    assert run(place, "out", "--set", "run.cycles=3", "--set", "run.burn_in=0").returncode == 0
+
+
+def test_counts_whose_sum_is_not_exact(place):
+    (place / "table.h5").unlink()
+    cells = np.full(40, 2.0**50)
+    write_table(place / "table.h5", *table_from_arrays([("huge", "count", cells, None), ("n", "count", np.arange(40.0), None)]))
+    refused(run(place, "out", "--set", "data.heldout=none", ranks=2), 3, "column huge", "real")
+
+
 @RANKS
 def test_output_that_cannot_be_written(place, ranks):
     (place / "file").write_text("not a folder")
