@@ -76,7 +76,7 @@ $(VENV)/.built: $(VENV)/.requirements setup.py $(KERNELS)
 
 # The machine's own MPI is used when two ranks of it find each other; otherwise the wheel of the `mpich` extra is installed.
 PROBE = from mpi4py import MPI; import sys; sys.exit(MPI.COMM_WORLD.size != 2)
-$(VENV)/.mpi-$(MPI): $(VENV)/.built
+$(VENV)/.mpi-$(MPI): $(VENV)/.requirements | $(VENV)/.built
 	@rm -f $(VENV)/.mpi-*
 	@if test "$(MPI)" != mpich; then $(PIP) uninstall -q -y mpich >/dev/null 2>&1 || true; hash -r; fi; \
 	if test "$(MPI)" != mpich && command -v mpirun >/dev/null 2>&1 && mpirun -n 2 $(PY) -c '$(PROBE)' >/dev/null 2>&1 </dev/null; then \
@@ -118,4 +118,4 @@ test: setup
 	done
 
 clean:
-	rm -rf build demo .pytest_cache .hypothesis *.egg-info src/*.egg-info kernels/*.so
+	rm -rf $(VENV)/.built build demo .pytest_cache .hypothesis *.egg-info src/*.egg-info kernels/*.so

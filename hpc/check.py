@@ -23,7 +23,7 @@ from mpibayes.hpc.log import duration, rate
 from mpibayes.hpc.mixture import Mixture, Settings
 from mpibayes.hpc.run import settings_of
 from mpibayes.io.labels import BUFFERED
-from mpibayes.io.table import BLOCKS, Rows, Table
+from mpibayes.io.table import BLOCKS, Column, Rows, Table
 
 MIB = 1 << 20
 SAMPLE_ROWS = 20_000
@@ -37,7 +37,8 @@ WORK_BYTES = 3 * MIB  # library pages first touched by a cycle, small temporarie
 
 
 def memory_per_rank(
-    table: Table,
+    columns: Sequence[Column],
+    n_train: int,
     n_shards: int,
     n_ranks: int,
     n_clusters: int,
@@ -46,6 +47,8 @@ def memory_per_rank(
     mpi: bool = True,
 ) -> dict[str, int]:
     """Resident bytes at the peak of the busiest rank, which is root, by part; their sum is the forecast.
+
+    columns: those that are used. n_train: training rows. heldout_rows: rows that are scored, of the table or of a file.
 
     process    Python, libraries, and the MPI library where there is one
     rows       cells of its shards: 1 byte a categorical column (2 above 255 levels), 8 a real or count column
@@ -56,13 +59,12 @@ def memory_per_rank(
     clusters   for each (level, cluster): log theta and its ordered copy (4 bytes each), counts (4) in total, part and
                tail, and on root the work of drawing theta (8, three times); moments for each (numeric column, cluster)
     """
-    widths = {block: sum(c.block == block for c in table.columns) for block in BLOCKS}
+    widths = {block: sum(c.block == block for c in columns) for block in BLOCKS}
     row = sum(width * np.dtype(BLOCKS[block]).itemsize for block, width in widths.items())
-    n_train = table.n_rows - heldout_rows
     cut = shards.bounds(n_train, n_shards)
     mine = shards.of_rank(n_shards, n_ranks, 0)
     rows = int(cut[mine.stop] - cut[mine.start])
-    levels = sum(len(c.levels) + 1 for c in table.columns if c.block.startswith("codes"))
+    levels = sum(len(c.levels) + 1 for c in columns if c.block.startswith("codes"))
     numeric = widths["reals"] + widths["tallies"]
     padded = -(-n_clusters // 16) * 16
     label = 1 if n_clusters <= 256 else 2 if n_clusters <= 65536 else 4
@@ -118,12 +120,14 @@ def check(config_path: str | Path, overrides: Sequence[str] = (), ranks: int = 1
     """
     config = configuration.load(config_path, overrides)
     table = Table.open(config.table)
-    configuration.check_columns(config, table.columns)
+    configuration.check_columns(config, table.columns, table.n_rows)
     data = Data(table, config.unused, config.heldout_fraction, config.run.seed)
     n_heldout = table.n_rows - data.n_rows
     if config.heldout_path is not None:
         rows, _ = data.read_heldout_file(serial(), config.heldout_path, config.data.unseen)
         n_heldout = len(rows)
+    if config.sampler.init == "labels":
+        run_directory.initial_labels(config.init_labels_path, data.n_rows)
     config = configuration.continued(config, run_directory.decided(config, data.n_rows))
     timing = time_sample(data, settings_of(config), *_start(config))
     for title, text in _findings(config, table, data, n_heldout, timing, ranks):
@@ -158,8 +162,7 @@ def _findings(config: Config, table: Table, data: Data, n_heldout: int, timing: 
 
     n_clusters = max(32, 2 * timing.n_clusters)
     kept = run.cycles // config.output.labels
-    heldout_in_table = table.n_rows - data.n_rows
-    parts = memory_per_rank(table, n_shards, ranks, n_clusters, kept, heldout_in_table, mpi=ranks > 1)
+    parts = memory_per_rank(data.columns, data.n_rows, n_shards, ranks, n_clusters, kept, n_heldout, mpi=ranks > 1)
     yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB on the busiest of {ranks} rank{'s' * (ranks > 1)}, of which"
     listed = ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
     yield "", f"{listed} (for {n_clusters} clusters)"

@@ -407,8 +407,11 @@ def _joint_rules(model: Model, sampler: Sampler, report: _Report) -> None:
         )
 
 
-def check_columns(config: Config, columns: Sequence[Any]) -> None:
-    """Hold [columns.NAME] against the table's columns (`io.table.Column`); ConfigError lists all that does not fit."""
+def check_columns(config: Config, columns: Sequence[Any], n_rows: int) -> None:
+    """Hold [columns.NAME] against the table's columns (`io.table.Column`); ConfigError lists all that does not fit.
+
+    Columns whose numbers the arithmetic cannot hold are refused too, since [columns.NAME] can leave them out.
+    """
     by_name = {column.name: column for column in columns}
     report = _Report(config.path, config.lines, _set_paths(config.overrides), [])
     for name, settings in config.columns.items():
@@ -430,6 +433,14 @@ def check_columns(config: Config, columns: Sequence[Any]) -> None:
             n, levels = len(settings.prior.dirichlet), list(column.levels)
             what = f"got {n} numbers, expected {len(levels)}, one for each level in the table's order: {_some(levels)}"
             report.add((*key, "prior"), what)
+    for column in columns:
+        key = ("columns", column.name)
+        if column.name in config.unused:
+            continue
+        if column.kind == "count" and column.center * (n_rows - column.n_missing) >= 2.0**53:
+            report.add(key, "the sum of its counts is 2^53 or more, too large to be exact; import it as real, or set use = false")
+        if column.kind == "real" and not (1e-150 < column.scale < 1e150 and abs(column.center) < 1e150):
+            report.add(key, "its numbers are too large or too small for double precision; scale them, or set use = false")
     if columns and all(column.name in config.unused for column in columns) and not report.problems:
         report.add(("columns",), "every column has use = false, so that nothing is left to model")
     if report.problems:

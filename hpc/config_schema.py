@@ -74,7 +74,7 @@ class GammaPrior(Section):
 
 
 class DirichletPrior(Section):
-    dirichlet: tuple[Positive, ...] = Field(min_length=1)
+    dirichlet: tuple[Annotated[float, Field(ge=1e-30)], ...] = Field(min_length=1)
 
 
 class NormalPrior(Section):

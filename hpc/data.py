@@ -75,24 +75,26 @@ class Data:
             blocks = agree(comm, lambda: {i: self._chosen(self.heldout[cut[i] : cut[i + 1]]) for i in mine})
             return HeldOutRows(len(self.heldout), blocks)
         arrays = broadcast_arrays(comm, vars(file_rows) if comm.rank == 0 else None)
-        rows = take_columns(Rows(**arrays), self._positions)
+        rows = Rows(**arrays)
         cut = shards.bounds(len(rows), n_blocks)
         return HeldOutRows(len(rows), {i: rows.take(slice(cut[i], cut[i + 1])) for i in mine})
 
-    def read_heldout_file(self, comm: Communicator, path, unseen: str) -> tuple[Rows, str | None] | None:
+    def read_heldout_file(self, comm: Communicator, path, unseen: str) -> tuple[Rows | None, str]:
         """Root's rows of a held-out file, coded with the table's levels, and a message about cells taken as missing.
 
-        Raises DataError on all ranks.
+        (None, "") elsewhere. Raises DataError on all ranks.
         """
 
         def read():
             from mpibayes.io.recode import read_like, unseen_message
 
             record: dict = {}
-            rows = read_like(self.table, path, unseen=unseen, record=record)
+            table = self.table
+            used = Table(table.path, table.n_rows, self.columns, table.fingerprint, table.source)
+            rows = read_like(used, path, unseen=unseen, record=record)
             return rows, unseen_message(record, path)
 
-        return on_root(comm, read, share=False)
+        return on_root(comm, read, share=False) or (None, "")
 
 
 def digest(rows: Rows) -> str:

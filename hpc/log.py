@@ -145,10 +145,11 @@ class Progress:
 
     def _say(self, text: str, to_stream: bool = True) -> None:
         stamped = f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}"
-        if to_stream and self._live is not None:
-            self._live.console.print(text, markup=False, highlight=False)
-        elif to_stream:
-            print(stamped, file=self._stream, flush=True)
+        with contextlib.suppress(OSError):  # neither may a full disk or a closed pipe behind stdout end a run
+            if to_stream and self._live is not None:
+                self._live.console.print(text, markup=False, highlight=False)
+            elif to_stream:
+                print(stamped, file=self._stream, flush=True)
         if self._file is not None:
             try:
                 self._file.write(stamped + "\n")

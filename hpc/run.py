@@ -31,12 +31,8 @@ from mpibayes.hpc.models.components import Hyper
 from mpibayes.io import checkpoint
 from mpibayes.io.labels import DrawWriter
 from mpibayes.io.table import Table
-from mpibayes.io.trace import TraceWriter, merge
+from mpibayes.io.trace import SCALARS, TraceWriter, merge
 
-SCALARS = (
-    "log_joint", "n_clusters", "concentration", "discount", "entropy", "heldout_lpd", "heldout_lpd_averaged",
-    "moved_fraction", "seconds",
-)  # fmt: skip
 STATUS_EVERY_S = 10.0
 
 
@@ -79,23 +75,25 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
     if clock.max_time_s is None:
         clock.max_time_s = config.run.max_time
     table: Table = on_root(comm, lambda: Table.open(config.table))
-    on_root(comm, lambda: configuration.check_columns(config, table.columns))
+    on_root(comm, lambda: configuration.check_columns(config, table.columns, table.n_rows))
     folder = Path(out) if out is not None else Path("runs") / config_path.stem
     data = Data(table, config.unused, config.heldout_fraction, config.run.seed)
     # all that can be wrong with the input is found before the run directory is made
     labels = heldout_file = None
-    if config.sampler.init == "labels":
+    places = run_directory.chain_places(folder, config.run.chains)
+    if config.sampler.init == "labels" and (fresh or on_root(comm, lambda: run_directory.lacks_checkpoint(places))):
         labels = on_root(comm, lambda: run_directory.initial_labels(config.init_labels_path, data.n_rows))
     if config.heldout_path is not None:
-        heldout_file, message = data.read_heldout_file(comm, config.heldout_path, config.data.unseen) or (None, "")
+        heldout_file, message = data.read_heldout_file(comm, config.heldout_path, config.data.unseen)
         if message:
             print(f"warning: {message}", flush=True)
     content = {"fingerprint": table.fingerprint, "heldout": None if heldout_file is None else digest(heldout_file)}
     config = on_root(comm, lambda: run_directory.open_run(folder, config, table, content, data.n_rows, fresh))
     hosts = comm.collect(socket.gethostname())
     on_root(comm, lambda: run_directory.record_start(folder, hosts))
-    for number in range(config.run.chains):
-        place = folder if config.run.chains == 1 else folder / f"chain-{number + 1}"
+    for number, place in enumerate(places):
+        if number and any(comm.collect(clock.signalled is not None or clock.out_of_time())):
+            return EXIT_STOPPED
         chain = Chain(comm, clock, config, data, heldout_file, labels, place, number)
         if not chain.run():
             return EXIT_STOPPED
@@ -104,11 +102,10 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
 
 def settings_of(config: Config) -> Settings:
     """What the sampler needs of a configuration in which "auto" has been decided."""
-    concentration = config.model.concentration
     return Settings(
         seed=config.run.seed,
         shards=config.run.shards,
-        concentration=concentration if isinstance(concentration, str | float) else {"gamma": concentration.gamma},
+        concentration=config.concentration,
         discount=config.model.discount,
         sweeps_per_cycle=config.sampler.sweeps_per_cycle,
         opening=config.sampler.opening,
@@ -271,9 +268,8 @@ class Chain:
         found = self._newest_checkpoint()
         cycle = 0
         if found is not None:
-            shared = found.shared()
+            shared, mine = agree(comm, lambda: (found.shared(), {s.index: found.shard(s.index) for s in mixture.shards}))
             cycle = int(shared["cycles"])
-            mine = {shard.index: found.shard(shard.index) for shard in mixture.shards}
             hyper = Hyper(*(shared[name] for name in ("concentration", "discount", "dirichlet", "normal", "gamma")))
             mixture.resume(cycle, lambda i: mine[i]["z"], int(shared["n_labels"]), hyper)
             if self.heldout is not None:
@@ -286,7 +282,9 @@ class Chain:
         def open_writers():
             self.folder.mkdir(parents=True, exist_ok=True)
             run_directory.write_training_rows(self.folder, self.data.training_rows)
-            self.trace, self.draws = TraceWriter(self.folder, SCALARS), DrawWriter(self.folder)
+            self.trace, self.draws = TraceWriter(self.folder), DrawWriter(self.folder)
+            if found is None:
+                run_directory.require_no_checkpoint_was_written(self.folder)
             self.trace.truncate(cycle)
             self.draws.truncate(cycle)
             self.progress = Progress(self.folder, cycle, config.run.cycles, mixture.n_rows)

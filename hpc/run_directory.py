@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
+import socket
 import sys
 import time
 import tomllib
@@ -16,8 +18,9 @@ import numpy as np
 import mpibayes
 from mpibayes.hpc import config as configuration
 from mpibayes.hpc.config import Config
-from mpibayes.hpc.errors import CheckpointError, ConfigError
+from mpibayes.hpc.errors import CheckpointError, ConfigError, MpibayesError
 from mpibayes.hpc.shards import default_count
+from mpibayes.hpc.status import liveness, read_status
 from mpibayes.io.files import chain_directories, replacing, storing, write_text
 from mpibayes.io.labels import last_draw
 from mpibayes.io.table import Table
@@ -25,6 +28,8 @@ from mpibayes.io.table import Table
 RESOLVED = "config.resolved.toml"
 PROVENANCE = "provenance.json"
 TRAINING_ROWS = "training_rows.npy"
+CHECKPOINTS = "checkpoints"
+UNFINISHED_START = {"config.toml", PROVENANCE, "config.toml.tmp", PROVENANCE + ".tmp", RESOLVED + ".tmp"}
 
 
 def decided(config: Config, n_training: int) -> dict:
@@ -39,17 +44,39 @@ def decided(config: Config, n_training: int) -> dict:
     }
 
 
+def chain_places(folder: Path, n_chains: int) -> list[Path]:
+    """The directory of each chain: the run's own where there is one chain."""
+    return [folder] if n_chains == 1 else [folder / f"chain-{i + 1}" for i in range(n_chains)]
+
+
+def lacks_checkpoint(places: Sequence[Path]) -> bool:
+    """Whether some chain has to start from nothing."""
+    return not all(any((place / CHECKPOINTS).glob("*/MANIFEST.json")) for place in places)
+
+
+def require_no_checkpoint_was_written(place: Path) -> None:
+    """A chain without checkpoints starts anew and drops its trace; refuse that where there was a checkpoint once."""
+    try:
+        once = read_status(place).get("last_checkpoint")
+    except MpibayesError:
+        return
+    if once:
+        raise CheckpointError(
+            f"{place / CHECKPOINTS}: empty, but the chain had a checkpoint of cycle {once}; put it back, or start anew with --fresh"
+        )
+
+
 def open_run(folder: Path, config: Config, table: Table, content: dict, n_training: int, fresh: bool) -> Config:
     """Make the directory, or check that this configuration continues what is there; root alone.
 
     content: "fingerprint" of the table and of the held-out file ("heldout", None without one).
     Returns the configuration with "auto" as decided at the first start. Raises ConfigError with what differs.
     """
-    if fresh and folder.exists():
-        _set_aside(folder)
     resolved = folder / RESOLVED
+    if fresh and resolved.exists():
+        _set_aside(folder)
     if not resolved.exists():
-        if folder.exists() and any(folder.iterdir()):
+        if folder.exists() and not {p.name for p in folder.iterdir()} <= UNFINISHED_START:
             raise ConfigError(f"{folder}: not empty, and no run directory (it has no {RESOLVED}); choose another with -o")
         config = configuration.continued(config, decided(config, n_training))
         try:
@@ -60,14 +87,21 @@ def open_run(folder: Path, config: Config, table: Table, content: dict, n_traini
         except OSError as error:
             raise ConfigError(f"{folder}: cannot be written: {error.strerror}") from None
         return config
-    old = tomllib.loads(resolved.read_text(encoding="utf-8"))
+    _refuse_a_second_run(folder)
     before = _read_provenance(folder)
+    try:
+        old = tomllib.loads(resolved.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{resolved}: cannot be read ({error}); it says what the run is") from None
     config = configuration.continued(config, old)
     same_table = before["fingerprint"] == content["fingerprint"]
     changes = configuration.difference(old, configuration.as_dict(config), same_table)
+    same_heldout = before.get("heldout") == content["heldout"]
+    if same_heldout and content["heldout"] is not None:  # a file that was moved is the same data
+        changes = [c for c in changes if not c.startswith("data.heldout:")]
     if not same_table:
         changes.append(f"data.table: the content of {table.path} is not the content the run started with")
-    if before["heldout"] != content["heldout"]:
+    if not same_heldout:
         changes.append("data.heldout: the held-out file's rows are not those the run started with")
     if changes:
         raise ConfigError(
@@ -79,7 +113,21 @@ def open_run(folder: Path, config: Config, table: Table, content: dict, n_traini
     return config
 
 
+def _refuse_a_second_run(folder: Path) -> None:
+    """Two runs in one directory would overwrite each other. Only a process that is seen to live on this host counts."""
+    for place in chain_directories(folder):
+        try:
+            now = read_status(place)
+        except MpibayesError:
+            continue
+        if now.get("host") == socket.gethostname() and now.get("pid") != os.getpid() and liveness(now)[0]:
+            raise ConfigError(
+                f"{place}: process {now['pid']} of this host is running it; wait for it, or choose another directory with -o"
+            )
+
+
 def _set_aside(folder: Path) -> None:
+    folder = folder.resolve()
     n = 1
     while (aside := folder.with_name(f"{folder.name}.old-{n}")).exists():
         n += 1

@@ -50,8 +50,12 @@ def instantiated(shared: Shared, order: np.ndarray, n_free: int) -> kernels.Inst
 def sweep_shard(
     shard: Shard, shared: Shared, private, owner, has_tail: bool, prior: Prior, *, sweeps: int, seed, cycle, chain
 ) -> tuple[int, int]:
-    """Run the sweeps; private (K,) bool and owner (K,) are of the clusters in `shard.z`. Leaves new labels in `shard.z`: instantiated clusters keep their order as 0..K1-1, the shard's
-    own clusters follow as K1, K1 + 1, ... in slot order.
+    """Run the sweeps and leave new labels in `shard.z`.
+
+    private (K,) bool and owner (K,) are of the clusters that `shard.z` names on entry. On return the instantiated ones
+    are 0..K1-1 in the order they had, and the shard's own clusters follow as K1, K1 + 1, ... in slot order. In between,
+    the kernels want the shard's order: with clusters 0..3, of which 1 is private here, and anchors that put 3 before 0
+    before 2, `to_local` is [1, 16, 2, 0], and `to_next` maps back: 0 -> 2, 1 -> 0, 2 -> 1, 16 -> 3.
 
     Returns (clusters in the shard's tail, rows moved in all sweeps).
     """

@@ -19,7 +19,7 @@ from mpibayes.hpc.errors import ConfigError, DataError
 from mpibayes.io.files import chain_directories, reason, storing, write_text
 
 NAME = "status.json"
-# A running program writes its status about once a minute, or once a cycle where cycles are longer.
+# A running program writes its status every 10 seconds, or once a cycle where cycles are longer.
 SILENT_S = 300.0
 SILENT_CYCLES = 3.0
 HARMLESS = "The run itself does not depend on it and will write it anew."

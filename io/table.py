@@ -75,7 +75,7 @@ class Rows:
 
     def take(self, index: np.ndarray | slice) -> Rows:
         """The chosen rows, copied."""
-        return Rows(*(np.ascontiguousarray(getattr(self, b)[index]) for b in BLOCKS))
+        return Rows(*(np.array(getattr(self, b)[index], order="C") for b in BLOCKS))
 
     @classmethod
     def empty(cls, columns: Sequence[Column], n: int) -> Rows:

@@ -25,6 +25,7 @@ SCALARS = (
     "discount",
     "entropy",
     "heldout_lpd",
+    "heldout_lpd_averaged",
     "moved_fraction",
     "seconds",
 )

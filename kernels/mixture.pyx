@@ -370,7 +370,7 @@ cdef class Tail:
     """The collapsed clusters of one shard: a Pitman-Yor(concentration, discount) mixture of total log weight
     log_weight.
 
-    `prior` has offsets, dirichlet, normal, gamma (hpc/models/prior.py). Statistics are the attributes size, levels,
+    `prior` has offsets, dirichlet, normal, gamma (hpc/models/components.py). Statistics are the attributes size, levels,
     real_n, real_mean, real_scatter, tally_n, tally_sum: views of `capacity` slots (a multiple of 16, doubled when
     full), to be read only between sweeps and changed only through `load`. n_slots: one more than the highest slot ever
     used. A Tail is changed by `sweep`; it must not be used by two threads at once.

@@ -59,11 +59,11 @@ class PitmanYor:
         """(concentration, discount) given the block sizes `size` (K,), with weights integrated out."""
         if self.gamma is not None:
             return self._escobar_west(size, current, stream), 0.0
-        alpha, d = np.meshgrid(self.concentrations, self.discounts, indexing="ij")
         if self.fixed:
-            return float(alpha[0, 0]), float(d[0, 0])
-        i = int(draw_on_grid(log_eppf(size, alpha, d).ravel(), stream))
-        return float(alpha.flat[i]), float(d.flat[i])
+            return float(self.concentrations[0]), float(self.discounts[0])
+        log_weight = log_eppf(size, self.concentrations[:, None], self.discounts)
+        i, j = divmod(int(draw_on_grid(log_weight.ravel(), stream)), len(self.discounts))
+        return float(self.concentrations[i]), float(self.discounts[j])
 
     def _escobar_west(self, size, current, stream):
         a, b = self.gamma

@@ -66,12 +66,12 @@ def test_the_sample_is_cut_from_all_over_the_table(tmp_path):
 def test_memory_parts(tmp_path):
     """Bytes that can be counted by hand: 1,000 rows, 3 one-byte columns, 2 reals, 1 count, 4 shards on 2 ranks."""
     table = make_table(tmp_path / "t.h5", 1000, 3, 2)
-    parts = checking.memory_per_rank(table, 4, 2, 16, kept_draws=5)
+    parts = checking.memory_per_rank(table.columns, table.n_rows, 4, 2, 16, kept_draws=5)
     assert parts["rows"] == 500 * (3 + 2 * 8 + 8)
     assert parts["labels"] == 4 * (500 + 250 + 500)
     assert parts["gathered"] == 12 * 1000 and parts["draws"] == 5 * 1000
     assert parts["clusters"] == 16 * (15 * 44 + 3 * 96)
-    half = checking.memory_per_rank(table, 4, 4, 16)
+    half = checking.memory_per_rank(table.columns, table.n_rows, 4, 4, 16)
     assert half["rows"] == parts["rows"] // 2 and half["gathered"] == half["draws"] == 0
 
 
@@ -100,5 +100,5 @@ def test_memory_forecast_of_a_real_run(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     peak = 1024 * int(done.stdout.rsplit("peak KiB", 1)[1])
-    forecast = sum(checking.memory_per_rank(table, 6, 1, 32, kept_draws=cycles // every, mpi=False).values())
+    forecast = sum(checking.memory_per_rank(table.columns, table.n_rows, 6, 1, 32, kept_draws=cycles // every, mpi=False).values())
     assert abs(peak - forecast) < 0.2 * peak, (peak / 2**20, forecast / 2**20)

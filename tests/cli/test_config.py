@@ -214,7 +214,7 @@ def test_columns_against_the_table(write):
             "[columns.owner]\nprior = {dirichlet = [1, 1]}\n[columns.children]\nprior = {shape = 1, rate = 1}\n"
         )
     )
-    check_columns(good, columns)
+    check_columns(good, columns, 100)
     bad = load(
         write(
             MINIMAL + "[columns.agee]\nuse = false\n[columns.sex]\nprior = {dirichlet = [1, 2, 3]}\n"
@@ -222,7 +222,7 @@ def test_columns_against_the_table(write):
         )
     )
     with pytest.raises(ConfigError) as caught:
-        check_columns(bad, columns)
+        check_columns(bad, columns, 100)
     text = str(caught.value)
     assert "run.toml:3: columns.agee: the table has no such column; did you mean age?" in text
     assert "run.toml:6: columns.sex.prior: got 3 numbers, expected 2" in text and "F, M" in text
@@ -230,7 +230,7 @@ def test_columns_against_the_table(write):
     assert "columns.zzz: the table has no such column; it has age, sex, children, owner" in text
     unused = load(write(MINIMAL + "".join(f"[columns.{c.name}]\nuse = false\n" for c in columns)))
     with pytest.raises(ConfigError, match="nothing is left to model"):
-        check_columns(unused, columns)
+        check_columns(unused, columns, 100)
 
 
 def test_what_may_change(write):

@@ -23,12 +23,13 @@ LEVELS = [
         "data",
         "heldout",
         "run_directory",
+        "status",
         "kept_draws",
         "summary",
         "figures",
         "io",
     },
-    {"run", "check", "report", "predict", "status"},
+    {"run", "check", "report", "predict"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}

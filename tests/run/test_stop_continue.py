@@ -188,3 +188,45 @@ def test_a_full_disk_ends_the_run_with_4_and_the_checkpoint_before_stays(place, 
         assert exported(small, "out") == exported(place, "straight")
     finally:
         launch(["umount", small])
+
+
+def test_checkpoints_that_vanished_do_not_cost_the_trace(place):
+    assert run(place, "out", "--set", "run.cycles=5").returncode == 0
+    before = exported(place, "out")
+    (place / "out" / "checkpoints").rename(place / "elsewhere")
+    done = run(place, "out", "--set", "run.cycles=7", ranks=2)
+    assert done.returncode == 4 and "checkpoints" in done.stderr and "cycle 5" in done.stderr
+    assert exported(place, "out") == before
+
+
+def test_fresh_renames_runs_alone(place):
+    (place / "precious").mkdir()
+    (place / "precious" / "thesis.txt").write_text("precious")
+    done = run(place, "precious", "--fresh")
+    assert done.returncode == 2 and "no run directory" in done.stderr
+    assert (place / "precious" / "thesis.txt").exists()
+
+
+def test_an_extended_run_needs_its_first_labels_no_more(place):
+    (place / "start.labels").write_text(" ".join(["0", "1"] * 315) + "\n")
+    words = ("--set", "sampler.init=labels", "--set", "sampler.init_labels=start.labels")
+    assert run(place, "out", *words, "--set", "run.cycles=3").returncode == 0
+    (place / "start.labels").unlink()
+    assert run(place, "out", *words, "--set", "run.cycles=5").returncode == 0
+
+
+def test_two_runs_in_one_directory_are_refused(place):
+    process = start(place, "out", *ENDLESS, ranks=1)
+    try:
+        wait_for_progress(place, "out", process)
+        second = run(place, "out", *ENDLESS)
+        assert second.returncode == 2 and f"process {process.pid}" in second.stderr
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 75
+
+
+def test_a_closed_standard_output_does_not_end_a_run(place):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([str(w) for w in command(1, "run", "run.toml", "-o", "out")], cwd=place, stdout=full)
+    assert done.returncode == 0
