@@ -70,20 +70,34 @@ def table(case, n, rng):
     codes = np.empty((n, case.categorical), dtype=np.uint8)
     for c, v in enumerate(levels):
         theta = rng.dirichlet(np.full(v, 0.5), size=k)
-        log_theta[offsets[c]:offsets[c] + v, :k] = np.log(theta.T + 1e-6)
+        log_theta[offsets[c] : offsets[c] + v, :k] = np.log(theta.T + 1e-6)
         cumulative = theta.cumsum(axis=1)
         codes[:, c] = np.minimum((rng.random(n)[:, None] > cumulative[labels]).sum(axis=1), v - 1)
     location = rng.normal(0, 3, size=(case.reals, base))
     rate = rng.gamma(2.0, 5.0, size=(case.tallies, base)) + 0.1
-    rows = Rows(codes, np.zeros((n, 0), np.uint16), location.T[labels] + rng.normal(size=(n, case.reals)),
-                rng.poisson(rate.T[labels]).astype(float))
+    rows = Rows(
+        codes,
+        np.zeros((n, 0), np.uint16),
+        location.T[labels] + rng.normal(size=(n, case.reals)),
+        rng.poisson(rate.T[labels]).astype(float),
+    )
     dirichlet = np.full(offsets[-1], 0.5)
     dirichlet[offsets[1:] - 1] = 0
-    prior = Prior(offsets, dirichlet, np.tile([0.0, 0.1, 2.0, 1.0], (case.reals, 1)),
-                  np.tile([2.0, 0.2], (case.tallies, 1)))
-    parameters = dict(n=k, free=k, anchors=np.zeros(0, np.uint64), log_weight=np.full(k, -np.log(k)), table=log_theta,
-                      location=location, half_precision=np.full(location.shape, 0.5),
-                      constant=np.full(location.shape, -0.9), log_rate=np.log(rate), rate=rate)
+    prior = Prior(
+        offsets, dirichlet, np.tile([0.0, 0.1, 2.0, 1.0], (case.reals, 1)), np.tile([2.0, 0.2], (case.tallies, 1))
+    )
+    parameters = {
+        "n": k,
+        "free": k,
+        "anchors": np.zeros(0, np.uint64),
+        "log_weight": np.full(k, -np.log(k)),
+        "table": log_theta,
+        "location": location,
+        "half_precision": np.full(location.shape, 0.5),
+        "constant": np.full(location.shape, -0.9),
+        "log_rate": np.log(rate),
+        "rate": rate,
+    }
     return rows, labels.astype(np.int32), prior, parameters
 
 
@@ -152,8 +166,10 @@ def run(case, n, repeats):
         def work(i):
             moved.append(mixture.sweep(rows, z, 0, 1, i, 0, 0, None, tail, prior))
     else:
+
         def work(i):
             moved.append(mixture.sweep(rows, z, 0, 1, i, 0, 0, held, None, prior))
+
     work(99)
     kernel = seconds(repeats, work)
     slots = tail.n_slots if case.tail else case.clusters
@@ -161,16 +177,22 @@ def run(case, n, repeats):
     small = min(n, 4000)
     part = Rows(*(a[:small] for a in (rows.codes8, rows.codes16, rows.reals, rows.tallies)))
     if case.tail:
+
         def score(j):
             return predictive_scores(part, prior, statistics, j)
     else:
+
         def score(j):
             return given_scores(part, prior, parameters, j)
+
     plain = seconds(3, lambda i: numpy_sweep(part, case.clusters, score, rng)) / small
     cell = 1e9 / (columns * slots)
-    print(f"{case.name:24s} K={slots:<4d} columns={columns:<3d} kernel {kernel / n * cell:7.4f} ns/cell "
-          f"{kernel / n * 1e6:7.3f} us/row  numpy {plain * cell:8.3f} ns/cell  ratio {plain / (kernel / n):6.1f}  "
-          f"moved {moved[-1] / n:.3f}", flush=True)
+    print(
+        f"{case.name:24s} K={slots:<4d} columns={columns:<3d} kernel {kernel / n * cell:7.4f} ns/cell "
+        f"{kernel / n * 1e6:7.3f} us/row  numpy {plain * cell:8.3f} ns/cell  ratio {plain / (kernel / n):6.1f}  "
+        f"moved {moved[-1] / n:.3f}",
+        flush=True,
+    )
 
 
 def tiny(repeats):

@@ -154,7 +154,8 @@ def world() -> Communicator:
         ) from None
     if MPI.COMM_WORLD.size != claimed and claimed > 1:
         raise ConfigError(
-            f"the launcher started {claimed} processes, but MPI sees {MPI.COMM_WORLD.size}: launcher and MPI library do not match",
+            f"the launcher started {claimed} processes, but MPI sees {MPI.COMM_WORLD.size}: "
+            "launcher and MPI library do not match",
             [
                 f"MPI library: {MPI.Get_library_version().splitlines()[0].strip()}",
                 "start with that library's own mpirun, or with srun --mpi=pmix or --mpi=pmi2 to suit it",
@@ -199,7 +200,9 @@ def broadcast_arrays(comm: Communicator, arrays: dict[str, np.ndarray] | None) -
         arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
         header = [(name, array.shape, array.dtype.str) for name, array in arrays.items()]
     header = comm.share(header)
-    sizes = [(int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize + 63) // 64 * 64 for _, shape, dtype in header]
+    sizes = [
+        (int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize + 63) // 64 * 64 for _, shape, dtype in header
+    ]
     block = np.empty(sum(sizes), np.uint8)
     views, start = {}, 0
     for (name, shape, dtype), size in zip(header, sizes):

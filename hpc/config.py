@@ -438,9 +438,14 @@ def check_columns(config: Config, columns: Sequence[Any], n_rows: int) -> None:
         if column.name in config.unused:
             continue
         if column.kind == "count" and column.center * (n_rows - column.n_missing) >= 2.0**53:
-            report.add(key, "the sum of its counts is 2^53 or more, too large to be exact; import it as real, or set use = false")
+            report.add(
+                key,
+                "the sum of its counts is 2^53 or more, too large to be exact; import it as real, or set use = false",
+            )
         if column.kind == "real" and not (1e-150 < column.scale < 1e150 and abs(column.center) < 1e150):
-            report.add(key, "its numbers are too large or too small for double precision; scale them, or set use = false")
+            report.add(
+                key, "its numbers are too large or too small for double precision; scale them, or set use = false"
+            )
     if columns and all(column.name in config.unused for column in columns) and not report.problems:
         report.add(("columns",), "every column has use = false, so that nothing is left to model")
     if report.problems:

@@ -14,7 +14,9 @@ from mpibayes.hpc.streams import Purpose, generator
 from mpibayes.io.table import BLOCKS, Column, Rows, Table
 
 
-def used_columns(columns: Sequence[Column], unused: Collection[str]) -> tuple[tuple[Column, ...], dict[str, np.ndarray]]:
+def used_columns(
+    columns: Sequence[Column], unused: Collection[str]
+) -> tuple[tuple[Column, ...], dict[str, np.ndarray]]:
     """The columns not in `unused`, renumbered within their blocks, and the positions to take from each block."""
     kept = [c for c in columns if c.name not in unused]
     positions = {b: np.array(sorted(c.index for c in kept if c.block == b), np.intp) for b in BLOCKS}
@@ -29,7 +31,7 @@ def take_columns(rows: Rows, positions: dict[str, np.ndarray]) -> Rows:
 
 
 def heldout_rows(n_rows: int, fraction: float, seed: int) -> np.ndarray:
-    """Which rows a held-out fraction keeps out of training, ascending int64: drawn by the seed, the same for all chains."""
+    """Which rows a fraction keeps out of training, ascending int64: drawn by the seed, the same for all chains."""
     n = min(max(1, round(fraction * n_rows)), n_rows - 1)
     order = generator(seed, Purpose.HELDOUT).permutation(n_rows)
     return np.sort(order[:n])
@@ -68,7 +70,10 @@ class Data:
         return take_columns(rows, self._positions).take(row_numbers - first)
 
     def heldout_blocks(self, comm: Communicator, n_blocks: int, file_rows: Rows | None = None) -> HeldOutRows:
-        """The held-out rows in `n_blocks` fixed blocks dealt to ranks. Collective. `file_rows`: root's rows of a held-out file."""
+        """The held-out rows in `n_blocks` fixed blocks dealt to ranks. Collective.
+
+        file_rows: root's rows of a held-out file, where there is one.
+        """
         mine = shards.of_rank(n_blocks, comm.size, comm.rank)
         if self.heldout is not None:
             cut = shards.bounds(len(self.heldout), n_blocks)

@@ -34,7 +34,8 @@ def private_clusters(size: np.ndarray, owned: np.ndarray) -> np.ndarray:
 def draw_weights(hyper: Hyper, size, private, owner, opening: str, n_shards: int, stream):
     """Step 4: weights of the instantiated clusters and of each shard's tail, in logs.
 
-    "one": (w, w_*) ~ Dirichlet(m - d, alpha + K1 d + M). "all" (d = 0): (w, w_*1 .. w_*S) ~ Dirichlet(m, alpha/S + M_s).
+    "one": (w, w_*) ~ Dirichlet(m - d, alpha + K1 d + M).
+    "all" (d = 0): (w, w_*1 .. w_*S) ~ Dirichlet(m, alpha/S + M_s).
     Returns log_weight (K1,), log_tail_weight (S,) and the concentration of a tail.
     """
     instantiated = ~private

@@ -39,7 +39,7 @@ class Settings:
 
 @dataclass
 class Info:
-    """Scalars of the state at the end of a cycle; on ranks other than root only `cycle`, `n_clusters` and `moved_fraction`."""
+    """Scalars of the state at the end of a cycle; those with a default of NaN are known on root alone."""
 
     cycle: int
     n_clusters: int
@@ -103,7 +103,7 @@ class Mixture:
         word: small integers that the caller wants summed over ranks; the sums come back as `Info.word`.
         """
         s, cycle, comm = self.settings, self.cycles + 1, self.comm
-        key = dict(seed=s.seed, cycle=cycle, chain=self.chain)
+        key = {"seed": s.seed, "cycle": cycle, "chain": self.chain}
         owner, summary = self._owner(cycle), self.summary
         private = global_update.private_clusters(summary.size, summary.owned)
         n_kept = len(private) - int(private.sum())
@@ -116,7 +116,9 @@ class Mixture:
         shared = state.broadcast(comm, shared, self.hyper, self.components.shape[0], n_kept, self.n_shards)
         self.hyper = shared.hyper
         prior = self.components.prior(self.hyper)
-        collapsed = range(self.n_shards) if s.opening == "all" else [schedule.collapsed_shard(**key, n_shards=self.n_shards)]
+        collapsed = (
+            range(self.n_shards) if s.opening == "all" else [schedule.collapsed_shard(**key, n_shards=self.n_shards)]
+        )
         trouble = ""
         news = np.zeros(3 * self.n_shards + len(word), np.int64)
         opened, moved, failed = news[: 3 * self.n_shards].reshape(3, self.n_shards)

@@ -13,6 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -206,7 +207,8 @@ class Chain:
         """status.json is a convenience: when it cannot be written, the next checkpoint will say so."""
         self._last_status = self.clock.elapsed()
         about = {
-            "state": state, "last_checkpoint": self._saved_cycle, "ranks": self.comm.size, "shards": self.mixture.n_shards,
+            "state": state, "last_checkpoint": self._saved_cycle, "ranks": self.comm.size,
+            "shards": self.mixture.n_shards,
             "host": socket.gethostname(), "pid": os.getpid(), "message": message,
         }  # fmt: skip
         with contextlib.suppress(MpibayesError):
@@ -215,7 +217,9 @@ class Chain:
     def _close(self, finished: bool) -> None:
         merge(self.folder)
         if finished:
-            message = f"{self.folder}: has all its {self.mixture.cycles} cycles; look at them: mpibayes report {self.folder}"
+            message = (
+                f"{self.folder}: has all its {self.mixture.cycles} cycles; look at them: mpibayes report {self.folder}"
+            )
         else:
             message = (
                 f"{self.folder}: stopped early ({self.clock.signalled or 'time limit'}) at the checkpoint of cycle "
@@ -268,7 +272,9 @@ class Chain:
         found = self._newest_checkpoint()
         cycle = 0
         if found is not None:
-            shared, mine = agree(comm, lambda: (found.shared(), {s.index: found.shard(s.index) for s in mixture.shards}))
+            shared, mine = agree(
+                comm, lambda: (found.shared(), {s.index: found.shard(s.index) for s in mixture.shards})
+            )
             cycle = int(shared["cycles"])
             hyper = Hyper(*(shared[name] for name in ("concentration", "discount", "dirichlet", "normal", "gamma")))
             mixture.resume(cycle, lambda i: mine[i]["z"], int(shared["n_labels"]), hyper)
@@ -292,7 +298,8 @@ class Chain:
                 self.progress.note(f"warning: {warning}; continuing from cycle {cycle}")
             if comm.size > mixture.n_shards:
                 self.progress.note(
-                    f"warning: {comm.size} ranks, but {mixture.n_shards} shards: {comm.size - mixture.n_shards} ranks have nothing to do (run.shards)"
+                    f"warning: {comm.size} ranks, but {mixture.n_shards} shards: "
+                    f"{comm.size - mixture.n_shards} ranks have nothing to do (run.shards)"
                 )
             self._write_status("running")
 
@@ -307,10 +314,11 @@ class Chain:
             everyone = [p for some in comm.collect(problems) for p in some]
             if not everyone:
                 return found
-            damaged = found
-            found = on_root(comm, lambda: checkpoint.previous(damaged, everyone))
+            found = on_root(comm, partial(checkpoint.previous, found, everyone))
         return None
 
     def _start(self) -> None:
         sampler = self.config.sampler
-        self.mixture.start(sampler.init if self._initial_labels is None else self._initial_labels, sampler.init_clusters)
+        self.mixture.start(
+            sampler.init if self._initial_labels is None else self._initial_labels, sampler.init_clusters
+        )

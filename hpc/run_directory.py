@@ -62,7 +62,8 @@ def require_no_checkpoint_was_written(place: Path) -> None:
         return
     if once:
         raise CheckpointError(
-            f"{place / CHECKPOINTS}: empty, but the chain had a checkpoint of cycle {once}; put it back, or start anew with --fresh"
+            f"{place / CHECKPOINTS}: empty, but the chain had a checkpoint of cycle {once}; put it back, "
+            "or start anew with --fresh"
         )
 
 
@@ -77,7 +78,9 @@ def open_run(folder: Path, config: Config, table: Table, content: dict, n_traini
         _set_aside(folder)
     if not resolved.exists():
         if folder.exists() and not {p.name for p in folder.iterdir()} <= UNFINISHED_START:
-            raise ConfigError(f"{folder}: not empty, and no run directory (it has no {RESOLVED}); choose another with -o")
+            raise ConfigError(
+                f"{folder}: not empty, and no run directory (it has no {RESOLVED}); choose another with -o"
+            )
         config = configuration.continued(config, decided(config, n_training))
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -122,7 +125,8 @@ def _refuse_a_second_run(folder: Path) -> None:
             continue
         if now.get("host") == socket.gethostname() and now.get("pid") != os.getpid() and liveness(now)[0]:
             raise ConfigError(
-                f"{place}: process {now['pid']} of this host is running it; wait for it, or choose another directory with -o"
+                f"{place}: process {now['pid']} of this host is running it; wait for it, "
+                "or choose another directory with -o"
             )
 
 
@@ -164,7 +168,9 @@ def initial_labels(path: Path, n_training: int) -> np.ndarray:
     """One label a training row, int64: the last line of a text file, or the last kept draw of a run directory."""
     labels = _labels_in(path)
     if len(labels) != n_training:
-        raise ConfigError(f"sampler.init_labels: {path} has {len(labels)} labels, expected {n_training}, one a training row")
+        raise ConfigError(
+            f"sampler.init_labels: {path} has {len(labels)} labels, expected {n_training}, one a training row"
+        )
     return np.unique(labels, return_inverse=True)[1]
 
 
@@ -180,14 +186,18 @@ def _labels_in(path: Path) -> np.ndarray:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"sampler.init_labels: {path}: cannot be read: {error}") from None
     except (IndexError, ValueError, OverflowError):
-        raise ConfigError(f"sampler.init_labels: {path}: expected a line of whole numbers separated by blanks, one a training row") from None
+        raise ConfigError(
+            f"sampler.init_labels: {path}: expected a line of whole numbers separated by blanks, one a training row"
+        ) from None
 
 
 def _read_provenance(folder: Path) -> dict:
     try:
         return json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{folder / PROVENANCE}: cannot be read ({error}); the run's table cannot be told") from None
+        raise CheckpointError(
+            f"{folder / PROVENANCE}: cannot be read ({error}); the run's table cannot be told"
+        ) from None
 
 
 def _write_provenance(folder: Path, record: dict) -> None:

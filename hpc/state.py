@@ -33,7 +33,9 @@ class Shared:
     parameters: Parameters
 
 
-def broadcast(comm: Communicator, shared: Shared | None, like: Hyper, n_level_rows: int, n_kept: int, n_shards: int) -> Shared:
+def broadcast(
+    comm: Communicator, shared: Shared | None, like: Hyper, n_level_rows: int, n_kept: int, n_shards: int
+) -> Shared:
     """Root's `shared` on every rank, in one message: all ranks can tell its form.
 
     like: hyperparameters of the right shapes. n_level_rows: L. n_kept: K1, the instantiated clusters.

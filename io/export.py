@@ -90,8 +90,8 @@ def _export_labels(chains: list[Path], out: str | Path | None, after: int) -> Ex
         segments = list_segments(chain / LABELS)
         if not segments:
             raise ConfigError(
-                f"{chain}: no labels are kept here yet. They reach the disk at checkpoints; output.labels says how many "
-                "cycles lie between two of them."
+                f"{chain}: no labels are kept here yet. They reach the disk at checkpoints; output.labels says "
+                "how many cycles lie between two of them."
             )
         _require_draws(chain, segments[-1].last, after)
     if len(chains) == 1:

@@ -8,13 +8,12 @@ one write call, where the HDF5 library would report it at some later close and k
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import h5py
 
@@ -83,11 +82,6 @@ def write_bytes(path: str | Path, data: bytes | memoryview, *, shared: bool = Fa
 def write_text(path: str | Path, text: str) -> None:
     """Replace `path` by UTF-8 text in one step. Raises OSError."""
     write_bytes(path, text.encode())
-
-
-def write_json(path: str | Path, value: Any) -> None:
-    """Replace `path` by a JSON text in one step. Raises OSError."""
-    write_text(path, json.dumps(value, indent=1) + "\n")
 
 
 def h5_image(fill: Callable[[h5py.File], None]) -> bytes:

@@ -229,7 +229,7 @@ def decide(p: Profile, keep: bool = False) -> Decision:
     numeric = p.n_numbers == n
     integer = numeric and p.all_integer and not p.leading_zero
     if not numeric or p.leading_zero:
-        nearly_all = n >= 100 and p.n_distinct > 0.95 * n or n >= 20 and p.n_distinct == n
+        nearly_all = (n >= 100 and p.n_distinct > 0.95 * n) or (n >= 20 and p.n_distinct == n)
         if nearly_all and not keep:
             return _identifier(p)
     if p.n_distinct == 2 and tuple(t.lower() for t in p.sorted_levels()) in TRUTH:
@@ -249,7 +249,7 @@ def _integers(p: Profile, keep: bool) -> Decision:
         if dense or (len(p.digits) == 1 and min(p.digits) >= 4) or ID_NAME.search(p.name):
             return _identifier(p)
     close = p.maximum - p.minimum < FEW_RANGE * few
-    if few <= 5 or few <= FEW_INTEGERS and few <= n / 2 and close:
+    if few <= 5 or (few <= FEW_INTEGERS and few <= n / 2 and close):
         return _categorical(p, "few different integers")
     key = bool(KEY_NAME.search(p.name))
     if few <= CODE_LEVELS and few <= n / 2 and (key or CODE_NAME.search(p.name)):
@@ -285,7 +285,7 @@ def _categorical(p: Profile, reason: str) -> Decision:
         return Decision(
             "categorical",
             error=f"column '{p.name}': {p.counted} levels, more than the {MAX_LEVELS:,} a categorical column can have; "
-            f"leave it out (kind = \"ignored\" in the schema, or --drop){mixed}",
+            f'leave it out (kind = "ignored" in the schema, or --drop){mixed}',
         )
     levels = p.sorted_levels()
     if any("\0" in level for level in levels):

@@ -152,7 +152,7 @@ def _profiles(source, schema: Schema, missing, kinds, keep, drop) -> list[infer.
         if kind not in SCHEMA_KINDS:
             known = ", ".join(SCHEMA_KINDS)
             problems.append(f"column '{name}': unknown kind '{kind}'{near(kind, SCHEMA_KINDS)}; one of {known}")
-        if name in drop and kind != "ignored" or name in drop and name in keep:
+        if (name in drop and kind != "ignored") or (name in drop and name in keep):
             problems.append(f"column '{name}': is both dropped and kept")
     profiles = []
     for name in source.names:

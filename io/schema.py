@@ -98,7 +98,7 @@ def _column(where: str, entry: dict, problems: list[str]) -> ColumnSchema:
     if levels is not None:
         if kind not in ("categorical", "boolean"):
             problems.append(f"{where}.levels: only categorical and boolean columns have levels (kind = {kind!r})")
-        if kind == "boolean" and len(levels) != 2 or not 1 <= len(levels) <= MAX_LEVELS:
+        if (kind == "boolean" and len(levels) != 2) or not 1 <= len(levels) <= MAX_LEVELS:
             expected = "2" if kind == "boolean" else f"1 to {MAX_LEVELS:,}"
             problems.append(f"{where}.levels: {len(levels):,} levels, expected {expected}")
         repeated = sorted({v for v in levels if levels.count(v) > 1}) if len(set(levels)) < len(levels) else []

@@ -175,8 +175,19 @@ class Tail:
 class Instantiated:
     """Plain holder; see mixture.Instantiated."""
 
-    def __init__(self, n=0, free=None, anchors=None, log_weight=None, table=None, location=None, half_precision=None,
-                 constant=None, log_rate=None, rate=None):
+    def __init__(
+        self,
+        n=0,
+        free=None,
+        anchors=None,
+        log_weight=None,
+        table=None,
+        location=None,
+        half_precision=None,
+        constant=None,
+        log_rate=None,
+        rate=None,
+    ):
         self.n, self.free, self.base = n, n if free is None else free, (n + 15) // 16 * 16
         self.anchors = [] if anchors is None else [int(a) for a in anchors]
         self.log_weight, self.table = log_weight, table

@@ -66,7 +66,9 @@ class Components:
         def given(of):
             return [priors.get(c.name) for c in of]
 
-        self.categorical = Categorical([len(c.levels) for c in self.categorical_columns], given(self.categorical_columns))
+        self.categorical = Categorical(
+            [len(c.levels) for c in self.categorical_columns], given(self.categorical_columns)
+        )
         real = self.real_columns
         self.normal = Normal([c.center for c in real], [c.scale for c in real], given(real))
         self.poisson = Poisson([c.center for c in self.count_columns], given(self.count_columns))

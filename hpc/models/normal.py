@@ -21,7 +21,7 @@ VARIANCE_GRID = np.geomspace(1e-4, 1.0, 13)  # bounded below: a density has no b
 
 
 def posterior(normal: np.ndarray, n, mean, scatter):
-    """Hyperparameters given moments: (mean, kappa, nu, nu*variance), each shaped as `n`. normal is (R, 4) or broadcasts."""
+    """(mean, kappa, nu, nu * variance) given moments, each shaped as `n`. normal is (R, 4) or broadcasts."""
     m0, kappa0, nu0, variance0 = (normal[..., i, None] for i in range(4))
     kappa, nu = kappa0 + n, nu0 + n
     location = (kappa0 * m0 + n * mean) / kappa
@@ -44,7 +44,7 @@ def log_marginal_cells(normal, n, mean, scatter) -> np.ndarray:
 
 
 class Normal:
-    """All real columns. `center`, `scale` (R,): each column's own; `given[r]`: None or {"mean": number or grid, ...}."""
+    """All real columns. center, scale (R,): each column's own; given[r]: None or {"mean": number or grid, ...}."""
 
     def __init__(self, center, scale, given):
         self.grids = []
@@ -78,7 +78,7 @@ class Normal:
         return normal
 
     def draw(self, normal, n, mean, scatter, stream: np.random.Generator):
-        """(location, half_precision, constant), each (R, K): log density = constant - half_precision (x - location)^2."""
+        """location, half_precision, constant, each (R, K): log density = constant - half_precision (x - location)^2."""
         location, kappa, nu, spread = posterior(normal, n, mean, scatter)
         precision = 2.0 * stream.standard_gamma(0.5 * nu) / spread
         mu = location + stream.standard_normal(location.shape) / np.sqrt(kappa * precision)

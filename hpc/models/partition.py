@@ -29,7 +29,7 @@ def log_eppf(size: np.ndarray, concentration, discount) -> np.ndarray:
 
 @dataclass
 class PitmanYor:
-    """How (concentration, discount) are chosen: fixed, on a product grid with equal weights, or by Escobar & West (1995)."""
+    """How (concentration, discount) are drawn: fixed, on an even product grid, or by Escobar & West (1995)."""
 
     concentrations: np.ndarray = field(default_factory=lambda: LEARNED_CONCENTRATION)
     discounts: np.ndarray = field(default_factory=lambda: np.zeros(1))
@@ -37,7 +37,7 @@ class PitmanYor:
 
     @classmethod
     def of(cls, concentration, discount) -> PitmanYor:
-        """From settings: a number fixes, a list is a grid, "learn" is the default grid, {"gamma": (a, b)} a gamma prior."""
+        """Of settings: a number is fixed, a list a grid, "learn" the default grid, {"gamma": (a, b)} a gamma prior."""
         if isinstance(concentration, dict):
             return cls(np.ones(1), np.zeros(1), tuple(concentration["gamma"]))
         alphas = LEARNED_CONCENTRATION if isinstance(concentration, str) else as_grid(concentration)

@@ -17,13 +17,13 @@ RATE_GRID = np.geomspace(0.01, 100.0, 17)  # in units of 1 / (mean of the column
 
 
 def log_marginal_cells(gamma, n, total) -> np.ndarray:
-    """Log marginal likelihood, without the 1 / x!, of each column and cluster; gamma (..., Q, 2), n and total (Q, K)."""
+    """Log marginal likelihood, without 1 / x!, of each column and cluster; gamma (..., Q, 2), n and total (Q, K)."""
     a, b = gamma[..., 0, None], gamma[..., 1, None]
     return a * np.log(b) - gammaln(a) + gammaln(a + total) - (a + total) * np.log(b + n)
 
 
 class Poisson:
-    """All count columns. `center` (Q,): each column's mean; `given[q]`: None or {"shape": number or grid, "rate": ...}."""
+    """All count columns. center (Q,): each column's mean; given[q]: None or {"shape": number or grid, "rate": ...}."""
 
     def __init__(self, center, given):
         self.grids = []

@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclass
 class Statistics:
-    """Sufficient statistics of K clusters for every column. Missing cells count nowhere but in `levels`' missing rows."""
+    """Sufficient statistics of K clusters for every column. Missing cells count in `levels`' missing rows alone."""
 
     size: np.ndarray  # (K,) int64, rows
     levels: np.ndarray  # (L, K) int32, categorical cells by level row

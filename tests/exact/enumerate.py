@@ -39,7 +39,7 @@ class Case:
     def n_rows(self) -> int:
         return len(self.columns[0][2])
 
-    def with_(self, **changes) -> "Case":
+    def with_(self, **changes) -> Case:
         return replace(self, **changes)
 
 
@@ -105,7 +105,7 @@ def partitions(n_rows: int) -> np.ndarray:
     """All set partitions of n_rows as restricted growth strings, int64 (Bell number, n_rows), lexicographic."""
     strings = [(0,)]
     for _ in range(n_rows - 1):
-        strings = [s + (k,) for s in strings for k in range(max(s) + 2)]
+        strings = [(*s, k) for s in strings for k in range(max(s) + 2)]
     return np.array(strings, dtype=np.int64)
 
 

@@ -11,14 +11,13 @@ import hashlib
 from unittest import mock
 
 import numpy as np
+
 from mpibayes.hpc import global_update, shards
 from mpibayes.hpc import mixture as program
-from mpibayes.hpc.comm import serial
 from mpibayes.hpc.mixture import Mixture, Settings
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels import twin
-
 from tests.exact.enumerate import Grids, Posterior, column_values, draw_prior_partition
 
 STRIDE = 1000  # cycle numbers from one replicate to the next: streams are keyed by cycle, so replicates are independent

@@ -50,7 +50,8 @@ TWINS = {
 class Reference:
     """Chains of one case in step.  `shard_of`: the shard of each row, int (N,); grids as in `Posterior`."""
 
-    def __init__(self, case: Case, shard_of, scheme: Scheme = EXACT, sweeps: int = 2, grids: Grids = Grids()):
+    def __init__(self, case: Case, shard_of, scheme: Scheme = EXACT, sweeps: int = 2, grids: Grids | None = None):
+        grids = grids or Grids()
         self.case, self.scheme, self.sweeps = case, scheme, sweeps
         self.shard_of = np.asarray(shard_of)
         self.n_shards = int(self.shard_of.max()) + 1

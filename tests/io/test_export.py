@@ -70,7 +70,10 @@ def test_csv_reads_back_exactly(tmp_path):
     out = tmp_path / "trace.csv"
     export(tmp_path, "csv", out)
     lines = out.read_text().splitlines()
-    assert lines[0] == "cycle,log_joint,n_clusters,concentration,discount,entropy,heldout_lpd,heldout_lpd_averaged,moved_fraction,seconds"
+    assert (
+        lines[0] == "cycle,log_joint,n_clusters,concentration,discount,entropy,heldout_lpd,heldout_lpd_averaged,"
+        "moved_fraction,seconds"
+    )
     for cycle, line in enumerate(lines[1:], 1):
         cells = dict(zip(lines[0].split(","), line.split(","), strict=True))
         assert cells["cycle"] == str(cycle) and cells["n_clusters"] == str(cycle % 5 + 1)

@@ -89,7 +89,22 @@ def test_cells_of_a_small_table(tmp_path):
         pa.compress(PEOPLE.encode(), "zstd", asbytes=True),
         gzip.compress(PEOPLE[:40].encode()) + gzip.compress(PEOPLE[40:].encode()),
     ],
-    ids="semicolon tab bar blanks crlf bom no-eol quotes empty-line gz xz bz2 zst gz-gz".split(),
+    ids=[
+        "semicolon",
+        "tab",
+        "bar",
+        "blanks",
+        "crlf",
+        "bom",
+        "no-eol",
+        "quotes",
+        "empty-line",
+        "gz",
+        "xz",
+        "bz2",
+        "zst",
+        "gz-gz",
+    ],
 )
 def test_dialects_give_the_same_table(tmp_path, content):
     plain = import_table(put(tmp_path, PEOPLE, "plain.csv"), tmp_path / "plain.h5")
@@ -253,7 +268,6 @@ def test_any_csv_comes_back(tmp_path_factory, rows):
 
 
 def strip(text):
-    import pyarrow.compute
 
     return pa.compute.utf8_trim_whitespace(pa.scalar(text)).as_py()
 

@@ -165,7 +165,7 @@ def test_other_files_are_refused(tmp_path):
         Table.open(tmp_path / "none.h5")
     with pytest.raises(DataError, match="is a directory"):
         Table.open(tmp_path)
-    with pytest.raises(DataError, match="not an HDF5 file.*mpibayes import"):
+    with pytest.raises(DataError, match=r"not an HDF5 file.*mpibayes import"):
         Table.open(tmp_path / "a.csv")
 
 

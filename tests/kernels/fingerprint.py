@@ -19,8 +19,11 @@ def main():
         tail = mixture.Tail(prior, 30.0, 0.1, -2.0)
         z = np.full(400, -1, dtype=np.int32)
         for step in range(3):
-            digest.update(b"%d" % mixture.sweep(rows, z, 2, 5, 0, step, 0, held if step == 1 else None, tail, prior)
-                          if step != 1 else b"")
+            digest.update(
+                b"%d" % mixture.sweep(rows, z, 2, 5, 0, step, 0, held if step == 1 else None, tail, prior)
+                if step != 1
+                else b""
+            )
             digest.update(z.tobytes())
         for name in ("size", "levels", "real_n", "real_mean", "real_scatter", "tally_n", "tally_sum"):
             digest.update(np.ascontiguousarray(getattr(tail, name)).tobytes())

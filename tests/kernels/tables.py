@@ -70,8 +70,14 @@ def random_prior(rng, levels, n_reals, n_tallies):
     offsets = np.concatenate([[0], np.cumsum(np.array(levels, dtype=np.int64) + 1)]).astype(np.int64)
     dirichlet = rng.gamma(1.0, 1.0, size=offsets[-1]) + 0.05
     dirichlet[offsets[1:] - 1] = 0.0
-    normal = np.column_stack([rng.normal(size=n_reals), rng.gamma(1.0, 0.3, n_reals) + 0.01,
-                              rng.gamma(2.0, 1.0, n_reals) + 0.5, rng.gamma(2.0, 1.0, n_reals) + 0.1])
+    normal = np.column_stack(
+        [
+            rng.normal(size=n_reals),
+            rng.gamma(1.0, 0.3, n_reals) + 0.01,
+            rng.gamma(2.0, 1.0, n_reals) + 0.5,
+            rng.gamma(2.0, 1.0, n_reals) + 0.1,
+        ]
+    )
     gamma = np.column_stack([rng.gamma(2.0, 1.0, n_tallies) + 0.1, rng.gamma(2.0, 0.2, n_tallies) + 0.02])
     return Prior(offsets, dirichlet, np.ascontiguousarray(normal.reshape(n_reals, 4)), gamma.reshape(n_tallies, 2))
 
@@ -87,9 +93,15 @@ def random_parameters(rng, prior, n, free, anchors):
         table[missing] = 0.0
     precision = rng.gamma(2.0, 0.5, size=(n_reals, base)) + 0.1
     rate = rng.gamma(2.0, 5.0, size=(n_tallies, base)) + 0.1
-    return dict(
-        n=n, free=free, anchors=np.sort(np.asarray(anchors, dtype=np.uint64)),
-        log_weight=np.log(rng.dirichlet(np.ones(n))),
-        table=table, location=rng.normal(0, 4, size=(n_reals, base)), half_precision=precision / 2,
-        constant=0.5 * np.log(precision / (2 * np.pi)), log_rate=np.log(rate), rate=rate,
-    )
+    return {
+        "n": n,
+        "free": free,
+        "anchors": np.sort(np.asarray(anchors, dtype=np.uint64)),
+        "log_weight": np.log(rng.dirichlet(np.ones(n))),
+        "table": table,
+        "location": rng.normal(0, 4, size=(n_reals, base)),
+        "half_precision": precision / 2,
+        "constant": 0.5 * np.log(precision / (2 * np.pi)),
+        "log_rate": np.log(rate),
+        "rate": rate,
+    }

@@ -80,10 +80,13 @@ def law_after_one_sweep(alpha, d, n, count_own_row=False):
     return counts, p
 
 
-@pytest.mark.parametrize("alpha, d, log_evidence, p_clusters", [
-    (1.0, 0.0, -12.704238, [0.061268, 0.334405, 0.394766, 0.175241, 0.032254, 0.002067]),
-    (0.5, 0.4, -12.606384, [0.042415, 0.171402, 0.293110, 0.287226, 0.162463, 0.043384]),
-])
+@pytest.mark.parametrize(
+    "alpha, d, log_evidence, p_clusters",
+    [
+        (1.0, 0.0, -12.704238, [0.061268, 0.334405, 0.394766, 0.175241, 0.032254, 0.002067]),
+        (0.5, 0.4, -12.606384, [0.042415, 0.171402, 0.293110, 0.287226, 0.162463, 0.043384]),
+    ],
+)
 def test_posterior_is_invariant(alpha, d, log_evidence, p_clusters):
     states, p = posterior(alpha, d)
     assert np.logaddexp.reduce([log_joint(z, alpha, d) for z in states]) == pytest.approx(log_evidence, abs=1e-6)

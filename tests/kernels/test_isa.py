@@ -15,8 +15,14 @@ WIDTHS = ("baseline", "avx2", "avx512")
 
 def fingerprint(isa):
     environment = {**os.environ, "MPIBAYES_ISA": isa, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    return subprocess.run([sys.executable, "-m", "tests.kernels.fingerprint"], cwd=ROOT, env=environment,
-                          capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        [sys.executable, "-m", "tests.kernels.fingerprint"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 @pytest.mark.skipif("MPIBAYES_ISA" in os.environ, reason="an instruction set is forced")

@@ -24,12 +24,23 @@ def log_marginal(rows, prior):
         n, mean = len(x), x.mean() if len(x) else 0.0
         kappa, nu = kappa0 + n, nu0 + n
         square = nu0 * variance0 + ((x - mean) ** 2).sum() + n * kappa0 / kappa * (mean0 - mean) ** 2
-        total += (gammaln(nu / 2) - gammaln(nu0 / 2) + 0.5 * np.log(kappa0 / kappa) - n / 2 * np.log(np.pi)
-                  + nu0 / 2 * np.log(nu0 * variance0) - nu / 2 * np.log(square))
+        total += (
+            gammaln(nu / 2)
+            - gammaln(nu0 / 2)
+            + 0.5 * np.log(kappa0 / kappa)
+            - n / 2 * np.log(np.pi)
+            + nu0 / 2 * np.log(nu0 * variance0)
+            - nu / 2 * np.log(square)
+        )
     for q, (a, b) in enumerate(prior.gamma):
         x = rows.tallies[:, q][~np.isnan(rows.tallies[:, q])]
-        total += (a * np.log(b) - gammaln(a) + gammaln(a + x.sum()) - (a + x.sum()) * np.log(b + len(x))
-                  - gammaln(x + 1).sum())
+        total += (
+            a * np.log(b)
+            - gammaln(a)
+            + gammaln(a + x.sum())
+            - (a + x.sum()) * np.log(b + len(x))
+            - gammaln(x + 1).sum()
+        )
     return total
 
 
@@ -51,12 +62,20 @@ def log_chain(rows, prior, concentration=0.7, discount=0.2):
             opening = np.log(concentration + discount) - np.log(i + concentration)
             assert terms[1] == pytest.approx(alone + opening, abs=1e-5)
         assert mixture.log_predictive(rows.take(slice(i, i + 1)), tail)[0] == pytest.approx(
-            np.logaddexp.reduce(terms), abs=1e-6)
+            np.logaddexp.reduce(terms), abs=1e-6
+        )
     return total
 
 
-@pytest.mark.parametrize("kind", [dict(levels8=(2, 3, 40), levels16=(260,)), dict(n_reals=3), dict(n_tallies=3),
-                                  dict(levels8=(2, 5), levels16=(260,), n_reals=2, n_tallies=2)])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"levels8": (2, 3, 40), "levels16": (260,)},
+        {"n_reals": 3},
+        {"n_tallies": 3},
+        {"levels8": (2, 5), "levels16": (260,), "n_reals": 2, "n_tallies": 2},
+    ],
+)
 def test_chain_rule(kind):
     rng = np.random.default_rng(21)
     rows, prior = random_table(rng, 40, **kind)
@@ -67,10 +86,18 @@ def test_chain_rule(kind):
 
 def one_column(reals=(), tallies=(), normal=(), gamma=()):
     n = max(len(reals), len(tallies))
-    rows = Rows(np.zeros((n, 0), np.uint8), np.zeros((n, 0), np.uint16), np.array(reals, float).reshape(n, len(normal)),
-                np.array(tallies, float).reshape(n, len(gamma)))
-    return rows, Prior(np.zeros(1, np.int64), np.zeros(0), np.array(normal, float).reshape(-1, 4),
-                       np.array(gamma, float).reshape(-1, 2))
+    rows = Rows(
+        np.zeros((n, 0), np.uint8),
+        np.zeros((n, 0), np.uint16),
+        np.array(reals, float).reshape(n, len(normal)),
+        np.array(tallies, float).reshape(n, len(gamma)),
+    )
+    return rows, Prior(
+        np.zeros(1, np.int64),
+        np.zeros(0),
+        np.array(normal, float).reshape(-1, 4),
+        np.array(gamma, float).reshape(-1, 2),
+    )
 
 
 def exact_log_gamma(y):
@@ -89,8 +116,13 @@ def test_counts_from_zero_to_billions():
     getcontext().prec = 60
     shape, rate = 0.3, 1e-4
     for total, n in [(0, 0), (3, 2), (10**9, 1), (10**12, 10**3), (10**15, 10**6), (2 * 10**9, 10**9)]:
-        statistics = Statistics(np.array([max(n, 1)]), np.zeros((0, 1), np.int32), *np.zeros((3, 0, 1)),
-                                np.array([[n]]), np.array([[float(total)]]))
+        statistics = Statistics(
+            np.array([max(n, 1)]),
+            np.zeros((0, 1), np.int32),
+            *np.zeros((3, 0, 1)),
+            np.array([[n]]),
+            np.array([[float(total)]]),
+        )
         x = np.array([0, 1, 2, 15, 16, 17, 100, 10**4, 999_999_999, 10**9, 1_000_100_000, 5 * 10**9], dtype=float)
         rows, prior = one_column(tallies=x, gamma=[(shape, rate)])
         tail = mixture.Tail(prior, 1.0, 0.0, 0.0)
@@ -99,8 +131,13 @@ def test_counts_from_zero_to_billions():
         a, b = Decimal(shape) + total, Decimal(rate) + n
         for value, got in zip(x, ours, strict=True):
             v = Decimal(value)
-            expected = exact_log_gamma(a + v) - exact_log_gamma(a) - exact_log_gamma(v + 1) + a * (b / (b + 1)).ln() \
+            expected = (
+                exact_log_gamma(a + v)
+                - exact_log_gamma(a)
+                - exact_log_gamma(v + 1)
+                + a * (b / (b + 1)).ln()
                 - v * (b + 1).ln()
+            )
             assert got == pytest.approx(float(expected), abs=1e-5, rel=2e-12), (total, n, value)
 
 

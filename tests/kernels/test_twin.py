@@ -8,13 +8,13 @@ from mpibayes.kernels import mixture, twin
 from .tables import FIELDS, Statistics, random_parameters, random_prior, random_table
 
 TABLES = {
-    "categorical": dict(levels8=(2, 3, 7, 4), levels16=(300,)),
-    "real": dict(n_reals=3),
-    "real, complete": dict(n_reals=9, missing=0.0, same_nu=True, scale=0.3),
-    "count": dict(n_tallies=2),
-    "mixed": dict(levels8=(2, 5), levels16=(260, 400), n_reals=2, n_tallies=2),
-    "wide": dict(levels8=(3,) * 40, n_reals=1, missing=0.4),
-    "nothing": dict(),
+    "categorical": {"levels8": (2, 3, 7, 4), "levels16": (300,)},
+    "real": {"n_reals": 3},
+    "real, complete": {"n_reals": 9, "missing": 0.0, "same_nu": True, "scale": 0.3},
+    "count": {"n_tallies": 2},
+    "mixed": {"levels8": (2, 5), "levels16": (260, 400), "n_reals": 2, "n_tallies": 2},
+    "wide": {"levels8": (3,) * 40, "n_reals": 1, "missing": 0.4},
+    "nothing": {},
 }
 
 
@@ -30,7 +30,7 @@ def assert_same_tail(compiled, plain, prior):
             np.testing.assert_allclose(ours, [mean, scatter], 1e-9, 1e-9)
         for q, (n, total) in enumerate(slot.tallies):
             assert (compiled.tally_n[q, t], compiled.tally_sum[q, t]) == (n, total)
-    assert not compiled.size[plain.n_slots:].any()
+    assert not compiled.size[plain.n_slots :].any()
 
 
 @pytest.mark.parametrize("discount", [0.0, 0.35])
@@ -43,14 +43,16 @@ def test_tail_alone(kind, discount):
     z = [np.full(60, -1, dtype=np.int32) for _ in tails]
     for cycle in range(3):
         for step in range(2):
-            moved = [module.sweep(rows, labels, 5, 11, cycle, step, 0, None, tail, prior)
-                     for module, tail, labels in zip((mixture, twin), tails, z, strict=True)]
+            moved = [
+                module.sweep(rows, labels, 5, 11, cycle, step, 0, None, tail, prior)
+                for module, tail, labels in zip((mixture, twin), tails, z, strict=True)
+            ]
             assert np.array_equal(*z)
             assert moved[0] == moved[1]
             assert_same_tail(*tails, prior)
     sums = mixture.accumulate(rows, z[0], tails[0].n_slots, prior.offsets)
     for name, recomputed in zip(FIELDS, sums, strict=True):
-        kept = getattr(tails[0], name)[..., :tails[0].n_slots]
+        kept = getattr(tails[0], name)[..., : tails[0].n_slots]
         np.testing.assert_allclose(kept, recomputed, 1e-9, 1e-9, err_msg=name)
     np.testing.assert_allclose(mixture.log_predictive(rows, tails[0]), twin.log_predictive(rows, tails[1]), atol=3e-5)
     both = mixture.log_predictive_clusters(rows, tails[0]), twin.log_predictive_clusters(rows, tails[1])
@@ -79,8 +81,10 @@ def test_prefix_and_tail(kind, with_tail, n_clusters, free):
     tails = [module.Tail(prior, 1.5, 0.2, np.log(0.4)) if with_tail else None for module in (mixture, twin)]
     z = [start.copy() for _ in tails]
     for step in range(3):
-        moved = [module.sweep(rows, labels, row0, seed, cycle, step, chain, g, tail, prior)
-                 for module, g, tail, labels in zip((mixture, twin), held, tails, z, strict=True)]
+        moved = [
+            module.sweep(rows, labels, row0, seed, cycle, step, chain, g, tail, prior)
+            for module, g, tail, labels in zip((mixture, twin), held, tails, z, strict=True)
+        ]
         assert np.array_equal(*z)
         assert moved[0] == moved[1]
         if with_tail:
@@ -159,8 +163,9 @@ def test_errors_name_the_row():
     rows, prior = random_table(rng, 5, levels8=(2,), n_reals=1, missing=0.0)
     z = np.full(5, -1, dtype=np.int32)
     with pytest.raises(ValueError, match="row 103: its label"):
-        mixture.sweep(rows, np.array([-1, -1, -1, 40, 0], np.int32), 100, 1, 1, 1, 1, None,
-                      mixture.Tail(prior, 1, 0, 0), prior)
+        mixture.sweep(
+            rows, np.array([-1, -1, -1, 40, 0], np.int32), 100, 1, 1, 1, 1, None, mixture.Tail(prior, 1, 0, 0), prior
+        )
     with pytest.raises(FloatingPointError, match="row 100: it has probability 0"):
         mixture.sweep(rows, z, 100, 1, 1, 1, 1, None, None, prior)
     parameters = random_parameters(rng, prior, 3, 3, [])

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import integrate
+from scipy.special import gammaln
+
 from mpibayes.hpc.models.components import Components, Hyper
 from mpibayes.hpc.models.statistics import Statistics, merge_moments
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels import twin
-from scipy import integrate
-from scipy.special import gammaln
 
 PRIORS = {
     "c": {"dirichlet": [0.3, 1.7, 0.6]},
@@ -51,7 +52,7 @@ def predictive(components, hyper, s: Statistics, rows) -> np.ndarray:
     return kernels.log_predictive_clusters(rows, tail) - log_weight
 
 
-STATES = dict(seed=st.integers(0, 10**6), n_rows=st.integers(2, 40), missing=st.sampled_from([0.0, 0.2, 0.9]))
+STATES = {"seed": st.integers(0, 10**6), "n_rows": st.integers(2, 40), "missing": st.sampled_from([0.0, 0.2, 0.9])}
 
 
 @given(**STATES)
@@ -94,9 +95,7 @@ def test_merging_parts_agrees_with_the_whole(seed, n_rows, missing, parts):
     g = np.random.Generator(np.random.Philox(seed))
     z, cut = g.integers(3, size=n_rows), np.sort(g.integers(n_rows + 1, size=parts - 1))
     whole = statistics(components, rows, z, 4)
-    pieces = [
-        statistics(components, rows.take(part), z[part], 4) for part in np.split(np.arange(n_rows), cut)
-    ]
+    pieces = [statistics(components, rows.take(part), z[part], 4) for part in np.split(np.arange(n_rows), cut)]
     for name in ("size", "levels", "tally_n", "tally_sum"):
         np.testing.assert_array_equal(sum(getattr(p, name) for p in pieces), getattr(whole, name))
     moments = (np.array([getattr(p, name) for p in pieces], float) for name in ("real_n", "real_mean", "real_scatter"))
@@ -152,7 +151,9 @@ def test_predictives_are_distributions(seed):
     # The tail of the counts is geometric; that of a new cluster is ((b + 1)/b)^-x with b = 0.25.
     np.testing.assert_allclose(scores("tallies", 0, np.arange(4000.0)).sum(axis=0), 1.0, atol=1e-6)
     for k in range(4):
-        total = integrate.quad(lambda u: scores("reals", 0, [np.sinh(u)])[0, k] * np.cosh(u), -30, 30, limit=400)[0]
+        total = integrate.quad(lambda u, k=k: scores("reals", 0, [np.sinh(u)])[0, k] * np.cosh(u), -30, 30, limit=400)[
+            0
+        ]
         assert total == pytest.approx(1.0, abs=1e-4)
 
 

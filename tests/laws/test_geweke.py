@@ -13,13 +13,13 @@ from unittest import mock
 
 import numpy as np
 import pytest
+
 from mpibayes.hpc.comm import serial
 from mpibayes.hpc.mixture import Mixture, Settings
 from mpibayes.hpc.models import normal
 from mpibayes.hpc.models.categorical import Categorical
 from mpibayes.hpc.models.components import Hyper
 from mpibayes.io.table import table_from_arrays
-
 from tests.exact import production
 from tests.exact.compare import replicate_means, seed
 from tests.exact.enumerate import draw_prior_partition, log_law_of_clusters

@@ -34,7 +34,9 @@ def mixed_table(path: Path, n: int = 700, seed: int = 3) -> None:
         cumulative = np.cumsum(rng.dirichlet(np.ones(n_levels), 4), axis=1)
         codes = (rng.random(n)[:, None] > cumulative[z]).sum(axis=1).clip(0, n_levels - 1)
         codes[rng.random(n) < 0.1] = -1
-        columns.append((f"c{c}", "boolean" if n_levels == 2 else "categorical", codes, [f"v{v}" for v in range(n_levels)]))
+        columns.append(
+            (f"c{c}", "boolean" if n_levels == 2 else "categorical", codes, [f"v{v}" for v in range(n_levels)])
+        )
     x = rng.normal(0, 3, 4)[z] + rng.normal(size=n)
     x[rng.random(n) < 0.1] = np.nan
     columns.append(("x", "real", x, None))

@@ -1,4 +1,4 @@
-"""Bad input to `mpibayes run`: one clear message, the documented exit code, no hang, nothing lost; on one rank and on several."""
+"""Bad input to `mpibayes run`, on one rank and on several: one clear message, the documented exit code, none lost."""
 
 import os
 
@@ -113,7 +113,9 @@ def test_a_mistyped_path_can_be_corrected(place):
     """Nothing is left behind by a run that could not start, so the corrected command is not refused."""
     words = ("--set", "run.cycles=3")
     refused(run(place, "out", *words, "--set", "data.heldout=hold.h5"), 3, "hold.h5")
-    refused(run(place, "out", *words, "--set", "sampler.init=labels", "--set", "sampler.init_labels=no.txt"), 2, "no.txt")
+    refused(
+        run(place, "out", *words, "--set", "sampler.init=labels", "--set", "sampler.init_labels=no.txt"), 2, "no.txt"
+    )
     assert not (place / "out").exists()
     assert run(place, "out", *words).returncode == 0
 
@@ -137,7 +139,9 @@ def test_a_table_of_one_row(place):
 def test_counts_whose_sum_is_not_exact(place):
     (place / "table.h5").unlink()
     cells = np.full(40, 2.0**50)
-    write_table(place / "table.h5", *table_from_arrays([("huge", "count", cells, None), ("n", "count", np.arange(40.0), None)]))
+    write_table(
+        place / "table.h5", *table_from_arrays([("huge", "count", cells, None), ("n", "count", np.arange(40.0), None)])
+    )
     refused(run(place, "out", ranks=2), 2, "columns.huge", "import it as real")
     assert run(place, "out", "--set", "columns.huge.use=false", "--set", "run.cycles=2").returncode == 0
 

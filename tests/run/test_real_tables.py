@@ -1,4 +1,4 @@
-"""The whole way on whole tables: import, check, run on two ranks, report. Skipped unless MPIBAYES_DATA names their folder."""
+"""The whole way on whole tables: import, check, run on two ranks, report. Needs their folder, MPIBAYES_DATA."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def import_kdd(folder: Path, place: Path):
 
 @pytest.mark.data
 @pytest.mark.parametrize(
-    "load, rows, n_rows, few", [(import_census, 179_571, 161_614, 40), (import_kdd, 444_619, 400_157, 15)], ids=["census", "kdd"]
+    "load, rows, n_rows, few",
+    [(import_census, 179_571, 161_614, 40), (import_kdd, 444_619, 400_157, 15)],
+    ids=["census", "kdd"],
 )
 def test_import_check_run_report(data_folder, tmp_path, load, rows, n_rows, few):
     done = load(data_folder, tmp_path)

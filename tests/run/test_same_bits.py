@@ -45,7 +45,14 @@ def test_more_ranks_than_shards(straight, tmp_path):
 def test_stopped_at_random_cycles_on_other_ranks(straight, opening, sweeps):
     """A finished run is extended by a random number of cycles at a time, each time on another number of ranks."""
     place, _ = straight
-    words = ("--set", f"sampler.opening={opening}", "--set", f"sampler.sweeps_per_cycle={sweeps}", "--set", "run.burn_in=4")
+    words = (
+        "--set",
+        f"sampler.opening={opening}",
+        "--set",
+        f"sampler.sweeps_per_cycle={sweeps}",
+        "--set",
+        "run.burn_in=4",
+    )
     name = f"{opening}-{sweeps}"
     assert run(place, f"straight-{name}", *words).returncode == 0
     choose, cycle = random.Random(f"{name} 7"), 0

@@ -89,7 +89,17 @@ def test_another_configuration_is_refused_with_what_differs(place):
     assert run(place, "out").returncode == 0
     before = exported(place, "out")
     for ranks in (1, 2):
-        done = run(place, "out", "--set", "run.seed=8", "--set", "model.discount=0.3", "--set", "columns.x.use=false", ranks=ranks)
+        done = run(
+            place,
+            "out",
+            "--set",
+            "run.seed=8",
+            "--set",
+            "model.discount=0.3",
+            "--set",
+            "columns.x.use=false",
+            ranks=ranks,
+        )
         assert done.returncode == 2
         for line in ("run.seed: was 5, is now 8", "model.discount: was 0.0, is now 0.3", "columns.x.use", "--fresh"):
             assert line in done.stderr
