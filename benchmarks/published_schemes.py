@@ -103,7 +103,7 @@ def figure_of(panels, columns, title, path):
     figure.suptitle(title)
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
-    figure.savefig(path, dpi=130)
+    figure.savefig(path, dpi=130, bbox_inches="tight")
     plt.close(figure)
 
 

@@ -36,7 +36,7 @@ def decided(config: Config, n_training: int) -> dict:
     """What "auto" comes to at the first start, by section and key."""
     shards = default_count(n_training) if config.run.shards == "auto" else config.run.shards
     opening = config.sampler.opening
-    if opening == "auto":  # more effective samples a second on every table tried: benchmarks/opening.py
+    if opening == "auto":  # cheaper cycles, and effective draws a second no worse: benchmarks/opening.py
         opening = "one"
     return {
         "run": {"shards": min(shards, n_training), "burn_in": config.burn_in},
