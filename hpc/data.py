@@ -13,6 +13,8 @@ from mpibayes.hpc.comm import Communicator, agree, broadcast_arrays, on_root
 from mpibayes.hpc.streams import Purpose, generator
 from mpibayes.io.table import BLOCKS, Column, Rows, Table
 
+PIECE = 4096  # rows that are copied at once
+
 
 def used_columns(
     columns: Sequence[Column], unused: Collection[str]
@@ -58,16 +60,22 @@ class Data:
 
     def rows_of(self, start: int, stop: int) -> Rows:
         """Training rows start..stop-1, used columns only."""
-        if self.training_rows is None:
-            return take_columns(self.table.read(start, stop), self._positions)
-        return self._chosen(self.training_rows[start:stop])
+        if self.training_rows is not None:
+            return self._chosen(self.training_rows[start:stop])
+        if len(self.columns) == len(self.table.columns):
+            return self.table.read(start, stop)
+        return self._chosen(np.arange(start, stop))
 
     def _chosen(self, row_numbers: np.ndarray) -> Rows:
-        if not len(row_numbers):
-            return take_columns(Rows.empty(self.table.columns, 0), self._positions)
-        first = int(row_numbers[0])
-        rows = self.table.read(first, int(row_numbers[-1]) + 1)
-        return take_columns(rows, self._positions).take(row_numbers - first)
+        """Rows by their numbers in the table, ascending; read a piece at a time, so that no second copy is ever held."""
+        chosen = Rows.empty(self.columns, len(row_numbers))
+        for start in range(0, len(row_numbers), PIECE):
+            numbers = row_numbers[start : start + PIECE]
+            first = int(numbers[0])
+            piece = take_columns(self.table.read(first, int(numbers[-1]) + 1), self._positions)
+            for block in BLOCKS:
+                getattr(chosen, block)[start : start + len(numbers)] = getattr(piece, block)[numbers - first]
+        return chosen
 
     def heldout_blocks(self, comm: Communicator, n_blocks: int, file_rows: Rows | None = None) -> HeldOutRows:
         """The held-out rows in `n_blocks` fixed blocks dealt to ranks. Collective.

@@ -233,7 +233,8 @@ def test_two_runs_in_one_directory_are_refused(place):
         assert second.returncode == 2 and f"process {process.pid}" in second.stderr
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=30) == 75
+        process.communicate(timeout=30)
+    assert process.returncode == 75
 
 
 def test_a_closed_standard_output_does_not_end_a_run(place):
