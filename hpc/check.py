@@ -121,7 +121,7 @@ def check(config_path: str | Path, overrides: Sequence[str] = (), ranks: int = 1
     config = configuration.load(config_path, overrides)
     table = Table.open(config.table)
     configuration.check_columns(config, table.columns, table.n_rows)
-    data = Data(table, config.unused, config.heldout_fraction, config.run.seed)
+    data = Data(table, config.unused, config.heldout_fraction)
     n_heldout = table.n_rows - data.n_rows
     if config.heldout_path is not None:
         rows, _ = data.read_heldout_file(serial(), config.heldout_path, config.data.unseen)

@@ -32,10 +32,10 @@ def take_columns(rows: Rows, positions: dict[str, np.ndarray]) -> Rows:
     return Rows(*(a if len(p) == a.shape[1] else np.ascontiguousarray(a[:, p]) for a, p in blocks))
 
 
-def heldout_rows(n_rows: int, fraction: float, seed: int) -> np.ndarray:
-    """Which rows a fraction keeps out of training, ascending int64: drawn by the seed, the same for all chains."""
+def heldout_rows(n_rows: int, fraction: float) -> np.ndarray:
+    """Which rows a fraction keeps out of training, ascending int64; whatever the seed, so that runs compare."""
     n = min(max(1, round(fraction * n_rows)), n_rows - 1)
-    order = generator(seed, Purpose.HELDOUT).permutation(n_rows)
+    order = generator(0, Purpose.HELDOUT).permutation(n_rows)
     return np.sort(order[:n])
 
 
@@ -45,12 +45,12 @@ class Data:
     `training_rows`: None when every row of the table is a training row, else their row numbers, ascending int64.
     """
 
-    def __init__(self, table: Table, unused: Collection[str], heldout_fraction: float | None, seed: int):
+    def __init__(self, table: Table, unused: Collection[str], heldout_fraction: float | None):
         self.table = table
         self.columns, self._positions = used_columns(table.columns, unused)
         self.training_rows = self.heldout = None
         if heldout_fraction is not None and table.n_rows > 1:
-            self.heldout = heldout_rows(table.n_rows, heldout_fraction, seed)
+            self.heldout = heldout_rows(table.n_rows, heldout_fraction)
             self.training_rows = np.setdiff1d(np.arange(table.n_rows), self.heldout, assume_unique=True)
 
     @property
@@ -67,7 +67,7 @@ class Data:
         return self._chosen(np.arange(start, stop))
 
     def _chosen(self, row_numbers: np.ndarray) -> Rows:
-        """Rows by their numbers in the table, ascending; read a piece at a time, so that no second copy is ever held."""
+        """Rows by their numbers in the table, ascending; read a piece at a time, so that there is no second copy."""
         chosen = Rows.empty(self.columns, len(row_numbers))
         for start in range(0, len(row_numbers), PIECE):
             numbers = row_numbers[start : start + PIECE]

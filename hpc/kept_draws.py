@@ -58,7 +58,7 @@ class KeptRun:
         self.chains = _find_chains([Path(d) for d in run_dirs], burn_in)
         config = self.chains[0].config
         self.table = _open_table(self.chains, table)
-        self.data = Data(self.table, config.unused, config.heldout_fraction, config.run.seed)
+        self.data = Data(self.table, config.unused, config.heldout_fraction)
         self._check_training_rows()
         self.likelihood = config.model.likelihood
         self.columns = self.data.columns if self.likelihood else ()
@@ -83,8 +83,8 @@ class KeptRun:
             mine = self.data.training_rows
             if mine is None or not np.array_equal(stored, mine):
                 raise ConfigError(
-                    f"{chain.folder}: was trained on other rows than {self.chains[0].folder} (data.heldout is a "
-                    "fraction and run.seed draws the rows); look at each by itself"
+                    f"{chain.folder}: was trained on other rows than {self.chains[0].folder} (data.heldout "
+                    "differs); look at each by itself"
                 )
 
     def slices(self) -> Iterator[tuple[int, Rows]]:

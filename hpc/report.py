@@ -6,6 +6,7 @@ are read one at a time and the table in slices.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import textwrap
 from collections.abc import Sequence
@@ -80,6 +81,13 @@ class Posterior:
     warnings: list[str] = field(default_factory=list)
 
 
+def require_extra(*modules: str) -> None:
+    """ConfigError when a library of the `report` extra is not installed."""
+    lacking = [name for name in modules if importlib.util.find_spec(name) is None]
+    if lacking:
+        raise ConfigError(f"the report needs {' and '.join(lacking)}: pip install '.[report]' in the program's folder")
+
+
 def report(
     run_dirs: str | Path | Sequence[str | Path],
     out: str | Path | None = None,
@@ -96,6 +104,7 @@ def report(
     """
     from rich.console import Console
 
+    require_extra("matplotlib", "arviz")
     console = console or Console()
     run_dirs = [run_dirs] if isinstance(run_dirs, str | Path) else list(run_dirs)
     run = KeptRun(run_dirs, burn_in, table)

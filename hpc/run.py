@@ -78,7 +78,7 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
     table: Table = on_root(comm, lambda: Table.open(config.table))
     on_root(comm, lambda: configuration.check_columns(config, table.columns, table.n_rows))
     folder = Path(out) if out is not None else Path("runs") / config_path.stem
-    data = Data(table, config.unused, config.heldout_fraction, config.run.seed)
+    data = Data(table, config.unused, config.heldout_fraction)
     # all that can be wrong with the input is found before the run directory is made
     labels = heldout_file = None
     places = run_directory.chain_places(folder, config.run.chains)
@@ -135,6 +135,9 @@ class Chain:
     def run(self) -> bool:
         """Start or continue; whether the chain reached its full length."""
         self._resume_or_start()
+        if self.mixture.cycles >= self.config.run.cycles:
+            on_root(self.comm, self._nothing_to_do)
+            return True
         try:
             finished = self._cycles()
             on_root(self.comm, lambda: self._close(finished))
@@ -144,6 +147,15 @@ class Chain:
                 self.progress.close()
             raise
         return finished
+
+    def _nothing_to_do(self) -> None:
+        done = self.mixture.cycles
+        self.progress.note(
+            f"{self.folder}: has all its {done} cycles"
+            + (f", and more than run.cycles = {self.config.run.cycles}" if done > self.config.run.cycles else "")
+            + f"; look at them: mpibayes report {self.folder}"
+        )
+        self.progress.close()
 
     def _cycles(self) -> bool:
         mixture, cycles, stop = self.mixture, self.config.run.cycles, False
@@ -266,6 +278,8 @@ class Chain:
         self._saved_cycle = cycle
         self._last_checkpoint = self.clock.elapsed()
         self.clock.checkpoint_took(time.monotonic() - started)
+        if comm.rank == 0:
+            self._write_status("running")
 
     def _resume_or_start(self) -> None:
         comm, config, mixture = self.comm, self.config, self.mixture
@@ -301,7 +315,8 @@ class Chain:
                     f"warning: {comm.size} ranks, but {mixture.n_shards} shards: "
                     f"{comm.size - mixture.n_shards} ranks have nothing to do (run.shards)"
                 )
-            self._write_status("running")
+            if mixture.cycles < config.run.cycles:
+                self._write_status("running")
 
         on_root(comm, open_writers, share=False)
 

@@ -62,8 +62,8 @@ def require_no_checkpoint_was_written(place: Path) -> None:
         return
     if once:
         raise CheckpointError(
-            f"{place / CHECKPOINTS}: empty, but the chain had a checkpoint of cycle {once}; put it back, "
-            "or start anew with --fresh"
+            f"{place / CHECKPOINTS}: empty, but the chain had a checkpoint of cycle {once}; put it back "
+            f"(is it in a {place.name}.old-N that --fresh made?), or start anew with --fresh"
         )
 
 
@@ -74,6 +74,10 @@ def open_run(folder: Path, config: Config, table: Table, content: dict, n_traini
     Returns the configuration with "auto" as decided at the first start. Raises ConfigError with what differs.
     """
     resolved = folder / RESOLVED
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder}: is a file; name a run directory with -o")
+    if resolved.exists():
+        _refuse_a_second_run(folder)
     if fresh and resolved.exists():
         _set_aside(folder)
     if not resolved.exists():
@@ -90,7 +94,6 @@ def open_run(folder: Path, config: Config, table: Table, content: dict, n_traini
         except OSError as error:
             raise ConfigError(f"{folder}: cannot be written: {error.strerror}") from None
         return config
-    _refuse_a_second_run(folder)
     before = _read_provenance(folder)
     try:
         old = tomllib.loads(resolved.read_text(encoding="utf-8"))

@@ -141,10 +141,11 @@ def _protect_sources(source: TextSource, *targets: Path | None) -> None:
 def _profiles(source, schema: Schema, missing, kinds, keep, drop) -> list[infer.Profile]:
     """An empty profile a column, with what the user said of it. Raises ConfigError with all mistakes."""
     problems = []
+    has = f"; it has {', '.join(source.names[:12])}{' ...' if len(source.names) > 12 else ''}"
     said = (("the schema", schema.columns), ("kinds", kinds), ("keep", keep), ("drop", drop))
     for where, mentioned in said:
         problems += [
-            f"{where}: no column '{name}' in {source.paths[0]}{near(name, source.names)}"
+            f"{where}: no column '{name}' in {source.paths[0]}{near(name, source.names) or has}"
             for name in mentioned
             if name not in source.names
         ]

@@ -57,7 +57,7 @@ def test_the_sample_is_cut_from_all_over_the_table(tmp_path):
     n = 3 * checking.SAMPLE_ROWS
     columns, rows = table_from_arrays([("x", "real", np.arange(n, dtype=float), None)])
     table = write_table(tmp_path / "t.h5", columns, rows)
-    sample = checking.sample_rows(checking.Data(table, (), None, 0))
+    sample = checking.sample_rows(checking.Data(table, (), None))
     assert len(sample) == checking.SAMPLE_ROWS
     assert sample.reals.min() == 0 and sample.reals.max() == n - 1
     assert len(np.unique(sample.reals)) == checking.SAMPLE_ROWS

@@ -74,7 +74,7 @@ def make_run(folder, table: Table, cycles=40, burn_in=10, labels=1, text="", hel
     path = folder.parent / f"{folder.name}.toml"
     path.write_text(given)
     config = configuration.load(path)
-    data = Data(table, config.unused, config.heldout_fraction, config.run.seed)
+    data = Data(table, config.unused, config.heldout_fraction)
     content = {"fingerprint": table.fingerprint, "heldout": None}
     config = run_directory.open_run(folder, config, table, content, data.n_rows, fresh=False)
     settings = Settings(

@@ -83,6 +83,10 @@ def test_a_finished_run_says_so(place):
     again = run(place, "out", ranks=2)
     assert again.returncode == 0 and "has all its 24 cycles" in again.stdout
     assert exported(place, "out") == before
+    status = (place / "out" / "status.json").read_bytes()
+    fewer = run(place, "out", "--set", "run.cycles=10")
+    assert fewer.returncode == 0 and "more than run.cycles = 10" in fewer.stdout
+    assert (place / "out" / "status.json").read_bytes() == status and b'"finished"' in status
 
 
 def test_another_configuration_is_refused_with_what_differs(place):
@@ -231,6 +235,8 @@ def test_two_runs_in_one_directory_are_refused(place):
         wait_for_progress(place, "out", process)
         second = run(place, "out", *ENDLESS)
         assert second.returncode == 2 and f"process {process.pid}" in second.stderr
+        second = run(place, "out", *ENDLESS, "--fresh")  # must not be pulled away under the first one's feet
+        assert second.returncode == 2 and not (place / "out.old-1").exists()
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=30)
