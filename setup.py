@@ -18,18 +18,21 @@ flags = ["-O3", "-ffp-contract=off", "-fno-math-errno", "-g0", "-Wno-psabi"]
 if os.environ.get("MPIBAYES_NATIVE") == "1":
     flags.append("-march=native")
 
-extension = Extension(
-    "mpibayes.kernels.mixture",
-    [f"{KERNELS}/mixture.pyx"],
-    include_dirs=[KERNELS],
-    depends=sorted(glob.glob(f"{KERNELS}/*.h")),
-    define_macros=[("MPIBAYES_CHECKS", "1")] if checks else [],
-    extra_compile_args=flags,
-)
+extensions = [
+    Extension(
+        f"mpibayes.kernels.{os.path.basename(source)[: -len('.pyx')]}",
+        [source],
+        include_dirs=[KERNELS],
+        depends=sorted(glob.glob(f"{KERNELS}/*.h")),
+        define_macros=[("MPIBAYES_CHECKS", "1")] if checks else [],
+        extra_compile_args=flags,
+    )
+    for source in sorted(glob.glob(f"{KERNELS}/*.pyx"))
+]
 
 setup(
     ext_modules=cythonize(
-        [extension],
+        extensions,
         build_dir="build/cython",
         compiler_directives={
             "language_level": 3,

@@ -1,6 +1,6 @@
 """`mpibayes check`: is all well, and what will the run take: memory a rank, seconds a cycle, disk.
 
-Needs no MPI. Time is measured: a few real cycles on a sample of the rows, scaled to the rows of the busiest rank.
+Needs no MPI. Time is measured: some real cycles on a sample of the rows, scaled to the rows of the busiest rank.
 Memory is a model, `memory_per_rank`, whose constants were measured.
 """
 
@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from mpibayes.hpc import config as configuration
-from mpibayes.hpc import run_directory, shards
+from mpibayes.hpc import run_directory, shards, strategy
 from mpibayes.hpc.comm import serial
 from mpibayes.hpc.config import Config
 from mpibayes.hpc.data import Data
@@ -24,11 +24,14 @@ from mpibayes.hpc.mixture import Mixture, Settings
 from mpibayes.hpc.run import settings_of
 from mpibayes.io.labels import BUFFERED
 from mpibayes.io.table import BLOCKS, Column, Rows, Table
+from mpibayes.io.trace import SCALARS
 
 MIB = 1 << 20
 SAMPLE_ROWS = 20_000
 SAMPLE_SLICES = 20  # the sample is cut from all over the table, which may be sorted
-SAMPLE_CYCLES = 3
+SAMPLE_CYCLES = 20  # from one cluster to about as many as there will be
+SAMPLE_S = 10.0  # or fewer cycles, where they are long
+TIMED = 3  # of the last cycles the quickest counts
 
 # Measured resident memory on Linux x86-64, Python 3.11, numpy 2.4: the program before it has read a row.
 PROCESS_BYTES = 74 * MIB
@@ -45,16 +48,21 @@ def memory_per_rank(
     kept_draws: int = 0,
     heldout_rows: int = 0,
     mpi: bool = True,
+    growing: bool = False,
+    strata: bool = False,
 ) -> dict[str, int]:
     """Resident bytes at the peak of the busiest rank, which is root, by part; their sum is the forecast.
 
     columns: those that are used. n_train: training rows. heldout_rows: rows that are scored, of the table or of a file.
+    growing: the chain starts from a subsample, in strata or not.
 
     process    Python, libraries, and the MPI library where there is one
     rows       cells of its shards: 1 byte a categorical column (2 above 255 levels), 8 a real or count column
     labels     4 bytes a row, a copy of one shard's in a sweep and the image of a checkpoint
     gathered   on root, all labels at a kept draw: 4 + 8 bytes a training row
     draws      on root, kept draws that wait for a checkpoint, 1 byte a row up to 256 clusters, at most 16 MiB
+    subsample  while it grows: 4 bytes a row for its stratum, and for one shard at a time the steps (8) and the rows
+               that are in and out (8)
     heldout    its part of the held-out rows with their running scores
     clusters   for each (level, cluster): log theta and its ordered copy (4 bytes each), counts (4) in total, part and
                tail, and on root the work of drawing theta (8, three times); moments for each (numeric column, cluster)
@@ -72,6 +80,7 @@ def memory_per_rank(
         "process": PROCESS_BYTES + (MPI_BYTES if mpi else 0) + WORK_BYTES,
         "rows": rows * row,
         "labels": 4 * rows + 4 * -(-n_train // n_shards) + 4 * rows,
+        "subsample": (4 * rows * strata + 16 * -(-n_train // n_shards)) if growing else 0,
         "gathered": 12 * n_train if kept_draws else 0,
         "draws": min(BUFFERED, kept_draws * n_train * label),
         "heldout": -(-heldout_rows // n_ranks) * (row + 16),
@@ -99,18 +108,19 @@ def sample_rows(data: Data, most: int = SAMPLE_ROWS) -> Rows:
 
 
 def time_sample(data: Data, settings: Settings, init: str, n_clusters: int, cycles: int = SAMPLE_CYCLES) -> Timing:
-    """Start a sample of the rows as the run will start, and time some cycles of the real sampler on it."""
+    """Start a sample of the rows as the run will start, all of them at once, and time cycles of the real sampler."""
     rows = sample_rows(data)
+    settings = replace(settings, annealing=None)
     mixture = Mixture(serial(), data.columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), settings)
     began = time.perf_counter()
     mixture.start(init, n_clusters)
     start_s = time.perf_counter() - began
-    took = []
-    for _ in range(cycles):
+    took: list[float] = []
+    while len(took) < cycles and (len(took) < TIMED or sum(took) < SAMPLE_S):
         began = time.perf_counter()
         info = mixture.cycle()
         took.append(time.perf_counter() - began)
-    return Timing(len(rows), start_s, min(took), info.n_clusters)
+    return Timing(len(rows), start_s, min(took[-TIMED:]), info.n_clusters)
 
 
 def check(config_path: str | Path, overrides: Sequence[str] = (), ranks: int = 1) -> None:
@@ -122,6 +132,7 @@ def check(config_path: str | Path, overrides: Sequence[str] = (), ranks: int = 1
     table = Table.open(config.table)
     configuration.check_columns(config, table.columns, table.n_rows)
     data = Data(table, config.unused, config.heldout_fraction)
+    strategy.check_length(config, data.n_rows)
     n_heldout = table.n_rows - data.n_rows
     if config.heldout_path is not None:
         rows, _ = data.read_heldout_file(serial(), config.heldout_path, config.data.unseen)
@@ -129,14 +140,14 @@ def check(config_path: str | Path, overrides: Sequence[str] = (), ranks: int = 1
     if config.sampler.init == "labels":
         run_directory.initial_labels(config.init_labels_path, data.n_rows)
     config = configuration.continued(config, run_directory.decided(config, data.n_rows))
-    timing = time_sample(data, settings_of(config), *_start(config))
+    timing = time_sample(data, settings_of(config, data.n_rows), *_start(config))
     for title, text in _findings(config, table, data, n_heldout, timing, ranks):
         print(f"{title + ':':<16}{text}" if title else f"{'':<16}{text}")
 
 
 def _start(config: Config) -> tuple[str, int]:
     """How the sample is started; labels that are given fit the whole table, not a sample of it."""
-    init = config.sampler.init
+    init = strategy.initial(config)
     return ("sequential" if init == "labels" else init), config.sampler.init_clusters
 
 
@@ -159,10 +170,21 @@ def _findings(config: Config, table: Table, data: Data, n_heldout: int, timing: 
     if n_shards > 16:
         yield "", "K mixes more slowly the more shards there are, about in proportion: take as few as the ranks need"
     yield "sampler", _exactness(config)
+    yield "start", strategy.start_in_words(config, data.n_rows)
+    if run.chains > 1 and strategy.initial(config) == "overdispersed":
+        yield "", f"chain 1; the others: {strategy.STARTS['overdispersed']}"
+    grows = strategy.growth_in_words(config, data.n_rows)
+    if grows:
+        yield "", grows
+    yield "draws", f"{strategy.counting_in_words(config)}; labels are kept every {config.output.labels} cycles"
 
     n_clusters = max(32, 2 * timing.n_clusters)
-    kept = run.cycles // config.output.labels
-    parts = memory_per_rank(data.columns, data.n_rows, n_shards, ranks, n_clusters, kept, n_heldout, mpi=ranks > 1)
+    growth = strategy.growth_cycles(config, data.n_rows)
+    kept = run.cycles // config.output.labels - (growth or 0) // config.output.labels
+    parts = memory_per_rank(
+        data.columns, data.n_rows, n_shards, ranks, n_clusters, kept, n_heldout, mpi=ranks > 1, growing=growth != 0,
+        strata=config.anneal.strata != "none",
+    )  # fmt: skip
     yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB on the busiest of {ranks} rank{'s' * (ranks > 1)}, of which"
     listed = ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
     yield "", f"{listed} (for {n_clusters} clusters)"
@@ -178,12 +200,13 @@ def _findings(config: Config, table: Table, data: Data, n_heldout: int, timing: 
     yield "time", f"{cycle_s:.3g} s a cycle on {working} rank{plural} ({rate(data.n_rows / cycle_s)})"
     yield "", f"measured on {timing.n_rows:,} rows with {timing.n_clusters} clusters, one process"
     chains = f" x {run.chains} chains" if run.chains > 1 else ""
-    total = duration((start_s + cycle_s * run.cycles) * run.chains)
+    whole = run.cycles - (growth or 0) + strategy.growth_cost(config, data.n_rows)
+    total = duration((start_s + cycle_s * whole) * run.chains)
     yield "", f"{total} for {run.cycles:,} cycles{chains}, if the clusters stay as many: time grows with their number"
     if ranks > cores:
         yield "", f"this supposes a core for every rank; this machine has {cores}"
     draw = (1 if n_clusters <= 256 else 2) * data.n_rows
-    trace = 72 * run.cycles / config.output.thin
+    trace = 8 * (1 + len(SCALARS)) * run.cycles / config.output.thin
     each = f", for each of {run.chains} chains" if run.chains > 1 else ""
     yield "disk", f"two checkpoints of {4 * data.n_rows / MIB:.1f} MiB, a trace of {trace / MIB:.1f} MiB{each}"
     yield "", f"{kept:,} kept draws of at most {draw / MIB:.2f} MiB, before compression{each}"

@@ -113,7 +113,8 @@ SET = click.option(
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Override a key of CONFIG, e.g. run.seed=3. Repeatable.",
+    help="Override a key of CONFIG; VALUE is TOML, or plain text: run.seed=3, sampler.strategy=anneal, "
+    "'anneal.schedule=[[2, 0.1], [10, 1.0]]'. Repeatable.",
 )
 TABLE = click.option(
     "--table", type=click.Path(path_type=Path), help="Where the run's table is now, if it has been moved."
@@ -218,10 +219,23 @@ def run(config, out, overrides, max_time, fresh):
     Ctrl-C lead to a checkpoint and exit code 75. Results are the same, bit for bit, on any number of ranks.
 
     \b
+    How a chain starts, in CONFIG or with --set; whatever it is, the cycles that count are exact:
+      sampler.strategy = "auto"         all rows in one cluster, which split and merge moves take apart; the default
+                         "anneal"       few rows, and more as anneal.schedule says, while rows come and go
+                         "sequential+gibbs", "prior+gibbs"    all rows, seated one by one, or drawn from the prior
+      sampler.split_merge = 0           no such moves: the last three are then the published strategies alone
+      anneal.schedule = "linear"        in anneal.passes = 10 passes' work; or "geometric", "constant", "sequential",
+                                        [[2, 0.1], [10, 1.0]] (a tenth of the rows after 2 passes, all after 10),
+                                        or "seconds" with anneal.seconds = "10m" (the clock decides: no two runs alike)
+      anneal.strata = "clusters"        or a categorical column: rows of rare kinds come in early
+      run.chains = 4                    overdispersed starts: one cluster, and random numbers of random clusters
+
+    \b
     Examples:
       mpibayes run run.toml                                     one process, no MPI needed
       mpirun -n 8 mpibayes run run.toml -o runs/a --max-time 3h50m
       mpirun -n 8 mpibayes run run.toml -o runs/b --set run.seed=3 --set run.cycles=5000
+      mpirun -n 8 mpibayes run run.toml -o runs/c --set sampler.strategy=anneal --set anneal.strata=protocol
     """
     from mpibayes.hpc.run import main as start
 
@@ -236,9 +250,12 @@ def run(config, out, overrides, max_time, fresh):
 def check(config, overrides, ranks):
     """Check a configuration and its table; foretell memory, time and disk. Needs no MPI.
 
+    It also says how the chain starts, until which cycle an annealed one adds rows, and from which cycle draws count.
+
     \b
-    Example:
+    Examples:
       mpibayes check run.toml --ranks 16 --set run.cycles=5000
+      mpibayes check run.toml --set sampler.strategy=anneal --set anneal.passes=20
     """
     from mpibayes.hpc.check import check as look
 

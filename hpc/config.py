@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from mpibayes.hpc.config_schema import (
     SECTIONS,
+    Anneal,
     ColumnSettings,
     Data,
     DirichletPrior,
@@ -36,13 +37,14 @@ from mpibayes.hpc.config_schema import (
 from mpibayes.hpc.errors import ConfigError
 
 __all__ = [
-    "Config", "as_dict", "check_columns", "continued", "difference", "load", "parse_duration", "resolved_toml",
+    "Config", "as_dict", "check_columns", "continued", "difference", "growing_schedule", "load", "parse_duration",
+    "resolved_toml",
 ]  # fmt: skip
 
 # These change how long and how often, not what is sampled: a run may be continued with other values.
 MAY_CHANGE = ("run.cycles", "run.checkpoint_minutes", "run.max_time")
 # "auto" in these is decided once, at the first start, and holds when the run is continued.
-FROZEN = ("run.burn_in", "run.shards", "sampler.opening")
+FROZEN = ("run.burn_in", "run.shards", "sampler.opening", "sampler.init", "anneal.start_rows")
 
 PRIOR_OF_KIND = {"categorical": DirichletPrior, "boolean": DirichletPrior, "real": NormalPrior, "count": RatePrior}
 PRIOR_WORDS = {
@@ -60,6 +62,7 @@ class Config:
     model: Model
     columns: dict[str, ColumnSettings]
     sampler: Sampler
+    anneal: Anneal
     run: Run
     output: Output
     path: Path
@@ -91,7 +94,7 @@ class Config:
 
     @property
     def burn_in(self) -> int:
-        """Cycles left out of summaries. "auto" is a fifth of run.cycles; see `continued` for an extended run."""
+        """Cycles left out of summaries. "auto" is decided at the first start (`strategy.burn_in`)."""
         return self.run.cycles // 5 if self.run.burn_in == "auto" else self.run.burn_in
 
     @property
@@ -154,6 +157,7 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Config:
     }
     if not problems:
         _joint_rules(sections["model"], sections["sampler"], report)
+        _start_rules(sections["model"], sections["sampler"], sections["anneal"], report)
     if problems:
         many = f"{len(problems)} problems" if len(problems) > 1 else "one problem"
         raise ConfigError(f"{path}: {many} in the configuration", problems)
@@ -407,6 +411,48 @@ def _joint_rules(model: Model, sampler: Sampler, report: _Report) -> None:
         )
 
 
+def growing_schedule(sampler: Sampler, anneal: Anneal) -> bool:
+    """Whether the chain starts from a subsample that grows."""
+    return sampler.strategy == "anneal" and anneal.schedule not in ("constant", "sequential")
+
+
+def _unused(sampler: Sampler, anneal: Anneal) -> dict[str, str]:
+    """Keys of [anneal] that have no effect, each with the setting that makes it so."""
+    if sampler.strategy != "anneal":
+        return dict.fromkeys(Anneal.model_fields, f'sampler.strategy = "{sampler.strategy}"')
+    because = f"anneal.schedule = {_shown(anneal.schedule)}"
+    none = [] if anneal.schedule in ("linear", "geometric") else ["passes"]
+    none += [] if anneal.schedule == "seconds" else ["seconds"]
+    none += [] if growing_schedule(sampler, anneal) else ["start_rows", "strata"]
+    return dict.fromkeys(none, because)
+
+
+def _start_rules(model: Model, sampler: Sampler, anneal: Anneal, report: _Report) -> None:
+    """Rules that tie the keys together that say how a chain starts."""
+    fixed = {"sequential+gibbs": "sequential", "prior+gibbs": "prior"}.get(sampler.strategy)
+    if fixed is not None and sampler.init not in ("auto", fixed):
+        report.add(
+            ("sampler", "init"),
+            f'got "{sampler.init}", but sampler.strategy = "{sampler.strategy}" says how the chain starts; '
+            'take one of the two keys out, or use strategy = "auto" or "anneal" with this init',
+        )
+    unused = _unused(sampler, anneal)
+    for key in unused:
+        if key not in anneal.model_fields_set or getattr(anneal, key) is None:
+            continue
+        if sampler.strategy != "anneal":
+            cure = 'set sampler.strategy = "anneal" to use it, or take it out'
+        else:
+            cure = 'set anneal.schedule = "seconds" to use it, or take it out' if key == "seconds" else "take it out"
+        report.add(("anneal", key), f"given, but {unused[key]} has no use for it; {cure}")
+    if "seconds" not in unused and anneal.seconds is None:
+        report.add(
+            ("anneal", "schedule"), '"seconds" needs anneal.seconds, the time until all rows are in: "10m", or 600'
+        )
+    if "strata" not in unused and anneal.strata == "clusters" and not model.likelihood:
+        report.add(("anneal", "strata"), '"clusters" needs model.likelihood = true: without cells there are none')
+
+
 def check_columns(config: Config, columns: Sequence[Any], n_rows: int) -> None:
     """Hold [columns.NAME] against the table's columns (`io.table.Column`); ConfigError lists all that does not fit.
 
@@ -433,6 +479,7 @@ def check_columns(config: Config, columns: Sequence[Any], n_rows: int) -> None:
             n, levels = len(settings.prior.dirichlet), list(column.levels)
             what = f"got {n} numbers, expected {len(levels)}, one for each level in the table's order: {_some(levels)}"
             report.add((*key, "prior"), what)
+    _check_strata(config, by_name, report)
     for column in columns:
         key = ("columns", column.name)
         if column.name in config.unused:
@@ -452,6 +499,21 @@ def check_columns(config: Config, columns: Sequence[Any], n_rows: int) -> None:
         raise ConfigError(f"{config.path}: the configuration does not fit the table {config.table}", report.problems)
 
 
+def _check_strata(config: Config, by_name: dict[str, Any], report: _Report) -> None:
+    strata = config.anneal.strata
+    if strata in ("none", "clusters"):
+        return
+    fit = [name for name, column in by_name.items() if column.kind in ("categorical", "boolean")]
+    expect = f'expected "none", "clusters", or one of {_some(fit)}' if fit else 'expected "none" or "clusters"'
+    if strata not in by_name:
+        near = difflib.get_close_matches(strata, [*fit, "none", "clusters"], 1, 0.6)
+        near = near or [name for name in fit if name.lower() == strata.lower()]
+        hint = f"did you mean {near[0]}?" if near else expect
+        report.add(("anneal", "strata"), f"the table has no column {_shown(strata)}; {hint}")
+    elif strata not in fit:
+        report.add(("anneal", "strata"), f"column {strata} is {by_name[strata].kind}; {expect}")
+
+
 def _some(names: list[str], most: int = 12) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
@@ -460,13 +522,15 @@ def _some(names: list[str], most: int = 12) -> str:
 
 
 def as_dict(config: Config) -> dict[str, Any]:
-    """Every key with its value, as plain nested dictionaries; absolute paths; what is not set is left out."""
+    """Every key with its value, as plain nested dictionaries; absolute paths; what is not set or used is left out."""
     document = {name: getattr(config, name).model_dump(exclude_none=True) for name in SECTIONS}
     document["data"]["table"] = str(config.table)
     if config.heldout_path:
         document["data"]["heldout"] = str(config.heldout_path)
     if config.init_labels_path:
         document["sampler"]["init_labels"] = str(config.init_labels_path)
+    for key in _unused(config.sampler, config.anneal):
+        document["anneal"].pop(key, None)
     document["columns"] = {name: c.model_dump(exclude_none=True) for name, c in config.columns.items()}
     return document
 
@@ -532,7 +596,7 @@ def resolved_toml(config: Config, actual: dict[str, Any] | None = None) -> str:
     is always written as the number it came to.
     """
     actual = {"run.burn_in": config.burn_in, **(actual or {})}
-    document = as_dict(config)
+    document, unused = as_dict(config), _unused(config.sampler, config.anneal)
     out = [
         f"# Every key and its value, as mpibayes understood {config.path.name}"
         + (" and --set." if config.overrides else ".")
@@ -542,7 +606,8 @@ def resolved_toml(config: Config, actual: dict[str, Any] | None = None) -> str:
         for key, info in section.model_fields.items():
             value = actual.get(f"{name}.{key}", document[name].get(key))
             # TOML has no null, so a key that is not set is a comment.
-            text = f"# {key} = (not set)" if value is None else f"{key} = {_toml(value)}"
+            blank = f"not used: {unused[key]}" if name == "anneal" and key in unused else "not set"
+            text = f"# {key} = ({blank})" if value is None else f"{key} = {_toml(value)}"
             out.append(f"{text}  # {info.description}")
     for name, given in document["columns"].items():
         out += ["", f"[columns.{_bare(name)}]"]

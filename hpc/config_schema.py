@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 _UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "min": 60.0, "s": 1.0}
 
@@ -65,6 +66,7 @@ def _key(default: Any, about: str, expected: str) -> Any:
 
 
 Positive = Annotated[float, Field(gt=0)]
+LENGTH_OF_TIME = 'a length of time: "3h50m", "90m", 3600 (seconds), "02:00:00", "1-02:00:00", or "none"'
 
 
 class GammaPrior(Section):
@@ -93,7 +95,7 @@ def _tuples(value: Any) -> Any:
     """TOML has lists; the sections hold tuples, which nobody can change."""
     if isinstance(value, dict):
         return {key: _tuples(item) for key, item in value.items()}
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def _none(value: Any) -> Any:
@@ -102,7 +104,22 @@ def _none(value: Any) -> Any:
 
 
 def _duration(value: Any) -> Any:
+    value = _none(value)
     return value if value is None else parse_duration(value)
+
+
+def _rising(knots: Any) -> Any:
+    """Knots of a piecewise schedule: passes and fractions rise, and in the end every row is in."""
+    if isinstance(knots, str):
+        return knots
+    passes, fractions = zip(*knots)
+    if (
+        not all(a < b for numbers in (passes, fractions) for a, b in pairwise(numbers))
+        or fractions[-1] < 1
+        or passes[-1] < 1
+    ):
+        raise ValueError("passes and fractions must rise, to the fraction 1.0 after 1 pass or later")
+    return knots
 
 
 class Data(Section):
@@ -144,6 +161,31 @@ class ColumnSettings(Section):
 
 
 class Sampler(Section):
+    strategy: Literal["auto", "anneal", "sequential+gibbs", "prior+gibbs"] = _key(
+        "auto",
+        "how the chain starts: one cluster that moves split (auto), a growing subsample (see [anneal]), all rows "
+        "seated one by one, or clusters drawn from the prior",
+        '"auto", "anneal", "sequential+gibbs" or "prior+gibbs"',
+    )
+    split_merge: Literal["auto"] | Annotated[int, Field(ge=0)] = _key(
+        "auto",
+        "cycles between two rounds of split and merge moves; auto: every cycle at first, later every fourth; 0: none",
+        '"auto" or a whole number, 0 or more',
+    )
+    init: Literal["auto", "one", "random", "sequential", "prior", "overdispersed", "labels"] = _key(
+        "auto",
+        "the first partition: as strategy says (auto), one cluster, init_clusters random ones, rows seated one by one, "
+        "a draw of the prior, a random number of random clusters, or init_labels",
+        '"auto", "one", "random", "sequential", "prior", "overdispersed" or "labels"',
+    )
+    init_clusters: int = Field(
+        64, ge=1, description='clusters of init = "random"', json_schema_extra={"expected": "a whole number, 1 or more"}
+    )
+    init_labels: Annotated[Annotated[str, Field(min_length=1)] | None, BeforeValidator(_none)] = _key(
+        None,
+        'labels of init = "labels": a text file (its last line is taken) or a run directory; relative to this file',
+        "the path of a text file with one line of labels, or of a run directory",
+    )
     sweeps_per_cycle: int = Field(
         1,
         ge=1,
@@ -155,24 +197,50 @@ class Sampler(Section):
         'shards that open clusters in a cycle; both are exact, "all" needs discount = 0',
         '"auto", "one" or "all"',
     )
-    init: Literal["sequential", "one", "random", "labels"] = _key(
-        "random",
-        "the first partition: rows seated one by one, one cluster, init_clusters random ones, or init_labels",
-        '"sequential", "one", "random" or "labels"',
-    )
-    init_clusters: int = Field(
-        64, ge=1, description='clusters of init = "random"', json_schema_extra={"expected": "a whole number, 1 or more"}
-    )
-    init_labels: Annotated[Annotated[str, Field(min_length=1)] | None, BeforeValidator(_none)] = _key(
-        None,
-        'labels of init = "labels": a text file (its last line is taken) or a run directory; relative to this file',
-        "the path of a text file with one line of labels, or of a run directory",
-    )
     hyper_every: int = Field(
         1,
         ge=1,
         description="cycles between two hyperparameter updates",
         json_schema_extra={"expected": "a whole number, 1 or more"},
+    )
+
+
+Knot = tuple[Annotated[float, Field(ge=0, lt=1e6)], Annotated[float, Field(gt=0, le=1)]]
+
+
+class Anneal(Section):
+    """Subsample annealing: how the rows of the chain's start become all rows."""
+
+    schedule: Annotated[
+        Literal["linear", "geometric", "constant", "sequential", "seconds"]
+        | Annotated[tuple[Knot, ...], Field(min_length=1)],
+        BeforeValidator(_tuples),
+        AfterValidator(_rising),
+    ] = _key(
+        "linear",
+        "how the subsample grows with the passes spent; or knots [[passes, fraction], ...]; or by the clock (seconds); "
+        "constant and sequential have all rows from the first cycle on",
+        '"linear", "geometric", "constant", "sequential", "seconds", or knots [[passes, fraction], ...], both rising, '
+        "to the fraction 1.0 after 1 pass or later",
+    )
+    passes: Annotated[float, Field(ge=1, lt=1e6)] = _key(
+        10.0, "what growing may cost: assignments a row of the table", "a number, 1 or more"
+    )
+    start_rows: Literal["auto"] | Annotated[int, Field(ge=1)] = _key(
+        "auto",
+        "rows of the first subsample; auto is a quarter of the rows, at most 1000",
+        '"auto" or a whole number, 1 or more',
+    )
+    seconds: Annotated[float | None, BeforeValidator(_duration)] = _key(
+        None,
+        'time until all rows are in, of schedule = "seconds"; such a run cannot be repeated from its seed alone',
+        LENGTH_OF_TIME,
+    )
+    strata: Annotated[str, Field(min_length=1)] = _key(
+        "none",
+        "strata of the subsample, so that rare rows enter early: none, clusters (coarse ones that a pilot finds), or a "
+        "categorical or boolean column",
+        '"none", "clusters", or the name of a categorical or boolean column',
     )
 
 
@@ -193,7 +261,8 @@ class Run(Section):
     )  # fmt: skip
     burn_in: Literal["auto"] | Annotated[int, Field(ge=0)] = _key(
         "auto",
-        "cycles left out of summaries; auto is a fifth of cycles, decided at the first start",
+        "cycles left out of summaries; auto is a fifth of cycles, counted from the end of an annealed start, decided "
+        "at the first start",
         '"auto" or a whole number, 0 or more',
     )
     chains: int = Field(
@@ -205,10 +274,10 @@ class Run(Section):
     checkpoint_minutes: float = Field(
         5.0, gt=0, description="minutes between two checkpoints", json_schema_extra={"expected": "a number above 0"}
     )
-    max_time: Annotated[float | None, BeforeValidator(lambda v: _duration(_none(v)))] = _key(
+    max_time: Annotated[float | None, BeforeValidator(_duration)] = _key(
         None,
         "stop at a checkpoint before this much time has passed (seconds here; 3h50m and 1-02:00:00 are understood)",
-        'a length of time: "3h50m", "90m", 3600 (seconds), "02:00:00", "1-02:00:00", or "none"',
+        LENGTH_OF_TIME,
     )
 
 
@@ -227,7 +296,9 @@ class Output(Section):
     )
 
 
-SECTIONS: dict[str, type[Section]] = {"data": Data, "model": Model, "sampler": Sampler, "run": Run, "output": Output}
+SECTIONS: dict[str, type[Section]] = {
+    "data": Data, "model": Model, "sampler": Sampler, "anneal": Anneal, "run": Run, "output": Output,
+}  # fmt: skip
 
 
 def fields_of(key: tuple[str, ...]) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from mpibayes.hpc.comm import Communicator, agree, broadcast_arrays, on_root
 from mpibayes.hpc.streams import Purpose, generator
 from mpibayes.io.table import BLOCKS, Column, Rows, Table
 
-PIECE = 4096  # rows that are copied at once
+PIECE = 4096  # rows of the table that are read at once where not all are wanted
 
 
 def used_columns(
@@ -66,16 +67,37 @@ class Data:
             return self.table.read(start, stop)
         return self._chosen(np.arange(start, stop))
 
+    def rows_at(self, places: np.ndarray) -> Rows:
+        """Training rows by their places in the training order, ascending; used columns only."""
+        return self._chosen(places if self.training_rows is None else self.training_rows[places])
+
+    def codes_of(self, column: Column, start: int, stop: int) -> np.ndarray:
+        """Codes of a categorical or boolean column, used or not, in training rows start..stop-1, int32; missing: V."""
+        numbers = np.arange(start, stop) if self.training_rows is None else self.training_rows[start:stop]
+        codes = np.empty(len(numbers), np.int32)
+        for place, rows, index in self._pieces(numbers):
+            codes[place] = getattr(rows, column.block)[index, column.index]
+        return codes
+
     def _chosen(self, row_numbers: np.ndarray) -> Rows:
-        """Rows by their numbers in the table, ascending; read a piece at a time, so that there is no second copy."""
+        """Rows by their numbers in the table, ascending; used columns only."""
         chosen = Rows.empty(self.columns, len(row_numbers))
-        for start in range(0, len(row_numbers), PIECE):
-            numbers = row_numbers[start : start + PIECE]
-            first = int(numbers[0])
-            piece = take_columns(self.table.read(first, int(numbers[-1]) + 1), self._positions)
+        for place, rows, index in self._pieces(row_numbers):
+            piece = take_columns(rows, self._positions)
             for block in BLOCKS:
-                getattr(chosen, block)[start : start + len(numbers)] = getattr(piece, block)[numbers - first]
+                getattr(chosen, block)[place] = getattr(piece, block)[index]
         return chosen
+
+    def _pieces(self, row_numbers: np.ndarray) -> Iterator[tuple[slice, Rows, np.ndarray]]:
+        """Rows by their numbers, ascending, a piece of the table at a time, so that there is no second copy.
+
+        Yields (where these are among row_numbers, rows of the whole table, where these are among those).
+        """
+        cuts = np.flatnonzero(np.diff(row_numbers // PIECE)) + 1
+        for start, stop in pairwise([0, *cuts.tolist(), len(row_numbers)] if len(row_numbers) else ()):
+            numbers = row_numbers[start:stop]
+            first = int(numbers[0])
+            yield slice(start, stop), self.table.read(first, int(numbers[-1]) + 1), numbers - first
 
     def heldout_blocks(self, comm: Communicator, n_blocks: int, file_rows: Rows | None = None) -> HeldOutRows:
         """The held-out rows in `n_blocks` fixed blocks dealt to ranks. Collective.

@@ -1,5 +1,5 @@
-"""Pictures of a posterior, as bytes of PNG files. Each function takes plain arrays; matplotlib is imported when one
-is asked for."""
+"""Pictures of a posterior, as bytes of PNG files. They take chains with their traces, or plain arrays; matplotlib is
+imported when one is asked for."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.summary import TELLING, ColumnProfile, percent
+from mpibayes.hpc.chains import Course
+from mpibayes.hpc.kept_draws import Chain
+from mpibayes.hpc.summary import TELLING, ColumnProfile, percent, took
 
 DPI = 150
 INK, FAINT, GRID = "#22272e", "#6b7280", "#e5e7eb"
 EMPTY = "#f4f5f7"
-CHAINS = ("#2563a8", "#d1603d", "#3b8f5a", "#8456a8", "#b58900", "#4aa3a2", "#a8324a", "#5c6773")
+# neighbours differ in lightness too, for paper without colours
+CHAINS = ("#17406f", "#e8833a", "#2f957a", "#c2c94a", "#7b3f8c", "#63b3d6", "#a8324a", "#8a929c")
 MANY_CLUSTERS, MANY_COLUMNS = 20, 30  # of the heat map
 LEVEL_LETTERS = 14  # of a line of a level's name in the heat map
 NAME_LETTERS = 28  # of a column's name there
@@ -38,7 +41,9 @@ STYLE = {
     "ytick.color": FAINT,
     "xtick.labelcolor": INK,
     "ytick.labelcolor": INK,
-    "legend.frameon": False,
+    "legend.edgecolor": "none",
+    "legend.framealpha": 0.7,
+    "hatch.linewidth": 0.6,
 }
 
 
@@ -70,64 +75,264 @@ def _styled(draw):
 
 
 @_styled
-def trace(traces: Sequence[dict[str, np.ndarray]], names: Sequence[str], burn_ins: Sequence[int]):
-    """Log joint and number of clusters over the cycles of every chain, and their distribution after burn-in."""
-    figure = _plot(10.0, 5.6)
-    axes = figure.subplots(2, 2, sharex="col", sharey="row", width_ratios=(5, 1))
-    for row, (key, title) in enumerate((("log_joint", "Log joint probability"), ("n_clusters", "Number of clusters"))):
-        left, right = axes[row]
-        values = [t[key] for t in traces]
-        later = [v[t["cycle"] > b] for t, v, b in zip(traces, values, burn_ins, strict=True)]
-        for i, (t, v) in enumerate(zip(traces, values, strict=True)):
-            left.plot(
-                t["cycle"],
-                v,
-                color=_colour(i),
-                linewidth=1.0,
-                label=names[i],
-                drawstyle="steps-post" if row else "default",
-            )
-        everything = np.concatenate([v for v in later if len(v)] or values)
-        _shade_burn_in(left, burn_ins, traces)
-        left.set_title(title)
-        if key == "n_clusters":
-            # a start with hundreds of clusters must not flatten what the chain does later
-            _limit(left, values, everything, whole=True)
-            bins = np.arange(everything.min() - 0.5, everything.max() + 1.5)
-            if len(bins) > 60:
-                bins = 40
-            left.set_xlabel("cycle")
-            right.set_xlabel("share of draws")
-        else:
-            _limit(left, values, everything, whole=False)
-            bins = np.linspace(everything.min(), everything.max(), 31) if np.ptp(everything) > 0 else 3
-            left.yaxis.set_major_formatter(_thousands())
-        for i, v in enumerate(later):
-            if len(v):
-                weights = np.full(len(v), 1.0 / len(v))
-                shape = "step" if len(traces) > 1 else "stepfilled"
-                look = {"color": _colour(i), "alpha": 0.87, "histtype": shape, "linewidth": 1.1}
-                right.hist(v, bins=bins, weights=weights, orientation="horizontal", **look)
-        right.tick_params(labelleft=False, left=False)
-        right.set_title("after burn-in", fontweight="normal", fontsize=9, color=FAINT)
-        right.grid(axis="x", visible=False)
-        right.locator_params(axis="x", nbins=3)
-    axes[0, 0].set_xlim(0, max(t["cycle"][-1] for t in traces))
-    if len(traces) > 1:
-        axes[0, 0].legend(loc="lower right", ncols=min(len(traces), 4), fontsize=8)
+def trace(chains: Sequence[Chain], settled: Sequence[tuple[int, float]]):
+    """Log joint, number of clusters and accepted moves over the cycles of every chain, and how the first two are
+    distributed after burn-in.
+
+    settled: cycle, and seconds, in which each chain's log joint is first as high as in the end. Without moves there is
+    no panel of them.
+    """
+    moving = [any(np.nansum(c.trace.get(name, 0)) for name in ("splits_tried", "merges_tried")) for c in chains]
+    n_panels = 3 if any(moving) else 2
+    figure = _plot(10.0, 2.7 * n_panels + 0.5)
+    axes = figure.subplots(n_panels, 2, sharex="col", sharey="row", width_ratios=(5, 1))
+    _value_panel(chains, "log_joint", *axes[0])
+    _value_panel(chains, "n_clusters", *axes[1])
+    for i, (c, (cycle, seconds)) in enumerate(zip(chains, settled)):
+        at = (cycle, np.interp(cycle, c.trace["cycle"], c.trace["log_joint"]))
+        words = f"settled: cycle {cycle:,}, {took(seconds)}" if len(chains) == 1 else ""
+        _mark_settled(axes[0, 0], at, _colour(i), words)
+    if n_panels == 3:
+        _move_panel(chains, *axes[2])
+    for left in axes[:, 0]:
+        _shade(left, chains, words=left is axes[0, 0])
+    axes[-1, 0].set_xlabel("cycle")
+    axes[0, 0].set_xlim(0, max(c.trace["cycle"][-1] for c in chains))
+    _clock(axes[-1, 0], chains)
+    if len(chains) > 1:
+        axes[0, 0].legend(loc="lower right", ncols=min(len(chains), 4), fontsize=8)
     return figure
 
 
-def _shade_burn_in(axes, burn_ins, traces) -> None:
-    end = min(max(burn_ins), max(t["cycle"][-1] for t in traces))
-    if end <= 0:
+def _mark_settled(axes, at: tuple[float, float], colour: str, words: str) -> None:
+    axes.plot(*at, "v", markersize=7, markeredgecolor="white", color=colour, clip_on=False, zorder=5)
+    if words:
+        behind = {"facecolor": "white", "edgecolor": "none", "alpha": 0.6, "pad": 1.0}
+        left = at[0] > 0.7 * axes.dataLim.x1  # no room on the right
+        _note(axes, words, at, (-8 if left else 8, -16), color=INK, ha="right" if left else "left", bbox=behind)
+
+
+def _value_panel(chains: Sequence[Chain], key: str, left, right) -> None:
+    """One scalar over the cycles, and its distribution after burn-in. What the log joint is of a part of the rows is
+    left out."""
+    whole = key == "n_clusters"
+    values = [np.where(whole | (c.trace["cycle"] >= c.growth), c.trace[key], np.nan) for c in chains]
+    later = [v[c.trace["cycle"] > c.burn_in] for c, v in zip(chains, values)]
+    for i, (c, v) in enumerate(zip(chains, values)):
+        style = "steps-post" if whole else "default"
+        left.plot(c.trace["cycle"], v, color=_colour(i), linewidth=1.0, label=c.name, drawstyle=style)
+    everything = np.concatenate(later)
+    left.set_title("Number of clusters" if whole else "Log joint probability")
+    # a start with hundreds of clusters must not flatten what the chain does later
+    _limit(left, [v[np.isfinite(v)] for v in values], everything, whole)
+    if whole:
+        bins = np.arange(everything.min() - 0.5, everything.max() + 1.5)
+        if len(bins) > 60:
+            bins = 40
+        left.yaxis.get_major_locator().set_params(integer=True)
+    else:
+        bins = np.linspace(everything.min(), everything.max(), 31) if np.ptp(everything) > 0 else 3
+        left.yaxis.set_major_formatter(_thousands())
+    for i, v in enumerate(later):
+        shape = "step" if len(chains) > 1 else "stepfilled"
+        look = {"color": _colour(i), "alpha": 0.87, "histtype": shape, "linewidth": 1.1}
+        right.hist(v, bins=bins, weights=np.full(len(v), 1.0 / len(v)), orientation="horizontal", **look)
+    right.tick_params(labelleft=False, left=False, labelbottom=False, bottom=False)
+    right.set_title("after burn-in", fontweight="normal", fontsize=9, color=FAINT)
+    right.grid(axis="x", visible=False)
+
+
+def _move_panel(chains: Sequence[Chain], left, right) -> None:
+    """Accepted splits and merges so far."""
+    from matplotlib.lines import Line2D
+
+    looks = {"splits": "-", "merges": (0, (4, 2))}
+    for i, c in enumerate(chains):
+        for name, style in looks.items():
+            if name in c.trace:
+                total = np.nancumsum(c.trace[name])
+                look = {"color": _colour(i), "linewidth": 1.4, "linestyle": style, "drawstyle": "steps-post"}
+                left.plot(c.trace["cycle"], total, **look)
+    left.set_title("Accepted moves, accumulated")
+    left.set_ylim(bottom=0)
+    left.yaxis.set_major_formatter(_thousands())
+    left.yaxis.get_major_locator().set_params(integer=True)
+    right.axis("off")
+    ink = _colour(0) if len(chains) == 1 else INK
+    keys = [Line2D([], [], color=ink, linewidth=1.4, linestyle=style, label=name) for name, style in looks.items()]
+    right.legend(handles=keys, loc="upper left", handlelength=2.6, borderaxespad=0)
+
+
+def _clock(axes, chains: Sequence[Chain]) -> None:
+    """A second axis below: seconds of the chains, on average."""
+    cycle = np.unique(np.concatenate([[0], *(c.trace["cycle"] for c in chains)]))
+    second = np.mean([_seconds_at(c, cycle) for c in chains], axis=0)
+    if second[-1] <= 0:
         return
-    axes.axvspan(0, end, color="#9ca3af", alpha=0.18, linewidth=0)
-    axes.annotate(
-        "burn-in", (end, 1), xycoords=("data", "axes fraction"), xytext=(-4, -4), textcoords="offset points",
-        ha="right", va="top",
-        fontsize=8, color=FAINT,
-    )  # fmt: skip
+    second += np.linspace(0, 1e-9, len(second)) * second[-1]  # an axis needs a function that can be inverted
+    both = (lambda x: np.interp(x, cycle, second), lambda x: np.interp(x, second, cycle))
+    below = axes.secondary_xaxis(-0.27, functions=both)
+    below.set_xlabel("seconds" if len(chains) == 1 else "seconds, mean of the chains")
+    below.xaxis.set_major_formatter(_thousands())
+
+
+def _seconds_at(chain: Chain, cycle: np.ndarray) -> np.ndarray:
+    """Seconds until these cycles; beyond the chain's end at its mean pace."""
+    known, seconds = chain.trace["cycle"], chain.seconds
+    beyond = np.maximum(cycle - known[-1], 0) * seconds[-1] / known[-1]
+    return np.interp(cycle, [0, *known], [0.0, *seconds]) + beyond
+
+
+def _shade(axes, chains: Sequence[Chain], words: bool = True, seconds: bool = False) -> None:
+    """Growth phase and burn-in in the background, to the end of the longest; only the growth is hatched."""
+    ends = []
+    for name in ("growth", "burn_in"):
+        within = [min(getattr(c, name), c.trace["cycle"][-1]) for c in chains]
+        at = [float(_seconds_at(c, np.array([n]))[0]) if seconds else n for c, n in zip(chains, within)]
+        ends.append(max(at))
+    start = 0
+    looks = {
+        "growth": {"facecolor": "#f6e7c8", "hatch": "////", "edgecolor": "#e9d5a3"},
+        "burn-in": {"facecolor": "#eceef1"},
+    }
+    for (name, look), end in zip(looks.items(), ends):
+        if end > start:
+            axes.axvspan(start, end, **look, linewidth=0, zorder=0)
+            if words:  # above what is drawn
+                bottom, top = axes.get_ylim()
+                axes.set_ylim(bottom, max(top, bottom + 1.1 * (axes.dataLim.y1 - bottom)))
+                _note(
+                    axes,
+                    name,
+                    (min(end, axes.get_xlim()[1]), 1),
+                    (-4, -4),
+                    ("data", "axes fraction"),
+                    ha="right",
+                    va="top",
+                )
+            start = end
+
+
+def _note(axes, text: str, at, shift, coordinates="data", **look) -> None:
+    look = {"fontsize": 8, "color": FAINT, "va": "center"} | look
+    axes.annotate(text, at, xycoords=coordinates, xytext=shift, textcoords="offset points", **look)
+
+
+@_styled
+def annealing(chains: Sequence[Chain], settled: Sequence[tuple[int, float]], n_rows: int):
+    """The growth phase and what follows, against cycles and against seconds: active rows, clusters, log joint a row.
+
+    The log joint is divided by the active rows, for that of few rows is not comparable with that of many. Chains
+    without a growth phase are left out.
+    """
+    figure = _plot(10.0, 7.4)
+    axes = figure.subplots(3, 2, sharex="col", sharey="row")
+    grown = [c for c in chains if c.growth]
+    shown = [max(2 * c.growth, 1.2 * at) for c, (at, _) in zip(chains, settled) if c.growth]
+    last = max(min(some, c.trace["cycle"][-1]) for c, some in zip(grown, shown))
+    level = np.concatenate([c.later()["log_joint"] for c in grown]) / n_rows
+    for axis in axes[2]:
+        axis.axhspan(*np.quantile(level, (0.05, 0.95)), color=INK, alpha=0.25, linewidth=0)
+    for i, c in enumerate(chains):
+        if not c.growth:
+            continue
+        t = c.trace
+        keep = t["cycle"] <= last
+        values = (t["active_rows"], t["n_clusters"], t["log_joint"] / t["active_rows"])
+        for j, x in enumerate((t["cycle"], c.seconds)):
+            for row, v in enumerate(values):
+                style = "default" if row == 2 else "steps-post"
+                axes[row, j].plot(x[keep], v[keep], color=_colour(i), linewidth=1.3, drawstyle=style, label=c.name)
+            if settled[i][0] <= last:
+                at = (settled[i][j], np.interp(settled[i][0], t["cycle"], values[2]))
+                words = f"settled: cycle {settled[i][0]:,}" if j == 0 else f"settled: {took(settled[i][1])}"
+                _mark_settled(axes[2, j], at, _colour(i), words if len(chains) == 1 else "")
+    axes[2, 0].set_xlim(0, last)
+    axes[2, 1].set_xlim(0, max(_seconds_at(c, np.array([last]))[0] for c in grown) or 1.0)
+    for j, start in enumerate(axes[0]):
+        for axis in axes[:, j]:
+            _shade(axis, grown, words=axis is start, seconds=j == 1)
+        start.axhline(n_rows, color=FAINT, linewidth=0.8)
+    for left, title in zip(axes[:, 0], ("Active rows", "Number of clusters", "Log joint probability per active row")):
+        left.set_title(title)
+    axes[2, 1].set_title(
+        "grey: 5 to 95 % of the draws after burn-in", loc="right", fontsize=8, fontweight="normal", color=FAINT
+    )
+    axes[0, 0].set_ylim(0, 1.16 * n_rows)
+    axes[0, 0].yaxis.set_major_formatter(_thousands())
+    axes[1, 0].set_ylim(bottom=0)
+    axes[1, 0].yaxis.get_major_locator().set_params(integer=True)
+    axes[2, 0].set_xlabel("cycle")
+    axes[2, 1].set_xlabel("seconds")
+    if len(chains) > 1:
+        axes[0, 0].legend(loc="center left", bbox_to_anchor=(0, 0.6), fontsize=8)
+    return figure
+
+
+@_styled
+def chains_compared(courses: Sequence[Course], ari: np.ndarray, vi: np.ndarray):
+    """Which chains found the same clustering (C, C), the diagonal being the two halves of a chain; and, on the same
+    lines, where each chain is in log joint, held-out score, clusters and entropy: mean and 5 to 95 % of its draws."""
+    from matplotlib import colormaps
+
+    n = len(courses)
+    titles = {"log_joint": "Log joint", "heldout_lpd": "Held-out", "n_clusters": "Clusters", "entropy": "Entropy"}
+    keys = [key for key in titles if all(key in c.scalars for c in courses)]
+    side = max(0.42, min(0.85, 6.0 / n)) * n
+    names = [_short(c.name, NAME_LETTERS) for c in courses]
+    short = names
+    if max(map(len, names)) > 8 or n > 7:
+        short = [str(i + 1) for i in range(n)]
+        names = [f"{name}   {number}" for name, number in zip(names, short)]
+    left, gap, wide, top, bottom = 0.35 + 0.075 * max(map(len, names)), 0.45, 1.6, 0.42, 0.72
+    width, height = left + side + len(keys) * (gap + wide) + 0.2, top + side + bottom
+    figure = _plot(width, height)
+    figure.set_layout_engine("none")
+
+    def place(x, w):
+        return figure.add_axes((x / width, bottom / height, w / width, side / height))
+
+    matrix = place(left, side)
+    matrix.set(xlim=(0, n), ylim=(n, 0), xticks=np.arange(n) + 0.5, yticks=np.arange(n) + 0.5)
+    matrix.set_yticklabels(names)
+    matrix.set_xticklabels(short)
+    matrix.tick_params(length=0)
+    matrix.grid(visible=False)
+    for spine in matrix.spines.values():
+        spine.set_visible(False)
+    for i in range(n):
+        for j in range(n):
+            colour = colormaps["GnBu"](0.85 * max(ari[i, j], 0.0)) if np.isfinite(ari[i, j]) else EMPTY
+            matrix.add_patch(_rectangle(j, i, colour))
+            ink = INK if _brightness(colour) > 0.5 else "white"
+            if n <= 12 and np.isfinite(ari[i, j]):
+                matrix.text(j + 0.5, i + 0.44, f"{ari[i, j]:.2f}", ha="center", va="center", fontsize=9.5, color=ink)
+                matrix.text(j + 0.5, i + 0.74, f"{vi[i, j]:.2f}", ha="center", va="center", fontsize=6.5, color=ink)
+        outline = _rectangle(i, i, "none")
+        outline.set(edgecolor=INK, linewidth=1.4)
+        matrix.add_patch(outline)
+    matrix.set_title("Same clustering?")
+    x = left + side
+    for key in keys:
+        axes = place(x + gap, wide)
+        x += gap + wide
+        for i, c in enumerate(courses):
+            s = c.scalars[key]
+            axes.plot([s.low, s.high], [i + 0.5] * 2, color=_colour(i), linewidth=2.2, solid_capstyle="butt")
+            axes.plot(
+                s.mean, i + 0.5, "o", color=_colour(i), markersize=6.5, markeredgecolor="white", markeredgewidth=0.7
+            )
+        axes.set(ylim=(n, 0), yticks=np.arange(n) + 0.5, yticklabels=[])
+        axes.set_title(titles[key])
+        axes.tick_params(axis="y", length=0)
+        axes.tick_params(axis="x", labelsize=8)
+        axes.margins(x=0.12)
+        axes.locator_params(axis="x", nbins=3)
+        axes.xaxis.set_major_formatter(_thousands())
+        axes.spines["left"].set_visible(False)
+    words = "adjusted Rand index, below it the variation of information in nats; outlined: the two halves of one chain"
+    figure.text(0.12 / width, 0.14 / height, words, fontsize=7.5, color=FAINT)
+    return figure
 
 
 def _limit(axes, values, later, whole: bool, digits: int = 0) -> None:
@@ -136,7 +341,8 @@ def _limit(axes, values, later, whole: bool, digits: int = 0) -> None:
     low, high = float(later.min()), float(later.max())
     pad = max(high - low, 1.0 if whole else 1e-9 * abs(high) + 1e-9)
     every = np.concatenate(values)
-    bottom, top = max(low - 0.4 * pad, every.min()), min(high + 0.4 * pad, every.max())
+    bottom = every.min() if every.min() >= low - 1.5 * pad else low - 0.4 * pad
+    top = every.max() if every.max() <= high + 1.5 * pad else high + 0.4 * pad
     cut = bottom > every.min() or top < every.max()
     margin = 0.04 * (top - bottom) or 0.5
     axes.set_ylim(bottom - margin, top + margin)
@@ -178,17 +384,18 @@ def cluster_sizes(ordered: np.ndarray, n_rows: int):
 
 
 @_styled
-def held_out(traces: Sequence[dict[str, np.ndarray]], names: Sequence[str], burn_ins: Sequence[int]):
+def held_out(chains: Sequence[Chain]):
     """Held-out log predictive density a row: of each draw, and of the average over the draws so far."""
     figure = _plot(10.0, 3.6)
     axes = figure.subplots()
     later, every = [], []
-    for i, (t, b) in enumerate(zip(traces, burn_ins, strict=True)):
+    for i, c in enumerate(chains):
+        t = c.trace
         seen = np.isfinite(t["heldout_lpd"])
         cycle, value = t["cycle"][seen], t["heldout_lpd"][seen]
-        several = f"{names[i]}, " if len(traces) > 1 else ""
+        several = f"{c.name}, " if len(chains) > 1 else ""
         axes.plot(cycle, value, color=_colour(i), linewidth=0.8, alpha=0.55, label=f"{several}each draw")
-        later.append(value[cycle > b])
+        later.append(value[cycle > c.burn_in])
         every.append(value)
         averaged = t.get("heldout_lpd_averaged")
         if averaged is not None and np.isfinite(averaged).any():
@@ -201,17 +408,17 @@ def held_out(traces: Sequence[dict[str, np.ndarray]], names: Sequence[str], burn
                 label=f"{several}averaged over the draws so far",
             )
             later.append(averaged[good])
-    _shade_burn_in(axes, burn_ins, traces)
+    _shade(axes, chains)
     kept = np.concatenate(later)
     _limit(axes, every, kept if len(kept) else np.concatenate(every), whole=False, digits=1)
     if len(kept):
         bottom, top = axes.get_ylim()
         axes.set_ylim(bottom, max(top, kept.max() + 0.05 * (kept.max() - bottom)))
-    axes.set_xlim(0, max(t["cycle"][-1] for t in traces))
+    axes.set_xlim(0, max(c.trace["cycle"][-1] for c in chains))
     axes.set_xlabel("cycle")
     axes.set_ylabel("nats a row")
     axes.set_title("Held-out log predictive density (higher is better)")
-    axes.legend(loc="lower right", bbox_to_anchor=(1, 0.08), fontsize=8, ncols=min(len(traces), 3))
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 0.08), fontsize=8, ncols=min(len(chains), 3))
     return figure
 
 
@@ -389,4 +596,4 @@ def _colour(i: int) -> str:
 def _thousands():
     from matplotlib.ticker import FuncFormatter
 
-    return FuncFormatter(lambda v, _: f"{v:,.0f}" if abs(v) >= 1 else f"{v:g}")
+    return FuncFormatter(lambda v, _: f"{v:,.0f}" if abs(v) >= 1000 else f"{v:g}")

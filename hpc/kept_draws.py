@@ -7,8 +7,9 @@ clusters is computed again from the table, read in slices.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -33,13 +34,30 @@ SAME_MODEL = ("model.", "columns.", "data.heldout")  # keys in which chains of o
 
 @dataclass(frozen=True)
 class Chain:
-    """One chain's directory; `home` is the run directory that holds its configuration."""
+    """One chain's directory; `home` is the run directory that holds its configuration.
+
+    What `KeptRun.read_traces` adds: `trace`, every recorded cycle, {} where there is none yet; `growth`, cycles until
+    every row is active, 0 where all are from the start. They are always part of the burn-in.
+    """
 
     name: str
     folder: Path
     home: Path
     config: Config
     burn_in: int
+    growth: int = 0
+    trace: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def later(self) -> dict[str, np.ndarray]:
+        """The trace after burn-in."""
+        keep = self.trace["cycle"] > self.burn_in
+        return {name: values[keep] for name, values in self.trace.items()}
+
+    @property
+    def seconds(self) -> np.ndarray:
+        """Seconds that the chain had taken at each line of the trace, its start and its checkpoints aside."""
+        cycle = self.trace["cycle"]
+        return np.cumsum(self.trace.get("seconds", np.zeros(len(cycle))) * np.diff(cycle, prepend=0))
 
 
 class KeptRun:
@@ -95,9 +113,12 @@ class KeptRun:
                 rows = type(rows)(*(np.empty((len(rows), 0), a.dtype) for a in vars(rows).values()))
             yield start, rows
 
-    def traces(self) -> list[dict[str, np.ndarray]]:
-        """The whole trace of every chain, burn-in included; {} for a chain that has none yet."""
-        return [read_trace(chain.folder) for chain in self.chains]
+    def read_traces(self) -> None:
+        """Read the whole trace of every chain, and leave its growth phase out of what counts."""
+        for i, chain in enumerate(self.chains):
+            trace = read_trace(chain.folder)
+            growth = growth_of(trace, self.n_rows)
+            self.chains[i] = replace(chain, trace=trace, growth=growth, burn_in=max(chain.burn_in, growth))
 
     def kept(self) -> list[tuple[int, int]]:
         """(number of the chain, cycle) of every kept draw after burn-in, chain by chain."""
@@ -223,8 +244,10 @@ def _find_chains(run_dirs: list[Path], burn_in: int | None) -> list[Chain]:
             )
         config = configuration.load(parent / RESOLVED)
         for folder in folders:
-            name = folder.name if len(run_dirs) == 1 else str(folder)
-            chains.append(Chain(name, folder, parent, config, config.burn_in if burn_in is None else burn_in))
+            chains.append(Chain("", folder, parent, config, config.burn_in if burn_in is None else burn_in))
+    common = os.path.commonpath([c.folder.resolve() for c in chains])
+    names = [os.path.relpath(c.folder.resolve(), common) for c in chains]
+    chains = [replace(c, name=c.folder.name if name == "." else name) for c, name in zip(chains, names)]
     first = configuration.as_dict(chains[0].config)
     for chain in chains[1:]:
         lines = configuration.difference(first, configuration.as_dict(chain.config), same_table=True)
@@ -234,6 +257,12 @@ def _find_chains(run_dirs: list[Path], burn_in: int | None) -> list[Chain]:
                 f"{chain.folder}: not a chain of the same model as {chains[0].folder}; what differs:", lines
             )
     return chains
+
+
+def growth_of(trace: Mapping[str, np.ndarray], n_rows: int) -> int:
+    """The first recorded cycle after which every row is active; 0 where all are from the start, the last if none is."""
+    (growing,) = np.nonzero(trace.get("active_rows", np.zeros(0)) < n_rows)
+    return int(trace["cycle"][min(growing[-1] + 1, len(trace["cycle"]) - 1)]) if len(growing) else 0
 
 
 def _open_table(chains: list[Chain], given: str | Path | None) -> Table:

@@ -2,8 +2,11 @@
 
 A line has a fixed order of fields, so that `grep cycle= run.log | cut -d' ' -f2-4` works:
 
-    2026-01-05T12:00:07 cycle=1200/5000 K=37 logp=-1.23450e+07 alpha=1.84 d=0 moved=3.1% heldout=-20.1730 0.082s/cycle
-        2.2Mrows/s eta=5m12s    (all on one line)
+    2026-01-05T12:00:07 cycle=1200/5000 K=37 logp=-1.23450e+07 alpha=1.84 d=0 moved=3.1% moves=3/41 heldout=-20.1730
+        0.082s/cycle 2.2Mrows/s eta=5m12s    (all on one line)
+
+`moves` are the split and merge moves since the last line: accepted/tried. While an annealed chain grows, the rows that
+are in follow K: rows=12.3k/180k.
 
 The first lines come after 1, 2, 4, ... seconds, so that one sees that it works; then there is one a minute. All lines
 are also appended to `logs/run.log` in the run's directory.
@@ -47,6 +50,14 @@ def rate(per_second: float | None) -> str:
     return f"{per_second:.3g}rows/s"
 
 
+def count(n: float) -> str:
+    """A number of rows in three digits: 830, 12.3k, 2.2M, 1.05G."""
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if n >= 0.9995 * size:
+            return f"{n / size:.3g}{unit}"
+    return f"{n:.0f}"
+
+
 def line(status: Mapping[str, Any]) -> str:
     """The fields of a status (as in status.json) in their fixed order; what is not known is left out."""
     parts = [f"cycle={status['cycle']}/{status['cycles']}"]
@@ -61,6 +72,10 @@ def line(status: Mapping[str, Any]) -> str:
         value = status.get(key)
         if value is not None and math.isfinite(value):
             parts.append(f"{name}={format(int(value) if form == 'd' else value, form)}")
+        if name == "K" and _growing(status):
+            parts.append(f"rows={count(status['active_rows'])}/{count(status['rows'])}")
+        if name == "moved" and status.get("moves_tried"):
+            parts.append(f"moves={status['moves']}/{status['moves_tried']}")
     if status.get("seconds_per_cycle") is not None:
         parts += [
             f"{status['seconds_per_cycle']:.3g}s/cycle",
@@ -68,6 +83,11 @@ def line(status: Mapping[str, Any]) -> str:
             f"eta={duration(status.get('eta_s'))}",
         ]
     return " ".join(parts)
+
+
+def _growing(status: Mapping[str, Any]) -> bool:
+    active, rows = status.get("active_rows"), status.get("rows")
+    return active is not None and rows is not None and active < rows
 
 
 class Progress:
@@ -90,6 +110,8 @@ class Progress:
         self._started = clock()
         self._next, self._gap = self._started + 1.0, 1.0
         self._seconds: float | None = None
+        self._row_seconds = 0.0  # of one visit of a row, likewise smoothed
+        self._moves = {"moves": 0, "moves_tried": 0}  # since the last line
         self._values: dict[str, float] = {}
         self._file = None
         with contextlib.suppress(OSError):  # the log is a convenience: a full disk speaks up at the checkpoint
@@ -102,14 +124,20 @@ class Progress:
         """After a cycle: its scalars (cycle, n_clusters, log_joint, ..., seconds)."""
         self.cycle = int(values["cycle"])
         seconds = values["seconds"]
-        self._seconds = seconds if self._seconds is None else (1 - SMOOTHING) * self._seconds + SMOOTHING * seconds
+        visit = seconds / (values.get("active_rows") or self.n_rows)
+        weight = 1.0 if self._seconds is None else SMOOTHING
+        self._seconds = seconds if self._seconds is None else (1 - weight) * self._seconds + weight * seconds
+        self._row_seconds = (1 - weight) * self._row_seconds + weight * visit
+        for kind, name in (("moves", "{}s"), ("moves_tried", "{}s_tried")):
+            self._moves[kind] += sum(int(values.get(name.format(move), 0)) for move in ("split", "merge"))
         # A scalar that was not computed in this cycle (NaN) keeps its last value.
         self._values.update({name: value for name, value in values.items() if math.isfinite(value)})
         now = self._clock()
         if self._live is not None:
             self._live.update(_panel(self.status()))
         if now >= self._next or self.cycle >= self.cycles:
-            self._say(line(self.status()), to_stream=self._live is None)
+            self._say(line(self.status() | self._moves), to_stream=self._live is None)
+            self._moves = dict.fromkeys(self._moves, 0)
             self._gap = min(2 * self._gap, EVERY_S)
             self._next = now + self._gap
 
@@ -124,10 +152,11 @@ class Progress:
                 name: known.get(name)
                 for name in ("log_joint", "concentration", "discount", "entropy", "moved_fraction", "heldout_lpd")
             },
-            "n_clusters": None if "n_clusters" not in known else int(known["n_clusters"]),
+            **{name: None if name not in known else int(known[name]) for name in ("n_clusters", "active_rows")},
+            "rows": self.n_rows,
             "seconds_per_cycle": seconds,
-            "rows_per_second": self.n_rows / seconds if seconds else None,
-            "eta_s": None if seconds is None else seconds * max(0, self.cycles - self.cycle),
+            "rows_per_second": 1.0 / self._row_seconds if self._row_seconds else None,
+            "eta_s": None if seconds is None else self._row_seconds * self.n_rows * max(0, self.cycles - self.cycle),
             "elapsed_s": self._clock() - self._started,
         }
 

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import numpy as np
 from scipy.special import gammaln
 
-from mpibayes.hpc import global_update, schedule, shard_step, shards, state, sync
+from mpibayes.hpc import global_update, schedule, shard_step, shards, split_merge, state, sync
 from mpibayes.hpc.comm import Communicator, agree, broadcast_arrays
 from mpibayes.hpc.errors import DataError, NumericalError
+from mpibayes.hpc.growth import IDLE, Annealing, Growth, load_strata
 from mpibayes.hpc.models.components import Components, Hyper
 from mpibayes.hpc.models.partition import PitmanYor, log_eppf
 from mpibayes.hpc.models.statistics import Statistics
+from mpibayes.hpc.split_merge import Tally
 from mpibayes.hpc.streams import Purpose, generator
 from mpibayes.kernels import mixture as kernels
 
@@ -35,6 +38,8 @@ class Settings:
     likelihood: bool = True  # False samples the prior on partitions
     priors: Mapping[str, Mapping] = field(default_factory=dict)  # given component priors by column name
     hyper_every: int = 1  # cycles between updates of hyperparameters
+    split_merge: int | None = None  # cycles between rounds of moves, 0: none; None: see schedule.moves_due
+    annealing: Annealing | None = None  # None: all rows from the start
 
 
 @dataclass
@@ -48,6 +53,11 @@ class Info:
     entropy: float = np.nan
     concentration: float = np.nan
     discount: float = np.nan
+    active_rows: int = 0
+    splits_tried: int = 0
+    splits: int = 0
+    merges_tried: int = 0
+    merges: int = 0
     word: Sequence[int] = ()
 
 
@@ -58,7 +68,7 @@ class Mixture:
 
     `columns`: the used columns of the table. `rows_of(start, stop)`: training rows as mpibayes.io.table.Rows with
     exactly those columns; asked only for the shards of this rank. An MpibayesError that it raises on one rank is raised
-    on all.
+    on all. `strata_of(start, stop)`: stratum of each of these rows, int32, for a stratified subsample.
     """
 
     def __init__(
@@ -69,6 +79,7 @@ class Mixture:
         n_rows: int,
         settings: Settings,
         chain: int = 0,
+        strata_of: Callable[[int, int], np.ndarray] | None = None,
     ):
         self.comm, self.settings, self.chain, self.n_rows = comm, settings, chain, n_rows
         if n_rows >= 2**31:
@@ -79,6 +90,11 @@ class Mixture:
         if settings.opening == "all" and np.any(self.law.discounts != 0):
             raise ValueError('opening "all" is exact for discount 0 alone')
         self.shards = agree(comm, lambda: self._load(rows_of))
+        self.growth = None
+        if settings.annealing is not None:
+            strata = None if strata_of is None else agree(comm, lambda: load_strata(self.shards, strata_of))
+            sizes = np.diff(shards.bounds(n_rows, self.n_shards))
+            self.growth = Growth(comm, settings.annealing, sizes, strata, settings.seed, chain)
         self.cycles = 0
         self.n_labels = 1  # labels run from 0 to n_labels - 1; every one has rows, but for start()
         self.hyper = self.components.start(*self.law.start())
@@ -119,6 +135,7 @@ class Mixture:
         collapsed = (
             range(self.n_shards) if s.opening == "all" else [schedule.collapsed_shard(**key, n_shards=self.n_shards)]
         )
+        target = self.growth.targets(self.growth.fraction(cycle)) if self.growing else None
         trouble = ""
         news = np.zeros(3 * self.n_shards + len(word), np.int64)
         opened, moved, failed = news[: 3 * self.n_shards].reshape(3, self.n_shards)
@@ -126,8 +143,9 @@ class Mixture:
         for shard in self.shards:
             try:
                 opened[shard.index], moved[shard.index] = shard_step.sweep_shard(
-                    shard, shared, private, owner, shard.index in collapsed, prior, sweeps=s.sweeps_per_cycle, **key
-                )
+                    shard, shared, private, owner, shard.index in collapsed, prior, sweeps=s.sweeps_per_cycle, **key,
+                    steps=None if target is None else self.growth.steps(shard, int(target[shard.index]), cycle),
+                )  # fmt: skip
             except FloatingPointError as error:
                 trouble, failed[shard.index] = str(error), 1
         comm.sum_everywhere(news)
@@ -136,9 +154,39 @@ class Mixture:
         self._join_labels(n_kept, opened)
         self.cycles = cycle
         self._summarise()
-        info = self._info(moved.sum() / (self.n_rows * s.sweeps_per_cycle))
+        tally = self._split_and_merge()
+        info = self._info(moved.sum() / (self.n_active * s.sweeps_per_cycle), tally)
         info.word = news[3 * self.n_shards :].tolist()
         return info
+
+    @property
+    def n_active(self) -> int:
+        """Rows that are in the subsample; all of them, unless the chain is being annealed."""
+        return int(self.summary.size.sum())
+
+    @property
+    def growing(self) -> bool:
+        """Whether some rows are idle, so that what the chain has is no draw of the posterior."""
+        return self.n_active < self.n_rows
+
+    @property
+    def plan(self) -> list[float]:
+        """Active fraction of every growth cycle, as far as it is known; for a checkpoint."""
+        return [] if self.growth is None else self.growth.plan
+
+    def _split_and_merge(self) -> Tally:
+        s = self.settings
+        if not schedule.moves_due(s.split_merge, self.cycles):
+            return Tally()
+        moves = split_merge.Round(
+            self.comm, self.shards, self.components, self.hyper, self.summary.size, self.summary.statistics,
+            self.n_shards, seed=s.seed, cycle=self.cycles, chain=self.chain,
+        )  # fmt: skip
+        moves.run()
+        if moves.changed:
+            self.n_labels = moves.n_labels
+            self._summarise()
+        return moves.tally
 
     def _join_labels(self, n_instantiated: int, opened: np.ndarray) -> None:
         """Give the clusters of the shards' tails labels of their own, in shard order behind the instantiated ones."""
@@ -160,11 +208,11 @@ class Mixture:
             self.n_shards, seed=self.settings.seed, cycle=cycle, chain=self.chain,
         )  # fmt: skip
 
-    def _info(self, moved: float) -> Info:
+    def _info(self, moved: float, tally: Tally) -> Info:
         size = self.summary.size[self.summary.size > 0]
-        info = Info(self.cycles, len(size), float(moved))
+        info = Info(self.cycles, len(size), float(moved), active_rows=self.n_active, **vars(tally))
         if self.comm.rank == 0:
-            share = size / self.n_rows
+            share = size / self.n_active
             info.entropy = float(-(share * np.log(share)).sum())
             info.concentration, info.discount = self.hyper.concentration, self.hyper.discount
             info.log_joint = (
@@ -184,26 +232,63 @@ class Mixture:
     # --- how a chain starts, and its state --------------------------------------------------------------------------
 
     def start(self, how: str | np.ndarray, n_clusters: int = 64) -> None:
-        """Initial labels: "one" cluster, "random" (n_clusters uniformly), "sequential", or an array of all labels.
+        """Initial labels of all rows, or of the first subsample where the chain is annealed.
 
-        Sequential: shard 0 is seated row by row by the collapsed predictive; every other shard continues from the
-        clusters found there, on its own, and may open more.
+        "one" cluster, "random" (n_clusters uniformly), "overdispersed" (random, their number log-uniform from 1 to 256),
+        "prior" (a draw of the Pitman-Yor process), "sequential", or an array of labels of all rows. Sequential: shard 0
+        is seated row by row by the collapsed predictive; every other shard continues from the clusters found there, on
+        its own, and may open more.
         """
+        chosen = self._first_rows()
         if isinstance(how, str) and how == "sequential":
-            self._seat()
+            self._seat(chosen)
         else:
-            given = not isinstance(how, str)
-            self.n_labels = int(how.max()) + 1 if given else {"one": 1, "random": n_clusters}[how]
-            for shard in self.shards:
-                if given:
-                    shard.z[:] = how[shard.start : shard.start + len(shard)]
-                else:
-                    stream = generator(self.settings.seed, Purpose.START, 0, shard.index, self.chain)
-                    shard.z[:] = stream.integers(self.n_labels, size=len(shard))
+            self._deal(how, n_clusters, chosen)
         self.cycles = 0
         self._summarise()
 
-    def _seat(self) -> None:
+    def _first_rows(self) -> dict[int, np.ndarray]:
+        """The rows of each shard that the chain starts with, in the order they are seated; the others become idle."""
+        chosen = {}
+        for shard in self.shards:
+            chosen[shard.index] = np.arange(len(shard), dtype=np.int32)
+            if self.growth is not None:
+                shard.z[:] = IDLE
+                target = int(self.growth.targets(self.growth.first)[shard.index])
+                chosen[shard.index] = self.growth.steps(shard, target, 0)[1]
+        return chosen
+
+    def _deal(self, how: str | np.ndarray, n_clusters: int, chosen: dict[int, np.ndarray]) -> None:
+        """Labels that do not look at the data."""
+        seed, given = self.settings.seed, not isinstance(how, str)
+        if not given and how == "overdispersed":
+            u = generator(seed, Purpose.START, 0, self.n_shards, self.chain).random()
+            how, n_clusters = "random", int(np.exp(u * np.log(max(1, min(256, self.n_rows // 8)) + 1)))
+        dealt = self._prior_draw() if not given and how == "prior" else None
+        everyone = how if given else dealt
+        if everyone is not None:
+            self.n_labels = int(everyone.max()) + 1
+        else:
+            self.n_labels = {"one": 1, "random": n_clusters}[how]
+        for shard in self.shards:
+            rows = chosen[shard.index]
+            stream = generator(seed, Purpose.START, 0, shard.index, self.chain)
+            shard.z[rows] = (
+                everyone[shard.start + rows] if everyone is not None else stream.integers(self.n_labels, size=len(rows))
+            )
+
+    def _prior_draw(self) -> np.ndarray:
+        """A partition of all rows from the Pitman-Yor process, the same on every rank: a sweep over cells of no column."""
+        nothing = Components([], {})
+        prior = nothing.prior(nothing.start(self.hyper.concentration, self.hyper.discount))
+        types = {"codes8": np.uint8, "codes16": np.uint16, "reals": np.float64, "tallies": np.float64}
+        blank = SimpleNamespace(**{block: np.empty((self.n_rows, 0), dtype) for block, dtype in types.items()})
+        z = np.full(self.n_rows, -1, np.int32)
+        tail = kernels.Tail(prior, self.hyper.concentration, self.hyper.discount, 0.0)
+        kernels.sweep(blank, z, 0, self.settings.seed, 0, 1, self.chain, None, tail, prior)
+        return z
+
+    def _seat(self, chosen: dict[int, np.ndarray]) -> None:
         s = self.settings
         prior = self.components.prior(self.hyper)
         first = {}
@@ -216,8 +301,12 @@ class Mixture:
                 tail = kernels.Tail(prior, self.hyper.concentration, self.hyper.discount, 0.0)
                 if turn:
                     tail.load(Statistics(**first))
-                shard.z[:] = -1
-                kernels.sweep(shard.rows, shard.z, shard.start, s.seed, 0, 0, self.chain, None, tail, prior)
+                rows = chosen[shard.index]
+                shard.z[:] = IDLE
+                nobody = np.full(len(rows), -1, np.int32)
+                kernels.sweep(
+                    shard.rows, shard.z, shard.start, s.seed, 0, 0, self.chain, None, tail, prior, False, nobody, rows
+                )
                 opened[shard.index] = tail.n_slots - n_first[0]
             if not turn:
                 if self.comm.rank == 0:
@@ -231,8 +320,12 @@ class Mixture:
         self.comm.sum_everywhere(opened)
         self._join_labels(int(n_first[0]), opened)
 
-    def resume(self, cycles: int, labels: Callable[[int], np.ndarray], n_labels: int, hyper: Hyper) -> None:
-        """Continue after `cycles` cycles; `labels(i)` gives shard i's labels."""
+    def resume(
+        self, cycles: int, labels: Callable[[int], np.ndarray], n_labels: int, hyper: Hyper, plan: Sequence[float] = ()
+    ) -> None:
+        """Continue after `cycles` cycles; `labels(i)` gives shard i's labels, `plan` is the one so far."""
+        if self.growth is not None:
+            self.growth.resume(plan)
         for shard in self.shards:
             shard.z[:] = labels(shard.index)
         self.cycles, self.n_labels, self.hyper = cycles, n_labels, hyper

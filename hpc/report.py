@@ -17,16 +17,19 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc import summary
+from mpibayes.hpc import chains, summary
+from mpibayes.hpc.chains import Agreement, Course
 from mpibayes.hpc.errors import ConfigError
-from mpibayes.hpc.kept_draws import KeptRun, evenly, hyper_of
-from mpibayes.hpc.summary import ColumnProfile, Scalar, Trait, number, percent
+from mpibayes.hpc.kept_draws import Chain, KeptRun, evenly, hyper_of
+from mpibayes.hpc.summary import ColumnProfile, Scalar, Trait, number, percent, took
 from mpibayes.io.files import reason, write_bytes, write_text
 from mpibayes.io.table import Rows
 
-PROBES = 1000  # rows on which partitions are compared
-COMPARED = 200  # kept draws compared with one another, at most
-SAMPLED = 20_000  # rows on which columns are compared with one another
+PROBES = 1000  # rows on which every kept draw is compared with every other
+COMPARED = 200  # kept draws compared with one another, at most; of each chain FEWEST at least
+SAMPLED = 20_000  # rows on which columns are compared with one another, and chains
+LATE = 0.05  # share of the cycles after burn-in in which a log joint may still rise without a word
+MATRIX = 8  # chains that are compared pair by pair in the text; the picture and summary.json have them all
 LISTED = 30  # clusters in the table, at most
 LEAST_SHARE = 0.001  # smaller clusters are gathered in one line
 WIDTH = 118  # of report.txt
@@ -41,6 +44,17 @@ SCALARS = (
 
 
 @dataclass
+class Compared:
+    """The kept draws that are compared with one another: (D',) chain and cycle of each, labels (D', M) on M rows of the
+    table, and their variation of information on PROBES of those rows, (D', D')."""
+
+    chain: np.ndarray
+    cycle: np.ndarray
+    labels: np.ndarray
+    distances: np.ndarray
+
+
+@dataclass
 class Representative:
     """The kept draw that stands for the posterior: labels (N,) numbered by size, and how good it is."""
 
@@ -49,8 +63,13 @@ class Representative:
     labels: np.ndarray
     sizes: np.ndarray  # (R,) descending
     loss: float  # expected variation of information, nats, to the other draws
-    losses: np.ndarray  # (D',) of all draws compared
     hyper: Any
+    compared: Compared
+
+    @property
+    def losses(self) -> np.ndarray:
+        """Of all draws compared, (D',)."""
+        return self.compared.distances.mean(axis=1)
 
 
 @dataclass
@@ -69,11 +88,12 @@ class Posterior:
     """All that a report shows."""
 
     run: KeptRun
-    traces: list[dict[str, np.ndarray]]
+    courses: list[Course]
     scalars: dict[str, Scalar]
     n_clusters: dict[int, float]
     heldout_averaged: float | None
     n_kept: int
+    agreement: Agreement | None = None
     representative: Representative | None = None
     clusters: list[ClusterLine] = field(default_factory=list)
     profiles: list[ColumnProfile] = field(default_factory=list)
@@ -148,32 +168,29 @@ def _make(folder: Path) -> None:
 
 def summarise(run: KeptRun) -> Posterior:
     """Everything the report shows, from the traces, the kept draws and one pass over the table."""
-    traces = run.traces()
-    later = [_after(t, c.burn_in) for t, c in zip(traces, run.chains, strict=True)]
-    for chain, t, rest in zip(run.chains, traces, later, strict=True):
-        if not t:
-            raise ConfigError(
-                f"{chain.folder}: nothing was kept yet; the trace is written with each checkpoint (mpibayes status "
-                f"{chain.home})"
-            )
-        if not len(rest["cycle"]):
-            raise ConfigError(
-                f"{chain.folder}: a burn-in of {chain.burn_in:,} cycles leaves nothing of the {t['cycle'][-1]:,} "
-                "cycles there are; give a smaller one with --burn-in, or let the run go on"
-            )
+    run.read_traces()
+    for chain in run.chains:
+        _require_draws(chain, run.n_rows)
+    later = [c.later() for c in run.chains]
     names = [key for key, _ in SCALARS if all(key in t for t in later)]
     scalars = {key: summary.scalar([t[key] for t in later]) for key in names}
     kept = run.kept()
-    averaged = [t["heldout_lpd_averaged"][-1] for t in later if "heldout_lpd_averaged" in t]
-    averaged = [float(a) for a in averaged if np.isfinite(a)]
+    courses = [chains.course(c) for c in run.chains]
+    averaged = [c.heldout_averaged for c in courses if np.isfinite(c.heldout_averaged)]
     posterior = Posterior(
-        run, traces, {k: s for k, s in scalars.items() if s.n_draws},
+        run, courses, {k: s for k, s in scalars.items() if s.n_draws},
         summary.posterior_of_count(np.concatenate([t["n_clusters"] for t in later])),
         float(np.mean(averaged)) if averaged else None, len(kept),
     )  # fmt: skip
     posterior.warnings += summary.mixing_warnings(
-        {n: posterior.scalars[k] for k, n in SCALARS if k in posterior.scalars}
+        {n: posterior.scalars[k] for k, n in SCALARS if k in posterior.scalars}, len(run.chains)
     )
+    late = [c for c in courses if c.settled - c.burn_in > LATE * (c.cycles - c.burn_in)]
+    if late:
+        posterior.warnings.append(
+            f"{', '.join(c.name for c in late)}: the log joint went on rising after burn-in, up to cycle "
+            f"{max(c.settled for c in late):,}: leave out more (--burn-in), or raise run.cycles"
+        )
     if not kept:
         posterior.warnings.append(
             "no draw of the labels was kept after burn-in, so clusters cannot be shown: give a smaller --burn-in, "
@@ -186,36 +203,59 @@ def summarise(run: KeptRun) -> Posterior:
             f"rough; keep at least {summary.ENOUGH_DRAWS} (run.cycles, output.labels)"
         )
     posterior.representative = r = representative(run, kept)
+    c = r.compared
+    posterior.agreement = chains.agreement(len(run.chains), c.chain, c.labels, c.distances)
     _describe(posterior, r, kept)
     return posterior
 
 
-def _after(trace: dict[str, np.ndarray], burn_in: int) -> dict[str, np.ndarray]:
-    if not trace:
-        return {}
-    keep = trace["cycle"] > burn_in
-    return {name: values[keep] for name, values in trace.items()}
+def _require_draws(chain: Chain, n_rows: int) -> None:
+    """ConfigError where the trace has nothing after burn-in."""
+    t = chain.trace
+    if not t:
+        raise ConfigError(
+            f"{chain.folder}: nothing was kept yet; the trace is written with each checkpoint (mpibayes status "
+            f"{chain.home})"
+        )
+    last = int(t["cycle"][-1])
+    if chain.growth and t["active_rows"][-1] < n_rows:
+        raise ConfigError(
+            f"{chain.folder}: its subsample is still growing, with {t['active_rows'][-1]:,.0f} of {n_rows:,} rows "
+            f"after {last:,} cycles: none of them is a draw of the posterior; let the run go on"
+        )
+    if last <= chain.burn_in:
+        raise ConfigError(
+            f"{chain.folder}: a burn-in of {chain.burn_in:,} cycles leaves nothing of the {last:,} cycles there are; "
+            "give a smaller one with --burn-in, or let the run go on"
+        )
 
 
 def representative(run: KeptRun, kept: Sequence[tuple[int, int]]) -> Representative:
-    """Of at most COMPARED kept draws, evenly spaced, the one with the least expected variation of information to them
-    all.
-
-    The loss is computed on PROBES rows, drawn once and for all for a table of this length. Ties go to the earlier draw.
-    """
-    kept = evenly(kept, COMPARED)
-    probes = np.arange(run.n_rows)
-    if run.n_rows > PROBES:
-        probes = np.sort(np.random.default_rng(run.n_rows).choice(run.n_rows, PROBES, replace=False))
-    seen, labels = [], []
-    for chain, draw in run.draws(kept):
-        seen.append((chain, draw.cycle))
-        labels.append(draw.labels[probes])
-    losses = summary.expected_variation(np.stack(labels))
-    best = int(np.argmin(np.round(losses, 12)))
-    ((chain, draw),) = run.draws([seen[best]])
+    """Of at most COMPARED kept draws, evenly spaced in each chain, the one with the least expected variation of
+    information to them all. Ties go to the earlier draw."""
+    compared = _compare(run, kept)
+    best = chains.nearest(np.arange(len(compared.cycle)), compared.distances)
+    chain, cycle = int(compared.chain[best]), int(compared.cycle[best])
+    ((_, draw),) = run.draws([(chain, cycle)])
     z = summary.by_size(draw.labels)
-    return Representative(chain, draw.cycle, z, np.bincount(z), float(losses[best]), losses, hyper_of(draw))
+    loss = float(compared.distances[best].mean())
+    return Representative(chain, cycle, z, np.bincount(z), loss, hyper_of(draw), compared)
+
+
+def _compare(run: KeptRun, kept: Sequence[tuple[int, int]]) -> Compared:
+    """The rows are drawn once and for all for a table of this length."""
+    by_chain = [[pair for pair in kept if pair[0] == i] for i in sorted({i for i, _ in kept})]
+    share = max(COMPARED // len(by_chain), chains.FEWEST)
+    rows = np.arange(run.n_rows)
+    if run.n_rows > SAMPLED:
+        rows = np.sort(np.random.default_rng(run.n_rows).choice(run.n_rows, SAMPLED, replace=False))
+    seen, labels = [], []
+    for chain, draw in run.draws([pair for some in by_chain for pair in evenly(some, share)]):
+        seen.append((chain, draw.cycle))
+        labels.append(draw.labels[rows].astype(np.int32))
+    probes = evenly(np.random.default_rng(run.n_rows).permutation(len(rows)), PROBES)
+    distances = summary.variations(np.stack(labels)[:, probes])
+    return Compared(*np.array(seen).T, np.stack(labels), distances)
 
 
 def _describe(posterior: Posterior, r: Representative, kept: Sequence[tuple[int, int]]) -> None:
@@ -265,6 +305,10 @@ def _parts(posterior: Posterior) -> list[Any]:
     parts = [_header(posterior), "", _scalar_table(posterior)]
     if posterior.warnings:
         parts += ["", _warnings(posterior)]
+    if len(posterior.courses) > 1:
+        parts += ["", _chain_table(posterior), *_agreement(posterior)]
+    if _tried(posterior):
+        parts += ["", _move_table(posterior)]
     if posterior.representative is not None:
         parts += ["", _cluster_title(posterior), _cluster_table(posterior), *_small_clusters(posterior)]
     return parts
@@ -301,24 +345,65 @@ def _about(p: Posterior) -> list[tuple[str, str]]:
     columns = f"{len(data.columns)} (" + ", ".join(f"{n} {kind}" for kind, n in kinds.items()) + ")"
     if not run.likelihood:
         columns += "; their cells were ignored: model.likelihood = false samples the prior"
-    cycles = [int(t["cycle"][-1]) for t in p.traces]
-    length = f"{cycles[0]:,}" if len(set(cycles)) == 1 else " / ".join(f"{c:,}" for c in cycles)
-    chains = "" if len(cycles) == 1 else f", {len(cycles)} chains"
-    burn_ins = sorted({c.burn_in for c in run.chains})
-    return [
-        ("table", str(run.table.path)),
-        ("rows", rows),
-        ("columns", columns),
-        ("cycles", f"{length} of {config.run.cycles:,}{chains}, {_states(p)}"),
-        (
-            "burn-in",
-            f"{' / '.join(f'{b:,}' for b in burn_ins)} cycles left out; {p.n_kept:,} draws of the labels kept after it",
-        ),
+    return [("table", str(run.table.path)), ("rows", rows), ("columns", columns), *_about_courses(p)]
+
+
+def _about_courses(p: Posterior) -> list[tuple[str, str]]:
+    """Length and phases of the chains, in words."""
+    courses, several = p.courses, len(p.courses) > 1
+    wanted = _span([c.config.run.cycles for c in p.run.chains])
+    cycles = f"{_span([c.cycles for c in courses])} of {wanted}" + (f", {len(courses)} chains" if several else "")
+    lines = [("cycles", f"{cycles}, {_states(p)}")]
+    burn_in = f"{_span([c.burn_in for c in courses])} cycles left out"
+    grown = [c for c in courses if c.growth]
+    if grown:
+        some = f" ({len(grown)} of the chains)" if len(grown) < len(courses) else ""
+        start = _span([int(c.trace["active_rows"][0]) for c in p.run.chains if c.growth])
+        until = f"{_span([c.growth for c in grown])} ({took(max(c.growth_s for c in grown))})"
+        lines.append(("growth", f"{start} active rows at first, all {p.run.n_rows:,} from cycle {until} on{some}"))
+        if any(c.burn_in == c.growth for c in grown):
+            burn_in += ", no fewer than the growth takes"
+    lines.append(("burn-in", f"{burn_in}; {p.n_kept:,} draws of the labels kept after it"))
+    shards = _shards(p.run.chains[0].config)
+    first = _first_exact(p)
+    lines.append(
         (
             "exact",
-            f"from cycle 1 on: every cycle leaves the posterior invariant, on any number of ranks ({_shards(config)})",
-        ),
-    ]
+            f"from cycle {first:,} on: every cycle leaves the posterior invariant, on any number of ranks ({shards})",
+        )
+    )
+    if not several:
+        (c,) = courses
+        when = f"cycle {c.settled:,} on ({took(c.settled_s)} of {took(c.seconds)})"
+        lines.append(("settled", f"log joint as high as in the last draws from {when}"))
+        if p.agreement is not None and np.isfinite(p.agreement.ari[0, 0]):
+            ari, vi = p.agreement.ari[0, 0], p.agreement.vi[0, 0]
+            halves = f"adjusted Rand index {ari:.3f}, variation of information {vi:.2f} nats"
+            lines.append(("halves", f"{halves} between the representative partitions of the two halves of the draws"))
+    if not _tried(p):
+        recorded = any(c.moves is not None for c in courses)
+        why = (
+            "no split or merge was tried (sampler.split_merge)" if recorded else "not recorded by the version that ran"
+        )
+        lines.append(("moves", why))
+    return lines
+
+
+def _first_exact(p: Posterior) -> int:
+    """The cycle from which on every chain is exact."""
+    return max(c.growth for c in p.courses) + 1
+
+
+def _span(values: Sequence[int]) -> str:
+    """7, or 7 to 12."""
+    low, high = min(values), max(values)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _tried(p: Posterior) -> bool:
+    """Whether a split or merge was tried."""
+    total = chains.moves_together(p.courses) or {}
+    return any(n["splits_tried"] + n["merges_tried"] for n in total.values())
 
 
 def _states(p: Posterior) -> str:
@@ -405,11 +490,76 @@ def _warnings(p: Posterior) -> Any:
     return text
 
 
+def _chain_table(p: Posterior) -> Any:
+    from rich.table import Table
+
+    scored = any(np.isfinite(c.heldout) for c in p.courses)
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
+    table.add_column("chains")
+    for name in ("settled in cycle", "after", "log joint", "sd", *(("held-out",) if scored else ()), "K", "last K"):
+        table.add_column(name, justify="right")
+    table.add_column("entropy", justify="right")
+    for c in p.courses:
+        joint = c.scalars["log_joint"]
+        scores = [_fixed(joint.mean, 1), _fixed(joint.sd, 1), *([_fixed(c.heldout, 3)] if scored else [])]
+        scores += [_fixed(c.scalars["n_clusters"].mean, 1), str(c.n_clusters), _fixed(c.scalars["entropy"].mean, 3)]
+        table.add_row(c.name, f"{c.settled:,}", took(c.settled_s), *scores)
+    return table
+
+
+def _agreement(p: Posterior) -> list[Any]:
+    """The similarity of the chains' partitions, and what it comes to."""
+    from rich.table import Table
+    from rich.text import Text
+
+    a = p.agreement
+    if a is None:
+        return []
+    parts: list[Any] = []
+    if len(a.ari) <= MATRIX:
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
+        table.add_column("adjusted Rand index (variation of information)")
+        for c in p.courses:
+            table.add_column(c.name, justify="right")
+        for i, c in enumerate(p.courses):
+            cells = [
+                f"{x:.3f} ({v:.2f})" if np.isfinite(x) else "-" for x, v in zip(a.ari[i, : i + 1], a.vi[i, : i + 1])
+            ]
+            table.add_row(c.name, *cells)
+        words = (
+            f"of the chains' representative partitions, on {a.n_rows:,} rows; on the diagonal of the two halves of one "
+            "chain"
+        )
+        parts += ["", table, Text(words, style="dim")]
+    text = Text("\nDid the chains find the same clustering? ", style="bold")
+    text.append("\n".join(chains.answer(a, p.courses)), style="not bold")
+    return [*parts, text]
+
+
+def _move_table(p: Posterior) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
+    table.add_column("moves of all chains" if len(p.courses) > 1 else "moves")
+    for name in ("cycles", "splits tried", "accepted", "merges tried", "accepted"):
+        table.add_column(name, justify="right")
+    for phase, n in (chains.moves_together(p.courses) or {}).items():
+        cells = []
+        for tried, accepted in ((n["splits_tried"], n["splits"]), (n["merges_tried"], n["merges"])):
+            cells += [f"{tried:,}", f"{accepted:,}" + (f" ({percent(accepted / tried)})" if tried else "")]
+        table.add_row(phase, f"{n['cycles']:,}", *cells)
+    thin = max(c.config.output.thin for c in p.run.chains)
+    if thin > 1:
+        table.caption = f"counted in the cycles that the trace has (output.thin = {thin})"
+        table.caption_justify = "left"
+    return table
+
+
 def _cluster_title(p: Posterior) -> Any:
     from rich.text import Text
 
     r = p.representative
-    chain = f"chain {p.run.chains[r.chain].name}, " if len(p.run.chains) > 1 else ""
+    chain = f"{p.run.chains[r.chain].name}, " if len(p.run.chains) > 1 else ""
     text = Text("Clusters of the representative partition", style="bold")
     text.append(
         f"\n{chain}cycle {r.cycle:,}: of {len(r.losses)} kept draws the one nearest to all others (expected variation "
@@ -473,11 +623,14 @@ def _pictures(p: Posterior) -> dict[str, bytes]:
     """File names and PNG bytes."""
     from mpibayes.hpc import figures
 
-    names = [c.name for c in p.run.chains]
-    burn_ins = [c.burn_in for c in p.run.chains]
-    pictures = {"trace.png": figures.trace(p.traces, names, burn_ins)}
+    settled = [(c.settled, c.settled_s) for c in p.courses]
+    pictures = {"trace.png": figures.trace(p.run.chains, settled)}
+    if any(c.growth for c in p.run.chains):
+        pictures["annealing.png"] = figures.annealing(p.run.chains, settled, p.run.n_rows)
+    if p.agreement is not None and len(p.courses) > 1:
+        pictures["chains.png"] = figures.chains_compared(p.courses, p.agreement.ari, p.agreement.vi)
     if "heldout_lpd" in p.scalars:
-        pictures["heldout.png"] = figures.held_out(p.traces, names, burn_ins)
+        pictures["heldout.png"] = figures.held_out(p.run.chains)
     if p.ordered is not None:
         pictures["cluster_sizes.png"] = figures.cluster_sizes(p.ordered, p.run.n_rows)
     if p.profiles:
@@ -493,10 +646,7 @@ def _machine(p: Posterior, pictures: list[str]) -> dict[str, Any]:
     document: dict[str, Any] = {
         "format": "mpibayes-report",
         "version": 1,
-        "runs": [
-            {"directory": str(c.folder), "burn_in": c.burn_in, "cycles": int(t["cycle"][-1])}
-            for c, t in zip(run.chains, p.traces, strict=True)
-        ],
+        "runs": [{"directory": str(c.folder), **_machine_course(course)} for c, course in zip(run.chains, p.courses)],
         "table": {
             "path": str(run.table.path),
             "fingerprint": run.table.fingerprint,
@@ -504,14 +654,24 @@ def _machine(p: Posterior, pictures: list[str]) -> dict[str, Any]:
             "columns": len(run.data.columns),
         },
         "likelihood": run.likelihood,
-        "exact_from_cycle": 1,
-        "scalars": {key: {name: _finite(v) for name, v in asdict(s).items()} for key, s in p.scalars.items()},
+        "exact_from_cycle": _first_exact(p),
+        "scalars": _machine_scalars(p.scalars),
         "n_clusters": {str(k): share for k, share in p.n_clusters.items()},
         "heldout_lpd_averaged": p.heldout_averaged,
+        "moves": chains.moves_together(p.courses),
         "kept_draws": p.n_kept,
         "warnings": p.warnings,
         "pictures": pictures,
     }
+    if p.agreement is not None:
+        a = p.agreement
+        document["agreement"] = {
+            "verdict": a.verdict,
+            "groups": [[p.courses[i].name for i in group] for group in a.groups],
+            "adjusted_rand": [[_finite(x) for x in row] for row in a.ari.tolist()],
+            "variation_of_information": [[_finite(x) for x in row] for row in a.vi.tolist()],
+            "rows": a.n_rows,
+        }
     if r is not None:
         document["representative"] = {
             "directory": str(run.chains[r.chain].folder),
@@ -535,6 +695,15 @@ def _machine(p: Posterior, pictures: list[str]) -> dict[str, Any]:
         low, high = np.quantile(ordered, (0.05, 0.95), axis=0)
         document["ordered_sizes"] = {"mean": ordered.mean(axis=0).tolist(), "low": low.tolist(), "high": high.tolist()}
     return document
+
+
+def _machine_course(c: Course) -> dict[str, Any]:
+    document = {name: _finite(value) for name, value in vars(c).items()}
+    return document | {"scalars": _machine_scalars(c.scalars)}
+
+
+def _machine_scalars(scalars: dict[str, Scalar]) -> dict[str, Any]:
+    return {key: {name: _finite(v) for name, v in asdict(s).items()} for key, s in scalars.items()}
 
 
 def _machine_trait(t: Trait) -> dict[str, Any]:

@@ -13,23 +13,20 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from mpibayes.hpc import config as configuration
-from mpibayes.hpc import run_directory, status
+from mpibayes.hpc import resume, run_directory, status, strata, strategy
 from mpibayes.hpc.clock import Clock
-from mpibayes.hpc.comm import Communicator, agree, on_root, world
+from mpibayes.hpc.comm import Communicator, on_root, world
 from mpibayes.hpc.config import Config
 from mpibayes.hpc.data import Data, digest
 from mpibayes.hpc.errors import EXIT_STOPPED, MpibayesError, NumericalError
 from mpibayes.hpc.heldout import HeldOut
 from mpibayes.hpc.log import Progress
 from mpibayes.hpc.mixture import Info, Mixture, Settings
-from mpibayes.hpc.models.components import Hyper
-from mpibayes.io import checkpoint
 from mpibayes.io.labels import DrawWriter
 from mpibayes.io.table import Table
 from mpibayes.io.trace import SCALARS, TraceWriter, merge
@@ -80,6 +77,7 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
     folder = Path(out) if out is not None else Path("runs") / config_path.stem
     data = Data(table, config.unused, config.heldout_fraction)
     # all that can be wrong with the input is found before the run directory is made
+    on_root(comm, lambda: strategy.check_length(config, data.n_rows))
     labels = heldout_file = None
     places = run_directory.chain_places(folder, config.run.chains)
     if config.sampler.init == "labels" and (fresh or on_root(comm, lambda: run_directory.lacks_checkpoint(places))):
@@ -101,8 +99,9 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
     return 0
 
 
-def settings_of(config: Config) -> Settings:
-    """What the sampler needs of a configuration in which "auto" has been decided."""
+def settings_of(config: Config, n_rows: int) -> Settings:
+    """What the sampler needs of a configuration in which "auto" has been decided. n_rows: training rows."""
+    moves = config.sampler.split_merge
     return Settings(
         seed=config.run.seed,
         shards=config.run.shards,
@@ -113,6 +112,8 @@ def settings_of(config: Config) -> Settings:
         likelihood=config.model.likelihood,
         priors=config.priors,
         hyper_every=config.sampler.hyper_every,
+        split_merge=None if moves == "auto" else moves,
+        annealing=strategy.annealing(config, n_rows),
     )
 
 
@@ -121,8 +122,12 @@ class Chain:
 
     def __init__(self, comm, clock: Clock, config: Config, data: Data, heldout_file, labels, folder: Path, number: int):
         self.comm, self.clock, self.config, self.data, self.folder = comm, clock, config, data, folder
-        self._initial_labels = labels
-        self.mixture = Mixture(comm, data.columns, data.rows_of, data.n_rows, settings_of(config), number)
+        self.number, self._initial_labels = number, labels
+        settings = settings_of(config, data.n_rows)
+        strata_of = None
+        if settings.annealing is not None:
+            strata_of = strata.chosen(comm, data, settings, config.anneal.strata, number)
+        self.mixture = Mixture(comm, data.columns, data.rows_of, data.n_rows, settings, number, strata_of)
         self.heldout = None
         if (data.heldout is not None or config.heldout_path is not None) and config.model.likelihood:
             blocks = data.heldout_blocks(comm, self.mixture.n_shards, heldout_file)
@@ -174,10 +179,10 @@ class Chain:
         """Scores of the new state, and what is kept of it."""
         comm, output = self.comm, self.config.output
         lpd = averaged = np.nan
-        thinned = info.cycle % output.thin == 0
+        thinned, whole = info.cycle % output.thin == 0, not self.mixture.growing
         if self.heldout is not None and thinned:
-            lpd, averaged = self.heldout.score(self.mixture, average=info.cycle > self.config.burn_in)
-        labels = self.mixture.labels() if info.cycle % output.labels == 0 else None
+            lpd, averaged = self.heldout.score(self.mixture, average=whole and info.cycle > self.config.burn_in)
+        labels = self.mixture.labels() if whole and info.cycle % output.labels == 0 else None
         seconds = time.perf_counter() - started
         self.clock.cycle_took(seconds)
         if comm.rank != 0 or self._failure is not None:
@@ -232,6 +237,12 @@ class Chain:
             message = (
                 f"{self.folder}: has all its {self.mixture.cycles} cycles; look at them: mpibayes report {self.folder}"
             )
+            if self.mixture.growing:
+                message = (
+                    f"{self.folder}: has all its {self.mixture.cycles} cycles, but only {self.mixture.n_active:,} of "
+                    f"{self.mixture.n_rows:,} rows are in: no draw counts yet; raise run.cycles and run the same "
+                    "command again"
+                )
         else:
             message = (
                 f"{self.folder}: stopped early ({self.clock.signalled or 'time limit'}) at the checkpoint of cycle "
@@ -245,59 +256,31 @@ class Chain:
 
     def _checkpoint(self) -> None:
         """Trace and draws first, then the generation that they belong to. All ranks know whether it worked."""
-        comm, mixture, started = self.comm, self.mixture, time.monotonic()
-        place, cycle = self.folder / "checkpoints", mixture.cycles
+        started = time.monotonic()
 
-        def prepare():
+        def flush():
             if self._failure is not None:
                 raise self._failure
             self.trace.flush()
             self.draws.flush()
-            checkpoint.begin(place, cycle)
 
-        on_root(comm, prepare, share=False)
-        shards = {shard.index: {"z": shard.z} for shard in mixture.shards}
-        if self.heldout is not None:
-            for i in shards:
-                shards[i]["heldout_log_sum"] = self.heldout.log_sums[i]
-        first = min(shards, default=0)
-        try:
-            part = agree(comm, lambda: checkpoint.write_part(place, cycle, first, shards))
-        except MpibayesError:
-            if comm.rank == 0:
-                checkpoint.discard(place, cycle)
-            raise
-        parts = comm.collect(part)
-        shared = {
-            "cycles": cycle,
-            "n_labels": mixture.n_labels,
-            "heldout_draws": self.heldout.n_draws if self.heldout is not None else 0,
-            **vars(mixture.hyper),
-        }
-        on_root(comm, lambda: checkpoint.commit(place, cycle, parts, shared), share=False)
-        self._saved_cycle = cycle
+        on_root(self.comm, flush, share=False)
+        resume.save(self.comm, self.folder / run_directory.CHECKPOINTS, self.mixture, self.heldout)
+        self._saved_cycle = self.mixture.cycles
         self._last_checkpoint = self.clock.elapsed()
         self.clock.checkpoint_took(time.monotonic() - started)
-        if comm.rank == 0:
+        if self.comm.rank == 0:
             self._write_status("running")
 
     def _resume_or_start(self) -> None:
         comm, config, mixture = self.comm, self.config, self.mixture
-        found = self._newest_checkpoint()
-        cycle = 0
+        found = resume.newest(comm, self.folder / run_directory.CHECKPOINTS, mixture)
         if found is not None:
-            shared, mine = agree(
-                comm, lambda: (found.shared(), {s.index: found.shard(s.index) for s in mixture.shards})
-            )
-            cycle = int(shared["cycles"])
-            hyper = Hyper(*(shared[name] for name in ("concentration", "discount", "dirichlet", "normal", "gamma")))
-            mixture.resume(cycle, lambda i: mine[i]["z"], int(shared["n_labels"]), hyper)
-            if self.heldout is not None:
-                self.heldout.n_draws = int(shared["heldout_draws"])
-                self.heldout.log_sums = {i: arrays["heldout_log_sum"] for i, arrays in mine.items()}
-            self._saved_cycle = cycle
+            resume.restore(comm, found, mixture, self.heldout)
         else:
-            self._start()
+            how = strategy.initial_of_chain(config, self.number)
+            mixture.start(how if self._initial_labels is None else self._initial_labels, config.sampler.init_clusters)
+        cycle = self._saved_cycle = mixture.cycles
 
         def open_writers():
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -316,24 +299,17 @@ class Chain:
                     f"{comm.size - mixture.n_shards} ranks have nothing to do (run.shards)"
                 )
             if mixture.cycles < config.run.cycles:
+                self._header()
                 self._write_status("running")
 
         on_root(comm, open_writers, share=False)
 
-    def _newest_checkpoint(self) -> checkpoint.Generation | None:
-        """The newest generation that every rank finds whole."""
-        comm = self.comm
-        found = on_root(comm, lambda: checkpoint.latest(self.folder / "checkpoints", deep=False))
-        while found is not None:
-            problems = [p for shard in self.mixture.shards if (p := found.verify_part(shard.index))]
-            everyone = [p for some in comm.collect(problems) for p in some]
-            if not everyone:
-                return found
-            found = on_root(comm, partial(checkpoint.previous, found, everyone))
-        return None
-
-    def _start(self) -> None:
-        sampler = self.config.sampler
-        self.mixture.start(
-            sampler.init if self._initial_labels is None else self._initial_labels, sampler.init_clusters
-        )
+    def _header(self) -> None:
+        """How the chain starts, or where it goes on, and from which cycle its draws count."""
+        config, n_rows, cycle = self.config, self.mixture.n_rows, self.mixture.cycles
+        if not cycle:
+            self.progress.note(f"starts: {strategy.start_in_words(config, n_rows, self.number)}")
+        words = [f"continues from cycle {cycle}"] if cycle else []
+        words += [strategy.growth_in_words(config, n_rows)] if self.mixture.growing else []
+        words += [strategy.counting_in_words(config)] if cycle <= config.burn_in else []
+        self.progress.note("; ".join(w for w in words if w))

@@ -17,6 +17,7 @@ import numpy as np
 
 import mpibayes
 from mpibayes.hpc import config as configuration
+from mpibayes.hpc import strategy
 from mpibayes.hpc.config import Config
 from mpibayes.hpc.errors import CheckpointError, ConfigError, MpibayesError
 from mpibayes.hpc.shards import default_count
@@ -38,10 +39,14 @@ def decided(config: Config, n_training: int) -> dict:
     opening = config.sampler.opening
     if opening == "auto":  # cheaper cycles, and effective draws a second no worse: benchmarks/opening.py
         opening = "one"
-    return {
-        "run": {"shards": min(shards, n_training), "burn_in": config.burn_in},
-        "sampler": {"opening": opening},
+    shards = min(shards, n_training)
+    said = {
+        "run": {"shards": shards, "burn_in": strategy.burn_in(config, n_training, shards)},
+        "sampler": {"opening": opening, "init": strategy.initial(config)},
     }
+    if strategy.annealing(config, n_training) is not None:
+        said["anneal"] = {"start_rows": strategy.start_rows(config, n_training)}
+    return said
 
 
 def chain_places(folder: Path, n_chains: int) -> list[Path]:

@@ -23,3 +23,13 @@ def owners(opening: str, seed: int, cycle: int, chain: int, n_clusters: int, n_s
 def collapsed_shard(seed: int, cycle: int, chain: int, n_shards: int) -> int:
     """The one collapsed shard of a cycle when `opening` is "one"."""
     return int(owners("one", seed, cycle, chain, 1, n_shards)[0])
+
+
+OFTEN, EVERY = 100, 4  # moves matter most while the partition takes shape; later a round costs less than it is worth
+
+
+def moves_due(every: int | None, cycle: int) -> bool:
+    """Whether a round of split and merge moves ends a cycle. None: in every cycle at first, then in every fourth."""
+    if every is None:
+        every = 1 if cycle <= OFTEN else EVERY
+    return every > 0 and cycle % every == 0

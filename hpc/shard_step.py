@@ -48,9 +48,10 @@ def instantiated(shared: Shared, order: np.ndarray, n_free: int) -> kernels.Inst
 
 
 def sweep_shard(
-    shard: Shard, shared: Shared, private, owner, has_tail: bool, prior: Prior, *, sweeps: int, seed, cycle, chain
-) -> tuple[int, int]:
-    """Run the sweeps and leave new labels in `shard.z`.
+    shard: Shard, shared: Shared, private, owner, has_tail: bool, prior: Prior, *, sweeps: int, seed, cycle, chain,
+    steps=None,
+) -> tuple[int, int]:  # fmt: skip
+    """Run the sweeps and leave new labels in `shard.z`. steps: (remove, assign) lists to follow instead (growth.py).
 
     private (K,) bool and owner (K,) are of the clusters that `shard.z` names on entry. On return the instantiated ones
     are 0..K1-1 in the order they had, and the shard's own clusters follow as K1, K1 + 1, ... in slot order. In between,
@@ -82,14 +83,21 @@ def sweep_shard(
         slot = np.full(len(private), -1, np.int32)
         slot[mine] = np.arange(len(mine))
         tail.load(Statistics(*kernels.accumulate(shard.rows, shard.z, len(mine), prior.offsets, relabel=slot)))
-    shard.z = to_local[shard.z]
-    moved = 0
-    for sweep in range(sweeps):
-        moved += kernels.sweep(shard.rows, shard.z, shard.start, seed, cycle, sweep, chain, draw, tail, prior)
+    shard.z = _renamed(shard.z, to_local)
+    key, moved = (seed, cycle), 0
+    if steps is not None:
+        moved = kernels.sweep(shard.rows, shard.z, shard.start, *key, 0, chain, draw, tail, prior, False, *steps)
+    for sweep in range(sweeps if steps is None else 0):
+        moved += kernels.sweep(shard.rows, shard.z, shard.start, *key, sweep, chain, draw, tail, prior)
 
     occupied = np.flatnonzero(tail.size[: tail.n_slots]) if tail is not None else np.zeros(0, np.int64)
     to_next = np.full(base + (tail.n_slots if tail is not None else 0), -1, np.int32)
     to_next[:n_1] = order
     to_next[base + occupied] = n_1 + np.arange(len(occupied))
-    shard.z = to_next[shard.z]
+    shard.z = _renamed(shard.z, to_next)
     return len(occupied), moved
+
+
+def _renamed(z: np.ndarray, name: np.ndarray) -> np.ndarray:
+    """name[z], with idle rows left as they are."""
+    return np.where(z >= 0, name[np.maximum(z, 0)], z) if (z < 0).any() else name[z]

@@ -1,8 +1,9 @@
 """The state of a run in one small file, `status.json`, written by root and read from any node.
 
-Fields: state (running, stopped, finished, failed), cycle, cycles, n_clusters, log_joint, concentration, discount,
-moved_fraction, heldout_lpd, seconds_per_cycle, rows_per_second, eta_s, elapsed_s, last_checkpoint, ranks, shards,
-host, pid, updated (ISO time), message. Any of them may be missing or null: early in a run not all are known.
+Fields: state (running, stopped, finished, failed), cycle, cycles, n_clusters, active_rows (fewer than rows while an
+annealed chain grows), rows, log_joint, concentration, discount, moved_fraction, heldout_lpd, seconds_per_cycle,
+rows_per_second, eta_s, elapsed_s, last_checkpoint, ranks, shards, host, pid, updated (ISO time), message. Any of them
+may be missing or null: early in a run not all are known.
 """
 
 from __future__ import annotations
@@ -146,6 +147,7 @@ def _lines(row: dict[str, Any]) -> list[tuple[str, str]]:
         rate += f", {row['rows_per_second']:,.0f} rows a second"
     values = [
         ("clusters", _number(row.get("n_clusters"))),
+        ("rows", _rows(row)),
         ("log joint", _number(row.get("log_joint"), ".8g")),
         ("concentration", _number(row.get("concentration"), ".4g")),
         ("discount", _number(row.get("discount"), ".4g")),
@@ -186,6 +188,14 @@ def _progress(row: dict[str, Any], percent: bool = True) -> str:
     if not cycles:
         return f"{cycle}"
     return f"{cycle} of {cycles}" + (f" ({100 * cycle / cycles:.1f} %)" if percent else "")
+
+
+def _rows(row: dict[str, Any]) -> str:
+    """Said only while some rows are not in yet."""
+    active, rows = row.get("active_rows"), row.get("rows")
+    if active is None or rows is None or active >= rows:
+        return "-"
+    return f"{active:,} of {rows:,} are in; no draw counts yet"
 
 
 def _where(row: dict[str, Any]) -> str:

@@ -23,6 +23,13 @@ class Purpose(IntEnum):
     COMPONENTS = 7  # component hyperparameters given the partition; sub = block of columns
     START = 8  # initial labels; sub = shard
     HELDOUT = 9  # which rows are held out
+    SEEDS = 10  # words that choose the seed rows of split and merge moves
+    VISIT = 11  # a row's new cluster in a step of a list of visits; sub = sweep, and the list's pass above it (kernels)
+    SIDES = 12  # a row's side of a proposed split; sub = scan
+    SUBSET = 13  # which rows of a large cluster shape the launch of a split
+    MOVES = 14  # what is proposed and whether it is accepted; sub = kind of move
+    SUBSAMPLE = 15  # which rows leave and enter the active ones; sub = shard, and the sweep above it (kernels)
+    STRATA = 16  # rows and seed of the pilot whose clusters are strata
 
 
 def generator(seed: int, purpose: Purpose, cycle: int = 0, sub: int = 0, chain: int = 0) -> np.random.Generator:

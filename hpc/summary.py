@@ -1,8 +1,8 @@
 """Summaries of a posterior over partitions: plain functions of arrays, nothing is read or printed here.
 
 * scalars: mean, standard deviation, 5 and 95 % points, effective sample size (bulk) and R-hat by ArviZ;
-* the representative partition: of the kept draws the one with the least expected variation of information (Meila 2007;
-  Wade & Ghahramani 2018) to the others, on a sample of rows;
+* partitions: how far apart they are, by the variation of information and the adjusted Rand index; the representative
+  one is that of the kept draws with the least expected variation of information to the others (Wade & Ghahramani 2018);
 * profiles: how far the distribution of a column in each cluster is from that in all rows, as a Kullback-Leibler
   divergence in nats, and the words for it.
 """
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mpibayes.hpc.log import duration
 from mpibayes.hpc.models.components import Components, Prior
 from mpibayes.hpc.models.statistics import Statistics
 
@@ -59,15 +60,15 @@ def scalar(chains: Sequence[np.ndarray]) -> Scalar:
     n = min(len(c) for c in chains)
     if not fixed and n >= 8:
         together = np.stack([c[len(c) - n :] for c in chains])
-        ess = float(arviz.ess(together, method="bulk"))
         halves = together if len(together) > 1 else together[:, n % 2 :].reshape(2, -1)
-        r_hat = float(arviz.rhat(halves))
+        with np.errstate(divide="ignore", invalid="ignore"):  # a chain, or a half, that never moved
+            ess, r_hat = float(arviz.ess(together, method="bulk")), float(arviz.rhat(halves))
     low, high = np.quantile(draws, (0.05, 0.95))
     sd = 0.0 if fixed else float(draws.std(ddof=1)) if len(draws) > 1 else np.nan
     return Scalar(float(draws.mean()), sd, float(low), float(high), ess, r_hat, fixed, len(draws))
 
 
-def mixing_warnings(scalars: Mapping[str, Scalar]) -> list[str]:
+def mixing_warnings(scalars: Mapping[str, Scalar], n_chains: int = 1) -> list[str]:
     """What some quantities, by what they are called, say against the chains: a line for each kind of trouble."""
     moving = {name: s for name, s in scalars.items() if not s.fixed}
     unknown = [name for name, s in moving.items() if not np.isfinite(s.ess)]
@@ -83,7 +84,11 @@ def mixing_warnings(scalars: Mapping[str, Scalar]) -> list[str]:
     if found:
         found.append(
             "until these are mended the figures are rough: the run is too short, or its chains have not met. Look at "
-            "trace.png; raise run.cycles, and compare run.chains = 2 or more"
+            + (
+                "trace.png and chains.png; raise run.cycles"
+                if n_chains > 1
+                else "trace.png; raise run.cycles, and compare run.chains = 2 or more"
+            )
         )
     return found
 
@@ -103,10 +108,10 @@ def contingency(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.bincount(a * np.int64(k_b) + b, minlength=k_a * k_b).reshape(k_a, k_b)
 
 
-def expected_variation(partitions: np.ndarray) -> np.ndarray:
-    """Mean variation of information of each partition to all of them, nats, (D,); partitions (D, M) labels from 0.
+def variations(partitions: np.ndarray) -> np.ndarray:
+    """Variation of information between partitions, nats, (D, D); partitions (D, M) labels from 0.
 
-    VI(a, b) = 2 H(a, b) - H(a) - H(b), H the entropy of the shares of the M rows.
+    VI(a, b) = 2 H(a, b) - H(a) - H(b), H the entropy of the shares of the M rows (Meila 2007).
     """
     n_draws, n_rows = partitions.shape
     n = np.arange(n_rows + 1, dtype=np.float64)
@@ -115,18 +120,28 @@ def expected_variation(partitions: np.ndarray) -> np.ndarray:
     def entropy(counts):
         return np.log(n_rows) - n_log_n[counts].sum() / n_rows
 
-    # a partition seen before costs nothing: chains that hardly move repeat theirs
     partitions = np.stack([np.unique(z, return_inverse=True)[1] for z in partitions]).astype(np.int64)
     single = np.array([entropy(np.bincount(z)) for z in partitions])
-    loss = np.zeros(n_draws)
+    distance = np.zeros((n_draws, n_draws))
     for i in range(n_draws):
         for j in range(i):
-            width = partitions[j].max() + 1
-            joint = entropy(np.bincount(partitions[i] * width + partitions[j]))
-            distance = 2.0 * joint - single[i] - single[j]
-            loss[i] += distance
-            loss[j] += distance
-    return np.maximum(loss, 0.0) / n_draws
+            joint = entropy(np.bincount(partitions[i] * (partitions[j].max() + 1) + partitions[j]))
+            distance[i, j] = distance[j, i] = max(2.0 * joint - single[i] - single[j], 0.0)
+    return distance
+
+
+def similarity(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
+    """Adjusted Rand index (Hubert & Arabie 1985) and variation of information, nats, of two partitions of some rows.
+
+    The index is 1 for the same partition and 0 on average for independent ones of the same cluster sizes.
+    """
+    n, a, b = len(a), a.astype(np.int64), b.astype(np.int64)
+    counts = [np.unique(z, return_counts=True)[1] for z in (a, b, a * (b.max() + 1) + b)]
+    pairs_a, pairs_b, pairs = (float((c * (c - 1)).sum()) / 2.0 for c in counts)
+    expected, most = pairs_a * pairs_b / max(n * (n - 1) / 2.0, 1.0), (pairs_a + pairs_b) / 2.0
+    entropy_a, entropy_b, joint = (float(np.log(n) - (c * np.log(c)).sum() / n) for c in counts)
+    ari = 1.0 if most == expected else (pairs - expected) / (most - expected)  # both one cluster, or all singletons
+    return ari, max(2.0 * joint - entropy_a - entropy_b, 0.0)
 
 
 def jaccard(together: np.ndarray) -> np.ndarray:
@@ -416,6 +431,11 @@ def number(x: float) -> str:
     digits = 0 if size >= 100 else 1 if size >= 1 else 1 - int(np.floor(np.log10(size)))
     text = f"{x:,.{digits}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def took(seconds: float) -> str:
+    """Seconds as people read them: 0.08s, 4.5s, 48s, 5m12s."""
+    return f"{seconds:.2g}s" if seconds < 9.95 else duration(seconds)
 
 
 def spread(mean: float, sd: float) -> str:

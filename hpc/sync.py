@@ -18,6 +18,22 @@ from mpibayes.hpc.state import Summary
 from mpibayes.kernels import mixture as kernels
 
 
+def total_statistics(
+    comm: Communicator, labelled: Sequence[tuple[object, np.ndarray]], k: int, shape, offsets, n_shards: int
+) -> Statistics | None:
+    """Statistics of clusters 0..k-1 over all shards, on root. Collective.
+
+    labelled: (rows, labels) of each of this rank's shards, in order; negative labels are skipped.
+    """
+    total, moments = zeros(k, *shape), np.zeros((len(labelled), 3, shape[1], k))
+    for i, (rows, z) in enumerate(labelled):
+        _add(total, moments[i], Statistics(*kernels.accumulate(rows, z, k, offsets)))
+    if comm.size > 1:
+        _sum(comm, total)
+    _merge(comm, total, moments, n_shards)
+    return total if comm.rank == 0 else None
+
+
 def summarise(
     comm: Communicator, shards: Sequence[Shard], shape, offsets, owner: np.ndarray, n_shards: int, *, seed, cycle, chain
 ) -> Summary:
@@ -28,30 +44,45 @@ def summarise(
     floating = np.empty((len(shards), 1 + 3 * n_real, k), np.uint64)
     for i, shard in enumerate(shards):
         part = Statistics(*kernels.accumulate(shard.rows, shard.z, k, offsets))
-        total.size += part.size
-        total.levels += part.levels
-        total.tally_n += part.tally_n
-        total.tally_sum += part.tally_sum
+        _add(total, floating[i, 1:].view(np.float64).reshape(3, n_real, k), part)
         mine = owner == shard.index
         owned[mine] += part.size[mine]
         floating[i, 0] = kernels.anchors(shard.z, shard.start, seed, cycle, chain, mine, k)
-        moments = floating[i, 1:].view(np.float64).reshape(3, n_real, k)
-        moments[0], moments[1], moments[2] = part.real_n, part.real_mean, part.real_scatter
     if comm.size > 1:
         _sum(comm, total, owned)
         floating = comm.gather_to_root(floating, [len(cut.of_rank(n_shards, comm.size, r)) for r in range(comm.size)])
     if comm.rank != 0:
         return Summary(total.size, owned, None, None)
     if n_real:
-        moments = floating[:, 1:].view(np.float64).reshape(n_shards, 3, n_real, k)
-        n, total.real_mean, total.real_scatter = merge_moments(*moments.swapaxes(0, 1))
-        total.real_n = n.astype(np.int64)
+        _merge_gathered(total, floating[:, 1:].view(np.float64).reshape(n_shards, 3, n_real, k))
     return Summary(total.size, owned, total, floating[:, 0].min(axis=0))
 
 
-def _sum(comm: Communicator, total: Statistics, owned: np.ndarray) -> None:
+def _add(total: Statistics, moments: np.ndarray, part: Statistics) -> None:
+    """Count a shard's part in; its moments wait for the others, to be merged in shard order."""
+    total.size += part.size
+    total.levels += part.levels
+    total.tally_n += part.tally_n
+    total.tally_sum += part.tally_sum
+    moments[0], moments[1], moments[2] = part.real_n, part.real_mean, part.real_scatter
+
+
+def _merge(comm: Communicator, total: Statistics, moments: np.ndarray, n_shards: int) -> None:
+    if not moments.shape[2]:
+        return
+    gathered = comm.gather_to_root(moments, [len(cut.of_rank(n_shards, comm.size, r)) for r in range(comm.size)])
+    if comm.rank == 0:
+        _merge_gathered(total, gathered)
+
+
+def _merge_gathered(total: Statistics, moments: np.ndarray) -> None:
+    n, total.real_mean, total.real_scatter = merge_moments(*moments.swapaxes(0, 1))
+    total.real_n = n.astype(np.int64)
+
+
+def _sum(comm: Communicator, total: Statistics, *more: np.ndarray) -> None:
     """Counts of cells and rows fit 32 bits (Mixture refuses more rows); sums of counts need 64, and root alone."""
-    parts = (total.size, owned, total.tally_n, total.levels)
+    parts = (total.size, *more, total.tally_n, total.levels)
     block = np.concatenate([p.ravel().astype(np.int32) for p in parts])
     comm.sum_everywhere(block)
     start = 0

@@ -15,6 +15,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from mpibayes.hpc.errors import CheckpointError
 from mpibayes.io.files import TEMPORARY, h5_image, storing, write_bytes
 from mpibayes.io.segments import Segments, read_attributes, read_blocks
 
@@ -27,28 +28,45 @@ SCALARS = (
     "heldout_lpd",
     "heldout_lpd_averaged",
     "moved_fraction",
+    "active_rows",
+    "splits_tried",
+    "splits",
+    "merges_tried",
+    "merges",
     "seconds",
 )
+MOVES = ("splits_tried", "splits", "merges_tried", "merges")
 # How the sampler fared, rather than what it drew.
-SAMPLE_STATS = frozenset({"moved_fraction", "seconds"})
+SAMPLE_STATS = frozenset({"moved_fraction", "active_rows", *MOVES, "seconds"})
 # Differ from run to run of one chain, so comparisons leave them out.
 TIMINGS = frozenset({"seconds"})
 # Stored as float64 like the others, shown as whole numbers.
-INTEGERS = frozenset({"n_clusters"})
+INTEGERS = frozenset({"n_clusters", "active_rows", *MOVES})
 FOLDER = "trace"
 MERGED = "trace.h5"
-BUFFERED = 16384  # cycles kept in memory at most: about 1 MiB
+BUFFERED = 8192  # cycles kept in memory at most: about 1 MiB
 
 
 class TraceWriter:
-    """Appends the scalars of each cycle; root alone. What was not flushed is lost with the process."""
+    """Appends the scalars of each cycle; root alone. What was not flushed is lost with the process.
+
+    A trace keeps the scalars that it began with, so that one of an older version, which had fewer, goes on as it was.
+    """
 
     def __init__(self, run_dir: str | Path, scalars: Sequence[str] = SCALARS):
-        self.scalars = tuple(scalars)
+        self._given = tuple(scalars)
         self._segments = Segments(Path(run_dir) / FOLDER, "mpibayes-trace-segment", 1)
+        self._choose_scalars()
         _remove_dead_merges(Path(run_dir))
         self._cycles: list[int] = []
         self._rows: list[list[float]] = []
+
+    def _choose_scalars(self) -> None:
+        try:
+            stored = read_attributes(self._segments.folder).get("scalars", ())
+        except CheckpointError:  # a damaged segment is for the reader to tell: the chain does not depend on it
+            stored = ()
+        self.scalars = tuple(map(str, stored)) or self._given
 
     @property
     def last_cycle(self) -> int:
@@ -85,6 +103,8 @@ class TraceWriter:
         keep = sum(c <= cycle for c in self._cycles)
         self._cycles, self._rows = self._cycles[:keep], self._rows[:keep]
         self._segments.truncate(cycle)
+        if not self._cycles:
+            self._choose_scalars()
 
 
 def read_trace(run_dir: str | Path, burn_in: int | None = None) -> dict[str, np.ndarray]:
@@ -103,7 +123,7 @@ def read_trace(run_dir: str | Path, burn_in: int | None = None) -> dict[str, np.
 def merge(run_dir: str | Path) -> Path | None:
     """Write the run directory's `trace.h5` from its segments, in one step; None when nothing is kept.
 
-    Holds the whole trace in memory, 64 bytes a cycle. Raises CheckpointError.
+    Holds the whole trace in memory, 120 bytes a cycle. Raises CheckpointError.
     """
     trace = read_trace(run_dir)
     if not trace:

@@ -61,6 +61,12 @@ static inline outcome_t kernel_sweep(const rows_t *rows, int32_t *z, int64_t fir
                                      uint64_t chain, int anchored) {
     return DISPATCH(sweep, rows, z, first, g, t, w, row0, seed, cycle, sweep, chain, anchored);
 }
+static inline outcome_t kernel_visit(const rows_t *rows, int32_t *z, const int32_t *out, const int32_t *in,
+                                     int64_t first, int64_t n_steps, const instantiated_t *g, tail_t *t, work_t *w,
+                                     uint64_t row0, uint64_t seed, uint64_t cycle, uint64_t sweep, uint64_t chain,
+                                     int anchored) {
+    return DISPATCH(visit, rows, z, out, in, first, n_steps, g, t, w, row0, seed, cycle, sweep, chain, anchored);
+}
 static inline outcome_t kernel_predictive(const rows_t *rows, tail_t *t, work_t *w, double *terms, double *totals) {
     return DISPATCH(predictive, rows, t, w, terms, totals);
 }

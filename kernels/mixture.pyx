@@ -6,7 +6,7 @@ the algorithm, scores.h has the inner loops, tail.h the collapsed clusters, draw
 in plain Python and serves as the specification.
 
 Labels within a sweep: 0..K1-1 instantiated clusters, base + t tail slot t with base = K1 rounded up to 16, -1 not
-seated.
+seated but to be when the sweep meets the row, -2 and below idle: not in the subsample, no kernel looks at the row.
 """
 
 import os
@@ -110,6 +110,9 @@ cdef extern from "mixture.h" nogil:
     bint CHECKS "MPIBAYES_CHECKING"
     outcome_t kernel_sweep(const rows_t *, int32_t *, int64_t, const instantiated_t *, tail_t *, work_t *, uint64_t,
                            uint64_t, uint64_t, uint64_t, uint64_t, int)
+    outcome_t kernel_visit(const rows_t *, int32_t *, const int32_t *, const int32_t *, int64_t, int64_t,
+                           const instantiated_t *, tail_t *, work_t *, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
+                           int)
     outcome_t kernel_predictive(const rows_t *, tail_t *, work_t *, double *, double *)
     void kernel_refresh(tail_t *, work_t *, int64_t, int64_t)
 
@@ -577,7 +580,7 @@ cdef int _raise(outcome_t done, int64_t row0) except -1:
     if done.status == STATUS_NO_CANDIDATE:
         raise FloatingPointError(f"row {row}: it has probability 0 under every cluster it may enter")
     if done.status == STATUS_BAD_LABEL:
-        raise ValueError(f"row {row}: its label is neither -1, an instantiated cluster, nor an occupied tail slot")
+        raise ValueError(f"row {row}: its label is not negative, no instantiated cluster, and no occupied tail slot")
     return 0
 
 
@@ -587,8 +590,19 @@ cdef int _raise(outcome_t done, int64_t row0) except -1:
 _NOTHING = Instantiated()
 
 
+cdef int _check_steps(const int32_t[::1] steps, int64_t n_steps, int64_t n, name) except -1:
+    """Raise ValueError unless there are n_steps steps, each of a row below n or -1."""
+    cdef int64_t s
+    if steps.shape[0] != n_steps:
+        raise ValueError("remove and assign have different numbers of steps")
+    for s in range(n_steps):
+        if not -1 <= steps[s] < n:
+            raise ValueError(f"{name}[{s}] = {steps[s]} is not one of the {n} rows, nor -1")
+    return 0
+
+
 def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated instantiated, Tail tail, prior,
-          priority_free=False):
+          priority_free=False, remove=None, assign=None):
     """One Gibbs step for every row of a shard in order; the number of rows that changed cluster.
 
     z: int32 (n,), labels as in the module's docstring, changed in place; row0: global id of the first row. instantiated
@@ -596,32 +610,52 @@ def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated in
     the collapsed shard. A row alone in its tail slot that opens a new cluster counts as unmoved. Raises, naming
     the row, FloatingPointError when a score is NaN or no candidate has a positive probability, and ValueError when a label
     is out of range; rows before it have been moved then.
+
+    With remove and assign, int32 (steps,) local row numbers or -1 for nobody, the steps of these lists are made
+    instead: row remove[s] is taken out, label -2, and row assign[s] seated by the conditional of a Gibbs step; the same
+    row twice is a Gibbs step of it. An anchor is never taken out, and its whole step is skipped; a row that is idle
+    already needs no taking out; one that is seated already is not seated again. Where there is neither a tail nor an
+    instantiated cluster, the row to be seated stays idle. Rows seated count as moved, rows taken out do not. For
+    example remove = [-1, 3, 5], assign = [4, 3, 6] seats row 4, makes a Gibbs step of row 3, and exchanges 5 for 6.
     """
     cdef Instantiated held = _NOTHING if instantiated is None else instantiated
     cdef _Rows r = _Rows(rows, prior.offsets)
     cdef uint64_t u_row0 = row0, u_seed = seed, u_cycle = cycle, u_sweep = sweep, u_chain = chain
     cdef int anchored = not priority_free
-    cdef int64_t moved = 0, lanes
+    cdef bint listed = remove is not None
+    cdef const int32_t[::1] leaving, coming
+    cdef int64_t moved = 0, lanes, n_steps = 0
     cdef outcome_t done
     cdef tail_t *t = NULL
     cdef _Work work
     if z.shape[0] != r.c.n:
         raise ValueError(f"{z.shape[0]} labels for {r.c.n} rows")
+    if listed != (assign is not None):
+        raise ValueError("remove and assign go together")
+    if listed:
+        leaving, coming = remove, assign
+        n_steps = coming.shape[0]
+        _check_steps(leaving, n_steps, r.c.n, "remove")
+        _check_steps(coming, n_steps, r.c.n, "assign")
     if held.n and (held.n_levels != r.c.offsets[r.c.n_codes] or held.n_reals != r.c.n_reals
                    or held.n_tallies != r.c.n_tallies):
         raise ValueError("rows and instantiated clusters have different columns")
     if tail is not None:
         _match(r, tail)
         t = &tail.c
-    if r.c.n == 0:
+    if r.c.n == 0 or (listed and n_steps == 0):
         return 0
     done.row = 0
     while True:
         lanes = held.base + (tail.c.capacity if tail is not None else 0)
         work = _Work(lanes, r.c.offsets[r.c.n_codes], r.c.n_codes, r.c.n_reals, r.c.n_tallies)
         with nogil:
-            done = kernel_sweep(&r.c, &z[0], done.row, &held.c, t, &work.c, u_row0, u_seed, u_cycle, u_sweep, u_chain,
-                                anchored)
+            if listed:
+                done = kernel_visit(&r.c, &z[0], &leaving[0], &coming[0], done.row, n_steps, &held.c, t, &work.c,
+                                    u_row0, u_seed, u_cycle, u_sweep, u_chain, anchored)
+            else:
+                done = kernel_sweep(&r.c, &z[0], done.row, &held.c, t, &work.c, u_row0, u_seed, u_cycle, u_sweep,
+                                    u_chain, anchored)
         moved += done.moved
         if done.status == STATUS_GROW:
             tail._grow()

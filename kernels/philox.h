@@ -8,7 +8,7 @@
 #define MPIBAYES_PHILOX_H
 #include <stdint.h>
 
-enum { PURPOSE_PRIORITY = 1, PURPOSE_ASSIGN = 2 };
+enum { PURPOSE_PRIORITY = 1, PURPOSE_ASSIGN = 2, PURPOSE_VISIT = 11, PURPOSE_SUBSAMPLE = 15 };
 
 static inline void philox_multiply(uint64_t a, uint64_t b, uint64_t *high, uint64_t *low) {
     unsigned __int128 product = (unsigned __int128)a * b;
@@ -52,6 +52,11 @@ static inline uint64_t philox_word(philox_stream *s, uint64_t row) {
         s->ready = 1;
     }
     return s->words[row & 3];
+}
+
+/* one of 0..n-1; the probabilities differ from 1/n by less than 2^-64 */
+static inline int64_t philox_below(uint64_t word, int64_t n) {
+    return (int64_t)(((unsigned __int128)word * (uint64_t)n) >> 64);
 }
 
 static inline double philox_uniform(uint64_t word) { return (double)(word >> 11) * 0x1p-53; }

@@ -1,8 +1,10 @@
-/* One sweep of single-row Gibbs steps over a shard, and predictive densities. Included once for every instruction set
- * (mixture.h).
+/* One sweep of single-row Gibbs steps over a shard, steps of a list of visits, and predictive densities. Included once
+ * for every instruction set (mixture.h).
  *
  * Leaves invariant: the posterior of the labels given the instantiated clusters' weights and parameters, the tail
- * integrated out and the anchors' rows fixed (MATH 2.1 step 6, 2.2; Neal 2000, Algorithms 3 and 7).
+ * integrated out and the anchors' rows fixed (MATH 2.1 step 6, 2.2; Neal 2000, Algorithms 3 and 7). `visit` does so
+ * where every step seats the row that it takes out; else it grows or churns a subsample, and no law is invariant (MATH
+ * 4.2).
  * Cost per row: O((columns x candidates)); a move into or out of the tail adds O(columns). Random numbers per row: one
  * uniform, and one priority where anchors are in force.
  */
@@ -76,64 +78,149 @@ static int64_t FN(score_tail)(tail_t *t, const rows_t *rows, const work_t *w, in
     return n;
 }
 
+ALWAYS_INLINE int FN(is_anchor)(const instantiated_t *g, int64_t label, uint64_t priority) {
+    return label >= g->free && label < g->n && priority == g->anchors[label - g->free];
+}
+
+/* the tail slot of a label, -1 for every other label that may stand, -2 for one that may not */
+ALWAYS_INLINE int64_t FN(slot_of)(const instantiated_t *g, const tail_t *t, int64_t label) {
+    if (label >= g->base && t && label - g->base < t->n_slots && t->size[label - g->base] > 0) return label - g->base;
+    return label < -1 || label >= g->n ? -2 : -1;
+}
+
+/* One Gibbs step of row i, or its seating when z[i] = -1, by word `at` of `words`. Returns a status; an anchor stays.
+ * Without a tail, and with a priority below every anchor's, all instantiated clusters are open to the row: such a row
+ * has just come into the subsample (MATH 4.3), or did so earlier in this cycle. */
+ALWAYS_INLINE int FN(step_label)(const rows_t *rows, int32_t *z, int64_t i, const instantiated_t *g, tail_t *t,
+                                 work_t *w, int anchored, philox_stream *priorities, uint64_t row0,
+                                 philox_stream *words, uint64_t at, int64_t *moved) {
+    int64_t allowed = g->n, old = z[i], own = FN(slot_of)(g, t, old), fresh = -1, n_prefix = 0, n = 0, chosen;
+    if (own < -1) return STATUS_BAD_LABEL;
+    if (anchored) {
+        uint64_t priority = philox_word(priorities, row0 + i);
+        if (FN(is_anchor)(g, old, priority)) return STATUS_DONE;
+        allowed = g->free + FN(anchors_below)(g->anchors, g->n - g->free, priority);
+        if (allowed == 0 && !t) allowed = g->n;
+    }
+    if (t && t->vacant >= t->capacity) return STATUS_GROW;
+    FN(read_row)(rows, i, w);
+    if (w->infinite) return STATUS_NOT_A_NUMBER;
+    int64_t alone = own >= 0 && t->size[own] == 1;
+    if (t && allowed == 0 && t->n_occupied - alone == 0) { /* nothing but the new cluster: no draw */
+        fresh = alone && own < t->vacant ? own : t->vacant;
+        chosen = fresh;
+    } else {
+        double highest, total;
+        if (allowed) n_prefix = n = FN(score_instantiated)(g, rows, w, allowed, w->scores);
+        if (t) n += FN(score_tail)(t, rows, w, own, w->scores + n_prefix, &fresh);
+        total = FN(exponentials)(w->scores, n, w->weights, w->sums, &highest);
+        if (!(total > 0)) return total < 0 ? STATUS_NOT_A_NUMBER : STATUS_NO_CANDIDATE;
+        chosen = FN(pick)(w->weights, w->sums, n, total, philox_uniform(philox_word(words, at)));
+        if (chosen < n_prefix) {
+            if (chosen == old) return STATUS_DONE;
+            if (own >= 0) FN(step_row)(t, w, own, -1);
+            z[i] = (int32_t)chosen;
+            ++*moved;
+            return STATUS_DONE;
+        }
+        chosen -= n_prefix;
+    }
+    if (chosen == own) return STATUS_DONE;
+    if (own >= 0) FN(step_row)(t, w, own, -1);
+    FN(step_row)(t, w, chosen, +1);
+    z[i] = (int32_t)(g->base + chosen);
+    *moved += !(alone && chosen == fresh); /* a row alone that opens a cluster stays alone: no move */
+    return STATUS_DONE;
+}
+
+/* a step of every row in order; idle rows (label below -1) are passed over */
 static outcome_t FN(sweep)(const rows_t *rows, int32_t *z, int64_t first, const instantiated_t *g, tail_t *t, work_t *w,
                            uint64_t row0, uint64_t seed, uint64_t cycle, uint64_t sweep, uint64_t chain, int anchored) {
     outcome_t done = {first, 0, STATUS_DONE};
     philox_stream assign = philox_open(seed, PURPOSE_ASSIGN, sweep, cycle, chain);
     philox_stream priorities = philox_open(seed, PURPOSE_PRIORITY, 0, cycle, chain);
+    int64_t moved = 0;
     anchored = anchored && g->free < g->n;
-    for (int64_t i = first; i < rows->n; i++) {
-        int64_t allowed = g->n, old = z[i], own = -1, fresh = -1, n_prefix = 0, n = 0, chosen;
-        done.row = i;
-        if (old >= g->base && t && old - g->base < t->n_slots && t->size[old - g->base] > 0) own = old - g->base;
-        else if (old < -1 || old >= g->n) {
-            done.status = STATUS_BAD_LABEL;
-            return done;
-        }
-        if (anchored) {
-            uint64_t priority = philox_word(&priorities, row0 + i);
-            if (old >= g->free && old < g->n && priority == g->anchors[old - g->free]) continue;
-            allowed = g->free + FN(anchors_below)(g->anchors, g->n - g->free, priority);
-        }
-        if (t && t->vacant >= t->capacity) {
-            done.status = STATUS_GROW;
-            return done;
-        }
-        FN(read_row)(rows, i, w);
-        if (w->infinite) {
-            done.status = STATUS_NOT_A_NUMBER;
-            return done;
-        }
-        int64_t alone = own >= 0 && t->size[own] == 1;
-        if (t && allowed == 0 && t->n_occupied - alone == 0) { /* nothing but the new cluster: no draw */
-            fresh = alone && own < t->vacant ? own : t->vacant;
-            chosen = fresh;
-        } else {
-            double highest, total;
-            if (allowed) n_prefix = n = FN(score_instantiated)(g, rows, w, allowed, w->scores);
-            if (t) n += FN(score_tail)(t, rows, w, own, w->scores + n_prefix, &fresh);
-            total = FN(exponentials)(w->scores, n, w->weights, w->sums, &highest);
-            if (!(total > 0)) {
-                done.status = total < 0 ? STATUS_NOT_A_NUMBER : STATUS_NO_CANDIDATE;
-                return done;
-            }
-            chosen = FN(pick)(w->weights, w->sums, n, total, philox_uniform(philox_word(&assign, row0 + i)));
-            if (chosen < n_prefix) {
-                if (chosen == old) continue;
-                if (own >= 0) FN(step_row)(t, w, own, -1);
-                z[i] = (int32_t)chosen;
-                done.moved++;
-                continue;
-            }
-            chosen -= n_prefix;
-        }
-        if (chosen == own) continue;
-        if (own >= 0) FN(step_row)(t, w, own, -1);
-        FN(step_row)(t, w, chosen, +1);
-        z[i] = (int32_t)(g->base + chosen);
-        done.moved += !(alone && chosen == fresh); /* a row alone that opens a cluster stays alone: no move */
+    for (; done.row < rows->n; done.row++) {
+        if (z[done.row] < -1) continue;
+        done.status = FN(step_label)(rows, z, done.row, g, t, w, anchored, &priorities, row0, &assign, row0 + done.row,
+                                     &moved);
+        if (done.status != STATUS_DONE) break;
     }
-    done.row = rows->n;
+    done.moved = moved;
+    return done;
+}
+
+/* Takes row i out of its cluster and makes it idle, unless it is an anchor: then *stays is 1. Returns a status. */
+ALWAYS_INLINE int FN(take_out)(const rows_t *rows, int32_t *z, int64_t i, const instantiated_t *g, tail_t *t, work_t *w,
+                               int anchored, philox_stream *priorities, uint64_t row0, int *stays) {
+    if (z[i] < -1) return STATUS_DONE;
+    int64_t own = FN(slot_of)(g, t, z[i]);
+    if (own < -1) return STATUS_BAD_LABEL;
+    *stays = anchored && z[i] >= g->free && z[i] < g->n && FN(is_anchor)(g, z[i], philox_word(priorities, row0 + i));
+    if (*stays) return STATUS_DONE;
+    if (own >= 0) {
+        FN(read_row)(rows, i, w);
+        FN(step_row)(t, w, own, -1);
+    }
+    z[i] = -2;
+    return STATUS_DONE;
+}
+
+/* Ask for the cells of a row that comes soon: rows are met in random order, and the table does not fit the cache. */
+ALWAYS_INLINE void FN(fetch_cells)(const void *cells, int64_t n_bytes) {
+    for (int64_t b = 0; b < n_bytes; b += 64) __builtin_prefetch((const char *)cells + b);
+}
+ALWAYS_INLINE void FN(fetch_row)(const rows_t *rows, const int32_t *z, int64_t i) {
+    if (i < 0) return;
+    FN(fetch_cells)(z + i, 4);
+    FN(fetch_cells)(rows->codes8 + i * rows->n_codes8, rows->n_codes8);
+    FN(fetch_cells)(rows->codes16 + i * rows->n_codes16, 2 * rows->n_codes16);
+    FN(fetch_cells)(rows->reals + i * rows->n_reals, 8 * rows->n_reals);
+    FN(fetch_cells)(rows->tallies + i * rows->n_tallies, 8 * rows->n_tallies);
+}
+
+/* Step s takes row out[s] out and then seats row in[s]; -1: nobody. With out[s] = in[s] it is a Gibbs step of that row.
+ * On STATUS_GROW .row is the step to go on from, on any other status but STATUS_DONE it is the row at hand.
+ * The word of step s is that of row s mod n, and counts its passes in the upper half of `sub`, beside the sweep. */
+static outcome_t FN(visit)(const rows_t *rows, int32_t *z, const int32_t *out, const int32_t *in, int64_t first,
+                           int64_t n_steps, const instantiated_t *g, tail_t *t, work_t *w, uint64_t row0, uint64_t seed,
+                           uint64_t cycle, uint64_t sweep, uint64_t chain, int anchored) {
+    outcome_t done = {n_steps, 0, STATUS_DONE};
+    philox_stream words = {0}, priorities = philox_open(seed, PURPOSE_PRIORITY, 0, cycle, chain);
+    int64_t moved = 0;
+    anchored = anchored && g->free < g->n;
+    for (int64_t s = first; s < n_steps; s++) {
+        int64_t i = in[s];
+        int stays = 0;
+        if (s + 2 < n_steps) FN(fetch_row)(rows, z, in[s + 2]), FN(fetch_row)(rows, z, out[s + 2]);
+        if (t && t->vacant >= t->capacity) {
+            done.row = s, done.status = STATUS_GROW;
+            break;
+        }
+        if (s == first || s % rows->n == 0)
+            words = philox_open(seed, PURPOSE_VISIT, sweep + ((uint64_t)(s / rows->n) << 32), cycle, chain);
+        if (out[s] >= 0 && out[s] != i) {
+            done.status = FN(take_out)(rows, z, out[s], g, t, w, anchored, &priorities, row0, &stays);
+            if (done.status != STATUS_DONE) {
+                done.row = out[s];
+                break;
+            }
+        }
+        if (i < 0 || stays || (z[i] >= 0 && out[s] != i)) continue;
+        if (z[i] < 0) {
+            z[i] = -2;
+            if (!t && g->n == 0) continue; /* nowhere to go: it stays idle */
+            z[i] = -1;
+        }
+        done.status = FN(step_label)(rows, z, i, g, t, w, anchored, &priorities, row0, &words,
+                                     row0 + (uint64_t)(s % rows->n), &moved);
+        if (done.status != STATUS_DONE) {
+            done.row = i;
+            break;
+        }
+    }
+    done.moved = moved;
     return done;
 }
 

@@ -1,4 +1,4 @@
-"""The kernels of mixture.pyx in plain Python and float64, one row at a time: slow, and their specification.
+"""The kernels of mixture.pyx and visits.pyx in plain Python, float64, one row at a time: slow, and their specification.
 
 Same arguments, same random numbers, same labels. Differences allowed: the kernels keep categorical scores in float32,
 so a draw that falls within about 1e-5 of the boundary between two candidates may differ. Equations are numbered as in
@@ -11,7 +11,7 @@ from math import inf, isnan, lgamma, log, log1p, pi
 
 import numpy as np
 
-PRIORITY, ASSIGN = 1, 2
+PRIORITY, ASSIGN, VISIT, SUBSAMPLE = 1, 2, 11, 15
 UNANCHORED = 2**64 - 1
 
 
@@ -220,23 +220,47 @@ def draw(scores, u):
     return int(above[0]) if len(above) else int(np.flatnonzero(weights)[-1])
 
 
-def sweep(rows, z, row0, seed, cycle, sweep, chain, instantiated, tail, prior, priority_free=False):
+def sweep(
+    rows,
+    z,
+    row0,
+    seed,
+    cycle,
+    sweep,
+    chain,
+    instantiated,
+    tail,
+    prior,
+    priority_free=False,
+    remove=None,
+    assign=None,
+):
     """See mixture.sweep."""
     g = Instantiated() if instantiated is None else instantiated
-    pi_n = priorities(row0, len(z), seed, cycle, chain)
-    uniform = (words(row0, len(z), seed, ASSIGN, sweep, cycle, chain) >> np.uint64(11)) * 2.0**-53
-    moved = 0
-    for i in range(len(z)):
+    n = len(z)
+    pi_n = priorities(row0, n, seed, cycle, chain)
+
+    def is_anchor(i):
+        return not priority_free and g.free <= z[i] < g.n and int(pi_n[i]) == g.anchors[z[i] - g.free]
+
+    def take_out(i):
+        """Whether row i was alone in a tail cluster; its label stays."""
+        if tail is None or z[i] < g.base or z[i] < g.n:
+            return False
+        slot = tail.slots[z[i] - g.base]
+        slot.remove(Row(rows, i))
+        return slot.size == 0
+
+    def gibbs_step(i, uniform):
+        """Whether row i moved; it may have been in no cluster before."""
+        if is_anchor(i):
+            return False
         row, old, allowed = Row(rows, i), int(z[i]), g.n
         if not priority_free:
-            if g.free <= old < g.n and int(pi_n[i]) == g.anchors[old - g.free]:
-                continue
             allowed = g.free + sum(a < int(pi_n[i]) for a in g.anchors)
-        alone = False
-        if tail is not None and old >= g.base and old >= g.n:
-            slot = tail.slots[old - g.base]
-            slot.remove(row)
-            alone = slot.size == 0
+            if allowed == 0 and tail is None:
+                allowed = g.n
+        alone = take_out(i)
         scores = [g.log_weight_of(k, row, prior) for k in range(allowed)]
         labels = list(range(allowed))
         if tail is not None:
@@ -247,17 +271,69 @@ def sweep(rows, z, row0, seed, cycle, sweep, chain, instantiated, tail, prior, p
             known[vacant] = new
             scores += known
             labels += [g.base + t for t in range(len(known))]
-        chosen = labels[draw(scores, uniform[i])]
-        if tail is not None and chosen >= g.base and chosen >= g.n:
-            if chosen - g.base == len(tail.slots):
-                tail.slots.append(Cluster(prior))
-            opened = tail.slots[chosen - g.base].size == 0
-            tail.slots[chosen - g.base].add(row)
-            moved += chosen != old and not (alone and opened)
-        else:
-            moved += chosen != old
-        z[i] = chosen
+        z[i] = chosen = labels[draw(scores, uniform)]
+        if tail is None or chosen < g.base or chosen < g.n:
+            return chosen != old
+        if chosen - g.base == len(tail.slots):
+            tail.slots.append(Cluster(prior))
+        opened = tail.slots[chosen - g.base].size == 0
+        tail.slots[chosen - g.base].add(row)
+        return chosen != old and not (alone and opened)
+
+    if remove is None:
+        word = words(row0, n, seed, ASSIGN, sweep, cycle, chain)
+        return sum(gibbs_step(i, (int(word[i]) >> 11) * 2.0**-53) for i in range(n) if z[i] >= -1)
+
+    moved = 0
+    for s, (i, j) in enumerate(zip(remove, assign, strict=True)):
+        if s % n == 0:
+            word = words(row0, n, seed, VISIT, sweep + (s // n << 32), cycle, chain)
+        if i >= 0 and i != j and z[i] >= -1:
+            if is_anchor(i):
+                continue
+            take_out(i)
+            z[i] = -2
+        if j < 0 or (z[j] >= 0 and i != j):
+            continue
+        if z[j] < 0:
+            z[j] = -2
+            if tail is None and g.n == 0:
+                continue
+        moved += gibbs_step(j, (int(word[s % n]) >> 11) * 2.0**-53)
     return moved
+
+
+def visits(z, n_grow, n_churn, seed, cycle, sweep, chain, shard, strata=None, grow=None):
+    """See visits.visits."""
+    n, steps = len(z), n_grow + n_churn
+    strata = np.zeros(n, dtype=np.int32) if strata is None else strata
+    grow = [n_grow] if grow is None else list(grow)
+    word = [int(v) for v in words(0, 2 * steps, seed, SUBSAMPLE, shard + (sweep << 32), cycle, chain)]
+    active = [i for i in range(n) if z[i] >= -1]
+    idle = [[i for i in range(n) if z[i] < -1 and strata[i] == h] for h in range(len(grow))]
+    due = [h for h, times in enumerate(grow) for _ in range(times)]
+    remove, assign = [], []
+    for s in range(steps):
+        first, second = word[2 * s], word[2 * s + 1]
+        if -(-(s + 1) * n_grow // steps) > -(-s * n_grow // steps):
+            at = first * len(due) >> 64
+            due[at], due[-1] = due[-1], due[at]
+            pool = idle[due.pop()]
+            at = second * len(pool) >> 64
+            pool[at], pool[-1] = pool[-1], pool[at]
+            row = pool.pop()
+            active.append(row)
+            remove.append(-1)
+        else:
+            at = first * len(active) >> 64
+            remove.append(row := active[at])
+            pool = idle[strata[row]]
+            other = second * (len(pool) + 1) >> 64
+            if other < len(pool):
+                row, pool[other] = pool[other], row
+            active[at] = row
+        assign.append(row)
+    return np.array(remove, dtype=np.int32), np.array(assign, dtype=np.int32)
 
 
 def log_predictive_clusters(rows, tail):
@@ -288,7 +364,7 @@ def accumulate(rows, z, n_clusters, offsets, relabel=None):
     """See mixture.accumulate."""
     z = np.asarray(z, dtype=np.int64)
     if relabel is not None:
-        z = np.where(z >= 0, np.asarray(relabel, dtype=np.int64)[z], -1)
+        z = np.append(np.asarray(relabel, dtype=np.int64), -1)[np.where(z >= 0, z, -1)]
     codes = np.concatenate([rows.codes8, rows.codes16], axis=1).astype(np.int64)
     R, Q = rows.reals.shape[1], rows.tallies.shape[1]
     size = np.bincount(z[z >= 0], minlength=n_clusters)

@@ -71,6 +71,29 @@ class Categorical:
         inside = np.bincount(self.column_of_row[row], terms, len(self.n_levels))
         return inside + (gammaln(total) - gammaln(total + self.observed(levels))).sum(axis=1)
 
+    def log_marginal_clusters(self, multiplier: np.ndarray, levels: np.ndarray) -> np.ndarray:
+        """Log marginal likelihood of every cluster, summed over columns, (K,)."""
+        if not len(self.n_levels):
+            return np.zeros(levels.shape[1])
+        beta = self.pseudo_counts(multiplier)
+        total = np.add.reduceat(beta, self.offsets[:-1])[:, None]
+        observed = np.delete(np.arange(len(beta)), self.missing_rows)
+        shape = beta[observed, None]
+        inside = gammaln(shape + levels[observed]) - gammaln(shape)
+        return inside.sum(axis=0) + (gammaln(total) - gammaln(total + self.observed(levels))).sum(axis=0)
+
+    def log_predictive_table(self, multiplier: np.ndarray, levels: np.ndarray) -> np.ndarray:
+        """Log predictive probability of every level in every cluster, (L, K); 0 in missing rows."""
+        beta = self.pseudo_counts(multiplier)[:, None]
+        if not len(self.n_levels):
+            return np.zeros(levels.shape)
+        total = np.add.reduceat(beta, self.offsets[:-1], axis=0) + self.observed(levels)
+        counted = beta + levels
+        counted[self.missing_rows] = 1.0
+        table = np.log(counted) - np.log(total)[self.column_of_row]
+        table[self.missing_rows] = 0.0
+        return table
+
     def update(self, multiplier: np.ndarray, levels: np.ndarray, stream: np.random.Generator) -> np.ndarray:
         """Multipliers drawn from their grids given the partition, (C,) (MATH 2.4)."""
         multiplier = multiplier.copy()

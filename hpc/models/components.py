@@ -9,7 +9,9 @@ import numpy as np
 
 from mpibayes.hpc.models.categorical import Categorical
 from mpibayes.hpc.models.normal import Normal
+from mpibayes.hpc.models.normal import log_marginal_cells as log_marginal_reals
 from mpibayes.hpc.models.poisson import Poisson
+from mpibayes.hpc.models.poisson import log_marginal_cells as log_marginal_counts
 from mpibayes.hpc.models.statistics import Statistics
 from mpibayes.hpc.streams import Purpose, generator
 
@@ -92,6 +94,14 @@ class Components:
             self.categorical.log_marginal(hyper.dirichlet, s.levels).sum()
             + self.normal.log_marginal(hyper.normal, s.real_n, s.real_mean, s.real_scatter).sum()
             + self.poisson.log_marginal(hyper.gamma, s.tally_n, s.tally_sum).sum()
+        )
+
+    def log_marginal_clusters(self, hyper: Hyper, s: Statistics) -> np.ndarray:
+        """Log marginal likelihood of every cluster, summed over columns, (K,); counts without the 1 / x!."""
+        return (
+            self.categorical.log_marginal_clusters(hyper.dirichlet, s.levels)
+            + log_marginal_reals(hyper.normal, s.real_n, s.real_mean, s.real_scatter).sum(axis=0)
+            + log_marginal_counts(hyper.gamma, s.tally_n, s.tally_sum).sum(axis=0)
         )
 
     def update(self, hyper: Hyper, s: Statistics, seed: int, cycle: int, chain: int) -> Hyper:

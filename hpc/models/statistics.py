@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -38,6 +39,25 @@ def zeros(n_clusters: int, n_level_rows: int, n_real: int, n_count: int) -> Stat
         np.zeros((n_count, k), np.int64),
         np.zeros((n_count, k)),
     )
+
+
+def union(a: Statistics, b: Statistics) -> Statistics:
+    """Statistics of clusters of `a` joined with those of `b`, pair by pair; one of them may have a single cluster."""
+
+    def both(x, y):
+        return np.stack(np.broadcast_arrays(x, y))
+
+    n, mean, scatter = (both(getattr(a, f), getattr(b, f)) for f in ("real_n", "real_mean", "real_scatter"))
+    n, mean, scatter = merge_moments(n.astype(np.float64), mean, scatter)
+    return Statistics(
+        a.size + b.size, a.levels + b.levels, n.astype(np.int64), mean, scatter,
+        a.tally_n + b.tally_n, a.tally_sum + b.tally_sum,
+    )  # fmt: skip
+
+
+def join(parts: Sequence[Statistics]) -> Statistics:
+    """The clusters of all parts, one part after another."""
+    return Statistics(*(np.concatenate([getattr(p, f.name) for p in parts], axis=-1) for f in fields(Statistics)))
 
 
 def merge_moments(n: np.ndarray, mean: np.ndarray, scatter: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

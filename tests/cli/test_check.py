@@ -39,6 +39,28 @@ def test_what_it_says(case, capsys):
     assert list(case.parent.iterdir()) and not (case.parent / "runs").exists()
 
 
+def test_how_the_chain_starts(case, capsys):
+    assert main(["check", str(case), "--set", "run.chains=2"]) == 0
+    text = capsys.readouterr().out
+    for words in (
+        'strategy = "auto": all rows in one cluster; split and merge moves in every cycle until 100, then every 4',
+        "chain 1; the others: in a random number of random clusters", "draws count from cycle 201 of 1000",
+        "a trace of 0.1 MiB", "subsample",
+    ):  # fmt: skip
+        assert (words in text) == (words != "subsample"), (words, text)
+    anneal = ("--set", "sampler.strategy=anneal", "--set", "sampler.split_merge=0", "--set", "run.cycles=100")
+    assert main(["check", str(case), *anneal, "--set", "anneal.strata=clusters"]) == 0
+    text = capsys.readouterr().out
+    for words in (
+        'strategy = "anneal": 500 of 2,000 rows seated one by one; split and merge moves never',
+        "rows are added until cycle 24 (linear in 10 passes, in strata by clusters)",
+        "draws count from cycle 63 of 100; labels are kept every 10 cycles", "subsample 0.0", "8 kept draws",
+    ):  # fmt: skip
+        assert words in text, (words, text)
+    assert main(["check", str(case), *anneal, "--set", "run.cycles=20"]) == 2
+    assert "2,000 rows are added until cycle 24; expected more than 24, 48 would do" in capsys.readouterr().err
+
+
 def test_the_prior_alone(case, capsys):
     assert main(["check", str(case), "--set", "model.likelihood=false"]) == 0
     assert "leaves the prior on partitions" in capsys.readouterr().out
@@ -72,6 +94,8 @@ def test_memory_parts(tmp_path):
     assert parts["gathered"] == 12 * 1000 and parts["draws"] == 5 * 1000
     assert parts["clusters"] == 16 * (15 * 44 + 3 * 96)
     half = checking.memory_per_rank(table.columns, table.n_rows, 4, 4, 16)
+    growing = checking.memory_per_rank(table.columns, table.n_rows, 4, 2, 16, growing=True, strata=True)
+    assert parts["subsample"] == 0 and growing["subsample"] == 4 * 500 + 16 * 250
     assert half["rows"] == parts["rows"] // 2 and half["gathered"] == half["draws"] == 0
 
 

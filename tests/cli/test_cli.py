@@ -55,6 +55,14 @@ def test_each_command_has_an_example(command, capsys):
     assert f"mpibayes {command}" in capsys.readouterr().out.split("Example", 1)[1]
 
 
+def test_run_tells_how_a_chain_starts(capsys):
+    assert cli.main(["run", "--help"]) == 0
+    text = capsys.readouterr().out
+    for key in ("sampler.strategy", "sampler.split_merge", "anneal.schedule", "anneal.seconds", "anneal.strata"):
+        assert key in text
+    assert "anneal.schedule=[[2" in text and "published strategies" in text
+
+
 @pytest.mark.parametrize(
     "arguments, words",
     [

@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 
 from mpibayes.hpc import config as configuration
+from mpibayes.hpc import run_directory, strategy
 from mpibayes.hpc.config import as_dict, check_columns, continued, difference, load, parse_duration, resolved_toml
 from mpibayes.hpc.config_schema import SECTIONS
 from mpibayes.hpc.errors import ConfigError
 from mpibayes.io.table import Column
 
 MINIMAL = '[data]\ntable = "t.h5"\n'
+ANNEAL = '[sampler]\nstrategy = "anneal"\n[anneal]\n'
 
 
 @pytest.fixture
@@ -36,7 +38,11 @@ def test_defaults(write, tmp_path):
     assert config.table == tmp_path / "t.h5"
     assert (config.heldout_fraction, config.heldout_path, config.data.unseen) == (None, None, "error")
     assert (config.model.concentration, config.model.discount, config.model.likelihood) == ("learn", 0.0, True)
-    assert (config.sampler.sweeps_per_cycle, config.sampler.opening, config.sampler.init) == (1, "auto", "random")
+    assert (config.sampler.sweeps_per_cycle, config.sampler.opening, config.sampler.init) == (1, "auto", "auto")
+    assert (config.sampler.strategy, config.sampler.split_merge) == ("auto", "auto")
+    anneal = config.anneal
+    assert (anneal.schedule, anneal.passes, anneal.start_rows, anneal.seconds) == ("linear", 10.0, "auto", None)
+    assert anneal.strata == "none"
     assert (config.sampler.init_clusters, config.sampler.hyper_every) == (64, 1)
     assert (config.run.seed, config.run.shards, config.run.cycles, config.run.chains) == (0, "auto", 1000, 1)
     assert (config.burn_in, config.run.checkpoint_minutes, config.run.max_time) == (200, 5.0, None)
@@ -111,6 +117,31 @@ def test_all_problems_at_once_with_lines(write):
         ('[sampler]\ninit = "labels"', "init_labels"),
         ('[sampler]\ninit_labels = "x.txt"', 'set sampler.init = "labels"'),
         ("[sampler]\nsweeps_per_cycle = 0", "1 or more"),
+        ('[sampler]\nstrategy = "annealing"', '"anneal", "sequential+gibbs"'),
+        ("[sampler]\nsplit_merge = -1", "0 or more"),
+        ('[sampler]\nsplit_merge = "never"', "0 or more"),
+        ('[sampler]\nstrategy = "prior+gibbs"\ninit = "one"', 'but sampler.strategy = "prior+gibbs" says how'),
+        ('[sampler]\nstrategy = "sequential+gibbs"\ninit = "prior"', 'got "prior", but sampler.strategy'),
+        ("[sampler]\npasses = 3", "did you mean anneal.passes?"),
+        ("[aneal]\npasses = 3", "did you mean [anneal]?"),
+        ("[anneal]\npasses = 3", 'run.toml:4: anneal.passes: given, but sampler.strategy = "auto" has no use for it'),
+        (ANNEAL + "passes = 0.5", "anneal.passes: got 0.5, expected a number, 1 or more"),
+        (ANNEAL + "start_rows = 0", "1 or more"),
+        (ANNEAL + 'schedule = "cubic"', '"geometric", "constant"'),
+        (ANNEAL + "schedule = []", "[[passes, fraction], ...]"),
+        (ANNEAL + "schedule = [[2, 0.5]]", "anneal.schedule: got [[2, 0.5]], expected"),
+        (ANNEAL + "schedule = [[2, 0.5], [1, 1.0]]", "both rising"),
+        (ANNEAL + "schedule = [[1, 0.5], [2, 0.5], [3, 1.0]]", "both rising"),
+        (ANNEAL + "schedule = [[0, 0.0], [3, 1.0]]", "both rising"),
+        (ANNEAL + "schedule = [[0.5, 1.0]]", "after 1 pass or later"),
+        (ANNEAL + 'schedule = "seconds"', 'anneal.schedule: "seconds" needs anneal.seconds'),
+        (ANNEAL + 'seconds = "10m"', 'set anneal.schedule = "seconds" to use it'),
+        (ANNEAL + 'schedule = "seconds"\nseconds = "soon"', "a length of time"),
+        (ANNEAL + 'schedule = "seconds"\nseconds = 60\npasses = 3', 'anneal.schedule = "seconds" has no use for it'),
+        (ANNEAL + "schedule = [[3, 1.0]]\npasses = 3", "anneal.schedule = [[3.0, 1.0]] has no use for it"),
+        (ANNEAL + 'schedule = "constant"\nstrata = "clusters"', 'anneal.schedule = "constant" has no use for it'),
+        (ANNEAL + 'strata = ""', '"clusters", or the name of'),
+        (ANNEAL + 'strata = "clusters"\n[model]\nlikelihood = false', "needs model.likelihood = true"),
         ("[run]\nseed = 1.0", "run.seed"),
         ("[run]\nseed = true", "run.seed"),
         ("[run]\ncycles = 0", "1 or more"),
@@ -146,6 +177,12 @@ def test_one_mistake(write, line, words):
         '[columns."a.b c"]\nprior = {mean = 0, kappa = 1, nu = 2, variance = 3.5}',
         "[columns.n]\nprior = {shape = 1, rate = 2}\nuse = true",
         "[columns.x]\nuse = false\nprior = {dirichlet = [0.5, 0.5]}",
+        '[sampler]\nstrategy = "anneal"\ninit = "one"\nsplit_merge = 3',
+        '[sampler]\nstrategy = "anneal"\n[anneal]\nschedule = "geometric"\npasses = 3\nstart_rows = 5\nstrata = "sex"',
+        '[sampler]\nstrategy = "anneal"\n[anneal]\nschedule = [[2, 0.1], [10, 1]]\nstrata = "clusters"',
+        '[sampler]\nstrategy = "anneal"\n[anneal]\nschedule = "seconds"\nseconds = "1h30m"',
+        '[sampler]\nstrategy = "anneal"\n[anneal]\nschedule = "constant"',
+        '[sampler]\nstrategy = "prior+gibbs"',
     ],
 )
 def test_resolved_is_read_back(write, line):
@@ -157,7 +194,8 @@ def test_resolved_is_read_back(write, line):
     assert resolved_toml(again).splitlines()[1:] == text.splitlines()[1:]
     for name, section in SECTIONS.items():
         for key in section.model_fields:
-            assert f"\n{key} = " in text or f"\n# {key} = (not set)" in text, (name, key)
+            said = (f"\n{key} = ", f"\n# {key} = (not set)", f"\n# {key} = (not used: ")
+            assert any(words in text for words in said), (name, key)
 
 
 def test_overrides(write, tmp_path):
@@ -233,6 +271,108 @@ def test_columns_against_the_table(write):
         check_columns(unused, columns, 100)
 
 
+def test_all_problems_of_a_start_at_once(write):
+    text = problems(
+        write(MINIMAL + '[sampler]\nstrategy = "prior+gibbs"\ninit = "random"\n[anneal]\nstrata = "sex"\npasses = 3\n')
+    )
+    for words in ("3 problems", "run.toml:5: sampler.init", "run.toml:7: anneal.strata", "run.toml:8: anneal.passes"):
+        assert words in text, text
+    assert load(write(MINIMAL), ["anneal.seconds=none"]).anneal.seconds is None  # takes a value back, and gives none
+
+
+def test_strata_against_the_table(write):
+    columns = [
+        Column("age", "real", "reals", 0),
+        Column("sex", "categorical", "codes8", 0, ("F", "M")),
+        Column("owner", "boolean", "codes8", 1, ("no", "yes")),
+    ]
+    for name in ("none", "clusters", "sex", "owner"):
+        check_columns(load(write(MINIMAL + ANNEAL + f'strata = "{name}"\n[columns.sex]\nuse = false')), columns, 100)
+    for name, words in (
+        ("sexx", 'the table has no column "sexx"; did you mean sex?'),
+        ("SEX", "did you mean sex?"),
+        ("cluster", "did you mean clusters?"),
+        ("zip", 'expected "none", "clusters", or one of sex, owner'),
+        ("age", 'column age is real; expected "none", "clusters", or one of sex, owner'),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            check_columns(load(write(MINIMAL + ANNEAL + f'strata = "{name}"')), columns, 100)
+        assert "run.toml:6: anneal.strata: " in str(caught.value) and words in str(caught.value)
+
+
+def decided(config, n_rows):
+    return continued(config, run_directory.decided(config, n_rows))
+
+
+@pytest.mark.parametrize(
+    "change, init, of_chains",
+    [
+        ([], "one", ["one"]),
+        (["run.chains=3"], "overdispersed", ["one", "overdispersed", "overdispersed"]),
+        (["sampler.init=random", "run.chains=2"], "random", ["random", "random"]),
+        (["sampler.init=overdispersed"], "overdispersed", ["overdispersed"]),
+        (["sampler.strategy=prior+gibbs"], "prior", ["prior"]),
+        (["sampler.strategy=sequential+gibbs", "run.chains=2"], "sequential", ["sequential", "sequential"]),
+        (["sampler.strategy=anneal"], "sequential", ["sequential"]),
+        (["sampler.strategy=anneal", "sampler.init=one"], "one", ["one"]),
+        (["sampler.strategy=anneal", "anneal.schedule=constant"], "prior", ["prior"]),
+        (["sampler.strategy=anneal", "anneal.schedule=sequential"], "sequential", ["sequential"]),
+    ],
+)
+def test_how_chains_start(write, change, init, of_chains):
+    config = decided(load(write(MINIMAL), change), 50_000)
+    assert config.sampler.init == init
+    assert [strategy.initial_of_chain(config, i) for i in range(config.run.chains)] == of_chains
+    again = load(write(resolved_toml(config), "config.resolved.toml"))  # as the report reads it
+    assert as_dict(again) == as_dict(config)
+    assert difference(tomllib.loads(resolved_toml(config)), as_dict(load(write(MINIMAL), change))) == []
+
+
+def test_what_auto_comes_to_when_annealing(write):
+    given = load(write(MINIMAL), ["sampler.strategy=anneal"])
+    for n_rows, start_rows in ((1, 1), (7, 1), (400, 100), (50_000, 1000)):
+        assert strategy.start_rows(given, n_rows) == start_rows
+    config = decided(given, 50_000)
+    growth = strategy.growth_cycles(config, 50_000)
+    assert config.anneal.start_rows == 1000 and 10 < growth < 100
+    assert config.burn_in == growth + (1000 - growth) // 5  # 20 cycles for each of 4 shards are fewer
+    assert (
+        decided(load(write(MINIMAL), ["sampler.strategy=anneal", "run.cycles=150"]), 50_000).burn_in
+        == growth + (150 - growth) // 2
+    )
+    settings = strategy.annealing(config, 50_000)
+    assert (settings.schedule, settings.passes, settings.start_rows, settings.seconds) == ("linear", 10.0, 1000, None)
+    clock = decided(load(write(MINIMAL + ANNEAL + 'schedule = "seconds"\nseconds = "1h"')), 50_000)
+    assert strategy.growth_cycles(clock, 50_000) is None and clock.burn_in == 500 + 100
+    assert "not reproducible from the seed alone" in strategy.growth_in_words(clock, 50_000)
+    assert decided(load(write(MINIMAL)), 50_000).burn_in == 200
+    for text in ('schedule = "constant"', 'schedule = "sequential"'):
+        plain = decided(load(write(MINIMAL + ANNEAL + text)), 50_000)
+        assert strategy.annealing(plain, 50_000) is None and plain.burn_in == 200
+
+
+def test_a_chain_has_to_outlast_its_annealed_start(write):
+    growth = strategy.growth_cycles(load(write(MINIMAL), ["sampler.strategy=anneal"]), 50_000)
+    path = write(MINIMAL + '[sampler]\nstrategy = "anneal"\n[run]\ncycles = 20\nburn_in = 3\n')
+    with pytest.raises(ConfigError) as caught:
+        strategy.check_length(load(path), 50_000)
+    text = str(caught.value)
+    assert f"run.toml:6: run.cycles: got 20, but 50,000 rows are added until cycle {growth}" in text
+    assert f"{2 * growth} would do" in text and "run.toml:7: run.burn_in: got 3" in text
+    strategy.check_length(load(path, [f"run.cycles={growth + 1}", f"run.burn_in={growth}"]), 50_000)
+    strategy.check_length(load(path, ["sampler.strategy=auto"]), 50_000)
+    strategy.check_length(load(path, ["anneal.schedule=constant"]), 50_000)
+
+
+def test_a_run_of_an_older_version_goes_on(write):
+    """Its resolved file says init = "random", which was the default, and does not know of strategies."""
+    old = resolved_toml(load(write(MINIMAL), ["sampler.init=random"])).replace("[anneal]", "").splitlines()
+    old = [line for line in old if not line.startswith(("strategy", "split_merge", "# schedule"))]
+    stored = tomllib.loads("\n".join(old))
+    config = continued(load(write(MINIMAL)), stored)
+    assert config.sampler.init == "random" and difference(stored, as_dict(config)) == []
+
+
 def test_what_may_change(write):
     first = load(write(MINIMAL))
     stored = tomllib.loads(resolved_toml(first, {"run.shards": 4, "sampler.opening": "one"}))
@@ -252,7 +392,9 @@ def test_what_may_change(write):
         ("output.thin=2", "output.thin: was 1, is now 2"),
         ("output.labels=2", "output.labels: was 10, is now 2"),
         ("model.discount=0.5", "model.discount: was 0.0, is now 0.5"),
-        ("sampler.init=one", 'sampler.init: was "random", is now "one"'),
+        ("sampler.init=one", 'sampler.init: was "auto", is now "one"'),
+        ("sampler.strategy=anneal", 'sampler.strategy: was "auto", is now "anneal"'),
+        ("sampler.split_merge=0", 'sampler.split_merge: was "auto", is now 0'),
         ("data.heldout=0.1", "data.heldout: was not set, is now 0.1"),
         ("columns.a.use=false", "columns.a.use: was not set, is now false"),
         ("columns.a.prior={shape=1, rate=1}", "columns.a.prior: was not set, is now {shape = 1.0, rate = 1.0}"),

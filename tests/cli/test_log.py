@@ -3,7 +3,9 @@
 import io
 import math
 
-from mpibayes.hpc.log import Progress, duration, line, rate
+import pytest
+
+from mpibayes.hpc.log import Progress, count, duration, line, rate
 
 
 class Clock:
@@ -44,10 +46,31 @@ def test_the_last_held_out_score_stays(tmp_path):
     progress.update(values(12))
     status = progress.status()
     assert status["heldout_lpd"] == -20.5 and status["cycle"] == 12 and status["n_clusters"] == 37
-    assert status["eta_s"] == 4.0 and status["rows_per_second"] == 200.0
+    assert status["eta_s"] == pytest.approx(4.0) and status["rows_per_second"] == pytest.approx(200.0)
     assert progress.status(values(12, log_joint=-1.0))["log_joint"] == -1.0
     assert "heldout=-20.5000" in line(status)
     progress.close()
+
+
+def test_rows_that_come_in_and_moves(tmp_path):
+    """Rows are told while they come in; moves are counted from line to line; the rest takes as long as full cycles."""
+    clock, stream = Clock(), io.StringIO()
+    progress = Progress(tmp_path, 0, 100, 180_000, stream, clock)
+    for cycle, active in ((1, 1000), (2, 12_345), (3, 180_000)):
+        clock.now = 4.0 * cycle**2
+        moves = {"splits_tried": 10.0, "splits": 2.0, "merges_tried": 3.0, "merges": 1.0}
+        progress.update(values(cycle, active_rows=float(active), seconds=active / 1e5, **(moves if cycle < 3 else {})))
+        if cycle == 2:
+            progress.update(values(2, active_rows=12_345.0, seconds=0.12345, **moves))
+            assert progress.status()["active_rows"] == 12_345 and progress.status()["rows"] == 180_000
+            assert progress.status()["eta_s"] == pytest.approx(98 * 1.8)
+    progress.close()
+    first, second, third = (text.split()[1:] for text in stream.getvalue().splitlines())
+    assert first[1:3] == ["K=37", "rows=1k/180k"] and second[2] == "rows=12.3k/180k"
+    assert (
+        first[first.index("moved=3.1%") + 1] == "moves=3/13" and second[second.index("moved=3.1%") + 1] == "moves=3/13"
+    )
+    assert not any(word.startswith("rows=") for word in third) and "moves=3/13" in third  # of the cycle in between
 
 
 def test_before_the_first_cycle(tmp_path):
@@ -87,5 +110,8 @@ def test_a_terminal_gets_a_display(tmp_path):
 def test_words_for_numbers():
     assert [duration(s) for s in (0, 59.6, 312, 3600 * 3 + 300, 86400 * 2 + 4 * 3600, None, math.inf)] == [
         "0s", "1m00s", "5m12s", "3h05m", "2d04h", "?", "?",
+    ]  # fmt: skip
+    assert [count(n) for n in (1, 830, 999.6, 1000, 12_345, 180_000, 999_999, 2.2e6, 1.05e9)] == [
+        "1", "830", "1k", "1k", "12.3k", "180k", "1M", "2.2M", "1.05G",
     ]  # fmt: skip
     assert [rate(r) for r in (830, 21_300, 2.2e6, None)] == ["830rows/s", "21.3krows/s", "2.2Mrows/s", "?rows/s"]

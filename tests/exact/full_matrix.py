@@ -5,6 +5,9 @@
     python -m tests.exact.full_matrix --clusters           E[K] without likelihood at N = 60 and 2000 (mpirun or not)
     python -m tests.exact.full_matrix --reference          right and wrong cycles on simulated shards, TV table
     python -m tests.exact.full_matrix --power              rejections by the CI tests of wrong versions of the program
+    python -m tests.exact.full_matrix --power-of-moves     the same for the split and merge moves, and exact errors
+
+--split-merge: a round of split and merge moves after every cycle of the matrix and of --clusters.
 
 One long chain each, started at an exact draw.  tau: the largest integrated autocorrelation time among the summaries
 (P(K = k), pairs together); floor: the total variation that cycles / tau independent draws would have on average;
@@ -17,6 +20,7 @@ bits: sha256 over the labels of the first cycles, equal on every number of ranks
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import shutil
@@ -27,6 +31,7 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
+from mpibayes.hpc.comm import serial
 from tests.exact import production
 from tests.exact.compare import (
     autocorrelation_time,
@@ -72,11 +77,11 @@ def measure(index: np.ndarray, posterior: Posterior) -> dict:
     }
 
 
-def posterior_rows(comm, cycles: int, digest_cycles: int, seed: int):
+def posterior_rows(comm, cycles: int, digest_cycles: int, seed: int, split_merge: int):
     """One result a configuration, on root."""
     for name, n_shards, opening in configurations():
         posterior = Posterior(CASES[name])
-        mixture = production.sampler(comm, CASES[name], n_shards, seed, opening)
+        mixture = production.sampler(comm, CASES[name], n_shards, seed, opening, split_merge=split_merge)
         production.place(mixture, posterior.draw(np.random.Generator(np.random.Philox(seed)), 1)[0], 0)
         digest, labels = hashlib.sha256(), []
         for t in range(cycles):
@@ -106,7 +111,7 @@ def worker(given) -> int:
     comm = world()
     cycles = given.cycles if comm.size == 1 else given.cycles_on_ranks
     with open(given.json, "w") if comm.rank == 0 else open("/dev/null", "w") as stream:
-        for row in posterior_rows(comm, cycles, given.cycles_on_ranks, given.seed):
+        for row in posterior_rows(comm, cycles, given.cycles_on_ranks, given.seed, int(given.split_merge)):
             print(line(row), flush=True)
             stream.write(json.dumps(row) + "\n")
     return 0
@@ -123,6 +128,7 @@ def matrix(given) -> int:
         start = [launcher, "-n", str(n)] if n > 1 else []
         words = ["--worker", "--json", str(path), "--seed", str(given.seed)]
         words += ["--cycles", str(given.cycles), "--cycles-on-ranks", str(given.cycles_on_ranks)]
+        words += ["--split-merge"] * given.split_merge
         subprocess.run([*start, sys.executable, "-m", "tests.exact.full_matrix", *words], check=True)
         rows += [json.loads(text) for text in path.read_text().splitlines()]
     bits: dict = {}
@@ -153,7 +159,9 @@ def clusters(given) -> int:
         for alpha, d, opening in ((2.0, 0.0, "one"), (2.0, 0.0, "all"), (1.0, 0.3, "one")):
             for n_shards in (1, 4, 16):
                 case = production.prior_case(n_rows, alpha, d)
-                mixture = production.sampler(comm, case, n_shards, given.seed, opening, likelihood=False)
+                mixture = production.sampler(
+                    comm, case, n_shards, given.seed, opening, likelihood=False, split_merge=int(given.split_merge)
+                )
                 generator = np.random.Generator(np.random.Philox(given.seed))
                 production.place(mixture, draw_prior_partition(n_rows, alpha, d, generator), 0)
                 pilot, tau = [], np.inf
@@ -223,7 +231,7 @@ def power(given) -> int:
         ("tail over N", lambda: production.tail_over_rows(6), "miss6", 3, 100),
         ("nothing private", production.nothing_private, "count5", 2, 1300),
     ]
-    serial = production.serial()
+    alone = serial()
     print("| rule taken out | case | shards | replicates x cycles | wrong rejected | right rejected | median p |")
     print("|" + " --- |" * 7)
 
@@ -244,16 +252,55 @@ def power(given) -> int:
         posterior = Posterior(CASES[name])
 
         def run(seed, name=name, n_shards=n_shards, n=n, posterior=posterior):
-            mixture = production.sampler(serial, CASES[name], n_shards, seed)
+            mixture = production.sampler(alone, CASES[name], n_shards, seed)
             return judge_history(production.partition_history(mixture, posterior, n, CYCLES, seed + 1), posterior).p
 
         row(label, name, n_shards, n, run, wrong)
 
     def joint(seed):
-        verdicts = PROCESS.judge(PROCESS.history(PROCESS.sampler(serial, 2, seed), 700, CYCLES, seed + 1), level)
+        verdicts = PROCESS.judge(PROCESS.history(PROCESS.sampler(alone, 2, seed), 700, CYCLES, seed + 1), level)
         return min(min(1.0, v.p * len(verdicts)) for v in verdicts)
 
     row("hyperparameters after w", "miss6, (alpha, d) grid", 2, 700, joint, production.hypers_after_weights)
+    return 0
+
+
+def power_of_moves(given) -> int:
+    """Rejections by the CI tests of wrong split and merge moves, and what one move takes the posterior from itself."""
+    from tests.exact import transitions
+    from tests.exact.test_split_merge import CYCLES, FOUR_ROWS, LEVEL, OFTEN, PARTS, WRONG
+
+    print("| rule taken out | case | moves | error of a move | replicates x rounds | wrong rejected | right rejected |")
+    print("|" + " --- |" * 7)
+    rare = [
+        (production.clusters_of_the_start, "cat6py", "guided", 0),
+        (production.order_of_labels, "cat6", "guided", 0),
+    ]
+    for wrong, name, part, n in WRONG + rare:
+        posterior, p = Posterior(CASES[name]), ([], [])
+        for i in range(given.repeats if n else 0):
+            for found, context in zip(p, (wrong, contextlib.nullcontext)):
+                with PARTS[part](), context():
+                    mixture = production.sampler(
+                        serial(),
+                        CASES[name],
+                        1,
+                        given.seed + 100 * i,
+                        kind=production.MovesAlone,
+                        split_merge=1,
+                    )
+                    history = production.partition_history(mixture, posterior, n, CYCLES, given.seed + 100 * i + 1)
+                found.append(judge_history(history, posterior).p)
+        # with the program's own constants, but for launches without scans
+        with production.constants(**({"SCANS": 0} if "no scans" in part else {})), wrong():
+            moves = transitions.Moves(CASES[name], 1, FOUR_ROWS[name])
+            error = moves.error(moves.matrix(transitions.informed if part == "informed" else transitions.guided))
+        rejected = [f"{sum(q < LEVEL for q in found)} of {len(found)}" if n else "-" for found in p]
+        size = f"{n} x {CYCLES}" if n else "-"
+        print(
+            f"| {wrong.__name__} | {name} | {part} | {error:.1e} | {size} | {rejected[0]} | {rejected[1]} |", flush=True
+        )
+    print("informed: as in the tests,", ", ".join(f"{k} {v}" for k, v in OFTEN.items()))
     return 0
 
 
@@ -268,11 +315,13 @@ def main() -> int:
     parser.add_argument("--clusters", action="store_true")
     parser.add_argument("--reference", action="store_true")
     parser.add_argument("--power", action="store_true")
+    parser.add_argument("--power-of-moves", action="store_true")
+    parser.add_argument("--split-merge", action="store_true", help="a round of split and merge moves in every cycle")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--json", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    for name, action in (("worker", worker), ("clusters", clusters), ("reference", reference), ("power", power)):
-        if getattr(given, name):
+    for action in (worker, clusters, reference, power, power_of_moves):
+        if getattr(given, action.__name__):
             return action(given)
     return matrix(given)
 

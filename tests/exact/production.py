@@ -12,7 +12,7 @@ from unittest import mock
 
 import numpy as np
 
-from mpibayes.hpc import global_update, shards
+from mpibayes.hpc import global_update, grouping, shards, split_merge
 from mpibayes.hpc import mixture as program
 from mpibayes.hpc.mixture import Mixture, Settings
 from mpibayes.io.table import table_from_arrays
@@ -23,11 +23,28 @@ from tests.exact.enumerate import Grids, Posterior, column_values, draw_prior_pa
 STRIDE = 1000  # cycle numbers from one replicate to the next: streams are keyed by cycle, so replicates are independent
 
 
-def sampler(comm, case, n_shards, seed, opening="one", priors=None, **settings) -> Mixture:
-    """The program's mixture of a case.  `priors` and `settings` override the case's fixed hyperparameters."""
+class MovesAlone(Mixture):
+    """The program's split and merge moves without its sweeps: what ends a cycle is all of it."""
+
+    def cycle(self):
+        self.cycles += 1
+        return self._info(0.0, self._split_and_merge())
+
+
+def sampler(comm, case, n_shards, seed, opening="one", priors=None, kind=Mixture, **settings) -> Mixture:
+    """The program's mixture of a case.  `priors` and `settings` override the case's fixed hyperparameters.
+
+    Sweeps alone, unless `split_merge` says after how many cycles a round of split and merge moves comes.
+    """
     columns, rows = table_from_arrays([(c[0], c[1], column_values(c), c[3]) for c in case.columns])
-    settings = {"concentration": case.concentration, "discount": case.discount, "sweeps_per_cycle": 1, **settings}
-    return Mixture(
+    settings = {
+        "concentration": case.concentration,
+        "discount": case.discount,
+        "sweeps_per_cycle": 1,
+        "split_merge": 0,
+        **settings,
+    }
+    return kind(
         comm,
         columns,
         lambda start, stop: rows.take(np.arange(start, stop)),
@@ -127,8 +144,8 @@ class Joint:
         weights = {name: (p, np.zeros(len(p))) for name, p in self.column_points.items()}
         self.posterior = Posterior(case, Grids((self.points, np.zeros(len(self.points))), weights))
 
-    def sampler(self, comm, n_shards, seed, opening="one") -> Mixture:
-        return sampler(comm, self.case, n_shards, seed, opening, self.priors, **self.settings)
+    def sampler(self, comm, n_shards, seed, opening="one", **settings) -> Mixture:
+        return sampler(comm, self.case, n_shards, seed, opening, self.priors, **self.settings, **settings)
 
     def index_of(self, mixture: Mixture) -> tuple[int, ...]:
         """Numbers of the grid points the chain is at: (alpha, d), then each column in the case's order."""
@@ -274,3 +291,118 @@ def hypers_after_weights():
         return replace(shared, hyper=new, tail_concentration=new.concentration + n_1 * new.discount)
 
     return mock.patch.object(global_update, "update", update)
+
+
+# ---- split and merge moves: parts of a round, and wrong versions of them ---------------------------------------------
+
+
+@contextlib.contextmanager
+def constants(paired=grouping.PAIRED, **values):
+    """Other constants of the moves (SCANS, SUBSET, INFORMED, URN, ...); paired: that of the grouping."""
+    with mock.patch.object(grouping, "PAIRED", paired), contextlib.ExitStack() as changed:
+        for name, value in values.items():
+            changed.enter_context(mock.patch.object(split_merge, name, value))
+        grouping._log_z.cache_clear()
+        try:
+            yield
+        finally:
+            grouping._log_z.cache_clear()
+
+
+def guided_alone(**values):
+    return constants(INFORMED=0, **values)
+
+
+@contextlib.contextmanager
+def informed_alone(**values):
+    with constants(**values), mock.patch.object(split_merge.Round, "_guided", lambda self: None):
+        yield
+
+
+def without_q():
+    """The probability of the sides proposed is left out."""
+    right = split_merge.Round._propose
+
+    def propose(self, *arguments):
+        labels, log_q = right(self, *arguments)
+        return labels, None if log_q is None else 0.0 * log_q
+
+    return mock.patch.object(split_merge.Round, "_propose", propose)
+
+
+def q_of_root_alone():
+    """The probability of the sides proposed, but for those of the other ranks' rows."""
+    right = split_merge.Round._sides
+
+    def sides(self, *arguments):
+        labels, log_q = right(self, *arguments)
+        return labels, log_q if self.comm.rank == 0 else 0.0 * log_q
+
+    return mock.patch.object(split_merge.Round, "_sides", sides)
+
+
+def without_grouping():
+    """The probability of the grouping is left out."""
+    return mock.patch.object(grouping, "log_probability", lambda n_clusters, n_pairs: 0.0)
+
+
+def without_seeds():
+    """The seeds' probability is left out: m (m - 1) / (2 m_a m_b). For guided moves alone."""
+    right = split_merge.Round._log_split
+
+    def log_split(self, a, b, both, n_before):
+        m = self.statistics.size
+        return right(self, a, b, both, n_before) - np.log(m[both] * (m[both] - 1.0) / (2.0 * m[a] * m[b]))
+
+    return mock.patch.object(split_merge.Round, "_log_split", log_split)
+
+
+def clusters_of_the_start():
+    """The prior's factor alpha + K d with the K that the round began with, for every group. For guided moves alone."""
+    right = split_merge.Round._log_split
+
+    def log_split(self, a, b, both, n_before):
+        return right(self, a, b, both, self.n_labels - (both not in self.column))
+
+    return mock.patch.object(split_merge.Round, "_log_split", log_split)
+
+
+def launch_from_the_split():
+    """The launch of a pair starts from its present clusters. For one shard."""
+    right = split_merge.Round._seeded
+
+    def seeded(z, ids, group, seeds, *more):
+        label, cluster = right(z, ids, group, seeds, *more), dict(zip(ids.tolist(), z.tolist()))
+        for g, (i, j) in enumerate(seeds.tolist()):
+            if cluster[i] != cluster[j]:
+                label[z == cluster[i]], label[z == cluster[j]] = 2 * g, 2 * g + 1
+        return label
+
+    return mock.patch.object(split_merge.Round, "_seeded", staticmethod(seeded))
+
+
+def order_of_labels():
+    """Groups are accepted in the order in which the grouping was drawn, that of labels."""
+    return mock.patch.object(split_merge.Round, "_order", staticmethod(lambda seeds: np.flatnonzero(seeds[:, 0] >= 0)))
+
+
+def without_urn():
+    """The probability of the urn split is left out."""
+    return mock.patch.object(split_merge.Round, "_log_urn", staticmethod(lambda m_a, m_b: 0.0))
+
+
+def without_choice():
+    """The probability of the partner chosen for an informed merge is left out."""
+    return mock.patch.object(split_merge.Round, "_log_choice", staticmethod(lambda gain, other: 0.0))
+
+
+def uniform_choice():
+    """The partner of an informed merge is taken to have been chosen uniformly."""
+    return mock.patch.object(
+        split_merge.Round, "_log_choice", staticmethod(lambda gain, other: -np.log(len(gain) - 1.0))
+    )
+
+
+def choice_of_one_side():
+    """An informed merge is taken to be proposed from the one cluster alone that was chosen first."""
+    return mock.patch.object(np, "logaddexp", lambda a, b: a)

@@ -14,7 +14,7 @@ PACKAGES = ("hpc", "kernels", "io")
 LEVELS = [
     {"errors"},
     {"kernels"},
-    {"mixture", "models", "state", "shards", "streams", "comm", "global_update", "shard_step", "schedule", "sync"},
+    {"mixture", "models", "state", "shards", "streams", "comm", "global_update", "shard_step", "schedule", "sync", "annealing", "growth", "grouping", "split_merge"},
     {
         "clock",
         "log",
@@ -23,13 +23,16 @@ LEVELS = [
         "data",
         "heldout",
         "run_directory",
+        "strata",
+        "strategy",
         "status",
         "kept_draws",
+        "chains",
         "summary",
         "figures",
         "io",
     },
-    {"run", "check", "report", "predict"},
+    {"run", "resume", "check", "report", "predict"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}

@@ -13,7 +13,7 @@ import pytest
 from mpibayes.hpc.errors import CheckpointError, ConfigError
 from mpibayes.io.export import canonical_labels, export
 from mpibayes.io.labels import DrawWriter
-from mpibayes.io.trace import SCALARS, TraceWriter
+from mpibayes.io.trace import MOVES, SCALARS, TraceWriter
 
 HYPERS = (1.0, 0.0, np.ones(2), np.ones((0, 4)), np.ones((0, 2)))
 
@@ -72,7 +72,7 @@ def test_csv_reads_back_exactly(tmp_path):
     lines = out.read_text().splitlines()
     assert (
         lines[0] == "cycle,log_joint,n_clusters,concentration,discount,entropy,heldout_lpd,heldout_lpd_averaged,"
-        "moved_fraction,seconds"
+        "moved_fraction,active_rows,splits_tried,splits,merges_tried,merges,seconds"
     )
     for cycle, line in enumerate(lines[1:], 1):
         cells = dict(zip(lines[0].split(","), line.split(","), strict=True))
@@ -129,7 +129,7 @@ def test_arviz_file_of_several_chains(tmp_path):
         assert tree["posterior"].log_joint.shape == (2, 10)
         assert tree["posterior"].draw.values.tolist() == list(range(3, 13))
         assert float(tree["posterior"].log_joint[1, 0]) == values_of(3, 2)["log_joint"]
-        assert list(tree["sample_stats"].data_vars) == ["moved_fraction", "seconds"]
+        assert list(tree["sample_stats"].data_vars) == ["moved_fraction", "active_rows", *MOVES, "seconds"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         arviz = pytest.importorskip("arviz", reason="the report extra is not installed")

@@ -67,6 +67,14 @@ def test_what_people_see(tmp_path):
     assert "message" not in text
 
 
+def test_rows_are_told_while_they_come_in(tmp_path):
+    write_status(tmp_path, STATUS | {"active_rows": 12_345, "rows": 180_000})
+    assert "12,345 of 180,000 are in; no draw counts yet" in shown(tmp_path)
+    assert json.loads(shown(tmp_path, as_json=True))["active_rows"] == 12_345
+    write_status(tmp_path, STATUS | {"active_rows": 180_000, "rows": 180_000})
+    assert "180,000" not in shown(tmp_path)
+
+
 def test_a_run_that_has_just_started_has_gaps(tmp_path):
     write_status(tmp_path, {"state": "running", "cycle": None, "cycles": 100, "eta_s": None})
     assert "running" in shown(tmp_path)

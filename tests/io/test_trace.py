@@ -9,7 +9,7 @@ import pytest
 from mpibayes.hpc.errors import CheckpointError
 from mpibayes.io import segments
 from mpibayes.io.segments import list_segments, read_blocks
-from mpibayes.io.trace import SCALARS, TraceWriter, merge, read_trace
+from mpibayes.io.trace import MOVES, SAMPLE_STATS, SCALARS, TraceWriter, merge, read_trace
 
 
 def values_of(cycle):
@@ -86,6 +86,23 @@ def test_truncate_reaches_the_buffer(tmp_path):
     writer.truncate(5)
     assert writer.last_cycle == 5
     writer.flush()
+    check(tmp_path, range(1, 6))
+
+
+def test_a_trace_of_an_older_version_keeps_its_scalars(tmp_path):
+    """It is read as it is, and goes on as it is; from the beginning it has the scalars of this version."""
+    old = [name for name in SCALARS if name not in (*MOVES, "active_rows")]
+    fill(TraceWriter(tmp_path, old), range(1, 16))
+    assert list(read_trace(tmp_path)) == ["cycle", *old] and merge(tmp_path) is not None
+    writer = TraceWriter(tmp_path)
+    writer.truncate(12)
+    fill(writer, range(13, 100), flush_every=1)  # small segments are joined on the way
+    trace = read_trace(tmp_path)
+    assert list(trace) == ["cycle", *old] and trace["cycle"].tolist() == list(range(1, 100))
+    assert np.array_equal(trace["entropy"], [values_of(c)["entropy"] for c in range(1, 100)])
+    writer = TraceWriter(tmp_path)
+    writer.truncate(0)
+    fill(writer, range(1, 6))
     check(tmp_path, range(1, 6))
 
 
@@ -185,8 +202,8 @@ def test_merged_trace_opens_in_xarray_and_arviz(tmp_path):
     pytest.importorskip("h5netcdf", reason="the report extra is not installed")
 
     def check_groups(posterior, sample_stats):
-        assert set(posterior.data_vars) == set(SCALARS) - {"moved_fraction", "seconds"}
-        assert set(sample_stats.data_vars) == {"moved_fraction", "seconds"}
+        assert set(posterior.data_vars) == set(SCALARS) - SAMPLE_STATS
+        assert set(sample_stats.data_vars) == SAMPLE_STATS
         assert posterior.n_clusters.dims == ("chain", "draw") and posterior.n_clusters.dtype == np.int64
         assert posterior.draw.values.tolist() == list(range(1, 26)) and posterior.chain.values.tolist() == [0]
         assert np.array_equal(posterior.log_joint.values[0], [values_of(c)["log_joint"] for c in range(1, 26)])

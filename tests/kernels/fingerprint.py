@@ -9,6 +9,13 @@ from mpibayes.kernels import mixture
 from .tables import random_parameters, random_table
 
 
+def visit(rng, rows, z, held, tail, prior):
+    """Random steps of a list; they move rows in and out of the tail."""
+    remove, assign = rng.integers(-1, len(z), size=(2, 700)).astype(np.int32)
+    assign[::3] = remove[::3]
+    return mixture.sweep(rows, z, 2, 5, 2, 0, 0, held, tail, prior, remove=remove, assign=assign)
+
+
 def main():
     digest = hashlib.sha256()
     rng = np.random.default_rng(12)
@@ -36,6 +43,7 @@ def main():
             digest.update(both.tobytes())
         mixture.sweep(rows, z := np.full(400, -1, dtype=np.int32), 2, 5, 1, 7, 0, held, None, prior)
         digest.update(z.tobytes())
+        digest.update(b"%d" % visit(rng, rows, both, held, tail, prior) + both.tobytes())
     rows, prior = random_table(rng, 300, n_reals=6, missing=0.0, same_nu=True)
     tail, z = mixture.Tail(prior, 2.0, 0.0, 0.0), np.full(300, -1, dtype=np.int32)
     for step in range(3):

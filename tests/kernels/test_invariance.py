@@ -3,6 +3,7 @@
 A partition is drawn from the enumerated posterior, one sweep is applied, and the law of the result is compared with the
 posterior by a chi-square test over all 203 partitions of six rows (those expected fewer than 5 times are pooled). The
 draws are independent, so the false-alarm rate is the stated level, 1e-4 a test. Data: cat6 and cat6py of MATH 8.
+So do the steps of a list of visits while every row is in the subsample.
 """
 
 import os
@@ -13,6 +14,7 @@ import pytest
 from scipy.stats import chi2
 
 from mpibayes.kernels import mixture
+from mpibayes.kernels.visits import visits
 
 from .tables import Prior, Rows, Statistics
 
@@ -63,9 +65,35 @@ def p_value(counts, probabilities):
     return chi2.sf(((observed - expected) ** 2 / expected).sum(), len(observed) - 1)
 
 
-def law_after_one_sweep(alpha, d, n, count_own_row=False):
-    """How often each partition comes out. count_own_row: the wrong variant, in which a row is seated without first
-    being taken out of the counts."""
+def gibbs_sweep(z, tail, cycle):
+    mixture.sweep(ROWS, z, 0, SEED, cycle, 0, 0, None, tail, PRIOR)
+
+
+def unseated_rows(z, tail, cycle):
+    """A wrong variant: a row is seated without first being taken out of the counts."""
+    z[:] = -1
+    gibbs_sweep(z, tail, cycle)
+
+
+def random_scan(z, tail, cycle):
+    """Six steps of a list of visits; with no idle row each is a Gibbs step of a random row."""
+    remove, assign = visits(z, 0, 6, SEED, cycle, 0, 0, 0)
+    assert np.array_equal(remove, assign)
+    mixture.sweep(ROWS, z, 0, SEED, cycle, 0, 0, None, tail, PRIOR, remove=remove, assign=assign)
+
+
+def four_at_a_time(z, tail, cycle):
+    """A wrong variant: four rows are taken out together, then seated one after the other."""
+    four = np.random.default_rng([SEED, cycle]).permuted(np.tile(np.arange(6), (3, 1)), axis=1)[:, :4]
+    nobody = np.full((3, 4), -1)
+    remove = np.hstack([four, nobody]).ravel().astype(np.int32)
+    assign = np.hstack([nobody, four]).ravel().astype(np.int32)
+    mixture.sweep(ROWS, z, 0, SEED, cycle, 0, 0, None, tail, PRIOR, remove=remove, assign=assign)
+    assert (z >= 0).all()
+
+
+def law_after(kernel, alpha, d, n):
+    """How often each partition comes out of `kernel(labels, tail, cycle)`."""
     states, p = posterior(alpha, d)
     number = {z: i for i, z in enumerate(states)}
     starts = np.random.default_rng(SEED).choice(len(states), size=n, p=p)
@@ -74,12 +102,13 @@ def law_after_one_sweep(alpha, d, n, count_own_row=False):
     for cycle, start in enumerate(starts):
         tail = mixture.Tail(PRIOR, alpha, d, 0.0)
         tail.load(loaded[start])
-        z = np.full(6, -1, np.int32) if count_own_row else np.array(states[start], np.int32)
-        mixture.sweep(ROWS, z, 0, SEED, cycle, 0, 0, None, tail, PRIOR)
+        z = np.array(states[start], np.int32)
+        kernel(z, tail, cycle)
         counts[number[canonical(z.tolist())]] += 1
     return counts, p
 
 
+@pytest.mark.parametrize("kernel", [gibbs_sweep, random_scan])
 @pytest.mark.parametrize(
     "alpha, d, log_evidence, p_clusters",
     [
@@ -87,16 +116,17 @@ def law_after_one_sweep(alpha, d, n, count_own_row=False):
         (0.5, 0.4, -12.606384, [0.042415, 0.171402, 0.293110, 0.287226, 0.162463, 0.043384]),
     ],
 )
-def test_posterior_is_invariant(alpha, d, log_evidence, p_clusters):
+def test_posterior_is_invariant(kernel, alpha, d, log_evidence, p_clusters):
     states, p = posterior(alpha, d)
     assert np.logaddexp.reduce([log_joint(z, alpha, d) for z in states]) == pytest.approx(log_evidence, abs=1e-6)
     assert np.bincount([max(z) for z in states], weights=p) == pytest.approx(p_clusters, abs=1e-6)
-    counts, p = law_after_one_sweep(alpha, d, 25_000)
+    counts, p = law_after(kernel, alpha, d, 25_000)
     assert p_value(counts, p) > LEVEL, f"seed {SEED}"
 
 
-def test_wrong_variant_is_rejected():
-    counts, p = law_after_one_sweep(1.0, 0.0, 25_000, count_own_row=True)
+@pytest.mark.parametrize("kernel", [unseated_rows, four_at_a_time])
+def test_wrong_variant_is_rejected(kernel):
+    counts, p = law_after(kernel, 1.0, 0.0, 25_000)
     assert p_value(counts, p) < LEVEL
 
 

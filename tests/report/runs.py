@@ -1,6 +1,7 @@
 """Small complete run directories, made without `mpibayes run`: a table with planted clusters, a configuration, a
 chain."""
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from mpibayes.io.labels import DrawWriter
 from mpibayes.io.table import Table, table_from_arrays, write_table
 from mpibayes.io.trace import TraceWriter
 
-SCALARS = (
+OLD_SCALARS = (
     "log_joint",
     "n_clusters",
     "concentration",
@@ -26,6 +27,7 @@ SCALARS = (
     "moved_fraction",
     "seconds",
 )
+SCALARS = (*OLD_SCALARS, "active_rows", "splits_tried", "splits", "merges_tried", "merges")
 
 
 def planted(n=400, seed=0):
@@ -64,9 +66,22 @@ def write_planted(path, **more) -> Table:
     return write_table(path, columns, rows)
 
 
-def make_run(folder, table: Table, cycles=40, burn_in=10, labels=1, text="", heldout=None, chains=1, keep=True) -> Path:
+def make_run(
+    folder,
+    table: Table,
+    cycles=40,
+    burn_in=10,
+    labels=1,
+    text="",
+    heldout=None,
+    chains=1,
+    keep=True,
+    scalars=SCALARS,
+    starts=("sequential", "one"),
+    **more,
+) -> Path:
     """A finished run of `table` in `folder`; `text`: further lines of the configuration; keep=False: no draws of the
-    labels."""
+    labels; starts: of the first chain and of the others; more: further settings of the sampler."""
     folder = Path(folder)
     given = f"[data]\ntable = '{table.path}'\n" + (f"heldout = {heldout}\n" if heldout else "")
     given += f"[run]\ncycles = {cycles}\nburn_in = {burn_in}\nchains = {chains}\nseed = 5\nshards = 2\n"
@@ -80,21 +95,25 @@ def make_run(folder, table: Table, cycles=40, burn_in=10, labels=1, text="", hel
     settings = Settings(
         seed=5, shards=2, concentration=config.model.concentration, discount=config.model.discount,
         likelihood=config.model.likelihood, priors=config.priors,
+        **more,
     )  # fmt: skip
     for chain in range(chains):
         place = folder if chains == 1 else folder / f"chain-{chain + 1}"
         place.mkdir(exist_ok=True)
         mixture = Mixture(serial(), data.columns, data.rows_of, data.n_rows, settings, chain)
-        mixture.start("sequential" if chain == 0 else "one")
+        mixture.start(starts[min(chain, len(starts) - 1)])
         score = HeldOut(serial(), data.heldout_blocks(serial(), 2)) if heldout else None
         if data.training_rows is not None:
             np.save(place / run_directory.TRAINING_ROWS, data.training_rows)
-        trace, draws = TraceWriter(place, SCALARS), DrawWriter(place)
+        trace, draws = TraceWriter(place, scalars), DrawWriter(place)
         for cycle in range(1, cycles + 1):
+            started = time.perf_counter()
             info = mixture.cycle()
             lpd, averaged = score.score(mixture, cycle > burn_in) if score else (np.nan, np.nan)
-            trace.append(cycle, {**vars(info), "heldout_lpd": lpd, "heldout_lpd_averaged": averaged, "seconds": 0.1})
-            if keep and cycle % labels == 0:
+            seconds = time.perf_counter() - started
+            scores = {"heldout_lpd": lpd, "heldout_lpd_averaged": averaged}
+            trace.append(cycle, {**vars(info), **scores, "seconds": seconds})
+            if keep and cycle % labels == 0 and not mixture.growing:
                 draws.append(cycle, mixture.labels(), **vars(mixture.hyper))
         trace.flush()
         draws.flush()

@@ -9,11 +9,13 @@ import pytest
 from rich.console import Console
 
 from mpibayes.hpc.errors import ConfigError, DataError
+from mpibayes.hpc.growth import Annealing
 from mpibayes.hpc.kept_draws import KeptRun, evenly
 from mpibayes.hpc.report import report, representative
 from mpibayes.io.labels import iterate_draws
 from mpibayes.io.table import table_from_arrays, write_table
-from tests.report.runs import make_run, planted, write_planted
+from mpibayes.io.trace import read_trace
+from tests.report.runs import OLD_SCALARS, make_run, planted, write_planted
 
 
 def run_report(run_dirs, **options):
@@ -84,7 +86,76 @@ def test_several_chains(table, tmp_path):
     _, _, alone = run_report(run / "chain-2", out=tmp_path / "alone")
     assert alone["kept_draws"] == 15 and len(alone["runs"]) == 1
     _, _, both = run_report([run / "chain-1", run / "chain-2"], out=tmp_path / "both")
-    assert both["scalars"] == summary["scalars"]
+    assert both["scalars"] == summary["scalars"] and both["agreement"] == summary["agreement"]
+    assert_picture(run / "report" / "chains.png", (300, 90))
+    assert "Did the chains find the same clustering? Yes" in printed and "annealing.png" not in summary["pictures"]
+    assert "chains.png" not in alone["pictures"] and alone["runs"][0]["moves"] == summary["runs"][1]["moves"]
+    assert summary["agreement"]["verdict"] == "same" and summary["agreement"]["groups"] == [["chain-1", "chain-2"]]
+    within = [alone["agreement"]["adjusted_rand"][0][0], summary["agreement"]["adjusted_rand"][1][1]]
+    assert within[0] == pytest.approx(within[1], abs=0.1)
+
+
+def test_a_chain_that_is_stuck_is_found(table, tmp_path):
+    """One chain in one cluster, which it cannot leave as a new one costs 69 nats, and two in the planted clusters."""
+    few = "[model]\nconcentration = 1e-30\n"
+    starts = ("one", planted()[1])
+    run = make_run(tmp_path / "a", table, chains=3, cycles=30, starts=starts, split_merge=0, text=few)
+    _, printed, summary = run_report(run)
+    assert summary["agreement"]["verdict"] == "different"
+    assert summary["agreement"]["groups"] == [["chain-1"], ["chain-2", "chain-3"]]
+    assert max(summary["agreement"]["adjusted_rand"][0][1:]) < 0.1
+    said = " ".join(printed.split())
+    assert "No, there are 2 clusterings (chain-1 | chain-2, chain-3)" in said
+    assert "has the highest mean log joint" in said and 'sampler.split_merge = "auto"' in said
+    assert "no split or merge was tried" in said and summary["moves"]["kept"]["splits_tried"] == 0
+
+
+ANNEALED = {"annealing": Annealing("linear", 4.0, 40), "starts": ("sequential",)}
+
+
+def test_a_growth_phase_is_shown_and_never_counts(table, tmp_path):
+    run = make_run(tmp_path / "a", table, burn_in=25, **ANNEALED)
+    folder, printed, summary = run_report(run)
+    trace = read_trace(run)
+    growth = int(trace["cycle"][np.argmax(trace["active_rows"] == 400)])
+    assert 1 < growth < 25 and summary["exact_from_cycle"] == growth + 1
+    (course,) = summary["runs"]
+    assert course["growth"] == growth and course["settled"] >= growth and course["burn_in"] == 25
+    assert [course["moves"][phase]["cycles"] for phase in ("growth", "burn-in", "kept")] == [growth, 25 - growth, 15]
+    for name in ("splits_tried", "splits", "merges_tried", "merges"):
+        assert sum(phase[name] for phase in course["moves"].values()) == trace[name].sum()
+    assert f"from cycle {growth + 1} on" in printed and "active rows at first, all 400 from cycle" in printed
+    for name in ("annealing.png", "trace.png"):
+        assert_picture(folder / name)
+    _, printed, early = run_report(run, out=tmp_path / "early", burn_in=0)
+    assert early["runs"][0]["burn_in"] == growth and "no fewer than the growth takes" in printed
+    assert early["scalars"]["log_joint"]["n_draws"] == 40 - growth
+
+
+def test_a_chain_that_still_grows_has_no_report(table, tmp_path):
+    run = make_run(tmp_path / "a", table, cycles=3, burn_in=1, **ANNEALED)
+    with pytest.raises(ConfigError, match=r"still growing, with \d+ of 400 rows after 3 cycles"):
+        report(run)
+
+
+def test_chains_with_and_without_growth(table, tmp_path):
+    grown = make_run(tmp_path / "grown", table, burn_in=25, **ANNEALED)
+    plain = make_run(tmp_path / "plain", table, burn_in=5)
+    folder, printed, summary = run_report([plain, grown])
+    assert [r["growth"] > 0 for r in summary["runs"]] == [False, True] and "(1 of the chains)" in printed
+    assert [r["name"] for r in summary["runs"]] == ["plain", "grown"]
+    assert summary["moves"]["kept"]["cycles"] == 35 + 15
+    assert_picture(folder / "annealing.png")
+
+
+def test_a_trace_of_an_older_version(table, tmp_path):
+    run = make_run(tmp_path / "a", table, scalars=OLD_SCALARS)
+    _, printed, summary = run_report(run)
+    assert summary["moves"] is None and summary["runs"][0]["moves"] is None and summary["exact_from_cycle"] == 1
+    assert "not recorded" in printed and "annealing.png" not in summary["pictures"]
+    new = make_run(tmp_path / "b", table)
+    _, _, both = run_report([run, new], out=tmp_path / "both")
+    assert both["moves"]["kept"]["cycles"] == 30
 
 
 def test_runs_of_different_models_are_not_mixed(run_dir, table, tmp_path):

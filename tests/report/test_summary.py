@@ -18,11 +18,54 @@ def variation(a, b):
     return 2 * entropy(joint.ravel()) - entropy(joint.sum(axis=0)) - entropy(joint.sum(axis=1))
 
 
-def test_expected_variation_is_the_mean_distance():
+def test_variations_are_those_of_the_definition():
     g = np.random.default_rng(1)
     partitions = g.integers(0, 4, (7, 30))
-    expected = [np.mean([variation(a, b) for b in partitions]) for a in partitions]
-    assert summary.expected_variation(partitions) == pytest.approx(expected, abs=1e-12)
+    expected = np.array([[variation(a, b) for b in partitions] for a in partitions])
+    assert summary.variations(partitions) == pytest.approx(expected, abs=1e-12)
+
+
+def pairs_together(z):
+    """Whether each pair of rows is in one cluster."""
+    return (z[:, None] == z)[np.triu_indices(len(z), 1)]
+
+
+def test_similarity_against_its_definition():
+    """Rand's index counts pairs; adjusted, it is (index - mean) / (1 - mean) under random labels of the same sizes."""
+    g = np.random.default_rng(2)
+    for _ in range(20):
+        a, b = g.integers(0, 5, 40), g.integers(0, 3, 40)
+        b[:25] = a[:25]
+        ari, vi = summary.similarity(a, b)
+        x, y = pairs_together(a), pairs_together(b)
+        index, p, q = np.mean(x == y), x.mean(), y.mean()
+        mean = p * q + (1 - p) * (1 - q)
+        assert ari == pytest.approx((index - mean) / (1 - mean), abs=1e-12)
+        assert vi == pytest.approx(variation(a, b), abs=1e-12)
+        assert summary.similarity(b, g.permutation(5)[a]) == pytest.approx((ari, vi), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "a, b, ari, vi",
+    [
+        ([0, 0, 1, 1], [1, 1, 0, 0], 1, 0),
+        ([0, 0, 1, 1], [0, 0, 1, 2], 4 / 7, np.log(2) / 2),
+        ([0, 0, 1, 1], [0, 1, 0, 1], -1 / 2, 2 * np.log(2)),
+        ([0, 0, 0, 0], [0, 1, 2, 3], 0, np.log(4)),
+        ([0, 0, 0, 0], [0, 0, 1, 1], 0, np.log(2)),
+        ([0, 0, 0], [0, 0, 0], 1, 0),
+        ([0, 1, 2], [2, 0, 1], 1, 0),
+        ([0], [0], 1, 0),
+    ],
+)
+def test_similarity_by_hand(a, b, ari, vi):
+    assert summary.similarity(np.array(a, np.int32), np.array(b, np.int32)) == pytest.approx((ari, vi), abs=1e-12)
+
+
+def test_many_clusters_are_told_apart():
+    """Codes of pairs of clusters go far beyond 32 bits' worth."""
+    z = np.arange(70_000, dtype=np.int32)
+    assert summary.similarity(z, z[::-1].copy()) == pytest.approx((1, 0), abs=1e-9)
 
 
 def test_the_representative_is_the_partition_most_draws_agree_with():
@@ -35,9 +78,10 @@ def test_the_representative_is_the_partition_most_draws_agree_with():
         z[moved] = (z[moved] + 1) % 3
         draws.append(g.permutation(3)[z])  # every draw numbers its clusters in its own way
     draws.insert(4, truth)
-    assert np.argmin(summary.expected_variation(np.stack(draws))) == 4
+    assert np.argmin(summary.variations(np.stack(draws)).mean(axis=1)) == 4
     draws += [np.zeros(60, int), np.arange(60)]
-    assert np.argmax(summary.expected_variation(np.stack(draws))) in (10, 11)  # one cluster, or a cluster for every row
+    farthest = np.argmax(summary.variations(np.stack(draws)).mean(axis=1))
+    assert farthest in (10, 11)  # one cluster, or a cluster for every row
 
 
 def test_relabelling_a_draw_changes_no_summary():
@@ -45,7 +89,7 @@ def test_relabelling_a_draw_changes_no_summary():
     partitions = g.integers(0, 5, (6, 200))
     other = partitions.copy()
     other[2] = g.permutation(5)[other[2]]
-    assert summary.expected_variation(other) == pytest.approx(summary.expected_variation(partitions), abs=1e-12)
+    assert summary.variations(other) == pytest.approx(summary.variations(partitions), abs=1e-12)
     one, two = (summary.jaccard(summary.contingency(p[0], p[2])) for p in (partitions, other))
     assert one == pytest.approx(two)
     assert np.array_equal(summary.by_size(partitions[2]), summary.by_size(other[2]))
@@ -223,6 +267,11 @@ def test_percent(x, text):
 )
 def test_number(x, text):
     assert summary.number(x) == text
+
+
+@pytest.mark.parametrize("x, text", [(0.084, "0.084s"), (4.52, "4.5s"), (9.97, "10s"), (312, "5m12s")])
+def test_took(x, text):
+    assert summary.took(x) == text
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,27 @@ def run(place: Path, out: str, *words, ranks: int = 1, **options):
     return mpibayes(place, "run", "run.toml", "-o", out, *words, ranks=ranks, **options)
 
 
+# The command `run`, whose clock calls time after a number of cycles: python -c STOPPING CYCLES CONFIG OUT KEY=VALUE ...
+STOPPING = """
+import sys
+from mpibayes.hpc import clock
+from mpibayes.hpc.run import main
+
+left = [int(sys.argv[1])]
+def cycle_took(self, seconds):
+    left[0] -= 1
+clock.Clock.cycle_took = cycle_took
+clock.Clock.out_of_time = lambda self: left[0] <= 1  # the cycle that spreads the word is the last
+sys.exit(main(sys.argv[2], sys.argv[3], sys.argv[4:]))
+"""
+
+
+def run_some(place: Path, out: str, cycles: int, *changes, ranks: int = 1):
+    """Run so many cycles of the configuration with these changes, which stop at a checkpoint as at a time limit."""
+    program = [sys.executable, "-c", STOPPING, cycles, "run.toml", out, *changes]
+    return launch(program if ranks == 1 else ["mpirun", "-n", ranks, *program], timeout=100, cwd=place, env=OPEN_MPI)
+
+
 def exported(place: Path, out: str) -> tuple[bytes, bytes]:
     """What the guarantee is about: the trace without timings, and the labels."""
     from mpibayes.io.export import export

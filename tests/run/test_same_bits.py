@@ -1,12 +1,14 @@
 """One chain, whatever the machine: the same bits on any number of ranks, straight through or stopped and continued."""
 
 import random
+import re
 
 import h5py
 import numpy as np
 import pytest
 
-from tests.run.conftest import exported, run
+from mpibayes.io.labels import iterate_draws
+from tests.run.conftest import exported, run, run_some
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +63,54 @@ def test_stopped_at_random_cycles_on_other_ranks(straight, opening, sweeps):
         done = run(place, f"pieces-{name}", *words, "--set", f"run.cycles={cycle}", ranks=choose.choice([1, 2, 3]))
         assert done.returncode == 0, done.stderr
     assert exported(place, f"pieces-{name}") == exported(place, f"straight-{name}")
+
+
+ANNEALED = ("sampler.strategy=anneal", "anneal.start_rows=40", "run.burn_in=auto", "run.cycles=40")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ("anneal.passes=5", "anneal.strata=clusters"),
+        ("anneal.schedule=[[2, 0.2], [4, 1.0]]", "anneal.strata=c3", "sampler.opening=all", "sampler.split_merge=2"),
+    ],
+    ids=["linear", "knots"],
+)
+def test_an_annealed_chain_stopped_while_it_grows_and_after(straight, changes, request):
+    """Each piece on another number of ranks; the pieces end within the growth, twice, and after it."""
+    place, _ = straight
+    name, changes = request.node.callspec.id, (*ANNEALED, *changes)
+    words = [word for change in changes for word in ("--set", change)]
+    done = run(place, f"annealed-{name}", *words, ranks=3)
+    assert done.returncode == 0, done.stderr
+    expected = exported(place, f"annealed-{name}")
+    trace = np.genfromtxt(expected[0].decode().splitlines(), delimiter=",", names=True)
+    growth = int((trace["active_rows"] < 630).sum())
+    planned = int(re.search(r"rows are added until cycle (\d+)", done.stdout)[1])
+    assert trace["active_rows"][0] < 100 and 10 < planned - 1 <= growth < 30  # the last rows may have to wait
+    choose, ranks = random.Random(f"{name} 7"), [2, 3, 1, 2]
+    choose.shuffle(ranks)
+    first = choose.randint(1, growth // 2)
+    second = choose.randint(first + 1, growth - 1)
+    for n, cycles in zip(ranks, (first, second - first, growth + choose.randint(1, 5) - second)):
+        done = run_some(place, f"annealed-pieces-{name}", cycles, *changes, ranks=n)
+        assert done.returncode == 75, done.stdout + done.stderr
+    assert run(place, f"annealed-pieces-{name}", *words, ranks=ranks[-1]).returncode == 0
+    assert exported(place, f"annealed-pieces-{name}") == expected
+    kept = [draw.cycle for draw in iterate_draws(place / f"annealed-{name}")]
+    assert kept == [cycle for cycle in range(3, 41, 3) if cycle > growth]  # no draw while some rows are not in
+
+
+@pytest.mark.parametrize(
+    "change", ["sampler.strategy=prior+gibbs", "sampler.strategy=sequential+gibbs", "run.chains=2"]
+)
+def test_other_starts_on_any_number_of_ranks(straight, change):
+    place, _ = straight
+    words = ("--set", change, "--set", "run.cycles=6")
+    name = change.partition("=")[2].partition("+")[0]
+    assert run(place, f"{name}-1", *words).returncode == run(place, f"{name}-3", *words, ranks=3).returncode == 0
+    last = "/chain-2" if change == "run.chains=2" else ""
+    assert exported(place, f"{name}-1{last}") == exported(place, f"{name}-3{last}")
 
 
 def test_another_seed_is_another_chain(straight):

@@ -6,11 +6,14 @@ import signal
 import subprocess
 import time
 
+import h5py
 import numpy as np
 import pytest
 
+from mpibayes.io.labels import iterate_draws
+from mpibayes.io.trace import read_trace
 from tests.conftest import OPEN_MPI, launch
-from tests.run.conftest import command, exported, run
+from tests.run.conftest import command, exported, run, run_some
 
 ENDLESS = ("--set", "run.cycles=1000000")
 
@@ -60,6 +63,40 @@ def test_max_time(place):
     done = run(place, "out", *ENDLESS, "--max-time", "2s", ranks=2, timeout=60)
     assert done.returncode == 75, done.stderr
     assert "run the same command again" in done.stdout
+
+
+def test_a_plan_by_the_clock_is_replayed_and_ends_with_all_rows(place):
+    """What came before the stop stays as it was; the growth goes on from there by the clock, until all rows are in."""
+    changes = ("sampler.strategy=anneal", "anneal.schedule=seconds", "anneal.seconds=1.5", "run.burn_in=auto")
+    changes = (*changes, "run.cycles=1000000", "output.labels=1")
+    words = [word for change in changes for word in ("--set", change)]
+    done = run_some(place, "out", 12, *changes, ranks=2)
+    assert done.returncode == 75, done.stderr
+    assert "rows are added for about 2s; the plan follows the clock: the run is not reproducible from" in done.stdout
+    before, plan = read_trace(place / "out"), plan_of(place / "out")
+    status = json.loads((place / "out" / "status.json").read_text())
+    assert len(plan) == 12 and plan[-1] < 1 and status["active_rows"] < status["rows"] == 630
+    done = run(place, "out", *words, "--max-time", "4s")
+    assert done.returncode == 75 and "continues from cycle 12; rows are added" in done.stdout, done.stdout + done.stderr
+    trace = read_trace(place / "out")
+    assert all(np.array_equal(trace[name][:12], before[name], equal_nan=True) for name in before)
+    whole, active = plan_of(place / "out"), trace["active_rows"]
+    assert whole[:12] == plan and whole == sorted(whole)
+    assert active[-1] == 630 and (np.diff(active == 630) >= 0).all()
+    kept = [draw.cycle for draw in iterate_draws(place / "out")]
+    assert kept == trace["cycle"][active == 630].astype(int).tolist()
+
+
+def plan_of(folder):
+    newest = max(p for p in (folder / "checkpoints").iterdir() if p.name.isdigit())
+    with h5py.File(newest / "shared.h5") as file:
+        return file["arrays/plan"][:].tolist()
+
+
+def test_a_chain_that_ends_before_all_rows_are_in_says_so(place):
+    changes = ("sampler.strategy=anneal", "anneal.schedule=seconds", "anneal.seconds=1h", "run.cycles=5")
+    done = run(place, "out", *(word for change in changes for word in ("--set", change)))
+    assert done.returncode == 0 and "no draw counts yet; raise run.cycles" in done.stdout
 
 
 def test_killed_ranks_cost_no_more_than_the_last_checkpoint(place):

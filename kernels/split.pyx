@@ -1,0 +1,120 @@
+"""Kernels of the split and merge moves: which rows seed a split, and which side every other row takes.
+
+hpc/split_merge.py has the algorithm. Cost per row: O(columns), one random number. Nothing here depends on the number
+of clusters.
+"""
+
+import numpy as np
+
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint64_t
+
+
+cdef extern from "split.h" nogil:
+    ctypedef struct philox_stream:
+        pass
+    philox_stream philox_open(uint64_t seed, uint64_t purpose, uint64_t sub, uint64_t cycle, uint64_t chain)
+    uint64_t philox_word(philox_stream *stream, uint64_t row)
+    double philox_uniform(uint64_t word)
+    double log_logistic(double x)
+    int falls_to(double x, double u)
+
+
+def words(const int64_t[::1] ids, seed, purpose, sub, cycle, chain):
+    """uint64 (n,): the random word of each row id in one stream."""
+    cdef philox_stream stream = philox_open(seed, purpose, sub, cycle, chain)
+    cdef int64_t i
+    out = np.empty(ids.shape[0], dtype=np.uint64)
+    cdef uint64_t[::1] view = out
+    with nogil:
+        for i in range(ids.shape[0]):
+            view[i] = philox_word(&stream, ids[i])
+    return out
+
+
+def two_least(const int32_t[::1] z, row0, int64_t n_clusters, seed, purpose, sub, cycle, chain):
+    """uint64 (n_clusters, 4): the two least words among the rows of each cluster here, and those rows' global ids.
+
+    2^64 - 1 stands for a word that is not there. Negative labels are skipped.
+    """
+    cdef philox_stream stream = philox_open(seed, purpose, sub, cycle, chain)
+    cdef uint64_t start = row0, word
+    cdef int64_t i
+    cdef int32_t k
+    out = np.full((n_clusters, 4), 2**64 - 1, dtype=np.uint64)
+    cdef uint64_t[:, ::1] least = out
+    with nogil:
+        for i in range(z.shape[0]):
+            k = z[i]
+            if k < 0:
+                continue
+            word = philox_word(&stream, start + i)
+            if word < least[k, 0]:
+                least[k, 1], least[k, 3] = least[k, 0], least[k, 2]
+                least[k, 0], least[k, 2] = word, start + i
+            elif word < least[k, 1]:
+                least[k, 1], least[k, 3] = word, start + i
+    return out
+
+
+def sides(rows, const int32_t[::1] z, const int64_t[::1] ids, const int32_t[::1] group, const int8_t[::1] given,
+          const int64_t[:, ::1] seeds, odds, offsets, seed, purpose, sub, cycle, chain):
+    """(label, log_q): the side of every row of a group, and the log probability of the sides taken in each group.
+
+    z (n,): clusters, negative ones are skipped; ids (n,): global row ids; group (K,): of each cluster, or -1;
+    given (K,): -1 where rows draw their side, else the side that all rows of the cluster take. seeds (G, 2): the rows
+    that have side 0 and 1 for sure, and no part in log_q. odds: log odds of side 1, see split_merge.Odds.
+    label int32 (n,): 2 * group + side, or -1. log_q float64 (G,), summed in row order.
+    """
+    cdef const uint8_t[:, ::1] codes8 = rows.codes8
+    cdef const uint16_t[:, ::1] codes16 = rows.codes16
+    cdef const double[:, ::1] reals = rows.reals
+    cdef const double[:, ::1] tallies = rows.tallies
+    cdef const int64_t[::1] offset = offsets
+    cdef const double[::1] prior = odds.prior
+    cdef const float[:, ::1] table = odds.table
+    cdef const double[:, :, ::1] real = odds.real
+    cdef const double[:, :, ::1] count = odds.count
+    cdef int64_t n = z.shape[0], n_groups = prior.shape[0], i, c, g
+    cdef int64_t c8 = codes8.shape[1], c16 = codes16.shape[1], n_real = reals.shape[1], n_count = tallies.shape[1]
+    cdef int32_t side
+    cdef double x, d, total
+    cdef philox_stream stream = philox_open(seed, purpose, sub, cycle, chain)
+    if len(rows) != n or ids.shape[0] != n or group.shape[0] != given.shape[0] or seeds.shape[0] != n_groups \
+            or table.shape[0] != n_groups or real.shape[0] != n_groups or count.shape[0] != n_groups \
+            or offset[c8 + c16] != table.shape[1] or real.shape[1] != n_real or count.shape[1] != n_count:
+        raise ValueError("rows, labels, groups and odds do not fit together")
+    label_array, log_q_array = np.full(n, -1, dtype=np.int32), np.zeros(n_groups)
+    cdef int32_t[::1] label = label_array
+    cdef double[::1] log_q = log_q_array
+    with nogil:
+        for i in range(n):
+            if z[i] < 0:
+                continue
+            g = group[z[i]]
+            if g < 0:
+                continue
+            if ids[i] == seeds[g, 0] or ids[i] == seeds[g, 1]:
+                label[i] = <int32_t>(2 * g + (ids[i] == seeds[g, 1]))
+                continue
+            total = prior[g]
+            for c in range(c8):
+                total += table[g, offset[c] + codes8[i, c]]
+            for c in range(c16):
+                total += table[g, offset[c8 + c] + codes16[i, c]]
+            for c in range(n_real):
+                x = reals[i, c]
+                if x == x:
+                    d = x - real[g, c, 1]
+                    total += real[g, c, 0] - real[g, c, 2] * d * d
+                    d = x - real[g, c, 3]
+                    total += real[g, c, 4] * d * d
+            for c in range(n_count):
+                x = tallies[i, c]
+                if x == x:
+                    total += x * count[g, c, 0] - count[g, c, 1]
+            side = given[z[i]]
+            if side < 0:
+                side = falls_to(total, philox_uniform(philox_word(&stream, ids[i])))
+            label[i] = <int32_t>(2 * g + side)
+            log_q[g] += log_logistic(total if side else -total)
+    return label_array, log_q_array

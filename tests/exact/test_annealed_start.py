@@ -1,0 +1,64 @@
+"""An annealed start is no draw, and what follows it is: the full-data phase before draws count is long enough.
+
+Replicates on cat6, each annealed from one row on with streams of its own, so that their final partitions are independent
+and Pearson's chi-square applies (level 1e-4 a test, 5 tests that must pass). Without split and merge moves, which would
+help. With no full-data phase the same test rejects: rows off the collapsed shard open no cluster while the subsample
+grows, so there are too few (MATH 4.3, whose total variation this reproduces).
+"""
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc import strategy
+from mpibayes.hpc.comm import serial, world
+from mpibayes.hpc.growth import Annealing, planned_cycles
+from tests.exact import production
+from tests.exact.compare import chi_square, seed
+from tests.exact.enumerate import CASES, Posterior
+
+LEVEL = 1e-4
+ANNEALING = Annealing("linear", passes=4.0, start_rows=1)
+REPLICATES = 300
+
+
+def final_partitions(comm, n_shards: int, settling: int, n_replicates: int) -> np.ndarray | None:
+    """Labels of every replicate after growth and `settling` more cycles, on root."""
+    case, out = CASES["cat6"], []
+    cycles = planned_cycles(ANNEALING, case.n_rows) - 1 + settling
+    for r in range(n_replicates):
+        mixture = production.sampler(comm, case, n_shards, seed(71) + 1000 * r, annealing=ANNEALING, split_merge=0)
+        mixture.start("one")
+        # a row that meets no cluster it may enter waits, and the settling begins when none does
+        while mixture.growing or mixture.cycles < cycles:
+            mixture.cycle()
+        out.append(mixture.labels())
+    return np.array(out) if comm.rank == 0 else None
+
+
+@pytest.mark.parametrize("n_shards", [1, 2, 3])
+def test_settled_after_the_default_number_of_cycles(n_shards):
+    posterior = Posterior(CASES["cat6"])
+    found = final_partitions(serial(), n_shards, strategy.SETTLING * n_shards, REPLICATES)
+    p = chi_square(posterior.index(found), posterior.p)
+    assert p >= LEVEL, f"p = {p} (seed {seed(71)})"
+
+
+@pytest.mark.parametrize("n_shards", [2, 3])
+def test_not_settled_when_growth_ends(n_shards):
+    posterior = Posterior(CASES["cat6"])
+    p = chi_square(posterior.index(final_partitions(serial(), n_shards, 0, 1000)), posterior.p)
+    assert p < LEVEL, f"p = {p}"
+
+
+@pytest.mark.mpi(min_size=2)
+def test_settled_on_ranks():
+    """The same on real ranks, shorter; and the same bits as on one."""
+    comm = world()
+    posterior = Posterior(CASES["cat6"])
+    found = final_partitions(comm, 3, strategy.SETTLING * 3, 60)
+    alone = final_partitions(serial(), 3, strategy.SETTLING * 3, 5) if comm.rank == 0 else None
+    same, p = comm.share(
+        (bool((found[:5] == alone).all()), chi_square(posterior.index(found), posterior.p)) if comm.rank == 0 else None
+    )
+    assert same
+    assert p >= LEVEL, f"p = {p} (seed {seed(71)})"

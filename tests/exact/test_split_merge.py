@@ -1,0 +1,367 @@
+"""The split and merge moves leave the posterior invariant: exactly, as matrices, and as they are drawn.
+
+*Matrices.*  On tables of four rows every random decision of the program's own moves is followed through all its ways
+(tests/exact/transitions.py), so that "posterior times transition matrix = posterior" is checked to rounding error.  No
+false alarms; a wrong version of the program shows by a difference far above rounding.
+
+*Draws.*  Replicates that start at exact draws, as in test_mixture_exact.py: these see the random streams, too.  Each
+test of a law rejects a right program with probability at most LEVEL; there are about 60, so that a change of seeds
+raises a false alarm once in 160 times.  Seeds are fixed; MPIBAYES_TEST_SEED overrides them.  Measured power of the
+tests against wrong versions is in docs/split_merge.md.
+"""
+
+import contextlib
+from collections import Counter
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc import grouping, split_merge, streams
+from mpibayes.hpc.comm import serial, world
+from tests.exact import production, transitions
+from tests.exact.compare import chi_square, judge_history, replicate_means, seed
+from tests.exact.enumerate import CASES, Posterior, expected_clusters, log_law_of_clusters
+from tests.exact.test_mixture_exact import CONFIGURATIONS, JOINT
+
+LEVEL = 1e-4
+CYCLES = 12
+ROUNDING = 1e-12
+# Four rows of each case; the others are idle, as in a subsample.
+FOUR_ROWS = {"cat6": (1, 3), "cat6py": (1, 3), "cat6neg": (0, 4), "nix5": (2,), "count5": (0,), "miss6": (0, 1)}
+SHARDS = list(zip(FOUR_ROWS, (1, 2, 3, 5, 4, 6)))
+OFTEN = {"INFORMED": 4, "URN": 0.5}  # urn splits as often as merges
+
+
+def change(name, move, n_shards=1, cycle=1, **settings):
+    """How far one move takes the posterior from itself, in total variation."""
+    moves = transitions.Moves(CASES[name], n_shards, FOUR_ROWS[name], cycle, seed(50), **settings)
+    return moves.error(moves.matrix(move))
+
+
+# ---- matrices --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_clusters", range(1, 8))
+def test_law_of_groupings(n_clusters):
+    """What is drawn has the probability that is claimed for it, and these sum to one."""
+    law = Counter()
+    for p, drawn in transitions.outcomes(lambda tape: grouping.draw(n_clusters, transitions.Stream(tape))):
+        assert sorted(set(drawn.ravel().tolist())) == list(range(n_clusters))
+        law[tuple(sorted(tuple(sorted(g)) for g in drawn.tolist()))] += p
+    assert len(law) == [1, 1, 2, 4, 10, 26, 76, 232][n_clusters]
+    assert abs(sum(law.values()) - 1.0) < ROUNDING
+    for groups, p in law.items():
+        n_pairs = sum(a != b for a, b in groups)
+        assert abs(np.log(p) - grouping.log_probability(n_clusters, n_pairs)) < ROUNDING
+
+
+@pytest.mark.parametrize("subset, cycle", [(1000, 1), (2, 2)])
+@pytest.mark.parametrize("name, n_shards", SHARDS)
+def test_guided_moves_keep_the_posterior(name, n_shards, subset, cycle):
+    """For the launch's keyed words of this cycle; rows without a part in the sample stay out of it."""
+    with production.constants(SUBSET=subset):
+        assert change(name, transitions.guided, n_shards, cycle) < ROUNDING
+
+
+@pytest.mark.parametrize("urn", [split_merge.URN, 0.5])
+@pytest.mark.parametrize("name, n_shards", SHARDS)
+def test_informed_moves_keep_the_posterior(name, n_shards, urn):
+    with production.constants(URN=urn):
+        assert change(name, transitions.informed, n_shards) < ROUNDING
+
+
+@pytest.mark.parametrize("move", [transitions.guided, transitions.informed])
+def test_moves_keep_the_prior(move):
+    """Without likelihood, guided sides depend on the sizes of the launch's sides alone."""
+    assert change("cat6py", move, 2, likelihood=False) < ROUNDING
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", FOUR_ROWS)
+def test_moves_keep_the_posterior_of_five_rows(name):
+    moves = transitions.Moves(CASES[name], 2, FOUR_ROWS[name][1:], 3, seed(50))
+    for move in (transitions.guided, transitions.informed):
+        assert moves.error(moves.matrix(move)) < ROUNDING
+
+
+@pytest.mark.parametrize(
+    "wrong, name, move, least, values",
+    [
+        (production.without_q, "cat6", transitions.guided, 1e-2, {}),
+        (production.without_grouping, "cat6py", transitions.guided, 1e-2, {}),
+        (production.without_seeds, "nix5", transitions.guided, 1e-2, {}),
+        (production.launch_from_the_split, "nix5", transitions.guided, 1e-2, {"SCANS": 0}),
+        # Small ones: the tests by draws would need some 10^5 rounds to see them.
+        (production.clusters_of_the_start, "cat6py", transitions.guided, 5e-4, {}),
+        (production.order_of_labels, "cat6", transitions.guided, 1e-4, {}),
+        (production.without_urn, "cat6", transitions.informed, 1e-2, {}),
+        (production.without_choice, "count5", transitions.informed, 5e-4, {}),
+        (production.uniform_choice, "nix5", transitions.informed, 1e-3, {}),
+        (production.choice_of_one_side, "miss6", transitions.informed, 1e-3, {}),
+    ],
+)
+def test_wrong_moves_do_not_keep_the_posterior(wrong, name, move, least, values):
+    with production.constants(**values):
+        assert change(name, move) < ROUNDING
+        with wrong():
+            assert change(name, move) > least
+
+
+@pytest.mark.parametrize("name, n_shards, subset", [("cat6", 1, 1000), ("miss6", 2, 1000), ("nix5", 5, 2)])
+def test_launch_does_not_look_at_the_split(name, n_shards, subset):
+    """All ways to have a table's rows in one cluster or in two with the seeds apart launch with the same odds."""
+    moves, found, n_splits = transitions.Moves(CASES[name], n_shards), {}, Counter()
+    with production.constants(SUBSET=subset):
+        for number, z in enumerate(moves.partitions):
+            k = int(z.max()) + 1
+            for i in range(len(z)) if k <= 2 else ():
+                for j in range(i + 1, len(z)):
+                    if k == 1 or z[i] != z[j]:
+                        start = moves.round_from(number)
+                        group, free = np.zeros(k, np.int32), np.full(k, -1, np.int8)
+                        odds = start._launch(np.array([[0, k - 1]]), group, free, np.array([[i, j]]))
+                        found.setdefault((i, j), set()).add(b"".join(a.tobytes() for a in vars(odds).values()))
+                        n_splits[i, j] += 1
+    assert set(map(len, found.values())) == {1} and len({*map(frozenset, found.values())}) > 5
+    assert set(n_splits.values()) == {1 + 2 ** (moves.n_rows - 2)}
+
+
+def test_no_stream_has_two_uses():
+    """In a round every named stream is opened at one place, and a row's words of one stream are drawn for one end."""
+    moves = transitions.Moves(CASES["cat6"], 2, likelihood=False)
+    opened, words = Counter(), Counter()
+    right = {name: getattr(split_merge.kernels, name) for name in ("words", "two_least", "sides")}
+
+    def generator(purpose, sub=0, **key):
+        opened[purpose, sub] += 1
+        return streams.generator(purpose=purpose, sub=sub, **key)
+
+    def counted(name):
+        def call(*arguments, purpose, sub, **key):
+            words[name, purpose, sub] += 1
+            return right[name](*arguments, purpose=purpose, sub=sub, **key)
+
+        return call
+
+    kernels = {name: counted(name) for name in right}
+    with (
+        production.constants(URN=1.0 - 1e-9, SUBSET=2, generator=generator),
+        mock.patch.multiple(split_merge.kernels, **kernels),
+    ):
+        for number in (0, 40, 100):
+            opened.clear(), words.clear()
+            moves.round_from(number).run()
+            assert max(opened.values()) == 1
+            assert sum(purpose == streams.Purpose.MOVES for purpose, _ in opened) > split_merge.INFORMED
+            of_rows = Counter((purpose, sub) for _, purpose, sub in words)
+            assert max(of_rows.values()) == 1 and max(words.values()) <= 2 and not of_rows.keys() & opened.keys()
+
+
+# ---- draws: the moves alone ------------------------------------------------------------------------------------------
+
+
+def alone(comm, name, n_shards, n_replicates, default_seed, rounds=CYCLES):
+    """Rounds of moves without sweeps against the enumeration; None off root."""
+    posterior = Posterior(CASES[name])
+    mixture = production.sampler(
+        comm, CASES[name], n_shards, seed(default_seed), kind=production.MovesAlone, split_merge=1
+    )
+    history = production.partition_history(mixture, posterior, n_replicates, rounds, seed(default_seed) + 1)
+    return None if history is None else judge_history(history, posterior, LEVEL)
+
+
+EVEN = {"paired": 2.0}  # merges are proposed about as often as splits
+PARTS = {
+    "guided": lambda: production.guided_alone(**EVEN),
+    "guided, subset of 2": lambda: production.guided_alone(SUBSET=2, **EVEN),
+    "informed": lambda: production.informed_alone(**OFTEN),
+    "guided, no scans": lambda: production.guided_alone(SCANS=0, **EVEN),
+}
+
+
+@pytest.mark.parametrize(
+    "name, n_shards, part",
+    [(name, s, part) for name, s in SHARDS for part in ("guided", "informed")]
+    + [(name, 2, "guided, subset of 2") for name in ("cat6py", "nix5", "miss6")]
+    + [("cat6", 1, "guided, no scans")],
+)
+def test_law_of_moves_alone(name, n_shards, part):
+    largest = (name, part) in (("cat6", "guided"), ("nix5", "informed"))  # that of the wrong ones below
+    with PARTS[part]():
+        found = alone(serial(), name, n_shards, 250 if largest else 100, 51)
+    assert found.passed, f"{found} (seed {seed(51)})"
+
+
+@pytest.mark.parametrize("name, n_shards", [("cat6py", 2), ("miss6", 6)])
+def test_law_of_rounds(name, n_shards):
+    """Both kinds of move, with the program's own constants."""
+    found = alone(serial(), name, n_shards, 60, 52)
+    assert found.passed, f"{found} (seed {seed(52)})"
+
+
+WRONG = [
+    (production.without_q, "cat6", "guided", 60),
+    (production.without_grouping, "cat6py", "guided", 60),
+    (production.without_seeds, "cat6", "guided", 250),
+    (production.launch_from_the_split, "cat6", "guided, no scans", 120),
+    (production.without_urn, "cat6", "informed", 60),
+    (production.without_choice, "cat6", "informed", 250),
+    (production.uniform_choice, "nix5", "informed", 250),
+    (production.choice_of_one_side, "miss6", "informed", 80),
+]
+
+
+@pytest.mark.parametrize("wrong, name, part, n_replicates", WRONG)
+def test_wrong_moves_are_rejected(wrong, name, part, n_replicates):
+    with PARTS[part](), wrong():
+        found = alone(serial(), name, 1, n_replicates, 51)
+    assert not found.passed, str(found)
+
+
+def test_moves_do_not_depend_on_the_number_of_shards():
+    """Tables without real columns, whose moments depend on the order of adding up in the last bit."""
+    for name in ("cat6py", "count5"):
+        case = CASES[name]
+        starts = Posterior(case).draw(np.random.Generator(np.random.Philox(seed(53))), 4)
+        found = set()
+        for n_shards in (1, 2, case.n_rows):
+            mixture = production.sampler(serial(), case, n_shards, seed(54), kind=production.MovesAlone, split_merge=1)
+            with production.constants(SUBSET=3, **OFTEN):
+                found.add(production.digest(mixture, starts, 8))
+        assert len(found) == 1, (name, seed(54))
+
+
+def test_moves_reach_every_partition():
+    """One chain of moves alone from one cluster, thinned: all 203 partitions, in their proportions."""
+    posterior = Posterior(CASES["cat6"])
+    mixture = production.sampler(serial(), CASES["cat6"], 1, seed(55), kind=production.MovesAlone, split_merge=1)
+    production.place(mixture, np.zeros(6, int), 0)
+    index = []
+    with production.constants(SCANS=2, **EVEN, **OFTEN):
+        for _ in range(2500):
+            mixture.cycle()
+            index.append(posterior.index(mixture.labels()))
+    assert posterior.p[np.unique(index)].sum() > 0.98
+    assert chi_square(np.array(index[100::20]), posterior.p) >= LEVEL, seed(55)
+
+
+# ---- draws: whole cycles ---------------------------------------------------------------------------------------------
+
+
+def cycles(comm, name, n_shards, opening, n_replicates, n_cycles, default_seed):
+    posterior = Posterior(CASES[name])
+    mixture = production.sampler(comm, CASES[name], n_shards, seed(default_seed), opening, split_merge=1)
+    history = production.partition_history(mixture, posterior, n_replicates, n_cycles, seed(default_seed) + 1)
+    return None if history is None else judge_history(history, posterior, LEVEL)
+
+
+@pytest.mark.parametrize("name, n_shards, opening", CONFIGURATIONS)
+def test_posterior_law(name, n_shards, opening):
+    with production.constants(INFORMED=2, URN=0.25, SCANS=3):
+        found = cycles(serial(), name, n_shards, opening, 40, 5, 56)
+    assert found.passed, f"{found} (seed {seed(56)})"
+
+
+def test_joint_law_with_hyperparameters():
+    mixture = JOINT.sampler(serial(), 2, seed(57), split_merge=1)
+    with production.constants(INFORMED=2, URN=0.25, SCANS=3):
+        found = JOINT.judge(JOINT.history(mixture, 100, 8, seed(58)), LEVEL)
+    assert all(v.passed for v in found), f"{[str(v) for v in found]} (seed {seed(57)})"
+
+
+def clusters_verdict(comm, n_rows, alpha, d, n_shards, n_replicates, n_cycles, default_seed):
+    """(p, text) of t-tests of E[K] and of P(K <= its mode) without likelihood, on root; None elsewhere."""
+    case = production.prior_case(n_rows, alpha, d)
+    mixture = production.sampler(comm, case, n_shards, seed(default_seed), likelihood=False, split_merge=1)
+    k = production.prior_history(mixture, alpha, d, n_replicates, n_cycles, seed(default_seed) + 1)
+    if k is None:
+        return None
+    law = np.exp(log_law_of_clusters(n_rows, alpha, d))
+    mode = int(law.argmax()) + 1
+    means = np.column_stack([k.mean(axis=1) / (2.0 * expected_clusters(n_rows, alpha, d)), (k <= mode).mean(axis=1)])
+    p, z = replicate_means(means, np.array([0.5, law[:mode].sum()]))
+    return float(min(1.0, 2.0 * p.min())), f"N {n_rows}, alpha {alpha}, d {d}, S {n_shards}: E[K] {k.mean():.3f}, z {z}"
+
+
+@pytest.mark.parametrize("n_shards, alpha, d", [(1, 2.0, 0.0), (4, 1.0, 0.3), (16, -0.2, 0.5)])
+def test_number_of_clusters_without_likelihood(n_shards, alpha, d):
+    p, text = clusters_verdict(serial(), 60, alpha, d, n_shards, 40, 12, 59)
+    assert p >= LEVEL, f"{text} (seed {seed(59)})"
+
+
+@pytest.mark.parametrize("wrong, part", [(production.without_grouping, "guided"), (production.without_urn, "informed")])
+def test_number_of_clusters_rejects_wrong_moves(wrong, part):
+    with PARTS[part](), wrong():
+        p, text = clusters_verdict(serial(), 60, 2.0, 0.0, 1, 20, 12, 59)
+    assert p < LEVEL, text
+
+
+# ---- ranks -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.mpi
+def test_same_bits_on_every_number_of_ranks():
+    """Labels and hyperparameters after every cycle with moves equal those of one process, for every case and cut."""
+    comm = world()
+    generator = np.random.Generator(np.random.Philox(seed(60)))
+    with production.constants(SCANS=2, SUBSET=3, **OFTEN):
+        for name, n_shards, opening in CONFIGURATIONS:
+            starts = Posterior(CASES[name]).draw(generator, 1)
+
+            def digest(where, name=name, n_shards=n_shards, opening=opening, starts=starts):
+                mixture = production.sampler(where, CASES[name], n_shards, seed(61), opening, split_merge=1)
+                return production.digest(mixture, starts, 3)
+
+            together = digest(comm)
+            alone = digest(serial()) if comm.rank == 0 else None
+            assert comm.share(together) == comm.share(alone), (name, n_shards, opening, seed(61))
+        starts, hypers = JOINT.draw(generator, 1, JOINT.sampler(serial(), 6, 0).hyper)
+        together = production.digest(JOINT.sampler(comm, 6, seed(61), split_merge=1), starts, 3, hypers)
+        alone = production.digest(JOINT.sampler(serial(), 6, seed(61), split_merge=1), starts, 3, hypers)
+        assert comm.share(together) == comm.share(alone), ("joint", seed(61))
+
+
+@pytest.mark.mpi(min_size=2)
+def test_bits_differ_where_a_part_of_q_is_lost():
+    comm = world()
+    starts = Posterior(CASES["cat6"]).draw(np.random.Generator(np.random.Philox(seed(60))), 4)
+    with production.guided_alone(SCANS=0, **EVEN), production.q_of_root_alone():
+        found = [
+            production.digest(
+                production.sampler(where, CASES["cat6"], 6, seed(61), kind=production.MovesAlone, split_merge=1),
+                starts,
+                12,
+            )
+            for where in (comm, *([serial()] if comm.rank == 0 else []))
+        ]
+    assert comm.share(found[0] != found[-1])
+
+
+@pytest.mark.mpi(min_size=2)
+@pytest.mark.parametrize("wrong", [None, production.without_q], ids=["right", "without q"])
+def test_law_of_moves_on_ranks(wrong):
+    """The law of guided moves on real ranks, by itself, and as many replicates reject moves without q."""
+    comm = world()
+    with production.guided_alone(SCANS=0, **EVEN), wrong() if wrong else contextlib.nullcontext():
+        found = alone(comm, "cat6", 6, 30, 62)
+    passed, text = comm.share((found.passed, str(found)) if comm.rank == 0 else None)
+    assert passed == (wrong is None), f"{text} (seed {seed(62)})"
+
+
+@pytest.mark.mpi(min_size=2)
+def test_posterior_law_on_ranks():
+    comm = world()
+    with production.constants(SCANS=1, **OFTEN):
+        found = cycles(comm, "miss6", 6, "one", 24, 5, 63)
+    passed, text = comm.share((found.passed, str(found)) if comm.rank == 0 else None)
+    assert passed, f"{text} (seed {seed(63)})"
+
+
+@pytest.mark.mpi(size=4)
+@pytest.mark.parametrize("alpha, d", [(2.0, 0.0), (1.0, 0.3)])
+def test_number_of_clusters_on_four_ranks(alpha, d):
+    comm = world()
+    with production.constants(SCANS=2, INFORMED=2, URN=0.25):
+        found = comm.share(clusters_verdict(comm, 2000, alpha, d, 4, 25, 3, 64))
+    assert found[0] >= LEVEL, f"{found[1]} (seed {seed(64)})"

@@ -1,0 +1,245 @@
+"""Exact transition matrices of the program's own split and merge moves on tiny tables.
+
+Every random decision of a round is taken over by a `Tape`, which goes through all ways the round can go, with their
+probabilities. What is computed from them (seeds, launch, q, acceptance, new labels) is the program's code. So
+"the posterior is invariant" is a statement about two vectors, to rounding error, without any sampling.
+
+Some draws stay the program's: those of the launch (subset, scans, coins). A launch is a function of a group's rows, its
+seeds and keyed words alone, and so the posterior has to be invariant for every fixed set of words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from unittest import mock
+
+import numpy as np
+
+from mpibayes.hpc import split_merge
+from mpibayes.hpc.comm import serial
+from mpibayes.hpc.streams import Purpose
+from mpibayes.kernels import twin_split
+from tests.exact import production
+from tests.exact.enumerate import Posterior
+
+
+class Tape:
+    """The choices of one run: those on the script first, then always the first one that is possible."""
+
+    def __init__(self, script):
+        self.script, self.taken, self.p = list(script), [], 1.0
+
+    def choose(self, p) -> int:
+        """An option's number; p: probability of each."""
+        options = [i for i, q in enumerate(p) if q > 0.0]
+        at = self.script[len(self.taken)] if len(self.taken) < len(self.script) else 0
+        self.taken.append((at, len(options)))
+        self.p *= float(p[options[at]])
+        return options[at]
+
+
+def outcomes(run: Callable[[Tape], object]) -> Iterator[tuple[float, object]]:
+    """(probability, result) of every way a run can go."""
+    script: list[int] = []
+    while True:
+        tape = Tape(script)
+        result = run(tape)
+        yield tape.p, result
+        taken = tape.taken
+        while taken and taken[-1][0] == taken[-1][1] - 1:
+            taken.pop()
+        if not taken:
+            return
+        script = [at for at, _ in taken[:-1]] + [taken[-1][0] + 1]
+
+
+class Uniform:
+    """A uniform number, or its logarithm, of which nothing is known but the comparisons made so far.
+
+    Compared with a number, it chooses the answer. An array below it are the words of rows dealt by a coin of this
+    bias: a row is 1 with the probability that Polya's urn gives it after those before.
+    """
+
+    def __init__(self, tape: Tape):
+        self.tape, self.low, self.high, self.dealt = tape, 0.0, 1.0, [1, 1]
+
+    def __array_ufunc__(self, function, method, *inputs):
+        if function is np.log:
+            return _LogUniform(self)
+        assert function is np.less and inputs[1] is self
+        return self._deal(len(inputs[0]))
+
+    def __lt__(self, bound):
+        cut = min(max(float(bound), self.low), self.high)
+        share = (cut - self.low) / (self.high - self.low)
+        below = self.tape.choose([share, 1.0 - share]) == 0
+        self.low, self.high = (self.low, cut) if below else (cut, self.high)
+        return below
+
+    def __ge__(self, bound):
+        return not self < bound
+
+    def _deal(self, n: int) -> np.ndarray:
+        out = np.empty(n, bool)
+        for i in range(n):
+            out[i] = self.tape.choose(np.array(self.dealt) / sum(self.dealt)) == 1
+            self.dealt[int(out[i])] += 1
+        return out
+
+
+class _LogUniform:
+    def __init__(self, uniform: Uniform):
+        self.uniform = uniform
+
+    def __lt__(self, bound):
+        return self.uniform < np.exp(min(0.0, float(bound)))
+
+
+class Stream:
+    """A generator whose numbers are choices."""
+
+    def __init__(self, tape: Tape):
+        self.tape = tape
+
+    def random(self):
+        return Uniform(self.tape)
+
+    def integers(self, n):
+        return self.tape.choose(np.full(n, 1.0 / n))
+
+
+class Moves:
+    """The program's rounds on one table, from any partition, with every decision on a tape.
+
+    idle: rows that are no part of the sample. The others have the law `p` over `partitions` (of the active rows).
+    """
+
+    def __init__(self, case, n_shards=1, idle=(), cycle=1, seed=3, **settings):
+        self.active = np.setdiff1d(np.arange(case.n_rows), idle)
+        columns = tuple((n, k, tuple(np.array(v)[self.active].tolist()), names) for n, k, v, names in case.columns)
+        self.posterior = Posterior(replace(case, columns=columns), likelihood=settings.get("likelihood", True))
+        self.p, self.partitions = self.posterior.p, self.posterior.partitions
+        self.mixture = production.sampler(serial(), case, n_shards, seed, **settings)
+        self.n_rows, self.cycle, self.seed = case.n_rows, cycle, seed
+        self._summaries = {}
+
+    def round_from(self, number: int) -> split_merge.Round:
+        """A round of the partition with this number, which has not moved yet."""
+        m, z = self.mixture, np.full(self.n_rows, -2, np.int32)
+        z[self.active] = self.partitions[number]
+        for shard in m.shards:
+            shard.z[:] = z[shard.start : shard.start + len(shard)]
+        if number not in self._summaries:
+            m.cycles, m.n_labels = self.cycle, int(z.max()) + 1
+            m._summarise()
+            self._summaries[number] = m.summary
+        summary = self._summaries[number]
+        return split_merge.Round(
+            m.comm, m.shards, m.components, m.hyper, summary.size, summary.statistics, m.n_shards,
+            seed=self.seed, cycle=self.cycle, chain=0,
+        )  # fmt: skip
+
+    def matrix(self, move: Callable[[split_merge.Round, Tape], None]) -> np.ndarray:
+        """Transition probabilities (B, B) of move(round, tape)."""
+        out = np.zeros((len(self.p), len(self.p)))
+        for number in range(len(self.p)):
+
+            def run(tape, number=number):
+                with taped(tape):
+                    moves = self.round_from(number)
+                    move(moves, tape)
+                labels = np.concatenate([s.z for s in self.mixture.shards])
+                assert (np.delete(labels, self.active) == -2).all()
+                labels = labels[self.active]
+                assert np.array_equal(np.unique(labels), np.arange(moves.n_labels))
+                return int(self.posterior.index(labels))
+
+            for p, result in outcomes(run):
+                out[number, result] += p
+        return out
+
+    def error(self, matrix: np.ndarray) -> float:
+        """Total variation between the posterior and what one step makes of it, after a look at the matrix itself."""
+        assert np.abs(matrix.sum(axis=1) - 1.0).max() < 1e-10
+        return 0.5 * float(np.abs(self.p @ matrix - self.p).sum())
+
+
+def guided(moves: split_merge.Round, tape: Tape) -> None:
+    moves._guided()
+
+
+def informed(moves: split_merge.Round, tape: Tape) -> None:
+    """One step: an informed merge or an urn split, by the program's coin."""
+    label, stream = np.arange(moves.n_labels), Stream(tape)
+    if tape.choose([1.0 - split_merge.URN, split_merge.URN]):
+        moves._urn_split(0)
+    else:
+        moves._flush(moves._informed_merge(label, stream))
+
+
+@contextlib.contextmanager
+def taped(tape: Tape):
+    """The program with its decisions on a tape, but for those of the launch."""
+    in_launch = []
+    Round, right = split_merge.Round, {n: getattr(split_merge.Round, n) for n in ("_launch", "_seeds", "_sides")}
+    generator = split_merge.generator
+
+    def scripted_generator(purpose, **key):
+        return generator(purpose=purpose, **key) if in_launch or purpose != Purpose.MOVES else Stream(tape)
+
+    def launch(self, *arguments):
+        in_launch.append(True)
+        try:
+            return right["_launch"](self, *arguments)
+        finally:
+            in_launch.pop()
+
+    def seeds(self, groups):
+        """The two first rows of every cluster are any two in any order; a pair looks at the first ones alone."""
+        words = {}
+        for a, b in groups:
+            for k in {int(a), int(b)}:
+                rows = [int(s.start + i) for s in self.shards for i in np.flatnonzero(s.z == k)]
+                words |= {row: 100 + row for row in rows}
+                for place in range(min(len(rows), 2 if a == b else 1)):
+                    words[rows.pop(tape.choose(np.full(len(rows), 1.0 / len(rows))))] = place
+
+        def keyed(ids, *key):
+            return np.array([words.get(int(i), 999) for i in ids], np.uint64)
+
+        with (
+            mock.patch.object(twin_split, "words", keyed),
+            mock.patch.object(split_merge.kernels, "two_least", twin_split.two_least),
+        ):
+            return right["_seeds"](self, groups)
+
+    def sides(self, rows, z, ids, group, given, seeds, odds, scan):
+        """The last sides are choices; the program works out q from them, as if each row were a cluster of its own."""
+        if scan < split_merge.SCANS:
+            return right["_sides"](self, rows, z, ids, group, given, seeds, odds, scan)
+        of_row = np.where(z >= 0, group[np.maximum(z, 0)], -1).astype(np.int32)
+        side = np.where(z >= 0, given[np.maximum(z, 0)], -1).astype(np.int8)
+        for i in np.flatnonzero((of_row >= 0) & (side < 0)):
+            if ids[i] not in seeds[of_row[i]]:
+                x = twin_split.log_odds(rows, i, of_row[i], odds, self.components.categorical.offsets)
+                one = np.exp(twin_split.log_logistic(x))
+                side[i] = tape.choose([1.0 - one, one])
+            else:
+                side[i] = 0
+        own = np.arange(len(z), dtype=np.int32)
+        return right["_sides"](self, rows, own, ids, of_row, side, seeds, odds, scan)
+
+    def draw_on_grid(log_weight, stream):
+        weight = np.exp(log_weight[0] - log_weight[0].max())
+        return np.array([tape.choose(weight / weight.sum())])
+
+    with (
+        mock.patch.object(split_merge, "generator", scripted_generator),
+        mock.patch.object(split_merge, "draw_on_grid", draw_on_grid),
+        mock.patch.object(Round, "_launch", launch),
+        mock.patch.object(Round, "_seeds", seeds),
+        mock.patch.object(Round, "_sides", sides),
+    ):
+        yield

@@ -1,0 +1,171 @@
+"""How chains fared, on traces and labels made by hand."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc import chains, summary
+from mpibayes.hpc.kept_draws import Chain, growth_of
+
+
+def make_chain(burn_in=4, growth=0, name="a", **trace):
+    """A chain with a line of the trace for every cycle, half a second each."""
+    n = len(next(iter(trace.values())))
+    plain = {"cycle": np.arange(1, n + 1), "seconds": np.full(n, 0.5), "log_joint": np.zeros(n)}
+    plain |= {"n_clusters": np.full(n, 3.0), "entropy": np.full(n, 1.0)}
+    trace = plain | {key: np.asarray(values, float) for key, values in trace.items()}
+    return Chain(name, Path(name), Path(name), None, burn_in, growth, trace)
+
+
+@pytest.mark.parametrize(
+    "active, growth",
+    [
+        ([10, 20, 20, 40, 40], 4),  # the fourth cycle ends with all rows in
+        ([40, 40, 40], 0),
+        ([10, 20, 20], 3),  # no end is in sight
+        ([10, 40], 2),
+        ([40, 20, 40, 40], 3),  # whatever happened, only what comes after it is exact
+    ],
+)
+def test_the_growth_ends_when_all_rows_are_active(active, growth):
+    assert growth_of({"cycle": np.arange(1, len(active) + 1), "active_rows": np.array(active, float)}, 40) == growth
+
+
+def test_old_and_thinned_traces_have_their_growth():
+    assert growth_of({"cycle": np.arange(5)}, 40) == growth_of({}, 40) == 0
+    assert growth_of({"cycle": np.array([5, 10, 15]), "active_rows": np.array([10.0, 40, 40])}, 40) == 10
+
+
+def test_moves_are_counted_by_phase():
+    tried, done = np.arange(1, 11), np.ones(10)
+    counts = {"splits_tried": tried, "splits": done, "merges_tried": 2 * tried, "merges": 0 * done}
+    found = chains.moves(make_chain(burn_in=5, growth=2, **counts))
+    assert found == {
+        "growth": {"cycles": 2, "splits_tried": 3, "splits": 2, "merges_tried": 6, "merges": 0},
+        "burn-in": {"cycles": 3, "splits_tried": 12, "splits": 3, "merges_tried": 24, "merges": 0},
+        "kept": {"cycles": 5, "splits_tried": 40, "splits": 5, "merges_tried": 80, "merges": 0},
+    }
+    assert list(chains.moves(make_chain(burn_in=2, growth=2, **counts))) == ["growth", "kept"]
+    assert list(chains.moves(make_chain(burn_in=0, **counts))) == ["kept"]
+    assert chains.moves(make_chain(log_joint=np.zeros(9))) is None
+    one, other = (chains.course(make_chain(burn_in=b, growth=g, **counts)) for b, g in ((5, 2), (5, 0)))
+    old = chains.course(make_chain(log_joint=np.zeros(9)))
+    both = chains.moves_together([one, old, other])
+    assert both["burn-in"]["splits_tried"] == 12 + 15 and list(both) == ["growth", "burn-in", "kept"]
+    assert chains.moves_together([old]) is None
+
+
+def test_settled_is_when_the_final_level_is_first_reached():
+    rise = np.concatenate([np.linspace(-100, -10, 10), np.zeros(30)])
+    course = chains.course(make_chain(burn_in=20, log_joint=rise))
+    assert (course.settled, course.settled_s, course.seconds) == (11, 5.5, 20.0)
+    late = chains.course(make_chain(burn_in=5, log_joint=np.concatenate([np.zeros(15), np.ones(25)])))
+    assert late.settled == 16  # after burn-in: the report warns of it
+    # the log joint of few rows is high, and does not count
+    grown = chains.course(make_chain(burn_in=20, growth=12, log_joint=np.concatenate([np.full(11, 99.0), rise[11:]])))
+    assert grown.settled == 12 and grown.growth_s == 6.0
+
+
+def test_a_thinned_trace_tells_the_time_of_all_its_cycles():
+    thin = make_chain(log_joint=np.zeros(3))
+    thin.trace["cycle"] = np.array([10, 20, 30])
+    assert thin.seconds.tolist() == [5.0, 10.0, 15.0]
+
+
+def partitions(g, truth, n_draws, noise):
+    """Draws around a partition: a share `noise` of the rows at random, clusters numbered anew in every draw."""
+    draws = []
+    for _ in range(n_draws):
+        z = np.where(g.random(len(truth)) < noise, g.integers(0, truth.max() + 1, len(truth)), truth)
+        draws.append(g.permutation(truth.max() + 1)[z])
+    return draws
+
+
+def agreement_of(draws):
+    """`draws`: those of each chain, a list of labels."""
+    labels = np.array([z for some in draws for z in some], np.int32)
+    chain = np.repeat(np.arange(len(draws)), [len(some) for some in draws])
+    return chains.agreement(len(draws), chain, labels, summary.variations(labels))
+
+
+def courses(n, log_joint=(0.0, -50.0, -80.0), heldout=(-2.0, -1.5, -2.5), tried=0.0):
+    return [
+        chains.course(
+            make_chain(
+                name=f"chain-{i + 1}", log_joint=np.full(20, log_joint[i]), heldout_lpd=np.full(20, heldout[i]),
+                **dict.fromkeys(chains.MOVES, np.full(20, tried)),
+            )
+        )
+        for i in range(n)
+    ]  # fmt: skip
+
+
+TRUTH = np.repeat([0, 1, 2, 3], [400, 300, 200, 100])
+MERGED = np.minimum(TRUTH, 1)
+
+
+def test_chains_of_one_clustering_agree():
+    g = np.random.default_rng(1)
+    a = agreement_of([partitions(g, TRUTH, 12, 0.02) for _ in range(3)])
+    assert a.verdict == "same" and a.groups == [[0, 1, 2]] and a.n_rows == 1000
+    assert a.ari == pytest.approx(a.ari.T) and np.all(a.ari > 0.85) and np.all(a.vi < 0.6)
+    (said,) = chains.answer(a, courses(3))
+    assert said.startswith("Yes: adjusted Rand index 0.")
+
+
+def test_the_diagonal_compares_the_halves_of_a_chain():
+    """A chain that changes its mind half-way, and one that does not."""
+    a = agreement_of([[TRUTH] * 5 + [MERGED] * 5, [TRUTH] * 10])
+    assert a.ari[0, 0] == pytest.approx(summary.similarity(TRUTH, MERGED)[0]) and a.ari[1, 1] == 1
+    assert a.vi[0, 0] == pytest.approx(summary.similarity(TRUTH, MERGED)[1]) and a.vi[1, 1] == 0
+
+
+def test_the_representative_of_a_chain_is_nearest_to_its_draws():
+    g = np.random.default_rng(2)
+    draws = partitions(g, TRUTH, 9, 0.2)
+    draws.insert(3, TRUTH)  # what all others are scattered around
+    labels = np.array(draws)
+    assert chains.nearest(np.arange(10), summary.variations(labels)) == 3
+    a = agreement_of([draws, [TRUTH] * 4])
+    assert a.ari[0, 1] == 1 and a.vi[0, 1] == 0
+
+
+def test_chains_of_other_clusterings_differ():
+    g = np.random.default_rng(3)
+    draws = [partitions(g, z, 12, 0.02) for z in (TRUTH, MERGED, TRUTH)]
+    a = agreement_of(draws)
+    assert a.verdict == "different" and a.groups == [[0, 2], [1]]
+    said = " ".join(chains.answer(a, courses(3)))
+    assert said.startswith("No, there are 2 clusterings (chain-1, chain-3 | chain-2)")
+    assert "chain-1 has the highest mean log joint (0.0; the next clustering -50.0)" in said
+    assert "chain-2 has the best held-out score (-1.500; the next clustering -2.000)" in said
+    assert 'sampler.split_merge = "auto"' in said
+    tried = " ".join(chains.answer(a, courses(3, heldout=(-1.0, -2.0, -3.0), tried=1.0)))
+    assert "(0.0; the next clustering -50.0) and the best held-out score (-1.000;" in tried
+    assert "sampler.split_merge = 1" in tried
+
+
+def test_details_are_not_called_another_clustering():
+    moved = TRUTH.copy()
+    moved[:20] = 4  # a small cluster of its own
+    a = agreement_of([[TRUTH] * 8, [moved] * 8])
+    assert a.verdict == "nearly" and chains.answer(a, courses(2))[0].startswith("Nearly")
+
+
+def test_a_posterior_that_is_spread_out_is_no_disagreement():
+    g = np.random.default_rng(4)
+    a = agreement_of([list(g.integers(0, 6, (12, 1000))) for _ in range(2)])
+    assert a.verdict == "spread" and "spread over many partitions" in chains.answer(a, courses(2))[0]
+
+
+def test_few_draws_do_not_decide():
+    a = agreement_of([[TRUTH] * 9, [TRUTH] * (chains.FEWEST - 1)])
+    assert a.verdict == "unknown" and np.isnan(a.ari[0, 1]) and np.isnan(a.ari[1, 1]) and a.ari[0, 0] == 1
+    assert "cannot be told" in chains.answer(a, courses(2))[0]
+    assert agreement_of([[TRUTH] * 9]).verdict == "unknown"  # one chain has nothing to agree with
+
+
+def test_many_names_are_cut():
+    assert chains._names(["a", "b", "c", "d"]) == "a, b, c, d"
+    assert chains._names(list("abcdefgh")) == "a, b, c and 5 more"
