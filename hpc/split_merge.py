@@ -13,8 +13,9 @@ A round of `guided` moves:
    sides taken. For a pair q is that of the present sides;
 4. root accepts the groups' splits and merges one after another.
 
-`informed` merges follow: a cluster is joined with one chosen by the gain in marginal likelihood, the reverse being a
-split by a Polya urn. They need no pass over the rows, except for the few urn splits.
+`informed` moves follow: a cluster is joined with one chosen by the gain in marginal likelihood. The reverse is a split by
+a Polya urn that deals a part of the rows, the rest being drawn given these. Most are rejected on root at once; the few
+others pass over the rows of two clusters.
 """
 
 from __future__ import annotations
@@ -43,8 +44,11 @@ SHRINK = (2.0, 16.0)  # rows of the whole group that each side of a launch has b
 LEAST = 20.0  # rows that the smallest lone side is expected to begin with
 FREE = 5  # scans before the sides' sizes count
 INFORMED = 8  # informed steps a round
-URN = 1.0 / 32  # share of them that propose an urn split
+INFORMED_SPLITS = 1.0 / 32  # share of them that propose a split
+RECALLED = 0.35  # share of the rows whose sides an informed step recalls, and the least number of them: from a third of the
+RECALLED_ROWS = 256  # rows the others follow, and fewer rows cost less when an urn has to deal them
 CELLS = 2**23  # level rows x groups that a round works on at most
+GROUPS, ACCEPT, LAUNCH, COINS, STEPS = range(5)  # streams of Purpose.MOVES; a step's is STEPS plus its number
 NOBODY = np.uint64(2**64 - 1)
 
 
@@ -182,7 +186,7 @@ class Round:
     # --- guided moves ------------------------------------------------------------------------------------------------
 
     def _guided(self) -> None:
-        groups = grouping.draw(self.n_labels, generator(**self._key(Purpose.MOVES)))
+        groups = grouping.draw(self.n_labels, generator(**self._key(Purpose.MOVES, GROUPS)))
         seeds, side_zero = self._seeds(groups)
         n_pairs = int((groups[:, 0] != groups[:, 1]).sum())
         ready = self._affordable(self._order(seeds), seeds)
@@ -251,7 +255,7 @@ class Round:
         member = group >= 0
         share[member] = np.minimum(1.0, SUBSET / n_rows[group[member]])
         chosen = [self._subset(shard, group, share, seeds) for shard in self.shards]
-        stream = generator(**self._key(Purpose.MOVES, 4))
+        stream = generator(**self._key(Purpose.MOVES, LAUNCH))
         lone = stream.random(len(groups)) < LONE
         n_chosen = np.minimum(n_rows, SUBSET)
         tilt = np.where(lone, np.log(np.minimum(LEAST / n_chosen, 1.0)) * stream.random(len(groups)), 0.0)
@@ -351,7 +355,7 @@ class Round:
 
     def _accept(self, groups, n_pairs: int, log_q, sides: Statistics, new: np.ndarray) -> None:
         """Root's decisions; `new` is filled where one is accepted. n_pairs: of the whole grouping."""
-        stream = generator(**self._key(Purpose.MOVES, 1))
+        stream = generator(**self._key(Purpose.MOVES, ACCEPT))
         base, k = self._enter(sides), self.n_labels
         others = np.setdiff1d(np.arange(self.n_labels), groups)
         after = [(self.column[i], [i]) for i in others]  # of each new label: its column, its places in `new`
@@ -385,31 +389,81 @@ class Round:
         setattr(self.tally, f"{kind}_tried", getattr(self.tally, f"{kind}_tried") + 1)
         setattr(self.tally, kind, getattr(self.tally, kind) + int(accepted))
 
-    # --- informed merges, urn splits ---------------------------------------------------------------------------------
+    # --- informed moves ----------------------------------------------------------------------------------------------
 
     def _informed(self) -> None:
-        """Steps that each propose, by a coin, an informed merge or an urn split; merges need root alone."""
-        coins = generator(**self._key(Purpose.MOVES, 2))
-        stream = generator(**self._key(Purpose.MOVES, 3))
-        label = np.arange(self.n_labels)
-        steps = min(INFORMED, max(1, CELLS // (512 * max(1, self.components.shape[0]))))
-        for step, urn in enumerate(coins.random(steps) < URN):
-            if urn:
-                self._flush(label)
-                self._urn_split(step)
-                label = np.arange(self.n_labels)
-            elif self.comm.rank == 0:
-                label = self._informed_merge(label, stream)
-        self._flush(label)
+        """Steps that each propose to join two alike clusters or, by a coin, a split of the kind that undoes it.
 
-    def _flush(self, label: np.ndarray) -> None:
-        """Tell everyone of root's merges; label (K,): the new label of each."""
-        label = label.astype(np.int32)
+        Two clusters of one kind that differ by chance alone, as sweeps leave them, have a border that no launch from two
+        seeds finds again. So some of the rows keep the present sides; when a split is proposed, an urn deals them. The
+        other rows are drawn given these.
+        """
+        steps = min(INFORMED, max(1, CELLS // (512 * max(1, self.components.shape[0]))))
+        coins = generator(**self._key(Purpose.MOVES, COINS)).random(steps)
+        for step in range(steps):
+            stream = generator(**self._key(Purpose.MOVES, STEPS + step))
+            if coins[step] < INFORMED_SPLITS:
+                self._informed_split(step, stream)
+            else:
+                self._informed_merge(step, stream)
+
+    def _informed_merge(self, step: int, stream: np.random.Generator) -> None:
+        k, log_u = self.n_labels, np.log(stream.random())
+        pair, both, bound = np.full(2, -1, np.int64), -1, 0.0
+        if k > 1 and self.comm.rank == 0:
+            a = int(stream.integers(k))
+            joined, gain = self._gains(a)
+            b = int(draw_on_grid(gain[None], stream)[0])
+            both = self._enter(joined.take([b]))
+            bound = -self._log_split(self.column[a], self.column[b], both, k - 1)
+            bound += self._log_proposals(k - 1, self._log_choice(gain, b))
+            if log_u < bound:  # the choice can also be made from the other's side, which takes longer to work out
+                choices = self._log_choice(gain, b), self._log_choice(self._gains(b)[1], a)
+                bound += choices[0] - np.logaddexp(*choices)
+            if log_u < bound:  # a merge that would be accepted if the split were sure to find the border
+                pair[:] = a, b
+            else:
+                self._count(False, False)
+        self.comm.broadcast(pair)
+        if pair[0] < 0:
+            return
+        _, log_q = self._recalled_sides(pair, None, step)
+        label = np.arange(k)
+        if self.comm.rank == 0:
+            accepted = bool(log_u < bound + log_q)
+            self._count(False, accepted)
+            if accepted:
+                a, b = (int(i) for i in np.sort(pair))
+                self.column[a] = both
+                del self.column[b]
+                label = np.where(label == b, a, label - (label > b))
         self.comm.broadcast(label)
-        n_before, self.n_labels = self.n_labels, int(label.max()) + 1
-        if self.n_labels < n_before:
-            self.changed = True
+        if label[-1] != k - 1:
+            self.changed, self.n_labels = True, k - 1
             self._relabel(label)
+
+    def _informed_split(self, step: int, stream: np.random.Generator) -> None:
+        k, log_u = self.n_labels, np.log(stream.random())
+        cluster, bias = int(stream.integers(k)), stream.random()
+        sides_of_rows, log_q = self._recalled_sides(np.array([cluster, cluster]), bias, step)
+        sides = self._total([(s.rows, z) for s, z in zip(self.shards, sides_of_rows)], 2)
+        accepted = np.zeros(1, np.int64)
+        if self.comm.rank == 0 and (sides.size > 0).all():
+            whole, one = self.column[cluster], self._enter(sides)
+            self.column[cluster] = one
+            self.column.append(one + 1)
+            choices = [self._log_choice(self._gains(i)[1], j) for i, j in ((cluster, k), (k, cluster))]
+            ratio = self._log_split(one, one + 1, whole, k) - log_q - self._log_proposals(k, np.logaddexp(*choices))
+            accepted[0] = log_u < ratio
+            self._count(True, bool(accepted[0]))
+            if not accepted[0]:
+                self.column.pop()
+                self.column[cluster] = whole
+        self.comm.broadcast(accepted)
+        if accepted[0]:
+            self.changed, self.n_labels = True, k + 1
+            for shard, side in zip(self.shards, sides_of_rows):
+                shard.z[side == 1] = k
 
     def _gains(self, label: int) -> tuple[Statistics, np.ndarray]:
         """A cluster joined with each of the others: statistics, and the log of what that does to the likelihood."""
@@ -421,69 +475,67 @@ class Round:
         return joined, gain
 
     @staticmethod
-    def _log_urn(m_a: float, m_b: float) -> float:
-        """Log probability that an urn that starts with one ball a side deals the rows into these two sets."""
-        return float(np.log(2.0) + gammaln(m_a + 1.0) + gammaln(m_b + 1.0) - gammaln(m_a + m_b + 2.0))
-
-    @staticmethod
     def _log_choice(gain: np.ndarray, other: int) -> float:
         return float(gain[other] - logsumexp(gain))
 
-    def _informed_merge(self, label: np.ndarray, stream: np.random.Generator) -> np.ndarray:
-        """Join a uniformly chosen cluster with another, chosen in proportion to the marginal likelihood gained."""
-        k = len(self.column)
-        if k < 2:
-            return label
-        a = int(stream.integers(k))
-        joined, gain = self._gains(a)
-        b = int(draw_on_grid(gain[None], stream)[0])
-        log_u = np.log(stream.random())
-        both = self._enter(joined.take([b]))
-        m_a, m_b = (float(self.statistics.size[self.column[i]]) for i in (a, b))
-        ratio = np.log(URN) - np.log(k - 1.0) + self._log_urn(m_a, m_b) - np.log1p(-URN) + np.log(k)
-        ratio -= self._log_split(self.column[a], self.column[b], both, k - 1)
-        log_choice = self._log_choice(gain, b)
-        accepted = log_u < ratio - log_choice
-        if accepted:  # the choice can also be made from the other's side, which takes longer to work out
-            accepted = log_u < ratio - np.logaddexp(log_choice, self._log_choice(self._gains(b)[1], a))
-        self._count(False, accepted)
-        if not accepted:
-            return label
-        a, b = min(a, b), max(a, b)
-        self.column[a] = both
-        del self.column[b]
-        label = np.where(label == b, a, label)
-        return label - (label > b)
+    @staticmethod
+    def _log_proposals(n_before: int, log_choice: float) -> float:
+        """Log of how often the split is proposed, but for its sides, against the merge; n_before: clusters before it."""
+        split, merge = np.log(INFORMED_SPLITS / n_before), np.log1p(-INFORMED_SPLITS) - np.log(n_before + 1.0)
+        return float(split - merge - log_choice)
 
-    def _urn_split(self, step: int) -> None:
-        """Deal the rows of a uniformly chosen cluster to two sides by a coin whose bias is uniform: a Polya urn."""
-        stream = generator(**self._key(Purpose.MOVES, 5 + step))
-        k, cluster, bias = self.n_labels, int(stream.integers(self.n_labels)), stream.random()
-        dealt = []
-        for shard in self.shards:
-            member = np.flatnonzero(shard.z == cluster)
-            word = kernels.words(shard.start + member, **self._key(Purpose.SIDES, SCANS + 1 + step))
-            side = np.full(len(shard), -1, np.int32)
-            side[member] = (word >> np.uint64(11)) * 2.0**-53 < bias
-            dealt.append(side)
-        sides = self._total([(s.rows, z) for s, z in zip(self.shards, dealt)], 2)
-        accepted = np.zeros(1, np.int64)
-        if self.comm.rank == 0 and (sides.size > 0).all():
-            log_u, whole, one = np.log(stream.random()), self.column[cluster], self._enter(sides)
-            ratio = self._log_split(one, one + 1, whole, k) + np.log1p(-URN) - np.log(URN) + np.log(k)
-            ratio -= self._log_urn(*(float(m) for m in sides.size)) + np.log(k + 1.0)
-            if log_u < ratio + np.log(2.0):  # a choice from two sides has probability 2 at most
-                self.column[cluster] = one
-                self.column.append(one + 1)
-                choices = [self._log_choice(self._gains(i)[1], j) for i, j in ((cluster, k), (k, cluster))]
-                accepted[0] = log_u < ratio + np.logaddexp(*choices)
-                if not accepted[0]:
-                    self.column.pop()
-                    self.column[cluster] = whole
-            self._count(True, bool(accepted[0]))
-        self.comm.broadcast(accepted)
-        if accepted[0]:
-            self.changed = True
-            self.n_labels += 1
-            for shard, side in zip(self.shards, dealt):
-                shard.z[side == 1] = k
+    @staticmethod
+    def _log_urn(n_zero: float, n_one: float) -> float:
+        """Log probability of these sides of some rows, one by one, by an urn that starts with a ball a side."""
+        return float(gammaln(n_zero + 1.0) + gammaln(n_one + 1.0) - gammaln(n_zero + n_one + 2.0))
+
+    def _recalled_sides(self, pair: np.ndarray, bias: float | None, step: int) -> tuple[list[np.ndarray], float]:
+        """The side (0, 1; -1: no member) of every row of a pair of clusters, and on root log q of these sides.
+
+        The first row of all has side 0. A random share of the others has the present sides or, where a split is proposed,
+        those that a coin of this bias gives them; the rest is drawn from the predictive of these, or has the present sides.
+        """
+        members = [(s.z == pair[0]) | (s.z == pair[1]) for s in self.shards]
+        n_rows, first, cluster = self._first_row(members)
+        share = max(RECALLED, min(1.0, RECALLED_ROWS / n_rows))
+        present, recalled, counts = [], [], np.zeros((len(self.shards), 2), np.int64)
+        for i, (shard, member) in enumerate(zip(self.shards, members)):
+            ids = shard.start + np.arange(len(shard))
+            head = ids == first
+            keep = member & ~head & (self._uniforms(ids, Purpose.SUBSET, 1 + step) < share)
+            side = shard.z != cluster if bias is None else self._uniforms(ids, Purpose.SIDES, SCANS + 1 + 2 * step) < bias
+            counts[i] = (keep & ~side).sum(), (keep & side).sum()
+            present.append(side.astype(np.int32))
+            recalled.append(np.where(keep, present[-1], np.where(head, 0, -1)).astype(np.int32))
+        sides = self._total([(s.rows, z) for s, z in zip(self.shards, recalled)], 2)
+        if sides is not None:
+            sides.size = sides.size + 1  # a side of which nothing is recalled
+            sides = odds_of_predictive(self.components, self.hyper, sides)
+        odds = self._broadcast(sides, pair[None])
+        labels, log_q = [], np.zeros((len(self.shards), 1))
+        given = np.array([0, 1] if bias is None else [-1, -1], np.int8)
+        for i, (shard, member, side, known) in enumerate(zip(self.shards, members, present, recalled)):
+            z = np.where(member & (known < 0), side, -1).astype(np.int32)
+            ids, nobody = shard.start + np.arange(len(shard)), np.full((1, 2), -1, np.int64)
+            label, log_q[i] = self._sides(
+                shard.rows, z, ids, np.zeros(2, np.int32), given, nobody, odds, SCANS + 2 + 2 * step
+            )
+            labels.append(np.where(known >= 0, known, label))
+        lengths = self._shards_of_ranks()
+        log_q, counts = self.comm.gather_to_root(log_q, lengths), self.comm.gather_to_root(counts, lengths)
+        if self.comm.rank != 0:
+            return labels, 0.0
+        return labels, float(log_q.sum()) + self._log_urn(*counts.sum(axis=0).astype(float))
+
+    def _uniforms(self, ids: np.ndarray, purpose: Purpose, sub: int) -> np.ndarray:
+        return (kernels.words(ids, **self._key(purpose, sub)) >> np.uint64(11)) * 2.0**-53
+
+    def _first_row(self, members: list[np.ndarray]) -> tuple[int, int, int]:
+        """Rows of all members, the first one's id, and its cluster; on every rank."""
+        found = [(m.sum(), s.start + m.argmax(), s.z[m.argmax()]) for s, m in zip(self.shards, members) if len(s)]
+        found = self.comm.gather_to_root(np.array(found, np.int64).reshape(-1, 3), self._shards_of_ranks())
+        head = np.zeros(3, np.int64)
+        if self.comm.rank == 0:
+            head[:] = found[:, 0].sum(), *found[np.flatnonzero(found[:, 0])[0], 1:]
+        self.comm.broadcast(head)
+        return tuple(int(h) for h in head)

@@ -6,6 +6,7 @@
     python -m tests.exact.full_matrix --reference          right and wrong cycles on simulated shards, TV table
     python -m tests.exact.full_matrix --power              rejections by the CI tests of wrong versions of the program
     python -m tests.exact.full_matrix --power-of-moves     the same for the split and merge moves, and exact errors
+    python -m tests.exact.full_matrix --matrices           posterior times transition matrix of the moves, all rows
 
 --split-merge: a round of split and merge moves after every cycle of the matrix and of --clusters.
 
@@ -304,6 +305,20 @@ def power_of_moves(given) -> int:
     return 0
 
 
+def matrices(given) -> int:
+    """What one move takes the posterior from itself, on the whole tables of five and six rows."""
+    from tests.exact import transitions
+
+    worst = 0.0
+    print("| case | shards | cycle | guided | informed |\n|" + " --- |" * 5)
+    for cycle, name in enumerate(CASES, start=1):
+        moves = transitions.Moves(CASES[name], cycle % 3 + 1, (), cycle, given.seed)
+        errors = [moves.error(moves.matrix(move)) for move in (transitions.guided, transitions.informed)]
+        worst = max(worst, *errors)
+        print(f"| {name} | {cycle % 3 + 1} | {cycle} | {errors[0]:.1e} | {errors[1]:.1e} |", flush=True)
+    return int(worst > 1e-12)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 3, 4])
@@ -316,11 +331,12 @@ def main() -> int:
     parser.add_argument("--reference", action="store_true")
     parser.add_argument("--power", action="store_true")
     parser.add_argument("--power-of-moves", action="store_true")
+    parser.add_argument("--matrices", action="store_true")
     parser.add_argument("--split-merge", action="store_true", help="a round of split and merge moves in every cycle")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--json", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    for action in (worker, clusters, reference, power, power_of_moves):
+    for action in (worker, clusters, reference, power, power_of_moves, matrices):
         if getattr(given, action.__name__):
             return action(given)
     return matrix(given)

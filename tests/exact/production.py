@@ -298,7 +298,7 @@ def hypers_after_weights():
 
 @contextlib.contextmanager
 def constants(paired=grouping.PAIRED, **values):
-    """Other constants of the moves (SCANS, SUBSET, INFORMED, URN, ...); paired: that of the grouping."""
+    """Other constants of the moves (SCANS, SUBSET, INFORMED, INFORMED_SPLITS, ...); paired: that of the grouping."""
     with mock.patch.object(grouping, "PAIRED", paired), contextlib.ExitStack() as changed:
         for name, value in values.items():
             changed.enter_context(mock.patch.object(split_merge, name, value))
@@ -332,11 +332,15 @@ def without_q():
 
 def q_of_root_alone():
     """The probability of the sides proposed, but for those of the other ranks' rows."""
+    return _changed_q(lambda self, log_q: log_q if self.comm.rank == 0 else 0.0 * log_q)
+
+
+def _changed_q(change):
     right = split_merge.Round._sides
 
     def sides(self, *arguments):
         labels, log_q = right(self, *arguments)
-        return labels, log_q if self.comm.rank == 0 else 0.0 * log_q
+        return labels, change(self, log_q)
 
     return mock.patch.object(split_merge.Round, "_sides", sides)
 
@@ -389,6 +393,28 @@ def order_of_labels():
 def without_urn():
     """The probability of the urn split is left out."""
     return mock.patch.object(split_merge.Round, "_log_urn", staticmethod(lambda m_a, m_b: 0.0))
+
+
+def without_q_of_the_rest():
+    """The probability of the sides of the rows that are not recalled is left out of informed steps."""
+    return _changed_q(lambda self, log_q: 0.0 * log_q)
+
+
+def odds_from_all_rows():
+    """An informed step draws the rest from odds that all present sides shape, not those alone that are recalled.
+
+    For one shard. A split, which has no present sides, is proposed as it is.
+    """
+    right = split_merge.Round._total
+
+    def total(self, labelled, k):
+        (rows, z), shard = labelled[0], self.shards[0]
+        if k == 2 and (z >= 0).any() and (clusters := np.unique(shard.z[z >= 0])).size == 2:
+            first = shard.z[np.isin(shard.z, clusters)][0]
+            z = np.where(np.isin(shard.z, clusters), shard.z != first, -1).astype(np.int32)
+        return right(self, [(rows, z)], k)
+
+    return mock.patch.object(split_merge.Round, "_total", total)
 
 
 def without_choice():

@@ -171,12 +171,10 @@ def guided(moves: split_merge.Round, tape: Tape) -> None:
 
 
 def informed(moves: split_merge.Round, tape: Tape) -> None:
-    """One step: an informed merge or an urn split, by the program's coin."""
-    label, stream = np.arange(moves.n_labels), Stream(tape)
-    if tape.choose([1.0 - split_merge.URN, split_merge.URN]):
-        moves._urn_split(0)
-    else:
-        moves._flush(moves._informed_merge(label, stream))
+    """One step: an informed merge or split, by the program's coin."""
+    splits = split_merge.INFORMED_SPLITS
+    step = moves._informed_split if tape.choose([1.0 - splits, splits]) else moves._informed_merge
+    step(0, Stream(tape))
 
 
 @contextlib.contextmanager
