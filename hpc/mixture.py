@@ -14,13 +14,13 @@ import numpy as np
 from scipy.special import gammaln
 
 from mpibayes.hpc import global_update, schedule, shard_step, shards, split_merge, state, sync
+from mpibayes.hpc.cluster_book import Tally
 from mpibayes.hpc.comm import Communicator, agree, broadcast_arrays
 from mpibayes.hpc.errors import DataError, NumericalError
 from mpibayes.hpc.growth import IDLE, Annealing, Growth, load_strata
 from mpibayes.hpc.models.components import Components, Hyper
 from mpibayes.hpc.models.partition import PitmanYor, log_eppf
 from mpibayes.hpc.models.statistics import Statistics
-from mpibayes.hpc.split_merge import Tally
 from mpibayes.hpc.streams import Purpose, generator
 from mpibayes.kernels import mixture as kernels
 
@@ -234,7 +234,7 @@ class Mixture:
     def start(self, how: str | np.ndarray, n_clusters: int = 64) -> None:
         """Initial labels of all rows, or of the first subsample where the chain is annealed.
 
-        "one" cluster, "random" (n_clusters uniformly), "overdispersed" (random, their number log-uniform from 1 to 256),
+        "one" cluster, "random" (n_clusters uniformly), "overdispersed" (random, their number log-uniform, at most 256),
         "prior" (a draw of the Pitman-Yor process), "sequential", or an array of labels of all rows. Sequential: shard 0
         is seated row by row by the collapsed predictive; every other shard continues from the clusters found there, on
         its own, and may open more.
@@ -278,7 +278,7 @@ class Mixture:
             )
 
     def _prior_draw(self) -> np.ndarray:
-        """A partition of all rows from the Pitman-Yor process, the same on every rank: a sweep over cells of no column."""
+        """A partition of all rows from the Pitman-Yor process, the same on every rank: a sweep over no columns."""
         nothing = Components([], {})
         prior = nothing.prior(nothing.start(self.hyper.concentration, self.hyper.discount))
         types = {"codes8": np.uint8, "codes16": np.uint16, "reals": np.float64, "tallies": np.float64}

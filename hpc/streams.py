@@ -25,11 +25,15 @@ class Purpose(IntEnum):
     HELDOUT = 9  # which rows are held out
     SEEDS = 10  # words that choose the seed rows of split and merge moves
     VISIT = 11  # a row's new cluster in a step of a list of visits; sub = sweep, and the list's pass above it (kernels)
-    SIDES = 12  # a row's side of a proposed split; sub = scan
+    SIDES = 12  # a row's side of a guided split; sub = scan
     SUBSET = 13  # which rows of a large cluster shape the launch of a split
-    MOVES = 14  # what is proposed and whether it is accepted; sub = kind of move
+    GUIDED = 14  # which splits and merges are proposed to all clusters, and accepted; sub = what for
     SUBSAMPLE = 15  # which rows leave and enter the active ones; sub = shard, and the sweep above it (kernels)
     STRATA = 16  # rows and seed of the pilot whose clusters are strata
+    INFORMED = 17  # which informed merge or split is proposed, and whether it is accepted; sub = step
+    RECALLED = 18  # rows whose sides an informed step recalls; sub = step
+    DEALT = 19  # sides of these that an informed split gives them; sub = step
+    REST = 20  # sides of the other rows; sub = step
 
 
 def generator(seed: int, purpose: Purpose, cycle: int = 0, sub: int = 0, chain: int = 0) -> np.random.Generator:

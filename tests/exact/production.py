@@ -12,7 +12,7 @@ from unittest import mock
 
 import numpy as np
 
-from mpibayes.hpc import global_update, grouping, shards, split_merge
+from mpibayes.hpc import global_update, grouping, guided_moves, informed_moves, shards, split_merge
 from mpibayes.hpc import mixture as program
 from mpibayes.hpc.mixture import Mixture, Settings
 from mpibayes.io.table import table_from_arrays
@@ -301,7 +301,8 @@ def constants(paired=grouping.PAIRED, **values):
     """Other constants of the moves (SCANS, SUBSET, INFORMED, INFORMED_SPLITS, ...); paired: that of the grouping."""
     with mock.patch.object(grouping, "PAIRED", paired), contextlib.ExitStack() as changed:
         for name, value in values.items():
-            changed.enter_context(mock.patch.object(split_merge, name, value))
+            of = guided_moves if hasattr(guided_moves, name) else informed_moves
+            changed.enter_context(mock.patch.object(of, name, value))
         grouping._log_z.cache_clear()
         try:
             yield
@@ -315,7 +316,7 @@ def guided_alone(**values):
 
 @contextlib.contextmanager
 def informed_alone(**values):
-    with constants(**values), mock.patch.object(split_merge.Round, "_guided", lambda self: None):
+    with constants(**values), mock.patch.object(split_merge.Round, "guided", lambda self: None):
         yield
 
 

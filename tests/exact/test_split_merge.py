@@ -17,7 +17,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from mpibayes.hpc import grouping, split_merge, streams
+from mpibayes.hpc import cluster_book, grouping, guided_moves, informed_moves, streams
 from mpibayes.hpc.comm import serial, world
 from tests.exact import production, transitions
 from tests.exact.compare import chi_square, judge_history, replicate_means, seed
@@ -142,7 +142,7 @@ def test_no_stream_has_two_uses():
     """In a round every named stream is opened at one place, and a row's words of one stream are drawn for one end."""
     moves = transitions.Moves(CASES["cat6"], 2, likelihood=False)
     opened, words = Counter(), Counter()
-    right = {name: getattr(split_merge.kernels, name) for name in ("words", "two_least", "sides")}
+    right = {name: getattr(cluster_book.kernels, name) for name in ("words", "two_least", "sides")}
 
     def generator(purpose, sub=0, **key):
         opened[purpose, sub] += 1
@@ -155,16 +155,17 @@ def test_no_stream_has_two_uses():
 
         return call
 
-    kernels = {name: counted(name) for name in right}
     with (
-        production.constants(INFORMED_SPLITS=1.0 - 1e-9, SUBSET=2, generator=generator),
-        mock.patch.multiple(split_merge.kernels, **kernels),
+        production.constants(INFORMED_SPLITS=1.0 - 1e-9, SUBSET=2),
+        mock.patch.object(guided_moves, "generator", generator),
+        mock.patch.object(informed_moves, "generator", generator),
+        mock.patch.multiple(cluster_book.kernels, **{name: counted(name) for name in right}),
     ):
         for number in (0, 40, 100):
             opened.clear(), words.clear()
             moves.round_from(number).run()
             assert max(opened.values()) == 1
-            assert sum(purpose == streams.Purpose.MOVES for purpose, _ in opened) > split_merge.INFORMED
+            assert sum(purpose == streams.Purpose.INFORMED for purpose, _ in opened) == 1 + informed_moves.INFORMED
             of_rows = Counter((purpose, sub) for _, purpose, sub in words)
             assert max(of_rows.values()) == 1 and max(words.values()) <= 2 and not of_rows.keys() & opened.keys()
 
@@ -186,6 +187,7 @@ PARTS = {
     "guided": lambda: production.guided_alone(SCANS=3, **EVEN),
     "guided, subset of 2": lambda: production.guided_alone(SCANS=3, SUBSET=2, **EVEN),
     "informed": lambda: production.informed_alone(**OFTEN),
+    "informed, two recalled": lambda: production.informed_alone(**OFTEN, **FEW),
     "guided, no scans": lambda: production.guided_alone(SCANS=0, **EVEN),
 }
 
@@ -194,7 +196,7 @@ PARTS = {
     "name, n_shards, part",
     [(name, s, part) for name, s in SHARDS for part in ("guided", "informed")]
     + [(name, 2, "guided, subset of 2") for name in ("cat6py", "nix5", "miss6")]
-    + [("cat6", 1, "guided, no scans")],
+    + [("cat6", 1, "guided, no scans"), ("cat6", 2, "informed, two recalled")],
 )
 def test_law_of_moves_alone(name, n_shards, part):
     largest = (name, part) in (("cat6", "guided"), ("nix5", "informed"))  # that of the wrong ones below
@@ -237,7 +239,7 @@ def test_moves_do_not_depend_on_the_number_of_shards():
         found = set()
         for n_shards in (1, 2, case.n_rows):
             mixture = production.sampler(serial(), case, n_shards, seed(54), kind=production.MovesAlone, split_merge=1)
-            with production.constants(SUBSET=3, **OFTEN):
+            with production.constants(SUBSET=3, **OFTEN, **FEW):
                 found.add(production.digest(mixture, starts, 8))
         assert len(found) == 1, (name, seed(54))
 
@@ -315,7 +317,7 @@ def test_same_bits_on_every_number_of_ranks():
     """Labels and hyperparameters after every cycle with moves equal those of one process, for every case and cut."""
     comm = world()
     generator = np.random.Generator(np.random.Philox(seed(60)))
-    with production.constants(SCANS=2, SUBSET=3, **OFTEN):
+    with production.constants(SCANS=2, SUBSET=3, **OFTEN, **FEW):
         for name, n_shards, opening in CONFIGURATIONS:
             starts = Posterior(CASES[name]).draw(generator, 1)
 

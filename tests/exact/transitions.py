@@ -17,9 +17,8 @@ from unittest import mock
 
 import numpy as np
 
-from mpibayes.hpc import split_merge
+from mpibayes.hpc import cluster_book, guided_moves, informed_moves, split_merge
 from mpibayes.hpc.comm import serial
-from mpibayes.hpc.streams import Purpose
 from mpibayes.kernels import twin_split
 from tests.exact import production
 from tests.exact.enumerate import Posterior
@@ -167,12 +166,12 @@ class Moves:
 
 
 def guided(moves: split_merge.Round, tape: Tape) -> None:
-    moves._guided()
+    moves.guided()
 
 
 def informed(moves: split_merge.Round, tape: Tape) -> None:
     """One step: an informed merge or split, by the program's coin."""
-    splits = split_merge.INFORMED_SPLITS
+    splits = informed_moves.INFORMED_SPLITS
     step = moves._informed_split if tape.choose([1.0 - splits, splits]) else moves._informed_merge
     step(0, Stream(tape))
 
@@ -182,10 +181,10 @@ def taped(tape: Tape):
     """The program with its decisions on a tape, but for those of the launch."""
     in_launch = []
     Round, right = split_merge.Round, {n: getattr(split_merge.Round, n) for n in ("_launch", "_seeds", "_sides")}
-    generator = split_merge.generator
+    generator = guided_moves.generator
 
     def scripted_generator(purpose, **key):
-        return generator(purpose=purpose, **key) if in_launch or purpose != Purpose.MOVES else Stream(tape)
+        return generator(purpose=purpose, **key) if in_launch else Stream(tape)
 
     def launch(self, *arguments):
         in_launch.append(True)
@@ -209,14 +208,14 @@ def taped(tape: Tape):
 
         with (
             mock.patch.object(twin_split, "words", keyed),
-            mock.patch.object(split_merge.kernels, "two_least", twin_split.two_least),
+            mock.patch.object(cluster_book.kernels, "two_least", twin_split.two_least),
         ):
             return right["_seeds"](self, groups)
 
-    def sides(self, rows, z, ids, group, given, seeds, odds, scan):
+    def sides(self, rows, z, ids, group, given, seeds, odds, *stream):
         """The last sides are choices; the program works out q from them, as if each row were a cluster of its own."""
-        if scan < split_merge.SCANS:
-            return right["_sides"](self, rows, z, ids, group, given, seeds, odds, scan)
+        if in_launch:
+            return right["_sides"](self, rows, z, ids, group, given, seeds, odds, *stream)
         of_row = np.where(z >= 0, group[np.maximum(z, 0)], -1).astype(np.int32)
         side = np.where(z >= 0, given[np.maximum(z, 0)], -1).astype(np.int8)
         for i in np.flatnonzero((of_row >= 0) & (side < 0)):
@@ -227,15 +226,15 @@ def taped(tape: Tape):
             else:
                 side[i] = 0
         own = np.arange(len(z), dtype=np.int32)
-        return right["_sides"](self, rows, own, ids, of_row, side, seeds, odds, scan)
+        return right["_sides"](self, rows, own, ids, of_row, side, seeds, odds, *stream)
 
     def draw_on_grid(log_weight, stream):
         weight = np.exp(log_weight[0] - log_weight[0].max())
         return np.array([tape.choose(weight / weight.sum())])
 
     with (
-        mock.patch.object(split_merge, "generator", scripted_generator),
-        mock.patch.object(split_merge, "draw_on_grid", draw_on_grid),
+        mock.patch.object(guided_moves, "generator", scripted_generator),
+        mock.patch.object(informed_moves, "draw_on_grid", draw_on_grid),
         mock.patch.object(Round, "_launch", launch),
         mock.patch.object(Round, "_seeds", seeds),
         mock.patch.object(Round, "_sides", sides),

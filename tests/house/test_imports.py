@@ -14,7 +14,17 @@ PACKAGES = ("hpc", "kernels", "io")
 LEVELS = [
     {"errors"},
     {"kernels"},
-    {"mixture", "models", "state", "shards", "streams", "comm", "global_update", "shard_step", "schedule", "sync", "annealing", "growth", "grouping", "split_merge"},
+    {"mixture", "models", "state", "shards", "streams", "comm", "global_update", "shard_step", "schedule", "sync"}
+    | {
+        "annealing",
+        "growth",
+        "grouping",
+        "cluster_book",
+        "guided_moves",
+        "informed_moves",
+        "split_odds",
+        "split_merge",
+    },
     {
         "clock",
         "log",

@@ -1,0 +1,120 @@
+"""What the steps of a round of split and merge moves share: root's book of clusters, and sides of rows on all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from scipy.special import gammaln
+
+from mpibayes.hpc import shards as cut
+from mpibayes.hpc import sync
+from mpibayes.hpc.comm import Communicator
+from mpibayes.hpc.models.components import Components, Hyper
+from mpibayes.hpc.models.statistics import Statistics, join
+from mpibayes.hpc.shards import Shard
+from mpibayes.hpc.split_odds import Odds
+from mpibayes.hpc.streams import Purpose
+from mpibayes.kernels import split as kernels
+
+
+@dataclass
+class Tally:
+    """Moves of one round, and those accepted."""
+
+    splits_tried: int = 0
+    splits: int = 0
+    merges_tried: int = 0
+    merges: int = 0
+
+
+class Book:
+    """The clusters of all shards during a round. Their rows' labels, on `shards`, are changed in place.
+
+    On root `statistics` and `log_f` have a column for each cluster that is or was proposed in the round, `column[k]` is
+    that of label k. Everywhere, labels are 0..n_labels-1, every one with rows; idle rows have negative ones.
+    """
+
+    def __init__(
+        self, comm: Communicator, shards: Sequence[Shard], components: Components, hyper: Hyper, size, statistics,
+        n_shards: int, *, seed: int, cycle: int, chain: int,
+    ):  # fmt: skip
+        self.comm, self.shards, self.components, self.hyper = comm, shards, components, hyper
+        self.n_shards, self.key = n_shards, {"seed": seed, "cycle": cycle, "chain": chain}
+        self.tally = Tally()
+        self.changed = False
+        self._open_ledger(size, statistics)
+
+    def _open_ledger(self, size: np.ndarray, statistics: Statistics | None) -> None:
+        occupied = np.flatnonzero(size)
+        if len(occupied) < len(size):
+            self._relabel(np.where(size > 0, np.cumsum(size > 0) - 1, -1))
+            self.changed = True
+            statistics = statistics.take(occupied) if statistics is not None else None
+        self.n_labels = len(occupied)
+        self.size = size[occupied]
+        if self.comm.rank == 0:
+            self.statistics = statistics
+            self.log_f = self.components.log_marginal_clusters(self.hyper, statistics)
+            self.column = list(range(self.n_labels))  # of each label
+
+    def _enter(self, statistics: Statistics) -> int:
+        """Put clusters into the book; the column of the first."""
+        first = len(self.log_f)
+        self.statistics = join([self.statistics, statistics])
+        self.log_f = np.append(self.log_f, self.components.log_marginal_clusters(self.hyper, statistics))
+        return first
+
+    def _log_split(self, column_a: int, column_b: int, column_both: int, n_before: int) -> float:
+        """Log of the posterior with the cluster split over that with it whole; n_before: clusters before the split."""
+        d, m = self.hyper.discount, self.statistics.size
+        prior = np.log(self.hyper.concentration + n_before * d) - gammaln(1.0 - d) - gammaln(m[column_both] - d)
+        prior += gammaln(m[column_a] - d) + gammaln(m[column_b] - d)
+        return float(prior + self.log_f[column_a] + self.log_f[column_b] - self.log_f[column_both])
+
+    def _relabel(self, label: np.ndarray) -> None:
+        """Rename the clusters on this rank's shards; idle rows stay idle."""
+        label = label.astype(np.int32)
+        for shard in self.shards:
+            seated = shard.z >= 0
+            shard.z[seated] = label[shard.z[seated]]
+
+    def _count(self, split: bool, accepted: bool) -> None:
+        kind = "splits" if split else "merges"
+        setattr(self.tally, f"{kind}_tried", getattr(self.tally, f"{kind}_tried") + 1)
+        setattr(self.tally, kind, getattr(self.tally, kind) + int(accepted))
+
+    # --- rows --------------------------------------------------------------------------------------------------------
+
+    def _key(self, purpose: Purpose, sub: int = 0) -> dict:
+        return {"purpose": purpose, "sub": sub, **self.key}
+
+    def _shards_of_ranks(self) -> list[int]:
+        size = self.comm.size
+        return [len(cut.of_rank(self.n_shards, size, r)) for r in range(size)]
+
+    def _total(self, labelled, k: int) -> Statistics | None:
+        c = self.components
+        return sync.total_statistics(self.comm, labelled, k, c.shape, c.categorical.offsets, self.n_shards)
+
+    def _broadcast(self, odds: Odds | None, groups: np.ndarray) -> Odds:
+        n, (n_levels, n_real, n_count) = len(groups), self.components.shape
+        if odds is None:
+            odds = Odds(
+                np.empty(n), np.empty((n, n_levels), np.float32), np.empty((n, n_real, 5)), np.empty((n, n_count, 2))
+            )
+        for field in fields(Odds):
+            array = getattr(odds, field.name)
+            if array.size:
+                self.comm.broadcast(array)
+        return odds
+
+    def _sides(self, rows, z, ids, group, given, seeds, odds, purpose: Purpose, sub: int):
+        """As kernels.split.sides: each row's label 2 g + side, and log q of every group's sides."""
+        offsets = self.components.categorical.offsets
+        return kernels.sides(rows, z, ids, group, given, seeds, odds, offsets, **self._key(purpose, sub))
+
+    def _uniforms(self, ids: np.ndarray, purpose: Purpose, sub: int = 0) -> np.ndarray:
+        """A number in [0, 1) for each row, keyed by its id."""
+        return (kernels.words(ids, **self._key(purpose, sub)) >> np.uint64(11)) * 2.0**-53

@@ -1,0 +1,167 @@
+"""Merges of two alike clusters, chosen by the gain in marginal likelihood, and splits of the kind that undoes them.
+
+Two clusters of one kind that differ by chance alone, as sweeps leave them, have a border that no launch from two seeds
+finds again. So a part of the rows keep the present sides; when a split is proposed, an urn deals them. The others are
+drawn given these. Most merges are rejected on root at once; the few others pass over the rows of two clusters.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import gammaln, logsumexp
+
+from mpibayes.hpc.cluster_book import Book
+from mpibayes.hpc.models.grid import draw_on_grid
+from mpibayes.hpc.models.statistics import Statistics, union
+from mpibayes.hpc.split_odds import odds_of_predictive
+from mpibayes.hpc.streams import Purpose, generator
+
+INFORMED = 8  # steps a round
+INFORMED_SPLITS = 1.0 / 32  # share of them that propose a split
+RECALLED = 0.35  # share of the rows whose sides a step recalls: the others can be drawn given a third of the rows
+RECALLED_ROWS = 256  # and the least number of them; an urn deals fewer rows more easily
+LEVEL_ROWS = 2**14  # of all steps of a round together, at most
+
+
+class Informed(Book):
+    def informed(self) -> None:
+        """Steps that each propose to join two alike clusters or, by a coin, a split."""
+        steps = min(INFORMED, max(1, LEVEL_ROWS // max(1, self.components.shape[0])))
+        coins = generator(**self._key(Purpose.INFORMED)).random(steps)
+        for step in range(steps):
+            stream = generator(**self._key(Purpose.INFORMED, 1 + step))
+            if coins[step] < INFORMED_SPLITS:
+                self._informed_split(step, stream)
+            else:
+                self._informed_merge(step, stream)
+
+    def _informed_merge(self, step: int, stream: np.random.Generator) -> None:
+        k, log_u = self.n_labels, np.log(stream.random())
+        pair, both, bound = np.full(2, -1, np.int64), -1, 0.0
+        if k > 1 and self.comm.rank == 0:
+            a = int(stream.integers(k))
+            joined, gain = self._gains(a)
+            b = int(draw_on_grid(gain[None], stream)[0])
+            both = self._enter(joined.take([b]))
+            bound = -self._log_split(self.column[a], self.column[b], both, k - 1)
+            bound += self._log_proposals(k - 1, self._log_choice(gain, b))
+            if log_u < bound:  # the choice can also be made from the other's side, which takes longer to work out
+                choices = self._log_choice(gain, b), self._log_choice(self._gains(b)[1], a)
+                bound += choices[0] - np.logaddexp(*choices)
+            if log_u < bound:  # a merge that would be accepted if the split were sure to find the border
+                pair[:] = a, b
+            else:
+                self._count(False, False)
+        self.comm.broadcast(pair)
+        if pair[0] < 0:
+            return
+        _, log_q = self._recalled_sides(pair, None, step)
+        label = np.arange(k)
+        if self.comm.rank == 0:
+            accepted = bool(log_u < bound + log_q)
+            self._count(False, accepted)
+            if accepted:
+                a, b = (int(i) for i in np.sort(pair))
+                self.column[a] = both
+                del self.column[b]
+                label = np.where(label == b, a, label - (label > b))
+        self.comm.broadcast(label)
+        if label[-1] != k - 1:
+            self.changed, self.n_labels = True, k - 1
+            self._relabel(label)
+
+    def _informed_split(self, step: int, stream: np.random.Generator) -> None:
+        k, log_u = self.n_labels, np.log(stream.random())
+        cluster, bias = int(stream.integers(k)), stream.random()
+        sides_of_rows, log_q = self._recalled_sides(np.array([cluster, cluster]), bias, step)
+        sides = self._total([(s.rows, z) for s, z in zip(self.shards, sides_of_rows)], 2)
+        accepted = np.zeros(1, np.int64)
+        if self.comm.rank == 0 and (sides.size > 0).all():
+            whole, one = self.column[cluster], self._enter(sides)
+            self.column[cluster] = one
+            self.column.append(one + 1)
+            choices = [self._log_choice(self._gains(i)[1], j) for i, j in ((cluster, k), (k, cluster))]
+            ratio = self._log_split(one, one + 1, whole, k) - log_q - self._log_proposals(k, np.logaddexp(*choices))
+            accepted[0] = log_u < ratio
+            self._count(True, bool(accepted[0]))
+            if not accepted[0]:
+                self.column.pop()
+                self.column[cluster] = whole
+        self.comm.broadcast(accepted)
+        if accepted[0]:
+            self.changed, self.n_labels = True, k + 1
+            for shard, side in zip(self.shards, sides_of_rows):
+                shard.z[side == 1] = k
+
+    def _gains(self, label: int) -> tuple[Statistics, np.ndarray]:
+        """A cluster joined with each of the others: statistics, and the log of what that does to the likelihood."""
+        column = self.column[label]
+        joined = union(self.statistics.take(self.column), self.statistics.take([column]))
+        gain = self.components.log_marginal_clusters(self.hyper, joined)
+        gain -= self.log_f[self.column] + self.log_f[column]
+        gain[label] = -np.inf
+        return joined, gain
+
+    @staticmethod
+    def _log_choice(gain: np.ndarray, other: int) -> float:
+        return float(gain[other] - logsumexp(gain))
+
+    @staticmethod
+    def _log_proposals(n_before: int, log_choice: float) -> float:
+        """Log of how often a split of one of n_before is proposed, but for its sides, over that of the merge."""
+        split, merge = np.log(INFORMED_SPLITS / n_before), np.log1p(-INFORMED_SPLITS) - np.log(n_before + 1.0)
+        return float(split - merge - log_choice)
+
+    @staticmethod
+    def _log_urn(n_zero: float, n_one: float) -> float:
+        """Log probability of these sides of some rows, one by one, by an urn that starts with a ball a side."""
+        return float(gammaln(n_zero + 1.0) + gammaln(n_one + 1.0) - gammaln(n_zero + n_one + 2.0))
+
+    def _recalled_sides(self, pair: np.ndarray, bias: float | None, step: int) -> tuple[list[np.ndarray], float]:
+        """The side (0, 1; -1: no member) of every row of a pair of clusters, and on root log q of these sides.
+
+        The first row of all has side 0. A random share of the others has the present sides or, where a split is
+        proposed (bias given), sides by a coin of this bias. The rest is drawn from the predictive of these, but keeps
+        its present sides where a merge is proposed.
+        """
+        members = [(s.z == pair[0]) | (s.z == pair[1]) for s in self.shards]
+        n_rows, first, cluster = self._first_row(members)
+        share = max(RECALLED, min(1.0, RECALLED_ROWS / n_rows))
+        present, recalled, counts = [], [], np.zeros((len(self.shards), 2), np.int64)
+        for i, (shard, member) in enumerate(zip(self.shards, members)):
+            ids = shard.start + np.arange(len(shard))
+            head = ids == first
+            keep = member & ~head & (self._uniforms(ids, Purpose.RECALLED, step) < share)
+            side = shard.z != cluster if bias is None else self._uniforms(ids, Purpose.DEALT, step) < bias
+            counts[i] = (keep & ~side).sum(), (keep & side).sum()
+            present.append(side.astype(np.int32))
+            recalled.append(np.where(keep, present[-1], np.where(head, 0, -1)).astype(np.int32))
+        sides = self._total([(s.rows, z) for s, z in zip(self.shards, recalled)], 2)
+        if sides is not None:
+            sides.size = sides.size + 1  # a side of which nothing is recalled
+            sides = odds_of_predictive(self.components, self.hyper, sides)
+        odds = self._broadcast(sides, pair[None])
+        labels, log_q = [], np.zeros((len(self.shards), 1))
+        given = np.array([0, 1] if bias is None else [-1, -1], np.int8)
+        for i, (shard, member, side, known) in enumerate(zip(self.shards, members, present, recalled)):
+            z = np.where(member & (known < 0), side, -1).astype(np.int32)
+            ids, nobody = shard.start + np.arange(len(shard)), np.full((1, 2), -1, np.int64)
+            label, log_q[i] = self._sides(
+                shard.rows, z, ids, np.zeros(2, np.int32), given, nobody, odds, Purpose.REST, step
+            )
+            labels.append(np.where(known >= 0, known, label))
+        lengths = self._shards_of_ranks()
+        log_q, counts = self.comm.gather_to_root(log_q, lengths), self.comm.gather_to_root(counts, lengths)
+        if self.comm.rank != 0:
+            return labels, 0.0
+        return labels, float(log_q.sum()) + self._log_urn(*counts.sum(axis=0).astype(float))
+
+    def _first_row(self, members: list[np.ndarray]) -> tuple[int, int, int]:
+        """Rows of all members, the first one's id, and its cluster; on every rank."""
+        found = [(m.sum(), s.start + m.argmax(), s.z[m.argmax()]) for s, m in zip(self.shards, members) if len(s)]
+        found = self.comm.gather_to_root(np.array(found, np.int64).reshape(-1, 3), self._shards_of_ranks())
+        head = np.zeros(3, np.int64)
+        if self.comm.rank == 0:
+            head[:] = found[:, 0].sum(), *found[np.flatnonzero(found[:, 0])[0], 1:]
+        self.comm.broadcast(head)
+        return tuple(int(h) for h in head)

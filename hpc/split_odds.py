@@ -1,0 +1,74 @@
+"""Log odds between the two sides of a cluster that is to be split, for many clusters at once (docs/split_merge.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpibayes.hpc.models import normal as reals
+from mpibayes.hpc.models.components import Components, Hyper
+from mpibayes.hpc.models.statistics import Statistics
+
+
+@dataclass
+class Odds:
+    """Log odds of side 1 in every group, as kernels/split.pyx reads them.
+
+    A row's log odds: prior + sum of table at its level rows + sum over reals of real[0] - real[2] (x - real[1])^2
+    + real[4] (x - real[3])^2 + sum over counts of x count[0] - count[1].
+    """
+
+    prior: np.ndarray  # (G,) float64
+    table: np.ndarray  # (G, L) float32
+    real: np.ndarray  # (G, R, 5) float64
+    count: np.ndarray  # (G, Q, 2) float64
+
+
+def odds_of_predictive(components: Components, hyper: Hyper, sides: Statistics) -> Odds:
+    """Log odds of clusters 1, 3, 5, ... of `sides` against 0, 2, 4, ...: posterior means plugged in."""
+    table = components.categorical.log_predictive_table(hyper.dirichlet, sides.levels)
+    location, kappa, nu, spread = reals.posterior(hyper.normal, sides.real_n, sides.real_mean, sides.real_scatter)
+    rate = (hyper.gamma[:, 0, None] + sides.tally_sum) / (hyper.gamma[:, 1, None] + sides.tally_n)
+    return _odds(log_ratio(sides), table, location, spread * (kappa + 1.0) / (nu * kappa), rate)
+
+
+def odds_of_launch(components: Components, whole: Statistics, sides: Statistics, prior, shrink) -> Odds:
+    """The same, each side being shrunk to the distribution of its group, `whole`, as if by `shrink` (G,) rows of it.
+
+    The hyperparameters have no part in it: while one cluster holds everything, they fit that cluster, and would hide
+    what sets a few of its rows apart.
+    """
+    both, weight = whole.take(np.repeat(np.arange(len(whole)), 2)), np.repeat(shrink, 2)
+    c = components.categorical
+    even = np.full(len(c.n_levels), 0.5)
+    mean = weight * np.exp(c.log_predictive_table(even, both.levels))
+    table = np.log(mean + sides.levels)
+    if len(c.n_levels):
+        table -= np.log(weight + c.observed(sides.levels))[c.column_of_row]
+    table[c.missing_rows] = 0.0
+    share = weight / (weight + sides.real_n)
+    step = np.where(sides.real_n > 0, sides.real_mean - both.real_mean, 0.0)
+    location = both.real_mean + (1.0 - share) * step
+    width = (both.real_scatter + 1e-9) / np.maximum(both.real_n, 1)
+    variance = share * (width + (1.0 - share) * step**2) + sides.real_scatter / (weight + sides.real_n)
+    variance = np.maximum(variance, 1e-6 * width + 1e-300)
+    rate = (sides.tally_sum + weight * (both.tally_sum + 0.5) / (both.tally_n + 1.0)) / (weight + sides.tally_n)
+    return _odds(prior, table, location, variance, rate)
+
+
+def log_ratio(sides: Statistics) -> np.ndarray:
+    return np.log(sides.size[1::2] / sides.size[0::2])
+
+
+def _odds(prior: np.ndarray, table: np.ndarray, location, variance, rate) -> Odds:
+    half, log_rate = 0.5 / variance, np.log(rate)
+    level = 0.5 * np.log(half[:, 1::2] / half[:, 0::2])
+    real = [level, location[:, 1::2], half[:, 1::2], location[:, 0::2], half[:, 0::2]]
+    count = [log_rate[:, 1::2] - log_rate[:, 0::2], rate[:, 1::2] - rate[:, 0::2]]
+    return Odds(
+        prior,
+        np.ascontiguousarray((table[:, 1::2] - table[:, 0::2]).T, np.float32),
+        np.ascontiguousarray(np.stack(real).transpose(2, 1, 0)),
+        np.ascontiguousarray(np.stack(count).transpose(2, 1, 0)),
+    )
