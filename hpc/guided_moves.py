@@ -22,9 +22,9 @@ from mpibayes.hpc.split_odds import Odds, log_ratio, odds_of_launch, odds_of_pre
 from mpibayes.hpc.streams import Purpose, generator
 from mpibayes.kernels import split as kernels
 
-SCANS = 10  # of the launch
+SCANS = 30  # of the launch
 SUBSET = 4000  # rows of a group that shape its launch, on average
-LONE = 0.5  # share of the launches that set one seed against all other rows
+LONE = 0.75  # share of the launches that set one seed against all other rows
 SHRINK = (2.0, 16.0)  # rows of the whole group that each side of a launch has besides its own, log-uniform
 LEAST = 20.0  # rows that the smallest lone side is expected to begin with
 FREE = 5  # scans before the sides' sizes count

@@ -269,13 +269,14 @@ def power(given) -> int:
 def power_of_moves(given) -> int:
     """Rejections by the CI tests of wrong split and merge moves, and what one move takes the posterior from itself."""
     from tests.exact import transitions
-    from tests.exact.test_split_merge import CYCLES, FOUR_ROWS, LEVEL, OFTEN, PARTS, WRONG
+    from tests.exact.test_split_merge import CYCLES, FEW, FOUR_ROWS, LEVEL, OFTEN, PARTS, WRONG
 
     print("| rule taken out | case | moves | error of a move | replicates x rounds | wrong rejected | right rejected |")
     print("|" + " --- |" * 7)
     rare = [
         (production.clusters_of_the_start, "cat6py", "guided", 0),
         (production.order_of_labels, "cat6", "guided", 0),
+        (production.odds_from_all_rows, "cat6", "informed, two recalled", 0),
     ]
     for wrong, name, part, n in WRONG + rare:
         posterior, p = Posterior(CASES[name]), ([], [])
@@ -292,10 +293,13 @@ def power_of_moves(given) -> int:
                     )
                     history = production.partition_history(mixture, posterior, n, CYCLES, given.seed + 100 * i + 1)
                 found.append(judge_history(history, posterior).p)
-        # with the program's own constants, but for launches without scans
-        with production.constants(**({"SCANS": 0} if "no scans" in part else {})), wrong():
+        # with the program's own constants, but for launches without scans and partial recall
+        with (
+            production.constants(**({"SCANS": 0} if "no scans" in part else FEW if "recalled" in part else {})),
+            wrong(),
+        ):
             moves = transitions.Moves(CASES[name], 1, FOUR_ROWS[name])
-            error = moves.error(moves.matrix(transitions.informed if part == "informed" else transitions.guided))
+            error = moves.error(moves.matrix(transitions.informed if "informed" in part else transitions.guided))
         rejected = [f"{sum(q < LEVEL for q in found)} of {len(found)}" if n else "-" for found in p]
         size = f"{n} x {CYCLES}" if n else "-"
         print(

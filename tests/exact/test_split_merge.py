@@ -218,6 +218,7 @@ WRONG = [
     (production.without_seeds, "cat6", "guided", 250),
     (production.launch_from_the_split, "cat6", "guided, no scans", 120),
     (production.without_urn, "cat6", "informed", 60),
+    (production.without_q_of_the_rest, "cat6", "informed, two recalled", 60),
     (production.without_choice, "cat6", "informed", 250),
     (production.uniform_choice, "nix5", "informed", 250),
     (production.choice_of_one_side, "miss6", "informed", 80),
