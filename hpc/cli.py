@@ -18,10 +18,10 @@ import click
 
 from mpibayes import __version__
 from mpibayes.hpc.errors import MpibayesError
+from mpibayes.hpc.launcher import launcher_rank
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 KINDS = ("categorical", "boolean", "real", "count")
-RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "SLURM_PROCID")
 INTERNAL_ERROR, INTERRUPTED = 70, 130
 
 EXIT_CODES = """
@@ -36,14 +36,6 @@ Exit codes:
   75  stopped early at a checkpoint: run the same command again to continue
   130 interrupted
 """
-
-
-def _launcher_rank() -> int:
-    """The rank that mpirun or srun gave this process; 0 without a launcher."""
-    for name in RANK_VARIABLES:
-        if os.environ.get(name, "").isdigit():
-            return int(os.environ[name])
-    return 0
 
 
 class ReaderLeft(Exception):
@@ -104,8 +96,8 @@ def cli(ctx):
       [data]
       table = "people.h5"
     """
-    if ctx.invoked_subcommand != "run" and _launcher_rank() > 0:
-        ctx.exit(0)  # only `run` shares its work; under a launcher one copy of the others is enough
+    if ctx.invoked_subcommand not in ("run", "doctor") and launcher_rank() > 0:
+        ctx.exit(0)  # only these work together; under a launcher one copy of the others is enough
 
 
 SET = click.option(
@@ -383,7 +375,7 @@ def _guarded(command: Callable[[], int | None]) -> int:
         return int(code) if isinstance(code, int) else 0
     except click.ClickException as error:
         # Every rank sees the same mistake in the command line; root tells it.
-        if _launcher_rank() > 0:
+        if launcher_rank() > 0:
             return 0
         hint = ""
         if isinstance(error, click.UsageError) and error.ctx is not None:

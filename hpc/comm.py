@@ -7,20 +7,25 @@ node without MPI. Arrays travel as buffers; small Python objects only at start-u
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
 from mpibayes.hpc.errors import ConfigError, MpibayesError
+from mpibayes.hpc.launcher import launched, launcher_name, launcher_size
+from mpibayes.hpc.waiting import announce
 
 T = TypeVar("T")
 
-# Variables by which launchers tell a process how many of it there are.
-LAUNCHER_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "MPI_LOCALNRANKS")
-LAUNCHER_MARKS = (*LAUNCHER_SIZES, "PMI_RANK", "PMIX_RANK")
+# What to do when launcher and MPI library do not match.
+MATCHING = (
+    "start with that library's own mpirun, or with srun --mpi=pmix (Open MPI) or srun --mpi=pmi2 (MPICH)",
+    "with the cluster's own MPI, do without the mpich wheel: pip uninstall mpich",
+)
 
 
 class Serial:
@@ -28,6 +33,9 @@ class Serial:
 
     rank = 0
     size = 1
+
+    def __init__(self):
+        self.hosts = [socket.gethostname()]
 
     def share(self, value: T) -> T:
         """Root's picklable `value` on every rank."""
@@ -57,6 +65,9 @@ class Serial:
         """Whether every rank arrives here within `seconds`."""
         return True
 
+    def meet(self, what: str) -> None:
+        """A polite barrier after a step that may take long; root says for whom it waits "to `what`", if it has to."""
+
     def abort(self, code: int) -> None:
         """End the whole job now. For internal errors alone; expected ones are agreed on (see `agree`)."""
         sys.stdout.flush()
@@ -67,11 +78,14 @@ class Serial:
 class Mpi:
     """All the ranks of an mpi4py communicator, which is duplicated so that nobody else's messages meet ours."""
 
+    HERE = 1  # tag of the empty message by which a rank tells root that it has come to a meeting
+
     def __init__(self, mpi, communicator):
         self._mpi = mpi
         self._comm = communicator.Dup()
         self.rank: int = self._comm.rank
         self.size: int = self._comm.size
+        self.hosts: list[str] = self._comm.allgather(socket.gethostname())
 
     def share(self, value):
         return self._comm.bcast(value, root=0)
@@ -112,13 +126,23 @@ class Mpi:
         self.wait_for_all(float("inf"))
 
     def wait_for_all(self, seconds):
-        request, pause, start = self._comm.Ibarrier(), 1e-5, time.monotonic()
-        while not request.Test():
-            if time.monotonic() - start > seconds:
-                return False
-            time.sleep(pause)
-            pause = min(2 * pause, 2e-3)
-        return True
+        return _politely(self._comm.Ibarrier().Test, seconds)
+
+    def meet(self, what):
+        nothing = [None, 0, self._mpi.BYTE]
+        if self.rank != 0:
+            self._comm.Send(nothing, dest=0, tag=self.HERE)
+        else:
+            missing = {r: self._comm.Irecv(nothing, source=r, tag=self.HERE) for r in range(1, self.size)}
+
+            def all_here():
+                for rank in [rank for rank, request in missing.items() if request.Test()]:
+                    del missing[rank]
+                return not missing
+
+            with announce(lambda: f"{names(self, list(missing))} to {what}"):
+                _politely(all_here)
+        self.barrier()
 
     def abort(self, code):
         sys.stdout.flush()
@@ -127,6 +151,24 @@ class Mpi:
 
 
 Communicator = Serial | Mpi
+
+
+def _politely(done: Callable[[], bool], seconds: float = float("inf")) -> bool:
+    """Whether `done()` within `seconds`, asked with short sleeps in between."""
+    pause, start = 1e-5, time.monotonic()
+    while not done():
+        if time.monotonic() - start > seconds:
+            return False
+        time.sleep(pause)
+        pause = min(2 * pause, 2e-3)
+    return True
+
+
+def names(comm: Communicator, ranks: Collection[int]) -> str:
+    """Ranks and their hosts, for people: "rank 3 (node7)", "ranks 3 (node7), 4 (node7) and 12 more"."""
+    shown = ", ".join(f"{rank} ({comm.hosts[rank]})" for rank in list(ranks)[:4])
+    more = f" and {len(ranks) - 4} more" if len(ranks) > 4 else ""
+    return f"rank{'s' * (len(ranks) != 1)} {shown}{more}"
 
 
 def serial() -> Serial:
@@ -140,54 +182,71 @@ def world() -> Communicator:
     Raises ConfigError when the launcher says that there are N processes and MPI sees another number: N lonely
     copies of one chain would be the worst failure, since each of them looks fine.
     """
-    if not any(name in os.environ for name in LAUNCHER_MARKS):
+    if not launched():
         return Serial()
-    claimed = next((int(os.environ[name]) for name in LAUNCHER_SIZES if os.environ.get(name, "").isdigit()), 1)
+    claimed = launcher_size()
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         if claimed == 1:
             return Serial()
         raise ConfigError(
-            f"started as {claimed} processes, but no MPI library could be loaded ({error})",
+            f"started as {claimed} processes, but no MPI library could be loaded on {socket.gethostname()} ({error})",
             ["load the cluster's MPI module, or install the optional extra: pip install 'mpibayes[mpich]'"],
         ) from None
     if MPI.COMM_WORLD.size != claimed and claimed > 1:
         raise ConfigError(
-            f"the launcher started {claimed} processes, but MPI sees {MPI.COMM_WORLD.size}: "
-            "launcher and MPI library do not match",
-            [
-                f"MPI library: {MPI.Get_library_version().splitlines()[0].strip()}",
-                "start with that library's own mpirun, or with srun --mpi=pmix or --mpi=pmi2 to suit it",
-            ],
+            f"{launcher_name()} started {claimed} processes, but MPI sees {MPI.COMM_WORLD.size}: "
+            f"launcher and MPI library do not match, so each would be a run of its own (host {socket.gethostname()})",
+            [f"MPI library: {MPI.Get_library_version().splitlines()[0].strip()}", *MATCHING],
         )
     return Mpi(MPI, MPI.COMM_WORLD) if MPI.COMM_WORLD.size > 1 else Serial()
 
 
-def agree(comm: Communicator, step: Callable[[], T]) -> T:
+def agree(comm: Communicator, step: Callable[[], T], what: str = "go on") -> T:
     """This rank's `step()`, unless it failed somewhere: then every rank raises the same MpibayesError.
 
     Collective. For steps that may fail on one rank alone (reading a slice, writing a file) and hold no collective.
+    what: the step in words ("read its rows of the table"), for a line that is printed when it takes long.
     """
     value, error = None, None
     try:
-        value = step()
+        with announce(f"{names(comm, [0])} to {what}", loud=comm.rank == 0):
+            value = step()
     except MpibayesError as caught:
         error = caught
     except (OSError, MemoryError) as caught:
-        error = MpibayesError(f"{type(caught).__name__}: {caught}")
+        error = _expected(caught, what)
+    comm.meet(what)
     failures = [(rank, e) for rank, e in enumerate(comm.collect(error)) if e is not None]
     if failures:
-        rank, first = failures[0]
-        if comm.size > 1 and rank > 0:
-            first = type(first)(f"rank {rank}: {first.message}", first.problems)
-        raise first
+        raise _one_for_all(comm, failures)
     return value
 
 
-def on_root(comm: Communicator, step: Callable[[], T], share: bool = True) -> T | None:
+def _expected(error: OSError | MemoryError, what: str) -> MpibayesError:
+    doing = "" if what == "go on" else f", trying to {what}"
+    if isinstance(error, MemoryError):
+        return MpibayesError(
+            f"out of memory{doing}",
+            ["`mpibayes check CONFIG --ranks N` foretells the memory of a rank; spread the ranks over more nodes"],
+        )
+    return MpibayesError(f"{type(error).__name__}: {error}{doing}")
+
+
+def _one_for_all(comm: Communicator, failures: list[tuple[int, MpibayesError]]) -> MpibayesError:
+    """The first rank's failure, in words that tell whose it is."""
+    (rank, error), others = failures[0], [rank for rank, _ in failures[1:]]
+    if comm.size > 1 and (rank > 0 or others):
+        also = [f"likewise {names(comm, others)}"] if others else []
+        error = type(error)(f"{names(comm, [rank])}: {error.message}", [*error.problems, *also])
+    error.shared = True
+    return error
+
+
+def on_root(comm: Communicator, step: Callable[[], T], share: bool = True, what: str = "go on") -> T | None:
     """Root's `step()`, on every rank (`share`) or on root alone; if it fails, every rank raises the same error."""
-    value = agree(comm, step if comm.rank == 0 else lambda: None)
+    value = agree(comm, step if comm.rank == 0 else lambda: None, what)
     return comm.share(value) if share else value
 
 

@@ -107,7 +107,11 @@ class Data:
         mine = shards.of_rank(n_blocks, comm.size, comm.rank)
         if self.heldout is not None:
             cut = shards.bounds(len(self.heldout), n_blocks)
-            blocks = agree(comm, lambda: {i: self._chosen(self.heldout[cut[i] : cut[i + 1]]) for i in mine})
+            blocks = agree(
+                comm,
+                lambda: {i: self._chosen(self.heldout[cut[i] : cut[i + 1]]) for i in mine},
+                "read its held-out rows",
+            )
             return HeldOutRows(len(self.heldout), blocks)
         arrays = broadcast_arrays(comm, vars(file_rows) if comm.rank == 0 else None)
         rows = Rows(**arrays)
@@ -129,7 +133,7 @@ class Data:
             rows = read_like(used, path, unseen=unseen, record=record)
             return rows, unseen_message(record, path)
 
-        return on_root(comm, read, share=False) or (None, "")
+        return on_root(comm, read, share=False, what=f"read {path}") or (None, "")
 
 
 def digest(rows: Rows) -> str:

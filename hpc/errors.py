@@ -15,6 +15,7 @@ class MpibayesError(Exception):
     """A failure with one message for the user; several problems are listed one a line below it."""
 
     exit_code = 70
+    shared = False  # whether every rank of the job has raised it too
 
     def __init__(self, message: str, problems: Sequence[str] = ()):
         self.message = message

@@ -89,10 +89,12 @@ class Mixture:
         self.n_shards = min(settings.shards or shards.default_count(n_rows), n_rows)
         if settings.opening == "all" and np.any(self.law.discounts != 0):
             raise ValueError('opening "all" is exact for discount 0 alone')
-        self.shards = agree(comm, lambda: self._load(rows_of))
+        self.shards = agree(comm, lambda: self._load(rows_of), "read its rows of the table")
         self.growth = None
         if settings.annealing is not None:
-            strata = None if strata_of is None else agree(comm, lambda: load_strata(self.shards, strata_of))
+            strata = None
+            if strata_of is not None:
+                strata = agree(comm, lambda: load_strata(self.shards, strata_of), "read the strata of its rows")
             sizes = np.diff(shards.bounds(n_rows, self.n_shards))
             self.growth = Growth(comm, settings.annealing, sizes, strata, settings.seed, chain)
         self.cycles = 0

@@ -22,14 +22,15 @@ from mpibayes.io import checkpoint
 def save(comm: Communicator, place: Path, mixture: Mixture, heldout: HeldOut | None) -> None:
     """Write a generation of the chain's present state. A failure of one rank is raised on all of them."""
     cycle = mixture.cycles
-    on_root(comm, lambda: checkpoint.begin(place, cycle), share=False)
+    name = f"checkpoint {cycle:09d}"
+    on_root(comm, lambda: checkpoint.begin(place, cycle), share=False, what=f"begin {name}")
     shards = {shard.index: {"z": shard.z} for shard in mixture.shards}
     if heldout is not None:
         for i in shards:
             shards[i]["heldout_log_sum"] = heldout.log_sums[i]
     first = min(shards, default=0)
     try:
-        part = agree(comm, lambda: checkpoint.write_part(place, cycle, first, shards))
+        part = agree(comm, lambda: checkpoint.write_part(place, cycle, first, shards), f"write its part of {name}")
     except MpibayesError:
         if comm.rank == 0:
             checkpoint.discard(place, cycle)
@@ -42,24 +43,32 @@ def save(comm: Communicator, place: Path, mixture: Mixture, heldout: HeldOut | N
         "heldout_draws": heldout.n_draws if heldout is not None else 0,
         **vars(mixture.hyper),
     }
-    on_root(comm, lambda: checkpoint.commit(place, cycle, parts, shared), share=False)
+    on_root(comm, lambda: checkpoint.commit(place, cycle, parts, shared), share=False, what=f"complete {name}")
 
 
 def newest(comm: Communicator, place: Path, mixture: Mixture) -> checkpoint.Generation | None:
     """The newest generation that every rank finds whole, or None when there never was one."""
-    found = on_root(comm, lambda: checkpoint.latest(place, deep=False))
+    found = on_root(comm, lambda: checkpoint.latest(place, deep=False), what="look for the newest checkpoint")
     while found is not None:
-        problems = [p for shard in mixture.shards if (p := found.verify_part(shard.index))]
+        problems = agree(
+            comm,
+            lambda found=found: [p for shard in mixture.shards if (p := found.verify_part(shard.index))],
+            f"verify its part of checkpoint {found.cycle:09d}",
+        )
         everyone = [p for some in comm.collect(problems) for p in some]
         if not everyone:
             return found
-        found = on_root(comm, partial(checkpoint.previous, found, everyone))
+        found = on_root(comm, partial(checkpoint.previous, found, everyone), what="look for an older checkpoint")
     return None
 
 
 def restore(comm: Communicator, found: checkpoint.Generation, mixture: Mixture, heldout: HeldOut | None) -> None:
     """Bring the chain to the state of a generation."""
-    shared, mine = agree(comm, lambda: (found.shared(), {s.index: found.shard(s.index) for s in mixture.shards}))
+    shared, mine = agree(
+        comm,
+        lambda: (found.shared(), {s.index: found.shard(s.index) for s in mixture.shards}),
+        f"read its part of checkpoint {found.cycle:09d}",
+    )
     hyper = Hyper(*(shared[name] for name in ("concentration", "discount", "dirichlet", "normal", "gamma")))
     plan = shared.get("plan", ())  # checkpoints of older versions have none
     mixture.resume(int(shared["cycles"]), lambda i: mine[i]["z"], int(shared["n_labels"]), hyper, plan)

@@ -18,15 +18,18 @@ from pathlib import Path
 import numpy as np
 
 from mpibayes.hpc import config as configuration
-from mpibayes.hpc import resume, run_directory, status, strata, strategy
+from mpibayes.hpc import resume, run_directory, status, strata, strategy, waiting
 from mpibayes.hpc.clock import Clock
-from mpibayes.hpc.comm import Communicator, on_root, world
+from mpibayes.hpc.comm import Communicator, names, on_root, world
 from mpibayes.hpc.config import Config
 from mpibayes.hpc.data import Data, digest
 from mpibayes.hpc.errors import EXIT_STOPPED, MpibayesError, NumericalError
 from mpibayes.hpc.heldout import HeldOut
+from mpibayes.hpc.launcher import launcher_rank
+from mpibayes.hpc.lock import Lock, job, restarts
 from mpibayes.hpc.log import Progress
 from mpibayes.hpc.mixture import Info, Mixture, Settings
+from mpibayes.hpc.waiting import announce
 from mpibayes.io.labels import DrawWriter
 from mpibayes.io.table import Table
 from mpibayes.io.trace import SCALARS, TraceWriter, merge
@@ -52,27 +55,43 @@ def main(
         clock.watch_signals()
         code = _run(comm, clock, Path(config_path), out, overrides, fresh)
     except MpibayesError as error:
-        if comm is None or comm.rank == 0:
-            print(f"mpibayes: error: {error}", file=sys.stderr, flush=True)
         code = error.exit_code
-        if comm is not None and not comm.wait_for_all(10.0):  # the others do not know: do not leave them waiting
-            print(f"mpibayes: error on rank {comm.rank}: {error}", file=sys.stderr, flush=True)
+        if comm is None:
+            if launcher_rank() > 0:  # of copies that do not find each other one speaks: its end is the others' too
+                time.sleep(3.0)
+            print(f"mpibayes: error: {error}", file=sys.stderr, flush=True)
+            return code
+        if comm.rank == 0:
+            print(f"mpibayes: error: {error}", file=sys.stderr, flush=True)
+        # others may not know: do not leave them waiting, nor speak where root does
+        if not comm.wait_for_all(60.0 if error.shared else 5.0):
+            if comm.rank != 0:
+                print(f"mpibayes: error: {names(comm, [comm.rank])}: {error}", file=sys.stderr, flush=True)
             comm.abort(code)
-    except BaseException:
-        place = f" on rank {comm.rank} of {socket.gethostname()}" if comm is not None and comm.size > 1 else ""
-        print(f"mpibayes: internal error{place}; the job ends here", file=sys.stderr)
-        traceback.print_exc()
+    except BaseException as error:
+        _tell_internal(comm, error)
         if comm is None:
             return 70
         comm.abort(70)
     return code if comm is None or comm.rank == 0 else 0
 
 
+def _tell_internal(comm: Communicator | None, error: BaseException) -> None:
+    """One line that says where and what; then the traceback, unless memory is short."""
+    place = f"{names(comm, [comm.rank])}: " if comm is not None and comm.size > 1 else ""
+    what = "out of memory" if isinstance(error, MemoryError) else f"internal error: {type(error).__name__}: {error}"
+    print(f"mpibayes: error: {place}{what}; the whole job ends here", file=sys.stderr, flush=True)
+    if not isinstance(error, MemoryError):
+        traceback.print_exception(error)
+
+
 def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fresh: bool) -> int:
-    config: Config = on_root(comm, lambda: configuration.load(config_path, overrides))
+    config: Config = on_root(comm, lambda: configuration.load(config_path, overrides), what=f"read {config_path}")
     if clock.max_time_s is None:
         clock.max_time_s = config.run.max_time
-    table: Table = on_root(comm, lambda: Table.open(config.table))
+    if comm.rank == 0:
+        clock.watch_job()
+    table: Table = on_root(comm, lambda: Table.open(config.table), what=f"open {config.table}")
     on_root(comm, lambda: configuration.check_columns(config, table.columns, table.n_rows))
     folder = Path(out) if out is not None else Path("runs") / config_path.stem
     data = Data(table, config.unused, config.heldout_fraction)
@@ -87,16 +106,24 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
         if message:
             print(f"warning: {message}", flush=True)
     content = {"fingerprint": table.fingerprint, "heldout": None if heldout_file is None else digest(heldout_file)}
-    config = on_root(comm, lambda: run_directory.open_run(folder, config, table, content, data.n_rows, fresh))
-    hosts = comm.collect(socket.gethostname())
-    on_root(comm, lambda: run_directory.record_start(folder, hosts))
-    for number, place in enumerate(places):
-        if number and any(comm.collect(clock.signalled is not None or clock.out_of_time())):
-            return EXIT_STOPPED
-        chain = Chain(comm, clock, config, data, heldout_file, labels, place, number)
-        if not chain.run():
-            return EXIT_STOPPED
-    return 0
+    lock = Lock()
+    try:
+        config = on_root(
+            comm,
+            lambda: run_directory.open_run(folder, config, table, content, data.n_rows, fresh, lock),
+            what=f"open {folder}",
+        )
+        hosts = comm.collect(socket.gethostname())
+        on_root(comm, lambda: run_directory.record_start(folder, hosts))
+        for number, place in enumerate(places):
+            if number and any(comm.collect(clock.stop_reason() is not None)):
+                return EXIT_STOPPED
+            chain = Chain(comm, clock, lock, config, data, heldout_file, labels, place, number)
+            if not chain.run():
+                return EXIT_STOPPED
+        return 0
+    finally:
+        lock.release()
 
 
 def settings_of(config: Config, n_rows: int) -> Settings:
@@ -120,8 +147,11 @@ def settings_of(config: Config, n_rows: int) -> Settings:
 class Chain:
     """One chain and its directory, on all ranks. Writers and progress exist on root alone."""
 
-    def __init__(self, comm, clock: Clock, config: Config, data: Data, heldout_file, labels, folder: Path, number: int):
+    def __init__(
+        self, comm, clock: Clock, lock: Lock, config: Config, data: Data, heldout_file, labels, folder: Path, number
+    ):  # fmt: skip
         self.comm, self.clock, self.config, self.data, self.folder = comm, clock, config, data, folder
+        self.lock = lock
         self.number, self._initial_labels = number, labels
         settings = settings_of(config, data.n_rows)
         strata_of = None
@@ -133,6 +163,7 @@ class Chain:
             blocks = data.heldout_blocks(comm, self.mixture.n_shards, heldout_file)
             self.heldout = HeldOut(comm, blocks)
         self.trace = self.draws = self.progress = None
+        self._before: dict | None = None  # how the start before this one ended
         self._last_checkpoint = self._last_status = clock.elapsed()
         self._saved_cycle = 0
         self._failure: MpibayesError | None = None  # on root: what went wrong since the ranks last agreed
@@ -145,7 +176,7 @@ class Chain:
             return True
         try:
             finished = self._cycles()
-            on_root(self.comm, lambda: self._close(finished))
+            on_root(self.comm, lambda: self._close(finished), what="write trace.h5 and the last status")
         except MpibayesError as error:
             if self.comm.rank == 0:
                 self._write_status("failed", message=error.message)
@@ -166,8 +197,10 @@ class Chain:
         mixture, cycles, stop = self.mixture, self.config.run.cycles, False
         while mixture.cycles < cycles and not stop:
             started = time.perf_counter()
-            info = mixture.cycle(self._word())
-            self._keep(info, started)
+            patience = waiting.AFTER_S + 3.0 * self.clock.slowest_cycle
+            with announce(f"cycle {mixture.cycles + 1} to end on all ranks", patience, loud=self.comm.rank == 0):
+                info = mixture.cycle(self._word())
+                self._keep(info, started)
             stop, save = self._heed(info.word)
             if save or stop or mixture.cycles == cycles:
                 self._checkpoint()
@@ -207,10 +240,10 @@ class Chain:
 
     def _word(self) -> tuple[bool, bool, bool]:
         """This rank's say: stop, write a checkpoint, report a failure. It travels with the next cycle's own sync."""
+        stop = self.clock.stop_reason() is not None
         if self.comm.rank != 0:
-            return self.clock.signalled is not None, False, False
+            return stop, False, False
         since = self.clock.elapsed() - self._last_checkpoint
-        stop = self.clock.signalled is not None or self.clock.out_of_time()
         return stop, since > 60.0 * self.config.run.checkpoint_minutes, self._failure is not None
 
     def _heed(self, word: Sequence[int]) -> tuple[bool, bool]:
@@ -226,7 +259,8 @@ class Chain:
         about = {
             "state": state, "last_checkpoint": self._saved_cycle, "ranks": self.comm.size,
             "shards": self.mixture.n_shards,
-            "host": socket.gethostname(), "pid": os.getpid(), "message": message,
+            "host": socket.gethostname(), "pid": os.getpid(), "job": job(), "restarts": restarts(),
+            "before": self._before, "message": message,
         }  # fmt: skip
         with contextlib.suppress(MpibayesError):
             status.write_status(self.folder, self.progress.status(values) | about)
@@ -244,9 +278,9 @@ class Chain:
                     "command again"
                 )
         else:
+            why = self.clock.stop_reason() or "another rank"
             message = (
-                f"{self.folder}: stopped early ({self.clock.signalled or 'time limit'}) at the checkpoint of cycle "
-                f"{self._saved_cycle}; run the same command again to continue"
+                f"{self.folder}: stopped early ({why}) at the checkpoint of cycle {self._saved_cycle}; run the same command again to continue"
             )
         self._write_status("finished" if finished else "stopped", message=message)
         self.progress.note(message)
@@ -261,10 +295,11 @@ class Chain:
         def flush():
             if self._failure is not None:
                 raise self._failure
+            self.lock.check()
             self.trace.flush()
             self.draws.flush()
 
-        on_root(self.comm, flush, share=False)
+        on_root(self.comm, flush, share=False, what="write the trace and the draws")
         resume.save(self.comm, self.folder / run_directory.CHECKPOINTS, self.mixture, self.heldout)
         self._saved_cycle = self.mixture.cycles
         self._last_checkpoint = self.clock.elapsed()
@@ -285,6 +320,7 @@ class Chain:
         def open_writers():
             self.folder.mkdir(parents=True, exist_ok=True)
             run_directory.write_training_rows(self.folder, self.data.training_rows)
+            self._before = status.ending(self.folder)
             self.trace, self.draws = TraceWriter(self.folder), DrawWriter(self.folder)
             if found is None:
                 run_directory.require_no_checkpoint_was_written(self.folder)
@@ -302,7 +338,7 @@ class Chain:
                 self._header()
                 self._write_status("running")
 
-        on_root(comm, open_writers, share=False)
+        on_root(comm, open_writers, share=False, what=f"open {self.folder} for writing")
 
     def _header(self) -> None:
         """How the chain starts, or where it goes on, and from which cycle its draws count."""

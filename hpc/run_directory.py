@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
-import socket
 import sys
 import time
 import tomllib
@@ -17,11 +15,13 @@ import numpy as np
 
 import mpibayes
 from mpibayes.hpc import config as configuration
+from mpibayes.hpc import lock as locks
 from mpibayes.hpc import strategy
 from mpibayes.hpc.config import Config
 from mpibayes.hpc.errors import CheckpointError, ConfigError, MpibayesError
+from mpibayes.hpc.lock import Lock
 from mpibayes.hpc.shards import default_count
-from mpibayes.hpc.status import liveness, read_status
+from mpibayes.hpc.status import read_status
 from mpibayes.io.files import chain_directories, replacing, storing, write_text
 from mpibayes.io.labels import last_draw
 from mpibayes.io.table import Table
@@ -72,8 +72,10 @@ def require_no_checkpoint_was_written(place: Path) -> None:
         )
 
 
-def open_run(folder: Path, config: Config, table: Table, content: dict, n_training: int, fresh: bool) -> Config:
-    """Make the directory, or check that this configuration continues what is there; root alone.
+def open_run(
+    folder: Path, config: Config, table: Table, content: dict, n_training: int, fresh: bool, lock: Lock
+) -> Config:
+    """Make the directory, or check that this configuration continues what is there, and hold it; root alone.
 
     content: "fingerprint" of the table and of the held-out file ("heldout", None without one).
     Returns the configuration with "auto" as decided at the first start. Raises ConfigError with what differs.
@@ -81,24 +83,24 @@ def open_run(folder: Path, config: Config, table: Table, content: dict, n_traini
     resolved = folder / RESOLVED
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder}: is a file; name a run directory with -o")
-    if resolved.exists():
-        _refuse_a_second_run(folder)
-    if fresh and resolved.exists():
-        _set_aside(folder)
-    if not resolved.exists():
-        if folder.exists() and not {p.name for p in folder.iterdir()} <= UNFINISHED_START:
-            raise ConfigError(
-                f"{folder}: not empty, and no run directory (it has no {RESOLVED}); choose another with -o"
-            )
-        config = configuration.continued(config, decided(config, n_training))
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
+    try:
+        if not resolved.exists():
+            _require_no_strangers(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.take(folder)
+        if fresh and resolved.exists():
+            lock.release()
+            _set_aside(folder)
+            folder.mkdir()
+            lock.take(folder)
+        if not resolved.exists():
+            config = configuration.continued(config, decided(config, n_training))
             write_text(folder / "config.toml", config.text)
             _write_provenance(folder, {"table": str(table.path), **content, "starts": []})
             write_text(resolved, configuration.resolved_toml(config))
-        except OSError as error:
-            raise ConfigError(f"{folder}: cannot be written: {error.strerror}") from None
-        return config
+            return config
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be written: {error.strerror}") from None
     before = _read_provenance(folder)
     try:
         old = tomllib.loads(resolved.read_text(encoding="utf-8"))
@@ -124,18 +126,11 @@ def open_run(folder: Path, config: Config, table: Table, content: dict, n_traini
     return config
 
 
-def _refuse_a_second_run(folder: Path) -> None:
-    """Two runs in one directory would overwrite each other. Only a process that is seen to live on this host counts."""
-    for place in chain_directories(folder):
-        try:
-            now = read_status(place)
-        except MpibayesError:
-            continue
-        if now.get("host") == socket.gethostname() and now.get("pid") != os.getpid() and liveness(now)[0]:
-            raise ConfigError(
-                f"{place}: process {now['pid']} of this host is running it; wait for it, "
-                "or choose another directory with -o"
-            )
+def _require_no_strangers(folder: Path) -> None:
+    """ConfigError where a folder without a run has files in it; those of a start that was cut off are ours."""
+    names = {p.name for p in folder.iterdir()} if folder.exists() else set()
+    if not {n for n in names if n.partition(".")[0] != locks.NAME} <= UNFINISHED_START:
+        raise ConfigError(f"{folder}: not empty, and no run directory (it has no {RESOLVED}); choose another with -o")
 
 
 def _set_aside(folder: Path) -> None:

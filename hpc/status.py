@@ -2,8 +2,9 @@
 
 Fields: state (running, stopped, finished, failed), cycle, cycles, n_clusters, active_rows (fewer than rows while an
 annealed chain grows), rows, log_joint, concentration, discount, moved_fraction, heldout_lpd, seconds_per_cycle,
-rows_per_second, eta_s, elapsed_s, last_checkpoint, ranks, shards, host, pid, updated (ISO time), message. Any of them
-may be missing or null: early in a run not all are known.
+rows_per_second, eta_s, elapsed_s, last_checkpoint, ranks, shards, host, pid, job, restarts (of the batch job), before
+(how the previous start ended: state, last_checkpoint, host, job, updated, message), updated (ISO time), message. Any of
+them may be missing or null: early in a run not all are known.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from mpibayes.hpc.errors import ConfigError, DataError
+from mpibayes.hpc.errors import ConfigError, DataError, MpibayesError
 from mpibayes.io.files import chain_directories, reason, storing, write_text
 
 NAME = "status.json"
@@ -54,6 +55,18 @@ def read_status(run_dir: str | Path) -> dict[str, Any]:
     if not isinstance(status, dict):
         raise DataError(f"{path}: damaged, not a JSON object. {HARMLESS}")
     return status
+
+
+def ending(run_dir: str | Path) -> dict[str, Any] | None:
+    """How the last start of a chain ended, for the next one to remember; None where there was none. Never fails."""
+    try:
+        last = read_status(run_dir)
+    except MpibayesError:
+        return None
+    told = {name: last.get(name) for name in ("state", "last_checkpoint", "host", "job", "updated", "message")}
+    if told["state"] == "running":
+        told |= {"state": "died", "message": "it ended without a word"}
+    return told
 
 
 def liveness(status: dict[str, Any], now: datetime | None = None) -> tuple[bool | None, float | None]:
@@ -166,6 +179,7 @@ def _lines(row: dict[str, Any]) -> list[tuple[str, str]]:
         ("where", _where(row)),
         ("last word", _ago(row)),
         ("message", str(row.get("message") or "-")),
+        ("before", _before(row.get("before"))),
     ]
     return [(name, text) for name, text in lines if text != "-"]
 
@@ -202,7 +216,19 @@ def _where(row: dict[str, Any]) -> str:
     parts = [f"{row[key]} {key if row[key] != 1 else key[:-1]}" for key in ("ranks", "shards") if row.get(key)]
     if row.get("host"):
         parts.append(f"{row['host']}, process {row.get('pid', '?')}")
+    if row.get("job"):
+        parts.append(f"job {row['job']}" + (f", restart {row['restarts']}" if row.get("restarts") else ""))
     return ", ".join(parts) or "-"
+
+
+def _before(last: Any) -> str:
+    """What the start before this one came to: of interest when a job was put back into its queue."""
+    if not isinstance(last, dict) or not last.get("state"):
+        return "-"
+    parts = [f"{last['state']} at checkpoint {last.get('last_checkpoint', '?')}", f"on {last.get('host', '?')}"]
+    parts += [f"job {last['job']}"] if last.get("job") else []
+    parts += [str(last["updated"])] if last.get("updated") else []
+    return ", ".join(parts) + (f": {last['message']}" if last.get("message") else "")
 
 
 def _ago(row: dict[str, Any]) -> str:

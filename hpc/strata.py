@@ -41,7 +41,7 @@ def chosen(comm: Communicator, data: Data, settings: Settings, by: str, chain: i
 
 def _by_clusters(comm: Communicator, data: Data, settings: Settings, chain: int) -> StrataOf:
     """The cluster of the pilot that suits a row best; rows that suit none, best left alone, are one more stratum."""
-    found = on_root(comm, lambda: _pilot(data, settings, chain), share=False)
+    found = on_root(comm, lambda: _pilot(data, settings, chain), share=False, what="run the pilot of the strata")
     found = broadcast_arrays(comm, found)
     hyper = Hyper(*(found.pop(name) for name in ("concentration", "discount", "dirichlet", "normal", "gamma")))
     hyper = replace(hyper, concentration=float(hyper.concentration), discount=float(hyper.discount))

@@ -12,7 +12,7 @@ PACKAGES = ("hpc", "kernels", "io")
 
 # A module of hpc may import its own level and those below. A new module has to be placed here.
 LEVELS = [
-    {"errors"},
+    {"errors", "launcher", "waiting"},
     {"kernels"},
     {"mixture", "models", "state", "shards", "streams", "comm", "global_update", "shard_step", "schedule", "sync"}
     | {
@@ -27,6 +27,7 @@ LEVELS = [
     },
     {
         "clock",
+        "lock",
         "log",
         "config",
         "config_schema",

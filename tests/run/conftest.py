@@ -76,7 +76,8 @@ left = [int(sys.argv[1])]
 def cycle_took(self, seconds):
     left[0] -= 1
 clock.Clock.cycle_took = cycle_took
-clock.Clock.out_of_time = lambda self: left[0] <= 1  # the cycle that spreads the word is the last
+# the cycle that spreads the word is the last
+clock.Clock.out_of_time = lambda self: "time limit" if left[0] <= 1 else None
 sys.exit(main(sys.argv[2], sys.argv[3], sys.argv[4:]))
 """
 

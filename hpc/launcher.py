@@ -1,0 +1,48 @@
+"""What a launcher (mpirun, srun) tells the processes that it starts, in their environment; needs no MPI."""
+
+from __future__ import annotations
+
+import os
+
+# How many processes there are, and which of them this one is. The first that is set counts: mpirun's own variables
+# before those of SLURM, whose srun may have started no more than mpirun's helpers.
+SIZE_VARIABLES = (
+    "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "MPI_LOCALNRANKS",
+)  # fmt: skip
+RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "SLURM_PROCID")
+MARKS = (*SIZE_VARIABLES, "PMI_RANK", "PMIX_RANK")
+
+
+def launched() -> bool:
+    """Whether a launcher started this process."""
+    return any(name in os.environ for name in MARKS)
+
+
+def launcher_rank() -> int:
+    """The rank that the launcher gave this process; 0 without a launcher."""
+    return _first(RANK_VARIABLES, 0)
+
+
+def launcher_size() -> int:
+    """The number of processes that the launcher says it started; 1 without a launcher."""
+    return _first(SIZE_VARIABLES, 1)
+
+
+def launcher_name() -> str:
+    """Who started this process, for people."""
+    if "OMPI_COMM_WORLD_SIZE" in os.environ:
+        return "Open MPI's mpirun"
+    step = f"srun (step {os.environ.get('SLURM_JOB_ID', '?')}.{os.environ.get('SLURM_STEP_ID', '?')})"
+    if "PMI_SIZE" in os.environ:
+        # Under srun --mpi=pmi2 the rank in PMI's eyes and in SLURM's is the same; under mpirun SLURM knows helpers.
+        same = os.environ.get("SLURM_STEP_NUM_TASKS") == os.environ["PMI_SIZE"]
+        return f"{step} with PMI" if same else "mpirun of the MPICH family"
+    if "PMIX_RANK" in os.environ:
+        return f"{step} with PMIx" if "SLURM_STEP_NUM_TASKS" in os.environ else "a launcher with PMIx"
+    if "SLURM_STEP_NUM_TASKS" in os.environ:
+        return f"{step} without PMI"
+    return "a launcher" if launched() else "no launcher"
+
+
+def _first(names: tuple[str, ...], default: int) -> int:
+    return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), default)
