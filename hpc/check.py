@@ -19,6 +19,7 @@ from mpibayes.hpc import run_directory, shards, strategy
 from mpibayes.hpc.comm import serial
 from mpibayes.hpc.config import Config
 from mpibayes.hpc.data import Data
+from mpibayes.hpc.guided_moves import SUBSET
 from mpibayes.hpc.log import duration, rate
 from mpibayes.hpc.mixture import Mixture, Settings
 from mpibayes.hpc.run import settings_of
@@ -48,6 +49,7 @@ def memory_per_rank(
     kept_draws: int = 0,
     heldout_rows: int = 0,
     mpi: bool = True,
+    moves: bool = True,
     growing: bool = False,
     strata: bool = False,
 ) -> dict[str, int]:
@@ -61,6 +63,7 @@ def memory_per_rank(
     labels     4 bytes a row, a copy of one shard's in a sweep and the image of a checkpoint
     gathered   on root, all labels at a kept draw: 4 + 8 bytes a training row
     draws      on root, kept draws that wait for a checkpoint, 1 byte a row up to 256 clusters, at most 16 MiB
+    moves      copies of the rows that shape the launches of splits; statistics and odds of both sides of each
     subsample  while it grows: 4 bytes a row for its stratum, and for one shard at a time the steps (8) and the rows
                that are in and out (8)
     heldout    its part of the held-out rows with their running scores
@@ -81,11 +84,18 @@ def memory_per_rank(
         "rows": rows * row,
         "labels": 4 * rows + 4 * -(-n_train // n_shards) + 4 * rows,
         "subsample": (4 * rows * strata + 16 * -(-n_train // n_shards)) if growing else 0,
+        "moves": _moves_bytes(rows, row, n_clusters, levels) if moves else 0,
         "gathered": 12 * n_train if kept_draws else 0,
         "draws": min(BUFFERED, kept_draws * n_train * label),
         "heldout": -(-heldout_rows // n_ranks) * (row + 16),
         "clusters": padded * (levels * (2 * 4 + 3 * 4 + 3 * 8) + numeric * (3 * 8 * 4)),
     }
+
+
+def _moves_bytes(rows: int, row: int, n_clusters: int, levels: int) -> int:
+    """At the peak of a round of moves; row: bytes of one."""
+    shaping = min(rows, SUBSET * n_clusters)
+    return shaping * (row + 24) + 12 * rows + 2 * n_clusters * levels * (3 * 8 + 4)
 
 
 @dataclass
@@ -123,11 +133,18 @@ def time_sample(data: Data, settings: Settings, init: str, n_clusters: int, cycl
     return Timing(len(rows), start_s, min(took[-TIMED:]), info.n_clusters)
 
 
-def check(config_path: str | Path, overrides: Sequence[str] = (), ranks: int = 1) -> None:
-    """Check a configuration and its table and print what a run of it on `ranks` ranks takes.
+@dataclass
+class Found:
+    """A configuration and the table it is about, after every check that needs no run."""
 
-    Raises ConfigError or DataError with all that is wrong.
-    """
+    config: Config  # with "auto" as a first start decides it
+    table: Table
+    data: Data
+    n_heldout: int
+
+
+def examine(config_path: str | Path, overrides: Sequence[str] = ()) -> Found:
+    """All that can be wrong before the run directory is opened. Raises ConfigError or DataError."""
     config = configuration.load(config_path, overrides)
     table = Table.open(config.table)
     configuration.check_columns(config, table.columns, table.n_rows)
@@ -140,6 +157,16 @@ def check(config_path: str | Path, overrides: Sequence[str] = (), ranks: int = 1
     if config.sampler.init == "labels":
         run_directory.initial_labels(config.init_labels_path, data.n_rows)
     config = configuration.continued(config, run_directory.decided(config, data.n_rows))
+    return Found(config, table, data, n_heldout)
+
+
+def check(config_path: str | Path, overrides: Sequence[str] = (), ranks: int = 1) -> None:
+    """Check a configuration and its table and print what a run of it on `ranks` ranks takes.
+
+    Raises ConfigError or DataError with all that is wrong.
+    """
+    found = examine(config_path, overrides)
+    config, table, data, n_heldout = found.config, found.table, found.data, found.n_heldout
     timing = time_sample(data, settings_of(config, data.n_rows), *_start(config))
     for title, text in _findings(config, table, data, n_heldout, timing, ranks):
         print(f"{title + ':':<16}{text}" if title else f"{'':<16}{text}")
@@ -182,8 +209,8 @@ def _findings(config: Config, table: Table, data: Data, n_heldout: int, timing: 
     growth = strategy.growth_cycles(config, data.n_rows)
     kept = run.cycles // config.output.labels - (growth or 0) // config.output.labels
     parts = memory_per_rank(
-        data.columns, data.n_rows, n_shards, ranks, n_clusters, kept, n_heldout, mpi=ranks > 1, growing=growth != 0,
-        strata=config.anneal.strata != "none",
+        data.columns, data.n_rows, n_shards, ranks, n_clusters, kept, n_heldout, mpi=ranks > 1,
+        moves=config.sampler.split_merge != 0, growing=growth != 0, strata=config.anneal.strata != "none",
     )  # fmt: skip
     yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB on the busiest of {ranks} rank{'s' * (ranks > 1)}, of which"
     listed = ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)

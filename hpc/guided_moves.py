@@ -18,7 +18,7 @@ from mpibayes.hpc import grouping
 from mpibayes.hpc.cluster_book import Book
 from mpibayes.hpc.models.statistics import Statistics, union
 from mpibayes.hpc.shards import Shard
-from mpibayes.hpc.split_odds import Odds, log_ratio, odds_of_launch, odds_of_predictive
+from mpibayes.hpc.split_odds import Launch, Odds, log_ratio, odds_of_predictive
 from mpibayes.hpc.streams import Purpose, generator
 from mpibayes.kernels import split as kernels
 
@@ -49,7 +49,7 @@ class Guided(Book):
         pairs = np.flatnonzero(~single)
         given[groups[pairs, 0]] = side_zero[pairs] != groups[pairs, 0]
         given[groups[pairs, 1]] = side_zero[pairs] != groups[pairs, 1]
-        odds = self._launch(groups, group, np.full(self.n_labels, -1, np.int8), seeds)
+        odds = self._launch(groups, group, seeds)
         label, log_q = self._propose(group, given, seeds, odds, single)
         self._decide(groups, n_pairs, label, log_q)
 
@@ -89,7 +89,7 @@ class Guided(Book):
         word = kernels.words(seeds[ready, 0], **self._key(Purpose.SEEDS, 1))
         return ready[np.sort(np.argsort(word, kind="stable")[:most])]
 
-    def _launch(self, groups, group, free, seeds) -> Odds:
+    def _launch(self, groups, group, seeds) -> Odds:
         """Scan after scan on a subset of every group's rows; the log odds of the last one."""
         n_rows = np.where(groups[:, 0] == groups[:, 1], 1, 2)
         n_rows = self.size[groups].sum(axis=1) * n_rows // 2
@@ -104,13 +104,15 @@ class Guided(Book):
         shrink = np.exp(stream.uniform(*np.log(SHRINK), len(groups)))
         labels = [np.where(group[z] >= 0, group[z], -1).astype(np.int32) for _, z, _ in chosen]
         whole = self._total([(rows, z) for (rows, _, _), z in zip(chosen, labels)], len(groups))
+        launch = Launch(self.components, whole, shrink) if whole is not None else None
+        free = np.full(self.n_labels, -1, np.int8)  # nobody's side is given
         labels = [self._seeded(z, ids, group, seeds, lone) for _, z, ids in chosen]
         for scan in range(SCANS + 1):
             sides = self._total([(rows, z) for (rows, _, _), z in zip(chosen, labels)], 2 * len(groups))
             odds = None
-            if sides is not None and scan < SCANS:
-                odds = odds_of_launch(self.components, whole, sides, log_ratio(sides) if scan >= FREE else tilt, shrink)
-            elif sides is not None:
+            if launch is not None and scan < SCANS:
+                odds = launch.odds(sides, log_ratio(sides) if scan >= FREE else tilt)
+            elif launch is not None:
                 odds = odds_of_predictive(self.components, self.hyper, sides)
             odds = self._broadcast(odds, groups)
             if scan < SCANS:
@@ -177,6 +179,9 @@ class Guided(Book):
         """Root's decisions; `new` is filled where one is accepted. n_pairs: of the whole grouping."""
         stream = generator(**self._key(Purpose.GUIDED, ACCEPT))
         base, k = self._enter(sides), self.n_labels
+        pairs = np.flatnonzero(groups[:, 0] != groups[:, 1])
+        one, two = (self.statistics.take([self.column[i] for i in groups[pairs, end]]) for end in (0, 1))
+        joined = self._enter(union(one, two)) + np.cumsum(groups[:, 0] != groups[:, 1]) - 1  # of each pair
         others = np.setdiff1d(np.arange(self.n_labels), groups)
         after = [(self.column[i], [i]) for i in others]  # of each new label: its column, its places in `new`
         for g, (a, b) in enumerate(groups):
@@ -186,7 +191,7 @@ class Guided(Book):
                 apart = [(one, [self.n_labels + 2 * g]), (two, [self.n_labels + 2 * g + 1])]
             else:
                 one, two = self.column[a], self.column[b]
-                both = self._enter(union(self.statistics.take([one]), self.statistics.take([two])))
+                both = joined[g]
                 apart = [(one, [a]), (two, [b])]
                 k, n_pairs = k - 1, n_pairs - 1  # as seen from the merged side
             m, m_one, m_two = (float(self.statistics.size[c]) for c in (both, one, two))

@@ -46,7 +46,6 @@ class Lock:
     def __init__(self):
         self.path: Path | None = None
         self._mine: dict[str, Any] = {}
-        self._lost = ""
         self._done = threading.Event()
 
     def take(self, folder: Path) -> None:
@@ -63,7 +62,7 @@ class Lock:
             draft.unlink(missing_ok=True)
         self.path = path
         self._done.clear()
-        threading.Thread(target=self._renew, name="lock", daemon=True).start()
+        threading.Thread(target=self._renew, args=(path,), name="lock", daemon=True).start()
 
     def _put(self, draft: Path, path: Path) -> None:
         for _ in range(3):
@@ -84,7 +83,7 @@ class Lock:
                 raise ConfigError(_in_use(path, owner, alive))
             os.replace(draft, path)
             time.sleep(0.5)  # of two that take over at once the later one holds it, and both know by now
-            if (_read(path) or {}).get("token") == self._mine["token"]:
+            if self._holds(path):
                 return
         raise ConfigError(_in_use(path, _read(path) or {}, "it has just started"))
 
@@ -101,30 +100,27 @@ class Lock:
             return ""
         return f"its last sign of life came {max(silent, 0.0):.0f} s ago" if silent < SILENT_S else ""
 
-    def _renew(self) -> None:
+    def _renew(self, path: Path) -> None:
         while not self._done.wait(RENEWED_S):
-            try:
-                owner = _read(self.path)
-                if owner is None or owner.get("token") != self._mine["token"]:
-                    self._lost = f"{self.path}: " + (
-                        "was removed while the run held it" if owner is None else f"was taken over by {_who(owner)}"
-                    )
-                    return
-                os.utime(self.path)
-            except OSError:  # a file system that stumbles; the next checkpoint will tell
-                continue
+            with contextlib.suppress(OSError):  # a file system that stumbles; the next checkpoint will tell
+                if self._holds(path):
+                    os.utime(path)
+
+    def _holds(self, path: Path) -> bool:
+        return (_read(path) or {}).get("token") == self._mine["token"]
 
     def check(self) -> None:
         """CheckpointError when someone else has taken the directory."""
-        if self._lost:
-            raise CheckpointError(f"{self._lost}; this run stops and writes nothing more")
+        if self.path is not None and not self._holds(self.path):
+            owner = _read(self.path)
+            how = "was removed while the run held it" if owner is None else f"was taken over by {_who(owner)}"
+            raise CheckpointError(f"{self.path}: {how}; this run stops and writes nothing more")
 
     def release(self) -> None:
         self._done.set()
-        if self.path is not None and not self._lost:
-            with contextlib.suppress(OSError):
-                if (_read(self.path) or {}).get("token") == self._mine["token"]:
-                    self.path.unlink()
+        with contextlib.suppress(OSError):
+            if self.path is not None and self._holds(self.path):
+                self.path.unlink()
         self.path = None
 
 

@@ -44,7 +44,7 @@ class Settings:
 
 @dataclass
 class Info:
-    """Scalars of the state at the end of a cycle; those with a default of NaN are known on root alone."""
+    """Scalars of the state at the end of a cycle. Those with a default are known on root, but for `active_rows`."""
 
     cycle: int
     n_clusters: int
@@ -157,7 +157,7 @@ class Mixture:
         self.cycles = cycle
         self._summarise()
         tally = self._split_and_merge()
-        info = self._info(moved.sum() / (self.n_active * s.sweeps_per_cycle), tally)
+        info = self._info(moved.sum() / (self.n_active * (s.sweeps_per_cycle if target is None else 1)), tally)
         info.word = news[3 * self.n_shards :].tolist()
         return info
 

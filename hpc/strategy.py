@@ -1,8 +1,9 @@
 """How a chain starts: what `sampler.strategy`, `sampler.init` and [anneal] come to, and from which cycle draws count.
 
-`auto` starts from one cluster, which split and merge moves take apart. `anneal` starts from a few rows, and others are
-added as `anneal.schedule` says. `sequential+gibbs` seats all rows one by one and `prior+gibbs` draws their clusters
-from the prior; with `sampler.split_merge = 0` these three are the strategies of 000, section 2.4.
+`auto` starts from one cluster, which split and merge moves take apart; of several chains the others are overdispersed.
+`anneal` starts from a few rows, and others are added as `anneal.schedule` says. `sequential+gibbs` seats all rows one
+by one and `prior+gibbs` draws their clusters from the prior; with `sampler.split_merge = 0` these three are the
+strategies of 000, section 2.4.
 """
 
 from __future__ import annotations
@@ -85,22 +86,26 @@ def burn_in(config: Config, n_rows: int, n_shards: int) -> int:
 
 def check_length(config: Config, n_rows: int) -> None:
     """ConfigError where the chain would end, or its draws would count, before all rows are there."""
-    growth = growth_cycles(config, n_rows)
-    if not growth:
-        return
     problems = []
-    if config.run.cycles <= growth:
+    growth = growth_cycles(config, n_rows) or 0
+    given = config.anneal.start_rows
+    if annealing(config, n_rows) is not None and given != "auto" and given >= n_rows:
+        problems.append(
+            f"{config.where(('anneal', 'start_rows'))}: got {given}, and the table has {n_rows:,} training rows: "
+            'nothing would be left to add; expected fewer, or "auto"'
+        )
+    elif growth and config.run.cycles <= growth:
         problems.append(
             f"{config.where(('run', 'cycles'))}: got {config.run.cycles}, but {n_rows:,} rows are added until cycle "
             f"{growth}; expected more than {growth}, {2 * growth} would do (or fewer anneal.passes)"
         )
-    if config.run.burn_in != "auto" and config.run.burn_in < growth:
+    if growth and config.run.burn_in != "auto" and config.run.burn_in < growth:
         problems.append(
             f"{config.where(('run', 'burn_in'))}: got {config.run.burn_in}, but {n_rows:,} rows are added until cycle "
             f'{growth}, and no draw before counts; expected "auto", or {growth} or more'
         )
     if problems:
-        raise ConfigError(f"{config.path}: the chain does not outlast its annealed start", problems)
+        raise ConfigError(f"{config.path}: the length of the chain does not fit", problems)
 
 
 def start_in_words(config: Config, n_rows: int, number: int = 0) -> str:
@@ -139,5 +144,7 @@ def growth_in_words(config: Config, n_rows: int) -> str:
 
 def counting_in_words(config: Config) -> str:
     """From which cycle draws count."""
+    if config.burn_in >= config.run.cycles:
+        return f"no draw counts: run.burn_in = {config.burn_in} of run.cycles = {config.run.cycles}"
     later = ", once all rows are in" if config.anneal.schedule == "seconds" else ""
     return f"draws count from cycle {config.burn_in + 1} of {config.run.cycles}{later}"

@@ -1,6 +1,6 @@
 """Kernels of the split and merge moves: which rows seed a split, and which side every other row takes.
 
-hpc/split_merge.py has the algorithm. Cost per row: O(columns), one random number. Nothing here depends on the number
+hpc/guided_moves.py and hpc/informed_moves.py have the algorithms. Cost per row: O(columns), one random number. Nothing here depends on the number
 of clusters.
 """
 
@@ -62,7 +62,7 @@ def sides(rows, const int32_t[::1] z, const int64_t[::1] ids, const int32_t[::1]
 
     z (n,): clusters, negative ones are skipped; ids (n,): global row ids; group (K,): of each cluster, or -1;
     given (K,): -1 where rows draw their side, else the side that all rows of the cluster take. seeds (G, 2): the rows
-    that have side 0 and 1 for sure, and no part in log_q. odds: log odds of side 1, see split_merge.Odds.
+    that have side 0 and 1 for sure, and no part in log_q. odds: log odds of side 1, see hpc/split_odds.py.
     label int32 (n,): 2 * group + side, or -1. log_q float64 (G,), summed in row order.
     """
     cdef const uint8_t[:, ::1] codes8 = rows.codes8

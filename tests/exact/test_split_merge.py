@@ -130,8 +130,7 @@ def test_launch_does_not_look_at_the_split(name, n_shards, subset):
                 for j in range(i + 1, len(z)):
                     if k == 1 or z[i] != z[j]:
                         start = moves.round_from(number)
-                        group, free = np.zeros(k, np.int32), np.full(k, -1, np.int8)
-                        odds = start._launch(np.array([[0, k - 1]]), group, free, np.array([[i, j]]))
+                        odds = start._launch(np.array([[0, k - 1]]), np.zeros(k, np.int32), np.array([[i, j]]))
                         found.setdefault((i, j), set()).add(b"".join(a.tobytes() for a in vars(odds).values()))
                         n_splits[i, j] += 1
     assert set(map(len, found.values())) == {1} and len({*map(frozenset, found.values())}) > 5

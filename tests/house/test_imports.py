@@ -27,12 +27,14 @@ LEVELS = [
     },
     {
         "clock",
+        "batch_script",
         "lock",
         "log",
         "config",
         "config_schema",
         "data",
         "heldout",
+        "records",
         "run_directory",
         "strata",
         "strategy",
@@ -43,7 +45,7 @@ LEVELS = [
         "figures",
         "io",
     },
-    {"run", "resume", "check", "report", "predict"},
+    {"run", "resume", "check", "submit", "report", "predict", "doctor", "doctor_checks", "doctor_mpi"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
