@@ -23,7 +23,7 @@ export PATH := $(BIN):$(PATH)
 unexport PYTHONPATH
 
 # One thread a rank. The rest lets Open MPI 4 and 5 run as root and with more ranks than cores, as containers and CI need;
-# MPICH needs no such thing. The single-host transports skip a second of searching for network hardware.
+# MPICH needs no such thing.
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 export OMPI_ALLOW_RUN_AS_ROOT := 1
@@ -31,17 +31,17 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 export OMPI_MCA_rmaps_base_oversubscribe := 1
 export OMPI_MCA_mpi_yield_when_idle := 1
 export PRTE_MCA_rmaps_default_mapping_policy := :oversubscribe
-export OMPI_MCA_btl := self,sm,vader
 
 KERNELS := $(wildcard kernels/*.pyx kernels/*.pxd kernels/*.h)
 EXAMPLE := examples/census_income
 
-.PHONY: help demo test setup check-tools clean
+.PHONY: help demo test test-openmpi setup check-tools clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo   set up (once, some minutes), cluster a sample of census records on $(DEMO_RANKS) ranks, make the report"
 	@echo "make test   set up (once), then run the tests on one process and on $(RANKS) ranks"
+	@echo "make test-openmpi   the tests of ranks once more with Open MPI, which has to be installed (docs/mpi.md)"
 	@echo "make setup  the set-up alone;  make clean  removes what was built and demo/, not $(VENV)"
 
 # --- set-up -----------------------------------------------------------------------------------------------------------
@@ -117,5 +117,31 @@ test: setup
 	    mpirun -n $$n $(PY) -m pytest --with-mpi -m mpi $(PYTEST_ARGS) $(MPI_ARGS) </dev/null; \
 	done
 
+# The same packages with Open MPI. An environment beside $(VENV) sees all of its packages, but not the library of the mpich
+# wheel, in which mpi4py would look first; its mpirun is Open MPI's.
+OPENMPI := $(abspath $(VENV))-openmpi
+OPENMPI_MPIRUN ?= mpirun.openmpi
+OPENMPI_RANKS ?= 2 4
+OPENMPI_TESTS ?= tests/run tests/cli/test_doctor.py
+SITE = import sysconfig; print(sysconfig.get_paths()["purelib"])
+IS_OPEN_MPI = from mpi4py import MPI; import sys; sys.exit(MPI.COMM_WORLD.size != 2 or "Open MPI" not in MPI.Get_library_version())
+
+$(OPENMPI)/.made: | setup
+	@command -v $(OPENMPI_MPIRUN) >/dev/null 2>&1 || { echo "make: there is no '$(OPENMPI_MPIRUN)' here: install Open MPI" \
+	    "(Debian, Ubuntu: apt-get install openmpi-bin), or name its mpirun: make test-openmpi OPENMPI_MPIRUN=/path/to/mpirun" >&2; exit 2; }
+	@echo "== making the environment $(OPENMPI)"
+	@$(PY) -m venv --without-pip $(OPENMPI)
+	@echo "import site; site.addsitedir('`$(PY) -c '$(SITE)'`')" >"`$(OPENMPI)/bin/python -c '$(SITE)'`/packages.pth"
+	@printf '#!/bin/sh\nexec $(OPENMPI_MPIRUN) "$$@"\n' >$(OPENMPI)/bin/mpirun && chmod +x $(OPENMPI)/bin/mpirun
+	@$(OPENMPI)/bin/mpirun -n 2 $(OPENMPI)/bin/python -c '$(IS_OPEN_MPI)' </dev/null
+	@touch $@
+
+test-openmpi: $(OPENMPI)/.made
+	@set -e; for n in $(OPENMPI_RANKS); do \
+	    echo "== Open MPI: mpirun -n $$n python -m pytest --with-mpi -m mpi $(PYTEST_ARGS) $(MPI_ARGS)"; \
+	    $(OPENMPI)/bin/mpirun -n $$n $(OPENMPI)/bin/python -m pytest --with-mpi -m mpi $(PYTEST_ARGS) $(MPI_ARGS) </dev/null; \
+	done
+	$(OPENMPI)/bin/python -m pytest $(PYTEST_ARGS) $(OPENMPI_TESTS)
+
 clean:
-	rm -rf $(VENV)/.built build demo .pytest_cache .hypothesis *.egg-info src/*.egg-info kernels/*.so
+	rm -rf $(VENV)/.built $(VENV)-openmpi build demo .pytest_cache .hypothesis *.egg-info src/*.egg-info kernels/*.so

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
+import socket
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ import click
 
 from mpibayes import __version__
 from mpibayes.hpc.errors import MpibayesError
-from mpibayes.hpc.launcher import launcher_rank
+from mpibayes.hpc.launcher import launcher_rank, launcher_size
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 KINDS = ("categorical", "boolean", "real", "count")
@@ -229,7 +230,18 @@ def run(config, out, overrides, max_time, fresh):
       mpirun -n 8 mpibayes run run.toml -o runs/b --set run.seed=3 --set run.cycles=5000
       mpirun -n 8 mpibayes run run.toml -o runs/c --set sampler.strategy=anneal --set anneal.strata=protocol
     """
-    from mpibayes.hpc.run import main as start
+    try:
+        from mpibayes.hpc.run import main as start
+    except Exception as error:  # a node with half an installation; the other ranks may be waiting for this one
+        if launcher_size() == 1:
+            raise
+        place = f"rank {launcher_rank()} ({socket.gethostname()})"
+        print(f"mpibayes: error: {place}: the program cannot be loaded: {error}", file=sys.stderr, flush=True)
+        with contextlib.suppress(Exception):
+            from mpibayes.hpc.comm import end_job
+
+            end_job(INTERNAL_ERROR)
+        return INTERNAL_ERROR
 
     out = Path("runs") / config.stem if out is None else out
     return start(config, out, list(overrides), max_time, fresh)
@@ -252,6 +264,88 @@ def check(config, overrides, ranks):
     from mpibayes.hpc.check import check as look
 
     look(config, list(overrides), ranks)
+
+
+class TimeLimit(click.ParamType):
+    """A time limit as sbatch takes it, or such as 3h50m."""
+
+    name = "time"
+
+    def convert(self, value, param, ctx):
+        from mpibayes.hpc.submit import limit
+
+        try:
+            return limit(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+@cli.command(short_help="Check a configuration and put it in SLURM's queue.")
+@click.argument("config", type=click.Path(path_type=Path))
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="Run directory.  [default: runs/<name of CONFIG>]")
+@SET
+@click.option("--nodes", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--ntasks-per-node", type=click.IntRange(min=1), help="Ranks on a node.  [default: a rank a shard]")
+@click.option("--time", "time_s", type=TimeLimit(), default="4:00:00", show_default=True, help="Limit of one job.")
+@click.option("--array", metavar="N", help='N chains with seeds 1 to N in OUT/seed-*, or as in sbatch: "1-10%3".')
+@click.option("--chain", is_flag=True, help="A job after the other, where the site does not let jobs requeue.")
+@click.option("--partition", metavar="NAME")
+@click.option("--account", metavar="NAME")
+@click.option(
+    "--mpi",
+    type=click.Choice(["pmix", "pmi2", "mpirun"]),
+    help="srun --mpi=..., or mpirun.  [default: pmi2 with the mpich wheel, else the site's default]",
+)
+@click.option("--setup", multiple=True, metavar="LINE", help="A line of the script: 'module load openmpi'. Repeatable.")
+@click.option("--sbatch", multiple=True, metavar="OPTION", help="An option of sbatch: --sbatch=--qos=long. Repeatable.")
+@click.option("--dry-run", is_flag=True, help="Print the script; write and submit nothing.")
+def submit(config, out, overrides, dry_run, **asked):
+    """Check a configuration, write a batch script beside the run directory, and submit it with sbatch.
+
+    The job writes a checkpoint before its time limit and puts itself back in the queue until the run is finished. The
+    same command, or sbatch with the script, continues a run whose job was lost.
+
+    \b
+    Examples:
+      mpibayes submit run.toml -o runs/a --nodes 4 --time 12:00:00 --setup "module load openmpi" --mpi pmix
+      mpibayes submit run.toml -o runs/b --nodes 2 --ntasks-per-node 16 --sbatch=--mem-per-cpu=2G --dry-run
+      mpibayes submit run.toml -o runs/c --array 4 --account physics
+    """
+    from mpibayes.hpc.batch_script import Job
+    from mpibayes.hpc.submit import submit as send
+
+    send(config, Path("runs") / config.stem if out is None else out, list(overrides), Job(**asked), dry_run)
+
+
+@cli.command(short_help="Examine the machine, the launcher and a directory.")
+@click.argument("directory", default=".", metavar="[DIR]", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option(
+    "--seconds", type=click.FloatRange(0.1, 600), default=5.0, show_default=True, help="Of the test of messages."
+)
+def doctor(directory, as_json, seconds):
+    """Examine what a run needs: one line a check, with ok, warning or problem, and what to do.
+
+    Versions, kernels, HDF5, the MPI library and whether it fits the launcher, ranks and threads against cores, the
+    batch job and its end, DIR (the current one, or where a run is to write): written, flushed, renamed, locked, seen by
+    all ranks; and how long messages between ranks take. Start it as you start the run. No check lasts longer than its
+    limit.
+
+    
+    Exit code, of the worst finding:
+      0  all is well, or there are warnings alone
+      2  a problem of the set-up: launcher and MPI library do not match, versions differ, a check did not end
+      4  DIR cannot hold a run: it cannot be written, or not all ranks see it
+
+    
+    Examples:
+      mpibayes doctor                        on a login node; needs no MPI
+      mpirun -n 8 mpibayes doctor runs
+      srun --mpi=pmix mpibayes doctor /scratch/me/runs --json
+    """
+    from mpibayes.hpc.doctor import doctor as examine
+
+    return examine(directory, as_json, seconds)
 
 
 @cli.command(short_help="Tell where a run is, from any node.")
@@ -388,7 +482,8 @@ def _guarded(command: Callable[[], int | None]) -> int:
         print(f"mpibayes: error: {error}", file=sys.stderr)
         return error.exit_code
     except (KeyboardInterrupt, click.exceptions.Abort):
-        print("mpibayes: interrupted", file=sys.stderr)
+        if launcher_rank() == 0:
+            print("mpibayes: interrupted", file=sys.stderr)
         return INTERRUPTED
     except (BrokenPipeError, ReaderLeft):
         # `mpibayes export ... | head`: the reader has what it wanted.

@@ -6,18 +6,20 @@ node without MPI. Arrays travel as buffers; small Python objects only at start-u
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
 import time
+import warnings
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
 from mpibayes.hpc.errors import ConfigError, MpibayesError
-from mpibayes.hpc.launcher import launched, launcher_name, launcher_size
-from mpibayes.hpc.waiting import announce
+from mpibayes.hpc.launcher import launched, launcher_name, launcher_rank, launcher_size
+from mpibayes.hpc.waiting import announce, watched
 
 T = TypeVar("T")
 
@@ -176,6 +178,23 @@ def serial() -> Serial:
     return Serial()
 
 
+START_LIMIT_S = 600.0  # for MPI to start: no hang is for ever; thousands of ranks may take minutes
+
+
+def load():
+    """mpi4py's MPI, started; raises ImportError or RuntimeError where there is none.
+
+    MPI waits here until every process of the job is there, so a line says so after a while.
+    """
+    if "mpi4py.MPI" in sys.modules:
+        return sys.modules["mpi4py.MPI"]
+    advice = "some rank never came: look for what it or its node said; `mpibayes doctor` tells more"
+    with watched("all ranks to start MPI", START_LIMIT_S, advice, launcher_rank() == 0), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that launcher and library do not match we say ourselves
+        from mpi4py import MPI
+    return MPI
+
+
 def world() -> Communicator:
     """All processes that a launcher started together, or this one alone.
 
@@ -186,7 +205,7 @@ def world() -> Communicator:
         return Serial()
     claimed = launcher_size()
     try:
-        from mpi4py import MPI
+        mpi = load()
     except (ImportError, RuntimeError) as error:
         if claimed == 1:
             return Serial()
@@ -194,13 +213,32 @@ def world() -> Communicator:
             f"started as {claimed} processes, but no MPI library could be loaded on {socket.gethostname()} ({error})",
             ["load the cluster's MPI module, or install the optional extra: pip install 'mpibayes[mpich]'"],
         ) from None
-    if MPI.COMM_WORLD.size != claimed and claimed > 1:
+    if mpi.COMM_WORLD.size != claimed and claimed > 1:
         raise ConfigError(
-            f"{launcher_name()} started {claimed} processes, but MPI sees {MPI.COMM_WORLD.size}: "
+            f"{launcher_name()} started {claimed} processes, but MPI sees {mpi.COMM_WORLD.size}: "
             f"launcher and MPI library do not match, so each would be a run of its own (host {socket.gethostname()})",
-            [f"MPI library: {MPI.Get_library_version().splitlines()[0].strip()}", *MATCHING],
+            [f"MPI library: {library(mpi)}", *MATCHING],
         )
-    return Mpi(MPI, MPI.COMM_WORLD) if MPI.COMM_WORLD.size > 1 else Serial()
+    return Mpi(mpi, mpi.COMM_WORLD) if mpi.COMM_WORLD.size > 1 else Serial()
+
+
+def library(mpi) -> str:
+    """Name and version of the MPI library."""
+    text = mpi.Get_library_version().splitlines()[0].strip(" \0")
+    return " ".join(text.split(",")[0].replace("Version:", "").split())
+
+
+def end_job(code: int) -> int:
+    """End the others too, where a process fails before it has met them: they may wait for it while MPI starts.
+
+    Returns `code` where there are no others; else the whole job ends with it.
+    """
+    if launched() and launcher_size() > 1:
+        with contextlib.suppress(ImportError, RuntimeError):
+            mpi = load()
+            if mpi.COMM_WORLD.size > 1:
+                mpi.COMM_WORLD.Abort(code)
+    return code
 
 
 def agree(comm: Communicator, step: Callable[[], T], what: str = "go on") -> T:

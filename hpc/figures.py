@@ -4,6 +4,7 @@ imported when one is asked for."""
 from __future__ import annotations
 
 import io
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +20,7 @@ INK, FAINT, GRID = "#22272e", "#6b7280", "#e5e7eb"
 EMPTY = "#f4f5f7"
 # neighbours differ in lightness too, for paper without colours
 CHAINS = ("#17406f", "#e8833a", "#2f957a", "#c2c94a", "#7b3f8c", "#63b3d6", "#a8324a", "#8a929c")
-MANY_CLUSTERS, MANY_COLUMNS = 20, 30  # of the heat map
+MANY_CLUSTERS, MANY_COLUMNS = 20, 14  # of the heat map
 LEVEL_LETTERS = 14  # of a line of a level's name in the heat map
 NAME_LETTERS = 28  # of a column's name there
 STYLE = {
@@ -75,41 +76,59 @@ def _styled(draw):
 
 
 @_styled
-def trace(chains: Sequence[Chain], settled: Sequence[tuple[int, float]]):
+def trace(chains: Sequence[Chain], settled: Sequence[tuple[int, float] | None]):
     """Log joint, number of clusters and accepted moves over the cycles of every chain, and how the first two are
     distributed after burn-in.
 
-    settled: cycle, and seconds, in which each chain's log joint is first as high as in the end. Without moves there is
-    no panel of them.
+    settled: cycle, and seconds, in which each chain's log joint is first as high as in the end, None of one that climbs
+    to the end. Without moves there is no panel of them.
     """
     moving = [any(np.nansum(c.trace.get(name, 0)) for name in ("splits_tried", "merges_tried")) for c in chains]
     n_panels = 3 if any(moving) else 2
-    figure = _plot(10.0, 2.7 * n_panels + 0.5)
-    axes = figure.subplots(n_panels, 2, sharex="col", sharey="row", width_ratios=(5, 1))
+    figure = _plot(10.0, 2.7 * n_panels + 0.7)
+    axes = figure.subplots(n_panels, 2, sharey="row", width_ratios=(5, 1))
+    for left in axes[1:, 0]:
+        left.sharex(axes[0, 0])
+    for left in axes[:-1, 0]:
+        left.tick_params(labelbottom=False)
     _value_panel(chains, "log_joint", *axes[0])
     _value_panel(chains, "n_clusters", *axes[1])
-    for i, (c, (cycle, seconds)) in enumerate(zip(chains, settled)):
-        at = (cycle, np.interp(cycle, c.trace["cycle"], c.trace["log_joint"]))
-        words = f"settled: cycle {cycle:,}, {took(seconds)}" if len(chains) == 1 else ""
-        _mark_settled(axes[0, 0], at, _colour(i), words)
+    for i, (c, at) in enumerate(zip(chains, settled)):
+        if at is not None:
+            _mark_settled(axes[0, 0], (at[0], np.interp(at[0], c.trace["cycle"], c.trace["log_joint"])), _colour(i))
     if n_panels == 3:
         _move_panel(chains, *axes[2])
-    for left in axes[:, 0]:
-        _shade(left, chains, words=left is axes[0, 0])
-    axes[-1, 0].set_xlabel("cycle")
     axes[0, 0].set_xlim(0, max(c.trace["cycle"][-1] for c in chains))
+    for left in axes[:, 0]:
+        keys = _phases(left, chains)
+    axes[-1, 0].set_xlabel("cycle")
     _clock(axes[-1, 0], chains)
-    if len(chains) > 1:
-        axes[0, 0].legend(loc="lower right", ncols=min(len(chains), 4), fontsize=8)
+    _legend(figure, chains, [*keys, *_settled_key(settled)])
     return figure
 
 
-def _mark_settled(axes, at: tuple[float, float], colour: str, words: str) -> None:
+def _legend(figure, chains: Sequence[Chain], keys: Sequence[Any]) -> None:
+    """Chains by colour, where there are several, and what else needs a name: below the panels, over no curve."""
+    from matplotlib.lines import Line2D
+
+    several = [Line2D([], [], color=_colour(i), linewidth=2.0, label=c.name) for i, c in enumerate(chains)]
+    keys = [*(several if len(chains) > 1 else ()), *keys]
+    n_lines = -(-len(keys) // 7)
+    figure.legend(handles=keys, loc="outside lower center", ncols=-(-len(keys) // n_lines), fontsize=8)
+
+
+def _mark_settled(axes, at: tuple[float, float], colour: str) -> None:
     axes.plot(*at, "v", markersize=7, markeredgecolor="white", color=colour, clip_on=False, zorder=5)
-    if words:
-        behind = {"facecolor": "white", "edgecolor": "none", "alpha": 0.6, "pad": 1.0}
-        left = at[0] > 0.7 * axes.dataLim.x1  # no room on the right
-        _note(axes, words, at, (-8 if left else 8, -16), color=INK, ha="right" if left else "left", bbox=behind)
+
+
+def _settled_key(settled: Sequence[tuple[int, float] | None]) -> list[Any]:
+    from matplotlib.lines import Line2D
+
+    if not any(settled):
+        return []
+    words = f"settled: cycle {settled[0][0]:,}, {took(settled[0][1])}" if len(settled) == 1 else "settled"
+    ink = _colour(0) if len(settled) == 1 else INK
+    return [Line2D([], [], color=ink, marker="v", markersize=7, markeredgecolor="white", linewidth=0, label=words)]
 
 
 def _value_panel(chains: Sequence[Chain], key: str, left, right) -> None:
@@ -120,25 +139,31 @@ def _value_panel(chains: Sequence[Chain], key: str, left, right) -> None:
     later = [v[c.trace["cycle"] > c.burn_in] for c, v in zip(chains, values)]
     for i, (c, v) in enumerate(zip(chains, values)):
         style = "steps-post" if whole else "default"
-        left.plot(c.trace["cycle"], v, color=_colour(i), linewidth=1.0, label=c.name, drawstyle=style)
+        left.plot(c.trace["cycle"], v, color=_colour(i), linewidth=1.0, drawstyle=style)
     everything = np.concatenate(later)
-    left.set_title("Number of clusters" if whole else "Log joint probability")
+    left.set_title("Number of clusters" if whole else "Log joint probability, nats")
     # a start with hundreds of clusters must not flatten what the chain does later
     _limit(left, [v[np.isfinite(v)] for v in values], everything, whole)
+    shape = "step" if len(chains) > 1 else "stepfilled"
+    look: dict[str, Any] = {"histtype": shape}
+    left.yaxis.set_major_formatter(_plain())
     if whole:
         bins = np.arange(everything.min() - 0.5, everything.max() + 1.5)
         if len(bins) > 60:
             bins = 40
+        elif len(chains) == 1:
+            look = {"rwidth": 0.6}
         left.yaxis.get_major_locator().set_params(integer=True)
     else:
         bins = np.linspace(everything.min(), everything.max(), 31) if np.ptp(everything) > 0 else 3
-        left.yaxis.set_major_formatter(_thousands())
     for i, v in enumerate(later):
-        shape = "step" if len(chains) > 1 else "stepfilled"
-        look = {"color": _colour(i), "alpha": 0.87, "histtype": shape, "linewidth": 1.1}
-        right.hist(v, bins=bins, weights=np.full(len(v), 1.0 / len(v)), orientation="horizontal", **look)
-    right.tick_params(labelleft=False, left=False, labelbottom=False, bottom=False)
-    right.set_title("after burn-in", fontweight="normal", fontsize=9, color=FAINT)
+        weights = np.full(len(v), 100.0 / len(v))
+        look |= {"color": _colour(i), "alpha": 0.87, "linewidth": 1.1}
+        right.hist(v, bins=bins, weights=weights, orientation="horizontal", **look)
+    right.tick_params(labelleft=False, left=False)
+    right.locator_params(axis="x", nbins=3)
+    right.xaxis.set_major_formatter(lambda x, _: f"{x:g} %")
+    right.set_title("draws after burn-in", fontweight="normal", fontsize=9, color=FAINT)
     right.grid(axis="x", visible=False)
 
 
@@ -155,7 +180,7 @@ def _move_panel(chains: Sequence[Chain], left, right) -> None:
                 left.plot(c.trace["cycle"], total, **look)
     left.set_title("Accepted moves, accumulated")
     left.set_ylim(bottom=0)
-    left.yaxis.set_major_formatter(_thousands())
+    left.yaxis.set_major_formatter(_plain())
     left.yaxis.get_major_locator().set_params(integer=True)
     right.axis("off")
     ink = _colour(0) if len(chains) == 1 else INK
@@ -164,8 +189,9 @@ def _move_panel(chains: Sequence[Chain], left, right) -> None:
 
 
 def _clock(axes, chains: Sequence[Chain]) -> None:
-    """A second axis below: seconds of the chains, on average."""
+    """A second axis below: seconds of the chains, on average; it goes on beyond the end, where ticks are looked for."""
     cycle = np.unique(np.concatenate([[0], *(c.trace["cycle"] for c in chains)]))
+    cycle = np.append(cycle, 2 * cycle[-1])
     second = np.mean([_seconds_at(c, cycle) for c in chains], axis=0)
     if second[-1] <= 0:
         return
@@ -173,44 +199,41 @@ def _clock(axes, chains: Sequence[Chain]) -> None:
     both = (lambda x: np.interp(x, cycle, second), lambda x: np.interp(x, second, cycle))
     below = axes.secondary_xaxis(-0.27, functions=both)
     below.set_xlabel("seconds" if len(chains) == 1 else "seconds, mean of the chains")
-    below.xaxis.set_major_formatter(_thousands())
+    below.xaxis.set_major_formatter(_plain())
 
 
-def _seconds_at(chain: Chain, cycle: np.ndarray) -> np.ndarray:
+def _seconds_at(chain: Chain, cycle):
     """Seconds until these cycles; beyond the chain's end at its mean pace."""
     known, seconds = chain.trace["cycle"], chain.seconds
     beyond = np.maximum(cycle - known[-1], 0) * seconds[-1] / known[-1]
     return np.interp(cycle, [0, *known], [0.0, *seconds]) + beyond
 
 
-def _shade(axes, chains: Sequence[Chain], words: bool = True, seconds: bool = False) -> None:
-    """Growth phase and burn-in in the background, to the end of the longest; only the growth is hatched."""
-    ends = []
-    for name in ("growth", "burn_in"):
-        within = [min(getattr(c, name), c.trace["cycle"][-1]) for c in chains]
-        at = [float(_seconds_at(c, np.array([n]))[0]) if seconds else n for c, n in zip(chains, within)]
-        ends.append(max(at))
-    start = 0
+def _phases(axes, chains: Sequence[Chain], seconds: bool = False) -> list[Any]:
+    """Growth phase and burn-in in the background where all chains have the same; else lines in each chain's colour
+    where they end. Returns what a legend shows of them."""
+    from matplotlib.lines import Line2D
+
     looks = {
         "growth": {"facecolor": "#f6e7c8", "hatch": "////", "edgecolor": "#e9d5a3"},
-        "burn-in": {"facecolor": "#eceef1"},
+        "burn_in": {"facecolor": "#eceef1"},
     }
-    for (name, look), end in zip(looks.items(), ends):
-        if end > start:
-            axes.axvspan(start, end, **look, linewidth=0, zorder=0)
-            if words:  # above what is drawn
-                bottom, top = axes.get_ylim()
-                axes.set_ylim(bottom, max(top, bottom + 1.1 * (axes.dataLim.y1 - bottom)))
-                _note(
-                    axes,
-                    name,
-                    (min(end, axes.get_xlim()[1]), 1),
-                    (-4, -4),
-                    ("data", "axes fraction"),
-                    ha="right",
-                    va="top",
-                )
-            start = end
+    ends = {name: [min(getattr(c, name), c.trace["cycle"][-1]) for c in chains] for name in looks}
+    if seconds:
+        ends = {name: [_seconds_at(c, n) for c, n in zip(chains, at)] for name, at in ends.items()}
+    start, keys = 0, []
+    for (name, look), style in zip(looks.items(), ((0, (1, 1.5)), (0, (4, 2)))):
+        words = name.replace("_", "-")
+        if len(set(ends[name])) > 1:
+            for i, at in enumerate(ends[name]):
+                if at > 0:
+                    axes.axvline(at, color=_colour(i), linewidth=1.0, linestyle=style, zorder=0.5)
+            keys.append(Line2D([], [], color=INK, linewidth=1.0, linestyle=style, label=f"end of {words}"))
+        elif ends[name][0] > start:
+            span = axes.axvspan(start, ends[name][0], **look, linewidth=0, zorder=0, label=words)
+            start = ends[name][0]
+            keys.append(span)
+    return keys
 
 
 def _note(axes, text: str, at, shift, coordinates="data", **look) -> None:
@@ -219,54 +242,65 @@ def _note(axes, text: str, at, shift, coordinates="data", **look) -> None:
 
 
 @_styled
-def annealing(chains: Sequence[Chain], settled: Sequence[tuple[int, float]], n_rows: int):
+def annealing(chains: Sequence[Chain], settled: Sequence[tuple[int, float] | None], n_rows: int):
     """The growth phase and what follows, against cycles and against seconds: active rows, clusters, log joint a row.
 
-    The log joint is divided by the active rows, for that of few rows is not comparable with that of many. Chains
-    without a growth phase are left out.
+    The log joint is divided by the active rows, for that of few rows is not comparable with that of many, and shown by
+    what it lacks to the best draws, on a logarithmic scale: on a plain one all that follows the growth is a flat line.
     """
-    figure = _plot(10.0, 7.4)
+    figure = _plot(10.0, 7.8)
     axes = figure.subplots(3, 2, sharex="col", sharey="row")
-    grown = [c for c in chains if c.growth]
-    shown = [max(2 * c.growth, 1.2 * at) for c, (at, _) in zip(chains, settled) if c.growth]
-    last = max(min(some, c.trace["cycle"][-1]) for c, some in zip(grown, shown))
-    level = np.concatenate([c.later()["log_joint"] for c in grown]) / n_rows
-    for axis in axes[2]:
-        axis.axhspan(*np.quantile(level, (0.05, 0.95)), color=INK, alpha=0.25, linewidth=0)
-    for i, c in enumerate(chains):
-        if not c.growth:
-            continue
+    end = max(c.trace["cycle"][-1] for c in chains)
+    last = int(max(max(2 * c.growth, 1.2 * at[0] if at else end) for c, at in zip(chains, settled)))
+    last = last if last < end / 3 else end  # of a long run the beginning
+    later = [c.later()["log_joint"] / n_rows for c in chains]
+    best = max(np.quantile(v, 0.95) for v in later)
+    finest = max(min(float(np.ptp(np.quantile(v, (0.05, 0.95)))) for v in later), 1e-9 * abs(best) + 1e-300)
+    for i, (c, at) in enumerate(zip(chains, settled)):
         t = c.trace
+        active = t.get("active_rows", np.full(len(t["cycle"]), n_rows))
+        lacking = np.maximum(best - t["log_joint"] / active, finest)
         keep = t["cycle"] <= last
-        values = (t["active_rows"], t["n_clusters"], t["log_joint"] / t["active_rows"])
         for j, x in enumerate((t["cycle"], c.seconds)):
-            for row, v in enumerate(values):
+            for row, v in enumerate((active, t["n_clusters"], lacking)):
                 style = "default" if row == 2 else "steps-post"
-                axes[row, j].plot(x[keep], v[keep], color=_colour(i), linewidth=1.3, drawstyle=style, label=c.name)
-            if settled[i][0] <= last:
-                at = (settled[i][j], np.interp(settled[i][0], t["cycle"], values[2]))
-                words = f"settled: cycle {settled[i][0]:,}" if j == 0 else f"settled: {took(settled[i][1])}"
-                _mark_settled(axes[2, j], at, _colour(i), words if len(chains) == 1 else "")
+                axes[row, j].plot(x[keep], v[keep], color=_colour(i), linewidth=1.3, drawstyle=style)
+            if at is not None and at[0] <= last:
+                _mark_settled(axes[2, j], (at[j], np.interp(at[0], t["cycle"], lacking)), _colour(i))
     axes[2, 0].set_xlim(0, last)
-    axes[2, 1].set_xlim(0, max(_seconds_at(c, np.array([last]))[0] for c in grown) or 1.0)
-    for j, start in enumerate(axes[0]):
+    axes[2, 1].set_xlim(0, max(np.interp(last, c.trace["cycle"], c.seconds) for c in chains) or 1.0)
+    keys = {}
+    for j in (0, 1):
         for axis in axes[:, j]:
-            _shade(axis, grown, words=axis is start, seconds=j == 1)
-        start.axhline(n_rows, color=FAINT, linewidth=0.8)
-    for left, title in zip(axes[:, 0], ("Active rows", "Number of clusters", "Log joint probability per active row")):
+            keys |= {key.get_label(): key for key in _phases(axis, chains, seconds=j == 1)}
+        axes[0, j].axhline(n_rows, color=FAINT, linewidth=0.8, zorder=1)
+    _note(axes[0, 0], f"all {n_rows:,} rows", (1, n_rows), (-4, 7), ("axes fraction", "data"), ha="right")
+    titles = ("Active rows", "Number of clusters", "Log joint per active row: nats below the best draws")
+    for left, title in zip(axes[:, 0], titles):
         left.set_title(title)
-    axes[2, 1].set_title(
-        "grey: 5 to 95 % of the draws after burn-in", loc="right", fontsize=8, fontweight="normal", color=FAINT
-    )
+    for axis, words in ((axes[0, 1], _schedule(chains)), (axes[2, 1], "logarithmic, no finer than the draws' spread")):
+        axis.set_title(words, loc="right", fontsize=8, fontweight="normal", color=FAINT)
     axes[0, 0].set_ylim(0, 1.16 * n_rows)
-    axes[0, 0].yaxis.set_major_formatter(_thousands())
+    axes[0, 0].yaxis.set_major_formatter(_plain())
     axes[1, 0].set_ylim(bottom=0)
     axes[1, 0].yaxis.get_major_locator().set_params(integer=True)
-    axes[2, 0].set_xlabel("cycle")
+    axes[2, 0].set_yscale("log")
+    axes[2, 0].yaxis.set_major_formatter(_thousands())
+    axes[2, 0].invert_yaxis()
+    axes[2, 0].set_xlabel("cycle" if last == end else f"cycle (the first {last:,} of {end:,})")
     axes[2, 1].set_xlabel("seconds")
-    if len(chains) > 1:
-        axes[0, 0].legend(loc="center left", bbox_to_anchor=(0, 0.6), fontsize=8)
+    _legend(figure, chains, [*keys.values(), *_settled_key(settled)])
     return figure
+
+
+def _schedule(chains: Sequence[Chain]) -> str:
+    """How rows were added, where it was alike in all chains."""
+    plans = {(c.config.anneal.schedule, c.config.anneal.passes) for c in chains if c.growth}
+    schedule, passes = plans.pop()
+    if plans or not isinstance(schedule, str) or schedule == "seconds":
+        return ""
+    bent = ", so bent against cycles and seconds" if schedule == "linear" else ""
+    return f"{schedule} in the {passes:g} passes over all rows that growth costs{bent}"
 
 
 @_styled
@@ -276,7 +310,10 @@ def chains_compared(courses: Sequence[Course], ari: np.ndarray, vi: np.ndarray):
     from matplotlib import colormaps
 
     n = len(courses)
-    titles = {"log_joint": "Log joint", "heldout_lpd": "Held-out", "n_clusters": "Clusters", "entropy": "Entropy"}
+    titles = {
+        "log_joint": "Log joint, nats", "heldout_lpd": "Held-out, nats a row", "n_clusters": "Clusters",
+        "entropy": "Entropy, nats",
+    }  # fmt: skip
     keys = [key for key in titles if all(key in c.scalars for c in courses)]
     side = max(0.42, min(0.85, 6.0 / n)) * n
     names = [_short(c.name, NAME_LETTERS) for c in courses]
@@ -284,7 +321,7 @@ def chains_compared(courses: Sequence[Course], ari: np.ndarray, vi: np.ndarray):
     if max(map(len, names)) > 8 or n > 7:
         short = [str(i + 1) for i in range(n)]
         names = [f"{name}   {number}" for name, number in zip(names, short)]
-    left, gap, wide, top, bottom = 0.35 + 0.075 * max(map(len, names)), 0.45, 1.6, 0.42, 0.72
+    left, gap, wide, top, bottom = 0.35 + 0.075 * max(map(len, names)), 0.45, 1.6, 0.42, 0.87
     width, height = left + side + len(keys) * (gap + wide) + 0.2, top + side + bottom
     figure = _plot(width, height)
     figure.set_layout_engine("none")
@@ -302,7 +339,7 @@ def chains_compared(courses: Sequence[Course], ari: np.ndarray, vi: np.ndarray):
         spine.set_visible(False)
     for i in range(n):
         for j in range(n):
-            colour = colormaps["GnBu"](0.85 * max(ari[i, j], 0.0)) if np.isfinite(ari[i, j]) else EMPTY
+            colour = colormaps["GnBu"](0.85 * max(ari[i, j], 0.0) ** 4) if np.isfinite(ari[i, j]) else EMPTY
             matrix.add_patch(_rectangle(j, i, colour))
             ink = INK if _brightness(colour) > 0.5 else "white"
             if n <= 12 and np.isfinite(ari[i, j]):
@@ -328,29 +365,32 @@ def chains_compared(courses: Sequence[Course], ari: np.ndarray, vi: np.ndarray):
         axes.tick_params(axis="x", labelsize=8)
         axes.margins(x=0.12)
         axes.locator_params(axis="x", nbins=3)
-        axes.xaxis.set_major_formatter(_thousands())
+        axes.xaxis.set_major_formatter(_plain())
         axes.spines["left"].set_visible(False)
-    words = "adjusted Rand index, below it the variation of information in nats; outlined: the two halves of one chain"
-    figure.text(0.12 / width, 0.14 / height, words, fontsize=7.5, color=FAINT)
+    words = (
+        "adjusted Rand index, below it the variation of information in nats; outlined: the two halves of one chain",
+        "draws after burn-in: a dot at their mean, a bar from 5 to 95 % of them",
+    )
+    for at, line in zip((0.27, 0.11), words):
+        figure.text(0.12 / width, at / height, line, fontsize=7.5, color=FAINT)
     return figure
 
 
 def _limit(axes, values, later, whole: bool, digits: int = 0) -> None:
     """Axis limits from the draws after burn-in, widened towards the beginning of the chains, which may lie far
-    outside."""
+    outside; of whole numbers on both sides, else below: nothing that is better is left out."""
     low, high = float(later.min()), float(later.max())
     pad = max(high - low, 1.0 if whole else 1e-9 * abs(high) + 1e-9)
     every = np.concatenate(values)
-    bottom = every.min() if every.min() >= low - 1.5 * pad else low - 0.4 * pad
-    top = every.max() if every.max() <= high + 1.5 * pad else high + 0.4 * pad
-    cut = bottom > every.min() or top < every.max()
+    least, most = float(every.min()), float(every.max())
+    bottom = least if least >= low - 1.5 * pad else low - 0.4 * pad
+    top = most if most <= high + 1.5 * pad or not whole else high + 0.4 * pad
     margin = 0.04 * (top - bottom) or 0.5
     axes.set_ylim(bottom - margin, top + margin)
+    cut = [f"down to {least:,.{digits}f}"] * (bottom > least) + [f"up to {most:,.{digits}f}"] * (top < most)
     if cut:
-        from_ = every.min() if bottom > every.min() else every.max()
-        axes.set_title(
-            f"(the start reaches {from_:,.{digits}f})", loc="right", fontsize=8, fontweight="normal", color=FAINT
-        )
+        words = f"(cut off: burn-in, {' and '.join(cut)})"
+        axes.set_title(words, loc="right", fontsize=8, fontweight="normal", color=FAINT)
 
 
 @_styled
@@ -386,118 +426,101 @@ def cluster_sizes(ordered: np.ndarray, n_rows: int):
 @_styled
 def held_out(chains: Sequence[Chain]):
     """Held-out log predictive density a row: of each draw, and of the average over the draws so far."""
-    figure = _plot(10.0, 3.6)
+    from matplotlib.lines import Line2D
+
+    figure = _plot(10.0, 3.9)
     axes = figure.subplots()
-    later, every = [], []
+    looks = {
+        "heldout_lpd": {"linewidth": 0.8, "alpha": 0.55, "label": "each draw"},
+        "heldout_lpd_averaged": {"linewidth": 2.0, "label": "averaged over the draws so far"},
+    }
+    every, later = [], []
     for i, c in enumerate(chains):
-        t = c.trace
-        seen = np.isfinite(t["heldout_lpd"])
-        cycle, value = t["cycle"][seen], t["heldout_lpd"][seen]
-        several = f"{c.name}, " if len(chains) > 1 else ""
-        axes.plot(cycle, value, color=_colour(i), linewidth=0.8, alpha=0.55, label=f"{several}each draw")
-        later.append(value[cycle > c.burn_in])
-        every.append(value)
-        averaged = t.get("heldout_lpd_averaged")
-        if averaged is not None and np.isfinite(averaged).any():
-            good = np.isfinite(averaged)
-            axes.plot(
-                t["cycle"][good],
-                averaged[good],
-                color=_colour(i),
-                linewidth=2.0,
-                label=f"{several}averaged over the draws so far",
-            )
-            later.append(averaged[good])
-    _shade(axes, chains)
+        for name, look in looks.items():
+            value = c.trace.get(name, np.full(len(c.trace["cycle"]), np.nan))
+            seen = np.isfinite(value)
+            axes.plot(c.trace["cycle"][seen], value[seen], color=_colour(i), **look)
+            every.append(value[seen])
+            later.append(value[seen & (c.trace["cycle"] > c.burn_in)])
     kept = np.concatenate(later)
     _limit(axes, every, kept if len(kept) else np.concatenate(every), whole=False, digits=1)
-    if len(kept):
-        bottom, top = axes.get_ylim()
-        axes.set_ylim(bottom, max(top, kept.max() + 0.05 * (kept.max() - bottom)))
     axes.set_xlim(0, max(c.trace["cycle"][-1] for c in chains))
     axes.set_xlabel("cycle")
     axes.set_ylabel("nats a row")
+    axes.yaxis.set_major_formatter(_plain())
     axes.set_title("Held-out log predictive density (higher is better)")
-    axes.legend(loc="lower right", bbox_to_anchor=(1, 0.08), fontsize=8, ncols=min(len(chains), 3))
+    ink = _colour(0) if len(chains) == 1 else INK
+    _legend(figure, chains, [*(Line2D([], [], color=ink, **look) for look in looks.values()), *_phases(axes, chains)])
     return figure
 
 
 @_styled
-def heat_map(columns: Sequence[ColumnProfile], sizes: np.ndarray, n_rows: int, title: str):
+def heat_map(columns: Sequence[ColumnProfile], sizes: np.ndarray, n_rows: int, title: str, n_clusters: int):
     """Profiles of the largest clusters (rows) in the columns that tell clusters apart best.
 
-    `sizes` (K',) rows of the clusters that `columns` show, the largest first; at most MANY_CLUSTERS x MANY_COLUMNS
-    cells. Real and count columns: standardised mean. The others: their most over-represented level and its
-    probability, the colour being by how much that exceeds the probability among all rows.
+    `sizes` (K',) rows of the clusters that `columns` show, the largest first, of `n_clusters`. At most MANY_CLUSTERS x
+    MANY_COLUMNS cells, so that the picture fits a screen. Real and count columns: standardised mean. The others: their
+    most over-represented level and its probability, the colour being by how much that exceeds the probability among
+    all rows.
     """
     from matplotlib import colormaps
     from matplotlib.colors import Normalize
 
-    n_clusters = min(len(sizes), MANY_CLUSTERS)
-    best = sorted(columns, key=lambda c: -c.information)[:MANY_COLUMNS]
-    numeric = [c for c in best if c.p is None]
-    shown = numeric + [c for c in best if c.p is not None]
+    sizes = sizes[:MANY_CLUSTERS]
     # colours soft enough for dark text on all of them
-    warm = colormaps["RdBu_r"].resampled(256)
-    high = colormaps["GnBu"].resampled(256)
-    mean_of, level_of = Normalize(-3.0, 3.0), Normalize(0.0, 1.35)
+    looks = (Normalize(-3.0, 3.0), colormaps["RdBu_r"].resampled(256)), (Normalize(0.0, 1.35), colormaps["GnBu"])
+    best = sorted(columns, key=lambda c: -c.information)
+    telling = [c for c in best if np.any(c.divergence[: len(sizes)] >= TELLING)] or best[:1]
+    numeric, levels = ([c for c in telling[:MANY_COLUMNS] if (c.p is None) is wanted] for wanted in (True, False))
+    shown = numeric + levels
     wide, tall = 0.76, 0.42
-    gap = 0.35 if numeric and len(numeric) < len(shown) else 0.0
-    longest = max(len(_short(c.name, NAME_LETTERS)) for c in shown)
-    left, right, top, bottom = 1.25, 0.15 + 0.055 * longest, 0.62 + 0.055 * longest, 0.85
-    across, down = wide * (len(shown) + gap), tall * n_clusters
-    width, height = max(left + across + right, 7.5), top + down + bottom
+    gap = 0.35 if numeric and levels else 0.0
+    head = 0.35 + 0.055 * max(len(_short(c.name, NAME_LETTERS)) for c in shown)
+    left, bottom = 1.25, 1.05 if gap else 0.65
+    across, down = wide * (len(shown) + gap), tall * len(sizes)
+    width, height = max(left + across + head - 0.7, 7.5), 0.55 + head + down + bottom
     figure = _plot(width, height)
     figure.set_layout_engine("none")
     axes = figure.add_axes((left / width, bottom / height, across / width, down / height))
-    axes.set_xlim(0, len(shown) + gap)
-    axes.set_ylim(n_clusters, 0)
+    axes.set(xlim=(0, len(shown) + gap), ylim=(len(sizes), 0))
     axes.axis("off")
     for j, c in enumerate(shown):
         x = j + (gap if c.p is not None else 0.0)
-        axes.text(
-            x + 0.42,
-            -0.15,
-            _short(c.name, NAME_LETTERS),
-            rotation=40,
-            ha="left",
-            va="bottom",
-            fontsize=8.4,
-            rotation_mode="anchor",
-        )
-        for k in range(n_clusters):
-            colour, lines = _cell(c, k, (mean_of, warm), (level_of, high))
+        name = {"rotation": 40, "rotation_mode": "anchor", "ha": "left", "va": "bottom", "fontsize": 8.4}
+        axes.text(x + 0.42, -0.15, _short(c.name, NAME_LETTERS), **name)
+        for k in range(len(sizes)):
+            colour, lines = _cell(c, k, *looks)
             axes.add_patch(_rectangle(x, k, colour))
-            ink = INK if _brightness(colour) > 0.5 else "white"
-            if len(lines) == 1:
-                axes.text(x + 0.5, k + 0.5, lines[0], ha="center", va="center", fontsize=7.2, color=ink)
-            elif lines:
-                axes.text(
-                    x + 0.5,
-                    k + 0.5,
-                    "\n".join(lines),
-                    ha="center",
-                    va="center",
-                    fontsize=5.7,
-                    color=ink,
-                    linespacing=1.12,
-                )
-    for k in range(n_clusters):
+            look = {"color": INK if _brightness(colour) > 0.5 else "white", "ha": "center", "va": "center"}
+            size = 7.2 if len(lines) == 1 else 5.7
+            axes.text(x + 0.5, k + 0.5, "\n".join(lines), fontsize=size, linespacing=1.12, **look)
+    for k, size in enumerate(sizes):
         axes.text(-0.75, k + 0.5, f"{k + 1}", ha="right", va="center", fontsize=9, fontweight="bold")
-        axes.text(-0.1, k + 0.5, percent(sizes[k] / n_rows), ha="right", va="center", fontsize=8, color=FAINT)
-    figure.text(0.18 / width, 1 - 0.24 / height, title, fontsize=11, fontweight="bold", va="center")
-    axes.text(-0.75, -0.18, "cluster", ha="right", va="bottom", fontsize=8, color=FAINT)
-    axes.text(-0.1, -0.18, "rows", ha="right", va="bottom", fontsize=8, color=FAINT)
-    _keys(figure, (left, width, height), numeric, len(numeric) < len(shown), (mean_of, warm), (level_of, high))
+        axes.text(-0.1, k + 0.5, percent(size / n_rows), ha="right", va="center", fontsize=8, color=FAINT)
+    for x, word in ((-0.75, "cluster"), (-0.1, "rows")):
+        axes.text(x, -0.18, word, ha="right", va="bottom", fontsize=8, color=FAINT)
+    figure.text(0.18 / width, 1 - 0.2 / height, title, fontsize=11, fontweight="bold", va="center")
+    alike = len(columns) - len(telling)
+    words = (
+        f"{_of(len(sizes), n_clusters)} clusters, the largest; "
+        f"{_of(len(shown), len(columns))} columns, the most telling"
+        + (f" ({alike:,} others tell none of these clusters from all rows)" if alike else "")
+    )
+    figure.text(0.18 / width, 1 - 0.42 / height, words, fontsize=8, va="center", color=FAINT)
+    _keys(figure, (width, height), [look if kind else None for look, kind in zip(looks, (numeric, levels))])
     return figure
 
 
+def _of(shown: int, n: int) -> str:
+    """All 7, or 7 of 12."""
+    return f"all {n:,}" if shown == n else f"{shown:,} of {n:,}"
+
+
 def _cell(c: ColumnProfile, k: int, means, levels) -> tuple[Any, list[str]]:
-    """Colour and lines of text of one cell. A cell much like all rows stays empty where its text would be a level."""
-    like_all = c.divergence[k] < TELLING
+    """Colour and lines of text of one cell. A cell much like all rows stays empty."""
+    if c.divergence[k] < TELLING or (c.missing[k] > 0.5 and c.missing_divergence[k] < TELLING):
+        return EMPTY, []
     if c.missing[k] > 0.5:
-        if c.missing_divergence[k] < TELLING:
-            return EMPTY, []
         return "#c9ccd3", ["missing", percent(c.missing[k])]
     if c.p is None:
         norm, colours = means
@@ -506,8 +529,6 @@ def _cell(c: ColumnProfile, k: int, means, levels) -> tuple[Any, list[str]]:
         small = abs(c.mean[k]) < sd / 200.0
         return colours(norm(np.clip(z, -2.0, 2.0))), ["0" if small else _brief(c.mean[k])]
     norm, colours = levels
-    if like_all:
-        return EMPTY, []
     p = c.p[:, k]
     v = int(np.argmax(p * np.log(p / c.overall)))
     return colours(norm(max(p[v] - c.overall[v], 0.0))), [*_wrapped(c.levels[v]), percent(p[v])]
@@ -534,42 +555,29 @@ def _rectangle(x: float, y: float, colour):
     return Rectangle((x + 0.02, y + 0.04), 0.96, 0.92, facecolor=colour, edgecolor="none")
 
 
-def _keys(figure, place, numeric, categorical, means, levels) -> None:
-    """The two colour scales, below the map."""
-    left, width, height = place
+def _keys(figure, place, looks) -> None:
+    """The colour scales, below the map; None for one that is not needed."""
+    width, height = place
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import ListedColormap, Normalize
 
-    x = left
     keys = (
-        (
-            numeric, means, -2, 2, ((-2, "≤ −2"), (0, "0"), (2, "≥ 2")),
-            "mean of the cluster in standard deviations from the overall mean",
-        ),
-        (
-            categorical, levels, 0, 1, ((0, "0"), (0.5, "50"), (1, "100 %")),
-            "how much more frequent than among all rows the level shown is; empty: much like all rows",
-        ),
+        ((-2, "≤ −2"), (0, "0"), (2, "≥ 2")), "mean of the cluster in standard deviations from the overall mean",
+    ), (
+        ((0, "0"), (0.5, "50"), (1, "100 %")), "how much more frequent than among all rows the level shown is",
     )  # fmt: skip
-    for wanted, (norm, colours), low, high, ticks, label in keys:
-        if not wanted:
-            continue
-        bar = figure.add_axes((x / width, 0.50 / height, 1.5 / width, 0.13 / height))
+    wanted = [(look, *key) for look, key in zip(looks, keys) if look is not None]
+    for i, ((norm, colours), ticks, label) in enumerate(wanted):
+        y, (low, high) = 0.32 + 0.4 * (len(wanted) - 1 - i), (ticks[0][0], ticks[-1][0])
+        bar = figure.add_axes((0.35 / width, y / height, 1.5 / width, 0.13 / height))
         shades = ListedColormap([colours(norm(v)) for v in np.linspace(low, high, 128)])
         key = figure.colorbar(ScalarMappable(Normalize(low, high), shades), cax=bar, orientation="horizontal")
         key.outline.set_visible(False)
         key.set_ticks([t for t, _ in ticks], labels=[text for _, text in ticks])
         key.ax.tick_params(labelsize=7, length=2)
         key.ax.grid(visible=False)
-        words = (
-            label
-            if width > 14
-            else label.replace(" of the cluster in standard deviations from the overall mean", ", standardised").split(
-                "; empty"
-            )[0]
-        )
-        figure.text((x + 1.62) / width, 0.565 / height, words, fontsize=7.5, va="center", color=FAINT)
-        x += 1.9 + 0.062 * len(words)
+        words = f"{label}; empty: much like all rows"
+        figure.text(1.97 / width, (y + 0.065) / height, words, fontsize=7.5, va="center", color=FAINT)
 
 
 def _brief(x: float) -> str:
@@ -591,6 +599,21 @@ def _short(text: str, most: int) -> str:
 
 def _colour(i: int) -> str:
     return CHAINS[i % len(CHAINS)]
+
+
+def _plain():
+    """Numbers in full, as many digits as tell the ticks apart, in groups of three: no offset to be added in one's
+    head."""
+    from matplotlib.ticker import ScalarFormatter
+
+    class Plain(ScalarFormatter):
+        def __call__(self, x, pos=None):
+            whole, point, rest = super().__call__(x, pos).partition(".")
+            return re.sub(r"(?<=\d)(?=(\d{3})+$)", ",", whole) + point + rest
+
+    formatter = Plain(useOffset=False)
+    formatter.set_scientific(False)
+    return formatter
 
 
 def _thousands():

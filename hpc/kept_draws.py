@@ -6,7 +6,6 @@ clusters is computed again from the table, read in slices.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,9 @@ from mpibayes.hpc.data import Data
 from mpibayes.hpc.errors import ConfigError, DataError
 from mpibayes.hpc.models.components import Components, Hyper
 from mpibayes.hpc.models.statistics import Statistics, merge_moments
-from mpibayes.hpc.run_directory import PROVENANCE, RESOLVED, TRAINING_ROWS
+from mpibayes.hpc.records import RESOLVED, read_provenance, read_resolved
+from mpibayes.hpc.run_directory import TRAINING_ROWS
+from mpibayes.io import checkpoint
 from mpibayes.io.files import chain_directories
 from mpibayes.io.labels import FOLDER as LABELS
 from mpibayes.io.labels import Draw, iterate_draws
@@ -94,15 +95,16 @@ class KeptRun:
                 continue
             try:
                 stored = np.load(path)
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, EOFError) as error:
                 raise DataError(
-                    f"{path}: cannot be read ({error}); it tells which rows of the table were trained on"
+                    f"{path}: cannot be read ({error}); it tells which rows of the table were trained on, and the run "
+                    "writes it anew when it is continued"
                 ) from None
             mine = self.data.training_rows
             if mine is None or not np.array_equal(stored, mine):
                 raise ConfigError(
-                    f"{chain.folder}: was trained on other rows than {self.chains[0].folder} (data.heldout "
-                    "differs); look at each by itself"
+                    f"{path}: not the rows that the settings of {self.chains[0].folder} train on. If data.heldout of "
+                    "these runs differs, look at each by itself; else the file is damaged"
                 )
 
     def slices(self) -> Iterator[tuple[int, Rows]]:
@@ -125,7 +127,7 @@ class KeptRun:
         return [
             (i, int(cycle))
             for i, chain in enumerate(self.chains)
-            for block in read_blocks(chain.folder / LABELS, (), chain.burn_in)
+            for block in read_blocks(chain.folder / LABELS, (), chain.burn_in, checkpoint.kept(chain.folder, LABELS))
             for cycle in block["cycle"]
         ]
 
@@ -242,6 +244,7 @@ def _find_chains(run_dirs: list[Path], burn_in: int | None) -> list[Chain]:
                 f"{home}: no run directory (it has no {RESOLVED}). Expected the directory of a run (the -o of "
                 "`mpibayes run`)."
             )
+        read_resolved(parent)  # damaged settings are told as such, not as mistakes in a configuration
         config = configuration.load(parent / RESOLVED)
         for folder in folders:
             chains.append(Chain("", folder, parent, config, config.burn_in if burn_in is None else burn_in))
@@ -273,12 +276,7 @@ def _open_table(chains: list[Chain], given: str | Path | None) -> Table:
         raise DataError(f"{path}: the run's table is not there; {hint}")
     table = Table.open(path)
     for chain in chains:
-        try:
-            fingerprint = json.loads((chain.home / PROVENANCE).read_text(encoding="utf-8"))["fingerprint"]
-        except (OSError, ValueError, KeyError) as error:
-            raise DataError(
-                f"{chain.home / PROVENANCE}: cannot be read ({error}); the run's table cannot be told"
-            ) from None
+        fingerprint = read_provenance(chain.home)["fingerprint"]
         if fingerprint != table.fingerprint:
             raise DataError(
                 f"{path}: its content is not what {chain.home} was run on (fingerprint {table.fingerprint[:12]}, "

@@ -5,8 +5,9 @@ A line has a fixed order of fields, so that `grep cycle= run.log | cut -d' ' -f2
     2026-01-05T12:00:07 cycle=1200/5000 K=37 logp=-1.23450e+07 alpha=1.84 d=0 moved=3.1% moves=3/41 heldout=-20.1730
         0.082s/cycle 2.2Mrows/s eta=5m12s    (all on one line)
 
-`moves` are the split and merge moves since the last line: accepted/tried. While an annealed chain grows, the rows that
-are in follow K: rows=12.3k/180k.
+`moved`: share of the visited rows that changed cluster in the last cycle, those that came in among them. `moves`: split
+and merge moves since the last line, accepted/tried. While an annealed chain grows, the rows that are in follow K:
+rows=12.3k/180k, and eta is not told before the cycles have shown what a row costs.
 
 The first lines come after 1, 2, 4, ... seconds, so that one sees that it works; then there is one a minute. All lines
 are also appended to `logs/run.log` in the run's directory.
@@ -19,11 +20,13 @@ import math
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
 EVERY_S = 60.0
-SMOOTHING = 0.1  # weight of the newest cycle in the running mean of seconds a cycle
+SMOOTHING = 0.1  # weight of the newest cycle in running means
+SPREAD = 0.3  # of the active rows over recent cycles, relative: with less, what a row costs cannot be told
 
 
 def duration(seconds: float | None) -> str:
@@ -90,6 +93,35 @@ def _growing(status: Mapping[str, Any]) -> bool:
     return active is not None and rows is not None and active < rows
 
 
+@dataclass(frozen=True)
+class Pace:
+    """Running means over the cycles: active rows, seconds, and the products that a straight line through them needs.
+
+    A cycle has a part that no row pays for, so a cycle over few rows does not tell what one over all will take.
+    """
+
+    rows: float
+    seconds: float
+    rows_squared: float
+    rows_seconds: float
+
+    @classmethod
+    def of(cls, rows: float, seconds: float) -> Pace:
+        return cls(rows, seconds, rows * rows, rows * seconds)
+
+    def then(self, latest: Pace) -> Pace:
+        return Pace(*((1 - SMOOTHING) * a + SMOOTHING * b for a, b in zip(astuple(self), astuple(latest))))
+
+    def full_cycle(self, n_rows: int, active_rows: float) -> float | None:
+        """Seconds of a cycle over all rows; None while too few sizes were seen. More rows never take less, nor more
+        than in proportion."""
+        variance = self.rows_squared - self.rows**2
+        if active_rows < n_rows and variance < (SPREAD * self.rows) ** 2:
+            return None
+        slope = (self.rows_seconds - self.rows * self.seconds) / variance if variance > 0 else 0.0
+        return self.seconds + min(max(slope, 0.0), self.seconds / self.rows) * (n_rows - self.rows)
+
+
 class Progress:
     """Progress of one chain, on root: `update` after every cycle, `note` for words, `close` at the end.
 
@@ -109,8 +141,7 @@ class Progress:
         self._stream, self._clock = stream or sys.stdout, clock
         self._started = clock()
         self._next, self._gap = self._started + 1.0, 1.0
-        self._seconds: float | None = None
-        self._row_seconds = 0.0  # of one visit of a row, likewise smoothed
+        self._pace: Pace | None = None
         self._moves = {"moves": 0, "moves_tried": 0}  # since the last line
         self._values: dict[str, float] = {}
         self._file = None
@@ -123,11 +154,8 @@ class Progress:
     def update(self, values: Mapping[str, float]) -> None:
         """After a cycle: its scalars (cycle, n_clusters, log_joint, ..., seconds)."""
         self.cycle = int(values["cycle"])
-        seconds = values["seconds"]
-        visit = seconds / (values.get("active_rows") or self.n_rows)
-        weight = 1.0 if self._seconds is None else SMOOTHING
-        self._seconds = seconds if self._seconds is None else (1 - weight) * self._seconds + weight * seconds
-        self._row_seconds = (1 - weight) * self._row_seconds + weight * visit
+        latest = Pace.of(values.get("active_rows") or self.n_rows, values["seconds"])
+        self._pace = latest if self._pace is None else self._pace.then(latest)
         for kind, name in (("moves", "{}s"), ("moves_tried", "{}s_tried")):
             self._moves[kind] += sum(int(values.get(name.format(move), 0)) for move in ("split", "merge"))
         # A scalar that was not computed in this cycle (NaN) keeps its last value.
@@ -144,7 +172,8 @@ class Progress:
     def status(self, values: Mapping[str, float] | None = None) -> dict[str, Any]:
         """The numbers of status.json that are known now; `values` as in `update`, where they are newer."""
         known = {**self._values, **{k: v for k, v in (values or {}).items() if math.isfinite(v)}}
-        seconds = self._seconds
+        pace = self._pace
+        full = None if pace is None else pace.full_cycle(self.n_rows, known.get("active_rows") or self.n_rows)
         return {
             "cycle": self.cycle,
             "cycles": self.cycles,
@@ -154,9 +183,9 @@ class Progress:
             },
             **{name: None if name not in known else int(known[name]) for name in ("n_clusters", "active_rows")},
             "rows": self.n_rows,
-            "seconds_per_cycle": seconds,
-            "rows_per_second": 1.0 / self._row_seconds if self._row_seconds else None,
-            "eta_s": None if seconds is None else self._row_seconds * self.n_rows * max(0, self.cycles - self.cycle),
+            "seconds_per_cycle": None if pace is None else pace.seconds,
+            "rows_per_second": pace.rows / pace.seconds if pace is not None and pace.seconds else None,
+            "eta_s": None if full is None else full * max(0, self.cycles - self.cycle),
             "elapsed_s": self._clock() - self._started,
         }
 

@@ -22,7 +22,7 @@ from mpibayes.hpc.chains import Agreement, Course
 from mpibayes.hpc.errors import ConfigError
 from mpibayes.hpc.kept_draws import Chain, KeptRun, evenly, hyper_of
 from mpibayes.hpc.summary import ColumnProfile, Scalar, Trait, number, percent, took
-from mpibayes.io.files import reason, write_bytes, write_text
+from mpibayes.io.files import chain_directories, reason, write_bytes, write_text
 from mpibayes.io.table import Rows
 
 PROBES = 1000  # rows on which every kept draw is compared with every other
@@ -33,6 +33,7 @@ MATRIX = 8  # chains that are compared pair by pair in the text; the picture and
 LISTED = 30  # clusters in the table, at most
 LEAST_SHARE = 0.001  # smaller clusters are gathered in one line
 WIDTH = 118  # of report.txt
+SECOND_CHAIN = "Only a second chain from another start can tell: run.chains = 2."
 SCALARS = (
     ("n_clusters", "clusters K"),
     ("log_joint", "log joint"),
@@ -185,11 +186,23 @@ def summarise(run: KeptRun) -> Posterior:
     posterior.warnings += summary.mixing_warnings(
         {n: posterior.scalars[k] for k, n in SCALARS if k in posterior.scalars}, len(run.chains)
     )
-    late = [c for c in courses if c.settled - c.burn_in > LATE * (c.cycles - c.burn_in)]
+    climbing = [c for c in courses if c.climbed]
+    late = [c for c in courses if c.settled - c.burn_in > LATE * (c.cycles - c.burn_in) and not c.climbed]
+    if climbing:
+        posterior.warnings.append(
+            f"{', '.join(c.name for c in climbing)}: the log joint still climbs, {chains.climbed(climbing)}: too short "
+            "to be summarised; raise run.cycles"
+        )
     if late:
         posterior.warnings.append(
             f"{', '.join(c.name for c in late)}: the log joint went on rising after burn-in, up to cycle "
             f"{max(c.settled for c in late):,}: leave out more (--burn-in), or raise run.cycles"
+        )
+    tried, accepted = chains.moves_in(courses, "kept")
+    if len(courses) == 1 and tried and not accepted:
+        posterior.warnings.append(
+            f"none of the {tried:,} splits and merges tried after burn-in was accepted: the clustering is clear-cut, "
+            f"or the chain is stuck. {SECOND_CHAIN}"
         )
     if not kept:
         posterior.warnings.append(
@@ -204,7 +217,7 @@ def summarise(run: KeptRun) -> Posterior:
         )
     posterior.representative = r = representative(run, kept)
     c = r.compared
-    posterior.agreement = chains.agreement(len(run.chains), c.chain, c.labels, c.distances)
+    posterior.agreement = chains.agreement(courses, scalars["log_joint"].r_hat, c.chain, c.labels, c.distances)
     _describe(posterior, r, kept)
     return posterior
 
@@ -307,7 +320,7 @@ def _parts(posterior: Posterior) -> list[Any]:
         parts += ["", _warnings(posterior)]
     if len(posterior.courses) > 1:
         parts += ["", _chain_table(posterior), *_agreement(posterior)]
-    if _tried(posterior):
+    if chains.moves_in(posterior.courses)[0]:
         parts += ["", _move_table(posterior)]
     if posterior.representative is not None:
         parts += ["", _cluster_title(posterior), _cluster_table(posterior), *_small_clusters(posterior)]
@@ -353,7 +366,7 @@ def _about_courses(p: Posterior) -> list[tuple[str, str]]:
     courses, several = p.courses, len(p.courses) > 1
     wanted = _span([c.config.run.cycles for c in p.run.chains])
     cycles = f"{_span([c.cycles for c in courses])} of {wanted}" + (f", {len(courses)} chains" if several else "")
-    lines = [("cycles", f"{cycles}, {_states(p)}")]
+    lines = [("cycles", f"{cycles}, {_states(p)}"), *_not_started(p)]
     burn_in = f"{_span([c.burn_in for c in courses])} cycles left out"
     grown = [c for c in courses if c.growth]
     if grown:
@@ -374,18 +387,30 @@ def _about_courses(p: Posterior) -> list[tuple[str, str]]:
     )
     if not several:
         (c,) = courses
-        when = f"cycle {c.settled:,} on ({took(c.settled_s)} of {took(c.seconds)})"
-        lines.append(("settled", f"log joint as high as in the last draws from {when}"))
+        when = f"log joint as high as in the last draws from cycle {c.settled:,} on ({took(c.settled_s)} of"
+        lines.append(("settled", "not yet: the log joint climbs" if c.climbed else f"{when} {took(c.seconds)})"))
         if p.agreement is not None and np.isfinite(p.agreement.ari[0, 0]):
             ari, vi = p.agreement.ari[0, 0], p.agreement.vi[0, 0]
             halves = f"adjusted Rand index {ari:.3f}, variation of information {vi:.2f} nats"
-            lines.append(("halves", f"{halves} between the representative partitions of the two halves of the draws"))
-    if not _tried(p):
+            halves += " between the representative partitions of the two halves of the draws"
+            lines.append(("halves", f"{halves}. A chain that is stuck agrees with itself too. {SECOND_CHAIN}"))
+    if not chains.moves_in(courses)[0]:
         recorded = any(c.moves is not None for c in courses)
         why = (
             "no split or merge was tried (sampler.split_merge)" if recorded else "not recorded by the version that ran"
         )
         lines.append(("moves", why))
+    return lines
+
+
+def _not_started(p: Posterior) -> list[tuple[str, str]]:
+    """The chains that a run is to have and that have no directory yet."""
+    lines = []
+    for home, wanted in {c.home: c.config.run.chains for c in p.run.chains}.items():
+        there = len(chain_directories(home))
+        if there < wanted:
+            missing = f"{wanted - there} of the {wanted} chains of {home} have not been started"
+            lines.append(("missing", f"{missing}: run the same command again"))
     return lines
 
 
@@ -398,12 +423,6 @@ def _span(values: Sequence[int]) -> str:
     """7, or 7 to 12."""
     low, high = min(values), max(values)
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
-
-
-def _tried(p: Posterior) -> bool:
-    """Whether a split or merge was tried."""
-    total = chains.moves_together(p.courses) or {}
-    return any(n["splits_tried"] + n["merges_tried"] for n in total.values())
 
 
 def _states(p: Posterior) -> str:
@@ -465,7 +484,7 @@ def _scalar_cells(key: str, s: Scalar) -> list[str]:
     cells = [
         _fixed(x, 0 if key == "n_clusters" and x in (s.low, s.high) else digits) for x in (s.mean, s.sd, s.low, s.high)
     ]
-    return [*cells, _fixed(s.ess, 0), _fixed(s.r_hat, 3)]
+    return [*cells, _fixed(s.ess, 0), summary.r_hat_in_words(s.r_hat)]
 
 
 def _fixed(x: float, digits: int) -> str:
@@ -503,7 +522,8 @@ def _chain_table(p: Posterior) -> Any:
         joint = c.scalars["log_joint"]
         scores = [_fixed(joint.mean, 1), _fixed(joint.sd, 1), *([_fixed(c.heldout, 3)] if scored else [])]
         scores += [_fixed(c.scalars["n_clusters"].mean, 1), str(c.n_clusters), _fixed(c.scalars["entropy"].mean, 3)]
-        table.add_row(c.name, f"{c.settled:,}", took(c.settled_s), *scores)
+        settled = ("climbs", "-") if c.climbed else (f"{c.settled:,}", took(c.settled_s))
+        table.add_row(c.name, *settled, *scores)
     return table
 
 
@@ -559,10 +579,9 @@ def _cluster_title(p: Posterior) -> Any:
     from rich.text import Text
 
     r = p.representative
-    chain = f"{p.run.chains[r.chain].name}, " if len(p.run.chains) > 1 else ""
     text = Text("Clusters of the representative partition", style="bold")
     text.append(
-        f"\n{chain}cycle {r.cycle:,}: of {len(r.losses)} kept draws the one nearest to all others (expected variation "
+        f"\n{_draw(p)}: of {len(r.losses)} kept draws the one nearest to all others (expected variation "
         f"of information {r.loss:.3f} nats; the draws' mean is {r.losses.mean():.3f})",
         style="not bold",
     )
@@ -573,6 +592,12 @@ def _cluster_title(p: Posterior) -> Any:
             style="not bold dim",
         )
     return text
+
+
+def _draw(p: Posterior) -> str:
+    """Which draw the representative partition is."""
+    r = p.representative
+    return (f"{p.run.chains[r.chain].name}, " if len(p.run.chains) > 1 else "") + f"cycle {r.cycle:,}"
 
 
 def _cluster_table(p: Posterior) -> Any:
@@ -623,7 +648,7 @@ def _pictures(p: Posterior) -> dict[str, bytes]:
     """File names and PNG bytes."""
     from mpibayes.hpc import figures
 
-    settled = [(c.settled, c.settled_s) for c in p.courses]
+    settled = [None if c.climbed else (c.settled, c.settled_s) for c in p.courses]
     pictures = {"trace.png": figures.trace(p.run.chains, settled)}
     if any(c.growth for c in p.run.chains):
         pictures["annealing.png"] = figures.annealing(p.run.chains, settled, p.run.n_rows)
@@ -635,8 +660,8 @@ def _pictures(p: Posterior) -> dict[str, bytes]:
         pictures["cluster_sizes.png"] = figures.cluster_sizes(p.ordered, p.run.n_rows)
     if p.profiles:
         sizes = np.array([line.rows for line in p.clusters])
-        title = f"Cluster profiles of the representative partition (cycle {p.representative.cycle:,})"
-        pictures["profiles.png"] = figures.heat_map(p.profiles, sizes, p.run.n_rows, title)
+        title = f"Cluster profiles of the representative partition ({_draw(p)})"
+        pictures["profiles.png"] = figures.heat_map(p.profiles, sizes, p.run.n_rows, title, len(p.representative.sizes))
     return pictures
 
 
@@ -671,6 +696,8 @@ def _machine(p: Posterior, pictures: list[str]) -> dict[str, Any]:
             "adjusted_rand": [[_finite(x) for x in row] for row in a.ari.tolist()],
             "variation_of_information": [[_finite(x) for x in row] for row in a.vi.tolist()],
             "rows": a.n_rows,
+            "log_joint_gap": a.gap,
+            "climbing": [p.courses[i].name for i in a.climbing],
         }
     if r is not None:
         document["representative"] = {

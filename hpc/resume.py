@@ -19,8 +19,11 @@ from mpibayes.hpc.models.components import Hyper
 from mpibayes.io import checkpoint
 
 
-def save(comm: Communicator, place: Path, mixture: Mixture, heldout: HeldOut | None) -> None:
-    """Write a generation of the chain's present state. A failure of one rank is raised on all of them."""
+def save(comm: Communicator, place: Path, mixture: Mixture, heldout: HeldOut | None, kept: dict | None = None) -> None:
+    """Write a generation of the chain's present state. A failure of one rank is raised on all of them.
+
+    kept: on root, what the trace and the labels hold (`checkpoint.commit`).
+    """
     cycle = mixture.cycles
     name = f"checkpoint {cycle:09d}"
     on_root(comm, lambda: checkpoint.begin(place, cycle), share=False, what=f"begin {name}")
@@ -43,7 +46,9 @@ def save(comm: Communicator, place: Path, mixture: Mixture, heldout: HeldOut | N
         "heldout_draws": heldout.n_draws if heldout is not None else 0,
         **vars(mixture.hyper),
     }
-    on_root(comm, lambda: checkpoint.commit(place, cycle, parts, shared), share=False, what=f"complete {name}")
+    on_root(
+        comm, lambda: checkpoint.commit(place, cycle, parts, shared, kept=kept), share=False, what=f"complete {name}"
+    )
 
 
 def newest(comm: Communicator, place: Path, mixture: Mixture) -> checkpoint.Generation | None:

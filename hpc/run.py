@@ -20,12 +20,12 @@ import numpy as np
 from mpibayes.hpc import config as configuration
 from mpibayes.hpc import resume, run_directory, status, strata, strategy, waiting
 from mpibayes.hpc.clock import Clock
-from mpibayes.hpc.comm import Communicator, names, on_root, world
+from mpibayes.hpc.comm import Communicator, end_job, names, on_root, world
 from mpibayes.hpc.config import Config
 from mpibayes.hpc.data import Data, digest
 from mpibayes.hpc.errors import EXIT_STOPPED, MpibayesError, NumericalError
 from mpibayes.hpc.heldout import HeldOut
-from mpibayes.hpc.launcher import launcher_rank
+from mpibayes.hpc.launcher import launcher_rank, launcher_size
 from mpibayes.hpc.lock import Lock, job, restarts
 from mpibayes.hpc.log import Progress
 from mpibayes.hpc.mixture import Info, Mixture, Settings
@@ -50,9 +50,9 @@ def main(
     """
     comm = None
     try:
-        comm = world()
         clock = Clock(max_time_s)
-        clock.watch_signals()
+        clock.watch_signals()  # first: an exception out of a half-started MPI library may end in a crash
+        comm = world()
         code = _run(comm, clock, Path(config_path), out, overrides, fresh)
     except MpibayesError as error:
         code = error.exit_code
@@ -71,14 +71,15 @@ def main(
     except BaseException as error:
         _tell_internal(comm, error)
         if comm is None:
-            return 70
+            return end_job(70)
         comm.abort(70)
     return code if comm is None or comm.rank == 0 else 0
 
 
 def _tell_internal(comm: Communicator | None, error: BaseException) -> None:
     """One line that says where and what; then the traceback, unless memory is short."""
-    place = f"{names(comm, [comm.rank])}: " if comm is not None and comm.size > 1 else ""
+    size, rank = (launcher_size(), launcher_rank()) if comm is None else (comm.size, comm.rank)
+    place = f"rank {rank} ({socket.gethostname()}): " if size > 1 else ""
     what = "out of memory" if isinstance(error, MemoryError) else f"internal error: {type(error).__name__}: {error}"
     print(f"mpibayes: error: {place}{what}; the whole job ends here", file=sys.stderr, flush=True)
     if not isinstance(error, MemoryError):
@@ -280,7 +281,8 @@ class Chain:
         else:
             why = self.clock.stop_reason() or "another rank"
             message = (
-                f"{self.folder}: stopped early ({why}) at the checkpoint of cycle {self._saved_cycle}; run the same command again to continue"
+                f"{self.folder}: stopped early ({why}) at the checkpoint of cycle {self._saved_cycle}; "
+                "run the same command again to continue"
             )
         self._write_status("finished" if finished else "stopped", message=message)
         self.progress.note(message)
@@ -300,7 +302,10 @@ class Chain:
             self.draws.flush()
 
         on_root(self.comm, flush, share=False, what="write the trace and the draws")
-        resume.save(self.comm, self.folder / run_directory.CHECKPOINTS, self.mixture, self.heldout)
+        kept = None
+        if self.comm.rank == 0:
+            kept = {"run": self._name, "trace": self.trace.last_cycle, "labels": self.draws.last_cycle}
+        resume.save(self.comm, self.folder / run_directory.CHECKPOINTS, self.mixture, self.heldout, kept)
         self._saved_cycle = self.mixture.cycles
         self._last_checkpoint = self.clock.elapsed()
         self.clock.checkpoint_took(time.monotonic() - started)
@@ -321,9 +326,12 @@ class Chain:
             self.folder.mkdir(parents=True, exist_ok=True)
             run_directory.write_training_rows(self.folder, self.data.training_rows)
             self._before = status.ending(self.folder)
-            self.trace, self.draws = TraceWriter(self.folder), DrawWriter(self.folder)
+            self._name = run_directory.name_of_chain(self.folder, self.number, config.run.chains)
+            self.trace, self.draws = TraceWriter(self.folder, run=self._name), DrawWriter(self.folder, self._name)
             if found is None:
                 run_directory.require_no_checkpoint_was_written(self.folder)
+            else:
+                run_directory.require_what_it_kept(self.folder, found, self._name)
             self.trace.truncate(cycle)
             self.draws.truncate(cycle)
             self.progress = Progress(self.folder, cycle, config.run.cycles, mixture.n_rows)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import sys
 import time
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,18 +14,21 @@ import numpy as np
 import mpibayes
 from mpibayes.hpc import config as configuration
 from mpibayes.hpc import lock as locks
-from mpibayes.hpc import strategy
+from mpibayes.hpc import records, strategy
 from mpibayes.hpc.config import Config
 from mpibayes.hpc.errors import CheckpointError, ConfigError, MpibayesError
 from mpibayes.hpc.lock import Lock
+from mpibayes.hpc.records import PROVENANCE, RESOLVED
 from mpibayes.hpc.shards import default_count
 from mpibayes.hpc.status import read_status
+from mpibayes.io.checkpoint import Generation
 from mpibayes.io.files import chain_directories, replacing, storing, write_text
+from mpibayes.io.labels import FOLDER as LABELS
 from mpibayes.io.labels import last_draw
+from mpibayes.io.segments import require
 from mpibayes.io.table import Table
+from mpibayes.io.trace import FOLDER as TRACE
 
-RESOLVED = "config.resolved.toml"
-PROVENANCE = "provenance.json"
 TRAINING_ROWS = "training_rows.npy"
 CHECKPOINTS = "checkpoints"
 UNFINISHED_START = {"config.toml", PROVENANCE, "config.toml.tmp", PROVENANCE + ".tmp", RESOLVED + ".tmp"}
@@ -85,7 +86,7 @@ def open_run(
         raise ConfigError(f"{folder}: is a file; name a run directory with -o")
     try:
         if not resolved.exists():
-            _require_no_strangers(folder)
+            require_no_strangers(folder)
         folder.mkdir(parents=True, exist_ok=True)
         lock.take(folder)
         if fresh and resolved.exists():
@@ -96,16 +97,13 @@ def open_run(
         if not resolved.exists():
             config = configuration.continued(config, decided(config, n_training))
             write_text(folder / "config.toml", config.text)
-            _write_provenance(folder, {"table": str(table.path), **content, "starts": []})
-            write_text(resolved, configuration.resolved_toml(config))
+            record = {"run": records.new_name(), "table": str(table.path), **content, "starts": []}
+            records.write_provenance(folder, record)
+            records.write_resolved(folder, configuration.resolved_toml(config))
             return config
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written: {error.strerror}") from None
-    before = _read_provenance(folder)
-    try:
-        old = tomllib.loads(resolved.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{resolved}: cannot be read ({error}); it says what the run is") from None
+    before, old = records.read_provenance(folder), records.read_resolved(folder)
     config = configuration.continued(config, old)
     same_table = before["fingerprint"] == content["fingerprint"]
     changes = configuration.difference(old, configuration.as_dict(config), same_table)
@@ -121,12 +119,11 @@ def open_run(
             f"{folder}: holds a run with another configuration, which was left as it is; what differs:",
             [*changes, "to start anew: choose another directory with -o, or --fresh, which renames this one"],
         )
-    with storing(resolved):
-        write_text(resolved, configuration.resolved_toml(config))
+    records.write_resolved(folder, configuration.resolved_toml(config))
     return config
 
 
-def _require_no_strangers(folder: Path) -> None:
+def require_no_strangers(folder: Path) -> None:
     """ConfigError where a folder without a run has files in it; those of a start that was cut off are ours."""
     names = {p.name for p in folder.iterdir()} if folder.exists() else set()
     if not {n for n in names if n.partition(".")[0] != locks.NAME} <= UNFINISHED_START:
@@ -143,7 +140,7 @@ def _set_aside(folder: Path) -> None:
 
 def record_start(folder: Path, hosts: Sequence[str]) -> None:
     """Add this start to provenance.json: versions, hosts, ranks, command; root alone."""
-    record = _read_provenance(folder)
+    record = records.read_provenance(folder)
     record["starts"].append(
         {
             "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -157,7 +154,27 @@ def record_start(folder: Path, hosts: Sequence[str]) -> None:
             "command": sys.argv,
         }
     )
-    _write_provenance(folder, record)
+    records.write_provenance(folder, record)
+
+
+def name_of_chain(place: Path, number: int, n_chains: int) -> str:
+    """What the chain's own files are marked with; "" in a run of a version that did not mark them."""
+    name = records.read_provenance(place if n_chains == 1 else place.parent).get("run")
+    return f"{name}-{number + 1}" if name else ""
+
+
+def require_what_it_kept(place: Path, found: Generation, name: str) -> None:
+    """CheckpointError where the trace or the labels end before this generation, or it is another run's."""
+    for folder in (TRACE, LABELS):
+        kept = found.kept(folder)
+        if kept is None:
+            return
+        if kept.run and name and kept.run != name:
+            raise CheckpointError(
+                f"{found.path}: is a checkpoint of another run than this directory's {PROVENANCE} tells. "
+                "Put the file of this run back"
+            )
+        require(place / folder, kept)
 
 
 def write_training_rows(folder: Path, training_rows: np.ndarray | None) -> None:
@@ -192,17 +209,3 @@ def _labels_in(path: Path) -> np.ndarray:
         raise ConfigError(
             f"sampler.init_labels: {path}: expected a line of whole numbers separated by blanks, one a training row"
         ) from None
-
-
-def _read_provenance(folder: Path) -> dict:
-    try:
-        return json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(
-            f"{folder / PROVENANCE}: cannot be read ({error}); the run's table cannot be told"
-        ) from None
-
-
-def _write_provenance(folder: Path, record: dict) -> None:
-    with storing(folder / PROVENANCE):
-        write_text(folder / PROVENANCE, json.dumps(record, indent=1) + "\n")

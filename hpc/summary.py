@@ -20,6 +20,7 @@ from mpibayes.hpc.models.statistics import Statistics
 
 ENOUGH_ESS = 100.0
 ENOUGH_R_HAT = 1.01
+MOST_R_HAT = 100.0  # chains that stand still in different places have none
 ENOUGH_DRAWS = 10  # fewer kept draws make a poor summary
 SAME_STORY = 0.75  # share of a column's entropy that another explains: naming both tells a reader nothing new
 TELLING = 0.1  # nats: a column that differs less is not said to characterise a cluster
@@ -32,7 +33,7 @@ TRAITS = 5  # columns named for each cluster
 @dataclass(frozen=True)
 class Scalar:
     """One quantity over all chains after burn-in. ess and r_hat are NaN where they have no meaning (`fixed`, few
-    draws)."""
+    draws); r_hat is MOST_R_HAT at most."""
 
     mean: float
     sd: float
@@ -62,7 +63,7 @@ def scalar(chains: Sequence[np.ndarray]) -> Scalar:
         together = np.stack([c[len(c) - n :] for c in chains])
         halves = together if len(together) > 1 else together[:, n % 2 :].reshape(2, -1)
         with np.errstate(divide="ignore", invalid="ignore"):  # a chain, or a half, that never moved
-            ess, r_hat = float(arviz.ess(together, method="bulk")), float(arviz.rhat(halves))
+            ess, r_hat = float(arviz.ess(together, method="bulk")), min(float(arviz.rhat(halves)), MOST_R_HAT)
     low, high = np.quantile(draws, (0.05, 0.95))
     sd = 0.0 if fixed else float(draws.std(ddof=1)) if len(draws) > 1 else np.nan
     return Scalar(float(draws.mean()), sd, float(low), float(high), ess, r_hat, fixed, len(draws))
@@ -73,7 +74,7 @@ def mixing_warnings(scalars: Mapping[str, Scalar], n_chains: int = 1) -> list[st
     moving = {name: s for name, s in scalars.items() if not s.fixed}
     unknown = [name for name, s in moving.items() if not np.isfinite(s.ess)]
     short = [f"{name} {s.ess:.0f}" for name, s in moving.items() if s.ess < ENOUGH_ESS]
-    apart = [f"{name} {s.r_hat:.2f}" for name, s in moving.items() if s.r_hat > ENOUGH_R_HAT]
+    apart = [f"{name} {r_hat_in_words(s.r_hat, 2)}" for name, s in moving.items() if s.r_hat > ENOUGH_R_HAT]
     found = []
     if unknown:
         found.append(f"too few draws after burn-in to judge {', '.join(unknown)}")
@@ -83,11 +84,11 @@ def mixing_warnings(scalars: Mapping[str, Scalar], n_chains: int = 1) -> list[st
         found.append(f"R-hat above {ENOUGH_R_HAT}: {', '.join(apart)}")
     if found:
         found.append(
-            "until these are mended the figures are rough: the run is too short, or its chains have not met. Look at "
+            "until these are mended the figures are rough: the run is too short"
             + (
-                "trace.png and chains.png; raise run.cycles"
+                ", or its chains have not met. Look at trace.png and chains.png; raise run.cycles"
                 if n_chains > 1
-                else "trace.png; raise run.cycles, and compare run.chains = 2 or more"
+                else ". Look at trace.png; raise run.cycles"
             )
         )
     return found
@@ -431,6 +432,11 @@ def number(x: float) -> str:
     digits = 0 if size >= 100 else 1 if size >= 1 else 1 - int(np.floor(np.log10(size)))
     text = f"{x:,.{digits}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def r_hat_in_words(x: float, digits: int = 3) -> str:
+    """1.003, or > 100; - where there is none."""
+    return f"> {MOST_R_HAT:.0f}" if x >= MOST_R_HAT else f"{x:.{digits}f}" if np.isfinite(x) else "-"
 
 
 def took(seconds: float) -> str:

@@ -5,11 +5,15 @@
 
 prints `2026-01-05T12:00:07 waiting 30 s for rank 3 (node7) to write its part of checkpoint 000000120` to stderr,
 again after 60, 120, 240, ... seconds, and once more when it went on. One thread watches; entering costs microseconds.
+Where Python's threads cannot run, as while MPI starts, `watched` has a process do it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
+import select
+import signal
 import sys
 import threading
 import time
@@ -55,6 +59,44 @@ def announce(what: str | Callable[[], str], after_s: float | None = None, loud: 
         _waits.remove(wait)
         if wait.said:
             _say(f"waited {time.monotonic() - wait.started:.0f} s for {wait.said}; going on")
+
+
+@contextlib.contextmanager
+def watched(what: str, limit_s: float, advice: str, loud: bool = True) -> Iterator[None]:
+    """`announce` for a block that holds on to Python's lock, with a limit: then this process is ended, with advice.
+
+    Does its work in a child process that ends with the block, or with this process.
+    """
+    parent = os.getpid()
+    ended, going_on = os.pipe()  # closes on our side when we die, too
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(going_on)
+            _watch_from_outside(ended, parent, _Wait(what, time.monotonic(), AFTER_S), limit_s, advice, loud)
+        finally:
+            os._exit(0)
+    os.close(ended)
+    try:
+        yield
+    finally:
+        os.close(going_on)
+        os.waitpid(child, 0)
+
+
+def _watch_from_outside(ended: int, parent: int, wait: _Wait, limit_s: float, advice: str, loud: bool) -> None:
+    while True:
+        soon = min(1.0, AFTER_S / 4)
+        if select.select([ended], [], [], soon)[0]:
+            return
+        if loud:
+            wait.look(time.monotonic())
+        if time.monotonic() - wait.started > limit_s:
+            _say(f"mpibayes: error: waited {limit_s:.0f} s in vain for {wait.what}; {advice}")
+            os.kill(parent, signal.SIGKILL)
+            return
 
 
 def _watch() -> None:

@@ -33,6 +33,7 @@ import numpy as np
 
 from mpibayes.hpc.errors import CheckpointError
 from mpibayes.io.files import TEMPORARY, h5_image, reason, storing, sync_directory
+from mpibayes.io.segments import Kept
 
 FORMAT = "mpibayes-checkpoint"
 VERSION = 1
@@ -85,12 +86,18 @@ def write_part(
 
 
 def commit(
-    folder: str | Path, cycle: int, parts: Sequence[Mapping[str, Any] | None], shared: Mapping[str, Any], keep: int = 2
+    folder: str | Path,
+    cycle: int,
+    parts: Sequence[Mapping[str, Any] | None],
+    shared: Mapping[str, Any],
+    keep: int = 2,
+    kept: Mapping[str, Any] | None = None,
 ) -> Path:
     """Make the generation complete and visible, then remove those beyond the `keep` newest; root alone.
 
     parts: what `write_part` returned on the ranks (None is skipped); their shards must be 0..S-1, each once.
     shared: arrays, numbers, strings, or anything JSON can hold (tuples come back as lists).
+    kept: what the run's trace and labels held by then, {"run": its name, folder: last cycle}; see `kept`.
     Generations of *later* cycles are removed too: the run went back before them because they were damaged.
     Raises CheckpointError, having removed the temporary directory; the generations before are untouched.
     """
@@ -103,6 +110,8 @@ def commit(
         for part in written:  # a file that another node wrote and this one sees otherwise must not be promised
             _check_size(temporary / part["file"], part["bytes"])
         manifest: dict[str, Any] = {"format": FORMAT, "version": VERSION, "cycle": cycle, "parts": written}
+        if kept is not None:
+            manifest["kept"] = dict(kept)
         manifest["shared"] = _write(temporary / SHARED, h5_image(lambda file: _fill_shared(file, cycle, shared)))
         manifest["sha256"] = _manifest_sum(manifest)
         _write(temporary / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
@@ -216,6 +225,11 @@ class Generation:
     def n_shards(self) -> int:
         return sum(len(part["shards"]) for part in self.manifest["parts"])
 
+    def kept(self, folder: str) -> Kept | None:
+        """What was in a folder of segments when this generation was written; None in those of older versions."""
+        said = self.manifest.get("kept", {})
+        return Kept(said[folder], said["run"]) if folder in said else None
+
     def shared(self) -> dict[str, Any]:
         """What `commit` was given. Raises CheckpointError when the file is damaged."""
         with self._open(self.manifest["shared"]) as file:
@@ -280,6 +294,17 @@ def latest(folder: str | Path, deep: bool = True) -> Generation | None:
     Raises CheckpointError when there are generations and none is usable, listing what is wrong with each.
     """
     return _newest(Path(folder), _candidates(Path(folder)), [], deep)
+
+
+def kept(run_dir: str | Path, folder: str) -> Kept | None:
+    """What the newest generation says of a folder of segments; None where it says nothing, or cannot be read."""
+    for cycle, path in _candidates(Path(run_dir) / "checkpoints"):
+        generation, _ = _read_manifest(path, cycle)
+        if generation is not None and not (
+            _wrong_sizes(generation) or generation._verify(generation.manifest["shared"])
+        ):
+            return generation.kept(folder)
+    return None
 
 
 def previous(generation: Generation, problems: Iterable[str | None] = (), deep: bool = False) -> Generation:

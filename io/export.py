@@ -17,10 +17,11 @@ from typing import BinaryIO
 import numpy as np
 
 from mpibayes.hpc.errors import ConfigError
+from mpibayes.io import checkpoint
 from mpibayes.io.files import chain_directories, reason, replacing
 from mpibayes.io.labels import FOLDER as LABELS
 from mpibayes.io.labels import iterate_draws
-from mpibayes.io.segments import list_segments
+from mpibayes.io.segments import list_segments, require
 from mpibayes.io.trace import INTEGERS, MERGED, TIMINGS, inference_image, read_trace
 
 FORMS = ("labels", "csv", "arviz")
@@ -87,6 +88,8 @@ def canonical_labels(labels: np.ndarray) -> np.ndarray:
 def _export_labels(chains: list[Path], out: str | Path | None, after: int) -> Exported:
     for chain in chains:
         _require_run(chain)
+        if kept := checkpoint.kept(chain, LABELS):
+            require(chain / LABELS, kept)
         segments = list_segments(chain / LABELS)
         if not segments:
             raise ConfigError(

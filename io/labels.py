@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mpibayes.io import checkpoint
 from mpibayes.io.segments import Segments, count_rows, list_segments, read_blocks
 
 FOLDER = "labels"
@@ -36,8 +37,8 @@ class Draw:
 class DrawWriter:
     """Appends draws; root alone. What was appended since the last segment or `flush` is lost with the process."""
 
-    def __init__(self, run_dir: str | Path):
-        self._segments = Segments(Path(run_dir) / FOLDER, "mpibayes-labels-segment", 1)
+    def __init__(self, run_dir: str | Path, run: str = ""):
+        self._segments = Segments(Path(run_dir) / FOLDER, "mpibayes-labels-segment", 1, run)
         self._cycles: list[int] = []
         self._buffers: dict[str, np.ndarray] = {}  # (capacity, ...) each; rows beyond len(_cycles) are unused
 
@@ -124,7 +125,8 @@ def iterate_draws(run_dir: str | Path, start_cycle: int = 0, every: int = 1) -> 
     Raises CheckpointError naming a damaged segment.
     """
     i = 0
-    for block in read_blocks(Path(run_dir) / FOLDER, ("labels", *HYPERPARAMETERS), start_cycle - 1):
+    kept = checkpoint.kept(run_dir, FOLDER)
+    for block in read_blocks(Path(run_dir) / FOLDER, ("labels", *HYPERPARAMETERS), start_cycle - 1, kept):
         for row in range(len(block["cycle"])):
             if i % every == 0:
                 yield _draw(block, row)
@@ -133,11 +135,11 @@ def iterate_draws(run_dir: str | Path, start_cycle: int = 0, every: int = 1) -> 
 
 def last_draw(run_dir: str | Path) -> Draw | None:
     """The last kept draw of one chain, e.g. to start another run from its labels; None when there is none."""
-    segments = list_segments(Path(run_dir) / FOLDER)
-    if not segments:
+    kept, segments = checkpoint.kept(run_dir, FOLDER), list_segments(Path(run_dir) / FOLDER)
+    if not segments and kept is None:
         return None
-    draw = None
-    for block in read_blocks(Path(run_dir) / FOLDER, ("labels", *HYPERPARAMETERS), segments[-1].last - 1):
+    draw, last = None, segments[-1].last if segments else -1
+    for block in read_blocks(Path(run_dir) / FOLDER, ("labels", *HYPERPARAMETERS), last - 1, kept):
         draw = _draw(block, len(block["cycle"]) - 1)
     return draw
 

@@ -4,6 +4,9 @@
 is written once, under a temporary name that is then renamed, and never changed: a kill leaves whole segments. Cutting
 and joining write the new segment first and remove the old ones after it, so a kill in between leaves a segment whose
 range lies within another's; such a one says nothing new and is passed over.
+
+A segment is sealed (`io/seal.py`). Its attributes `run` (whose it is) and `after` (the last cycle stored before it, -1:
+none) tell a segment of another run, and that one is missing; both may be absent in those of older versions.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import numpy as np
 
 from mpibayes.hpc.errors import CheckpointError
 from mpibayes.io.files import TEMPORARY, h5_image, storing, sync_directory, write_bytes
+from mpibayes.io.seal import ATTRIBUTE, Seal, sealed
 
 # More small segments than MANY are joined; a joined one stays below JOINED bytes, so joining is a bounded rewrite.
 MANY = 64
@@ -40,20 +44,50 @@ def list_segments(folder: str | Path) -> list[Segment]:
     return _list(Path(folder))[0]
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What a checkpoint says of a folder of segments: the last cycle in it (-1: none), and the run that it is of."""
+
+    last: int
+    run: str = ""
+
+
+def require(folder: str | Path, kept: Kept) -> None:
+    """CheckpointError where the newest rows that a checkpoint counts on are not in the folder."""
+    segments = list_segments(folder)
+    last = segments[-1].last if segments else -1
+    if last < kept.last:
+        raise CheckpointError(
+            f"{Path(folder) / f'seg-*-{kept.last:09d}.h5'}: is missing: the newest checkpoint was written after "
+            f"it, and what is there ends at cycle {last}. Restore it from a copy, or move that checkpoint away to go "
+            "back."
+        )
+
+
 def read_blocks(
-    folder: str | Path, names: Sequence[str] | None = None, after: int = -1
+    folder: str | Path, names: Sequence[str] | None = None, after: int = -1, kept: Kept | None = None
 ) -> Iterator[dict[str, np.ndarray]]:
     """The rows with cycle > `after`, a block of some MiB at a time: {"cycle": (n,), name: (n, ...)}.
 
     names: datasets wanted, None for all. A running writer may join segments meanwhile: nothing is missed or repeated.
-    Raises CheckpointError naming a damaged segment.
+    Raises CheckpointError naming a segment that is damaged, missing or of another run. kept: what a checkpoint says of
+    the folder.
     """
-    tries = 0
+    tries, run = 0, kept.run if kept else ""
+    if kept:
+        require(folder, kept)
     while True:
         segment = next((s for s in list_segments(folder) if s.last > after), None)
         if segment is None:
             return
         try:
+            with _open(segment.path) as file:
+                if (before := _check(file, segment, run)) > after and tries < 5:
+                    tries += 1  # missing, or joined while the folder was listed
+                    continue
+                run = run or str(file.attrs.get("run", ""))
+            if before > after:
+                raise _missing(segment, before)
             for block in _blocks(segment.path, names):
                 keep = int(np.searchsorted(block["cycle"], after, side="right"))
                 if keep < len(block["cycle"]):
@@ -90,11 +124,12 @@ def count_rows(folder: str | Path) -> int:
 class Segments:
     """The one writer of a folder. Opening it removes what a killed writer left: temporary and superseded files."""
 
-    def __init__(self, folder: str | Path, format: str, version: int):
+    def __init__(self, folder: str | Path, format: str, version: int, run: str = ""):
         self.folder = Path(folder)
-        self.attributes = {"format": format, "version": version}
+        self.attributes = {"format": format, "version": version, ATTRIBUTE: True} | ({"run": run} if run else {})
         self.last: int = -1  # the last cycle stored
         self._n_small: int = 0  # segments that may be small, at most
+        self._joining = True
         with storing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             for path in self.folder.glob("seg-*.h5" + TEMPORARY):
@@ -114,7 +149,7 @@ class Segments:
             raise ValueError(f"{self.folder}: cycles must go on from {self.last}, not {cycle[0]}")
 
         def fill(file: h5py.File) -> None:
-            file.attrs.update(self.attributes | dict(attributes or {}))
+            file.attrs.update(self.attributes | {"after": self.last} | dict(attributes or {}))
             for name, array in columns.items():
                 _create(file, name, array.shape, array.dtype)[...] = array
 
@@ -123,7 +158,7 @@ class Segments:
         self._n_small += 1  # counted as small until it is looked at: a look costs more than a needless recount
         if self._n_small > MANY:
             self._recount()
-            if self._n_small > MANY:
+            if self._n_small > MANY and self._joining:
                 self._join()
 
     def truncate(self, cycle: int) -> None:
@@ -144,7 +179,7 @@ class Segments:
     def _put(self, first: int, last: int, image: bytes) -> None:
         path = self.folder / f"seg-{first:09d}-{last:09d}.h5"
         with storing(path):
-            write_bytes(path, image)
+            write_bytes(path, sealed(image))
 
     def _clean(self) -> None:
         for segment in _list(self.folder)[1]:
@@ -166,7 +201,11 @@ class Segments:
                 size += add
                 continue
             if len(run) > 1:
-                self._rewrite(run, run[-1].last)
+                try:
+                    self._rewrite(run, run[-1].last)
+                except CheckpointError:  # what is damaged or missing is for readers to tell: the chain goes on
+                    self._joining = False
+                    return
             run, size = ([segment], add) if segment and add < SMALL else ([], 0)
         self._recount()
 
@@ -175,9 +214,12 @@ class Segments:
         shapes: dict[str, tuple[int, ...]] = {}
         dtypes: dict[str, np.dtype] = {}
         n_rows, final, attributes = 0, -1, {}
-        for segment in segments:
+        for i, segment in enumerate(segments):
             with _open(segment.path) as file:
-                attributes = dict(file.attrs)
+                before = _check(file, segment, attributes.get("run", ""))
+                if i and before > segments[i - 1].last:
+                    raise _missing(segment, before)
+                attributes = {**file.attrs, "after": attributes.get("after", file.attrs.get("after", -1))}
                 cycle = file["cycle"][()]
                 n = int(np.searchsorted(cycle, last, side="right"))
                 n_rows, final = n_rows + n, int(cycle[n - 1])
@@ -223,6 +265,23 @@ def _list(folder: Path) -> tuple[list[Segment], list[Segment]]:
     return counting, within
 
 
+def _check(file: h5py.File, segment: Segment, run: str) -> int:
+    """The last cycle stored before this segment. CheckpointError when it is of another run, or of other cycles."""
+    found, cycle = str(file.attrs.get("run", "")), file["cycle"]
+    if found and run and found != run:
+        raise CheckpointError(f"{segment.path}: is of another run. Restore this run's file from a copy.")
+    if len(cycle) == 0 or (int(cycle[0]), int(cycle[-1])) != (segment.first, segment.last):
+        raise ValueError("its cycles are not those of its name")
+    return int(file.attrs.get("after", -1))
+
+
+def _missing(segment: Segment, before: int) -> CheckpointError:
+    return CheckpointError(
+        f"{segment.path.with_name(f'seg-*-{before:09d}.h5')}: is missing: {segment.path.name} goes on from there. "
+        "Restore it from a copy; checkpoints do not depend on it."
+    )
+
+
 def _create(file: h5py.File, name: str, shape: tuple[int, ...], dtype: np.dtype) -> h5py.Dataset:
     """A dataset in chunks of about 1 MiB of whole rows, each with a checksum that HDF5 verifies on reading."""
     n_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
@@ -242,10 +301,13 @@ class _open:
 
     def __enter__(self) -> h5py.File:
         try:
+            seal = Seal.of(self.path)
+            seal.verify_contents()
             self.file = h5py.File(self.path, "r", locking=False)
+            seal.require(self.file.attrs)
         except FileNotFoundError:
             raise
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise self._damaged(error) from error
         return self.file
 

@@ -17,6 +17,7 @@ import io
 import itertools
 import lzma
 import os
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -381,6 +382,22 @@ def _read_parquet(path: Path, raw, positions: list[int]) -> Iterator[tuple[dict[
         raise DataError(f"{path}: cannot be read: {_first_line(error)}") from error
 
 
+def _next_batch(reader: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+    """pyarrow prints a traceback for a row with too many cells that is not UTF-8, beside the error that it raises."""
+    with _quiet():
+        return next(reader, None)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    before = sys.unraisablehook
+    sys.unraisablehook = lambda what: None if isinstance(what.exc_value, UnicodeError) else before(what)
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+
+
 def _read_csv(path: Path, raw, dialect: Dialect, positions: list[int]) -> Iterator[tuple[dict[int, Cells], int]]:
     ragged: list = []
 
@@ -392,28 +409,29 @@ def _read_csv(path: Path, raw, dialect: Dialect, positions: list[int]) -> Iterat
     fields = [str(i) for i in range(n_fields)]  # the true names may be anything
     text = pa.dictionary(pa.int32(), pa.string())
     try:
-        reader = pa.csv.open_csv(
-            _decompressed(raw),
-            pa.csv.ReadOptions(
-                use_threads=False,
-                block_size=BLOCK_BYTES,
-                column_names=fields,
-                skip_rows_after_names=int(bool(dialect.header)),
-                encoding=dialect.encoding,
-            ),
-            pa.csv.ParseOptions(
-                delimiter=dialect.delimiter,
-                newlines_in_values=True,
-                ignore_empty_lines=n_fields > 1,  # in a table of one column an empty line is a missing cell
-                invalid_row_handler=on_bad_row,
-            ),
-            pa.csv.ConvertOptions(
-                column_types=dict.fromkeys(fields, text),
-                include_columns=[fields[i] for i in positions],
-                strings_can_be_null=False,
-            ),
-        )
-        for batch in reader:
+        with _quiet():
+            reader = pa.csv.open_csv(
+                _decompressed(raw),
+                pa.csv.ReadOptions(
+                    use_threads=False,
+                    block_size=BLOCK_BYTES,
+                    column_names=fields,
+                    skip_rows_after_names=int(bool(dialect.header)),
+                    encoding=dialect.encoding,
+                ),
+                pa.csv.ParseOptions(
+                    delimiter=dialect.delimiter,
+                    newlines_in_values=True,
+                    ignore_empty_lines=n_fields > 1,  # in a table of one column an empty line is a missing cell
+                    invalid_row_handler=on_bad_row,
+                ),
+                pa.csv.ConvertOptions(
+                    column_types=dict.fromkeys(fields, text),
+                    include_columns=[fields[i] for i in positions],
+                    strings_can_be_null=False,
+                ),
+            )
+        while (batch := _next_batch(reader)) is not None:
             if len(batch):
                 yield {i: Cells.of(batch.column(j)) for j, i in enumerate(positions)}, len(batch)
     except _UNREADABLE as error:

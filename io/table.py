@@ -10,6 +10,8 @@ File layout (format "mpibayes-table", version 1; all datasets contiguous, row-ma
     source   JSON text          how the source was read (column names, delimiter, missing markers), for later files
     levels/<column number>      variable-length UTF-8 strings, in code order
 
+The file is sealed (`io/seal.py`): what was read is what was written, or a DataError.
+
 Writing goes to a temporary name beside the target, to the disk, and then under the final name, so a file under its
 final name is whole. Reading needs no locks (`locking=False`), which some network file systems do not have.
 """
@@ -22,6 +24,7 @@ import json
 import os
 import re
 import shutil
+import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -31,6 +34,7 @@ import numpy as np
 
 from mpibayes.hpc.errors import ConfigError, DataError
 from mpibayes.io.files import sync_directory
+from mpibayes.io.seal import ATTRIBUTE, Seal, append_seal
 
 FORMAT = "mpibayes-table"
 VERSION = 1
@@ -285,6 +289,9 @@ class Table:
         with _reading(self.path) as file:
             if file.attrs.get("fingerprint") != self.fingerprint:
                 raise DataError(f"{self.path}: the table was replaced while it was in use")
+            for block in BLOCKS:
+                if getattr(rows, block).size:
+                    Seal.of(self.path).verify(*_extent(file[block], start, stop))
             _read_rows(file, rows, start)
         for block in ("codes8", "codes16"):
             codes = getattr(rows, block)
@@ -307,6 +314,12 @@ def _read_rows(file: h5py.File, rows: Rows, start: int) -> None:
             file[block].read_direct(target, np.s_[start : start + len(rows)])
 
 
+def _extent(data: h5py.Dataset, start: int, stop: int) -> tuple[int, int]:
+    """Where rows start..stop-1 of a contiguous dataset lie in the file."""
+    offset, width = data.id.get_offset(), data.shape[1] * data.dtype.itemsize
+    return (0, 0) if offset is None else (offset + start * width, offset + stop * width)
+
+
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[h5py.File]:
     """The open file; every way in which it can fail to be readable becomes one DataError."""
@@ -320,7 +333,10 @@ def _reading(path: Path) -> Iterator[h5py.File]:
             head = raw.read(8)
         if head != b"\x89HDF\r\n\x1a\n":
             raise DataError(f"{path}: not an HDF5 file; {advice}")
+        seal = Seal.of(path)
+        seal.verify_contents()
         with h5py.File(path, "r", locking=False) as file:
+            seal.require(file.attrs)
             yield file
     except (OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
         if isinstance(error, PermissionError):
@@ -404,7 +420,9 @@ class TableWriter:
     def __enter__(self) -> TableWriter:
         check_target(self.path, self.overwrite)
         self._check_space()
-        self._temporary = self.path.with_name(f".{self.path.name}.tmp-{os.getpid()}")
+        beginning = f".{self.path.name}.tmp-{socket.gethostname()}-"
+        _remove_left_overs(self.path.parent, beginning)
+        self._temporary = self.path.with_name(f"{beginning}{os.getpid()}")
         self._done = 0
         self._file = None
         try:
@@ -467,8 +485,13 @@ class TableWriter:
         self._file.attrs.update(
             format=FORMAT, version=VERSION, n_rows=self.n_rows, fingerprint=fingerprint, created_by=_created_by()
         )
+        self._file.attrs[ATTRIBUTE] = True
+        blocks = (self._file[block] for block in BLOCKS if block in self._file)
+        apart = [_extent(data, 0, len(data)) for data in blocks]
         self._file.close()
         with self._temporary.open("rb+") as raw:
+            append_seal(raw, apart)
+            raw.flush()
             os.fsync(raw.fileno())
         if not self.overwrite and self.path.exists():
             raise ConfigError(f"{self.path}: appeared while the table was written; it is kept")
@@ -499,6 +522,24 @@ class TableWriter:
             yield
         except (OSError, RuntimeError) as error:
             raise DataError(f"{self.path}: cannot be written: {_reason(error)}") from error
+
+
+def _remove_left_overs(folder: Path, beginning: str) -> None:
+    """Temporary files of processes of this host that were killed: they may be as large as a table."""
+    for path in folder.iterdir():
+        pid = path.name.removeprefix(beginning)
+        if pid != path.name and pid.isdigit() and not _exists(int(pid)):
+            path.unlink(missing_ok=True)
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # someone else's
+        return True
+    return True
 
 
 def write_table(

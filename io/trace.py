@@ -16,6 +16,7 @@ import h5py
 import numpy as np
 
 from mpibayes.hpc.errors import CheckpointError
+from mpibayes.io import checkpoint
 from mpibayes.io.files import TEMPORARY, h5_image, storing, write_bytes
 from mpibayes.io.segments import Segments, read_attributes, read_blocks
 
@@ -53,9 +54,9 @@ class TraceWriter:
     A trace keeps the scalars that it began with, so that one of an older version, which had fewer, goes on as it was.
     """
 
-    def __init__(self, run_dir: str | Path, scalars: Sequence[str] = SCALARS):
+    def __init__(self, run_dir: str | Path, scalars: Sequence[str] = SCALARS, run: str = ""):
         self._given = tuple(scalars)
-        self._segments = Segments(Path(run_dir) / FOLDER, "mpibayes-trace-segment", 1)
+        self._segments = Segments(Path(run_dir) / FOLDER, "mpibayes-trace-segment", 1, run)
         self._choose_scalars()
         _remove_dead_merges(Path(run_dir))
         self._cycles: list[int] = []
@@ -112,9 +113,9 @@ def read_trace(run_dir: str | Path, burn_in: int | None = None) -> dict[str, np.
 
     burn_in: number of cycles to leave out at the beginning. Raises CheckpointError naming a damaged segment.
     """
-    folder = Path(run_dir) / FOLDER
+    folder, kept = Path(run_dir) / FOLDER, checkpoint.kept(run_dir, FOLDER)
     names = ["cycle", *(str(name) for name in read_attributes(folder).get("scalars", ()))]
-    blocks = list(read_blocks(folder, names, -1 if burn_in is None else burn_in))
+    blocks = list(read_blocks(folder, names, -1 if burn_in is None else burn_in, kept))
     if not blocks:
         return {}
     return {name: np.concatenate([block[name] for block in blocks]) for name in names}

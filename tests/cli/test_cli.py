@@ -9,13 +9,14 @@ import pytest
 
 from mpibayes.hpc import cli
 from mpibayes.hpc.errors import CheckpointError, ConfigError, DataError, MpibayesError, NumericalError
+from mpibayes.hpc.launcher import RANK_VARIABLES
 
-COMMANDS = ["import", "run", "check", "status", "report", "export", "predict"]
+COMMANDS = ["import", "run", "check", "doctor", "status", "report", "export", "predict"]
 
 
 @pytest.fixture(autouse=True)
 def no_launcher(monkeypatch):
-    for name in cli.RANK_VARIABLES:
+    for name in RANK_VARIABLES:
         monkeypatch.delenv(name, raising=False)
 
 

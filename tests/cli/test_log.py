@@ -73,6 +73,19 @@ def test_rows_that_come_in_and_moves(tmp_path):
     assert not any(word.startswith("rows=") for word in third) and "moves=3/13" in third  # of the cycle in between
 
 
+def test_the_time_left_while_rows_come_in(tmp_path):
+    """Cycles of 0.05 s and 1 microsecond a row: nothing is said of ten cycles over 1,000 of 100,000 rows, which could
+    be all fixed cost or all rows; then what a full cycle takes is found. Its cost a row is not that of small ones."""
+    progress = Progress(tmp_path, 0, 200, 100_000, io.StringIO(), Clock())
+    active = [1000] * 10 + [int(1000 * 1.15**i) for i in range(30)]
+    for cycle, rows in enumerate(active, 1):
+        progress.update(values(cycle, active_rows=float(rows), seconds=0.05 + 1e-6 * rows))
+        if cycle <= 10:
+            assert progress.status()["eta_s"] is None and "eta=?" in line(progress.status())
+    assert progress.status()["eta_s"] == pytest.approx(160 * 0.15)
+    progress.close()
+
+
 def test_before_the_first_cycle(tmp_path):
     progress = Progress(tmp_path, 3, 20, 100, io.StringIO(), Clock())
     status = progress.status(None)

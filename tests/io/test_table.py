@@ -1,6 +1,7 @@
 """Typed tables: what is written comes back, what is damaged is refused, nothing half-written gets the final name."""
 
 import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -109,6 +110,7 @@ def damage(tmp_path, change):
     columns, rows = mixed()
     path = write_table(tmp_path / "t.h5", columns, rows).path
     with h5py.File(path, "r+") as file:
+        del file.attrs["sealed"]  # h5py drops the checksums when it changes a file; so it counts as an older one
         change(file)
     return path
 
@@ -247,3 +249,29 @@ def test_space_is_looked_at_first(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="MB of disk"):
         write_table(tmp_path / "t.h5", *mixed())
     assert os.listdir(tmp_path) == []
+
+
+def test_what_a_killed_import_left_is_removed(tmp_path):
+    """By the next one on the same host; a table that another process is writing now is left alone."""
+    host = socket.gethostname()
+    dead, alive = tmp_path / f".t.h5.tmp-{host}-{2**22 + 1}", tmp_path / f".t.h5.tmp-{host}-{os.getppid()}"
+    elsewhere = tmp_path / ".t.h5.tmp-elsewhere-4194305"
+    for path in (dead, alive, elsewhere):
+        path.write_bytes(b"half a table")
+    columns, rows = mixed()
+    write_table(tmp_path / "t.h5", columns, rows)
+    assert not dead.exists() and alive.exists() and elsewhere.exists()
+
+
+def test_every_flipped_byte_is_noticed(tmp_path):
+    """In the data, in the names of levels, in HDF5's own tables of contents, and in the checksums."""
+    columns, rows = table_from_arrays(
+        [("c", "categorical", [0, 1, -1] * 9, ["a", "b"]), ("x", "real", [0.5] * 27, None)]
+    )
+    whole = write_table(tmp_path / "t.h5", columns, rows).path.read_bytes()
+    for place in range(0, len(whole), 37):
+        path = tmp_path / f"{place}.h5"
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        with pytest.raises(DataError, match=path.name):
+            Table.open(path).read()
+        path.unlink()

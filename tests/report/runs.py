@@ -11,6 +11,7 @@ from mpibayes.hpc import run_directory
 from mpibayes.hpc.comm import serial
 from mpibayes.hpc.data import Data
 from mpibayes.hpc.heldout import HeldOut
+from mpibayes.hpc.lock import Lock
 from mpibayes.hpc.mixture import Mixture, Settings
 from mpibayes.io.labels import DrawWriter
 from mpibayes.io.table import Table, table_from_arrays, write_table
@@ -91,7 +92,9 @@ def make_run(
     config = configuration.load(path)
     data = Data(table, config.unused, config.heldout_fraction)
     content = {"fingerprint": table.fingerprint, "heldout": None}
-    config = run_directory.open_run(folder, config, table, content, data.n_rows, fresh=False)
+    lock = Lock()
+    config = run_directory.open_run(folder, config, table, content, data.n_rows, fresh=False, lock=lock)
+    lock.release()
     settings = Settings(
         seed=5, shards=2, concentration=config.model.concentration, discount=config.model.discount,
         likelihood=config.model.likelihood, priors=config.priors,

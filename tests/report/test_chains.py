@@ -1,6 +1,7 @@
 """How chains fared, on traces and labels made by hand."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ def make_chain(burn_in=4, growth=0, name="a", **trace):
     plain = {"cycle": np.arange(1, n + 1), "seconds": np.full(n, 0.5), "log_joint": np.zeros(n)}
     plain |= {"n_clusters": np.full(n, 3.0), "entropy": np.full(n, 1.0)}
     trace = plain | {key: np.asarray(values, float) for key, values in trace.items()}
-    return Chain(name, Path(name), Path(name), None, burn_in, growth, trace)
+    config = SimpleNamespace(sampler=SimpleNamespace(split_merge="auto"))
+    return Chain(name, Path(name), Path(name), config, burn_in, growth, trace)
 
 
 @pytest.mark.parametrize(
@@ -82,19 +84,20 @@ def partitions(g, truth, n_draws, noise):
     return draws
 
 
-def agreement_of(draws):
+def agreement_of(draws, of=None, r_hat=1.0):
     """`draws`: those of each chain, a list of labels."""
     labels = np.array([z for some in draws for z in some], np.int32)
     chain = np.repeat(np.arange(len(draws)), [len(some) for some in draws])
-    return chains.agreement(len(draws), chain, labels, summary.variations(labels))
+    return chains.agreement(of or courses(len(draws)), r_hat, chain, labels, summary.variations(labels))
 
 
-def courses(n, log_joint=(0.0, -50.0, -80.0), heldout=(-2.0, -1.5, -2.5), tried=0.0):
+def courses(n, log_joint=(0.0, -50.0, -80.0), heldout=(-2.0, -1.5, -2.5), tried=0.0, cycles=20):
+    """log_joint: of each chain a number, or one for every cycle."""
     return [
         chains.course(
             make_chain(
-                name=f"chain-{i + 1}", log_joint=np.full(20, log_joint[i]), heldout_lpd=np.full(20, heldout[i]),
-                **dict.fromkeys(chains.MOVES, np.full(20, tried)),
+                name=f"chain-{i + 1}", log_joint=np.full(cycles, log_joint[i]), heldout_lpd=np.full(cycles, heldout[i]),
+                **dict.fromkeys(chains.MOVES, np.full(cycles, tried)),
             )
         )
         for i in range(n)
@@ -143,7 +146,42 @@ def test_chains_of_other_clusterings_differ():
     assert 'sampler.split_merge = "auto"' in said
     tried = " ".join(chains.answer(a, courses(3, heldout=(-1.0, -2.0, -3.0), tried=1.0)))
     assert "(0.0; the next clustering -50.0) and the best held-out score (-1.000;" in tried
-    assert "sampler.split_merge = 1" in tried
+    assert "raise run.cycles. Until" in tried  # "auto" has a round in each of the first hundred cycles
+    assert "sampler.split_merge = 1" in " ".join(chains.answer(a, courses(3, tried=1.0, cycles=120)))
+
+
+def test_chains_that_their_log_joints_tell_apart_have_not_met():
+    """Alike partitions do not excuse it, nor halves of a chain that are as different."""
+    g = np.random.default_rng(5)
+    alike = [[TRUTH] * 8, [TRUTH] * 8]
+    spread = [list(g.integers(0, 6, (12, 1000))) for _ in range(2)]
+    of = courses(2, log_joint=(-3000.0, 0.0))
+    for draws in (alike, spread):
+        a = agreement_of(draws, of, r_hat=2.87)
+        said = " ".join(chains.answer(a, of))
+        assert a.verdict == "apart" and a.gap == 3000
+        assert said.startswith("The chains have not met: their mean log joints differ by 3,000 nats (R-hat 2.87).")
+        assert "chain-2 has the highest mean log joint (0.0; the next chain -3,000.0)" in said
+        assert "look at chain-2 by itself" in said
+    assert agreement_of(alike, of, r_hat=1.05).verdict == "same"  # as wide as that in each chain
+    assert agreement_of(alike, courses(2, log_joint=(-90.0, 0.0)), r_hat=2.0).verdict == "same"  # nats do not matter
+    few = agreement_of([[TRUTH] * 9, [TRUTH]], of, r_hat=2.87)
+    assert few.verdict == "apart" and "at least 4 kept draws" in " ".join(chains.answer(few, of))
+    other = agreement_of([[TRUTH] * 8, [MERGED] * 8], of, r_hat=chains.summary.MOST_R_HAT)
+    assert other.verdict == "different" and "(R-hat > 100)" in " ".join(chains.answer(other, of))
+
+
+def test_a_chain_that_climbs_has_not_met_the_others():
+    of = courses(2, log_joint=(np.linspace(-500.0, 0.0, 20), 0.0))
+    a = agreement_of([[TRUTH] * 8, [TRUTH] * 8], of)
+    assert of[0].climbed == pytest.approx(500 / 19 * 8) and of[1].climbed == 0
+    assert a.verdict == "apart" and a.climbing == (0,)
+    said = chains.answer(a, of)
+    assert said[0] == (
+        "The chains have not met: still climbing: chain-1 (by 211 nats from the first half of the draws to the second)."
+    )
+    noise = np.random.default_rng(6).normal(0.0, 30.0, 100)
+    assert chains.climb(noise) == 0 and chains.climb(np.linspace(0.0, 90.0, 100)) == 0 and chains.climb(noise[:3]) == 0
 
 
 def test_details_are_not_called_another_clustering():

@@ -108,6 +108,24 @@ def test_a_chain_that_is_stuck_is_found(table, tmp_path):
     assert "No, there are 2 clusterings (chain-1 | chain-2, chain-3)" in said
     assert "has the highest mean log joint" in said and 'sampler.split_merge = "auto"' in said
     assert "no split or merge was tried" in said and summary["moves"]["kept"]["splits_tried"] == 0
+    assert "The chains have not met: their mean log joints differ by" in said
+    gap = np.ptp([r["scalars"]["log_joint"]["mean"] for r in summary["runs"]])
+    assert summary["agreement"]["log_joint_gap"] == pytest.approx(gap) and gap > 100
+    for number in (2, 3):  # as if the run had been stopped in its first chain
+        shutil.rmtree(run / f"chain-{number}")
+    _, printed, _ = run_report(run)
+    said = " ".join(printed.split())
+    assert "missing 2 of the 3 chains of" in said and "have not been started: run the same command again" in said
+    assert "A chain that is stuck agrees with itself too. Only a second chain from another start can tell" in said
+
+
+def test_moves_that_all_fail_are_told(table, tmp_path):
+    """After the start in one cluster: a new one costs 69 nats by the prior, and the table is not worth it."""
+    few = "[model]\nconcentration = 1e-300\nlikelihood = false\n"
+    _, printed, summary = run_report(make_run(tmp_path / "a", table, cycles=15, burn_in=3, starts=("one",), text=few))
+    assert summary["moves"]["kept"]["splits_tried"] > 0 == summary["moves"]["kept"]["splits"]
+    said = " ".join(printed.split())
+    assert "was accepted: the clustering is clear-cut, or the chain is stuck. Only a second chain" in said
 
 
 ANNEALED = {"annealing": Annealing("linear", 4.0, 40), "starts": ("sequential",)}

@@ -125,6 +125,9 @@ def test_scalar_summary_sees_trouble():
     assert "ESS): K " in warnings[0] and "R-hat above 1.01: K " in warnings[1] and "run.cycles" in warnings[-1]
     apart = summary.scalar([g.normal(size=400), 5.0 + g.normal(size=400)])
     assert apart.r_hat > 1.5
+    still = summary.scalar([np.full(50, 35.0), np.full(50, 39.0)])
+    assert still.r_hat == summary.MOST_R_HAT and "K > 100" in summary.mixing_warnings({"K": still})[1]
+    assert [summary.r_hat_in_words(x) for x in (1.0034, 2.29e15, np.nan)] == ["1.003", "> 100", "-"]
     fixed = summary.scalar([np.full(50, 0.25)])
     assert fixed.fixed and fixed.sd == 0 and not summary.mixing_warnings({"alpha": fixed})
     assert "too few draws" in summary.mixing_warnings({"K": summary.scalar([np.arange(3.0)])})[0]

@@ -1,0 +1,127 @@
+"""A filled batch script: one of slurm/*.sbatch with everything that a person would have edited in it.
+
+That is the options, the lines that set up the environment, the launcher, and the arguments.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata, resources
+from pathlib import Path
+
+LAUNCHERS = ("pmix", "pmi2", "mpirun")
+WARNING_S = 300  # how long before the time limit the signal comes; a quarter of a short limit
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is asked of SLURM."""
+
+    nodes: int = 1
+    ntasks_per_node: int | None = None  # None: a rank for every shard
+    time_s: float = 4 * 3600.0
+    array: str | None = None  # "4" or what sbatch takes, "1-10%3": independent chains, seeds as numbered
+    chain: bool = False  # a job after the other, where SLURM may not requeue
+    partition: str | None = None
+    account: str | None = None
+    mpi: str | None = None  # of LAUNCHERS; None: as found out by `launcher`
+    setup: tuple[str, ...] = ()  # lines of the script, such as "module load openmpi"
+    sbatch: tuple[str, ...] = ()  # options as they are, such as "--qos=long"
+
+    @property
+    def template(self) -> str:
+        return "array.sbatch" if self.array else "chain.sbatch" if self.chain else "run.sbatch"
+
+
+def clock(seconds: float) -> str:
+    """As sbatch takes it: days-hours:minutes:seconds.
+
+    >>> clock(129600)
+    '1-12:00:00'
+    """
+    minutes, s = divmod(int(seconds), 60)
+    hours, m = divmod(minutes, 60)
+    days, h = divmod(hours, 24)
+    return f"{days}-{h:02d}:{m:02d}:{s:02d}" if days else f"{h:02d}:{m:02d}:{s:02d}"
+
+
+def launcher(mpi: str | None) -> str:
+    """The words that start the ranks. The wheel of MPICH brings its own way of start-up; else the site knows best."""
+    if mpi == "mpirun":
+        return 'mpirun -n "$SLURM_NTASKS"'
+    if mpi is None and _has_mpich_wheel():
+        mpi = "pmi2"
+    return "srun --kill-on-bad-exit=1" + (f" --mpi={mpi}" if mpi else "")
+
+
+def _has_mpich_wheel() -> bool:
+    try:
+        return bool(metadata.version("mpich"))
+    except metadata.PackageNotFoundError:
+        return False
+
+
+def filled(job: Job, tasks: int, script: Path, arguments: Sequence[str]) -> str:
+    """The template of the job with everything that a person would have edited."""
+    text = resources.files("mpibayes").joinpath("slurm", job.template).read_text(encoding="utf-8")
+    name = re.sub(r"[^\w.+-]", "-", script.stem)
+    options = {
+        "job-name": name,
+        "array": f"1-{job.array}" if job.array and job.array.isdigit() else job.array,
+        "nodes": str(job.nodes),
+        "ntasks-per-node": str(tasks),
+        "time": clock(job.time_s),
+        "signal": f"B:USR1@{min(WARNING_S, int(job.time_s // 4))}",
+        "output": _quoted(_log_file(script, job)),
+        "partition": job.partition,
+        "account": job.account,
+    }
+    for option, value in options.items():
+        if value is not None:
+            text = _with_option(text, option, value)
+    for line in job.sbatch:
+        text = _after_options(text, f"#SBATCH {line}")
+    setup = [*job.setup, f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH"]
+    text = _replaced(r"^# module load .*\n# source .*$", "\n".join(setup), text)
+    text = _replaced(r"^launch=.*\n# launch=.*$", f"launch=({launcher(job.mpi)})", text)
+    text = _replaced(r"^(# --- to here -.*)$", rf"\g<1>\n{_literal('set -- ' + shlex.join(arguments))}", text, raw=True)
+    text = _replaced(r"^#   sbatch .*$", f"#   sbatch {shlex.quote(str(script))}", text)
+    return text.replace("\n", f"\n# Written by mpibayes submit from {job.template}; may be edited.\n", 1)
+
+
+def _with_option(text: str, option: str, value: str) -> str:
+    line = f"#SBATCH --{option}={value}"
+    if re.search(rf"^#SBATCH --{option}=", text, re.M):
+        return _replaced(rf"^#SBATCH --{option}=.*$", line, text)
+    return _after_options(text, line)
+
+
+def _after_options(text: str, line: str) -> str:
+    end = [m.end() for m in re.finditer(r"^#SBATCH .*$", text, re.M)][-1]
+    return f"{text[:end]}\n{line}{text[end:]}"
+
+
+def _replaced(pattern: str, new: str, text: str, raw: bool = False) -> str:
+    """The text with its one match replaced; the templates and this module have to agree."""
+    text, n = re.subn(pattern, new if raw else _literal(new), text, count=1, flags=re.M)
+    assert n == 1, f"a template has no line like {pattern}"
+    return text
+
+
+def _literal(new: str) -> str:
+    return new.replace("\\", r"\\")
+
+
+def _log_file(script: Path, job: Job) -> str:
+    """Beside the script, in the pattern of sbatch, to which % is special."""
+    pattern = script.stem.replace("%", "%%") + ("-%A_%a.log" if job.array else "-%j.log")
+    return str(script.parent).replace("%", "%%") + "/" + pattern
+
+
+def _quoted(path: str) -> str:
+    """A path for a line of #SBATCH, which knows double quotes."""
+    return f'"{path}"' if re.search(r"\s", path) else path

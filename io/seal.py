@@ -1,0 +1,112 @@
+"""Checksums of a whole file at its end, behind what HDF5 reads.
+
+HDF5 verifies nothing of a contiguous dataset and, in the file version that older readers know, nothing of its own
+tables of contents. A flipped bit there is other data, or a crash. A sealed file is an HDF5 file followed by
+
+    \\n{"piece": 1048576, "size": 4711, "apart": [[start, stop], ...], "crc32": [one a piece]}\\n
+    mpibayes-seal <length of the line above with its first line feed, 16 digits> <its CRC-32, 8 hexadecimal digits>\\n
+
+`size` is that of the HDF5 file; the byte ranges in `apart` are large data that are verified when they are read. The
+attribute `sealed` of the HDF5 file says that these lines must be there; files of older versions have neither.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+PIECE = 1 << 20
+ATTRIBUTE = "sealed"
+LAST = 41  # bytes of the last line, with the line feed before it
+
+
+def sealed(image: bytes) -> bytes:
+    """A file in memory with its seal."""
+    sums = [zlib.crc32(image[i : i + PIECE]) for i in range(0, len(image), PIECE)]
+    return image + _seal(len(image), sums, ())
+
+
+def append_seal(file: BinaryIO, apart: Sequence[tuple[int, int]] = ()) -> None:
+    """Seal a file that is open for reading and writing."""
+    file.seek(0)
+    sums = []
+    while piece := file.read(PIECE):
+        sums.append(zlib.crc32(piece))
+    file.write(_seal(file.tell(), sums, apart))
+
+
+def _seal(size: int, sums: list[int], apart: Sequence[tuple[int, int]]) -> bytes:
+    about = {"piece": PIECE, "size": size, "apart": [list(a) for a in apart], "crc32": sums}
+    text = b"\n" + json.dumps(about).encode()
+    return text + f"\nmpibayes-seal {len(text):016d} {zlib.crc32(text):08x}\n".encode()
+
+
+@dataclass
+class Seal:
+    """What a file's seal says, and which pieces this process has found to be right."""
+
+    path: Path
+    about: dict[str, Any] | None  # None: the file has no seal
+    _sound: set[int] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, path: Path) -> Seal:
+        """The seal of a file, remembered as long as the file stays what it is. OSError; ValueError when damaged."""
+        with open(path, "rb") as file:
+            now = os.fstat(file.fileno())
+            key = (str(path), now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns)
+            if key not in _known:
+                if len(_known) >= 1024:
+                    _known.clear()
+                _known[key] = cls(path, _read(file, now.st_size))
+            return _known[key]
+
+    def require(self, attributes: Mapping[str, Any]) -> None:
+        """ValueError when the HDF5 file, whose attributes these are, has lost its seal."""
+        if self.about is None and ATTRIBUTE in attributes:
+            raise ValueError("truncated: the checksums at its end are missing")
+
+    def verify_contents(self) -> None:
+        """All but the data apart. OSError; ValueError when something is damaged."""
+        if self.about is not None:
+            edge = 0
+            for start, stop in [*sorted(self.about["apart"]), (self.about["size"],) * 2]:
+                self.verify(edge, start)
+                edge = stop
+
+    def verify(self, start: int, stop: int) -> None:
+        """These bytes of the file, with all of the pieces that they are in. OSError; ValueError when damaged."""
+        if self.about is None or stop <= start:
+            return
+        piece, size, sums = self.about["piece"], self.about["size"], self.about["crc32"]
+        wanted = [i for i in range(start // piece, min(-(-stop // piece), len(sums))) if i not in self._sound]
+        if not wanted:
+            return
+        with open(self.path, "rb") as file:
+            for i in wanted:
+                file.seek(i * piece)
+                if zlib.crc32(file.read(min(piece, size - i * piece))) != sums[i]:
+                    raise ValueError(f"the checksum of bytes {i * piece} to {min(size, (i + 1) * piece)} is wrong")
+                self._sound.add(i)
+
+
+_known: dict[tuple, Seal] = {}
+
+
+def _read(file: BinaryIO, size: int) -> dict[str, Any] | None:
+    file.seek(max(0, size - LAST))
+    line = re.fullmatch(rb"\nmpibayes-seal (\d{16}) ([0-9a-f]{8})\n", file.read(LAST))
+    if line is None:
+        return None
+    start = size - LAST - int(line[1])
+    file.seek(max(0, start))
+    text = file.read(int(line[1])) if start > 0 else b""
+    if zlib.crc32(text) != int(line[2], 16):
+        raise ValueError("the list of its checksums is damaged")
+    return json.loads(text)

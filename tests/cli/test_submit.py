@@ -1,0 +1,196 @@
+"""`mpibayes submit` without SLURM: what it checks, what it writes, and what it says; a script stands in for sbatch."""
+
+import os
+import shutil
+import subprocess
+from importlib import resources
+
+import pytest
+
+from mpibayes.hpc import batch_script
+from mpibayes.hpc.batch_script import Job, clock
+from mpibayes.hpc.cli import main
+from mpibayes.hpc.submit import limit
+from tests.run.conftest import mixed_table
+
+CONFIG = '[data]\ntable = "table.h5"\n[run]\nshards = 7\ncycles = 6\nburn_in = 2\n'
+TEMPLATES = ("run.sbatch", "array.sbatch", "chain.sbatch")
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    folder = tmp_path / "it's 50%"
+    folder.mkdir()
+    mixed_table(folder / "table.h5", n=300)
+    (folder / "run.toml").write_text(CONFIG)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(batch_script, "_has_mpich_wheel", lambda: False)
+    return folder
+
+
+@pytest.fixture
+def sbatch(tmp_path, monkeypatch):
+    """A program that takes the script and answers as sbatch does; returns its exit code's setter."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
+
+    def answer(code=0, text="77;cluster"):
+        (tools / "sbatch").write_text(f'#!/bin/sh\necho "$@" >> {tools}/calls\necho "{text}"\nexit {code}\n')
+        (tools / "sbatch").chmod(0o755)
+
+    answer()
+    answer.calls = tools / "calls"
+    return answer
+
+
+def dry(capsys, *words):
+    assert main(["submit", "run.toml", *words, "--dry-run"]) == 0
+    return capsys.readouterr()
+
+
+def in_bash(text, tmp_path, name="script"):
+    path = tmp_path / name
+    path.write_text(text)
+    return subprocess.run(["bash", "-n", path], capture_output=True, text=True, timeout=20)
+
+
+def test_the_filled_script(place, capsys, tmp_path):
+    text = dry(
+        capsys, "-o", "runs/a b", "--nodes", "2", "--time", "1-12", "--partition", "long", "--account", "physics",
+        "--mpi", "pmix", "--setup", "module load openmpi", "--sbatch", "--qos=x", "--set", "sampler.init='one'",
+    ).out  # fmt: skip
+    lines = text.splitlines()
+    for line in (
+        "#SBATCH --job-name=a-b", "#SBATCH --nodes=2", "#SBATCH --ntasks-per-node=4", "#SBATCH --time=1-12:00:00",
+        "#SBATCH --signal=B:USR1@300", "#SBATCH --partition=long", "#SBATCH --account=physics", "#SBATCH --qos=x",
+        "#SBATCH --requeue", "module load openmpi", "launch=(srun --kill-on-bad-exit=1 --mpi=pmix)",
+    ):  # fmt: skip
+        assert lines.count(line) == 1, line
+    assert [line for line in lines if line.startswith("#SBATCH --output=")] == [
+        f'#SBATCH --output="{str(place).replace("%", "%%")}/runs/a b-%j.log"'
+    ]
+    assert not [line for line in lines if line.startswith(("# module", "# source", "# launch"))]
+    last = max(i for i, line in enumerate(lines) if line.startswith("#SBATCH"))
+    commands = [i for i, line in enumerate(lines) if line and not line.startswith("#")]
+    assert last < commands[0], "sbatch reads no option below the first command"
+    assert in_bash(text, tmp_path).returncode == 0
+    echo = text[: text.index("\nrestarts=")] + '\nprintf "%s\\n" "$@"\n'
+    said = subprocess.run(["bash", "-c", echo], capture_output=True, text=True, timeout=20).stdout.splitlines()
+    assert said == [str(place / "run.toml"), str(place / "runs" / "a b"), "--set", "sampler.init='one'"]
+    assert not (place / "runs").exists(), "a dry run writes nothing"
+
+
+@pytest.mark.parametrize(
+    "words, template, line",
+    [
+        ((), "run.sbatch", "#SBATCH --requeue"),
+        (("--array", "4"), "array.sbatch", "#SBATCH --array=1-4"),
+        (("--array", "2-8:2%3"), "array.sbatch", "#SBATCH --array=2-8:2%3"),
+        (("--chain",), "chain.sbatch", "#SBATCH --no-requeue"),
+        (("--mpi", "mpirun"), "run.sbatch", 'launch=(mpirun -n "$SLURM_NTASKS")'),
+        (("--mpi", "pmi2"), "run.sbatch", "launch=(srun --kill-on-bad-exit=1 --mpi=pmi2)"),
+        (("--time", "8m"), "run.sbatch", "#SBATCH --signal=B:USR1@120"),
+        (("--ntasks-per-node", "3"), "run.sbatch", "#SBATCH --ntasks-per-node=3"),
+    ],
+)
+def test_what_the_options_do(place, capsys, tmp_path, words, template, line):
+    text = dry(capsys, *words).out
+    assert f"from {template}" in text and line in text.splitlines()
+    assert in_bash(text, tmp_path).returncode == 0
+
+
+def test_the_wheel_of_mpich_starts_with_pmi2(place, capsys, monkeypatch):
+    monkeypatch.setattr(batch_script, "_has_mpich_wheel", lambda: True)
+    assert "launch=(srun --kill-on-bad-exit=1 --mpi=pmi2)" in dry(capsys).out
+
+
+def test_more_ranks_than_shards(place, capsys):
+    assert "12 ranks, but 7 shards: 5 ranks" in dry(capsys, "--nodes", "3", "--ntasks-per-node", "4").err
+    assert dry(capsys, "--nodes", "2", "--ntasks-per-node", "3").err == ""
+
+
+def test_it_submits(place, sbatch, capsys):
+    assert main(["submit", "run.toml", "-o", "runs/a", "--nodes", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "job 77: 8 ranks on 2 nodes, 04:00:00 a job" in said and f"{place}/runs/a-77.log" in said, said
+    assert sbatch.calls.read_text() == f"--parsable {place}/runs/a.sbatch\n"
+    assert sorted(p.name for p in (place / "runs").iterdir()) == ["a.sbatch"]
+    assert main(["run", "run.toml", "-o", "runs/a"]) == 0, "the run directory is still to be made"
+    assert main(["submit", "run.toml", "-o", "runs/a", "--nodes", "2"]) == 0
+    assert sorted(p.name for p in (place / "runs").iterdir()) == ["a", "a.sbatch"]
+    (place / "runs" / "a.sbatch").write_text("# edited\n")
+    assert main(["submit", "run.toml", "-o", "runs/a", "--nodes", "2"]) == 0
+    assert (place / "runs" / "a.sbatch.old-1").read_text() == "# edited\n"
+
+
+def test_it_submits_an_array(place, sbatch, capsys):
+    assert main(["submit", "run.toml", "-o", "runs/b", "--array", "3"]) == 0
+    said = capsys.readouterr().out
+    assert "b-77_N.log" in said and f"mpibayes report {place}/runs/b/seed-*" in said
+
+
+@pytest.mark.parametrize(
+    "words, code, said",
+    [
+        (("--time", "90"), 2, "minutes or seconds?"),
+        (("--time", "4:00:00:00"), 2, "is not a time limit such as"),
+        (("--time", "soon"), 2, "is not a time limit such as"),
+        (("--time", "30s"), 2, "over before a run has started"),
+        (("--nodes", "0"), 2, "--nodes"),
+        (("--array", "three"), 2, "expected a number of chains"),
+        (("--array", "0"), 2, "at least one chain"),
+        (("--array", "2", "--chain"), 2, "expected one of the two"),
+        (("--array", "2", "--set", "run.seed=3"), 2, "the number of the task is the seed"),
+        (("--sbatch", "qos=long"), 2, "with its dashes"),
+        (("--setup", "a\nb"), 2, "expected one line"),
+        (("--mpi", "pmi3"), 2, "pmi3"),
+        (("--set", "run.cyles=3"), 2, "did you mean run.cycles"),
+        (("--set", "data.table=nowhere.h5"), 3, "nowhere.h5"),
+    ],
+)
+def test_what_is_refused(place, sbatch, capsys, words, code, said):
+    assert main(["submit", "run.toml", *words]) == code
+    error = capsys.readouterr().err
+    assert said in error and "Traceback" not in error
+    assert not sbatch.calls.exists() and not (place / "runs").exists()
+
+
+def test_another_run_is_refused_before_the_queue(place, sbatch, capsys):
+    assert main(["run", "run.toml", "-o", "runs/a"]) == 0
+    assert main(["submit", "run.toml", "-o", "runs/a", "--set", "run.seed=9"]) == 2
+    assert "run.seed: was 0, is now 9" in capsys.readouterr().err
+    (place / "full").mkdir()
+    (place / "full" / "thesis.tex").touch()
+    assert main(["submit", "run.toml", "-o", "full"]) == 2
+    assert main(["submit", "run.toml", "-o", "run.toml"]) == 2
+    assert not sbatch.calls.exists()
+    assert main(["submit", "run.toml", "-o", "runs/a", "--set", "run.cycles=9"]) == 0
+
+
+def test_without_slurm_and_when_it_refuses(place, sbatch, capsys, monkeypatch):
+    sbatch(1, "sbatch: error: invalid partition specified: long")
+    assert main(["submit", "run.toml"]) == 2
+    assert "invalid partition specified: long" in capsys.readouterr().err
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    assert main(["submit", "run.toml"]) == 2
+    assert "there is no sbatch here" in capsys.readouterr().err
+
+
+def test_times():
+    assert [limit(t) for t in ("4:00:00", "1-12", "3h50m", "02:30")] == [14400, 129600, 13800, 150]
+    assert [clock(s) for s in (14400, 129600, 150, 100 * 3600)] == ["04:00:00", "1-12:00:00", "00:02:30", "4-04:00:00"]
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_the_templates_are_shipped_and_in_order(name):
+    text = resources.files("mpibayes").joinpath("slurm", name).read_text()
+    assert text.startswith("#!/bin/bash\n") and "B:USR1@300" in text
+    if shutil.which("shellcheck"):
+        path = resources.files("mpibayes").joinpath("slurm", name)
+        done = subprocess.run(["shellcheck", path], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stdout
+
+
+def test_every_job_has_a_template():
+    assert {Job().template, Job(array="2").template, Job(chain=True).template} == set(TEMPLATES)

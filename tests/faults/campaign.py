@@ -1,0 +1,352 @@
+"""Faults at random moments: a run that is killed, and continued, must end with the bits of one that was not.
+
+    python -m tests.faults.campaign --runs 200 --seed 1        # about 5 s a run on one core
+    python -m tests.faults.campaign --seed 1 --only 17         # case 17 again
+
+A case is a table that is imported and a run of it on 1 to 4 ranks that writes checkpoints all the time. Up to three
+starts of it are disturbed: by SIGKILL of a rank or of the launcher, or by a signal that asks to stop. The last start is
+left alone. After each start the case looks for processes left over, for messages nobody should see, and for draws that
+are lost, repeated or others than those of the undisturbed run. A start that writes nothing for LIMIT seconds hangs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import numpy as np
+
+from mpibayes.hpc.errors import EXIT_STOPPED
+from mpibayes.io.checkpoint import latest
+from mpibayes.io.table import Table
+from mpibayes.io.trace import read_trace
+from tests.conftest import OPEN_MPI
+from tests.faults.cases import config_text, exports, mpibayes, places, write_csv
+
+LIMIT = 120.0  # seconds without a sign of life after which a start counts as hanging, on a busy machine
+ORPHANS = 20.0  # seconds in which all processes of a dead job must be gone
+CYCLES = 80
+MARK = "MPIBAYES_FAULT_CAMPAIGN"  # in the environment of all that a start brings forth
+SIGNALS = {
+    "kill -9 a rank": signal.SIGKILL,
+    "kill -9 mpirun": signal.SIGKILL,
+    "SIGTERM": signal.SIGTERM,
+    "SIGUSR1": signal.SIGUSR1,
+    "SIGINT": signal.SIGINT,
+}
+AIMS = ("start", "any", "checkpoint", "checkpoint", "trace")
+
+
+class Wrong(Exception):
+    """What a case found that must not be."""
+
+
+@dataclass
+class Start:
+    """One start of a command, its output in files, and the means to disturb it."""
+
+    words: list[str]
+    ranks: int
+    folder: Path
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def __post_init__(self):
+        program = [sys.executable, "-m", "mpibayes", *map(str, self.words)]
+        command = program if self.ranks == 1 else ["mpirun", "-n", str(self.ranks), *program]
+        self.out, self.err = (self.folder / f"last.{name}" for name in ("out", "err"))
+        with open(self.out, "wb") as out, open(self.err, "wb") as err:
+            self.process = subprocess.Popen(
+                command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True,
+                env={**os.environ, **OPEN_MPI, MARK: self.mark},
+            )  # fmt: skip
+        self.began = time.time()
+
+    def processes(self, ranks: bool = False) -> list[int]:
+        """All processes of this start, whoever their parent is now; `ranks`: those that are the program itself."""
+        found, mark = [], f"{MARK}={self.mark}".encode()
+        for entry in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                if mark not in Path("/proc", entry, "environ").read_bytes():
+                    continue
+                command = Path("/proc", entry, "cmdline").read_bytes()
+            except OSError:  # gone meanwhile
+                continue
+            if not ranks or command.startswith(sys.executable.encode()):
+                found.append(int(entry))
+        return found
+
+    def disturb(self, kind: str, random: Random) -> None:
+        target = self.process.pid
+        if kind == "kill -9 a rank":
+            found = self.processes(ranks=True)
+            while not found and self.process.poll() is None:
+                found = self.processes(ranks=True)
+            if not found:
+                return
+            target = random.choice(found)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(target, SIGNALS[kind])
+
+    def wait(self) -> int:
+        """The exit code, when all processes are gone. Raises Wrong for a hang and for orphans, which it ends."""
+        try:
+            before, since = None, time.monotonic()
+            while (code := self.process.poll()) is None:
+                time.sleep(0.02)
+                if (now := self.last_sign_of_life()) != before:
+                    before, since = now, time.monotonic()
+                if time.monotonic() - since > LIMIT:
+                    raise Wrong(f"hangs: no sign of life for {LIMIT:g} s")
+            until = time.monotonic() + ORPHANS
+            while (left := self.processes()) and time.monotonic() < until:
+                time.sleep(0.02)
+            if left:
+                raise Wrong(f"processes left over {ORPHANS:g} s after the end: {left}")
+        finally:
+            self.end()
+        return code
+
+    def last_sign_of_life(self) -> float:
+        folders = [
+            p / name for p in places(self.folder / "run") for name in ("", "checkpoints", "trace", "logs/run.log")
+        ]
+        return max((p.stat().st_mtime for p in folders if p.exists()), default=0.0)
+
+    def end(self) -> None:
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+    def said(self) -> str:
+        return self.out.read_text(errors="replace") + self.err.read_text(errors="replace")
+
+
+class Case:
+    """One table, one configuration, a few disturbed starts and a last one."""
+
+    def __init__(self, number: int, seed: int, folder: Path):
+        self.random = Random(f"{seed}:{number}")
+        self.folder, self.number = folder, number
+        self.faults: list[tuple[str, str]] = []  # (kind, phase) of those that were survived
+        self.history: list[str] = []
+        self.reached: dict[str, int] = {}  # by chain: the newest generation seen so far
+
+    def run(self) -> None:
+        random, n_rows = self.random, self.random.randrange(150, 500)
+        write_csv(self.folder / "table.csv", random, n_rows)
+        text = config_text(random, CYCLES)
+        (self.folder / "quiet.toml").write_text(text)
+        minutes = random.choice((1e-9, 1e-3, 3e-3))  # after every cycle, every 60 or 180 ms
+        (self.folder / "run.toml").write_text(text.replace("[run]", f"[run]\ncheckpoint_minutes = {minutes}"))
+        self.import_table()
+        self.undisturbed()
+        for _ in range(random.randint(1, 3)):
+            if not self.disturbed_run():
+                break
+        self.last_start()
+
+    def import_table(self) -> None:
+        """Killed in the middle or not: there is a whole table under its name, or none."""
+        table, words = self.folder / "table.h5", ["import", "table.csv", "table.h5"]
+        if self.random.random() < 0.25:
+            start = Start(words, 1, self.folder)
+            time.sleep(self.random.uniform(0.0, 0.8))
+            kind = self.random.choice([k for k in SIGNALS if k != "kill -9 mpirun"])
+            self.fault(start, kind, "import")
+            if table.exists():
+                Table.open(table)
+                table.unlink()
+        start = Start(words, 1, self.folder)
+        if start.wait():
+            raise Wrong("the import fails after one that was killed")
+        if left := [path.name for path in self.folder.glob(".*")]:
+            raise Wrong(f"the import leaves {left}")
+
+    def undisturbed(self) -> None:
+        code, said = mpibayes("run", self.folder / "quiet.toml", "-o", self.folder / "quiet")
+        if code:
+            raise Wrong(f"the undisturbed run ends with {code}: {said}")
+        self.expected = exports(self.folder / "quiet", self.folder / "exported")
+        self.traces = {p.name if p.name != "quiet" else "run": read_trace(p) for p in places(self.folder / "quiet")}
+
+    def disturbed_run(self) -> bool:
+        """One start with one fault; whether the run has something left to do."""
+        kind, aim = self.random.choice(list(SIGNALS)), self.random.choice(AIMS)
+        start = Start(["run", "run.toml", "-o", "run"], self.random.randint(1, 4), self.folder)
+        try:
+            self.await_moment(start, aim)
+            phase = self.phase(start)
+        except BaseException:
+            start.end()
+            raise
+        return self.fault(start, kind, phase) != 0
+
+    def await_moment(self, start: Start, aim: str) -> None:
+        until = time.monotonic() + LIMIT / 2
+        if aim == "start":
+            time.sleep(self.random.uniform(0.0, 1.0))
+            return
+        while not self.wrote_something(start) and start.process.poll() is None and time.monotonic() < until:
+            time.sleep(0.001)
+        time.sleep(self.random.uniform(0.0, 0.6))
+        writing = {"checkpoint": "checkpoints", "trace": ("trace", "labels")}.get(aim)
+        while aim != "any" and start.process.poll() is None and time.monotonic() < until:
+            if self.unfinished(writing):
+                time.sleep(self.random.choice((0.0, 0.0005, 0.002)))
+                return
+
+    def unfinished(self, folders: str | tuple[str, ...]) -> bool:
+        """Whether a file of these is being written: a look at the names alone, to be quick."""
+        for place in places(self.folder / "run"):
+            for name in (folders,) if isinstance(folders, str) else folders:
+                try:
+                    if any(entry.endswith(".tmp") for entry in os.listdir(place / name)):
+                        return True
+                except FileNotFoundError:
+                    continue
+        return False
+
+    def wrote_something(self, start: Start) -> bool:
+        """Whether this start has come as far as its first word in the log."""
+        for place in places(self.folder / "run"):
+            try:
+                if (place / "logs" / "run.log").stat().st_mtime > start.began:
+                    return True
+            except FileNotFoundError:
+                continue
+        return False
+
+    def phase(self, start: Start) -> str:
+        if start.process.poll() is not None:
+            return "after the end"
+        if not self.wrote_something(start):
+            return "start-up"
+        if self.unfinished("checkpoints"):
+            return "checkpoint write"
+        return "trace write" if self.unfinished(("trace", "labels")) else "cycles"
+
+    def fault(self, start: Start, kind: str, phase: str) -> int:
+        """Disturb this start, and look at what it left."""
+        start.disturb(kind, self.random)
+        self.history.append(f"{kind} on {start.ranks} ranks ({phase})")
+        code = start.wait()
+        self.history[-1] += f" -> {code}"
+        self.check_words(start, code, SIGNALS[kind])
+        if phase != "import":
+            self.check_directory()
+        if phase != "after the end":
+            self.faults.append((kind, phase))
+        return code
+
+    def check_words(self, start: Start, code: int, number: int) -> None:
+        said = start.said()
+        early = (
+            number == signal.SIGINT and "KeyboardInterrupt" in said and "mpibayes/" not in said
+        )  # Python's own start
+        if ("Traceback" in said and not early) or "internal error" in said:
+            raise Wrong(f"a traceback: {said[-2500:]}")
+        dead = {-number, number, 128 + number}
+        if start.words[0] == "import" and number == signal.SIGINT:
+            dead.add(130)
+        if code not in {0, EXIT_STOPPED, *dead}:
+            raise Wrong(f"exit code {code}: {said[-1500:]}")
+        if code in (0, EXIT_STOPPED) and "mpibayes: error" in said:
+            raise Wrong(f"an error, and exit code {code}: {said[-1500:]}")
+
+    def check_directory(self) -> None:
+        """Nothing lost beyond the last generation, nothing repeated, nothing else than the undisturbed run drew."""
+        for place in places(self.folder / "run"):
+            generation = latest(place / "checkpoints")
+            cycle = generation.cycle if generation else 0
+            if generation and generation.warnings:
+                raise Wrong(f"a damaged generation: {generation.warnings}")
+            if cycle < self.reached.get(place.name, 0):
+                raise Wrong(f"{place.name}: back from generation {self.reached[place.name]} to {cycle}")
+            self.reached[place.name] = cycle
+            trace, expected = read_trace(place), self.traces[place.name]
+            kept = len(trace.get("cycle", ()))
+            if kept < np.searchsorted(expected["cycle"], cycle, side="right"):
+                raise Wrong(f"{place.name}: generation {cycle}, but only {kept} lines of the trace")
+            for name in trace:
+                if name != "seconds" and not np.array_equal(trace[name], expected[name][:kept], equal_nan=True):
+                    raise Wrong(f"{place.name}: other {name} than in the undisturbed run")
+
+    def last_start(self) -> None:
+        start = Start(["run", "run.toml", "-o", "run"], self.random.randint(1, 4), self.folder)
+        code = start.wait()
+        self.history.append(f"left alone on {start.ranks} ranks -> {code}")
+        if code or "Traceback" in start.said():
+            raise Wrong(f"does not go on: {start.said()[-2500:]}")
+        found = exports(self.folder / "run", self.folder / "exported")
+        if found != self.expected:
+            what = found if isinstance(found, str) else [k for k in self.expected if found.get(k) != self.expected[k]]
+            raise Wrong(f"other exports than the undisturbed run: {what}")
+        left = [p.name for p in (self.folder / "run").rglob("*.tmp") if not re.match(r"trace\.h5\.\d+\.tmp", p.name)]
+        if left:
+            raise Wrong(f"temporary files left over: {left}")
+
+
+def campaign(runs: int, seed: int, folder: Path, only: int | None = None, words=print):
+    """Cases until `runs` faults are survived. Returns ({(kind, phase): faults}, [what went wrong])."""
+    survived: Counter[tuple[str, str]] = Counter()
+    wrong: list[str] = []
+    number = 0 if only is None else only
+    while sum(survived.values()) < runs and len(wrong) < 10:
+        place = folder / f"case-{number}"
+        place.mkdir(parents=True)
+        case = Case(number, seed, place)
+        try:
+            case.run()
+            shutil.rmtree(place)
+        except Wrong as error:
+            wrong.append(f"case {number} of seed {seed} ({'; '.join(case.history)}), kept in {place}: {error}")
+            words(wrong[-1])
+        survived.update(case.faults)
+        words(f"case {number}: {'; '.join(case.history)}")
+        if only is not None:
+            break
+        number += 1
+    return survived, wrong
+
+
+def table(survived: Counter) -> str:
+    """Faults by kind and phase, as Markdown."""
+    phases = ["import", "start-up", "cycles", "checkpoint write", "trace write"]
+    rows = [["survived", *phases, "all"]]
+    rows += [[k, *(str(survived[k, p]) for p in phases), str(sum(survived[k, p] for p in phases))] for k in SIGNALS]
+    rows.append(["all", *(str(sum(survived[k, p] for k in SIGNALS)) for p in phases), str(sum(survived.values()))])
+    rows.insert(1, ["---"] * len(rows[0]))
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=200, help="disturbed starts")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", type=int, help="one case, by its number")
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="mpibayes-faults-"))
+    began = time.time()
+    survived, wrong = campaign(options.runs, options.seed, folder, options.only, lambda text: print(text, flush=True))
+    print(f"\n{table(survived)}\n\n{len(wrong)} failures, {time.time() - began:.0f} s")
+    if not wrong:
+        shutil.rmtree(folder)
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""Pictures: what would mislead, seen without looking."""
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc import figures
+from mpibayes.hpc.summary import ColumnProfile
+from tests.report.test_chains import make_chain
+
+
+def real(name, divergence, mean):
+    """A real column of mean 0 and deviation 1 over all rows, in len(divergence) clusters."""
+    divergence = np.asarray(divergence, float)
+    none = np.zeros(len(divergence))
+    information, overall = float(divergence.mean()), np.array([0.0, 1.0])
+    mean = np.asarray(mean, float)
+    return ColumnProfile(name, "real", divergence, none, none, 0.0, information, overall, mean=mean, sd=none + 1.0)
+
+
+def axes_of(monkeypatch, draw, *args):
+    """The panels of a picture."""
+    kept = []
+    monkeypatch.setattr(figures, "_png", lambda figure: kept.append(figure) or b"")
+    draw(*args)
+    return kept[0]
+
+
+def test_profiles_fit_a_screen_and_say_what_they_leave_out(monkeypatch):
+    columns = [real(f"a rather long name, number {i}", [1.0 + i, 0.0] * 15, [2.0, 0.0] * 15) for i in range(40)]
+    columns.append(real("dull", [0.0] * 30, [0.0] * 30))
+    figure = axes_of(monkeypatch, figures.heat_map, columns, np.full(30, 10), 300, "Profiles", 35)
+    assert figure.get_figwidth() * 150 <= 2010
+    words = [text.get_text() for text in figure.texts]
+    assert (
+        "20 of 35 clusters, the largest; 14 of 41 columns, the most telling (1 others tell none of these clusters from "
+        "all rows)"
+    ) in words
+
+
+def test_a_number_like_all_rows_has_no_text():
+    from matplotlib import colormaps
+    from matplotlib.colors import Normalize
+
+    look = Normalize(-3, 3), colormaps["GnBu"]
+    column = real("x", [0.0, 1.0], [0.0, 2.0])
+    assert figures._cell(column, 0, look, look) == (figures.EMPTY, [])
+    assert figures._cell(column, 1, look, look)[1] == ["2"]
+
+
+def test_ticks_are_whole_numbers_without_an_offset():
+    formatter = figures._plain()
+    from matplotlib.figure import Figure
+
+    axes = Figure().subplots()
+    axes.yaxis.set_major_formatter(formatter)
+    for low, step, expected in ((123.12, 0.005, "123.125"), (2_056_392.0, 0.5, "2,056,392.5"), (-550_000, 1e3, None)):
+        axes.set_ylim(low, low + 4 * step)
+        formatter.set_locs([low, low + step, low + 2 * step])
+        assert formatter(low + step) == (expected or "\N{MINUS SIGN}549,000") and not formatter.get_offset()
+
+
+def test_better_scores_are_never_cut_off(monkeypatch):
+    score = np.concatenate([[-90.0, -20.0, -5.0], np.full(17, -10.0) + 0.01 * np.arange(17)])
+    chain = make_chain(burn_in=5, log_joint=np.zeros(20), heldout_lpd=score)
+    figure = axes_of(monkeypatch, figures.held_out, [chain])
+    (axes,) = figure.axes
+    low, high = axes.get_ylim()
+    assert low > -20 and high > -5 and "down to -90.0" in axes.get_title(loc="right")
+
+
+@pytest.mark.parametrize("burn_in, shaded, lines", [((5, 5), 1, 0), ((5, 8), 0, 2)])
+def test_phases_are_shaded_where_they_are_the_same(burn_in, shaded, lines):
+    from matplotlib.figure import Figure
+
+    axes = Figure().subplots()
+    keys = figures._phases(axes, [make_chain(burn_in=b, log_joint=np.zeros(20)) for b in burn_in])
+    assert (len(axes.patches), len(axes.lines), len(keys)) == (shaded, lines, 1)

@@ -1,0 +1,224 @@
+"""Whatever befalls one rank ends the whole job within seconds: one message with rank, host and cause, and an exit code.
+
+Each case starts mpirun with a small script that makes one rank fail, and has a clock. A rank that is stopped for good
+(SIGSTOP, a node that no longer answers) is not among them: no program can tell it from a slow one, so the run waits,
+and says so; the batch system's time limit ends it.
+"""
+
+import re
+import socket
+import sys
+import time
+
+import pytest
+
+from tests.conftest import OPEN_MPI, launch
+from tests.run.conftest import run
+
+HOST = re.escape(f"({socket.gethostname()})")
+KILLED = (9, 137)  # what mpirun of MPICH and of Open MPI make of kill -9
+WITHIN = 45  # seconds: alone a case takes 2 to 8, most of it to start
+
+# python -c FAULTY CODE OUT WORDS...: the command `mpibayes run`, after CODE, which knows `rank`
+FAULTY = """
+import os, sys, time
+rank = int(os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", "0")))
+exec(sys.argv[1])
+from mpibayes.hpc import cli
+sys.exit(cli.main(["run", "run.toml", "-o", *sys.argv[2:]]))
+"""
+
+IN_A_CYCLE = """
+from mpibayes.hpc.mixture import Mixture
+from mpibayes.hpc.errors import NumericalError
+cycle = Mixture.cycle
+def faulty(self, word=()):
+    if rank == 1 and self.cycles == 3:
+        {}
+    return cycle(self, word)
+Mixture.cycle = faulty
+"""
+WHILE_READING = """
+from mpibayes.io import table
+def read(*ignored):
+    {}
+if rank == 1:
+    table._read_rows = read
+"""
+BEFORE_MPI = """
+from mpibayes.hpc import run
+def world():
+    raise RuntimeError("boom")
+if rank == 1:
+    run.world = world
+"""
+# Rank 1 writes nothing but its parts of checkpoints.
+NO_ROOM = """
+def full(file):
+    raise OSError(28, "No space left on device")
+if rank == 1:
+    os.fsync = full
+"""
+HALF_INSTALLED = """
+if rank == 1:
+    sys.modules["h5py"] = None
+"""
+
+
+def faulty(place, code, out, *words, ranks=3, env=None, timeout=WITHIN):
+    """(what was said, exit code); TimeoutExpired when it hangs."""
+    program = [sys.executable, "-c", FAULTY, code, out, "--set", "run.cycles=8", "--set", "run.burn_in=2", *words]
+    mpirun = ["mpirun", "-n", ranks] if ranks else []
+    return launch([*mpirun, *program], timeout=timeout, cwd=place, env={**OPEN_MPI, **(env or {})})
+
+
+@pytest.mark.parametrize(
+    "code, exit_codes, words",
+    [
+        (IN_A_CYCLE.format('raise RuntimeError("boom")'), (70,), "internal error: RuntimeError: boom"),
+        (IN_A_CYCLE.format("raise MemoryError"), (70,), "out of memory"),
+        (IN_A_CYCLE.format("sys.exit(3)"), (70,), "internal error: SystemExit: 3"),
+        (IN_A_CYCLE.format('raise NumericalError("only I know")'), (5,), "only I know"),
+        (WHILE_READING.format("raise MemoryError"), (70,), "out of memory, trying to read its rows of the table"),
+        (WHILE_READING.format('raise OSError(5, "Input/output error")'), (3,), "table.h5.*Input/output error"),
+        (NO_ROOM, (4,), "part-00003.h5: cannot be written: No space left on device"),
+        (BEFORE_MPI, (70,), "internal error: RuntimeError: boom"),
+        (HALF_INSTALLED, (70,), "the program cannot be loaded: .*h5py"),
+    ],
+    ids=[
+        "exception", "memory", "exit", "error-of-one-rank", "memory-while-reading", "unreadable-slice", "no-room",
+        "before-mpi", "half-installed",
+    ],
+)  # fmt: skip
+def test_a_fault_of_one_rank(place, code, exit_codes, words):
+    done = faulty(place, code, "out")
+    assert done.returncode in exit_codes, done.stdout + done.stderr
+    told = re.findall(r"mpibayes: error: .*", done.stderr)
+    assert len(told) == 1 and re.search(rf"rank 1 {HOST}: .*{words}", told[0]), done.stderr
+
+
+def test_several_ranks_fail_with_one_message(place):
+    done = faulty(place, WHILE_READING.replace("rank == 1", "rank > 0").format("raise MemoryError"), "out")
+    assert done.returncode == 70 and done.stderr.count("mpibayes: error:") == 1, done.stderr
+    assert re.search(rf"rank 1 {HOST}: out of memory", done.stderr)
+    assert re.search(rf"likewise rank 2 {HOST}", done.stderr)
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+@pytest.mark.parametrize("when", [IN_A_CYCLE, WHILE_READING], ids=["cycle", "reading"])
+def test_a_killed_rank(place, when, rank):
+    """As the system does when memory is short. The launcher tells, since the rank cannot; the run can be continued."""
+    code = when.replace("rank == 1", f"rank == {rank}").format("os.kill(os.getpid(), 9)")
+    done = faulty(place, code, "out")
+    text = done.stdout + done.stderr
+    assert done.returncode in KILLED, text
+    assert "KILLED" in text.upper() or "SIGNAL 9" in text.upper()
+    words = ("--set", "run.cycles=8", "--set", "run.burn_in=2")
+    assert run(place, "out", *words, ranks=2).returncode == 0
+
+
+def test_no_room_on_one_rank_costs_nothing_else(place):
+    """The checkpoint before stays; what was half written goes; the same command continues once there is room."""
+    assert run(place, "straight", "--set", "run.cycles=8", "--set", "run.burn_in=2").returncode == 0
+    first = ("--set", "run.cycles=4", "--set", "run.burn_in=2")
+    assert run(place, "out", *first, ranks=3).returncode == 0
+    assert faulty(place, NO_ROOM, "out").returncode == 4
+    assert [p.name for p in (place / "out" / "checkpoints").iterdir()] == ["000000004"]
+    assert run(place, "out", "--set", "run.cycles=8", "--set", "run.burn_in=2", ranks=3).returncode == 0
+    from tests.run.conftest import exported
+
+    assert exported(place, "out") == exported(place, "straight")
+
+
+# --- N separate copies ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"PMI_SIZE": "4", "PMI_RANK": "0"},
+        {"OMPI_COMM_WORLD_SIZE": "4"},
+        {"SLURM_NTASKS": "4", "SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "1", "SLURM_STEP_ID": "0"},
+    ],
+    ids=["pmi", "openmpi", "srun"],
+)
+def test_lonely_copies_are_refused_before_any_work(place, env):
+    """The variables of a launcher of another MPI: each of its processes finds itself alone."""
+    done = run(place, "out", env=env, timeout=60)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stderr.count("mpibayes: error:") == 1 and "Traceback" not in done.stderr
+    assert "started 4 processes, but MPI sees 1" in done.stderr and "srun --mpi" in done.stderr
+    assert not (place / "out").exists()
+
+
+def test_one_process_within_a_job_of_many_tasks_is_no_lonely_copy(place):
+    """A batch script that starts the program without srun."""
+    env = {"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}
+    done = run(place, "out", "--set", "run.cycles=2", "--set", "run.burn_in=0", env=env)
+    assert done.returncode == 0, done.stderr
+
+
+# --- what takes long is told ------------------------------------------------------------------------------------------
+
+QUICK = "from mpibayes.hpc import waiting; waiting.AFTER_S = 0.5\n"
+SLOW_PART = """
+from mpibayes.io import checkpoint
+write = checkpoint.write_part
+def slow(*words):
+    time.sleep(3.0 * (rank == 1))
+    return write(*words)
+checkpoint.write_part = slow
+"""
+SLOW_READ = """
+from mpibayes.io import table
+read, slept = table._read_rows, []
+def slow(*words):
+    if rank == 0 and not slept:
+        slept.append(time.sleep(1.5))
+    return read(*words)
+table._read_rows = slow
+"""
+SLOW_MERGE = """
+from mpibayes.hpc import run
+merge = run.merge
+def slow(folder):
+    time.sleep(1.5)
+    return merge(folder)
+run.merge = slow
+"""
+LATE = "time.sleep(3.0 * (rank == 1))\n"
+
+
+@pytest.mark.parametrize(
+    "code, words, ranks",
+    [
+        (QUICK + SLOW_PART, f"rank 1 {HOST} to write its part of checkpoint 000000008", 3),
+        (QUICK + SLOW_READ, f"rank 0 {HOST} to read its rows of the table", 2),
+        (QUICK + SLOW_READ, f"rank 0 {HOST} to read its rows of the table", 0),
+        (QUICK + SLOW_MERGE, f"rank 0 {HOST} to write trace.h5 and the last status", 2),
+        (QUICK + LATE, "all ranks to start MPI", 2),
+    ],
+    ids=["part", "read", "read-alone", "merge", "start"],
+)
+def test_slow_is_told_from_hanging(place, code, words, ranks):
+    done = faulty(place, code, "out", ranks=ranks)
+    assert done.returncode == 0, done.stderr
+    lines = re.findall(rf"^[\d:T-]+ waiting (\d+) s for {words}$", done.stderr, re.M)
+    assert 1 <= len(lines) <= 6, done.stderr  # at doubling intervals
+    if words != "all ranks to start MPI":
+        assert re.search(rf"waited \d+ s for {words}; going on", done.stderr)
+
+
+def test_a_run_that_does_not_wait_says_nothing(place):
+    done = run(place, "out", "--set", "run.cycles=2", "--set", "run.burn_in=0", ranks=2)
+    assert done.returncode == 0 and done.stderr == ""
+
+
+def test_a_rank_that_never_starts_mpi(place):
+    """MPICH's mpirun does not mind a process that leaves before MPI starts: then there is a limit."""
+    code = QUICK + "from mpibayes.hpc import comm; comm.START_LIMIT_S = 4.0\nif rank == 1: sys.exit(1)\n"
+    started = time.monotonic()
+    done = faulty(place, code, "out")
+    assert done.returncode != 0 and time.monotonic() - started < WITHIN
+    text = done.stdout + done.stderr
+    assert "in vain for all ranks to start MPI" in text or "non-zero exit code" in text, text  # Open MPI's mpirun minds

@@ -1,0 +1,124 @@
+"""One private SLURM for all tests of this folder, and runs that end when a test says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import launch
+from tests.run.conftest import exported
+from tests.slurm.cluster import Cluster, missing
+
+ENDLESS = 1_000_000
+CONFIG = """
+[data]
+table = "table.h5"
+heldout = 0.1
+[run]
+seed = 5
+shards = 4
+cycles = {cycles}
+burn_in = 4
+[output]
+labels = 3
+"""
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    if lacking := missing():
+        pytest.skip(f"no SLURM to start: {', '.join(lacking)} not found")
+    folder = Path(tempfile.gettempdir()) / f"mpibayes-slurm-{os.getpid()}"  # short, for the sake of its sockets
+    with Cluster(folder) as started:
+        yield started
+
+
+class Place:
+    """A folder with a table and run.toml, and what the tests do there."""
+
+    def __init__(self, folder: Path, cluster: Cluster):
+        self.folder, self.cluster = folder, cluster
+        self.jobs: list[str] = []
+
+    def mpibayes(self, *words, env=None):
+        return launch([sys.executable, "-m", "mpibayes", *words], cwd=self.folder, env=env)
+
+    def submit(self, *words) -> str:
+        """`mpibayes submit run.toml words...`; the job's number."""
+        done = self.mpibayes("submit", "run.toml", *words, env=self.cluster.env)
+        assert done.returncode == 0, done.stderr
+        self.jobs.append(done.stdout.split("job ")[1].split(":")[0])
+        return self.jobs[-1]
+
+    def set_cycles(self, cycles: int) -> None:
+        (self.folder / "run.toml").write_text(CONFIG.format(cycles=cycles))
+
+    def finish_soon(self, out: str, more: int = 6) -> int:
+        """Let a run whose job waits in the queue end some cycles after its last checkpoint; the number of cycles."""
+        cycles = self.status(out)["last_checkpoint"] + more
+        self.set_cycles(cycles)
+        return cycles
+
+    def status(self, out: str) -> dict:
+        try:
+            return json.loads((self.folder / out / "status.json").read_text())
+        except FileNotFoundError:
+            return {}
+
+    def log(self, pattern: str) -> str:
+        return "".join(path.read_text() for path in sorted(self.folder.glob(pattern)))
+
+    def wait_until_it_works(self, out: str, job: str, restarts: int = 0) -> None:
+        """Until this start of the job has set up its chain, and for a little longer."""
+        self.cluster.wait_for(
+            lambda: (
+                self.cluster.restarts(job) == restarts
+                and self.cluster.state(job) == "RUNNING"
+                and self.status(out).get("state") == "running"
+                and self.status(out).get("restarts", restarts) == restarts
+            ),
+            what=f"job {job}, restart {restarts}, to work in {out}",
+        )
+
+    def stop(self, job: str, restarts: int, *how) -> None:
+        """Send USR1, and wait until the job is back in the queue."""
+        self.cluster.run("scancel", *how, "--signal=USR1", job)
+        self.cluster.wait_for(lambda: self.cluster.restarts(job) == restarts, what=f"restart {restarts} of job {job}")
+
+    def same_as_straight(self, out: str, *words) -> None:
+        """The trace and the labels of the run are those of one process that was never stopped, byte for byte."""
+        done = self.mpibayes("run", "run.toml", "-o", "straight", *words)
+        assert done.returncode == 0, done.stderr
+        mine, straight = exported(self.folder, out), exported(self.folder, "straight")
+        assert mine[0].count(b"\n") > 10 and mine[1]
+        assert mine == straight
+
+
+@pytest.fixture
+def place(cluster, tmp_path):
+    """In a folder whose name has a blank, as users' folders may have."""
+    folder = tmp_path / "my runs"
+    folder.mkdir()
+    rng = np.random.default_rng(3)
+    kind = rng.integers(4, size=400)
+    colour = np.array(list("rgb"))[(kind + (rng.random(400) < 0.2)) % 3]
+    size = rng.normal(3.0 * kind, 1.0)
+    lines = [f"{c},{s:.4f},{n}" for c, s, n in zip(colour, size, rng.poisson(1 + 4 * kind))]
+    (folder / "table.csv").write_text("\n".join(["colour,size,n", *lines, ""]))
+    at = Place(folder, cluster)
+    at.set_cycles(ENDLESS)
+    done = at.mpibayes("import", "table.csv", "table.h5")
+    assert done.returncode == 0, done.stderr
+    yield at
+    print(at.log("runs/*.log"))  # shown with a failure
+    for job in at.jobs:
+        cluster.run("scancel", job, check=False)
+    cluster.wait_for(lambda: not cluster.run("squeue", "-h"), 60, "an empty queue")
+    shutil.rmtree(folder, ignore_errors=True)
