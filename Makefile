@@ -30,6 +30,8 @@ export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 export OMPI_MCA_rmaps_base_oversubscribe := 1
 export OMPI_MCA_mpi_yield_when_idle := 1
+export OMPI_MCA_hwloc_base_binding_policy := none
+export PRTE_MCA_hwloc_default_binding_policy := none
 export PRTE_MCA_rmaps_default_mapping_policy := :oversubscribe
 
 KERNELS := $(wildcard kernels/*.pyx kernels/*.pxd kernels/*.h)

@@ -86,6 +86,8 @@ def filled(job: Job, tasks: int, script: Path, arguments: Sequence[str]) -> str:
     for line in job.sbatch:
         text = _after_options(text, f"#SBATCH {line}")
     setup = [*job.setup, f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH"]
+    if job.mpi is None and _has_mpich_wheel():
+        setup.append("export MPIR_CVAR_CH4_NETMOD=ofi # the long addresses of UCX were seen to hang srun --mpi=pmi2")
     text = _replaced(r"^# module load .*\n# source .*$", "\n".join(setup), text)
     text = _replaced(r"^launch=.*\n# launch=.*$", f"launch=({launcher(job.mpi)})", text)
     text = _replaced(r"^(# --- to here -.*)$", rf"\g<1>\n{_literal('set -- ' + shlex.join(arguments))}", text, raw=True)

@@ -31,6 +31,12 @@ class Clock:
         for number in SIGNALS:
             signal.signal(number, self._on_signal)
 
+    @staticmethod
+    def leave() -> None:
+        """Root's exit code is the job's. On seeing it srun sends SIGTERM to ranks that are slower to leave, and would
+        report their death by it (143) in its place."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
     def watch_job(self) -> None:
         """Heed the end of the batch job that this process is part of, where the batch system tells it."""
         left = job_time_left()

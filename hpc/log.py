@@ -24,6 +24,8 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from mpibayes.hpc.launcher import launched
+
 EVERY_S = 60.0
 SMOOTHING = 0.1  # weight of the newest cycle in running means
 SPREAD = 0.3  # of the active rows over recent cycles, relative: with less, what a row costs cannot be told
@@ -217,7 +219,7 @@ class Progress:
 
 def _live_display(stream: TextIO):
     """A display that is redrawn in place, where the stream is a terminal; else None, and rich is not even imported."""
-    if not stream.isatty():
+    if not stream.isatty() or launched():  # Open MPI gives its ranks a terminal of its own making, and logs it
         return None
     from rich.console import Console
     from rich.live import Live

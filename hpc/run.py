@@ -73,6 +73,8 @@ def main(
         if comm is None:
             return end_job(70)
         comm.abort(70)
+    if comm is not None and comm.size > 1:
+        clock.leave()
     return code if comm is None or comm.rank == 0 else 0
 
 

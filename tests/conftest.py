@@ -13,6 +13,7 @@ test that fails on one rank while the others wait for it hangs the run. Each ran
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import shutil
@@ -33,6 +34,8 @@ OPEN_MPI = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     "OMPI_MCA_mpi_yield_when_idle": "1",
+    "OMPI_MCA_hwloc_base_binding_policy": "none",  # jobs side by side would all be bound to the first cores
+    "PRTE_MCA_hwloc_default_binding_policy": "none",
     "OMP_NUM_THREADS": "1",
 }
 
@@ -212,6 +215,12 @@ def launch(command, timeout=120, cwd=None, env=None) -> subprocess.CompletedProc
         expired.stdout, expired.stderr = process.communicate()
         raise
     return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+@functools.cache
+def is_open_mpi() -> bool:
+    """Whether the `mpirun` of these tests is Open MPI's."""
+    return shutil.which("mpirun") is not None and "Open MPI" in launch(["mpirun", "--version"], timeout=30).stdout
 
 
 @pytest.fixture(scope="session")

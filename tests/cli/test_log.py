@@ -128,3 +128,18 @@ def test_words_for_numbers():
         "1", "830", "1k", "1k", "12.3k", "180k", "1M", "2.2M", "1.05G",
     ]  # fmt: skip
     assert [rate(r) for r in (830, 21_300, 2.2e6, None)] == ["830rows/s", "21.3krows/s", "2.2Mrows/s", "?rows/s"]
+
+
+def test_no_display_under_a_launcher(tmp_path, monkeypatch):
+    """Open MPI's mpirun gives its ranks a terminal, and what is written there ends in the batch log."""
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    stream = Terminal()
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    progress = Progress(tmp_path, 0, 10, 100, stream)
+    progress.note("words")
+    progress.close()
+    assert stream.getvalue().endswith(" words\n") and "\x1b" not in stream.getvalue()

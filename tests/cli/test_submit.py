@@ -102,7 +102,9 @@ def test_what_the_options_do(place, capsys, tmp_path, words, template, line):
 
 def test_the_wheel_of_mpich_starts_with_pmi2(place, capsys, monkeypatch):
     monkeypatch.setattr(batch_script, "_has_mpich_wheel", lambda: True)
-    assert "launch=(srun --kill-on-bad-exit=1 --mpi=pmi2)" in dry(capsys).out
+    text = dry(capsys).out
+    assert "launch=(srun --kill-on-bad-exit=1 --mpi=pmi2)" in text and "export MPIR_CVAR_CH4_NETMOD=ofi" in text
+    assert "NETMOD" not in dry(capsys, "--mpi", "pmix").out
 
 
 def test_more_ranks_than_shards(place, capsys):

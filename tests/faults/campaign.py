@@ -12,18 +12,14 @@ are lost, repeated or others than those of the undisturbed run. A start that wri
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
@@ -33,106 +29,11 @@ from mpibayes.hpc.errors import EXIT_STOPPED
 from mpibayes.io.checkpoint import latest
 from mpibayes.io.table import Table
 from mpibayes.io.trace import read_trace
-from tests.conftest import OPEN_MPI
-from tests.faults.cases import config_text, exports, mpibayes, places, write_csv
+from tests.faults.cases import Wrong, config_text, exports, mpibayes, places, write_csv
+from tests.faults.starts import LIMIT, SIGNALS, Start
 
-LIMIT = 120.0  # seconds without a sign of life after which a start counts as hanging, on a busy machine
-ORPHANS = 20.0  # seconds in which all processes of a dead job must be gone
 CYCLES = 80
-MARK = "MPIBAYES_FAULT_CAMPAIGN"  # in the environment of all that a start brings forth
-SIGNALS = {
-    "kill -9 a rank": signal.SIGKILL,
-    "kill -9 mpirun": signal.SIGKILL,
-    "SIGTERM": signal.SIGTERM,
-    "SIGUSR1": signal.SIGUSR1,
-    "SIGINT": signal.SIGINT,
-}
 AIMS = ("start", "any", "checkpoint", "checkpoint", "trace")
-
-
-class Wrong(Exception):
-    """What a case found that must not be."""
-
-
-@dataclass
-class Start:
-    """One start of a command, its output in files, and the means to disturb it."""
-
-    words: list[str]
-    ranks: int
-    folder: Path
-    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
-
-    def __post_init__(self):
-        program = [sys.executable, "-m", "mpibayes", *map(str, self.words)]
-        command = program if self.ranks == 1 else ["mpirun", "-n", str(self.ranks), *program]
-        self.out, self.err = (self.folder / f"last.{name}" for name in ("out", "err"))
-        with open(self.out, "wb") as out, open(self.err, "wb") as err:
-            self.process = subprocess.Popen(
-                command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True,
-                env={**os.environ, **OPEN_MPI, MARK: self.mark},
-            )  # fmt: skip
-        self.began = time.time()
-
-    def processes(self, ranks: bool = False) -> list[int]:
-        """All processes of this start, whoever their parent is now; `ranks`: those that are the program itself."""
-        found, mark = [], f"{MARK}={self.mark}".encode()
-        for entry in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                if mark not in Path("/proc", entry, "environ").read_bytes():
-                    continue
-                command = Path("/proc", entry, "cmdline").read_bytes()
-            except OSError:  # gone meanwhile
-                continue
-            if not ranks or command.startswith(sys.executable.encode()):
-                found.append(int(entry))
-        return found
-
-    def disturb(self, kind: str, random: Random) -> None:
-        target = self.process.pid
-        if kind == "kill -9 a rank":
-            found = self.processes(ranks=True)
-            while not found and self.process.poll() is None:
-                found = self.processes(ranks=True)
-            if not found:
-                return
-            target = random.choice(found)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(target, SIGNALS[kind])
-
-    def wait(self) -> int:
-        """The exit code, when all processes are gone. Raises Wrong for a hang and for orphans, which it ends."""
-        try:
-            before, since = None, time.monotonic()
-            while (code := self.process.poll()) is None:
-                time.sleep(0.02)
-                if (now := self.last_sign_of_life()) != before:
-                    before, since = now, time.monotonic()
-                if time.monotonic() - since > LIMIT:
-                    raise Wrong(f"hangs: no sign of life for {LIMIT:g} s")
-            until = time.monotonic() + ORPHANS
-            while (left := self.processes()) and time.monotonic() < until:
-                time.sleep(0.02)
-            if left:
-                raise Wrong(f"processes left over {ORPHANS:g} s after the end: {left}")
-        finally:
-            self.end()
-        return code
-
-    def last_sign_of_life(self) -> float:
-        folders = [
-            p / name for p in places(self.folder / "run") for name in ("", "checkpoints", "trace", "logs/run.log")
-        ]
-        return max((p.stat().st_mtime for p in folders if p.exists()), default=0.0)
-
-    def end(self) -> None:
-        for pid in self.processes():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self.process.wait()
-
-    def said(self) -> str:
-        return self.out.read_text(errors="replace") + self.err.read_text(errors="replace")
 
 
 class Case:

@@ -13,6 +13,10 @@ from mpibayes.hpc import cli, clock
 from mpibayes.io.files import chain_directories
 
 
+class Wrong(Exception):
+    """What a campaign found that must not be."""
+
+
 def write_csv(path: Path, random: Random, n_rows: int) -> None:
     """Four clusters in columns of all kinds; a tenth of the cells are missing."""
     with open(path, "w", newline="") as file:

@@ -26,16 +26,12 @@ from pathlib import Path
 from random import Random
 
 from tests.conftest import OPEN_MPI, launch
-from tests.faults.cases import config_text, exports, mpibayes, write_csv
+from tests.faults.cases import Wrong, config_text, exports, mpibayes, write_csv
 
 LIMIT = 180  # seconds a command may take on a busy machine
 LENGTHS = (16, 24, 32)  # cycles at which the victim's starts end
 LAST = ("--set", "run.cycles=44", "--set", "run.burn_in=15")
 DAMAGES = ("flip", "flip", "flip", "truncate", "empty", "remove", "directory", "other run")
-
-
-class Wrong(Exception):
-    """What a case found that must not be."""
 
 
 class Victim:

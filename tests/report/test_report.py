@@ -120,7 +120,7 @@ def test_a_chain_that_is_stuck_is_found(table, tmp_path):
 
 
 def test_moves_that_all_fail_are_told(table, tmp_path):
-    """After the start in one cluster: a new one costs 69 nats by the prior, and the table is not worth it."""
+    """A new cluster costs 690 nats by the prior, and without likelihood nothing outweighs that."""
     few = "[model]\nconcentration = 1e-300\nlikelihood = false\n"
     _, printed, summary = run_report(make_run(tmp_path / "a", table, cycles=15, burn_in=3, starts=("one",), text=few))
     assert summary["moves"]["kept"]["splits_tried"] > 0 == summary["moves"]["kept"]["splits"]

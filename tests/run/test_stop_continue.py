@@ -12,7 +12,7 @@ import pytest
 
 from mpibayes.io.labels import iterate_draws
 from mpibayes.io.trace import read_trace
-from tests.conftest import OPEN_MPI, launch
+from tests.conftest import OPEN_MPI, is_open_mpi, launch
 from tests.run.conftest import command, exported, run, run_some
 
 ENDLESS = ("--set", "run.cycles=1000000")
@@ -37,6 +37,8 @@ def wait_for_progress(place, out, process, seconds=60):
 @pytest.mark.parametrize("ranks", [1, 3])
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM, signal.SIGINT], ids=lambda s: s.name)
 def test_a_signal_leads_to_a_checkpoint_and_75(place, ranks, number):
+    if ranks > 1 and number != signal.SIGUSR1 and is_open_mpi():
+        pytest.skip("Open MPI's mpirun gives its ranks a second after SIGTERM or SIGINT, and returns 1 whatever they do")
     process = start(place, "out", *ENDLESS, ranks=ranks)
     try:
         wait_for_progress(place, "out", process)
