@@ -109,7 +109,10 @@ class Config:
 
     def resolve(self, path: str) -> Path:
         """An absolute path; relative ones start at the folder of the configuration file."""
-        return (self.path.absolute().parent / Path(path).expanduser()).resolve()
+        try:
+            return (self.path.absolute().parent / Path(path).expanduser()).resolve()
+        except (ValueError, RuntimeError, OSError) as error:  # a NUL, a user without a home, a name beyond all limits
+            raise ConfigError(f"{self.path}: {_string(path)} cannot be a path: {error}") from None
 
     def where(self, key: tuple[str, ...]) -> str:
         """`run.toml:12: run.seed`, or `--set run.seed` where the command line gave it."""
@@ -161,7 +164,9 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Config:
     if problems:
         many = f"{len(problems)} problems" if len(problems) > 1 else "one problem"
         raise ConfigError(f"{path}: {many} in the configuration", problems)
-    return Config(**sections, columns=columns, path=path, text=text, overrides=overrides, lines=lines)
+    config = Config(**sections, columns=columns, path=path, text=text, overrides=overrides, lines=lines)
+    _ = config.table, config.heldout_path, config.init_labels_path  # a text that is no path is told now
+    return config
 
 
 def _read(path: Path) -> str:

@@ -323,7 +323,7 @@ def _extent(data: h5py.Dataset, start: int, stop: int) -> tuple[int, int]:
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[h5py.File]:
     """The open file; every way in which it can fail to be readable becomes one DataError."""
-    if not path.exists():
+    if not os.path.exists(path):  # not Path.exists, which raises where a name is too long
         raise DataError(f"{path}: no such file")
     if path.is_dir():
         raise DataError(f"{path}: is a directory; expected a typed table made by 'mpibayes import'")
@@ -341,7 +341,8 @@ def _reading(path: Path) -> Iterator[h5py.File]:
     except (OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
         if isinstance(error, PermissionError):
             raise DataError(f"{path}: cannot be read: {error.strerror}") from error
-        why = "truncated HDF5 file" if "truncated" in str(error) else f"damaged HDF5 file ({_reason(error)})"
+        cut = "truncated" in str(error)
+        why = "truncated HDF5 file, or changed since its import" if cut else f"damaged HDF5 file ({_reason(error)})"
         raise DataError(f"{path}: {why}; import the table again or copy it again") from error
 
 

@@ -220,7 +220,7 @@ def launch(command, timeout=120, cwd=None, env=None) -> subprocess.CompletedProc
 @functools.cache
 def is_open_mpi() -> bool:
     """Whether the `mpirun` of these tests is Open MPI's."""
-    return shutil.which("mpirun") is not None and "Open MPI" in launch(["mpirun", "--version"], timeout=30).stdout
+    return shutil.which("mpirun") is not None and "open-mpi" in launch(["mpirun", "--version"], timeout=30).stdout
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,11 @@ import signal
 import subprocess
 import sys
 
-from mpibayes.hpc import clock, run
-from mpibayes.hpc.errors import ConfigError
+import pytest
+
+from mpibayes.hpc import clock, config, run
+from mpibayes.hpc.errors import ConfigError, DataError
+from mpibayes.io.table import Table
 
 
 def test_signals_are_watched_before_mpi_starts(monkeypatch):
@@ -34,3 +37,15 @@ def test_a_row_too_long_that_is_not_utf8_has_one_message(tmp_path):
         [sys.executable, "-m", "mpibayes", *words], cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 3 and "Traceback" not in done.stderr and done.stderr.count("mpibayes: error") == 1
+
+
+@pytest.mark.parametrize("path", ["a\\u0000b", "~nobody-has-this-name/table.h5"])
+def test_a_text_that_is_no_path_is_a_mistake_in_the_configuration(tmp_path, path):
+    (tmp_path / "run.toml").write_text(f'data.table = "{path}"\n')
+    with pytest.raises(ConfigError, match=r"run\.toml.*cannot be a path"):
+        config.load(tmp_path / "run.toml")
+
+
+def test_a_name_beyond_all_limits_is_no_table(tmp_path):
+    with pytest.raises(DataError, match="no such file"):
+        Table.open(tmp_path / ("x" * 5000))

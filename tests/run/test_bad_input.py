@@ -51,6 +51,7 @@ def test_another_hdf5_file(place):
 
 def test_wrong_table_version(place):
     with h5py.File(place / "table.h5", "r+") as file:
+        del file.attrs["sealed"]  # as in tables of older versions, whose bytes have no checksums
         file.attrs["version"] = 99
     refused(run(place, "out"), 3, "table.h5", "version 99", "version 1")
 
@@ -59,6 +60,7 @@ def test_wrong_table_version(place):
 def test_a_slice_that_only_one_rank_finds_damaged(place, ranks):
     """A code beyond its column's levels in the last rows: the rank that reads them tells the others."""
     with h5py.File(place / "table.h5", "r+") as file:
+        del file.attrs["sealed"]  # as in tables of older versions, whose bytes have no checksums
         file["codes8"][-1, 0] = 200
     refused(run(place, "out", ranks=ranks), 3, "table.h5", "damaged table")
 
