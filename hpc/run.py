@@ -51,7 +51,7 @@ def main(
     comm = None
     try:
         clock = Clock(max_time_s)
-        clock.watch_signals()  # first: an exception out of a half-started MPI library may end in a crash
+        clock.watch_signals()  # first: Ctrl-C while the MPI library starts is a wish to stop, no internal error
         comm = world()
         code = _run(comm, clock, Path(config_path), out, overrides, fresh)
     except MpibayesError as error:
@@ -69,7 +69,7 @@ def main(
                 print(f"mpibayes: error: {names(comm, [comm.rank])}: {error}", file=sys.stderr, flush=True)
             comm.abort(code)
     except BaseException as error:
-        _tell_internal(comm, error)
+        _tell_internal(comm, error, run_folder(out, config_path))
         if comm is None:
             return end_job(70)
         comm.abort(70)
@@ -78,14 +78,24 @@ def main(
     return code if comm is None or comm.rank == 0 else 0
 
 
-def _tell_internal(comm: Communicator | None, error: BaseException) -> None:
-    """One line that says where and what; then the traceback, unless memory is short."""
+def run_folder(out: str | Path | None, config_path: str | Path) -> Path:
+    """The run directory: as named, or after the configuration."""
+    return Path(out) if out is not None else Path("runs") / Path(config_path).stem
+
+
+def _tell_internal(comm: Communicator | None, error: BaseException, folder: Path) -> None:
+    """One line that says where and what; then the traceback, unless memory is short. A rank's own log keeps both."""
     size, rank = (launcher_size(), launcher_rank()) if comm is None else (comm.size, comm.rank)
     place = f"rank {rank} ({socket.gethostname()}): " if size > 1 else ""
     what = "out of memory" if isinstance(error, MemoryError) else f"internal error: {type(error).__name__}: {error}"
-    print(f"mpibayes: error: {place}{what}; the whole job ends here", file=sys.stderr, flush=True)
-    if not isinstance(error, MemoryError):
-        traceback.print_exception(error)
+    line = f"mpibayes: error: {place}{what}; the whole job ends here"
+    print(line, file=sys.stderr, flush=True)
+    if isinstance(error, MemoryError):
+        return
+    traceback.print_exception(error)
+    with contextlib.suppress(OSError), (folder / "logs" / f"rank-{rank:05d}.log").open("a") as file:
+        print(time.strftime("%Y-%m-%dT%H:%M:%S"), line, file=file)
+        traceback.print_exception(error, file=file)
 
 
 def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fresh: bool) -> int:
@@ -96,7 +106,7 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
         clock.watch_job()
     table: Table = on_root(comm, lambda: Table.open(config.table), what=f"open {config.table}")
     on_root(comm, lambda: configuration.check_columns(config, table.columns, table.n_rows))
-    folder = Path(out) if out is not None else Path("runs") / config_path.stem
+    folder = run_folder(out, config_path)
     data = Data(table, config.unused, config.heldout_fraction)
     # all that can be wrong with the input is found before the run directory is made
     on_root(comm, lambda: strategy.check_length(config, data.n_rows))

@@ -12,7 +12,7 @@ from mpibayes.io.table import Table
 
 
 def test_signals_are_watched_before_mpi_starts(monkeypatch):
-    """Ctrl-C while the MPI library started was a KeyboardInterrupt inside of it, and then a segmentation fault."""
+    """Ctrl-C while the MPI library started was a KeyboardInterrupt inside of it: an internal error with a traceback."""
     handlers = []
 
     def world():

@@ -97,6 +97,14 @@ def test_a_fault_of_one_rank(place, code, exit_codes, words):
     assert len(told) == 1 and re.search(rf"rank 1 {HOST}: .*{words}", told[0]), done.stderr
 
 
+def test_a_rank_has_a_log_of_its_own_when_it_has_something_to_say(place):
+    faulty(place, IN_A_CYCLE.format('raise RuntimeError("boom")'), "out")
+    logs = place / "out" / "logs"
+    assert sorted(p.name for p in logs.iterdir()) == ["rank-00001.log", "run.log"]
+    text = (logs / "rank-00001.log").read_text()
+    assert re.search(rf"rank 1 {HOST}: internal error: RuntimeError: boom", text) and "Traceback" in text
+
+
 def test_several_ranks_fail_with_one_message(place):
     done = faulty(place, WHILE_READING.replace("rank == 1", "rank > 0").format("raise MemoryError"), "out")
     assert done.returncode == 70 and done.stderr.count("mpibayes: error:") == 1, done.stderr
