@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
+import signal
 import socket
 import sys
 import traceback
@@ -230,6 +231,8 @@ def run(config, out, overrides, max_time, fresh):
       mpirun -n 8 mpibayes run run.toml -o runs/b --set run.seed=3 --set run.cycles=5000
       mpirun -n 8 mpibayes run run.toml -o runs/c --set sampler.strategy=anneal --set anneal.strata=protocol
     """
+    # Until the run watches signals, Ctrl-C kills: a rank that left by itself would let others wait in MPI's start.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         from mpibayes.hpc.run import main as start
     except Exception as error:  # a node with half an installation; the other ranks may be waiting for this one
