@@ -253,9 +253,9 @@ class Chain:
 
     def _word(self) -> tuple[bool, bool, bool]:
         """This rank's say: stop, write a checkpoint, report a failure. It travels with the next cycle's own sync."""
+        if self.comm.rank != 0:  # of the time root alone decides
+            return self.clock.signalled is not None, False, False
         stop = self.clock.stop_reason() is not None
-        if self.comm.rank != 0:
-            return stop, False, False
         since = self.clock.elapsed() - self._last_checkpoint
         return stop, since > 60.0 * self.config.run.checkpoint_minutes, self._failure is not None
 

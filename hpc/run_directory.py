@@ -84,9 +84,8 @@ def open_run(
     resolved = folder / RESOLVED
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder}: is a file; name a run directory with -o")
-    continues = resolved.exists()
     try:
-        if not continues:
+        if not resolved.exists():
             require_no_strangers(folder)
         folder.mkdir(parents=True, exist_ok=True)
         lock.take(folder)
@@ -103,9 +102,6 @@ def open_run(
             records.write_resolved(folder, configuration.resolved_toml(config))
             return config
     except OSError as error:
-        if continues:
-            with storing(folder):
-                raise
         kind = CheckpointError if resolved.exists() else ConfigError  # a full disk is not the configuration's mistake
         raise kind(f"{folder}: cannot be written: {error.strerror}") from None
     before, old = records.read_provenance(folder), records.read_resolved(folder)
