@@ -71,12 +71,15 @@ class Duration(click.ParamType):
     name = "time"
 
     def convert(self, value, param, ctx):
-        from mpibayes.hpc.config_schema import parse_duration
-
         try:
-            return parse_duration(value)
+            return self.parse(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+    def parse(self, text):
+        from mpibayes.hpc.config_schema import parse_duration
+
+        return parse_duration(text)
 
 
 @click.group(cls=Commands, context_settings=CONTEXT, epilog=EXIT_CODES)
@@ -269,18 +272,13 @@ def check(config, overrides, ranks):
     look(config, list(overrides), ranks)
 
 
-class TimeLimit(click.ParamType):
+class TimeLimit(Duration):
     """A time limit as sbatch takes it, or such as 3h50m."""
 
-    name = "time"
-
-    def convert(self, value, param, ctx):
+    def parse(self, text):
         from mpibayes.hpc.submit import limit
 
-        try:
-            return limit(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+        return limit(text)
 
 
 @cli.command(short_help="Check a configuration and put it in SLURM's queue.")

@@ -17,12 +17,16 @@ table = "table.h5"
 heldout = 0.1
 [run]
 seed = 5
-shards = 7
-cycles = 24
+shards = {shards}
+cycles = {cycles}
 burn_in = 4
 [output]
 labels = 3
 """
+
+
+def config_text(shards: int = 7, cycles: int = 24) -> str:
+    return CONFIG.format(shards=shards, cycles=cycles)
 
 
 def mixed_table(path: Path, n: int = 700, seed: int = 3) -> None:
@@ -48,7 +52,7 @@ def mixed_table(path: Path, n: int = 700, seed: int = 3) -> None:
 def place(tmp_path) -> Path:
     """A folder with table.h5 and run.toml."""
     mixed_table(tmp_path / "table.h5")
-    (tmp_path / "run.toml").write_text(CONFIG)
+    (tmp_path / "run.toml").write_text(config_text())
     return tmp_path
 
 

@@ -14,11 +14,11 @@ from tests.run.conftest import exported, run, run_some
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory):
     """The chain on one rank, without a stop."""
-    from tests.run.conftest import CONFIG, mixed_table
+    from tests.run.conftest import config_text, mixed_table
 
     place = tmp_path_factory.mktemp("straight")
     mixed_table(place / "table.h5")
-    (place / "run.toml").write_text(CONFIG)
+    (place / "run.toml").write_text(config_text())
     done = run(place, "one")
     assert done.returncode == 0, done.stderr
     return place, exported(place, "one")

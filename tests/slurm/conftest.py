@@ -13,22 +13,10 @@ import numpy as np
 import pytest
 
 from tests.conftest import launch
-from tests.run.conftest import exported
+from tests.run.conftest import config_text, exported
 from tests.slurm.cluster import Cluster, missing
 
 ENDLESS = 1_000_000
-CONFIG = """
-[data]
-table = "table.h5"
-heldout = 0.1
-[run]
-seed = 5
-shards = 4
-cycles = {cycles}
-burn_in = 4
-[output]
-labels = 3
-"""
 
 
 @pytest.fixture(scope="session")
@@ -58,7 +46,7 @@ class Place:
         return self.jobs[-1]
 
     def set_cycles(self, cycles: int) -> None:
-        (self.folder / "run.toml").write_text(CONFIG.format(cycles=cycles))
+        (self.folder / "run.toml").write_text(config_text(shards=4, cycles=cycles))
 
     def finish_soon(self, out: str, more: int = 6) -> int:
         """Let a run whose job waits in the queue end some cycles after its last checkpoint; the number of cycles."""
