@@ -22,7 +22,7 @@ from mpibayes.hpc.records import PROVENANCE, RESOLVED
 from mpibayes.hpc.shards import default_count
 from mpibayes.hpc.status import read_status
 from mpibayes.io.checkpoint import Generation
-from mpibayes.io.files import chain_directories, replacing, storing, write_text
+from mpibayes.io.files import chain_directories, replacing, set_aside, storing, write_text
 from mpibayes.io.labels import FOLDER as LABELS
 from mpibayes.io.labels import last_draw
 from mpibayes.io.segments import require
@@ -91,7 +91,7 @@ def open_run(
         lock.take(folder)
         if fresh and resolved.exists():
             lock.release()
-            _set_aside(folder)
+            set_aside(folder.resolve())
             folder.mkdir()
             lock.take(folder)
         if not resolved.exists():
@@ -129,14 +129,6 @@ def require_no_strangers(folder: Path) -> None:
     names = {p.name for p in folder.iterdir()} if folder.exists() else set()
     if not {n for n in names if n.partition(".")[0] != locks.NAME} <= UNFINISHED_START:
         raise ConfigError(f"{folder}: not empty, and no run directory (it has no {RESOLVED}); choose another with -o")
-
-
-def _set_aside(folder: Path) -> None:
-    folder = folder.resolve()
-    n = 1
-    while (aside := folder.with_name(f"{folder.name}.old-{n}")).exists():
-        n += 1
-    folder.rename(aside)
 
 
 def record_start(folder: Path, hosts: Sequence[str]) -> None:

@@ -9,18 +9,17 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
 from mpibayes.hpc import check as checking
 from mpibayes.hpc import config as configuration
-from mpibayes.hpc import run_directory
+from mpibayes.hpc import records, run_directory
 from mpibayes.hpc.batch_script import Job, clock, filled
 from mpibayes.hpc.config import Config
 from mpibayes.hpc.config_schema import parse_duration
 from mpibayes.hpc.errors import ConfigError
-from mpibayes.io.files import write_text
+from mpibayes.io.files import set_aside, write_text
 
 SHORTEST_S = 120.0
 TYPICAL_CLUSTERS = 64  # for the memory forecast, which here is made without a trial of the sampler
@@ -112,16 +111,12 @@ def _places(folder: Path, job: Job) -> list[tuple[Path, list[str]]]:
 
 def _refuse_another_run(folder: Path, config: Config) -> None:
     """What `mpibayes run` would refuse after hours in the queue."""
-    resolved = folder / run_directory.RESOLVED
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder}: is a file; name a run directory with -o")
-    if not resolved.exists():
+    if not (folder / records.RESOLVED).exists():
         run_directory.require_no_strangers(folder)
         return
-    try:
-        old = tomllib.loads(resolved.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{resolved}: cannot be read ({error}); it says what the run is") from None
+    old = records.read_resolved(folder)
     new = configuration.as_dict(configuration.continued(config, old))
     changes = configuration.difference(old, new, same_table=True)  # the run itself will compare the contents
     if config.heldout_path is not None:
@@ -144,11 +139,7 @@ def _write(script: Path, text: str) -> None:
     try:
         script.parent.mkdir(parents=True, exist_ok=True)
         if script.exists() and script.read_text(encoding="utf-8", errors="replace") != text:
-            n = 1
-            while (aside := script.with_name(f"{script.name}.old-{n}")).exists():
-                n += 1
-            script.rename(aside)
-            print(f"the script that was there is now {aside}")
+            print(f"the script that was there is now {set_aside(script)}")
         write_text(script, text)
     except OSError as error:
         raise ConfigError(f"{script}: cannot be written: {error.strerror}") from None

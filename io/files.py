@@ -84,6 +84,15 @@ def write_text(path: str | Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
+def set_aside(path: Path) -> Path:
+    """Rename a file or folder to the first free NAME.old-N, so that nothing is lost; its new place. Raises OSError."""
+    n = 1
+    while (aside := path.with_name(f"{path.name}.old-{n}")).exists():
+        n += 1
+    path.rename(aside)
+    return aside
+
+
 def h5_image(fill: Callable[[h5py.File], None]) -> bytes:
     """The bytes of the HDF5 file that `fill` makes, in the default library version, which older readers know."""
     with h5py.File.in_memory(block_size=1 << 18) as file:
