@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from mpibayes.hpc import config as configuration
-from mpibayes.hpc import run_directory, shards, strategy
+from mpibayes.hpc import shards, strategy
 from mpibayes.hpc.comm import serial
 from mpibayes.hpc.config import Config
 from mpibayes.hpc.data import Data
+from mpibayes.hpc.families import family_of
 from mpibayes.hpc.guided_moves import SUBSET
 from mpibayes.hpc.log import duration, rate
 from mpibayes.hpc.mixture import Mixture, Settings
-from mpibayes.hpc.run import settings_of
+from mpibayes.hpc.mixture_run import settings_of
+from mpibayes.hpc.sampler import Family
 from mpibayes.io.labels import BUFFERED
 from mpibayes.io.table import BLOCKS, Column, Rows, Table
 from mpibayes.io.trace import SCALARS
@@ -141,6 +143,16 @@ class Found:
     table: Table
     data: Data
     n_heldout: int
+    family: Family
+
+    def memory(self, n_ranks: int, n_clusters: int) -> dict[str, int]:
+        """Bytes on the busiest rank, by part. n_clusters: of a mixture."""
+        n_shards = self.config.run.shards
+        if self.config.model.family != "mixture":
+            from mpibayes.hpc.regression_check import memory_per_rank as of_regression
+
+            return of_regression(self.family.design, self.data.n_rows, n_shards, n_ranks)
+        return memory_per_rank(self.data.columns, self.data.n_rows, n_shards, n_ranks, n_clusters)
 
 
 def examine(config_path: str | Path, overrides: Sequence[str] = ()) -> Found:
@@ -149,15 +161,11 @@ def examine(config_path: str | Path, overrides: Sequence[str] = ()) -> Found:
     table = Table.open(config.table)
     configuration.check_columns(config, table.columns, table.n_rows)
     data = Data(table, config.unused, config.heldout_fraction)
-    strategy.check_length(config, data.n_rows)
-    n_heldout = table.n_rows - data.n_rows
-    if config.heldout_path is not None:
-        rows, _ = data.read_heldout_file(serial(), config.heldout_path, config.data.unseen)
-        n_heldout = len(rows)
-    if config.sampler.init == "labels":
-        run_directory.initial_labels(config.init_labels_path, data.n_rows)
-    config = configuration.continued(config, run_directory.decided(config, data.n_rows))
-    return Found(config, table, data, n_heldout)
+    family = family_of(config)(serial(), config, data)
+    family.read_files([], fresh=True)
+    n_heldout = table.n_rows - data.n_rows if family.heldout_file is None else len(family.heldout_file)
+    config = configuration.continued(config, family.decided(config, data.n_rows))
+    return Found(config, table, data, n_heldout, family)
 
 
 def check(config_path: str | Path, overrides: Sequence[str] = (), ranks: int = 1) -> None:
@@ -167,9 +175,28 @@ def check(config_path: str | Path, overrides: Sequence[str] = (), ranks: int = 1
     """
     found = examine(config_path, overrides)
     config, table, data, n_heldout = found.config, found.table, found.data, found.n_heldout
-    timing = time_sample(data, settings_of(config, data.n_rows), *_start(config))
-    for title, text in _findings(config, table, data, n_heldout, timing, ranks):
+    if config.model.family == "mixture":
+        timing = time_sample(data, settings_of(config, data.n_rows), *_start(config))
+        findings = _findings(config, table, data, n_heldout, timing, ranks)
+    else:
+        from mpibayes.hpc.regression_check import findings as of_regression
+
+        findings = of_regression(found, ranks)
+    for title, text in findings:
         print(f"{title + ':':<16}{text}" if title else f"{'':<16}{text}")
+
+
+def about_table(config: Config, table: Table, data: Data, n_heldout: int) -> Iterator[tuple[str, str]]:
+    """What there is to say of the configuration and the table, whatever the model; (title, text) pairs."""
+    yield "configuration", f"{config.path}: valid"
+    yield "table", f"{table.path}: {table.n_rows:,} rows, fingerprint {table.fingerprint[:12]}"
+    kinds = [(kind, sum(c.kind == kind for c in data.columns)) for kind in ("categorical", "boolean", "real", "count")]
+    unused = f"; {len(config.unused)} left out" if config.unused else ""
+    yield "columns", ", ".join(f"{n} {kind}" for kind, n in kinds if n) + unused
+    missing = sum(c.n_missing for c in data.columns) / (table.n_rows * len(data.columns))
+    yield "missing", f"{missing:.1%} of the cells"
+    held = f"{n_heldout:,} rows are held out and scored" if config.data.heldout is not None else "no rows are held out"
+    yield "rows", f"{data.n_rows:,} rows are trained on; {held}"
 
 
 def _start(config: Config) -> tuple[str, int]:
@@ -182,15 +209,7 @@ def _findings(config: Config, table: Table, data: Data, n_heldout: int, timing: 
     """What there is to say, as (title, text) pairs."""
     run, n_shards = config.run, config.run.shards
     working = min(ranks, n_shards)
-    yield "configuration", f"{config.path}: valid"
-    yield "table", f"{table.path}: {table.n_rows:,} rows, fingerprint {table.fingerprint[:12]}"
-    kinds = [(kind, sum(c.kind == kind for c in data.columns)) for kind in ("categorical", "boolean", "real", "count")]
-    unused = f"; {len(config.unused)} left out" if config.unused else ""
-    yield "columns", ", ".join(f"{n} {kind}" for kind, n in kinds if n) + unused
-    missing = sum(c.n_missing for c in data.columns) / (table.n_rows * len(data.columns))
-    yield "missing", f"{missing:.1%} of the cells"
-    held = f"{n_heldout:,} rows are held out and scored" if config.data.heldout is not None else "no rows are held out"
-    yield "rows", f"{data.n_rows:,} rows are trained on; {held}"
+    yield from about_table(config, table, data, n_heldout)
     yield "shards", f"{n_shards} of about {data.n_rows // n_shards:,} rows; opening = {config.sampler.opening}"
     if ranks > n_shards:
         yield "", f"warning: {ranks - n_shards} of {ranks} ranks would have no shard and idle; see run.shards"

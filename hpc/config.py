@@ -20,15 +20,20 @@ from typing import Any
 from pydantic import ValidationError
 
 from mpibayes.hpc.config_schema import (
+    CYCLES_OF_REGRESSION,
+    OF_MIXTURES,
+    OF_REGRESSIONS,
     SECTIONS,
     Anneal,
     ColumnSettings,
     Data,
     DirichletPrior,
+    Firefly,
     Model,
     NormalPrior,
     Output,
     RatePrior,
+    Regression,
     Run,
     Sampler,
     expected,
@@ -63,6 +68,8 @@ class Config:
     columns: dict[str, ColumnSettings]
     sampler: Sampler
     anneal: Anneal
+    regression: Regression
+    firefly: Firefly
     run: Run
     output: Output
     path: Path
@@ -159,11 +166,14 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Config:
         for name, given in _table(document.get("columns", {})).items()
     }
     if not problems:
+        _family_rules(sections, columns, document, report)
         _joint_rules(sections["model"], sections["sampler"], report)
         _start_rules(sections["model"], sections["sampler"], sections["anneal"], report)
     if problems:
         many = f"{len(problems)} problems" if len(problems) > 1 else "one problem"
         raise ConfigError(f"{path}: {many} in the configuration", problems)
+    if sections["model"].family != "mixture" and "cycles" not in sections["run"].model_fields_set:
+        sections["run"] = sections["run"].model_copy(update={"cycles": CYCLES_OF_REGRESSION})
     config = Config(**sections, columns=columns, path=path, text=text, overrides=overrides, lines=lines)
     _ = config.table, config.heldout_path, config.init_labels_path  # a text that is no path is told now
     return config
@@ -384,6 +394,43 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+def _has_use(family: str, section: str, key: str) -> bool:
+    """Whether a model of this family looks at a key."""
+    others = OF_REGRESSIONS if family == "mixture" else OF_MIXTURES
+    return section not in others and f"{section}.{key}" not in others
+
+
+def _family_rules(sections: dict[str, Any], columns: dict[str, ColumnSettings], document, report: _Report) -> None:
+    """Rules about what belongs to a mixture, and what to a regression."""
+    family, regression, firefly = sections["model"].family, sections["regression"], sections["firefly"]
+    for name in SECTIONS:
+        for key in _table(document.get(name)):
+            if not _has_use(family, name, key):
+                report.add((name, key), f'given, but model.family = "{family}" has no use for it; take it out')
+    if family == "mixture":
+        return
+    report_prior = [name for name, c in columns.items() if c.prior is not None]
+    for name in report_prior:
+        report.add(("columns", name, "prior"), f'is for mixtures; model.family = "{family}" has regression.prior')
+    if regression.response is None:
+        report.add(("regression", "response"), f'model.family = "{family}" needs the name of the column it explains')
+    if isinstance(regression.predictors, tuple) and regression.response in regression.predictors:
+        report.add(("regression", "predictors"), f"{_shown(regression.response)} is the response itself")
+    wants_heldout = {"prior_scale": regression.prior_scale, "scale": regression.scale}
+    for key in (key for key, value in wants_heldout.items() if value == "heldout" and not sections["data"].heldout):
+        report.add(("regression", key), '"heldout" needs rows to choose by: set data.heldout, for example to 0.1')
+    if regression.prior == "flat" and firefly.init == "prior":
+        report.add(("firefly", "init"), 'got "prior", but a flat prior has no draws; use "laplace" or "map"')
+    if family != "student-t":
+        for key in ("degrees_of_freedom", "scale"):
+            if key in regression.model_fields_set:
+                report.add(("regression", key), f'given, but model.family = "{family}" has none; take it out')
+    if firefly.xi != "auto" and (family == "softmax" or firefly.bounds != "untuned"):
+        report.add(("firefly", "xi"), "is for untuned bounds of logistic and student-t; take it out")
+    if regression.prior == "flat" and "prior_scale" in regression.model_fields_set:
+        report.add(("regression", "prior_scale"), "given, but a flat prior has none; take it out")
+
+
 def _joint_rules(model: Model, sampler: Sampler, report: _Report) -> None:
     """Rules that tie two keys together."""
     concentration, discount = model.concentration, model.discount
@@ -528,13 +575,19 @@ def _some(names: list[str], most: int = 12) -> str:
 
 def as_dict(config: Config) -> dict[str, Any]:
     """Every key with its value, as plain nested dictionaries; absolute paths; what is not set or used is left out."""
-    document = {name: getattr(config, name).model_dump(exclude_none=True) for name in SECTIONS}
+    family = config.model.family
+    document = {}
+    for name in SECTIONS:
+        given = getattr(config, name).model_dump(exclude_none=True)
+        used = {key: value for key, value in given.items() if _has_use(family, name, key)}
+        if used:
+            document[name] = used
     document["data"]["table"] = str(config.table)
     if config.heldout_path:
         document["data"]["heldout"] = str(config.heldout_path)
-    if config.init_labels_path:
+    if family == "mixture" and config.init_labels_path:
         document["sampler"]["init_labels"] = str(config.init_labels_path)
-    for key in _unused(config.sampler, config.anneal):
+    for key in _unused(config.sampler, config.anneal) if family == "mixture" else ():
         document["anneal"].pop(key, None)
     document["columns"] = {name: c.model_dump(exclude_none=True) for name, c in config.columns.items()}
     return document
@@ -607,8 +660,12 @@ def resolved_toml(config: Config, actual: dict[str, Any] | None = None) -> str:
         + (" and --set." if config.overrides else ".")
     ]
     for name, section in SECTIONS.items():
+        if name not in document:
+            continue
         out += ["", f"[{name}]"]
         for key, info in section.model_fields.items():
+            if not _has_use(config.model.family, name, key):
+                continue
             value = actual.get(f"{name}.{key}", document[name].get(key))
             # TOML has no null, so a key that is not set is a comment.
             blank = f"not used: {unused[key]}" if name == "anneal" and key in unused else "not set"

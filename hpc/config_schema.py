@@ -139,6 +139,11 @@ class Data(Section):
 
 
 class Model(Section):
+    family: Literal["mixture", "logistic", "softmax", "student-t"] = _key(
+        "mixture",
+        "clusters of the rows (mixture), or a regression of one column on others (see [regression])",
+        '"mixture", "logistic", "softmax" or "student-t"',
+    )
     concentration: Annotated[Literal["learn"] | float | GammaPrior, BeforeValidator(_tuples)] = _key(
         "learn",
         "alpha: learned on a grid, fixed to a number, or {gamma = [shape, rate]} for Escobar and West's update",
@@ -244,6 +249,95 @@ class Anneal(Section):
     )
 
 
+class Regression(Section):
+    """What a regression is: its columns, its prior."""
+
+    response: Annotated[str, Field(min_length=1)] | None = _key(
+        None,
+        "the column that is explained: boolean or of two levels (logistic), categorical (softmax), real or count "
+        "(student-t)",
+        "the name of a column",
+    )
+    predictors: Annotated[
+        Literal["all"] | Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)],
+        BeforeValidator(_tuples),
+    ] = _key(
+        "all",
+        "the columns that explain it, a coefficient each, or one for each level but the first; all: all used columns",
+        '"all", or a list of names of columns',
+    )
+    intercept: bool = _key(True, "a constant among the predictors", "true or false")
+    standardise: bool = _key(
+        True,
+        "real and count columns are centred and divided by their standard deviation in the table, also the response of "
+        "student-t",
+        "true or false",
+    )
+    missing: Literal["error", "drop", "indicator"] = _key(
+        "error",
+        "rows with missing cells: stop, leave them out, or mark a column's missing cells by a predictor of their own "
+        "(rows without a response are then left out)",
+        '"error", "drop" or "indicator"',
+    )
+    prior: Literal["gaussian", "laplace", "flat"] = _key(
+        "gaussian", "prior of every coefficient", '"gaussian", "laplace" or "flat"'
+    )
+    prior_scale: Literal["heldout"] | Positive = _key(
+        2.5,
+        "standard deviation of the Gaussian prior, scale b of the Laplace prior exp(-|x|/b); heldout: the best of a "
+        "grid on data.heldout",
+        'a number above 0, or "heldout"',
+    )
+    degrees_of_freedom: Positive = _key(4.0, "of student-t", "a number above 0")
+    scale: Literal["auto", "heldout"] | Positive = _key(
+        "auto",
+        "of student-t, in units of the (standardised) response, and fixed in the chain; auto: the most probable one "
+        "together with the coefficients; heldout: the best of a grid on data.heldout",
+        'a number above 0, "auto" or "heldout"',
+    )
+
+
+class Firefly(Section):
+    """How a regression is sampled: Firefly Monte Carlo."""
+
+    bounds: Literal["tuned", "untuned", "none"] = _key(
+        "tuned",
+        "where the likelihoods' lower bounds touch: at the posterior's mode, at xi, or no bounds (every row is looked "
+        "at in every step)",
+        '"tuned", "untuned" or "none"',
+    )
+    theta_update: Literal["hmc", "mala", "random-walk", "slice"] = _key(
+        "hmc", "update of the coefficients given the bright rows", '"hmc", "mala", "random-walk" or "slice"'
+    )
+    z_update: Literal["implicit", "explicit"] = _key(
+        "implicit",
+        "which rows are bright: Metropolis-Hastings with dark rows proposed at rate q, or rows drawn anew at rate q",
+        '"implicit" or "explicit"',
+    )
+    q: Literal["auto"] | Annotated[float, Field(gt=0, le=1)] = _key(
+        "auto", "that rate; auto follows the number of bright rows in burn-in", '"auto" or a number in (0, 1]'
+    )
+    xi: Literal["auto"] | Annotated[float, Field(ge=0)] = _key(
+        "auto",
+        "where untuned bounds touch: a logit (auto: 1.5) or a residual of student-t (auto: 0); those of softmax touch "
+        "at equal probabilities",
+        '"auto" or a number, 0 or more',
+    )
+    whiten: bool = _key(True, "coordinates in which Laplace's approximation is spherical", "true or false")
+    step_size: Literal["auto"] | Positive = _key(
+        "auto", "in these coordinates; auto: adapted in burn-in", '"auto" or a number above 0'
+    )
+    leapfrog_steps: int = Field(
+        4, ge=1, description="of one hmc update", json_schema_extra={"expected": "a whole number, 1 or more"}
+    )
+    init: Literal["laplace", "map", "prior"] = _key(
+        "laplace",
+        "first coefficients: a draw of Laplace's approximation (of several chains the others from one twice as wide), "
+        "the mode, or a draw of the prior",
+        '"laplace", "map" or "prior"',
+    )
+
+
 class Run(Section):
     seed: int = Field(
         0,
@@ -256,7 +350,7 @@ class Run(Section):
         "auto", "fixed pieces of the table; not more ranks than shards can work", '"auto" or a whole number, 1 or more'
     )
     cycles: int = Field(
-        1000, ge=1, description="length of the chain; raise it to extend a finished run",
+        1000, ge=1, description="length of the chain; raise it to extend a finished run (a regression's: 20000)",
         json_schema_extra={"expected": "a whole number, 1 or more"},
     )  # fmt: skip
     burn_in: Literal["auto"] | Annotated[int, Field(ge=0)] = _key(
@@ -294,11 +388,25 @@ class Output(Section):
         description="cycles between two kept draws of the labels",
         json_schema_extra={"expected": "a whole number, 1 or more"},
     )
+    log_posterior: Literal["auto"] | Annotated[int, Field(ge=0)] = _key(
+        "auto",
+        "cycles between two looks at all rows of a regression, for log_posterior in the trace; auto: a tenth of the "
+        "rows that are looked at; 0: never",
+        '"auto" or a whole number, 0 or more',
+    )
 
 
 SECTIONS: dict[str, type[Section]] = {
-    "data": Data, "model": Model, "sampler": Sampler, "anneal": Anneal, "run": Run, "output": Output,
+    "data": Data, "model": Model, "sampler": Sampler, "anneal": Anneal, "regression": Regression, "firefly": Firefly,
+    "run": Run, "output": Output,
 }  # fmt: skip
+
+CYCLES_OF_REGRESSION = 20_000
+# Sections, and keys of sections, that one kind of model has no use for.
+OF_MIXTURES = (
+    "sampler", "anneal", "model.concentration", "model.discount", "model.likelihood", "output.labels",
+)  # fmt: skip
+OF_REGRESSIONS = ("regression", "firefly", "output.log_posterior")
 
 
 def fields_of(key: tuple[str, ...]) -> dict[str, Any]:

@@ -5,6 +5,9 @@ A line has a fixed order of fields, so that `grep cycle= run.log | cut -d' ' -f2
     2026-01-05T12:00:07 cycle=1200/5000 K=37 logp=-1.23450e+07 alpha=1.84 d=0 moved=3.1% moves=3/41 heldout=-20.1730
         0.082s/cycle 2.2Mrows/s eta=5m12s    (all on one line)
 
+A regression's line has bright=57 (rows), accept=0.71 and lp (log p(theta, z)) in place of K, moved and logp, and its
+rate in cycles a second, since few rows are looked at.
+
 `moved`: share of the visited rows that changed cluster in the last cycle, those that came in among them. `moves`: split
 and merge moves since the last line, accepted/tried. While an annealed chain grows, the rows that are in follow K:
 rows=12.3k/180k, and eta is not told before the cycles have shown what a row costs.
@@ -28,6 +31,7 @@ from mpibayes.hpc.launcher import launched
 
 EVERY_S = 60.0
 SMOOTHING = 0.1  # weight of the newest cycle in running means
+OF_REGRESSIONS = ("lp", "log_posterior", "acceptance_rate", "step_size", "n_bright")
 SPREAD = 0.3  # of the active rows over recent cycles, relative: with less, what a row costs cannot be told
 
 
@@ -68,6 +72,9 @@ def line(status: Mapping[str, Any]) -> str:
     parts = [f"cycle={status['cycle']}/{status['cycles']}"]
     for name, key, form in (
         ("K", "n_clusters", "d"),
+        ("bright", "n_bright", "d"),
+        ("lp", "lp", ".5e"),
+        ("accept", "acceptance_rate", ".2f"),
         ("logp", "log_joint", ".5e"),
         ("alpha", "concentration", ".3g"),
         ("d", "discount", ".3g"),
@@ -82,11 +89,9 @@ def line(status: Mapping[str, Any]) -> str:
         if name == "moved" and status.get("moves_tried"):
             parts.append(f"moves={status['moves']}/{status['moves_tried']}")
     if status.get("seconds_per_cycle") is not None:
-        parts += [
-            f"{status['seconds_per_cycle']:.3g}s/cycle",
-            rate(status.get("rows_per_second")),
-            f"eta={duration(status.get('eta_s'))}",
-        ]
+        parts += [f"{status['seconds_per_cycle']:.3g}s/cycle"]
+        parts += [rate(status["rows_per_second"])] if status.get("rows_per_second") is not None else []
+        parts += [f"eta={duration(status.get('eta_s'))}"]
     return " ".join(parts)
 
 
@@ -153,8 +158,8 @@ class Progress:
             self._file = (logs / "run.log").open("a", encoding="utf-8", buffering=1)
         self._live = _live_display(self._stream)
 
-    def update(self, values: Mapping[str, float]) -> None:
-        """After a cycle: its scalars (cycle, n_clusters, log_joint, ..., seconds)."""
+    def update(self, values: Mapping[str, float], n_cycles: int = 1) -> None:
+        """After n_cycles cycles: the scalars of the last (cycle, n_clusters, log_joint, ...) and seconds, of each."""
         self.cycle = int(values["cycle"])
         latest = Pace.of(values.get("active_rows") or self.n_rows, values["seconds"])
         self._pace = latest if self._pace is None else self._pace.then(latest)
@@ -184,9 +189,10 @@ class Progress:
                 for name in ("log_joint", "concentration", "discount", "entropy", "moved_fraction", "heldout_lpd")
             },
             **{name: None if name not in known else int(known[name]) for name in ("n_clusters", "active_rows")},
+            **{name: known[name] for name in OF_REGRESSIONS if name in known},
             "rows": self.n_rows,
             "seconds_per_cycle": None if pace is None else pace.seconds,
-            "rows_per_second": pace.rows / pace.seconds if pace is not None and pace.seconds else None,
+            "rows_per_second": None if "lp" in known or pace is None or not pace.seconds else pace.rows / pace.seconds,
             "eta_s": None if full is None else full * max(0, self.cycles - self.cycle),
             "elapsed_s": self._clock() - self._started,
         }

@@ -1,7 +1,7 @@
 """`mpibayes run`: start or continue the chains of a run directory, until they are long enough or it is time to stop.
 
-The loop is: a cycle, its scores, what is kept of it, and at times a checkpoint. Everything that depends on time, files
-or signals is decided on root and agreed on by all ranks between two cycles.
+The loop is: a cycle or some, what is kept of them, and at times a checkpoint. Everything that depends on time, files
+or signals is decided on root and agreed on by all ranks between two cycles. What is sampled, and how, is the sampler's.
 """
 
 from __future__ import annotations
@@ -18,21 +18,20 @@ from pathlib import Path
 import numpy as np
 
 from mpibayes.hpc import config as configuration
-from mpibayes.hpc import resume, run_directory, status, strata, strategy, waiting
+from mpibayes.hpc import resume, run_directory, status, waiting
 from mpibayes.hpc.clock import Clock
 from mpibayes.hpc.comm import Communicator, end_job, names, on_root, world
 from mpibayes.hpc.config import Config
-from mpibayes.hpc.data import Data, digest
+from mpibayes.hpc.data import Data
 from mpibayes.hpc.errors import EXIT_STOPPED, MpibayesError, NumericalError
-from mpibayes.hpc.heldout import HeldOut
+from mpibayes.hpc.families import family_of
 from mpibayes.hpc.launcher import launcher_rank, launcher_size
 from mpibayes.hpc.lock import Lock, job, restarts
 from mpibayes.hpc.log import Progress
-from mpibayes.hpc.mixture import Info, Mixture, Settings
+from mpibayes.hpc.sampler import Sampler, Told
 from mpibayes.hpc.waiting import announce
-from mpibayes.io.labels import DrawWriter
 from mpibayes.io.table import Table
-from mpibayes.io.trace import SCALARS, TraceWriter, merge
+from mpibayes.io.trace import TraceWriter, merge
 
 STATUS_EVERY_S = 10.0
 
@@ -108,22 +107,18 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
     on_root(comm, lambda: configuration.check_columns(config, table.columns, table.n_rows))
     folder = run_folder(out, config_path)
     data = Data(table, config.unused, config.heldout_fraction)
-    # all that can be wrong with the input is found before the run directory is made
-    on_root(comm, lambda: strategy.check_length(config, data.n_rows))
-    labels = heldout_file = None
     places = run_directory.chain_places(folder, config.run.chains)
-    if config.sampler.init == "labels" and (fresh or on_root(comm, lambda: run_directory.lacks_checkpoint(places))):
-        labels = on_root(comm, lambda: run_directory.initial_labels(config.init_labels_path, data.n_rows))
-    if config.heldout_path is not None:
-        heldout_file, message = data.read_heldout_file(comm, config.heldout_path, config.data.unseen)
-        if message:
-            print(f"warning: {message}", flush=True)
-    content = {"fingerprint": table.fingerprint, "heldout": None if heldout_file is None else digest(heldout_file)}
+    # all that can be wrong with the input is found before the run directory is made
+    family = family_of(config)(comm, config, data)
+    content = {"fingerprint": table.fingerprint, **family.read_files(places, fresh)}
+    family.load(places, fresh)
     lock = Lock()
     try:
         config = on_root(
             comm,
-            lambda: run_directory.open_run(folder, config, table, content, data.n_rows, fresh, lock),
+            lambda: run_directory.open_run(
+                folder, config, table, content, family.decided(config, data.n_rows), fresh, lock
+            ),
             what=f"open {folder}",
         )
         hosts = comm.collect(socket.gethostname())
@@ -131,50 +126,22 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
         for number, place in enumerate(places):
             if number and any(comm.collect(clock.stop_reason() is not None)):
                 return EXIT_STOPPED
-            chain = Chain(comm, clock, lock, config, data, heldout_file, labels, place, number)
-            if not chain.run():
+            sampler = family.chain(config, number)
+            if not Chain(comm, clock, lock, config, data, sampler, place, number).run():
                 return EXIT_STOPPED
         return 0
     finally:
         lock.release()
 
 
-def settings_of(config: Config, n_rows: int) -> Settings:
-    """What the sampler needs of a configuration in which "auto" has been decided. n_rows: training rows."""
-    moves = config.sampler.split_merge
-    return Settings(
-        seed=config.run.seed,
-        shards=config.run.shards,
-        concentration=config.concentration,
-        discount=config.model.discount,
-        sweeps_per_cycle=config.sampler.sweeps_per_cycle,
-        opening=config.sampler.opening,
-        likelihood=config.model.likelihood,
-        priors=config.priors,
-        hyper_every=config.sampler.hyper_every,
-        split_merge=None if moves == "auto" else moves,
-        annealing=strategy.annealing(config, n_rows),
-    )
-
-
 class Chain:
     """One chain and its directory, on all ranks. Writers and progress exist on root alone."""
 
     def __init__(
-        self, comm, clock: Clock, lock: Lock, config: Config, data: Data, heldout_file, labels, folder: Path, number
+        self, comm, clock: Clock, lock: Lock, config: Config, data: Data, sampler: Sampler, folder: Path, number: int
     ):  # fmt: skip
-        self.comm, self.clock, self.config, self.data, self.folder = comm, clock, config, data, folder
-        self.lock = lock
-        self.number, self._initial_labels = number, labels
-        settings = settings_of(config, data.n_rows)
-        strata_of = None
-        if settings.annealing is not None:
-            strata_of = strata.chosen(comm, data, settings, config.anneal.strata, number)
-        self.mixture = Mixture(comm, data.columns, data.rows_of, data.n_rows, settings, number, strata_of)
-        self.heldout = None
-        if (data.heldout is not None or config.heldout_path is not None) and config.model.likelihood:
-            blocks = data.heldout_blocks(comm, self.mixture.n_shards, heldout_file)
-            self.heldout = HeldOut(comm, blocks)
+        self.comm, self.clock, self.lock, self.config, self.data = comm, clock, lock, config, data
+        self.sampler, self.folder, self.number = sampler, folder, number
         self.trace = self.draws = self.progress = None
         self._before: dict | None = None  # how the start before this one ended
         self._last_checkpoint = self._last_status = clock.elapsed()
@@ -184,7 +151,7 @@ class Chain:
     def run(self) -> bool:
         """Start or continue; whether the chain reached its full length."""
         self._resume_or_start()
-        if self.mixture.cycles >= self.config.run.cycles:
+        if self.sampler.cycles >= self.config.run.cycles:
             on_root(self.comm, self._nothing_to_do)
             return True
         try:
@@ -198,7 +165,7 @@ class Chain:
         return finished
 
     def _nothing_to_do(self) -> None:
-        done = self.mixture.cycles
+        done = self.sampler.cycles
         self.progress.note(
             f"{self.folder}: has all its {done} cycles"
             + (f", and more than run.cycles = {self.config.run.cycles}" if done > self.config.run.cycles else "")
@@ -207,47 +174,41 @@ class Chain:
         self.progress.close()
 
     def _cycles(self) -> bool:
-        mixture, cycles, stop = self.mixture, self.config.run.cycles, False
-        while mixture.cycles < cycles and not stop:
+        sampler, cycles, stop = self.sampler, self.config.run.cycles, False
+        while sampler.cycles < cycles and not stop:
             started = time.perf_counter()
             patience = waiting.AFTER_S + 3.0 * self.clock.slowest_cycle
-            with announce(f"cycle {mixture.cycles + 1} to end on all ranks", patience, loud=self.comm.rank == 0):
-                info = mixture.cycle(self._word())
-                self._keep(info, started)
-            stop, save = self._heed(info.word)
-            if save or stop or mixture.cycles == cycles:
+            with announce(f"cycle {sampler.cycles + 1} to end on all ranks", patience, loud=self.comm.rank == 0):
+                told = sampler.advance(self._word(), cycles - sampler.cycles)
+            self._keep(told, time.perf_counter() - started)
+            stop, save = self._heed(told.word)
+            if save or stop or sampler.cycles == cycles:
                 self._checkpoint()
-        return mixture.cycles >= cycles
+        return sampler.cycles >= cycles
 
-    # --- one cycle's output ------------------------------------------------------------------------------------------
+    # --- what is kept of some cycles ----------------------------------------------------------------------------------
 
-    def _keep(self, info: Info, started: float) -> None:
-        """Scores of the new state, and what is kept of it."""
-        comm, output = self.comm, self.config.output
-        lpd = averaged = np.nan
-        thinned, whole = info.cycle % output.thin == 0, not self.mixture.growing
-        if self.heldout is not None and thinned:
-            lpd, averaged = self.heldout.score(self.mixture, average=whole and info.cycle > self.config.burn_in)
-        labels = self.mixture.labels() if whole and info.cycle % output.labels == 0 else None
-        seconds = time.perf_counter() - started
+    def _keep(self, told: Told, seconds: float) -> None:
+        """Lines of the trace, a draw, progress; on root. A failure waits until the ranks next agree."""
         self.clock.cycle_took(seconds)
-        if comm.rank != 0 or self._failure is not None:
+        if self.comm.rank != 0 or self._failure is not None:
             return
-        values = {name: getattr(info, name) for name in ("cycle", *SCALARS) if hasattr(info, name)}
-        values |= {"heldout_lpd": lpd, "heldout_lpd_averaged": averaged, "seconds": seconds}
+        n, last = len(told.cycles), told.cycles[-1]
         try:
-            if not np.isfinite(info.log_joint):
+            if told.problem:
                 raise NumericalError(
-                    f"cycle {info.cycle}: the log joint probability is not a finite number; "
-                    f"the last checkpoint is of cycle {self._saved_cycle}"
+                    f"cycle {last}: {told.problem}; the last checkpoint is of cycle {self._saved_cycle}"
                 )
-            if thinned:
-                self.trace.append(info.cycle, values)
-            if labels is not None:
-                self.draws.append(info.cycle, labels, **vars(self.mixture.hyper))
-            self.progress.update(values)
+            cycles = np.arange(told.cycles[0], last + 1)
+            values = {**told.values, "seconds": np.full(n, seconds / n)}
+            wanted = cycles % self.config.output.thin == 0
+            self.trace.extend(cycles[wanted], {name: array[wanted] for name, array in values.items()})
+            if told.draw is not None:
+                self.draws.append(last, **told.draw)
+            latest = {name: float(array[-1]) for name, array in values.items() if array.ndim == 1}
+            self.progress.update({"cycle": last, **latest}, n)
             if self.clock.elapsed() - self._last_status > STATUS_EVERY_S:
-                self._write_status("running", values)
+                self._write_status("running", latest)
         except MpibayesError as error:
             self._failure = error
 
@@ -271,7 +232,7 @@ class Chain:
         self._last_status = self.clock.elapsed()
         about = {
             "state": state, "last_checkpoint": self._saved_cycle, "ranks": self.comm.size,
-            "shards": self.mixture.n_shards,
+            "shards": self.sampler.n_shards,
             "host": socket.gethostname(), "pid": os.getpid(), "job": job(), "restarts": restarts(),
             "before": self._before, "message": message,
         }  # fmt: skip
@@ -281,15 +242,13 @@ class Chain:
     def _close(self, finished: bool) -> None:
         merge(self.folder)
         if finished:
-            message = (
-                f"{self.folder}: has all its {self.mixture.cycles} cycles; look at them: mpibayes report {self.folder}"
-            )
-            if self.mixture.growing:
-                message = (
-                    f"{self.folder}: has all its {self.mixture.cycles} cycles, but only {self.mixture.n_active:,} of "
-                    f"{self.mixture.n_rows:,} rows are in: no draw counts yet; raise run.cycles and run the same "
-                    "command again"
+            message = f"{self.folder}: has all its {self.sampler.cycles} cycles"
+            if self.sampler.growing:
+                message += (
+                    ", but not all rows are in: no draw counts yet; raise run.cycles and run the same command again"
                 )
+            else:
+                message += f"; look at them: mpibayes report {self.folder}"
         else:
             why = self.clock.stop_reason() or "another rank"
             message = (
@@ -311,61 +270,55 @@ class Chain:
                 raise self._failure
             self.lock.check()
             self.trace.flush()
-            self.draws.flush()
+            if self.draws is not None:
+                self.draws.flush()
 
         on_root(self.comm, flush, share=False, what="write the trace and the draws")
         kept = None
         if self.comm.rank == 0:
-            kept = {"run": self._name, "trace": self.trace.last_cycle, "labels": self.draws.last_cycle}
-        resume.save(self.comm, self.folder / run_directory.CHECKPOINTS, self.mixture, self.heldout, kept)
-        self._saved_cycle = self.mixture.cycles
+            kept = {"run": self._name, "trace": self.trace.last_cycle}
+            kept |= {} if self.draws is None else {"labels": self.draws.last_cycle}
+        resume.save(self.comm, self.folder / run_directory.CHECKPOINTS, self.sampler, kept)
+        self._saved_cycle = self.sampler.cycles
         self._last_checkpoint = self.clock.elapsed()
         self.clock.checkpoint_took(time.monotonic() - started)
         if self.comm.rank == 0:
             self._write_status("running")
 
     def _resume_or_start(self) -> None:
-        comm, config, mixture = self.comm, self.config, self.mixture
-        found = resume.newest(comm, self.folder / run_directory.CHECKPOINTS, mixture)
+        comm, config, sampler = self.comm, self.config, self.sampler
+        found = resume.newest(comm, self.folder / run_directory.CHECKPOINTS, sampler)
         if found is not None:
-            resume.restore(comm, found, mixture, self.heldout)
+            resume.restore(comm, found, sampler)
         else:
-            how = strategy.initial_of_chain(config, self.number)
-            mixture.start(how if self._initial_labels is None else self._initial_labels, config.sampler.init_clusters)
-        cycle = self._saved_cycle = mixture.cycles
+            sampler.start()
+        cycle = self._saved_cycle = sampler.cycles
 
         def open_writers():
             self.folder.mkdir(parents=True, exist_ok=True)
             run_directory.write_training_rows(self.folder, self.data.training_rows)
             self._before = status.ending(self.folder)
             self._name = run_directory.name_of_chain(self.folder, self.number, config.run.chains)
-            self.trace, self.draws = TraceWriter(self.folder, run=self._name), DrawWriter(self.folder, self._name)
+            self.trace = TraceWriter(self.folder, sampler.scalars, self._name, sampler.axes)
+            self.draws = sampler.draws(self.folder, self._name)
             if found is None:
                 run_directory.require_no_checkpoint_was_written(self.folder)
             else:
                 run_directory.require_what_it_kept(self.folder, found, self._name)
             self.trace.truncate(cycle)
-            self.draws.truncate(cycle)
-            self.progress = Progress(self.folder, cycle, config.run.cycles, mixture.n_rows)
+            if self.draws is not None:
+                self.draws.truncate(cycle)
+            self.progress = Progress(self.folder, cycle, config.run.cycles, sampler.n_rows)
             for warning in found.warnings if found is not None else ():
                 self.progress.note(f"warning: {warning}; continuing from cycle {cycle}")
-            if comm.size > mixture.n_shards:
+            if comm.size > sampler.n_shards:
                 self.progress.note(
-                    f"warning: {comm.size} ranks, but {mixture.n_shards} shards: "
-                    f"{comm.size - mixture.n_shards} ranks have nothing to do (run.shards)"
+                    f"warning: {comm.size} ranks, but {sampler.n_shards} shards: "
+                    f"{comm.size - sampler.n_shards} ranks have nothing to do (run.shards)"
                 )
-            if mixture.cycles < config.run.cycles:
-                self._header()
+            if sampler.cycles < config.run.cycles:
+                for words in sampler.in_words():
+                    self.progress.note(words)
                 self._write_status("running")
 
         on_root(comm, open_writers, share=False, what=f"open {self.folder} for writing")
-
-    def _header(self) -> None:
-        """How the chain starts, or where it goes on, and from which cycle its draws count."""
-        config, n_rows, cycle = self.config, self.mixture.n_rows, self.mixture.cycles
-        if not cycle:
-            self.progress.note(f"starts: {strategy.start_in_words(config, n_rows, self.number)}")
-        words = [f"continues from cycle {cycle}"] if cycle else []
-        words += [strategy.growth_in_words(config, n_rows)] if self.mixture.growing else []
-        words += [strategy.counting_in_words(config)] if cycle <= config.burn_in else []
-        self.progress.note("; ".join(w for w in words if w))

@@ -14,12 +14,11 @@ import numpy as np
 import mpibayes
 from mpibayes.hpc import config as configuration
 from mpibayes.hpc import lock as locks
-from mpibayes.hpc import records, strategy
+from mpibayes.hpc import records
 from mpibayes.hpc.config import Config
 from mpibayes.hpc.errors import CheckpointError, ConfigError, MpibayesError
 from mpibayes.hpc.lock import Lock
 from mpibayes.hpc.records import PROVENANCE, RESOLVED
-from mpibayes.hpc.shards import default_count
 from mpibayes.hpc.status import read_status
 from mpibayes.io.checkpoint import Generation
 from mpibayes.io.files import chain_directories, replacing, set_aside, storing, write_text
@@ -32,22 +31,6 @@ from mpibayes.io.trace import FOLDER as TRACE
 TRAINING_ROWS = "training_rows.npy"
 CHECKPOINTS = "checkpoints"
 UNFINISHED_START = {"config.toml", PROVENANCE, "config.toml.tmp", PROVENANCE + ".tmp", RESOLVED + ".tmp"}
-
-
-def decided(config: Config, n_training: int) -> dict:
-    """What "auto" comes to at the first start, by section and key."""
-    shards = default_count(n_training) if config.run.shards == "auto" else config.run.shards
-    opening = config.sampler.opening
-    if opening == "auto":  # cheaper cycles, and effective draws a second no worse: benchmarks/opening.py
-        opening = "one"
-    shards = min(shards, n_training)
-    said = {
-        "run": {"shards": shards, "burn_in": strategy.burn_in(config, n_training, shards)},
-        "sampler": {"opening": opening, "init": strategy.initial(config)},
-    }
-    if strategy.annealing(config, n_training) is not None:
-        said["anneal"] = {"start_rows": strategy.start_rows(config, n_training)}
-    return said
 
 
 def chain_places(folder: Path, n_chains: int) -> list[Path]:
@@ -74,11 +57,12 @@ def require_no_checkpoint_was_written(place: Path) -> None:
 
 
 def open_run(
-    folder: Path, config: Config, table: Table, content: dict, n_training: int, fresh: bool, lock: Lock
+    folder: Path, config: Config, table: Table, content: dict, decided: dict, fresh: bool, lock: Lock
 ) -> Config:
     """Make the directory, or check that this configuration continues what is there, and hold it; root alone.
 
-    content: "fingerprint" of the table and of the held-out file ("heldout", None without one).
+    content: "fingerprint" of the table and of the held-out file ("heldout", None without one). decided: what "auto"
+    comes to at a first start, by section and key.
     Returns the configuration with "auto" as decided at the first start. Raises ConfigError with what differs.
     """
     resolved = folder / RESOLVED
@@ -95,7 +79,7 @@ def open_run(
             folder.mkdir()
             lock.take(folder)
         if not resolved.exists():
-            config = configuration.continued(config, decided(config, n_training))
+            config = configuration.continued(config, decided)
             write_text(folder / "config.toml", config.text)
             record = {"run": records.new_name(), "table": str(table.path), **content, "starts": []}
             records.write_provenance(folder, record)

@@ -3,8 +3,9 @@
 Fields: state (running, stopped, finished, failed), cycle, cycles, n_clusters, active_rows (fewer than rows while an
 annealed chain grows), rows, log_joint, concentration, discount, moved_fraction, heldout_lpd, seconds_per_cycle,
 rows_per_second, eta_s, elapsed_s, last_checkpoint, ranks, shards, host, pid, job, restarts (of the batch job), before
-(how the previous start ended: state, last_checkpoint, host, job, updated, message), updated (ISO time), message. Any of
-them may be missing or null: early in a run not all are known.
+(how the previous start ended: state, last_checkpoint, host, job, updated, message), updated (ISO time), message; of a
+regression also lp, log_posterior, acceptance_rate, step_size, n_bright. Any of them may be missing or null: early in a
+run not all are known.
 """
 
 from __future__ import annotations
@@ -166,6 +167,10 @@ def _lines(row: dict[str, Any]) -> list[tuple[str, str]]:
         ("discount", _number(row.get("discount"), ".4g")),
         ("rows moved", _number(row.get("moved_fraction"), ".2%")),
         ("held-out score", _number(row.get("heldout_lpd"), ".6g", " a row")),
+        ("log p(theta, z)", _number(row.get("lp"), ".8g")),
+        ("log posterior", _number(row.get("log_posterior"), ".8g")),
+        ("acceptance", _number(row.get("acceptance_rate"), ".2f")),
+        ("bright rows", _number(row.get("n_bright"), ".0f")),
     ]
     checkpoint = row.get("last_checkpoint")
     lines = [

@@ -34,6 +34,10 @@ class Purpose(IntEnum):
     RECALLED = 18  # rows whose sides an informed step recalls; sub = step
     DEALT = 19  # sides of these that an informed split gives them; sub = step
     REST = 20  # sides of the other rows; sub = step
+    BRIGHTNESS = 21  # a sweep of z, Firefly Monte Carlo; sub = shard (kernels)
+    FIRST_LIGHT = 22  # z of all rows at once; sub = shard (kernels)
+    THETA = 23  # an update of the coefficients of a regression (kernels)
+    LAPLACE = 24  # draws of Laplace's approximation
 
 
 def generator(seed: int, purpose: Purpose, cycle: int = 0, sub: int = 0, chain: int = 0) -> np.random.Generator:

@@ -52,7 +52,7 @@ def submit(config_path: Path, folder: Path, overrides: Sequence[str], job: Job, 
         )
     _write(script, text)
     number = _sbatch(script)
-    parts = checking.memory_per_rank(found.data.columns, found.data.n_rows, n_shards, ranks, TYPICAL_CLUSTERS)
+    parts = found.memory(ranks, TYPICAL_CLUSTERS)
     print(f"job {number}: {ranks} ranks on {job.nodes} node{'s' * (job.nodes > 1)}, {clock(job.time_s)} a job")
     print(f"script:  {script}")
     print(f"log:     {script.with_suffix('')}-{number}{'_N' if job.array else ''}.log")

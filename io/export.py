@@ -6,9 +6,12 @@ The text forms are the same bytes for the same chain, on any number of ranks, st
 
 from __future__ import annotations
 
+import csv
+import io
+import itertools
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +25,7 @@ from mpibayes.io.files import chain_directories, reason, replacing
 from mpibayes.io.labels import FOLDER as LABELS
 from mpibayes.io.labels import iterate_draws
 from mpibayes.io.segments import list_segments, require
-from mpibayes.io.trace import INTEGERS, MERGED, TIMINGS, inference_image, read_trace
+from mpibayes.io.trace import INTEGERS, MERGED, TIMINGS, inference_image, read_axes, read_trace
 
 FORMS = ("labels", "csv", "arviz")
 STDOUT = "-"
@@ -91,6 +94,10 @@ def _export_labels(chains: list[Path], out: str | Path | None, after: int) -> Ex
         if kept := checkpoint.kept(chain, LABELS):
             require(chain / LABELS, kept)
         segments = list_segments(chain / LABELS)
+        if not segments and read_axes(chain):
+            raise ConfigError(
+                f"{chain}: a regression, which has no labels; --to csv and --to arviz write its coefficients"
+            )
         if not segments:
             raise ConfigError(
                 f"{chain}: no labels are kept here yet. They reach the disk at checkpoints; output.labels says "
@@ -120,16 +127,32 @@ def _write_labels(file: BinaryIO, chain: Path, after: int) -> None:
 
 
 def _export_csv(chains: list[Path], out: str | Path | None, after: int, timings: bool) -> Exported:
-    traces = _traces(chains, after)
+    axes = read_axes(chains[0])
+    traces = [_in_columns(trace, axes) for trace in _traces(chains, after)]
     names = [name for name in traces[0] if name not in TIMINGS]
     if timings:
         names += [name for name in traces[0] if name in TIMINGS]
     return _write(out, lambda file: _write_csv(file, traces, names))
 
 
+def _in_columns(trace: dict[str, np.ndarray], axes: Mapping[str, Mapping[str, Sequence[str]]]) -> dict[str, np.ndarray]:
+    """The trace with each array as a column a place, named theta[age] or theta[bird,age]."""
+    columns = {}
+    for name, values in trace.items():
+        if name not in axes:
+            columns[name] = values
+            continue
+        flat = values.reshape(len(values), -1)
+        places = itertools.product(*axes[name].values())
+        columns |= {f"{name}[{','.join(place)}]": flat[:, i] for i, place in enumerate(places)}
+    return columns
+
+
 def _write_csv(file: BinaryIO, traces: list[dict[str, np.ndarray]], names: list[str]) -> None:
     several = len(traces) > 1
-    file.write((",".join(["chain"] * several + names) + "\n").encode())
+    heading = io.StringIO(newline="")
+    csv.writer(heading, lineterminator="\n").writerow(["chain"] * several + names)  # names of levels may need quotes
+    file.write(heading.getvalue().encode())
     for n, trace in enumerate(traces, 1):
         columns = [_texts(name, trace[name]) for name in names]
         for i in range(0, len(trace["cycle"]), 4096):
@@ -161,7 +184,7 @@ def _export_arviz(chains: list[Path], out: str | Path, after: int) -> Exported:
     for trace in traces:
         rows = np.searchsorted(trace["cycle"], common)
         aligned.append({name: values[rows] for name, values in trace.items()})
-    image = inference_image(aligned)
+    image = inference_image(aligned, read_axes(chains[0]))
     return Exported(_write(out, lambda file: file.write(image)).paths, notes)
 
 

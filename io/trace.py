@@ -1,13 +1,17 @@
-"""Traces of scalars: one row a cycle, appended in segments as a run goes on, merged into the `trace.h5` ArviZ opens.
+"""Traces: one row a cycle, appended in segments as a run goes on, merged into the `trace.h5` that ArviZ opens.
 
-`trace/seg-<first>-<last>.h5`: `cycle` int64 (n,) and one float64 (n,) for each scalar (`io/segments.py`).
-`trace.h5`: groups `posterior` and `sample_stats`, variables (chain, draw), with HDF5 dimension scales `chain` and
-`draw`, the draw being the cycle number: a netCDF-4 file by its structure, so that `arviz.from_netcdf` and
-`xarray.open_datatree` read it.
+`trace/seg-<first>-<last>.h5`: `cycle` int64 (n,), one float64 (n,) for each scalar and one float64 (n, ...) for each
+array that the sampler draws (`io/segments.py`). `trace/axes.json`: names of the axes of these arrays and of the places
+along them, {"theta": {"coefficient": ["(intercept)", "age"]}}.
+`trace.h5`: groups `posterior` and `sample_stats`, variables (chain, draw, ...), with HDF5 dimension scales `chain`,
+`draw` (the cycle number) and the names along further axes: a netCDF-4 file by its structure, so that
+`arviz.from_netcdf` and `xarray.open_datatree` read it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +21,7 @@ import numpy as np
 
 from mpibayes.hpc.errors import CheckpointError
 from mpibayes.io import checkpoint
-from mpibayes.io.files import TEMPORARY, h5_image, storing, write_bytes
+from mpibayes.io.files import TEMPORARY, h5_image, storing, write_bytes, write_text
 from mpibayes.io.segments import Segments, read_attributes, read_blocks
 
 SCALARS = (
@@ -37,30 +41,44 @@ SCALARS = (
     "seconds",
 )
 MOVES = ("splits_tried", "splits", "merges_tried", "merges")
+# Of a regression: log p(theta, z), log p(theta | data) up to a constant (NaN but every so often), how theta's update
+# fared, the bright rows, and the likelihoods that were looked at.
+QUERIES = ("queries_theta", "queries_z")
+REGRESSION_SCALARS = ("lp", "log_posterior", "acceptance_rate", "step_size", "n_bright", *QUERIES, "seconds")
 # How the sampler fared, rather than what it drew.
-SAMPLE_STATS = frozenset({"moved_fraction", "active_rows", *MOVES, "seconds"})
+SAMPLE_STATS = frozenset({"moved_fraction", "active_rows", *MOVES, *REGRESSION_SCALARS})
 # Differ from run to run of one chain, so comparisons leave them out.
 TIMINGS = frozenset({"seconds"})
 # Stored as float64 like the others, shown as whole numbers.
-INTEGERS = frozenset({"n_clusters", "active_rows", *MOVES})
+INTEGERS = frozenset({"n_clusters", "active_rows", *MOVES, "n_bright", *QUERIES})
 FOLDER = "trace"
 MERGED = "trace.h5"
-BUFFERED = 8192  # cycles kept in memory at most: about 1 MiB
+AXES = "axes.json"
+BUFFERED = 1 << 20  # bytes kept in memory before a segment is written
+
+
+Axes = Mapping[str, Mapping[str, Sequence[str]]]  # of each array: its axes, and the names of the places along each
 
 
 class TraceWriter:
-    """Appends the scalars of each cycle; root alone. What was not flushed is lost with the process.
+    """Appends the scalars and arrays of each cycle; root alone. What was not flushed is lost with the process.
 
-    A trace keeps the scalars that it began with, so that one of an older version, which had fewer, goes on as it was.
+    axes: of each array, by its name. A trace keeps the scalars that it began with, so that one of an older version,
+    which had fewer, goes on as it was.
     """
 
-    def __init__(self, run_dir: str | Path, scalars: Sequence[str] = SCALARS, run: str = ""):
-        self._given = tuple(scalars)
+    def __init__(self, run_dir: str | Path, scalars: Sequence[str] = SCALARS, run: str = "", axes: Axes | None = None):
+        self._given, self._axes = tuple(scalars), axes or {}
         self._segments = Segments(Path(run_dir) / FOLDER, "mpibayes-trace-segment", 1, run)
         self._choose_scalars()
         _remove_dead_merges(Path(run_dir))
-        self._cycles: list[int] = []
-        self._rows: list[list[float]] = []
+        if self._axes:
+            path = self._segments.folder / AXES
+            with storing(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_text(path, json.dumps(self._axes, ensure_ascii=False))
+        self._blocks: list[dict[str, np.ndarray]] = []
+        self._bytes = 0
 
     def _choose_scalars(self) -> None:
         try:
@@ -72,18 +90,29 @@ class TraceWriter:
     @property
     def last_cycle(self) -> int:
         """The last cycle appended, or -1."""
-        return self._cycles[-1] if self._cycles else self._segments.last
+        return int(self._blocks[-1]["cycle"][-1]) if self._blocks else self._segments.last
 
     def append(self, cycle: int, values: Mapping[str, float]) -> None:
-        """Add one row; `values` must have every scalar of the trace (others are ignored).
+        """Add one row; see `extend`."""
+        self.extend([cycle], {name: np.asarray(value)[None] for name, value in values.items()})
 
-        Raises KeyError, ValueError (a cycle that is not beyond the last), CheckpointError.
+    def extend(self, cycles: Sequence[int], values: Mapping[str, np.ndarray]) -> None:
+        """Add rows: cycles (n,), ascending, and a scalar's (n,) or an array's (n, ...) values for each of them.
+
+        `values` must have every scalar and array of the trace (others are ignored). Raises KeyError, ValueError
+        (cycles that are not beyond the last), CheckpointError.
         """
-        if cycle <= self.last_cycle:
-            raise ValueError(f"the trace goes on from cycle {self.last_cycle}, not {cycle}; truncate it on resuming")
-        self._rows.append([float(values[name]) for name in self.scalars])
-        self._cycles.append(int(cycle))
-        if len(self._cycles) >= BUFFERED:
+        if not len(cycles):
+            return
+        if cycles[0] <= self.last_cycle:
+            raise ValueError(
+                f"the trace goes on from cycle {self.last_cycle}, not {cycles[0]}; truncate it on resuming"
+            )
+        block = {"cycle": np.array(cycles, np.int64)}
+        block |= {name: np.array(values[name], np.float64) for name in (*self.scalars, *self._axes)}
+        self._blocks.append(block)
+        self._bytes += sum(array.nbytes for array in block.values())
+        if self._bytes >= BUFFERED:
             self.flush()
 
     def flush(self) -> None:
@@ -91,30 +120,37 @@ class TraceWriter:
 
         Raises CheckpointError; the buffer is then kept.
         """
-        if not self._cycles:
+        if not self._blocks:
             return
-        table = np.asarray(self._rows, dtype=np.float64)
-        columns = {"cycle": np.asarray(self._cycles, dtype=np.int64)}
-        columns |= {name: np.ascontiguousarray(table[:, i]) for i, name in enumerate(self.scalars)}
+        names = self._blocks[0]
+        columns = {name: np.concatenate([block[name] for block in self._blocks]) for name in names}
         self._segments.write(columns, {"scalars": list(self.scalars)})
-        self._cycles, self._rows = [], []
+        self._blocks, self._bytes = [], 0
 
     def truncate(self, cycle: int) -> None:
         """Forget everything beyond `cycle` (-1: everything), as a run must that goes on from its checkpoint."""
-        keep = sum(c <= cycle for c in self._cycles)
-        self._cycles, self._rows = self._cycles[:keep], self._rows[:keep]
+        kept = [{name: array[block["cycle"] <= cycle] for name, array in block.items()} for block in self._blocks]
+        self._blocks = [block for block in kept if len(block["cycle"])]
         self._segments.truncate(cycle)
-        if not self._cycles:
+        if not self._blocks:
             self._choose_scalars()
 
 
-def read_trace(run_dir: str | Path, burn_in: int | None = None) -> dict[str, np.ndarray]:
-    """{"cycle": int64 (n,), scalar: float64 (n,)} of one chain, scalars in declared order; {} when nothing is kept.
+def read_axes(run_dir: str | Path) -> dict[str, dict[str, list[str]]]:
+    """The axes of the arrays in a chain's trace, by the array's name; {} where it has none or they cannot be read."""
+    with contextlib.suppress(OSError, ValueError):
+        return json.loads((Path(run_dir) / FOLDER / AXES).read_bytes())
+    return {}
 
+
+def read_trace(run_dir: str | Path, burn_in: int | None = None) -> dict[str, np.ndarray]:
+    """{"cycle": int64 (n,), scalar: float64 (n,), array: float64 (n, ...)} of one chain; {} when nothing is kept.
+
+    Scalars come in declared order, arrays after them.
     burn_in: number of cycles to leave out at the beginning. Raises CheckpointError naming a damaged segment.
     """
     folder, kept = Path(run_dir) / FOLDER, checkpoint.kept(run_dir, FOLDER)
-    names = ["cycle", *(str(name) for name in read_attributes(folder).get("scalars", ()))]
+    names = ["cycle", *(str(name) for name in read_attributes(folder).get("scalars", ())), *read_axes(run_dir)]
     blocks = list(read_blocks(folder, names, -1 if burn_in is None else burn_in, kept))
     if not blocks:
         return {}
@@ -124,13 +160,13 @@ def read_trace(run_dir: str | Path, burn_in: int | None = None) -> dict[str, np.
 def merge(run_dir: str | Path) -> Path | None:
     """Write the run directory's `trace.h5` from its segments, in one step; None when nothing is kept.
 
-    Holds the whole trace in memory, 120 bytes a cycle. Raises CheckpointError.
+    Holds the whole trace in memory, 8 bytes a number. Raises CheckpointError.
     """
     trace = read_trace(run_dir)
     if not trace:
         return None
     path = Path(run_dir) / MERGED
-    image = inference_image([trace])
+    image = inference_image([trace], read_axes(run_dir))
     with storing(path):
         write_bytes(path, image, shared=True)  # `report` and `export` may merge while a run does
     return path
@@ -146,8 +182,9 @@ def _remove_dead_merges(run_dir: Path) -> None:
             continue
 
 
-def inference_image(traces: Sequence[Mapping[str, np.ndarray]]) -> bytes:
-    """The bytes of a netCDF-4 file in ArviZ's schema; chains must have equal `cycle`."""
+def inference_image(traces: Sequence[Mapping[str, np.ndarray]], axes: Axes | None = None) -> bytes:
+    """The bytes of a netCDF-4 file in ArviZ's schema; chains must have equal `cycle`. axes: of the arrays."""
+    axes = axes or {}
 
     def fill(file: h5py.File) -> None:
         file.attrs.update(format="mpibayes-trace", version=1, inference_library="mpibayes")
@@ -160,14 +197,17 @@ def inference_image(traces: Sequence[Mapping[str, np.ndarray]]) -> bytes:
             group = file.create_group(title, track_order=True)
             group.attrs["inference_library"] = "mpibayes"
             scales = {"chain": np.arange(len(traces), dtype=np.int64), "draw": traces[0]["cycle"]}
+            for name in members:
+                scales |= {axis: np.array(places, object) for axis, places in axes.get(name, {}).items()}
             for name, values in scales.items():
-                group.create_dataset(name, data=values).make_scale(name)
+                dtype = h5py.string_dtype() if values.dtype == object else values.dtype
+                group.create_dataset(name, data=values, dtype=dtype).make_scale(name)
             for name in members:
                 values = np.stack([trace[name] for trace in traces])
                 if name in INTEGERS and np.isfinite(values).all():
                     values = values.astype(np.int64)
                 data = group.create_dataset(name, data=values)
-                for axis, scale in enumerate(scales):
+                for axis, scale in enumerate(("chain", "draw", *axes.get(name, {}))):
                     data.dims[axis].attach_scale(group[scale])
 
     return h5_image(fill)

@@ -44,8 +44,17 @@ LEVELS = [
         "summary",
         "figures",
         "io",
+        "drawing",
+        "kept_chains",
+        "report_text",
+        "regression",
+        "sampler",
     },
-    {"run", "resume", "check", "submit", "report", "predict", "doctor", "doctor_checks", "doctor_mpi"},
+    {"families", "mixture_run", "regression_run", "kept_regression"},
+    {"mixture_report", "mixture_predict"}
+    | {"kept_regression", "regression_posterior", "regression_predict", "regression_report", "regression_tables"},
+    {"run", "resume", "check", "regression_check", "submit", "report", "predict"}
+    | {"doctor", "doctor_checks", "doctor_mpi"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}

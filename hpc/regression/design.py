@@ -1,0 +1,301 @@
+"""From the columns of a table to the matrix of predictors and the response.
+
+A numeric column is one predictor, in units of the standard deviation about the mean of the whole table where settings
+say so, hence the same for training, held-out and new rows. A categorical or boolean column is a 0/1 predictor for every
+level but the first. Under missing = "indicator" a column with missing cells has one more, 0/1 for missing, and its
+other predictors then take the column's mean or first level.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from mpibayes.hpc.errors import DataError
+from mpibayes.hpc.regression.settings import Settings
+from mpibayes.io.table import Column, Rows
+
+INTERCEPT = "(intercept)"
+MAX_PARAMETERS = 4096  # the covariance of the coefficients is dense: 128 MiB, and half a minute a factorisation
+LANES = 8  # a row is padded to a multiple of so many numbers
+SHOWN = 5  # of a kind that are listed one by one
+NUMERIC = ("real", "count")
+
+
+@dataclass(frozen=True)
+class Term:
+    """One column of the table and where its predictors lie: `first`, then n_levels - 1 or 1, then the indicator."""
+
+    column: Column
+    first: int
+    indicator: bool
+
+    @property
+    def numeric(self) -> bool:
+        return self.column.kind in NUMERIC
+
+    @property
+    def width(self) -> int:
+        """Predictors, the indicator among them."""
+        return (1 if self.numeric else len(self.column.levels) - 1) + self.indicator
+
+    @property
+    def names(self) -> list[str]:
+        name = self.column.name
+        own = [name] if self.numeric else [f"{name}[{level}]" for level in self.column.levels[1:]]
+        return [*own, f"{name}[missing]"] if self.indicator else own
+
+
+@dataclass
+class Built:
+    """Some rows as regression sees them.
+
+    x (n, W) float32, zeros beyond the D predictors; y (n,) float64: -1 or 1, a class number, or a real response, NaN
+    where a response was not asked for. kept: positions (n,) int64 of these among the rows given, None = all of them.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    kept: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class Design:
+    """How rows of one table become predictors and a response; plain data, to be written as JSON (as_dict, from_dict).
+
+    center, scale: of the response, y = (value - center) / scale; 0 and 1 but for a standardised real one.
+    """
+
+    family: str
+    response_column: Column
+    terms: tuple[Term, ...]
+    intercept: bool
+    standardise: bool
+    missing: str
+
+    @classmethod
+    def of(cls, settings: Settings, columns: Sequence[Column]) -> Design:
+        """The design of a table's used columns. Raises DataError with every problem that their headers show."""
+        by_name = {c.name: c for c in columns}
+        problems = []
+        response = by_name.get(settings.response)
+        if response is None:
+            problems.append(f"no response column '{settings.response}'{_nearest(settings.response, by_name)}")
+        else:
+            problems += _response_problems(settings.family, response)
+        names = settings.predictors
+        if names is None:
+            names = tuple(name for name in by_name if name != settings.response)
+        for name in names:
+            if name not in by_name:
+                problems.append(f"no predictor column '{name}'{_nearest(name, by_name)}")
+        predictors = [by_name[name] for name in names if name in by_name]
+        if not predictors and not settings.intercept:
+            problems.append("no predictors and no intercept: there is nothing to estimate")
+        for column in predictors:
+            problems += _predictor_problems(column)
+        if settings.missing == "error":
+            problems += _missing_problems([*([response] if response else []), *predictors])
+        terms, first = [], int(settings.intercept)
+        for column in predictors:
+            terms.append(Term(column, first, settings.missing == "indicator" and column.n_missing > 0))
+            first += terms[-1].width
+        n_classes = len(response.levels) if response and settings.family == "softmax" else 1
+        if first * n_classes > MAX_PARAMETERS:
+            problems.append(_too_many(first, n_classes, terms))
+        if problems:
+            raise DataError("the table does not fit the regression", problems)
+        return cls(settings.family, response, tuple(terms), settings.intercept, settings.standardise, settings.missing)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the D predictors."""
+        return [INTERCEPT] * self.intercept + [name for term in self.terms for name in term.names]
+
+    @property
+    def n_predictors(self) -> int:
+        return self.intercept + sum(term.width for term in self.terms)
+
+    @property
+    def width(self) -> int:
+        """W: numbers in a row of x."""
+        return -(-self.n_predictors // LANES) * LANES
+
+    @property
+    def response(self) -> str:
+        return self.response_column.name
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Levels of the response, () for a real one; logistic: the second one is y = 1."""
+        return tuple(self.response_column.levels)
+
+    @property
+    def n_classes(self) -> int:
+        """Rows of coefficients: the classes of softmax, else 1."""
+        return len(self.classes) if self.family == "softmax" else 1
+
+    @property
+    def n_parameters(self) -> int:
+        return self.n_classes * self.n_predictors
+
+    @property
+    def center(self) -> float:
+        return self.response_column.center if self.family == "student-t" and self.standardise else 0.0
+
+    @property
+    def scale(self) -> float:
+        return self.response_column.scale if self.family == "student-t" and self.standardise else 1.0
+
+    def build(self, rows: Rows, first_row: int | np.ndarray = 0, response: bool = True) -> Built:
+        """Predictors and response of `rows`, whose numbers in their table start at `first_row` or are given, from 0.
+
+        response: False for new rows, whose response may be missing. Raises DataError for missing and infinite cells,
+        by column, with the first row (counted from 1, as in the messages of the import).
+        """
+        n = len(rows)
+        x = np.zeros((n, self.width), np.float32)
+        if self.intercept:
+            x[:, 0] = 1.0
+        y, dropped = self._response(rows) if response else (np.full(n, np.nan), np.zeros(n, bool))
+        missing, infinite = [], _cells(np.isinf(y), self.response, "infinite or too large value", first_row)
+        if self.missing == "error":
+            missing = _cells(dropped, self.response, "missing cell", first_row)
+        for term in self.terms:
+            empty = self._fill(x, term, getattr(rows, term.column.block)[:, term.column.index])
+            if self.missing == "drop":
+                dropped |= empty
+            elif not term.indicator:
+                missing += _cells(empty, term.column.name, "missing cell", first_row)
+            if term.numeric:
+                bad = ~np.isfinite(x[:, term.first])
+                infinite += _cells(bad, term.column.name, "infinite or too large value", first_row)
+        if missing or infinite:
+            raise DataError("rows that the regression cannot use", [*missing, *infinite, *self._advice(missing)])
+        if not dropped.any():
+            return Built(x, y, None)
+        kept = np.flatnonzero(~dropped)
+        return Built(x[kept], y[kept], kept)
+
+    def _advice(self, missing: list[str]) -> list[str]:
+        if not missing:
+            return ["mend these cells, or leave the columns out"]
+        if self.missing == "indicator":
+            return ["these columns had no missing cells in the table of the run: fill the cells, or leave the rows out"]
+        return ['fill the missing cells, set missing = "drop" or "indicator", or leave the columns out']
+
+    def _response(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+        """y, and which rows have none."""
+        column = self.response_column
+        cells = getattr(rows, column.block)[:, column.index]
+        if self.family == "student-t":
+            blank = np.isnan(cells)
+            return np.where(blank, 0.0, (cells - self.center) / self.scale), blank
+        codes = cells.astype(np.float64)
+        return (codes if self.family == "softmax" else 2.0 * codes - 1.0), cells == len(column.levels)
+
+    def _fill(self, x: np.ndarray, term: Term, cells: np.ndarray) -> np.ndarray:
+        """Writes a term's predictors into x; returns which cells are missing."""
+        column = term.column
+        if term.numeric:
+            empty = np.isnan(cells)
+            value = np.where(empty, column.center, cells)
+            with np.errstate(over="ignore", invalid="ignore"):  # looked for afterwards
+                x[:, term.first] = (value - column.center) / column.scale if self.standardise else value
+        else:
+            empty = cells == len(column.levels)
+            row = np.flatnonzero((cells > 0) & ~empty)
+            x[row, term.first - 1 + cells[row].astype(np.int64)] = 1.0
+        if term.indicator:
+            x[:, term.first + term.width - 1] = empty
+        return empty
+
+    def as_dict(self) -> dict:
+        """Of numbers, strings, lists and dictionaries."""
+        return {
+            **{name: getattr(self, name) for name in ("family", "intercept", "standardise", "missing")},
+            "response": asdict(self.response_column),
+            "terms": [{"column": asdict(t.column), "first": t.first, "indicator": t.indicator} for t in self.terms],
+        }
+
+    @classmethod
+    def from_dict(cls, entry: dict) -> Design:
+        terms = tuple(Term(_column(t["column"]), t["first"], t["indicator"]) for t in entry["terms"])
+        return cls(
+            entry["family"], _column(entry["response"]), terms,
+            entry["intercept"], entry["standardise"], entry["missing"],
+        )  # fmt: skip
+
+
+def _column(entry: dict) -> Column:
+    return Column(**{**entry, "levels": tuple(entry["levels"])})
+
+
+def _nearest(name: str, known) -> str:
+    near = difflib.get_close_matches(name, list(known), 1, 0.6)
+    return f"; did you mean '{near[0]}'?" if near else f"; the used columns are {_list(list(known))}"
+
+
+def _list(words: Sequence[str]) -> str:
+    more = f" and {len(words) - SHOWN:,} more" if len(words) > SHOWN else ""
+    return ", ".join(f"'{word}'" for word in words[:SHOWN]) + more
+
+
+def _response_problems(family: str, column: Column) -> list[str]:
+    name, kind, n_levels = column.name, column.kind, len(column.levels)
+    if family == "student-t":
+        if kind not in NUMERIC:
+            other = "logistic" if n_levels == 2 else "softmax"
+            return [f"response '{name}' is {kind}; student-t needs a real or count column: family = \"{other}\"?"]
+        if column.minimum == column.maximum:
+            return [f"response '{name}' is constant ({column.minimum:g})"]
+        return []
+    if kind in NUMERIC:
+        return [
+            f"response '{name}' is {kind}; {family} needs classes: import it as boolean or categorical (schema), "
+            'or set family = "student-t"'
+        ]
+    if n_levels < 2:
+        return [f"response '{name}' has one level ({column.levels[0]!r}); {family} needs two"]
+    if family == "logistic" and n_levels > 2:
+        return [f"response '{name}' has {n_levels:,} levels; logistic needs two: family = \"softmax\"?"]
+    return []
+
+
+def _predictor_problems(column: Column) -> list[str]:
+    constant = column.minimum == column.maximum if column.kind in NUMERIC else len(column.levels) < 2
+    if not constant:
+        return []
+    value = f"{column.minimum:g}" if column.kind in NUMERIC else repr("".join(column.levels))
+    return [f"predictor '{column.name}' is constant ({value}); leave it out"]
+
+
+def _missing_problems(columns: Sequence[Column]) -> list[str]:
+    blank = [c for c in columns if c.n_missing]
+    if not blank:
+        return []
+    each = ", ".join(f"'{c.name}': {c.n_missing:,}" for c in blank[: 4 * SHOWN])
+    more = f" and {len(blank) - 4 * SHOWN:,} more columns" if len(blank) > 4 * SHOWN else ""
+    return [f'missing cells ({each}{more}); set missing = "drop" or "indicator", or leave these columns out']
+
+
+def _too_many(n_predictors: int, n_classes: int, terms: Sequence[Term]) -> str:
+    widest = sorted(terms, key=lambda t: -t.width)[:SHOWN]
+    each = ", ".join(f"'{t.column.name}': {t.width:,}" for t in widest)
+    classes = f" for each of {n_classes:,} classes" if n_classes > 1 else ""
+    return (
+        f"{n_predictors:,} predictors{classes}; at most {MAX_PARAMETERS:,} coefficients in all are possible, since "
+        f"their covariance is dense. Most predictors come from {each}: leave some out"
+    )
+
+
+def _cells(where: np.ndarray, column: str, what: str, first_row: int | np.ndarray) -> list[str]:
+    n = int(where.sum())
+    if not n:
+        return []
+    place = int(np.argmax(where))
+    row = 1 + int(first_row + place if np.ndim(first_row) == 0 else first_row[place])
+    return [f"'{column}': {n:,} {what}{'s' * (n > 1)}, the first in row {row:,}"]

@@ -1,0 +1,349 @@
+"""Firefly Monte Carlo: a chain over coefficients theta and brightnesses z of all rows (004; MATH 6).
+
+A cycle is one pass of brightness updates over every shard, without communication, and one update of theta given the
+bright rows. These are few, so the ranks send theirs to root, in row order, and root broadcasts theta: three messages a
+cycle. When they are many they stay where they are, and each look at the target is one broadcast and one sum in shard
+order. Both give the same bits, on any number of ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mpibayes.hpc import shards
+from mpibayes.hpc.comm import Communicator
+from mpibayes.hpc.regression.fit import Fit, bound_statistics, fit
+from mpibayes.hpc.regression.laplace import predicted_bright, whitening
+from mpibayes.hpc.regression.prior import KINDS
+from mpibayes.hpc.regression.problem import LANES, Problem
+from mpibayes.hpc.regression.sums import shard_sum_everywhere
+from mpibayes.hpc.streams import Purpose, generator
+from mpibayes.kernels import firefly as kernels
+
+UPDATES = {"hmc": kernels.HMC, "mala": kernels.MALA, "random-walk": kernels.RANDOM_WALK, "slice": kernels.SLICE}
+# Acceptance that step sizes are adapted to: Roberts, Gelman & Gilks (1997), Roberts & Rosenthal (1998); that of hmc
+# was measured (benchmarks/firefly_speed.py).
+GOALS = {"hmc": 0.7, "mala": 0.574, "random-walk": 0.234, "slice": 0.0}
+PROPOSED = 3.0  # dark rows that a sweep looks at, for each bright one
+POSTERIOR_SHARE = 0.1  # of the rows looked at, those for `log_posterior`
+STEP, STEP_AVERAGE = 0, 1  # in `tuning`, see kernels.start_tuning
+TOLD = {  # what `advance` tells, and the kernels' name for it
+    "theta": "theta", "lp": "lp", "acceptance_rate": "acceptance", "step_size": "step_size", "n_bright": "bright",
+    "queries_theta": "queries_theta", "queries_z": "queries_z",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the law of the chain depends on, besides the problem; section [firefly] of a configuration.
+
+    burn_in: cycles in which step size and q are adapted. posterior_every: cycles between two sums over all rows for
+    log_posterior, 0: none, None: chosen by cost. gather_limit: most bright rows that are sent to root.
+    wide: how much wider than Laplace's approximation the first theta is drawn.
+    """
+
+    seed: int = 0
+    bounds: str = "tuned"
+    theta_update: str = "hmc"
+    z_update: str = "implicit"
+    q: float | str = "auto"
+    xi: float | None = None  # where untuned bounds touch; None: 1.5 (logistic), 0 (student-t)
+    whiten: bool = True
+    step_size: float | str = "auto"
+    leapfrog_steps: int = 4
+    init: str = "laplace"
+    burn_in: int = 1000
+    posterior_every: int | None = 0
+    gather_limit: int = 100_000
+    wide: float = 1.0
+
+
+class Firefly:
+    """One chain. Every public method is collective."""
+
+    def __init__(self, comm: Communicator, problem: Problem, settings: Settings, chain: int = 0):
+        self.comm, self.problem, self.settings, self.chain = comm, problem, settings, chain
+        self.cycles = 0
+        self.theta = np.zeros(problem.n_parameters)  # on every rank
+        self.tuning = kernels.start_tuning(1.0, 1.0)  # on every rank
+        self.fitted: Fit | None = None
+        self.predicted = float("nan")  # bright rows
+
+    @property
+    def firefly(self) -> bool:
+        """Whether there are bounds at all; else every row is looked at."""
+        return self.settings.bounds != "none"
+
+    # --- how a chain starts -------------------------------------------------------------------------------------------
+
+    def start(self, fitted: Fit | None = None) -> None:
+        """The mode, unless given, the bounds, the first theta, and the brightness of every row."""
+        s, p = self.settings, self.problem
+        self.fitted = fitted or fit(self.comm, p.rows, p.n_shards, p.prior, likelihood=p.likelihood)
+        self._prepare(self.fitted.theta, self.fitted.covariance)
+        self.theta = self._first_theta()
+        if self.firefly:
+            self.predicted = self._predict()
+            for i, lights in self._lights:
+                lights.draw(self.theta, s.seed, 0, self.chain, i)
+        step = self._first_step() if s.step_size == "auto" else float(s.step_size)
+        bright = self._count() if self.firefly else p.n_rows
+        self.tuning = kernels.start_tuning(step, bright)
+
+    def _prepare(self, mode: np.ndarray, covariance: np.ndarray) -> None:
+        """Bounds, target and coordinates; a function of the mode and the covariance."""
+        s, p, m = self.settings, self.problem, self.problem.likelihood
+        self.mode, self.covariance = mode, covariance
+        for _, rows in p.rows:
+            if s.bounds == "tuned":
+                rows.tune(mode)
+            else:
+                rows.untune(s.xi if s.xi is not None else 1.5 if m.family == kernels.LOGISTIC else 0.0)
+        self._lights = [(i, kernels.Lights(rows)) for i, rows in p.rows] if self.firefly else []
+        self._quadratic = quadratic = bound_statistics(self.comm, p.rows, p.n_shards, mode)
+        self.target = kernels.Target(
+            m.family, m.n_predictors, m.n_classes, m.nu, m.scale, quadratic.theta0, quadratic.S, quadratic.A,
+            quadratic.G, quadratic.c0, KINDS.index(p.prior.kind), p.prior.scale,
+        )  # fmt: skip
+        if not self.firefly:
+            self.target.load_full([rows for _, rows in p.rows])
+        self.mover = kernels.Mover(
+            UPDATES[s.theta_update], p.n_parameters, whitening(covariance) if s.whiten else None
+        )
+        self.mover.goal = GOALS[s.theta_update] if s.step_size == "auto" else 0.0
+
+    def _first_theta(self) -> np.ndarray:
+        s, p = self.settings, self.problem
+        stream = generator(s.seed, Purpose.START, 0, 0, self.chain)
+        if s.init == "map":
+            return self.mode.copy()
+        if s.init == "prior":
+            draw = stream.laplace if p.prior.kind == "laplace" else stream.normal
+            return draw(0.0, p.prior.scale)
+        u = stream.standard_normal(p.n_parameters)
+        return self.mode + s.wide * np.einsum("ij,j->i", whitening(self.covariance), u)
+
+    def _first_step(self) -> float:
+        """About what the theory for Gaussian targets advises; adapted later."""
+        s, n = self.settings, self.problem.n_parameters
+        size = 1.0 if s.whiten else float(np.exp(np.log(np.diagonal(self.covariance)).mean() / 2))
+        return size * {"hmc": 0.5, "mala": n ** (-1 / 6), "random-walk": 2.38 / n**0.5, "slice": 2.0}[s.theta_update]
+
+    def _predict(self) -> float:
+        p = self.problem
+        return predicted_bright(
+            self.comm, p.rows, p.n_shards, self.fitted, quadratic=self._quadratic, likelihood=p.likelihood,
+            seed=self.settings.seed,
+        )  # fmt: skip
+
+    def _count(self) -> int:
+        counts = np.array([sum(lights.n_bright for _, lights in self._lights)], np.int64)
+        self.comm.sum_everywhere(counts)
+        return int(counts[0])
+
+    # --- cycles -------------------------------------------------------------------------------------------------------
+
+    def advance(self, n_cycles: int) -> dict[str, np.ndarray] | None:
+        """So many cycles; what they came to, on root: theta (n, P), or softmax (n, K, D), lp, log_posterior,
+        acceptance_rate, step_size float64 (n,), n_bright, queries_theta, queries_z int64 (n,).
+        """
+        told = self._room(n_cycles)
+        done, every = 0, self.posterior_every
+        while done < n_cycles:
+            n = n_cycles - done if not every else min(n_cycles - done, every - self.cycles % every)
+            part = {name: array[done : done + n] for name, array in told.items()}
+            if self.comm.size == 1:
+                self._run(n, part)
+            else:
+                for i in range(n):
+                    self._cycle({name: array[i : i + 1] for name, array in part.items()})
+            done += n
+            if every and self.cycles % every == 0:
+                value = self.log_posterior(self.theta)
+                part["log_posterior"][-1] = value
+        if not self.firefly:
+            told["log_posterior"][:] = told["lp"]
+        if self.comm.rank != 0:
+            return None
+        if (k := self.problem.likelihood.n_classes) > 1:
+            told["theta"] = told["theta"].reshape(n_cycles, k, -1)
+        return told
+
+    def _room(self, n: int) -> dict[str, np.ndarray]:
+        told = {name: np.zeros(n) for name in ("lp", "acceptance_rate", "step_size")}
+        told |= {name: np.zeros(n, np.int64) for name in ("n_bright", "queries_theta", "queries_z")}
+        return {"theta": np.zeros((n, self.problem.n_parameters)), **told, "log_posterior": np.full(n, np.nan)}
+
+    @property
+    def posterior_every(self) -> int:
+        """Cycles between two sums over all rows; 0: none."""
+        s, n = self.settings, self.problem.n_rows
+        if not self.firefly or s.posterior_every == 0:
+            return 0
+        if s.posterior_every is not None:
+            return s.posterior_every
+        looked_at = (PROPOSED + 1.0 + s.leapfrog_steps) * max(self.predicted, 1.0)
+        return max(1, int(np.ceil(n / (POSTERIOR_SHARE * looked_at))))
+
+    @property
+    def _q_factor(self) -> float:
+        """For the kernels: q M / N, or minus a fixed q."""
+        return PROPOSED if self.settings.q == "auto" else -float(self.settings.q)
+
+    def _run(self, n: int, out: dict[str, np.ndarray]) -> None:
+        """Cycles of a process that has all rows, without coming back to Python."""
+        s = self.settings
+        kernels.cycles(
+            [lights for _, lights in self._lights], self.target, self.mover, self.theta, self.tuning, self._q_factor,
+            s.z_update == "explicit", s.leapfrog_steps, s.seed, self.cycles + 1, self.chain, n, s.burn_in,
+            {inner: out[name] for name, inner in TOLD.items()},
+        )  # fmt: skip
+        self.cycles += n
+
+    def _cycle(self, out: dict[str, np.ndarray]) -> None:
+        """One cycle of several ranks."""
+        s, p, comm, cycle = self.settings, self.problem, self.comm, self.cycles + 1
+        counts = np.zeros(p.n_shards + 1, np.int64)
+        q = kernels.proposal_rate(self.tuning, self._q_factor, p.n_rows)
+        for i, lights in self._lights:
+            counts[-1] += lights.sweep(self.theta, q, s.z_update == "explicit", s.seed, cycle, self.chain, i)
+            counts[i] = lights.n_bright
+        comm.sum_everywhere(counts)
+        n_bright = int(counts[:-1].sum()) if self.firefly else p.n_rows
+        adapting = cycle <= s.burn_in
+        step = self.tuning[STEP if adapting else STEP_AVERAGE]
+        if self.firefly and n_bright <= s.gather_limit:
+            accept, looks = self._move_gathered(counts[:-1], step, cycle)
+        else:
+            accept, looks = self._move_in_place(step, cycle)
+        if adapting:
+            kernels.adapt(self.tuning, accept, n_bright, p.n_rows, self.mover.goal)
+        self.cycles = cycle
+        if comm.rank == 0:
+            out["theta"][0], out["lp"][0] = self.theta, self.target.log_density
+            out["acceptance_rate"][0], out["step_size"][0], out["n_bright"][0] = accept, step, n_bright
+            out["queries_theta"][0], out["queries_z"][0] = looks * n_bright, counts[-1]
+
+    def _move_gathered(self, counts: np.ndarray, step: float, cycle: int) -> tuple[float, int]:
+        """Bright rows to root, theta and their gaps back."""
+        comm, s = self.comm, self.settings
+        of_rank = [shards.of_rank(len(counts), comm.size, r) for r in range(comm.size)]
+        lengths = [int(counts[r.start : r.stop].sum()) for r in of_rank]
+        widths = self._record_widths()
+        mine = np.concatenate([np.zeros((0, sum(widths)), np.uint8), *(_records(lights) for _, lights in self._lights)])
+        everyone = comm.gather_to_root(mine, lengths)
+        n, total = self.problem.n_parameters, int(counts.sum())
+        back = np.zeros(n + 2 + total)
+        if comm.rank == 0:
+            x, y, bounds = np.split(everyone, np.cumsum(widths[:-1]), axis=1)
+            self.target.load_arrays(_as(x, np.float32), _as(y, np.float64)[:, 0], _as(bounds, np.float64), counts)
+            accept, looks = self.mover.step(
+                self.target, self.theta, step, s.leapfrog_steps, s.seed, cycle, self.chain
+            )
+            back[:n], back[n], back[n + 1], back[n + 2 :] = self.theta, accept, looks, self.target.gap
+        comm.broadcast(back)
+        self.theta[:] = back[:n]
+        start = n + 2 + sum(lengths[: comm.rank])
+        for _, lights in self._lights:
+            lights.set_gap(back[start : start + lights.n_bright].copy())
+            start += lights.n_bright
+        return float(back[n]), int(back[n + 1])
+
+    def _record_widths(self) -> tuple[int, int, int]:
+        """Bytes of a row that is sent: predictors, response, what its bound needs."""
+        m = self.problem.likelihood
+        n_bounds = {kernels.LOGISTIC: 2, kernels.SOFTMAX: 2 * m.n_classes, kernels.STUDENT: 1}[m.family]
+        return 4 * (-(-m.n_predictors // LANES) * LANES), 8, 8 * n_bounds
+
+    def _move_in_place(self, step: float, cycle: int) -> tuple[float, int]:
+        """Rows stay where they are; root asks for the sum over them as often as its update wants it."""
+        comm, s, n = self.comm, self.settings, self.problem.n_parameters
+        asked = np.zeros(n + 3)  # theta, then: go on, with gradient; at the end acceptance and looks
+        if comm.rank == 0:
+
+            def ask(theta: np.ndarray, gradient: np.ndarray | None) -> float:
+                asked[:n], asked[n], asked[n + 1] = theta, 1.0, gradient is not None
+                comm.broadcast(asked)
+                return self._sum(theta, gradient)
+
+            self.target.remote = ask
+            accept, looks = self.mover.step(self.target, self.theta, step, s.leapfrog_steps, s.seed, cycle, self.chain)
+            self.target.remote = None
+            asked[:n], asked[n], asked[n + 1], asked[n + 2] = self.theta, 0.0, accept, looks
+            comm.broadcast(asked)
+        else:
+            gradient = np.zeros(n)
+            while True:
+                comm.broadcast(asked)
+                if not asked[n]:
+                    break
+                self._sum(asked[:n].copy(), gradient if asked[n + 1] else None)
+        self.theta[:] = asked[:n]
+        for _, lights in self._lights:
+            lights.refresh(self.theta)
+        return float(asked[n + 1]), int(asked[n + 2])
+
+    def _sum(self, theta: np.ndarray, gradient: np.ndarray | None) -> float:
+        """Over the bright rows of all shards, or all rows where there are no bounds; on root."""
+        p, comm = self.problem, self.comm
+        width = 1 if gradient is None else 1 + len(theta)
+        parts = np.zeros((len(p.rows), width))
+        for row, (_, source) in enumerate(self._lights or p.rows):
+            slope = None if gradient is None else np.zeros(len(theta))
+            parts[row, 0] = self.target.partial(source, theta, slope)
+            if slope is not None:
+                parts[row, 1:] = slope
+        lengths = [len(shards.of_rank(p.n_shards, comm.size, r)) for r in range(comm.size)]
+        gathered = comm.gather_to_root(parts, lengths)
+        if comm.rank != 0:
+            return 0.0
+        total = gathered[0].copy()
+        for part in gathered[1:]:
+            total += part
+        if gradient is not None:
+            gradient[:] = total[1:]
+        return float(total[0])
+
+    def log_posterior(self, theta: np.ndarray) -> float:
+        """Log likelihood of all rows and log prior, normalised; on every rank."""
+        p = self.problem
+        parts = [np.array([rows.log_likelihood(theta)]) for _, rows in p.rows]
+        total = shard_sum_everywhere(self.comm, parts, (1,), p.n_shards)
+        return float(total[0] + p.prior.log_density(theta))
+
+    # --- checkpoints --------------------------------------------------------------------------------------------------
+
+    def state(self) -> tuple[dict[int, dict[str, np.ndarray]], dict[str, Any]]:
+        """The bright rows of each shard; theta, what was adapted, and the mode that the bounds touch at."""
+        bright = dict(self._lights)
+        dark = np.zeros(0, np.int32)
+        mine = {i: {"bright": bright[i].bright if self.firefly else dark} for i, _ in self.problem.rows}
+        shared = {
+            "theta": self.theta, "tuning": self.tuning, "mode": self.mode, "covariance": self.covariance,
+            "predicted": self.predicted,
+        }  # fmt: skip
+        return mine, shared
+
+    def restore(self, cycles: int, shared: Mapping[str, Any], mine: Mapping[int, Mapping[str, np.ndarray]]) -> None:
+        """Continue after `cycles` cycles."""
+        self._prepare(shared["mode"], shared["covariance"])
+        self.theta, self.tuning = shared["theta"].copy(), shared["tuning"].copy()
+        self.predicted, self.cycles = float(shared["predicted"]), cycles
+        for i, lights in self._lights:
+            lights.set_bright(mine[i]["bright"])
+            lights.refresh(self.theta)
+
+
+def _records(lights: kernels.Lights) -> np.ndarray:
+    """The bright rows, each as its bytes, uint8 (M, widths)."""
+    x, y, bounds = lights.gather()
+    return np.concatenate([x.view(np.uint8), y[:, None].view(np.uint8), bounds.view(np.uint8)], axis=1)
+
+
+def _as(records: np.ndarray, dtype) -> np.ndarray:
+    """Columns of bytes as numbers, (n, m)."""
+    return np.ascontiguousarray(records).view(dtype)

@@ -1,0 +1,63 @@
+"""What a chain will cost, told before it starts: bright rows, likelihoods a cycle, and whether Firefly pays."""
+
+from __future__ import annotations
+
+from mpibayes.hpc.regression.choice import Choice
+from mpibayes.hpc.regression.cost import Cost, cost
+from mpibayes.hpc.regression.design import Design
+from mpibayes.hpc.regression.firefly import PROPOSED, Firefly
+
+EVALUATIONS = {"mala": 2.0, "random-walk": 2.0, "slice": 10.0}  # in an update of theta; hmc: leapfrog_steps + 1
+
+
+def looked_at(firefly: Firefly) -> float:
+    """Likelihoods that a cycle will look at."""
+    s, n, bright = firefly.settings, firefly.problem.n_rows, firefly.predicted
+    looks = EVALUATIONS.get(s.theta_update, s.leapfrog_steps + 1.0)
+    if not firefly.firefly:
+        return looks * n
+    return looks * bright + (min(PROPOSED * bright, n) if s.q == "auto" else float(s.q) * n)
+
+
+def foretold(firefly: Firefly) -> Cost:
+    """Seconds for an effective draw of hmc by Firefly, and on all rows."""
+    p, m = firefly.problem, firefly.problem.likelihood
+    steps = firefly.settings.leapfrog_steps
+    return cost(p.n_rows, firefly.predicted, m.n_predictors, m.n_classes, steps, PROPOSED)
+
+
+def in_words(design: Design, firefly: Firefly, choice: Choice) -> list[str]:
+    """The start of a chain, for its log; on root."""
+    s, p = firefly.settings, firefly.problem
+    classes = f" of {len(design.classes)} classes" if design.family == "softmax" else ""
+    prior = "flat prior" if p.prior.flat.all() else f"{p.prior.kind} prior of scale {p.prior.scale.min():.4g}"
+    lines = [
+        f"{design.family} regression{classes} of {design.response}: {p.n_parameters:,} coefficients, {prior}, "
+        f"{p.n_rows:,} rows",
+        *choice.words,
+        f"posterior mode: found in {choice.fit.iterations} iterations, log posterior {choice.fit.log_posterior:.8g}",
+    ]
+    every = looked_at(firefly)
+    if not firefly.firefly:
+        return [*lines, f"no bounds: a cycle looks at about {every:,.0f} likelihoods, all rows in every step"]
+    tuned = s.bounds == "tuned"
+    where = "touch at the mode" if tuned else "do not touch at the mode"
+    all_rows = EVALUATIONS.get(s.theta_update, s.leapfrog_steps + 1.0) * p.n_rows
+    lines.append(
+        f"bounds {where}: about {firefly.predicted:,.3g} of {p.n_rows:,} rows will be bright; a cycle looks at about "
+        f"{every:,.3g} likelihoods, and without bounds at {all_rows:,.0f}"
+    )
+    told = foretold(firefly)
+    if told.advises_full and tuned:
+        lines.append(
+            f"warning: expect {told.speed_up:.2g} times the effective draws a second of hmc on all rows: with so few "
+            'rows set firefly.bounds = "none", which is the simpler sampler'
+        )
+    elif told.advises_full:
+        lines.append(
+            f"warning: expect {told.speed_up:.2g} times the effective draws a second of hmc on all rows; set "
+            'firefly.bounds = "tuned"'
+        )
+    elif s.theta_update == "hmc" and s.whiten:
+        lines.append(f"expect about {told.speed_up:.2g} times the effective draws a second of hmc on all rows")
+    return lines

@@ -1,0 +1,65 @@
+"""What is regressed on what, and with which prior."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Real
+
+from mpibayes.hpc.errors import ConfigError
+
+FAMILIES = ("logistic", "softmax", "student-t")
+MISSING = ("error", "drop", "indicator")
+PRIORS = ("gaussian", "laplace", "flat")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Section [regression] of a configuration. Raises ConfigError, with every mistake, when it is made.
+
+    predictors: None for all used columns but the response. standardise: numeric columns in units of their standard
+    deviation about their mean. missing: rows with a missing predictor are an error, dropped, or kept with the column's
+    mean (first level) and a 0/1 predictor that says so; a row with a missing response is an error or dropped.
+    prior_scale: standard deviation (gaussian) or scale b (laplace) of every coefficient, or "heldout".
+    scale: of the t distribution, in units of the response as the design gives it; "auto" is its joint mode with the
+    coefficients, "heldout" the best on held-out rows.
+    """
+
+    family: str
+    response: str
+    predictors: tuple[str, ...] | None = None
+    standardise: bool = True
+    intercept: bool = True
+    missing: str = "error"
+    prior: str = "gaussian"
+    prior_scale: float | str = 2.5
+    degrees_of_freedom: float = 4.0
+    scale: float | str = "auto"
+
+    def __post_init__(self):
+        problems = self._problems()
+        if problems:
+            raise ConfigError("the regression cannot be set up", problems)
+
+    def _problems(self) -> list[str]:
+        problems = []
+        for name, allowed in (("family", FAMILIES), ("missing", MISSING), ("prior", PRIORS)):
+            if getattr(self, name) not in allowed:
+                problems.append(f"{name} = {getattr(self, name)!r}; expected one of {', '.join(allowed)}")
+        for name, words in (("prior_scale", ("heldout",)), ("degrees_of_freedom", ()), ("scale", ("auto", "heldout"))):
+            value = getattr(self, name)
+            if value not in words and not (isinstance(value, Real) and 0 < value < float("inf")):
+                other = "".join(f' or "{word}"' for word in words)
+                problems.append(f"{name} = {value!r}; expected a positive number{other}")
+        if self.predictors is not None:
+            if not self.predictors and not self.intercept:
+                problems.append("no predictors and no intercept: there is nothing to estimate")
+            if self.response in self.predictors:
+                problems.append(f"'{self.response}' is the response and a predictor; take it out of predictors")
+            twice = sorted({name for name in self.predictors if self.predictors.count(name) > 1})
+            problems += [f"predictor '{name}' is listed twice" for name in twice]
+        if self.family == "softmax" and self.prior == "flat":
+            problems.append(
+                "softmax with a flat prior has no proper posterior: the same vector added to the coefficients of all "
+                'classes changes nothing; set prior = "gaussian"'
+            )
+        return problems

@@ -1,0 +1,112 @@
+"""`mpibayes check` of a regression: memory, time, bright rows, and how normal the posterior is.
+
+Memory is a model whose constants are those of `check.py`; time is measured by some cycles of the chain itself, on all
+rows; importance sampling from Laplace's approximation says whether the chain could be done without (MATH 6, 004).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from mpibayes.hpc import shards
+from mpibayes.hpc.check import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_table
+from mpibayes.hpc.comm import serial
+from mpibayes.hpc.log import duration
+from mpibayes.hpc.regression.design import Design
+from mpibayes.hpc.regression.firefly import Firefly
+from mpibayes.hpc.regression.forecast import in_words
+from mpibayes.hpc.regression.importance import importance_sample
+from mpibayes.hpc.regression_run import firefly_settings
+from mpibayes.io.trace import REGRESSION_SCALARS
+
+TIMED_S = 1.0
+LOOKS = 2e9  # multiplications that the importance sampling may take: a few seconds
+LEAST_DRAWS, MOST_DRAWS = 50, 1000
+
+
+def memory_per_rank(design: Design, n_train: int, n_shards: int, n_ranks: int) -> dict[str, int]:
+    """Resident bytes at the peak of the busiest rank, which is root, by part; their sum is the forecast.
+
+    process       Python, libraries, and the MPI library where there is one
+    rows          of its shards: 4 bytes a predictor (their number rounded up to 8), 8 for the response
+    bounds        what a row's bound needs: 8 bytes for t, 16 for logistic, 16 a class for softmax, and 1 for its z
+    reading       the columns of one shard as they are in the table
+    coefficients  dense matrices of their products: the posterior's covariance and its relatives
+    """
+    cut = shards.bounds(n_train, n_shards)
+    mine = shards.of_rank(n_shards, n_ranks, 0)
+    rows = int(cut[mine.stop] - cut[mine.start])
+    k = design.n_classes
+    bounds = {"logistic": 16, "softmax": 16 * k, "student-t": 8}[design.family]
+    return {
+        "process": PROCESS_BYTES + (MPI_BYTES if n_ranks > 1 else 0) + WORK_BYTES,
+        "rows": rows * (4 * design.width + 8),
+        "bounds": rows * (bounds + 1),
+        "reading": -(-n_train // n_shards) * (8 * (len(design.terms) + 1) + 8 * k),
+        "coefficients": 8 * 8 * design.n_parameters**2,
+    }
+
+
+def findings(found: Found, n_ranks: int) -> Iterator[tuple[str, str]]:
+    """What there is to say, as (title, text) pairs. Raises DataError as a run would."""
+    config, family, run = found.config, found.family, found.config.run
+    family.load([], fresh=True)
+    yield from about_table(config, found.table, found.data, found.n_heldout)
+    yield "shards", f"{run.shards} of about {found.data.n_rows // run.shards:,} rows"
+    if n_ranks > run.shards:
+        yield "", f"warning: {n_ranks - run.shards} of {n_ranks} ranks would have no shard and idle; see run.shards"
+    for warning in family.warnings:
+        yield "", f"warning: {warning}"
+    chain = Firefly(serial(), family.problem, firefly_settings(config))
+    began = time.perf_counter()
+    chain.start(family.choice().fit)
+    start_s = time.perf_counter() - began
+    lines = in_words(family.design, chain, family.choice())
+    yield "model", lines[0]
+    for line in lines[1:]:
+        yield "", line
+    yield "sampler", f"exact: every cycle leaves the posterior invariant, on any number of ranks; {_updates(config)}"
+    yield "draws", f"{run.cycles:,} cycles; from {config.burn_in + 1:,} on they count, when nothing is adapted any more"
+
+    parts = memory_per_rank(family.design, found.data.n_rows, run.shards, n_ranks)
+    busiest = f"on the busiest of {n_ranks} rank{'s' * (n_ranks > 1)}"
+    yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB {busiest}, of which"
+    yield "", ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
+    cycle_s = _time(chain)
+    yield "time", f"{cycle_s:.3g} s a cycle on one rank, {start_s:.2g} s to start"
+    total = duration((start_s + cycle_s * run.cycles) * run.chains)
+    chains = f" x {run.chains} chains" if run.chains > 1 else ""
+    yield "", f"{total} for {run.cycles:,} cycles{chains}; more ranks share the rows and the start, not a cycle's work"
+    trace = 8 * (1 + len(REGRESSION_SCALARS) + family.design.n_parameters) * run.cycles / config.output.thin
+    state = 8 * family.design.n_parameters**2
+    yield "disk", f"a trace of {trace / MIB:.1f} MiB (see output.thin), two checkpoints of {state / MIB:.1f} MiB"
+    yield from _importance(family, chain)
+
+
+def _updates(config) -> str:
+    f = config.firefly
+    return f"{f.theta_update}, {f.z_update} z updates" if f.bounds != "none" else f"{f.theta_update} on all rows"
+
+
+def _time(chain: Firefly) -> float:
+    """Seconds a cycle, once some were done."""
+    done, began = 0, time.perf_counter()
+    while time.perf_counter() - began < TIMED_S:
+        n = max(1, done)
+        last = time.perf_counter()
+        chain.advance(n)
+        took, done = (time.perf_counter() - last) / n, done + n
+    return took
+
+
+def _importance(family, chain: Firefly) -> Iterator[tuple[str, str]]:
+    p = chain.problem
+    n_draws = int(min(MOST_DRAWS, LOOKS / (p.n_rows * p.n_parameters)))
+    if n_draws < LEAST_DRAWS:
+        yield "importance", f"sampling from Laplace's approximation was not tried: a draw takes all {p.n_rows:,} rows"
+        return
+    w = importance_sample(serial(), p.rows, p.n_shards, family.choice().fit, p.prior, n_draws, chain.settings.seed)
+    yield "importance", f"Laplace's approximation: {w.n_effective:.0f} of {n_draws} weighted draws effective (Kish)"
+    verdict = "below 0.7: they can stand in for the chain" if w.reliable else "not below 0.7: the chain is needed"
+    yield "", f"Pareto k = {w.pareto_k:.2f}, {verdict}"

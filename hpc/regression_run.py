@@ -1,0 +1,200 @@
+"""Regressions under the run loop: what a configuration says of them, and a Firefly chain."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpibayes.hpc import run_directory
+from mpibayes.hpc.comm import Communicator, agree, on_root
+from mpibayes.hpc.config import Config
+from mpibayes.hpc.data import Data, digest
+from mpibayes.hpc.regression.checks import check_training
+from mpibayes.hpc.regression.choice import Choice, choose
+from mpibayes.hpc.regression.design import Design
+from mpibayes.hpc.regression.firefly import Firefly
+from mpibayes.hpc.regression.firefly import Settings as FireflySettings
+from mpibayes.hpc.regression.forecast import in_words
+from mpibayes.hpc.regression.problem import Problem
+from mpibayes.hpc.regression.settings import Settings
+from mpibayes.hpc.sampler import Told
+from mpibayes.hpc.shards import default_count
+from mpibayes.io.table import Rows
+from mpibayes.io.trace import REGRESSION_SCALARS
+
+BATCH_S = 0.05  # cycles are done in batches of about this length, between which the run looks at signals and the clock
+MOST = 100_000  # cycles of a batch
+
+
+def settings_of(config: Config) -> Settings:
+    """What is regressed on what."""
+    r = config.regression
+    return Settings(
+        family=config.model.family,
+        response=r.response,
+        predictors=None if r.predictors == "all" else r.predictors,
+        standardise=r.standardise,
+        intercept=r.intercept,
+        missing=r.missing,
+        prior=r.prior,
+        prior_scale=r.prior_scale,
+        degrees_of_freedom=r.degrees_of_freedom,
+        scale=r.scale,
+    )
+
+
+def firefly_settings(config: Config, number: int = 0) -> FireflySettings:
+    """How it is sampled. number: of the chain, from 0."""
+    f, every = config.firefly, config.output.log_posterior
+    return FireflySettings(
+        seed=config.run.seed, bounds=f.bounds, theta_update=f.theta_update, z_update=f.z_update, q=f.q,
+        xi=None if f.xi == "auto" else f.xi,
+        whiten=f.whiten, step_size=f.step_size, leapfrog_steps=f.leapfrog_steps, init=f.init, burn_in=config.burn_in,
+        posterior_every=None if every == "auto" else every, wide=1.0 if number == 0 else 2.0,
+    )  # fmt: skip
+
+
+def axes_of(design: Design) -> dict[str, dict[str, list[str]]]:
+    """Of theta in the trace."""
+    classes = {"class": list(design.classes)} if design.family == "softmax" else {}
+    return {"theta": {**classes, "coefficient": list(design.names)}}
+
+
+class RegressionFamily:
+    """See `sampler.Family`. The mode and the scales that have to be chosen are found once, for all chains."""
+
+    def __init__(self, comm: Communicator, config: Config, data: Data):
+        self.comm, self.data, self._config = comm, data, config
+        self.settings = settings_of(config)
+        self.design: Design = on_root(comm, lambda: Design.of(self.settings, data.columns))
+        self.warnings: list[str] = []
+        self.heldout_file: Rows | None = None
+        self._choice: Choice | None = None
+
+    @staticmethod
+    def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
+        shards = default_count(n_training) if config.run.shards == "auto" else config.run.shards
+        return {"run": {"shards": min(shards, n_training), "burn_in": config.burn_in}}
+
+    def read_files(self, places: Sequence[Path], fresh: bool) -> dict[str, Any]:
+        comm, config, data = self.comm, self._config, self.data
+        if config.heldout_path is not None:
+            self.heldout_file, message = data.read_heldout_file(comm, config.heldout_path, config.data.unseen)
+            self.warnings += [message] if message else []
+        return {"heldout": None if self.heldout_file is None else digest(self.heldout_file)}
+
+    def load(self, places: Sequence[Path], fresh: bool) -> None:
+        n_shards = self.decided(self._config, self.data.n_rows)["run"]["shards"]
+        self.problem = self.problem_of(n_shards)
+        p = self.problem
+        self.warnings += check_training(self.comm, self.design, p.rows, n_shards, bool(p.prior.flat.any()))
+        if fresh or on_root(self.comm, lambda: run_directory.lacks_checkpoint(places)):
+            self.choice()
+
+    def problem_of(self, n_shards: int) -> Problem:
+        """The rows and their prior; of scales that have to be chosen, a first guess. Collective."""
+        s, design, data = self.settings, self.design, self.data
+
+        def x_of(start: int, stop: int):
+            numbers = start if data.training_rows is None else data.training_rows[start:stop]
+            built = design.build(data.rows_of(start, stop), numbers)
+            return built.x, built.y
+
+        return Problem(
+            self.comm, s.family, x_of, data.n_rows, n_shards, n_predictors=design.n_predictors,
+            n_classes=design.n_classes, prior=s.prior, prior_scale=2.5 if s.prior_scale == "heldout" else s.prior_scale,
+            nu=s.degrees_of_freedom, scale=1.0 if isinstance(s.scale, str) else s.scale,
+        )  # fmt: skip
+
+    def choice(self) -> Choice:
+        """The scales, and the mode under them; found at the first call. Collective."""
+        if self._choice is None:
+            self._choice = choose(self.comm, self.settings, self.problem, self._heldout(), self.design.names)
+        return self._choice
+
+    def _heldout(self) -> list[tuple[int, Any]]:
+        """Blocks of the held-out rows of this rank, by number, as (number, x, y)."""
+        if self._config.heldout_path is None and self.data.heldout is None:
+            return []
+        blocks = self.data.heldout_blocks(self.comm, self.problem.n_shards, self.heldout_file)
+        built = agree(self.comm, lambda: {i: self.design.build(rows) for i, rows in blocks.blocks.items()})
+        return [(i, b.x, b.y) for i, b in built.items()]
+
+    def chain(self, config: Config, number: int) -> RegressionChain:
+        return RegressionChain(self, config, number)
+
+
+class RegressionChain:
+    """See `sampler.Sampler`: a Firefly chain, in batches of cycles."""
+
+    scalars = REGRESSION_SCALARS
+    growing = False
+
+    def __init__(self, family: RegressionFamily, config: Config, number: int):
+        self.comm, self.config, self.family = family.comm, config, family
+        self.axes = axes_of(family.design)
+        self.firefly = Firefly(family.comm, family.problem, firefly_settings(config, number), number)
+        self._batch = 1  # cycles; root's counts
+
+    @property
+    def n_rows(self) -> int:
+        return self.firefly.problem.n_rows
+
+    @property
+    def n_shards(self) -> int:
+        return self.firefly.problem.n_shards
+
+    @property
+    def cycles(self) -> int:
+        return self.firefly.cycles
+
+    @property
+    def shards(self) -> list[int]:
+        return [i for i, _ in self.firefly.problem.rows]
+
+    def start(self) -> None:
+        self.firefly.start(self.family.choice().fit)
+
+    def advance(self, word: Sequence[int], limit: int) -> Told:
+        """A batch of cycles, as many as root thinks take BATCH_S."""
+        first, began = self.cycles + 1, time.perf_counter()
+        news = np.array([*word, self._batch if self.comm.rank == 0 else 0], np.int64)
+        self.comm.sum_everywhere(news)
+        n = min(int(news[-1]), limit)
+        values = self.firefly.advance(n)
+        self._batch = int(np.clip(n * BATCH_S / max(time.perf_counter() - began, 1e-6), 1, min(MOST, 4 * n)))
+        told = Told(range(first, first + n), news[:-1].tolist(), values or {})
+        if values is not None and not np.isfinite(values["lp"]).all():
+            told.problem = "log p(theta, z) is not a finite number"
+        return told
+
+    def state(self) -> tuple[dict[int, dict[str, np.ndarray]], dict[str, Any]]:
+        shards, shared = self.firefly.state()
+        p = self.firefly.problem
+        return shards, shared | {"prior_scale": p.prior.scale, "scale": p.likelihood.scale}
+
+    def restore(self, shared: Mapping[str, Any], shards: Mapping[int, Mapping[str, np.ndarray]]) -> None:
+        self.firefly.problem.rescaled(shared["prior_scale"], float(shared["scale"]))
+        self.firefly.restore(int(shared["cycles"]), shared, shards)
+
+    def draws(self, folder: Path, run: str) -> None:
+        return None
+
+    def in_words(self) -> list[str]:
+        f, config = self.firefly, self.config
+        lines = [f"warning: {w}" for w in self.family.warnings]
+        if self.cycles:
+            lines.append(f"continues from cycle {self.cycles}")
+        else:
+            lines += in_words(self.family.design, f, self.family.choice())
+        if self.cycles <= config.burn_in:
+            last = config.run.cycles
+            counts = f"draws count from cycle {config.burn_in + 1} of {last}, when nothing is adapted any more"
+            lines.append(
+                counts if config.burn_in < last else f"no draw counts: run.burn_in = {config.burn_in} of {last}"
+            )
+        return lines

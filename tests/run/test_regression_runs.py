@@ -1,0 +1,231 @@
+"""Regressions under the same roof: the same bits on any number of ranks, stops, continuations, and bad input."""
+
+import json
+import random
+
+import h5py
+import numpy as np
+import pytest
+
+from mpibayes.io.export import export
+from mpibayes.io.table import table_from_arrays, write_table
+from tests.run.conftest import mpibayes, run, run_some
+
+RESPONSE = {"logistic": "bought", "softmax": "colour", "student-t": "paid"}
+CONFIG = """
+[data]
+table = "people.h5"
+heldout = 0.1
+[model]
+family = "{family}"
+[regression]
+response = "{response}"
+predictors = ["age", "job", "children"]
+missing = "drop"
+[run]
+seed = 5
+shards = 7
+cycles = 400
+burn_in = 150
+"""
+
+
+def people(path, n=900, seed=4, **changes):
+    """A table with three responses; some cells are missing. changes: other columns in place of these."""
+    rng = np.random.default_rng(seed)
+    age, job, children = rng.normal(40, 12, n), rng.integers(3, size=n), rng.poisson(1.5, n).astype(float)
+    logit = -0.5 + 0.05 * (age - 40) + np.array([0, 0.7, -0.6])[job]
+    columns = {
+        "age": ("real", np.where(rng.random(n) < 0.02, np.nan, age), None),
+        "job": ("categorical", job, ["clerk", "nurse", "farmer"]),
+        "children": ("count", children, None),
+        "bought": ("boolean", (rng.random(n) < 1 / (1 + np.exp(-logit))).astype(int), ["no", "yes"]),
+        "colour": (
+            "categorical",
+            (np.c_[logit, -logit, 0 * logit] + rng.gumbel(size=(n, 3))).argmax(axis=1),
+            ["red", "green", "blue"],
+        ),
+        "paid": ("real", 3 + 2 * logit + rng.standard_t(4, n), None),
+    }
+    columns |= changes
+    write_table(path, *table_from_arrays([(name, *column) for name, column in columns.items()]))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    place = tmp_path_factory.mktemp("regressions")
+    people(place / "people.h5")
+    return place
+
+
+def configure(place, family="logistic", text=CONFIG):
+    (place / "run.toml").write_text(text.format(family=family, response=RESPONSE[family]))
+
+
+def sets(*changes):
+    return [word for change in changes for word in ("--set", change)]
+
+
+def trace_of(place, out):
+    export([place / out], "csv", out=place / "trace.csv", timings=False)
+    return (place / "trace.csv").read_bytes()
+
+
+UPDATES = {
+    "logistic": ("firefly.theta_update=hmc",),
+    "softmax": ("firefly.theta_update=mala", "firefly.z_update=explicit", "firefly.q=0.2", "run.chains=2"),
+    "student-t": ("firefly.theta_update=slice", "regression.prior=laplace", "regression.prior_scale=heldout"),
+}
+
+
+@pytest.mark.parametrize("family", RESPONSE)
+def test_any_number_of_ranks(place, family):
+    configure(place, family)
+    words = sets(*UPDATES[family])
+    last = "/chain-2" if family == "softmax" else ""
+    traces = []
+    for ranks in (1, 2, 3, 4):
+        done = run(place, f"{family}-{ranks}", *words, ranks=ranks)
+        assert done.returncode == 0, done.stderr
+        traces.append(trace_of(place, f"{family}-{ranks}{last}"))
+    assert traces[0].count(b"\n") == 401 and all(trace == traces[0] for trace in traces)
+
+
+@pytest.mark.parametrize("change", ["firefly.bounds=tuned", "firefly.bounds=none", "firefly.q=0.1"])
+def test_stopped_in_pieces_on_other_ranks(place, change):
+    """Within burn-in, where step size and q are state, and after it."""
+    configure(place)
+    name, choose, cycle = change.replace("=", "-"), random.Random(change), 0
+    assert run(place, f"straight-{name}", *sets(change)).returncode == 0
+    while cycle < 400:
+        cycle = min(400, cycle + choose.randint(40, 150))
+        done = run(place, f"pieces-{name}", *sets(change, f"run.cycles={cycle}"), ranks=choose.choice([1, 2, 3]))
+        assert done.returncode == 0, done.stderr
+    assert trace_of(place, f"pieces-{name}") == trace_of(place, f"straight-{name}")
+
+
+def test_a_stop_is_heeded_between_batches(place):
+    configure(place)
+    done = run_some(place, "stopped", 3, "run.cycles=1000000", "run.burn_in=150", ranks=2)
+    assert done.returncode == 75, done.stdout + done.stderr
+    status = json.loads((place / "stopped" / "status.json").read_text())
+    assert status["state"] == "stopped" and status["last_checkpoint"] == status["cycle"] > 0
+    assert {"lp", "n_bright", "acceptance_rate"} <= status.keys() and status["rows_per_second"] is None
+    cycles = status["cycle"] + 20
+    assert run(place, "stopped", *sets(f"run.cycles={cycles}", "run.burn_in=150")).returncode == 0
+    assert trace_of(place, "stopped").count(b"\n") == cycles + 1
+
+
+def test_the_trace_has_names_that_arviz_knows(place):
+    configure(place, "softmax")
+    assert run(place, "named", *sets("run.cycles=30", "run.burn_in=10", "output.thin=3")).returncode == 0
+    with h5py.File(place / "named" / "trace.h5") as file:
+        theta = file["posterior/theta"]
+        assert theta.shape == (1, 10, 3, 5)
+        assert [theta.dims[i][0].name.split("/")[-1] for i in range(4)] == ["chain", "draw", "class", "coefficient"]
+        names = file["posterior/coefficient"].asstr()[:].tolist()
+        assert names == ["(intercept)", "age", "job[nurse]", "job[farmer]", "children"]
+        assert file["posterior/class"].asstr()[:].tolist() == ["red", "green", "blue"]
+        stats = file["sample_stats"]
+        assert {"lp", "log_posterior", "acceptance_rate", "step_size", "n_bright", "queries_z"} <= set(stats)
+        assert stats["n_bright"].dtype == np.int64 and np.isfinite(stats["lp"]).all()
+    xarray = pytest.importorskip("xarray")
+    opened = xarray.open_dataset(place / "named" / "trace.h5", group="posterior", engine="h5netcdf")
+    assert opened.theta.sel({"class": "blue", "coefficient": "age"}).shape == (1, 10)
+
+
+def test_log_posterior_is_that_of_all_rows(place):
+    """Without bounds lp is the log posterior itself; with them it is looked at every so often, and lp is below it."""
+    configure(place)
+    assert run(place, "every", *sets("output.log_posterior=7", "run.cycles=70")).returncode == 0
+    trace = np.genfromtxt(trace_of(place, "every").decode().splitlines(), delimiter=",", names=True)
+    told = np.isfinite(trace["log_posterior"])
+    assert trace["cycle"][told].tolist() == list(range(7, 71, 7))
+    assert (trace["lp"][told] < trace["log_posterior"][told]).all()
+
+
+# --- what cannot be ---------------------------------------------------------------------------------------------------
+
+
+def refused(place, code, *words, ranks=1):
+    """What the command says, once, without a traceback, and without making a run directory."""
+    done = run(place, "refused", *words, ranks=ranks)
+    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+    assert "Traceback" not in done.stderr and done.stderr.count("mpibayes: error:") == 1
+    assert not (place / "refused").exists()
+    return done.stderr
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize(
+    "changes, code, words",
+    [
+        (("regression.response=bougt",), 3, ["did you mean 'bought'"]),
+        (("regression.response=colour",), 3, ["3 levels", 'family = "softmax"']),
+        (("regression.missing=error",), 3, ["'age'", 'missing = "drop"']),
+        (('regression.predictors=["age", "bought"]',), 2, ["is the response itself"]),
+        (("sampler.opening=all",), 2, ["no use for it"]),
+        (("model.discount=0.2",), 2, ["no use for it"]),
+        (("regression.prior_scale=heldout", "data.heldout=none"), 2, ["set data.heldout"]),
+        (("regression.prior=flat", "firefly.init=prior"), 2, ["a flat prior has no draws"]),
+        (("regression.scale=1.0",), 2, ["has none; take it out"]),
+    ],
+)  # fmt: skip
+def test_settings_that_do_not_fit(place, ranks, changes, code, words):
+    configure(place)
+    said = refused(place, code, *sets(*changes), ranks=ranks)
+    assert all(word in said for word in words), said
+
+
+def with_columns(tmp_path, **changes):
+    people(tmp_path / "people.h5", **changes)
+    configure(tmp_path)
+    return tmp_path
+
+
+def test_separable_classes_with_a_flat_prior(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=900)
+    place = with_columns(tmp_path, age=("real", x, None), bought=("boolean", (x > 0.1).astype(int), ["no", "yes"]))
+    assert "separated" in refused(place, 3, *sets("regression.prior=flat"), ranks=2)
+    assert run(place, "gaussian", *sets("run.cycles=20", "run.burn_in=5")).returncode == 0
+
+
+def test_collinear_predictors(tmp_path):
+    rng = np.random.default_rng(0)
+    age = rng.normal(40, 12, 900)
+    place = with_columns(tmp_path, age=("real", age, None), children=("real", 2 * age + 1, None))
+    said = refused(place, 3, *sets("regression.prior=flat"))
+    assert "'children' is a combination of" in said
+    done = run(place, "collinear", *sets("run.cycles=20", "run.burn_in=5"))
+    assert done.returncode == 0 and "'children' is a combination of" in done.stdout
+
+
+def test_a_constant_predictor(tmp_path):
+    place = with_columns(tmp_path, children=("count", np.full(900, 2.0), None))
+    assert "'children' is constant" in refused(place, 3)
+
+
+def test_a_class_that_never_occurs(tmp_path):
+    rng = np.random.default_rng(0)
+    place = with_columns(tmp_path, colour=("categorical", rng.integers(2, size=900), ["red", "green", "blue"]))
+    configure(place, "softmax")
+    assert "'blue'" in refused(place, 3, ranks=2)
+
+
+def test_fewer_rows_than_coefficients(tmp_path):
+    people(tmp_path / "people.h5", n=6)
+    configure(tmp_path)
+    every = 'regression.predictors=["age", "job", "children", "colour", "paid"]'
+    words = sets("data.heldout=none", "regression.missing=indicator", "run.shards=1", every)
+    assert "fewer than the" in refused(tmp_path, 3, *words, *sets("regression.prior=flat"))
+    done = run(tmp_path, "few", *words, *sets("run.cycles=20", "run.burn_in=5"))
+    assert done.returncode == 0 and "fewer than the" in done.stdout, done.stderr
+
+
+def test_check_tells_what_will_happen(place):
+    configure(place)
+    done = mpibayes(place, "check", "run.toml", "--ranks", 2)
+    assert done.returncode == 0, done.stderr
+    for words in ("logistic regression of bought", "rows will be bright", "memory", "importance"):
+        assert words in done.stdout, (words, done.stdout)
