@@ -400,6 +400,16 @@ def _has_use(family: str, section: str, key: str) -> bool:
     return section not in others and f"{section}.{key}" not in others
 
 
+def _idle(model: Model, regression: Regression) -> dict[str, str]:
+    """Keys of [regression] that have no effect, each with the setting that makes it so."""
+    idle = {}
+    if model.family not in ("mixture", "student-t"):
+        idle |= dict.fromkeys(("degrees_of_freedom", "scale"), f'model.family = "{model.family}"')
+    if regression.prior == "flat":
+        idle["prior_scale"] = 'regression.prior = "flat"'
+    return idle
+
+
 def _family_rules(sections: dict[str, Any], columns: dict[str, ColumnSettings], document, report: _Report) -> None:
     """Rules about what belongs to a mixture, and what to a regression."""
     family, regression, firefly = sections["model"].family, sections["regression"], sections["firefly"]
@@ -421,14 +431,11 @@ def _family_rules(sections: dict[str, Any], columns: dict[str, ColumnSettings], 
         report.add(("regression", key), '"heldout" needs rows to choose by: set data.heldout, for example to 0.1')
     if regression.prior == "flat" and firefly.init == "prior":
         report.add(("firefly", "init"), 'got "prior", but a flat prior has no draws; use "laplace" or "map"')
-    if family != "student-t":
-        for key in ("degrees_of_freedom", "scale"):
-            if key in regression.model_fields_set:
-                report.add(("regression", key), f'given, but model.family = "{family}" has none; take it out')
+    for key, because in _idle(sections["model"], regression).items():
+        if key in regression.model_fields_set:
+            report.add(("regression", key), f"given, but {because} has none; take it out")
     if firefly.xi != "auto" and (family == "softmax" or firefly.bounds != "untuned"):
         report.add(("firefly", "xi"), "is for untuned bounds of logistic and student-t; take it out")
-    if regression.prior == "flat" and "prior_scale" in regression.model_fields_set:
-        report.add(("regression", "prior_scale"), "given, but a flat prior has none; take it out")
 
 
 def _joint_rules(model: Model, sampler: Sampler, report: _Report) -> None:
@@ -587,10 +594,17 @@ def as_dict(config: Config) -> dict[str, Any]:
         document["data"]["heldout"] = str(config.heldout_path)
     if family == "mixture" and config.init_labels_path:
         document["sampler"]["init_labels"] = str(config.init_labels_path)
-    for key in _unused(config.sampler, config.anneal) if family == "mixture" else ():
-        document["anneal"].pop(key, None)
+    for section, key in _without_effect(config):
+        document[section].pop(key, None)
     document["columns"] = {name: c.model_dump(exclude_none=True) for name, c in config.columns.items()}
     return document
+
+
+def _without_effect(config: Config) -> dict[tuple[str, str], str]:
+    """Keys that nothing looks at with this configuration's other keys, each with the setting that makes it so."""
+    if config.model.family == "mixture":
+        return {("anneal", key): because for key, because in _unused(config.sampler, config.anneal).items()}
+    return {("regression", key): because for key, because in _idle(config.model, config.regression).items()}
 
 
 def continued(config: Config, old: dict[str, Any]) -> Config:
@@ -654,7 +668,7 @@ def resolved_toml(config: Config, actual: dict[str, Any] | None = None) -> str:
     is always written as the number it came to.
     """
     actual = {"run.burn_in": config.burn_in, **(actual or {})}
-    document, unused = as_dict(config), _unused(config.sampler, config.anneal)
+    document, unused = as_dict(config), _without_effect(config)
     out = [
         f"# Every key and its value, as mpibayes understood {config.path.name}"
         + (" and --set." if config.overrides else ".")
@@ -668,7 +682,7 @@ def resolved_toml(config: Config, actual: dict[str, Any] | None = None) -> str:
                 continue
             value = actual.get(f"{name}.{key}", document[name].get(key))
             # TOML has no null, so a key that is not set is a comment.
-            blank = f"not used: {unused[key]}" if name == "anneal" and key in unused else "not set"
+            blank = f"not used: {unused[name, key]}" if (name, key) in unused else "not set"
             text = f"# {key} = ({blank})" if value is None else f"{key} = {_toml(value)}"
             out.append(f"{text}  # {info.description}")
     for name, given in document["columns"].items():

@@ -439,3 +439,20 @@ def test_every_key_is_explained():
         for key, info in section.model_fields.items():
             assert info.description and info.json_schema_extra["expected"], (name, key)
     assert set(configuration.MAY_CHANGE) < {f"{n}.{k}" for n, s in SECTIONS.items() for k in s.model_fields}
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        '[model]\nfamily = "logistic"\n[regression]\nresponse = "y"\nprior = "flat"',
+        '[model]\nfamily = "softmax"\n[regression]\nresponse = "y"\npredictors = ["a", "b"]\nprior_scale = "heldout"',
+        '[model]\nfamily = "student-t"\n[regression]\nresponse = "y"\nscale = 0.5\n[firefly]\nbounds = "untuned"\nxi = 2',
+    ],
+)
+def test_resolved_regressions_are_read_back(write, lines):
+    config = load(write(MINIMAL + lines + "\n"), ["data.heldout=0.1", "run.burn_in=7"])
+    text = resolved_toml(config)
+    again = load(write(text, "config.resolved.toml"))
+    assert as_dict(again) == as_dict(config) and config.run.cycles == 20_000
+    assert difference(tomllib.loads(text), as_dict(config)) == []
+    assert "\n[sampler]" not in text and "concentration" not in text and "output.labels" not in text
