@@ -330,6 +330,12 @@ class Firefly(Section):
     leapfrog_steps: int = Field(
         4, ge=1, description="of one hmc update", json_schema_extra={"expected": "a whole number, 1 or more"}
     )
+    refresh: Literal["auto"] | Annotated[int, Field(ge=0)] = _key(
+        "auto",
+        "cycles between two hmc steps on all rows, after which the brightness of every row is drawn anew; auto: a "
+        "seventh of the time (theta_update = hmc), else 0, none",
+        '"auto" or a whole number, 0 or more',
+    )
     init: Literal["laplace", "map", "prior"] = _key(
         "laplace",
         "first coefficients: a draw of Laplace's approximation (of several chains the others from one twice as wide), "

@@ -52,9 +52,9 @@ def firefly_settings(config: Config, number: int = 0) -> FireflySettings:
     f, every = config.firefly, config.output.log_posterior
     return FireflySettings(
         seed=config.run.seed, bounds=f.bounds, theta_update=f.theta_update, z_update=f.z_update, q=f.q,
-        xi=None if f.xi == "auto" else f.xi,
-        whiten=f.whiten, step_size=f.step_size, leapfrog_steps=f.leapfrog_steps, init=f.init, burn_in=config.burn_in,
-        posterior_every=None if every == "auto" else every, wide=1.0 if number == 0 else 2.0,
+        xi=None if f.xi == "auto" else f.xi, whiten=f.whiten, step_size=f.step_size, leapfrog_steps=f.leapfrog_steps,
+        init=f.init, burn_in=config.burn_in, posterior_every=None if every == "auto" else every,
+        refresh=None if f.refresh == "auto" else f.refresh, wide=1.0 if number == 0 else 2.0,
     )  # fmt: skip
 
 

@@ -21,10 +21,12 @@ WORTH_IT = 1.5  # below this ratio the simpler sampler is advised
 
 @dataclass(frozen=True)
 class Cost:
-    """firefly_s, full_s: seconds for an effective draw of the median coefficient, on one core."""
+    """firefly_s, full_s: seconds for an effective draw of the median coefficient, on one core; those of a cycle."""
 
     firefly_s: float
     full_s: float
+    firefly_cycle_s: float
+    full_cycle_s: float
 
     @property
     def speed_up(self) -> float:
@@ -46,5 +48,5 @@ def cost(
     looked_at = min(q_factor * n_bright, n_rows)
     cycle_s = n_evaluations * (n_bright * row_s + quadratic_s) + looked_at * (row_s + FETCH_S) + CYCLE_S
     constant, slope = FIREFLY_CYCLES
-    full_s = FULL_CYCLES * n_evaluations * (n_rows * row_s + quadratic_s)
-    return Cost((constant + slope * n_bright**0.5) * cycle_s, full_s)
+    full_cycle_s = n_evaluations * (n_rows * row_s + quadratic_s)
+    return Cost((constant + slope * n_bright**0.5) * cycle_s, FULL_CYCLES * full_cycle_s, cycle_s, full_cycle_s)

@@ -4,6 +4,10 @@ A cycle is one pass of brightness updates over every shard, without communicatio
 bright rows. These are few, so the ranks send theirs to root, in row order, and root broadcasts theta: three messages a
 cycle. When they are many they stay where they are, and each look at the target is one broadcast and one sum in shard
 order. Both give the same bits, on any number of ranks.
+
+Where one coefficient moves many rows at once (a level of a predictor at which a class never occurs, say), rows have to
+light up one after the other before it can move, and z mixes slowly. So now and then theta makes one step on all rows,
+with z integrated out, and z is drawn anew: an exact block update, which takes a small share of the time (`refresh`).
 """
 
 from __future__ import annotations
@@ -16,7 +20,8 @@ import numpy as np
 
 from mpibayes.hpc import shards
 from mpibayes.hpc.comm import Communicator
-from mpibayes.hpc.regression.fit import Fit, bound_statistics, fit
+from mpibayes.hpc.regression.cost import cost
+from mpibayes.hpc.regression.fit import Fit, Quadratic, bound_statistics, fit
 from mpibayes.hpc.regression.laplace import predicted_bright, whitening
 from mpibayes.hpc.regression.prior import KINDS
 from mpibayes.hpc.regression.problem import LANES, Problem
@@ -29,7 +34,10 @@ UPDATES = {"hmc": kernels.HMC, "mala": kernels.MALA, "random-walk": kernels.RAND
 # was measured (benchmarks/firefly_speed.py).
 GOALS = {"hmc": 0.7, "mala": 0.574, "random-walk": 0.234, "slice": 0.0}
 PROPOSED = 3.0  # dark rows that a sweep looks at, for each bright one
+REFRESH_SHARE = 0.15  # of the time, for steps on all rows, by the forecast
+ON_ALL_ROWS = 1 << 32  # added to the chain's number in the streams of these steps
 POSTERIOR_SHARE = 0.1  # of the rows looked at, those for `log_posterior`
+FULL_STEP = 0.8  # of hmc on all rows, at first
 STEP, STEP_AVERAGE = 0, 1  # in `tuning`, see kernels.start_tuning
 TOLD = {  # what `advance` tells, and the kernels' name for it
     "theta": "theta", "lp": "lp", "acceptance_rate": "acceptance", "step_size": "step_size", "n_bright": "bright",
@@ -41,9 +49,9 @@ TOLD = {  # what `advance` tells, and the kernels' name for it
 class Settings:
     """What the law of the chain depends on, besides the problem; section [firefly] of a configuration.
 
-    burn_in: cycles in which step size and q are adapted. posterior_every: cycles between two sums over all rows for
-    log_posterior, 0: none, None: chosen by cost. gather_limit: most bright rows that are sent to root.
-    wide: how much wider than Laplace's approximation the first theta is drawn.
+    burn_in: cycles in which step sizes and q are adapted. posterior_every: cycles between two sums over all rows for
+    log_posterior, refresh: cycles between two steps on all rows; 0: none, None: chosen by cost. gather_limit: most
+    bright rows that are sent to root. wide: how much wider than Laplace's approximation the first theta is drawn.
     """
 
     seed: int = 0
@@ -58,6 +66,7 @@ class Settings:
     init: str = "laplace"
     burn_in: int = 1000
     posterior_every: int | None = 0
+    refresh: int | None = 0
     gather_limit: int = 100_000
     wide: float = 1.0
 
@@ -71,6 +80,7 @@ class Firefly:
         self.theta = np.zeros(problem.n_parameters)  # on every rank
         self.tuning = kernels.start_tuning(1.0, 1.0)  # on every rank
         self.fitted: Fit | None = None
+        self.full_tuning = kernels.start_tuning(1.0, 1.0)  # of steps on all rows
         self.predicted = float("nan")  # bright rows
 
     @property
@@ -93,6 +103,7 @@ class Firefly:
         step = self._first_step() if s.step_size == "auto" else float(s.step_size)
         bright = self._count() if self.firefly else p.n_rows
         self.tuning = kernels.start_tuning(step, bright)
+        self.full_tuning = kernels.start_tuning(FULL_STEP, p.n_rows)
 
     def _prepare(self, mode: np.ndarray, covariance: np.ndarray) -> None:
         """Bounds, target and coordinates; a function of the mode and the covariance."""
@@ -105,16 +116,24 @@ class Firefly:
                 rows.untune(s.xi if s.xi is not None else 1.5 if m.family == kernels.LOGISTIC else 0.0)
         self._lights = [(i, kernels.Lights(rows)) for i, rows in p.rows] if self.firefly else []
         self._quadratic = quadratic = bound_statistics(self.comm, p.rows, p.n_shards, mode)
-        self.target = kernels.Target(
-            m.family, m.n_predictors, m.n_classes, m.nu, m.scale, quadratic.theta0, quadratic.S, quadratic.A,
-            quadratic.G, quadratic.c0, KINDS.index(p.prior.kind), p.prior.scale,
-        )  # fmt: skip
+        self.target = self._new_target(quadratic)
         if not self.firefly:
             self.target.load_full([rows for _, rows in p.rows])
-        self.mover = kernels.Mover(
-            UPDATES[s.theta_update], p.n_parameters, whitening(covariance) if s.whiten else None
-        )
+        self.mover = kernels.Mover(UPDATES[s.theta_update], p.n_parameters, whitening(covariance) if s.whiten else None)
+        self._full = self._full_mover = None
+        if self.firefly:
+            self._full = self._new_target(quadratic)
+            self._full.load_full([rows for _, rows in p.rows])
+            self._full_mover = kernels.Mover(kernels.HMC, p.n_parameters, whitening(covariance))
+            self._full_mover.goal = GOALS["hmc"]
         self.mover.goal = GOALS[s.theta_update] if s.step_size == "auto" else 0.0
+
+    def _new_target(self, quadratic: Quadratic) -> kernels.Target:
+        m, prior = self.problem.likelihood, self.problem.prior
+        return kernels.Target(
+            m.family, m.n_predictors, m.n_classes, m.nu, m.scale, quadratic.theta0, quadratic.S, quadratic.A,
+            quadratic.G, quadratic.c0, KINDS.index(prior.kind), prior.scale,
+        )  # fmt: skip
 
     def _first_theta(self) -> np.ndarray:
         s, p = self.settings, self.problem
@@ -152,15 +171,19 @@ class Firefly:
         acceptance_rate, step_size float64 (n,), n_bright, queries_theta, queries_z int64 (n,).
         """
         told = self._room(n_cycles)
-        done, every = 0, self.posterior_every
+        done, every, refresh = 0, self.posterior_every, self.refresh_every
         while done < n_cycles:
-            n = n_cycles - done if not every else min(n_cycles - done, every - self.cycles % every)
+            queries = self._refresh() if refresh and (self.cycles + 1) % refresh == 0 else 0
+            n = n_cycles - done
+            n = n if not every else min(n, every - self.cycles % every)
+            n = n if not refresh else min(n, refresh - (self.cycles + 1) % refresh)
             part = {name: array[done : done + n] for name, array in told.items()}
             if self.comm.size == 1:
                 self._run(n, part)
             else:
                 for i in range(n):
                     self._cycle({name: array[i : i + 1] for name, array in part.items()})
+            part["queries_theta"][0] += queries
             done += n
             if every and self.cycles % every == 0:
                 value = self.log_posterior(self.theta)
@@ -188,6 +211,29 @@ class Firefly:
             return s.posterior_every
         looked_at = (PROPOSED + 1.0 + s.leapfrog_steps) * max(self.predicted, 1.0)
         return max(1, int(np.ceil(n / (POSTERIOR_SHARE * looked_at))))
+
+    @property
+    def refresh_every(self) -> int:
+        """Cycles between two steps on all rows; 0: none."""
+        s, m = self.settings, self.problem.likelihood
+        if not self.firefly or s.refresh is not None:
+            return s.refresh if self.firefly else 0
+        if s.theta_update != "hmc" or not s.whiten:
+            return 0  # the sampler as it was published
+        told = cost(self.problem.n_rows, self.predicted, m.n_predictors, m.n_classes, s.leapfrog_steps, PROPOSED)
+        return max(2, int(np.ceil(told.full_cycle_s / (REFRESH_SHARE * told.firefly_cycle_s))))
+
+    def _refresh(self) -> int:
+        """Begin a cycle with a step of theta on all rows, z integrated out, and draw z anew; likelihoods looked at."""
+        s, p, cycle = self.settings, self.problem, self.cycles + 1
+        adapting = cycle <= s.burn_in
+        step = self.full_tuning[STEP if adapting else STEP_AVERAGE]
+        accept, looks = self._step_in_place(self._full, self._full_mover, p.rows, step, cycle, self.chain + ON_ALL_ROWS)
+        if adapting:
+            kernels.adapt(self.full_tuning, accept, p.n_rows, p.n_rows, self._full_mover.goal)
+        for i, lights in self._lights:
+            lights.draw(self.theta, s.seed, cycle, self.chain, i)
+        return (looks + 1) * p.n_rows
 
     @property
     def _q_factor(self) -> float:
@@ -241,9 +287,7 @@ class Firefly:
         if comm.rank == 0:
             x, y, bounds = np.split(everyone, np.cumsum(widths[:-1]), axis=1)
             self.target.load_arrays(_as(x, np.float32), _as(y, np.float64)[:, 0], _as(bounds, np.float64), counts)
-            accept, looks = self.mover.step(
-                self.target, self.theta, step, s.leapfrog_steps, s.seed, cycle, self.chain
-            )
+            accept, looks = self.mover.step(self.target, self.theta, step, s.leapfrog_steps, s.seed, cycle, self.chain)
             back[:n], back[n], back[n + 1], back[n + 2 :] = self.theta, accept, looks, self.target.gap
         comm.broadcast(back)
         self.theta[:] = back[:n]
@@ -260,19 +304,32 @@ class Firefly:
         return 4 * (-(-m.n_predictors // LANES) * LANES), 8, 8 * n_bounds
 
     def _move_in_place(self, step: float, cycle: int) -> tuple[float, int]:
-        """Rows stay where they are; root asks for the sum over them as often as its update wants it."""
+        """Bright rows, or all where there are no bounds, stay where they are."""
+        sources = self._lights or self.problem.rows
+        told = self._step_in_place(self.target, self.mover, sources, step, cycle, self.chain)
+        for _, lights in self._lights:
+            lights.refresh(self.theta)
+        return told
+
+    def _step_in_place(self, target, mover, sources, step: float, cycle: int, chain: int) -> tuple[float, int]:
+        """An update of theta on rows that stay where they are; root asks for sums over them as often as it wants.
+
+        sources: (shard number, Lights or Rows) of this rank. Returns acceptance probability and evaluations.
+        """
         comm, s, n = self.comm, self.settings, self.problem.n_parameters
+        if comm.size == 1 and sources is self.problem.rows:  # the target has them
+            return mover.step(target, self.theta, step, s.leapfrog_steps, s.seed, cycle, chain)
         asked = np.zeros(n + 3)  # theta, then: go on, with gradient; at the end acceptance and looks
         if comm.rank == 0:
 
             def ask(theta: np.ndarray, gradient: np.ndarray | None) -> float:
                 asked[:n], asked[n], asked[n + 1] = theta, 1.0, gradient is not None
                 comm.broadcast(asked)
-                return self._sum(theta, gradient)
+                return self._sum(target, sources, theta, gradient)
 
-            self.target.remote = ask
-            accept, looks = self.mover.step(self.target, self.theta, step, s.leapfrog_steps, s.seed, cycle, self.chain)
-            self.target.remote = None
+            target.remote = ask
+            accept, looks = mover.step(target, self.theta, step, s.leapfrog_steps, s.seed, cycle, chain)
+            target.remote = None
             asked[:n], asked[n], asked[n + 1], asked[n + 2] = self.theta, 0.0, accept, looks
             comm.broadcast(asked)
         else:
@@ -281,20 +338,18 @@ class Firefly:
                 comm.broadcast(asked)
                 if not asked[n]:
                     break
-                self._sum(asked[:n].copy(), gradient if asked[n + 1] else None)
+                self._sum(target, sources, asked[:n].copy(), gradient if asked[n + 1] else None)
         self.theta[:] = asked[:n]
-        for _, lights in self._lights:
-            lights.refresh(self.theta)
         return float(asked[n + 1]), int(asked[n + 2])
 
-    def _sum(self, theta: np.ndarray, gradient: np.ndarray | None) -> float:
-        """Over the bright rows of all shards, or all rows where there are no bounds; on root."""
+    def _sum(self, target, sources, theta: np.ndarray, gradient: np.ndarray | None) -> float:
+        """Of log L~ or log L over the rows of all shards; on root."""
         p, comm = self.problem, self.comm
         width = 1 if gradient is None else 1 + len(theta)
-        parts = np.zeros((len(p.rows), width))
-        for row, (_, source) in enumerate(self._lights or p.rows):
+        parts = np.zeros((len(sources), width))
+        for row, (_, source) in enumerate(sources):
             slope = None if gradient is None else np.zeros(len(theta))
-            parts[row, 0] = self.target.partial(source, theta, slope)
+            parts[row, 0] = target.partial(source, theta, slope)
             if slope is not None:
                 parts[row, 1:] = slope
         lengths = [len(shards.of_rank(p.n_shards, comm.size, r)) for r in range(comm.size)]
@@ -323,8 +378,8 @@ class Firefly:
         dark = np.zeros(0, np.int32)
         mine = {i: {"bright": bright[i].bright if self.firefly else dark} for i, _ in self.problem.rows}
         shared = {
-            "theta": self.theta, "tuning": self.tuning, "mode": self.mode, "covariance": self.covariance,
-            "predicted": self.predicted,
+            "theta": self.theta, "tuning": self.tuning, "full_tuning": self.full_tuning, "mode": self.mode,
+            "covariance": self.covariance, "predicted": self.predicted,
         }  # fmt: skip
         return mine, shared
 
@@ -332,6 +387,7 @@ class Firefly:
         """Continue after `cycles` cycles."""
         self._prepare(shared["mode"], shared["covariance"])
         self.theta, self.tuning = shared["theta"].copy(), shared["tuning"].copy()
+        self.full_tuning = shared["full_tuning"].copy()
         self.predicted, self.cycles = float(shared["predicted"]), cycles
         for i, lights in self._lights:
             lights.set_bright(mine[i]["bright"])

@@ -72,7 +72,7 @@ def trace_of(place, out):
 
 
 UPDATES = {
-    "logistic": ("firefly.theta_update=hmc",),
+    "logistic": ("firefly.theta_update=hmc", "firefly.refresh=37"),
     "softmax": ("firefly.theta_update=mala", "firefly.z_update=explicit", "firefly.q=0.2", "run.chains=2"),
     "student-t": ("firefly.theta_update=slice", "regression.prior=laplace", "regression.prior_scale=heldout"),
 }
@@ -91,7 +91,7 @@ def test_any_number_of_ranks(place, family):
     assert traces[0].count(b"\n") == 401 and all(trace == traces[0] for trace in traces)
 
 
-@pytest.mark.parametrize("change", ["firefly.bounds=tuned", "firefly.bounds=none", "firefly.q=0.1"])
+@pytest.mark.parametrize("change", ["firefly.refresh=29", "firefly.bounds=none", "firefly.q=0.1"])
 def test_stopped_in_pieces_on_other_ranks(place, change):
     """Within burn-in, where step size and q are state, and after it."""
     configure(place)
