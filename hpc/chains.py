@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mpibayes.hpc import summary
-from mpibayes.hpc.kept_draws import Chain
+from mpibayes.hpc.kept_chains import Chain
 from mpibayes.hpc.schedule import moves_due
 from mpibayes.hpc.summary import Scalar
 from mpibayes.io.trace import MOVES

@@ -86,7 +86,7 @@ class Duration(click.ParamType):
 @click.version_option(__version__, prog_name="mpibayes")
 @click.pass_context
 def cli(ctx):
-    """Exact Bayesian mixtures of very large mixed tables.
+    """Exact Bayesian mixtures and regressions of very large tables.
 
     \b
     Five steps from a file to an answer:
@@ -228,11 +228,18 @@ def run(config, out, overrides, max_time, fresh):
       run.chains = 4                    overdispersed starts: one cluster, and random numbers of random clusters
 
     \b
+    A regression of one column on others instead of a mixture, by Firefly Monte Carlo; it needs these two keys:
+      model.family = "logistic"         two classes; or "softmax", "student-t" (outliers)
+      regression.response = "income"    the column; regression.predictors = ["age", "job"], all others by default
+      firefly.bounds = "tuned"          few rows are looked at; "none": all of them in every step
+
+    \b
     Examples:
       mpibayes run run.toml                                     one process, no MPI needed
       mpirun -n 8 mpibayes run run.toml -o runs/a --max-time 3h50m
       mpirun -n 8 mpibayes run run.toml -o runs/b --set run.seed=3 --set run.cycles=5000
       mpirun -n 8 mpibayes run run.toml -o runs/c --set sampler.strategy=anneal --set anneal.strata=protocol
+      mpirun -n 8 mpibayes run income.toml -o runs/d --set regression.prior_scale=heldout --set data.heldout=0.1
     """
     # Until the run watches signals, Ctrl-C kills: a rank that left by itself would let others wait in MPI's start.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -371,7 +378,8 @@ def status(run_dir, as_json):
 @click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
 @TABLE
 def report(run_dirs, out, burn_in, table):
-    """Summarise the posterior: clusters and what marks them, sizes, held-out score, traces, R-hat and effective draws.
+    """Summarise the posterior: of a mixture its clusters and what marks them, of a regression its coefficients and
+    odds ratios; held-out score, traces, R-hat and effective draws of both.
 
     Several run directories are taken as chains of one posterior.
 
@@ -397,8 +405,8 @@ def export(run_dirs, to, out, burn_in, timings):
     \b
     Forms:
       arviz   one HDF5 file that ArviZ and xarray open (groups posterior and sample_stats)
-      labels  text, one kept draw a line: the cluster of each training row, in table order
-      csv     text, one line a cycle: each scalar of the trace in a column
+      labels  text, one kept draw a line: the cluster of each training row, in table order; mixtures only
+      csv     text, one line a cycle: each scalar of the trace in a column; coefficients as theta[age]
 
     \b
     Examples:
@@ -415,12 +423,12 @@ def export(run_dirs, to, out, burn_in, timings):
         click.echo(str(path), err=True)
 
 
-@cli.command(short_help="Score new rows and fill in their missing cells.")
+@cli.command(short_help="Score new rows: clusters, missing cells, or the response.")
 @click.argument("run_dir", type=click.Path(path_type=Path))
 @click.argument("source", type=click.Path(path_type=Path))
 @click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="A .csv, .csv.gz or .parquet file.")
-@click.option("--probabilities", is_flag=True, help="A column for the probability of each cluster of the report.")
-@click.option("--impute", is_flag=True, help="Columns that fill in the missing cells, with their uncertainty.")
+@click.option("--probabilities", is_flag=True, help="Mixtures: a column for each cluster's probability.")
+@click.option("--impute", is_flag=True, help="Mixtures: fill in missing cells, with their uncertainty.")
 @click.option(
     "--unseen",
     type=click.Choice(["error", "missing"]),
@@ -428,14 +436,16 @@ def export(run_dirs, to, out, burn_in, timings):
     show_default=True,
     help="A level that the table does not have: stop, or take the cell as missing.",
 )
-@click.option("--draws", type=click.IntRange(min=1), help="Average over this many kept draws.  [default: 50]")
+@click.option("--draws", type=click.IntRange(min=1), help="Average over so many.  [default: 50; regressions: 200]")
 @click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
 @TABLE
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 def predict(run_dir, source, out, probabilities, impute, unseen, draws, burn_in, table, force):
-    """Predict new rows: log predictive density, cluster and missing cells, averaged over kept draws.
+    """Predict new rows, averaged over draws: of a mixture the log predictive density, the cluster and missing cells; of
+    a regression class probabilities, or mean, sd and quantiles of the response.
 
-    SOURCE is a typed table, CSV or Parquet with the table's columns; it is streamed.
+    SOURCE is a typed table, CSV or Parquet with the table's columns, of a regression with its predictors at least; it
+    is streamed.
 
     \b
     Examples:

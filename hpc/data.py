@@ -71,6 +71,10 @@ class Data:
         """Training rows by their places in the training order, ascending; used columns only."""
         return self._chosen(places if self.training_rows is None else self.training_rows[places])
 
+    def heldout_of(self, start: int, stop: int) -> Rows:
+        """Rows start..stop-1 of those that a fraction holds out, used columns only."""
+        return self._chosen(self.heldout[start:stop])
+
     def codes_of(self, column: Column, start: int, stop: int) -> np.ndarray:
         """Codes of a categorical or boolean column, used or not, in training rows start..stop-1, int32; missing: V."""
         numbers = np.arange(start, stop) if self.training_rows is None else self.training_rows[start:stop]

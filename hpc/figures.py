@@ -3,8 +3,6 @@ imported when one is asked for."""
 
 from __future__ import annotations
 
-import io
-import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -12,70 +10,31 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.chains import Course
-from mpibayes.hpc.kept_draws import Chain
+from mpibayes.hpc.drawing import (
+    FAINT,
+    INK,
+    chain_colour,
+    clock,
+    legend,
+    limit,
+    note,
+    phases,
+    plain,
+    plot,
+    shortened,
+    styled,
+    thousands,
+)
+from mpibayes.hpc.kept_chains import Chain
 from mpibayes.hpc.summary import TELLING, ColumnProfile, percent, took
 
-DPI = 150
-INK, FAINT, GRID = "#22272e", "#6b7280", "#e5e7eb"
 EMPTY = "#f4f5f7"
-# neighbours differ in lightness too, for paper without colours
-CHAINS = ("#17406f", "#e8833a", "#2f957a", "#c2c94a", "#7b3f8c", "#63b3d6", "#a8324a", "#8a929c")
 MANY_CLUSTERS, MANY_COLUMNS = 20, 14  # of the heat map
 LEVEL_LETTERS = 14  # of a line of a level's name in the heat map
 NAME_LETTERS = 28  # of a column's name there
-STYLE = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "axes.edgecolor": FAINT,
-    "axes.labelcolor": INK,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlesize": 10.5,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.grid": True,
-    "grid.color": GRID,
-    "grid.linewidth": 0.7,
-    "axes.axisbelow": True,
-    "text.color": INK,
-    "xtick.color": FAINT,
-    "ytick.color": FAINT,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "legend.edgecolor": "none",
-    "legend.framealpha": 0.7,
-    "hatch.linewidth": 0.6,
-}
 
 
-def _plot(width: float, height: float, **more):
-    """A figure in our style. No display, no global state: figures are made without pyplot."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white", **more)
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def _png(figure) -> bytes:
-    image = io.BytesIO()
-    figure.savefig(image, format="png", dpi=DPI)
-    return image.getvalue()
-
-
-def _styled(draw):
-    def styled(*args, **kwargs) -> bytes:
-        import matplotlib
-
-        with matplotlib.rc_context(STYLE):
-            return _png(draw(*args, **kwargs))
-
-    styled.__doc__ = draw.__doc__
-    return styled
-
-
-@_styled
+@styled
 def trace(chains: Sequence[Chain], settled: Sequence[tuple[int, float] | None]):
     """Log joint, number of clusters and accepted moves over the cycles of every chain, and how the first two are
     distributed after burn-in.
@@ -85,7 +44,7 @@ def trace(chains: Sequence[Chain], settled: Sequence[tuple[int, float] | None]):
     """
     moving = [any(np.nansum(c.trace.get(name, 0)) for name in ("splits_tried", "merges_tried")) for c in chains]
     n_panels = 3 if any(moving) else 2
-    figure = _plot(10.0, 2.7 * n_panels + 0.7)
+    figure = plot(10.0, 2.7 * n_panels + 0.7)
     axes = figure.subplots(n_panels, 2, sharey="row", width_ratios=(5, 1))
     for left in axes[1:, 0]:
         left.sharex(axes[0, 0])
@@ -95,26 +54,17 @@ def trace(chains: Sequence[Chain], settled: Sequence[tuple[int, float] | None]):
     _value_panel(chains, "n_clusters", *axes[1])
     for i, (c, at) in enumerate(zip(chains, settled)):
         if at is not None:
-            _mark_settled(axes[0, 0], (at[0], np.interp(at[0], c.trace["cycle"], c.trace["log_joint"])), _colour(i))
+            height = np.interp(at[0], c.trace["cycle"], c.trace["log_joint"])
+            _mark_settled(axes[0, 0], (at[0], height), chain_colour(i))
     if n_panels == 3:
         _move_panel(chains, *axes[2])
     axes[0, 0].set_xlim(0, max(c.trace["cycle"][-1] for c in chains))
     for left in axes[:, 0]:
-        keys = _phases(left, chains)
+        keys = phases(left, chains)
     axes[-1, 0].set_xlabel("cycle")
-    _clock(axes[-1, 0], chains)
-    _legend(figure, chains, [*keys, *_settled_key(settled)])
+    clock(axes[-1, 0], chains)
+    legend(figure, chains, [*keys, *_settled_key(settled)])
     return figure
-
-
-def _legend(figure, chains: Sequence[Chain], keys: Sequence[Any]) -> None:
-    """Chains by colour, where there are several, and what else needs a name: below the panels, over no curve."""
-    from matplotlib.lines import Line2D
-
-    several = [Line2D([], [], color=_colour(i), linewidth=2.0, label=c.name) for i, c in enumerate(chains)]
-    keys = [*(several if len(chains) > 1 else ()), *keys]
-    n_lines = -(-len(keys) // 7)
-    figure.legend(handles=keys, loc="outside lower center", ncols=-(-len(keys) // n_lines), fontsize=8)
 
 
 def _mark_settled(axes, at: tuple[float, float], colour: str) -> None:
@@ -127,7 +77,7 @@ def _settled_key(settled: Sequence[tuple[int, float] | None]) -> list[Any]:
     if not any(settled):
         return []
     words = f"settled: cycle {settled[0][0]:,}, {took(settled[0][1])}" if len(settled) == 1 else "settled"
-    ink = _colour(0) if len(settled) == 1 else INK
+    ink = chain_colour(0) if len(settled) == 1 else INK
     return [Line2D([], [], color=ink, marker="v", markersize=7, markeredgecolor="white", linewidth=0, label=words)]
 
 
@@ -139,14 +89,14 @@ def _value_panel(chains: Sequence[Chain], key: str, left, right) -> None:
     later = [v[c.trace["cycle"] > c.burn_in] for c, v in zip(chains, values)]
     for i, (c, v) in enumerate(zip(chains, values)):
         style = "steps-post" if whole else "default"
-        left.plot(c.trace["cycle"], v, color=_colour(i), linewidth=1.0, drawstyle=style)
+        left.plot(c.trace["cycle"], v, color=chain_colour(i), linewidth=1.0, drawstyle=style)
     everything = np.concatenate(later)
     left.set_title("Number of clusters" if whole else "Log joint probability, nats")
     # a start with hundreds of clusters must not flatten what the chain does later
-    _limit(left, [v[np.isfinite(v)] for v in values], everything, whole)
+    limit(left, [v[np.isfinite(v)] for v in values], everything, whole)
     shape = "step" if len(chains) > 1 else "stepfilled"
     look: dict[str, Any] = {"histtype": shape}
-    left.yaxis.set_major_formatter(_plain())
+    left.yaxis.set_major_formatter(plain())
     if whole:
         bins = np.arange(everything.min() - 0.5, everything.max() + 1.5)
         if len(bins) > 60:
@@ -158,7 +108,7 @@ def _value_panel(chains: Sequence[Chain], key: str, left, right) -> None:
         bins = np.linspace(everything.min(), everything.max(), 31) if np.ptp(everything) > 0 else 3
     for i, v in enumerate(later):
         weights = np.full(len(v), 100.0 / len(v))
-        look |= {"color": _colour(i), "alpha": 0.87, "linewidth": 1.1}
+        look |= {"color": chain_colour(i), "alpha": 0.87, "linewidth": 1.1}
         right.hist(v, bins=bins, weights=weights, orientation="horizontal", **look)
     right.tick_params(labelleft=False, left=False)
     right.locator_params(axis="x", nbins=3)
@@ -176,79 +126,26 @@ def _move_panel(chains: Sequence[Chain], left, right) -> None:
         for name, style in looks.items():
             if name in c.trace:
                 total = np.nancumsum(c.trace[name])
-                look = {"color": _colour(i), "linewidth": 1.4, "linestyle": style, "drawstyle": "steps-post"}
+                look = {"color": chain_colour(i), "linewidth": 1.4, "linestyle": style, "drawstyle": "steps-post"}
                 left.plot(c.trace["cycle"], total, **look)
     left.set_title("Accepted moves, accumulated")
     left.set_ylim(bottom=0)
-    left.yaxis.set_major_formatter(_plain())
+    left.yaxis.set_major_formatter(plain())
     left.yaxis.get_major_locator().set_params(integer=True)
     right.axis("off")
-    ink = _colour(0) if len(chains) == 1 else INK
+    ink = chain_colour(0) if len(chains) == 1 else INK
     keys = [Line2D([], [], color=ink, linewidth=1.4, linestyle=style, label=name) for name, style in looks.items()]
     right.legend(handles=keys, loc="upper left", handlelength=2.6, borderaxespad=0)
 
 
-def _clock(axes, chains: Sequence[Chain]) -> None:
-    """A second axis below: seconds of the chains, on average; it goes on beyond the end, where ticks are looked for."""
-    cycle = np.unique(np.concatenate([[0], *(c.trace["cycle"] for c in chains)]))
-    cycle = np.append(cycle, 2 * cycle[-1])
-    second = np.mean([_seconds_at(c, cycle) for c in chains], axis=0)
-    if second[-1] <= 0:
-        return
-    second += np.linspace(0, 1e-9, len(second)) * second[-1]  # an axis needs a function that can be inverted
-    both = (lambda x: np.interp(x, cycle, second), lambda x: np.interp(x, second, cycle))
-    below = axes.secondary_xaxis(-0.27, functions=both)
-    below.set_xlabel("seconds" if len(chains) == 1 else "seconds, mean of the chains")
-    below.xaxis.set_major_formatter(_plain())
-
-
-def _seconds_at(chain: Chain, cycle):
-    """Seconds until these cycles; beyond the chain's end at its mean pace."""
-    known, seconds = chain.trace["cycle"], chain.seconds
-    beyond = np.maximum(cycle - known[-1], 0) * seconds[-1] / known[-1]
-    return np.interp(cycle, [0, *known], [0.0, *seconds]) + beyond
-
-
-def _phases(axes, chains: Sequence[Chain], seconds: bool = False) -> list[Any]:
-    """Growth phase and burn-in in the background where all chains have the same; else lines in each chain's colour
-    where they end. Returns what a legend shows of them."""
-    from matplotlib.lines import Line2D
-
-    looks = {
-        "growth": {"facecolor": "#f6e7c8", "hatch": "////", "edgecolor": "#e9d5a3"},
-        "burn_in": {"facecolor": "#eceef1"},
-    }
-    ends = {name: [min(getattr(c, name), c.trace["cycle"][-1]) for c in chains] for name in looks}
-    if seconds:
-        ends = {name: [_seconds_at(c, n) for c, n in zip(chains, at)] for name, at in ends.items()}
-    start, keys = 0, []
-    for (name, look), style in zip(looks.items(), ((0, (1, 1.5)), (0, (4, 2)))):
-        words = name.replace("_", "-")
-        if len(set(ends[name])) > 1:
-            for i, at in enumerate(ends[name]):
-                if at > 0:
-                    axes.axvline(at, color=_colour(i), linewidth=1.0, linestyle=style, zorder=0.5)
-            keys.append(Line2D([], [], color=INK, linewidth=1.0, linestyle=style, label=f"end of {words}"))
-        elif ends[name][0] > start:
-            span = axes.axvspan(start, ends[name][0], **look, linewidth=0, zorder=0, label=words)
-            start = ends[name][0]
-            keys.append(span)
-    return keys
-
-
-def _note(axes, text: str, at, shift, coordinates="data", **look) -> None:
-    look = {"fontsize": 8, "color": FAINT, "va": "center"} | look
-    axes.annotate(text, at, xycoords=coordinates, xytext=shift, textcoords="offset points", **look)
-
-
-@_styled
+@styled
 def annealing(chains: Sequence[Chain], settled: Sequence[tuple[int, float] | None], n_rows: int):
     """The growth phase and what follows, against cycles and against seconds: active rows, clusters, log joint a row.
 
     The log joint is divided by the active rows, for that of few rows is not comparable with that of many, and shown by
     what it lacks to the best draws, on a logarithmic scale: on a plain one all that follows the growth is a flat line.
     """
-    figure = _plot(10.0, 7.8)
+    figure = plot(10.0, 7.8)
     axes = figure.subplots(3, 2, sharex="col", sharey="row")
     end = max(c.trace["cycle"][-1] for c in chains)
     last = int(max(max(2 * c.growth, 1.2 * at[0] if at else end) for c, at in zip(chains, settled)))
@@ -264,32 +161,32 @@ def annealing(chains: Sequence[Chain], settled: Sequence[tuple[int, float] | Non
         for j, x in enumerate((t["cycle"], c.seconds)):
             for row, v in enumerate((active, t["n_clusters"], lacking)):
                 style = "default" if row == 2 else "steps-post"
-                axes[row, j].plot(x[keep], v[keep], color=_colour(i), linewidth=1.3, drawstyle=style)
+                axes[row, j].plot(x[keep], v[keep], color=chain_colour(i), linewidth=1.3, drawstyle=style)
             if at is not None and at[0] <= last:
-                _mark_settled(axes[2, j], (at[j], np.interp(at[0], t["cycle"], lacking)), _colour(i))
+                _mark_settled(axes[2, j], (at[j], np.interp(at[0], t["cycle"], lacking)), chain_colour(i))
     axes[2, 0].set_xlim(0, last)
     axes[2, 1].set_xlim(0, max(np.interp(last, c.trace["cycle"], c.seconds) for c in chains) or 1.0)
     keys = {}
     for j in (0, 1):
         for axis in axes[:, j]:
-            keys |= {key.get_label(): key for key in _phases(axis, chains, seconds=j == 1)}
+            keys |= {key.get_label(): key for key in phases(axis, chains, seconds=j == 1)}
         axes[0, j].axhline(n_rows, color=FAINT, linewidth=0.8, zorder=1)
-    _note(axes[0, 0], f"all {n_rows:,} rows", (1, n_rows), (-4, 7), ("axes fraction", "data"), ha="right")
+    note(axes[0, 0], f"all {n_rows:,} rows", (1, n_rows), (-4, 7), ("axes fraction", "data"), ha="right")
     titles = ("Active rows", "Number of clusters", "Log joint per active row: nats below the best draws")
     for left, title in zip(axes[:, 0], titles):
         left.set_title(title)
     for axis, words in ((axes[0, 1], _schedule(chains)), (axes[2, 1], "logarithmic, no finer than the draws' spread")):
         axis.set_title(words, loc="right", fontsize=8, fontweight="normal", color=FAINT)
     axes[0, 0].set_ylim(0, 1.16 * n_rows)
-    axes[0, 0].yaxis.set_major_formatter(_plain())
+    axes[0, 0].yaxis.set_major_formatter(plain())
     axes[1, 0].set_ylim(bottom=0)
     axes[1, 0].yaxis.get_major_locator().set_params(integer=True)
     axes[2, 0].set_yscale("log")
-    axes[2, 0].yaxis.set_major_formatter(_thousands())
+    axes[2, 0].yaxis.set_major_formatter(thousands())
     axes[2, 0].invert_yaxis()
     axes[2, 0].set_xlabel("cycle" if last == end else f"cycle (the first {last:,} of {end:,})")
     axes[2, 1].set_xlabel("seconds")
-    _legend(figure, chains, [*keys.values(), *_settled_key(settled)])
+    legend(figure, chains, [*keys.values(), *_settled_key(settled)])
     return figure
 
 
@@ -303,7 +200,7 @@ def _schedule(chains: Sequence[Chain]) -> str:
     return f"{schedule} in the {passes:g} passes over all rows that growth costs{bent}"
 
 
-@_styled
+@styled
 def chains_compared(courses: Sequence[Course], ari: np.ndarray, vi: np.ndarray):
     """Which chains found the same clustering (C, C), the diagonal being the two halves of a chain; and, on the same
     lines, where each chain is in log joint, held-out score, clusters and entropy: mean and 5 to 95 % of its draws."""
@@ -316,14 +213,14 @@ def chains_compared(courses: Sequence[Course], ari: np.ndarray, vi: np.ndarray):
     }  # fmt: skip
     keys = [key for key in titles if all(key in c.scalars for c in courses)]
     side = max(0.42, min(0.85, 6.0 / n)) * n
-    names = [_short(c.name, NAME_LETTERS) for c in courses]
+    names = [shortened(c.name, NAME_LETTERS) for c in courses]
     short = names
     if max(map(len, names)) > 8 or n > 7:
         short = [str(i + 1) for i in range(n)]
         names = [f"{name}   {number}" for name, number in zip(names, short)]
     left, gap, wide, top, bottom = 0.35 + 0.075 * max(map(len, names)), 0.45, 1.6, 0.42, 0.87
     width, height = left + side + len(keys) * (gap + wide) + 0.2, top + side + bottom
-    figure = _plot(width, height)
+    figure = plot(width, height)
     figure.set_layout_engine("none")
 
     def place(x, w):
@@ -355,9 +252,15 @@ def chains_compared(courses: Sequence[Course], ari: np.ndarray, vi: np.ndarray):
         x += gap + wide
         for i, c in enumerate(courses):
             s = c.scalars[key]
-            axes.plot([s.low, s.high], [i + 0.5] * 2, color=_colour(i), linewidth=2.2, solid_capstyle="butt")
+            axes.plot([s.low, s.high], [i + 0.5] * 2, color=chain_colour(i), linewidth=2.2, solid_capstyle="butt")
             axes.plot(
-                s.mean, i + 0.5, "o", color=_colour(i), markersize=6.5, markeredgecolor="white", markeredgewidth=0.7
+                s.mean,
+                i + 0.5,
+                "o",
+                color=chain_colour(i),
+                markersize=6.5,
+                markeredgecolor="white",
+                markeredgewidth=0.7,
             )
         axes.set(ylim=(n, 0), yticks=np.arange(n) + 0.5, yticklabels=[])
         axes.set_title(titles[key])
@@ -365,7 +268,7 @@ def chains_compared(courses: Sequence[Course], ari: np.ndarray, vi: np.ndarray):
         axes.tick_params(axis="x", labelsize=8)
         axes.margins(x=0.12)
         axes.locator_params(axis="x", nbins=3)
-        axes.xaxis.set_major_formatter(_plain())
+        axes.xaxis.set_major_formatter(plain())
         axes.spines["left"].set_visible(False)
     words = (
         "adjusted Rand index, below it the variation of information in nats; outlined: the two halves of one chain",
@@ -376,24 +279,7 @@ def chains_compared(courses: Sequence[Course], ari: np.ndarray, vi: np.ndarray):
     return figure
 
 
-def _limit(axes, values, later, whole: bool, digits: int = 0) -> None:
-    """Axis limits from the draws after burn-in, widened towards the beginning of the chains, which may lie far
-    outside; of whole numbers on both sides, else below: nothing that is better is left out."""
-    low, high = float(later.min()), float(later.max())
-    pad = max(high - low, 1.0 if whole else 1e-9 * abs(high) + 1e-9)
-    every = np.concatenate(values)
-    least, most = float(every.min()), float(every.max())
-    bottom = least if least >= low - 1.5 * pad else low - 0.4 * pad
-    top = most if most <= high + 1.5 * pad or not whole else high + 0.4 * pad
-    margin = 0.04 * (top - bottom) or 0.5
-    axes.set_ylim(bottom - margin, top + margin)
-    cut = [f"down to {least:,.{digits}f}"] * (bottom > least) + [f"up to {most:,.{digits}f}"] * (top < most)
-    if cut:
-        words = f"(cut off: burn-in, {' and '.join(cut)})"
-        axes.set_title(words, loc="right", fontsize=8, fontweight="normal", color=FAINT)
-
-
-@_styled
+@styled
 def cluster_sizes(ordered: np.ndarray, n_rows: int):
     """Posterior of the ordered cluster sizes: mean with 5-95 % interval; ordered (D, most) rows."""
     low, high = np.quantile(ordered, (0.05, 0.95), axis=0)
@@ -401,7 +287,7 @@ def cluster_sizes(ordered: np.ndarray, n_rows: int):
     shown = int(np.count_nonzero(mean >= 0.5)) or 1
     low, high, mean = low[:shown], high[:shown], mean[:shown]
     rank = np.arange(1, shown + 1)
-    figure = _plot(max(6.5, min(12.0, 2.0 + 0.28 * shown)), 4.2)
+    figure = plot(max(6.5, min(12.0, 2.0 + 0.28 * shown)), 4.2)
     axes = figure.subplots()
     axes.bar(rank, mean, color="#9dbfe0", width=0.72, label="posterior mean")
     reach = (np.maximum(mean - low, 0), np.maximum(high - mean, 0))
@@ -410,7 +296,7 @@ def cluster_sizes(ordered: np.ndarray, n_rows: int):
     axes.set_yscale("log")
     axes.set_ylim(0.7, max(2.0, 1.8 * float(high.max())))
     axes.set_xlim(0.3, shown + 0.7)
-    axes.yaxis.set_major_formatter(_thousands())
+    axes.yaxis.set_major_formatter(thousands())
     axes.grid(axis="x", visible=False)
     axes.set_xlabel("rank of the cluster in its draw, the largest first")
     axes.set_ylabel("rows (logarithmic)")
@@ -423,12 +309,12 @@ def cluster_sizes(ordered: np.ndarray, n_rows: int):
     return figure
 
 
-@_styled
+@styled
 def held_out(chains: Sequence[Chain]):
     """Held-out log predictive density a row: of each draw, and of the average over the draws so far."""
     from matplotlib.lines import Line2D
 
-    figure = _plot(10.0, 3.9)
+    figure = plot(10.0, 3.9)
     axes = figure.subplots()
     looks = {
         "heldout_lpd": {"linewidth": 0.8, "alpha": 0.55, "label": "each draw"},
@@ -439,22 +325,22 @@ def held_out(chains: Sequence[Chain]):
         for name, look in looks.items():
             value = c.trace.get(name, np.full(len(c.trace["cycle"]), np.nan))
             seen = np.isfinite(value)
-            axes.plot(c.trace["cycle"][seen], value[seen], color=_colour(i), **look)
+            axes.plot(c.trace["cycle"][seen], value[seen], color=chain_colour(i), **look)
             every.append(value[seen])
             later.append(value[seen & (c.trace["cycle"] > c.burn_in)])
     kept = np.concatenate(later)
-    _limit(axes, every, kept if len(kept) else np.concatenate(every), whole=False, digits=1)
+    limit(axes, every, kept if len(kept) else np.concatenate(every), whole=False, digits=1)
     axes.set_xlim(0, max(c.trace["cycle"][-1] for c in chains))
     axes.set_xlabel("cycle")
     axes.set_ylabel("nats a row")
-    axes.yaxis.set_major_formatter(_plain())
+    axes.yaxis.set_major_formatter(plain())
     axes.set_title("Held-out log predictive density (higher is better)")
-    ink = _colour(0) if len(chains) == 1 else INK
-    _legend(figure, chains, [*(Line2D([], [], color=ink, **look) for look in looks.values()), *_phases(axes, chains)])
+    ink = chain_colour(0) if len(chains) == 1 else INK
+    legend(figure, chains, [*(Line2D([], [], color=ink, **look) for look in looks.values()), *phases(axes, chains)])
     return figure
 
 
-@_styled
+@styled
 def heat_map(columns: Sequence[ColumnProfile], sizes: np.ndarray, n_rows: int, title: str, n_clusters: int):
     """Profiles of the largest clusters (rows) in the columns that tell clusters apart best.
 
@@ -475,11 +361,11 @@ def heat_map(columns: Sequence[ColumnProfile], sizes: np.ndarray, n_rows: int, t
     shown = numeric + levels
     wide, tall = 0.76, 0.42
     gap = 0.35 if numeric and levels else 0.0
-    head = 0.35 + 0.055 * max(len(_short(c.name, NAME_LETTERS)) for c in shown)
+    head = 0.35 + 0.055 * max(len(shortened(c.name, NAME_LETTERS)) for c in shown)
     left, bottom = 1.25, 1.05 if gap else 0.65
     across, down = wide * (len(shown) + gap), tall * len(sizes)
     width, height = max(left + across + head - 0.7, 7.5), 0.55 + head + down + bottom
-    figure = _plot(width, height)
+    figure = plot(width, height)
     figure.set_layout_engine("none")
     axes = figure.add_axes((left / width, bottom / height, across / width, down / height))
     axes.set(xlim=(0, len(shown) + gap), ylim=(len(sizes), 0))
@@ -487,7 +373,7 @@ def heat_map(columns: Sequence[ColumnProfile], sizes: np.ndarray, n_rows: int, t
     for j, c in enumerate(shown):
         x = j + (gap if c.p is not None else 0.0)
         name = {"rotation": 40, "rotation_mode": "anchor", "ha": "left", "va": "bottom", "fontsize": 8.4}
-        axes.text(x + 0.42, -0.15, _short(c.name, NAME_LETTERS), **name)
+        axes.text(x + 0.42, -0.15, shortened(c.name, NAME_LETTERS), **name)
         for k in range(len(sizes)):
             colour, lines = _cell(c, k, *looks)
             axes.add_patch(_rectangle(x, k, colour))
@@ -539,7 +425,7 @@ def _wrapped(text: str) -> list[str]:
     if len(text) <= LEVEL_LETTERS:
         return [text or '""']
     lines = textwrap.wrap(text, LEVEL_LETTERS, break_on_hyphens=False)
-    return lines if len(lines) == 2 else [lines[0], _short(" ".join(lines[1:]), LEVEL_LETTERS)]
+    return lines if len(lines) == 2 else [lines[0], shortened(" ".join(lines[1:]), LEVEL_LETTERS)]
 
 
 def _brightness(colour) -> float:
@@ -590,33 +476,3 @@ def _brief(x: float) -> str:
     if size >= 1000:
         return f"{x / 1000:.1f}k" if size < 1e5 else f"{x / 1000:.0f}k"
     return f"{x:.0f}" if size >= 99.5 else f"{x:.1f}" if size >= 9.95 else f"{x:.2g}"
-
-
-def _short(text: str, most: int) -> str:
-    """The text, or its beginning with an ellipsis."""
-    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
-
-
-def _colour(i: int) -> str:
-    return CHAINS[i % len(CHAINS)]
-
-
-def _plain():
-    """Numbers in full, as many digits as tell the ticks apart, in groups of three: no offset to be added in one's
-    head."""
-    from matplotlib.ticker import ScalarFormatter
-
-    class Plain(ScalarFormatter):
-        def __call__(self, x, pos=None):
-            whole, point, rest = super().__call__(x, pos).partition(".")
-            return re.sub(r"(?<=\d)(?=(\d{3})+$)", ",", whole) + point + rest
-
-    formatter = Plain(useOffset=False)
-    formatter.set_scientific(False)
-    return formatter
-
-
-def _thousands():
-    from matplotlib.ticker import FuncFormatter
-
-    return FuncFormatter(lambda v, _: f"{v:,.0f}" if abs(v) >= 1000 else f"{v:g}")

@@ -74,6 +74,17 @@ def stream_like(
         yield from slices_of(rows, batch_rows)
 
 
+def has_column(like: Table, path: str | os.PathLike, name: str) -> bool:
+    """Whether a file that is read like a table has the column of this name. Raises DataError as `stream_like` does,
+    for the other columns."""
+    path = Path(path)
+    others = tuple(c for c in like.columns if c.name != name)
+    if _is_hdf5(path):
+        return any(c.name == name for c in Table.open(path).columns)
+    options = {"delimiter": like.source.get("delimiter"), "encoding": like.source.get("encoding")}
+    return name in _TextFile(others, like.source, path, None, (), options).names
+
+
 def unseen_message(record: dict[str, Unseen], path: str | os.PathLike) -> str:
     """One line for the user about the cells that became missing; empty when there are none."""
     if not record:
@@ -155,7 +166,7 @@ class _TextFile:
                 found = f"it has no header and {len(source.names)} fields, the table's source had {len(sources)}"
             raise _missing_columns(path, columns, source.names, found)
         self._source = source
-        self.paths, self.describe = source.paths, source.describe
+        self.paths, self.describe, self.names = source.paths, source.describe, source.names
         markers = [(*about.get("missing", {}).get(n, MISSING), *(m.strip() for m in missing)) for n in names]
         self._encoder = Encoder(columns, [source.names.index(n) for n in names], markers)
 

@@ -160,7 +160,7 @@ class Design:
         x = np.zeros((n, self.width), np.float32)
         if self.intercept:
             x[:, 0] = 1.0
-        y, dropped = self._response(rows) if response else (np.full(n, np.nan), np.zeros(n, bool))
+        y, dropped = self.response_of(rows) if response else (np.full(n, np.nan), np.zeros(n, bool))
         missing, infinite = [], _cells(np.isinf(y), self.response, "infinite or too large value", first_row)
         if self.missing == "error":
             missing = _cells(dropped, self.response, "missing cell", first_row)
@@ -187,7 +187,7 @@ class Design:
             return ["these columns had no missing cells in the table of the run: fill the cells, or leave the rows out"]
         return ['fill the missing cells, set missing = "drop" or "indicator", or leave the columns out']
 
-    def _response(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+    def response_of(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         """y, and which rows have none."""
         column = self.response_column
         cells = getattr(rows, column.block)[:, column.index]

@@ -1,3 +1,3 @@
-"""Exact Bayesian mixtures of very large mixed tables, distributed with MPI."""
+"""Exact Bayesian mixtures and regressions of very large tables, distributed with MPI."""
 
 __version__ = "0.1.0"

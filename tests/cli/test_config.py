@@ -446,7 +446,8 @@ def test_every_key_is_explained():
     [
         '[model]\nfamily = "logistic"\n[regression]\nresponse = "y"\nprior = "flat"',
         '[model]\nfamily = "softmax"\n[regression]\nresponse = "y"\npredictors = ["a", "b"]\nprior_scale = "heldout"',
-        '[model]\nfamily = "student-t"\n[regression]\nresponse = "y"\nscale = 0.5\n[firefly]\nbounds = "untuned"\nxi = 2',
+        '[model]\nfamily = "student-t"\n[regression]\nresponse = "y"\nscale = 0.5\n'
+        '[firefly]\nbounds = "untuned"\nxi = 2',
     ],
 )
 def test_resolved_regressions_are_read_back(write, lines):

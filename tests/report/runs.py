@@ -13,6 +13,7 @@ from mpibayes.hpc.data import Data
 from mpibayes.hpc.heldout import HeldOut
 from mpibayes.hpc.lock import Lock
 from mpibayes.hpc.mixture import Mixture, Settings
+from mpibayes.hpc.mixture_run import MixtureFamily
 from mpibayes.io.labels import DrawWriter
 from mpibayes.io.table import Table, table_from_arrays, write_table
 from mpibayes.io.trace import TraceWriter
@@ -93,7 +94,8 @@ def make_run(
     data = Data(table, config.unused, config.heldout_fraction)
     content = {"fingerprint": table.fingerprint, "heldout": None}
     lock = Lock()
-    config = run_directory.open_run(folder, config, table, content, data.n_rows, fresh=False, lock=lock)
+    decided = MixtureFamily.decided(config, data.n_rows)
+    config = run_directory.open_run(folder, config, table, content, decided, fresh=False, lock=lock)
     lock.release()
     settings = Settings(
         seed=5, shards=2, concentration=config.model.concentration, discount=config.model.discount,

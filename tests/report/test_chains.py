@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mpibayes.hpc import chains, summary
-from mpibayes.hpc.kept_draws import Chain, growth_of
+from mpibayes.hpc.kept_chains import Chain, growth_of
 
 
 def make_chain(burn_in=4, growth=0, name="a", **trace):

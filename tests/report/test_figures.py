@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mpibayes.hpc import figures
+from mpibayes.hpc import drawing, figures
 from mpibayes.hpc.summary import ColumnProfile
 from tests.report.test_chains import make_chain
 
@@ -20,7 +20,7 @@ def real(name, divergence, mean):
 def axes_of(monkeypatch, draw, *args):
     """The panels of a picture."""
     kept = []
-    monkeypatch.setattr(figures, "_png", lambda figure: kept.append(figure) or b"")
+    monkeypatch.setattr(drawing, "png", lambda figure: kept.append(figure) or b"")
     draw(*args)
     return kept[0]
 
@@ -48,7 +48,7 @@ def test_a_number_like_all_rows_has_no_text():
 
 
 def test_ticks_are_whole_numbers_without_an_offset():
-    formatter = figures._plain()
+    formatter = drawing.plain()
     from matplotlib.figure import Figure
 
     axes = Figure().subplots()
@@ -73,5 +73,5 @@ def test_phases_are_shaded_where_they_are_the_same(burn_in, shaded, lines):
     from matplotlib.figure import Figure
 
     axes = Figure().subplots()
-    keys = figures._phases(axes, [make_chain(burn_in=b, log_joint=np.zeros(20)) for b in burn_in])
+    keys = drawing.phases(axes, [make_chain(burn_in=b, log_joint=np.zeros(20)) for b in burn_in])
     assert (len(axes.patches), len(axes.lines), len(keys)) == (shaded, lines, 1)

@@ -10,8 +10,10 @@ from rich.console import Console
 
 from mpibayes.hpc.errors import ConfigError, DataError
 from mpibayes.hpc.growth import Annealing
-from mpibayes.hpc.kept_draws import KeptRun, evenly
-from mpibayes.hpc.report import report, representative
+from mpibayes.hpc.kept_chains import evenly
+from mpibayes.hpc.kept_draws import KeptRun
+from mpibayes.hpc.mixture_report import representative
+from mpibayes.hpc.report import report
 from mpibayes.io.labels import iterate_draws
 from mpibayes.io.table import table_from_arrays, write_table
 from mpibayes.io.trace import read_trace
