@@ -1,1 +1,1 @@
-"""Compiled samplers, one algorithm a file: mixture.pyx (mixtures) with its C headers, and its plain twin, twin.py."""
+"""Compiled samplers, each with a plain-Python twin: mixtures (mixture, split, visits) and regressions (firefly)."""

@@ -84,6 +84,10 @@ static inline void gram(const model_t *m, const block_t *b, const double *weight
 static inline void multiply(const double *a, const double *x, int64_t n_in, int64_t n_out, double *out) {
     DISPATCH(multiply, a, x, n_in, n_out, out);
 }
+static inline void multiply_banded(const banded_t *a, const double *x, double *out) {
+    DISPATCH(multiply_banded, a, x, out);
+}
+static inline void polar_scales(double *square, int64_t n) { DISPATCH(polar_scales, square, n); }
 static inline int draw_lights(lights_t *l, const double *theta, uint64_t seed, uint64_t cycle, uint64_t chain,
                               uint64_t shard) {
     return DISPATCH(draw_lights, l, theta, seed, cycle, chain, shard);

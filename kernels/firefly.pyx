@@ -77,12 +77,17 @@ cdef extern from "firefly.h" nogil:
         void *owner
         double *scratch
 
+    ctypedef struct banded_t:
+        int64_t stride
+        const float *value
+        const int64_t *first
+        const int64_t *last
+
     ctypedef struct mover_t:
         int kind
         int64_t n_parameters, stride
-        const double *w
-        const double *transposed
-        const double *square
+        const banded_t *w
+        const banded_t *transposed
         double *scratch
 
     ctypedef struct record_t:
@@ -104,7 +109,6 @@ cdef extern from "firefly.h" nogil:
     void combine(const model_t *, const block_t *, const double *, double *, double *)
     void all_gaps(const model_t *, const block_t *, const double *, double *, double *)
     double likelihood_sum(const model_t *, const block_t *, const double *, double *, double *)
-    void multiply(const double *, const double *, int64_t, int64_t, double *)
     int reserve_fresh(lights_t *, int64_t)
     int merge_lights(lights_t *)
     void free_lights(lights_t *)
@@ -113,6 +117,7 @@ cdef extern from "firefly.h" nogil:
     void refresh_lights(lights_t *, const double *, double *)
     block_t bright_block(const lights_t *)
     int64_t target_scratch(const model_t *)
+    int64_t rows_scratch(const model_t *)
     int reserve_target(target_t *, int64_t, int64_t)
     void free_target(target_t *)
     int load_lights(target_t *, lights_t **, int64_t)
@@ -201,6 +206,8 @@ cdef class Rows:
                 or x.shape[1] != self.model.width:
             raise ValueError(f"x has to be a C-contiguous float32 array of {self.model.width} columns "
                              f"({n_predictors} predictors rounded up to a multiple of 8)")
+        if x.shape[0] >= 2**31:
+            raise ValueError(f"{x.shape[0]} rows in one shard; use more shards: positions are 32-bit numbers")
         self.x, self.y = x, _checked("y", y, np.float64, (x.shape[0],))
         if x[:, n_predictors:].any():
             raise ValueError(f"x has to be 0 beyond its {n_predictors} predictors")
@@ -216,7 +223,7 @@ cdef class Rows:
         if self.n:
             self.block.x, self.block.y, self.block.bounds = &x_view[0, 0], &y_view[0], &bounds[0, 0]
         self.block.n = self.n
-        self.work = _aligned(16 * self.n_classes + 8 * self.n_bounds + 128 * self.model.width)
+        self.work = _aligned(rows_scratch(&self.model) + 128 * self.model.width)
         self.padded_theta = _aligned(self.n_classes * self.model.width)
         self.scratch, self.padded = _address(self.work), _address(self.padded_theta)
         self._touch(None, 0.0)
@@ -334,7 +341,7 @@ cdef class Lights:
         self.rows = rows
         self.c.model, self.c.rows = &rows.model, rows.block
         if self.c.scratch == NULL:
-            self.c.scratch = aligned_doubles(16 * rows.n_classes)
+            self.c.scratch = aligned_doubles(rows_scratch(&rows.model))
         if self.c.scratch == NULL or not reserve_fresh(&self.c, 0) or not merge_lights(&self.c):
             raise MemoryError("no memory for the list of bright rows")
         self.padded_theta = _aligned(rows.n_classes * rows.model.width)
@@ -362,12 +369,14 @@ cdef class Lights:
         return out
 
     def set_bright(self, bright):
-        """Make exactly these rows bright: int32 (M,), ascending positions. Gaps are NaN until `set_gap` or `refresh`."""
+        """Make exactly these rows bright: int32 (M,), ascending positions. Gaps are NaN until `set_gap` or
+        `refresh`."""
         cdef const int32_t[::1] row = np.ascontiguousarray(bright, dtype=np.int32)
         cdef int64_t i, n = row.shape[0]
         for i in range(n):
             if not (row[i - 1] if i else -1) < row[i] < self.c.rows.n:
-                raise ValueError(f"bright rows have to be ascending positions below {self.c.rows.n}: entry {i} is {row[i]}")
+                raise ValueError(f"bright rows have to be ascending positions below {self.c.rows.n}: "
+                                 f"entry {i} is {row[i]}")
         if not reserve_fresh(&self.c, n):
             raise MemoryError("no memory for the list of bright rows")
         self.c.n_fresh, self.c.now.n = n, 0
@@ -674,15 +683,38 @@ cdef class Target:
 
 # ---- updates of theta ------------------------------------------------------------------------------------------------
 
+cdef class _Banded:
+    """A square matrix in single precision, and which rows of each 32 columns are not 0."""
+
+    cdef banded_t c
+    cdef object arrays
+
+    def __init__(self, matrix):
+        cdef int64_t n = len(matrix), stride = (n + 31) // 32 * 32, n_tiles = stride // 32, c
+        values = _aligned(n * stride // 2).view(np.float32).reshape(n, stride)
+        values[:, :n] = matrix
+        first, last = np.zeros(n_tiles, dtype=np.int64), np.zeros(n_tiles, dtype=np.int64)
+        for c in range(n_tiles):
+            used = np.flatnonzero(values[:, 32 * c:32 * c + 32].any(axis=1))
+            if len(used):
+                first[c], last[c] = used.min(), used.max() + 1
+        self.arrays = values, first, last
+        cdef const float[:, ::1] v = values
+        cdef const int64_t[::1] f = first, g = last
+        self.c.stride, self.c.value, self.c.first, self.c.last = stride, &v[0, 0], &f[0], &g[0]
+
+
 cdef class Mover:
     """One kind of update of theta that leaves a Target's density invariant: HMC, MALA, RANDOM_WALK or SLICE.
 
-    whitening: float64 (P, P) W, for coordinates u with theta = W u, copied; None: the identity. `goal`: the acceptance
-    that `cycles` adapts the step size to; 0: the step size stays.
+    whitening: float64 (P, P) W, for coordinates u with theta = W u, copied and rounded to single precision, for any W
+    is as right as another; a triangular one saves half the work. None: the identity. `goal`: the acceptance that
+    `cycles` adapts the step size to; 0: the step size stays.
     """
 
     cdef mover_t c
-    cdef object arrays
+    cdef object scratch
+    cdef _Banded w, transposed
     cdef public double goal
     cdef readonly int kind
     cdef readonly int64_t n_parameters
@@ -690,25 +722,16 @@ cdef class Mover:
     def __init__(self, kind, n_parameters, whitening=None):
         if kind not in (HMC, MALA, RANDOM_WALK, SLICE):
             raise ValueError(f"kind {kind} is not one of HMC, MALA, RANDOM_WALK, SLICE")
-        cdef int64_t n = n_parameters, stride = (n_parameters + 7) // 8 * 8, i
+        cdef int64_t n = n_parameters, stride = (n_parameters + 31) // 32 * 32
         self.kind, self.n_parameters, self.goal = kind, n, GOALS[kind]
         self.c.kind, self.c.n_parameters, self.c.stride = kind, n, stride
-        self.arrays = [_aligned(8 * stride)]
-        self.c.scratch = _address(self.arrays[0])
-        self.c.w = self.c.transposed = self.c.square = NULL
-        if whitening is None:
-            return
-        w = _checked("whitening", whitening, np.float64, (n, n))
-        matrices = [_aligned(n * stride) for _ in range(3)]
-        matrices[0].reshape(n, stride)[:, :n] = w
-        matrices[1].reshape(n, stride)[:, :n] = w.T
-        cdef double *rows = _address(matrices[0])
-        cdef double *transposed = _address(matrices[1])
-        cdef double *square = _address(matrices[2])
-        for i in range(n):  # own products: those of a BLAS differ by processor
-            multiply(transposed, rows + i * stride, n, stride, square + i * stride)
-        self.arrays += matrices
-        self.c.w, self.c.transposed, self.c.square = rows, transposed, square
+        self.scratch = _aligned(7 * stride)
+        self.c.scratch = _address(self.scratch)
+        self.c.w = self.c.transposed = NULL
+        if whitening is not None:
+            w = _checked("whitening", whitening, np.float64, (n, n))
+            self.w, self.transposed = _Banded(w), _Banded(w.T)
+            self.c.w, self.c.transposed = &self.w.c, &self.transposed.c
 
     def step(self, Target target, theta, double step_size, int64_t n_steps, uint64_t seed, uint64_t cycle,
              uint64_t chain):
@@ -731,15 +754,15 @@ cdef class Mover:
 
 
 def start_tuning(double step_size, double n_bright):
-    """float64 (6,): step size in use, averaged step size (for cycles after burn-in), number of adaptations, running mean
-    of the bright count, logarithms of the first two."""
+    """float64 (6,): step size in use, averaged step size (for cycles after burn-in), number of adaptations, running
+    mean of the bright count, logarithms of the first two."""
     log_step = log_positive(step_size)
     return np.array([step_size, step_size, 0.0, n_bright, log_step, log_step])
 
 
 def adapt(tuning, double accept, double n_bright, double n_rows, double goal):
-    """Adapt in burn-in: Robbins & Monro on the log step size towards the acceptance `goal` (0: leave it), and the running
-    mean of the bright count. tuning: see start_tuning, overwritten."""
+    """Adapt in burn-in: Robbins & Monro on the log step size towards the acceptance `goal` (0: leave it), and the
+    running mean of the bright count. tuning: see start_tuning, overwritten."""
     cdef double[::1] view = _in_place("tuning", tuning, N_TUNING)
     c_adapt(&view[0], accept, n_bright, goal)
 
@@ -753,8 +776,8 @@ def proposal_rate(tuning, double q_factor, double n_rows):
 
 def cycles(lights, Target target, Mover mover, theta, tuning, double q_factor, bint explicit, int64_t n_steps,
            uint64_t seed, uint64_t first_cycle, uint64_t chain, int64_t n_cycles, int64_t adapting_until, out):
-    """n_cycles cycles from first_cycle on: a sweep of every shard's Lights, one update of theta, and adaptation in cycles
-    up to adapting_until.
+    """n_cycles cycles from first_cycle on: a sweep of every shard's Lights, one update of theta, and adaptation in
+    cycles up to adapting_until.
 
     theta (P,) and tuning (6,) are overwritten; q is proposal_rate(tuning, q_factor, n), the step size tuning[0] while
     adapting and tuning[1] after. lights: one a shard, gaps at theta known; empty when the target was given load_full.

@@ -93,14 +93,18 @@ ALWAYS_INLINE void FN(gaps_student)(const model_t *m, const eight_t *rows, const
     }
 }
 
-/* log sum of exp(eta_k) over classes; p (K, 8) the probabilities. e holds exp(eta - max). */
+/* log sum of exp(eta_k) over classes; p (K, 8) the probabilities */
 ALWAYS_INLINE vd FN(log_sum)(int64_t n_classes, const double *eta, double *p, int j) {
     vd top = LANES(eta + j), total = SPREAD(0.0), rest;
     for (int64_t k = 1; k < n_classes; k++) {
         vd x = LANES(eta + 8 * k + j);
         top = SELECT(x > top, x, top);
     }
-    for (int64_t k = 0; k < n_classes; k++) total += LANES(p + 8 * k + j) = FN(decay)(LANES(eta + 8 * k + j) - top, &rest);
+    for (int64_t k = 0; k < n_classes; k++) {
+        vd e = FN(decay)(LANES(eta + 8 * k + j) - top, &rest);
+        LANES(p + 8 * k + j) = e;
+        total += e;
+    }
     vd inverse = 1.0 / total;
     for (int64_t k = 0; k < n_classes; k++) LANES(p + 8 * k + j) *= inverse;
     return top + vlog(total);

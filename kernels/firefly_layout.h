@@ -27,6 +27,19 @@ typedef struct { /* n rows, contiguous */
     const double *bounds; /* (n, B) */
 } block_t;
 
+/* A square matrix in single precision, row-major, stride a multiple of 32. Of the columns 32 c..32 c + 31 only rows
+ * first[c]..last[c] - 1 are not 0. */
+typedef struct {
+    int64_t stride;
+    const float *value;
+    const int64_t *first, *last;
+} banded_t;
+
+enum { GROUPS = 4 }; /* of eight rows, that go through a stage of a loop together */
+
+/* doubles of scratch that loops over rows want: linear predictors and slopes of GROUPS groups, bounds of eight rows */
+static inline int64_t rows_scratch(const model_t *m) { return 16 * GROUPS * m->n_classes + 8 * m->n_bounds; }
+
 /* ---- the bright rows of a shard, copied side by side so that they stay in cache ---- */
 
 typedef struct {

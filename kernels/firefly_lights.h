@@ -1,9 +1,9 @@
 /* Brightness of the rows of one shard: all anew, or one sweep. Included once for every instruction set (firefly.h).
  *
- * Leaves invariant: P(z_n = 1 | theta) = 1 - e^-gap, independently (MATH 6.1). A sweep visits each row at most once (MATH
- * 6.3, 6.4): rows that were bright at its start, and positions reached by Geometric(q) skips.
- * Cost: n q dot products and gaps. Random words: bright row m (implicit only) has word m; with these rounded up to a
- * multiple of 4, eight hits at a time have the next sixteen: eight for the skips that lead to them, eight for decisions.
+ * Leaves invariant: P(z_n = 1 | theta) = 1 - e^-gap, independently (MATH 6.1). A sweep visits each row at most once
+ * (MATH 6.3, 6.4): rows that were bright at its start, and positions reached by Geometric(q) skips.
+ * Cost: n q dot products and gaps. Random words: bright row m has word m (implicit only; then up to the next multiple
+ * of 4), and every eight hits have the next sixteen: eight for the skips that lead to them, eight for the decisions.
  */
 enum { FN(BATCH) = 256, FN(AHEAD) = 3 }; /* rows decided together; groups of eight rows fetched before they are used */
 
@@ -20,32 +20,38 @@ ALWAYS_INLINE void FN(fetch)(const lights_t *l, int64_t row) {
     if (l->model->family == STUDENT) __builtin_prefetch(l->rows.y + row);
 }
 
-/* which of n dark rows go bright: u q < L~ (implicit; q = 1 and `anew`: u < 1 - e^-gap) */
-static void FN(light_rows)(lights_t *l, const double *theta, double q, int anew, const int32_t *row, const double *one_to_two,
-                           int64_t n) {
+/* Lights those of n dark rows for which u q < L~, or u < 1 - e^-gap when they are drawn `anew`; u + 1 is one_to_two. */
+static void FN(light_rows)(lights_t *l, const double *theta, double q, int anew, const int32_t *row,
+                           const double *one_to_two, int64_t n) {
     const model_t *m = l->model;
-    double gap[8] __attribute__((aligned(64))), margin[8] __attribute__((aligned(64)));
+    int64_t size = 8 * m->n_classes;
+    double gap[GROUPS][8] __attribute__((aligned(64))), margin[GROUPS][8] __attribute__((aligned(64)));
     for (int64_t r = 0; r < n && r < 8 * FN(AHEAD); r++) FN(fetch)(l, row[r]);
-    for (int64_t i = 0; i < n; i += 8) {
-        eight_t rows;
-        int64_t count = n - i < 8 ? n - i : 8;
-        for (int64_t r = i + 8 * FN(AHEAD); r < n && r < i + 8 * FN(AHEAD) + 8; r++) FN(fetch)(l, row[r]);
-        for (int64_t r = 0; r < 8; r++) {
-            int64_t at = row[r < count ? i + r : i];
-            rows.x[r] = l->rows.x + at * m->width;
-            rows.bounds[r] = l->rows.bounds + at * m->n_bounds;
-            rows.y[r] = m->family == STUDENT ? l->rows.y[at] : 0.0;
+    for (int64_t i = 0; i < n; i += 8 * GROUPS) {
+        int64_t left = n - i < 8 * GROUPS ? n - i : 8 * GROUPS;
+        eight_t rows[GROUPS];
+        for (int64_t g = 0; 8 * g < left; g++) {
+            for (int64_t r = i + 8 * (g + FN(AHEAD)); r < n && r < i + 8 * (g + FN(AHEAD) + 1); r++)
+                FN(fetch)(l, row[r]);
+            for (int64_t r = 0; r < 8; r++) {
+                int64_t at = row[8 * g + r < left ? i + 8 * g + r : i + 8 * g];
+                rows[g].x[r] = l->rows.x + at * m->width;
+                rows[g].bounds[r] = l->rows.bounds + at * m->n_bounds;
+                rows[g].y[r] = m->family == STUDENT ? l->rows.y[at] : 0.0;
+            }
+            FN(dots)(m, &rows[g], theta, l->scratch + g * size);
         }
-        FN(dots)(m, &rows, theta, l->scratch);
-        FN(gaps)(m, &rows, l->scratch, gap, l->scratch + 8 * m->n_classes);
-        EACH_LANE(j) {
-            vd rest, e = FN(decay)(-LANES(gap + j), &rest), u = LOOSE(one_to_two + i + j) - 1.0;
-            LANES(margin + j) = anew ? rest - u : rest - (u * q) * e;
+        for (int64_t g = 0; 8 * g < left; g++)
+            FN(gaps)(m, &rows[g], l->scratch + g * size, gap[g], l->scratch + (GROUPS + g) * size);
+        for (int64_t g = 0; 8 * g < left; g++) EACH_LANE(j) {
+            vd rest, e = FN(decay)(-LANES(gap[g] + j), &rest), u = LOOSE(one_to_two + i + 8 * g + j) - 1.0;
+            LANES(margin[g] + j) = anew ? rest - u : rest - (u * q) * e;
         }
-        for (int64_t r = 0; r < count; r++)
-            if (margin[r] > 0) {
+        for (int64_t r = 0; r < left; r++)
+            if (margin[r / 8][r % 8] > 0) {
+                __builtin_prefetch(l->rows.y + row[i + r]); /* the merge reads it */
                 l->fresh_row[l->n_fresh] = row[i + r];
-                l->fresh_gap[l->n_fresh++] = gap[r];
+                l->fresh_gap[l->n_fresh++] = gap[r / 8][r % 8];
             }
     }
 }

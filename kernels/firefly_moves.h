@@ -2,18 +2,18 @@
  * MALA (Neal 2011, "MCMC using Hamiltonian dynamics"), random-walk Metropolis, and slice sampling along a random line
  * (Neal 2003, "Slice sampling", Section 4).
  *
- * They work in coordinates u with theta = W u. W never has to be inverted: a momentum p in u moves theta along W p, and
- * a gradient g in theta changes that velocity by W W' g. A state that is not finite is never accepted.
- * Random words: in sequence from one stream. Cost: evaluations of the target, and n_steps + 2 products with (P, P).
+ * They work in coordinates u with theta = W u, where a gradient g in theta is W' g, and a momentum p moves theta along
+ * W p. A state that is not finite is never accepted. Random words: in sequence from one stream. Cost: evaluations of
+ * the target, and 2 n_steps + 1 products with (P, P), half as dear when W is triangular.
  */
 #ifndef MPIBAYES_FIREFLY_MOVES_H
 #define MPIBAYES_FIREFLY_MOVES_H
 
-typedef struct { /* W is row-major (P, Q), Q = P rounded up to 8; NULL: the identity */
+typedef struct {
     int kind;
-    int64_t n_parameters, stride;
-    const double *w, *transposed, *square; /* W, W', W W' */
-    double *scratch;                       /* 8 arrays of Q */
+    int64_t n_parameters, stride; /* P; P rounded up to 32 */
+    const banded_t *w, *transposed; /* W and W'; NULL: the identity */
+    double *scratch;                /* 7 arrays of `stride` */
 } mover_t;
 
 typedef struct {
@@ -25,23 +25,26 @@ static inline double next_uniform(sequence_t *s) { return philox_uniform(philox_
 
 static inline int is_number(double x) { return x - x == 0; } /* neither NaN nor infinite */
 
-/* standard normals in pairs, by the polar method of Marsaglia & Bray (1964) */
-static inline void draw_normals(sequence_t *s, double *out, int64_t n) {
-    for (int64_t i = 0; i < n; i += 2) {
-        double x, y, square, scale;
+/* Standard normals in pairs, by the polar method of Marsaglia & Bray (1964). scratch: n/2 rounded up to 8, out: one
+ * more than n. */
+static inline void draw_normals(sequence_t *s, double *out, int64_t n, double *scratch) {
+    int64_t n_pairs = (n + 1) / 2, padded = (n_pairs + 7) / 8 * 8;
+    for (int64_t i = 0; i < n_pairs; i++) {
+        double x, y, square;
         do {
             x = 2.0 * next_uniform(s) - 1.0, y = 2.0 * next_uniform(s) - 1.0;
             square = x * x + y * y;
         } while (!(square < 1.0 && square > 0.0));
-        scale = sqrt(-2.0 * log_finite(square) / square);
-        out[i] = x * scale;
-        if (i + 1 < n) out[i + 1] = y * scale;
+        out[2 * i] = x, out[2 * i + 1] = y, scratch[i] = square;
     }
+    for (int64_t i = n_pairs; i < padded; i++) scratch[i] = 1.0;
+    polar_scales(scratch, padded);
+    for (int64_t i = 0; i < n_pairs; i++) out[2 * i] *= scratch[i], out[2 * i + 1] *= scratch[i];
 }
 
-/* out = W p, W' p, W W' p */
-static inline void apply(const mover_t *m, const double *transposed, const double *p, double *out) {
-    if (transposed) multiply(transposed, p, m->n_parameters, m->stride, out);
+/* out = W p for a matrix W' and the other way round: p' W' */
+static inline void apply(const mover_t *m, const banded_t *matrix, const double *p, double *out) {
+    if (matrix) multiply_banded(matrix, p, out);
     else memcpy(out, p, 8 * (size_t)m->n_parameters);
 }
 
@@ -58,26 +61,23 @@ static inline double acceptance(double x) { return x >= 0 ? 1.0 : exp_negative(x
 static inline double move_hamiltonian(const mover_t *m, target_t *t, double *theta, double step, int64_t n_steps,
                                       sequence_t *s) {
     int64_t n = m->n_parameters, q = m->stride;
-    double *momentum = m->scratch, *velocity = momentum + q, *place = velocity + q, *gradient = place + q;
-    double *pull = gradient + q, *image = pull + q, *of_rows = image + q, before, after = 0, kinetic, accept;
-    draw_normals(s, momentum, n);
+    double *momentum = m->scratch, *place = momentum + q, *gradient = place + q, *image = gradient + q;
+    double *of_rows = image + q, before, after, kinetic, accept, share = 0.5 * step;
+    draw_normals(s, momentum, n, image);
     kinetic = 0.5 * squared_norm(momentum, n);
-    apply(m, m->transposed, momentum, velocity);
     memcpy(place, theta, 8 * (size_t)n);
-    before = evaluate(t, place, gradient, of_rows);
+    after = before = evaluate(t, place, gradient, of_rows);
     accept_state(t, before);
-    for (int64_t p = 0; p < n; p++) pull[p] = 0.5 * gradient[p]; /* sum of gradients, ends halved */
-    for (int64_t i = 0; i < n_steps; i++) {
-        double share = i ? step : 0.5 * step, weight = i + 1 < n_steps ? 1.0 : 0.5;
-        apply(m, m->square, gradient, image);
-        for (int64_t p = 0; p < n; p++) velocity[p] += share * image[p];
-        for (int64_t p = 0; p < n; p++) place[p] += step * velocity[p];
+    for (int64_t i = 0; i < n_steps; i++, share = step) {
+        apply(m, m->w, gradient, image); /* W' g */
+        for (int64_t p = 0; p < n; p++) momentum[p] += share * image[p];
+        apply(m, m->transposed, momentum, image); /* W p */
+        for (int64_t p = 0; p < n; p++) place[p] += step * image[p];
         after = evaluate(t, place, gradient, of_rows);
         if (!is_number(after)) return 0.0; /* the way back meets the same point */
-        for (int64_t p = 0; p < n; p++) pull[p] += weight * gradient[p];
     }
-    apply(m, m->w, pull, image);
-    for (int64_t p = 0; p < n; p++) momentum[p] += step * image[p];
+    apply(m, m->w, gradient, image);
+    for (int64_t p = 0; p < n; p++) momentum[p] += 0.5 * step * image[p];
     accept = acceptance((after - 0.5 * squared_norm(momentum, n)) - (before - kinetic));
     if (next_uniform(s) < accept) {
         memcpy(theta, place, 8 * (size_t)n);
@@ -89,7 +89,7 @@ static inline double move_hamiltonian(const mover_t *m, target_t *t, double *the
 static inline double move_random_walk(const mover_t *m, target_t *t, double *theta, double step, sequence_t *s) {
     int64_t n = m->n_parameters, q = m->stride;
     double *direction = m->scratch, *along = direction + q, *place = along + q, before, after, accept;
-    draw_normals(s, direction, n);
+    draw_normals(s, direction, n, along);
     apply(m, m->transposed, direction, along);
     for (int64_t p = 0; p < n; p++) place[p] = theta[p] + step * along[p];
     before = evaluate(t, theta, NULL, NULL);
@@ -111,7 +111,7 @@ enum { SLICE_STEPS = 100, SLICE_SHRINKS = 200 }; /* bounds on the work; the firs
 static inline double move_slice(const mover_t *m, target_t *t, double *theta, double width, sequence_t *s) {
     int64_t n = m->n_parameters, q = m->stride, out, left, right;
     double *direction = m->scratch, *along = direction + q, *place = along + q, before, level, low, high, norm;
-    draw_normals(s, direction, n);
+    draw_normals(s, direction, n, along);
     norm = sqrt(squared_norm(direction, n));
     for (int64_t p = 0; p < n; p++) direction[p] /= norm;
     apply(m, m->transposed, direction, along);

@@ -87,36 +87,41 @@ ALWAYS_INLINE double FN(tree_sum)(const double lane[8]) {
 }
 
 /* Sum over a block of log L~ (gaps to `gap`), or of log L when `full`. gradient (K, W), if any, is added to. scratch:
- * 16 K doubles. */
+ * see rows_scratch. Groups of eight rows go through each stage together, so that the processor works on several of the
+ * long chains of a gap at once. */
 ALWAYS_INLINE double FN(sum_of)(const model_t *m, const block_t *b, const double *theta, int full, double *gap,
                                 double *gradient, double *scratch) {
-    double *eta = scratch, *slope = scratch + 8 * m->n_classes;
-    double total[8] __attribute__((aligned(64))) = {0}, value[8] __attribute__((aligned(64)));
-    double weight[8] __attribute__((aligned(64)));
-    for (int64_t i = 0; i < b->n; i += 8) {
-        eight_t rows;
-        int64_t n = FN(take_eight)(m, b, i, &rows);
-        FN(dots)(m, &rows, theta, eta);
-        if (full) FN(likelihoods)(m, &rows, eta, value, slope);
-        else {
-            FN(gaps)(m, &rows, eta, value, slope);
-            if (n == 8) memcpy(gap + i, value, sizeof value);
-            else memcpy(gap + i, value, 8 * (size_t)n);
-            EACH_LANE(j) {
-                vd w;
-                LANES(value + j) = FN(log_brightness)(LANES(value + j), &w);
-                LANES(weight + j) = w;
-            }
-            if (gradient)
-                for (int64_t k = 0; k < m->n_classes; k++) EACH_LANE(j) LANES(slope + 8 * k + j) *= LANES(weight + j);
+    int64_t size = 8 * m->n_classes;
+    double *eta = scratch, *slope = scratch + GROUPS * size;
+    double total[8] __attribute__((aligned(64))) = {0}, value[GROUPS][8] __attribute__((aligned(64)));
+    for (int64_t i = 0; i < b->n; i += 8 * GROUPS) {
+        eight_t rows[GROUPS];
+        int64_t left = b->n - i, groups = left < 8 * GROUPS ? (left + 7) / 8 : GROUPS;
+        for (int64_t g = 0; g < groups; g++) {
+            FN(take_eight)(m, b, i + 8 * g, &rows[g]);
+            FN(dots)(m, &rows[g], theta, eta + g * size);
         }
-        if (n < 8)
-            for (int64_t r = n; r < 8; r++) {
-                value[r] = 0;
-                for (int64_t k = 0; k < m->n_classes; k++) slope[8 * k + r] = 0;
+        for (int64_t g = 0; g < groups; g++) {
+            if (full) FN(likelihoods)(m, &rows[g], eta + g * size, value[g], slope + g * size);
+            else FN(gaps)(m, &rows[g], eta + g * size, value[g], slope + g * size);
+        }
+        if (!full) {
+            memcpy(gap + i, value[0], 8 * (size_t)(left < 8 * GROUPS ? left : 8 * GROUPS));
+            for (int64_t g = 0; g < groups; g++) EACH_LANE(j) {
+                vd weight;
+                LANES(value[g] + j) = FN(log_brightness)(LANES(value[g] + j), &weight);
+                for (int64_t k = 0; k < m->n_classes; k++) LANES(slope + g * size + 8 * k + j) *= weight;
             }
-        EACH_LANE(j) LANES(total + j) += LANES(value + j);
-        if (gradient) FN(add_rows)(m, &rows, slope, gradient);
+        }
+        if (left < 8 * groups)
+            for (int64_t r = left - 8 * (groups - 1); r < 8; r++) { /* rows that are not there */
+                value[groups - 1][r] = 0;
+                for (int64_t k = 0; k < m->n_classes; k++) slope[(groups - 1) * size + 8 * k + r] = 0;
+            }
+        for (int64_t g = 0; g < groups; g++) {
+            EACH_LANE(j) LANES(total + j) += LANES(value[g] + j);
+            if (gradient) FN(add_rows)(m, &rows[g], slope + g * size, gradient);
+        }
     }
     return FN(tree_sum)(total);
 }
@@ -156,7 +161,7 @@ static void FN(linear)(const model_t *m, const block_t *b, const double *theta, 
 /* bounds (n, B) that touch at theta; with theta NULL, at the linear predictor or residual xi for all */
 static void FN(tune)(const model_t *m, const block_t *b, const double *theta, double xi, double *bounds,
                      double *scratch) {
-    double *touching = scratch + 16 * m->n_classes; /* (8, B) */
+    double *touching = scratch + 16 * m->n_classes; /* (8, B), B <= 2 K + 1 */
     for (int64_t i = 0; i < b->n; i += 8) {
         eight_t rows;
         int64_t n = FN(take_eight)(m, b, i, &rows);
@@ -236,4 +241,22 @@ static void FN(multiply)(const double *a, const double *x, int64_t n_in, int64_t
             for (int i = 0; i < 8 / N_DOUBLE; i++) sum[i] += x[j] * LANES(a + j * n_out + c + i * N_DOUBLE);
         for (int i = 0; i < 8 / N_DOUBLE; i++) LANES(out + c + i * N_DOUBLE) = sum[i];
     }
+}
+
+/* the same for a matrix in single precision that may be triangular */
+static void FN(multiply_banded)(const banded_t *a, const double *x, double *out) {
+    enum { TILE = 32 / N_DOUBLE };
+    for (int64_t c = 0; c < a->stride; c += 32) {
+        vd sum[TILE];
+        for (int i = 0; i < TILE; i++) sum[i] = SPREAD(0.0);
+        for (int64_t j = a->first[c / 32]; j < a->last[c / 32]; j++)
+            for (int i = 0; i < TILE; i++) sum[i] += x[j] * WIDE(a->value + j * a->stride + c + i * N_DOUBLE);
+        for (int i = 0; i < TILE; i++) LANES(out + c + i * N_DOUBLE) = sum[i];
+    }
+}
+
+/* square (n) -> sqrt(-2 log square / square), what turns points of the unit disc into normals; n is padded to 8 */
+static void FN(polar_scales)(double *square, int64_t n) {
+    for (int64_t i = 0; i < n; i += N_DOUBLE) LANES(square + i) = -2.0 * vlog(LANES(square + i)) / LANES(square + i);
+    for (int64_t i = 0; i < n; i++) square[i] = sqrt(square[i]);
 }

@@ -31,8 +31,8 @@ typedef struct {
     double *scratch; /* see target_scratch */
 } target_t;
 
-/* doubles of scratch: theta, a part's gradient, all parts' gradient, phi, S phi: (K, W) each; and 16 K for the rows */
-static inline int64_t target_scratch(const model_t *m) { return 5 * m->n_classes * m->width + 16 * m->n_classes; }
+/* doubles of scratch: theta, a part's gradient, all parts' gradient, phi, S phi: (K, W) each; and that of the rows */
+static inline int64_t target_scratch(const model_t *m) { return 5 * m->n_classes * m->width + rows_scratch(m); }
 
 static inline void pad(const model_t *m, const double *theta, double *out) {
     for (int64_t k = 0; k < m->n_classes; k++)

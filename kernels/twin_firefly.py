@@ -274,7 +274,7 @@ def acceptance(x):
 class Mover:
     def __init__(self, kind, n_parameters, whitening=None):
         self.kind, self.goal = kind, GOALS[kind]
-        self.W = np.eye(n_parameters) if whitening is None else np.array(whitening)
+        self.W = np.eye(n_parameters) if whitening is None else np.float32(whitening).astype(float)
 
     def step(self, target, theta, step_size, n_steps, seed, cycle, chain):
         words = Words(seed, THETA, 0, cycle, chain)

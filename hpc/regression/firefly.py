@@ -120,12 +120,7 @@ class Firefly:
         if not self.firefly:
             self.target.load_full([rows for _, rows in p.rows])
         self.mover = kernels.Mover(UPDATES[s.theta_update], p.n_parameters, whitening(covariance) if s.whiten else None)
-        self._full = self._full_mover = None
-        if self.firefly:
-            self._full = self._new_target(quadratic)
-            self._full.load_full([rows for _, rows in p.rows])
-            self._full_mover = kernels.Mover(kernels.HMC, p.n_parameters, whitening(covariance))
-            self._full_mover.goal = GOALS["hmc"]
+        self._on_all_rows: tuple[kernels.Target, kernels.Mover] | None = None
         self.mover.goal = GOALS[s.theta_update] if s.step_size == "auto" else 0.0
 
     def _new_target(self, quadratic: Quadratic) -> kernels.Target:
@@ -228,9 +223,15 @@ class Firefly:
         s, p, cycle = self.settings, self.problem, self.cycles + 1
         adapting = cycle <= s.burn_in
         step = self.full_tuning[STEP if adapting else STEP_AVERAGE]
-        accept, looks = self._step_in_place(self._full, self._full_mover, p.rows, step, cycle, self.chain + ON_ALL_ROWS)
+        if self._on_all_rows is None:
+            target = self._new_target(self._quadratic)
+            target.load_full([rows for _, rows in p.rows])
+            same = s.theta_update == "hmc" and s.whiten
+            own = self.mover if same else kernels.Mover(kernels.HMC, p.n_parameters, whitening(self.covariance))
+            self._on_all_rows = target, own
+        accept, looks = self._step_in_place(*self._on_all_rows, p.rows, step, cycle, self.chain + ON_ALL_ROWS)
         if adapting:
-            kernels.adapt(self.full_tuning, accept, p.n_rows, p.n_rows, self._full_mover.goal)
+            kernels.adapt(self.full_tuning, accept, p.n_rows, p.n_rows, GOALS["hmc"])
         for i, lights in self._lights:
             lights.draw(self.theta, s.seed, cycle, self.chain, i)
         return (looks + 1) * p.n_rows
