@@ -164,6 +164,8 @@ class Case:
         dead.add(number | signal.SIGKILL)  # MPICH's mpirun: one rank died of the signal, mpirun killed the others
         if start.words[0] == "import" and number == signal.SIGINT:
             dead.add(130)
+        if early and "init_import_site" in said:
+            dead.add(1)  # the interpreter itself had not started
         if code not in {0, EXIT_STOPPED, *dead}:
             raise Wrong(f"exit code {code}: {said[-1500:]}")
         if code in (0, EXIT_STOPPED) and "mpibayes: error" in said:
