@@ -1,0 +1,110 @@
+"""The program's Firefly Monte Carlo on small regressions, and whether it has their posterior."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from mpibayes.hpc.regression import firefly as program
+from mpibayes.hpc.regression.problem import Problem
+from tests.exact.quadrature import Case, Posterior
+from tests.exact.regression_law import judge
+
+BURN_IN = 500
+BATCHES = 32  # of a long chain
+PLACED = 1 << 40  # added to the chain's number where z is drawn by a test
+XI = {"logistic": 1.5, "softmax": 1.5, "student-t": 1.0}  # where untuned bounds touch; softmax: at equal probabilities
+
+
+def problem(comm, case: Case, n_shards: int) -> Problem:
+    """The program's form of a case."""
+    y = 2.0 * case.y - 1.0 if case.family == "logistic" else np.asarray(case.y, float)
+    return Problem(
+        comm, case.family, lambda start, stop: (case.x[start:stop].astype(np.float32), y[start:stop]),
+        case.n_rows, n_shards, n_classes=case.n_classes,
+        prior=case.prior, prior_scale=np.array(case.prior_scale), nu=case.nu, scale=case.scale,
+    )  # fmt: skip
+
+
+class InPython(program.Firefly):
+    """The chain of several ranks on one: a cycle at a time, each step a call that a test can replace."""
+
+    def _run(self, n, out):
+        for i in range(n):
+            self._cycle({name: array[i : i + 1] for name, array in out.items()})
+
+
+def chain(comm, case: Case, n_shards: int, seed: int, in_python=False, number: int = 0, **settings) -> program.Firefly:
+    """A sampler that has not started."""
+    given = program.Settings(seed=seed, **({"burn_in": BURN_IN, "xi": XI[case.family]} | settings))
+    return (InPython if in_python else program.Firefly)(comm, problem(comm, case, n_shards), given, chain=number)
+
+
+def advance(sampler, n_cycles: int):
+    """Its trace, with theta (n, P); None off root."""
+    told = sampler.advance(n_cycles)
+    return None if told is None else told | {"theta": told["theta"].reshape(n_cycles, -1)}
+
+
+def place(sampler, theta) -> None:
+    """Let a chain that has started be at theta, with an exact draw of z given theta."""
+    sampler.theta[:] = theta
+    for shard, lights in sampler._lights:
+        lights.draw(theta, sampler.settings.seed, sampler.cycles, sampler.chain + PLACED, shard)
+
+
+def history(sampler, starts, n_cycles: int):
+    """The traces, one after the other, of n_cycles from each of these theta; streams differ, as cycles go on.
+
+    With n_bright_before, the bright rows that a cycle began with.
+    """
+    told = []
+    for theta in starts:
+        place(sampler, theta)
+        first = sampler._count()
+        told.append(advance(sampler, n_cycles))
+        if told[-1] is not None:
+            told[-1]["n_bright_before"] = np.append(first, told[-1]["n_bright"][:-1])
+    return None if told[-1] is None else {name: np.concatenate([one[name] for one in told]) for name in told[-1]}
+
+
+def verdict(comm, posterior: Posterior, n_shards: int, seed: int, n: tuple[int, int], level: float, **settings):
+    """n = (replicates, cycles) from exact starts, after one burn-in that adapts, against the quadrature.
+
+    A Verdict on root, None elsewhere.
+    """
+    sampler = chain(comm, posterior.case, n_shards, seed, **settings)
+    sampler.start()
+    sampler.advance(sampler.settings.burn_in)
+    starts = posterior.draw(n[0], np.random.Generator(np.random.Philox(seed)))
+    return judged(posterior, sampler, history(sampler, starts, n[1]), n[0], level)
+
+
+def verdict_of_long_chain(
+    comm, posterior: Posterior, n_shards: int, seed: int, n_cycles: int, level: float, **settings
+):
+    """One chain from wherever the program starts it."""
+    sampler = chain(comm, posterior.case, n_shards, seed, **settings)
+    sampler.start()
+    sampler.advance(sampler.settings.burn_in)
+    return judged(posterior, sampler, advance(sampler, n_cycles), BATCHES, level)
+
+
+def judged(posterior: Posterior, sampler, told, batches: int, level: float):
+    s = sampler.settings
+    q = None if s.q == "auto" else s.q
+    return None if told is None else judge(posterior, told, batches, s.bounds, sampler.mode, s.xi, q, level)
+
+
+def digest(comm, case: Case, n_shards: int, seed: int, cycles: int, burn_in: int = 8, **settings) -> str | None:
+    """sha256 of a chain's trace from its first cycle on, on root."""
+    sampler = chain(comm, case, n_shards, seed, burn_in=burn_in, **settings)
+    sampler.start()
+    told = sampler.advance(cycles)
+    if told is None:
+        return None
+    total = hashlib.sha256()
+    for name in sorted(told):
+        total.update(name.encode() + np.ascontiguousarray(told[name]).tobytes())
+    return total.hexdigest()

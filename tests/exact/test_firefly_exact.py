@@ -1,0 +1,245 @@
+"""Firefly Monte Carlo has the posterior of small regressions, which quadrature knows, and the same bits on all ranks.
+
+Every pair of z- and theta-update, bounds tuned, untuned and none, three families and two priors: replicates from exact
+starts, and some long chains (tests/exact/regression_law.py). Every test of a law rejects a right program with
+probability at most LEVEL; there are about 110, so a change of seeds raises a false alarm once in 90 times. Seeds are
+fixed; MPIBAYES_TEST_SEED overrides them and every failure prints the seed. Wrong versions must be rejected by the same
+test on fewer cycles; docs/firefly_exactness.md has their measured power, from `python -m tests.exact.firefly_power`.
+
+The law is tested on one rank, where cycles are cheap, for all cuts; on 2 to 4 ranks the chain must equal the one-rank
+chain bit by bit, with bright rows gathered and with sums asked of the ranks, and one law is tested there on its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc.comm import serial, world
+from tests.exact import production_firefly as production
+from tests.exact import wrong_firefly as wrong
+from tests.exact.compare import seed
+from tests.exact.regression_cases import CASES, posterior
+
+LEVEL = 1e-4
+REPLICATES = 400, 100
+SWEEPS = {"explicit": {"z_update": "explicit", "q": 0.3}, "few": {"q": 0.1}, "many": {"q": 0.6}}
+MOVES = ("hmc", "mala", "random-walk", "slice")
+PAIRS = list(itertools.product(("untuned", "tuned"), MOVES, SWEEPS))
+# The cut goes round with the configurations, so that every number of shards meets every update and bound.
+CONFIGURATIONS = [
+    (name, bounds, move, sweep, 1 + (i + i // 4) % 4)
+    for name in CASES
+    for i, (bounds, move, sweep) in enumerate(PAIRS)
+    if name == "logistic24" or sweep != "explicit"
+]
+
+
+# ---- the quadrature itself -------------------------------------------------------------------------------------------
+
+
+def test_quadrature_of_logistic24():
+    """MATH 8's figures, to their printed digits."""
+    law = posterior("logistic24")
+    mean = law.mean(law.theta)
+    centred = law.theta - mean
+    covariance = law.mean(centred[:, :, None] * centred[:, None, :])
+    assert np.allclose(law.mode, [1.32197, -0.07440], atol=1e-5)
+    assert np.allclose(mean, [1.587820, -0.046412], atol=1e-6)
+    assert np.allclose(covariance, [[0.495016, 0.057622], [0.057622, 0.237262]], atol=1e-6)
+    assert np.isclose(law.mean(law.theta[:, 0] > 1.0), 0.79297, atol=2e-5)
+    assert np.isclose(law.mean(law.bright()["number"]), 1.741505, atol=1e-6)
+    assert np.isclose(law.mean(law.bright(law.mode)["number"]), 0.81400, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_quadrature_against_draws(name):
+    """Importance sampling with a Student t about the posterior's moments agrees with the grid."""
+    law, g = posterior(name), np.random.Generator(np.random.Philox(seed(61)))
+    p, mean = law.case.n_parameters, law.mean(law.theta)
+    factor = np.linalg.cholesky(law.mean((law.theta - mean)[:, :, None] * (law.theta - mean)[:, None, :]))
+    u = g.standard_normal((100_000, p)) / np.sqrt(g.chisquare(5, (100_000, 1)) / 5)
+    theta = mean + 1.2 * u @ factor.T
+    log_w = law.case.log_joint(theta) + 0.5 * (5 + p) * np.log1p((u**2).sum(axis=1) / 5)
+    w = np.exp(log_w - log_w.max())
+    values = np.column_stack([theta, theta**2, theta > law.case.thresholds])
+    exact = law.mean(np.column_stack([law.theta, law.theta**2, law.theta > law.case.thresholds]))
+    mine = w @ values / w.sum()
+    error = np.sqrt((w**2) @ (values - mine) ** 2) / w.sum()
+    assert (np.abs(mine - exact) < 5.0 * error).all(), f"{(mine - exact) / error} (seed {seed(61)})"
+
+
+# ---- laws ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name, bounds, move, sweep, n_shards", CONFIGURATIONS)
+def test_law(name, bounds, move, sweep, n_shards):
+    found = production.verdict(
+        serial(),
+        posterior(name),
+        n_shards,
+        seed(62),
+        REPLICATES,
+        LEVEL,
+        bounds=bounds,
+        theta_update=move,
+        **SWEEPS[sweep],
+    )
+    assert found.passed, f"{found} (seed {seed(62)})"
+
+
+@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("name", CASES)
+def test_law_of_regular_mcmc(name, move):
+    found = production.verdict(
+        serial(), posterior(name), 3, seed(63), REPLICATES, LEVEL, bounds="none", theta_update=move
+    )
+    assert found.passed, f"{found} (seed {seed(63)})"
+
+
+@pytest.mark.parametrize("move", ["hmc", "random-walk"])
+@pytest.mark.parametrize("bounds", ["untuned", "tuned"])
+@pytest.mark.parametrize("name", CASES)
+def test_law_with_steps_on_all_rows(name, bounds, move):
+    """In every third cycle theta makes a step with z integrated out, and z is drawn anew."""
+    settings = {"bounds": bounds, "theta_update": move, "q": 0.3, "refresh": 3}
+    found = production.verdict(serial(), posterior(name), 2, seed(72), REPLICATES, LEVEL, **settings)
+    assert found.passed, f"{found} (seed {seed(72)})"
+
+
+@pytest.mark.parametrize("bounds", ["untuned", "tuned", "none"])
+@pytest.mark.parametrize("move", MOVES)
+def test_law_with_a_flat_coefficient_in_plain_coordinates(bounds, move):
+    settings = {"bounds": bounds, "theta_update": move, "q": 0.3, "whiten": False}
+    found = production.verdict(serial(), posterior("flat24"), 2, seed(74), REPLICATES, LEVEL, **settings)
+    assert found.passed, f"{found} (seed {seed(74)})"
+
+
+@pytest.mark.parametrize("bounds", ["tuned", "none"])
+@pytest.mark.parametrize("name", CASES)
+def test_log_posterior(name, bounds):
+    """What the trace calls log_posterior is that, with normalised densities."""
+    sampler = production.chain(serial(), CASES[name], 3, seed(73), bounds=bounds, posterior_every=7)
+    sampler.start()
+    told = production.advance(sampler, 100)
+    known = np.isfinite(told["log_posterior"])
+    assert known.sum() == (14 if bounds == "tuned" else 100)
+    assert np.allclose(
+        told["log_posterior"][known], CASES[name].log_joint(told["theta"][known]), rtol=1e-12, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("bounds", ["untuned", "tuned"])
+def test_law_of_one_long_chain(bounds, move):
+    """From a draw of the prior, with q and step size as the program finds them: a chain that never moves fails here."""
+    settings = {"bounds": bounds, "theta_update": move, "init": "prior"}
+    found = production.verdict_of_long_chain(serial(), posterior("logistic24"), 4, seed(71), 60_000, LEVEL, **settings)
+    assert found.passed, f"{found} (seed {seed(71)})"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("n_shards", [1, 2, 3, 4])
+@pytest.mark.parametrize("bounds, move, sweep", PAIRS)
+@pytest.mark.parametrize("name", CASES)
+def test_law_of_every_cut(name, bounds, move, sweep, n_shards):
+    settings = {"bounds": bounds, "theta_update": move, **SWEEPS[sweep]}
+    found = production.verdict(serial(), posterior(name), n_shards, seed(69), (400, 500), LEVEL, **settings)
+    assert found.passed, f"{found} (seed {seed(69)})"
+
+
+@pytest.mark.long
+@pytest.mark.mpi(min_size=2)
+@pytest.mark.parametrize("bounds, move, sweep", PAIRS)
+def test_law_of_every_pair_on_ranks(bounds, move, sweep):
+    """On 4 shards, which ranks have two each of, or one, or 2, 1 and 1."""
+    comm, settings = world(), {"bounds": bounds, "theta_update": move, **SWEEPS[sweep]}
+    found = production.verdict(comm, posterior("logistic24"), 4, seed(70), (200, 100), LEVEL, **settings)
+    passed, text = comm.share((found.passed, str(found)) if comm.rank == 0 else None)
+    assert passed, f"{text} (seed {seed(70)})"
+
+
+# ---- wrong programs --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", wrong.PROGRAMS)
+def test_wrong_programs_are_rejected(name):
+    found = wrong.PROGRAMS[name].verdict(seed(64), LEVEL)
+    assert not found.passed, str(found)
+
+
+@pytest.mark.parametrize("name", wrong.RIGHT)
+def test_right_parts_pass_where_wrong_ones_are_rejected(name):
+    """The plain z- and theta-updates, of which the wrong ones are variations, in chains as long as theirs."""
+    found = wrong.RIGHT[name].verdict(seed(64), LEVEL)
+    assert found.passed, f"{found} (seed {seed(64)})"
+
+
+def test_adaptation_ends_with_burn_in():
+    """Only a fixed kernel has the posterior as its law: step size and q are those of the end of burn-in."""
+    sampler = production.chain(serial(), CASES["logistic24"], 2, seed(65), burn_in=300, q="auto")
+    sampler.start()
+    during, after = sampler.advance(300), None
+    tuning = sampler.tuning.copy()
+    after = sampler.advance(1000)
+    assert len(set(during["step_size"])) > 100
+    assert len(set(after["step_size"])) == 1
+    assert np.array_equal(sampler.tuning, tuning)
+
+
+# ---- ranks -----------------------------------------------------------------------------------------------------------
+
+
+def on_all_and_alone(comm, *arguments, **settings):
+    """Digests of a chain on all ranks and on root alone, shared."""
+    together = production.digest(comm, *arguments, **settings)
+    alone = production.digest(serial(), *arguments, **settings) if comm.rank == 0 else None
+    return comm.share(together), comm.share(alone)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    "gather_limit, configurations",
+    [(100_000, CONFIGURATIONS), (1, CONFIGURATIONS[::5])],
+    ids=["rows gathered", "sums asked where two are bright"],
+)
+def test_same_bits_on_every_number_of_ranks(gather_limit, configurations):
+    """Every trace, from the first cycle on."""
+    comm = world()
+    for name, bounds, move, sweep, n_shards in configurations:
+        settings = dict(bounds=bounds, theta_update=move, gather_limit=gather_limit, refresh=5, **SWEEPS[sweep])
+        together, alone = on_all_and_alone(comm, CASES[name], n_shards, seed(66), 16, posterior_every=6, **settings)
+        assert together == alone, (name, bounds, move, sweep, n_shards, seed(66))
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("move", MOVES)
+def test_same_bits_of_regular_mcmc(move):
+    comm = world()
+    for name in CASES:
+        together, alone = on_all_and_alone(comm, CASES[name], 4, seed(67), 16, bounds="none", theta_update=move)
+        assert together == alone, (name, move, seed(67))
+
+
+def law_on_ranks(program=contextlib.nullcontext):
+    """(passed, text) of a short chain on all ranks: many more than there are cores make a cycle slow."""
+    comm, settings = world(), {"bounds": "untuned", "q": 0.9, "burn_in": 30}
+    with program():
+        found = production.verdict(comm, posterior("logistic24"), 4, seed(68), (50, 10), LEVEL, **settings)
+    return comm.share((found.passed, str(found)) if comm.rank == 0 else None)
+
+
+@pytest.mark.mpi(min_size=2)
+def test_law_on_ranks():
+    """The law on real ranks, by itself."""
+    passed, text = law_on_ranks()
+    assert passed, f"{text} (seed {seed(68)})"
+
+
+@pytest.mark.mpi(min_size=2)
+def test_wrong_program_on_ranks_is_rejected():
+    passed, text = law_on_ranks(wrong.PROGRAMS["misprinted acceptance"].in_place)
+    assert not passed, text

@@ -1,0 +1,122 @@
+"""Geweke's joint test of Firefly: cycles alternate with fresh responses given theta, and the prior must come back.
+
+theta is drawn from the prior; then each step draws responses given theta, lights every row from its conditional, and
+runs the program on that regression. The joint prior of (theta, responses, z) is invariant, so after any number of steps
+theta, the log likelihood and the number of bright rows have their prior laws. Those of theta are known, the others come
+from REFERENCE independent draws of the joint prior, by the code of the quadrature. Replicates are independent: t-tests,
+LEVEL in all (Bonferroni).
+
+Geweke, J. (2004), Getting it right: joint distribution tests of posterior simulators, JASA 99.
+"""
+
+import functools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from mpibayes.hpc.comm import serial
+from tests.exact import production_firefly as production
+from tests.exact import wrong_firefly as wrong
+from tests.exact.compare import seed
+from tests.exact.quadrature import Case
+
+LEVEL = 1e-4
+REFERENCE = 100_000
+CYCLES, SHARDS = 2, 2
+X = np.array([[1.0, -1.5], [1.0, -0.7], [1.0, -0.2], [1.0, 0.4], [1.0, 0.9], [1.0, 1.8]], np.float32).astype(float)
+SOFTMAX = Case("softmax6", "softmax", X, np.zeros(6, int), (0.0,) * 6, "gaussian", 1.0, n_classes=3)
+STUDENT = Case("student6", "student-t", X, np.zeros(6), (0.0,) * 2, "laplace", 0.7, nu=4.0, scale=0.6)
+WRONG_UPDATES = ("misprinted acceptance", "darkened rows proposed again")
+STEPS = {"hmc": 0.5, "mala": 0.9, "slice": 2.0}
+
+
+def functionals(case, theta, n_bright=None):
+    """What is compared, (..., S): theta (..., P) with case.y (..., N); bounded where tails are heavy."""
+    k = theta.shape[-1]
+    half = case.prior_scale * (stats.norm.ppf(0.75) if case.prior == "gaussian" else np.log(2.0))
+    out = [theta[..., j] > 0 for j in range(k)] + [np.abs(theta[..., j]) > half for j in range(k)]
+    out += [theta[..., i] * theta[..., j] > 0 for j in range(k) for i in range(j)]
+    each = case.log_likelihoods(theta)
+    out += [each.sum(-1), each.min(-1), (each.sum(-1) > -6.0)]
+    if n_bright is not None:
+        out += [n_bright, n_bright == 0, n_bright * np.abs(theta[..., 0])]
+    return np.stack([np.asarray(v, float) for v in out], axis=-1)
+
+
+@functools.cache
+def expected(case, bright):
+    """Means and standard errors (S,) of the functionals under the joint prior."""
+    generator = np.random.Generator(np.random.Philox(seed(72)))
+    theta = case.draw_prior(REFERENCE, generator)
+    case = replace(case, y=case.draw_responses(theta, generator))
+    n_bright = None
+    if bright:
+        gap = case.log_likelihoods(theta) - case.log_bounds(theta, xi=production.XI[case.family])
+        n_bright = (generator.random(gap.shape) < -np.expm1(-gap)).sum(axis=-1)
+    values = functionals(case, theta, n_bright)
+    mean, error = values.mean(axis=0), values.std(axis=0) / np.sqrt(REFERENCE)
+    k = case.n_parameters
+    known = 2 * k + k * (k - 1) // 2  # signs and medians: a half each
+    mean[:known], error[:known] = 0.5, 0.0
+    return mean, error
+
+
+def geweke(case, bounds, move, default_seed, misread=lambda case: case, n_replicates=100, steps=8, **settings):
+    """(p, number of the worst functional, z). misread: what the program takes the regression for."""
+    g = np.random.Generator(np.random.Philox(seed(default_seed)))
+    settings = {"bounds": bounds, "theta_update": move, "step_size": STEPS[move], "q": 0.5, "burn_in": 0} | settings
+    means = []
+    for r in range(n_replicates):
+        theta, seen = case.draw_prior(1, g)[0], []
+        for t in range(steps):
+            now = replace(case, y=case.draw_responses(theta, g))
+            sampler = production.chain(
+                serial(), misread(now), SHARDS, seed(default_seed), number=r * steps + t, **settings
+            )
+            sampler._predict = lambda: float("nan")  # for the user; most of the cost of a start
+            sampler.start()
+            told = production.history(sampler, [theta], CYCLES)
+            theta = told["theta"][-1]
+            seen.append(functionals(now, theta, told["n_bright"][-1] if bounds == "untuned" else None))
+        means.append(np.mean(seen, axis=0))
+    (exact, error), means = expected(case, bounds == "untuned"), np.array(means)
+    z = (means.mean(axis=0) - exact) / np.sqrt(means.var(axis=0, ddof=1) / n_replicates + error**2)
+    p = 2.0 * stats.t.sf(np.abs(z), n_replicates - 1)
+    worst = int(p.argmin())
+    return float(min(1.0, p[worst] * len(p))), worst, float(z[worst])
+
+
+@pytest.mark.parametrize("bounds, move", [("untuned", "hmc"), ("untuned", "slice"), ("tuned", "mala")])
+@pytest.mark.parametrize("case", [SOFTMAX, STUDENT], ids=lambda case: case.name)
+def test_joint_prior_comes_back(case, bounds, move):
+    p, worst, z = geweke(case, bounds, move, 71)
+    assert p >= LEVEL, f"functional {worst}, z {z:.2f} (seed {seed(71)})"
+
+
+@pytest.mark.parametrize("name", WRONG_UPDATES)
+@pytest.mark.parametrize("case", [SOFTMAX, STUDENT], ids=lambda case: case.name)
+def test_wrong_updates_are_rejected(case, name):
+    with wrong.PROGRAMS[name].in_place():
+        p, worst, z = geweke(case, "untuned", "hmc", 71, in_python=True)
+    assert p < LEVEL, f"functional {worst}, z {z:.2f}"
+
+
+def next_class(case):
+    """Classes counted from one, the last one taken for the first."""
+    return replace(case, y=(case.y + 1) % case.n_classes)
+
+
+def scale_forgotten(case):
+    """A t distribution of scale 1."""
+    return replace(case, scale=1.0)
+
+
+WRONG_MODELS = [(SOFTMAX, next_class), (STUDENT, scale_forgotten)]
+
+
+@pytest.mark.parametrize("case, misread", WRONG_MODELS)
+def test_wrong_models_are_rejected(case, misread):
+    p, worst, z = geweke(case, "tuned", "hmc", 71, misread)
+    assert p < LEVEL, f"functional {worst}, z {z:.2f}"
