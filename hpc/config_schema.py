@@ -259,8 +259,7 @@ class Regression(Section):
         "the name of a column",
     )
     predictors: Annotated[
-        Literal["all"] | Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)],
-        BeforeValidator(_tuples),
+        Literal["all"] | tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(_tuples)
     ] = _key(
         "all",
         "the columns that explain it, a coefficient each, or one for each level but the first; all: all used columns",

@@ -17,15 +17,18 @@ from mpibayes.hpc.regression.design import Design
 from mpibayes.hpc.regression.firefly import Firefly
 from mpibayes.hpc.regression.forecast import in_words
 from mpibayes.hpc.regression.importance import importance_sample
+from mpibayes.hpc.regression.likelihood import Likelihood
+from mpibayes.hpc.regression.problem import FAMILIES
 from mpibayes.hpc.regression_run import firefly_settings
-from mpibayes.io.trace import REGRESSION_SCALARS
+from mpibayes.io.trace import MERGED_AT_MOST, REGRESSION_SCALARS
 
 TIMED_S = 1.0
+MESSAGES_S = 1.5e-4  # of a cycle on several ranks of one machine: three messages, and leaving the compiled loop
 LOOKS = 2e9  # multiplications that the importance sampling may take: a few seconds
 LEAST_DRAWS, MOST_DRAWS = 50, 1000
 
 
-def memory_per_rank(design: Design, n_train: int, n_shards: int, n_ranks: int) -> dict[str, int]:
+def memory_per_rank(design: Design, n_train: int, n_shards: int, n_ranks: int, n_kept: int = 0) -> dict[str, int]:
     """Resident bytes at the peak of the busiest rank, which is root, by part; their sum is the forecast.
 
     process       Python, libraries, and the MPI library where there is one
@@ -33,24 +36,27 @@ def memory_per_rank(design: Design, n_train: int, n_shards: int, n_ranks: int) -
     bounds        what a row's bound needs: 8 bytes for t, 16 for logistic, 16 a class for softmax, and 1 for its z
     reading       the columns of one shard as they are in the table
     coefficients  dense matrices of their products: the posterior's covariance and its relatives
+    trace         root, at the end: four times what is merged into trace.h5, which is 64 MiB at most
     """
     cut = shards.bounds(n_train, n_shards)
     mine = shards.of_rank(n_shards, n_ranks, 0)
     rows = int(cut[mine.stop] - cut[mine.start])
     k = design.n_classes
-    bounds = {"logistic": 16, "softmax": 16 * k, "student-t": 8}[design.family]
+    bounds = 8 * Likelihood(FAMILIES[design.family], design.n_predictors, k).n_bounds
     return {
         "process": PROCESS_BYTES + (MPI_BYTES if n_ranks > 1 else 0) + WORK_BYTES,
         "rows": rows * (4 * design.width + 8),
         "bounds": rows * (bounds + 1),
         "reading": -(-n_train // n_shards) * (8 * (len(design.terms) + 1) + 8 * k),
         "coefficients": 8 * 8 * design.n_parameters**2,
+        "trace": 4 * min(8 * (design.n_parameters + 9) * n_kept, MERGED_AT_MOST),
     }
 
 
 def findings(found: Found, n_ranks: int) -> Iterator[tuple[str, str]]:
     """What there is to say, as (title, text) pairs. Raises DataError as a run would."""
     config, family, run = found.config, found.family, found.config.run
+    began = time.perf_counter()
     family.load([], fresh=True)
     yield from about_table(config, found.table, found.data, found.n_heldout)
     yield "shards", f"{run.shards} of about {found.data.n_rows // run.shards:,} rows"
@@ -59,7 +65,6 @@ def findings(found: Found, n_ranks: int) -> Iterator[tuple[str, str]]:
     for warning in family.warnings:
         yield "", f"warning: {warning}"
     chain = Firefly(serial(), family.problem, firefly_settings(config))
-    began = time.perf_counter()
     chain.start(family.choice().fit)
     start_s = time.perf_counter() - began
     lines = in_words(family.design, chain, family.choice())
@@ -69,15 +74,19 @@ def findings(found: Found, n_ranks: int) -> Iterator[tuple[str, str]]:
     yield "sampler", f"exact: every cycle leaves the posterior invariant, on any number of ranks; {_updates(config)}"
     yield "draws", f"{run.cycles:,} cycles; from {config.burn_in + 1:,} on they count, when nothing is adapted any more"
 
-    parts = memory_per_rank(family.design, found.data.n_rows, run.shards, n_ranks)
+    kept = run.cycles // config.output.thin
+    parts = memory_per_rank(family.design, found.data.n_rows, run.shards, n_ranks, kept)
     busiest = f"on the busiest of {n_ranks} rank{'s' * (n_ranks > 1)}"
     yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB {busiest}, of which"
     yield "", ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
-    cycle_s = _time(chain)
-    yield "time", f"{cycle_s:.3g} s a cycle on one rank, {start_s:.2g} s to start"
-    total = duration((start_s + cycle_s * run.cycles) * run.chains)
+    cycle_s = _time(chain) + (MESSAGES_S if n_ranks > 1 else 0.0)
+    ranks = f"{n_ranks} rank{'s' * (n_ranks > 1)}"
+    yield "time", f"{cycle_s:.2g} s a cycle on {ranks}, {start_s / min(n_ranks, run.shards):.2g} s to start"
+    total = duration((start_s / min(n_ranks, run.shards) + cycle_s * run.cycles) * run.chains)
     chains = f" x {run.chains} chains" if run.chains > 1 else ""
-    yield "", f"{total} for {run.cycles:,} cycles{chains}; more ranks share the rows and the start, not a cycle's work"
+    yield "", f"{total} for {run.cycles:,} cycles{chains}"
+    if n_ranks > 1:
+        yield "", f"of a cycle {MESSAGES_S:.1g} s are messages: one rank is quicker, where it can hold the rows"
     trace = 8 * (1 + len(REGRESSION_SCALARS) + family.design.n_parameters) * run.cycles / config.output.thin
     state = 8 * family.design.n_parameters**2
     yield "disk", f"a trace of {trace / MIB:.1f} MiB (see output.thin), two checkpoints of {state / MIB:.1f} MiB"

@@ -9,25 +9,31 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc import run_directory
+from mpibayes.hpc import run_directory, shards
 from mpibayes.hpc.comm import Communicator, agree, on_root
 from mpibayes.hpc.config import Config
 from mpibayes.hpc.data import Data, digest
+from mpibayes.hpc.errors import DataError
 from mpibayes.hpc.regression.checks import check_training
 from mpibayes.hpc.regression.choice import Choice, choose
-from mpibayes.hpc.regression.design import Design
+from mpibayes.hpc.regression.design import Built, Design
 from mpibayes.hpc.regression.firefly import Firefly
 from mpibayes.hpc.regression.firefly import Settings as FireflySettings
 from mpibayes.hpc.regression.forecast import in_words
 from mpibayes.hpc.regression.problem import Problem
 from mpibayes.hpc.regression.settings import Settings
 from mpibayes.hpc.sampler import Told
-from mpibayes.hpc.shards import default_count
 from mpibayes.io.table import Rows
-from mpibayes.io.trace import REGRESSION_SCALARS
+from mpibayes.io.trace import QUERIES, REGRESSION_SCALARS
 
 BATCH_S = 0.05  # cycles are done in batches of about this length, between which the run looks at signals and the clock
 MOST = 100_000  # cycles of a batch
+ROWS_A_SHARD, MOST_SHARDS = 250_000, 16
+
+
+def default_shards(n_rows: int) -> int:
+    """Few: a cycle looks at few rows, and every shard costs it about 2 us; ranks beyond their number have no rows."""
+    return int(np.clip(round(n_rows / ROWS_A_SHARD), 1, MOST_SHARDS))
 
 
 def settings_of(config: Config) -> Settings:
@@ -49,12 +55,12 @@ def settings_of(config: Config) -> Settings:
 
 def firefly_settings(config: Config, number: int = 0) -> FireflySettings:
     """How it is sampled. number: of the chain, from 0."""
-    f, every = config.firefly, config.output.log_posterior
+    f, every, thin = config.firefly, config.output.log_posterior, config.output.thin
     return FireflySettings(
         seed=config.run.seed, bounds=f.bounds, theta_update=f.theta_update, z_update=f.z_update, q=f.q,
         xi=None if f.xi == "auto" else f.xi, whiten=f.whiten, step_size=f.step_size, leapfrog_steps=f.leapfrog_steps,
-        init=f.init, burn_in=config.burn_in, posterior_every=None if every == "auto" else every,
-        refresh=None if f.refresh == "auto" else f.refresh, wide=1.0 if number == 0 else 2.0,
+        init=f.init, burn_in=config.burn_in, posterior_every=None if every == "auto" else -(-every // thin) * thin,
+        refresh=None if f.refresh == "auto" else f.refresh, wide=1.0 if number == 0 else 2.0, thin=thin,
     )  # fmt: skip
 
 
@@ -77,8 +83,8 @@ class RegressionFamily:
 
     @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
-        shards = default_count(n_training) if config.run.shards == "auto" else config.run.shards
-        return {"run": {"shards": min(shards, n_training), "burn_in": config.burn_in}}
+        n_shards = default_shards(n_training) if config.run.shards == "auto" else config.run.shards
+        return {"run": {"shards": min(n_shards, n_training), "burn_in": config.burn_in}}
 
     def read_files(self, places: Sequence[Path], fresh: bool) -> dict[str, Any]:
         comm, config, data = self.comm, self._config, self.data
@@ -120,9 +126,18 @@ class RegressionFamily:
         """Blocks of the held-out rows of this rank, by number, as (number, x, y)."""
         if self._config.heldout_path is None and self.data.heldout is None:
             return []
-        blocks = self.data.heldout_blocks(self.comm, self.problem.n_shards, self.heldout_file)
-        built = agree(self.comm, lambda: {i: self.design.build(rows) for i, rows in blocks.blocks.items()})
-        return [(i, b.x, b.y) for i, b in built.items()]
+        held, n = self.data.heldout, self.problem.n_shards
+        blocks = self.data.heldout_blocks(self.comm, n, self.heldout_file)
+        cut = shards.bounds(blocks.n_rows, n)
+
+        def build() -> dict[int, Built]:
+            numbers = {i: cut[i] if held is None else held[cut[i] : cut[i + 1]] for i in blocks.blocks}
+            try:
+                return {i: self.design.build(rows, numbers[i]) for i, rows in blocks.blocks.items()}
+            except DataError as error:
+                raise DataError(f"held-out rows: {error.message}", error.problems) from None
+
+        return [(i, b.x, b.y) for i, b in agree(self.comm, build, "read its held-out rows").items()]
 
     def chain(self, config: Config, number: int) -> RegressionChain:
         return RegressionChain(self, config, number)
@@ -139,6 +154,7 @@ class RegressionChain:
         self.axes = axes_of(family.design)
         self.firefly = Firefly(family.comm, family.problem, firefly_settings(config, number), number)
         self._batch = 1  # cycles; root's counts
+        self._passed = dict.fromkeys(QUERIES, 0)  # queries of cycles since the last one that the trace keeps
 
     @property
     def n_rows(self) -> int:
@@ -167,19 +183,30 @@ class RegressionChain:
         n = min(int(news[-1]), limit)
         values = self.firefly.advance(n)
         self._batch = int(np.clip(n * BATCH_S / max(time.perf_counter() - began, 1e-6), 1, min(MOST, 4 * n)))
+        if values is not None:
+            self._gather_queries(range(first, first + n), values)
         told = Told(range(first, first + n), news[:-1].tolist(), values or {})
         if values is not None and not np.isfinite(values["lp"]).all():
             told.problem = "log p(theta, z) is not a finite number"
         return told
 
-    def state(self) -> tuple[dict[int, dict[str, np.ndarray]], dict[str, Any]]:
-        shards, shared = self.firefly.state()
-        p = self.firefly.problem
-        return shards, shared | {"prior_scale": p.prior.scale, "scale": p.likelihood.scale}
+    def _gather_queries(self, cycles: range, values: dict[str, np.ndarray]) -> None:
+        """Let each cycle that the trace keeps have the queries of those before it that the trace leaves out."""
+        kept = np.flatnonzero(np.arange(cycles.start, cycles.stop) % self.config.output.thin == 0)
+        for name in QUERIES:
+            total = self._passed[name] + np.cumsum(values[name])
+            values[name][kept] = np.diff(total[kept], prepend=0)
+            self._passed[name] = int(total[-1] - (total[kept[-1]] if len(kept) else 0))
 
-    def restore(self, shared: Mapping[str, Any], shards: Mapping[int, Mapping[str, np.ndarray]]) -> None:
+    def state(self) -> tuple[dict[int, dict[str, np.ndarray]], dict[str, Any]]:
+        mine, shared = self.firefly.state()
+        p = self.firefly.problem
+        return mine, shared | {"prior_scale": p.prior.scale, "scale": p.likelihood.scale, "passed": self._passed}
+
+    def restore(self, shared: Mapping[str, Any], mine: Mapping[int, Mapping[str, np.ndarray]]) -> None:
         self.firefly.problem.rescaled(shared["prior_scale"], float(shared["scale"]))
-        self.firefly.restore(int(shared["cycles"]), shared, shards)
+        self.firefly.restore(int(shared["cycles"]), shared, mine)
+        self._passed = dict(shared["passed"])
 
     def draws(self, folder: Path, run: str) -> None:
         return None

@@ -222,7 +222,11 @@ def _opinion(p: Posterior) -> list[Any]:
         return []
     text = Text("\nA second opinion, by Laplace importance sampling: ", style="bold")
     words = f"{o.n_draws:,} draws, {o.n_effective:,.0f} of them effective, Pareto k {o.pareto_k:.2f}. "
-    if not np.isfinite(o.pareto_k) or not o.trusted:
+    if not o.answers:
+        words += (
+            f"The chain has too few effective draws ({o.chain_effective:.0f} of a coefficient) to be held against it."
+        )
+    elif not o.trusted:
         words += "The normal approximation is too far from the posterior to be held against the chain (k above 0.5)."
     else:
         verdict = "It agrees with the chain" if o.agrees else "It does not agree with the chain"

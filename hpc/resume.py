@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from mpibayes.hpc.comm import Communicator, agree, on_root
-from mpibayes.hpc.errors import MpibayesError
+from mpibayes.hpc.errors import CheckpointError, MpibayesError
 from mpibayes.hpc.sampler import Sampler
 from mpibayes.io import checkpoint
 
@@ -38,6 +38,11 @@ def newest(comm: Communicator, place: Path, sampler: Sampler) -> checkpoint.Gene
     """The newest generation that every rank finds whole, or None when there never was one."""
     found = on_root(comm, lambda: checkpoint.latest(place, deep=False), what="look for the newest checkpoint")
     while found is not None:
+        if found.n_shards != sampler.n_shards:
+            raise CheckpointError(
+                f"{found.path}: is of {found.n_shards} shards, and this run has {sampler.n_shards} (run.shards): it is "
+                "not this run's. Put the directory's own checkpoints back, or start anew with --fresh"
+            )
         problems = agree(
             comm,
             lambda found=found: [p for index in sampler.shards if (p := found.verify_part(index))],

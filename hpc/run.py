@@ -108,6 +108,8 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
     folder = run_folder(out, config_path)
     data = Data(table, config.unused, config.heldout_fraction)
     places = run_directory.chain_places(folder, config.run.chains)
+    # what "auto" meant at the first start decides how the rows are cut
+    config = on_root(comm, lambda: run_directory.as_continued(folder, config, fresh))
     # all that can be wrong with the input is found before the run directory is made
     family = family_of(config)(comm, config, data)
     content = {"fingerprint": table.fingerprint, **family.read_files(places, fresh)}
@@ -240,7 +242,10 @@ class Chain:
             status.write_status(self.folder, self.progress.status(values) | about)
 
     def _close(self, finished: bool) -> None:
-        merge(self.folder)
+        if merge(self.folder) is None and self.trace.last_cycle > 0:
+            self.progress.note(
+                f"{self.folder}: the trace is large, so trace.h5 is left out: mpibayes export {self.folder} --to arviz"
+            )
         if finished:
             message = f"{self.folder}: has all its {self.sampler.cycles} cycles"
             if self.sampler.growing:

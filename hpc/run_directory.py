@@ -56,6 +56,13 @@ def require_no_checkpoint_was_written(place: Path) -> None:
         )
 
 
+def as_continued(folder: Path, config: Config, fresh: bool) -> Config:
+    """The configuration with "auto" as an earlier start in this directory decided it, if there was one; root alone."""
+    if fresh or not (folder / RESOLVED).exists():
+        return config
+    return configuration.continued(config, records.read_resolved(folder))
+
+
 def open_run(
     folder: Path, config: Config, table: Table, content: dict, decided: dict, fresh: bool, lock: Lock
 ) -> Config:

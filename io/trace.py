@@ -10,7 +10,7 @@ along them, {"theta": {"coefficient": ["(intercept)", "age"]}}.
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ import numpy as np
 from mpibayes.hpc.errors import CheckpointError
 from mpibayes.io import checkpoint
 from mpibayes.io.files import TEMPORARY, h5_image, storing, write_bytes, write_text
-from mpibayes.io.segments import Segments, read_attributes, read_blocks
+from mpibayes.io.segments import Segments, list_segments, read_attributes, read_blocks
 
 SCALARS = (
     "log_joint",
@@ -54,6 +54,7 @@ INTEGERS = frozenset({"n_clusters", "active_rows", *MOVES, "n_bright", *QUERIES}
 FOLDER = "trace"
 MERGED = "trace.h5"
 AXES = "axes.json"
+MERGED_AT_MOST = 64 << 20  # bytes of segments that are merged; four times as much memory is needed
 BUFFERED = 1 << 20  # bytes kept in memory before a segment is written
 
 
@@ -72,11 +73,13 @@ class TraceWriter:
         self._segments = Segments(Path(run_dir) / FOLDER, "mpibayes-trace-segment", 1, run)
         self._choose_scalars()
         _remove_dead_merges(Path(run_dir))
+        self._attributes = {}
         if self._axes:
-            path = self._segments.folder / AXES
+            text, path = json.dumps(self._axes, ensure_ascii=False), self._segments.folder / AXES
+            self._attributes = {AXES: _digest(text)}
             with storing(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                write_text(path, json.dumps(self._axes, ensure_ascii=False))
+                write_text(path, text)
         self._blocks: list[dict[str, np.ndarray]] = []
         self._bytes = 0
 
@@ -124,7 +127,7 @@ class TraceWriter:
             return
         names = self._blocks[0]
         columns = {name: np.concatenate([block[name] for block in self._blocks]) for name in names}
-        self._segments.write(columns, {"scalars": list(self.scalars)})
+        self._segments.write(columns, {"scalars": list(self.scalars)} | self._attributes)
         self._blocks, self._bytes = [], 0
 
     def truncate(self, cycle: int) -> None:
@@ -137,10 +140,29 @@ class TraceWriter:
 
 
 def read_axes(run_dir: str | Path) -> dict[str, dict[str, list[str]]]:
-    """The axes of the arrays in a chain's trace, by the array's name; {} where it has none or they cannot be read."""
-    with contextlib.suppress(OSError, ValueError):
-        return json.loads((Path(run_dir) / FOLDER / AXES).read_bytes())
-    return {}
+    """The axes of the arrays in a chain's trace, by the array's name; {} where it has none, or nothing is kept.
+
+    Raises CheckpointError where the file is not the one that the segments were written with.
+    """
+    folder = Path(run_dir) / FOLDER
+    written = read_attributes(folder).get(AXES)
+    if written is None:
+        return {}
+    path = folder / AXES
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        text = ""
+    if _digest(text) != written:
+        raise CheckpointError(
+            f"{path}: missing or changed; it names what is in the trace. Restore it from a copy, or run the same "
+            "command again: a run that goes on writes it anew"
+        )
+    return json.loads(text)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def read_trace(run_dir: str | Path, burn_in: int | None = None) -> dict[str, np.ndarray]:
@@ -158,14 +180,18 @@ def read_trace(run_dir: str | Path, burn_in: int | None = None) -> dict[str, np.
 
 
 def merge(run_dir: str | Path) -> Path | None:
-    """Write the run directory's `trace.h5` from its segments, in one step; None when nothing is kept.
+    """Write the run directory's `trace.h5` from its segments, in one step.
 
-    Holds the whole trace in memory, 8 bytes a number. Raises CheckpointError.
+    None when nothing is kept, and where the segments have more than MERGED_AT_MOST bytes: an older file is then
+    removed, and `mpibayes export` makes one. Raises CheckpointError.
     """
+    path = Path(run_dir) / MERGED
+    if sum(segment.path.stat().st_size for segment in list_segments(Path(run_dir) / FOLDER)) > MERGED_AT_MOST:
+        path.unlink(missing_ok=True)
+        return None
     trace = read_trace(run_dir)
     if not trace:
         return None
-    path = Path(run_dir) / MERGED
     image = inference_image([trace], read_axes(run_dir))
     with storing(path):
         write_bytes(path, image, shared=True)  # `report` and `export` may merge while a run does

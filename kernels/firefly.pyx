@@ -760,7 +760,7 @@ def start_tuning(double step_size, double n_bright):
     return np.array([step_size, step_size, 0.0, n_bright, log_step, log_step])
 
 
-def adapt(tuning, double accept, double n_bright, double n_rows, double goal):
+def adapt(tuning, double accept, double n_bright, double goal):
     """Adapt in burn-in: Robbins & Monro on the log step size towards the acceptance `goal` (0: leave it), and the
     running mean of the bright count. tuning: see start_tuning, overwritten."""
     cdef double[::1] view = _in_place("tuning", tuning, N_TUNING)

@@ -167,10 +167,11 @@ enum { STEP = 0, STEP_AVERAGE = 1, N_ADAPTED = 2, MEAN_BRIGHT = 3, LOG_STEP = 4,
 static inline double exp_any(double x) { return x > 0 ? 1.0 / exp_negative(-x) : exp_negative(x); }
 
 /* Robbins & Monro (1951) on the log step size with gains t^-0.6, averaged as Hoffman & Gelman (2014) do, (6); goal <= 0
- * leaves the step alone. The bright count is a mean over the last 200 cycles or so. */
+ * leaves the step alone. The bright count is a mean over all cycles in which later ones weigh more, in proportion to
+ * their number, so that it forgets the start and does not end on the noise of the last ones. */
 static inline void adapt(double *tuning, double accept, double n_bright, double goal) {
     double count = tuning[N_ADAPTED] += 1.0, log_count = log_finite(count + 1.0), gain;
-    gain = 1.0 / count > 0.005 ? 1.0 / count : 0.005;
+    gain = 2.0 / (count + 1.0);
     tuning[MEAN_BRIGHT] += gain * (n_bright - tuning[MEAN_BRIGHT]);
     if (!(goal > 0)) return;
     if (!(accept >= 0)) accept = 0;

@@ -347,10 +347,10 @@ def start_tuning(step_size, n_bright):
     return np.array([step_size, step_size, 0.0, n_bright, log(step_size), log(step_size)])
 
 
-def adapt(tuning, accept, n_bright, n_rows, goal):
+def adapt(tuning, accept, n_bright, goal):
     tuning[2] += 1
     count = tuning[2]
-    tuning[3] += max(1 / count, 0.005) * (n_bright - tuning[3])
+    tuning[3] += 2 / (count + 1) * (n_bright - tuning[3])
     if goal > 0:
         tuning[4] += (count + 1) ** -0.6 * ((accept if accept >= 0 else 0) - goal)
         tuning[5] += count**-0.75 * (tuning[4] - tuning[5])
@@ -376,7 +376,7 @@ def cycles(
         for one in lights:
             one.refresh(theta)
         if cycle <= adapting_until:
-            adapt(tuning, accept, target.n_rows, n_rows, mover.goal)
+            adapt(tuning, accept, target.n_rows, mover.goal)
         out["theta"][c], out["lp"][c], out["acceptance"][c] = theta, target.log_density, accept
         out["step_size"][c], out["bright"][c], out["queries_z"][c] = step, target.n_rows, queries
         out["queries_theta"][c] = evaluations * target.n_rows

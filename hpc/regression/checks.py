@@ -17,6 +17,7 @@ from mpibayes.hpc.regression.design import Design, Term
 from mpibayes.hpc.regression.sums import shard_sum
 
 SHOWN = 10
+MANY = 200  # rows of a level that a missing class makes slow to sample
 
 
 def check_training(comm: Communicator, design: Design, rows, n_shards: int, flat: bool) -> list[str]:
@@ -37,7 +38,9 @@ def check_training(comm: Communicator, design: Design, rows, n_shards: int, flat
     if problems:
         advice = ["a gaussian prior allows all but an absent response"] if flat and doubts else []
         raise DataError("the training rows do not determine the regression", [*_few(problems), *advice])
-    return [f"{doubt}; the prior decides about it" for doubt in _few(doubts)]
+    lines = [f"{doubt}; the prior decides about it" for doubt in _few(doubts)]
+    slow = 'the prior alone ends its coefficient, and Firefly moves it slowly: consider firefly.bounds = "none"'
+    return lines + [f"{line}: {slow}" for line in _few(unmet(design, survey))]
 
 
 def _survey(design: Design, rows: Sequence) -> dict:
@@ -50,6 +53,7 @@ def _survey(design: Design, rows: Sequence) -> dict:
         "minimum": np.min([nothing, *(r.x[:, :d].min(axis=0) for r in filled)], axis=0),
         "maximum": np.max([-nothing, *(r.x[:, :d].max(axis=0) for r in filled)], axis=0),
         "ones": sum((np.count_nonzero(r.x[:, :d] == 1, axis=0) for r in filled), np.zeros(d, np.int64)),
+        "together": sum((_together(design, r.x[:, :d], r.y) for r in filled), _nobody(design)),
         "classes": sum((_class_counts(design, r.y) for r in filled), np.zeros(len(design.classes), np.int64)),
         "y": (min((r.y.min() for r in filled), default=np.inf), max((r.y.max() for r in filled), default=-np.inf)),
     }
@@ -58,12 +62,41 @@ def _survey(design: Design, rows: Sequence) -> dict:
 def _class_counts(design: Design, y: np.ndarray) -> np.ndarray:
     if not design.classes:
         return np.zeros(0, np.int64)
-    codes = y if design.family == "softmax" else (y + 1) / 2
-    return np.bincount(codes.astype(np.int64), minlength=len(design.classes))
+    return np.bincount(_codes(design, y), minlength=len(design.classes))
+
+
+def _codes(design: Design, y: np.ndarray) -> np.ndarray:
+    return (y if design.family == "softmax" else (y + 1) / 2).astype(np.int64)
+
+
+def _nobody(design: Design) -> np.ndarray:
+    return np.zeros((len(design.classes), design.n_predictors), np.int64)
+
+
+def _together(design: Design, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Rows of each class in which each predictor is 1, (classes, D)."""
+    if not design.classes:
+        return _nobody(design)
+    codes = _codes(design, y)
+    return np.stack([np.count_nonzero(x[codes == c] == 1, axis=0) for c in range(len(design.classes))])
+
+
+def unmet(design: Design, survey: dict) -> list[str]:
+    """Levels with many rows of which none is of some class: the prior alone ends such a coefficient, on one side."""
+    lines = []
+    for term in design.terms:
+        for i in range(0 if term.numeric else term.width - term.indicator):
+            rows, together = survey["ones"][term.first + i], survey["together"][:, term.first + i]
+            absent = [level for level, n in zip(design.classes, together) if not n]
+            if rows >= MANY and absent:
+                some = ", ".join(repr(level) for level in absent[:SHOWN])
+                level = term.column.levels[1 + i]
+                lines.append(f"none of {rows:,} rows with {term.column.name} {level!r} has {design.response} {some}")
+    return lines
 
 
 def _join(surveys: Sequence[dict]) -> dict:
-    whole = {name: sum(s[name] for s in surveys) for name in ("n", "ones", "classes")}
+    whole = {name: sum(s[name] for s in surveys) for name in ("n", "ones", "together", "classes")}
     whole["minimum"] = np.min([s["minimum"] for s in surveys], axis=0)
     whole["maximum"] = np.max([s["maximum"] for s in surveys], axis=0)
     whole["y"] = (min(s["y"][0] for s in surveys), max(s["y"][1] for s in surveys))

@@ -1,7 +1,8 @@
 """Seconds for an effective draw by Firefly and by HMC on all rows, foretold from the bright count.
 
 Both are HMC in whitened coordinates on one core. The constants were measured with tuned bounds, 1,000 to 400,000 rows
-and 11 to 96 coefficients of all three families (AVX-512, two shared cores); the ratio was right to a factor of two.
+and 11 to 96 coefficients of all three families (AVX-512, two shared cores). There the ratio of medians was right to a
+factor of two; with a handful of coefficients Firefly is some times faster than foretold.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ CELL_S = 0.28e-9  # and for each predictor of each class, in rows padded to mult
 QUADRATIC_S = 0.5e-9  # bounds and whitening in an evaluation, for each squared coefficient
 FETCH_S = 60e-9  # a row that a sweep of z looks at is not in cache
 CYCLE_S = 1e-6  # the rest of a cycle
+SHARD_S = 2e-6  # and for each shard
 FULL_CYCLES = 0.4  # of HMC on all rows for an effective draw of the median coefficient: draws are antithetic
 # Firefly's z moves slowly where many rows are bright: 4 to 7 cycles at 5 to 18 bright rows, 24 at 300
 FIREFLY_CYCLES = (3.0, 1.3)  # a constant, and for each root of the bright count
@@ -39,14 +41,22 @@ class Cost:
 
 
 def cost(
-    n_rows: int, n_bright: float, n_predictors: int, n_classes: int = 1, leapfrog_steps: int = 4, q_factor: float = 3.0
+    n_rows: int,
+    n_bright: float,
+    n_predictors: int,
+    n_classes: int = 1,
+    leapfrog_steps: int = 4,
+    q_factor: float = 3.0,
+    n_shards: int = 1,
 ) -> Cost:
     """What to expect where n_bright rows are bright; q_factor: q as a multiple of the bright share."""
     width, n_evaluations = -(-n_predictors // 8) * 8, leapfrog_steps + 1
     row_s = n_classes * (CLASS_S + CELL_S * width)
     quadratic_s = QUADRATIC_S * (n_classes * n_predictors) ** 2
     looked_at = min(q_factor * n_bright, n_rows)
-    cycle_s = n_evaluations * (n_bright * row_s + quadratic_s) + looked_at * (row_s + FETCH_S) + CYCLE_S
+    cycle_s = (
+        n_evaluations * (n_bright * row_s + quadratic_s) + looked_at * (row_s + FETCH_S) + CYCLE_S + SHARD_S * n_shards
+    )
     constant, slope = FIREFLY_CYCLES
     full_cycle_s = n_evaluations * (n_rows * row_s + quadratic_s)
     return Cost((constant + slope * n_bright**0.5) * cycle_s, FULL_CYCLES * full_cycle_s, cycle_s, full_cycle_s)

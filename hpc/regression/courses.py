@@ -41,7 +41,8 @@ class Course:
 
 
 def course(chain: Chain) -> Course:
-    """Of a chain whose trace was read; with output.thin, queries are those of the cycles that the trace has."""
+    """Of a chain whose trace was read."""
+    thin = chain.config.output.thin  # a line has the queries of so many cycles
     cycles, later = int(chain.trace["cycle"][-1]), chain.later()
     seconds = chain.seconds
     before = seconds[chain.trace["cycle"] <= chain.burn_in]
@@ -49,7 +50,7 @@ def course(chain: Chain) -> Course:
         chain.name, cycles, chain.burn_in, cycles - chain.burn_in, float(seconds[-1]),
         float(seconds[-1] - (before[-1] if len(before) else 0.0)),
         {name: s for name in SCALARS if (s := summary.scalar([later[name]])).n_draws},
-        float(later["queries_theta"].mean()), float(later["queries_z"].mean()),
+        float(later["queries_theta"].mean()) / thin, float(later["queries_z"].mean()) / thin,
     )  # fmt: skip
 
 

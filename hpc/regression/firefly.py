@@ -30,11 +30,9 @@ from mpibayes.hpc.streams import Purpose, generator
 from mpibayes.kernels import firefly as kernels
 
 UPDATES = {"hmc": kernels.HMC, "mala": kernels.MALA, "random-walk": kernels.RANDOM_WALK, "slice": kernels.SLICE}
-# Acceptance that step sizes are adapted to: Roberts, Gelman & Gilks (1997), Roberts & Rosenthal (1998); that of hmc
-# was measured (benchmarks/firefly_speed.py).
-GOALS = {"hmc": 0.7, "mala": 0.574, "random-walk": 0.234, "slice": 0.0}
 PROPOSED = 3.0  # dark rows that a sweep looks at, for each bright one
 REFRESH_SHARE = 0.15  # of the time, for steps on all rows, by the forecast
+IN_BURN_IN = 20  # of these in burn-in, at least
 ON_ALL_ROWS = 1 << 32  # added to the chain's number in the streams of these steps
 POSTERIOR_SHARE = 0.1  # of the rows looked at, those for `log_posterior`
 FULL_STEP = 0.8  # of hmc on all rows, at first
@@ -52,6 +50,7 @@ class Settings:
     burn_in: cycles in which step sizes and q are adapted. posterior_every: cycles between two sums over all rows for
     log_posterior, refresh: cycles between two steps on all rows; 0: none, None: chosen by cost. gather_limit: most
     bright rows that are sent to root. wide: how much wider than Laplace's approximation the first theta is drawn.
+    thin: log_posterior is found in multiples of so many cycles.
     """
 
     seed: int = 0
@@ -68,6 +67,7 @@ class Settings:
     posterior_every: int | None = 0
     refresh: int | None = 0
     gather_limit: int = 100_000
+    thin: int = 1
     wide: float = 1.0
 
 
@@ -121,7 +121,8 @@ class Firefly:
             self.target.load_full([rows for _, rows in p.rows])
         self.mover = kernels.Mover(UPDATES[s.theta_update], p.n_parameters, whitening(covariance) if s.whiten else None)
         self._on_all_rows: tuple[kernels.Target, kernels.Mover] | None = None
-        self.mover.goal = GOALS[s.theta_update] if s.step_size == "auto" else 0.0
+        if s.step_size != "auto":
+            self.mover.goal = 0.0
 
     def _new_target(self, quadratic: Quadratic) -> kernels.Target:
         m, prior = self.problem.likelihood, self.problem.prior
@@ -166,12 +167,14 @@ class Firefly:
         acceptance_rate, step_size float64 (n,), n_bright, queries_theta, queries_z int64 (n,).
         """
         told = self._room(n_cycles)
-        done, every, refresh = 0, self.posterior_every, self.refresh_every
+        done, every = 0, self.posterior_every
         while done < n_cycles:
+            refresh = self.refresh_every
             queries = self._refresh() if refresh and (self.cycles + 1) % refresh == 0 else 0
             n = n_cycles - done
             n = n if not every else min(n, every - self.cycles % every)
             n = n if not refresh else min(n, refresh - (self.cycles + 1) % refresh)
+            n = n if self.cycles >= self.settings.burn_in else min(n, self.settings.burn_in - self.cycles)
             part = {name: array[done : done + n] for name, array in told.items()}
             if self.comm.size == 1:
                 self._run(n, part)
@@ -205,7 +208,9 @@ class Firefly:
         if s.posterior_every is not None:
             return s.posterior_every
         looked_at = (PROPOSED + 1.0 + s.leapfrog_steps) * max(self.predicted, 1.0)
-        return max(1, int(np.ceil(n / (POSTERIOR_SHARE * looked_at))))
+        every = max(1, int(np.ceil(n / (POSTERIOR_SHARE * looked_at))))
+        every = min(every, max(1, s.burn_in // 4))  # some values in any case
+        return -(-every // s.thin) * s.thin
 
     @property
     def refresh_every(self) -> int:
@@ -215,8 +220,11 @@ class Firefly:
             return s.refresh if self.firefly else 0
         if s.theta_update != "hmc" or not s.whiten:
             return 0  # the sampler as it was published
-        told = cost(self.problem.n_rows, self.predicted, m.n_predictors, m.n_classes, s.leapfrog_steps, PROPOSED)
-        return max(2, int(np.ceil(told.full_cycle_s / (REFRESH_SHARE * told.firefly_cycle_s))))
+        p = self.problem
+        told = cost(p.n_rows, self.predicted, m.n_predictors, m.n_classes, s.leapfrog_steps, PROPOSED, p.n_shards)
+        every = max(2, int(np.ceil(told.full_cycle_s / (REFRESH_SHARE * told.firefly_cycle_s))))
+        # in burn-in some in any case: their step size is adapted there, and they bring the chain to where it belongs
+        return min(every, max(2, s.burn_in // IN_BURN_IN)) if self.cycles < s.burn_in else every
 
     def _refresh(self) -> int:
         """Begin a cycle with a step of theta on all rows, z integrated out, and draw z anew; likelihoods looked at."""
@@ -231,7 +239,7 @@ class Firefly:
             self._on_all_rows = target, own
         accept, looks = self._step_in_place(*self._on_all_rows, p.rows, step, cycle, self.chain + ON_ALL_ROWS)
         if adapting:
-            kernels.adapt(self.full_tuning, accept, p.n_rows, p.n_rows, GOALS["hmc"])
+            kernels.adapt(self.full_tuning, accept, p.n_rows, kernels.GOALS[kernels.HMC])
         for i, lights in self._lights:
             lights.draw(self.theta, s.seed, cycle, self.chain, i)
         return (looks + 1) * p.n_rows
@@ -268,7 +276,7 @@ class Firefly:
         else:
             accept, looks = self._move_in_place(step, cycle)
         if adapting:
-            kernels.adapt(self.tuning, accept, n_bright, p.n_rows, self.mover.goal)
+            kernels.adapt(self.tuning, accept, n_bright, self.mover.goal)
         self.cycles = cycle
         if comm.rank == 0:
             out["theta"][0], out["lp"][0] = self.theta, self.target.log_density
@@ -301,8 +309,7 @@ class Firefly:
     def _record_widths(self) -> tuple[int, int, int]:
         """Bytes of a row that is sent: predictors, response, what its bound needs."""
         m = self.problem.likelihood
-        n_bounds = {kernels.LOGISTIC: 2, kernels.SOFTMAX: 2 * m.n_classes, kernels.STUDENT: 1}[m.family]
-        return 4 * (-(-m.n_predictors // LANES) * LANES), 8, 8 * n_bounds
+        return 4 * (-(-m.n_predictors // LANES) * LANES), 8, 8 * m.n_bounds
 
     def _move_in_place(self, step: float, cycle: int) -> tuple[float, int]:
         """Bright rows, or all where there are no bounds, stay where they are."""

@@ -23,7 +23,7 @@ def foretold(firefly: Firefly) -> Cost:
     """Seconds for an effective draw of hmc by Firefly, and on all rows."""
     p, m = firefly.problem, firefly.problem.likelihood
     steps = firefly.settings.leapfrog_steps
-    return cost(p.n_rows, firefly.predicted, m.n_predictors, m.n_classes, steps, PROPOSED)
+    return cost(p.n_rows, firefly.predicted, m.n_predictors, m.n_classes, steps, PROPOSED, p.n_shards)
 
 
 def in_words(design: Design, firefly: Firefly, choice: Choice) -> list[str]:

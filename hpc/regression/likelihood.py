@@ -40,6 +40,11 @@ class Likelihood:
     def n_parameters(self) -> int:
         return self.n_classes * self.n_predictors
 
+    @property
+    def n_bounds(self) -> int:
+        """B: numbers that fix a row's bound."""
+        return {LOGISTIC: 2, SOFTMAX: 2 * self.n_classes, STUDENT: 1}[self.family]
+
     def log_density(self, eta: np.ndarray, y: np.ndarray) -> np.ndarray:
         """log L of each row, (n,)."""
         if self.family == LOGISTIC:

@@ -9,12 +9,12 @@ import numpy as np
 from mpibayes.hpc import shards
 from mpibayes.hpc.comm import Communicator, agree
 from mpibayes.hpc.errors import DataError
+from mpibayes.hpc.regression.design import LANES
 from mpibayes.hpc.regression.likelihood import Likelihood
 from mpibayes.hpc.regression.prior import Prior
 from mpibayes.kernels import firefly as kernels
 
 FAMILIES = {"logistic": kernels.LOGISTIC, "softmax": kernels.SOFTMAX, "student-t": kernels.STUDENT}
-LANES = 8  # the kernels want rows of a multiple of so many numbers
 
 
 class Problem:
@@ -41,7 +41,7 @@ class Problem:
         nu: float = 4.0,
         scale: float = 1.0,
     ):
-        self.comm, self.family = comm, family
+        self.comm = comm
         self.n_shards = min(n_shards, n_rows)
         cut = shards.bounds(n_rows, self.n_shards).tolist()
         mine = shards.of_rank(self.n_shards, comm.size, comm.rank)

@@ -21,6 +21,8 @@ DRAWS, FEWEST = 1000, 200
 LOOKS = 400_000_000  # rows times draws, at most: some ten seconds
 NUMBERS = 200_000_000  # of the rows in memory, at most: 800 MB
 TRUSTED = 0.5  # Pareto k up to which the weighted draws are held against the chain
+NEARLY_ALL = 0.95
+FEWEST_EFFECTIVE = 100  # draws of the chain's least effective coefficient: with fewer its own errors are not known
 BY_CHANCE = 1e-3  # probability that sound chains are called wrong
 
 
@@ -28,7 +30,8 @@ BY_CHANCE = 1e-3  # probability that sound chains are called wrong
 class Opinion:
     """n_draws, of which n_effective (Kish) count; pareto_k of the weights' tail. mean_gap, sd_gap: the largest
     difference from the chain's means and standard deviations, in standard errors, and where (place in (P,));
-    by_chance: a largest difference that sound chains exceed with probability BY_CHANCE."""
+    by_chance: a largest difference that sound chains exceed with probability BY_CHANCE. chain_effective: draws of the
+    chain's least effective coefficient."""
 
     n_draws: int
     n_effective: float
@@ -39,14 +42,20 @@ class Opinion:
     sd_at: int
     by_chance: float
     log_evidence: float
+    chain_effective: float
+
+    @property
+    def answers(self) -> bool:
+        """Whether the chain has enough effective draws to be held against anything."""
+        return self.chain_effective >= FEWEST_EFFECTIVE
 
     @property
     def trusted(self) -> bool:
-        return self.pareto_k <= TRUSTED
+        return self.pareto_k <= TRUSTED or self.n_effective >= NEARLY_ALL * self.n_draws  # no tail worth a shape
 
     @property
     def agrees(self) -> bool:
-        return max(self.mean_gap, self.sd_gap) <= self.by_chance
+        return not self.answers or max(self.mean_gap, self.sd_gap) <= self.by_chance
 
 
 def affordable(n_rows: int, width: int) -> int:
@@ -80,7 +89,7 @@ def second_opinion(
     by_chance = float(-ndtri(BY_CHANCE / (4.0 * len(mean))))
     return Opinion(
         n_draws, w.n_effective, w.pareto_k, float(gap.max()), int(gap.argmax()), float(sd_gap.max()),
-        int(sd_gap.argmax()), by_chance, w.log_evidence,
+        int(sd_gap.argmax()), by_chance, w.log_evidence, float(np.min(fewer)),
     )  # fmt: skip
 
 

@@ -38,7 +38,7 @@ def misprinted(was, light, hit, u, v, q):
 def proposed_again(was, light, hit, u, v, q):
     """Hits on rows that were bright at the start are not ignored: one that went dark in this sweep is proposed again.
 
-    One that stayed bright has L~ >= q u, and is proposed what it is already where L~ >= q; all others went dark.
+    One that stayed bright has L~ >= q, so that a hit leaves it bright: how such a hit is taken makes no difference.
     """
     stays = was & (u * light >= q)
     return stays | (hit & (v * q < light))
@@ -65,6 +65,20 @@ class Sweep(kernels.Lights):
         self.set_bright(bright.astype(np.int32))
         self.set_gap(gap[bright])
         return int((hit & ~was).sum())
+
+
+def stale(self, *new):
+    """Gaps of bright rows stay what they were when these were lit."""
+
+
+class KeptDark(kernels.Lights):
+    """z is not drawn anew after a step on all rows."""
+
+    def draw(self, theta, seed, cycle, chain, shard):
+        if cycle == 0 or chain >= production.PLACED:
+            super().draw(theta, seed, cycle, chain, shard)
+        else:
+            self.refresh(theta)
 
 
 # ---- theta -----------------------------------------------------------------------------------------------------------
@@ -142,10 +156,6 @@ class Raised(kernels.Rows):
 # ---- programs --------------------------------------------------------------------------------------------------------
 
 
-def stale(self, *new):
-    """Gaps of bright rows stay what they were when these were lit."""
-
-
 @dataclass(frozen=True)
 class Program:
     """The program with one class of its kernels replaced, and settings with which the test of its law sees that."""
@@ -187,16 +197,6 @@ def step(settings, **changes):
 
 def stale_gaps(settings):
     return Program("Lights", kernels.Lights, {"set_gap": stale, "refresh": stale}, settings, n=(400, 40))
-
-
-class KeptDark(kernels.Lights):
-    """z is not drawn anew after a step on all rows."""
-
-    def draw(self, theta, seed, cycle, chain, shard):
-        if cycle == 0 or chain >= production.PLACED:
-            super().draw(theta, seed, cycle, chain, shard)
-        else:
-            self.refresh(theta)
 
 
 PROGRAMS = {

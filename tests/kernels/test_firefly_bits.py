@@ -79,7 +79,7 @@ def step_by_step(family, kind, n_shards, explicit, way, **more):
             for one, gap in zip(lights, np.split(target.gap, np.cumsum(lengths)[:-1]), strict=True):
                 one.set_gap(gap)
         if adapting:
-            firefly.adapt(tuning, accept, lengths.sum(), n_rows, mover.goal)
+            firefly.adapt(tuning, accept, lengths.sum(), mover.goal)
         out["theta"][c], out["lp"][c], out["acceptance"][c], out["step_size"][c] = (
             theta, target.log_density, accept, step,
         )  # fmt: skip
@@ -124,7 +124,7 @@ def test_regular_sampling_gives_the_same_bits():
         accept, _ = mover.step(target, theta, tuning[0 if cycle <= 5 else 1], 3, 4, cycle, 1)
         loop.append(target.log_density)
         if cycle <= 5:
-            firefly.adapt(tuning, accept, 200, 0, mover.goal)
+            firefly.adapt(tuning, accept, 200, mover.goal)
     assert results[0] == results[1] == [*loop, *theta]
 
 

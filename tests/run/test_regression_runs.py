@@ -7,6 +7,7 @@ import h5py
 import numpy as np
 import pytest
 
+from mpibayes.hpc.data import heldout_rows
 from mpibayes.io.export import export
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.run.conftest import mpibayes, run, run_some
@@ -116,6 +117,49 @@ def test_a_stop_is_heeded_between_batches(place):
     assert trace_of(place, "stopped").count(b"\n") == cycles + 1
 
 
+def test_shards_are_those_of_the_first_start(place):
+    """run.shards = "auto" in a later start means what it meant, or was, at the first."""
+    configure(place, text=CONFIG.replace("shards = 7", ""))
+    words = sets("run.cycles=200", "run.burn_in=50")
+    assert run(place, "six", *words, *sets("run.shards=6")).returncode == 0
+    assert run(place, "pieces-six", *sets("run.cycles=60", "run.burn_in=50", "run.shards=6")).returncode == 0
+    done = run(place, "pieces-six", *words, ranks=2)
+    assert done.returncode == 0, done.stderr
+    assert trace_of(place, "pieces-six") == trace_of(place, "six")
+
+
+def test_thinned_traces_keep_all_queries(place):
+    """A line has the queries of the cycles that were left out before it, also where a start ended among them."""
+    configure(place)
+    words = sets("firefly.refresh=20", "output.log_posterior=15")
+    assert run(place, "every-cycle", *words).returncode == 0
+    for cycles in (130, 257, 400):
+        done = run(place, "thinned", *words, *sets("output.thin=10", f"run.cycles={cycles}"), ranks=cycles % 2 + 1)
+        assert done.returncode == 0, done.stderr
+    whole, thinned = (
+        np.genfromtxt(trace_of(place, out).decode().splitlines(), delimiter=",", names=True)
+        for out in ("every-cycle", "thinned")
+    )
+    assert thinned["cycle"].tolist() == list(range(10, 401, 10))
+    for name in ("queries_theta", "queries_z"):
+        assert thinned[name].sum() == whole[name].sum()
+    assert thinned["cycle"][np.isfinite(thinned["log_posterior"])].tolist() == list(range(20, 401, 20))
+
+
+@pytest.mark.parametrize("damage", ["remove", "null", '{"theta": {"coefficient": ["a"]}}'])
+def test_names_of_coefficients_that_were_changed_are_told(place, damage):
+    configure(place)
+    if not (place / "axes").exists():
+        assert run(place, "axes", *sets("run.cycles=30", "run.burn_in=10")).returncode == 0
+    path = place / "axes" / "trace" / "axes.json"
+    path.unlink() if damage == "remove" else path.write_text(damage)
+    for words in (("export", "axes", "--to", "csv"), ("report", "axes")):
+        done = mpibayes(place, *words)
+        assert done.returncode == 4 and "axes.json: missing or changed" in done.stderr, done.stderr
+    assert run(place, "axes", *sets("run.cycles=31", "run.burn_in=10")).returncode == 0
+    assert trace_of(place, "axes").count(b"\n") == 32
+
+
 def test_the_trace_has_names_that_arviz_knows(place):
     configure(place, "softmax")
     assert run(place, "named", *sets("run.cycles=30", "run.burn_in=10", "output.thin=3")).returncode == 0
@@ -204,6 +248,33 @@ def test_collinear_predictors(tmp_path):
 def test_a_constant_predictor(tmp_path):
     place = with_columns(tmp_path, children=("count", np.full(900, 2.0), None))
     assert "'children' is constant" in refused(place, 3)
+
+
+def test_a_level_without_a_class_is_a_warning(tmp_path):
+    """Such a coefficient is ended by the prior alone, which is slow to sample."""
+    rng = np.random.default_rng(0)
+    job, bought = rng.integers(3, size=900), rng.integers(2, size=900)
+    place = with_columns(
+        tmp_path, job=("categorical", job, ["clerk", "nurse", "farmer"]),
+        bought=("boolean", np.where(job == 2, 0, bought), ["no", "yes"]),
+    )  # fmt: skip
+    done = run(place, "unmet", *sets("run.cycles=30", "run.burn_in=10"))
+    assert done.returncode == 0 and "rows with job 'farmer' has bought 'yes'" in done.stdout, done.stdout
+
+
+def test_an_intercept_alone(place):
+    configure(place)
+    assert run(place, "alone", *sets("regression.predictors=[]", "run.cycles=30", "run.burn_in=10")).returncode == 0
+    assert trace_of(place, "alone").startswith(b"cycle,lp,") and b"theta[(intercept)]" in trace_of(place, "alone")
+
+
+def test_bad_cells_of_held_out_rows_are_named_by_their_row(tmp_path):
+    row = int(heldout_rows(900, 0.1)[20])
+    age = np.random.default_rng(0).normal(40, 12, 900)
+    age[row] = 1e39
+    place = with_columns(tmp_path, age=("real", age, None))
+    said = refused(place, 3, *sets("regression.standardise=false", "regression.prior_scale=heldout"), ranks=2)
+    assert "held-out rows: " in said and f"the first in row {row + 1:,}" in said, said
 
 
 def test_a_class_that_never_occurs(tmp_path):
