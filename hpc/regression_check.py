@@ -23,7 +23,7 @@ from mpibayes.hpc.regression_run import firefly_settings
 from mpibayes.io.trace import MERGED_AT_MOST, REGRESSION_SCALARS
 
 TIMED_S = 1.0
-MESSAGES_S = 1.5e-4  # of a cycle on several ranks of one machine: three messages, and leaving the compiled loop
+MESSAGES_S = 5e-5  # of a cycle on several ranks of one machine: three messages, and leaving the compiled loop
 LOOKS = 2e9  # multiplications that the importance sampling may take: a few seconds
 LEAST_DRAWS, MOST_DRAWS = 50, 1000
 

@@ -28,7 +28,7 @@ from mpibayes.io.trace import QUERIES, REGRESSION_SCALARS
 
 BATCH_S = 0.05  # cycles are done in batches of about this length, between which the run looks at signals and the clock
 MOST = 100_000  # cycles of a batch
-ROWS_A_SHARD, MOST_SHARDS = 250_000, 16
+ROWS_A_SHARD, MOST_SHARDS = 1_000_000, 8
 
 
 def default_shards(n_rows: int) -> int:
