@@ -39,8 +39,11 @@ def check_training(comm: Communicator, design: Design, rows, n_shards: int, flat
         advice = ["a gaussian prior allows all but an absent response"] if flat and doubts else []
         raise DataError("the training rows do not determine the regression", [*_few(problems), *advice])
     lines = [f"{doubt}; the prior decides about it" for doubt in _few(doubts)]
-    slow = 'the prior alone ends its coefficient, and Firefly moves it slowly: consider firefly.bounds = "none"'
-    return lines + [f"{line}: {slow}" for line in _few(unmet(design, survey))]
+    if found := unmet(design, survey):
+        more = f", and so with {len(found) - 1:,} more levels" if len(found) > 1 else ""
+        slow = 'the prior alone ends such a coefficient, and Firefly moves it slowly: consider firefly.bounds = "none"'
+        lines.append(f"{found[0]}{more}: {slow}")
+    return lines
 
 
 def _survey(design: Design, rows: Sequence) -> dict:

@@ -209,7 +209,7 @@ class Firefly:
             return s.posterior_every
         looked_at = (PROPOSED + 1.0 + s.leapfrog_steps) * max(self.predicted, 1.0)
         every = max(1, int(np.ceil(n / (POSTERIOR_SHARE * looked_at))))
-        every = min(every, max(1, s.burn_in // 4))  # some values in any case
+        every = min(every, max(100, s.burn_in // 4))  # some values in any case
         return -(-every // s.thin) * s.thin
 
     @property

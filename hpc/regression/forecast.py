@@ -50,8 +50,8 @@ def in_words(design: Design, firefly: Firefly, choice: Choice) -> list[str]:
     told = foretold(firefly)
     if told.advises_full and tuned:
         lines.append(
-            f"warning: expect {told.speed_up:.2g} times the effective draws a second of hmc on all rows: with so few "
-            'rows set firefly.bounds = "none", which is the simpler sampler'
+            f"warning: expect {told.speed_up:.2g} times the effective draws a second of hmc on all rows, which is the "
+            'simpler sampler: set firefly.bounds = "none"'
         )
     elif told.advises_full:
         lines.append(
