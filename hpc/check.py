@@ -1,138 +1,30 @@
 """`mpibayes check`: is all well, and what will the run take: memory a rank, seconds a cycle, disk.
 
-Needs no MPI. Time is measured: some real cycles on a sample of the rows, scaled to the rows of the busiest rank.
-Memory is a model, `memory_per_rank`, whose constants were measured.
+Needs no MPI. Time is measured by some cycles of the sampler itself; memory is a model whose constants were measured.
+What belongs to one kind of model is in `mixture_check.py` and `regression_check.py`.
 """
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
+from types import ModuleType
 
 from mpibayes.hpc import config as configuration
-from mpibayes.hpc import shards, strategy
 from mpibayes.hpc.comm import serial
 from mpibayes.hpc.config import Config
 from mpibayes.hpc.data import Data
 from mpibayes.hpc.families import family_of
-from mpibayes.hpc.guided_moves import SUBSET
-from mpibayes.hpc.log import duration, rate
-from mpibayes.hpc.mixture import Mixture, Settings
-from mpibayes.hpc.mixture_run import settings_of
 from mpibayes.hpc.sampler import Family
-from mpibayes.io.labels import BUFFERED
-from mpibayes.io.table import BLOCKS, Column, Rows, Table
-from mpibayes.io.trace import SCALARS
+from mpibayes.io.table import Table
 
 MIB = 1 << 20
-SAMPLE_ROWS = 20_000
-SAMPLE_SLICES = 20  # the sample is cut from all over the table, which may be sorted
-SAMPLE_CYCLES = 20  # from one cluster to about as many as there will be
-SAMPLE_S = 10.0  # or fewer cycles, where they are long
-TIMED = 3  # of the last cycles the quickest counts
 
 # Measured resident memory on Linux x86-64, Python 3.11, numpy 2.4: the program before it has read a row.
 PROCESS_BYTES = 74 * MIB
 MPI_BYTES = 15 * MIB  # the MPI library and its shared buffers (mpich 5 wheel, 1 to 4 ranks)
 WORK_BYTES = 3 * MIB  # library pages first touched by a cycle, small temporaries
-
-
-def memory_per_rank(
-    columns: Sequence[Column],
-    n_train: int,
-    n_shards: int,
-    n_ranks: int,
-    n_clusters: int,
-    kept_draws: int = 0,
-    heldout_rows: int = 0,
-    mpi: bool = True,
-    moves: bool = True,
-    growing: bool = False,
-    strata: bool = False,
-) -> dict[str, int]:
-    """Resident bytes at the peak of the busiest rank, which is root, by part; their sum is the forecast.
-
-    columns: those that are used. n_train: training rows. heldout_rows: rows that are scored, of the table or of a file.
-    growing: the chain starts from a subsample, in strata or not.
-
-    process    Python, libraries, and the MPI library where there is one
-    rows       cells of its shards: 1 byte a categorical column (2 above 255 levels), 8 a real or count column
-    labels     4 bytes a row, a copy of one shard's in a sweep and the image of a checkpoint
-    gathered   on root, all labels at a kept draw: 4 + 8 bytes a training row
-    draws      on root, kept draws that wait for a checkpoint, 1 byte a row up to 256 clusters, at most 16 MiB
-    moves      copies of the rows that shape the launches of splits; statistics and odds of both sides of each
-    subsample  while it grows: 4 bytes a row for its stratum, and for one shard at a time the steps (8) and the rows
-               that are in and out (8)
-    heldout    its part of the held-out rows with their running scores
-    clusters   for each (level, cluster): log theta and its ordered copy (4 bytes each), counts (4) in total, part and
-               tail, and on root the work of drawing theta (8, three times); moments for each (numeric column, cluster)
-    """
-    widths = {block: sum(c.block == block for c in columns) for block in BLOCKS}
-    row = sum(width * np.dtype(BLOCKS[block]).itemsize for block, width in widths.items())
-    cut = shards.bounds(n_train, n_shards)
-    mine = shards.of_rank(n_shards, n_ranks, 0)
-    rows = int(cut[mine.stop] - cut[mine.start])
-    levels = sum(len(c.levels) + 1 for c in columns if c.block.startswith("codes"))
-    numeric = widths["reals"] + widths["tallies"]
-    padded = -(-n_clusters // 16) * 16
-    label = 1 if n_clusters <= 256 else 2 if n_clusters <= 65536 else 4
-    return {
-        "process": PROCESS_BYTES + (MPI_BYTES if mpi else 0) + WORK_BYTES,
-        "rows": rows * row,
-        "labels": 4 * rows + 4 * -(-n_train // n_shards) + 4 * rows,
-        "subsample": (4 * rows * strata + 16 * -(-n_train // n_shards)) if growing else 0,
-        "moves": _moves_bytes(rows, row, n_clusters, levels) if moves else 0,
-        "gathered": 12 * n_train if kept_draws else 0,
-        "draws": min(BUFFERED, kept_draws * n_train * label),
-        "heldout": -(-heldout_rows // n_ranks) * (row + 16),
-        "clusters": padded * (levels * (2 * 4 + 3 * 4 + 3 * 8) + numeric * (3 * 8 * 4)),
-    }
-
-
-def _moves_bytes(rows: int, row: int, n_clusters: int, levels: int) -> int:
-    """At the peak of a round of moves; row: bytes of one."""
-    shaping = min(rows, SUBSET * n_clusters)
-    return shaping * (row + 24) + 12 * rows + 2 * n_clusters * levels * (3 * 8 + 4)
-
-
-@dataclass
-class Timing:
-    """What a few cycles on a sample told."""
-
-    n_rows: int  # of the sample
-    start_s: float
-    cycle_s: float  # of one process that holds all rows of the sample
-    n_clusters: int
-
-
-def sample_rows(data: Data, most: int = SAMPLE_ROWS) -> Rows:
-    """Up to `most` training rows in slices from all over the table."""
-    if data.n_rows <= most:
-        return data.rows_of(0, data.n_rows)
-    length = most // SAMPLE_SLICES
-    starts = np.linspace(0, data.n_rows - length, SAMPLE_SLICES).astype(np.int64)
-    return Rows.concatenate(data.columns, [data.rows_of(int(s), int(s) + length) for s in starts])
-
-
-def time_sample(data: Data, settings: Settings, init: str, n_clusters: int, cycles: int = SAMPLE_CYCLES) -> Timing:
-    """Start a sample of the rows as the run will start, all of them at once, and time cycles of the real sampler."""
-    rows = sample_rows(data)
-    settings = replace(settings, annealing=None)
-    mixture = Mixture(serial(), data.columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), settings)
-    began = time.perf_counter()
-    mixture.start(init, n_clusters)
-    start_s = time.perf_counter() - began
-    took: list[float] = []
-    while len(took) < cycles and (len(took) < TIMED or sum(took) < SAMPLE_S):
-        began = time.perf_counter()
-        info = mixture.cycle()
-        took.append(time.perf_counter() - began)
-    return Timing(len(rows), start_s, min(took[-TIMED:]), info.n_clusters)
 
 
 @dataclass
@@ -144,15 +36,6 @@ class Found:
     data: Data
     n_heldout: int
     family: Family
-
-    def memory(self, n_ranks: int, n_clusters: int) -> dict[str, int]:
-        """Bytes on the busiest rank, by part. n_clusters: of a mixture."""
-        n_shards = self.config.run.shards
-        if self.config.model.family != "mixture":
-            from mpibayes.hpc.regression_check import memory_per_rank as of_regression
-
-            return of_regression(self.family.design, self.data.n_rows, n_shards, n_ranks)
-        return memory_per_rank(self.data.columns, self.data.n_rows, n_shards, n_ranks, n_clusters)
 
 
 def examine(config_path: str | Path, overrides: Sequence[str] = ()) -> Found:
@@ -174,16 +57,22 @@ def check(config_path: str | Path, overrides: Sequence[str] = (), ranks: int = 1
     Raises ConfigError or DataError with all that is wrong.
     """
     found = examine(config_path, overrides)
-    config, table, data, n_heldout = found.config, found.table, found.data, found.n_heldout
-    if config.model.family == "mixture":
-        timing = time_sample(data, settings_of(config, data.n_rows), *_start(config))
-        findings = _findings(config, table, data, n_heldout, timing, ranks)
-    else:
-        from mpibayes.hpc.regression_check import findings as of_regression
-
-        findings = of_regression(found, ranks)
-    for title, text in findings:
+    for title, text in _of_family(found.config).findings(found, ranks):
         print(f"{title + ':':<16}{text}" if title else f"{'':<16}{text}")
+
+
+def memory(found: Found, ranks: int) -> dict[str, int]:
+    """Resident bytes at the peak of the busiest of so many ranks, by part; foretold without a trial of the sampler."""
+    return _of_family(found.config).memory(found, ranks)
+
+
+def _of_family(config: Config) -> ModuleType:
+    """The module with `findings(found, ranks)` and `memory(found, ranks)` for `model.family`."""
+    if config.model.family == "mixture":
+        from mpibayes.hpc import mixture_check as of_family
+    else:
+        from mpibayes.hpc import regression_check as of_family
+    return of_family
 
 
 def about_table(config: Config, table: Table, data: Data, n_heldout: int) -> Iterator[tuple[str, str]]:
@@ -197,70 +86,3 @@ def about_table(config: Config, table: Table, data: Data, n_heldout: int) -> Ite
     yield "missing", f"{missing:.1%} of the cells"
     held = f"{n_heldout:,} rows are held out and scored" if config.data.heldout is not None else "no rows are held out"
     yield "rows", f"{data.n_rows:,} rows are trained on; {held}"
-
-
-def _start(config: Config) -> tuple[str, int]:
-    """How the sample is started; labels that are given fit the whole table, not a sample of it."""
-    init = strategy.initial(config)
-    return ("sequential" if init == "labels" else init), config.sampler.init_clusters
-
-
-def _findings(config: Config, table: Table, data: Data, n_heldout: int, timing: Timing, ranks: int):
-    """What there is to say, as (title, text) pairs."""
-    run, n_shards = config.run, config.run.shards
-    working = min(ranks, n_shards)
-    yield from about_table(config, table, data, n_heldout)
-    yield "shards", f"{n_shards} of about {data.n_rows // n_shards:,} rows; opening = {config.sampler.opening}"
-    if ranks > n_shards:
-        yield "", f"warning: {ranks - n_shards} of {ranks} ranks would have no shard and idle; see run.shards"
-    if n_shards > 16:
-        yield "", "K mixes more slowly the more shards there are, about in proportion: take as few as the ranks need"
-    yield "sampler", _exactness(config)
-    yield "start", strategy.start_in_words(config, data.n_rows)
-    if run.chains > 1 and strategy.initial(config) == "overdispersed":
-        yield "", f"chain 1; the others: {strategy.STARTS['overdispersed']}"
-    grows = strategy.growth_in_words(config, data.n_rows)
-    if grows:
-        yield "", grows
-    yield "draws", f"{strategy.counting_in_words(config)}; labels are kept every {config.output.labels} cycles"
-
-    n_clusters = max(32, 2 * timing.n_clusters)
-    growth = strategy.growth_cycles(config, data.n_rows)
-    kept = run.cycles // config.output.labels - (growth or 0) // config.output.labels
-    parts = memory_per_rank(
-        data.columns, data.n_rows, n_shards, ranks, n_clusters, kept, n_heldout, mpi=ranks > 1,
-        moves=config.sampler.split_merge != 0, growing=growth != 0, strata=config.anneal.strata != "none",
-    )  # fmt: skip
-    yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB on the busiest of {ranks} rank{'s' * (ranks > 1)}, of which"
-    listed = ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
-    yield "", f"{listed} (for {n_clusters} clusters)"
-
-    cut = shards.bounds(data.n_rows, n_shards)
-    busiest = max(
-        int(cut[s.stop] - cut[s.start]) for r in range(working) if (s := shards.of_rank(n_shards, working, r))
-    )
-    cycle_s = timing.cycle_s * busiest / timing.n_rows
-    start_s = timing.start_s * data.n_rows / timing.n_rows
-    cores = os.cpu_count() or 1
-    plural = "s" * (working > 1)
-    yield "time", f"{cycle_s:.3g} s a cycle on {working} rank{plural} ({rate(data.n_rows / cycle_s)})"
-    yield "", f"measured on {timing.n_rows:,} rows with {timing.n_clusters} clusters, one process"
-    chains = f" x {run.chains} chains" if run.chains > 1 else ""
-    whole = run.cycles - (growth or 0) + strategy.growth_cost(config, data.n_rows)
-    total = duration((start_s + cycle_s * whole) * run.chains)
-    yield "", f"{total} for {run.cycles:,} cycles{chains}, if the clusters stay as many: time grows with their number"
-    if ranks > cores:
-        yield "", f"this supposes a core for every rank; this machine has {cores}"
-    draw = (1 if n_clusters <= 256 else 2) * data.n_rows
-    trace = 8 * (1 + len(SCALARS)) * run.cycles / config.output.thin
-    each = f", for each of {run.chains} chains" if run.chains > 1 else ""
-    yield "disk", f"two checkpoints of {4 * data.n_rows / MIB:.1f} MiB, a trace of {trace / MIB:.1f} MiB{each}"
-    yield "", f"{kept:,} kept draws of at most {draw / MIB:.2f} MiB, before compression{each}"
-
-
-def _exactness(config: Config) -> str:
-    """What the sampler leaves invariant, in words."""
-    law = "the prior on partitions (model.likelihood = false)" if not config.model.likelihood else "the posterior"
-    learned = [name for name in ("concentration", "discount") if getattr(config.model, name) == "learn"]
-    grid = f"; {' and '.join(learned)} on a grid" if learned else ""
-    return f"exact: every cycle leaves {law} invariant, on any number of ranks{grid}"

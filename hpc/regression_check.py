@@ -53,6 +53,13 @@ def memory_per_rank(design: Design, n_train: int, n_shards: int, n_ranks: int, n
     }
 
 
+def memory(found: Found, ranks: int) -> dict[str, int]:
+    """Bytes on the busiest rank, by part."""
+    config = found.config
+    kept = config.run.cycles // config.output.thin
+    return memory_per_rank(found.family.design, found.data.n_rows, config.run.shards, ranks, kept)
+
+
 def findings(found: Found, n_ranks: int) -> Iterator[tuple[str, str]]:
     """What there is to say, as (title, text) pairs. Raises DataError as a run would."""
     config, family, run = found.config, found.family, found.config.run
@@ -74,8 +81,7 @@ def findings(found: Found, n_ranks: int) -> Iterator[tuple[str, str]]:
     yield "sampler", f"exact: every cycle leaves the posterior invariant, on any number of ranks; {_updates(config)}"
     yield "draws", f"{run.cycles:,} cycles; from {config.burn_in + 1:,} on they count, when nothing is adapted any more"
 
-    kept = run.cycles // config.output.thin
-    parts = memory_per_rank(family.design, found.data.n_rows, run.shards, n_ranks, kept)
+    parts = memory(found, n_ranks)
     busiest = f"on the busiest of {n_ranks} rank{'s' * (n_ranks > 1)}"
     yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB {busiest}, of which"
     yield "", ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)

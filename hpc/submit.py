@@ -22,7 +22,6 @@ from mpibayes.hpc.errors import ConfigError
 from mpibayes.io.files import set_aside, write_text
 
 SHORTEST_S = 120.0
-TYPICAL_CLUSTERS = 64  # for the memory forecast, which here is made without a trial of the sampler
 
 
 def submit(config_path: Path, folder: Path, overrides: Sequence[str], job: Job, dry_run: bool = False) -> None:
@@ -52,7 +51,7 @@ def submit(config_path: Path, folder: Path, overrides: Sequence[str], job: Job, 
         )
     _write(script, text)
     number = _sbatch(script)
-    parts = found.memory(ranks, TYPICAL_CLUSTERS)
+    parts = checking.memory(found, ranks)
     print(f"job {number}: {ranks} ranks on {job.nodes} node{'s' * (job.nodes > 1)}, {clock(job.time_s)} a job")
     print(f"script:  {script}")
     print(f"log:     {script.with_suffix('')}-{number}{'_N' if job.array else ''}.log")

@@ -53,7 +53,7 @@ LEVELS = [
     {"families", "mixture_run", "regression_run", "kept_regression"},
     {"mixture_report", "mixture_predict"}
     | {"kept_regression", "regression_posterior", "regression_predict", "regression_report", "regression_tables"},
-    {"run", "resume", "check", "regression_check", "submit", "report", "predict"}
+    {"run", "resume", "check", "mixture_check", "regression_check", "submit", "report", "predict"}
     | {"doctor", "doctor_checks", "doctor_mpi"},
     {"cli"},
 ]
