@@ -205,6 +205,7 @@ def plan(quick: bool, peers: bool) -> list[tuple]:
         todo += [(line_of_peer, ("reference", "mnist", "nuts", 30_000 // small, 300, ("--double", "--once")))]
         todo += [(line_of_peer, ("speed", big, "hmcecs", 400, 100, ("--once",)))]
         todo += [(line_of_peer, ("speed", big, "nuts", 400, 100, ("--once",)))]
+        todo += [(line_of_peer, ("reference", big, "nuts", 600 // small, 100, ("--double", "--once")))]
     sizes = (10_000, 100_000) if quick else (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
     todo += [(line_of_ours, ("cost", str(n), 20_000 // small, 1_000)) for n in sizes]
     todo += [
