@@ -134,7 +134,7 @@ def _sampler(config: Config) -> str:
     untuned = "where all rows are alike" if f.xi == "auto" else f"at {f.xi:g}"
     touch = {"tuned": "at the posterior mode", "untuned": untuned}[f.bounds]
     words = f"Firefly Monte Carlo, bounds that touch {touch}, {f.z_update} updates of brightness; {update}"
-    if f.refresh == "auto" and f.theta_update == "hmc":
+    if f.refresh == "auto" and f.theta_update == "hmc" and f.whiten:
         return f"{words}; now and then a step on all rows"
     return f"{words}; a step on all rows every {f.refresh:,} cycles" if f.refresh not in ("auto", 0) else words
 
