@@ -317,9 +317,10 @@ class Chain:
             for warning in found.warnings if found is not None else ():
                 self.progress.note(f"warning: {warning}; continuing from cycle {cycle}")
             if comm.size > sampler.n_shards:
+                idle = comm.size - sampler.n_shards
                 self.progress.note(
-                    f"warning: {comm.size} ranks, but {sampler.n_shards} shards: "
-                    f"{comm.size - sampler.n_shards} ranks have nothing to do (run.shards)"
+                    f"warning: {comm.size} ranks, but {sampler.n_shards} shard{'s' * (sampler.n_shards > 1)}: "
+                    f"{idle} rank{'s have' if idle > 1 else ' has'} nothing to do (run.shards)"
                 )
             if sampler.cycles < config.run.cycles:
                 for words in sampler.in_words():
