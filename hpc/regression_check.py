@@ -19,7 +19,7 @@ from mpibayes.hpc.regression.forecast import in_words
 from mpibayes.hpc.regression.importance import importance_sample
 from mpibayes.hpc.regression.likelihood import Likelihood
 from mpibayes.hpc.regression.problem import FAMILIES
-from mpibayes.hpc.regression_run import firefly_settings
+from mpibayes.hpc.regression_run import firefly_settings, slice_rows
 from mpibayes.io.trace import MERGED_AT_MOST, REGRESSION_SCALARS
 
 TIMED_S = 1.0
@@ -34,7 +34,7 @@ def memory_per_rank(design: Design, n_train: int, n_shards: int, n_ranks: int, n
     process       Python, libraries, and the MPI library where there is one
     rows          of its shards: 4 bytes a predictor (their number rounded up to 8), 8 for the response
     bounds        what a row's bound needs: 8 bytes for t, 16 for logistic, 16 a class for softmax, and 1 for its z
-    reading       the columns of one shard as they are in the table
+    reading       the columns of a slice of rows as they are in the table
     coefficients  dense matrices of their products: the posterior's covariance and its relatives
     trace         root, at the end: four times what is merged into trace.h5, which is 64 MiB at most
     """
@@ -47,7 +47,8 @@ def memory_per_rank(design: Design, n_train: int, n_shards: int, n_ranks: int, n
         "process": PROCESS_BYTES + (MPI_BYTES if n_ranks > 1 else 0) + WORK_BYTES,
         "rows": rows * (4 * design.width + 8),
         "bounds": rows * (bounds + 1),
-        "reading": -(-n_train // n_shards) * (8 * (len(design.terms) + 1) + 8 * k),
+        "reading": min(slice_rows(design), -(-n_train // n_shards))
+        * (8 * (len(design.terms) + 1) + 4 * design.width + 8 * k),
         "coefficients": 8 * 8 * design.n_parameters**2,
         "trace": 4 * min(8 * (design.n_parameters + 9) * n_kept, MERGED_AT_MOST),
     }

@@ -23,17 +23,23 @@ from mpibayes.hpc.regression.forecast import in_words
 from mpibayes.hpc.regression.problem import Problem
 from mpibayes.hpc.regression.settings import Settings
 from mpibayes.hpc.sampler import Told
-from mpibayes.io.table import Rows
+from mpibayes.io.table import SLICE_BYTES, SLICE_ROWS, Rows
 from mpibayes.io.trace import QUERIES, REGRESSION_SCALARS
 
 BATCH_S = 0.05  # cycles are done in batches of about this length, between which the run looks at signals and the clock
 MOST = 100_000  # cycles of a batch
+MOST_PROBLEMS = 30  # of one shard's rows
 ROWS_A_SHARD, MOST_SHARDS = 1_000_000, 8
 
 
 def default_shards(n_rows: int) -> int:
     """Few: a cycle looks at few rows, and every shard costs it about 2 us; ranks beyond their number have no rows."""
     return int(np.clip(round(n_rows / ROWS_A_SHARD), 1, MOST_SHARDS))
+
+
+def slice_rows(design: Design) -> int:
+    """Rows that are read at a time: at most SLICE_BYTES of predictors."""
+    return max(1, min(SLICE_ROWS, SLICE_BYTES // (4 * design.width)))
 
 
 def settings_of(config: Config) -> Settings:
@@ -104,17 +110,31 @@ class RegressionFamily:
     def problem_of(self, n_shards: int) -> Problem:
         """The rows and their prior; of scales that have to be chosen, a first guess. Collective."""
         s, design, data = self.settings, self.design, self.data
-
-        def x_of(start: int, stop: int):
-            numbers = start if data.training_rows is None else data.training_rows[start:stop]
-            built = design.build(data.rows_of(start, stop), numbers)
-            return built.x, built.y
-
         return Problem(
-            self.comm, s.family, x_of, data.n_rows, n_shards, n_predictors=design.n_predictors,
+            self.comm, s.family, self._training, data.n_rows, n_shards, n_predictors=design.n_predictors,
             n_classes=design.n_classes, prior=s.prior, prior_scale=2.5 if s.prior_scale == "heldout" else s.prior_scale,
             nu=s.degrees_of_freedom, scale=1.0 if isinstance(s.scale, str) else s.scale,
         )  # fmt: skip
+
+    def _training(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        """(x, y) of training rows start..stop-1, read in slices so that the table's own cells take little room."""
+        design, data = self.design, self.data
+        x, y = np.empty((stop - start, design.width), np.float32), np.empty(stop - start)
+        n, errors = 0, []
+        step = slice_rows(design)
+        for first in range(start, stop, step):
+            last = min(first + step, stop)
+            numbers = first if data.training_rows is None else data.training_rows[first:last]
+            try:
+                built = design.build(data.rows_of(first, last), numbers)
+            except DataError as error:
+                errors.append(error)
+                continue
+            here = slice(n, n + len(built.y))
+            x[here], y[here], n = built.x, built.y, here.stop
+        if errors:
+            raise DataError(errors[0].message, [p for error in errors for p in error.problems][:MOST_PROBLEMS])
+        return (x, y) if n == len(y) else (x[:n].copy(), y[:n].copy())
 
     def choice(self) -> Choice:
         """The scales, and the mode under them; found at the first call. Collective."""
