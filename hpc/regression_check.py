@@ -42,13 +42,13 @@ def memory_per_rank(design: Design, n_train: int, n_shards: int, n_ranks: int, n
     mine = shards.of_rank(n_shards, n_ranks, 0)
     rows = int(cut[mine.stop] - cut[mine.start])
     k = design.n_classes
+    row = 4 * design.width + 8
     bounds = 8 * Likelihood(FAMILIES[design.family], design.n_predictors, k).n_bounds
     return {
         "process": PROCESS_BYTES + (MPI_BYTES if n_ranks > 1 else 0) + WORK_BYTES,
-        "rows": rows * (4 * design.width + 8),
+        "rows": rows * row,
         "bounds": rows * (bounds + 1),
-        "reading": min(slice_rows(design), -(-n_train // n_shards))
-        * (8 * (len(design.terms) + 1) + 4 * design.width + 8 * k),
+        "reading": min(slice_rows(design), -(-n_train // n_shards)) * (8 * (len(design.terms) + 1) + row),
         "coefficients": 8 * 8 * design.n_parameters**2,
         "trace": 4 * min(8 * (design.n_parameters + 9) * n_kept, MERGED_AT_MOST),
     }
