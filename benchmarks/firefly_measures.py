@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import resource
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +64,15 @@ def bulk_ess(x: np.ndarray) -> np.ndarray:
     import arviz
 
     return np.array([float(arviz.ess(column[None], method="bulk")) for column in np.ascontiguousarray(x.T, float)])
+
+
+def read_results(path: Path, numbers: Sequence[str]) -> list[dict]:
+    """Lines of a CSV file of results, [] where there is none; the columns `numbers` as floats."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    return [line | {name: float(line[name] or "nan") for name in numbers} for line in lines]
 
 
 def peak_mib() -> float:

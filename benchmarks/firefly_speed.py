@@ -31,7 +31,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from firefly_measures import bulk_ess, peak_mib, posterior_mode, spectral_ess
+from firefly_measures import bulk_ess, peak_mib, posterior_mode, read_results, spectral_ess
 from firefly_tables import Regression, synthetic, table
 
 PRIOR_SCALE = {"mnist": 0.5, "synthetic": 2.5}  # mnist: what predicts the test rows best, see firefly_table1.py
@@ -226,13 +226,7 @@ def key(call: tuple) -> tuple:
 
 def read(path: Path) -> list[dict]:
     """The results there are."""
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        lines = list(csv.DictReader(file))
-    for line in lines:
-        line |= {name: float(line[name] or "nan") for name in FIELDS[3:]}
-    return lines
+    return read_results(path, FIELDS[3:])
 
 
 # --- what came out ---------------------------------------------------------------------------------------------------

@@ -34,7 +34,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from firefly_measures import bulk_ess, chosen_scales, log_likelihood, log_prior, posterior_mode, spectral_ess
+from firefly_measures import (
+    bulk_ess,
+    chosen_scales,
+    log_likelihood,
+    log_prior,
+    posterior_mode,
+    read_results,
+    spectral_ess,
+)  # fmt: skip
 from firefly_tables import NU, Regression, components, opv, table
 
 ALGORITHMS = ("regular", "untuned", "tuned", "default")
@@ -238,14 +246,7 @@ def tasks(cases: tuple[Case, ...], n_seeds: int, done: set[tuple], out: Path) ->
 
 def read(path: Path) -> list[dict]:
     """The results there are."""
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        lines = list(csv.DictReader(file))
-    for line in lines:
-        line |= {name: float(line[name] or "nan") for name in FIELDS[4:]}
-        line["iterations"] = int(line["iterations"])
-    return lines
+    return [line | {"iterations": int(line["iterations"])} for line in read_results(path, FIELDS[4:])]
 
 
 def compute(todo: list[Task], data: str | None, out: Path, jobs: int) -> None:

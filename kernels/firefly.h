@@ -45,17 +45,7 @@ static inline model_t new_model(int family, int64_t n_predictors, int64_t n_clas
 #pragma GCC pop_options
 #endif
 
-enum { ISA_BASELINE = 0, ISA_AVX2 = 1, ISA_AVX512 = 2 };
-static int kernel_isa = ISA_BASELINE; /* the module sets it to what the mixture kernels chose */
-
-#ifdef MPIBAYES_MANY_ISAS
-#define DISPATCH(name, ...)                                                                                            \
-    (kernel_isa == ISA_AVX512 ? name##_avx512(__VA_ARGS__)                                                             \
-     : kernel_isa == ISA_AVX2 ? name##_avx2(__VA_ARGS__)                                                               \
-                              : name##_baseline(__VA_ARGS__))
-#else
-#define DISPATCH(name, ...) name##_baseline(__VA_ARGS__)
-#endif
+#include "isa.h" /* the module sets kernel_isa to what the mixture kernels chose */
 
 static inline double bright_sum(const model_t *m, const block_t *b, const double *theta, double *gap, double *gradient,
                                 double *scratch) {
