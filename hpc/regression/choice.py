@@ -9,7 +9,7 @@ import numpy as np
 from mpibayes.hpc.comm import Communicator
 from mpibayes.hpc.regression.fit import Fit, fit
 from mpibayes.hpc.regression.problem import Problem, padded
-from mpibayes.hpc.regression.scales import Chosen, choose_prior_scale, choose_t_scale, joint_t_scale
+from mpibayes.hpc.regression.scales import Chosen, choose_scale, joint_t_scale
 from mpibayes.hpc.regression.settings import Settings
 from mpibayes.kernels.firefly import Rows
 
@@ -38,12 +38,12 @@ def choose(comm: Communicator, settings: Settings, problem: Problem, heldout: li
             scale, found = joint_t_scale(comm, rows, n, prior, likelihood=m)
             words.append(f"scale of the t distribution: {scale:.4g}, the most probable one")
         else:
-            chosen = choose_t_scale(comm, rows, n, blocks, n, prior, likelihood=m)
+            chosen = choose_scale("t", comm, rows, n, blocks, n, prior, likelihood=m)
             scale, found = chosen.value, chosen.fitted
             words.append(f"scale of the t distribution: {_in_words(chosen)}")
         problem.rescaled(problem.prior.scale, scale)
     if settings.prior_scale == "heldout":
-        chosen = choose_prior_scale(comm, problem.rows, n, blocks, n, problem.prior, likelihood=problem.likelihood)
+        chosen = choose_scale("prior", comm, problem.rows, n, blocks, n, problem.prior, likelihood=problem.likelihood)
         found = chosen.fitted
         problem.rescaled(np.where(problem.prior.flat, np.inf, chosen.value), problem.likelihood.scale)
         words.append(f"scale of the prior: {_in_words(chosen)}")

@@ -35,40 +35,21 @@ class Chosen:
         return self.value in (min(self.tried), max(self.tried)) and len(self.tried) > 1
 
 
-def choose_prior_scale(
-    comm: Communicator,
-    rows,
-    n_shards: int,
-    heldout,
-    n_blocks: int,
-    prior: Prior,
-    *,
-    likelihood: Likelihood | None = None,
-    grid: Sequence[float] = PRIOR_GRID,
-) -> Chosen:
-    """The scale, of all coefficients that are not flat, with the best held-out log predictive density. Collective.
+def choose_scale(
+    of: str, comm: Communicator, rows, n_shards: int, heldout, n_blocks: int, prior: Prior, *, likelihood: Likelihood,
+    grid: Sequence[float] | None = None,
+) -> Chosen:  # fmt: skip
+    """The scale with the best held-out log predictive density. Collective.
 
-    rows, heldout: (index, kernels' Rows) of this rank's shards and blocks of held-out rows, in order.
+    of: "prior", of all coefficients that are not flat, or "t", of the t distribution. rows, heldout: (index, kernels'
+    Rows) of this rank's shards and blocks of held-out rows, in order. grid: what is tried.
     """
-    likelihood = likelihood or Likelihood.of(comm, rows)
-    trials = [(value, likelihood, Prior(prior.kind, np.where(prior.flat, np.inf, value))) for value in sorted(grid)]
-    return _best(comm, rows, n_shards, heldout, n_blocks, trials)
-
-
-def choose_t_scale(
-    comm: Communicator,
-    rows,
-    n_shards: int,
-    heldout,
-    n_blocks: int,
-    prior: Prior,
-    *,
-    likelihood: Likelihood | None = None,
-    grid: Sequence[float] = T_GRID,
-) -> Chosen:
-    """The scale of the t distribution with the best held-out log predictive density. Collective."""
-    likelihood = likelihood or Likelihood.of(comm, rows)
-    trials = [(value, replace(likelihood, scale=value), prior) for value in sorted(grid)]
+    if of == "prior":
+        trials = [
+            (v, likelihood, Prior(prior.kind, np.where(prior.flat, np.inf, v))) for v in sorted(grid or PRIOR_GRID)
+        ]
+    else:
+        trials = [(v, replace(likelihood, scale=v), prior) for v in sorted(grid or T_GRID)]
     return _best(comm, rows, n_shards, heldout, n_blocks, trials)
 
 

@@ -10,7 +10,7 @@ from mpibayes.hpc.comm import serial, world
 from mpibayes.hpc.errors import DataError
 from mpibayes.hpc.regression.likelihood import LOGISTIC, Likelihood
 from mpibayes.hpc.regression.prior import Prior
-from mpibayes.hpc.regression.scales import choose_prior_scale, choose_t_scale, joint_t_scale, log_predictive
+from mpibayes.hpc.regression.scales import choose_scale, joint_t_scale, log_predictive
 from tests.regression.problems import FAMILIES, dealt, simulate
 
 T = FAMILIES["student-t"]
@@ -50,7 +50,7 @@ def test_prior_scale_on_heldout_rows():
     likelihood = Likelihood(LOGISTIC, 30)
     x, y = simulate(likelihood, 3_000, size=0.1)
     rows, heldout = dealt(serial(), likelihood, x[:300], y[:300]), dealt(serial(), likelihood, x[300:], y[300:])
-    found = choose_prior_scale(serial(), rows, 5, heldout, 5, Prior.of("gaussian", 1.0, 30), likelihood=likelihood)
+    found = choose_scale("prior", serial(), rows, 5, heldout, 5, Prior.of("gaussian", 1.0, 30), likelihood=likelihood)
     assert 0.03 < found.value < 0.4 and not found.at_an_end
     assert max(found.log_predictive) == found.log_predictive[found.tried.index(found.value)]
     total, n = log_predictive(serial(), heldout, 5, found.fitted.theta, likelihood)
@@ -62,14 +62,14 @@ def test_prior_scale_on_heldout_rows():
 def test_t_scale_on_heldout_rows():
     x, y = simulate(T, 3_000)
     rows, heldout = dealt(serial(), T, x[:2_000], y[:2_000]), dealt(serial(), T, x[2_000:], y[2_000:])
-    found = choose_t_scale(serial(), rows, 5, heldout, 5, Prior.of("gaussian", 2.0, 6), likelihood=T)
+    found = choose_scale("t", serial(), rows, 5, heldout, 5, Prior.of("gaussian", 2.0, 6), likelihood=T)
     assert 0.35 < found.value < 0.7
 
 
 def test_no_heldout_rows():
     x, y = simulate(T, 100)
     with pytest.raises(DataError, match="held-out rows"):
-        choose_t_scale(serial(), dealt(serial(), T, x, y), 5, [], 5, Prior.of("gaussian", 2.0, 6), likelihood=T)
+        choose_scale("t", serial(), dealt(serial(), T, x, y), 5, [], 5, Prior.of("gaussian", 2.0, 6), likelihood=T)
 
 
 @pytest.mark.mpi
@@ -80,7 +80,7 @@ def test_the_same_on_every_rank():
     for c in (serial(), comm):
         rows, heldout = dealt(c, T, x[:600], y[:600]), dealt(c, T, x[600:], y[600:], 3)
         scale, found = joint_t_scale(c, rows, 5, prior, likelihood=T)
-        chosen = choose_t_scale(c, rows, 5, heldout, 3, prior, likelihood=T, grid=[0.2, 0.5, 1.0])
+        chosen = choose_scale("t", c, rows, 5, heldout, 3, prior, likelihood=T, grid=[0.2, 0.5, 1.0])
         told.append((scale, found.theta, chosen.value, chosen.log_predictive))
     for alone, together in zip(*told):
         assert np.array_equal(alone, together)
