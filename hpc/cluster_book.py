@@ -14,7 +14,7 @@ from mpibayes.hpc.comm import Communicator
 from mpibayes.hpc.models.components import Components, Hyper
 from mpibayes.hpc.models.statistics import Statistics, join
 from mpibayes.hpc.shards import Shard
-from mpibayes.hpc.split_odds import Odds
+from mpibayes.hpc.split_odds import Odds, vector_length
 from mpibayes.hpc.streams import Purpose
 from mpibayes.kernels import split as kernels
 
@@ -99,11 +99,12 @@ class Book:
         return sync.total_statistics(self.comm, labelled, k, c.shape, c.categorical.offsets, self.n_shards)
 
     def _broadcast(self, odds: Odds | None, groups: np.ndarray) -> Odds:
-        n, (n_levels, n_real, n_count) = len(groups), self.components.shape
+        n, (n_levels, n_real, n_count, widths) = len(groups), self.components.shape
         if odds is None:
             odds = Odds(
-                np.empty(n), np.empty((n, n_levels), np.float32), np.empty((n, n_real, 5)), np.empty((n, n_count, 2))
-            )
+                np.empty(n), np.empty((n, n_levels), np.float32), np.empty((n, n_real, 5)), np.empty((n, n_count, 2)),
+                np.empty((n, vector_length(widths))),
+            )  # fmt: skip
         for field in fields(Odds):
             array = getattr(odds, field.name)
             if array.size:

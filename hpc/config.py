@@ -21,10 +21,12 @@ from pydantic import ValidationError
 
 from mpibayes.hpc.config_schema import (
     CYCLES_OF_REGRESSION,
+    NAMED,
     OF_MIXTURES,
     OF_REGRESSIONS,
     SECTIONS,
     Anneal,
+    BlockSettings,
     ColumnSettings,
     Data,
     DirichletPrior,
@@ -76,6 +78,7 @@ class Config:
     text: str = ""
     overrides: tuple[str, ...] = ()
     lines: dict[tuple[str, ...], int] = field(default_factory=dict, repr=False)
+    blocks: dict[str, BlockSettings] = field(default_factory=dict)
 
     @property
     def table(self) -> Path:
@@ -108,6 +111,11 @@ class Config:
     def priors(self) -> dict[str, dict[str, Any]]:
         """Given (fixed) priors by column name, each a dictionary with the keys of the configuration."""
         return {name: c.prior.model_dump() for name, c in self.columns.items() if c.prior is not None}
+
+    @property
+    def joint(self) -> dict[str, dict[str, Any]]:
+        """Blocks of columns that are modelled jointly, by name: {"columns": names, "prior": what of it is given}."""
+        return {name: block.model_dump() for name, block in self.blocks.items()}
 
     @property
     def unused(self) -> frozenset[str]:
@@ -161,11 +169,12 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Config:
     document = _times_as_text(document)
     _find_unknown(document, report)
     sections = {name: _validate(section, document.get(name, {}), (name,), report) for name, section in SECTIONS.items()}
-    columns = {
-        name: _validate(ColumnSettings, given, ("columns", name), report)
-        for name, given in _table(document.get("columns", {})).items()
-    }
+    columns, blocks = (
+        {name: _validate(of, given, (kind, name), report) for name, given in _table(document.get(kind, {})).items()}
+        for kind, of in NAMED.items()
+    )
     if not problems:
+        _block_rules(blocks, columns, sections["model"], report)
         _family_rules(sections, columns, document, report)
         _joint_rules(sections["model"], sections["sampler"], report)
         _start_rules(sections["model"], sections["sampler"], sections["anneal"], report)
@@ -174,7 +183,7 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Config:
         raise ConfigError(f"{path}: {many} in the configuration", problems)
     if sections["model"].family != "mixture" and "cycles" not in sections["run"].model_fields_set:
         sections["run"] = sections["run"].model_copy(update={"cycles": CYCLES_OF_REGRESSION})
-    config = Config(**sections, columns=columns, path=path, text=text, overrides=overrides, lines=lines)
+    config = Config(**sections, columns=columns, blocks=blocks, path=path, text=text, overrides=overrides, lines=lines)
     _ = config.table, config.heldout_path, config.init_labels_path  # a text that is no path is told now
     return config
 
@@ -272,7 +281,7 @@ def _merge(document: dict[str, Any], change: dict[str, Any]) -> None:
             continue
         for key, value in keys.items():
             old = document[section].get(key)
-            if section == "columns" and isinstance(value, dict) and isinstance(old, dict):
+            if section in NAMED and isinstance(value, dict) and isinstance(old, dict):
                 old.update(value)
             else:
                 document[section][key] = value
@@ -321,7 +330,7 @@ def _table(value: Any) -> dict[str, Any]:
 
 def _find_unknown(document: dict[str, Any], report: _Report) -> None:
     """Reports keys and sections that do not exist, and takes them out."""
-    names = [*SECTIONS, "columns"]
+    names = [*SECTIONS, *NAMED]
     for name in list(document):
         if name not in names:
             what = "section" if isinstance(document[name], dict) else "key"
@@ -334,29 +343,28 @@ def _find_unknown(document: dict[str, Any], report: _Report) -> None:
         for key in [k for k in _table(document.get(name)) if k not in section.model_fields]:
             report.add((name, key), f"unknown key{_nearest((name, key))}")
             del document[name][key]
-    columns = _table(document.get("columns"))
-    for name in list(columns):
-        if not isinstance(columns[name], dict):
-            report.add(("columns", name), f"expected a section [columns.{_bare(name)}], got {_shown(columns[name])}")
-            del columns[name]
-            continue
-        for key in [k for k in columns[name] if k not in ColumnSettings.model_fields]:
-            near = difflib.get_close_matches(key, ColumnSettings.model_fields, 1)
-            report.add(
-                ("columns", name, key),
-                f"unknown key; did you mean {near[0]}?" if near else "unknown key; a column has prior and use",
-            )
-            del columns[name][key]
+    for kind, section in NAMED.items():
+        given = _table(document.get(kind))
+        for name in list(given):
+            if not isinstance(given[name], dict):
+                report.add((kind, name), f"expected a section [{kind}.{_bare(name)}], got {_shown(given[name])}")
+                del given[name]
+                continue
+            for key in [k for k in given[name] if k not in section.model_fields]:
+                near = difflib.get_close_matches(key, section.model_fields, 1)
+                hint = f"did you mean {near[0]}?" if near else f"a {kind[:-1]} has {' and '.join(section.model_fields)}"
+                report.add((kind, name, key), f"unknown key; {hint}")
+                del given[name][key]
 
 
 def _nearest(key: tuple[str, ...]) -> str:
     """The valid key nearest to an unknown one: in its own section, by its name in another, or a like-named section."""
     if len(key) == 1:
-        near = difflib.get_close_matches(key[0], [*SECTIONS, "columns"], 1, 0.6)
+        near = difflib.get_close_matches(key[0], [*SECTIONS, *NAMED], 1, 0.6)
         if near:
             return f"; did you mean [{near[0]}]?"
         homes = [f"{name}.{key[0]}" for name, section in SECTIONS.items() if key[0] in section.model_fields]
-        return f"; did you mean {homes[0]}?" if homes else f"; sections are {', '.join([*SECTIONS, 'columns'])}"
+        return f"; did you mean {homes[0]}?" if homes else f"; sections are {', '.join([*SECTIONS, *NAMED])}"
     own = SECTIONS[key[0]].model_fields
     near = difflib.get_close_matches(key[1], own, 1, 0.6)
     homes = [f"{name}.{key[1]}" for name, section in SECTIONS.items() if key[1] in section.model_fields]
@@ -438,6 +446,36 @@ def _family_rules(sections: dict[str, Any], columns: dict[str, ColumnSettings], 
         report.add(("firefly", "xi"), "is for untuned bounds of logistic and student-t; take it out")
 
 
+def _block_rules(blocks: dict[str, BlockSettings], columns: dict[str, ColumnSettings], model: Model, report) -> None:
+    """Rules about blocks of columns that need no table."""
+    taken: dict[str, str] = {}
+    for name, block in blocks.items():
+        key, width = ("blocks", name, "columns"), len(block.columns)
+        if model.family != "mixture":
+            report.add(("blocks", name), f'is for mixtures; model.family = "{model.family}" has no use for it')
+        for c in dict.fromkeys(block.columns):
+            if block.columns.count(c) > 1:
+                report.add(key, f"{_shown(c)} is listed twice")
+            if c in taken:
+                report.add(key, f"{_shown(c)} is in block {_shown(taken[c])} too; a column can be in one block")
+            taken.setdefault(c, name)
+            settings = columns.get(c)
+            if settings is not None and not settings.use:
+                report.add(key, f"{_shown(c)} has use = false in [columns.{_bare(c)}]; take one of the two out")
+            elif settings is not None and settings.prior is not None:
+                report.add(
+                    key, f"{_shown(c)} has a prior in [columns.{_bare(c)}]; the block has one for all its columns"
+                )
+        prior, key = block.prior, ("blocks", name, "prior")
+        if prior is None:
+            continue
+        nu = prior.nu if isinstance(prior.nu, tuple) else () if prior.nu is None else (prior.nu,)
+        if any(v <= width - 1 for v in nu):
+            report.add(key, f"nu is {_shown(prior.nu)}, expected above {width - 1} for {width} columns")
+        if prior.mean is not None and len(prior.mean) != width:
+            report.add(key, f"mean has {len(prior.mean)} numbers, expected {width}, one a column")
+
+
 def _joint_rules(model: Model, sampler: Sampler, report: _Report) -> None:
     """Rules that tie two keys together."""
     concentration, discount = model.concentration, model.discount
@@ -513,7 +551,8 @@ def _start_rules(model: Model, sampler: Sampler, anneal: Anneal, report: _Report
 
 
 def check_columns(config: Config, columns: Sequence[Any], n_rows: int) -> None:
-    """Hold [columns.NAME] against the table's columns (`io.table.Column`); ConfigError lists all that does not fit.
+    """Hold [columns.NAME] and [blocks.NAME] against the table's columns (`io.table.Column`); ConfigError lists all that
+    does not fit.
 
     Columns whose numbers the arithmetic cannot hold are refused too, since [columns.NAME] can leave them out.
     """
@@ -523,9 +562,7 @@ def check_columns(config: Config, columns: Sequence[Any], n_rows: int) -> None:
         key = ("columns", name)
         column = by_name.get(name)
         if column is None:
-            near = difflib.get_close_matches(name, by_name, 1, 0.6) or [n for n in by_name if n.lower() == name.lower()]
-            hint = f"did you mean {near[0]}?" if near else f"it has {_some(list(by_name))}"
-            report.add(key, f"the table has no such column; {hint}")
+            report.add(key, f"the table has no such column; {_nearest_column(name, list(by_name))}")
             continue
         if settings.prior is None:
             continue
@@ -538,6 +575,14 @@ def check_columns(config: Config, columns: Sequence[Any], n_rows: int) -> None:
             n, levels = len(settings.prior.dirichlet), list(column.levels)
             what = f"got {n} numbers, expected {len(levels)}, one for each level in the table's order: {_some(levels)}"
             report.add((*key, "prior"), what)
+    for name, block in config.blocks.items():
+        key = ("blocks", name, "columns")
+        fit = [c for c, column in by_name.items() if column.kind == "real" and c not in config.unused]
+        for c in block.columns:
+            if c not in by_name:
+                report.add(key, f"the table has no column {_shown(c)}; {_nearest_column(c, fit)}")
+            elif by_name[c].kind != "real":
+                report.add(key, f"column {_shown(c)} is {by_name[c].kind}, expected real ones: {_some(fit)}")
     _check_strata(config, by_name, report)
     for column in columns:
         key = ("columns", column.name)
@@ -556,6 +601,11 @@ def check_columns(config: Config, columns: Sequence[Any], n_rows: int) -> None:
         report.add(("columns",), "every column has use = false, so that nothing is left to model")
     if report.problems:
         raise ConfigError(f"{config.path}: the configuration does not fit the table {config.table}", report.problems)
+
+
+def _nearest_column(name: str, names: list[str]) -> str:
+    near = difflib.get_close_matches(name, names, 1, 0.6) or [n for n in names if n.lower() == name.lower()]
+    return f"did you mean {near[0]}?" if near else f"it has {_some(names)}"
 
 
 def _check_strata(config: Config, by_name: dict[str, Any], report: _Report) -> None:
@@ -596,7 +646,8 @@ def as_dict(config: Config) -> dict[str, Any]:
         document["sampler"]["init_labels"] = str(config.init_labels_path)
     for section, key in _without_effect(config):
         document[section].pop(key, None)
-    document["columns"] = {name: c.model_dump(exclude_none=True) for name, c in config.columns.items()}
+    for kind in NAMED:
+        document[kind] = {name: c.model_dump(exclude_none=True) for name, c in getattr(config, kind).items()}
     return document
 
 
@@ -650,6 +701,8 @@ def _flat(document: dict[str, Any]) -> dict[str, Any]:
             flat[f"columns.{_bare(name)}.prior"] = _plain(given["prior"])
         if not given.get("use", True):
             flat[f"columns.{_bare(name)}.use"] = False
+    for name, given in _table(document.get("blocks")).items():
+        flat |= {f"blocks.{_bare(name)}.{key}": _plain(value) for key, value in given.items()}
     return flat
 
 
@@ -685,11 +738,12 @@ def resolved_toml(config: Config, actual: dict[str, Any] | None = None) -> str:
             blank = f"not used: {unused[name, key]}" if (name, key) in unused else "not set"
             text = f"# {key} = ({blank})" if value is None else f"{key} = {_toml(value)}"
             out.append(f"{text}  # {info.description}")
-    for name, given in document["columns"].items():
-        out += ["", f"[columns.{_bare(name)}]"]
-        for key, info in ColumnSettings.model_fields.items():
-            if key in given:
-                out.append(f"{key} = {_toml(given[key])}  # {info.description}")
+    for kind, section in NAMED.items():
+        for name, given in document[kind].items():
+            out += ["", f"[{kind}.{_bare(name)}]"]
+            for key, info in section.model_fields.items():
+                if key in given:
+                    out.append(f"{key} = {_toml(given[key])}  # {info.description}")
     return "\n".join(out) + "\n"
 
 

@@ -165,6 +165,40 @@ class ColumnSettings(Section):
     use: bool = _key(True, "false leaves the column out of the model", "true or false")
 
 
+OneOrGrid = Positive | Annotated[tuple[Positive, ...], Field(min_length=1)]
+
+
+class BlockPrior(Section):
+    """Of a block of D columns; what is not given is learned, but for the mean, which is then the columns' own."""
+
+    kappa: OneOrGrid | None = None
+    nu: OneOrGrid | None = None
+    variance: OneOrGrid | None = None
+    mean: tuple[float, ...] | None = None
+
+
+MOST_JOINT = 64  # columns of a block
+
+
+class BlockSettings(Section):
+    columns: Annotated[
+        tuple[Annotated[str, Field(min_length=1)], ...],
+        Field(min_length=2, max_length=MOST_JOINT),
+        BeforeValidator(_tuples),
+    ] = _key(
+        ...,
+        "real columns that are modelled jointly, with a full covariance in each cluster",
+        f"a list of the names of 2 to {MOST_JOINT} real columns",
+    )
+    prior: Annotated[BlockPrior | None, BeforeValidator(_tuples)] = _key(
+        None,
+        "fixes hyperparameters (a number) or says where they are learned (a grid); the variance is in units of each "
+        "column's own",
+        "{kappa, nu, variance, mean} or some of these: kappa, nu (above D - 1 for D columns) and variance numbers above "
+        "0, or lists of such numbers; mean a list of a number a column",
+    )
+
+
 class Sampler(Section):
     strategy: Literal["auto", "anneal", "sequential+gibbs", "prior+gibbs"] = _key(
         "auto",
@@ -406,6 +440,8 @@ SECTIONS: dict[str, type[Section]] = {
     "run": Run, "output": Output,
 }  # fmt: skip
 
+NAMED: dict[str, type[Section]] = {"columns": ColumnSettings, "blocks": BlockSettings}  # [columns.NAME]
+
 CYCLES_OF_REGRESSION = 20_000
 # Sections, and keys of sections, that one kind of model has no use for.
 OF_MIXTURES = (
@@ -416,11 +452,11 @@ OF_REGRESSIONS = ("regression", "firefly", "output.log_posterior")
 
 def fields_of(key: tuple[str, ...]) -> dict[str, Any]:
     """The fields of the section that a key path such as ("run", "seed") or ("columns", "age", "use") lies in."""
-    section = ColumnSettings if key[0] == "columns" else SECTIONS[key[0]]
+    section = NAMED.get(key[0]) or SECTIONS[key[0]]
     return dict(section.model_fields)
 
 
 def expected(key: tuple[str, ...]) -> str:
     """What a value of this key must be, in words."""
-    name = key[2] if key[0] == "columns" else key[1]
+    name = key[2] if key[0] in NAMED else key[1]
     return str(fields_of(key)[name].json_schema_extra["expected"])

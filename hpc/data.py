@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -12,7 +12,8 @@ import numpy as np
 from mpibayes.hpc import shards
 from mpibayes.hpc.comm import Communicator, agree, broadcast_arrays, on_root
 from mpibayes.hpc.streams import Purpose, generator
-from mpibayes.io.table import BLOCKS, Column, Rows, Table
+from mpibayes.hpc.errors import DataError
+from mpibayes.io.table import ARRAYS, BLOCKS, Column, Rows, Table, slice_rows
 
 PIECE = 4096  # rows of the table that are read at once where not all are wanted
 
@@ -33,6 +34,88 @@ def take_columns(rows: Rows, positions: dict[str, np.ndarray]) -> Rows:
     return Rows(*(a if len(p) == a.shape[1] else np.ascontiguousarray(a[:, p]) for a, p in blocks))
 
 
+def in_blocks(columns: Sequence[Column], blocks: Mapping[str, Mapping]) -> tuple[Column, ...]:
+    """The columns with those that are modelled jointly put into the rows' `vectors`, block by block.
+
+    blocks: {"columns": names, ...} by the block's name. The other real columns are renumbered.
+    """
+    joint = {name: i for i, name in enumerate(name for block in blocks.values() for name in block["columns"])}
+    single = sorted(c.index for c in columns if c.block == "reals" and c.name not in joint)
+
+    def placed(c: Column) -> Column:
+        if c.name in joint:
+            return replace(c, block="vectors", index=joint[c.name])
+        return replace(c, index=single.index(c.index)) if c.block == "reals" else c
+
+    return tuple(placed(c) for c in columns)
+
+
+class Carve:
+    """Puts the cells of the columns of blocks into the rows' `vectors`: called with Rows of `columns` as they are stored,
+    it returns them as `in_blocks` says. Without blocks it changes nothing."""
+
+    def __init__(self, columns: Sequence[Column], blocks: Mapping[str, Mapping]):
+        self.blocks = {name: tuple(block["columns"]) for name, block in blocks.items()}
+        at = {c.name: c.index for c in columns}
+        self._joint = np.array([at[name] for names in self.blocks.values() for name in names], np.intp)
+        width = sum(c.block == "reals" for c in columns)
+        self._single = np.setdiff1d(np.arange(width), self._joint)
+        self._widths = np.array([len(names) for names in self.blocks.values()], np.int64)
+
+    def __call__(self, rows: Rows) -> Rows:
+        if not self.blocks:
+            return rows
+        single, joint = (np.ascontiguousarray(rows.reals[:, at]) for at in (self._single, self._joint))
+        return Rows(rows.codes8, rows.codes16, single, rows.tallies, joint, self._widths)
+
+    def empty(self, columns: Sequence[Column], n: int) -> Rows:
+        """Room for n rows; `columns` are those stored."""
+        if not self.blocks:
+            return Rows.empty(columns, n)
+        rows = Rows.empty([c for c in columns if c.block != "reals"], n)
+        rows.reals, rows.vectors = np.empty((n, len(self._single))), np.empty((n, len(self._joint)))
+        rows.widths = self._widths
+        return rows
+
+    def partly_missing(self, rows: Rows) -> dict[str, np.ndarray]:
+        """Rows, carved, that have some cells of a block but not all: by the block's name, a mask (n, D) of the missing
+        cells of each such row and otherwise False."""
+        out, first = {}, 0
+        for name, columns in self.blocks.items():
+            missing = np.isnan(rows.vectors[:, first : first + len(columns)])
+            out[name] = missing & ~missing.all(axis=1, keepdims=True)
+            first += len(columns)
+        return out
+
+
+def require_whole_blocks(carve: Carve, pieces: Iterator[tuple[int, Rows]], path, names: Collection[str]) -> None:
+    """DataError where a row has some cells of one of the blocks `names` and lacks others. pieces: (number of the first
+    row, carved rows) of the table or file at `path`."""
+    found: dict[str, list] = {}  # rows, first row, columns missing there, missing cells by column
+    for start, rows in pieces:
+        for name, mask in carve.partly_missing(rows).items():
+            partly = np.flatnonzero(mask.any(axis=1))
+            if name in names and len(partly):
+                told = found.setdefault(name, [0, start + int(partly[0]), mask[partly[0]], 0])
+                told[0] += len(partly)
+                told[3] = told[3] + mask.sum(axis=0)
+    problems = []
+    for name, (n, first, mask, cells) in found.items():
+        columns = carve.blocks[name]
+        lacking = ", ".join(c for c, missing in zip(columns, mask) if missing)
+        each = ", ".join(f"{c} in {k:,}" for c, k in zip(columns, cells.tolist()) if k)
+        problems.append(
+            f"block {name}: {n:,} row{'s have' if n > 1 else ' has'} some of its columns and not all; the first is row "
+            f"{first + 1:,}, which lacks {lacking}. Missing in such rows: {each}"
+        )
+    if problems:
+        raise DataError(
+            f"{path}: a row has to have all cells of a block or none. Take the columns that are often missing out of "
+            "[blocks.NAME] columns, so that they are modelled one by one, or impute their cells",
+            problems,
+        )
+
+
 def heldout_rows(n_rows: int, fraction: float) -> np.ndarray:
     """Which rows a fraction keeps out of training, ascending int64; whatever the seed, so that runs compare."""
     n = min(max(1, round(fraction * n_rows)), n_rows - 1)
@@ -44,11 +127,20 @@ class Data:
     """Training rows by their place in the training order, and this rank's blocks of the held-out rows.
 
     `training_rows`: None when every row of the table is a training row, else their row numbers, ascending int64.
+    `blocks`: {"columns": names, ...} of each block of columns that are modelled jointly. `stored`: the used columns as
+    they lie in the table, `columns`: as they lie in the rows given out.
     """
 
-    def __init__(self, table: Table, unused: Collection[str], heldout_fraction: float | None):
+    def __init__(
+        self,
+        table: Table,
+        unused: Collection[str],
+        heldout_fraction: float | None,
+        blocks: Mapping[str, Mapping] | None = None,
+    ):
         self.table = table
-        self.columns, self._positions = used_columns(table.columns, unused)
+        self.stored, self._positions = used_columns(table.columns, unused)
+        self.columns, self.carve = in_blocks(self.stored, blocks or {}), Carve(self.stored, blocks or {})
         self.training_rows = self.heldout = None
         if heldout_fraction is not None and table.n_rows > 1:
             self.heldout = heldout_rows(table.n_rows, heldout_fraction)
@@ -63,7 +155,7 @@ class Data:
         """Training rows start..stop-1, used columns only."""
         if self.training_rows is not None:
             return self._chosen(self.training_rows[start:stop])
-        if len(self.columns) == len(self.table.columns):
+        if len(self.columns) == len(self.table.columns) and not self.carve.blocks:
             return self.table.read(start, stop)
         return self._chosen(np.arange(start, stop))
 
@@ -85,12 +177,24 @@ class Data:
 
     def _chosen(self, row_numbers: np.ndarray) -> Rows:
         """Rows by their numbers in the table, ascending; used columns only."""
-        chosen = Rows.empty(self.columns, len(row_numbers))
+        chosen = self.carve.empty(self.stored, len(row_numbers))
         for place, rows, index in self._pieces(row_numbers):
-            piece = take_columns(rows, self._positions)
-            for block in BLOCKS:
+            piece = self.carve(take_columns(rows, self._positions))
+            for block in ARRAYS:
                 getattr(chosen, block)[place] = getattr(piece, block)[index]
         return chosen
+
+    def check_blocks(self) -> None:
+        """DataError where a row of the table has some cells of a block and lacks others. The table is read where columns
+        of a block have missing cells."""
+        by_name = {c.name: c for c in self.stored}
+        names = {b for b, of in self.carve.blocks.items() if any(by_name[c].n_missing for c in of)}
+        if names:
+            step = slice_rows(self.table.columns)
+            pieces = (
+                (i * step, self.carve(take_columns(r, self._positions))) for i, r in enumerate(self.table.slices())
+            )
+            require_whole_blocks(self.carve, pieces, self.table.path, names)
 
     def _pieces(self, row_numbers: np.ndarray) -> Iterator[tuple[slice, Rows, np.ndarray]]:
         """Rows by their numbers, ascending, a piece of the table at a time, so that there is no second copy.
@@ -133,8 +237,9 @@ class Data:
 
             record: dict = {}
             table = self.table
-            used = Table(table.path, table.n_rows, self.columns, table.fingerprint, table.source)
-            rows = read_like(used, path, unseen=unseen, record=record)
+            used = Table(table.path, table.n_rows, self.stored, table.fingerprint, table.source)
+            rows = self.carve(read_like(used, path, unseen=unseen, record=record))
+            require_whole_blocks(self.carve, iter([(0, rows)]), path, self.carve.blocks)
             return rows, unseen_message(record, path)
 
         return on_root(comm, read, share=False, what=f"read {path}") or (None, "")
@@ -143,7 +248,7 @@ class Data:
 def digest(rows: Rows) -> str:
     """A name for the content of some rows, to recognise it later."""
     content = hashlib.sha256()
-    for block in BLOCKS:
+    for block in ARRAYS:
         content.update(np.ascontiguousarray(getattr(rows, block)))
     return content.hexdigest()
 

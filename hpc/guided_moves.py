@@ -181,7 +181,9 @@ class Guided(Book):
         base, k = self._enter(sides), self.n_labels
         pairs = np.flatnonzero(groups[:, 0] != groups[:, 1])
         one, two = (self.statistics.take([self.column[i] for i in groups[pairs, end]]) for end in (0, 1))
-        joined = self._enter(union(one, two)) + np.cumsum(groups[:, 0] != groups[:, 1]) - 1  # of each pair
+        joined = (
+            self._enter(union(one, two, self.components.vectors.widths)) + np.cumsum(groups[:, 0] != groups[:, 1]) - 1
+        )  # of each pair
         others = np.setdiff1d(np.arange(self.n_labels), groups)
         after = [(self.column[i], [i]) for i in others]  # of each new label: its column, its places in `new`
         for g, (a, b) in enumerate(groups):

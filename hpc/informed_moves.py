@@ -96,7 +96,9 @@ class Informed(Book):
     def _gains(self, label: int) -> tuple[Statistics, np.ndarray]:
         """A cluster joined with each of the others: statistics, and the log of what that does to the likelihood."""
         column = self.column[label]
-        joined = union(self.statistics.take(self.column), self.statistics.take([column]))
+        joined = union(
+            self.statistics.take(self.column), self.statistics.take([column]), self.components.vectors.widths
+        )
         gain = self.components.log_marginal_clusters(self.hyper, joined)
         gain -= self.log_f[self.column] + self.log_f[column]
         gain[label] = -np.inf

@@ -20,7 +20,7 @@ from mpibayes.io.files import chain_directories
 from mpibayes.io.table import Table
 from mpibayes.io.trace import read_trace
 
-SAME_MODEL = ("model.", "columns.", "regression.", "data.heldout")  # keys in which chains of one model agree
+SAME_MODEL = ("model.", "columns.", "blocks.", "regression.", "data.heldout")  # keys in which chains of one model agree
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class KeptChains:
         self.chains = _find_chains([Path(d) for d in run_dirs], burn_in)
         config = self.chains[0].config
         self.table = _open_table(self.chains, table)
-        self.data = Data(self.table, config.unused, config.heldout_fraction)
+        self.data = Data(self.table, config.unused, config.heldout_fraction, config.joint)
         self._check_training_rows()
 
     @property

@@ -14,7 +14,7 @@ import numpy as np
 from mpibayes.hpc.errors import DataError
 from mpibayes.hpc.kept_chains import KeptChains
 from mpibayes.hpc.models.components import Components, Hyper
-from mpibayes.hpc.models.statistics import Statistics, merge_moments
+from mpibayes.hpc.models.statistics import Statistics, union
 from mpibayes.io import checkpoint
 from mpibayes.io.labels import FOLDER as LABELS
 from mpibayes.io.labels import Draw, iterate_draws
@@ -32,14 +32,14 @@ class KeptRun(KeptChains):
         config = self.chains[0].config
         self.likelihood = config.model.likelihood
         self.columns = self.data.columns if self.likelihood else ()
-        self.components = Components(self.columns, config.priors)
+        self.components = Components(self.columns, config.priors, config.joint if self.likelihood else {})
 
     def slices(self) -> Iterator[tuple[int, Rows]]:
         """(first training row, Rows of the used columns), in order."""
         for start in range(0, self.n_rows, SLICE_ROWS):
             rows = self.data.rows_of(start, min(start + SLICE_ROWS, self.n_rows))
             if not self.likelihood:
-                rows = type(rows)(*(np.empty((len(rows), 0), a.dtype) for a in vars(rows).values()))
+                rows = rows.without_cells()
             yield start, rows
 
     def kept(self) -> list[tuple[int, int]]:
@@ -80,7 +80,7 @@ class KeptRun(KeptChains):
             for i, z in enumerate(partitions):
                 part_z = np.ascontiguousarray(z[start : start + len(rows)], np.int32)
                 part = Statistics(*kernels.accumulate(rows, part_z, clusters[i], offsets))
-                totals[i] = part if totals[i] is None else _add(totals[i], part)
+                totals[i] = part if totals[i] is None else union(totals[i], part, self.components.vectors.widths)
         return totals
 
     def sample(self, most: int) -> Rows:
@@ -112,7 +112,7 @@ class KeptRun(KeptChains):
 
         # counts are summarised here as real numbers: their squares are no statistic of the model, but of interest to
         # a reader
-        numeric = [c for c in self.columns if c.block in ("reals", "tallies")]
+        numeric = [c for c in self.columns if not c.levels]
         k, total = int(z.max()) + 1, None
         for start, rows in self.slices() if numeric else ():
             n = len(rows)
@@ -122,12 +122,12 @@ class KeptRun(KeptChains):
             )
             part_z = np.ascontiguousarray(z[start : start + n], np.int32)
             part = Statistics(*kernels.accumulate(plain, part_z, k, np.zeros(1, np.int64)))
-            total = part if total is None else _add(total, part)
+            total = part if total is None else union(total, part)
         return {c.name: (total.real_mean[i], total.real_scatter[i]) for i, c in enumerate(numeric)}
 
 
 def hyper_of(draw: Draw) -> Hyper:
-    return Hyper(draw.concentration, draw.discount, draw.dirichlet, draw.normal, draw.gamma)
+    return Hyper(draw.concentration, draw.discount, draw.dirichlet, draw.normal, draw.gamma, draw.wishart)
 
 
 def _without_gaps(draw: Draw) -> Draw:
@@ -135,13 +135,3 @@ def _without_gaps(draw: Draw) -> Draw:
     if used.all():
         return draw
     return Draw(**{**vars(draw), "labels": (np.cumsum(used) - 1)[draw.labels]})
-
-
-def _add(a: Statistics, b: Statistics) -> Statistics:
-    """Statistics of the rows of both; exact parts are added, moments merged."""
-    n, mean, scatter = merge_moments(
-        *(np.stack([getattr(a, f), getattr(b, f)]) for f in ("real_n", "real_mean", "real_scatter"))
-    )
-    return Statistics(
-        a.size + b.size, a.levels + b.levels, n, mean, scatter, a.tally_n + b.tally_n, a.tally_sum + b.tally_sum
-    )

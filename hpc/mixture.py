@@ -37,6 +37,7 @@ class Settings:
     opening: str = "one"  # "all" needs discount 0
     likelihood: bool = True  # False samples the prior on partitions
     priors: Mapping[str, Mapping] = field(default_factory=dict)  # given component priors by column name
+    blocks: Mapping[str, Mapping] = field(default_factory=dict)  # of full-covariance normals, see Components
     hyper_every: int = 1  # cycles between updates of hyperparameters
     split_merge: int | None = None  # cycles between rounds of moves, 0: none; None: see schedule.moves_due
     annealing: Annealing | None = None  # None: all rows from the start
@@ -84,7 +85,8 @@ class Mixture:
         self.comm, self.settings, self.chain, self.n_rows = comm, settings, chain, n_rows
         if n_rows >= 2**31:
             raise DataError(f"{n_rows:,} rows: a chain can have {2**31 - 1:,} at most")
-        self.components = Components(columns if settings.likelihood else [], settings.priors)
+        seen = (columns, settings.priors, settings.blocks) if settings.likelihood else ([],)
+        self.components = Components(*seen)
         self.law = PitmanYor.of(settings.concentration, settings.discount)
         self.n_shards = min(settings.shards or shards.default_count(n_rows), n_rows)
         if settings.opening == "all" and np.any(self.law.discounts != 0):
@@ -109,7 +111,7 @@ class Mixture:
         for i in shards.of_rank(self.n_shards, self.comm.size, self.comm.rank):
             rows = rows_of(cut[i], cut[i + 1])
             if not self.settings.likelihood:
-                rows = type(rows)(*(np.empty((len(rows), 0), a.dtype) for a in vars(rows).values()))
+                rows = rows.without_cells()
             loaded.append(shards.Shard(i, cut[i], rows, np.zeros(len(rows), np.int32)))
         return loaded
 
@@ -131,7 +133,8 @@ class Mixture:
             shared = global_update.update(
                 self.law, self.components, self.hyper, summary, owner, s.opening, self.n_shards, **key, learn=learn
             )
-        shared = state.broadcast(comm, shared, self.hyper, self.components.shape[0], n_kept, self.n_shards)
+        n_level_rows, _, _, widths = self.components.shape
+        shared = state.broadcast(comm, shared, self.hyper, n_level_rows, n_kept, self.n_shards, widths)
         self.hyper = shared.hyper
         prior = self.components.prior(self.hyper)
         collapsed = (
@@ -284,7 +287,9 @@ class Mixture:
         nothing = Components([], {})
         prior = nothing.prior(nothing.start(self.hyper.concentration, self.hyper.discount))
         types = {"codes8": np.uint8, "codes16": np.uint16, "reals": np.float64, "tallies": np.float64}
-        blank = SimpleNamespace(**{block: np.empty((self.n_rows, 0), dtype) for block, dtype in types.items()})
+        blank = SimpleNamespace(
+            **{block: np.empty((self.n_rows, 0), dtype) for block, dtype in types.items()}, widths=()
+        )
         z = np.full(self.n_rows, -1, np.int32)
         tail = kernels.Tail(prior, self.hyper.concentration, self.hyper.discount, 0.0)
         kernels.sweep(blank, z, 0, self.settings.seed, 0, 1, self.chain, None, tail, prior)

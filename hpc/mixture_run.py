@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ def settings_of(config: Config, n_rows: int) -> Settings:
         opening=config.sampler.opening,
         likelihood=config.model.likelihood,
         priors=config.priors,
+        blocks=config.joint,
         hyper_every=config.sampler.hyper_every,
         split_merge=None if moves == "auto" else moves,
         annealing=strategy.annealing(config, n_rows),
@@ -157,7 +159,8 @@ class MixtureChain:
         return shards, shared
 
     def restore(self, shared: Mapping[str, Any], shards: Mapping[int, Mapping[str, np.ndarray]]) -> None:
-        hyper = Hyper(*(shared[name] for name in ("concentration", "discount", "dirichlet", "normal", "gamma")))
+        # checkpoints of older versions have no blocks
+        hyper = Hyper(**{f.name: shared[f.name] for f in fields(Hyper) if f.name in shared})
         plan = shared.get("plan", ())  # checkpoints of older versions have none
         cycles, n_labels = int(shared["cycles"]), int(shared["n_labels"])
         self.mixture.resume(cycles, lambda i: shards[i]["z"], n_labels, hyper, plan)

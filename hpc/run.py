@@ -106,7 +106,8 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
     table: Table = on_root(comm, lambda: Table.open(config.table), what=f"open {config.table}")
     on_root(comm, lambda: configuration.check_columns(config, table.columns, table.n_rows))
     folder = run_folder(out, config_path)
-    data = Data(table, config.unused, config.heldout_fraction)
+    data = Data(table, config.unused, config.heldout_fraction, config.joint)
+    on_root(comm, data.check_blocks, what=f"read {config.table}")
     places = run_directory.chain_places(folder, config.run.chains)
     # what "auto" meant at the first start decides how the rows are cut
     config = on_root(comm, lambda: run_directory.as_continued(folder, config, fresh))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from mpibayes.hpc.models import normal as reals
 from mpibayes.hpc.models.components import Components, Hyper
 from mpibayes.hpc.models.statistics import Statistics
+from mpibayes.hpc.models.vector import cholesky, n_pairs, unpack
 
 
 @dataclass
@@ -16,13 +17,15 @@ class Odds:
     """Log odds of side 1 in every group, as kernels/split.pyx reads them.
 
     A row's log odds: prior + sum of table at its level rows + sum over reals of real[0] - real[2] (x - real[1])^2
-    + real[4] (x - real[3])^2 + sum over counts of x count[0] - count[1].
+    + real[4] (x - real[3])^2 + sum over counts of x count[0] - count[1] + sum over blocks of what kernels/vector_odds.h
+    makes of vector.
     """
 
     prior: np.ndarray  # (G,) float64
     table: np.ndarray  # (G, L) float32
     real: np.ndarray  # (G, R, 5) float64
     count: np.ndarray  # (G, Q, 2) float64
+    vector: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # (G, see vector_odds.h) float64
 
 
 def odds_of_predictive(components: Components, hyper: Hyper, sides: Statistics) -> Odds:
@@ -30,7 +33,17 @@ def odds_of_predictive(components: Components, hyper: Hyper, sides: Statistics) 
     table = components.categorical.log_predictive_table(hyper.dirichlet, sides.levels)
     location, kappa, nu, spread = reals.posterior(hyper.normal, sides.real_n, sides.real_mean, sides.real_scatter)
     rate = (hyper.gamma[:, 0, None] + sides.tally_sum) / (hyper.gamma[:, 1, None] + sides.tally_n)
-    return _odds(log_ratio(sides), table, location, spread * (kappa + 1.0) / (nu * kappa), rate)
+    vector = []
+    for wishart, (block, *moments) in zip(hyper.wishart, components.vectors.parts(sides)):
+        p = block.posterior(wishart, *moments)
+        widen = np.sqrt((p.kappa + 1.0) / (p.kappa * (p.nu - block.width + 1.0)))
+        vector.append((p.location, p.lower * widen[:, None, None]))
+    return _odds(log_ratio(sides), table, location, spread * (kappa + 1.0) / (nu * kappa), rate, vector)
+
+
+def vector_length(widths: np.ndarray) -> int:
+    """Numbers in `Odds.vector` of one group."""
+    return int((1 + 2 * (widths + n_pairs(widths))).sum())
 
 
 class Launch:
@@ -44,6 +57,7 @@ class Launch:
         self.categorical, self.weight = components.categorical, np.repeat(shrink, 2)
         self.whole = whole.take(np.repeat(np.arange(len(whole)), 2))
         even = np.full(len(self.categorical.n_levels), 0.5)
+        self.vectors = components.vectors
         self.mean = self.weight * np.exp(self.categorical.log_predictive_table(even, self.whole.levels))
 
     def odds(self, sides: Statistics, prior: np.ndarray) -> Odds:
@@ -60,14 +74,37 @@ class Launch:
         variance = share * (width + (1.0 - share) * step**2) + sides.real_scatter / (weight + sides.real_n)
         variance = np.maximum(variance, 1e-6 * width + 1e-300)
         rate = (sides.tally_sum + weight * (both.tally_sum + 0.5) / (both.tally_n + 1.0)) / (weight + sides.tally_n)
-        return _odds(prior, table, location, variance, rate)
+        return _odds(prior, table, location, variance, rate, self._vectors(sides))
+
+    def _vectors(self, sides: Statistics) -> list[tuple[np.ndarray, np.ndarray]]:
+        """As the reals' location and variance, with matrices; the covariance of few rows leans on its diagonal."""
+        made = []
+        for (block, n, mean, scatter), (_, n_both, mean_both, scatter_both) in zip(
+            self.vectors.parts(sides), self.vectors.parts(self.whole)
+        ):
+            d, share = np.arange(block.width), self.weight / (self.weight + n)
+            step = np.where(n > 0, mean - mean_both, 0.0)
+            both = unpack(scatter_both)
+            own = (both[:, d, d] + 1e-9 * block.square) / np.maximum(n_both, 1)[:, None]
+            width = both / np.maximum(n_both, 1)[:, None, None]
+            lean = block.width / (block.width + n_both)
+            width *= (1.0 - lean)[:, None, None]
+            width[:, d, d] += lean[:, None] * own + 1e-6 * own + 1e-300
+            rest = 1.0 - share
+            outer = step.T[:, :, None] * step.T[:, None, :]
+            matrix = share[:, None, None] * (width + rest[:, None, None] * outer)
+            matrix += unpack(scatter) / (self.weight + n)[:, None, None]
+            matrix[:, d, d] += 1e-6 * own
+            made.append((mean_both.T + (rest * step).T, cholesky(matrix, 1e-6 * own)))
+        return made
 
 
 def log_ratio(sides: Statistics) -> np.ndarray:
     return np.log(sides.size[1::2] / sides.size[0::2])
 
 
-def _odds(prior: np.ndarray, table: np.ndarray, location, variance, rate) -> Odds:
+def _odds(prior: np.ndarray, table: np.ndarray, location, variance, rate, vectors) -> Odds:
+    """vectors: of each block the location (2 G, D), and the lower triangle L (2 G, D, D) of the matrix L L'."""
     half, log_rate = 0.5 / variance, np.log(rate)
     level = 0.5 * np.log(half[:, 1::2] / half[:, 0::2])
     real = [level, location[:, 1::2], half[:, 1::2], location[:, 0::2], half[:, 0::2]]
@@ -77,4 +114,16 @@ def _odds(prior: np.ndarray, table: np.ndarray, location, variance, rate) -> Odd
         np.ascontiguousarray((table[:, 1::2] - table[:, 0::2]).T, np.float32),
         np.ascontiguousarray(np.stack(real).transpose(2, 1, 0)),
         np.ascontiguousarray(np.stack(count).transpose(2, 1, 0)),
+        np.concatenate([np.zeros((len(prior), 0)), *(_vector(*v) for v in vectors)], axis=1),
     )
+
+
+def _vector(location: np.ndarray, lower: np.ndarray) -> np.ndarray:
+    """One block's numbers in every group, (G, 1 + 2 (D + pairs))."""
+    width = location.shape[-1]
+    factor = np.linalg.solve(lower, np.broadcast_to(np.eye(width), lower.shape))
+    log_diagonal = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
+    i, j = np.tril_indices(width)
+    sides = np.concatenate([location, factor[:, i, j]], axis=1)
+    level = (log_diagonal[1::2] - log_diagonal[0::2])[:, None]
+    return np.concatenate([level, sides[1::2], sides[0::2]], axis=1)

@@ -9,6 +9,7 @@ import numpy as np
 from mpibayes.hpc.comm import Communicator
 from mpibayes.hpc.models.components import Hyper, Parameters
 from mpibayes.hpc.models.statistics import Statistics
+from mpibayes.hpc.models.vector import n_pairs
 
 
 @dataclass
@@ -34,11 +35,12 @@ class Shared:
 
 
 def broadcast(
-    comm: Communicator, shared: Shared | None, like: Hyper, n_level_rows: int, n_kept: int, n_shards: int
+    comm: Communicator, shared: Shared | None, like: Hyper, n_level_rows: int, n_kept: int, n_shards: int, widths=()
 ) -> Shared:
     """Root's `shared` on every rank, in one message: all ranks can tell its form.
 
-    like: hyperparameters of the right shapes. n_level_rows: L. n_kept: K1, the instantiated clusters.
+    like: hyperparameters of the right shapes. n_level_rows: L. n_kept: K1, the instantiated clusters. widths: columns of
+    each block.
     """
     if comm.size == 1:
         return shared
@@ -48,6 +50,9 @@ def broadcast(
     form += [(f.name, np.shape(getattr(like, f.name)), np.float64) for f in fields(Hyper)]
     form += [(name, real, np.float64) for name in ("location", "half_precision", "constant")]
     form += [(name, count, np.float64) for name in ("log_rate", "rate")]
+    widths = np.asarray(widths, np.int64)
+    rows = {"vector_location": widths, "vector_factor": n_pairs(widths), "vector_constant": np.ones_like(widths)}
+    form += [(name, (int(n.sum()), n_kept), np.float64) for name, n in rows.items()]
     form += [("table", (n_level_rows, n_kept), np.float32)]  # last, so that all before it is aligned
     sizes = [int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize for _, shape, dtype in form]
     block = np.empty(sum(sizes), np.uint8)

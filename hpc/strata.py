@@ -6,7 +6,7 @@ Strata say in which order rows come in, and nothing about the law of the chain: 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 
 import numpy as np
@@ -43,9 +43,9 @@ def _by_clusters(comm: Communicator, data: Data, settings: Settings, chain: int)
     """The cluster of the pilot that suits a row best; rows that suit none, best left alone, are one more stratum."""
     found = on_root(comm, lambda: _pilot(data, settings, chain), share=False, what="run the pilot of the strata")
     found = broadcast_arrays(comm, found)
-    hyper = Hyper(*(found.pop(name) for name in ("concentration", "discount", "dirichlet", "normal", "gamma")))
+    hyper = Hyper(**{f.name: found.pop(f.name) for f in fields(Hyper)})
     hyper = replace(hyper, concentration=float(hyper.concentration), discount=float(hyper.discount))
-    prior = Components(data.columns, settings.priors).prior(hyper)
+    prior = Components(data.columns, settings.priors, settings.blocks).prior(hyper)
     tail = collapsed_clusters(Statistics(**found), hyper, prior)
 
     def strata_of(start: int, stop: int) -> np.ndarray:

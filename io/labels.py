@@ -2,13 +2,13 @@
 
 `labels/seg-<first>-<last>.h5` (`io/segments.py`), one draw a row: cycle int64 (D,), labels (D, N) in the smallest
 unsigned type that fits, concentration and discount float64 (D,), dirichlet float64 (D, C), normal float64 (D, R, 4),
-gamma float64 (D, Q, 2).
+gamma float64 (D, Q, 2), and wishart float64 (D, B, 3) where there are blocks of columns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,6 @@ from mpibayes.io.segments import Segments, count_rows, list_segments, read_block
 
 FOLDER = "labels"
 BUFFERED = 16 << 20  # bytes of labels and hyperparameters kept in memory before a segment is written
-HYPERPARAMETERS = ("concentration", "discount", "dirichlet", "normal", "gamma")
 
 
 @dataclass(frozen=True)
@@ -32,6 +31,7 @@ class Draw:
     dirichlet: np.ndarray  # float64 (C,)
     normal: np.ndarray  # float64 (R, 4)
     gamma: np.ndarray  # float64 (Q, 2)
+    wishart: np.ndarray = field(default_factory=lambda: np.zeros((0, 3)))  # float64 (B, 3)
 
 
 class DrawWriter:
@@ -56,15 +56,16 @@ class DrawWriter:
         dirichlet: np.ndarray,
         normal: np.ndarray,
         gamma: np.ndarray,
+        wishart: np.ndarray | None = None,
     ) -> None:
-        """Copy one draw: labels int (N,) >= 0, dirichlet (C,), normal (R, 4), gamma (Q, 2).
+        """Copy one draw: labels int (N,) >= 0, dirichlet (C,), normal (R, 4), gamma (Q, 2), wishart (B, 3).
 
         Raises ValueError (a cycle that is not beyond the last, a negative label), CheckpointError.
         """
         if cycle <= self.last_cycle:
             raise ValueError(f"kept draws go on from cycle {self.last_cycle}, not {cycle}; truncate them on resuming")
         if not self._buffers:
-            self._allocate(labels, dirichlet, normal, gamma)
+            self._allocate(labels, dirichlet, normal, gamma, wishart)
         top = int(labels.max(initial=0))
         if labels.min(initial=0) < 0:
             raise ValueError(f"cycle {cycle}: a kept draw needs a cluster for every row, and some label is negative")
@@ -77,6 +78,8 @@ class DrawWriter:
         buffers["dirichlet"][i] = dirichlet
         buffers["normal"][i] = normal
         buffers["gamma"][i] = gamma
+        if "wishart" in buffers:
+            buffers["wishart"][i] = wishart
         self._cycles.append(int(cycle))
         if len(self._cycles) == len(buffers["labels"]):
             self.flush()
@@ -100,12 +103,14 @@ class DrawWriter:
         self._cycles = [c for c in self._cycles if c <= cycle]
         self._segments.truncate(cycle)
 
-    def _allocate(self, labels: np.ndarray, dirichlet: np.ndarray, normal: np.ndarray, gamma: np.ndarray) -> None:
+    def _allocate(self, labels: np.ndarray, dirichlet, normal, gamma, wishart) -> None:
         dtype = _unsigned(int(labels.max(initial=0)))
         row = labels.size * dtype.itemsize + 8 * (3 + np.size(dirichlet) + np.size(normal) + np.size(gamma))
         n = int(np.clip(BUFFERED // row, 1, 65536))
         shapes = {"concentration": (), "discount": ()}
         shapes |= {"dirichlet": np.shape(dirichlet), "normal": np.shape(normal), "gamma": np.shape(gamma)}
+        if np.size(wishart if wishart is not None else ()):
+            shapes["wishart"] = np.shape(wishart)
         self._buffers = {"labels": np.empty((n, labels.size), dtype)}
         self._buffers |= {name: np.empty((n, *shape)) for name, shape in shapes.items()}
 
@@ -126,7 +131,7 @@ def iterate_draws(run_dir: str | Path, start_cycle: int = 0, every: int = 1) -> 
     """
     i = 0
     kept = checkpoint.kept(run_dir, FOLDER)
-    for block in read_blocks(Path(run_dir) / FOLDER, ("labels", *HYPERPARAMETERS), start_cycle - 1, kept):
+    for block in read_blocks(Path(run_dir) / FOLDER, None, start_cycle - 1, kept):
         for row in range(len(block["cycle"])):
             if i % every == 0:
                 yield _draw(block, row)
@@ -139,7 +144,7 @@ def last_draw(run_dir: str | Path) -> Draw | None:
     if not segments and kept is None:
         return None
     draw, last = None, segments[-1].last if segments else -1
-    for block in read_blocks(Path(run_dir) / FOLDER, ("labels", *HYPERPARAMETERS), last - 1, kept):
+    for block in read_blocks(Path(run_dir) / FOLDER, None, last - 1, kept):
         draw = _draw(block, len(block["cycle"]) - 1)
     return draw
 
@@ -155,7 +160,7 @@ def _draw(block: dict[str, np.ndarray], row: int) -> Draw:
         block["labels"][row].astype(np.int64),
         float(block["concentration"][row]),
         float(block["discount"][row]),
-        *(block[name][row].copy() for name in ("dirichlet", "normal", "gamma")),
+        **{name: block[name][row].copy() for name in ("dirichlet", "normal", "gamma", "wishart") if name in block},
     )
 
 

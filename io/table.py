@@ -25,7 +25,7 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -40,6 +40,7 @@ FORMAT = "mpibayes-table"
 VERSION = 1
 KINDS = ("categorical", "boolean", "real", "count")
 BLOCKS = {"codes8": np.uint8, "codes16": np.uint16, "reals": np.float64, "tallies": np.float64}
+ARRAYS = (*BLOCKS, "vectors")  # of Rows
 MAX_LEVELS = 65_535
 MAX_COUNT = 2.0**53  # above this float64 no longer holds every integer
 SLICE_ROWS = 65_536
@@ -64,22 +65,37 @@ class Column:
 
 @dataclass
 class Rows:
-    """Some rows of a table: four C-contiguous arrays of the same length, possibly with zero columns.
+    """Some rows of a table: C-contiguous arrays of the same length, possibly with zero columns.
 
-    codes8 (n, C8) uint8, codes16 (n, C16) uint16, reals (n, R) float64, tallies (n, Q) float64.
+    codes8 (n, C8) uint8, codes16 (n, C16) uint16, reals (n, R) float64, tallies (n, Q) float64. A run that models blocks
+    of real columns jointly has these in vectors (n, sum of widths) float64, the columns of a block side by side, and
+    widths (B,) int64; there are none on disk.
     """
 
     codes8: np.ndarray
     codes16: np.ndarray
     reals: np.ndarray
     tallies: np.ndarray
+    vectors: np.ndarray | None = None
+    widths: np.ndarray | None = None
+
+    def __post_init__(self):
+        if self.vectors is None:
+            self.vectors, self.widths = np.empty((len(self.codes8), 0)), np.zeros(0, np.int64)
 
     def __len__(self) -> int:
         return len(self.codes8)
 
     def take(self, index: np.ndarray | slice) -> Rows:
         """The chosen rows, copied."""
-        return Rows(*(np.array(getattr(self, b)[index], order="C") for b in BLOCKS))
+        return self._alike(lambda array: np.array(array[index], order="C"))
+
+    def without_cells(self) -> Rows:
+        """As many rows of no columns."""
+        return Rows(*(np.empty((len(self), 0), dtype) for dtype in BLOCKS.values()))
+
+    def _alike(self, change: Callable[[np.ndarray], np.ndarray]) -> Rows:
+        return Rows(*(change(getattr(self, b)) for b in ARRAYS), self.widths)
 
     @classmethod
     def empty(cls, columns: Sequence[Column], n: int) -> Rows:
@@ -91,7 +107,7 @@ class Rows:
     def concatenate(cls, columns: Sequence[Column], parts: Sequence[Rows]) -> Rows:
         if not parts:
             return cls.empty(columns, 0)
-        return cls(*(np.concatenate([getattr(p, b) for p in parts]) for b in BLOCKS))
+        return cls(*(np.concatenate([getattr(p, b) for p in parts]) for b in ARRAYS), parts[0].widths)
 
 
 def block_widths(columns: Iterable[Column]) -> dict[str, int]:
@@ -257,7 +273,7 @@ def check_levels(name: str, kind: str, levels: Sequence[str]) -> None:
 def slices_of(rows: Rows, step: int) -> Iterator[Rows]:
     """`rows` in slices of `step` rows (views, not copies)."""
     for start in range(0, len(rows), step):
-        yield Rows(*(getattr(rows, b)[start : start + step] for b in BLOCKS))
+        yield rows._alike(lambda array, start=start: array[start : start + step])
 
 
 class Table:

@@ -19,6 +19,9 @@ typedef struct { /* n rows, row-major; offsets has n_codes + 1 entries and says 
     const uint16_t *codes16;
     const double *reals, *tallies;
     const int64_t *offsets;
+    int64_t n_blocks, n_vector; /* blocks of full-covariance normals, and the columns of all of them */
+    const int64_t *widths;      /* (n_blocks,) */
+    const double *vectors;      /* (n, n_vector), columns of a block side by side */
 } rows_t;
 
 typedef struct { /* clusters whose weight and parameters were drawn; `base` = n padded to 16 is every array's stride */
@@ -28,6 +31,7 @@ typedef struct { /* clusters whose weight and parameters were drawn; `base` = n 
     const float *table;
     const double *location, *half_precision, *constant;
     const double *log_rate, *rate;
+    const double *vector_location, *vector_factor, *vector_constant; /* see vectors.h */
 } instantiated_t;
 
 typedef struct { /* collapsed clusters of one shard; stride = capacity */
@@ -61,6 +65,15 @@ typedef struct { /* collapsed clusters of one shard; stride = capacity */
     double *nb_shape, *nb_rate, *nb_zero, *nb_log_p, *nb_log_q, *nb_remainder; /* (Q, capacity), negative binomial */
     double *nb_base;                                                           /* nb_zero - log Gamma(nb_shape) */
     double *nb_log_p_without;                                                  /* nb_log_p with one cell less */
+    /* blocks of full-covariance normals: arrays over the columns of all blocks, or over the pairs of each (vectors.h) */
+    int64_t n_blocks;
+    const int64_t *widths;
+    const double *wishart;           /* (B, 2): kappa, nu */
+    const double *v_mean, *v_spread; /* prior: location, and diagonal of the matrix */
+    int64_t *vector_n;               /* (B, capacity) rows in which the block is there */
+    double *vector_mean, *vector_scatter;
+    double *v_location, *v_factor, *v_half, *v_constant; /* Student t */
+    double *v_without;                                   /* v_constant with one row less, but for the determinant */
 } tail_t;
 
 typedef struct { /* scratch of one call */
@@ -72,9 +85,13 @@ typedef struct { /* scratch of one call */
     int32_t *real_c, *tally_c; /* observed real and count columns of the row, with their values in real_x, tally_x */
     int64_t n_real, n_tally;
     int infinite; /* the row has a cell that is not finite */
+    const double *vector_x; /* cells of the row's blocks; vector_seen[b]: whether block b is there; n_vector: how many */
+    int32_t *vector_seen;
+    int64_t n_vector;
+    double *vector_scratch;
 } work_t;
 
-enum { OWN_FIELDS = 9 };
+enum { OWN_FIELDS = 9, VECTOR_MOST = 64 /* columns of a block */ };
 enum { STATUS_DONE = 0, STATUS_GROW = 1, STATUS_NOT_A_NUMBER = 2, STATUS_NO_CANDIDATE = 3, STATUS_BAD_LABEL = 4 };
 
 typedef struct {

@@ -35,6 +35,9 @@ cdef extern from "mixture.h" nogil:
         const double *reals
         const double *tallies
         const int64_t *offsets
+        int64_t n_blocks, n_vector
+        const int64_t *widths
+        const double *vectors
 
     ctypedef struct instantiated_t:
         int64_t n, base, free
@@ -46,6 +49,9 @@ cdef extern from "mixture.h" nogil:
         const double *constant
         const double *log_rate
         const double *rate
+        const double *vector_location
+        const double *vector_factor
+        const double *vector_constant
 
     ctypedef struct tail_t:
         int64_t capacity, n_slots, n_rows, n_occupied, vacant, n_levels, n_codes, n_reals, n_tallies
@@ -83,6 +89,19 @@ cdef extern from "mixture.h" nogil:
         double *nb_log_p_without
         int64_t n_uneven
         int64_t *uneven
+        int64_t n_blocks
+        const int64_t *widths
+        const double *wishart
+        const double *v_mean
+        const double *v_spread
+        int64_t *vector_n
+        double *vector_mean
+        double *vector_scatter
+        double *v_location
+        double *v_factor
+        double *v_half
+        double *v_constant
+        double *v_without
 
     ctypedef struct work_t:
         double *scores
@@ -97,13 +116,15 @@ cdef extern from "mixture.h" nogil:
         int32_t *level
         int32_t *real_c
         int32_t *tally_c
+        int32_t *vector_seen
+        double *vector_scratch
 
     ctypedef struct outcome_t:
         int64_t row, moved
         int status
 
     enum:
-        OWN_FIELDS
+        OWN_FIELDS, VECTOR_MOST
     void keep_counts()
     int kernel_isa
     int widest_isa()
@@ -155,24 +176,40 @@ cdef void *_address(object array) except? NULL:
     return <void *>&view[0] if view.shape[0] else NULL
 
 
+def pairs_of(widths):
+    """int64 (B,): entries of the packed triangle of each block of `widths` columns."""
+    return widths * (widths + 1) // 2
+
+
+def _widths_of(blocks):
+    """int64 (B,) of rows or of a prior; those made before there were blocks have none."""
+    widths = np.ascontiguousarray(getattr(blocks, "widths", ()), dtype=np.int64)
+    if widths.ndim != 1 or ((widths < 1) | (widths > VECTOR_MOST)).any():
+        raise ValueError(f"widths: blocks have 1 to {VECTOR_MOST} columns")
+    return widths
+
+
 # ---- arguments
 # ---------------------------------------------------------------------------------------------------------
 
 cdef class _Rows:
-    """Holds the four arrays of a Rows object while C reads them."""
+    """Holds the arrays of a Rows object while C reads them."""
 
     cdef rows_t c
     cdef const uint8_t[:, ::1] codes8
     cdef const uint16_t[:, ::1] codes16
     cdef const double[:, ::1] reals
     cdef const double[:, ::1] tallies
-    cdef const int64_t[::1] offsets
+    cdef const double[:, ::1] vectors
+    cdef const int64_t[::1] offsets, widths
 
     def __cinit__(self, rows, offsets):
         self.codes8, self.codes16, self.reals, self.tallies = rows.codes8, rows.codes16, rows.reals, rows.tallies
-        self.offsets = offsets
+        self.offsets, self.widths = offsets, _widths_of(rows)
         cdef int64_t n = self.codes8.shape[0]
-        if self.codes16.shape[0] != n or self.reals.shape[0] != n or self.tallies.shape[0] != n:
+        self.vectors = rows.vectors if self.widths.shape[0] else np.zeros((n, 0))
+        if self.codes16.shape[0] != n or self.reals.shape[0] != n or self.tallies.shape[0] != n \
+                or self.vectors.shape[0] != n:
             raise ValueError("the blocks of rows have different numbers of rows")
         self.c.n = n
         self.c.n_codes8, self.c.n_codes16 = self.codes8.shape[1], self.codes16.shape[1]
@@ -186,6 +223,11 @@ cdef class _Rows:
         self.c.codes16 = &self.codes16[0, 0] if n and self.c.n_codes16 else NULL
         self.c.reals = &self.reals[0, 0] if n and self.c.n_reals else NULL
         self.c.tallies = &self.tallies[0, 0] if n and self.c.n_tallies else NULL
+        self.c.n_blocks, self.c.n_vector = self.widths.shape[0], self.vectors.shape[1]
+        if self.c.n_vector != np.sum(self.widths):
+            raise ValueError(f"widths are of {np.sum(self.widths)} columns, vectors has {self.c.n_vector}")
+        self.c.widths = &self.widths[0] if self.c.n_blocks else NULL
+        self.c.vectors = &self.vectors[0, 0] if n and self.c.n_vector else NULL
         if CHECKS:
             self.check()
 
@@ -215,15 +257,18 @@ cdef class Instantiated:
     log_weight: float64 (K1,). The rest is padded by the caller to base = K1 rounded up to 16 clusters, and None stands
     for no such columns: table float32 (L, base), log theta (0 in missing rows); location, half_precision, constant
     float64 (R, base): score = constant - half_precision (x - location)^2; log_rate, rate float64 (Q, base):
-    score = x log_rate - rate. What the padding holds does not matter, as long as it is finite.
+    score = x log_rate - rate; vector_location (sum of D, base), vector_factor (sum of D (D + 1) / 2, base) and
+    vector_constant (B, base) of the blocks, see vectors.h. What the padding holds does not matter, as long as it is
+    finite.
     """
 
     cdef instantiated_t c
-    cdef readonly int64_t n, free, base, n_levels, n_reals, n_tallies
+    cdef readonly int64_t n, free, base, n_levels, n_reals, n_tallies, n_blocks, n_vector, n_pairs
     cdef object buffer, starts
 
     def __init__(self, n=0, free=None, anchors=None, log_weight=None, table=None, location=None, half_precision=None,
-                 constant=None, log_rate=None, rate=None):
+                 constant=None, log_rate=None, rate=None, vector_location=None, vector_factor=None,
+                 vector_constant=None):
         self.n = n
         self.base = _pad16(n)
         self.free = n if free is None else free
@@ -232,6 +277,9 @@ cdef class Instantiated:
         self.n_levels = 0 if table is None else len(table)
         self.n_reals = 0 if location is None else len(location)
         self.n_tallies = 0 if log_rate is None else len(log_rate)
+        self.n_vector = 0 if vector_location is None else len(vector_location)
+        self.n_pairs = 0 if vector_factor is None else len(vector_factor)
+        self.n_blocks = 0 if vector_constant is None else len(vector_constant)
         parts = [
             ("log_weight", log_weight, np.float64, 0), ("anchors", anchors, np.uint64, 0),
             ("table", table, np.float32, self.n_levels),
@@ -239,8 +287,12 @@ cdef class Instantiated:
             ("half_precision", half_precision, np.float64, self.n_reals),
             ("constant", constant, np.float64, self.n_reals),
             ("log_rate", log_rate, np.float64, self.n_tallies), ("rate", rate, np.float64, self.n_tallies),
+            ("vector_location", vector_location, np.float64, self.n_vector),
+            ("vector_factor", vector_factor, np.float64, self.n_pairs),
+            ("vector_constant", vector_constant, np.float64, self.n_blocks),
         ]
-        cdef int64_t total = 8 * self.base * (2 + 3 * self.n_reals + 2 * self.n_tallies) + 4 * self.base * self.n_levels
+        cdef int64_t doubles = 2 + 3 * self.n_reals + 2 * self.n_tallies + self.n_vector + self.n_pairs + self.n_blocks
+        cdef int64_t total = 8 * self.base * doubles + 4 * self.base * self.n_levels
         cdef int64_t at = 0
         self.buffer = _aligned_bytes(total)
         self.starts = starts = {}
@@ -272,6 +324,9 @@ cdef class Instantiated:
         self.c.constant = <const double *>(start + <int64_t>starts["constant"])
         self.c.log_rate = <const double *>(start + <int64_t>starts["log_rate"])
         self.c.rate = <const double *>(start + <int64_t>starts["rate"])
+        self.c.vector_location = <const double *>(start + <int64_t>starts["vector_location"])
+        self.c.vector_factor = <const double *>(start + <int64_t>starts["vector_factor"])
+        self.c.vector_constant = <const double *>(start + <int64_t>starts["vector_constant"])
 
     @staticmethod
     def _checked(name, given, shape):
@@ -323,6 +378,18 @@ cdef class Instantiated:
     def rate(self):
         return self._view("rate", np.float64, (self.n_tallies, self.base))
 
+    @property
+    def vector_location(self):
+        return self._view("vector_location", np.float64, (self.n_vector, self.base))
+
+    @property
+    def vector_factor(self):
+        return self._view("vector_factor", np.float64, (self.n_pairs, self.base))
+
+    @property
+    def vector_constant(self):
+        return self._view("vector_constant", np.float64, (self.n_blocks, self.base))
+
 
 cdef class _Work:
     """Scratch of one call, freed with it."""
@@ -330,11 +397,15 @@ cdef class _Work:
     cdef work_t c
     cdef void *memory
 
-    def __cinit__(self, int64_t lanes, int64_t n_levels, int64_t n_codes, int64_t n_reals, int64_t n_tallies):
+    def __cinit__(self, int64_t lanes, int64_t n_levels, int64_t n_codes, int64_t n_reals, int64_t n_tallies,
+                  int64_t n_blocks=0):
         cdef int64_t n_logs = _pad16(max(n_levels + n_codes, 3 * n_codes) + 16), n_own = _pad16(max(n_reals, n_tallies))
         cdef int64_t doubles = lanes + _pad16(lanes // 16) + n_logs + _pad16(n_reals) + 3 * _pad16(n_tallies) \
             + OWN_FIELDS * n_own
-        cdef int64_t words = lanes + _pad16(n_codes) + _pad16(n_reals) + _pad16(n_tallies)
+        # two locations and two packed triangles of the widest block there can be
+        cdef int64_t n_scratch = 2 * VECTOR_MOST + VECTOR_MOST * (VECTOR_MOST + 1) if n_blocks else 0
+        doubles += n_scratch
+        cdef int64_t words = lanes + _pad16(n_codes) + _pad16(n_reals) + _pad16(n_tallies) + _pad16(n_blocks)
         if posix_memalign(&self.memory, 64, 8 * doubles + 4 * words + 64) != 0:
             raise MemoryError(f"no memory for the scores of {lanes} clusters")
         self.c.scores = <double *>self.memory
@@ -345,20 +416,23 @@ cdef class _Work:
         self.c.tally_log_factorial = self.c.tally_x + _pad16(n_tallies)
         self.c.tally_saddle = self.c.tally_log_factorial + _pad16(n_tallies)
         self.c.own = self.c.tally_saddle + _pad16(n_tallies)
-        self.c.weights = <float *>(self.c.own + OWN_FIELDS * n_own)
+        self.c.vector_scratch = self.c.own + OWN_FIELDS * n_own
+        self.c.weights = <float *>(self.c.vector_scratch + n_scratch)
         self.c.level = <int32_t *>(self.c.weights + lanes)
         self.c.real_c = self.c.level + _pad16(n_codes)
         self.c.tally_c = self.c.real_c + _pad16(n_reals)
+        self.c.vector_seen = self.c.tally_c + _pad16(n_tallies)
 
     def __dealloc__(self):
         free(self.memory)
 
 
-# name, bytes an item, dtype, and the number of items a slot as a multiple of (1, L, C, R, Q); the first seven are the
-# statistics, in the order of the Statistics class and of `accumulate`
+# name, dtype, and the number of items a slot as a multiple of (1, L, C, R, Q, blocks, their columns, their pairs of
+# columns); the first ten are the statistics, in the order of the Statistics class and of `accumulate`
 _FIELDS = (
     ("size", "i8", 0), ("levels", "i4", 1), ("real_n", "i8", 3), ("real_mean", "f8", 3), ("real_scatter", "f8", 3),
     ("tally_n", "i8", 4), ("tally_sum", "f8", 4),
+    ("vector_n", "i8", 5), ("vector_mean", "f8", 6), ("vector_scatter", "f8", 7),
     ("log_size", "f8", 0), ("log_size_without", "f8", 0), ("norm", "f8", 0), ("total_without", "f8", 0),
     ("reference_size", "i8", 0), ("reference", "f8", 2), ("table", "f4", 1),
     ("t_location", "f8", 3), ("t_scale", "f8", 3), ("t_half", "f8", 3), ("t_constant", "f8", 3),
@@ -366,6 +440,7 @@ _FIELDS = (
     ("nb_shape", "f8", 4), ("nb_rate", "f8", 4), ("nb_zero", "f8", 4), ("nb_log_p", "f8", 4), ("nb_log_q", "f8", 4),
     ("nb_remainder", "f8", 4), ("nb_log_p_without", "f8", 4), ("nb_base", "f8", 4),
     ("uneven", "i8", 0),
+    ("v_location", "f8", 6), ("v_factor", "f8", 7), ("v_half", "f8", 5), ("v_constant", "f8", 5), ("v_without", "f8", 5),
 )
 
 
@@ -373,15 +448,17 @@ cdef class Tail:
     """The collapsed clusters of one shard: a Pitman-Yor(concentration, discount) mixture of total log weight
     log_weight.
 
-    `prior` has offsets, dirichlet, normal, gamma (hpc/models/components.py). Statistics are the attributes size, levels,
-    real_n, real_mean, real_scatter, tally_n, tally_sum: views of `capacity` slots (a multiple of 16, doubled when
+    `prior` has offsets, dirichlet, normal, gamma, and widths, wishart, vector_mean, vector_spread where there are blocks
+    (hpc/models/components.py). Statistics are the attributes size, levels, real_n, real_mean, real_scatter, tally_n,
+    tally_sum, vector_n, vector_mean, vector_scatter: views of `capacity` slots (a multiple of 16, doubled when
     full), to be read only between sweeps and changed only through `load`. n_slots: one more than the highest slot ever
     used. A Tail is changed by `sweep`; it must not be used by two threads at once.
     """
 
     cdef tail_t c
     cdef object buffer, starts, offsets_array, dirichlet_array, normal_array, gamma_array
-    cdef int64_t items[5]
+    cdef object widths_array, wishart_array, vector_mean_array, vector_spread_array
+    cdef int64_t items[8]
 
     def __init__(self, prior, double concentration, double discount, double log_weight, capacity=16):
         offsets = np.ascontiguousarray(prior.offsets, dtype=np.int64)
@@ -390,6 +467,7 @@ cdef class Tail:
         self.gamma_array = np.ascontiguousarray(prior.gamma, dtype=np.float64)
         self.items[0], self.items[1], self.items[2] = 1, len(dirichlet), len(offsets) - 1
         self.items[3], self.items[4] = len(self.normal_array), len(self.gamma_array)
+        self._hold_blocks(prior)
         if len(offsets) < 1 or offsets[len(offsets) - 1] != len(dirichlet):
             raise ValueError(f"prior.dirichlet has {len(dirichlet)} level rows, which is not where prior.offsets end")
         if not (0 <= discount < 1 and concentration > -1e308):
@@ -404,6 +482,22 @@ cdef class Tail:
         self.c.concentration, self.c.discount, self.c.log_weight = concentration, discount, log_weight
         self._allocate(max(16, _pad16(capacity)))
         self._refresh(0, self.c.capacity)
+
+    def _hold_blocks(self, prior):
+        """Take the prior of the blocks; ValueError where it is none."""
+        widths = self.widths_array = _widths_of(prior)
+        n = int(widths.sum())
+        blank = np.zeros((0, 2)), np.zeros(0), np.zeros(0)
+        given = (prior.wishart[:, :2], prior.vector_mean, prior.vector_spread) if n else blank
+        arrays = [np.ascontiguousarray(a, dtype=np.float64) for a in given]
+        if [a.shape for a in arrays] != [(len(widths), 2), (n,), (n,)]:
+            raise ValueError("prior.wishart, vector_mean and vector_spread do not fit prior.widths")
+        wishart, mean, spread = arrays
+        if not (np.isfinite(wishart).all() and (wishart[:, 0] > 0).all() and (wishart[:, 1] > widths - 1).all()
+                and np.isfinite(mean).all() and np.isfinite(spread).all() and (spread > 0).all()):
+            raise ValueError("prior of a block: kappa and vector_spread must be positive, nu above its columns less one")
+        self.wishart_array, self.vector_mean_array, self.vector_spread_array = arrays
+        self.items[5], self.items[6], self.items[7] = len(widths), n, int(pairs_of(widths).sum())
 
     @staticmethod
     def _sum_levels(offsets, dirichlet):
@@ -465,10 +559,30 @@ cdef class Tail:
         self.c.nb_base = <double *>(at + <int64_t>starts["nb_base"])
         self.c.uneven = <int64_t *>(at + <int64_t>starts["uneven"])
         self.c.nb_log_p_without = <double *>(at + <int64_t>starts["nb_log_p_without"])
+        self._point_at_blocks(at)
+        return 0
+
+    cdef int _point_at_blocks(self, char *at) except -1:
+        cdef const int64_t[::1] widths = self.widths_array
+        cdef const double[:, ::1] wishart = self.wishart_array
+        cdef const double[::1] mean = self.vector_mean_array, spread = self.vector_spread_array
+        starts = self.starts
+        self.c.n_blocks = self.items[5]
+        if self.c.n_blocks:
+            self.c.widths, self.c.wishart = &widths[0], &wishart[0, 0]
+            self.c.v_mean, self.c.v_spread = &mean[0], &spread[0]
+        self.c.vector_n = <int64_t *>(at + <int64_t>starts["vector_n"])
+        self.c.vector_mean = <double *>(at + <int64_t>starts["vector_mean"])
+        self.c.vector_scatter = <double *>(at + <int64_t>starts["vector_scatter"])
+        self.c.v_location = <double *>(at + <int64_t>starts["v_location"])
+        self.c.v_factor = <double *>(at + <int64_t>starts["v_factor"])
+        self.c.v_half = <double *>(at + <int64_t>starts["v_half"])
+        self.c.v_constant = <double *>(at + <int64_t>starts["v_constant"])
+        self.c.v_without = <double *>(at + <int64_t>starts["v_without"])
         return 0
 
     cdef int _refresh(self, int64_t start, int64_t stop) except -1:
-        cdef _Work work = _Work(16, self.c.n_levels, self.c.n_codes, self.c.n_reals, self.c.n_tallies)
+        cdef _Work work = _Work(16, self.c.n_levels, self.c.n_codes, self.c.n_reals, self.c.n_tallies, self.c.n_blocks)
         with nogil:
             kernel_refresh(&self.c, &work.c, start, stop)
         return 0
@@ -497,7 +611,7 @@ cdef class Tail:
         self._allocate(max(self.c.capacity, _pad16(n)))
         self.c.n_uneven = 0
         cdef int64_t[::1] size = self._field("size")
-        for name, _, _ in _FIELDS[:7]:
+        for name, _, _ in _FIELDS[:10 if self.c.n_blocks else 7]:
             given = getattr(statistics, name)
             if given.size:
                 self._field(name)[..., :n] = given
@@ -564,10 +678,23 @@ cdef class Tail:
     def tally_sum(self):
         return self._field("tally_sum")
 
+    @property
+    def vector_n(self):
+        return self._field("vector_n")
+
+    @property
+    def vector_mean(self):
+        return self._field("vector_mean")
+
+    @property
+    def vector_scatter(self):
+        return self._field("vector_scatter")
+
 
 cdef int _match(_Rows rows, Tail tail) except -1:
     if rows.c.n_codes != tail.c.n_codes or rows.c.n_reals != tail.c.n_reals or rows.c.n_tallies != tail.c.n_tallies \
-            or rows.c.offsets[rows.c.n_codes] != tail.c.n_levels:
+            or rows.c.offsets[rows.c.n_codes] != tail.c.n_levels \
+            or not np.array_equal(rows.widths, tail.widths_array):
         raise ValueError("rows and tail have different columns")
     return 0
 
@@ -638,7 +765,8 @@ def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated in
         _check_steps(leaving, n_steps, r.c.n, "remove")
         _check_steps(coming, n_steps, r.c.n, "assign")
     if held.n and (held.n_levels != r.c.offsets[r.c.n_codes] or held.n_reals != r.c.n_reals
-                   or held.n_tallies != r.c.n_tallies):
+                   or held.n_tallies != r.c.n_tallies or held.n_blocks != r.c.n_blocks or held.n_vector != r.c.n_vector
+                   or held.n_pairs != pairs_of(np.asarray(r.widths)).sum()):
         raise ValueError("rows and instantiated clusters have different columns")
     if tail is not None:
         _match(r, tail)
@@ -648,7 +776,7 @@ def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated in
     done.row = 0
     while True:
         lanes = held.base + (tail.c.capacity if tail is not None else 0)
-        work = _Work(lanes, r.c.offsets[r.c.n_codes], r.c.n_codes, r.c.n_reals, r.c.n_tallies)
+        work = _Work(lanes, r.c.offsets[r.c.n_codes], r.c.n_codes, r.c.n_reals, r.c.n_tallies, r.c.n_blocks)
         with nogil:
             if listed:
                 done = kernel_visit(&r.c, &z[0], &leaving[0], &coming[0], done.row, n_steps, &held.c, t, &work.c,
@@ -670,7 +798,7 @@ cdef object _predictive(rows, Tail tail, bint by_cluster):
     _match(r, tail)
     if tail.c.vacant >= tail.c.capacity:
         tail._grow()
-    cdef _Work work = _Work(tail.c.capacity, tail.c.n_levels, r.c.n_codes, r.c.n_reals, r.c.n_tallies)
+    cdef _Work work = _Work(tail.c.capacity, tail.c.n_levels, r.c.n_codes, r.c.n_reals, r.c.n_tallies, r.c.n_blocks)
     out = np.empty((r.c.n, tail.c.n_slots + 1 if by_cluster else 1))
     if r.c.n == 0:
         return out
@@ -747,8 +875,9 @@ def accumulate(rows, const int32_t[::1] z, int64_t n_clusters, offsets, relabel=
 
     z: int32 (n,); relabel: int32, maps a label to a cluster or to -1, skip; without it labels are clusters. Negative
     labels are skipped. Returns size int64 (K,), levels int32 (L, K), real_n int64 (R, K), real_mean and real_scatter
-    float64 (R, K), tally_n int64 (Q, K), tally_sum float64 (Q, K). Means first, then squares about them, each summed in
-    row order: the result is a function of rows and labels only.
+    float64 (R, K), tally_n int64 (Q, K), tally_sum float64 (Q, K), and of the blocks vector_n int64 (B, K), vector_mean
+    float64 (their columns, K), vector_scatter float64 (their pairs of columns, K). Means first, then squares about them,
+    each summed in row order: the result is a function of rows and labels only.
     """
     cdef _Rows r = _Rows(rows, offsets)
     cdef rows_t *p = &r.c
@@ -763,6 +892,8 @@ def accumulate(rows, const int32_t[::1] z, int64_t n_clusters, offsets, relabel=
         np.zeros(n_clusters, np.int64), np.zeros((p.offsets[p.n_codes], n_clusters), np.int32),
         np.zeros((R, n_clusters), np.int64), np.zeros((R, n_clusters)), np.zeros((R, n_clusters)),
         np.zeros((Q, n_clusters), np.int64), np.zeros((Q, n_clusters)),
+        np.zeros((p.n_blocks, n_clusters), np.int64), np.zeros((p.n_vector, n_clusters)),
+        np.zeros((pairs_of(np.asarray(r.widths)).sum(), n_clusters)),
     )
     cdef int64_t[::1] size = out[0]
     cdef int32_t[:, ::1] levels = out[1]
@@ -816,4 +947,65 @@ def accumulate(rows, const int32_t[::1] z, int64_t n_clusters, offsets, relabel=
                         real_scatter[c, k] += d * d
     if bad >= 0:
         raise ValueError(f"row {bad} of the slice: label {z[bad]} maps to no cluster below {n_clusters}")
+    if p.n_blocks:
+        _accumulate_blocks(r, z, target if mapped else None, n_clusters, out[7], out[8], out[9])
     return out
+
+
+cdef int _accumulate_blocks(_Rows r, const int32_t[::1] z, const int32_t[::1] target, int64_t n_clusters,
+                            int64_t[:, ::1] n, double[:, ::1] mean, double[:, ::1] scatter) except -1:
+    """The blocks' part of `accumulate`, whose labels were found to be good.
+
+    One cluster's numbers lie side by side while rows are added, [cluster][entry].
+    """
+    cdef bint mapped = target is not None
+    cdef int64_t n_vector = r.c.n_vector, n_pairs = scatter.shape[0], i, b, d, e, k, width, column, pair
+    total_array, square_array = np.zeros((n_clusters, n_vector)), np.zeros((n_clusters, n_pairs))
+    cdef double[:, ::1] total = total_array, square = square_array
+    cdef const double *x
+    cdef double *row
+    cdef double off[VECTOR_MOST]
+    cdef bint again
+    cdef double a
+    with nogil:
+        for again in range(2):
+            for i in range(r.c.n):
+                k = z[i]
+                if k >= 0 and mapped:
+                    k = target[k]
+                if k < 0:
+                    continue
+                x = r.c.vectors + i * n_vector
+                column = pair = 0
+                for b in range(r.c.n_blocks):
+                    width = r.c.widths[b]
+                    a = 0.0
+                    for d in range(width):
+                        if x[column + d] != x[column + d]:
+                            a = 1.0
+                    if a == 0.0 and not again:
+                        n[b, k] += 1
+                        for d in range(width):
+                            total[k, column + d] += x[column + d]
+                    elif a == 0.0:
+                        row = &square[k, pair]
+                        for d in range(width):
+                            off[d] = x[column + d] - total[k, column + d]
+                        for d in range(width):
+                            a = off[d]
+                            for e in range(d + 1):
+                                row[e] += a * off[e]
+                            row += d + 1
+                    column += width
+                    pair += width * (width + 1) // 2
+            if not again:
+                column = 0
+                for b in range(r.c.n_blocks):
+                    for d in range(r.c.widths[b]):
+                        for k in range(n_clusters):
+                            if n[b, k]:
+                                total[k, column] /= n[b, k]
+                        column += 1
+    np.asarray(mean)[:] = total_array.T
+    np.asarray(scatter)[:] = square_array.T
+    return 0

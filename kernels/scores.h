@@ -177,6 +177,7 @@ static int64_t FN(score_instantiated)(const instantiated_t *g, const rows_t *row
     FN(add_categories)(g->table, g->base, w->level, rows->n_codes, out, n);
     if (w->n_real) FN(add_normal)(g, w, out, n);
     if (w->n_tally) FN(add_poisson)(g, w, out, n);
+    if (w->n_vector) FN(add_vectors)(g, rows, w, out, n);
     return n;
 }
 
@@ -190,4 +191,5 @@ static void FN(score_slots)(const tail_t *t, const rows_t *rows, const work_t *w
     if (w->n_real && t->n_uneven == 0) FN(add_student_even)(t, w, out, n_used);
     else if (w->n_real) FN(add_student)(t, w, out, n_used);
     if (w->n_tally) FN(add_negative_binomial)(t, w, out, n_used);
+    if (w->n_vector) FN(add_vectors_student)(t, w, out, n_used);
 }

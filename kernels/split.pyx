@@ -19,6 +19,10 @@ cdef extern from "split.h" nogil:
     int falls_to(double x, double u)
 
 
+cdef extern from "vector_odds.h" nogil:
+    double vector_odds(const double *odds, const double *x, const int64_t *widths, int64_t n_blocks)
+
+
 def words(const int64_t[::1] ids, seed, purpose, sub, cycle, chain):
     """uint64 (n,): the random word of each row id in one stream."""
     cdef philox_stream stream = philox_open(seed, purpose, sub, cycle, chain)
@@ -56,6 +60,11 @@ def two_least(const int32_t[::1] z, row0, int64_t n_clusters, seed, purpose, sub
     return out
 
 
+def _odds_length(widths):
+    """Numbers that the odds of blocks of these widths take in one group."""
+    return int((1 + 2 * widths + widths * (widths + 1)).sum())
+
+
 def sides(rows, const int32_t[::1] z, const int64_t[::1] ids, const int32_t[::1] group, const int8_t[::1] given,
           const int64_t[:, ::1] seeds, odds, offsets, seed, purpose, sub, cycle, chain):
     """(label, log_q): the side of every row of a group, and the log probability of the sides taken in each group.
@@ -74,6 +83,10 @@ def sides(rows, const int32_t[::1] z, const int64_t[::1] ids, const int32_t[::1]
     cdef const float[:, ::1] table = odds.table
     cdef const double[:, :, ::1] real = odds.real
     cdef const double[:, :, ::1] count = odds.count
+    cdef const int64_t[::1] widths = np.ascontiguousarray(getattr(rows, "widths", ()), dtype=np.int64)
+    cdef bint blocks = widths.shape[0] > 0
+    cdef const double[:, ::1] vectors = rows.vectors if blocks else np.zeros((len(z), 0))
+    cdef const double[:, ::1] vector = odds.vector if blocks else np.zeros((len(odds.prior), 0))
     cdef int64_t n = z.shape[0], n_groups = prior.shape[0], i, c, g
     cdef int64_t c8 = codes8.shape[1], c16 = codes16.shape[1], n_real = reals.shape[1], n_count = tallies.shape[1]
     cdef int32_t side
@@ -81,6 +94,8 @@ def sides(rows, const int32_t[::1] z, const int64_t[::1] ids, const int32_t[::1]
     cdef philox_stream stream = philox_open(seed, purpose, sub, cycle, chain)
     if len(rows) != n or ids.shape[0] != n or group.shape[0] != given.shape[0] or seeds.shape[0] != n_groups \
             or table.shape[0] != n_groups or real.shape[0] != n_groups or count.shape[0] != n_groups \
+            or vectors.shape[0] != n or vectors.shape[1] != np.sum(widths) \
+            or vector.shape[0] != n_groups or vector.shape[1] != _odds_length(np.asarray(widths)) \
             or offset[c8 + c16] != table.shape[1] or real.shape[1] != n_real or count.shape[1] != n_count:
         raise ValueError("rows, labels, groups and odds do not fit together")
     label_array, log_q_array = np.full(n, -1, dtype=np.int32), np.zeros(n_groups)
@@ -112,6 +127,8 @@ def sides(rows, const int32_t[::1] z, const int64_t[::1] ids, const int32_t[::1]
                 x = tallies[i, c]
                 if x == x:
                     total += x * count[g, c, 0] - count[g, c, 1]
+            if blocks:
+                total += vector_odds(&vector[g, 0], &vectors[i, 0], &widths[0], widths.shape[0])
             side = given[z[i]]
             if side < 0:
                 side = falls_to(total, philox_uniform(philox_word(&stream, ids[i])))

@@ -36,6 +36,7 @@ ALWAYS_INLINE void FN(read_row)(const rows_t *rows, int64_t i, work_t *w) {
             w->infinite |= !(x - x == 0);
         }
     }
+    FN(read_vectors)(rows, i, w);
 }
 
 /* how many anchors (ascending) lie below a priority */
@@ -52,7 +53,7 @@ ALWAYS_INLINE int64_t FN(anchors_below)(const uint64_t *anchors, int64_t n, uint
 /* scores of the row at hand under the tail, as seen without that row. `own` is its slot or -1. The new cluster takes
  * the lane *fresh, the lowest slot that is vacant once the row is out. Returns the number of lanes. Needs t->vacant <
  * capacity. */
-static int64_t FN(score_tail)(tail_t *t, const rows_t *rows, const work_t *w, int64_t own, double *out,
+static int64_t FN(score_tail)(tail_t *t, const rows_t *rows, work_t *w, int64_t own, double *out,
                               int64_t *fresh) {
     int64_t alone = own >= 0 && t->size[own] == 1;
     int64_t others = t->n_rows - (own >= 0), occupied = t->n_occupied - alone, vacant = t->vacant;
@@ -178,6 +179,7 @@ ALWAYS_INLINE void FN(fetch_row)(const rows_t *rows, const int32_t *z, int64_t i
     FN(fetch_cells)(rows->codes16 + i * rows->n_codes16, 2 * rows->n_codes16);
     FN(fetch_cells)(rows->reals + i * rows->n_reals, 8 * rows->n_reals);
     FN(fetch_cells)(rows->tallies + i * rows->n_tallies, 8 * rows->n_tallies);
+    FN(fetch_cells)(rows->vectors + i * rows->n_vector, 8 * rows->n_vector);
 }
 
 /* Step s takes row out[s] out and then seats row in[s]; -1: nobody. With out[s] = in[s] it is a Gibbs step of that row.

@@ -140,6 +140,7 @@ static void FN(refresh)(tail_t *t, work_t *w, int64_t from, int64_t to) {
         for (int64_t r = 0; r < t->n_reals; r++) FN(derive_real)(t, r, slot);
         FN(compare_halves)(t, slot);
         for (int64_t q = 0; q < t->n_tallies; q++) FN(derive_tally)(t, q, slot);
+        for (int64_t b = 0; b < t->n_blocks; b++) FN(derive_vector)(t, w, b, slot);
         FN(derive_weights)(t, slot);
     }
     t->n_rows = t->n_occupied = 0;
@@ -192,6 +193,7 @@ static void FN(step_row)(tail_t *t, work_t *w, int64_t slot, int sign) {
         t->tally_sum[at] = t->tally_n[at] ? t->tally_sum[at] + sign * w->tally_x[i] : 0.0;
         FN(derive_tally)(t, w->tally_c[i], slot);
     }
+    if (w->n_vector) FN(step_vectors)(t, w, slot, sign);
     FN(derive_weights)(t, slot);
     if (size == 0 || size + 1 > 2 * t->reference_size[slot] || 2 * (size + 1) < t->reference_size[slot])
         FN(refresh_categories)(t, w, slot);
@@ -316,10 +318,11 @@ APART double FN(own_tallies)(const tail_t *t, const work_t *w, int64_t slot) {
 }
 #undef OWN
 
-static double FN(own_score)(const tail_t *t, const work_t *w, int64_t slot) {
+static double FN(own_score)(const tail_t *t, work_t *w, int64_t slot) {
     double score = 0;
     if (t->n_codes) score += FN(own_categories)(t, w, slot);
     if (w->n_real) score += FN(own_reals)(t, w, slot);
     if (w->n_tally) score += FN(own_tallies)(t, w, slot);
+    if (w->n_vector) score += FN(own_vectors)(t, w, slot);
     return score;
 }

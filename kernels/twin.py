@@ -34,13 +34,21 @@ def priorities(row0, n, seed, cycle, chain):
     return words(row0, n, seed, PRIORITY, 0, cycle, chain)
 
 
+def widths_of(blocks):
+    """Columns of each block of full-covariance normals in rows or a prior."""
+    return np.asarray(getattr(blocks, "widths", ()), dtype=np.int64)
+
+
 class Row:
-    """One row: codes of the categorical columns in block order, real and count cells with NaN for missing."""
+    """One row: codes of the categorical columns in block order, real and count cells with NaN for missing, and a vector
+    for each block, None where it is missing."""
 
     def __init__(self, rows, i):
         self.codes = [int(v) for v in (*rows.codes8[i], *rows.codes16[i])]
         self.reals = rows.reals[i].tolist()
         self.tallies = rows.tallies[i].tolist()
+        blocks = np.split(rows.vectors[i], np.cumsum(rows.widths)[:-1]) if len(widths_of(rows)) else []
+        self.vectors = [None if np.isnan(x).any() else x for x in blocks]
 
 
 def log_student(x, prior, n, mean, scatter):
@@ -60,6 +68,25 @@ def log_negative_binomial(x, prior, n, total):
     return lgamma(a + x) - lgamma(a) - lgamma(x + 1) - a * log1p(1 / b) - x * log(b + 1)
 
 
+def log_student_vector(x, prior, b, n, mean, scatter):
+    """Predictive of block b, a multivariate t with nu_n - D + 1 degrees of freedom (MATH 1), mean (D,), scatter (D, D)."""
+    width = len(x)
+    first = int(prior.widths[:b].sum())
+    mean0, spread = prior.vector_mean[first : first + width], prior.vector_spread[first : first + width]
+    kappa0, nu0 = prior.wishart[b, :2]
+    kappa, nu, off = kappa0 + n, nu0 + n, mean - mean0
+    location = mean0 + off * n / kappa
+    matrix = np.diag(spread) + scatter + n * kappa0 / kappa * np.outer(off, off)
+    matrix *= (kappa + 1) / kappa
+    y = (x - location) @ np.linalg.solve(matrix, x - location)
+    return (
+        lgamma((nu + 1) / 2)
+        - lgamma((nu + 1 - width) / 2)
+        - 0.5 * (width * log(pi) + np.linalg.slogdet(matrix)[1])
+        - (nu + 1) / 2 * log1p(min(y, 1e300))
+    )
+
+
 class Cluster:
     """Statistics of one cluster, and its predictive; `n` levels etc. as in the Statistics class."""
 
@@ -69,6 +96,7 @@ class Cluster:
         self.levels = np.zeros(prior.offsets[-1], dtype=np.int64)
         self.reals = [(0, 0.0, 0.0) for _ in prior.normal]  # n, mean, scatter
         self.tallies = [(0, 0.0) for _ in prior.gamma]  # n, sum
+        self.vectors = [(0, np.zeros(d), np.zeros((d, d))) for d in widths_of(prior)]  # n, mean, scatter
 
     def add(self, row):
         self.size += 1
@@ -83,6 +111,11 @@ class Cluster:
             if not isnan(x):
                 n, total = self.tallies[q]
                 self.tallies[q] = n + 1, total + x
+        for b, x in enumerate(row.vectors):
+            if x is not None:
+                n, mean, scatter = self.vectors[b]
+                after = mean + (x - mean) / (n + 1)
+                self.vectors[b] = n + 1, after, scatter + np.outer(x - mean, x - after)
 
     def remove(self, row):
         """Undoes `add`; the scatter stays at or above 0 and the last cell leaves exact zeros."""
@@ -101,6 +134,14 @@ class Cluster:
             if not isnan(x):
                 n, total = self.tallies[q]
                 self.tallies[q] = n - 1, total - x if n > 1 else 0.0
+        for b, x in enumerate(row.vectors):
+            if x is not None:
+                n, mean, scatter = self.vectors[b]
+                if n == 1:
+                    self.vectors[b] = 0, 0.0 * mean, 0.0 * scatter
+                else:
+                    before = mean - (x - mean) / (n - 1)
+                    self.vectors[b] = n - 1, before, scatter - np.outer(x - mean, x - before)
 
     def log_predictive(self, row):
         """log f(row | rows of the cluster): the product over observed cells of the predictives of MATH 1."""
@@ -117,7 +158,26 @@ class Cluster:
         for q, x in enumerate(row.tallies):
             if not isnan(x):
                 score += log_negative_binomial(x, self.prior.gamma[q], *self.tallies[q])
+        for b, x in enumerate(row.vectors):
+            if x is not None:
+                score += log_student_vector(x, self.prior, b, *self.vectors[b])
         return score
+
+
+def square(pairs):
+    """The symmetric matrix (D, D) of a packed lower triangle."""
+    width = int((2 * len(pairs)) ** 0.5)
+    out = np.zeros((width, width))
+    out[np.tril_indices(width)] = pairs
+    return out + np.tril(out, -1).T
+
+
+def blocks_of(widths, s, k):
+    """(mean, packed scatter) of each block in cluster k."""
+    if not len(widths):
+        return []
+    columns, pairs = np.cumsum(widths)[:-1], np.cumsum(widths * (widths + 1) // 2)[:-1]
+    return zip(np.split(s.vector_mean[:, k], columns), np.split(s.vector_scatter[:, k], pairs), strict=True)
 
 
 class Tail:
@@ -140,6 +200,9 @@ class Tail:
             slot.tallies = [
                 (int(statistics.tally_n[q, k]), float(statistics.tally_sum[q, k])) for q in range(len(self.prior.gamma))
             ]
+            widths = widths_of(self.prior)
+            for b, (mean, pairs) in enumerate(blocks_of(widths, statistics, k)):
+                slot.vectors[b] = int(statistics.vector_n[b, k]), mean, square(pairs)
             self.slots.append(slot)
         while self.slots and not self.slots[-1].size:
             self.slots.pop()
@@ -187,12 +250,17 @@ class Instantiated:
         constant=None,
         log_rate=None,
         rate=None,
+        vector_location=None,
+        vector_factor=None,
+        vector_constant=None,
     ):
         self.n, self.free, self.base = n, n if free is None else free, (n + 15) // 16 * 16
         self.anchors = [] if anchors is None else [int(a) for a in anchors]
         self.log_weight, self.table = log_weight, table
         self.location, self.half_precision, self.constant = location, half_precision, constant
         self.log_rate, self.rate = log_rate, rate
+        self.vector_location, self.vector_factor = vector_location, vector_factor
+        self.vector_constant = vector_constant
 
     def log_weight_of(self, k, row, prior):
         score = float(self.log_weight[k])
@@ -204,6 +272,15 @@ class Instantiated:
         for q, x in enumerate(row.tallies):
             if not isnan(x):
                 score += x * self.log_rate[q, k] - self.rate[q, k] - lgamma(x + 1)
+        column = pair = 0
+        for b, width in enumerate(widths_of(prior)):
+            n_pairs = width * (width + 1) // 2
+            if row.vectors[b] is not None:
+                factor = np.zeros((width, width))
+                factor[np.tril_indices(width)] = self.vector_factor[pair : pair + n_pairs, k]
+                y = factor @ (row.vectors[b] - self.vector_location[column : column + width, k])
+                score += self.vector_constant[b, k] - 0.5 * float(y @ y)
+            column, pair = column + width, pair + n_pairs
         return score
 
 
@@ -385,4 +462,21 @@ def accumulate(rows, z, n_clusters, offsets, relabel=None):
         for q in range(Q):
             x = rows.tallies[own, q]
             tally_n[q, k], tally_sum[q, k] = (~np.isnan(x)).sum(), np.nansum(x)
-    return size, levels, real_n, real_mean, real_scatter, tally_n, tally_sum
+    widths = widths_of(rows)
+    vector_n = np.zeros((len(widths), n_clusters), np.int64)
+    vector_mean = np.zeros((widths.sum(), n_clusters))
+    vector_scatter = np.zeros((int((widths * (widths + 1) // 2).sum()), n_clusters))
+    column = pair = 0
+    for b, width in enumerate(widths):
+        n_pairs = width * (width + 1) // 2
+        for k in range(n_clusters):
+            x = rows.vectors[z == k, column : column + width]
+            x = x[~np.isnan(x).any(axis=1)]
+            vector_n[b, k] = len(x)
+            if len(x):
+                mean = vector_mean[column : column + width, k] = x.mean(axis=0)
+                scatter = (x - mean).T @ (x - mean)
+                vector_scatter[pair : pair + n_pairs, k] = scatter[np.tril_indices(width)]
+        column, pair = column + width, pair + n_pairs
+    moments = vector_n, vector_mean, vector_scatter
+    return size, levels, real_n, real_mean, real_scatter, tally_n, tally_sum, *moments

@@ -47,6 +47,19 @@ def log_odds(rows, i, g, odds, offsets):
     for x, (log_ratio, difference) in zip(rows.tallies[i].tolist(), odds.count[g].tolist(), strict=True):
         if not isnan(x):
             total += x * log_ratio - difference
+    first = at = 0
+    for width in np.asarray(getattr(rows, "widths", ()), dtype=int).tolist():
+        x, n_pairs = rows.vectors[i, first : first + width], width * (width + 1) // 2
+        numbers = odds.vector[g, at : at + 1 + 2 * (width + n_pairs)]
+        if not np.isnan(x).any():
+            norms = []
+            for start in (1, 1 + width + n_pairs):
+                factor = np.zeros((width, width))
+                factor[np.tril_indices(width)] = numbers[start + width : start + width + n_pairs]
+                y = factor @ (x - numbers[start : start + width])
+                norms.append(float(y @ y))
+            total += float(numbers[0]) - 0.5 * norms[0] + 0.5 * norms[1]
+        first, at = first + width, at + len(numbers)
     return total
 
 

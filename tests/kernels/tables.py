@@ -11,12 +11,15 @@ class Rows:
     codes16: np.ndarray
     reals: np.ndarray
     tallies: np.ndarray
+    vectors: np.ndarray = None
+    widths: np.ndarray = ()
 
     def __len__(self):
         return len(self.reals)
 
     def take(self, index):
-        return Rows(*(np.ascontiguousarray(a[index]) for a in (self.codes8, self.codes16, self.reals, self.tallies)))
+        arrays = (self.codes8, self.codes16, self.reals, self.tallies, self.vectors)
+        return Rows(*(None if a is None else np.ascontiguousarray(a[index]) for a in arrays), self.widths)
 
 
 @dataclass
@@ -25,6 +28,10 @@ class Prior:
     dirichlet: np.ndarray
     normal: np.ndarray
     gamma: np.ndarray
+    widths: np.ndarray = ()
+    wishart: np.ndarray = None
+    vector_mean: np.ndarray = None
+    vector_spread: np.ndarray = None
 
 
 @dataclass
@@ -36,12 +43,17 @@ class Statistics:
     real_scatter: np.ndarray
     tally_n: np.ndarray
     tally_sum: np.ndarray
+    vector_n: np.ndarray = None
+    vector_mean: np.ndarray = None
+    vector_scatter: np.ndarray = None
 
 
 FIELDS = tuple(Statistics.__dataclass_fields__)
 
 
-def random_table(rng, n, levels8=(), levels16=(), n_reals=0, n_tallies=0, missing=0.2, scale=3.0, same_nu=False):
+def random_table(
+    rng, n, levels8=(), levels16=(), n_reals=0, n_tallies=0, missing=0.2, scale=3.0, same_nu=False, blocks=()
+):
     """(Rows, Prior): n rows from three well mixed groups, a share `missing` of cells missing, non-uniform
     Dirichlets."""
     group = rng.integers(3, size=n)
@@ -61,9 +73,29 @@ def random_table(rng, n, levels8=(), levels16=(), n_reals=0, n_tallies=0, missin
     tallies[rng.random(tallies.shape) < missing] = np.nan
     rows = Rows(codes(levels8, np.uint8), codes(levels16, np.uint16), reals, tallies)
     prior = random_prior(rng, (*levels8, *levels16), n_reals, n_tallies)
+    if blocks:
+        add_blocks(rng, rows, prior, group, blocks, missing, scale)
     if same_nu:
         prior.normal[:, 2] = 2.0
     return rows, prior
+
+
+def add_blocks(rng, rows, prior, group, widths, missing, scale):
+    """Blocks of correlated columns, each whole or missing in a row, and a prior for them."""
+    widths = rows.widths = prior.widths = np.array(widths, dtype=np.int64)
+    rows.vectors = np.empty((len(group), widths.sum()))
+    first = 0
+    for width in widths:
+        mix = rng.normal(size=(3, width, width)) + 2.0 * np.eye(width)
+        x = np.einsum("nij,nj->ni", mix[group], rng.normal(size=(len(group), width))) + scale * group[:, None]
+        x[rng.random(len(group)) < missing] = np.nan
+        rows.vectors[:, first : first + width] = x
+        first += width
+    prior.wishart = np.column_stack(
+        [rng.gamma(1.0, 0.3, len(widths)) + 0.01, widths + rng.gamma(2.0, 1.0, len(widths))]
+    )
+    prior.vector_mean = rng.normal(size=widths.sum())
+    prior.vector_spread = rng.gamma(2.0, 1.0, widths.sum()) + 0.3
 
 
 def random_prior(rng, levels, n_reals, n_tallies):
@@ -93,6 +125,13 @@ def random_parameters(rng, prior, n, free, anchors):
         table[missing] = 0.0
     precision = rng.gamma(2.0, 0.5, size=(n_reals, base)) + 0.1
     rate = rng.gamma(2.0, 5.0, size=(n_tallies, base)) + 0.1
+    widths = np.array(prior.widths, dtype=np.int64)
+    factor = []
+    for width in widths:
+        i, j = np.tril_indices(width)
+        factor.append(
+            np.where((i == j)[:, None], rng.gamma(3.0, 0.3, (len(i), base)), rng.normal(0, 0.2, (len(i), base)))
+        )
     return {
         "n": n,
         "free": free,
@@ -104,4 +143,7 @@ def random_parameters(rng, prior, n, free, anchors):
         "constant": 0.5 * np.log(precision / (2 * np.pi)),
         "log_rate": np.log(rate),
         "rate": rate,
+        "vector_location": rng.normal(0, 4, size=(widths.sum(), base)),
+        "vector_factor": np.concatenate([np.zeros((0, base)), *factor]),
+        "vector_constant": rng.normal(size=(len(widths), base)),
     }

@@ -15,6 +15,9 @@ TABLES = {
     "mixed": {"levels8": (2, 5), "levels16": (260, 400), "n_reals": 2, "n_tallies": 2},
     "wide": {"levels8": (3,) * 40, "n_reals": 1, "missing": 0.4},
     "nothing": {},
+    "vector": {"blocks": (3,)},
+    "vectors": {"levels8": (3,), "n_reals": 1, "blocks": (1, 2, 6, 9), "missing": 0.15},
+    "vectors, complete": {"blocks": (5, 12), "missing": 0.0, "scale": 0.7},
 }
 
 
@@ -30,6 +33,11 @@ def assert_same_tail(compiled, plain, prior):
             np.testing.assert_allclose(ours, [mean, scatter], 1e-9, 1e-9)
         for q, (n, total) in enumerate(slot.tallies):
             assert (compiled.tally_n[q, t], compiled.tally_sum[q, t]) == (n, total)
+        blocks = twin.blocks_of(twin.widths_of(prior), compiled, t)
+        for b, ((n, mean, scatter), (our_mean, our_pairs)) in enumerate(zip(slot.vectors, blocks, strict=True)):
+            assert compiled.vector_n[b, t] == n
+            np.testing.assert_allclose(our_mean, mean, 1e-9, 1e-9)
+            np.testing.assert_allclose(our_pairs, scatter[np.tril_indices(len(mean))], 1e-8, 1e-8)
     assert not compiled.size[plain.n_slots :].any()
 
 

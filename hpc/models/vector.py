@@ -1,0 +1,204 @@
+"""Blocks of real columns with a full covariance in each cluster: normal-inverse-Wishart prior (MATH 1, real vector).
+
+A block of D columns has the hyperparameters (kappa, nu, variance), a row of a (B, 3) array, each fixed or learned on a
+grid, one after another given the others. The prior's matrix is S_0 = nu variance diag(scale^2), scale being the
+columns' own standard deviations, and its location the columns' own means unless it was given. With D = 1 this is the
+normal column of the same kappa and nu, its variance in units of scale^2.
+
+A cluster's scatter matrices are packed lower triangles by rows, (0,0), (1,0), (1,1), ...: the pairs of columns of all
+blocks are the rows of one array (pairs, K).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import gammaln
+
+from mpibayes.hpc.models import normal
+from mpibayes.hpc.models.grid import as_grid, draw_on_grid
+
+KAPPA, NU, VARIANCE = range(3)
+NAMES = ("kappa", "nu", "variance")
+START = (normal.START[normal.KAPPA], normal.START[normal.NU], normal.START[normal.VARIANCE])  # nu: above D - 1
+
+
+def n_pairs(width):
+    """Entries of a packed triangle."""
+    return width * (width + 1) // 2
+
+
+def unpack(pairs: np.ndarray) -> np.ndarray:
+    """Symmetric matrices (..., K, D, D) of packed triangles (..., pairs, K)."""
+    width = int((2 * pairs.shape[-2]) ** 0.5)
+    i, j = np.tril_indices(width)
+    out = np.empty((*pairs.shape[:-2], pairs.shape[-1], width, width))
+    out[..., i, j] = out[..., j, i] = np.moveaxis(pairs, -2, -1)
+    return out
+
+
+def cholesky(matrix: np.ndarray, least: np.ndarray) -> np.ndarray:
+    """Lower triangles L with L L' = matrix (..., D, D), where no pivot can be less than `least` (..., D).
+
+    S_n exceeds the diagonal S_0, so that none of its pivots is below that of S_0. Rounding can say otherwise, where
+    columns repeat each other and the prior is narrow: such pivots are put right.
+    """
+    try:
+        return np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        rest, lower = matrix.copy(), np.zeros_like(matrix)
+        for i in range(matrix.shape[-1]):
+            pivot = np.maximum(rest[..., i, i], least[..., i])
+            lower[..., i, i] = np.sqrt(pivot)
+            lower[..., i + 1 :, i] = rest[..., i + 1 :, i] / lower[..., i, i, None]
+            column = lower[..., i + 1 :, i]
+            rest[..., i + 1 :, i + 1 :] -= column[..., :, None] * column[..., None, :]
+        return lower
+
+
+@dataclass
+class Posterior:
+    """Of K clusters: location (K, D), kappa and nu (K,), and the lower triangle L of S_n = L L' (K, D, D)."""
+
+    location: np.ndarray
+    kappa: np.ndarray
+    nu: np.ndarray
+    lower: np.ndarray
+
+
+class Block:
+    """One block. name; names of its columns; center, scale (D,): each column's own; prior: {"kappa": number or grid,
+    "nu": ..., "variance": ..., "mean": (D,)}, or what of it is given."""
+
+    def __init__(self, name: str, columns: Sequence[str], center, scale, prior=None):
+        prior = {key: value for key, value in (prior or {}).items() if value is not None}
+        self.name, self.columns = name, tuple(columns)
+        self.width = d = len(self.columns)
+        self.mean = np.asarray(prior.get("mean", center), np.float64)
+        self.square = np.asarray(scale, np.float64) ** 2
+        grids = (normal.KAPPA_GRID, d - 1 + normal.NU_GRID, normal.VARIANCE_GRID)
+        aims = (START[KAPPA], d - 1 + START[NU], START[VARIANCE])
+        self.grids = [as_grid(prior[key]) if key in prior else g for key, g in zip(NAMES, grids)]
+        self.start = [g[np.argmin(np.abs(g - a))] for g, a in zip(self.grids, aims)]
+
+    def spread(self, wishart: np.ndarray) -> np.ndarray:
+        """Diagonal of S_0, (..., D), of wishart (..., 3)."""
+        return (wishart[..., NU] * wishart[..., VARIANCE])[..., None] * self.square
+
+    def posterior(self, wishart: np.ndarray, n, mean, scatter) -> Posterior:
+        """wishart (..., 3); n (K,), mean (D, K), scatter (pairs, K) of K clusters."""
+        kappa0, nu0 = wishart[..., KAPPA, None], wishart[..., NU, None]
+        kappa, nu = kappa0 + n, nu0 + n
+        off = np.where(n > 0, mean - self.mean[:, None], 0.0).T
+        location = self.mean + off * (n / kappa)[..., None]
+        weight = (n * kappa0 / kappa)[..., None, None]
+        matrix = unpack(scatter) + weight * (off[:, :, None] * off[:, None, :])
+        spread = self.spread(wishart)[..., None, :]
+        diagonal = np.arange(self.width)
+        matrix[..., diagonal, diagonal] += spread
+        return Posterior(location, kappa, nu, cholesky(matrix, np.broadcast_to(spread, matrix.shape[:-1])))
+
+    def log_marginal_cells(self, wishart: np.ndarray, n, mean, scatter) -> np.ndarray:
+        """Log marginal likelihood of each cluster, (..., K)."""
+        d, post = self.width, self.posterior(wishart, n, mean, scatter)
+        kappa0, nu0 = wishart[..., KAPPA, None], wishart[..., NU, None]
+        log_determinant = 2.0 * np.log(np.diagonal(post.lower, axis1=-2, axis2=-1)).sum(axis=-1)
+        return (
+            log_multigamma(0.5 * post.nu, d)
+            - log_multigamma(0.5 * nu0, d)
+            + 0.5 * d * np.log(kappa0 / post.kappa)
+            + 0.5 * nu0 * np.log(self.spread(wishart)).sum(axis=-1)[..., None]
+            - 0.5 * post.nu * log_determinant
+            - 0.5 * n * d * np.log(np.pi)
+        )
+
+    def update(self, wishart: np.ndarray, n, mean, scatter, stream: np.random.Generator) -> np.ndarray:
+        """(kappa, nu, variance) drawn from their grids given the partition, coordinate by coordinate, (3,)."""
+        wishart = wishart.copy()
+        for i, grid in enumerate(self.grids):
+            if len(grid) > 1:
+                trial = np.repeat(wishart[None], len(grid), axis=0)
+                trial[:, i] = grid
+                score = self.log_marginal_cells(trial, n, mean, scatter).sum(axis=-1)
+                wishart[i] = grid[draw_on_grid(score, stream)]
+        return wishart
+
+    def draw(self, wishart: np.ndarray, n, mean, scatter, stream: np.random.Generator):
+        """location (D, K), factor (pairs, K) and constant (K,): log density = constant - 1/2 |U (x - location)|^2.
+
+        With S_n = L L', the precision U' U is Wishart(nu_n, S_n^-1) for U = R' L^-1, R the upper triangle of normal
+        deviates whose squared diagonal entry i = 1..D is chi-square with nu_n - D + i degrees of freedom (Bartlett
+        1933, columns counted from the last): U is lower triangular. mu = m_n + U^-1 z / sqrt(kappa_n).
+        """
+        d, k, post = self.width, len(n), self.posterior(wishart, n, mean, scatter)
+        degrees = post.nu[:, None] - d + 1.0 + np.arange(d)
+        rotated = np.zeros((k, d, d))
+        rotated[:, *np.tril_indices(d, -1)] = stream.standard_normal((k, n_pairs(d) - d))
+        rotated[:, np.arange(d), np.arange(d)] = np.sqrt(2.0 * stream.standard_gamma(0.5 * degrees))
+        inverse = np.linalg.solve(post.lower, np.broadcast_to(np.eye(d), post.lower.shape))
+        factor = np.tril(rotated @ inverse)
+        z = stream.standard_normal((k, d, 1)) / np.sqrt(post.kappa)[:, None, None]
+        location = post.location + np.linalg.solve(factor, z)[..., 0]
+        log_diagonal = np.log(np.diagonal(factor, axis1=-2, axis2=-1)).sum(axis=-1)
+        i, j = np.tril_indices(d)
+        return location.T, factor[:, i, j].T, log_diagonal - 0.5 * d * np.log(2.0 * np.pi)
+
+
+def log_multigamma(a: np.ndarray, d: int) -> np.ndarray:
+    """Logarithm of the multivariate gamma function of each of a."""
+    return gammaln(a[..., None] - 0.5 * np.arange(d)).sum(axis=-1) + 0.25 * d * (d - 1) * np.log(np.pi)
+
+
+class Vectors:
+    """All blocks of a view, in order: their columns side by side, their pairs of columns side by side."""
+
+    def __init__(self, blocks: Sequence[Block]):
+        self.blocks = list(blocks)
+        self.widths = np.array([b.width for b in blocks], np.int64)
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    def start(self) -> np.ndarray:
+        """Initial hyperparameters, (B, 3)."""
+        return np.array([b.start for b in self.blocks]).reshape(-1, 3)
+
+    def parts(self, s) -> Iterator[tuple[Block, np.ndarray, np.ndarray, np.ndarray]]:
+        """(block, n (K,), mean (D, K), scatter (pairs, K)) of each block in the Statistics `s`."""
+        column = pair = 0
+        for b, block in enumerate(self.blocks):
+            d = block.width
+            mean, scatter = s.vector_mean[column : column + d], s.vector_scatter[pair : pair + n_pairs(d)]
+            yield block, s.vector_n[b], mean, scatter
+            column, pair = column + d, pair + n_pairs(d)
+
+    def spread(self, wishart: np.ndarray) -> np.ndarray:
+        """Diagonals of the blocks' S_0, side by side."""
+        return np.concatenate([np.zeros(0), *(b.spread(h) for b, h in zip(self.blocks, wishart))])
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Locations of the blocks' priors, side by side."""
+        return np.concatenate([np.zeros(0), *(b.mean for b in self.blocks)])
+
+    def log_marginal(self, wishart: np.ndarray, s) -> np.ndarray:
+        """Log marginal likelihood of every cluster, summed over blocks, (K,)."""
+        total = np.zeros(len(s))
+        for h, (block, *moments) in zip(wishart, self.parts(s)):
+            total += block.log_marginal_cells(h, *moments)
+        return total
+
+    def update(self, wishart: np.ndarray, s, stream_of) -> np.ndarray:
+        """All blocks' hyperparameters drawn given the partition, (B, 3); stream_of(b): a stream for each block."""
+        drawn = [b.update(h, *m, stream_of(i)) for i, (h, (b, *m)) in enumerate(zip(wishart, self.parts(s)))]
+        return np.array(drawn).reshape(-1, 3)
+
+    def draw(self, wishart: np.ndarray, s, stream_of) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """All blocks' parameters: location (columns, K), factor (pairs, K), constant (B, K)."""
+        drawn = [b.draw(h, *m, stream_of(i)) for i, (h, (b, *m)) in enumerate(zip(wishart, self.parts(s)))]
+        none = np.zeros((0, len(s)))
+        location, factor, constant = zip(*drawn) if drawn else ((), (), ())
+        constant = np.array(constant).reshape(len(drawn), len(s))
+        return np.concatenate([none, *location]), np.concatenate([none, *factor]), constant
