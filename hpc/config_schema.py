@@ -194,8 +194,8 @@ class BlockSettings(Section):
         None,
         "fixes hyperparameters (a number) or says where they are learned (a grid); the variance is in units of each "
         "column's own",
-        "{kappa, nu, variance, mean} or some of these: kappa, nu (above D - 1 for D columns) and variance numbers above "
-        "0, or lists of such numbers; mean a list of a number a column",
+        "{kappa, nu, variance, mean} or some of these: kappa, nu (above D - 1 for D columns) and variance each a "
+        "number above 0 or a list of such numbers, mean a list of one number a column",
     )
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from mpibayes.hpc import shards
 from mpibayes.hpc.comm import Communicator, agree, broadcast_arrays, on_root
-from mpibayes.hpc.streams import Purpose, generator
 from mpibayes.hpc.errors import DataError
+from mpibayes.hpc.streams import Purpose, generator
 from mpibayes.io.table import ARRAYS, BLOCKS, Column, Rows, Table, slice_rows
 
 PIECE = 4096  # rows of the table that are read at once where not all are wanted
@@ -51,8 +51,8 @@ def in_blocks(columns: Sequence[Column], blocks: Mapping[str, Mapping]) -> tuple
 
 
 class Carve:
-    """Puts the cells of the columns of blocks into the rows' `vectors`: called with Rows of `columns` as they are stored,
-    it returns them as `in_blocks` says. Without blocks it changes nothing."""
+    """Called with Rows of `columns` as they are stored, it returns them as `in_blocks` says, with cells of blocks in
+    `vectors`. Without blocks it changes nothing."""
 
     def __init__(self, columns: Sequence[Column], blocks: Mapping[str, Mapping]):
         self.blocks = {name: tuple(block["columns"]) for name, block in blocks.items()}
@@ -185,8 +185,8 @@ class Data:
         return chosen
 
     def check_blocks(self) -> None:
-        """DataError where a row of the table has some cells of a block and lacks others. The table is read where columns
-        of a block have missing cells."""
+        """DataError where a row of the table has some cells of a block and lacks others. The table is read where a
+        block has missing cells."""
         by_name = {c.name: c for c in self.stored}
         names = {b for b, of in self.carve.blocks.items() if any(by_name[c].n_missing for c in of)}
         if names:

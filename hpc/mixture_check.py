@@ -19,7 +19,7 @@ from mpibayes.hpc.log import duration, rate
 from mpibayes.hpc.mixture import Mixture, Settings
 from mpibayes.hpc.mixture_run import settings_of
 from mpibayes.io.labels import BUFFERED
-from mpibayes.io.table import BLOCKS, Column, Rows
+from mpibayes.io.table import ARRAYS, BLOCKS, Column, Rows
 from mpibayes.io.trace import SCALARS
 
 SAMPLE_ROWS = 20_000
@@ -42,11 +42,12 @@ def memory_per_rank(
     moves: bool = True,
     growing: bool = False,
     strata: bool = False,
+    joint: Sequence[int] = (),
 ) -> dict[str, int]:
     """Resident bytes at the peak of the busiest rank, which is root, by part; their sum is the forecast.
 
     columns: those that are used. n_train: training rows. heldout_rows: rows that are scored, of the table or of a file.
-    growing: the chain starts from a subsample, in strata or not.
+    growing: the chain starts from a subsample, in strata or not. joint: columns of each block.
 
     process    Python, libraries, and the MPI library where there is one
     rows       cells of its shards: 1 byte a categorical column (2 above 255 levels), 8 a real or count column
@@ -58,15 +59,18 @@ def memory_per_rank(
                that are in and out (8)
     heldout    its part of the held-out rows with their running scores
     clusters   for each (level, cluster): log theta and its ordered copy (4 bytes each), counts (4) in total, part and
-               tail, and on root the work of drawing theta (8, three times); moments for each (numeric column, cluster)
+               tail, and on root the work of drawing theta (8, three times); moments for each (numeric column, cluster),
+               for each column and pair of columns of a block also those of every shard
     """
-    widths = {block: sum(c.block == block for c in columns) for block in BLOCKS}
-    row = sum(width * np.dtype(BLOCKS[block]).itemsize for block, width in widths.items())
+    widths = {block: sum(c.block == block for c in columns) for block in ARRAYS}
+    row = sum(width * np.dtype(BLOCKS.get(block, np.float64)).itemsize for block, width in widths.items())
     cut = shards.bounds(n_train, n_shards)
     mine = shards.of_rank(n_shards, n_ranks, 0)
     rows = int(cut[mine.stop] - cut[mine.start])
     levels = sum(len(c.levels) + 1 for c in columns if c.block.startswith("codes"))
     numeric = widths["reals"] + widths["tallies"]
+    entries = sum(d + d * (d + 1) // 2 for d in joint)
+    shards_here = len(mine) + n_shards * (n_ranks > 1)
     padded = -(-n_clusters // 16) * 16
     label = 1 if n_clusters <= 256 else 2 if n_clusters <= 65536 else 4
     return {
@@ -78,7 +82,8 @@ def memory_per_rank(
         "gathered": 12 * n_train if kept_draws else 0,
         "draws": min(BUFFERED, kept_draws * n_train * label),
         "heldout": -(-heldout_rows // n_ranks) * (row + 16),
-        "clusters": padded * (levels * (2 * 4 + 3 * 4 + 3 * 8) + numeric * (3 * 8 * 4)),
+        "clusters": padded
+        * (levels * (2 * 4 + 3 * 4 + 3 * 8) + numeric * (3 * 8 * 4) + entries * 8 * (12 + 2 * shards_here)),
     }
 
 
@@ -125,7 +130,9 @@ def time_sample(data: Data, settings: Settings, init: str, n_clusters: int, cycl
 
 def memory(found: Found, ranks: int) -> dict[str, int]:
     """Bytes on the busiest rank, by part, with a typical number of clusters."""
-    return memory_per_rank(found.data.columns, found.data.n_rows, found.config.run.shards, ranks, TYPICAL_CLUSTERS)
+    data = found.data
+    joint = [len(columns) for columns in data.carve.blocks.values()]
+    return memory_per_rank(data.columns, data.n_rows, found.config.run.shards, ranks, TYPICAL_CLUSTERS, joint=joint)
 
 
 def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
@@ -155,6 +162,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     parts = memory_per_rank(
         data.columns, data.n_rows, n_shards, ranks, n_clusters, kept, n_heldout, mpi=ranks > 1,
         moves=config.sampler.split_merge != 0, growing=growth != 0, strata=config.anneal.strata != "none",
+        joint=[len(columns) for columns in data.carve.blocks.values()],
     )  # fmt: skip
     yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB on the busiest of {ranks} rank{'s' * (ranks > 1)}, of which"
     listed = ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)

@@ -11,12 +11,15 @@ Clusters c are those of the representative partition r (as in `report`), or a ne
 in cluster k of the draw are in cluster r of the representative partition, so how a draw numbers its clusters does not
 matter.
 
+A block of columns that are modelled jointly may be partly missing in a new row: its cells that are there are scored by
+their joint marginal, and those that are not are predicted given them.
+
 The statistics of all draws are built once; new rows then stream through in batches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +33,7 @@ from mpibayes.hpc.kept_draws import KeptRun, hyper_of
 from mpibayes.hpc.mixture_report import Representative, representative
 from mpibayes.hpc.models import normal as normal_model
 from mpibayes.hpc.models.components import Prior
+from mpibayes.hpc.models.vector import Predictive
 from mpibayes.io.table import Rows, Table
 
 DRAWS = 50
@@ -53,7 +57,7 @@ class MixtureForecast:
             )
         self._run, self._draws, self._probabilities, self._impute = run, draws or DRAWS, probabilities, impute
         table = run.table
-        self.like = Table(table.path, table.n_rows, run.columns, table.fingerprint, table.source)
+        self.like = Table(table.path, table.n_rows, run.data.stored, table.fingerprint, table.source)
 
     def prepare(self) -> str:
         kept = self.kept
@@ -67,6 +71,7 @@ class MixtureForecast:
         )
 
     def __call__(self, rows: Rows, first_row: int) -> tuple[dict[str, Any], np.ndarray]:
+        rows = self._run.data.carve(rows)
         result = self._predictor(rows)
         return _columns(self._predictor, rows, result, first_row, self._probabilities), result.log_density
 
@@ -106,6 +111,19 @@ class _DrawModel:
     moments: dict[
         str, tuple[np.ndarray, np.ndarray]
     ]  # real and count columns: means and second moments about `centre`, (K + 1,)
+    blocks: list[Predictive]
+
+
+@dataclass
+class _Pattern:
+    """Rows that lack the same columns of a block: their numbers (m,), the columns that are there and those that lack,
+    and the cells x (m, len(seen))."""
+
+    block: int
+    rows: np.ndarray
+    seen: np.ndarray
+    lacking: np.ndarray
+    x: np.ndarray
 
 
 class Predictor:
@@ -126,6 +144,7 @@ class Predictor:
             impute,
         )
         self.categorical = self.components.categorical_columns
+        self._joint = {c.name: c for c in self.components.vector_columns}
         drawn = [
             (hyper_of(d), d.labels.astype(np.min_scalar_type(int(d.labels.max())))) for _, d in run.draws(wanted)
         ]  # labels in as few bytes as they need: the table is read once for all draws
@@ -135,10 +154,13 @@ class Predictor:
             together = summary.contingency(representative.labels, z.astype(np.int64))
             membership = np.ascontiguousarray((together / together.sum(axis=0)).T, np.float32)
             theta, moments = (self._levels(prior, s), self._moments(prior, s)) if impute else (None, {})
-            self.models.append(_DrawModel(collapsed_clusters(s, hyper, prior), membership, theta, moments))
+            parts = zip(hyper.wishart, self.components.vectors.parts(s))
+            blocks = [block.predictive(h, *m) for h, (block, *m) in parts]
+            self.models.append(_DrawModel(collapsed_clusters(s, hyper, prior), membership, theta, moments, blocks))
         self.n_draws = len(self.models)
         most = max(m.tail.n_slots for m in self.models) + len(representative.sizes)
-        self.batch = max(256, BATCH_CELLS // (most + 1))
+        widest = max([1, *self.components.vectors.widths])
+        self.batch = max(256, BATCH_CELLS // ((most + 1) * widest))
 
     @property
     def n_bytes(self) -> int:
@@ -149,6 +171,7 @@ class Predictor:
             total += (
                 m.tail.n_slots * 4 * 3 * int(self.components.categorical.offsets[-1])
             )  # counts and their logarithms
+            total += sum(2 * block.matrix.nbytes for block in m.blocks)
         return total
 
     def _levels(self, prior: Prior, s) -> np.ndarray:
@@ -189,12 +212,16 @@ class Predictor:
 
         n, n_clusters = len(rows), len(self.representative.sizes)
         holes = self._holes(rows) if self.impute else {}
+        patterns = list(self._patterns(rows))
         sums = {"p": np.zeros((n, n_clusters)), "new": np.zeros(n), "total": np.zeros(n)}
         cells = {name: np.zeros((len(at), self._width(name))) for name, at in holes.items()}
         largest = np.full(n, -np.inf)  # running maximum of log p_d(x): sums are kept relative to it
         log_density = np.empty((self.n_draws, n))
         for d, model in enumerate(self.models):
             terms = kernels.log_predictive_clusters(rows, model.tail)
+            for p in patterns:
+                if len(p.seen):
+                    terms[p.rows] += model.blocks[p.block].log_density(p.x, p.seen)
             top = terms.max(axis=1)
             weight = np.exp(terms - top[:, None])
             total = weight.sum(axis=1)
@@ -210,7 +237,10 @@ class Predictor:
                 sums[part] += add
             for name, at in holes.items():
                 cells[name] *= fade[at, None]
-                cells[name] += self._predict_cells(model, name, weight[at])
+                if name not in self._joint:
+                    cells[name] += self._predict_cells(model, name, weight[at])
+            for p in patterns if self.impute else ():
+                self._predict_block(model, p, weight[p.rows], holes, cells)
         total = sums["total"]
         spread = log_density.std(axis=0, ddof=1) if self.n_draws > 1 else np.full(n, np.nan)
         imputed = {name: self._imputed(name, at, cells[name] / total[at, None]) for name, at in holes.items()}
@@ -218,12 +248,35 @@ class Predictor:
             largest + np.log(total / self.n_draws), spread, sums["new"] / total, sums["p"] / total[:, None], imputed
         )
 
+    def _patterns(self, rows: Rows) -> Iterator[_Pattern]:
+        """The rows that lack cells of a block, by block and by the columns that they lack."""
+        first = 0
+        for b, block in enumerate(self.components.vectors.blocks):
+            x = rows.vectors[:, first : first + block.width]
+            missing = np.isnan(x)
+            some = np.flatnonzero(missing.any(axis=1))
+            kinds, which = np.unique(missing[some], axis=0, return_inverse=True)
+            for i, kind in enumerate(kinds):
+                at, seen = some[which.ravel() == i], np.flatnonzero(~kind)
+                yield _Pattern(b, at, seen, np.flatnonzero(kind), x[np.ix_(at, seen)])
+            first += block.width
+
+    def _predict_block(self, model: _DrawModel, p: _Pattern, weight: np.ndarray, holes, cells) -> None:
+        """Add the weighted sums over the clusters of both moments of the cells that the rows of `p` lack."""
+        mean, variance = model.blocks[p.block].conditional(p.x, p.seen, p.lacking)
+        for i, column in enumerate(p.lacking):
+            name = self.components.vectors.blocks[p.block].columns[column]
+            shift = mean[:, :, i] - self._joint[name].center
+            at = np.searchsorted(holes[name], p.rows)
+            cells[name][at, 0] += (weight * shift).sum(axis=1)
+            cells[name][at, 1] += (weight * (variance[:, :, i] + shift**2)).sum(axis=1)
+
     def _holes(self, rows: Rows) -> dict[str, np.ndarray]:
         """Rows with a missing cell, by column; columns without any are left out."""
         holes = {}
         for c in self.columns:
             x = getattr(rows, c.block)[:, c.index]
-            at = np.flatnonzero(np.isnan(x) if c.block in ("reals", "tallies") else x == len(c.levels))
+            at = np.flatnonzero(x == len(c.levels) if c.levels else np.isnan(x))
             if len(at):
                 holes[c.name] = at
         return holes

@@ -29,7 +29,7 @@ from mpibayes.hpc.report_text import (
     states,
     warnings_in_words,
 )
-from mpibayes.hpc.summary import ColumnProfile, Scalar, Trait, number, percent, took
+from mpibayes.hpc.summary import BlockProfile, ColumnProfile, Scalar, Trait, number, percent, took
 from mpibayes.io.table import Rows
 
 PROBES = 1000  # rows on which every kept draw is compared with every other
@@ -39,6 +39,7 @@ LATE = 0.05  # share of the cycles after burn-in in which a log joint may still 
 MATRIX = 8  # chains that are compared pair by pair in the text; the picture and summary.json have them all
 LISTED = 30  # clusters in the table, at most
 LEAST_SHARE = 0.001  # smaller clusters are gathered in one line
+COLUMNS_SHOWN = 8  # of a block
 SECOND_CHAIN = "Only a second chain from another start can tell: run.chains = 2."
 SCALARS = (
     ("n_clusters", "clusters K"),
@@ -104,6 +105,7 @@ class Posterior:
     representative: Representative | None = None
     clusters: list[ClusterLine] = field(default_factory=list)
     profiles: list[ColumnProfile] = field(default_factory=list)
+    blocks: list[BlockProfile] = field(default_factory=list)
     ordered: np.ndarray | None = None  # (D, most) sizes of the draws' clusters
     warnings: list[str] = field(default_factory=list)
 
@@ -221,6 +223,7 @@ def _describe(posterior: Posterior, r: Representative, kept: Sequence[tuple[int,
         numbers = {name: summary.Numbers(counts[name], *moments[name]) for name in cuts}
         (statistics,) = run.statistics([r.labels])
         posterior.profiles = summary.profiles(run.components, run.components.prior(r.hyper), statistics, shown, numbers)
+        posterior.blocks = summary.block_profiles(run.components, statistics, shown)
     for k in shown:
         posterior.clusters.append(
             ClusterLine(
@@ -253,6 +256,8 @@ def _parts(posterior: Posterior) -> list[Any]:
         parts += ["", _move_table(posterior)]
     if posterior.representative is not None:
         parts += ["", _cluster_title(posterior), _cluster_table(posterior), *_small_clusters(posterior)]
+        for block in posterior.blocks:
+            parts += ["", *_block_table(posterior, block)]
     return parts
 
 
@@ -479,13 +484,46 @@ def _cluster_table(p: Posterior) -> Any:
     return table
 
 
+def _block_table(p: Posterior, block: BlockProfile) -> list[Any]:
+    """Means and telling correlations of a block in the clusters shown."""
+    from rich.table import Table
+    from rich.text import Text
+
+    title = Text(f"Block {block.name}", style="bold")
+    title.append(
+        f": {len(block.columns)} columns with a full covariance in each cluster. Means, then the correlations that "
+        "differ most from those in all rows",
+        style="not bold",
+    )
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
+    table.add_column("#", justify="right", no_wrap=True)
+    named = block.columns[:COLUMNS_SHOWN]
+    for name in named:
+        table.add_column(_short_name(name), justify="right")
+    table.add_column("correlations")
+    for k, line in enumerate(p.clusters):
+        words = Text()
+        for i, (a, b, here, everywhere) in enumerate(summary.correlated(block, k)):
+            words.append(" · " if i else "", style="dim")
+            words.append(f"{_short_name(a)}, {_short_name(b)}", style="cyan")
+            words.append(f" {here:.2f}")
+            words.append(f" (overall {everywhere:.2f})", style="dim")
+        table.add_row(str(line.number), *(number(x) for x in block.mean[k][: len(named)]), words)
+    more = len(block.columns) - len(named)
+    rest = [Text(f"and {more} more columns: summary.json has them all", style="dim")] if more else []
+    return [title, table, *rest]
+
+
+def _short_name(name: str) -> str:
+    return textwrap.shorten(name, 40, placeholder="…") if " " in name else name
+
+
 def _phrase(t: Trait) -> Any:
     """A trait on paper, its level names cut to what a line can bear."""
     from rich.text import Text
 
     text = Text()
-    name = textwrap.shorten(t.column, 40, placeholder="…") if " " in t.column else t.column
-    text.append(name, style="cyan")
+    text.append(_short_name(t.column), style="cyan")
     text.append(f" = {t.value}" if t.what == "level" else f" {t.value}", style="")
     text.append(f" (overall {t.overall})", style="dim")
     return text
@@ -576,10 +614,26 @@ def _machine(p: Posterior, pictures: list[str]) -> dict[str, Any]:
             {"column": c.name, "kind": c.kind, "information_nats": c.information}
             for c in sorted(p.profiles, key=lambda c: -c.information)
         ]
+        document["blocks"] = [_machine_block(block, p.clusters) for block in p.blocks]
         ordered = p.ordered
         low, high = np.quantile(ordered, (0.05, 0.95), axis=0)
         document["ordered_sizes"] = {"mean": ordered.mean(axis=0).tolist(), "low": low.tolist(), "high": high.tolist()}
     return document
+
+
+def _machine_block(block: BlockProfile, clusters: Sequence[ClusterLine]) -> dict[str, Any]:
+    def plain(x):
+        return [plain(y) for y in x] if isinstance(x, list) else finite(x)
+
+    return {
+        "block": block.name,
+        "columns": list(block.columns),
+        "overall": {"mean": plain(block.overall_mean.tolist()), "correlation": plain(block.overall.tolist())},
+        "clusters": [
+            {"cluster": c.number, "rows": int(n), "mean": plain(mean.tolist()), "correlation": plain(r.tolist())}
+            for c, n, mean, r in zip(clusters, block.rows, block.mean, block.correlation)
+        ],
+    }
 
 
 def _machine_course(c: Course) -> dict[str, Any]:

@@ -39,8 +39,8 @@ def broadcast(
 ) -> Shared:
     """Root's `shared` on every rank, in one message: all ranks can tell its form.
 
-    like: hyperparameters of the right shapes. n_level_rows: L. n_kept: K1, the instantiated clusters. widths: columns of
-    each block.
+    like: hyperparameters of the right shapes. n_level_rows: L. n_kept: K1, the instantiated clusters. widths: columns
+    of each block.
     """
     if comm.size == 1:
         return shared

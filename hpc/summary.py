@@ -17,6 +17,7 @@ import numpy as np
 from mpibayes.hpc.log import duration
 from mpibayes.hpc.models.components import Components, Prior
 from mpibayes.hpc.models.statistics import Statistics
+from mpibayes.hpc.models.vector import unpack
 
 ENOUGH_ESS = 100.0
 ENOUGH_R_HAT = 1.01
@@ -25,6 +26,7 @@ ENOUGH_DRAWS = 10  # fewer kept draws make a poor summary
 SAME_STORY = 0.75  # share of a column's entropy that another explains: naming both tells a reader nothing new
 TELLING = 0.1  # nats: a column that differs less is not said to characterise a cluster
 TRAITS = 5  # columns named for each cluster
+CLOSE = 0.9999  # correlations beyond it are taken for it when they are compared
 
 
 # --- scalars ----------------------------------------------------------------------------------------------------------
@@ -264,7 +266,7 @@ def profiles(
         overall = _mix(p, observed)
         inner = _divergence(p[:, shown], overall)
         made.append(_column(column, size, observed, shown, inner, overall, levels=column.levels, p=p[:, shown]))
-    for column in (*components.real_columns, *components.count_columns):
+    for column in (*components.real_columns, *components.vector_columns, *components.count_columns):
         given = numbers[column.name]
         n = given.counts.sum(axis=0)
         share = given.counts.sum(axis=1) / max(n.sum(), 1)
@@ -278,6 +280,56 @@ def profiles(
         mean = np.where(n > 0, given.mean, np.nan)[shown]
         made.append(_column(column, size, n, shown, inner, np.array([centre, sd]), mean=mean, sd=own[shown]))
     return made
+
+
+@dataclass
+class BlockProfile:
+    """A block of D columns in the K' clusters shown: rows that have it (K',), their means (K', D) and correlations (K',
+    D, D), and those of all rows, (D,) and (D, D). NaN where there are too few rows."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: np.ndarray
+    mean: np.ndarray
+    correlation: np.ndarray
+    overall_mean: np.ndarray
+    overall: np.ndarray
+
+
+def block_profiles(components: Components, s: Statistics, shown: np.ndarray) -> list[BlockProfile]:
+    """Of every block of columns that are modelled jointly, from the rows of the clusters `shown` (indices into `s`)."""
+    made = []
+    for block, n, mean, scatter in components.vectors.parts(s):
+        matrix = unpack(scatter)
+        share = n / max(n.sum(), 1)
+        centre = mean @ share
+        off = (mean - centre[:, None]).T
+        whole = matrix.sum(axis=0) + (n[:, None, None] * off[:, :, None] * off[:, None, :]).sum(axis=0)
+        means = np.where(n > 0, mean, np.nan).T[shown]
+        correlations = _correlation(matrix[shown])
+        made.append(BlockProfile(block.name, block.columns, n[shown], means, correlations, centre, _correlation(whole)))
+    return made
+
+
+def _correlation(scatter: np.ndarray) -> np.ndarray:
+    deviation = np.sqrt(np.diagonal(scatter, axis1=-2, axis2=-1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return scatter / (deviation[..., :, None] * deviation[..., None, :])
+
+
+def correlated(block: BlockProfile, k: int, most: int = 3) -> list[tuple[str, str, float, float]]:
+    """The pairs of columns whose correlations in cluster k (of those shown) say most: (a, b, there, in all rows).
+
+    First those farthest from all rows', on Fisher's scale, where a cluster's rows are enough to tell them apart.
+    """
+    i, j = np.tril_indices(len(block.columns), -1)
+    here, everywhere = block.correlation[k][i, j], block.overall[i, j]
+    n = float(block.rows[k])
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(np.arctanh(np.clip(here, -CLOSE, CLOSE)) - np.arctanh(np.clip(everywhere, -CLOSE, CLOSE)))
+    telling = np.flatnonzero(np.isfinite(apart) & (apart > 3.0 / np.sqrt(max(n - 3.0, 1e-9))) & (apart > 0.1))
+    order = telling[np.argsort(-apart[telling], kind="stable")][:most]
+    return [(block.columns[j[p]], block.columns[i[p]], float(here[p]), float(everywhere[p])) for p in order]
 
 
 def _mix(p: np.ndarray, weight: np.ndarray) -> np.ndarray:

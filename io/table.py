@@ -67,9 +67,9 @@ class Column:
 class Rows:
     """Some rows of a table: C-contiguous arrays of the same length, possibly with zero columns.
 
-    codes8 (n, C8) uint8, codes16 (n, C16) uint16, reals (n, R) float64, tallies (n, Q) float64. A run that models blocks
-    of real columns jointly has these in vectors (n, sum of widths) float64, the columns of a block side by side, and
-    widths (B,) int64; there are none on disk.
+    codes8 (n, C8) uint8, codes16 (n, C16) uint16, reals (n, R) float64, tallies (n, Q) float64. A run that models
+    blocks of real columns jointly has these in vectors (n, sum of widths) float64, the columns of a block side by side,
+    and widths (B,) int64; there are none on disk.
     """
 
     codes8: np.ndarray

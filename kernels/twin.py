@@ -69,7 +69,8 @@ def log_negative_binomial(x, prior, n, total):
 
 
 def log_student_vector(x, prior, b, n, mean, scatter):
-    """Predictive of block b, a multivariate t with nu_n - D + 1 degrees of freedom (MATH 1), mean (D,), scatter (D, D)."""
+    """Predictive of block b, a multivariate t with nu_n - D + 1 degrees of freedom (MATH 1); mean (D,), scatter (D,
+    D)."""
     width = len(x)
     first = int(prior.widths[:b].sum())
     mean0, spread = prior.vector_mean[first : first + width], prior.vector_spread[first : first + width]

@@ -68,6 +68,45 @@ class Posterior:
     lower: np.ndarray
 
 
+@dataclass
+class Predictive:
+    """Multivariate t of the next row in K clusters: location (K, D), matrix (K, D, D) = nu times the scale matrix, nu
+    (K,) degrees of freedom. `seen` and `lacking` are columns, x (n, len(seen)) the cells of rows that lack the others.
+    """
+
+    location: np.ndarray
+    matrix: np.ndarray
+    nu: np.ndarray
+
+    def log_density(self, x: np.ndarray, seen: np.ndarray) -> np.ndarray:
+        """Log density of the cells that are there, (n, K)."""
+        d = len(seen)
+        norm, log_determinant, _ = self._norm(x, seen)
+        constant = gammaln(0.5 * (self.nu + d)) - gammaln(0.5 * self.nu) - 0.5 * (d * np.log(np.pi) + log_determinant)
+        return constant - 0.5 * (self.nu + d) * np.log1p(norm)
+
+    def conditional(self, x: np.ndarray, seen: np.ndarray, lacking: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of the lacking cells given the others, (n, K, len(lacking)) each."""
+        norm, _, off = self._norm(x, seen)
+        cross = self.matrix[:, seen[:, None], lacking]
+        slope = np.linalg.solve(self.matrix[:, seen[:, None], seen], cross)
+        mean = self.location[:, lacking] + np.einsum("nkd,kdm->nkm", off, slope)
+        rest = self.matrix[:, lacking, lacking] - (cross * slope).sum(axis=1)
+        nu = self.nu + len(seen)
+        # a t with nu <= 2 has no variance: it then counts with that of nu = 3
+        widen = np.where(nu > 2.0, nu / np.where(nu > 2.0, nu - 2.0, 1.0), 3.0)
+        return mean, (widen / nu * (1.0 + norm))[:, :, None] * np.maximum(rest, 0.0)
+
+    def _norm(self, x, seen):
+        """(x - m)' matrix^-1 (x - m) (n, K), the log determinant of the matrix (K,), and x - m (n, K, len(seen))."""
+        matrix = self.matrix[:, seen[:, None], seen]
+        off = x[:, None, :] - self.location[:, seen]
+        lower = np.linalg.cholesky(matrix)
+        inverse = np.linalg.solve(lower, np.broadcast_to(np.eye(len(seen)), lower.shape))
+        norm = (np.einsum("kij,nkj->nki", inverse, off) ** 2).sum(axis=-1)
+        return norm, 2.0 * np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1), off
+
+
 class Block:
     """One block. name; names of its columns; center, scale (D,): each column's own; prior: {"kappa": number or grid,
     "nu": ..., "variance": ..., "mean": (D,)}, or what of it is given."""
@@ -99,6 +138,13 @@ class Block:
         diagonal = np.arange(self.width)
         matrix[..., diagonal, diagonal] += spread
         return Posterior(location, kappa, nu, cholesky(matrix, np.broadcast_to(spread, matrix.shape[:-1])))
+
+    def predictive(self, wishart: np.ndarray, n, mean, scatter) -> Predictive:
+        """Of the next row in each cluster, and last in a new one."""
+        blank = (np.append(a, np.zeros((*a.shape[:-1], 1), a.dtype), axis=-1) for a in (n, mean, scatter))
+        p = self.posterior(wishart, *blank)
+        matrix = (p.lower @ p.lower.swapaxes(-1, -2)) * ((p.kappa + 1.0) / p.kappa)[:, None, None]
+        return Predictive(p.location, matrix, p.nu - self.width + 1.0)
 
     def log_marginal_cells(self, wishart: np.ndarray, n, mean, scatter) -> np.ndarray:
         """Log marginal likelihood of each cluster, (..., K)."""

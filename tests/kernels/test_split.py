@@ -23,7 +23,9 @@ def random_odds(rng, prior, n_groups, size=1.0):
     real = rng.normal(0, size, (n_groups, len(prior.normal), 5))
     real[..., [2, 4]] = np.exp(real[..., [2, 4]])
     count = rng.normal(0, 0.2 * size, (n_groups, len(prior.gamma), 2))
-    return SimpleNamespace(prior=rng.normal(0, size, n_groups), table=table, real=real, count=count)
+    widths = np.array(prior.widths, int)
+    vector = rng.normal(0, 0.4 * size, (n_groups, (1 + 2 * widths + widths * (widths + 1)).sum()))
+    return SimpleNamespace(prior=rng.normal(0, size, n_groups), table=table, real=real, count=count, vector=vector)
 
 
 def bare(n):
