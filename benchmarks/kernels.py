@@ -19,7 +19,10 @@ from scipy.special import gammaln
 
 from mpibayes.kernels import mixture
 
-FIELDS = ("size", "levels", "real_n", "real_mean", "real_scatter", "tally_n", "tally_sum")
+FIELDS = (
+    "size", "levels", "real_n", "real_mean", "real_scatter", "tally_n", "tally_sum", "vector_n", "vector_mean",
+    "vector_scatter",
+)  # fmt: skip
 
 
 @dataclass

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln, logsumexp, multigammaln
 
 NAN = float("nan")
 
@@ -26,7 +26,9 @@ NAN = float("nan")
 class Case:
     """A tiny table.  `columns`: (name, kind, values, levels or None); codes with -1, floats with NaN, for missing.
 
-    priors[name] is {"dirichlet": [...]}, {"mean", "kappa", "nu", "variance"} or {"shape", "rate"}.
+    priors[name] is {"dirichlet": [...]}, {"mean", "kappa", "nu", "variance"} or {"shape", "rate"}. Of kind "vector" are
+    blocks of real columns: values are a tuple of cells a row, NaN throughout where the block is missing, names of the
+    columns stand in place of levels, and the prior is that of a block, its mean a number a column.
     """
 
     name: str
@@ -101,6 +103,39 @@ CASES = {
 }
 
 
+NANS = (NAN, NAN)
+VECTOR_CASES = {
+    case.name: case
+    for case in (
+        Case(
+            "niw5",
+            (("g", "vector", ((-1.9, 0.2), (-1.6, -0.4), (0.2, 1.1), (1.7, 1.5), (2.3, 2.6)), ("g0", "g1")),),
+            {"g": {"mean": (0.3, 0.9), "kappa": 0.2, "nu": 2.6, "variance": 0.15}},
+            0.8,
+            0.0,
+        ),
+        # two blocks beside other columns; each is missing in some rows, row 4 is missing altogether
+        Case(
+            "niwmiss6",
+            (
+                ("g", "vector", ((-1.4, 0.1), NANS, (1.1, 1.8), (1.6, 0.9), NANS, (-0.9, 0.3)), ("g0", "g1")),
+                ("x", "real", (0.4, 2.0, NAN, 1.6, NAN, -0.9), None),
+                ("h", "vector", (NANS, (3.0, 1.0), (0.5, 0.2), (0.1, -0.4), NANS, (2.2, 1.3)), ("h0", "h1")),
+                ("c", "categorical", (0, 1, 1, -1, -1, 0), ("u", "v")),
+            ),
+            {
+                "g": {"mean": (0.1, 0.5), "kappa": 0.3, "nu": 1.7, "variance": 0.3},
+                "x": {"mean": 0.2, "kappa": 0.3, "nu": 2.5, "variance": 0.6},
+                "h": {"mean": (1.0, 0.5), "kappa": 0.6, "nu": 3.5, "variance": 0.2},
+                "c": {"dirichlet": (0.6, 0.9)},
+            },
+            0.9,
+            0.25,
+        ),
+    )
+}
+
+
 def partitions(n_rows: int) -> np.ndarray:
     """All set partitions of n_rows as restricted growth strings, int64 (Bell number, n_rows), lexicographic."""
     strings = [(0,)]
@@ -125,6 +160,8 @@ def log_marginal(kind: str, values: np.ndarray, prior: dict) -> float:
         counts = np.bincount(values[values >= 0], minlength=len(beta)).astype(float)
         total = gammaln(beta.sum()) - gammaln(beta.sum() + counts.sum())
         return float(total + (gammaln(beta + counts) - gammaln(beta)).sum())
+    if kind == "vector":
+        return log_marginal_of_block(values, prior)
     x = values[~np.isnan(values)]
     n = len(x)
     if n == 0:
@@ -147,6 +184,32 @@ def log_marginal(kind: str, values: np.ndarray, prior: dict) -> float:
     return float(whole - gammaln(x + 1).sum())
 
 
+def log_marginal_of_block(values: np.ndarray, prior: dict) -> float:
+    """Normal-inverse-Wishart marginal likelihood of the rows of `values` (n, D) that are there; prior["spread"] is the
+    diagonal of S_0."""
+    x = values[~np.isnan(values).any(axis=1)]
+    n, d = x.shape
+    if n == 0:
+        return 0.0
+    mean, kappa, nu, spread = (np.asarray(prior[key], dtype=float) for key in ("mean", "kappa", "nu", "spread"))
+    centre = x.mean(axis=0)
+    off = centre - mean
+    matrix = np.diag(spread) + (x - centre).T @ (x - centre) + n * kappa / (kappa + n) * np.outer(off, off)
+    return float(
+        multigammaln((nu + n) / 2, d)
+        - multigammaln(nu / 2, d)
+        + nu / 2 * np.log(spread).sum()
+        - (nu + n) / 2 * np.linalg.slogdet(matrix)[1]
+        + d / 2 * np.log(kappa / (kappa + n))
+        - n * d / 2 * np.log(np.pi)
+    )
+
+
+def with_spread(values: np.ndarray, prior: dict) -> dict:
+    """The prior of a block with the diagonal of S_0: nu variance times the columns' own variances."""
+    return {**prior, "spread": prior["nu"] * prior["variance"] * np.nanvar(values, axis=0)}
+
+
 def column_values(column) -> np.ndarray:
     """The cells of a case's column: int64 codes, or float64."""
     _, kind, values, _ = column
@@ -156,6 +219,8 @@ def column_values(column) -> np.ndarray:
 def log_marginal_of_subsets(column, prior: dict) -> np.ndarray:
     """log f of every subset of the rows, float64 (2**n_rows,), indexed by bit mask (bit n is row n); f(∅) = 1."""
     values = column_values(column)
+    if column[1] == "vector":
+        prior = with_spread(values, prior)
     n_rows = len(values)
     out = np.zeros(1 << n_rows)
     for mask in range(1, 1 << n_rows):

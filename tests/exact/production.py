@@ -14,12 +14,15 @@ import numpy as np
 
 from mpibayes.hpc import global_update, grouping, guided_moves, informed_moves, shards, split_merge
 from mpibayes.hpc import mixture as program
+from mpibayes.hpc.data import Carve, in_blocks
 from mpibayes.hpc.mixture import Mixture, Settings
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels import twin
 from tests.exact.enumerate import Grids, Posterior, column_values, draw_prior_partition
 
+VECTOR = ("kappa", "nu", "variance")
+KEYS = {"real": ("mean", "kappa", "nu", "variance"), "count": ("shape", "rate"), "vector": VECTOR}
 STRIDE = 1000  # cycle numbers from one replicate to the next: streams are keyed by cycle, so replicates are independent
 
 
@@ -36,8 +39,10 @@ def sampler(comm, case, n_shards, seed, opening="one", priors=None, kind=Mixture
 
     Sweeps alone, unless `split_merge` says after how many cycles a round of split and merge moves comes.
     """
-    columns, rows = table_from_arrays([(c[0], c[1], column_values(c), c[3]) for c in case.columns])
+    priors = priors or case.priors
+    columns, rows, blocks = table_of(case, priors)
     settings = {
+        "blocks": blocks,
         "concentration": case.concentration,
         "discount": case.discount,
         "sweeps_per_cycle": 1,
@@ -49,8 +54,22 @@ def sampler(comm, case, n_shards, seed, opening="one", priors=None, kind=Mixture
         columns,
         lambda start, stop: rows.take(np.arange(start, stop)),
         case.n_rows,
-        Settings(seed=seed, shards=n_shards, opening=opening, priors=priors or case.priors, **settings),
+        Settings(seed=seed, shards=n_shards, opening=opening, priors=priors, **settings),
     )
+
+
+def table_of(case, priors):
+    """(columns, rows, blocks) of a case, as a run loads them."""
+    given, blocks = [], {}
+    for column in case.columns:
+        (name, kind, _, levels), values = column, column_values(column)
+        if kind == "vector":
+            given += [(part, "real", values[:, d], None) for d, part in enumerate(levels)]
+            blocks[name] = {"columns": levels, "prior": priors[name]}
+        else:
+            given.append((name, kind, values, levels))
+    columns, rows = table_from_arrays(given)
+    return in_blocks(columns, blocks), Carve(columns, blocks)(rows), blocks
 
 
 def place(mixture: Mixture, labels: np.ndarray, cycles: int, hyper=None) -> None:
@@ -137,6 +156,10 @@ class Joint:
                 points = (given,)
             elif kind == "categorical":
                 points = tuple({"dirichlet": (float(m),) * len(levels)} for m in given["symmetric"])
+            elif kind == "vector":
+                keys, axes = VECTOR, [np.atleast_1d(given[key]) for key in VECTOR]
+                grid = zip(*(g.ravel() for g in np.meshgrid(*axes)))
+                points = tuple({**dict(zip(keys, map(float, v))), "mean": given["mean"]} for v in grid)
             else:
                 keys, axes = list(given), [np.atleast_1d(v) for v in given.values()]
                 points = tuple(dict(zip(keys, map(float, v))) for v in zip(*(g.ravel() for g in np.meshgrid(*axes))))
@@ -151,7 +174,7 @@ class Joint:
         """Numbers of the grid points the chain is at: (alpha, d), then each column in the case's order."""
         h = mixture.hyper
         out = [nearest(self.points, (h.concentration, h.discount))]
-        at = {"categorical": 0, "real": 0, "count": 0}
+        at = {"categorical": 0, "real": 0, "count": 0, "vector": 0}
         for name, kind, *_ in self.case.columns:
             i, points = at[kind], self.column_points[name]
             at[kind] += 1
@@ -159,10 +182,11 @@ class Joint:
                 out.append(0)
             elif kind == "categorical":
                 out.append(nearest([(p["dirichlet"][0],) for p in points], (h.dirichlet[i],)))
+            elif kind == "vector":
+                out.append(nearest([[p[k] for k in VECTOR] for p in points], h.wishart[i]))
             else:
-                keys = ("mean", "kappa", "nu", "variance") if kind == "real" else ("shape", "rate")
                 value = (h.normal if kind == "real" else h.gamma)[i]
-                out.append(nearest([[p[k] for k in keys] for p in points], value))
+                out.append(nearest([[p[k] for k in KEYS[kind]] for p in points], value))
         return tuple(out)
 
     def draw(self, generator, size: int, template):
@@ -174,15 +198,14 @@ class Joint:
         hypers = []
         for b in which:
             a = generator.choice(len(self.points), p=post.process[:, b] / post.process[:, b].sum())
-            blocks = {"categorical": [], "real": [], "count": []}
+            blocks = {"categorical": [], "real": [], "count": [], "vector": []}
             for name, kind, *_ in self.case.columns:
                 table = post.columns[name][:, b]
                 point = self.column_points[name][generator.choice(len(table), p=table / table.sum())]
                 if kind == "categorical":  # the program keeps the multiplier of the given base, or of ones
                     blocks[kind].append(1.0 if "dirichlet" in self.priors[name] else point["dirichlet"][0])
                 else:
-                    keys = ("mean", "kappa", "nu", "variance") if kind == "real" else ("shape", "rate")
-                    blocks[kind].append([point[k] for k in keys])
+                    blocks[kind].append([point[k] for k in KEYS[kind]])
             hypers.append(
                 replace(
                     template,
@@ -191,6 +214,7 @@ class Joint:
                     dirichlet=np.array(blocks["categorical"], dtype=float),
                     normal=np.array(blocks["real"], dtype=float).reshape(-1, 4),
                     gamma=np.array(blocks["count"], dtype=float).reshape(-1, 2),
+                    wishart=np.array(blocks["vector"], dtype=float).reshape(-1, 3),
                 )
             )
         return post.partitions[which], hypers

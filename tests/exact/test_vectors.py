@@ -1,0 +1,122 @@
+"""The program has the exact posterior where columns are modelled jointly: blocks of real columns, full covariances.
+
+As tests/exact/test_mixture_exact.py (whose docstring has the method), each test of a law with a false-alarm rate of at
+most LEVEL; about 15 of them. Wrong versions of the component must be rejected by the same tests.
+"""
+
+import contextlib
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc.comm import serial, world
+from tests.exact import production, transitions, wrong_vectors
+from tests.exact.compare import judge_history, seed
+from tests.exact.enumerate import VECTOR_CASES, Posterior
+
+LEVEL = 1e-4
+CYCLES = 12
+CONFIGURATIONS = [
+    ("niw5", 1, "one"), ("niw5", 2, "one"), ("niw5", 3, "all"), ("niw5", 5, "one"), ("niwmiss6", 1, "one"),
+    ("niwmiss6", 3, "one"), ("niwmiss6", 6, "one"),
+]  # fmt: skip
+JOINT = production.Joint(
+    VECTOR_CASES["niw5"],
+    concentration=[0.2, 5.0],
+    discount=[0.0, 0.6],
+    columns={"g": {"kappa": [0.05, 0.8], "nu": [1.5, 6.0], "variance": [0.05, 0.6], "mean": (0.3, 0.9)}},
+)
+
+
+def verdict(comm, name, n_shards, opening, n_replicates, default_seed, **settings):
+    case = VECTOR_CASES[name]
+    posterior = Posterior(case)
+    mixture = production.sampler(comm, case, n_shards, seed(default_seed), opening, **settings)
+    history = production.partition_history(mixture, posterior, n_replicates, CYCLES, seed(default_seed) + 1)
+    return None if history is None else judge_history(history, posterior, LEVEL)
+
+
+@pytest.mark.parametrize("name, n_shards, opening", CONFIGURATIONS)
+def test_posterior_law(name, n_shards, opening):
+    found = verdict(serial(), name, n_shards, opening, 150, 61)
+    assert found.passed, f"{found} (seed {seed(61)})"
+
+
+def test_posterior_law_with_moves():
+    found = verdict(serial(), "niw5", 2, "one", 40, 62, split_merge=1)
+    assert found.passed, f"{found} (seed {seed(62)})"
+
+
+@pytest.mark.parametrize("n_shards", [1, 3])
+def test_joint_law_with_hyperparameters(n_shards):
+    mixture = JOINT.sampler(serial(), n_shards, seed(63))
+    found = JOINT.judge(JOINT.history(mixture, 200, CYCLES, seed(64)), LEVEL)
+    assert all(v.passed for v in found), f"{[str(v) for v in found]} (seed {seed(63)})"
+
+
+# ---- wrong versions of the component ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", [wrong_vectors.scatter_about_the_prior, wrong_vectors.columns_apart])
+def test_wrong_draws_are_rejected(wrong):
+    """With five shards of one row every cluster of two rows or more is instantiated; collapsed ones are right.
+
+    Subtler slips of the draw take tests/laws/test_vectors.py.
+    """
+    with wrong():
+        found = verdict(serial(), "niw5", 5, "one", 400, 61)
+    assert not found.passed, str(found)
+
+
+def test_right_draws_pass_at_the_same_size():
+    found = verdict(serial(), "niw5", 5, "one", 400, 61)
+    assert found.passed, f"{found} (seed {seed(61)})"
+
+
+@pytest.mark.parametrize("wrong", [production.no_anchors])
+def test_wrong_programs_are_rejected(wrong):
+    with wrong():
+        found = verdict(serial(), "niw5", 2, "one", 300, 61)
+    assert not found.passed, str(found)
+
+
+# ---- moves, to rounding ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("move", [transitions.guided, transitions.informed])
+@pytest.mark.parametrize("name", ["niw5", "niwmiss6"])
+def test_moves_keep_the_posterior(name, move):
+    idle = {"niw5": (4,), "niwmiss6": (3, 5)}[name]
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(production.constants(INFORMED_SPLITS=0.5))
+        moves = transitions.Moves(VECTOR_CASES[name], 2, idle, 1, seed(65))
+        assert moves.error(moves.matrix(move)) < 1e-9
+
+
+# ---- ranks -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.mpi
+def test_same_bits_on_every_number_of_ranks():
+    """Labels and hyperparameters after every cycle, with moves, equal those of one process."""
+    comm = world()
+    generator = np.random.Generator(np.random.Philox(seed(66)))
+    for name, n_shards, opening in CONFIGURATIONS:
+        case = VECTOR_CASES[name]
+        starts = Posterior(case).draw(generator, 2)
+
+        def digest(where, case=case, n_shards=n_shards, opening=opening, starts=starts):
+            mixture = production.sampler(where, case, n_shards, seed(67), opening, split_merge=1)
+            return production.digest(mixture, starts, 4)
+
+        together = digest(comm)
+        alone = digest(serial()) if comm.rank == 0 else None
+        assert comm.share(together) == comm.share(alone), (name, n_shards, opening, seed(67))
+
+
+@pytest.mark.mpi(min_size=2)
+def test_posterior_law_on_ranks():
+    comm = world()
+    found = verdict(comm, "niwmiss6", 3, "one", 50, 68)
+    passed, text = comm.share((found.passed, str(found)) if comm.rank == 0 else None)
+    assert passed, f"{text} (seed {seed(68)})"
