@@ -49,6 +49,14 @@ def main():
     for step in range(3):
         mixture.sweep(rows, z, 0, 1, 0, step, 0, None, tail, prior)
     digest.update(z.tobytes() + mixture.log_predictive_clusters(rows, tail).tobytes())
+    for widths in ((2, 7), (1, 21, 4)):
+        rows, prior = random_table(rng, 300, levels8=(3,), blocks=widths, scale=1.0)
+        held = mixture.Instantiated(**random_parameters(rng, prior, 40, 40, []))
+        tail, z = mixture.Tail(prior, 5.0, 0.1, -1.0), np.full(300, -1, dtype=np.int32)
+        for step in range(3):
+            mixture.sweep(rows, z, 2, 5, 1, step, 0, held, tail, prior)
+            digest.update(z.tobytes() + np.ascontiguousarray(tail.vector_scatter).tobytes())
+        digest.update(mixture.log_predictive_clusters(rows, tail).tobytes())
     print(mixture.ISA, digest.hexdigest())
 
 
