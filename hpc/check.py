@@ -83,6 +83,8 @@ def about_table(config: Config, table: Table, data: Data, n_heldout: int) -> Ite
     kinds = [(kind, sum(c.kind == kind for c in data.columns)) for kind in ("categorical", "boolean", "real", "count")]
     unused = f"; {len(config.unused)} left out" if config.unused else ""
     yield "columns", ", ".join(f"{n} {kind}" for kind, n in kinds if n) + unused
+    for name, columns in data.carve.blocks.items():
+        yield "", f"modelled jointly, {name}: {', '.join(columns)}"
     missing = sum(c.n_missing for c in data.columns) / (table.n_rows * len(data.columns))
     yield "missing", f"{missing:.1%} of the cells"
     held = f"{n_heldout:,} rows are held out and scored" if config.data.heldout is not None else "no rows are held out"

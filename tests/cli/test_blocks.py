@@ -1,0 +1,101 @@
+"""[blocks.NAME] in the configuration: what is refused, with which words, and what is read back."""
+
+import tomllib
+
+import pytest
+
+from mpibayes.hpc.config import as_dict, check_columns, difference, load, resolved_toml
+from mpibayes.hpc.errors import ConfigError
+from mpibayes.io.table import Column
+
+MINIMAL = '[data]\ntable = "t.h5"\n'
+COLUMNS = [Column(f"x{i}", "real", "reals", i) for i in range(4)] + [
+    Column("sex", "categorical", "codes8", 0, ("F", "M"))
+]
+
+
+@pytest.fixture
+def write(tmp_path):
+    def put(text, name="run.toml"):
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return put
+
+
+def problems(path, *overrides):
+    with pytest.raises(ConfigError) as caught:
+        load(path, overrides)
+    return str(caught.value)
+
+
+def test_a_block_and_its_prior(write):
+    text = '[blocks.geo]\ncolumns = ["x0", "x1"]\nprior = {kappa = 0.1, nu = [2.5, 4], mean = [1, 2]}\n'
+    config = load(write(MINIMAL + text))
+    assert config.joint == {
+        "geo": {
+            "columns": ("x0", "x1"),
+            "prior": {"kappa": 0.1, "nu": (2.5, 4.0), "variance": None, "mean": (1.0, 2.0)},
+        }
+    }
+    check_columns(config, COLUMNS, 100)
+    again = load(write(resolved_toml(config), "resolved.toml"))
+    assert again.joint == config.joint
+    assert tomllib.loads(resolved_toml(config))["blocks"]["geo"]["prior"] == {
+        "kappa": 0.1, "nu": [2.5, 4.0], "mean": [1.0, 2.0],
+    }  # fmt: skip
+    assert load(write(MINIMAL)).joint == {}
+
+
+def test_another_block_is_another_model(write):
+    plain, joint = load(write(MINIMAL)), load(write(MINIMAL + '[blocks.geo]\ncolumns = ["x0", "x1"]\n'))
+    other = load(write(MINIMAL + '[blocks.geo]\ncolumns = ["x0", "x2"]\nprior = {kappa = 1}\n'))
+    assert difference(as_dict(plain), as_dict(plain)) == []
+    assert difference(as_dict(plain), as_dict(joint)) == ['blocks.geo.columns: was not set, is now ["x0", "x1"]']
+    assert len(difference(as_dict(joint), as_dict(other))) == 2
+
+
+def test_all_mistakes_at_once(write):
+    text = problems(
+        write(
+            MINIMAL + "[blocks.a]\n"
+            'columns = ["x0", "x1", "x0"]\nprior = {nu = 2, mean = [1, 2]}\n[blocks.b]\ncolumns = ["x1", "x2", "x3"]\n'
+            "[columns.x2]\nuse = false\n[columns.x3]\nprior = {mean = 0, kappa = 1, nu = 1, variance = 1}\n"
+        )
+    )
+    assert 'run.toml:4: blocks.a.columns: "x0" is listed twice' in text
+    assert "run.toml:5: blocks.a.prior: nu is 2.0, expected above 2 for 3 columns" in text
+    assert "blocks.a.prior: mean has 2 numbers, expected 3, one a column" in text
+    assert 'run.toml:7: blocks.b.columns: "x1" is in block "a" too; a column can be in one block' in text
+    assert '"x2" has use = false in [columns.x2]' in text
+    assert '"x3" has a prior in [columns.x3]; the block has one for all its columns' in text
+    assert "6 problems" in text
+
+
+def test_values_and_keys(write):
+    text = problems(
+        write(
+            MINIMAL + '[blocks.one]\ncolumns = ["x0"]\n[blocks.none]\nprior = {kappa = 1}\n[blocks.c]\n'
+            'columns = ["x0", "x1"]\nprior = {kapa = 1}\ncolums = 3\n'
+        )
+    )
+    assert 'blocks.one.columns: got ["x0"], expected a list of the names of 2 to 64 real columns' in text
+    assert "blocks.none.columns: this key is required: a list of the names of 2 to 64 real columns" in text
+    assert "blocks.c.prior: got {kapa = 1}, expected {kappa, nu, variance, mean} or some of these" in text
+    assert "blocks.c.colums: unknown key; did you mean columns?" in text
+    assert "did you mean [blocks]?" in problems(write(MINIMAL + '[block.a]\ncolumns = ["x0", "x1"]\n'))
+    assert "expected a section [blocks.a], got 3" in problems(write(MINIMAL + "[blocks]\na = 3\n"))
+    text = problems(write(MINIMAL + '[model]\nfamily = "logistic"\n[regression]\nresponse = "sex"\n[blocks.a]\n'
+                          'columns = ["x0", "x1"]\n'))  # fmt: skip
+    assert 'blocks.a: is for mixtures; model.family = "logistic" has no use for it' in text
+
+
+def test_blocks_against_the_table(write):
+    config = load(write(MINIMAL + '[blocks.a]\ncolumns = ["x0", "X1", "sex"]\n[blocks.b]\ncolumns = ["zz", "x2"]\n'))
+    with pytest.raises(ConfigError) as caught:
+        check_columns(config, COLUMNS, 100)
+    text = str(caught.value)
+    assert 'run.toml:4: blocks.a.columns: the table has no column "X1"; did you mean x1?' in text
+    assert 'blocks.a.columns: column "sex" is categorical, expected real ones: x0, x1, x2, x3' in text
+    assert 'blocks.b.columns: the table has no column "zz"; it has x0, x1, x2, x3' in text
