@@ -35,7 +35,7 @@ labels = 2
 
 
 def joint_table(path, n=300, seed=4, spoil=None):
-    """Three clusters that differ in their correlations; a tenth of the rows lacks a block. spoil: cells made missing."""
+    """Three clusters that differ in their correlations; a tenth lacks a block. spoil: cells made missing."""
     g = np.random.default_rng(seed)
     z = g.integers(3, size=n)
     mix = g.normal(size=(3, 3, 3)) + np.eye(3)
@@ -44,6 +44,7 @@ def joint_table(path, n=300, seed=4, spoil=None):
     body[g.random(n) < 0.1], pair[g.random(n) < 0.1] = np.nan, np.nan
     body[:3] = g.normal(size=(3, 3))
     if spoil is not None:
+        body[spoil[0]] = 1.0
         body[spoil] = np.nan
     w = g.normal(size=n) + z
     columns = [(name, "real", body[:, d], None) for d, name in enumerate(NAMES)]
@@ -78,7 +79,8 @@ def test_stopped_and_continued(place):
 
 
 def test_annealed_from_a_prior_draw_and_with_all_opening(place):
-    words = ["sampler.strategy=anneal", "anneal.start_rows=40", "anneal.strata=clusters", "run.cycles=30"]
+    words = ["sampler.strategy=anneal", "anneal.start_rows=40", "anneal.strata=clusters", "anneal.passes=3"]
+    words += ["run.cycles=30", "run.burn_in=auto"]
     done = run(place, "annealed", *(w for word in words for w in ("--set", word)), ranks=2)
     assert done.returncode == 0, done.stderr
     assert run(place, "prior", "--set", "model.likelihood=false", "--set", "run.cycles=3").returncode == 0
@@ -116,7 +118,7 @@ def test_a_row_with_a_part_of_a_block_is_a_data_error(tmp_path):
         assert done.returncode == 3, done.stderr
         assert "table.h5: a row has to have all cells of a block or none" in done.stderr
         assert "block body: 2 rows have some of its columns and not all; the first is row 8, which lacks" in done.stderr
-        assert "z in 1, y in 1" in done.stderr and "impute" in done.stderr
+        assert "lacks y. Missing in such rows: z in 1, y in 1" in done.stderr and "impute" in done.stderr
     assert not (tmp_path / "out").exists()
 
 
