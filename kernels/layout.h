@@ -25,6 +25,7 @@ typedef struct { /* clusters whose weight and parameters were drawn; `base` = n 
     int64_t n, base, free;
     const uint64_t *anchors;
     const double *log_weight; /* -infinity in the padding */
+    const double *start;      /* log_weight + sum of `constant` - sum of `rate` over columns, in that order */
     const float *table;
     const double *location, *half_precision, *constant;
     const double *log_rate, *rate;
@@ -63,15 +64,29 @@ typedef struct { /* collapsed clusters of one shard; stride = capacity */
     double *nb_log_p_without;                                                  /* nb_log_p with one cell less */
 } tail_t;
 
+#define BLOCK 8 /* rows scored and drawn together where they do not depend on each other */
+
+typedef struct { /* cells of 1..BLOCK rows, not necessarily neighbours */
+    int64_t n;
+    int32_t *level;                           /* [row][level_stride]: level row of each categorical cell */
+    int64_t level_stride;
+    const double *reals[BLOCK], *tallies[BLOCK]; /* each row's cells, 0 for a missing one */
+    int64_t *reals_seen, *tallies_seen;       /* [row][column]: -1, or 0 for a missing cell; set where some cell is: */
+    int some_missing, infinite;               /* a cell of some row is missing; is not finite */
+    double *reals_kept, *tallies_kept;        /* [row][column]: room for cells with zeros put in */
+} block_t;
+
 typedef struct { /* scratch of one call */
-    double *scores, *sums, *logs, *real_x, *tally_x;
-    double *tally_log_factorial, *tally_saddle; /* of tally_x; see count_terms */
-    double *own;                                /* for own_score: OWN_FIELDS arrays over columns */
+    block_t block;
+    double *scores, *part, *sums; /* [row][cluster]; see draw.h */
     float *weights;
-    int32_t *level;            /* level row of each categorical cell of the row at hand */
-    int32_t *real_c, *tally_c; /* observed real and count columns of the row, with their values in real_x, tally_x */
+    double *logs;
+    double *own; /* for own_score: OWN_FIELDS arrays over columns */
+    /* the row at hand, for the tail: its observed real and count columns and their values */
+    double *real_x, *tally_x;
+    double *tally_log_factorial, *tally_saddle; /* of tally_x; see count_terms */
+    int32_t *real_c, *tally_c;
     int64_t n_real, n_tally;
-    int infinite; /* the row has a cell that is not finite */
 } work_t;
 
 enum { OWN_FIELDS = 9 };

@@ -15,6 +15,7 @@ import numpy as np
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free
+from libc.string cimport memset
 from posix.stdlib cimport posix_memalign
 
 
@@ -40,6 +41,7 @@ cdef extern from "mixture.h" nogil:
         int64_t n, base, free
         const uint64_t *anchors
         const double *log_weight
+        const double *start
         const float *table
         const double *location
         const double *half_precision
@@ -84,17 +86,26 @@ cdef extern from "mixture.h" nogil:
         int64_t n_uneven
         int64_t *uneven
 
+    ctypedef struct block_t:
+        int32_t *level
+        int64_t level_stride
+        int64_t *reals_seen
+        int64_t *tallies_seen
+        double *reals_kept
+        double *tallies_kept
+
     ctypedef struct work_t:
+        block_t block
         double *scores
+        double *part
         double *sums
+        float *weights
         double *logs
+        double *own
         double *real_x
         double *tally_x
         double *tally_log_factorial
         double *tally_saddle
-        double *own
-        float *weights
-        int32_t *level
         int32_t *real_c
         int32_t *tally_c
 
@@ -104,6 +115,7 @@ cdef extern from "mixture.h" nogil:
 
     enum:
         OWN_FIELDS
+        BLOCK
     void keep_counts()
     int kernel_isa
     int widest_isa()
@@ -240,7 +252,7 @@ cdef class Instantiated:
             ("constant", constant, np.float64, self.n_reals),
             ("log_rate", log_rate, np.float64, self.n_tallies), ("rate", rate, np.float64, self.n_tallies),
         ]
-        cdef int64_t total = 8 * self.base * (2 + 3 * self.n_reals + 2 * self.n_tallies) + 4 * self.base * self.n_levels
+        cdef int64_t total = 8 * self.base * (3 + 3 * self.n_reals + 2 * self.n_tallies) + 4 * self.base * self.n_levels
         cdef int64_t at = 0
         self.buffer = _aligned_bytes(total)
         self.starts = starts = {}
@@ -272,6 +284,21 @@ cdef class Instantiated:
         self.c.constant = <const double *>(start + <int64_t>starts["constant"])
         self.c.log_rate = <const double *>(start + <int64_t>starts["log_rate"])
         self.c.rate = <const double *>(start + <int64_t>starts["rate"])
+        self._sum_terms(<double *>(start + at))
+
+    cdef int _sum_terms(self, double *out) except -1:
+        """What no cell changes, summed over columns in their order."""
+        cdef int64_t k, r
+        self.c.start = out
+        for k in range(self.base):
+            out[k] = self.c.log_weight[k]
+        for r in range(self.n_reals):
+            for k in range(self.base):
+                out[k] += self.c.constant[r * self.base + k]
+        for r in range(self.n_tallies):
+            for k in range(self.base):
+                out[k] -= self.c.rate[r * self.base + k]
+        return 0
 
     @staticmethod
     def _checked(name, given, shape):
@@ -330,25 +357,35 @@ cdef class _Work:
     cdef work_t c
     cdef void *memory
 
-    def __cinit__(self, int64_t lanes, int64_t n_levels, int64_t n_codes, int64_t n_reals, int64_t n_tallies):
+    def __cinit__(self, int64_t base, int64_t capacity, int64_t n_levels, int64_t n_codes, int64_t n_reals,
+                  int64_t n_tallies):
+        cdef int64_t lanes = BLOCK * base + capacity
         cdef int64_t n_logs = _pad16(max(n_levels + n_codes, 3 * n_codes) + 16), n_own = _pad16(max(n_reals, n_tallies))
-        cdef int64_t doubles = lanes + _pad16(lanes // 16) + n_logs + _pad16(n_reals) + 3 * _pad16(n_tallies) \
-            + OWN_FIELDS * n_own
-        cdef int64_t words = lanes + _pad16(n_codes) + _pad16(n_reals) + _pad16(n_tallies)
+        cdef int64_t reals = _pad16(n_reals), tallies = _pad16(n_tallies), codes = _pad16(n_codes)
+        cdef int64_t doubles = lanes + lanes // 2 + _pad16(lanes // 16) + n_logs + (1 + 2 * BLOCK) * reals \
+            + (3 + 2 * BLOCK) * tallies + OWN_FIELDS * n_own
+        cdef int64_t words = lanes + BLOCK * codes + reals + tallies
         if posix_memalign(&self.memory, 64, 8 * doubles + 4 * words + 64) != 0:
-            raise MemoryError(f"no memory for the scores of {lanes} clusters")
+            raise MemoryError(f"no memory for the scores of {base + capacity} clusters")
+        memset(self.memory, 0, 8 * doubles + 4 * words + 64)
         self.c.scores = <double *>self.memory
-        self.c.sums = self.c.scores + lanes
+        self.c.part = self.c.scores + lanes
+        self.c.sums = self.c.part + lanes // 2
         self.c.logs = self.c.sums + _pad16(lanes // 16)
         self.c.real_x = self.c.logs + n_logs
-        self.c.tally_x = self.c.real_x + _pad16(n_reals)
-        self.c.tally_log_factorial = self.c.tally_x + _pad16(n_tallies)
-        self.c.tally_saddle = self.c.tally_log_factorial + _pad16(n_tallies)
-        self.c.own = self.c.tally_saddle + _pad16(n_tallies)
-        self.c.weights = <float *>(self.c.own + OWN_FIELDS * n_own)
-        self.c.level = <int32_t *>(self.c.weights + lanes)
-        self.c.real_c = self.c.level + _pad16(n_codes)
-        self.c.tally_c = self.c.real_c + _pad16(n_reals)
+        self.c.tally_x = self.c.real_x + reals
+        self.c.tally_log_factorial = self.c.tally_x + tallies
+        self.c.tally_saddle = self.c.tally_log_factorial + tallies
+        self.c.own = self.c.tally_saddle + tallies
+        self.c.block.reals_kept = self.c.own + OWN_FIELDS * n_own
+        self.c.block.tallies_kept = self.c.block.reals_kept + BLOCK * reals
+        self.c.block.reals_seen = <int64_t *>(self.c.block.tallies_kept + BLOCK * tallies)
+        self.c.block.tallies_seen = self.c.block.reals_seen + BLOCK * reals
+        self.c.weights = <float *>(self.c.block.tallies_seen + BLOCK * tallies)
+        self.c.block.level = <int32_t *>(self.c.weights + lanes)
+        self.c.block.level_stride = codes
+        self.c.real_c = self.c.block.level + BLOCK * codes
+        self.c.tally_c = self.c.real_c + reals
 
     def __dealloc__(self):
         free(self.memory)
@@ -468,7 +505,7 @@ cdef class Tail:
         return 0
 
     cdef int _refresh(self, int64_t start, int64_t stop) except -1:
-        cdef _Work work = _Work(16, self.c.n_levels, self.c.n_codes, self.c.n_reals, self.c.n_tallies)
+        cdef _Work work = _Work(0, 16, self.c.n_levels, self.c.n_codes, self.c.n_reals, self.c.n_tallies)
         with nogil:
             kernel_refresh(&self.c, &work.c, start, stop)
         return 0
@@ -624,7 +661,7 @@ def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated in
     cdef int anchored = not priority_free
     cdef bint listed = remove is not None
     cdef const int32_t[::1] leaving, coming
-    cdef int64_t moved = 0, lanes, n_steps = 0
+    cdef int64_t moved = 0, n_steps = 0
     cdef outcome_t done
     cdef tail_t *t = NULL
     cdef _Work work
@@ -647,8 +684,7 @@ def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated in
         return 0
     done.row = 0
     while True:
-        lanes = held.base + (tail.c.capacity if tail is not None else 0)
-        work = _Work(lanes, r.c.offsets[r.c.n_codes], r.c.n_codes, r.c.n_reals, r.c.n_tallies)
+        work = _Work(held.base, tail.c.capacity if tail is not None else 0, r.c.offsets[r.c.n_codes], r.c.n_codes, r.c.n_reals, r.c.n_tallies)
         with nogil:
             if listed:
                 done = kernel_visit(&r.c, &z[0], &leaving[0], &coming[0], done.row, n_steps, &held.c, t, &work.c,
@@ -670,7 +706,7 @@ cdef object _predictive(rows, Tail tail, bint by_cluster):
     _match(r, tail)
     if tail.c.vacant >= tail.c.capacity:
         tail._grow()
-    cdef _Work work = _Work(tail.c.capacity, tail.c.n_levels, r.c.n_codes, r.c.n_reals, r.c.n_tallies)
+    cdef _Work work = _Work(0, tail.c.capacity, tail.c.n_levels, r.c.n_codes, r.c.n_reals, r.c.n_tallies)
     out = np.empty((r.c.n, tail.c.n_slots + 1 if by_cluster else 1))
     if r.c.n == 0:
         return out

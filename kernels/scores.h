@@ -1,67 +1,161 @@
-/* Scores of one row under many clusters: the inner loops. Included once for every instruction set (mixture.h).
+/* Scores of rows under many clusters: the inner loops. Included once for every instruction set (mixture.h).
  *
- * All functions add to out[0..n), n a multiple of 8 (categories: 16). Cost per row: one add per (column x cluster) for
- * categories, a few multiplications for reals and counts; in the tail about one logarithm a cell and cluster, one for
- * four reals where no cell is missing.
+ * Clusters are the lanes everywhere. Instantiated clusters are scored for a block of 1..BLOCK rows (add_categories, ..,
+ * score_block), so that a parameter is loaded once for several rows; scores stand as out[row][n], n a multiple of 16.
+ * A row's sums run in an order of their own: what stands beside it in the block changes no bit. Slots of the tail are
+ * scored one row at a time. Cost per row: one add per (column x cluster) for categories, a few multiplications for reals
+ * and counts; in the tail about one logarithm a count cell and cluster, one for all reals where no cell is missing.
+ *
+ * A likelihood over vectors of real columns belongs into score_block, beside add_normal: it gets the block and adds to
+ * out[row][0..n) what the row's cells bring, reading parameters as [entry][cluster]. block->reals[j][r] is cell r of row
+ * j, 0 where it is missing; block->reals_seen[j * n_reals + r] tells, and only where block->some_missing. Terms that no
+ * cell changes belong into `start`. In the tail its place is score_slots.
  */
 #define ADD_BLOCK 32 /* columns summed in float32 before they go to the float64 score: keeps the error near 1e-5 */
+#define UNROLL _Pragma("GCC unroll 16")
 
-/* out[k] += sum over columns of table[level[c]][k], for a tile of `vectors` * N_FLOAT clusters held in registers */
-#define ADD_TILE(VECTORS)                                                                                              \
-    do {                                                                                                               \
-        for (int64_t c0 = 0; c0 < n_codes; c0 += ADD_BLOCK) {                                                          \
-            int64_t c1 = c0 + ADD_BLOCK < n_codes ? c0 + ADD_BLOCK : n_codes;                                          \
-            vf sum[VECTORS];                                                                                           \
-            _Pragma("GCC unroll 16") for (int j = 0; j < VECTORS; j++) sum[j] = (vf){0};                               \
-            for (int64_t c = c0; c < c1; c++) {                                                                        \
-                const vf *t = (const vf *)(table + (int64_t)level[c] * stride + k);                                    \
-                _Pragma("GCC unroll 16") for (int j = 0; j < VECTORS; j++) sum[j] += t[j];                             \
+/* out[j][k..] += sum over columns of table[level[j][c]][k..], VECTORS * N_FLOAT clusters of ROWS rows in registers */
+#define ADD_TILE(ROWS, VECTORS)                                                                                        \
+    for (int64_t c0 = 0; c0 < n_codes; c0 += ADD_BLOCK) {                                                              \
+        int64_t c1 = c0 + ADD_BLOCK < n_codes ? c0 + ADD_BLOCK : n_codes;                                              \
+        vf sum[ROWS][VECTORS];                                                                                         \
+        UNROLL for (int i = 0; i < ROWS; i++) UNROLL for (int v = 0; v < VECTORS; v++) sum[i][v] = (vf){0};            \
+        for (int64_t c = c0; c < c1; c++) {                                                                            \
+            UNROLL for (int i = 0; i < ROWS; i++) {                                                                    \
+                const vf *t = (const vf *)(table + (int64_t)level[i * level_stride + c] * stride);                     \
+                UNROLL for (int v = 0; v < VECTORS; v++) sum[i][v] += t[v];                                            \
             }                                                                                                          \
-            _Pragma("GCC unroll 16") for (int j = 0; j < VECTORS; j++) FN(widen_add)(out + k + j * N_FLOAT, sum[j]);   \
         }                                                                                                              \
-    } while (0)
+        UNROLL for (int i = 0; i < ROWS; i++) UNROLL for (int v = 0; v < VECTORS; v++)                                 \
+            FN(widen_add)(out + i * n + v * N_FLOAT, sum[i][v]);                                                       \
+    }
 
 ALWAYS_INLINE void FN(widen_add)(double *out, vf x) {
-    union { vf whole; vh half[2]; } u = {x};
-    *(vd *)out += __builtin_convertvector(u.half[0], vd);
-    *(vd *)(out + N_DOUBLE) += __builtin_convertvector(u.half[1], vd);
+    vd low, high;
+    FN(widen)(x, &low, &high);
+    *(vd *)out += low, *(vd *)(out + N_DOUBLE) += high;
 }
 
-APART void FN(add_categories)(const float *table, int64_t stride, const int32_t *level, int64_t n_codes,
-                              double *out, int64_t n) {
+/* MB_TILE clusters, and 16, of as many rows as leave the sums in registers. Few clusters need several rows: additions of
+ * one row wait for each other. */
+#define TILE_ROWS(VECTORS) ((VECTORS) > 4 ? 1 : (VECTORS) > 2 ? 2 : 4)
+#define DEFINE_TILE(NAME, ROWS, VECTORS)                                                                               \
+    APART void FN(NAME)(const float *table, int64_t stride, const int32_t *level, int64_t level_stride,                \
+                        int64_t n_codes, double *out, int64_t n) {                                                     \
+        ADD_TILE(ROWS, VECTORS)                                                                                        \
+    }
+DEFINE_TILE(wide_tile, TILE_ROWS(MB_TILE / N_FLOAT), MB_TILE / N_FLOAT)
+DEFINE_TILE(wide_tile_1, 1, MB_TILE / N_FLOAT)
+DEFINE_TILE(tile_16, TILE_ROWS(16 / N_FLOAT), 16 / N_FLOAT)
+DEFINE_TILE(tile_16_1, 1, 16 / N_FLOAT)
+
+/* log probabilities of the levels, for n_rows rows */
+static void FN(add_categories)(const float *table, int64_t stride, const int32_t *level, int64_t level_stride,
+                               int64_t n_codes, double *out, int64_t n_rows, int64_t n) {
+    enum { WIDE = TILE_ROWS(MB_TILE / N_FLOAT), NARROW = TILE_ROWS(16 / N_FLOAT) };
     int64_t k = 0;
-    for (; k + MB_TILE <= n; k += MB_TILE) ADD_TILE(MB_TILE / N_FLOAT);
-    for (; k < n; k += 16) ADD_TILE(16 / N_FLOAT);
+    for (; k + MB_TILE <= n; k += MB_TILE) {
+        int64_t j = 0;
+        for (; j + WIDE <= n_rows; j += WIDE)
+            FN(wide_tile)(table + k, stride, level + j * level_stride, level_stride, n_codes, out + j * n + k, n);
+        for (; j < n_rows; j++)
+            FN(wide_tile_1)(table + k, stride, level + j * level_stride, level_stride, n_codes, out + j * n + k, n);
+    }
+    for (; k < n; k += 16) {
+        int64_t j = 0;
+        for (; j + NARROW <= n_rows; j += NARROW)
+            FN(tile_16)(table + k, stride, level + j * level_stride, level_stride, n_codes, out + j * n + k, n);
+        for (; j < n_rows; j++)
+            FN(tile_16_1)(table + k, stride, level + j * level_stride, level_stride, n_codes, out + j * n + k, n);
+    }
 }
 
-/* normal columns under given parameters: constant - half_precision (x - location)^2 */
-APART void FN(add_normal)(const instantiated_t *g, const work_t *w, double *out, int64_t n) {
-    for (int64_t k = 0; k < n; k += 16) {
-        vd sum[16 / N_DOUBLE];
-        _Pragma("GCC unroll 8") for (int j = 0; j < 16 / N_DOUBLE; j++) sum[j] = ((const vd *)(out + k))[j];
-        for (int64_t i = 0; i < w->n_real; i++) {
-            int64_t at = (int64_t)w->real_c[i] * g->base + k;
-            const vd *location = (const vd *)(g->location + at), *constant = (const vd *)(g->constant + at);
-            const vd *half_precision = (const vd *)(g->half_precision + at);
-            double x = w->real_x[i];
-            _Pragma("GCC unroll 8") for (int j = 0; j < 16 / N_DOUBLE; j++) {
-                vd d = x - location[j];
-                sum[j] += constant[j] - half_precision[j] * (d * d);
+/* The terms of normal columns and of counts in which cells occur, for ROWS rows from `first` on; the others are in
+ * `start`. A missing cell's term is masked away: its 0 would bring half_precision location^2. */
+#define ADD_NORMAL(ROWS, MASKED)                                                                                       \
+    for (int64_t k = 0; k < n; k += 2 * N_DOUBLE) {                                                                    \
+        vd sum[ROWS][2];                                                                                               \
+        UNROLL for (int j = 0; j < ROWS; j++) UNROLL for (int v = 0; v < 2; v++)                                       \
+            sum[j][v] = ((const vd *)(out + j * n + k))[v];                                                            \
+        for (int64_t r = 0; r < n_columns; r++) {                                                                      \
+            const vd *location = (const vd *)(g->location + r * g->base + k);                                          \
+            const vd *half_precision = (const vd *)(g->half_precision + r * g->base + k);                              \
+            vd location0 = location[0], location1 = location[1];                                                       \
+            vd half_precision0 = half_precision[0], half_precision1 = half_precision[1];                               \
+            UNROLL for (int j = 0; j < ROWS; j++) {                                                                    \
+                vd x = SPREAD(block->reals[first + j][r]);                                                             \
+                vd d0 = x - location0, d1 = x - location1;                                                             \
+                d0 = half_precision0 * (d0 * d0), d1 = half_precision1 * (d1 * d1);                                    \
+                if (MASKED) {                                                                                          \
+                    vl seen = block->reals_seen[(first + j) * n_columns + r] - (vl){0};                                \
+                    d0 = (vd)((vl)d0 & seen), d1 = (vd)((vl)d1 & seen);                                                \
+                }                                                                                                      \
+                sum[j][0] -= d0, sum[j][1] -= d1;                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+        UNROLL for (int j = 0; j < ROWS; j++) UNROLL for (int v = 0; v < 2; v++)                                       \
+            ((vd *)(out + j * n + k))[v] = sum[j][v];                                                                  \
+    }
+#define DEFINE_NORMAL(NAME, ROWS, MASKED)                                                                              \
+    APART void FN(NAME)(const instantiated_t *g, const block_t *block, int64_t first, int64_t n_columns, double *out,  \
+                        int64_t n) {                                                                                   \
+        ADD_NORMAL(ROWS, MASKED)                                                                                       \
+    }
+DEFINE_NORMAL(normal_4, 4, 0)
+DEFINE_NORMAL(normal_4_masked, 4, 1)
+DEFINE_NORMAL(normal_1, 1, 0)
+DEFINE_NORMAL(normal_1_masked, 1, 1)
+
+/* normal columns under given parameters: - half_precision (x - location)^2 */
+static void FN(add_normal)(const instantiated_t *g, const block_t *block, int64_t n_columns, double *out, int64_t n) {
+    int64_t j = 0, masked = block->some_missing;
+    for (; j + 4 <= block->n; j += 4)
+        if (masked) FN(normal_4_masked)(g, block, j, n_columns, out + j * n, n);
+        else FN(normal_4)(g, block, j, n_columns, out + j * n, n);
+    for (; j < block->n; j++)
+        if (masked) FN(normal_1_masked)(g, block, j, n_columns, out + j * n, n);
+        else FN(normal_1)(g, block, j, n_columns, out + j * n, n);
+}
+
+/* counts under given rates: x log rate; a missing count is 0 in the block. log x! is the same under every cluster. */
+APART void FN(add_poisson)(const instantiated_t *g, const block_t *block, int64_t n_columns, double *out, int64_t n) {
+    for (int64_t j = 0; j < block->n; j++)
+        for (int64_t k = 0; k < n; k += 16) {
+            vd sum[16 / N_DOUBLE];
+            UNROLL for (int v = 0; v < 16 / N_DOUBLE; v++) sum[v] = ((const vd *)(out + j * n + k))[v];
+            for (int64_t q = 0; q < n_columns; q++) {
+                const vd *log_rate = (const vd *)(g->log_rate + q * g->base + k);
+                vd x = SPREAD(block->tallies[j][q]);
+                UNROLL for (int v = 0; v < 16 / N_DOUBLE; v++) sum[v] += x * log_rate[v];
             }
+            UNROLL for (int v = 0; v < 16 / N_DOUBLE; v++) ((vd *)(out + j * n + k))[v] = sum[v];
         }
-        _Pragma("GCC unroll 8") for (int j = 0; j < 16 / N_DOUBLE; j++) ((vd *)(out + k))[j] = sum[j];
+}
+
+/* takes the terms of missing cells out of `start` again */
+static void FN(start_without)(const instantiated_t *g, const rows_t *rows, const block_t *block, double *out,
+                              int64_t n) {
+    for (int64_t j = 0; j < block->n; j++) {
+        double *own = out + j * n;
+        for (int64_t r = 0; r < rows->n_reals; r++)
+            if (!block->reals_seen[j * rows->n_reals + r])
+                for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(own + k) -= *(const vd *)(g->constant + r * g->base + k);
+        for (int64_t q = 0; q < rows->n_tallies; q++)
+            if (!block->tallies_seen[j * rows->n_tallies + q])
+                for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(own + k) += *(const vd *)(g->rate + q * g->base + k);
     }
 }
 
-/* counts under given rates: x log rate - rate - log x! */
-APART void FN(add_poisson)(const instantiated_t *g, const work_t *w, double *out, int64_t n) {
-    for (int64_t i = 0; i < w->n_tally; i++) {
-        const double *log_rate = g->log_rate + (int64_t)w->tally_c[i] * g->base;
-        const double *rate = g->rate + (int64_t)w->tally_c[i] * g->base;
-        double x = w->tally_x[i], log_x = w->tally_log_factorial[i];
-        for (int64_t k = 0; k < n; k += N_DOUBLE)
-            *(vd *)(out + k) += (x * *(const vd *)(log_rate + k) - log_x) - *(const vd *)(rate + k);
-    }
+/* scores, up to a constant of the row, of the block's rows under the first n instantiated clusters and their padding,
+ * which stays at -infinity; n a multiple of 16, n a row in `out` */
+static void FN(score_block)(const instantiated_t *g, const rows_t *rows, const block_t *block, double *out, int64_t n) {
+    for (int64_t j = 0; j < block->n; j++)
+        for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(out + j * n + k) = *(const vd *)(g->start + k);
+    if (block->some_missing) FN(start_without)(g, rows, block, out, n);
+    if (rows->n_reals) FN(add_normal)(g, block, rows->n_reals, out, n);
+    if (rows->n_tallies) FN(add_poisson)(g, block, rows->n_tallies, out, n);
+    if (rows->n_codes)
+        FN(add_categories)(g->table, g->base, block->level, block->level_stride, rows->n_codes, out, block->n, n);
 }
 
 /* log density of Student t: constant - half log(1 + ((x - location) scale)^2). The square is capped at 1e300, so that a
@@ -168,25 +262,13 @@ APART void FN(add_negative_binomial)(const tail_t *t, const work_t *w, double *o
     }
 }
 
-/* scores of one row under the first `allowed` instantiated clusters; -infinity up to the next multiple of 16 */
-static int64_t FN(score_instantiated)(const instantiated_t *g, const rows_t *rows, const work_t *w, int64_t allowed,
-                                      double *out) {
-    int64_t n = (allowed + 15) & ~(int64_t)15;
-    for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(out + k) = *(const vd *)(g->log_weight + k);
-    for (int64_t k = allowed; k < n; k++) out[k] = -INFINITY;
-    FN(add_categories)(g->table, g->base, w->level, rows->n_codes, out, n);
-    if (w->n_real) FN(add_normal)(g, w, out, n);
-    if (w->n_tally) FN(add_poisson)(g, w, out, n);
-    return n;
-}
-
 /* scores of one row, in no cluster, under slots 0..n-1: shift + log_size - norm + predictive. Slots from n_used on, a
  * multiple of 8, are vacant and stay at -infinity. */
 static void FN(score_slots)(const tail_t *t, const rows_t *rows, const work_t *w, double shift, double *out, int64_t n,
                             int64_t n_used) {
     for (int64_t k = 0; k < n; k += N_DOUBLE)
         *(vd *)(out + k) = (*(const vd *)(t->log_size + k) - *(const vd *)(t->norm + k)) + shift;
-    FN(add_categories)(t->table, t->capacity, w->level, rows->n_codes, out, n);
+    FN(add_categories)(t->table, t->capacity, w->block.level, 0, rows->n_codes, out, 1, n);
     if (w->n_real && t->n_uneven == 0) FN(add_student_even)(t, w, out, n_used);
     else if (w->n_real) FN(add_student)(t, w, out, n_used);
     if (w->n_tally) FN(add_negative_binomial)(t, w, out, n_used);

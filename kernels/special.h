@@ -11,6 +11,7 @@
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 #define APART static __attribute__((noinline)) /* a loop of its own, so that it has all the registers */
 #define HALF_LOG_TWO_PI 0.91893853320467274178
+#define LOG2_E 1.44269504088896340736
 #define LOG_PI 1.14472988584940017414
 
 ALWAYS_INLINE uint64_t bits_of_double(double x) {

@@ -9,38 +9,78 @@
  * uniform, and one priority where anchors are in force.
  */
 
-/* level rows of the row's categorical cells, and its observed real and count cells */
-ALWAYS_INLINE void FN(read_row)(const rows_t *rows, int64_t i, work_t *w) {
-    const uint8_t *x8 = rows->codes8 + i * rows->n_codes8;
-    const uint16_t *x16 = rows->codes16 + i * rows->n_codes16;
-    for (int64_t c = 0; c < rows->n_codes8; c++) w->level[c] = (int32_t)rows->offsets[c] + x8[c];
-    for (int64_t c = 0; c < rows->n_codes16; c++)
-        w->level[rows->n_codes8 + c] = (int32_t)rows->offsets[rows->n_codes8 + c] + x16[c];
-    w->n_real = w->n_tally = w->infinite = 0;
-    for (int64_t r = 0; r < rows->n_reals; r++) {
-        double x = rows->reals[i * rows->n_reals + r];
-        if (x == x) {
-            w->real_c[w->n_real] = (int32_t)r;
-            w->real_x[w->n_real++] = x;
-            w->infinite |= !(x - x == 0);
-        }
+/* whether one of n cells is not a finite number */
+ALWAYS_INLINE int FN(some_odd)(const double *x, int64_t n) {
+    vl odd = {0};
+    int64_t i = 0, rest = 0;
+    for (; i + N_DOUBLE <= n; i += N_DOUBLE) {
+        vd v = *(const FN(vd_loose) *)(x + i);
+        odd |= (vl)(v - v != 0.0);
     }
-    for (int64_t q = 0; q < rows->n_tallies; q++) {
-        double x = rows->tallies[i * rows->n_tallies + q];
-        if (x == x) {
+    for (; i < n; i++) rest |= !(x[i] - x[i] == 0);
+    return rest | FN(any)(odd);
+}
+
+/* cells of a row with zeros where one is missing, in kept[column] and seen[column]; whether one is infinite */
+static int FN(keep_cells)(const double *x, int64_t n, double *kept, int64_t *seen) {
+    int infinite = 0;
+    for (int64_t c = 0; c < n; c++) {
+        seen[c] = -(int64_t)(x[c] == x[c]);
+        kept[c] = seen[c] ? x[c] : 0.0;
+        infinite |= !(kept[c] - kept[c] == 0);
+    }
+    return infinite;
+}
+
+/* the cells of rows at[0..n-1], n <= BLOCK */
+ALWAYS_INLINE void FN(read_block)(const rows_t *rows, const int64_t *at, int64_t n, block_t *block) {
+    int64_t R = rows->n_reals, Q = rows->n_tallies, C8 = rows->n_codes8;
+    block->n = n;
+    block->infinite = block->some_missing = 0;
+    for (int64_t j = 0; j < n; j++) {
+        const uint8_t *x8 = rows->codes8 + at[j] * C8;
+        const uint16_t *x16 = rows->codes16 + at[j] * rows->n_codes16;
+        int32_t *level = block->level + j * block->level_stride;
+        for (int64_t c = 0; c < C8; c++) level[c] = (int32_t)rows->offsets[c] + x8[c];
+        for (int64_t c = 0; c < rows->n_codes16; c++) level[C8 + c] = (int32_t)rows->offsets[C8 + c] + x16[c];
+        block->reals[j] = rows->reals + at[j] * R;
+        block->tallies[j] = rows->tallies + at[j] * Q;
+        block->some_missing |= FN(some_odd)(block->reals[j], R) | FN(some_odd)(block->tallies[j], Q);
+    }
+    if (block->some_missing)
+        for (int64_t j = 0; j < n; j++) {
+            double *reals = block->reals_kept + j * R, *tallies = block->tallies_kept + j * Q;
+            block->infinite |= FN(keep_cells)(block->reals[j], R, reals, block->reals_seen + j * R);
+            block->infinite |= FN(keep_cells)(block->tallies[j], Q, tallies, block->tallies_seen + j * Q);
+            block->reals[j] = reals, block->tallies[j] = tallies;
+        }
+}
+
+/* Row i as a block of one and, for the tail, its observed real and count cells. */
+ALWAYS_INLINE void FN(read_row)(const rows_t *rows, int64_t i, work_t *w) {
+    const block_t *block = &w->block;
+    FN(read_block)(rows, &i, 1, &w->block);
+    w->n_real = w->n_tally = 0;
+    for (int64_t r = 0; r < rows->n_reals; r++) {
+        w->real_c[w->n_real] = (int32_t)r;
+        w->real_x[w->n_real] = block->reals[0][r];
+        w->n_real += !block->some_missing || block->reals_seen[r];
+    }
+    for (int64_t q = 0; q < rows->n_tallies; q++)
+        if (!block->some_missing || block->tallies_seen[q]) {
+            double x = block->tallies[0][q];
             count_t terms = count_of(x);
             w->tally_c[w->n_tally] = (int32_t)q;
             w->tally_x[w->n_tally] = x;
             w->tally_log_factorial[w->n_tally] = terms.log_factorial;
             w->tally_saddle[w->n_tally++] = terms.saddle;
-            w->infinite |= !(x - x == 0);
         }
-    }
 }
 
 /* how many anchors (ascending) lie below a priority */
 ALWAYS_INLINE int64_t FN(anchors_below)(const uint64_t *anchors, int64_t n, uint64_t priority) {
     int64_t low = 0;
+    if (n && anchors[n - 1] < priority) return n; /* so it is for most rows */
     while (low < n) {
         int64_t middle = (low + n) / 2;
         if (anchors[middle] < priority) low = middle + 1;
@@ -88,6 +128,18 @@ ALWAYS_INLINE int64_t FN(slot_of)(const instantiated_t *g, const tail_t *t, int6
     return label < -1 || label >= g->n ? -2 : -1;
 }
 
+/* scores of the row at hand under the first `allowed` instantiated clusters, on the scale of score_tail where there is a
+ * tail, and -infinity for n - allowed more */
+ALWAYS_INLINE void FN(score_prefix)(const instantiated_t *g, const tail_t *t, const rows_t *rows, work_t *w,
+                                    int64_t allowed, int64_t n) {
+    double log_factorials = 0;
+    FN(score_block)(g, rows, &w->block, w->scores, n);
+    for (int64_t k = allowed; k < n; k++) w->scores[k] = -INFINITY;
+    if (!t || !w->n_tally) return;
+    for (int64_t i = 0; i < w->n_tally; i++) log_factorials += w->tally_log_factorial[i];
+    for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(w->scores + k) -= log_factorials;
+}
+
 /* One Gibbs step of row i, or its seating when z[i] = -1, by word `at` of `words`. Returns a status; an anchor stays.
  * Without a tail, and with a priority below every anchor's, all instantiated clusters are open to the row: such a row
  * has just come into the subsample (MATH 4.3), or did so earlier in this cycle. */
@@ -104,18 +156,19 @@ ALWAYS_INLINE int FN(step_label)(const rows_t *rows, int32_t *z, int64_t i, cons
     }
     if (t && t->vacant >= t->capacity) return STATUS_GROW;
     FN(read_row)(rows, i, w);
-    if (w->infinite) return STATUS_NOT_A_NUMBER;
+    if (w->block.infinite) return STATUS_NOT_A_NUMBER;
     int64_t alone = own >= 0 && t->size[own] == 1;
     if (t && allowed == 0 && t->n_occupied - alone == 0) { /* nothing but the new cluster: no draw */
         fresh = alone && own < t->vacant ? own : t->vacant;
         chosen = fresh;
     } else {
-        double highest, total;
-        if (allowed) n_prefix = n = FN(score_instantiated)(g, rows, w, allowed, w->scores);
+        if (allowed) {
+            n_prefix = n = (allowed + 15) & ~(int64_t)15;
+            FN(score_prefix)(g, t, rows, w, allowed, n);
+        }
         if (t) n += FN(score_tail)(t, rows, w, own, w->scores + n_prefix, &fresh);
-        total = FN(exponentials)(w->scores, n, w->weights, w->sums, &highest);
-        if (!(total > 0)) return total < 0 ? STATUS_NOT_A_NUMBER : STATUS_NO_CANDIDATE;
-        chosen = FN(pick)(w->weights, w->sums, n, total, philox_uniform(philox_word(words, at)));
+        int status = FN(draw_row)(w->scores, n, w, philox_uniform(philox_word(words, at)), &chosen);
+        if (status != STATUS_DONE) return status;
         if (chosen < n_prefix) {
             if (chosen == old) return STATUS_DONE;
             if (own >= 0) FN(step_row)(t, w, own, -1);
@@ -133,6 +186,75 @@ ALWAYS_INLINE int FN(step_label)(const rows_t *rows, int32_t *z, int64_t i, cons
     return STATUS_DONE;
 }
 
+/* The rows of a block that wait for their steps: where they are, how many instantiated clusters are open to each, and
+ * their uniforms. */
+typedef struct {
+    int64_t n, at[BLOCK], allowed[BLOCK];
+    double u[BLOCK];
+} FN(waiting_t);
+
+/* Steps of the waiting rows, which no step of theirs can change for another: there is no tail. A row with no draw here,
+ * because something is wrong with it or rounding had the last word, is left to step_label. */
+static outcome_t FN(step_block)(const rows_t *rows, int32_t *z, const FN(waiting_t) *waiting, const instantiated_t *g,
+                                work_t *w, int anchored, philox_stream *priorities, uint64_t row0,
+                                philox_stream *words, int64_t *moved) {
+    outcome_t done = {0, 0, STATUS_DONE};
+    int undrawn = -1;
+    int64_t chosen[BLOCK], n = (g->n + 15) & ~(int64_t)15;
+    FN(read_block)(rows, waiting->at, waiting->n, &w->block);
+    if (!w->block.infinite && n) {
+        FN(score_block)(g, rows, &w->block, w->scores, n);
+        if (anchored)
+            for (int64_t j = 0; j < waiting->n; j++)
+                for (int64_t k = waiting->allowed[j]; k < g->n; k++) w->scores[j * n + k] = -INFINITY;
+        undrawn = FN(draw_block)(w, n, waiting->u, chosen);
+    }
+    for (int64_t j = 0; j < waiting->n; j++) {
+        int64_t i = waiting->at[j];
+        if (undrawn >> j & 1) {
+            done.row = i;
+            done.status = FN(step_label)(rows, z, i, g, NULL, w, anchored, priorities, row0, words, row0 + i, moved);
+            if (done.status != STATUS_DONE) return done;
+        } else {
+            *moved += z[i] != chosen[j];
+            z[i] = (int32_t)chosen[j];
+        }
+    }
+    return done;
+}
+
+/* a step of every row in order where there is no tail */
+static outcome_t FN(sweep_blocks)(const rows_t *rows, int32_t *z, int64_t first, const instantiated_t *g, work_t *w,
+                                  uint64_t row0, philox_stream *priorities, philox_stream *words, int anchored) {
+    FN(waiting_t) waiting = {0};
+    outcome_t done = {first, 0, STATUS_DONE};
+    int64_t moved = 0, i = first;
+    while (i < rows->n || waiting.n) {
+        int bad = 0;
+        for (; i < rows->n && waiting.n < BLOCK; i++) {
+            int64_t j = waiting.n, n_free = g->free;
+            if (z[i] < -1) continue;
+            if ((bad = z[i] >= g->n)) break;
+            waiting.allowed[j] = g->n;
+            if (anchored) {
+                uint64_t priority = philox_word(priorities, row0 + i);
+                if (FN(is_anchor)(g, z[i], priority)) continue;
+                waiting.allowed[j] = n_free + FN(anchors_below)(g->anchors, g->n - n_free, priority);
+                if (waiting.allowed[j] == 0) waiting.allowed[j] = g->n; /* as in step_label */
+            }
+            waiting.u[j] = philox_uniform(philox_word(words, row0 + i));
+            waiting.at[j] = i;
+            waiting.n++;
+        }
+        if (waiting.n) done = FN(step_block)(rows, z, &waiting, g, w, anchored, priorities, row0, words, &moved);
+        waiting.n = 0;
+        if (done.status == STATUS_DONE && bad) done.row = i, done.status = STATUS_BAD_LABEL;
+        if (done.status != STATUS_DONE) break;
+    }
+    done.moved = moved;
+    return done;
+}
+
 /* a step of every row in order; idle rows (label below -1) are passed over */
 static outcome_t FN(sweep)(const rows_t *rows, int32_t *z, int64_t first, const instantiated_t *g, tail_t *t, work_t *w,
                            uint64_t row0, uint64_t seed, uint64_t cycle, uint64_t sweep, uint64_t chain, int anchored) {
@@ -141,6 +263,7 @@ static outcome_t FN(sweep)(const rows_t *rows, int32_t *z, int64_t first, const 
     philox_stream priorities = philox_open(seed, PURPOSE_PRIORITY, 0, cycle, chain);
     int64_t moved = 0;
     anchored = anchored && g->free < g->n;
+    if (!t) return FN(sweep_blocks)(rows, z, first, g, w, row0, &priorities, &assign, anchored);
     for (; done.row < rows->n; done.row++) {
         if (z[done.row] < -1) continue;
         done.status = FN(step_label)(rows, z, done.row, g, t, w, anchored, &priorities, row0, &assign, row0 + done.row,
@@ -234,14 +357,15 @@ static outcome_t FN(predictive)(const rows_t *rows, tail_t *t, work_t *w, double
         double highest, total;
         done.row = i;
         FN(read_row)(rows, i, w);
-        if (w->infinite) {
+        if (w->block.infinite) {
             done.status = STATUS_NOT_A_NUMBER;
             return done;
         }
         n = FN(score_tail)(t, rows, w, -1, w->scores, &fresh);
-        total = FN(exponentials)(w->scores, n, w->weights, w->sums, &highest);
+        highest = FN(weigh)(w->scores, n, w->weights, w->part, 8);
+        total = FN(add_tiles)(w->part, n, w->sums);
         if (!(total > 0)) {
-            done.status = total < 0 ? STATUS_NOT_A_NUMBER : STATUS_NO_CANDIDATE;
+            done.status = FN(fault_of)(w->scores, n);
             return done;
         }
         if (totals) totals[i] = highest + log_positive(total);

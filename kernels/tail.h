@@ -51,13 +51,13 @@ static void FN(update_categories)(tail_t *t, work_t *w, int64_t slot) {
     int64_t stride = t->capacity, C = t->n_codes;
     double *cell = w->logs, *total = w->logs + C, *without = w->logs + 2 * C, norm = 0, sum = 0;
     for (int64_t c = 0; c < C; c++) {
-        int64_t l = w->level[c];
+        int64_t l = w->block.level[c];
         cell[c] = l == t->offsets[c + 1] - 1 ? 1.0 : t->levels[l * stride + slot] + t->dirichlet[l];
         FN(column_total)(t, c, slot, &total[c], &without[c]);
     }
     FN(take_logs)(w->logs, 3 * C);
     for (int64_t c = 0; c < C; c++) {
-        int64_t l = w->level[c], missing = t->offsets[c + 1] - 1;
+        int64_t l = w->block.level[c], missing = t->offsets[c + 1] - 1;
         double reference = t->reference[c * stride + slot], drift = total[c] - reference;
         norm += drift;
         sum += without[c];
@@ -177,7 +177,7 @@ static void FN(step_row)(tail_t *t, work_t *w, int64_t slot, int sign) {
     int64_t stride = t->capacity;
     int64_t size = t->size[slot] += sign;
     t->n_rows += sign;
-    for (int64_t c = 0; c < t->n_codes; c++) t->levels[(int64_t)w->level[c] * stride + slot] += sign;
+    for (int64_t c = 0; c < t->n_codes; c++) t->levels[(int64_t)w->block.level[c] * stride + slot] += sign;
     for (int64_t i = 0; i < w->n_real; i++) {
         int64_t at = w->real_c[i] * stride + slot;
         FN(moments_t) m = {t->real_n[at], t->real_mean[at], t->real_scatter[at]};
@@ -208,13 +208,6 @@ static void FN(step_row)(tail_t *t, work_t *w, int64_t slot, int sign) {
     FN(derive_totals)(t);
 }
 
-/* sum of 8 lanes by the fixed tree of lanes.h, N_DOUBLE of them a vector */
-ALWAYS_INLINE double FN(sum8)(const vd part[8 / N_DOUBLE]) {
-    double lane[8];
-    for (int i = 0; i < 8 / N_DOUBLE; i++) *(FN(vd_loose) *)(lane + i * N_DOUBLE) = part[i];
-    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
-}
-
 /* log of the product of n factors, n a multiple of 8. 8 factors between 1e-30 (checked by Tail) and 2^33 neither vanish
  * nor overflow, so one logarithm serves 64 factors: 8 lanes of 8. */
 ALWAYS_INLINE double FN(log_product)(const double *factor, int64_t n) {
@@ -234,7 +227,7 @@ APART double FN(own_categories)(const tail_t *t, const work_t *w, int64_t slot) 
     int64_t stride = t->capacity, C = t->n_codes, padded = (C + 7) & ~(int64_t)7, n_missing = 0;
     double *factor = w->logs, score;
     for (int64_t c = 0; c < C; c++) {
-        int64_t l = w->level[c], is_missing = l == t->offsets[c + 1] - 1;
+        int64_t l = w->block.level[c], is_missing = l == t->offsets[c + 1] - 1;
         double others = t->levels[l * stride + slot] - 1 + t->dirichlet[l];
         n_missing += is_missing;
         factor[c] = is_missing ? 1.0 : others;
@@ -245,7 +238,7 @@ APART double FN(own_categories)(const tail_t *t, const work_t *w, int64_t slot) 
     for (int64_t c = 0; c < C; c++) {
         double total, without;
         FN(column_total)(t, c, slot, &total, &without);
-        factor[c] = w->level[c] == t->offsets[c + 1] - 1 ? 1.0 : without;
+        factor[c] = w->block.level[c] == t->offsets[c + 1] - 1 ? 1.0 : without;
     }
     return score - FN(log_product)(factor, padded);
 }
