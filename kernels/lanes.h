@@ -36,9 +36,15 @@ DEFINE_LOG(FN(vlog), vd, vul, AS_VUL, AS_VD)
 
 /* whether a comparison holds in some lane */
 ALWAYS_INLINE int FN(any)(vl mask) {
-    int64_t found = 0;
-    for (int i = 0; i < N_DOUBLE; i++) found |= mask[i];
-    return found != 0;
+#if MB_BYTES == 64
+    return _mm512_movepi64_mask((__m512i)mask) != 0;
+#elif MB_BYTES == 32
+    return _mm256_movemask_pd((__m256d)mask) != 0;
+#elif defined(__SSE2__)
+    return _mm_movemask_pd((__m128d)mask) != 0;
+#else
+    return (mask[0] | mask[1]) != 0;
+#endif
 }
 
 /* the greater and the lesser, lane by lane; b where a lane is NaN */

@@ -70,13 +70,13 @@ static void FN(add_categories)(const float *table, int64_t stride, const int32_t
     }
 }
 
-/* The terms of normal columns and of counts in which cells occur, for ROWS rows from `first` on; the others are in
- * `start`. A missing cell's term is masked away: its 0 would bring half_precision location^2. */
+/* - half_precision (x - location)^2 of normal columns, for ROWS rows from `first` on: added to `start`, or to `out` where
+ * a cell may be missing. Its term is masked away: its 0 would bring half_precision location^2. */
 #define ADD_NORMAL(ROWS, MASKED)                                                                                       \
     for (int64_t k = 0; k < n; k += 2 * N_DOUBLE) {                                                                    \
         vd sum[ROWS][2];                                                                                               \
         UNROLL for (int j = 0; j < ROWS; j++) UNROLL for (int v = 0; v < 2; v++)                                       \
-            sum[j][v] = ((const vd *)(out + j * n + k))[v];                                                            \
+            sum[j][v] = ((const vd *)(MASKED ? out + j * n + k : g->start + k))[v];                                    \
         for (int64_t r = 0; r < n_columns; r++) {                                                                      \
             const vd *location = (const vd *)(g->location + r * g->base + k);                                          \
             const vd *half_precision = (const vd *)(g->half_precision + r * g->base + k);                              \
@@ -106,7 +106,7 @@ DEFINE_NORMAL(normal_4_masked, 4, 1)
 DEFINE_NORMAL(normal_1, 1, 0)
 DEFINE_NORMAL(normal_1_masked, 1, 1)
 
-/* normal columns under given parameters: - half_precision (x - location)^2 */
+/* normal columns under given parameters, on top of `start` */
 static void FN(add_normal)(const instantiated_t *g, const block_t *block, int64_t n_columns, double *out, int64_t n) {
     int64_t j = 0, masked = block->some_missing;
     for (; j + 4 <= block->n; j += 4)
@@ -149,8 +149,9 @@ static void FN(start_without)(const instantiated_t *g, const rows_t *rows, const
 /* scores, up to a constant of the row, of the block's rows under the first n instantiated clusters and their padding,
  * which stays at -infinity; n a multiple of 16, n a row in `out` */
 static void FN(score_block)(const instantiated_t *g, const rows_t *rows, const block_t *block, double *out, int64_t n) {
-    for (int64_t j = 0; j < block->n; j++)
-        for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(out + j * n + k) = *(const vd *)(g->start + k);
+    if (block->some_missing || rows->n_reals == 0)
+        for (int64_t j = 0; j < block->n; j++)
+            for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(out + j * n + k) = *(const vd *)(g->start + k);
     if (block->some_missing) FN(start_without)(g, rows, block, out, n);
     if (rows->n_reals) FN(add_normal)(g, block, rows->n_reals, out, n);
     if (rows->n_tallies) FN(add_poisson)(g, block, rows->n_tallies, out, n);

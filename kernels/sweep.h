@@ -9,16 +9,20 @@
  * uniform, and one priority where anchors are in force.
  */
 
-/* whether one of n cells is not a finite number */
-ALWAYS_INLINE int FN(some_odd)(const double *x, int64_t n) {
+/* lanes where one of n cells is not a finite number */
+ALWAYS_INLINE vl FN(odd_cells)(const double *x, int64_t n) {
     vl odd = {0};
-    int64_t i = 0, rest = 0;
-    for (; i + N_DOUBLE <= n; i += N_DOUBLE) {
-        vd v = *(const FN(vd_loose) *)(x + i);
-        odd |= (vl)(v - v != 0.0);
+    int64_t i = 0;
+    if (n >= N_DOUBLE) {
+        for (; i + N_DOUBLE < n; i += N_DOUBLE) {
+            vd v = *(const FN(vd_loose) *)(x + i);
+            odd |= (vl)(v - v != 0.0);
+        }
+        vd v = *(const FN(vd_loose) *)(x + n - N_DOUBLE);
+        return odd | (vl)(v - v != 0.0);
     }
-    for (; i < n; i++) rest |= !(x[i] - x[i] == 0);
-    return rest | FN(any)(odd);
+    for (; i < n; i++) odd[0] |= -(int64_t)!(x[i] - x[i] == 0);
+    return odd;
 }
 
 /* cells of a row with zeros where one is missing, in kept[column] and seen[column]; whether one is infinite */
@@ -33,10 +37,11 @@ static int FN(keep_cells)(const double *x, int64_t n, double *kept, int64_t *see
 }
 
 /* the cells of rows at[0..n-1], n <= BLOCK */
-ALWAYS_INLINE void FN(read_block)(const rows_t *rows, const int64_t *at, int64_t n, block_t *block) {
+APART void FN(read_block)(const rows_t *rows, const int64_t *at, int64_t n, block_t *block) {
     int64_t R = rows->n_reals, Q = rows->n_tallies, C8 = rows->n_codes8;
     block->n = n;
-    block->infinite = block->some_missing = 0;
+    block->infinite = 0;
+    vl odd = {0};
     for (int64_t j = 0; j < n; j++) {
         const uint8_t *x8 = rows->codes8 + at[j] * C8;
         const uint16_t *x16 = rows->codes16 + at[j] * rows->n_codes16;
@@ -45,8 +50,9 @@ ALWAYS_INLINE void FN(read_block)(const rows_t *rows, const int64_t *at, int64_t
         for (int64_t c = 0; c < rows->n_codes16; c++) level[C8 + c] = (int32_t)rows->offsets[C8 + c] + x16[c];
         block->reals[j] = rows->reals + at[j] * R;
         block->tallies[j] = rows->tallies + at[j] * Q;
-        block->some_missing |= FN(some_odd)(block->reals[j], R) | FN(some_odd)(block->tallies[j], Q);
+        odd |= FN(odd_cells)(block->reals[j], R) | FN(odd_cells)(block->tallies[j], Q);
     }
+    block->some_missing = FN(any)(odd);
     if (block->some_missing)
         for (int64_t j = 0; j < n; j++) {
             double *reals = block->reals_kept + j * R, *tallies = block->tallies_kept + j * Q;
