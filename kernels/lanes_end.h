@@ -24,6 +24,7 @@
 #undef DEFINE_NORMAL
 #undef DEFINE_TILE
 #undef TILE_ROWS
+#undef STUDENT_EVEN
 #undef UNROLL
 #undef ADD_BLOCK
 #undef ADD_TILE

@@ -57,8 +57,10 @@ typedef struct { /* collapsed clusters of one shard; stride = capacity */
     double *reference;      /* (C, capacity) */
     float *table;           /* (L, capacity) */
     double *t_location, *t_scale, *t_half, *t_constant; /* (R, capacity), Student t */
+    double *t_total;                                    /* sum of t_constant over columns */
     int64_t *uneven;
-    double *t_step_without;                             /* log Gamma((nu + 1)/2) / Gamma(nu/2) with one cell less */
+    double *without; /* (capacity, WITHOUT_FIELDS, R padded to 8): real columns with one cell less, see own_reals */
+    double *plain;   /* (2, R padded to 8): prior mean, nu * variance; 0 and 1 in the padding */
     double *nb_shape, *nb_rate, *nb_zero, *nb_log_p, *nb_log_q, *nb_remainder; /* (Q, capacity), negative binomial */
     double *nb_base;                                                           /* nb_zero - log Gamma(nb_shape) */
     double *nb_log_p_without;                                                  /* nb_log_p with one cell less */
@@ -81,15 +83,17 @@ typedef struct { /* scratch of one call */
     double *scores, *part, *sums; /* [row][cluster]; see draw.h */
     float *weights;
     double *logs;
-    double *own; /* for own_score: OWN_FIELDS arrays over columns */
+    double *own; /* for own_tallies: OWN_FIELDS arrays over columns */
     /* the row at hand, for the tail: its observed real and count columns and their values */
     double *real_x, *tally_x;
+    double *x; /* all its real cells, 0 for a missing one, padded to 8 with zeros */
     double *tally_log_factorial, *tally_saddle; /* of tally_x; see count_terms */
     int32_t *real_c, *tally_c;
     int64_t n_real, n_tally;
 } work_t;
 
-enum { OWN_FIELDS = 9 };
+enum { OWN_FIELDS = 7 };
+enum { MEAN, SCATTER, INVERSE_N, PULL, SHRINK, INVERSE_KAPPA, CONSTANT, HALF, WITHOUT_FIELDS }; /* of tail_t.without */
 enum { STATUS_DONE = 0, STATUS_GROW = 1, STATUS_NOT_A_NUMBER = 2, STATUS_NO_CANDIDATE = 3, STATUS_BAD_LABEL = 4 };
 
 typedef struct {

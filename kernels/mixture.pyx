@@ -74,7 +74,9 @@ cdef extern from "mixture.h" nogil:
         double *t_scale
         double *t_half
         double *t_constant
-        double *t_step_without
+        double *t_total
+        double *without
+        double *plain
         double *nb_shape
         double *nb_rate
         double *nb_zero
@@ -104,6 +106,7 @@ cdef extern from "mixture.h" nogil:
         double *own
         double *real_x
         double *tally_x
+        double *x
         double *tally_log_factorial
         double *tally_saddle
         int32_t *real_c
@@ -115,6 +118,7 @@ cdef extern from "mixture.h" nogil:
 
     enum:
         OWN_FIELDS
+        WITHOUT_FIELDS
         BLOCK
     void keep_counts()
     int kernel_isa
@@ -362,7 +366,7 @@ cdef class _Work:
         cdef int64_t lanes = BLOCK * base + capacity
         cdef int64_t n_logs = _pad16(max(n_levels + n_codes, 3 * n_codes) + 16), n_own = _pad16(max(n_reals, n_tallies))
         cdef int64_t reals = _pad16(n_reals), tallies = _pad16(n_tallies), codes = _pad16(n_codes)
-        cdef int64_t doubles = lanes + lanes // 2 + _pad16(lanes // 16) + n_logs + (1 + 2 * BLOCK) * reals \
+        cdef int64_t doubles = lanes + lanes // 2 + _pad16(lanes // 16) + n_logs + (2 + 2 * BLOCK) * reals \
             + (3 + 2 * BLOCK) * tallies + OWN_FIELDS * n_own
         cdef int64_t words = lanes + BLOCK * codes + reals + tallies
         if posix_memalign(&self.memory, 64, 8 * doubles + 4 * words + 64) != 0:
@@ -373,7 +377,8 @@ cdef class _Work:
         self.c.sums = self.c.part + lanes // 2
         self.c.logs = self.c.sums + _pad16(lanes // 16)
         self.c.real_x = self.c.logs + n_logs
-        self.c.tally_x = self.c.real_x + reals
+        self.c.x = self.c.real_x + reals
+        self.c.tally_x = self.c.x + reals
         self.c.tally_log_factorial = self.c.tally_x + tallies
         self.c.tally_saddle = self.c.tally_log_factorial + tallies
         self.c.own = self.c.tally_saddle + tallies
@@ -391,15 +396,15 @@ cdef class _Work:
         free(self.memory)
 
 
-# name, bytes an item, dtype, and the number of items a slot as a multiple of (1, L, C, R, Q); the first seven are the
-# statistics, in the order of the Statistics class and of `accumulate`
+# name, dtype, and which number of items a slot has: 1, L, C, R, Q, or all that own_reals wants of the slot, and then the
+# items of a slot stand together; the first seven are the statistics, in the order of the Statistics class and of `accumulate`
 _FIELDS = (
     ("size", "i8", 0), ("levels", "i4", 1), ("real_n", "i8", 3), ("real_mean", "f8", 3), ("real_scatter", "f8", 3),
     ("tally_n", "i8", 4), ("tally_sum", "f8", 4),
     ("log_size", "f8", 0), ("log_size_without", "f8", 0), ("norm", "f8", 0), ("total_without", "f8", 0),
     ("reference_size", "i8", 0), ("reference", "f8", 2), ("table", "f4", 1),
     ("t_location", "f8", 3), ("t_scale", "f8", 3), ("t_half", "f8", 3), ("t_constant", "f8", 3),
-    ("t_step_without", "f8", 3),
+    ("t_total", "f8", 0), ("without", "f8", 5),
     ("nb_shape", "f8", 4), ("nb_rate", "f8", 4), ("nb_zero", "f8", 4), ("nb_log_p", "f8", 4), ("nb_log_q", "f8", 4),
     ("nb_remainder", "f8", 4), ("nb_log_p_without", "f8", 4), ("nb_base", "f8", 4),
     ("uneven", "i8", 0),
@@ -417,8 +422,8 @@ cdef class Tail:
     """
 
     cdef tail_t c
-    cdef object buffer, starts, offsets_array, dirichlet_array, normal_array, gamma_array
-    cdef int64_t items[5]
+    cdef object buffer, starts, offsets_array, dirichlet_array, normal_array, gamma_array, plain
+    cdef int64_t items[6]
 
     def __init__(self, prior, double concentration, double discount, double log_weight, capacity=16):
         offsets = np.ascontiguousarray(prior.offsets, dtype=np.int64)
@@ -427,6 +432,8 @@ cdef class Tail:
         self.gamma_array = np.ascontiguousarray(prior.gamma, dtype=np.float64)
         self.items[0], self.items[1], self.items[2] = 1, len(dirichlet), len(offsets) - 1
         self.items[3], self.items[4] = len(self.normal_array), len(self.gamma_array)
+        padded = (self.items[3] + 7) // 8 * 8
+        self.items[5] = WITHOUT_FIELDS * padded
         if len(offsets) < 1 or offsets[len(offsets) - 1] != len(dirichlet):
             raise ValueError(f"prior.dirichlet has {len(dirichlet)} level rows, which is not where prior.offsets end")
         if not (0 <= discount < 1 and concentration > -1e308):
@@ -437,6 +444,11 @@ cdef class Tail:
             raise ValueError("prior.normal: kappa, nu and variance must be positive and finite")
         if self.items[4] and not (np.isfinite(self.gamma_array).all() and (self.gamma_array > 0).all()):
             raise ValueError("prior.gamma: shape and rate must be positive and finite")
+        self.plain = _aligned_bytes(16 * padded)
+        plain = self.plain.view(np.float64).reshape(2, padded)
+        plain[1] = 1.0
+        plain[0, :self.items[3]] = self.normal_array[:, 0] if self.items[3] else 0.0
+        plain[1, :self.items[3]] = self.normal_array[:, 2] * self.normal_array[:, 3] if self.items[3] else 0.0
         self.offsets_array, self.dirichlet_array = offsets, dirichlet
         self.c.concentration, self.c.discount, self.c.log_weight = concentration, discount, log_weight
         self._allocate(max(16, _pad16(capacity)))
@@ -492,7 +504,9 @@ cdef class Tail:
         self.c.t_scale = <double *>(at + <int64_t>starts["t_scale"])
         self.c.t_half = <double *>(at + <int64_t>starts["t_half"])
         self.c.t_constant = <double *>(at + <int64_t>starts["t_constant"])
-        self.c.t_step_without = <double *>(at + <int64_t>starts["t_step_without"])
+        self.c.t_total = <double *>(at + <int64_t>starts["t_total"])
+        self.c.without = <double *>(at + <int64_t>starts["without"])
+        self.c.plain = <double *>_address(self.plain)
         self.c.nb_shape = <double *>(at + <int64_t>starts["nb_shape"])
         self.c.nb_rate = <double *>(at + <int64_t>starts["nb_rate"])
         self.c.nb_zero = <double *>(at + <int64_t>starts["nb_zero"])
@@ -514,6 +528,8 @@ cdef class Tail:
         dtype, kind = next((d, k) for n, d, k in _FIELDS if n == name)
         cdef int64_t start = self.starts[name], n_rows = self.items[<int>kind], capacity = self.c.capacity
         flat = self.buffer[start:start + n_rows * capacity * (4 if dtype[1] == "4" else 8)].view(dtype)
+        if kind == 5:
+            return flat.reshape(capacity, n_rows).T
         return flat if kind == 0 else flat.reshape(n_rows, capacity)
 
     cdef int _grow(self) except -1:

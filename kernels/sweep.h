@@ -69,7 +69,7 @@ ALWAYS_INLINE void FN(read_row)(const rows_t *rows, int64_t i, work_t *w) {
     w->n_real = w->n_tally = 0;
     for (int64_t r = 0; r < rows->n_reals; r++) {
         w->real_c[w->n_real] = (int32_t)r;
-        w->real_x[w->n_real] = block->reals[0][r];
+        w->real_x[w->n_real] = w->x[r] = block->reals[0][r];
         w->n_real += !block->some_missing || block->reals_seen[r];
     }
     for (int64_t q = 0; q < rows->n_tallies; q++)
