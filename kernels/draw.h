@@ -9,7 +9,7 @@
 
 /* weights[k] = exp(scores[k] - max), part[i * stride ..]: 8 partial sums of tile i of 16 weights. Returns the maximum.
  * A weight is NaN where a score is, and every weight is NaN where no score is finite. */
-APART double FN(weigh)(const double *scores, int64_t n, float *weights, double *part, int64_t stride) {
+ALWAYS_INLINE double FN(weigh)(const double *scores, int64_t n, float *weights, double *part, int64_t stride) {
     enum { N = 16 / N_DOUBLE };
     vd top[N], most;
     for (int i = 0; i < N; i++) top[i] = SPREAD(-INFINITY);
@@ -80,7 +80,7 @@ static int FN(draw_row)(const double *scores, int64_t n, work_t *w, double u, in
 
 /* Draws for w->block.n rows whose scores stand in w->scores, n a row. Returns the rows, as bits, that have none: those
  * for draw_row to look at. */
-APART int FN(draw_block)(work_t *w, int64_t n, const double u[BLOCK], int64_t chosen[BLOCK]) {
+static int FN(draw_block)(work_t *w, int64_t n, const double u[BLOCK], int64_t chosen[BLOCK]) {
     enum { N = BLOCK / N_DOUBLE };
     int64_t n_rows = w->block.n, n_tiles = n / 16;
     vd total[N], target[N], below[N], rows[BLOCK * N];

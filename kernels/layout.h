@@ -49,7 +49,7 @@ typedef struct { /* collapsed clusters of one shard; stride = capacity */
     /* derived from the statistics, rewritten when a slot changes; "without" means with one row or cell less */
     double log_rows, log_rows_without; /* log(n_rows + concentration) */
     double log_open;                   /* log(concentration + n_occupied discount), the weight of a new cluster */
-    double *log_size;                  /* log(size - discount); -infinity for a vacant slot */
+    double *log_size;                  /* log(size - discount); -infinity for a vacant slot, but see score_tail for `vacant` */
     double *log_size_without;
     double *norm;           /* see tail.h */
     double *total_without;  /* sum over columns of log(n_kc - 1 + beta_c), for rows without missing cells */
@@ -60,7 +60,7 @@ typedef struct { /* collapsed clusters of one shard; stride = capacity */
     double *t_total;                                    /* sum of t_constant over columns */
     int64_t *uneven;
     double *without; /* (capacity, WITHOUT_FIELDS, R padded to 8): real columns with one cell less, see own_reals */
-    double *plain;   /* (2, R padded to 8): prior mean, nu * variance; 0 and 1 in the padding */
+    double *plain;   /* (3, R padded to 8): prior mean; nu * variance, 1 in the padding; -1, all bits, 0 in the padding */
     double *nb_shape, *nb_rate, *nb_zero, *nb_log_p, *nb_log_q, *nb_remainder; /* (Q, capacity), negative binomial */
     double *nb_base;                                                           /* nb_zero - log Gamma(nb_shape) */
     double *nb_log_p_without;                                                  /* nb_log_p with one cell less */
@@ -86,7 +86,8 @@ typedef struct { /* scratch of one call */
     double *own; /* for own_tallies: OWN_FIELDS arrays over columns */
     /* the row at hand, for the tail: its observed real and count columns and their values */
     double *real_x, *tally_x;
-    double *x; /* all its real cells, 0 for a missing one, padded to 8 with zeros */
+    const double *x; /* its real cells, 0 for a missing one, with anything from column R to R padded to 8 */
+    double *x_kept;
     double *tally_log_factorial, *tally_saddle; /* of tally_x; see count_terms */
     int32_t *real_c, *tally_c;
     int64_t n_real, n_tally;

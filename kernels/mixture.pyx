@@ -106,7 +106,7 @@ cdef extern from "mixture.h" nogil:
         double *own
         double *real_x
         double *tally_x
-        double *x
+        double *x_kept
         double *tally_log_factorial
         double *tally_saddle
         int32_t *real_c
@@ -377,8 +377,8 @@ cdef class _Work:
         self.c.sums = self.c.part + lanes // 2
         self.c.logs = self.c.sums + _pad16(lanes // 16)
         self.c.real_x = self.c.logs + n_logs
-        self.c.x = self.c.real_x + reals
-        self.c.tally_x = self.c.x + reals
+        self.c.x_kept = self.c.real_x + reals
+        self.c.tally_x = self.c.x_kept + reals
         self.c.tally_log_factorial = self.c.tally_x + tallies
         self.c.tally_saddle = self.c.tally_log_factorial + tallies
         self.c.own = self.c.tally_saddle + tallies
@@ -444,9 +444,10 @@ cdef class Tail:
             raise ValueError("prior.normal: kappa, nu and variance must be positive and finite")
         if self.items[4] and not (np.isfinite(self.gamma_array).all() and (self.gamma_array > 0).all()):
             raise ValueError("prior.gamma: shape and rate must be positive and finite")
-        self.plain = _aligned_bytes(16 * padded)
-        plain = self.plain.view(np.float64).reshape(2, padded)
+        self.plain = _aligned_bytes(24 * padded)
+        plain = self.plain.view(np.float64).reshape(3, padded)
         plain[1] = 1.0
+        plain[2].view(np.int64)[:self.items[3]] = -1
         plain[0, :self.items[3]] = self.normal_array[:, 0] if self.items[3] else 0.0
         plain[1, :self.items[3]] = self.normal_array[:, 2] * self.normal_array[:, 3] if self.items[3] else 0.0
         self.offsets_array, self.dirichlet_array = offsets, dirichlet

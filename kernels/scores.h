@@ -181,45 +181,49 @@ APART void FN(add_student)(const tail_t *t, const work_t *w, double *out, int64_
 }
 
 /* The same where every slot has one `half` for all its columns (no missing cells, one prior nu): the sum of logarithms
- * is the logarithm of a product, taken once. After every 5 factors, which are capped at 1e60, 1e30 scales away, the
- * product's exponent is moved to a sum of exponents. */
+ * is the logarithm of a product, taken once. After every 8 factors the product, capped at 1e300 (1e18 scales away in
+ * each of 8 columns), gives its exponent to a sum of exponents. */
 #define STUDENT_EVEN(VECTORS)                                                                                          \
-    for (; k + VECTORS * N_DOUBLE <= n; k += VECTORS * N_DOUBLE) {                                                     \
+    {                                                                                                                  \
         vd product[VECTORS];                                                                                           \
         vul exponents[VECTORS];                                                                                        \
         UNROLL for (int v = 0; v < VECTORS; v++) product[v] = SPREAD(1.0), exponents[v] = (vul){0};                    \
         for (int64_t i = 0; i < count;) {                                                                              \
-            int64_t end = i + 5 < count ? i + 5 : count;                                                               \
+            int64_t end = i + 8 < count ? i + 8 : count;                                                               \
             for (; i < end; i++) {                                                                                     \
                 int64_t at = (int64_t)w->real_c[i] * t->capacity + k;                                                  \
                 const vd *location = (const vd *)(t->t_location + at), *scale = (const vd *)(t->t_scale + at);         \
                 UNROLL for (int v = 0; v < VECTORS; v++) {                                                             \
                     vd d = (w->real_x[i] - location[v]) * scale[v];                                                    \
-                    product[v] *= LESS(SPREAD(1e60), d * d + 1.0);                                                     \
+                    product[v] *= d * d + 1.0;                                                                         \
                 }                                                                                                      \
             }                                                                                                          \
-            if (i < count)                                                                                             \
-                UNROLL for (int v = 0; v < VECTORS; v++) {                                                             \
-                    exponents[v] += (vul)product[v] >> 52;                                                             \
-                    product[v] = (vd)(((vul)product[v] & 0x000fffffffffffffull) | 0x3ff0000000000000ull);              \
-                }                                                                                                      \
+            UNROLL for (int v = 0; v < VECTORS; v++) {                                                                 \
+                product[v] = LESS(SPREAD(1e300), product[v]);                                                          \
+                exponents[v] += (vul)product[v] >> 52;                                                                 \
+                product[v] = (vd)(((vul)product[v] & 0x000fffffffffffffull) | 0x3ff0000000000000ull);                  \
+            }                                                                                                          \
         }                                                                                                              \
         UNROLL for (int v = 0; v < VECTORS; v++) {                                                                     \
             vd constant = SPREAD(0.0), power = (vd)(exponents[v] | 0x4330000000000000ull) - 4503599627370496.0;        \
-            vd logs = vlog(product[v]) + (power - 1023.0 * n_moved) * LOG_TWO;                                         \
+            vd logs = vlog(product[v]) + (power - 1023.0 * n_groups) * LOG_TWO;                                        \
             if (count == t->n_reals) constant = ((const vd *)(t->t_total + k))[v];                                     \
             else                                                                                                       \
                 for (int64_t i = 0; i < count; i++)                                                                    \
                     constant += ((const vd *)(t->t_constant + (int64_t)w->real_c[i] * t->capacity + k))[v];            \
             ((vd *)(out + k))[v] += constant - ((const vd *)(half + k))[v] * logs;                                     \
         }                                                                                                              \
+        k += VECTORS * N_DOUBLE;                                                                                       \
     }
 
+/* A vector alone waits for its own operations, so a last one goes with four others. */
 APART void FN(add_student_even)(const tail_t *t, const work_t *w, double *out, int64_t n) {
-    int64_t count = w->n_real, n_moved = (count - 1) / 5, k = 0;
+    int64_t count = w->n_real, n_groups = (count + 7) / 8, k = 0;
     const double *half = t->t_half + (int64_t)w->real_c[0] * t->capacity;
-    STUDENT_EVEN(4)
-    STUDENT_EVEN(8 / N_DOUBLE)
+    if (n > 4 * N_DOUBLE && n % (4 * N_DOUBLE) == N_DOUBLE) STUDENT_EVEN(5)
+    while (k + 4 * N_DOUBLE <= n) STUDENT_EVEN(4)
+    if (k + 2 * N_DOUBLE <= n) STUDENT_EVEN(2)
+    if (k < n) STUDENT_EVEN(1)
 }
 
 /* t - log(1 + t) for |t| <= 0.1 without cancellation: with s = t / (2 + t), log(1 + t) = 2 atanh s and t - 2 s = t s */

@@ -67,9 +67,11 @@ ALWAYS_INLINE void FN(read_row)(const rows_t *rows, int64_t i, work_t *w) {
     const block_t *block = &w->block;
     FN(read_block)(rows, &i, 1, &w->block);
     w->n_real = w->n_tally = 0;
+    /* from the table itself where its end is not near: a vector that was just stored by parts is slow to load */
+    w->x = block->some_missing || (rows->n - i) * rows->n_reals < rows->n_reals + 8 ? w->x_kept : block->reals[0];
     for (int64_t r = 0; r < rows->n_reals; r++) {
         w->real_c[w->n_real] = (int32_t)r;
-        w->real_x[w->n_real] = w->x[r] = block->reals[0][r];
+        w->real_x[w->n_real] = w->x_kept[r] = block->reals[0][r];
         w->n_real += !block->some_missing || block->reals_seen[r];
     }
     for (int64_t q = 0; q < rows->n_tallies; q++)
@@ -95,6 +97,14 @@ ALWAYS_INLINE int64_t FN(anchors_below)(const uint64_t *anchors, int64_t n, uint
     return low;
 }
 
+/* out[k] = x by a whole vector, which can be loaded again at once */
+ALWAYS_INLINE void FN(put)(double *out, int64_t k, double x) {
+    vd *at = (vd *)(out + (k & ~(int64_t)(N_DOUBLE - 1)));
+    vl lane;
+    for (int j = 0; j < N_DOUBLE; j++) lane[j] = j;
+    *at = SELECT(lane == (k & (N_DOUBLE - 1)), SPREAD(x), *at);
+}
+
 /* scores of the row at hand under the tail, as seen without that row. `own` is its slot or -1. The new cluster takes
  * the lane *fresh, the lowest slot that is vacant once the row is out. Returns the number of lanes. Needs t->vacant <
  * capacity. */
@@ -108,9 +118,9 @@ static int64_t FN(score_tail)(tail_t *t, const rows_t *rows, const work_t *w, in
         shift -= own >= 0 ? t->log_rows_without : t->log_rows;
         opening = alone ? log_or_never(t->concentration + occupied * t->discount) : t->log_open;
     }
-    t->log_size[vacant] = opening;
+    if (t->log_size[vacant] != opening) t->log_size[vacant] = opening; /* rarely: what was just stored is slow to load */
+    double own_row = own >= 0 && !alone ? (shift + t->log_size_without[own]) + FN(own_score)(t, w, own) : 0;
     FN(score_slots)(t, rows, w, shift, out, n, (used + 7) & ~(int64_t)7);
-    t->log_size[vacant] = -INFINITY;
     *fresh = vacant;
     if (alone) { /* its slot is vacant without it: the new cluster sits at the lower of the two */
         out[own] = -INFINITY;
@@ -120,7 +130,7 @@ static int64_t FN(score_tail)(tail_t *t, const rows_t *rows, const work_t *w, in
             *fresh = own;
         }
     } else if (own >= 0)
-        out[own] = (shift + t->log_size_without[own]) + FN(own_score)(t, w, own);
+        FN(put)(out, own, own_row);
     return n;
 }
 

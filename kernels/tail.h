@@ -225,7 +225,10 @@ static void FN(step_row)(tail_t *t, work_t *w, int64_t slot, int sign) {
         while (t->vacant < stride && t->size[t->vacant]) t->vacant++;
     } else if (size == 0) {
         t->n_occupied -= 1;
-        if (slot < t->vacant) t->vacant = slot;
+        if (slot < t->vacant) {
+            if (t->vacant < stride) t->log_size[t->vacant] = -INFINITY;
+            t->vacant = slot;
+        }
     }
     FN(derive_totals)(t);
 }
@@ -275,16 +278,18 @@ APART double FN(own_reals)(const tail_t *t, const work_t *w, int64_t slot) {
     for (int64_t i0 = 0; i0 < pad; i0 += 8)
         for (int v = 0; v < 8 / N_DOUBLE; v++) {
             int64_t i = i0 + v * N_DOUBLE;
-            vd x = *(const vd *)(w->x + i), mean0 = *(const vd *)(t->plain + i), inverse_n = WITHOUT(INVERSE_N);
+            vl seen = *(const vl *)(t->plain + 2 * pad + i);
+            vd x = (vd)((vl)*(const FN(vd_loose) *)(w->x + i) & seen), mean0 = *(const vd *)(t->plain + i), inverse_n = WITHOUT(INVERSE_N);
             vd after = x - WITHOUT(MEAN), mean = WITHOUT(MEAN) - after * inverse_n;
             vd scatter = WITHOUT(SCATTER) - after * (x - mean), off = mean0 - mean;
             scatter = SELECT((scatter > 0.0) & (inverse_n > 0.0), scatter, SPREAD(0.0));
             vd spread = *(const vd *)(t->plain + pad + i) + scatter + WITHOUT(PULL) * (off * off);
             vd square = LESS(SPREAD(1e300), spread + spread * WITHOUT(INVERSE_KAPPA));
-            vd d = x - (mean0 - off * WITHOUT(SHRINK)), y = LESS(SPREAD(1e300), d * d / square);
-            vd score = (WITHOUT(CONSTANT) - 0.5 * vlog(square)) - WITHOUT(HALF) * vlog(y + 1.0);
-            if (w->block.some_missing) score = (vd)((vl)score & *(const vl *)(w->block.reals_seen + i));
-            sum[v] += score;
+            vd d = x - (mean0 - off * WITHOUT(SHRINK)), far = LESS(SPREAD(1e300), square + d * d);
+            vd log_square = vlog(square), log_far = vlog(far); /* their difference is log(1 + d^2 / square) */
+            vd score = (WITHOUT(CONSTANT) - 0.5 * log_square) - WITHOUT(HALF) * (log_far - log_square);
+            if (w->block.some_missing) seen &= *(const vl *)(w->block.reals_seen + i);
+            sum[v] += (vd)((vl)score & seen);
         }
 #undef WITHOUT
     return FN(sum8)(sum);
