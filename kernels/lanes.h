@@ -18,6 +18,7 @@ typedef int64_t FN(vl) __attribute__((vector_size(MB_BYTES), aligned(MB_BYTES), 
 typedef uint64_t FN(vul) __attribute__((vector_size(MB_BYTES), aligned(MB_BYTES), may_alias));
 typedef float FN(vh) __attribute__((vector_size(MB_BYTES / 2), aligned(MB_BYTES / 2), may_alias)); /* N_DOUBLE floats */
 typedef double FN(vd_loose) __attribute__((vector_size(MB_BYTES), aligned(8), may_alias)); /* at any address */
+typedef int64_t FN(vl_loose) __attribute__((vector_size(MB_BYTES), aligned(8), may_alias));
 #define vf FN(vf)
 #define vi FN(vi)
 #define vu FN(vu)

@@ -84,9 +84,11 @@ typedef struct { /* scratch of one call */
     float *weights;
     double *logs;
     double *own; /* for own_tallies: OWN_FIELDS arrays over columns */
-    /* the row at hand, for the tail: its observed real and count columns and their values */
+    /* the row at hand, for the tail: its level rows, and its observed real and count columns and their values */
+    const int32_t *level;
     double *real_x, *tally_x;
     const double *x; /* its real cells, 0 for a missing one, with anything from column R to R padded to 8 */
+    const int64_t *reals_seen; /* as in the block */
     double *x_kept;
     double *tally_log_factorial, *tally_saddle; /* of tally_x; see count_terms */
     int32_t *real_c, *tally_c;

@@ -363,7 +363,7 @@ cdef class _Work:
 
     def __cinit__(self, int64_t base, int64_t capacity, int64_t n_levels, int64_t n_codes, int64_t n_reals,
                   int64_t n_tallies):
-        cdef int64_t lanes = BLOCK * base + capacity
+        cdef int64_t lanes = BLOCK * (base + capacity)
         cdef int64_t n_logs = _pad16(max(n_levels + n_codes, 3 * n_codes) + 16), n_own = _pad16(max(n_reals, n_tallies))
         cdef int64_t reals = _pad16(n_reals), tallies = _pad16(n_tallies), codes = _pad16(n_codes)
         cdef int64_t doubles = lanes + lanes // 2 + _pad16(lanes // 16) + n_logs + (2 + 2 * BLOCK) * reals \

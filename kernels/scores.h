@@ -1,13 +1,13 @@
 /* Scores of rows under many clusters: the inner loops. Included once for every instruction set (mixture.h).
  *
  * Clusters are the lanes everywhere. Instantiated clusters are scored for a block of 1..BLOCK rows (add_categories, ..,
- * score_block), so that a parameter is loaded once for several rows; scores stand as out[row][n], n a multiple of 16.
+ * score_block), so that a parameter is loaded once for several rows; scores stand as out[row * stride + cluster].
  * A row's sums run in an order of their own: what stands beside it in the block changes no bit. Slots of the tail are
- * scored one row at a time. Cost per row: one add per (column x cluster) for categories, a few multiplications for reals
+ * scored for a block too, as long as its rows leave the tail as it is. Cost per row: one add per (column x cluster) for categories, a few multiplications for reals
  * and counts; in the tail about one logarithm a count cell and cluster, one for all reals where no cell is missing.
  *
  * A likelihood over vectors of real columns belongs into score_block, beside add_normal: it gets the block and adds to
- * out[row][0..n) what the row's cells bring, reading parameters as [entry][cluster]. block->reals[j][r] is cell r of row
+ * out[row * stride + k] what the row's cells bring, reading parameters as [entry][cluster]. block->reals[j][r] is cell r of row
  * j, 0 where it is missing; block->reals_seen[j * n_reals + r] tells, and only where block->some_missing. Terms that no
  * cell changes belong into `start`. In the tail its place is score_slots.
  */
@@ -22,12 +22,12 @@
         UNROLL for (int i = 0; i < ROWS; i++) UNROLL for (int v = 0; v < VECTORS; v++) sum[i][v] = (vf){0};            \
         for (int64_t c = c0; c < c1; c++) {                                                                            \
             UNROLL for (int i = 0; i < ROWS; i++) {                                                                    \
-                const vf *t = (const vf *)(table + (int64_t)level[i * level_stride + c] * stride);                     \
+                const vf *t = (const vf *)(table + (int64_t)level[i * level_stride + c] * base);                       \
                 UNROLL for (int v = 0; v < VECTORS; v++) sum[i][v] += t[v];                                            \
             }                                                                                                          \
         }                                                                                                              \
         UNROLL for (int i = 0; i < ROWS; i++) UNROLL for (int v = 0; v < VECTORS; v++)                                 \
-            FN(widen_add)(out + i * n + v * N_FLOAT, sum[i][v]);                                                       \
+            FN(widen_add)(out + i * stride + v * N_FLOAT, sum[i][v]);                                                  \
     }
 
 ALWAYS_INLINE void FN(widen_add)(double *out, vf x) {
@@ -40,8 +40,8 @@ ALWAYS_INLINE void FN(widen_add)(double *out, vf x) {
  * one row wait for each other. */
 #define TILE_ROWS(VECTORS) ((VECTORS) > 4 ? 1 : (VECTORS) > 2 ? 2 : 4)
 #define DEFINE_TILE(NAME, ROWS, VECTORS)                                                                               \
-    APART void FN(NAME)(const float *table, int64_t stride, const int32_t *level, int64_t level_stride,                \
-                        int64_t n_codes, double *out, int64_t n) {                                                     \
+    APART void FN(NAME)(const float *table, int64_t base, const int32_t *level, int64_t level_stride, int64_t n_codes, \
+                        double *out, int64_t stride) {                                                                 \
         ADD_TILE(ROWS, VECTORS)                                                                                        \
     }
 DEFINE_TILE(wide_tile, TILE_ROWS(MB_TILE / N_FLOAT), MB_TILE / N_FLOAT)
@@ -49,24 +49,25 @@ DEFINE_TILE(wide_tile_1, 1, MB_TILE / N_FLOAT)
 DEFINE_TILE(tile_16, TILE_ROWS(16 / N_FLOAT), 16 / N_FLOAT)
 DEFINE_TILE(tile_16_1, 1, 16 / N_FLOAT)
 
-/* log probabilities of the levels, for n_rows rows */
-static void FN(add_categories)(const float *table, int64_t stride, const int32_t *level, int64_t level_stride,
-                               int64_t n_codes, double *out, int64_t n_rows, int64_t n) {
+/* log probabilities of the levels; `base` is the table's stride */
+static void FN(add_categories)(const float *table, int64_t base, const block_t *block, int64_t n_codes, double *out,
+                               int64_t stride, int64_t n) {
     enum { WIDE = TILE_ROWS(MB_TILE / N_FLOAT), NARROW = TILE_ROWS(16 / N_FLOAT) };
-    int64_t k = 0;
+    const int32_t *level = block->level;
+    int64_t k = 0, step = block->level_stride;
     for (; k + MB_TILE <= n; k += MB_TILE) {
         int64_t j = 0;
-        for (; j + WIDE <= n_rows; j += WIDE)
-            FN(wide_tile)(table + k, stride, level + j * level_stride, level_stride, n_codes, out + j * n + k, n);
-        for (; j < n_rows; j++)
-            FN(wide_tile_1)(table + k, stride, level + j * level_stride, level_stride, n_codes, out + j * n + k, n);
+        for (; j + WIDE <= block->n; j += WIDE)
+            FN(wide_tile)(table + k, base, level + j * step, step, n_codes, out + j * stride + k, stride);
+        for (; j < block->n; j++)
+            FN(wide_tile_1)(table + k, base, level + j * step, step, n_codes, out + j * stride + k, stride);
     }
     for (; k < n; k += 16) {
         int64_t j = 0;
-        for (; j + NARROW <= n_rows; j += NARROW)
-            FN(tile_16)(table + k, stride, level + j * level_stride, level_stride, n_codes, out + j * n + k, n);
-        for (; j < n_rows; j++)
-            FN(tile_16_1)(table + k, stride, level + j * level_stride, level_stride, n_codes, out + j * n + k, n);
+        for (; j + NARROW <= block->n; j += NARROW)
+            FN(tile_16)(table + k, base, level + j * step, step, n_codes, out + j * stride + k, stride);
+        for (; j < block->n; j++)
+            FN(tile_16_1)(table + k, base, level + j * step, step, n_codes, out + j * stride + k, stride);
     }
 }
 
@@ -76,7 +77,7 @@ static void FN(add_categories)(const float *table, int64_t stride, const int32_t
     for (int64_t k = 0; k < n; k += 2 * N_DOUBLE) {                                                                    \
         vd sum[ROWS][2];                                                                                               \
         UNROLL for (int j = 0; j < ROWS; j++) UNROLL for (int v = 0; v < 2; v++)                                       \
-            sum[j][v] = ((const vd *)(MASKED ? out + j * n + k : g->start + k))[v];                                    \
+            sum[j][v] = ((const vd *)(MASKED ? out + j * stride + k : g->start + k))[v];                                    \
         for (int64_t r = 0; r < n_columns; r++) {                                                                      \
             const vd *location = (const vd *)(g->location + r * g->base + k);                                          \
             const vd *half_precision = (const vd *)(g->half_precision + r * g->base + k);                              \
@@ -94,11 +95,11 @@ static void FN(add_categories)(const float *table, int64_t stride, const int32_t
             }                                                                                                          \
         }                                                                                                              \
         UNROLL for (int j = 0; j < ROWS; j++) UNROLL for (int v = 0; v < 2; v++)                                       \
-            ((vd *)(out + j * n + k))[v] = sum[j][v];                                                                  \
+            ((vd *)(out + j * stride + k))[v] = sum[j][v];                                                                  \
     }
 #define DEFINE_NORMAL(NAME, ROWS, MASKED)                                                                              \
     APART void FN(NAME)(const instantiated_t *g, const block_t *block, int64_t first, int64_t n_columns, double *out,  \
-                        int64_t n) {                                                                                   \
+                        int64_t stride, int64_t n) {                                                                   \
         ADD_NORMAL(ROWS, MASKED)                                                                                       \
     }
 DEFINE_NORMAL(normal_4, 4, 0)
@@ -107,36 +108,38 @@ DEFINE_NORMAL(normal_1, 1, 0)
 DEFINE_NORMAL(normal_1_masked, 1, 1)
 
 /* normal columns under given parameters, on top of `start` */
-static void FN(add_normal)(const instantiated_t *g, const block_t *block, int64_t n_columns, double *out, int64_t n) {
+static void FN(add_normal)(const instantiated_t *g, const block_t *block, int64_t n_columns, double *out,
+                           int64_t stride, int64_t n) {
     int64_t j = 0, masked = block->some_missing;
     for (; j + 4 <= block->n; j += 4)
-        if (masked) FN(normal_4_masked)(g, block, j, n_columns, out + j * n, n);
-        else FN(normal_4)(g, block, j, n_columns, out + j * n, n);
+        if (masked) FN(normal_4_masked)(g, block, j, n_columns, out + j * stride, stride, n);
+        else FN(normal_4)(g, block, j, n_columns, out + j * stride, stride, n);
     for (; j < block->n; j++)
-        if (masked) FN(normal_1_masked)(g, block, j, n_columns, out + j * n, n);
-        else FN(normal_1)(g, block, j, n_columns, out + j * n, n);
+        if (masked) FN(normal_1_masked)(g, block, j, n_columns, out + j * stride, stride, n);
+        else FN(normal_1)(g, block, j, n_columns, out + j * stride, stride, n);
 }
 
 /* counts under given rates: x log rate; a missing count is 0 in the block. log x! is the same under every cluster. */
-APART void FN(add_poisson)(const instantiated_t *g, const block_t *block, int64_t n_columns, double *out, int64_t n) {
+APART void FN(add_poisson)(const instantiated_t *g, const block_t *block, int64_t n_columns, double *out,
+                           int64_t stride, int64_t n) {
     for (int64_t j = 0; j < block->n; j++)
         for (int64_t k = 0; k < n; k += 16) {
             vd sum[16 / N_DOUBLE];
-            UNROLL for (int v = 0; v < 16 / N_DOUBLE; v++) sum[v] = ((const vd *)(out + j * n + k))[v];
+            UNROLL for (int v = 0; v < 16 / N_DOUBLE; v++) sum[v] = ((const vd *)(out + j * stride + k))[v];
             for (int64_t q = 0; q < n_columns; q++) {
                 const vd *log_rate = (const vd *)(g->log_rate + q * g->base + k);
                 vd x = SPREAD(block->tallies[j][q]);
                 UNROLL for (int v = 0; v < 16 / N_DOUBLE; v++) sum[v] += x * log_rate[v];
             }
-            UNROLL for (int v = 0; v < 16 / N_DOUBLE; v++) ((vd *)(out + j * n + k))[v] = sum[v];
+            UNROLL for (int v = 0; v < 16 / N_DOUBLE; v++) ((vd *)(out + j * stride + k))[v] = sum[v];
         }
 }
 
 /* takes the terms of missing cells out of `start` again */
 static void FN(start_without)(const instantiated_t *g, const rows_t *rows, const block_t *block, double *out,
-                              int64_t n) {
+                              int64_t stride, int64_t n) {
     for (int64_t j = 0; j < block->n; j++) {
-        double *own = out + j * n;
+        double *own = out + j * stride;
         for (int64_t r = 0; r < rows->n_reals; r++)
             if (!block->reals_seen[j * rows->n_reals + r])
                 for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(own + k) -= *(const vd *)(g->constant + r * g->base + k);
@@ -147,16 +150,17 @@ static void FN(start_without)(const instantiated_t *g, const rows_t *rows, const
 }
 
 /* scores, up to a constant of the row, of the block's rows under the first n instantiated clusters and their padding,
- * which stays at -infinity; n a multiple of 16, n a row in `out` */
-static void FN(score_block)(const instantiated_t *g, const rows_t *rows, const block_t *block, double *out, int64_t n) {
+ * which stays at -infinity; n a multiple of 16 */
+static void FN(score_block)(const instantiated_t *g, const rows_t *rows, const block_t *block, double *out,
+                            int64_t stride, int64_t n) {
     if (block->some_missing || rows->n_reals == 0)
         for (int64_t j = 0; j < block->n; j++)
-            for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(out + j * n + k) = *(const vd *)(g->start + k);
-    if (block->some_missing) FN(start_without)(g, rows, block, out, n);
-    if (rows->n_reals) FN(add_normal)(g, block, rows->n_reals, out, n);
-    if (rows->n_tallies) FN(add_poisson)(g, block, rows->n_tallies, out, n);
+            for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(out + j * stride + k) = *(const vd *)(g->start + k);
+    if (block->some_missing) FN(start_without)(g, rows, block, out, stride, n);
+    if (rows->n_reals) FN(add_normal)(g, block, rows->n_reals, out, stride, n);
+    if (rows->n_tallies) FN(add_poisson)(g, block, rows->n_tallies, out, stride, n);
     if (rows->n_codes)
-        FN(add_categories)(g->table, g->base, block->level, block->level_stride, rows->n_codes, out, block->n, n);
+        FN(add_categories)(g->table, g->base, block, rows->n_codes, out, stride, n);
 }
 
 /* log density of Student t: constant - half log(1 + ((x - location) scale)^2). The square is capped at 1e300, so that a
@@ -183,6 +187,16 @@ APART void FN(add_student)(const tail_t *t, const work_t *w, double *out, int64_
 /* The same where every slot has one `half` for all its columns (no missing cells, one prior nu): the sum of logarithms
  * is the logarithm of a product, taken once. After every 8 factors the product, capped at 1e300 (1e18 scales away in
  * each of 8 columns), gives its exponent to a sum of exponents. */
+ALWAYS_INLINE void FN(move_exponent)(vd *product, vul *exponents) {
+    vul bits = (vul)LESS(SPREAD(1e300), *product);
+    *exponents += bits >> 52;
+    *product = (vd)((bits & 0x000fffffffffffffull) | 0x3ff0000000000000ull);
+}
+ALWAYS_INLINE vd FN(log_of_parts)(vd product, vul exponents, int64_t n_moved) {
+    vd power = (vd)(exponents | 0x4330000000000000ull) - 4503599627370496.0;
+    return vlog(product) + (power - 1023.0 * n_moved) * LOG_TWO;
+}
+
 #define STUDENT_EVEN(VECTORS)                                                                                          \
     {                                                                                                                  \
         vd product[VECTORS];                                                                                           \
@@ -198,15 +212,10 @@ APART void FN(add_student)(const tail_t *t, const work_t *w, double *out, int64_
                     product[v] *= d * d + 1.0;                                                                         \
                 }                                                                                                      \
             }                                                                                                          \
-            UNROLL for (int v = 0; v < VECTORS; v++) {                                                                 \
-                product[v] = LESS(SPREAD(1e300), product[v]);                                                          \
-                exponents[v] += (vul)product[v] >> 52;                                                                 \
-                product[v] = (vd)(((vul)product[v] & 0x000fffffffffffffull) | 0x3ff0000000000000ull);                  \
-            }                                                                                                          \
+            UNROLL for (int v = 0; v < VECTORS; v++) FN(move_exponent)(&product[v], &exponents[v]);                    \
         }                                                                                                              \
         UNROLL for (int v = 0; v < VECTORS; v++) {                                                                     \
-            vd constant = SPREAD(0.0), power = (vd)(exponents[v] | 0x4330000000000000ull) - 4503599627370496.0;        \
-            vd logs = vlog(product[v]) + (power - 1023.0 * n_groups) * LOG_TWO;                                        \
+            vd constant = SPREAD(0.0), logs = FN(log_of_parts)(product[v], exponents[v], n_groups);                    \
             if (count == t->n_reals) constant = ((const vd *)(t->t_total + k))[v];                                     \
             else                                                                                                       \
                 for (int64_t i = 0; i < count; i++)                                                                    \
@@ -215,6 +224,33 @@ APART void FN(add_student)(const tail_t *t, const work_t *w, double *out, int64_
         }                                                                                                              \
         k += VECTORS * N_DOUBLE;                                                                                       \
     }
+
+/* the same for rows first..first+3 of a block without missing cells */
+APART void FN(add_student_4)(const tail_t *t, const block_t *block, int64_t first, double *out, int64_t stride,
+                             int64_t n) {
+    int64_t count = t->n_reals, n_groups = (count + 7) / 8;
+    const double *const *x = block->reals + first;
+    for (int64_t k = 0; k < n; k += N_DOUBLE) {
+        vd product[4];
+        vul exponents[4];
+        UNROLL for (int v = 0; v < 4; v++) product[v] = SPREAD(1.0), exponents[v] = (vul){0};
+        for (int64_t r = 0; r < count;) {
+            int64_t end = r + 8 < count ? r + 8 : count;
+            for (; r < end; r++) {
+                vd location = *(const vd *)(t->t_location + r * t->capacity + k);
+                vd scale = *(const vd *)(t->t_scale + r * t->capacity + k);
+                UNROLL for (int v = 0; v < 4; v++) {
+                    vd d = (x[v][r] - location) * scale;
+                    product[v] *= d * d + 1.0;
+                }
+            }
+            UNROLL for (int v = 0; v < 4; v++) FN(move_exponent)(&product[v], &exponents[v]);
+        }
+        UNROLL for (int v = 0; v < 4; v++)
+            *(vd *)(out + v * stride + k) += *(const vd *)(t->t_total + k)
+                - *(const vd *)(t->t_half + k) * FN(log_of_parts)(product[v], exponents[v], n_groups);
+    }
+}
 
 /* A vector alone waits for its own operations, so a last one goes with four others. */
 APART void FN(add_student_even)(const tail_t *t, const work_t *w, double *out, int64_t n) {
@@ -288,14 +324,24 @@ APART void FN(add_negative_binomial)(const tail_t *t, const work_t *w, double *o
     }
 }
 
-/* scores of one row, in no cluster, under slots 0..n-1: shift + log_size - norm + predictive. Slots from n_used on, a
- * multiple of 8, are vacant and stay at -infinity. */
-static void FN(score_slots)(const tail_t *t, const rows_t *rows, const work_t *w, double shift, double *out, int64_t n,
-                            int64_t n_used) {
-    for (int64_t k = 0; k < n; k += N_DOUBLE)
-        *(vd *)(out + k) = (*(const vd *)(t->log_size + k) - *(const vd *)(t->norm + k)) + shift;
-    FN(add_categories)(t->table, t->capacity, w->block.level, 0, rows->n_codes, out, 1, n);
-    if (w->n_real && t->n_uneven == 0) FN(add_student_even)(t, w, out, n_used);
-    else if (w->n_real) FN(add_student)(t, w, out, n_used);
-    if (w->n_tally) FN(add_negative_binomial)(t, w, out, n_used);
+/* scores of the block's rows, in no cluster, under slots 0..n-1: shift[row] + log_size - norm + predictive. Slots from
+ * n_used on, a multiple of 8, are vacant and stay at -infinity. */
+static void FN(score_slots)(const tail_t *t, const rows_t *rows, work_t *w, const int64_t *at, const double *shift,
+                            double *out, int64_t stride, int64_t n, int64_t n_used) {
+    int64_t n_rows = w->block.n, j = 0;
+    for (int64_t k = 0; k < n; k += N_DOUBLE) {
+        vd known = *(const vd *)(t->log_size + k) - *(const vd *)(t->norm + k);
+        for (int64_t i = 0; i < n_rows; i++) *(vd *)(out + i * stride + k) = known + shift[i];
+    }
+    if (rows->n_codes) FN(add_categories)(t->table, t->capacity, &w->block, rows->n_codes, out, stride, n);
+    if (rows->n_reals && t->n_uneven == 0 && !w->block.some_missing)
+        for (; j + 4 <= n_rows; j += 4) FN(add_student_4)(t, &w->block, j, out + j * stride, stride, n_used);
+    for (int64_t i = 0; i < n_rows; i++) {
+        if (i < j && rows->n_tallies == 0) continue;
+        if (n_rows > 1) FN(take_up)(rows, w, i, at[i]);
+        double *own = out + i * stride;
+        if (i >= j && w->n_real && t->n_uneven == 0) FN(add_student_even)(t, w, own, n_used);
+        else if (i >= j && w->n_real) FN(add_student)(t, w, own, n_used);
+        if (w->n_tally) FN(add_negative_binomial)(t, w, own, n_used);
+    }
 }

@@ -51,13 +51,13 @@ static void FN(update_categories)(tail_t *t, work_t *w, int64_t slot) {
     int64_t stride = t->capacity, C = t->n_codes;
     double *cell = w->logs, *total = w->logs + C, *without = w->logs + 2 * C, norm = 0, sum = 0;
     for (int64_t c = 0; c < C; c++) {
-        int64_t l = w->block.level[c];
+        int64_t l = w->level[c];
         cell[c] = l == t->offsets[c + 1] - 1 ? 1.0 : t->levels[l * stride + slot] + t->dirichlet[l];
         FN(column_total)(t, c, slot, &total[c], &without[c]);
     }
     FN(take_logs)(w->logs, 3 * C);
     for (int64_t c = 0; c < C; c++) {
-        int64_t l = w->block.level[c], missing = t->offsets[c + 1] - 1;
+        int64_t l = w->level[c], missing = t->offsets[c + 1] - 1;
         double reference = t->reference[c * stride + slot], drift = total[c] - reference;
         norm += drift;
         sum += without[c];
@@ -199,7 +199,7 @@ static void FN(step_row)(tail_t *t, work_t *w, int64_t slot, int sign) {
     int64_t stride = t->capacity;
     int64_t size = t->size[slot] += sign;
     t->n_rows += sign;
-    for (int64_t c = 0; c < t->n_codes; c++) t->levels[(int64_t)w->block.level[c] * stride + slot] += sign;
+    for (int64_t c = 0; c < t->n_codes; c++) t->levels[(int64_t)w->level[c] * stride + slot] += sign;
     for (int64_t i = 0; i < w->n_real; i++) {
         int64_t at = w->real_c[i] * stride + slot;
         FN(moments_t) m = {t->real_n[at], t->real_mean[at], t->real_scatter[at]};
@@ -252,7 +252,7 @@ APART double FN(own_categories)(const tail_t *t, const work_t *w, int64_t slot) 
     int64_t stride = t->capacity, C = t->n_codes, padded = (C + 7) & ~(int64_t)7, n_missing = 0;
     double *factor = w->logs, score;
     for (int64_t c = 0; c < C; c++) {
-        int64_t l = w->block.level[c], is_missing = l == t->offsets[c + 1] - 1;
+        int64_t l = w->level[c], is_missing = l == t->offsets[c + 1] - 1;
         double others = t->levels[l * stride + slot] - 1 + t->dirichlet[l];
         n_missing += is_missing;
         factor[c] = is_missing ? 1.0 : others;
@@ -263,7 +263,7 @@ APART double FN(own_categories)(const tail_t *t, const work_t *w, int64_t slot) 
     for (int64_t c = 0; c < C; c++) {
         double total, without;
         FN(column_total)(t, c, slot, &total, &without);
-        factor[c] = w->block.level[c] == t->offsets[c + 1] - 1 ? 1.0 : without;
+        factor[c] = w->level[c] == t->offsets[c + 1] - 1 ? 1.0 : without;
     }
     return score - FN(log_product)(factor, padded);
 }
@@ -288,7 +288,7 @@ APART double FN(own_reals)(const tail_t *t, const work_t *w, int64_t slot) {
             vd d = x - (mean0 - off * WITHOUT(SHRINK)), far = LESS(SPREAD(1e300), square + d * d);
             vd log_square = vlog(square), log_far = vlog(far); /* their difference is log(1 + d^2 / square) */
             vd score = (WITHOUT(CONSTANT) - 0.5 * log_square) - WITHOUT(HALF) * (log_far - log_square);
-            if (w->block.some_missing) seen &= *(const vl *)(w->block.reals_seen + i);
+            if (w->block.some_missing) seen &= *(const FN(vl_loose) *)(w->reals_seen + i);
             sum[v] += (vd)((vl)score & seen);
         }
 #undef WITHOUT
