@@ -28,6 +28,7 @@ typedef struct { /* clusters whose weight and parameters were drawn; `base` = n 
     int64_t n, base, free;
     const uint64_t *anchors;
     const double *log_weight; /* -infinity in the padding */
+    const double *start;      /* log_weight + sum of `constant` - sum of `rate` over columns, in that order */
     const float *table;
     const double *location, *half_precision, *constant;
     const double *log_rate, *rate;
@@ -52,7 +53,7 @@ typedef struct { /* collapsed clusters of one shard; stride = capacity */
     /* derived from the statistics, rewritten when a slot changes; "without" means with one row or cell less */
     double log_rows, log_rows_without; /* log(n_rows + concentration) */
     double log_open;                   /* log(concentration + n_occupied discount), the weight of a new cluster */
-    double *log_size;                  /* log(size - discount); -infinity for a vacant slot */
+    double *log_size;                  /* log(size - discount); -infinity for a vacant slot, but see score_tail for `vacant` */
     double *log_size_without;
     double *norm;           /* see tail.h */
     double *total_without;  /* sum over columns of log(n_kc - 1 + beta_c), for rows without missing cells */
@@ -60,8 +61,10 @@ typedef struct { /* collapsed clusters of one shard; stride = capacity */
     double *reference;      /* (C, capacity) */
     float *table;           /* (L, capacity) */
     double *t_location, *t_scale, *t_half, *t_constant; /* (R, capacity), Student t */
+    double *t_total;                                    /* sum of t_constant over columns */
     int64_t *uneven;
-    double *t_step_without;                             /* log Gamma((nu + 1)/2) / Gamma(nu/2) with one cell less */
+    double *without; /* (capacity, WITHOUT_FIELDS, R padded to 8): real columns with one cell less, see own_reals */
+    double *plain;   /* (3, R padded to 8): prior mean; nu * variance, 1 in the padding; -1, all bits, 0 in the padding */
     double *nb_shape, *nb_rate, *nb_zero, *nb_log_p, *nb_log_q, *nb_remainder; /* (Q, capacity), negative binomial */
     double *nb_base;                                                           /* nb_zero - log Gamma(nb_shape) */
     double *nb_log_p_without;                                                  /* nb_log_p with one cell less */
@@ -76,22 +79,43 @@ typedef struct { /* collapsed clusters of one shard; stride = capacity */
     double *v_without;                                   /* v_constant with one row less, but for the determinant */
 } tail_t;
 
+#define BLOCK 8 /* rows scored and drawn together where they do not depend on each other */
+
+typedef struct { /* cells of 1..BLOCK rows, not necessarily neighbours */
+    int64_t n;
+    int32_t *level;                           /* [row][level_stride]: level row of each categorical cell */
+    int64_t level_stride;
+    const double *reals[BLOCK], *tallies[BLOCK]; /* each row's cells, 0 for a missing one */
+    int64_t *reals_seen, *tallies_seen;       /* [row][column]: -1, or 0 for a missing cell; set where some cell is: */
+    int some_missing, infinite;               /* a cell of some row is missing; is not finite */
+    double *reals_kept, *tallies_kept;        /* [row][column]: room for cells with zeros put in */
+    const double *vectors[BLOCK];             /* each row's cells of the blocks of full-covariance normals, */
+    int32_t *vectors_seen;                    /* [row][block of columns]: whether it is there */
+} block_t;
+
 typedef struct { /* scratch of one call */
-    double *scores, *sums, *logs, *real_x, *tally_x;
-    double *tally_log_factorial, *tally_saddle; /* of tally_x; see count_terms */
-    double *own;                                /* for own_score: OWN_FIELDS arrays over columns */
+    block_t block;
+    double *scores, *part, *sums; /* [row][cluster]; see draw.h */
     float *weights;
-    int32_t *level;            /* level row of each categorical cell of the row at hand */
-    int32_t *real_c, *tally_c; /* observed real and count columns of the row, with their values in real_x, tally_x */
+    double *logs;
+    double *own; /* for own_tallies: OWN_FIELDS arrays over columns */
+    /* the row at hand, for the tail: its level rows, and its observed real and count columns and their values */
+    const int32_t *level;
+    double *real_x, *tally_x;
+    const double *x; /* its real cells, 0 for a missing one, with anything from column R to R padded to 8 */
+    const int64_t *reals_seen; /* as in the block */
+    double *x_kept;
+    double *tally_log_factorial, *tally_saddle; /* of tally_x; see count_terms */
+    int32_t *real_c, *tally_c;
     int64_t n_real, n_tally;
-    int infinite; /* the row has a cell that is not finite */
-    const double *vector_x; /* cells of the row's blocks; vector_seen[b]: whether block b is there; n_vector: how many */
-    int32_t *vector_seen;
+    const double *vector_x; /* its cells of blocks of columns; n_vector: how many blocks are there */
+    const int32_t *vector_seen;
     int64_t n_vector;
     double *vector_scratch;
 } work_t;
 
-enum { OWN_FIELDS = 9, VECTOR_MOST = 64 /* columns of a block */ };
+enum { OWN_FIELDS = 7, VECTOR_MOST = 64 /* columns of a block of full-covariance normals */ };
+enum { MEAN, SCATTER, INVERSE_N, PULL, SHRINK, INVERSE_KAPPA, CONSTANT, HALF, WITHOUT_FIELDS }; /* of tail_t.without */
 enum { STATUS_DONE = 0, STATUS_GROW = 1, STATUS_NOT_A_NUMBER = 2, STATUS_NO_CANDIDATE = 3, STATUS_BAD_LABEL = 4 };
 
 typedef struct {

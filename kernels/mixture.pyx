@@ -15,6 +15,7 @@ import numpy as np
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free
+from libc.string cimport memset
 from posix.stdlib cimport posix_memalign
 
 
@@ -43,6 +44,7 @@ cdef extern from "mixture.h" nogil:
         int64_t n, base, free
         const uint64_t *anchors
         const double *log_weight
+        const double *start
         const float *table
         const double *location
         const double *half_precision
@@ -78,7 +80,9 @@ cdef extern from "mixture.h" nogil:
         double *t_scale
         double *t_half
         double *t_constant
-        double *t_step_without
+        double *t_total
+        double *without
+        double *plain
         double *nb_shape
         double *nb_rate
         double *nb_zero
@@ -103,20 +107,30 @@ cdef extern from "mixture.h" nogil:
         double *v_constant
         double *v_without
 
+    ctypedef struct block_t:
+        int32_t *level
+        int64_t level_stride
+        int64_t *reals_seen
+        int64_t *tallies_seen
+        double *reals_kept
+        double *tallies_kept
+        int32_t *vectors_seen
+
     ctypedef struct work_t:
+        block_t block
         double *scores
+        double *part
         double *sums
+        float *weights
         double *logs
+        double *own
         double *real_x
         double *tally_x
+        double *x_kept
         double *tally_log_factorial
         double *tally_saddle
-        double *own
-        float *weights
-        int32_t *level
         int32_t *real_c
         int32_t *tally_c
-        int32_t *vector_seen
         double *vector_scratch
 
     ctypedef struct outcome_t:
@@ -124,7 +138,10 @@ cdef extern from "mixture.h" nogil:
         int status
 
     enum:
-        OWN_FIELDS, VECTOR_MOST
+        OWN_FIELDS
+        VECTOR_MOST
+        WITHOUT_FIELDS
+        BLOCK
     void keep_counts()
     int kernel_isa
     int widest_isa()
@@ -291,7 +308,7 @@ cdef class Instantiated:
             ("vector_factor", vector_factor, np.float64, self.n_pairs),
             ("vector_constant", vector_constant, np.float64, self.n_blocks),
         ]
-        cdef int64_t doubles = 2 + 3 * self.n_reals + 2 * self.n_tallies + self.n_vector + self.n_pairs + self.n_blocks
+        cdef int64_t doubles = 3 + 3 * self.n_reals + 2 * self.n_tallies + self.n_vector + self.n_pairs + self.n_blocks
         cdef int64_t total = 8 * self.base * doubles + 4 * self.base * self.n_levels
         cdef int64_t at = 0
         self.buffer = _aligned_bytes(total)
@@ -327,6 +344,21 @@ cdef class Instantiated:
         self.c.vector_location = <const double *>(start + <int64_t>starts["vector_location"])
         self.c.vector_factor = <const double *>(start + <int64_t>starts["vector_factor"])
         self.c.vector_constant = <const double *>(start + <int64_t>starts["vector_constant"])
+        self._sum_terms(<double *>(start + at))
+
+    cdef int _sum_terms(self, double *out) except -1:
+        """What no cell changes, summed over columns in their order."""
+        cdef int64_t k, r
+        self.c.start = out
+        for k in range(self.base):
+            out[k] = self.c.log_weight[k]
+        for r in range(self.n_reals):
+            for k in range(self.base):
+                out[k] += self.c.constant[r * self.base + k]
+        for r in range(self.n_tallies):
+            for k in range(self.base):
+                out[k] -= self.c.rate[r * self.base + k]
+        return 0
 
     @staticmethod
     def _checked(name, given, shape):
@@ -397,50 +429,61 @@ cdef class _Work:
     cdef work_t c
     cdef void *memory
 
-    def __cinit__(self, int64_t lanes, int64_t n_levels, int64_t n_codes, int64_t n_reals, int64_t n_tallies,
-                  int64_t n_blocks=0):
+    def __cinit__(self, int64_t base, int64_t capacity, int64_t n_levels, int64_t n_codes, int64_t n_reals,
+                  int64_t n_tallies, int64_t n_blocks=0):
+        cdef int64_t lanes = BLOCK * (base + capacity)
         cdef int64_t n_logs = _pad16(max(n_levels + n_codes, 3 * n_codes) + 16), n_own = _pad16(max(n_reals, n_tallies))
-        cdef int64_t doubles = lanes + _pad16(lanes // 16) + n_logs + _pad16(n_reals) + 3 * _pad16(n_tallies) \
-            + OWN_FIELDS * n_own
-        # two locations and two packed triangles of the widest block there can be
+        cdef int64_t reals = _pad16(n_reals), tallies = _pad16(n_tallies), codes = _pad16(n_codes)
+        cdef int64_t doubles = lanes + lanes // 2 + _pad16(lanes // 16) + n_logs + (2 + 2 * BLOCK) * reals \
+            + (3 + 2 * BLOCK) * tallies + OWN_FIELDS * n_own
+        # two locations and two packed triangles of the widest block of columns there can be
         cdef int64_t n_scratch = 2 * VECTOR_MOST + VECTOR_MOST * (VECTOR_MOST + 1) if n_blocks else 0
         doubles += n_scratch
-        cdef int64_t words = lanes + _pad16(n_codes) + _pad16(n_reals) + _pad16(n_tallies) + _pad16(n_blocks)
+        cdef int64_t words = lanes + BLOCK * codes + reals + tallies + BLOCK * _pad16(n_blocks)
         if posix_memalign(&self.memory, 64, 8 * doubles + 4 * words + 64) != 0:
-            raise MemoryError(f"no memory for the scores of {lanes} clusters")
+            raise MemoryError(f"no memory for the scores of {base + capacity} clusters")
+        memset(self.memory, 0, 8 * doubles + 4 * words + 64)
         self.c.scores = <double *>self.memory
-        self.c.sums = self.c.scores + lanes
+        self.c.part = self.c.scores + lanes
+        self.c.sums = self.c.part + lanes // 2
         self.c.logs = self.c.sums + _pad16(lanes // 16)
         self.c.real_x = self.c.logs + n_logs
-        self.c.tally_x = self.c.real_x + _pad16(n_reals)
-        self.c.tally_log_factorial = self.c.tally_x + _pad16(n_tallies)
-        self.c.tally_saddle = self.c.tally_log_factorial + _pad16(n_tallies)
-        self.c.own = self.c.tally_saddle + _pad16(n_tallies)
-        self.c.vector_scratch = self.c.own + OWN_FIELDS * n_own
+        self.c.x_kept = self.c.real_x + reals
+        self.c.tally_x = self.c.x_kept + reals
+        self.c.tally_log_factorial = self.c.tally_x + tallies
+        self.c.tally_saddle = self.c.tally_log_factorial + tallies
+        self.c.own = self.c.tally_saddle + tallies
+        self.c.block.reals_kept = self.c.own + OWN_FIELDS * n_own
+        self.c.block.tallies_kept = self.c.block.reals_kept + BLOCK * reals
+        self.c.block.reals_seen = <int64_t *>(self.c.block.tallies_kept + BLOCK * tallies)
+        self.c.block.tallies_seen = self.c.block.reals_seen + BLOCK * reals
+        self.c.vector_scratch = <double *>(self.c.block.tallies_seen + BLOCK * tallies)
         self.c.weights = <float *>(self.c.vector_scratch + n_scratch)
-        self.c.level = <int32_t *>(self.c.weights + lanes)
-        self.c.real_c = self.c.level + _pad16(n_codes)
-        self.c.tally_c = self.c.real_c + _pad16(n_reals)
-        self.c.vector_seen = self.c.tally_c + _pad16(n_tallies)
+        self.c.block.level = <int32_t *>(self.c.weights + lanes)
+        self.c.block.level_stride = codes
+        self.c.real_c = self.c.block.level + BLOCK * codes
+        self.c.tally_c = self.c.real_c + reals
+        self.c.block.vectors_seen = self.c.tally_c + tallies
 
     def __dealloc__(self):
         free(self.memory)
 
 
-# name, dtype, and the number of items a slot as a multiple of (1, L, C, R, Q, blocks, their columns, their pairs of
-# columns); the first ten are the statistics, in the order of the Statistics class and of `accumulate`
+# name, dtype, and which number of items a slot has: 1, L, C, R, Q, or all that own_reals wants of the slot, and then the
+# items of a slot stand together, or blocks of columns, their columns, their pairs of columns; the first ten are the
+# statistics, in the order of the Statistics class and of `accumulate`
 _FIELDS = (
     ("size", "i8", 0), ("levels", "i4", 1), ("real_n", "i8", 3), ("real_mean", "f8", 3), ("real_scatter", "f8", 3),
     ("tally_n", "i8", 4), ("tally_sum", "f8", 4),
-    ("vector_n", "i8", 5), ("vector_mean", "f8", 6), ("vector_scatter", "f8", 7),
+    ("vector_n", "i8", 6), ("vector_mean", "f8", 7), ("vector_scatter", "f8", 8),
     ("log_size", "f8", 0), ("log_size_without", "f8", 0), ("norm", "f8", 0), ("total_without", "f8", 0),
     ("reference_size", "i8", 0), ("reference", "f8", 2), ("table", "f4", 1),
     ("t_location", "f8", 3), ("t_scale", "f8", 3), ("t_half", "f8", 3), ("t_constant", "f8", 3),
-    ("t_step_without", "f8", 3),
+    ("t_total", "f8", 0), ("without", "f8", 5),
     ("nb_shape", "f8", 4), ("nb_rate", "f8", 4), ("nb_zero", "f8", 4), ("nb_log_p", "f8", 4), ("nb_log_q", "f8", 4),
     ("nb_remainder", "f8", 4), ("nb_log_p_without", "f8", 4), ("nb_base", "f8", 4),
     ("uneven", "i8", 0),
-    ("v_location", "f8", 6), ("v_factor", "f8", 7), ("v_half", "f8", 5), ("v_constant", "f8", 5), ("v_without", "f8", 5),
+    ("v_location", "f8", 7), ("v_factor", "f8", 8), ("v_half", "f8", 6), ("v_constant", "f8", 6), ("v_without", "f8", 6),
 )
 
 
@@ -456,9 +499,9 @@ cdef class Tail:
     """
 
     cdef tail_t c
-    cdef object buffer, starts, offsets_array, dirichlet_array, normal_array, gamma_array
+    cdef object buffer, starts, offsets_array, dirichlet_array, normal_array, gamma_array, plain
     cdef object widths_array, wishart_array, vector_mean_array, vector_spread_array
-    cdef int64_t items[8]
+    cdef int64_t items[9]
 
     def __init__(self, prior, double concentration, double discount, double log_weight, capacity=16):
         offsets = np.ascontiguousarray(prior.offsets, dtype=np.int64)
@@ -467,6 +510,8 @@ cdef class Tail:
         self.gamma_array = np.ascontiguousarray(prior.gamma, dtype=np.float64)
         self.items[0], self.items[1], self.items[2] = 1, len(dirichlet), len(offsets) - 1
         self.items[3], self.items[4] = len(self.normal_array), len(self.gamma_array)
+        padded = (self.items[3] + 7) // 8 * 8
+        self.items[5] = WITHOUT_FIELDS * padded
         self._hold_blocks(prior)
         if len(offsets) < 1 or offsets[len(offsets) - 1] != len(dirichlet):
             raise ValueError(f"prior.dirichlet has {len(dirichlet)} level rows, which is not where prior.offsets end")
@@ -478,6 +523,12 @@ cdef class Tail:
             raise ValueError("prior.normal: kappa, nu and variance must be positive and finite")
         if self.items[4] and not (np.isfinite(self.gamma_array).all() and (self.gamma_array > 0).all()):
             raise ValueError("prior.gamma: shape and rate must be positive and finite")
+        self.plain = _aligned_bytes(24 * padded)
+        plain = self.plain.view(np.float64).reshape(3, padded)
+        plain[1] = 1.0
+        plain[2].view(np.int64)[:self.items[3]] = -1
+        plain[0, :self.items[3]] = self.normal_array[:, 0] if self.items[3] else 0.0
+        plain[1, :self.items[3]] = self.normal_array[:, 2] * self.normal_array[:, 3] if self.items[3] else 0.0
         self.offsets_array, self.dirichlet_array = offsets, dirichlet
         self.c.concentration, self.c.discount, self.c.log_weight = concentration, discount, log_weight
         self._allocate(max(16, _pad16(capacity)))
@@ -497,7 +548,7 @@ cdef class Tail:
                 and np.isfinite(mean).all() and np.isfinite(spread).all() and (spread > 0).all()):
             raise ValueError("prior of a block: kappa and vector_spread must be positive, nu above its columns less one")
         self.wishart_array, self.vector_mean_array, self.vector_spread_array = arrays
-        self.items[5], self.items[6], self.items[7] = len(widths), n, int(pairs_of(widths).sum())
+        self.items[6], self.items[7], self.items[8] = len(widths), n, int(pairs_of(widths).sum())
 
     @staticmethod
     def _sum_levels(offsets, dirichlet):
@@ -549,7 +600,9 @@ cdef class Tail:
         self.c.t_scale = <double *>(at + <int64_t>starts["t_scale"])
         self.c.t_half = <double *>(at + <int64_t>starts["t_half"])
         self.c.t_constant = <double *>(at + <int64_t>starts["t_constant"])
-        self.c.t_step_without = <double *>(at + <int64_t>starts["t_step_without"])
+        self.c.t_total = <double *>(at + <int64_t>starts["t_total"])
+        self.c.without = <double *>(at + <int64_t>starts["without"])
+        self.c.plain = <double *>_address(self.plain)
         self.c.nb_shape = <double *>(at + <int64_t>starts["nb_shape"])
         self.c.nb_rate = <double *>(at + <int64_t>starts["nb_rate"])
         self.c.nb_zero = <double *>(at + <int64_t>starts["nb_zero"])
@@ -567,7 +620,7 @@ cdef class Tail:
         cdef const double[:, ::1] wishart = self.wishart_array
         cdef const double[::1] mean = self.vector_mean_array, spread = self.vector_spread_array
         starts = self.starts
-        self.c.n_blocks = self.items[5]
+        self.c.n_blocks = self.items[6]
         if self.c.n_blocks:
             self.c.widths, self.c.wishart = &widths[0], &wishart[0, 0]
             self.c.v_mean, self.c.v_spread = &mean[0], &spread[0]
@@ -582,7 +635,7 @@ cdef class Tail:
         return 0
 
     cdef int _refresh(self, int64_t start, int64_t stop) except -1:
-        cdef _Work work = _Work(16, self.c.n_levels, self.c.n_codes, self.c.n_reals, self.c.n_tallies, self.c.n_blocks)
+        cdef _Work work = _Work(0, 16, self.c.n_levels, self.c.n_codes, self.c.n_reals, self.c.n_tallies, self.c.n_blocks)
         with nogil:
             kernel_refresh(&self.c, &work.c, start, stop)
         return 0
@@ -591,6 +644,8 @@ cdef class Tail:
         dtype, kind = next((d, k) for n, d, k in _FIELDS if n == name)
         cdef int64_t start = self.starts[name], n_rows = self.items[<int>kind], capacity = self.c.capacity
         flat = self.buffer[start:start + n_rows * capacity * (4 if dtype[1] == "4" else 8)].view(dtype)
+        if kind == 5:
+            return flat.reshape(capacity, n_rows).T
         return flat if kind == 0 else flat.reshape(n_rows, capacity)
 
     cdef int _grow(self) except -1:
@@ -751,7 +806,7 @@ def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated in
     cdef int anchored = not priority_free
     cdef bint listed = remove is not None
     cdef const int32_t[::1] leaving, coming
-    cdef int64_t moved = 0, lanes, n_steps = 0
+    cdef int64_t moved = 0, n_steps = 0
     cdef outcome_t done
     cdef tail_t *t = NULL
     cdef _Work work
@@ -775,8 +830,8 @@ def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated in
         return 0
     done.row = 0
     while True:
-        lanes = held.base + (tail.c.capacity if tail is not None else 0)
-        work = _Work(lanes, r.c.offsets[r.c.n_codes], r.c.n_codes, r.c.n_reals, r.c.n_tallies, r.c.n_blocks)
+        work = _Work(held.base, tail.c.capacity if tail is not None else 0, r.c.offsets[r.c.n_codes], r.c.n_codes,
+                     r.c.n_reals, r.c.n_tallies, r.c.n_blocks)
         with nogil:
             if listed:
                 done = kernel_visit(&r.c, &z[0], &leaving[0], &coming[0], done.row, n_steps, &held.c, t, &work.c,
@@ -798,7 +853,7 @@ cdef object _predictive(rows, Tail tail, bint by_cluster):
     _match(r, tail)
     if tail.c.vacant >= tail.c.capacity:
         tail._grow()
-    cdef _Work work = _Work(tail.c.capacity, tail.c.n_levels, r.c.n_codes, r.c.n_reals, r.c.n_tallies, r.c.n_blocks)
+    cdef _Work work = _Work(0, tail.c.capacity, tail.c.n_levels, r.c.n_codes, r.c.n_reals, r.c.n_tallies, r.c.n_blocks)
     out = np.empty((r.c.n, tail.c.n_slots + 1 if by_cluster else 1))
     if r.c.n == 0:
         return out
