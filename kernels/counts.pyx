@@ -10,12 +10,13 @@ import numpy as np
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
 
 
-def recount(rows, const int32_t[::1] before, const int32_t[::1] after, int64_t n_clusters, offsets):
+def recount(rows, const int32_t[::1] before, const int32_t[::1] after, int64_t n_clusters, offsets, into=None):
     """(size, levels, tally_n, tally_sum): what to add to the counts of clusters 0..n_clusters-1.
 
     before, after: int32 (n,), the cluster of every row then and now; labels that are no cluster are skipped. rows as in
     mixture.accumulate, offsets int64 (columns + 1,). Returns int64 (K,), int32 (L, K), int64 (Q, K), float64 (Q, K):
-    the counts by `after` less those by `before`. ValueError where the arguments do not fit together.
+    the counts by `after` less those by `before`. into: such arrays, to which this is added, and which are returned.
+    ValueError where the arguments do not fit together.
     """
     cdef const uint8_t[:, ::1] codes8 = rows.codes8
     cdef const uint16_t[:, ::1] codes16 = rows.codes16
@@ -27,7 +28,7 @@ def recount(rows, const int32_t[::1] before, const int32_t[::1] after, int64_t n
     cdef double x
     if len(rows) != n or after.shape[0] != n or offset.shape[0] != c8 + c16 + 1:
         raise ValueError("rows, labels and offsets do not fit together")
-    out = (
+    out = into if into is not None else (
         np.zeros(n_clusters, np.int64), np.zeros((offset[c8 + c16], n_clusters), np.int32),
         np.zeros((n_count, n_clusters), np.int64), np.zeros((n_count, n_clusters)),
     )
@@ -35,6 +36,10 @@ def recount(rows, const int32_t[::1] before, const int32_t[::1] after, int64_t n
     cdef int32_t[:, ::1] levels = out[1]
     cdef int64_t[:, ::1] tally_n = out[2]
     cdef double[:, ::1] tally_sum = out[3]
+    if size.shape[0] != n_clusters or levels.shape[0] != offset[c8 + c16] or levels.shape[1] != n_clusters \
+            or tally_n.shape[0] != n_count or tally_n.shape[1] != n_clusters or tally_sum.shape[0] != n_count \
+            or tally_sum.shape[1] != n_clusters:
+        raise ValueError("the arrays to add to have other forms")
     with nogil:
         for i in range(n):
             if before[i] == after[i]:

@@ -58,7 +58,7 @@ def log_gammas(shape, ids, *, seed, purpose, sub, cycle, chain):
     cdef double[::1] a = _padded(shape, np.float64, 1.0)
     cdef uint64_t[::1] id = _padded(ids, np.uint64, 0)
     cdef int64_t n = a.shape[0]
-    if id.shape[0] != n:
+    if np.size(ids) != shape.size:
         raise ValueError(f"{np.size(ids)} ids for {shape.size} draws")
     out = np.empty(n)
     cdef double[::1] view = out
@@ -118,12 +118,12 @@ def log_marginals(const int32_t[:, ::1] levels, const double[::1] beta, const in
     these columns (K,). Arguments as of `draw_levels`."""
     cdef int64_t n_clusters = levels.shape[1]
     _check_columns(levels, beta, offsets, first, last)
-    by_column, by_cluster = np.zeros(last - first + 1), np.zeros(-(-n_clusters // 8) * 8 + 1)
+    by_column, by_cluster = np.zeros(last - first), np.zeros((n_clusters + 7) // 8 * 8)
     cdef double[::1] column = by_column, cluster = by_cluster
     if last > first and n_clusters:
         with nogil:
             kernel_marginals(&levels[0, 0], &beta[0], &offsets[0], first, last, n_clusters, &column[0], &cluster[0])
-    return by_column[:last - first], by_cluster[:n_clusters]
+    return by_column, by_cluster[:n_clusters]
 
 
 class Grid:
