@@ -64,9 +64,8 @@ class Serial:
         """`array`, overwritten with what another rank sends."""
         raise NotImplementedError("there is one process")
 
-    def gather_everywhere(self, array: np.ndarray, lengths: Sequence[int]) -> np.ndarray:
-        """The ranks' one-dimensional arrays, `lengths` long, concatenated in rank order, on every rank."""
-        return array
+    def share_rows(self, array: np.ndarray, starts: np.ndarray) -> None:
+        """Complete `array` on every rank: rank r has its rows from starts[r] to starts[r + 1] - 1."""
 
     def gather_to_root(self, array: np.ndarray, lengths: Sequence[int]) -> np.ndarray | None:
         """Root receives the ranks' arrays, `lengths` long, concatenated along the first axis in rank order."""
@@ -131,10 +130,11 @@ class Mpi:
         if array.dtype.kind not in "iu":  # the order of an MPI sum is not ours, so only exact sums may use it
             raise TypeError(f"sums over ranks are for integers, got {array.dtype}")
 
-    def gather_everywhere(self, array, lengths):
-        whole = np.empty(sum(lengths), array.dtype)
-        self._comm.Allgatherv(array, [whole, list(lengths)])
-        return whole
+    def share_rows(self, array, starts):
+        if array.size:
+            width = array.size // len(array)
+            counts, places = np.diff(starts) * width, starts[:-1] * width
+            self._comm.Allgatherv(self._mpi.IN_PLACE, [array, (counts.tolist(), places.tolist())])
 
     def gather_to_root(self, array, lengths):
         array = np.ascontiguousarray(array)

@@ -13,10 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mpibayes.hpc.comm import Communicator
-from mpibayes.hpc.models.components import Components, Hyper, Part
+from mpibayes.hpc.models.components import Components, Dealing, Hyper
 from mpibayes.hpc.models.partition import PitmanYor
 from mpibayes.hpc.state import Shared, Summary, Weights, exchange
 from mpibayes.hpc.streams import Purpose, Stream, generator
+
+COLUMNS = ("dirichlet", "normal", "gamma")  # Hyper's arrays, in the order of Part's ranges
 
 
 @dataclass(frozen=True)
@@ -25,34 +27,34 @@ class Update:
 
     law: PitmanYor
     components: Components
-    parts: list[Part]
+    dealing: Dealing
     opening: str
     n_shards: int
+
+    @property
+    def n_tails(self) -> int:
+        """Collapsed tails whose weights are drawn apart from each other."""
+        return self.n_shards if self.opening == "all" else 1
 
     def run(
         self, comm: Communicator, hyper: Hyper, summary: Summary, owner, key: Mapping[str, int], learn: bool = True
     ) -> Shared:
         """All of it, between two syncs. Collective. `learn=False` keeps the hyperparameters as they are."""
-        private, part = private_clusters(summary.size, summary.owned), self.parts[comm.rank]
-        kept = np.flatnonzero(~private)
-        process = hyper.concentration, hyper.discount
-        weights = None
+        private, part = private_clusters(summary.size, summary.owned), self.dealing.part(comm.rank)
+        kept, weights = np.flatnonzero(~private), None
         if comm.rank == 0:
-            if learn:
-                process = self.draw_process(hyper, summary, key)
+            process = self.draw_process(hyper, summary, key) if learn else (hyper.concentration, hyper.discount)
             weights = self.draw_weights(*process, summary.size, private, owner, key)
-        columns = {name: getattr(hyper, name)[slice(*rows)] for name, rows in zip(COLUMNS, part)}
+        mine = {name: slice(*columns) for name, columns in zip(COLUMNS, part)}
+        columns = {name: getattr(hyper, name)[rows] for name, rows in mine.items()}
         if learn:
             columns = self.components.update(hyper, summary.statistics, part, key)
-        mine = replace(hyper, **{name: array.copy() for name, array in vars(hyper).items() if name in COLUMNS})
-        for name, rows in zip(COLUMNS, part):
-            getattr(mine, name)[slice(*rows)] = columns[name]
+            hyper = replace(hyper, **{name: getattr(hyper, name).copy() for name in COLUMNS})
+            for name, rows in mine.items():
+                getattr(hyper, name)[rows] = columns[name]
         statistics = summary.statistics if len(kept) == len(private) else summary.statistics.take(kept)
-        parameters = self.components.draw(mine, statistics, part, key)
-        n_kept = len(kept), self.n_shards
-        weights, hyper, parameters = exchange(
-            comm, self.parts, self.components.categorical.offsets, *n_kept, weights, columns, parameters
-        )
+        parameters = self.components.draw(hyper, statistics, part, key)
+        weights, hyper, parameters = exchange(comm, self.dealing, len(kept), self.n_tails, weights, columns, parameters)
         return Shared(hyper, summary.anchor[kept], weights, parameters)
 
     def draw_process(self, hyper: Hyper, summary: Summary, key) -> tuple[float, float]:
@@ -73,14 +75,11 @@ class Update:
             log_w = np.zeros(1)  # the only tail has all the weight
             if n_1:
                 log_w = stream.log_dirichlet(np.append(shape, tail + size[private].sum()))
-            return Weights(concentration, discount, log_w[:n_1], np.full(S, log_w[n_1]), tail)
+            return Weights(concentration, discount, log_w[:n_1], log_w[n_1:], tail)
         tail = concentration / S
         rows = np.bincount(owner[private], size[private], S)
         log_w = stream.log_dirichlet(np.concatenate([shape, tail + rows]))
         return Weights(concentration, discount, log_w[:n_1], log_w[n_1:], tail)
-
-
-COLUMNS = ("dirichlet", "normal", "gamma")  # Hyper's arrays, in the order of Part's ranges
 
 
 def private_clusters(size: np.ndarray, owned: np.ndarray) -> np.ndarray:

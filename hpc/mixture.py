@@ -134,28 +134,33 @@ class Mixture:
             shared, private, owner, self.counts, self.components.prior(self.hyper), s.sweeps_per_cycle, key
         )
         changes = sync.Changes(len(step.kept), self.components.shape)
-        collapsed = range(S) if s.opening == "all" else [schedule.collapsed_shard(**key, n_shards=S)]
+        collapsed = list(range(S)) if s.opening == "all" else [schedule.collapsed_shard(**key, n_shards=S)]
+        place = {shard: i for i, shard in enumerate(collapsed)}
         target = self.growth.targets(self.growth.fraction(cycle)) if self.growing else None
-        trouble, opened, moved, failed = "", np.zeros(S, np.int64), 0, 0
+        trouble, opened, moved, failed = "", np.zeros(len(collapsed), np.int64), 0, 0
         for shard in self.shards:
             steps = None if target is None else self.growth.steps(shard, int(target[shard.index]), cycle)
             try:
-                opened[shard.index], n = step.run(shard, shard.index in collapsed, changes, steps)
-                moved += n
+                n_opened, n_moved = step.run(shard, shard.index in place, changes, steps)
+                moved += n_moved
+                if shard.index in place:
+                    opened[place[shard.index]] = n_opened
             except FloatingPointError as error:
                 trouble, failed = str(error), 1
         news = np.concatenate([opened, [moved, failed, changes.bound], np.asarray(word, np.int64)])
         comm.sum_everywhere(news)
-        opened, (moved, failed, bound) = news[:S], news[S : S + 3].tolist()
+        opened, (moved, failed, bound), word = np.split(news, [len(opened), len(opened) + 3])
         if failed:
             raise NumericalError(f"cycle {cycle}: a row cannot be scored", [t for t in comm.collect(trouble) if t])
-        self._join_labels(len(step.kept), opened)
-        self.counts = sync.carry(comm, self.counts, step.kept, changes, opened, bound)
+        first = dict(zip(collapsed, (len(step.kept) + np.cumsum(opened) - opened).tolist()))
+        self._join_labels(len(step.kept), first)
+        self.n_labels = len(step.kept) + int(opened.sum())
+        self.counts = sync.carry(comm, self.counts, step.kept, changes, first, self.n_labels, int(bound))
         self.cycles = cycle
         self._summarise()
         tally = self._split_and_merge()
-        info = self._info(moved / (self.n_active * (s.sweeps_per_cycle if target is None else 1)), tally)
-        info.word = news[S + 3 :].tolist()
+        info = self._info(float(moved) / (self.n_active * (s.sweeps_per_cycle if target is None else 1)), tally)
+        info.word = word.tolist()
         return info
 
     def _key(self, cycle: int) -> dict[str, int]:
@@ -191,12 +196,12 @@ class Mixture:
             self._summarise()
         return moves.tally
 
-    def _join_labels(self, n_instantiated: int, opened: np.ndarray) -> None:
-        """Give the clusters of the shards' tails labels of their own, in shard order behind the instantiated ones."""
-        before = np.cumsum(opened) - opened
+    def _join_labels(self, n_instantiated: int, first: Mapping[int, int]) -> None:
+        """Give the clusters of the shards' tails labels of their own behind the instantiated ones; first: by shard."""
         for shard in self.shards:
-            shard.z[shard.z >= n_instantiated] += np.int32(before[shard.index])
-        self.n_labels = n_instantiated + int(opened.sum())
+            behind = first.get(shard.index, n_instantiated) - n_instantiated
+            if behind:
+                shard.z[shard.z >= n_instantiated] += np.int32(behind)
 
     def _owner(self, cycle: int) -> np.ndarray:
         return schedule.owners(
@@ -228,16 +233,13 @@ class Mixture:
             info.log_joint = prior + sum(float(kind.sum()) for kind in marginals) - self._constant
         return info
 
-    def _log_marginals(self) -> list[np.ndarray] | None:
+    def _log_marginals(self) -> list[np.ndarray]:
         """On root, the log marginal likelihood of every column, an array a kind; every rank works out its own."""
-        parts, comm = self.update.parts, self.comm
-        mine = self.components.log_marginal(self.hyper, self.summary.statistics, parts[comm.rank])
-        lengths = [[last - first for first, last in part] for part in parts]
-        everyone = comm.gather_to_root(np.concatenate(mine), [sum(n) for n in lengths])
-        if comm.rank != 0:
-            return None
-        pieces = np.split(everyone, np.cumsum(np.concatenate(lengths))[:-1])
-        return [np.concatenate(pieces[kind::3]) for kind in range(3)]
+        dealing, comm = self.update.dealing, self.comm
+        part = dealing.part(comm.rank)
+        mine = self.components.log_marginal(self.hyper, self.summary.statistics, part)
+        starts = dealing.categorical, dealing.real, dealing.count
+        return [comm.gather_to_root(own, np.diff(of).tolist()) for own, of in zip(mine, starts) if of[-1]]
 
     def _log_count_factorials(self) -> float:
         """Sum of log x! over the observed count cells of all rows, summed in shard order; valid on root."""
@@ -336,7 +338,8 @@ class Mixture:
                 self.comm.broadcast(n_first)
                 opened[0] = 0
         self.comm.sum_everywhere(opened)
-        self._join_labels(int(n_first[0]), opened)
+        self._join_labels(int(n_first[0]), dict(enumerate((n_first[0] + np.cumsum(opened) - opened).tolist())))
+        self.n_labels = int(n_first[0] + opened.sum())
 
     def resume(
         self, cycles: int, labels: Callable[[int], np.ndarray], n_labels: int, hyper: Hyper, plan: Sequence[float] = ()

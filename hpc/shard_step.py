@@ -108,10 +108,9 @@ class Step:
 
     def _tail(self, shard: Shard, mine: np.ndarray) -> kernels.Tail:
         weights = self.shared.weights
-        tail = kernels.Tail(
-            self.prior, weights.tail_concentration, weights.discount, float(weights.log_tail_weight[shard.index]),
-            capacity=padded(len(mine) + 1),
-        )  # fmt: skip
+        log_weight = float(weights.log_tail_weight[shard.index if len(weights.log_tail_weight) > 1 else 0])
+        concentration, discount = weights.tail_concentration, weights.discount
+        tail = kernels.Tail(self.prior, concentration, discount, log_weight, capacity=padded(len(mine) + 1))
         slot = np.full(len(self.private), -1, np.int32)
         slot[mine] = np.arange(len(mine))
         tail.load(Statistics(*kernels.accumulate(shard.rows, shard.z, len(mine), self.prior.offsets, relabel=slot)))

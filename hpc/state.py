@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from mpibayes.hpc.comm import Communicator
-from mpibayes.hpc.models.components import Hyper, Parameters, Part
+from mpibayes.hpc.models.components import Dealing, Hyper, Parameters
 from mpibayes.hpc.models.statistics import Statistics
 
 
@@ -29,7 +29,7 @@ class Weights:
     concentration: float
     discount: float
     log_weight: np.ndarray  # (K1,) float64, of the instantiated clusters
-    log_tail_weight: np.ndarray  # (S,) float64, total weight of each shard's collapsed tail
+    log_tail_weight: np.ndarray  # float64, total weight of a collapsed tail: of each shard's (S,), or the only one (1,)
     tail_concentration: float
 
 
@@ -45,68 +45,43 @@ class Shared:
 
 def exchange(
     comm: Communicator,
-    parts: Sequence[Part],
-    offsets: np.ndarray,
+    dealing: Dealing,
     n_kept: int,
-    n_shards: int,
+    n_tails: int,
     weights: Weights | None,
     columns: Mapping[str, np.ndarray],
     parameters: Parameters,
 ) -> tuple[Weights, Hyper, Parameters]:
-    """Everybody's draws on every rank, in one message a rank: all ranks can tell the form of all of them.
+    """Everybody's draws on every rank: a broadcast, and one message a rank for each kind of column.
 
-    parts: columns of each rank; offsets (C + 1,): level rows of all categorical columns. n_kept: K1, instantiated
-    clusters. weights: root's. columns, parameters: hyperparameters and parameters of this rank's columns.
+    n_kept: K1, instantiated clusters; n_tails: how many tails have a weight of their own. weights: root's. columns,
+    parameters: hyperparameters and parameters of this rank's columns.
     """
-    mine = {**(vars(weights) if weights is not None else {}), **columns, **vars(parameters)}
-    forms = [_form(part, offsets, n_kept, n_shards, rank == 0) for rank, part in enumerate(parts)]
     if comm.size == 1:
-        pieces = [mine]
-    else:
-        lengths = [sum(_bytes(shape, dtype) for _, shape, dtype in form) for form in forms]
-        block = np.zeros(lengths[comm.rank], np.uint8)
-        for name, view in _views(block, forms[comm.rank]).items():
-            view[...] = mine[name]
-        everyone = np.split(comm.gather_everywhere(block, lengths), np.cumsum(lengths)[:-1])
-        pieces = [_views(block, form) for block, form in zip(everyone, forms)]
+        return weights, Hyper(weights.concentration, weights.discount, **columns), parameters
+    process = np.empty(3 + n_kept + n_tails)
+    if weights is not None:
+        process[:3] = weights.concentration, weights.discount, weights.tail_concentration
+        process[3:] = np.concatenate([weights.log_weight, weights.log_tail_weight])
+    comm.broadcast(process)
+    concentration, discount, tail_concentration = process[:3].tolist()
+    log_weight, log_tail_weight = np.split(process[3:], [n_kept])
 
-    def whole(name):
-        return np.concatenate([piece[name] for piece in pieces]) if len(pieces) > 1 else pieces[0][name]
+    def whole(mine, starts, *form, dtype=np.float64):
+        out = np.empty((int(starts[-1]), *form), dtype)
+        out[starts[comm.rank] : starts[comm.rank + 1]] = mine
+        comm.share_rows(out, starts)
+        return out
 
-    root = pieces[0]
-    scalars = {name: float(root[name]) for name in ("concentration", "discount", "tail_concentration")}
-    weights = Weights(log_weight=root["log_weight"], log_tail_weight=root["log_tail_weight"], **scalars)
-    hyper = Hyper(scalars["concentration"], scalars["discount"], *(whole(name) for name in columns))
-    return weights, hyper, Parameters(**{name: whole(name) for name in vars(parameters)})
+    def side_by_side(widths, arrays, starts):
+        out = whole(np.concatenate(arrays, axis=1), starts, sum(widths))
+        return [np.ascontiguousarray(a) for a in np.split(out, np.cumsum(widths)[:-1], axis=1)]
 
-
-def _form(part: Part, offsets: np.ndarray, n_kept: int, n_shards: int, root: bool) -> list[tuple]:
-    """(name, shape, dtype) of all arrays that a rank tells the others."""
-    (c0, c1), real, count = part.categorical, part.real[1] - part.real[0], part.count[1] - part.count[0]
-    form = []
-    if root:
-        form += [(name, (), np.float64) for name in ("concentration", "discount", "tail_concentration")]
-        form += [("log_weight", (n_kept,), np.float64), ("log_tail_weight", (n_shards,), np.float64)]
-    form += [
-        ("dirichlet", (c1 - c0,), np.float64),
-        ("normal", (real, 4), np.float64),
-        ("gamma", (count, 2), np.float64),
-    ]
-    form += [(name, (real, n_kept), np.float64) for name in ("location", "half_precision", "constant")]
-    form += [(name, (count, n_kept), np.float64) for name in ("log_rate", "rate")]
-    return [*form, ("table", (int(offsets[c1] - offsets[c0]), n_kept), np.float32)]  # last: all before it is aligned
-
-
-def _bytes(shape: tuple[int, ...], dtype) -> int:
-    """Of an array, rounded up so that what follows it is aligned."""
-    return -(-int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize // 8) * 8
-
-
-def _views(block: np.ndarray, form) -> dict[str, np.ndarray]:
-    """The arrays of a form, side by side in a block of bytes."""
-    views, start = {}, 0
-    for name, shape, dtype in form:
-        n = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-        views[name] = block[start : start + n].view(dtype).reshape(shape)
-        start += _bytes(shape, dtype)
-    return views
+    p = parameters
+    dirichlet = whole(columns["dirichlet"], dealing.categorical)
+    table = whole(p.table, dealing.level_rows, n_kept, dtype=np.float32)
+    real = columns["normal"], p.location, p.half_precision, p.constant
+    normal, *real = side_by_side([4, n_kept, n_kept, n_kept], real, dealing.real)
+    gamma, *rates = side_by_side([2, n_kept, n_kept], (columns["gamma"], p.log_rate, p.rate), dealing.count)
+    weights = Weights(concentration, discount, log_weight, log_tail_weight, tail_concentration)
+    return weights, Hyper(concentration, discount, dirichlet, normal, gamma), Parameters(table, *real, *rates)

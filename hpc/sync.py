@@ -9,6 +9,7 @@ deep.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -35,13 +36,6 @@ class Counts(NamedTuple):
     def zeros(cls, n_clusters: int, shape: tuple[int, int, int]) -> Counts:
         return cls(*(getattr(zeros(n_clusters, *shape), name) for name in cls._fields))
 
-    def widened(self, clusters: np.ndarray, n_clusters: int) -> Counts:
-        """Some clusters' counts as those of the first of `n_clusters`, the others empty."""
-        out = Counts(*(np.zeros((*a.shape[:-1], n_clusters), a.dtype) for a in self))
-        for new, old in zip(out, self):
-            new[..., : len(clusters)] = old[..., clusters]
-        return out
-
 
 class Changes:
     """What the rows of this rank's shards do to the counts in a cycle: to those of the instantiated clusters, and of
@@ -63,20 +57,26 @@ def count(comm: Communicator, shards: Sequence[Shard], k: int, shape, offsets) -
 
 
 def carry(
-    comm: Communicator, counts: Counts, kept: np.ndarray, changes: Changes, opened: np.ndarray, bound: int
+    comm: Communicator,
+    counts: Counts,
+    kept: np.ndarray,
+    changes: Changes,
+    first: Mapping[int, int],
+    n_labels: int,
+    bound: int,
 ) -> Counts:
     """The counts after a cycle, on every rank, from those before it. Collective.
 
-    kept: the clusters that were instantiated, in order; opened (S,): clusters that each shard's tail leaves behind,
-    numbered in shard order from len(kept) on. bound: the ranks' `changes.bound`, summed.
+    kept: the clusters that were instantiated, in order. first: by shard, the number of the first cluster that its tail
+    leaves behind. bound: the ranks' `changes.bound`, summed.
     """
-    n_kept, first = len(kept), len(kept) + np.cumsum(opened) - opened
-    change = Counts(*(np.zeros((*a.shape[:-1], n_kept + int(opened.sum())), a.dtype) for a in counts))
+    n_kept = len(kept)
+    change = Counts(*(np.zeros((*a.shape[:-1], n_labels), a.dtype) for a in counts))
     for whole, part in zip(change, changes.kept):
         whole[..., :n_kept] = part
     for shard, tail in changes.tails.items():
         for whole, part in zip(change, tail):
-            whole[..., first[shard] : first[shard] + opened[shard]] = part
+            whole[..., first[shard] : first[shard] + part.shape[-1]] = part
     _sum(comm, change, bound)
     for whole, old in zip(change, counts):
         whole[..., :n_kept] += old[..., kept]
@@ -141,23 +141,32 @@ def merge_up(
     lower shards first; what is merged lies with the rank of its first shard. So each rank sends about log2(S) arrays at
     most, and the bits do not depend on the ranks.
     """
-    holder = np.empty(n_shards, np.int64)
-    for rank in range(comm.size):
-        own = cut.of_rank(n_shards, comm.size, rank)
-        holder[own.start : own.stop] = rank
-    nodes, sent, step = dict(mine), [], 1
-    while step < n_shards:
-        for left in range(0, n_shards - step, 2 * step):
-            to, source = holder[left], holder[left + step]
-            if comm.rank == source and to != source:
-                sent.append(comm.send(nodes.pop(left + step), to))
-            if comm.rank == to:
-                other = nodes.pop(left + step) if to == source else comm.receive(np.empty_like(nodes[left]), source)
-                nodes[left] = merge(nodes[left], other)
-        step *= 2
+    nodes, sent = dict(mine), []
+    for left, right, to, source in _merges(n_shards, comm.size, comm.rank):
+        if comm.rank == source and to != source:
+            sent.append(comm.send(nodes.pop(right), to))
+        if comm.rank == to:
+            other = nodes.pop(right) if to == source else comm.receive(np.empty_like(nodes[left]), source)
+            nodes[left] = merge(nodes[left], other)
     for done in sent:
         done()
     return nodes[0] if comm.rank == 0 else None
+
+
+@lru_cache(maxsize=4)
+def _merges(n_shards: int, n_ranks: int, rank: int) -> list[tuple[int, int, int, int]]:
+    """The merges of the tree that one rank has part in, in order: (left node, right node, who holds each)."""
+    holder = np.empty(n_shards, np.int64)
+    for r in range(n_ranks):
+        own = cut.of_rank(n_shards, n_ranks, r)
+        holder[own.start : own.stop] = r
+    found, step = [], 1
+    while step < n_shards:
+        left = np.arange(0, n_shards - step, 2 * step)
+        mine = (holder[left] == rank) | (holder[left + step] == rank)
+        found += [(int(i), int(i + step), int(holder[i]), int(holder[i + step])) for i in left[mine]]
+        step *= 2
+    return found
 
 
 def _moments(comm: Communicator, labelled, k: int, n_real: int, n_shards: int) -> np.ndarray | None:

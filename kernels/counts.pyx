@@ -23,8 +23,8 @@ def recount(rows, const int32_t[::1] before, const int32_t[::1] after, int64_t n
     cdef const double[:, ::1] tallies = rows.tallies
     cdef const int64_t[::1] offset = offsets
     cdef int64_t n = before.shape[0], c8 = codes8.shape[1], c16 = codes16.shape[1], n_count = tallies.shape[1]
-    cdef int64_t i, c, k
-    cdef int32_t sign
+    cdef int64_t i, c, old, new, at
+    cdef int32_t *table = NULL
     cdef double x
     if len(rows) != n or after.shape[0] != n or offset.shape[0] != c8 + c16 + 1:
         raise ValueError("rows, labels and offsets do not fit together")
@@ -40,22 +40,34 @@ def recount(rows, const int32_t[::1] before, const int32_t[::1] after, int64_t n
             or tally_n.shape[0] != n_count or tally_n.shape[1] != n_clusters or tally_sum.shape[0] != n_count \
             or tally_sum.shape[1] != n_clusters:
         raise ValueError("the arrays to add to have other forms")
+    if levels.shape[0] and n_clusters:
+        table = &levels[0, 0]
     with nogil:
         for i in range(n):
             if before[i] == after[i]:
                 continue
-            for sign in range(-1, 2, 2):
-                k = before[i] if sign < 0 else after[i]
-                if k < 0 or k >= n_clusters:
-                    continue
-                size[k] += sign
-                for c in range(c8):
-                    levels[offset[c] + codes8[i, c], k] += sign
-                for c in range(c16):
-                    levels[offset[c8 + c] + codes16[i, c], k] += sign
-                for c in range(n_count):
-                    x = tallies[i, c]
-                    if x == x:
-                        tally_n[c, k] += sign
-                        tally_sum[c, k] += sign * x
+            old, new = before[i], after[i]
+            if old >= n_clusters:
+                old = -1
+            if new >= n_clusters:
+                new = -1
+            if old >= 0:
+                size[old] -= 1
+            if new >= 0:
+                size[new] += 1
+            for c in range(c8 + c16):  # both counts of a level are often in one cache line
+                at = (offset[c] + (codes8[i, c] if c < c8 else codes16[i, c - c8])) * n_clusters
+                if old >= 0:
+                    table[at + old] -= 1
+                if new >= 0:
+                    table[at + new] += 1
+            for c in range(n_count):
+                x = tallies[i, c]
+                if x == x:
+                    if old >= 0:
+                        tally_n[c, old] -= 1
+                        tally_sum[c, old] -= x
+                    if new >= 0:
+                        tally_n[c, new] += 1
+                        tally_sum[c, new] += x
     return out

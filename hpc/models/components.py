@@ -19,6 +19,7 @@ from mpibayes.hpc.streams import Purpose, Stream
 
 BLOCKS = ("codes8", "codes16", "reals", "tallies")
 CATEGORICAL, REAL, COUNT, REAL_MEAN = range(4)  # sub-streams
+HANDS = 32  # ranks that update columns, at most
 
 
 @dataclass
@@ -62,6 +63,19 @@ class Part(NamedTuple):
     count: tuple[int, int]
 
 
+class Dealing(NamedTuple):
+    """Which rank updates which columns: rank r has those from starts[r] to starts[r + 1] - 1; (ranks + 1,) int64."""
+
+    categorical: np.ndarray
+    level_rows: np.ndarray  # of the categorical columns
+    real: np.ndarray
+    count: np.ndarray
+
+    def part(self, rank: int) -> Part:
+        kinds = self.categorical, self.real, self.count
+        return Part(*((int(starts[rank]), int(starts[rank + 1])) for starts in kinds))
+
+
 class Components:
     """The columns of a view, by kind and in block order.
 
@@ -103,15 +117,18 @@ class Components:
         n_levels, n_real, n_count = len(self.categorical.n_levels), len(self.real_columns), len(self.count_columns)
         return Part((0, n_levels), (0, n_real), (0, n_count))
 
-    def deal(self, n_ranks: int) -> list[Part]:
-        """The columns dealt to ranks, about evenly by what their update costs; a rank's are consecutive."""
-        everything = self.everything
+    def deal(self, n_ranks: int) -> Dealing:
+        """The columns dealt to ranks, about evenly by what their update costs; a rank's are consecutive.
+
+        To 32 ranks at most, far apart: beyond that the widest column sets the pace, and more messages would only cost.
+        """
+        everything, hands = self.everything, min(n_ranks, HANDS)
         cost = np.concatenate([self.categorical.n_levels + 2.0, np.full(everything.real[1] + everything.count[1], 8.0)])
         middle = np.cumsum(cost) - 0.5 * cost
-        rank = (middle * (n_ranks / max(cost.sum(), 1.0))).astype(np.int64)
+        rank = (middle * (hands / max(cost.sum(), 1.0))).astype(np.int64) * n_ranks // hands
         cuts = np.cumsum([0, everything.categorical[1], everything.real[1], everything.count[1]])
-        ends = [np.searchsorted(rank[a:b], np.arange(n_ranks + 1)) for a, b in pairwise(cuts)]
-        return [Part(*((int(end[r]), int(end[r + 1])) for end in ends)) for r in range(n_ranks)]
+        categorical, real, count = (np.searchsorted(rank[a:b], np.arange(n_ranks + 1)) for a, b in pairwise(cuts))
+        return Dealing(categorical, self.categorical.offsets[categorical], real, count)
 
     def log_marginal(self, hyper: Hyper, s: Statistics, part: Part) -> list[np.ndarray]:
         """Log marginal likelihood of the columns of a part given the partition, an array a kind; without the 1 / x!."""

@@ -113,8 +113,9 @@ def test_the_tree_has_the_moments_of_the_whole(n_shards):
 @pytest.mark.parametrize("n_ranks", [1, 2, 3, 7, 40])
 def test_every_column_is_dealt_once(n_ranks):
     columns, _ = table()
-    parts = Components(columns).deal(n_ranks)
-    assert len(parts) == n_ranks
-    for kind, n in zip(zip(*parts, strict=True), Components(columns).everything, strict=True):
-        dealt = [i for first, last in kind for i in range(first, last)]
+    components = Components(columns)
+    dealing = components.deal(n_ranks)
+    for kind, n in enumerate(components.everything):
+        dealt = [i for rank in range(n_ranks) for i in range(*dealing.part(rank)[kind])]
         assert dealt == list(range(n[1]))
+    assert dealing.level_rows.tolist() == components.categorical.offsets[dealing.categorical].tolist()
