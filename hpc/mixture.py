@@ -354,9 +354,12 @@ class Mixture:
         self._summarise()
 
     def labels(self) -> np.ndarray | None:
-        """Labels of all rows in table order, (n_rows,) int64 on root, None elsewhere."""
-        mine = [s.z for s in self.shards] or [np.zeros(0, np.int32)]
+        """Labels of all rows in table order, (n_rows,) on root, None elsewhere; in the smallest type that holds them.
+
+        Unsigned, but int32 while rows are idle.
+        """
+        kind = np.int32 if self.growing else np.min_scalar_type(max(0, self.n_labels - 1))
+        mine = [s.z.astype(kind) for s in self.shards] or [np.zeros(0, kind)]
         cut = shards.bounds(self.n_rows, self.n_shards)
         ranges = (shards.of_rank(self.n_shards, self.comm.size, r) for r in range(self.comm.size))
-        everyone = self.comm.gather_to_root(np.concatenate(mine), [int(cut[r.stop] - cut[r.start]) for r in ranges])
-        return everyone.astype(np.int64) if self.comm.rank == 0 else None
+        return self.comm.gather_to_root(np.concatenate(mine), [int(cut[r.stop] - cut[r.start]) for r in ranges])
