@@ -229,21 +229,29 @@ class Vectors:
         """Locations of the blocks' priors, side by side."""
         return np.concatenate([np.zeros(0), *(b.mean for b in self.blocks)])
 
-    def log_marginal(self, wishart: np.ndarray, s) -> np.ndarray:
+    def log_marginal(self, wishart: np.ndarray, s, first: int, last: int) -> np.ndarray:
+        """Log marginal likelihood of blocks first..last-1, summed over clusters, (last - first,)."""
+        parts = zip(wishart[first:last], list(self.parts(s))[first:last])
+        return np.array([block.log_marginal_cells(h, *moments).sum() for h, (block, *moments) in parts])
+
+    def log_marginal_clusters(self, wishart: np.ndarray, s) -> np.ndarray:
         """Log marginal likelihood of every cluster, summed over blocks, (K,)."""
         total = np.zeros(len(s))
         for h, (block, *moments) in zip(wishart, self.parts(s)):
             total += block.log_marginal_cells(h, *moments)
         return total
 
-    def update(self, wishart: np.ndarray, s, stream_of) -> np.ndarray:
-        """All blocks' hyperparameters drawn given the partition, (B, 3); stream_of(b): a stream for each block."""
-        drawn = [b.update(h, *m, stream_of(i)) for i, (h, (b, *m)) in enumerate(zip(wishart, self.parts(s)))]
-        return np.array(drawn).reshape(-1, 3)
+    def update(self, wishart: np.ndarray, s, stream_of, first: int, last: int) -> np.ndarray:
+        """Hyperparameters of blocks first..last-1 drawn given the partition, (last - first, 3); stream_of(b): a stream
+        for each block."""
+        parts = list(enumerate(zip(wishart, self.parts(s))))[first:last]
+        return np.array([b.update(h, *m, stream_of(i)) for i, (h, (b, *m)) in parts]).reshape(-1, 3)
 
-    def draw(self, wishart: np.ndarray, s, stream_of) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """All blocks' parameters: location (columns, K), factor (pairs, K), constant (B, K)."""
-        drawn = [b.draw(h, *m, stream_of(i)) for i, (h, (b, *m)) in enumerate(zip(wishart, self.parts(s)))]
+    def draw(self, wishart: np.ndarray, s, stream_of, first: int, last: int):
+        """Parameters of blocks first..last-1: location (their columns, K), factor (their pairs, K), constant (last -
+        first, K)."""
+        parts = list(enumerate(zip(wishart, self.parts(s))))[first:last]
+        drawn = [b.draw(h, *m, stream_of(i)) for i, (h, (b, *m)) in parts]
         none = np.zeros((0, len(s)))
         location, factor, constant = zip(*drawn) if drawn else ((), (), ())
         constant = np.array(constant).reshape(len(drawn), len(s))

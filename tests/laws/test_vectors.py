@@ -37,6 +37,10 @@ def statistics(rows, z, k) -> Statistics:
     return Statistics(*kernels.accumulate(rows, np.asarray(z, np.int32), k, np.zeros(1, np.int64)))
 
 
+def log_marginal(components, hyper, s) -> float:
+    return float(sum(kind.sum() for kind in components.log_marginal(hyper, s, components.everything)))
+
+
 def predictive(components, hyper, s, rows):
     """log f(x | cluster), last column f_H, by the kernel; (n, K + 1)."""
     tail = kernels.Tail(components.prior(hyper), 1.0, 0.0, 0.0, capacity=16 * (len(s) // 16 + 1))
@@ -59,7 +63,7 @@ STATES = {
 def test_chain_rule_in_any_order(seed, n_rows, widths, missing):
     """The marginal likelihood is the product of the kernel's predictives, whatever the order of the rows."""
     components, hyper, rows = joint_table(seed, n_rows, widths, missing)
-    whole = components.log_marginal(hyper, statistics(rows, np.zeros(n_rows), 1))
+    whole = log_marginal(components, hyper, statistics(rows, np.zeros(n_rows), 1))
     g = np.random.Generator(np.random.Philox(seed))
     for order in (np.arange(n_rows), g.permutation(n_rows)):
         total, shuffled = 0.0, rows.take(order)
@@ -129,7 +133,7 @@ def test_one_column_is_a_normal_column():
     plain_s = statistics(plain_rows, np.arange(20) % 3, 3)
     other = predictive(plain, plain.start(1.0, 0.0), plain_s, plain_rows)
     np.testing.assert_allclose(predictive(components, hyper, s, rows), other, rtol=1e-12, atol=1e-12)
-    draws = [components.draw(hyper, s, seed=1, cycle=t, chain=0) for t in range(2000)]
+    draws = [components.draw(hyper, s, components.everything, {"seed": 1, "cycle": t, "chain": 0}) for t in range(2000)]
     precision = np.array([d.vector_factor[0] for d in draws]) ** 2
     location, kappa_n, nu_n, spread = normal.posterior(single, *moments)
     for k in range(3):
@@ -144,7 +148,7 @@ def drawn_to_predictive(components, hyper, s, rows, draws=3000):
     density = np.empty((draws, n, k))
     i, j = np.tril_indices(d)
     for t in range(draws):
-        p = components.draw(hyper, s, seed=5, cycle=t, chain=0)
+        p = components.draw(hyper, s, components.everything, {"seed": 5, "cycle": t, "chain": 0})
         factor = np.zeros((k, d, d))
         factor[:, i, j] = p.vector_factor.T
         y = np.einsum("kij,nkj->nki", factor, rows.vectors[:, None, :] - p.vector_location.T)
@@ -223,7 +227,7 @@ def test_repeated_columns_do_not_break_the_sampler():
     components = Components(in_blocks(columns, blocks), {}, blocks)
     hyper, rows = components.start(1.0, 0.0), Carve(columns, blocks)(rows)
     s = statistics(rows, np.arange(200) % 2, 2)
-    assert np.isfinite(components.log_marginal(hyper, s))
-    draw = components.draw(hyper, s, seed=1, cycle=1, chain=0)
+    assert np.isfinite(log_marginal(components, hyper, s))
+    draw = components.draw(hyper, s, components.everything, {"seed": 1, "cycle": 1, "chain": 0})
     assert np.isfinite(draw.vector_factor).all() and np.isfinite(draw.vector_location).all()
     assert np.isfinite(predictive(components, hyper, s, rows)).all()
