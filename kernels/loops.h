@@ -6,4 +6,5 @@
 #include "draw.h"
 #include "tail.h"
 #include "sweep.h"
+#include "moments.h"
 #include "lanes_end.h"
