@@ -46,45 +46,11 @@ class Case:
     reals: int
     tallies: int
     tail: bool
-    levels: tuple = ()  # of the categorical columns; without it 2 to 18, at random
+    levels: str = ""  # of the categorical columns; without it 2 to 18, at random
 
 
 # levels of the 33 categorical columns of the Census-Income (KDD) table of the UCI repository; it has 7 numeric ones
-CENSUS = (
-    9,
-    52,
-    47,
-    17,
-    3,
-    7,
-    24,
-    15,
-    5,
-    10,
-    2,
-    3,
-    6,
-    8,
-    6,
-    6,
-    51,
-    38,
-    8,
-    10,
-    9,
-    10,
-    3,
-    4,
-    5,
-    43,
-    43,
-    43,
-    5,
-    3,
-    3,
-    3,
-    2,
-)
+CENSUS = "9 52 47 17 3 7 24 15 5 10 2 3 6 8 6 6 51 38 8 10 9 10 3 4 5 43 43 43 5 3 3 3 2"
 
 CASES = [
     *(Case("categorical", k, 68, 0, 0, False) for k in (16, 64, 256)),
@@ -103,7 +69,7 @@ CASES = [
 def table(case, n, rng):
     """Rows drawn from `case.clusters` well separated clusters, their labels, a prior and the clusters' parameters."""
     k, labels = case.clusters, rng.integers(case.clusters, size=n)
-    levels = np.array(case.levels) if case.levels else rng.integers(2, 19, size=case.categorical)
+    levels = np.array(case.levels.split(), dtype=int) if case.levels else rng.integers(2, 19, size=case.categorical)
     offsets = np.concatenate([[0], np.cumsum(levels + 1)]).astype(np.int64)
     base = (k + 15) // 16 * 16
     log_theta = np.zeros((offsets[-1], base), dtype=np.float32)

@@ -2,8 +2,8 @@
 
 `sweep` leaves invariant the posterior of a shard's labels given the instantiated clusters (MATH 2.1 step 6, 2.2); with
 no instantiated cluster it is Neal (2000), Algorithm 3. The loops are in C headers beside this file: sweep.h reads like
-the algorithm, scores.h has the inner loops, tail.h the collapsed clusters, draw.h the draw. kernels/twin.py is the same
-in plain Python and serves as the specification.
+the algorithm, cells.h has the cells of rows, scores.h the inner loops, tail.h the collapsed clusters, draw.h the draw,
+moments.h sums for `accumulate`. kernels/twin.py is the same in plain Python and serves as the specification.
 
 Labels within a sweep: 0..K1-1 instantiated clusters, base + t tail slot t with base = K1 rounded up to 16, -1 not
 seated but to be when the sweep meets the row, -2 and below idle: not in the subsample, no kernel looks at the row.
@@ -15,7 +15,6 @@ import numpy as np
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free
-from libc.string cimport memset
 from posix.stdlib cimport posix_memalign
 
 
@@ -373,7 +372,6 @@ cdef class _Work:
         cdef int64_t words = lanes + BLOCK * codes + reals + tallies
         if posix_memalign(&self.memory, 64, 8 * doubles + 4 * words + 64) != 0:
             raise MemoryError(f"no memory for the scores of {base + capacity} clusters")
-        memset(self.memory, 0, 8 * doubles + 4 * words + 64)
         self.c.scores = <double *>self.memory
         self.c.part = self.c.scores + lanes
         self.c.sums = self.c.part + lanes // 2
@@ -398,8 +396,9 @@ cdef class _Work:
         free(self.memory)
 
 
-# name, dtype, and which number of items a slot has: 1, L, C, R, Q, or all that own_reals wants of the slot, and then the
-# items of a slot stand together; the first seven are the statistics, in the order of the Statistics class and of `accumulate`
+# name, dtype, and which number of items a slot has: 1, L, C, R, Q, or all that own_reals wants of the slot, and then
+# the items of a slot stand together; the first seven are the statistics, in the order of the Statistics class and of
+# `accumulate`
 _FIELDS = (
     ("size", "i8", 0), ("levels", "i4", 1), ("real_n", "i8", 3), ("real_mean", "f8", 3), ("real_scatter", "f8", 3),
     ("tally_n", "i8", 4), ("tally_sum", "f8", 4),
@@ -703,7 +702,8 @@ def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated in
         return 0
     done.row = 0
     while True:
-        work = _Work(held.base, tail.c.capacity if tail is not None else 0, r.c.offsets[r.c.n_codes], r.c.n_codes, r.c.n_reals, r.c.n_tallies)
+        work = _Work(held.base, tail.c.capacity if tail is not None else 0, r.c.offsets[r.c.n_codes], r.c.n_codes,
+                     r.c.n_reals, r.c.n_tallies)
         with nogil:
             if listed:
                 done = kernel_visit(&r.c, &z[0], &leaving[0], &coming[0], done.row, n_steps, &held.c, t, &work.c,

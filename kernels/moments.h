@@ -1,8 +1,9 @@
-/* Sums over the rows of each cluster, for the means and scatters of real columns. Included once for every instruction set
- * (mixture.h).
+/* Sums over the rows of each cluster, for the means and scatters of real columns. Included once for every instruction
+ * set (mixture.h).
  *
- * Accumulators are [cluster][column], columns padded to 8: the columns are the lanes. Every cluster and column is summed
- * in row order, whatever the width. cluster[i] is -1 for a row that does not count. Cost: a few operations a vector.
+ * Accumulators are [cluster][column], columns padded to 8: the columns are the lanes. Every cluster and column is
+ * summed in row order, whatever the width. cluster[i] is -1 for a row that does not count. Cost: a few operations a
+ * vector.
  */
 
 /* Calls one statement block for every vector of every row, and `SINGLY` for the cells of rows whose last vector would
