@@ -2,9 +2,9 @@
  * (mixture.h).
  *
  * The candidates stand in tiles of 16. A row's draw is the first candidate whose cumulative weight exceeds u * total:
- * the tile first, by sums of tiles (fixed tree within a tile, tiles in order), then the lane, by adding weights in order
- * to what lies below the tile. Weights are float32, their sums float64. One row's draw is the same in a block as alone,
- * and tiles without weight at the end change nothing.
+ * the tile first, by sums of tiles (fixed tree within a tile, tiles in order), then the lane, by adding weights in
+ * order to what lies below the tile. Weights are float32, their sums float64. One row's draw is the same in a block as
+ * alone, and tiles without weight at the end change nothing.
  */
 
 /* weights[k] = exp(scores[k] - max), part[i * stride ..]: 8 partial sums of tile i of 16 weights. Returns the maximum.
@@ -88,6 +88,8 @@ static int FN(draw_block)(work_t *w, int64_t n, const double u[BLOCK], int64_t c
     vf deck[16 * BLOCK / N_FLOAT];
     int undrawn = 0;
     for (int64_t j = 0; j < n_rows; j++) FN(weigh)(w->scores + j * n, n, w->weights + j * n, w->part + 8 * j, 64);
+    for (int64_t j = n_rows; j < BLOCK; j++)
+        for (int64_t b = 0; b < n_tiles; b++) memset(w->part + 64 * b + 8 * j, 0, 64);
     for (int i = 0; i < N; i++) total[i] = SPREAD(0.0);
     for (int64_t b = 0; b < n_tiles; b++) {
         vd sums[N], *cumulative = (vd *)(w->sums + BLOCK * b);

@@ -6,6 +6,7 @@
 #ifndef MPIBAYES_LAYOUT_H
 #define MPIBAYES_LAYOUT_H
 #include <stdint.h>
+#include <string.h>
 
 #ifdef MPIBAYES_CHECKS
 #define MPIBAYES_CHECKING 1
@@ -53,7 +54,7 @@ typedef struct { /* collapsed clusters of one shard; stride = capacity */
     /* derived from the statistics, rewritten when a slot changes; "without" means with one row or cell less */
     double log_rows, log_rows_without; /* log(n_rows + concentration) */
     double log_open;                   /* log(concentration + n_occupied discount), the weight of a new cluster */
-    double *log_size;                  /* log(size - discount); -infinity for a vacant slot, but see score_tail for `vacant` */
+    double *log_size; /* log(size - discount); -infinity for a vacant slot, but for `vacant` see score_tail */
     double *log_size_without;
     double *norm;           /* see tail.h */
     double *total_without;  /* sum over columns of log(n_kc - 1 + beta_c), for rows without missing cells */
@@ -64,7 +65,7 @@ typedef struct { /* collapsed clusters of one shard; stride = capacity */
     double *t_total;                                    /* sum of t_constant over columns */
     int64_t *uneven;
     double *without; /* (capacity, WITHOUT_FIELDS, R padded to 8): real columns with one cell less, see own_reals */
-    double *plain;   /* (3, R padded to 8): prior mean; nu * variance, 1 in the padding; -1, all bits, 0 in the padding */
+    double *plain;   /* (3, R padded to 8): prior mean; nu * variance, padding 1; all bits set, padding 0 */
     double *nb_shape, *nb_rate, *nb_zero, *nb_log_p, *nb_log_q, *nb_remainder; /* (Q, capacity), negative binomial */
     double *nb_base;                                                           /* nb_zero - log Gamma(nb_shape) */
     double *nb_log_p_without;                                                  /* nb_log_p with one cell less */

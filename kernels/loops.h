@@ -8,4 +8,5 @@
 #include "vectors_tail.h"
 #include "tail.h"
 #include "sweep.h"
+#include "moments.h"
 #include "lanes_end.h"

@@ -2,8 +2,8 @@
 
 `sweep` leaves invariant the posterior of a shard's labels given the instantiated clusters (MATH 2.1 step 6, 2.2); with
 no instantiated cluster it is Neal (2000), Algorithm 3. The loops are in C headers beside this file: sweep.h reads like
-the algorithm, scores.h has the inner loops, tail.h the collapsed clusters, draw.h the draw. kernels/twin.py is the same
-in plain Python and serves as the specification.
+the algorithm, cells.h has the cells of rows, scores.h the inner loops, tail.h the collapsed clusters, draw.h the draw,
+moments.h sums for `accumulate`. kernels/twin.py is the same in plain Python and serves as the specification.
 
 Labels within a sweep: 0..K1-1 instantiated clusters, base + t tail slot t with base = K1 rounded up to 16, -1 not
 seated but to be when the sweep meets the row, -2 and below idle: not in the subsample, no kernel looks at the row.
@@ -15,7 +15,6 @@ import numpy as np
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free
-from libc.string cimport memset
 from posix.stdlib cimport posix_memalign
 
 
@@ -152,6 +151,8 @@ cdef extern from "mixture.h" nogil:
                            const instantiated_t *, tail_t *, work_t *, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
                            int)
     outcome_t kernel_predictive(const rows_t *, tail_t *, work_t *, double *, double *)
+    void kernel_add_cells(const rows_t *, const int32_t *, int64_t, double *, int64_t *)
+    void kernel_add_squares(const rows_t *, const int32_t *, int64_t, const double *, double *)
     void kernel_refresh(tail_t *, work_t *, int64_t, int64_t)
 
 
@@ -442,7 +443,6 @@ cdef class _Work:
         cdef int64_t words = lanes + BLOCK * codes + reals + tallies + BLOCK * _pad16(n_blocks)
         if posix_memalign(&self.memory, 64, 8 * doubles + 4 * words + 64) != 0:
             raise MemoryError(f"no memory for the scores of {base + capacity} clusters")
-        memset(self.memory, 0, 8 * doubles + 4 * words + 64)
         self.c.scores = <double *>self.memory
         self.c.part = self.c.scores + lanes
         self.c.sums = self.c.part + lanes // 2
@@ -937,7 +937,7 @@ def accumulate(rows, const int32_t[::1] z, int64_t n_clusters, offsets, relabel=
     cdef _Rows r = _Rows(rows, offsets)
     cdef rows_t *p = &r.c
     cdef int64_t n = p.n, C8 = p.n_codes8, C16 = p.n_codes16, R = p.n_reals, Q = p.n_tallies, i, c, k, bad = -1
-    cdef double x, d
+    cdef double x
     if z.shape[0] != n:
         raise ValueError(f"{z.shape[0]} labels for {n} rows")
     cdef bint mapped = relabel is not None
@@ -952,11 +952,10 @@ def accumulate(rows, const int32_t[::1] z, int64_t n_clusters, offsets, relabel=
     )
     cdef int64_t[::1] size = out[0]
     cdef int32_t[:, ::1] levels = out[1]
-    cdef int64_t[:, ::1] real_n = out[2]
-    cdef double[:, ::1] real_mean = out[3]
-    cdef double[:, ::1] real_scatter = out[4]
     cdef int64_t[:, ::1] tally_n = out[5]
     cdef double[:, ::1] tally_sum = out[6]
+    clusters = np.full(n, -1, dtype=np.int32)
+    cdef int32_t[::1] cluster = clusters
     with nogil:
         for i in range(n):
             k = z[i]
@@ -969,51 +968,51 @@ def accumulate(rows, const int32_t[::1] z, int64_t n_clusters, offsets, relabel=
                 k = target[k]
                 if k < 0:
                     continue
+            cluster[i] = <int32_t>k
             size[k] += 1
             for c in range(C8):
                 levels[p.offsets[c] + p.codes8[i * C8 + c], k] += 1
             for c in range(C16):
                 levels[p.offsets[C8 + c] + p.codes16[i * C16 + c], k] += 1
-            for c in range(R):
-                x = p.reals[i * R + c]
-                if x == x:
-                    real_n[c, k] += 1
-                    real_mean[c, k] += x
             for c in range(Q):
                 x = p.tallies[i * Q + c]
                 if x == x:
                     tally_n[c, k] += 1
                     tally_sum[c, k] += x
-        if R and bad < 0:
-            for c in range(R):
-                for k in range(n_clusters):
-                    if real_n[c, k]:
-                        real_mean[c, k] /= real_n[c, k]
-            for i in range(n):
-                k = z[i]
-                if mapped and k >= 0:
-                    k = target[k]
-                if k < 0:
-                    continue
-                for c in range(R):
-                    x = p.reals[i * R + c]
-                    if x == x:
-                        d = x - real_mean[c, k]
-                        real_scatter[c, k] += d * d
     if bad >= 0:
         raise ValueError(f"row {bad} of the slice: label {z[bad]} maps to no cluster below {n_clusters}")
-    if p.n_blocks:
-        _accumulate_blocks(r, z, target if mapped else None, n_clusters, out[7], out[8], out[9])
+    if R and n and n_clusters:
+        _moments(r, cluster, n_clusters, out[2], out[3], out[4])
+    if p.n_blocks and n and n_clusters:
+        _accumulate_blocks(r, cluster, n_clusters, out[7], out[8], out[9])
     return out
 
 
-cdef int _accumulate_blocks(_Rows r, const int32_t[::1] z, const int32_t[::1] target, int64_t n_clusters,
-                            int64_t[:, ::1] n, double[:, ::1] mean, double[:, ::1] scatter) except -1:
-    """The blocks' part of `accumulate`, whose labels were found to be good.
+cdef int _moments(_Rows r, const int32_t[::1] cluster, int64_t n_clusters, real_n, real_mean, real_scatter) except -1:
+    """Fill the last three, (R, K), with numbers, means and sums of squares about the means of the real cells."""
+    cdef int64_t R = r.c.n_reals, pad = (R + 7) & ~<int64_t>7, n_bytes = 8 * pad * n_clusters
+    buffers = _aligned_bytes(n_bytes), _aligned_bytes(n_bytes), _aligned_bytes(n_bytes)
+    cdef void *count = _address(buffers[0])
+    cdef void *mean = _address(buffers[1])
+    cdef void *scatter = _address(buffers[2])
+    shape = n_clusters, pad
+    n, means, scatters = (b.view(t).reshape(shape) for b, t in zip(buffers, ("i8", "f8", "f8")))
+    with nogil:
+        kernel_add_cells(&r.c, &cluster[0], pad, <double *>mean, <int64_t *>count)
+    means /= np.maximum(n, 1)
+    with nogil:
+        kernel_add_squares(&r.c, &cluster[0], pad, <const double *>mean, <double *>scatter)
+    for out, found in ((real_n, n), (real_mean, means), (real_scatter, scatters)):
+        out[...] = found[:, :R].T
+    return 0
+
+
+cdef int _accumulate_blocks(_Rows r, const int32_t[::1] cluster, int64_t n_clusters, int64_t[:, ::1] n,
+                            double[:, ::1] mean, double[:, ::1] scatter) except -1:
+    """The part of blocks of columns in `accumulate`.
 
     One cluster's numbers lie side by side while rows are added, [cluster][entry].
     """
-    cdef bint mapped = target is not None
     cdef int64_t n_vector = r.c.n_vector, n_pairs = scatter.shape[0], i, b, d, e, k, width, column, pair
     total_array, square_array = np.zeros((n_clusters, n_vector)), np.zeros((n_clusters, n_pairs))
     cdef double[:, ::1] total = total_array, square = square_array
@@ -1025,9 +1024,7 @@ cdef int _accumulate_blocks(_Rows r, const int32_t[::1] z, const int32_t[::1] ta
     with nogil:
         for again in range(2):
             for i in range(r.c.n):
-                k = z[i]
-                if k >= 0 and mapped:
-                    k = target[k]
+                k = cluster[i]
                 if k < 0:
                     continue
                 x = r.c.vectors + i * n_vector

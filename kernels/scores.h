@@ -1,10 +1,11 @@
 /* Scores of rows under many clusters: the inner loops. Included once for every instruction set (mixture.h).
  *
- * Clusters are the lanes everywhere. Instantiated clusters are scored for a block of 1..BLOCK rows (add_categories, ..,
- * score_block), so that a parameter is loaded once for several rows; scores stand as out[row * stride + cluster].
- * A row's sums run in an order of their own: what stands beside it in the block changes no bit. Slots of the tail are
- * scored for a block too, as long as its rows leave the tail as it is. Cost per row: one add per (column x cluster) for categories, a few multiplications for reals
- * and counts; in the tail about one logarithm a count cell and cluster, one for all reals where no cell is missing.
+ * Clusters are the lanes everywhere. A block of 1..BLOCK rows is scored at a time, so that a parameter is loaded once
+ * for several rows; scores stand as out[row * stride + cluster]. A row's sums run in an order of their own: what
+ * stands beside it in the block changes no bit. Slots of the tail are scored for a block too, on the supposition that
+ * its rows leave the tail as it is (sweep.h). Cost per row: one add per (column x cluster) for categories, a few
+ * multiplications for reals and counts; in the tail about one logarithm a count cell and cluster, one for all reals
+ * where no cell is missing.
  */
 #define ADD_BLOCK 32 /* columns summed in float32 before they go to the float64 score: keeps the error near 1e-5 */
 
@@ -30,8 +31,8 @@ ALWAYS_INLINE void FN(widen_add)(double *out, vf x) {
     *(vd *)out += low, *(vd *)(out + N_DOUBLE) += high;
 }
 
-/* MB_TILE clusters, and 16, of as many rows as leave the sums in registers. Few clusters need several rows: additions of
- * one row wait for each other. */
+/* MB_TILE clusters, and 16, of as many rows as leave the sums in registers. Few clusters need several rows: additions
+ * of one row wait for each other. */
 #define TILE_ROWS(VECTORS) ((VECTORS) > 4 ? 1 : (VECTORS) > 2 ? 2 : 4)
 #define DEFINE_TILE(NAME, ROWS, VECTORS)                                                                               \
     APART void FN(NAME)(const float *table, int64_t base, const int32_t *level, int64_t level_stride, int64_t n_codes, \
@@ -65,13 +66,13 @@ static void FN(add_categories)(const float *table, int64_t base, const block_t *
     }
 }
 
-/* - half_precision (x - location)^2 of normal columns, for ROWS rows from `first` on: added to `start`, or to `out` where
- * a cell may be missing. Its term is masked away: its 0 would bring half_precision location^2. */
+/* - half_precision (x - location)^2 of normal columns, for ROWS rows from `first` on: added to `start`, or to `out`
+ * where a cell may be missing. Its term is masked away: its 0 would bring half_precision location^2. */
 #define ADD_NORMAL(ROWS, MASKED)                                                                                       \
     for (int64_t k = 0; k < n; k += 2 * N_DOUBLE) {                                                                    \
         vd sum[ROWS][2];                                                                                               \
         UNROLL for (int j = 0; j < ROWS; j++) UNROLL for (int v = 0; v < 2; v++)                                       \
-            sum[j][v] = ((const vd *)(MASKED ? out + j * stride + k : g->start + k))[v];                                    \
+            sum[j][v] = ((const vd *)(MASKED ? out + j * stride + k : g->start + k))[v];                               \
         for (int64_t r = 0; r < n_columns; r++) {                                                                      \
             const vd *location = (const vd *)(g->location + r * g->base + k);                                          \
             const vd *half_precision = (const vd *)(g->half_precision + r * g->base + k);                              \
@@ -89,7 +90,7 @@ static void FN(add_categories)(const float *table, int64_t base, const block_t *
             }                                                                                                          \
         }                                                                                                              \
         UNROLL for (int j = 0; j < ROWS; j++) UNROLL for (int v = 0; v < 2; v++)                                       \
-            ((vd *)(out + j * stride + k))[v] = sum[j][v];                                                                  \
+            ((vd *)(out + j * stride + k))[v] = sum[j][v];                                                             \
     }
 #define DEFINE_NORMAL(NAME, ROWS, MASKED)                                                                              \
     APART void FN(NAME)(const instantiated_t *g, const block_t *block, int64_t first, int64_t n_columns, double *out,  \
@@ -134,12 +135,16 @@ static void FN(start_without)(const instantiated_t *g, const rows_t *rows, const
                               int64_t stride, int64_t n) {
     for (int64_t j = 0; j < block->n; j++) {
         double *own = out + j * stride;
-        for (int64_t r = 0; r < rows->n_reals; r++)
-            if (!block->reals_seen[j * rows->n_reals + r])
-                for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(own + k) -= *(const vd *)(g->constant + r * g->base + k);
-        for (int64_t q = 0; q < rows->n_tallies; q++)
-            if (!block->tallies_seen[j * rows->n_tallies + q])
-                for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(own + k) += *(const vd *)(g->rate + q * g->base + k);
+        for (int64_t r = 0; r < rows->n_reals; r++) {
+            const double *constant = g->constant + r * g->base;
+            if (block->reals_seen[j * rows->n_reals + r]) continue;
+            for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(own + k) -= *(const vd *)(constant + k);
+        }
+        for (int64_t q = 0; q < rows->n_tallies; q++) {
+            const double *rate = g->rate + q * g->base;
+            if (block->tallies_seen[j * rows->n_tallies + q]) continue;
+            for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(own + k) += *(const vd *)(rate + k);
+        }
     }
 }
 

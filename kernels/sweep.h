@@ -34,9 +34,9 @@ ALWAYS_INLINE int64_t FN(slots_in_use)(const tail_t *t) {
     return t->vacant >= t->n_slots ? t->vacant + 1 : t->n_slots;
 }
 
-/* Scores of the block's rows under the tail, each as seen without that row; own[j] is its slot or -1. A row alone in its
- * slot stands in a block of its own. The new cluster takes the lane *fresh, the lowest slot that is vacant once the row
- * is out. out[row * stride + slot], in as many lanes as slots_in_use says. Needs t->vacant < capacity. */
+/* Scores of the block's rows under the tail, each as seen without that row; own[j] is its slot or -1. A row alone in
+ * its slot stands in a block of its own. The new cluster takes the lane *fresh, the lowest slot that is vacant once
+ * the row is out. out[row * stride + slot], in as many lanes as slots_in_use says. Needs t->vacant < capacity. */
 static void FN(score_tail)(tail_t *t, const rows_t *rows, work_t *w, const int64_t *at, const int64_t *own, double *out,
                            int64_t stride, int64_t *fresh) {
     int64_t n_rows = w->block.n, alone = own[0] >= 0 && t->size[own[0]] == 1, vacant = t->vacant;
@@ -44,9 +44,9 @@ static void FN(score_tail)(tail_t *t, const rows_t *rows, work_t *w, const int64
     double opening = t->log_open, shift[BLOCK], own_row[BLOCK];
     for (int64_t j = 0; j < n_rows; j++) shift[j] = t->log_weight - (own[j] >= 0 ? t->log_rows_without : t->log_rows);
     if (alone) opening = log_or_never(t->concentration + (t->n_occupied - 1) * t->discount);
-    if (t->n_rows - (own[0] >= 0) == 0) shift[0] = t->log_weight, opening = 0; /* no other row: concentration, which may
-                                                                                  be <= 0, cancels */
-    if (t->log_size[vacant] != opening) t->log_size[vacant] = opening; /* rarely: what was just stored is slow to load */
+    if (t->n_rows - (own[0] >= 0) == 0) /* no other row: concentration, which may be <= 0, cancels */
+        shift[0] = t->log_weight, opening = 0;
+    if (t->log_size[vacant] != opening) t->log_size[vacant] = opening; /* rarely: fresh stores are slow to load */
     for (int64_t j = 0; j < n_rows; j++)
         if (own[j] >= 0 && !alone) {
             if (n_rows > 1) FN(take_up)(rows, w, j, at[j]);
@@ -122,7 +122,7 @@ ALWAYS_INLINE int64_t FN(open_to)(const instantiated_t *g, const tail_t *t, int 
     return allowed == 0 && !t ? g->n : allowed;
 }
 
-/* One Gibbs step of row i, or its seating when z[i] = -1, by word `at` of `words`. Returns a status; an anchor stays. */
+/* One Gibbs step of row i, or its seating when z[i] = -1, by word `at` of `words`; a status. An anchor stays. */
 static int FN(step_label)(const rows_t *rows, int32_t *z, int64_t i, const instantiated_t *g, tail_t *t, work_t *w,
                           int anchored, philox_stream *priorities, uint64_t row0, philox_stream *words, uint64_t at,
                           int64_t *moved) {
@@ -150,8 +150,8 @@ static int FN(step_label)(const rows_t *rows, int32_t *z, int64_t i, const insta
     return STATUS_DONE;
 }
 
-/* The rows that wait for their steps: where they are, their slots or -1, how many instantiated clusters are open to each,
- * and their uniforms. */
+/* The rows that wait for their steps: where they are, their slots or -1, how many instantiated clusters are open to
+ * each, and their uniforms. */
 typedef struct {
     int64_t n, at[BLOCK], own[BLOCK], allowed[BLOCK];
     double u[BLOCK];
@@ -159,7 +159,8 @@ typedef struct {
 
 /* Steps of waiting rows on the supposition that none of them changes the tail. They end with the first row that does:
  * what comes after it has to be scored anew. A row without a draw here, because something is wrong with it or rounding
- * had the last word, is left to step_label. *settled: how many rows have made their step; at least one, if none fails. */
+ * had the last word, is left to step_label. *settled: how many rows have made their step, at least one if none fails.
+ */
 static outcome_t FN(step_block)(const rows_t *rows, int32_t *z, const FN(waiting_t) *waiting, const instantiated_t *g,
                                 tail_t *t, work_t *w, int anchored, philox_stream *priorities, uint64_t row0,
                                 philox_stream *words, int64_t *settled, int64_t *moved) {

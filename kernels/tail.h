@@ -281,7 +281,8 @@ APART double FN(own_reals)(const tail_t *t, const work_t *w, int64_t slot) {
         for (int v = 0; v < 8 / N_DOUBLE; v++) {
             int64_t i = i0 + v * N_DOUBLE;
             vl seen = *(const vl *)(t->plain + 2 * pad + i);
-            vd x = (vd)((vl)*(const FN(vd_loose) *)(w->x + i) & seen), mean0 = *(const vd *)(t->plain + i), inverse_n = WITHOUT(INVERSE_N);
+            vd x = (vd)((vl)*(const FN(vd_loose) *)(w->x + i) & seen);
+            vd mean0 = *(const vd *)(t->plain + i), inverse_n = WITHOUT(INVERSE_N);
             vd after = x - WITHOUT(MEAN), mean = WITHOUT(MEAN) - after * inverse_n;
             vd scatter = WITHOUT(SCATTER) - after * (x - mean), off = mean0 - mean;
             scatter = SELECT((scatter > 0.0) & (inverse_n > 0.0), scatter, SPREAD(0.0));
