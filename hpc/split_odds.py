@@ -33,36 +33,6 @@ def odds_of_predictive(components: Components, hyper: Hyper, sides: Statistics) 
     return _odds(log_ratio(sides), table, location, spread * (kappa + 1.0) / (nu * kappa), rate)
 
 
-class Launch:
-    """Log odds of sides that are shrunk to the distribution of their group, `whole`, as if by `shrink` (G,) rows of it.
-
-    The hyperparameters have no part in it: while one cluster holds everything, they fit that cluster, and would hide
-    what sets a few of its rows apart.
-    """
-
-    def __init__(self, components: Components, whole: Statistics, shrink: np.ndarray):
-        self.categorical, self.weight = components.categorical, np.repeat(shrink, 2)
-        self.whole = whole.take(np.repeat(np.arange(len(whole)), 2))
-        even = np.full(len(self.categorical.n_levels), 0.5)
-        self.mean = self.weight * np.exp(self.categorical.log_predictive_table(even, self.whole.levels))
-
-    def odds(self, sides: Statistics, prior: np.ndarray) -> Odds:
-        """Clusters 1, 3, 5, ... of `sides` against 0, 2, 4, ...; prior: log odds (G,) before a cell is looked at."""
-        c, both, weight = self.categorical, self.whole, self.weight
-        table = np.log(self.mean + sides.levels)
-        if len(c.n_levels):
-            table -= np.log(weight + c.observed(sides.levels))[c.column_of_row]
-        table[c.missing_rows] = 0.0
-        share = weight / (weight + sides.real_n)
-        step = np.where(sides.real_n > 0, sides.real_mean - both.real_mean, 0.0)
-        location = both.real_mean + (1.0 - share) * step
-        width = (both.real_scatter + 1e-9) / np.maximum(both.real_n, 1)
-        variance = share * (width + (1.0 - share) * step**2) + sides.real_scatter / (weight + sides.real_n)
-        variance = np.maximum(variance, 1e-6 * width + 1e-300)
-        rate = (sides.tally_sum + weight * (both.tally_sum + 0.5) / (both.tally_n + 1.0)) / (weight + sides.tally_n)
-        return _odds(prior, table, location, variance, rate)
-
-
 def log_ratio(sides: Statistics) -> np.ndarray:
     return np.log(sides.size[1::2] / sides.size[0::2])
 
