@@ -19,7 +19,7 @@ from mpibayes.hpc.cluster_book import Book
 from mpibayes.hpc.launch_scans import Subset
 from mpibayes.hpc.models.statistics import Statistics, union
 from mpibayes.hpc.shards import Shard
-from mpibayes.hpc.split_odds import Odds, odds_of_predictive
+from mpibayes.hpc.split_odds import Odds, both_sides, odds_of_predictive
 from mpibayes.hpc.streams import Purpose, generator
 from mpibayes.kernels import split as kernels
 
@@ -57,14 +57,11 @@ class Guided(Book):
     def _seeds(self, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(G, 2) rows, the lower id first (-1 where a group has fewer than two rows), and the first one's cluster."""
         found = [kernels.two_least(s.z, s.start, self.n_labels, **self._key(Purpose.SEEDS)) for s in self.shards]
-        found = np.array(found, np.uint64).reshape(len(found), self.n_labels, 4)
-        found = self.comm.gather_to_root(found, self._shards_of_ranks())
+        found = _least(np.array(found, np.uint64).reshape(len(found), self.n_labels, 4))
+        found = self.comm.gather_to_root(found[None], [1] * self.comm.size)
         out = np.full((len(groups), 3), -1, np.int64)
         if self.comm.rank == 0:
-            word = found[:, :, :2].transpose(1, 0, 2).reshape(self.n_labels, -1)
-            row = found[:, :, 2:].transpose(1, 0, 2).reshape(self.n_labels, -1)
-            order = np.argsort(word, axis=1, kind="stable")[:, :2]
-            word, row = (np.take_along_axis(a, order, axis=1) for a in (word, row))
+            word, row = np.split(_least(found), 2, axis=1)
             for g, (a, b) in enumerate(groups):
                 if a == b and word[a, 1] == NOBODY:
                     continue
@@ -108,8 +105,11 @@ class Guided(Book):
                 subset.scan(scan, tilt if scan < FREE else None)
             cut = np.cumsum([len(at) for at in chosen])[:-1]
             labels = [2 * p[2] + side for p, side in zip(parts, np.split(subset.sides(), cut))]
-        sides = self._total(self._labelled(chosen, labels), 2 * n)
-        odds = odds_of_predictive(self.components, self.hyper, sides) if sides is not None else None
+        if SCANS and not self.components.shape[1]:  # its counts are all there is to know
+            sides = subset.statistics()
+        else:
+            sides = self._total(self._labelled(chosen, labels), 2 * n)
+        odds = odds_of_predictive(self.components, self.hyper, sides) if self.comm.rank == 0 else None
         return self._broadcast(odds, groups)
 
     def _subset(self, shard: Shard, group, seeds, groups) -> np.ndarray:
@@ -161,20 +161,19 @@ class Guided(Book):
         return out
 
     def _propose(self, group, given, seeds, odds, single):
-        """Labels 2 g + side on every shard, and on root log q of every group, summed in shard order."""
+        """Labels 2 g + side on every shard, and on root log q of every group."""
         labels, log_q = [], np.zeros((len(self.shards), len(seeds)))
         for i, shard in enumerate(self.shards):
             ids = shard.start + np.arange(len(shard))
             label, log_q[i] = self._sides(shard.rows, shard.z, ids, group, given, seeds, odds, Purpose.SIDES, SCANS)
             label[(label >= 0) & ~single[np.maximum(label, 0) >> 1]] = -1
             labels.append(label)
-        log_q = self.comm.gather_to_root(log_q, self._shards_of_ranks())
-        return labels, log_q.sum(axis=0) if self.comm.rank == 0 else None
+        return labels, self._add_up(log_q)
 
     def _decide(self, groups, n_pairs: int, labels, log_q) -> None:
         """Accept or reject, group by group, and give the rows their labels."""
         n, k_before = len(groups), self.n_labels
-        sides = self._total([(s.rows, z) for s, z in zip(self.shards, labels)], 2 * n)
+        sides = self._sides_taken(groups, labels)
         new = np.full(k_before + 2 * n, -1, np.int32)  # by old label, then by 2 g + side of a split
         if self.comm.rank == 0:
             self._accept(groups, n_pairs, log_q, sides, new)
@@ -190,6 +189,21 @@ class Guided(Book):
             seated = shard.z >= 0
             shard.z[seated] = old[shard.z[seated]]
             shard.z[taken] = side
+
+    def _sides_taken(self, groups, labels) -> Statistics | None:
+        """Statistics of the sides of every group of which a split is proposed, on root."""
+        n = len(groups)
+        if self.components.shape[1]:
+            return self._total([(s.rows, z) for s, z in zip(self.shards, labels)], 2 * n)
+        # the other side is what is left: half the rows to count, and half the numbers to add up
+        side_one = [(s.rows, np.where(z & 1, z >> 1, -1).astype(np.int32)) for s, z in zip(self.shards, labels)]
+        one = self._total(side_one, n)
+        if one is None:
+            return None
+        whole = self.statistics.take([self.column[a] for a in groups[:, 0]])
+        for counts in vars(whole).values():
+            counts[..., groups[:, 0] != groups[:, 1]] = 0
+        return both_sides(whole, one)
 
     def _accept(self, groups, n_pairs: int, log_q, sides: Statistics, new: np.ndarray) -> None:
         """Root's decisions; `new` is filled where one is accepted. n_pairs: of the whole grouping."""
@@ -224,6 +238,16 @@ class Guided(Book):
             for label, (_, places) in enumerate(after):
                 new[places] = label
             self.column = [column for column, _ in after]
+
+
+def _least(found: np.ndarray) -> np.ndarray:
+    """The two least words of every cluster and their rows, (K, 4), among those of several sets of rows, (S, K, 4)."""
+    none = np.full((1, *found.shape[1:]), NOBODY)
+    word, row = (
+        a.transpose(1, 0, 2).reshape(found.shape[1], -1) for a in np.split(np.concatenate([found, none]), 2, axis=2)
+    )
+    order = np.argsort(word, axis=1, kind="stable")[:, :2]
+    return np.concatenate([np.take_along_axis(a, order, axis=1) for a in (word, row)], axis=1)
 
 
 def _find(ids: np.ndarray, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

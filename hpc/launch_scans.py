@@ -14,6 +14,7 @@ import numpy as np
 from mpibayes.hpc.comm import Communicator
 from mpibayes.hpc.models.components import Components
 from mpibayes.hpc.models.statistics import Statistics
+from mpibayes.hpc.split_odds import both_sides
 from mpibayes.kernels import scans as kernels
 
 EVEN = 0.5  # pseudo-counts of a group's own distribution, in units of the columns' base
@@ -82,3 +83,15 @@ class Subset:
     def sides(self) -> np.ndarray:
         """0 or 1 for each row of this rank, in the order of the parts."""
         return self.packed.sides() if self.packed else np.zeros(0, np.uint8)
+
+    def statistics(self) -> Statistics:
+        """Statistics of the two sides of every group over all ranks, for tables without real columns."""
+        return both_sides(*(self._statistics(counts) for counts in (self.whole, self.one)))
+
+    def _statistics(self, counts: kernels.Counts) -> Statistics:
+        n_levels, n_groups = len(self.beta), len(self.shrink)
+        levels, nothing = counts.cells[:, 1 : 1 + n_levels], np.zeros((0, n_groups))
+        return Statistics(
+            counts.cells[:, 0].astype(np.int64), np.ascontiguousarray(levels.T), nothing.astype(np.int64), nothing,
+            nothing, counts.cells[:, 1 + n_levels :].T.astype(np.int64), counts.sums.T.astype(np.float64),
+        )  # fmt: skip

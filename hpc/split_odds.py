@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from mpibayes.hpc.models import normal as reals
 from mpibayes.hpc.models.components import Components, Hyper
-from mpibayes.hpc.models.statistics import Statistics
+from mpibayes.hpc.models.statistics import Statistics, join
 
 
 @dataclass
@@ -48,3 +48,12 @@ def _odds(prior: np.ndarray, table: np.ndarray, location, variance, rate) -> Odd
         np.ascontiguousarray(np.stack(real).transpose(2, 1, 0)),
         np.ascontiguousarray(np.stack(count).transpose(2, 1, 0)),
     )
+
+
+def both_sides(whole: Statistics, one: Statistics) -> Statistics:
+    """Statistics of sides 0 and 1 of every group, as clusters 2 g and 2 g + 1, from those of its rows and of side 1.
+
+    For tables without real columns, whose moments would lose digits.
+    """
+    zero = Statistics(*(getattr(whole, f.name) - getattr(one, f.name) for f in fields(Statistics)))
+    return join([zero, one]).take(np.arange(2 * len(one)).reshape(2, -1).T.ravel())
