@@ -102,7 +102,7 @@ class Book:
         scaled = np.where(finite, parts, 0.0) * 2.0**20
         high = np.floor(scaled)
         block = np.stack([(part.astype(np.int64)).sum(axis=0) for part in (high, (scaled - high) * 2.0**40, ~finite)])
-        self.comm.sum_to_root(block)
+        self.comm.sum_everywhere(block)
         if self.comm.rank != 0:
             return None
         return np.where(block[2] == 0, (block[0] + block[1] * 2.0**-40) * 2.0**-20, np.nan)

@@ -243,11 +243,14 @@ class Guided(Book):
 def _least(found: np.ndarray) -> np.ndarray:
     """The two least words of every cluster and their rows, (K, 4), among those of several sets of rows, (S, K, 4)."""
     none = np.full((1, *found.shape[1:]), NOBODY)
-    word, row = (
-        a.transpose(1, 0, 2).reshape(found.shape[1], -1) for a in np.split(np.concatenate([found, none]), 2, axis=2)
-    )
-    order = np.argsort(word, axis=1, kind="stable")[:, :2]
-    return np.concatenate([np.take_along_axis(a, order, axis=1) for a in (word, row)], axis=1)
+    word, row = np.split(np.concatenate([found, none]).transpose(1, 0, 2), 2, axis=2)
+    word, row, k = word.reshape(len(word), -1), row.reshape(len(word), -1), np.arange(len(word))
+    out = np.empty((len(word), 4), np.uint64)
+    for place in range(2):
+        at = word.argmin(axis=1)
+        out[:, place], out[:, 2 + place] = word[k, at], row[k, at]
+        word[k, at] = NOBODY
+    return out
 
 
 def _find(ids: np.ndarray, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -155,7 +155,7 @@ class Informed(Book):
             )
             labels.append(np.where(known >= 0, known, label))
         log_q = self._add_up(log_q)
-        self.comm.sum_to_root(counts)
+        self.comm.sum_everywhere(counts)
         if self.comm.rank != 0:
             return labels, 0.0
         return labels, float(log_q[0]) + self._log_urn(*counts.astype(float))
