@@ -4,7 +4,7 @@
    two of its rows, a pair's one of each cluster.
 2. The launch, a function of the group's rows, its seeds and a keyed stream, never of the present split: the seeds,
    or one against all others, then scans: every row of a random subset takes the side drawn from what the last scan's
-   sides suggest.
+   sides suggest (launch_scans.py).
 3. Proposal: every row of a single draws its side from the predictive of the launch's sides; q is the probability of the
    sides taken. For a pair q is that of the present sides.
 4. Root accepts the groups' splits and merges one after another.
@@ -57,18 +57,33 @@ class Guided(Book):
     def _seeds(self, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(G, 2) rows, the lower id first (-1 where a group has fewer than two rows), and the first one's cluster."""
         found = [kernels.two_least(s.z, s.start, self.n_labels, **self._key(Purpose.SEEDS)) for s in self.shards]
-        found = _least(np.array(found, np.uint64).reshape(len(found), self.n_labels, 4))
-        found = self.comm.gather_to_root(found[None], [1] * self.comm.size)
+        word, row = self._least(np.array(found, np.uint64).reshape(len(found), self.n_labels, 2, 2))
         out = np.full((len(groups), 3), -1, np.int64)
-        if self.comm.rank == 0:
-            word, row = np.split(_least(found), 2, axis=1)
-            for g, (a, b) in enumerate(groups):
-                if a == b and word[a, 1] == NOBODY:
-                    continue
-                i, j = (row[a, 0], row[a, 1]) if a == b else (row[a, 0], row[b, 0])
-                out[g] = (i, j, a) if i < j else (j, i, b)
-        self.comm.broadcast(out)
+        for g, (a, b) in enumerate(groups):
+            if a == b and word[a, 1] == NOBODY:
+                continue
+            i, j = int(row[a, 0]), int(row[a, 1] if a == b else row[b, 0])
+            out[g] = (i, j, a) if i < j else (j, i, b)
         return out[:, :2].copy(), out[:, 2]
+
+    def _least(self, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The two least words of every cluster over all ranks and their rows, each (K, 2).
+
+        found (shards here, K, 2, 2): each shard's words and rows.
+        """
+        nobody = np.full((1, *found.shape[1:]), NOBODY)
+        word, row = np.concatenate([found, nobody]).transpose(2, 1, 0, 3).reshape(2, self.n_labels, -1)
+        least, whose = np.empty((2, 2, self.n_labels), np.uint64)
+        for place in range(2):
+            at = word.argmin(axis=1)[:, None]
+            mine = np.take_along_axis(word, at, axis=1)[:, 0]
+            least[place] = mine
+            self.comm.least_everywhere(least[place])
+            whose[place] = np.where(mine == least[place], np.take_along_axis(row, at, axis=1)[:, 0], NOBODY)
+            here = np.flatnonzero(mine == least[place])
+            word[here, at[here, 0]] = NOBODY  # it is taken
+        self.comm.least_everywhere(whose)
+        return least.T, whose.T
 
     @staticmethod
     def _order(seeds: np.ndarray) -> np.ndarray:
@@ -238,19 +253,6 @@ class Guided(Book):
             for label, (_, places) in enumerate(after):
                 new[places] = label
             self.column = [column for column, _ in after]
-
-
-def _least(found: np.ndarray) -> np.ndarray:
-    """The two least words of every cluster and their rows, (K, 4), among those of several sets of rows, (S, K, 4)."""
-    none = np.full((1, *found.shape[1:]), NOBODY)
-    word, row = np.split(np.concatenate([found, none]).transpose(1, 0, 2), 2, axis=2)
-    word, row, k = word.reshape(len(word), -1), row.reshape(len(word), -1), np.arange(len(word))
-    out = np.empty((len(word), 4), np.uint64)
-    for place in range(2):
-        at = word.argmin(axis=1)
-        out[:, place], out[:, 2 + place] = word[k, at], row[k, at]
-        word[k, at] = NOBODY
-    return out
 
 
 def _find(ids: np.ndarray, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
