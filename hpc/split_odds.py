@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
 from mpibayes.hpc.models import normal as reals
 from mpibayes.hpc.models.components import Components, Hyper
-from mpibayes.hpc.models.statistics import Statistics
-from mpibayes.hpc.models.vector import cholesky, n_pairs, unpack
+from mpibayes.hpc.models.statistics import Statistics, join
+from mpibayes.hpc.models.vector import n_pairs
 
 
 @dataclass
@@ -46,59 +46,6 @@ def vector_length(widths: np.ndarray) -> int:
     return int((1 + 2 * (widths + n_pairs(widths))).sum())
 
 
-class Launch:
-    """Log odds of sides that are shrunk to the distribution of their group, `whole`, as if by `shrink` (G,) rows of it.
-
-    The hyperparameters have no part in it: while one cluster holds everything, they fit that cluster, and would hide
-    what sets a few of its rows apart.
-    """
-
-    def __init__(self, components: Components, whole: Statistics, shrink: np.ndarray):
-        self.categorical, self.weight = components.categorical, np.repeat(shrink, 2)
-        self.whole = whole.take(np.repeat(np.arange(len(whole)), 2))
-        even = np.full(len(self.categorical.n_levels), 0.5)
-        self.vectors = components.vectors
-        self.mean = self.weight * np.exp(self.categorical.log_predictive_table(even, self.whole.levels))
-
-    def odds(self, sides: Statistics, prior: np.ndarray) -> Odds:
-        """Clusters 1, 3, 5, ... of `sides` against 0, 2, 4, ...; prior: log odds (G,) before a cell is looked at."""
-        c, both, weight = self.categorical, self.whole, self.weight
-        table = np.log(self.mean + sides.levels)
-        if len(c.n_levels):
-            table -= np.log(weight + c.observed(sides.levels))[c.column_of_row]
-        table[c.missing_rows] = 0.0
-        share = weight / (weight + sides.real_n)
-        step = np.where(sides.real_n > 0, sides.real_mean - both.real_mean, 0.0)
-        location = both.real_mean + (1.0 - share) * step
-        width = (both.real_scatter + 1e-9) / np.maximum(both.real_n, 1)
-        variance = share * (width + (1.0 - share) * step**2) + sides.real_scatter / (weight + sides.real_n)
-        variance = np.maximum(variance, 1e-6 * width + 1e-300)
-        rate = (sides.tally_sum + weight * (both.tally_sum + 0.5) / (both.tally_n + 1.0)) / (weight + sides.tally_n)
-        return _odds(prior, table, location, variance, rate, self._vectors(sides))
-
-    def _vectors(self, sides: Statistics) -> list[tuple[np.ndarray, np.ndarray]]:
-        """As the reals' location and variance, with matrices; the covariance of few rows leans on its diagonal."""
-        made = []
-        for (block, n, mean, scatter), (_, n_both, mean_both, scatter_both) in zip(
-            self.vectors.parts(sides), self.vectors.parts(self.whole)
-        ):
-            d, share = np.arange(block.width), self.weight / (self.weight + n)
-            step = np.where(n > 0, mean - mean_both, 0.0)
-            both = unpack(scatter_both)
-            own = (both[:, d, d] + 1e-9 * block.square) / np.maximum(n_both, 1)[:, None]
-            width = both / np.maximum(n_both, 1)[:, None, None]
-            lean = block.width / (block.width + n_both)
-            width *= (1.0 - lean)[:, None, None]
-            width[:, d, d] += lean[:, None] * own + 1e-6 * own + 1e-300
-            rest = 1.0 - share
-            outer = step.T[:, :, None] * step.T[:, None, :]
-            matrix = share[:, None, None] * (width + rest[:, None, None] * outer)
-            matrix += unpack(scatter) / (self.weight + n)[:, None, None]
-            matrix[:, d, d] += 1e-6 * own
-            made.append((mean_both.T + (rest * step).T, cholesky(matrix, 1e-6 * own)))
-        return made
-
-
 def log_ratio(sides: Statistics) -> np.ndarray:
     return np.log(sides.size[1::2] / sides.size[0::2])
 
@@ -127,3 +74,12 @@ def _vector(location: np.ndarray, lower: np.ndarray) -> np.ndarray:
     sides = np.concatenate([location, factor[:, i, j]], axis=1)
     level = (log_diagonal[1::2] - log_diagonal[0::2])[:, None]
     return np.concatenate([level, sides[1::2], sides[0::2]], axis=1)
+
+
+def both_sides(whole: Statistics, one: Statistics) -> Statistics:
+    """Statistics of sides 0 and 1 of every group, as clusters 2 g and 2 g + 1, from those of its rows and of side 1.
+
+    For tables without real columns, single or in blocks, whose moments would lose digits.
+    """
+    zero = Statistics(*(getattr(whole, f.name) - getattr(one, f.name) for f in fields(Statistics)))
+    return join([zero, one]).take(np.arange(2 * len(one)).reshape(2, -1).T.ravel())

@@ -132,6 +132,11 @@ class Components:
         """(L, R, Q, widths): level rows, real columns, count columns, and the columns of each block, int64."""
         return int(self.categorical.offsets[-1]), len(self.real_columns), len(self.count_columns), self.vectors.widths
 
+    @property
+    def has_moments(self) -> bool:
+        """Whether there are real columns, single or in blocks."""
+        return bool(self.real_columns or self.vector_columns)
+
     def start(self, concentration: float, discount: float) -> Hyper:
         kinds = (self.categorical, self.normal, self.poisson, self.vectors)
         return Hyper(concentration, discount, *(kind.start() for kind in kinds))
