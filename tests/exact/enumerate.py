@@ -206,8 +206,9 @@ def log_marginal_of_block(values: np.ndarray, prior: dict) -> float:
 
 
 def with_spread(values: np.ndarray, prior: dict) -> dict:
-    """The prior of a block with the diagonal of S_0: nu variance times the columns' own variances."""
-    return {**prior, "spread": prior["nu"] * prior["variance"] * np.nanvar(values, axis=0)}
+    """The prior of a block with the diagonal of S_0: nu variance times the columns' own variances, unless it was given
+    because `values` are not the whole table's."""
+    return {"spread": prior["nu"] * prior["variance"] * np.nanvar(values, axis=0), **prior}
 
 
 def column_values(column) -> np.ndarray:

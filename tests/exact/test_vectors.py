@@ -12,7 +12,7 @@ import pytest
 from mpibayes.hpc.comm import serial, world
 from tests.exact import production, transitions, wrong_vectors
 from tests.exact.compare import judge_history, seed
-from tests.exact.enumerate import VECTOR_CASES, Posterior
+from tests.exact.enumerate import VECTOR_CASES, Posterior, column_values, with_spread
 
 LEVEL = 1e-4
 CYCLES = 12
@@ -86,10 +86,12 @@ def test_wrong_programs_are_rejected(wrong):
 @pytest.mark.parametrize("move", [transitions.guided, transitions.informed])
 @pytest.mark.parametrize("name", ["niw5", "niwmiss6"])
 def test_moves_keep_the_posterior(name, move):
-    idle = {"niw5": (4,), "niwmiss6": (3, 5)}[name]
+    case, idle = VECTOR_CASES[name], {"niw5": (4,), "niwmiss6": (3, 5)}[name]
+    priors = {c[0]: with_spread(column_values(c), case.priors[c[0]]) for c in case.columns if c[1] == "vector"}
+    case = case.with_(priors={**case.priors, **priors})  # of the whole table, idle rows too
     with contextlib.ExitStack() as stack:
         stack.enter_context(production.constants(INFORMED_SPLITS=0.5))
-        moves = transitions.Moves(VECTOR_CASES[name], 2, idle, 1, seed(65))
+        moves = transitions.Moves(case, 2, idle, 1, seed(65))
         assert moves.error(moves.matrix(move)) < 1e-9
 
 
