@@ -46,24 +46,30 @@ class Case:
     reals: int
     tallies: int
     tail: bool
+    levels: str = ""  # of the categorical columns; without it 2 to 18, at random
 
+
+# levels of the 33 categorical columns of the Census-Income (KDD) table of the UCI repository; it has 7 numeric ones
+CENSUS = "9 52 47 17 3 7 24 15 5 10 2 3 6 8 6 6 51 38 8 10 9 10 3 4 5 43 43 43 5 3 3 3 2"
 
 CASES = [
     *(Case("categorical", k, 68, 0, 0, False) for k in (16, 64, 256)),
     *(Case("categorical, collapsed", k, 68, 0, 0, True) for k in (16, 64, 256)),
     *(Case("real", k, 0, 10, 0, False) for k in (16, 64)),
-    Case("real, collapsed", 64, 0, 10, 0, True),
+    Case("real", 64, 0, 41, 0, False),
+    *(Case("real, collapsed", 64, 0, d, 0, True) for d in (10, 41)),
     Case("count", 64, 0, 0, 10, False),
     Case("count, collapsed", 64, 0, 0, 10, True),
     Case("mixed", 64, 40, 10, 4, False),
     Case("mixed, collapsed", 64, 40, 10, 4, True),
+    *(Case(f"census income{', collapsed' * t}", 64, 33, 7, 0, t, CENSUS) for t in (False, True)),
 ]
 
 
 def table(case, n, rng):
     """Rows drawn from `case.clusters` well separated clusters, their labels, a prior and the clusters' parameters."""
     k, labels = case.clusters, rng.integers(case.clusters, size=n)
-    levels = rng.integers(2, 19, size=case.categorical)
+    levels = np.array(case.levels.split(), dtype=int) if case.levels else rng.integers(2, 19, size=case.categorical)
     offsets = np.concatenate([[0], np.cumsum(levels + 1)]).astype(np.int64)
     base = (k + 15) // 16 * 16
     log_theta = np.zeros((offsets[-1], base), dtype=np.float32)

@@ -1,50 +1,139 @@
-/* One draw from unnormalised log weights. Included once for every instruction set (mixture.h). */
+/* Draws from unnormalised log weights, of one row and of BLOCK rows at once. Included once for every instruction set
+ * (mixture.h).
+ *
+ * The candidates stand in tiles of 16. A row's draw is the first candidate whose cumulative weight exceeds u * total:
+ * the tile first, by sums of tiles (fixed tree within a tile, tiles in order), then the lane, by adding weights in
+ * order to what lies below the tile. Weights are float32, their sums float64. One row's draw is the same in a block as
+ * alone, and tiles without weight at the end change nothing.
+ */
 
-/* weights[k] = exp(scores[k] - max), sums[i] = sum of tile i of 16 weights. Returns the total in float64 (1 <= total
- * for sound scores), -1 if a score is NaN, 0 if no score is finite; *highest is the maximum. */
-static double FN(exponentials)(const double *scores, int64_t n, float *weights, double *sums, double *highest) {
-    vd top = SPREAD(-INFINITY);
-    vl broken = (vl){0};
-    for (int64_t k = 0; k < n; k += N_DOUBLE) {
-        vd s = *(const vd *)(scores + k);
-        top = SELECT(s > top, s, top);
-        broken |= (vl)(s != s);
+/* weights[k] = exp(scores[k] - max), part[i * stride ..]: 8 partial sums of tile i of 16 weights. Returns the maximum.
+ * A weight is NaN where a score is, and every weight is NaN where no score is finite. */
+ALWAYS_INLINE double FN(weigh)(const double *scores, int64_t n, float *weights, double *part, int64_t stride) {
+    enum { N = 16 / N_DOUBLE };
+    vd top[N], most;
+    for (int i = 0; i < N; i++) top[i] = SPREAD(-INFINITY);
+    for (int64_t k = 0; k < n; k += 16)
+        _Pragma("GCC unroll 8") for (int i = 0; i < N; i++) top[i] = MORE(((const vd *)(scores + k))[i], top[i]);
+    for (int m = N / 2; m >= 1; m /= 2)
+        for (int i = 0; i < m; i++) top[i] = MORE(top[i], top[i + m]);
+    most = FN(greatest)(top[0]);
+    for (int64_t k = 0; k < n; k += 16) {
+        vf x[N / 2];
+        vd folded[N / 2];
+        _Pragma("GCC unroll 8") for (int i = 0; i < N / 2; i++) {
+            vd low = ((const vd *)(scores + k))[2 * i], high = ((const vd *)(scores + k))[2 * i + 1];
+            x[i] = FN(vexp2)(FN(narrow)((low - most) * LOG2_E, (high - most) * LOG2_E));
+            ((vf *)(weights + k))[i] = x[i];
+        }
+        FN(fold16)(x, folded);
+        _Pragma("GCC unroll 8") for (int i = 0; i < N / 2; i++) ((vd *)(part + k / 16 * stride))[i] = folded[i];
     }
-    double most = -INFINITY;
-    int64_t nan = 0;
-    for (int j = 0; j < N_DOUBLE; j++) {
-        most = top[j] > most ? top[j] : most;
-        nan |= broken[j];
-    }
-    *highest = most;
-    if (nan) return -1;
-    if (!(most > -INFINITY && most < INFINITY)) return 0;
-    for (int64_t k = 0; k < n; k += N_DOUBLE)
-        *(vh *)(weights + k) = __builtin_convertvector(*(const vd *)(scores + k) - most, vh);
-    for (int64_t k = 0; k < n; k += N_FLOAT) *(vf *)(weights + k) = FN(vexp)(*(const vf *)(weights + k));
+    return most[0];
+}
+
+/* sums[i] = sum of tile i; returns the total */
+ALWAYS_INLINE double FN(add_tiles)(const double *part, int64_t n, double *sums) {
     double total = 0;
-    for (int64_t i = 0; i < n / 16; i++) total += sums[i] = FN(sum16)(weights + 16 * i);
+    for (int64_t i = 0; i < n / 16; i++) total += sums[i] = FN(sum8)((const vd *)(part + 8 * i));
     return total;
 }
 
-/* First k whose cumulative weight exceeds u * total: the tile first, then the lane. A lane of weight 0 never passes. */
-ALWAYS_INLINE int64_t FN(pick)(const float *weights, const double *sums, int64_t n, double total, double u) {
-    double target = u * total, below = 0;
-    int64_t last = -1;
+/* what is wrong with scores whose weights have no total */
+static int FN(fault_of)(const double *scores, int64_t n) {
+    for (int64_t k = 0; k < n; k++)
+        if (scores[k] != scores[k]) return STATUS_NOT_A_NUMBER;
+    return STATUS_NO_CANDIDATE;
+}
+
+/* One draw for one row. Returns a status. */
+static int FN(draw_row)(const double *scores, int64_t n, work_t *w, double u, int64_t *chosen) {
+    const float *weights = w->weights;
+    double total, target, below = 0, cumulative = 0;
+    int64_t tile = 0, lane = 0;
+    FN(weigh)(scores, n, w->weights, w->part, 8);
+    total = FN(add_tiles)(w->part, n, w->sums);
+    if (!(total > 0)) return FN(fault_of)(scores, n);
+    target = u * total;
     for (int64_t i = 0; i < n / 16; i++) {
-        if (below + sums[i] > target) {
-            double cumulative = below;
-            for (int64_t k = 16 * i; k < 16 * i + 16; k++) {
-                cumulative += weights[k];
-                if (weights[k] > 0) last = k;
-                if (cumulative > target) return k;
-            }
-            return last; /* only when rounding put the two sums of this tile on different sides of the target */
-        }
-        below += sums[i];
-        if (sums[i] > 0) last = i;
+        cumulative += w->sums[i];
+        tile += cumulative <= target;
+        below = cumulative <= target ? cumulative : below;
     }
-    for (int64_t k = 16 * last + 15; k > 16 * last; k--)
-        if (weights[k] > 0) return k;
-    return 16 * last;
+    if (tile < n / 16) {
+        cumulative = below;
+        _Pragma("GCC unroll 16") for (int64_t k = 16 * tile; k < 16 * tile + 16; k++) {
+            cumulative += weights[k];
+            lane += cumulative <= target;
+        }
+        if (lane < 16) {
+            *chosen = 16 * tile + lane;
+            return STATUS_DONE;
+        }
+    } else
+        tile = n / 16 - 1;
+    /* Rounding put the last sum on the wrong side of the target: the last candidate with a weight. A tile in which that
+     * happens has one: its sum by the tree exceeds what lies below. */
+    for (*chosen = 16 * tile + 15; !(weights[*chosen] > 0);) --*chosen;
+    return STATUS_DONE;
+}
+
+/* Draws for w->block.n rows whose scores stand in w->scores, n a row. Returns the rows, as bits, that have none: those
+ * for draw_row to look at. */
+static int FN(draw_block)(work_t *w, int64_t n, const double u[BLOCK], int64_t chosen[BLOCK]) {
+    enum { N = BLOCK / N_DOUBLE };
+    int64_t n_rows = w->block.n, n_tiles = n / 16;
+    vd total[N], target[N], below[N], rows[BLOCK * N];
+    vl tile[N], lane[N];
+    vf deck[16 * BLOCK / N_FLOAT];
+    int undrawn = 0;
+    for (int64_t j = 0; j < n_rows; j++) FN(weigh)(w->scores + j * n, n, w->weights + j * n, w->part + 8 * j, 64);
+    for (int64_t j = n_rows; j < BLOCK; j++)
+        for (int64_t b = 0; b < n_tiles; b++) memset(w->part + 64 * b + 8 * j, 0, 64);
+    for (int i = 0; i < N; i++) total[i] = SPREAD(0.0);
+    for (int64_t b = 0; b < n_tiles; b++) {
+        vd sums[N], *cumulative = (vd *)(w->sums + BLOCK * b);
+        const vd *part = (const vd *)(w->part + 64 * b);
+        _Pragma("GCC unroll 32") for (int i = 0; i < BLOCK * N; i++) rows[i] = part[i];
+        FN(sum8_of_8)(rows, sums);
+        for (int i = 0; i < N; i++) cumulative[i] = total[i] += sums[i];
+    }
+    for (int i = 0; i < N; i++) {
+        target[i] = ((const FN(vd_loose) *)u)[i] * total[i];
+        below[i] = SPREAD(0.0);
+        tile[i] = lane[i] = (vl){0};
+    }
+    for (int64_t b = 0; b < n_tiles; b++)
+        for (int i = 0; i < N; i++) {
+            vd cumulative = ((const vd *)(w->sums + BLOCK * b))[i];
+            vl passed = cumulative <= target[i];
+            tile[i] -= passed;
+            below[i] = SELECT(passed, cumulative, below[i]);
+        }
+    for (int64_t j = 0; j < BLOCK; j++) {
+        int64_t row = j < n_rows ? j : 0;
+        chosen[j] = tile[j / N_DOUBLE][j % N_DOUBLE];
+        if (chosen[j] >= n_tiles) { /* rounding, as in draw_row */
+            undrawn |= 1 << j;
+            chosen[j] = 0;
+        }
+        const vf *weights = (const vf *)(w->weights + row * n + 16 * chosen[j]);
+        _Pragma("GCC unroll 8") for (int i = 0; i < 16 / N_FLOAT; i++) deck[j * (16 / N_FLOAT) + i] = weights[i];
+    }
+    for (int round = 0; round < 3; round++) FN(riffle_floats)(deck);
+    _Pragma("GCC unroll 32") for (int e = 0; e < 16 * BLOCK / N_FLOAT; e++) {
+        vd x[2];
+        FN(widen)(deck[e], &x[0], &x[1]);
+        _Pragma("GCC unroll 2") for (int h = 0; h < 2; h++) {
+            int i = (2 * e + h) % N;
+            below[i] += x[h];
+            lane[i] -= (vl)(below[i] <= target[i]);
+        }
+    }
+    for (int64_t j = 0; j < n_rows; j++) {
+        int64_t k = lane[j / N_DOUBLE][j % N_DOUBLE];
+        undrawn |= (k >= 16 || !(total[j / N_DOUBLE][j % N_DOUBLE] > 0)) << j;
+        chosen[j] = 16 * chosen[j] + k;
+    }
+    return undrawn;
 }

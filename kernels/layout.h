@@ -6,6 +6,7 @@
 #ifndef MPIBAYES_LAYOUT_H
 #define MPIBAYES_LAYOUT_H
 #include <stdint.h>
+#include <string.h>
 
 #ifdef MPIBAYES_CHECKS
 #define MPIBAYES_CHECKING 1
@@ -25,6 +26,7 @@ typedef struct { /* clusters whose weight and parameters were drawn; `base` = n 
     int64_t n, base, free;
     const uint64_t *anchors;
     const double *log_weight; /* -infinity in the padding */
+    const double *start;      /* log_weight + sum of `constant` - sum of `rate` over columns, in that order */
     const float *table;
     const double *location, *half_precision, *constant;
     const double *log_rate, *rate;
@@ -48,7 +50,7 @@ typedef struct { /* collapsed clusters of one shard; stride = capacity */
     /* derived from the statistics, rewritten when a slot changes; "without" means with one row or cell less */
     double log_rows, log_rows_without; /* log(n_rows + concentration) */
     double log_open;                   /* log(concentration + n_occupied discount), the weight of a new cluster */
-    double *log_size;                  /* log(size - discount); -infinity for a vacant slot */
+    double *log_size; /* log(size - discount); -infinity for a vacant slot, but for `vacant` see score_tail */
     double *log_size_without;
     double *norm;           /* see tail.h */
     double *total_without;  /* sum over columns of log(n_kc - 1 + beta_c), for rows without missing cells */
@@ -56,25 +58,46 @@ typedef struct { /* collapsed clusters of one shard; stride = capacity */
     double *reference;      /* (C, capacity) */
     float *table;           /* (L, capacity) */
     double *t_location, *t_scale, *t_half, *t_constant; /* (R, capacity), Student t */
+    double *t_total;                                    /* sum of t_constant over columns */
     int64_t *uneven;
-    double *t_step_without;                             /* log Gamma((nu + 1)/2) / Gamma(nu/2) with one cell less */
+    double *without; /* (capacity, WITHOUT_FIELDS, R padded to 8): real columns with one cell less, see own_reals */
+    double *plain;   /* (3, R padded to 8): prior mean; nu * variance, padding 1; all bits set, padding 0 */
     double *nb_shape, *nb_rate, *nb_zero, *nb_log_p, *nb_log_q, *nb_remainder; /* (Q, capacity), negative binomial */
     double *nb_base;                                                           /* nb_zero - log Gamma(nb_shape) */
     double *nb_log_p_without;                                                  /* nb_log_p with one cell less */
 } tail_t;
 
+#define BLOCK 8 /* rows scored and drawn together where they do not depend on each other */
+
+typedef struct { /* cells of 1..BLOCK rows, not necessarily neighbours */
+    int64_t n;
+    int32_t *level;                           /* [row][level_stride]: level row of each categorical cell */
+    int64_t level_stride;
+    const double *reals[BLOCK], *tallies[BLOCK]; /* each row's cells, 0 for a missing one */
+    int64_t *reals_seen, *tallies_seen;       /* [row][column]: -1, or 0 for a missing cell; set where some cell is: */
+    int some_missing, infinite;               /* a cell of some row is missing; is not finite */
+    double *reals_kept, *tallies_kept;        /* [row][column]: room for cells with zeros put in */
+} block_t;
+
 typedef struct { /* scratch of one call */
-    double *scores, *sums, *logs, *real_x, *tally_x;
-    double *tally_log_factorial, *tally_saddle; /* of tally_x; see count_terms */
-    double *own;                                /* for own_score: OWN_FIELDS arrays over columns */
+    block_t block;
+    double *scores, *part, *sums; /* [row][cluster]; see draw.h */
     float *weights;
-    int32_t *level;            /* level row of each categorical cell of the row at hand */
-    int32_t *real_c, *tally_c; /* observed real and count columns of the row, with their values in real_x, tally_x */
+    double *logs;
+    double *own; /* for own_tallies: OWN_FIELDS arrays over columns */
+    /* the row at hand, for the tail: its level rows, and its observed real and count columns and their values */
+    const int32_t *level;
+    double *real_x, *tally_x;
+    const double *x; /* its real cells, 0 for a missing one, with anything from column R to R padded to 8 */
+    const int64_t *reals_seen; /* as in the block */
+    double *x_kept;
+    double *tally_log_factorial, *tally_saddle; /* of tally_x; see count_terms */
+    int32_t *real_c, *tally_c;
     int64_t n_real, n_tally;
-    int infinite; /* the row has a cell that is not finite */
 } work_t;
 
-enum { OWN_FIELDS = 9 };
+enum { OWN_FIELDS = 7 };
+enum { MEAN, SCATTER, INVERSE_N, PULL, SHRINK, INVERSE_KAPPA, CONSTANT, HALF, WITHOUT_FIELDS }; /* of tail_t.without */
 enum { STATUS_DONE = 0, STATUS_GROW = 1, STATUS_NOT_A_NUMBER = 2, STATUS_NO_CANDIDATE = 3, STATUS_BAD_LABEL = 4 };
 
 typedef struct {

@@ -49,6 +49,14 @@ static inline outcome_t kernel_visit(const rows_t *rows, int32_t *z, const int32
 static inline outcome_t kernel_predictive(const rows_t *rows, tail_t *t, work_t *w, double *terms, double *totals) {
     return DISPATCH(predictive, rows, t, w, terms, totals);
 }
+static inline void kernel_add_cells(const rows_t *rows, const int32_t *cluster, int64_t pad, double *sum,
+                                    int64_t *count) {
+    DISPATCH(add_cells, rows, cluster, pad, sum, count);
+}
+static inline void kernel_add_squares(const rows_t *rows, const int32_t *cluster, int64_t pad, const double *mean,
+                                      double *scatter) {
+    DISPATCH(add_squares, rows, cluster, pad, mean, scatter);
+}
 static inline void kernel_refresh(tail_t *t, work_t *w, int64_t from, int64_t to) {
     DISPATCH(refresh, t, w, from, to);
 }

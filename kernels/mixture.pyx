@@ -2,8 +2,8 @@
 
 `sweep` leaves invariant the posterior of a shard's labels given the instantiated clusters (MATH 2.1 step 6, 2.2); with
 no instantiated cluster it is Neal (2000), Algorithm 3. The loops are in C headers beside this file: sweep.h reads like
-the algorithm, scores.h has the inner loops, tail.h the collapsed clusters, draw.h the draw. kernels/twin.py is the same
-in plain Python and serves as the specification.
+the algorithm, cells.h has the cells of rows, scores.h the inner loops, tail.h the collapsed clusters, draw.h the draw,
+moments.h sums for `accumulate`. kernels/twin.py is the same in plain Python and serves as the specification.
 
 Labels within a sweep: 0..K1-1 instantiated clusters, base + t tail slot t with base = K1 rounded up to 16, -1 not
 seated but to be when the sweep meets the row, -2 and below idle: not in the subsample, no kernel looks at the row.
@@ -40,6 +40,7 @@ cdef extern from "mixture.h" nogil:
         int64_t n, base, free
         const uint64_t *anchors
         const double *log_weight
+        const double *start
         const float *table
         const double *location
         const double *half_precision
@@ -72,7 +73,9 @@ cdef extern from "mixture.h" nogil:
         double *t_scale
         double *t_half
         double *t_constant
-        double *t_step_without
+        double *t_total
+        double *without
+        double *plain
         double *nb_shape
         double *nb_rate
         double *nb_zero
@@ -84,17 +87,27 @@ cdef extern from "mixture.h" nogil:
         int64_t n_uneven
         int64_t *uneven
 
+    ctypedef struct block_t:
+        int32_t *level
+        int64_t level_stride
+        int64_t *reals_seen
+        int64_t *tallies_seen
+        double *reals_kept
+        double *tallies_kept
+
     ctypedef struct work_t:
+        block_t block
         double *scores
+        double *part
         double *sums
+        float *weights
         double *logs
+        double *own
         double *real_x
         double *tally_x
+        double *x_kept
         double *tally_log_factorial
         double *tally_saddle
-        double *own
-        float *weights
-        int32_t *level
         int32_t *real_c
         int32_t *tally_c
 
@@ -104,6 +117,8 @@ cdef extern from "mixture.h" nogil:
 
     enum:
         OWN_FIELDS
+        WITHOUT_FIELDS
+        BLOCK
     void keep_counts()
     int kernel_isa
     int widest_isa()
@@ -114,6 +129,8 @@ cdef extern from "mixture.h" nogil:
                            const instantiated_t *, tail_t *, work_t *, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
                            int)
     outcome_t kernel_predictive(const rows_t *, tail_t *, work_t *, double *, double *)
+    void kernel_add_cells(const rows_t *, const int32_t *, int64_t, double *, int64_t *)
+    void kernel_add_squares(const rows_t *, const int32_t *, int64_t, const double *, double *)
     void kernel_refresh(tail_t *, work_t *, int64_t, int64_t)
 
 
@@ -240,7 +257,7 @@ cdef class Instantiated:
             ("constant", constant, np.float64, self.n_reals),
             ("log_rate", log_rate, np.float64, self.n_tallies), ("rate", rate, np.float64, self.n_tallies),
         ]
-        cdef int64_t total = 8 * self.base * (2 + 3 * self.n_reals + 2 * self.n_tallies) + 4 * self.base * self.n_levels
+        cdef int64_t total = 8 * self.base * (3 + 3 * self.n_reals + 2 * self.n_tallies) + 4 * self.base * self.n_levels
         cdef int64_t at = 0
         self.buffer = _aligned_bytes(total)
         self.starts = starts = {}
@@ -272,6 +289,21 @@ cdef class Instantiated:
         self.c.constant = <const double *>(start + <int64_t>starts["constant"])
         self.c.log_rate = <const double *>(start + <int64_t>starts["log_rate"])
         self.c.rate = <const double *>(start + <int64_t>starts["rate"])
+        self._sum_terms(<double *>(start + at))
+
+    cdef int _sum_terms(self, double *out) except -1:
+        """What no cell changes, summed over columns in their order."""
+        cdef int64_t k, r
+        self.c.start = out
+        for k in range(self.base):
+            out[k] = self.c.log_weight[k]
+        for r in range(self.n_reals):
+            for k in range(self.base):
+                out[k] += self.c.constant[r * self.base + k]
+        for r in range(self.n_tallies):
+            for k in range(self.base):
+                out[k] -= self.c.rate[r * self.base + k]
+        return 0
 
     @staticmethod
     def _checked(name, given, shape):
@@ -330,39 +362,50 @@ cdef class _Work:
     cdef work_t c
     cdef void *memory
 
-    def __cinit__(self, int64_t lanes, int64_t n_levels, int64_t n_codes, int64_t n_reals, int64_t n_tallies):
+    def __cinit__(self, int64_t base, int64_t capacity, int64_t n_levels, int64_t n_codes, int64_t n_reals,
+                  int64_t n_tallies):
+        cdef int64_t lanes = BLOCK * (base + capacity)
         cdef int64_t n_logs = _pad16(max(n_levels + n_codes, 3 * n_codes) + 16), n_own = _pad16(max(n_reals, n_tallies))
-        cdef int64_t doubles = lanes + _pad16(lanes // 16) + n_logs + _pad16(n_reals) + 3 * _pad16(n_tallies) \
-            + OWN_FIELDS * n_own
-        cdef int64_t words = lanes + _pad16(n_codes) + _pad16(n_reals) + _pad16(n_tallies)
+        cdef int64_t reals = _pad16(n_reals), tallies = _pad16(n_tallies), codes = _pad16(n_codes)
+        cdef int64_t doubles = lanes + lanes // 2 + _pad16(lanes // 16) + n_logs + (2 + 2 * BLOCK) * reals \
+            + (3 + 2 * BLOCK) * tallies + OWN_FIELDS * n_own
+        cdef int64_t words = lanes + BLOCK * codes + reals + tallies
         if posix_memalign(&self.memory, 64, 8 * doubles + 4 * words + 64) != 0:
-            raise MemoryError(f"no memory for the scores of {lanes} clusters")
+            raise MemoryError(f"no memory for the scores of {base + capacity} clusters")
         self.c.scores = <double *>self.memory
-        self.c.sums = self.c.scores + lanes
+        self.c.part = self.c.scores + lanes
+        self.c.sums = self.c.part + lanes // 2
         self.c.logs = self.c.sums + _pad16(lanes // 16)
         self.c.real_x = self.c.logs + n_logs
-        self.c.tally_x = self.c.real_x + _pad16(n_reals)
-        self.c.tally_log_factorial = self.c.tally_x + _pad16(n_tallies)
-        self.c.tally_saddle = self.c.tally_log_factorial + _pad16(n_tallies)
-        self.c.own = self.c.tally_saddle + _pad16(n_tallies)
-        self.c.weights = <float *>(self.c.own + OWN_FIELDS * n_own)
-        self.c.level = <int32_t *>(self.c.weights + lanes)
-        self.c.real_c = self.c.level + _pad16(n_codes)
-        self.c.tally_c = self.c.real_c + _pad16(n_reals)
+        self.c.x_kept = self.c.real_x + reals
+        self.c.tally_x = self.c.x_kept + reals
+        self.c.tally_log_factorial = self.c.tally_x + tallies
+        self.c.tally_saddle = self.c.tally_log_factorial + tallies
+        self.c.own = self.c.tally_saddle + tallies
+        self.c.block.reals_kept = self.c.own + OWN_FIELDS * n_own
+        self.c.block.tallies_kept = self.c.block.reals_kept + BLOCK * reals
+        self.c.block.reals_seen = <int64_t *>(self.c.block.tallies_kept + BLOCK * tallies)
+        self.c.block.tallies_seen = self.c.block.reals_seen + BLOCK * reals
+        self.c.weights = <float *>(self.c.block.tallies_seen + BLOCK * tallies)
+        self.c.block.level = <int32_t *>(self.c.weights + lanes)
+        self.c.block.level_stride = codes
+        self.c.real_c = self.c.block.level + BLOCK * codes
+        self.c.tally_c = self.c.real_c + reals
 
     def __dealloc__(self):
         free(self.memory)
 
 
-# name, bytes an item, dtype, and the number of items a slot as a multiple of (1, L, C, R, Q); the first seven are the
-# statistics, in the order of the Statistics class and of `accumulate`
+# name, dtype, and which number of items a slot has: 1, L, C, R, Q, or all that own_reals wants of the slot, and then
+# the items of a slot stand together; the first seven are the statistics, in the order of the Statistics class and of
+# `accumulate`
 _FIELDS = (
     ("size", "i8", 0), ("levels", "i4", 1), ("real_n", "i8", 3), ("real_mean", "f8", 3), ("real_scatter", "f8", 3),
     ("tally_n", "i8", 4), ("tally_sum", "f8", 4),
     ("log_size", "f8", 0), ("log_size_without", "f8", 0), ("norm", "f8", 0), ("total_without", "f8", 0),
     ("reference_size", "i8", 0), ("reference", "f8", 2), ("table", "f4", 1),
     ("t_location", "f8", 3), ("t_scale", "f8", 3), ("t_half", "f8", 3), ("t_constant", "f8", 3),
-    ("t_step_without", "f8", 3),
+    ("t_total", "f8", 0), ("without", "f8", 5),
     ("nb_shape", "f8", 4), ("nb_rate", "f8", 4), ("nb_zero", "f8", 4), ("nb_log_p", "f8", 4), ("nb_log_q", "f8", 4),
     ("nb_remainder", "f8", 4), ("nb_log_p_without", "f8", 4), ("nb_base", "f8", 4),
     ("uneven", "i8", 0),
@@ -380,8 +423,8 @@ cdef class Tail:
     """
 
     cdef tail_t c
-    cdef object buffer, starts, offsets_array, dirichlet_array, normal_array, gamma_array
-    cdef int64_t items[5]
+    cdef object buffer, starts, offsets_array, dirichlet_array, normal_array, gamma_array, plain
+    cdef int64_t items[6]
 
     def __init__(self, prior, double concentration, double discount, double log_weight, capacity=16):
         offsets = np.ascontiguousarray(prior.offsets, dtype=np.int64)
@@ -390,6 +433,8 @@ cdef class Tail:
         self.gamma_array = np.ascontiguousarray(prior.gamma, dtype=np.float64)
         self.items[0], self.items[1], self.items[2] = 1, len(dirichlet), len(offsets) - 1
         self.items[3], self.items[4] = len(self.normal_array), len(self.gamma_array)
+        padded = (self.items[3] + 7) // 8 * 8
+        self.items[5] = WITHOUT_FIELDS * padded
         if len(offsets) < 1 or offsets[len(offsets) - 1] != len(dirichlet):
             raise ValueError(f"prior.dirichlet has {len(dirichlet)} level rows, which is not where prior.offsets end")
         if not (0 <= discount < 1 and concentration > -1e308):
@@ -400,6 +445,12 @@ cdef class Tail:
             raise ValueError("prior.normal: kappa, nu and variance must be positive and finite")
         if self.items[4] and not (np.isfinite(self.gamma_array).all() and (self.gamma_array > 0).all()):
             raise ValueError("prior.gamma: shape and rate must be positive and finite")
+        self.plain = _aligned_bytes(24 * padded)
+        plain = self.plain.view(np.float64).reshape(3, padded)
+        plain[1] = 1.0
+        plain[2].view(np.int64)[:self.items[3]] = -1
+        plain[0, :self.items[3]] = self.normal_array[:, 0] if self.items[3] else 0.0
+        plain[1, :self.items[3]] = self.normal_array[:, 2] * self.normal_array[:, 3] if self.items[3] else 0.0
         self.offsets_array, self.dirichlet_array = offsets, dirichlet
         self.c.concentration, self.c.discount, self.c.log_weight = concentration, discount, log_weight
         self._allocate(max(16, _pad16(capacity)))
@@ -455,7 +506,9 @@ cdef class Tail:
         self.c.t_scale = <double *>(at + <int64_t>starts["t_scale"])
         self.c.t_half = <double *>(at + <int64_t>starts["t_half"])
         self.c.t_constant = <double *>(at + <int64_t>starts["t_constant"])
-        self.c.t_step_without = <double *>(at + <int64_t>starts["t_step_without"])
+        self.c.t_total = <double *>(at + <int64_t>starts["t_total"])
+        self.c.without = <double *>(at + <int64_t>starts["without"])
+        self.c.plain = <double *>_address(self.plain)
         self.c.nb_shape = <double *>(at + <int64_t>starts["nb_shape"])
         self.c.nb_rate = <double *>(at + <int64_t>starts["nb_rate"])
         self.c.nb_zero = <double *>(at + <int64_t>starts["nb_zero"])
@@ -468,7 +521,7 @@ cdef class Tail:
         return 0
 
     cdef int _refresh(self, int64_t start, int64_t stop) except -1:
-        cdef _Work work = _Work(16, self.c.n_levels, self.c.n_codes, self.c.n_reals, self.c.n_tallies)
+        cdef _Work work = _Work(0, 16, self.c.n_levels, self.c.n_codes, self.c.n_reals, self.c.n_tallies)
         with nogil:
             kernel_refresh(&self.c, &work.c, start, stop)
         return 0
@@ -477,6 +530,8 @@ cdef class Tail:
         dtype, kind = next((d, k) for n, d, k in _FIELDS if n == name)
         cdef int64_t start = self.starts[name], n_rows = self.items[<int>kind], capacity = self.c.capacity
         flat = self.buffer[start:start + n_rows * capacity * (4 if dtype[1] == "4" else 8)].view(dtype)
+        if kind == 5:
+            return flat.reshape(capacity, n_rows).T
         return flat if kind == 0 else flat.reshape(n_rows, capacity)
 
     cdef int _grow(self) except -1:
@@ -624,7 +679,7 @@ def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated in
     cdef int anchored = not priority_free
     cdef bint listed = remove is not None
     cdef const int32_t[::1] leaving, coming
-    cdef int64_t moved = 0, lanes, n_steps = 0
+    cdef int64_t moved = 0, n_steps = 0
     cdef outcome_t done
     cdef tail_t *t = NULL
     cdef _Work work
@@ -647,8 +702,8 @@ def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated in
         return 0
     done.row = 0
     while True:
-        lanes = held.base + (tail.c.capacity if tail is not None else 0)
-        work = _Work(lanes, r.c.offsets[r.c.n_codes], r.c.n_codes, r.c.n_reals, r.c.n_tallies)
+        work = _Work(held.base, tail.c.capacity if tail is not None else 0, r.c.offsets[r.c.n_codes], r.c.n_codes,
+                     r.c.n_reals, r.c.n_tallies)
         with nogil:
             if listed:
                 done = kernel_visit(&r.c, &z[0], &leaving[0], &coming[0], done.row, n_steps, &held.c, t, &work.c,
@@ -670,7 +725,7 @@ cdef object _predictive(rows, Tail tail, bint by_cluster):
     _match(r, tail)
     if tail.c.vacant >= tail.c.capacity:
         tail._grow()
-    cdef _Work work = _Work(tail.c.capacity, tail.c.n_levels, r.c.n_codes, r.c.n_reals, r.c.n_tallies)
+    cdef _Work work = _Work(0, tail.c.capacity, tail.c.n_levels, r.c.n_codes, r.c.n_reals, r.c.n_tallies)
     out = np.empty((r.c.n, tail.c.n_slots + 1 if by_cluster else 1))
     if r.c.n == 0:
         return out
@@ -753,7 +808,7 @@ def accumulate(rows, const int32_t[::1] z, int64_t n_clusters, offsets, relabel=
     cdef _Rows r = _Rows(rows, offsets)
     cdef rows_t *p = &r.c
     cdef int64_t n = p.n, C8 = p.n_codes8, C16 = p.n_codes16, R = p.n_reals, Q = p.n_tallies, i, c, k, bad = -1
-    cdef double x, d
+    cdef double x
     if z.shape[0] != n:
         raise ValueError(f"{z.shape[0]} labels for {n} rows")
     cdef bint mapped = relabel is not None
@@ -766,11 +821,10 @@ def accumulate(rows, const int32_t[::1] z, int64_t n_clusters, offsets, relabel=
     )
     cdef int64_t[::1] size = out[0]
     cdef int32_t[:, ::1] levels = out[1]
-    cdef int64_t[:, ::1] real_n = out[2]
-    cdef double[:, ::1] real_mean = out[3]
-    cdef double[:, ::1] real_scatter = out[4]
     cdef int64_t[:, ::1] tally_n = out[5]
     cdef double[:, ::1] tally_sum = out[6]
+    clusters = np.full(n, -1, dtype=np.int32)
+    cdef int32_t[::1] cluster = clusters
     with nogil:
         for i in range(n):
             k = z[i]
@@ -783,37 +837,38 @@ def accumulate(rows, const int32_t[::1] z, int64_t n_clusters, offsets, relabel=
                 k = target[k]
                 if k < 0:
                     continue
+            cluster[i] = <int32_t>k
             size[k] += 1
             for c in range(C8):
                 levels[p.offsets[c] + p.codes8[i * C8 + c], k] += 1
             for c in range(C16):
                 levels[p.offsets[C8 + c] + p.codes16[i * C16 + c], k] += 1
-            for c in range(R):
-                x = p.reals[i * R + c]
-                if x == x:
-                    real_n[c, k] += 1
-                    real_mean[c, k] += x
             for c in range(Q):
                 x = p.tallies[i * Q + c]
                 if x == x:
                     tally_n[c, k] += 1
                     tally_sum[c, k] += x
-        if R and bad < 0:
-            for c in range(R):
-                for k in range(n_clusters):
-                    if real_n[c, k]:
-                        real_mean[c, k] /= real_n[c, k]
-            for i in range(n):
-                k = z[i]
-                if mapped and k >= 0:
-                    k = target[k]
-                if k < 0:
-                    continue
-                for c in range(R):
-                    x = p.reals[i * R + c]
-                    if x == x:
-                        d = x - real_mean[c, k]
-                        real_scatter[c, k] += d * d
     if bad >= 0:
         raise ValueError(f"row {bad} of the slice: label {z[bad]} maps to no cluster below {n_clusters}")
+    if R and n and n_clusters:
+        _moments(r, cluster, n_clusters, out[2], out[3], out[4])
     return out
+
+
+cdef int _moments(_Rows r, const int32_t[::1] cluster, int64_t n_clusters, real_n, real_mean, real_scatter) except -1:
+    """Fill the last three, (R, K), with numbers, means and sums of squares about the means of the real cells."""
+    cdef int64_t R = r.c.n_reals, pad = (R + 7) & ~<int64_t>7, n_bytes = 8 * pad * n_clusters
+    buffers = _aligned_bytes(n_bytes), _aligned_bytes(n_bytes), _aligned_bytes(n_bytes)
+    cdef void *count = _address(buffers[0])
+    cdef void *mean = _address(buffers[1])
+    cdef void *scatter = _address(buffers[2])
+    shape = n_clusters, pad
+    n, means, scatters = (b.view(t).reshape(shape) for b, t in zip(buffers, ("i8", "f8", "f8")))
+    with nogil:
+        kernel_add_cells(&r.c, &cluster[0], pad, <double *>mean, <int64_t *>count)
+    means /= np.maximum(n, 1)
+    with nogil:
+        kernel_add_squares(&r.c, &cluster[0], pad, <const double *>mean, <double *>scatter)
+    for out, found in ((real_n, n), (real_mean, means), (real_scatter, scatters)):
+        out[...] = found[:, :R].T
+    return 0

@@ -1,67 +1,173 @@
-/* Scores of one row under many clusters: the inner loops. Included once for every instruction set (mixture.h).
+/* Scores of rows under many clusters: the inner loops. Included once for every instruction set (mixture.h).
  *
- * All functions add to out[0..n), n a multiple of 8 (categories: 16). Cost per row: one add per (column x cluster) for
- * categories, a few multiplications for reals and counts; in the tail about one logarithm a cell and cluster, one for
- * four reals where no cell is missing.
+ * Clusters are the lanes everywhere. A block of 1..BLOCK rows is scored at a time, so that a parameter is loaded once
+ * for several rows; scores stand as out[row * stride + cluster]. A row's sums run in an order of their own: what
+ * stands beside it in the block changes no bit. Slots of the tail are scored for a block too, on the supposition that
+ * its rows leave the tail as it is (sweep.h). Cost per row: one add per (column x cluster) for categories, a few
+ * multiplications for reals and counts; in the tail about one logarithm a count cell and cluster, one for all reals
+ * where no cell is missing.
+ *
+ * Room for more: a likelihood over vectors of real columns has its place in score_block, beside add_normal. It gets
+ * the block and adds to out[row * stride + k] what the row's cells bring under cluster k, with parameters
+ * [entry][cluster] of stride g->base. block->reals[j][r] is cell r of row j, 0 where it is missing; that it is missing
+ * is said by block->reals_seen[j * n_reals + r], which is set only where block->some_missing. What no cell changes is
+ * added to `start` once, by Instantiated. In the tail its place is score_slots, which has the same block, and
+ * own_score, which has the row at hand.
  */
 #define ADD_BLOCK 32 /* columns summed in float32 before they go to the float64 score: keeps the error near 1e-5 */
+#define UNROLL _Pragma("GCC unroll 16")
 
-/* out[k] += sum over columns of table[level[c]][k], for a tile of `vectors` * N_FLOAT clusters held in registers */
-#define ADD_TILE(VECTORS)                                                                                              \
-    do {                                                                                                               \
-        for (int64_t c0 = 0; c0 < n_codes; c0 += ADD_BLOCK) {                                                          \
-            int64_t c1 = c0 + ADD_BLOCK < n_codes ? c0 + ADD_BLOCK : n_codes;                                          \
-            vf sum[VECTORS];                                                                                           \
-            _Pragma("GCC unroll 16") for (int j = 0; j < VECTORS; j++) sum[j] = (vf){0};                               \
-            for (int64_t c = c0; c < c1; c++) {                                                                        \
-                const vf *t = (const vf *)(table + (int64_t)level[c] * stride + k);                                    \
-                _Pragma("GCC unroll 16") for (int j = 0; j < VECTORS; j++) sum[j] += t[j];                             \
+/* out[j][k..] += sum over columns of table[level[j][c]][k..], VECTORS * N_FLOAT clusters of ROWS rows in registers */
+#define ADD_TILE(ROWS, VECTORS)                                                                                        \
+    for (int64_t c0 = 0; c0 < n_codes; c0 += ADD_BLOCK) {                                                              \
+        int64_t c1 = c0 + ADD_BLOCK < n_codes ? c0 + ADD_BLOCK : n_codes;                                              \
+        vf sum[ROWS][VECTORS];                                                                                         \
+        UNROLL for (int i = 0; i < ROWS; i++) UNROLL for (int v = 0; v < VECTORS; v++) sum[i][v] = (vf){0};            \
+        for (int64_t c = c0; c < c1; c++) {                                                                            \
+            UNROLL for (int i = 0; i < ROWS; i++) {                                                                    \
+                const vf *t = (const vf *)(table + (int64_t)level[i * level_stride + c] * base);                       \
+                UNROLL for (int v = 0; v < VECTORS; v++) sum[i][v] += t[v];                                            \
             }                                                                                                          \
-            _Pragma("GCC unroll 16") for (int j = 0; j < VECTORS; j++) FN(widen_add)(out + k + j * N_FLOAT, sum[j]);   \
         }                                                                                                              \
-    } while (0)
+        UNROLL for (int i = 0; i < ROWS; i++) UNROLL for (int v = 0; v < VECTORS; v++)                                 \
+            FN(widen_add)(out + i * stride + v * N_FLOAT, sum[i][v]);                                                  \
+    }
 
 ALWAYS_INLINE void FN(widen_add)(double *out, vf x) {
-    union { vf whole; vh half[2]; } u = {x};
-    *(vd *)out += __builtin_convertvector(u.half[0], vd);
-    *(vd *)(out + N_DOUBLE) += __builtin_convertvector(u.half[1], vd);
+    vd low, high;
+    FN(widen)(x, &low, &high);
+    *(vd *)out += low, *(vd *)(out + N_DOUBLE) += high;
 }
 
-APART void FN(add_categories)(const float *table, int64_t stride, const int32_t *level, int64_t n_codes,
-                              double *out, int64_t n) {
-    int64_t k = 0;
-    for (; k + MB_TILE <= n; k += MB_TILE) ADD_TILE(MB_TILE / N_FLOAT);
-    for (; k < n; k += 16) ADD_TILE(16 / N_FLOAT);
+/* MB_TILE clusters, and 16, of as many rows as leave the sums in registers. Few clusters need several rows: additions
+ * of one row wait for each other. */
+#define TILE_ROWS(VECTORS) ((VECTORS) > 4 ? 1 : (VECTORS) > 2 ? 2 : 4)
+#define DEFINE_TILE(NAME, ROWS, VECTORS)                                                                               \
+    APART void FN(NAME)(const float *table, int64_t base, const int32_t *level, int64_t level_stride, int64_t n_codes, \
+                        double *out, int64_t stride) {                                                                 \
+        ADD_TILE(ROWS, VECTORS)                                                                                        \
+    }
+DEFINE_TILE(wide_tile, TILE_ROWS(MB_TILE / N_FLOAT), MB_TILE / N_FLOAT)
+DEFINE_TILE(wide_tile_1, 1, MB_TILE / N_FLOAT)
+DEFINE_TILE(tile_16, TILE_ROWS(16 / N_FLOAT), 16 / N_FLOAT)
+DEFINE_TILE(tile_16_1, 1, 16 / N_FLOAT)
+
+/* log probabilities of the levels; `base` is the table's stride */
+static void FN(add_categories)(const float *table, int64_t base, const block_t *block, int64_t n_codes, double *out,
+                               int64_t stride, int64_t n) {
+    enum { WIDE = TILE_ROWS(MB_TILE / N_FLOAT), NARROW = TILE_ROWS(16 / N_FLOAT) };
+    const int32_t *level = block->level;
+    int64_t k = 0, step = block->level_stride;
+    for (; k + MB_TILE <= n; k += MB_TILE) {
+        int64_t j = 0;
+        for (; j + WIDE <= block->n; j += WIDE)
+            FN(wide_tile)(table + k, base, level + j * step, step, n_codes, out + j * stride + k, stride);
+        for (; j < block->n; j++)
+            FN(wide_tile_1)(table + k, base, level + j * step, step, n_codes, out + j * stride + k, stride);
+    }
+    for (; k < n; k += 16) {
+        int64_t j = 0;
+        for (; j + NARROW <= block->n; j += NARROW)
+            FN(tile_16)(table + k, base, level + j * step, step, n_codes, out + j * stride + k, stride);
+        for (; j < block->n; j++)
+            FN(tile_16_1)(table + k, base, level + j * step, step, n_codes, out + j * stride + k, stride);
+    }
 }
 
-/* normal columns under given parameters: constant - half_precision (x - location)^2 */
-APART void FN(add_normal)(const instantiated_t *g, const work_t *w, double *out, int64_t n) {
-    for (int64_t k = 0; k < n; k += 16) {
-        vd sum[16 / N_DOUBLE];
-        _Pragma("GCC unroll 8") for (int j = 0; j < 16 / N_DOUBLE; j++) sum[j] = ((const vd *)(out + k))[j];
-        for (int64_t i = 0; i < w->n_real; i++) {
-            int64_t at = (int64_t)w->real_c[i] * g->base + k;
-            const vd *location = (const vd *)(g->location + at), *constant = (const vd *)(g->constant + at);
-            const vd *half_precision = (const vd *)(g->half_precision + at);
-            double x = w->real_x[i];
-            _Pragma("GCC unroll 8") for (int j = 0; j < 16 / N_DOUBLE; j++) {
-                vd d = x - location[j];
-                sum[j] += constant[j] - half_precision[j] * (d * d);
+/* - half_precision (x - location)^2 of normal columns, for ROWS rows from `first` on: added to `start`, or to `out`
+ * where a cell may be missing. Its term is masked away: its 0 would bring half_precision location^2. */
+#define ADD_NORMAL(ROWS, MASKED)                                                                                       \
+    for (int64_t k = 0; k < n; k += 2 * N_DOUBLE) {                                                                    \
+        vd sum[ROWS][2];                                                                                               \
+        UNROLL for (int j = 0; j < ROWS; j++) UNROLL for (int v = 0; v < 2; v++)                                       \
+            sum[j][v] = ((const vd *)(MASKED ? out + j * stride + k : g->start + k))[v];                               \
+        for (int64_t r = 0; r < n_columns; r++) {                                                                      \
+            const vd *location = (const vd *)(g->location + r * g->base + k);                                          \
+            const vd *half_precision = (const vd *)(g->half_precision + r * g->base + k);                              \
+            vd location0 = location[0], location1 = location[1];                                                       \
+            vd half_precision0 = half_precision[0], half_precision1 = half_precision[1];                               \
+            UNROLL for (int j = 0; j < ROWS; j++) {                                                                    \
+                vd x = SPREAD(block->reals[first + j][r]);                                                             \
+                vd d0 = x - location0, d1 = x - location1;                                                             \
+                d0 = half_precision0 * (d0 * d0), d1 = half_precision1 * (d1 * d1);                                    \
+                if (MASKED) {                                                                                          \
+                    vl seen = block->reals_seen[(first + j) * n_columns + r] - (vl){0};                                \
+                    d0 = (vd)((vl)d0 & seen), d1 = (vd)((vl)d1 & seen);                                                \
+                }                                                                                                      \
+                sum[j][0] -= d0, sum[j][1] -= d1;                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+        UNROLL for (int j = 0; j < ROWS; j++) UNROLL for (int v = 0; v < 2; v++)                                       \
+            ((vd *)(out + j * stride + k))[v] = sum[j][v];                                                             \
+    }
+#define DEFINE_NORMAL(NAME, ROWS, MASKED)                                                                              \
+    APART void FN(NAME)(const instantiated_t *g, const block_t *block, int64_t first, int64_t n_columns, double *out,  \
+                        int64_t stride, int64_t n) {                                                                   \
+        ADD_NORMAL(ROWS, MASKED)                                                                                       \
+    }
+DEFINE_NORMAL(normal_4, 4, 0)
+DEFINE_NORMAL(normal_4_masked, 4, 1)
+DEFINE_NORMAL(normal_1, 1, 0)
+DEFINE_NORMAL(normal_1_masked, 1, 1)
+
+/* normal columns under given parameters, on top of `start` */
+static void FN(add_normal)(const instantiated_t *g, const block_t *block, int64_t n_columns, double *out,
+                           int64_t stride, int64_t n) {
+    int64_t j = 0, masked = block->some_missing;
+    for (; j + 4 <= block->n; j += 4)
+        if (masked) FN(normal_4_masked)(g, block, j, n_columns, out + j * stride, stride, n);
+        else FN(normal_4)(g, block, j, n_columns, out + j * stride, stride, n);
+    for (; j < block->n; j++)
+        if (masked) FN(normal_1_masked)(g, block, j, n_columns, out + j * stride, stride, n);
+        else FN(normal_1)(g, block, j, n_columns, out + j * stride, stride, n);
+}
+
+/* counts under given rates: x log rate; a missing count is 0 in the block. log x! is the same under every cluster. */
+APART void FN(add_poisson)(const instantiated_t *g, const block_t *block, int64_t n_columns, double *out,
+                           int64_t stride, int64_t n) {
+    for (int64_t j = 0; j < block->n; j++)
+        for (int64_t k = 0; k < n; k += 16) {
+            vd sum[16 / N_DOUBLE];
+            UNROLL for (int v = 0; v < 16 / N_DOUBLE; v++) sum[v] = ((const vd *)(out + j * stride + k))[v];
+            for (int64_t q = 0; q < n_columns; q++) {
+                const vd *log_rate = (const vd *)(g->log_rate + q * g->base + k);
+                vd x = SPREAD(block->tallies[j][q]);
+                UNROLL for (int v = 0; v < 16 / N_DOUBLE; v++) sum[v] += x * log_rate[v];
             }
+            UNROLL for (int v = 0; v < 16 / N_DOUBLE; v++) ((vd *)(out + j * stride + k))[v] = sum[v];
         }
-        _Pragma("GCC unroll 8") for (int j = 0; j < 16 / N_DOUBLE; j++) ((vd *)(out + k))[j] = sum[j];
+}
+
+/* takes the terms of missing cells out of `start` again */
+static void FN(start_without)(const instantiated_t *g, const rows_t *rows, const block_t *block, double *out,
+                              int64_t stride, int64_t n) {
+    for (int64_t j = 0; j < block->n; j++) {
+        double *own = out + j * stride;
+        for (int64_t r = 0; r < rows->n_reals; r++) {
+            const double *constant = g->constant + r * g->base;
+            if (block->reals_seen[j * rows->n_reals + r]) continue;
+            for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(own + k) -= *(const vd *)(constant + k);
+        }
+        for (int64_t q = 0; q < rows->n_tallies; q++) {
+            const double *rate = g->rate + q * g->base;
+            if (block->tallies_seen[j * rows->n_tallies + q]) continue;
+            for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(own + k) += *(const vd *)(rate + k);
+        }
     }
 }
 
-/* counts under given rates: x log rate - rate - log x! */
-APART void FN(add_poisson)(const instantiated_t *g, const work_t *w, double *out, int64_t n) {
-    for (int64_t i = 0; i < w->n_tally; i++) {
-        const double *log_rate = g->log_rate + (int64_t)w->tally_c[i] * g->base;
-        const double *rate = g->rate + (int64_t)w->tally_c[i] * g->base;
-        double x = w->tally_x[i], log_x = w->tally_log_factorial[i];
-        for (int64_t k = 0; k < n; k += N_DOUBLE)
-            *(vd *)(out + k) += (x * *(const vd *)(log_rate + k) - log_x) - *(const vd *)(rate + k);
-    }
+/* scores, up to a constant of the row, of the block's rows under the first n instantiated clusters and their padding,
+ * which stays at -infinity; n a multiple of 16 */
+static void FN(score_block)(const instantiated_t *g, const rows_t *rows, const block_t *block, double *out,
+                            int64_t stride, int64_t n) {
+    if (block->some_missing || rows->n_reals == 0)
+        for (int64_t j = 0; j < block->n; j++)
+            for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(out + j * stride + k) = *(const vd *)(g->start + k);
+    if (block->some_missing) FN(start_without)(g, rows, block, out, stride, n);
+    if (rows->n_reals) FN(add_normal)(g, block, rows->n_reals, out, stride, n);
+    if (rows->n_tallies) FN(add_poisson)(g, block, rows->n_tallies, out, stride, n);
+    if (rows->n_codes)
+        FN(add_categories)(g->table, g->base, block, rows->n_codes, out, stride, n);
 }
 
 /* log density of Student t: constant - half log(1 + ((x - location) scale)^2). The square is capped at 1e300, so that a
@@ -85,25 +191,82 @@ APART void FN(add_student)(const tail_t *t, const work_t *w, double *out, int64_
     }
 }
 
-/* The same where every slot has one `half` for all its columns (no missing cells, one prior nu): sum of logarithms =
- * the logarithm of a product, taken 4 columns at a time; factors are capped at 1e75, 3e37 scales away. */
-APART void FN(add_student_even)(const tail_t *t, const work_t *w, double *out, int64_t n) {
-    for (int64_t k = 0; k < n; k += N_DOUBLE) {
-        vd sum = *(vd *)(out + k), logs = SPREAD(0.0);
-        for (int64_t i0 = 0; i0 < w->n_real; i0 += 4) {
-            int64_t i1 = i0 + 4 < w->n_real ? i0 + 4 : w->n_real;
-            vd product = SPREAD(1.0);
-            for (int64_t i = i0; i < i1; i++) {
-                int64_t at = (int64_t)w->real_c[i] * t->capacity + k;
-                vd d = (w->real_x[i] - *(const vd *)(t->t_location + at)) * *(const vd *)(t->t_scale + at);
-                vd y = d * d + 1.0;
-                product *= SELECT(y > 1e75, SPREAD(1e75), y);
-                sum += *(const vd *)(t->t_constant + at);
-            }
-            logs += vlog(product);
-        }
-        *(vd *)(out + k) = sum - *(const vd *)(t->t_half + (int64_t)w->real_c[0] * t->capacity + k) * logs;
+/* The same where every slot has one `half` for all its columns (no missing cells, one prior nu): the sum of logarithms
+ * is the logarithm of a product, taken once. After every 8 factors the product, capped at 1e300 (1e18 scales away in
+ * each of 8 columns), gives its exponent to a sum of exponents. */
+ALWAYS_INLINE void FN(move_exponent)(vd *product, vul *exponents) {
+    vul bits = (vul)LESS(SPREAD(1e300), *product);
+    *exponents += bits >> 52;
+    *product = (vd)((bits & 0x000fffffffffffffull) | 0x3ff0000000000000ull);
+}
+ALWAYS_INLINE vd FN(log_of_parts)(vd product, vul exponents, int64_t n_moved) {
+    vd power = (vd)(exponents | 0x4330000000000000ull) - 4503599627370496.0;
+    return vlog(product) + (power - 1023.0 * n_moved) * LOG_TWO;
+}
+
+#define STUDENT_EVEN(VECTORS)                                                                                          \
+    {                                                                                                                  \
+        vd product[VECTORS];                                                                                           \
+        vul exponents[VECTORS];                                                                                        \
+        UNROLL for (int v = 0; v < VECTORS; v++) product[v] = SPREAD(1.0), exponents[v] = (vul){0};                    \
+        for (int64_t i = 0; i < count;) {                                                                              \
+            int64_t end = i + 8 < count ? i + 8 : count;                                                               \
+            for (; i < end; i++) {                                                                                     \
+                int64_t at = (int64_t)w->real_c[i] * t->capacity + k;                                                  \
+                const vd *location = (const vd *)(t->t_location + at), *scale = (const vd *)(t->t_scale + at);         \
+                UNROLL for (int v = 0; v < VECTORS; v++) {                                                             \
+                    vd d = (w->real_x[i] - location[v]) * scale[v];                                                    \
+                    product[v] *= d * d + 1.0;                                                                         \
+                }                                                                                                      \
+            }                                                                                                          \
+            UNROLL for (int v = 0; v < VECTORS; v++) FN(move_exponent)(&product[v], &exponents[v]);                    \
+        }                                                                                                              \
+        UNROLL for (int v = 0; v < VECTORS; v++) {                                                                     \
+            vd constant = SPREAD(0.0), logs = FN(log_of_parts)(product[v], exponents[v], n_groups);                    \
+            if (count == t->n_reals) constant = ((const vd *)(t->t_total + k))[v];                                     \
+            else                                                                                                       \
+                for (int64_t i = 0; i < count; i++)                                                                    \
+                    constant += ((const vd *)(t->t_constant + (int64_t)w->real_c[i] * t->capacity + k))[v];            \
+            ((vd *)(out + k))[v] += constant - ((const vd *)(half + k))[v] * logs;                                     \
+        }                                                                                                              \
+        k += VECTORS * N_DOUBLE;                                                                                       \
     }
+
+/* the same for rows first..first+3 of a block without missing cells */
+APART void FN(add_student_4)(const tail_t *t, const block_t *block, int64_t first, double *out, int64_t stride,
+                             int64_t n) {
+    int64_t count = t->n_reals, n_groups = (count + 7) / 8;
+    const double *const *x = block->reals + first;
+    for (int64_t k = 0; k < n; k += N_DOUBLE) {
+        vd product[4];
+        vul exponents[4];
+        UNROLL for (int v = 0; v < 4; v++) product[v] = SPREAD(1.0), exponents[v] = (vul){0};
+        for (int64_t r = 0; r < count;) {
+            int64_t end = r + 8 < count ? r + 8 : count;
+            for (; r < end; r++) {
+                vd location = *(const vd *)(t->t_location + r * t->capacity + k);
+                vd scale = *(const vd *)(t->t_scale + r * t->capacity + k);
+                UNROLL for (int v = 0; v < 4; v++) {
+                    vd d = (x[v][r] - location) * scale;
+                    product[v] *= d * d + 1.0;
+                }
+            }
+            UNROLL for (int v = 0; v < 4; v++) FN(move_exponent)(&product[v], &exponents[v]);
+        }
+        UNROLL for (int v = 0; v < 4; v++)
+            *(vd *)(out + v * stride + k) += *(const vd *)(t->t_total + k)
+                - *(const vd *)(t->t_half + k) * FN(log_of_parts)(product[v], exponents[v], n_groups);
+    }
+}
+
+/* A vector alone waits for its own operations, so a last one goes with four others. */
+APART void FN(add_student_even)(const tail_t *t, const work_t *w, double *out, int64_t n) {
+    int64_t count = w->n_real, n_groups = (count + 7) / 8, k = 0;
+    const double *half = t->t_half + (int64_t)w->real_c[0] * t->capacity;
+    if (n > 4 * N_DOUBLE && n % (4 * N_DOUBLE) == N_DOUBLE) STUDENT_EVEN(5)
+    while (k + 4 * N_DOUBLE <= n) STUDENT_EVEN(4)
+    if (k + 2 * N_DOUBLE <= n) STUDENT_EVEN(2)
+    if (k < n) STUDENT_EVEN(1)
 }
 
 /* t - log(1 + t) for |t| <= 0.1 without cancellation: with s = t / (2 + t), log(1 + t) = 2 atanh s and t - 2 s = t s */
@@ -168,26 +331,24 @@ APART void FN(add_negative_binomial)(const tail_t *t, const work_t *w, double *o
     }
 }
 
-/* scores of one row under the first `allowed` instantiated clusters; -infinity up to the next multiple of 16 */
-static int64_t FN(score_instantiated)(const instantiated_t *g, const rows_t *rows, const work_t *w, int64_t allowed,
-                                      double *out) {
-    int64_t n = (allowed + 15) & ~(int64_t)15;
-    for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(out + k) = *(const vd *)(g->log_weight + k);
-    for (int64_t k = allowed; k < n; k++) out[k] = -INFINITY;
-    FN(add_categories)(g->table, g->base, w->level, rows->n_codes, out, n);
-    if (w->n_real) FN(add_normal)(g, w, out, n);
-    if (w->n_tally) FN(add_poisson)(g, w, out, n);
-    return n;
-}
-
-/* scores of one row, in no cluster, under slots 0..n-1: shift + log_size - norm + predictive. Slots from n_used on, a
- * multiple of 8, are vacant and stay at -infinity. */
-static void FN(score_slots)(const tail_t *t, const rows_t *rows, const work_t *w, double shift, double *out, int64_t n,
-                            int64_t n_used) {
-    for (int64_t k = 0; k < n; k += N_DOUBLE)
-        *(vd *)(out + k) = (*(const vd *)(t->log_size + k) - *(const vd *)(t->norm + k)) + shift;
-    FN(add_categories)(t->table, t->capacity, w->level, rows->n_codes, out, n);
-    if (w->n_real && t->n_uneven == 0) FN(add_student_even)(t, w, out, n_used);
-    else if (w->n_real) FN(add_student)(t, w, out, n_used);
-    if (w->n_tally) FN(add_negative_binomial)(t, w, out, n_used);
+/* scores of the block's rows, in no cluster, under slots 0..n-1: shift[row] + log_size - norm + predictive. Slots from
+ * n_used on, a multiple of 8, are vacant and stay at -infinity. */
+static void FN(score_slots)(const tail_t *t, const rows_t *rows, work_t *w, const int64_t *at, const double *shift,
+                            double *out, int64_t stride, int64_t n, int64_t n_used) {
+    int64_t n_rows = w->block.n, j = 0;
+    for (int64_t k = 0; k < n; k += N_DOUBLE) {
+        vd known = *(const vd *)(t->log_size + k) - *(const vd *)(t->norm + k);
+        for (int64_t i = 0; i < n_rows; i++) *(vd *)(out + i * stride + k) = known + shift[i];
+    }
+    if (rows->n_codes) FN(add_categories)(t->table, t->capacity, &w->block, rows->n_codes, out, stride, n);
+    if (rows->n_reals && t->n_uneven == 0 && !w->block.some_missing)
+        for (; j + 4 <= n_rows; j += 4) FN(add_student_4)(t, &w->block, j, out + j * stride, stride, n_used);
+    for (int64_t i = 0; i < n_rows; i++) {
+        if (i < j && rows->n_tallies == 0) continue;
+        if (n_rows > 1) FN(take_up)(rows, w, i, at[i]);
+        double *own = out + i * stride;
+        if (i >= j && w->n_real && t->n_uneven == 0) FN(add_student_even)(t, w, own, n_used);
+        else if (i >= j && w->n_real) FN(add_student)(t, w, own, n_used);
+        if (w->n_tally) FN(add_negative_binomial)(t, w, own, n_used);
+    }
 }

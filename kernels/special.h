@@ -11,6 +11,8 @@
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 #define APART static __attribute__((noinline)) /* a loop of its own, so that it has all the registers */
 #define HALF_LOG_TWO_PI 0.91893853320467274178
+#define LOG2_E 1.44269504088896340736
+#define LOG_TWO 6.93147180559945309417e-01
 #define LOG_PI 1.14472988584940017414
 
 ALWAYS_INLINE uint64_t bits_of_double(double x) {
@@ -36,7 +38,7 @@ ALWAYS_INLINE double double_of_bits(uint64_t u) {
         D odd = w * (w * 1.531383769920937332e-01 + 2.222219843214978396e-01) + 3.999999999940941908e-01;              \
         D even = w * (w * (w * 1.479819860511658591e-01 + 1.818357216161805012e-01) + 2.857142874366239149e-01)        \
                  + 6.666666666666735130e-01;                                                                           \
-        return k * 6.93147180559945309417e-01 + s * (z * (z * odd + even) + 2.0);                                      \
+        return k * LOG_TWO + s * (z * (z * odd + even) + 2.0);                                      \
     }
 DEFINE_LOG(log_finite, double, uint64_t, bits_of_double, double_of_bits)
 

@@ -9,38 +9,10 @@
  * uniform, and one priority where anchors are in force.
  */
 
-/* level rows of the row's categorical cells, and its observed real and count cells */
-ALWAYS_INLINE void FN(read_row)(const rows_t *rows, int64_t i, work_t *w) {
-    const uint8_t *x8 = rows->codes8 + i * rows->n_codes8;
-    const uint16_t *x16 = rows->codes16 + i * rows->n_codes16;
-    for (int64_t c = 0; c < rows->n_codes8; c++) w->level[c] = (int32_t)rows->offsets[c] + x8[c];
-    for (int64_t c = 0; c < rows->n_codes16; c++)
-        w->level[rows->n_codes8 + c] = (int32_t)rows->offsets[rows->n_codes8 + c] + x16[c];
-    w->n_real = w->n_tally = w->infinite = 0;
-    for (int64_t r = 0; r < rows->n_reals; r++) {
-        double x = rows->reals[i * rows->n_reals + r];
-        if (x == x) {
-            w->real_c[w->n_real] = (int32_t)r;
-            w->real_x[w->n_real++] = x;
-            w->infinite |= !(x - x == 0);
-        }
-    }
-    for (int64_t q = 0; q < rows->n_tallies; q++) {
-        double x = rows->tallies[i * rows->n_tallies + q];
-        if (x == x) {
-            count_t terms = count_of(x);
-            w->tally_c[w->n_tally] = (int32_t)q;
-            w->tally_x[w->n_tally] = x;
-            w->tally_log_factorial[w->n_tally] = terms.log_factorial;
-            w->tally_saddle[w->n_tally++] = terms.saddle;
-            w->infinite |= !(x - x == 0);
-        }
-    }
-}
-
 /* how many anchors (ascending) lie below a priority */
 ALWAYS_INLINE int64_t FN(anchors_below)(const uint64_t *anchors, int64_t n, uint64_t priority) {
     int64_t low = 0;
+    if (n && anchors[n - 1] < priority) return n; /* so it is for most rows */
     while (low < n) {
         int64_t middle = (low + n) / 2;
         if (anchors[middle] < priority) low = middle + 1;
@@ -49,33 +21,49 @@ ALWAYS_INLINE int64_t FN(anchors_below)(const uint64_t *anchors, int64_t n, uint
     return low;
 }
 
-/* scores of the row at hand under the tail, as seen without that row. `own` is its slot or -1. The new cluster takes
- * the lane *fresh, the lowest slot that is vacant once the row is out. Returns the number of lanes. Needs t->vacant <
- * capacity. */
-static int64_t FN(score_tail)(tail_t *t, const rows_t *rows, const work_t *w, int64_t own, double *out,
-                              int64_t *fresh) {
-    int64_t alone = own >= 0 && t->size[own] == 1;
-    int64_t others = t->n_rows - (own >= 0), occupied = t->n_occupied - alone, vacant = t->vacant;
-    int64_t used = vacant >= t->n_slots ? vacant + 1 : t->n_slots, n = (used + 15) & ~(int64_t)15;
-    double shift = t->log_weight, opening = 0; /* with no other row, concentration cancels (and may be <= 0) */
-    if (others) {
-        shift -= own >= 0 ? t->log_rows_without : t->log_rows;
-        opening = alone ? log_or_never(t->concentration + occupied * t->discount) : t->log_open;
-    }
-    t->log_size[vacant] = opening;
-    FN(score_slots)(t, rows, w, shift, out, n, (used + 7) & ~(int64_t)7);
-    t->log_size[vacant] = -INFINITY;
+/* out[k] = x by a whole vector, which can be loaded again at once */
+ALWAYS_INLINE void FN(put)(double *out, int64_t k, double x) {
+    vd *at = (vd *)(out + (k & ~(int64_t)(N_DOUBLE - 1)));
+    vl lane;
+    for (int j = 0; j < N_DOUBLE; j++) lane[j] = j;
+    *at = SELECT(lane == (k & (N_DOUBLE - 1)), SPREAD(x), *at);
+}
+
+/* slots that have been in use, and the next vacant one; in use + 15, in sixteens, is the number of lanes of the tail */
+ALWAYS_INLINE int64_t FN(slots_in_use)(const tail_t *t) {
+    return t->vacant >= t->n_slots ? t->vacant + 1 : t->n_slots;
+}
+
+/* Scores of the block's rows under the tail, each as seen without that row; own[j] is its slot or -1. A row alone in
+ * its slot stands in a block of its own. The new cluster takes the lane *fresh, the lowest slot that is vacant once
+ * the row is out. out[row * stride + slot], in as many lanes as slots_in_use says. Needs t->vacant < capacity. */
+static void FN(score_tail)(tail_t *t, const rows_t *rows, work_t *w, const int64_t *at, const int64_t *own, double *out,
+                           int64_t stride, int64_t *fresh) {
+    int64_t n_rows = w->block.n, alone = own[0] >= 0 && t->size[own[0]] == 1, vacant = t->vacant;
+    int64_t used = FN(slots_in_use)(t), n = (used + 15) & ~(int64_t)15;
+    double opening = t->log_open, shift[BLOCK], own_row[BLOCK];
+    for (int64_t j = 0; j < n_rows; j++) shift[j] = t->log_weight - (own[j] >= 0 ? t->log_rows_without : t->log_rows);
+    if (alone) opening = log_or_never(t->concentration + (t->n_occupied - 1) * t->discount);
+    if (t->n_rows - (own[0] >= 0) == 0) /* no other row: concentration, which may be <= 0, cancels */
+        shift[0] = t->log_weight, opening = 0;
+    if (t->log_size[vacant] != opening) t->log_size[vacant] = opening; /* rarely: fresh stores are slow to load */
+    for (int64_t j = 0; j < n_rows; j++)
+        if (own[j] >= 0 && !alone) {
+            if (n_rows > 1) FN(take_up)(rows, w, j, at[j]);
+            own_row[j] = (shift[j] + t->log_size_without[own[j]]) + FN(own_score)(t, w, own[j]);
+        }
+    FN(score_slots)(t, rows, w, at, shift, out, stride, n, (used + 7) & ~(int64_t)7);
     *fresh = vacant;
     if (alone) { /* its slot is vacant without it: the new cluster sits at the lower of the two */
-        out[own] = -INFINITY;
-        if (own < vacant) {
-            out[own] = out[vacant];
+        out[own[0]] = -INFINITY;
+        if (own[0] < vacant) {
+            out[own[0]] = out[vacant];
             out[vacant] = -INFINITY;
-            *fresh = own;
+            *fresh = own[0];
         }
-    } else if (own >= 0)
-        out[own] = (shift + t->log_size_without[own]) + FN(own_score)(t, w, own);
-    return n;
+    } else
+        for (int64_t j = 0; j < n_rows; j++)
+            if (own[j] >= 0) FN(put)(out + j * stride, own[j], own_row[j]);
 }
 
 ALWAYS_INLINE int FN(is_anchor)(const instantiated_t *g, int64_t label, uint64_t priority) {
@@ -88,63 +76,165 @@ ALWAYS_INLINE int64_t FN(slot_of)(const instantiated_t *g, const tail_t *t, int6
     return label < -1 || label >= g->n ? -2 : -1;
 }
 
-/* One Gibbs step of row i, or its seating when z[i] = -1, by word `at` of `words`. Returns a status; an anchor stays.
- * Without a tail, and with a priority below every anchor's, all instantiated clusters are open to the row: such a row
- * has just come into the subsample (MATH 4.3), or did so earlier in this cycle. */
-ALWAYS_INLINE int FN(step_label)(const rows_t *rows, int32_t *z, int64_t i, const instantiated_t *g, tail_t *t,
-                                 work_t *w, int anchored, philox_stream *priorities, uint64_t row0,
-                                 philox_stream *words, uint64_t at, int64_t *moved) {
-    int64_t allowed = g->n, old = z[i], own = FN(slot_of)(g, t, old), fresh = -1, n_prefix = 0, n = 0, chosen;
-    if (own < -1) return STATUS_BAD_LABEL;
-    if (anchored) {
-        uint64_t priority = philox_word(priorities, row0 + i);
-        if (FN(is_anchor)(g, old, priority)) return STATUS_DONE;
-        allowed = g->free + FN(anchors_below)(g->anchors, g->n - g->free, priority);
-        if (allowed == 0 && !t) allowed = g->n;
+/* scores of the block's rows under the first allowed[row] instantiated clusters, on the scale of score_tail where there
+ * is a tail, and -infinity for the others of n */
+ALWAYS_INLINE void FN(score_prefix)(const instantiated_t *g, const tail_t *t, const rows_t *rows, work_t *w,
+                                    const int64_t *allowed, double *out, int64_t stride, int64_t n) {
+    const block_t *block = &w->block;
+    FN(score_block)(g, rows, block, out, stride, n);
+    for (int64_t j = 0; j < block->n; j++) {
+        for (int64_t k = allowed[j]; k < n; k++) out[j * stride + k] = -INFINITY;
+        if (!t || !rows->n_tallies) continue;
+        double log_factorials = 0; /* of 0, which stands for a missing count, it is 0 */
+        for (int64_t q = 0; q < rows->n_tallies; q++) log_factorials += count_of(block->tallies[j][q]).log_factorial;
+        for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(out + j * stride + k) -= log_factorials;
     }
+}
+
+/* Gives row i, which is the row at hand, the candidate that was drawn: an instantiated cluster below n_prefix or a slot
+ * beyond it. Returns whether the tail is another one now. */
+ALWAYS_INLINE int FN(settle)(int32_t *z, int64_t i, const instantiated_t *g, tail_t *t, work_t *w, int64_t own,
+                             int64_t fresh, int64_t n_prefix, int64_t chosen, int64_t *moved) {
+    int64_t alone = own >= 0 && t->size[own] == 1, slot = chosen - n_prefix;
+    if (slot < 0) {
+        *moved += z[i] != chosen;
+        z[i] = (int32_t)chosen;
+        if (own >= 0) FN(step_row)(t, w, own, -1);
+        return own >= 0;
+    }
+    if (slot == own) return 0;
+    if (own >= 0) FN(step_row)(t, w, own, -1);
+    FN(step_row)(t, w, slot, +1);
+    z[i] = (int32_t)(g->base + slot);
+    *moved += !(alone && slot == fresh); /* a row alone that opens a cluster stays alone: no move */
+    return 1;
+}
+
+/* how many instantiated clusters are open to a row with label old, -1 if it is an anchor. Without a tail, and with a
+ * priority below every anchor's, all are: such a row has just come into the subsample (MATH 4.3), or did so earlier in
+ * this cycle. */
+ALWAYS_INLINE int64_t FN(open_to)(const instantiated_t *g, const tail_t *t, int anchored, int64_t old,
+                                  philox_stream *priorities, uint64_t row) {
+    if (!anchored) return g->n;
+    uint64_t priority = philox_word(priorities, row);
+    if (FN(is_anchor)(g, old, priority)) return -1;
+    int64_t allowed = g->free + FN(anchors_below)(g->anchors, g->n - g->free, priority);
+    return allowed == 0 && !t ? g->n : allowed;
+}
+
+/* One Gibbs step of row i, or its seating when z[i] = -1, by word `at` of `words`; a status. An anchor stays. */
+static int FN(step_label)(const rows_t *rows, int32_t *z, int64_t i, const instantiated_t *g, tail_t *t, work_t *w,
+                          int anchored, philox_stream *priorities, uint64_t row0, philox_stream *words, uint64_t at,
+                          int64_t *moved) {
+    int64_t own = FN(slot_of)(g, t, z[i]), fresh = -1, n_prefix, n, chosen;
+    if (own < -1) return STATUS_BAD_LABEL;
+    int64_t allowed = FN(open_to)(g, t, anchored, z[i], priorities, row0 + i);
+    if (allowed < 0) return STATUS_DONE;
     if (t && t->vacant >= t->capacity) return STATUS_GROW;
     FN(read_row)(rows, i, w);
-    if (w->infinite) return STATUS_NOT_A_NUMBER;
+    if (w->block.infinite) return STATUS_NOT_A_NUMBER;
     int64_t alone = own >= 0 && t->size[own] == 1;
-    if (t && allowed == 0 && t->n_occupied - alone == 0) { /* nothing but the new cluster: no draw */
-        fresh = alone && own < t->vacant ? own : t->vacant;
-        chosen = fresh;
-    } else {
-        double highest, total;
-        if (allowed) n_prefix = n = FN(score_instantiated)(g, rows, w, allowed, w->scores);
-        if (t) n += FN(score_tail)(t, rows, w, own, w->scores + n_prefix, &fresh);
-        total = FN(exponentials)(w->scores, n, w->weights, w->sums, &highest);
-        if (!(total > 0)) return total < 0 ? STATUS_NOT_A_NUMBER : STATUS_NO_CANDIDATE;
-        chosen = FN(pick)(w->weights, w->sums, n, total, philox_uniform(philox_word(words, at)));
-        if (chosen < n_prefix) {
-            if (chosen == old) return STATUS_DONE;
-            if (own >= 0) FN(step_row)(t, w, own, -1);
-            z[i] = (int32_t)chosen;
-            ++*moved;
-            return STATUS_DONE;
+    n = n_prefix = (allowed + 15) & ~(int64_t)15;
+    if (t && allowed == 0 && t->n_occupied - alone == 0) /* nothing but the new cluster: no draw */
+        chosen = fresh = alone && own < t->vacant ? own : t->vacant;
+    else {
+        if (allowed) FN(score_prefix)(g, t, rows, w, &allowed, w->scores, n, n);
+        if (t) {
+            n += (FN(slots_in_use)(t) + 15) & ~(int64_t)15;
+            FN(score_tail)(t, rows, w, &i, &own, w->scores + n_prefix, n, &fresh);
         }
-        chosen -= n_prefix;
+        int status = FN(draw_row)(w->scores, n, w, philox_uniform(philox_word(words, at)), &chosen);
+        if (status != STATUS_DONE) return status;
     }
-    if (chosen == own) return STATUS_DONE;
-    if (own >= 0) FN(step_row)(t, w, own, -1);
-    FN(step_row)(t, w, chosen, +1);
-    z[i] = (int32_t)(g->base + chosen);
-    *moved += !(alone && chosen == fresh); /* a row alone that opens a cluster stays alone: no move */
+    FN(settle)(z, i, g, t, w, own, fresh, n_prefix, chosen, moved);
     return STATUS_DONE;
 }
 
-/* a step of every row in order; idle rows (label below -1) are passed over */
+/* The rows that wait for their steps: where they are, their slots or -1, how many instantiated clusters are open to
+ * each, and their uniforms. */
+typedef struct {
+    int64_t n, at[BLOCK], own[BLOCK], allowed[BLOCK];
+    double u[BLOCK];
+} FN(waiting_t);
+
+/* Steps of waiting rows on the supposition that none of them changes the tail. They end with the first row that does:
+ * what comes after it has to be scored anew. A row without a draw here, because something is wrong with it or rounding
+ * had the last word, is left to step_label. *settled: how many rows have made their step, at least one if none fails.
+ */
+static outcome_t FN(step_block)(const rows_t *rows, int32_t *z, const FN(waiting_t) *waiting, const instantiated_t *g,
+                                tail_t *t, work_t *w, int anchored, philox_stream *priorities, uint64_t row0,
+                                philox_stream *words, int64_t *settled, int64_t *moved) {
+    outcome_t done = {0, 0, STATUS_DONE};
+    int undrawn = -1;
+    int64_t chosen[BLOCK], fresh = -1, n_prefix = (g->n + 15) & ~(int64_t)15, n = n_prefix;
+    if (t) n += (FN(slots_in_use)(t) + 15) & ~(int64_t)15;
+    FN(read_block)(rows, waiting->at, waiting->n, &w->block);
+    if (!w->block.infinite && n) {
+        if (n_prefix) FN(score_prefix)(g, t, rows, w, waiting->allowed, w->scores, n, n_prefix);
+        if (t) FN(score_tail)(t, rows, w, waiting->at, waiting->own, w->scores + n_prefix, n, &fresh);
+        undrawn = FN(draw_block)(w, n, waiting->u, chosen);
+    }
+    int64_t j = 0;
+    for (int changed = 0; j < waiting->n && !changed; j++) {
+        int64_t i = waiting->at[j];
+        if (undrawn >> j & 1) {
+            done.row = i;
+            done.status = FN(step_label)(rows, z, i, g, t, w, anchored, priorities, row0, words, row0 + i, moved);
+            if (done.status != STATUS_DONE) break;
+            changed = t != NULL;
+        } else if (t) {
+            if (waiting->own[j] >= 0 && chosen[j] == n_prefix + waiting->own[j]) continue;
+            if (chosen[j] >= n_prefix || waiting->own[j] >= 0) FN(take_up)(rows, w, j, i);
+            changed = FN(settle)(z, i, g, t, w, waiting->own[j], fresh, n_prefix, chosen[j], moved);
+        } else {
+            *moved += z[i] != chosen[j];
+            z[i] = (int32_t)chosen[j];
+        }
+    }
+    *settled = j;
+    return done;
+}
+
+/* A step of every row in order; idle rows (label below -1) are passed over. Rows are stepped in blocks: of BLOCK where
+ * there is no tail; where there is one, of as many as lately have left it as it was. The block changes no result. */
 static outcome_t FN(sweep)(const rows_t *rows, int32_t *z, int64_t first, const instantiated_t *g, tail_t *t, work_t *w,
                            uint64_t row0, uint64_t seed, uint64_t cycle, uint64_t sweep, uint64_t chain, int anchored) {
-    outcome_t done = {first, 0, STATUS_DONE};
-    philox_stream assign = philox_open(seed, PURPOSE_ASSIGN, sweep, cycle, chain);
+    philox_stream words = philox_open(seed, PURPOSE_ASSIGN, sweep, cycle, chain);
     philox_stream priorities = philox_open(seed, PURPOSE_PRIORITY, 0, cycle, chain);
-    int64_t moved = 0;
+    FN(waiting_t) waiting;
+    outcome_t done = {first, 0, STATUS_DONE};
+    int64_t moved = 0, width = t ? 1 : BLOCK, i = first;
     anchored = anchored && g->free < g->n;
-    for (; done.row < rows->n; done.row++) {
-        if (z[done.row] < -1) continue;
-        done.status = FN(step_label)(rows, z, done.row, g, t, w, anchored, &priorities, row0, &assign, row0 + done.row,
-                                     &moved);
+    while (i < rows->n) {
+        int64_t next = i, settled = 0, in_blocks = !t || (t->vacant < t->capacity && t->n_occupied > 0);
+        waiting.n = 0;
+        for (; next < rows->n && waiting.n < width && in_blocks; next++) {
+            int64_t j = waiting.n, own = FN(slot_of)(g, t, z[next]);
+            if (z[next] < -1) continue;
+            if (own < -1 || (own >= 0 && t->size[own] == 1)) break;
+            int64_t allowed = FN(open_to)(g, t, anchored, z[next], &priorities, row0 + next);
+            if (allowed < 0) continue;
+            waiting.at[j] = next, waiting.own[j] = own, waiting.allowed[j] = allowed;
+            waiting.u[j] = philox_uniform(philox_word(&words, row0 + next));
+            waiting.n++;
+        }
+        if (waiting.n == 0 && in_blocks && next > i) { /* idle rows and anchors */
+            i = next;
+            continue;
+        }
+        if (waiting.n == 0 || (t && waiting.n == 1)) {
+            while (i < rows->n && z[i] < -1) i++;
+            if (i == rows->n) break;
+            int32_t old = z[i];
+            done.row = i;
+            done.status = FN(step_label)(rows, z, i, g, t, w, anchored, &priorities, row0, &words, row0 + i, &moved);
+            if (t) width = old == z[i] ? 2 : 1;
+            i++;
+        } else {
+            done = FN(step_block)(rows, z, &waiting, g, t, w, anchored, &priorities, row0, &words, &settled, &moved);
+            if (t) width = settled < waiting.n ? settled : 2 * width < BLOCK ? 2 * width : BLOCK;
+            i = settled < waiting.n ? waiting.at[settled - (settled > 0)] + 1 : next;
+        }
         if (done.status != STATUS_DONE) break;
     }
     done.moved = moved;
@@ -230,18 +320,20 @@ static outcome_t FN(visit)(const rows_t *rows, int32_t *z, const int32_t *out, c
 static outcome_t FN(predictive)(const rows_t *rows, tail_t *t, work_t *w, double *terms, double *totals) {
     outcome_t done = {0, 0, STATUS_DONE};
     for (int64_t i = 0; i < rows->n; i++) {
-        int64_t fresh, n;
+        int64_t fresh, n, nobody = -1;
         double highest, total;
         done.row = i;
         FN(read_row)(rows, i, w);
-        if (w->infinite) {
+        if (w->block.infinite) {
             done.status = STATUS_NOT_A_NUMBER;
             return done;
         }
-        n = FN(score_tail)(t, rows, w, -1, w->scores, &fresh);
-        total = FN(exponentials)(w->scores, n, w->weights, w->sums, &highest);
+        n = (FN(slots_in_use)(t) + 15) & ~(int64_t)15;
+        FN(score_tail)(t, rows, w, &i, &nobody, w->scores, n, &fresh);
+        highest = FN(weigh)(w->scores, n, w->weights, w->part, 8);
+        total = FN(add_tiles)(w->part, n, w->sums);
         if (!(total > 0)) {
-            done.status = total < 0 ? STATUS_NOT_A_NUMBER : STATUS_NO_CANDIDATE;
+            done.status = FN(fault_of)(w->scores, n);
             return done;
         }
         if (totals) totals[i] = highest + log_positive(total);

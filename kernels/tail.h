@@ -84,17 +84,39 @@ ALWAYS_INLINE FN(student_t) FN(student_of)(const double *prior, int64_t n, doubl
     return s;
 }
 
+/* What own_reals needs of a slot and column, given with one cell less: what does not depend on which cell. */
+ALWAYS_INLINE void FN(derive_without)(tail_t *t, int64_t r, int64_t slot) {
+    int64_t at = r * t->capacity + slot, pad = (t->n_reals + 7) & ~(int64_t)7, left = t->real_n[at] - 1;
+    const double *prior = t->normal + 4 * r;
+    double *f = t->without + slot * WITHOUT_FIELDS * pad + r;
+    double n = left > 0 ? left : 0, kappa = prior[1] + n, nu = prior[2] + n;
+    f[MEAN * pad] = t->real_mean[at];
+    f[SCATTER * pad] = t->real_scatter[at];
+    f[INVERSE_N * pad] = n > 0 ? 1.0 / n : 0.0;
+    f[PULL * pad] = n * prior[1] / kappa;
+    f[SHRINK * pad] = n / kappa;
+    f[INVERSE_KAPPA * pad] = 1.0 / kappa;
+    f[CONSTANT * pad] = log_gamma_half_step(0.5 * nu) - 0.5 * LOG_PI;
+    f[HALF * pad] = 0.5 * (nu + 1.0);
+}
+
 ALWAYS_INLINE void FN(derive_real)(tail_t *t, int64_t r, int64_t slot) {
     int64_t at = r * t->capacity + slot;
     FN(student_t) s = FN(student_of)(t->normal + 4 * r, t->real_n[at], t->real_mean[at], t->real_scatter[at]);
     t->t_location[at] = s.location, t->t_scale[at] = s.scale, t->t_half[at] = s.half, t->t_constant[at] = s.constant;
-    double nu_without = t->normal[4 * r + 2] + (t->real_n[at] - 1);
-    t->t_step_without[at] = t->real_n[at] ? log_gamma_half_step(0.5 * nu_without) : 0.0;
+    FN(derive_without)(t, r, slot);
 }
 
-ALWAYS_INLINE void FN(compare_halves)(tail_t *t, int64_t slot) {
+/* What all real columns of a slot have together; after a change of any. */
+ALWAYS_INLINE void FN(compare_columns)(tail_t *t, int64_t slot) {
     int64_t uneven = 0;
-    for (int64_t r = 1; r < t->n_reals; r++) uneven |= t->t_half[r * t->capacity + slot] != t->t_half[slot];
+    double total = 0;
+    for (int64_t r = 0; r < t->n_reals; r++) {
+        int64_t at = r * t->capacity + slot;
+        uneven |= t->t_half[at] != t->t_half[slot];
+        total += t->t_constant[at];
+    }
+    t->t_total[slot] = total;
     t->n_uneven += uneven - t->uneven[slot];
     t->uneven[slot] = uneven;
 }
@@ -138,7 +160,7 @@ static void FN(refresh)(tail_t *t, work_t *w, int64_t from, int64_t to) {
     for (int64_t slot = from; slot < to; slot++) {
         FN(refresh_categories)(t, w, slot);
         for (int64_t r = 0; r < t->n_reals; r++) FN(derive_real)(t, r, slot);
-        FN(compare_halves)(t, slot);
+        FN(compare_columns)(t, slot);
         for (int64_t q = 0; q < t->n_tallies; q++) FN(derive_tally)(t, q, slot);
         FN(derive_weights)(t, slot);
     }
@@ -185,7 +207,7 @@ static void FN(step_row)(tail_t *t, work_t *w, int64_t slot, int sign) {
         t->real_n[at] = m.n, t->real_mean[at] = m.mean, t->real_scatter[at] = m.scatter;
         FN(derive_real)(t, w->real_c[i], slot);
     }
-    if (w->n_real) FN(compare_halves)(t, slot);
+    if (w->n_real) FN(compare_columns)(t, slot);
     for (int64_t i = 0; i < w->n_tally; i++) {
         int64_t at = w->tally_c[i] * stride + slot;
         t->tally_n[at] += sign;
@@ -203,16 +225,12 @@ static void FN(step_row)(tail_t *t, work_t *w, int64_t slot, int sign) {
         while (t->vacant < stride && t->size[t->vacant]) t->vacant++;
     } else if (size == 0) {
         t->n_occupied -= 1;
-        if (slot < t->vacant) t->vacant = slot;
+        if (slot < t->vacant) {
+            if (t->vacant < stride) t->log_size[t->vacant] = -INFINITY;
+            t->vacant = slot;
+        }
     }
     FN(derive_totals)(t);
-}
-
-/* sum of 8 lanes by the fixed tree of lanes.h, N_DOUBLE of them a vector */
-ALWAYS_INLINE double FN(sum8)(const vd part[8 / N_DOUBLE]) {
-    double lane[8];
-    for (int i = 0; i < 8 / N_DOUBLE; i++) *(FN(vd_loose) *)(lane + i * N_DOUBLE) = part[i];
-    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
 /* log of the product of n factors, n a multiple of 8. 8 factors between 1e-30 (checked by Tail) and 2^33 neither vanish
@@ -250,40 +268,35 @@ APART double FN(own_categories)(const tail_t *t, const work_t *w, int64_t slot) 
     return score - FN(log_product)(factor, padded);
 }
 
-#define OWN(field, i) (*(vd *)(w->own + (field) * pad + (i)))
+/* Student t of every real cell of the row given its slot without it: without_x, then student_of, then student. */
 APART double FN(own_reals)(const tail_t *t, const work_t *w, int64_t slot) {
-    int64_t count = w->n_real, pad = (count + 7) & ~(int64_t)7;
-    double *f = w->own, score = 0;
-    enum { X, N, MEAN, SCATTER, MEAN0, KAPPA0, NU0, SPREAD0, STEP };
-    for (int64_t i = 0; i < pad; i++) {
-        int64_t j = i < count ? i : 0, r = w->real_c[j], at = r * t->capacity + slot; /* the padding repeats a column */
-        const double *prior = t->normal + 4 * r;
-        f[X * pad + i] = w->real_x[j], f[N * pad + i] = t->real_n[at] - 1;
-        f[MEAN * pad + i] = t->real_mean[at], f[SCATTER * pad + i] = t->real_scatter[at];
-        f[MEAN0 * pad + i] = prior[0], f[KAPPA0 * pad + i] = prior[1], f[NU0 * pad + i] = prior[2];
-        f[SPREAD0 * pad + i] = prior[2] * prior[3], f[STEP * pad + i] = t->t_step_without[at];
-    }
-    for (int64_t i = 0; i < pad; i += N_DOUBLE) { /* without_x, then student_of, then student */
-        vd x = OWN(X, i), n = OWN(N, i), mean0 = OWN(MEAN0, i), mean = OWN(MEAN, i);
-        vl emptied = n < 1.0;
-        vd after = x - mean;
-        mean = mean - after / SELECT(emptied, SPREAD(1.0), n);
-        vd scatter = OWN(SCATTER, i) - after * (x - mean);
-        mean = SELECT(emptied, SPREAD(0.0), mean);
-        scatter = SELECT((scatter > 0.0) & ~emptied, scatter, SPREAD(0.0));
-        vd kappa = OWN(KAPPA0, i) + n, off = mean0 - mean;
-        vd spread = OWN(SPREAD0, i) + scatter + (n * OWN(KAPPA0, i) / kappa) * (off * off);
-        vd square = spread * (1.0 + 1.0 / kappa);
-        square = SELECT(square > 1e300, SPREAD(1e300), square);
-        vd d = x - (mean0 - off * (n / kappa));
-        vd y = d * d / square;
-        y = SELECT(y > 1e300, SPREAD(1e300), y);
-        OWN(X, i) = (OWN(STEP, i) - 0.5 * (LOG_PI + vlog(square))) - 0.5 * (OWN(NU0, i) + n + 1.0) * vlog(y + 1.0);
-    }
-    for (int64_t i = 0; i < count; i++) score += f[X * pad + i];
-    return score;
+    int64_t pad = (t->n_reals + 7) & ~(int64_t)7;
+    const double *field = t->without + slot * WITHOUT_FIELDS * pad;
+    vd sum[8 / N_DOUBLE];
+    for (int v = 0; v < 8 / N_DOUBLE; v++) sum[v] = SPREAD(0.0);
+#define WITHOUT(name) (*(const vd *)(field + name * pad + i))
+    for (int64_t i0 = 0; i0 < pad; i0 += 8)
+        for (int v = 0; v < 8 / N_DOUBLE; v++) {
+            int64_t i = i0 + v * N_DOUBLE;
+            vl seen = *(const vl *)(t->plain + 2 * pad + i);
+            vd x = (vd)((vl)*(const FN(vd_loose) *)(w->x + i) & seen);
+            vd mean0 = *(const vd *)(t->plain + i), inverse_n = WITHOUT(INVERSE_N);
+            vd after = x - WITHOUT(MEAN), mean = WITHOUT(MEAN) - after * inverse_n;
+            vd scatter = WITHOUT(SCATTER) - after * (x - mean), off = mean0 - mean;
+            scatter = SELECT((scatter > 0.0) & (inverse_n > 0.0), scatter, SPREAD(0.0));
+            vd spread = *(const vd *)(t->plain + pad + i) + scatter + WITHOUT(PULL) * (off * off);
+            vd square = LESS(SPREAD(1e300), spread + spread * WITHOUT(INVERSE_KAPPA));
+            vd d = x - (mean0 - off * WITHOUT(SHRINK)), far = LESS(SPREAD(1e300), square + d * d);
+            vd log_square = vlog(square), log_far = vlog(far); /* their difference is log(1 + d^2 / square) */
+            vd score = (WITHOUT(CONSTANT) - 0.5 * log_square) - WITHOUT(HALF) * (log_far - log_square);
+            if (w->block.some_missing) seen &= *(const FN(vl_loose) *)(w->reals_seen + i);
+            sum[v] += (vd)((vl)score & seen);
+        }
+#undef WITHOUT
+    return FN(sum8)(sum);
 }
 
+#define OWN(field, i) (*(vd *)(w->own + (field) * pad + (i)))
 APART double FN(own_tallies)(const tail_t *t, const work_t *w, int64_t slot) {
     int64_t count = w->n_tally, pad = (count + 7) & ~(int64_t)7;
     double *f = w->own, most = 0, score = 0;

@@ -1,8 +1,9 @@
 """The kernels of mixture.pyx and visits.pyx in plain Python, float64, one row at a time: slow, and their specification.
 
 Same arguments, same random numbers, same labels. Differences allowed: the kernels keep categorical scores in float32,
-so a draw that falls within about 1e-5 of the boundary between two candidates may differ. Equations are numbered as in
-docs and MATH 1 (predictives), 2.1 step 6 and 2.2 (candidates, anchors).
+so a draw that falls within about 1e-5 of the boundary between two candidates may differ. They also take rows in blocks,
+which changes nothing: a row's step sees what the steps before it left. Equations are numbered as in docs and MATH 1
+(predictives), 2.1 step 6 and 2.2 (candidates, anchors).
 """
 
 from __future__ import annotations

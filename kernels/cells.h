@@ -1,0 +1,87 @@
+/* The cells of rows as the loops over clusters want them: level rows, zeros for missing cells and where they are.
+ * Included once for every instruction set (mixture.h).
+ */
+
+/* lanes where one of n cells is not a finite number */
+ALWAYS_INLINE vl FN(odd_cells)(const double *x, int64_t n) {
+    vl odd = {0};
+    int64_t i = 0;
+    if (n >= N_DOUBLE) {
+        for (; i + N_DOUBLE < n; i += N_DOUBLE) {
+            vd v = *(const FN(vd_loose) *)(x + i);
+            odd |= (vl)(v - v != 0.0);
+        }
+        vd v = *(const FN(vd_loose) *)(x + n - N_DOUBLE);
+        return odd | (vl)(v - v != 0.0);
+    }
+    for (; i < n; i++) odd[0] |= -(int64_t)!(x[i] - x[i] == 0);
+    return odd;
+}
+
+/* cells of a row with zeros where one is missing, in kept[column] and seen[column]; whether one is infinite */
+static int FN(keep_cells)(const double *x, int64_t n, double *kept, int64_t *seen) {
+    int infinite = 0;
+    for (int64_t c = 0; c < n; c++) {
+        seen[c] = -(int64_t)(x[c] == x[c]);
+        kept[c] = seen[c] ? x[c] : 0.0;
+        infinite |= !(kept[c] - kept[c] == 0);
+    }
+    return infinite;
+}
+
+/* the cells of rows at[0..n-1], n <= BLOCK */
+APART void FN(read_block)(const rows_t *rows, const int64_t *at, int64_t n, block_t *block) {
+    int64_t R = rows->n_reals, Q = rows->n_tallies, C8 = rows->n_codes8;
+    block->n = n;
+    block->infinite = 0;
+    vl odd = {0};
+    for (int64_t j = 0; j < n; j++) {
+        const uint8_t *x8 = rows->codes8 + at[j] * C8;
+        const uint16_t *x16 = rows->codes16 + at[j] * rows->n_codes16;
+        int32_t *level = block->level + j * block->level_stride;
+        for (int64_t c = 0; c < C8; c++) level[c] = (int32_t)rows->offsets[c] + x8[c];
+        for (int64_t c = 0; c < rows->n_codes16; c++) level[C8 + c] = (int32_t)rows->offsets[C8 + c] + x16[c];
+        block->reals[j] = rows->reals + at[j] * R;
+        block->tallies[j] = rows->tallies + at[j] * Q;
+        odd |= FN(odd_cells)(block->reals[j], R) | FN(odd_cells)(block->tallies[j], Q);
+    }
+    block->some_missing = FN(any)(odd);
+    if (block->some_missing)
+        for (int64_t j = 0; j < n; j++) {
+            double *reals = block->reals_kept + j * R, *tallies = block->tallies_kept + j * Q;
+            block->infinite |= FN(keep_cells)(block->reals[j], R, reals, block->reals_seen + j * R);
+            block->infinite |= FN(keep_cells)(block->tallies[j], Q, tallies, block->tallies_seen + j * Q);
+            block->reals[j] = reals, block->tallies[j] = tallies;
+        }
+}
+
+/* Makes row j of the block the row at hand, for the tail; it is row i of the shard. */
+ALWAYS_INLINE void FN(take_up)(const rows_t *rows, work_t *w, int64_t j, int64_t i) {
+    const block_t *block = &w->block;
+    const int64_t *reals_seen = block->reals_seen + j * rows->n_reals;
+    const int64_t *tallies_seen = block->tallies_seen + j * rows->n_tallies;
+    w->level = block->level + j * block->level_stride;
+    w->reals_seen = reals_seen;
+    w->n_real = w->n_tally = 0;
+    /* from the table itself where its end is not near: a vector that was just stored by parts is slow to load */
+    w->x = block->some_missing || (rows->n - i) * rows->n_reals < rows->n_reals + 8 ? w->x_kept : block->reals[j];
+    for (int64_t r = 0; r < rows->n_reals; r++) {
+        w->real_c[w->n_real] = (int32_t)r;
+        w->real_x[w->n_real] = w->x_kept[r] = block->reals[j][r];
+        w->n_real += !block->some_missing || reals_seen[r];
+    }
+    for (int64_t q = 0; q < rows->n_tallies; q++)
+        if (!block->some_missing || tallies_seen[q]) {
+            double x = block->tallies[j][q];
+            count_t terms = count_of(x);
+            w->tally_c[w->n_tally] = (int32_t)q;
+            w->tally_x[w->n_tally] = x;
+            w->tally_log_factorial[w->n_tally] = terms.log_factorial;
+            w->tally_saddle[w->n_tally++] = terms.saddle;
+        }
+}
+
+ALWAYS_INLINE void FN(read_row)(const rows_t *rows, int64_t i, work_t *w) {
+    FN(read_block)(rows, &i, 1, &w->block);
+    FN(take_up)(rows, w, 0, i);
+}
