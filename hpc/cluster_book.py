@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import gammaln
 
-from mpibayes.hpc import shards as cut
 from mpibayes.hpc import sync
 from mpibayes.hpc.comm import Communicator
 from mpibayes.hpc.models.components import Components, Hyper
@@ -90,25 +89,39 @@ class Book:
     def _key(self, purpose: Purpose, sub: int = 0) -> dict:
         return {"purpose": purpose, "sub": sub, **self.key}
 
-    def _shards_of_ranks(self) -> list[int]:
-        size = self.comm.size
-        return [len(cut.of_rank(self.n_shards, size, r)) for r in range(size)]
-
     def _total(self, labelled, k: int) -> Statistics | None:
         c = self.components
         return sync.total_statistics(self.comm, labelled, k, c.shape, c.categorical.offsets, self.n_shards)
 
+    def _add_up(self, parts: np.ndarray) -> np.ndarray | None:
+        """Sum over all shards of this rank's `parts` (shards here, ...) float64, on root; NaN where one is not finite.
+
+        As whole numbers of 2^-60, so that no order matters: parts are below 2^42, shards fewer than 2^23.
+        """
+        finite = np.isfinite(parts)
+        scaled = np.where(finite, parts, 0.0) * 2.0**20
+        high = np.floor(scaled)
+        block = np.stack([(part.astype(np.int64)).sum(axis=0) for part in (high, (scaled - high) * 2.0**40, ~finite)])
+        self.comm.sum_everywhere(block)
+        if self.comm.rank != 0:
+            return None
+        return np.where(block[2] == 0, (block[0] + block[1] * 2.0**-40) * 2.0**-20, np.nan)
+
     def _broadcast(self, odds: Odds | None, groups: np.ndarray) -> Odds:
+        """Root's odds on every rank, in one message."""
         n, (n_levels, n_real, n_count) = len(groups), self.components.shape
-        if odds is None:
-            odds = Odds(
-                np.empty(n), np.empty((n, n_levels), np.float32), np.empty((n, n_real, 5)), np.empty((n, n_count, 2))
-            )
-        for field in fields(Odds):
-            array = getattr(odds, field.name)
-            if array.size:
-                self.comm.broadcast(array)
-        return odds
+        shapes = {"prior": (n,), "real": (n, n_real, 5), "count": (n, n_count, 2)}
+        wide = sum(int(np.prod(shape)) for shape in shapes.values())
+        block = np.empty(8 * wide + 4 * n * n_levels, np.uint8)
+        views, start = {"table": block[8 * wide :].view(np.float32).reshape(n, n_levels)}, 0
+        for name, shape in shapes.items():
+            stop = start + 8 * int(np.prod(shape))
+            views[name], start = block[start:stop].view(np.float64).reshape(shape), stop
+        if odds is not None:
+            for name, view in views.items():
+                view[...] = getattr(odds, name)
+        self.comm.broadcast(block)
+        return Odds(**views)
 
     def _sides(self, rows, z, ids, group, given, seeds, odds, purpose: Purpose, sub: int):
         """As kernels.split.sides: each row's label 2 g + side, and log q of every group's sides."""

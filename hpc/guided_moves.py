@@ -4,7 +4,7 @@
    two of its rows, a pair's one of each cluster.
 2. The launch, a function of the group's rows, its seeds and a keyed stream, never of the present split: the seeds,
    or one against all others, then scans: every row of a random subset takes the side drawn from what the last scan's
-   sides suggest.
+   sides suggest (launch_scans.py).
 3. Proposal: every row of a single draws its side from the predictive of the launch's sides; q is the probability of the
    sides taken. For a pair q is that of the present sides.
 4. Root accepts the groups' splits and merges one after another.
@@ -16,9 +16,10 @@ import numpy as np
 
 from mpibayes.hpc import grouping
 from mpibayes.hpc.cluster_book import Book
+from mpibayes.hpc.launch_scans import Subset
 from mpibayes.hpc.models.statistics import Statistics, union
 from mpibayes.hpc.shards import Shard
-from mpibayes.hpc.split_odds import Launch, Odds, log_ratio, odds_of_predictive
+from mpibayes.hpc.split_odds import Odds, both_sides, odds_of_predictive
 from mpibayes.hpc.streams import Purpose, generator
 from mpibayes.kernels import split as kernels
 
@@ -56,21 +57,33 @@ class Guided(Book):
     def _seeds(self, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(G, 2) rows, the lower id first (-1 where a group has fewer than two rows), and the first one's cluster."""
         found = [kernels.two_least(s.z, s.start, self.n_labels, **self._key(Purpose.SEEDS)) for s in self.shards]
-        found = np.array(found, np.uint64).reshape(len(found), self.n_labels, 4)
-        found = self.comm.gather_to_root(found, self._shards_of_ranks())
+        word, row = self._least(np.array(found, np.uint64).reshape(len(found), self.n_labels, 2, 2))
         out = np.full((len(groups), 3), -1, np.int64)
-        if self.comm.rank == 0:
-            word = found[:, :, :2].transpose(1, 0, 2).reshape(self.n_labels, -1)
-            row = found[:, :, 2:].transpose(1, 0, 2).reshape(self.n_labels, -1)
-            order = np.argsort(word, axis=1, kind="stable")[:, :2]
-            word, row = (np.take_along_axis(a, order, axis=1) for a in (word, row))
-            for g, (a, b) in enumerate(groups):
-                if a == b and word[a, 1] == NOBODY:
-                    continue
-                i, j = (row[a, 0], row[a, 1]) if a == b else (row[a, 0], row[b, 0])
-                out[g] = (i, j, a) if i < j else (j, i, b)
-        self.comm.broadcast(out)
+        for g, (a, b) in enumerate(groups):
+            if a == b and word[a, 1] == NOBODY:
+                continue
+            i, j = int(row[a, 0]), int(row[a, 1] if a == b else row[b, 0])
+            out[g] = (i, j, a) if i < j else (j, i, b)
         return out[:, :2].copy(), out[:, 2]
+
+    def _least(self, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The two least words of every cluster over all ranks and their rows, each (K, 2).
+
+        found (shards here, K, 2, 2): each shard's words and rows.
+        """
+        nobody = np.full((1, *found.shape[1:]), NOBODY)
+        word, row = np.concatenate([found, nobody]).transpose(2, 1, 0, 3).reshape(2, self.n_labels, -1)
+        least, whose = np.empty((2, 2, self.n_labels), np.uint64)
+        for place in range(2):
+            at = word.argmin(axis=1)[:, None]
+            mine = np.take_along_axis(word, at, axis=1)[:, 0]
+            least[place] = mine
+            self.comm.least_everywhere(least[place])
+            whose[place] = np.where(mine == least[place], np.take_along_axis(row, at, axis=1)[:, 0], NOBODY)
+            here = np.flatnonzero(mine == least[place])
+            word[here, at[here, 0]] = NOBODY  # it is taken
+        self.comm.least_everywhere(whose)
+        return least.T, whose.T
 
     @staticmethod
     def _order(seeds: np.ndarray) -> np.ndarray:
@@ -90,75 +103,92 @@ class Guided(Book):
         return ready[np.sort(np.argsort(word, kind="stable")[:most])]
 
     def _launch(self, groups, group, seeds) -> Odds:
-        """Scan after scan on a subset of every group's rows; the log odds of the last one."""
-        n_rows = np.where(groups[:, 0] == groups[:, 1], 1, 2)
-        n_rows = self.size[groups].sum(axis=1) * n_rows // 2
-        share = np.ones(self.n_labels)
-        member = group >= 0
-        share[member] = np.minimum(1.0, SUBSET / n_rows[group[member]])
-        chosen = [self._subset(shard, group, share, seeds) for shard in self.shards]
+        """Scan after scan on a subset of every group's rows; the log odds that their sides suggest in the end."""
+        n, chosen = len(groups), [self._subset(shard, group, seeds, groups) for shard in self.shards]
         stream = generator(**self._key(Purpose.GUIDED, LAUNCH))
-        lone = stream.random(len(groups)) < LONE
-        n_chosen = np.minimum(n_rows, SUBSET)
-        tilt = np.where(lone, np.log(np.minimum(LEAST / n_chosen, 1.0)) * stream.random(len(groups)), 0.0)
-        shrink = np.exp(stream.uniform(*np.log(SHRINK), len(groups)))
-        labels = [np.where(group[z] >= 0, group[z], -1).astype(np.int32) for _, z, _ in chosen]
-        whole = self._total([(rows, z) for (rows, _, _), z in zip(chosen, labels)], len(groups))
-        launch = Launch(self.components, whole, shrink) if whole is not None else None
-        free = np.full(self.n_labels, -1, np.int8)  # nobody's side is given
-        labels = [self._seeded(z, ids, group, seeds, lone) for _, z, ids in chosen]
-        for scan in range(SCANS + 1):
-            sides = self._total([(rows, z) for (rows, _, _), z in zip(chosen, labels)], 2 * len(groups))
-            odds = None
-            if launch is not None and scan < SCANS:
-                odds = launch.odds(sides, log_ratio(sides) if scan >= FREE else tilt)
-            elif launch is not None:
-                odds = odds_of_predictive(self.components, self.hyper, sides)
-            odds = self._broadcast(odds, groups)
-            if scan < SCANS:
-                given = group, free, seeds, odds, Purpose.SIDES, scan
-                labels = [self._sides(rows, z, ids, *given)[0] for rows, z, ids in chosen]
-        return odds
+        lone = stream.random(n) < LONE
+        tilt, shrink = self._inclinations(groups, lone, stream)
+        parts = [(s.rows, at, group[s.z[at]], s.start + at) for s, at in zip(self.shards, chosen)]
+        whole = None
+        if self.components.shape[1]:
+            whole = self._total(self._labelled(chosen, [p[2] for p in parts]), n)
+        labels = [self._seeded(s.z[at], p[3], group, seeds, lone) for s, at, p in zip(self.shards, chosen, parts)]
+        if SCANS:
+            subset = Subset(self.comm, self.components, parts, whole, shrink, self._key(Purpose.SIDES))
+            subset.begin(*self._flat(parts, labels, seeds))
+            for scan in range(SCANS):
+                subset.scan(scan, tilt if scan < FREE else None)
+            cut = np.cumsum([len(at) for at in chosen])[:-1]
+            labels = [2 * p[2] + side for p, side in zip(parts, np.split(subset.sides(), cut))]
+        if SCANS and not self.components.shape[1]:  # its counts are all there is to know
+            sides = subset.statistics()
+        else:
+            sides = self._total(self._labelled(chosen, labels), 2 * n)
+        odds = odds_of_predictive(self.components, self.hyper, sides) if self.comm.rank == 0 else None
+        return self._broadcast(odds, groups)
 
-    def _subset(self, shard: Shard, group, share, seeds):
-        """(rows, labels, row ids) of the rows of a shard that shape the launch: the seeds, and a random share."""
-        ids = shard.start + np.arange(len(shard))
-        keep = shard.z >= 0
+    def _subset(self, shard: Shard, group, seeds, groups) -> np.ndarray:
+        """Places, in a shard, of the rows that shape the launch: the seeds, and a random share of every group."""
+        share, member = np.ones(self.n_labels), group >= 0
+        share[member] = np.minimum(1.0, SUBSET / self._group_sizes(groups)[group[member]])
+        seated = np.maximum(shard.z, 0)
+        keep = (shard.z >= 0) & member[seated]
         if (share < 1.0).any():
-            keep &= self._uniforms(ids, Purpose.SUBSET) < share[np.maximum(shard.z, 0)]
+            ids = shard.start + np.arange(len(shard))
+            keep &= self._uniforms(ids, Purpose.SUBSET) < share[seated]
         here = seeds[(seeds >= shard.start) & (seeds < shard.start + len(shard))] - shard.start
         keep[here] = True
-        keep &= group[np.maximum(shard.z, 0)] >= 0
-        chosen = np.flatnonzero(keep)
-        whole = len(chosen) == len(shard)
-        return shard.rows if whole else shard.rows.take(chosen), shard.z[chosen], ids[chosen]
+        return np.flatnonzero(keep)
+
+    def _group_sizes(self, groups) -> np.ndarray:
+        return self.size[groups].sum(axis=1) // np.where(groups[:, 0] == groups[:, 1], 2, 1)
+
+    def _inclinations(self, groups, lone, stream: np.random.Generator) -> np.ndarray:
+        """Of every group, log odds of the first scans, and how many rows the sides are shrunk by; from root."""
+        u, out = stream.random((2, len(groups))), np.zeros((2, len(groups)))
+        if self.comm.rank == 0:  # not everywhere: the last bit of a logarithm may differ between processors
+            n_chosen = np.minimum(self._group_sizes(groups), SUBSET)
+            out[0] = np.where(lone, np.log(np.minimum(LEAST / n_chosen, 1.0)) * u[0], 0.0)
+            out[1] = SHRINK[0] * (SHRINK[1] / SHRINK[0]) ** u[1]
+        self.comm.broadcast(out)
+        return out
 
     @staticmethod
     def _seeded(z, ids: np.ndarray, group, seeds: np.ndarray, lone) -> np.ndarray:
         """Where the launch begins: a seed a side, or one seed against all the other rows."""
         label = np.where(lone[group[z]], 2 * group[z], -1).astype(np.int32)
-        flat = seeds.ravel()
-        order = np.argsort(flat)
-        at = np.minimum(np.searchsorted(flat[order], ids), len(flat) - 1)
-        hit = flat[order][at] == ids
-        label[hit] = order[at[hit]]
+        at, hit = _find(ids, seeds)
+        label[hit] = at[hit]
         return label
 
+    @staticmethod
+    def _flat(parts, labels, seeds) -> tuple[np.ndarray, np.ndarray]:
+        """(side, or -1 for none yet; whether it is a seed) of all rows that shape the launch on this rank."""
+        nothing = np.zeros(0, np.int64)
+        label, ids = (np.concatenate([nothing, *arrays]) for arrays in (labels, [p[3] for p in parts]))
+        return np.where(label < 0, -1, label & 1), _find(ids, seeds)[1]
+
+    def _labelled(self, chosen, labels) -> list[tuple[object, np.ndarray]]:
+        """(rows, labels) of the shards, with labels for the chosen rows alone."""
+        out = [(shard.rows, np.full(len(shard), -1, np.int32)) for shard in self.shards]
+        for (_, z), at, label in zip(out, chosen, labels):
+            z[at] = label
+        return out
+
     def _propose(self, group, given, seeds, odds, single):
-        """Labels 2 g + side on every shard, and on root log q of every group, summed in shard order."""
+        """Labels 2 g + side on every shard, and on root log q of every group."""
         labels, log_q = [], np.zeros((len(self.shards), len(seeds)))
         for i, shard in enumerate(self.shards):
             ids = shard.start + np.arange(len(shard))
             label, log_q[i] = self._sides(shard.rows, shard.z, ids, group, given, seeds, odds, Purpose.SIDES, SCANS)
             label[(label >= 0) & ~single[np.maximum(label, 0) >> 1]] = -1
             labels.append(label)
-        log_q = self.comm.gather_to_root(log_q, self._shards_of_ranks())
-        return labels, log_q.sum(axis=0) if self.comm.rank == 0 else None
+        return labels, self._add_up(log_q)
 
     def _decide(self, groups, n_pairs: int, labels, log_q) -> None:
         """Accept or reject, group by group, and give the rows their labels."""
         n, k_before = len(groups), self.n_labels
-        sides = self._total([(s.rows, z) for s, z in zip(self.shards, labels)], 2 * n)
+        sides = self._sides_taken(groups, labels)
         new = np.full(k_before + 2 * n, -1, np.int32)  # by old label, then by 2 g + side of a split
         if self.comm.rank == 0:
             self._accept(groups, n_pairs, log_q, sides, new)
@@ -174,6 +204,21 @@ class Guided(Book):
             seated = shard.z >= 0
             shard.z[seated] = old[shard.z[seated]]
             shard.z[taken] = side
+
+    def _sides_taken(self, groups, labels) -> Statistics | None:
+        """Statistics of the sides of every group of which a split is proposed, on root."""
+        n = len(groups)
+        if self.components.shape[1]:
+            return self._total([(s.rows, z) for s, z in zip(self.shards, labels)], 2 * n)
+        # the other side is what is left: half the rows to count, and half the numbers to add up
+        side_one = [(s.rows, np.where(z & 1, z >> 1, -1).astype(np.int32)) for s, z in zip(self.shards, labels)]
+        one = self._total(side_one, n)
+        if one is None:
+            return None
+        whole = self.statistics.take([self.column[a] for a in groups[:, 0]])
+        for counts in vars(whole).values():
+            counts[..., groups[:, 0] != groups[:, 1]] = 0
+        return both_sides(whole, one)
 
     def _accept(self, groups, n_pairs: int, log_q, sides: Statistics, new: np.ndarray) -> None:
         """Root's decisions; `new` is filled where one is accepted. n_pairs: of the whole grouping."""
@@ -208,3 +253,11 @@ class Guided(Book):
             for label, (_, places) in enumerate(after):
                 new[places] = label
             self.column = [column for column, _ in after]
+
+
+def _find(ids: np.ndarray, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(place of each row in seeds.ravel(), whether it is there at all)."""
+    flat = seeds.ravel()
+    order = np.argsort(flat)
+    at = np.minimum(np.searchsorted(flat[order], ids), len(flat) - 1)
+    return order[at], flat[order][at] == ids

@@ -124,18 +124,22 @@ class Informed(Book):
         proposed (bias given), sides by a coin of this bias. The rest is drawn from the predictive of these, but keeps
         its present sides where a merge is proposed.
         """
-        members = [(s.z == pair[0]) | (s.z == pair[1]) for s in self.shards]
+        members = [np.flatnonzero((s.z == pair[0]) | (s.z == pair[1])) for s in self.shards]
         n_rows, first, cluster = self._first_row(members)
         share = max(RECALLED, min(1.0, RECALLED_ROWS / n_rows))
-        present, recalled, counts = [], [], np.zeros((len(self.shards), 2), np.int64)
-        for i, (shard, member) in enumerate(zip(self.shards, members)):
-            ids = shard.start + np.arange(len(shard))
+        present, recalled, counts = [], [], np.zeros(2, np.int64)
+        for shard, member in zip(self.shards, members):
+            ids = shard.start + member
             head = ids == first
-            keep = member & ~head & (self._uniforms(ids, Purpose.RECALLED, step) < share)
-            side = shard.z != cluster if bias is None else self._uniforms(ids, Purpose.DEALT, step) < bias
-            counts[i] = (keep & ~side).sum(), (keep & side).sum()
-            present.append(side.astype(np.int32))
-            recalled.append(np.where(keep, present[-1], np.where(head, 0, -1)).astype(np.int32))
+            keep = ~head & (self._uniforms(ids, Purpose.RECALLED, step) < share)
+            side = shard.z[member] != cluster
+            if bias is not None:
+                side = self._uniforms(ids, Purpose.DEALT, step) < bias
+            counts += (keep & ~side).sum(), (keep & side).sum()
+            present.append(np.full(len(shard), -1, np.int32))
+            present[-1][member] = side
+            recalled.append(np.full(len(shard), -1, np.int32))
+            recalled[-1][member] = np.where(keep, side, np.where(head, 0, -1))
         sides = self._total([(s.rows, z) for s, z in zip(self.shards, recalled)], 2)
         if sides is not None:
             sides.size = sides.size + 1  # a side of which nothing is recalled
@@ -143,23 +147,28 @@ class Informed(Book):
         odds = self._broadcast(sides, pair[None])
         labels, log_q = [], np.zeros((len(self.shards), 1))
         given = np.array([0, 1] if bias is None else [-1, -1], np.int8)
-        for i, (shard, member, side, known) in enumerate(zip(self.shards, members, present, recalled)):
-            z = np.where(member & (known < 0), side, -1).astype(np.int32)
+        for i, (shard, side, known) in enumerate(zip(self.shards, present, recalled)):
+            z = np.where(known < 0, side, -1)
             ids, nobody = shard.start + np.arange(len(shard)), np.full((1, 2), -1, np.int64)
             label, log_q[i] = self._sides(
                 shard.rows, z, ids, np.zeros(2, np.int32), given, nobody, odds, Purpose.REST, step
             )
             labels.append(np.where(known >= 0, known, label))
-        lengths = self._shards_of_ranks()
-        log_q, counts = self.comm.gather_to_root(log_q, lengths), self.comm.gather_to_root(counts, lengths)
+        log_q = self._add_up(log_q)
+        self.comm.sum_everywhere(counts)
         if self.comm.rank != 0:
             return labels, 0.0
-        return labels, float(log_q.sum()) + self._log_urn(*counts.sum(axis=0).astype(float))
+        return labels, float(log_q[0]) + self._log_urn(*counts.astype(float))
 
     def _first_row(self, members: list[np.ndarray]) -> tuple[int, int, int]:
         """Rows of all members, the first one's id, and its cluster; on every rank."""
-        found = [(m.sum(), s.start + m.argmax(), s.z[m.argmax()]) for s, m in zip(self.shards, members) if len(s)]
-        found = self.comm.gather_to_root(np.array(found, np.int64).reshape(-1, 3), self._shards_of_ranks())
+        found = np.array([[0, 0, 0]], np.int64)
+        for shard, member in zip(self.shards, members):
+            if len(member):
+                if found[0, 0] == 0:
+                    found[0, 1:] = shard.start + member[0], shard.z[member[0]]
+                found[0, 0] += len(member)
+        found = self.comm.gather_to_root(found, [1] * self.comm.size)
         head = np.zeros(3, np.int64)
         if self.comm.rank == 0:
             head[:] = found[:, 0].sum(), *found[np.flatnonzero(found[:, 0])[0], 1:]

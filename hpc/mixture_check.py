@@ -86,7 +86,7 @@ def memory_per_rank(
 def _moves_bytes(rows: int, row: int, n_clusters: int, levels: int) -> int:
     """At the peak of a round of moves; row: bytes of one."""
     shaping = min(rows, SUBSET * n_clusters)
-    return shaping * (row + 24) + 12 * rows + 2 * n_clusters * levels * (3 * 8 + 4)
+    return shaping * (row + 80) + 12 * rows + 2 * n_clusters * levels * (3 * 8 + 4 + 8)
 
 
 @dataclass

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from mpibayes.hpc.models import normal as reals
 from mpibayes.hpc.models.components import Components, Hyper
-from mpibayes.hpc.models.statistics import Statistics
+from mpibayes.hpc.models.statistics import Statistics, join
 
 
 @dataclass
@@ -33,36 +33,6 @@ def odds_of_predictive(components: Components, hyper: Hyper, sides: Statistics) 
     return _odds(log_ratio(sides), table, location, spread * (kappa + 1.0) / (nu * kappa), rate)
 
 
-class Launch:
-    """Log odds of sides that are shrunk to the distribution of their group, `whole`, as if by `shrink` (G,) rows of it.
-
-    The hyperparameters have no part in it: while one cluster holds everything, they fit that cluster, and would hide
-    what sets a few of its rows apart.
-    """
-
-    def __init__(self, components: Components, whole: Statistics, shrink: np.ndarray):
-        self.categorical, self.weight = components.categorical, np.repeat(shrink, 2)
-        self.whole = whole.take(np.repeat(np.arange(len(whole)), 2))
-        even = np.full(len(self.categorical.n_levels), 0.5)
-        self.mean = self.weight * np.exp(self.categorical.log_predictive_table(even, self.whole.levels))
-
-    def odds(self, sides: Statistics, prior: np.ndarray) -> Odds:
-        """Clusters 1, 3, 5, ... of `sides` against 0, 2, 4, ...; prior: log odds (G,) before a cell is looked at."""
-        c, both, weight = self.categorical, self.whole, self.weight
-        table = np.log(self.mean + sides.levels)
-        if len(c.n_levels):
-            table -= np.log(weight + c.observed(sides.levels))[c.column_of_row]
-        table[c.missing_rows] = 0.0
-        share = weight / (weight + sides.real_n)
-        step = np.where(sides.real_n > 0, sides.real_mean - both.real_mean, 0.0)
-        location = both.real_mean + (1.0 - share) * step
-        width = (both.real_scatter + 1e-9) / np.maximum(both.real_n, 1)
-        variance = share * (width + (1.0 - share) * step**2) + sides.real_scatter / (weight + sides.real_n)
-        variance = np.maximum(variance, 1e-6 * width + 1e-300)
-        rate = (sides.tally_sum + weight * (both.tally_sum + 0.5) / (both.tally_n + 1.0)) / (weight + sides.tally_n)
-        return _odds(prior, table, location, variance, rate)
-
-
 def log_ratio(sides: Statistics) -> np.ndarray:
     return np.log(sides.size[1::2] / sides.size[0::2])
 
@@ -78,3 +48,12 @@ def _odds(prior: np.ndarray, table: np.ndarray, location, variance, rate) -> Odd
         np.ascontiguousarray(np.stack(real).transpose(2, 1, 0)),
         np.ascontiguousarray(np.stack(count).transpose(2, 1, 0)),
     )
+
+
+def both_sides(whole: Statistics, one: Statistics) -> Statistics:
+    """Statistics of sides 0 and 1 of every group, as clusters 2 g and 2 g + 1, from those of its rows and of side 1.
+
+    For tables without real columns, whose moments would lose digits.
+    """
+    zero = Statistics(*(getattr(whole, f.name) - getattr(one, f.name) for f in fields(Statistics)))
+    return join([zero, one]).take(np.arange(2 * len(one)).reshape(2, -1).T.ravel())

@@ -17,7 +17,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from mpibayes.hpc import cluster_book, grouping, guided_moves, informed_moves, streams
+from mpibayes.hpc import cluster_book, grouping, guided_moves, informed_moves, launch_scans, streams
 from mpibayes.hpc.comm import serial, world
 from tests.exact import production, transitions
 from tests.exact.compare import chi_square, judge_history, replicate_means, seed
@@ -154,8 +154,14 @@ def test_no_stream_has_two_uses():
 
         return call
 
+    class Packed(launch_scans.kernels.Packed):
+        def draw(self, purpose, sub, **key):
+            words["scans", purpose, sub] += 1
+            super().draw(purpose=purpose, sub=sub, **key)
+
     with (
         production.constants(INFORMED_SPLITS=1.0 - 1e-9, SUBSET=2),
+        mock.patch.object(launch_scans.kernels, "Packed", Packed),
         mock.patch.object(guided_moves, "generator", generator),
         mock.patch.object(informed_moves, "generator", generator),
         mock.patch.multiple(cluster_book.kernels, **{name: counted(name) for name in right}),
@@ -164,6 +170,7 @@ def test_no_stream_has_two_uses():
             opened.clear(), words.clear()
             moves.round_from(number).run()
             assert max(opened.values()) == 1
+            assert sum(name == "scans" for name, *_ in words) == 2 * (moves.n_rows > 0)
             assert sum(purpose == streams.Purpose.INFORMED for purpose, _ in opened) == 1 + informed_moves.INFORMED
             of_rows = Counter((purpose, sub) for _, purpose, sub in words)
             assert max(of_rows.values()) == 1 and max(words.values()) <= 2 and not of_rows.keys() & opened.keys()

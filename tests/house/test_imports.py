@@ -22,6 +22,7 @@ LEVELS = [
         "cluster_book",
         "guided_moves",
         "informed_moves",
+        "launch_scans",
         "split_odds",
         "split_merge",
     },

@@ -1,0 +1,65 @@
+/* Scans of the launch of a split, for every instruction set; all give the same bits (lanes.h, scan_loops.h). */
+#ifndef MPIBAYES_SCANS_H
+#define MPIBAYES_SCANS_H
+#include "philox.h"
+#include "special.h"
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+/* Rows are kept in chunks of one group, column by column: the codes of 64 rows are one look-up in registers, or a few.
+ * A chunk has a multiple of 64 rows; the last ones may be padding, which is on no side. */
+enum { TILE = 64, CHUNK = 1024, SCANS_OF_A_BLOCK = 16, MISSING_REAL = INT32_MIN, OVERREAD = 32 };
+
+typedef struct {
+    int64_t n_codes8, n_codes16, n_reals, n_tallies, n_levels, n_groups, n_chunks, n_rows;
+    const int64_t *offsets; /* of level rows, by column */
+    const int32_t *group;   /* of each chunk, ascending */
+    const int64_t *start;   /* first row of each chunk, and the end */
+    const uint8_t *codes8;  /* [chunk][column][row], as all that follow */
+    const uint16_t *codes16;
+    const int32_t *reals;   /* 2^-20 standard deviations of the group */
+    const double *tallies;
+    const uint16_t *words;  /* [scan of the block][row] */
+    const uint8_t *free;    /* [row]: 255 where the side is drawn */
+    uint8_t *side;          /* [row]: 255 where it is 1 */
+} packed_t;
+
+typedef struct { /* counts of some rows: [group][size, level rows, observed reals, observed tallies] and
+                    [group][sums of reals, of their squares, of tallies] */
+    int32_t *cells;
+    int64_t *sums;
+} counts_t;
+
+static inline int64_t n_cells(const packed_t *p) { return 1 + p->n_levels + p->n_reals + p->n_tallies; }
+static inline int64_t n_sums(const packed_t *p) { return 2 * p->n_reals + p->n_tallies; }
+
+#define FN(name) name##_baseline
+#define MB_BYTES 16
+#include "scan_loops.h"
+
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
+#define MPIBAYES_MANY_ISAS 1
+#pragma GCC push_options
+#pragma GCC target("avx2")
+#define FN(name) name##_avx2
+#define MB_BYTES 32
+#include "scan_loops.h"
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512vl,avx512bw,avx512dq")
+#define FN(name) name##_avx512
+#define MB_BYTES 64
+#include "scan_loops.h"
+#pragma GCC pop_options
+#endif
+
+#include "isa.h" /* the module sets kernel_isa to what the mixture kernels chose */
+
+static inline void count_rows(const packed_t *p, const uint8_t *mask, counts_t out) { DISPATCH(count_rows, p, mask, out); }
+static inline void scan_rows(const packed_t *p, int64_t scan, const double *beta, const double *shrink,
+                             const double *tilt, counts_t whole, counts_t one, counts_t zero, double *work,
+                             float *table, counts_t out) {
+    DISPATCH(scan_rows, p, scan, beta, shrink, tilt, whole, one, zero, work, table, out);
+}
+#endif
