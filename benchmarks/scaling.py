@@ -1,7 +1,12 @@
-"""How a cycle's cost grows with rows, clusters, columns, levels and ranks.
+"""How a cycle's cost grows with rows, clusters, columns, levels and ranks; and the cost model fitted to it.
 
     python benchmarks/scaling.py case --rows 500000 --clusters 64            one case, printed
     mpirun -n 2 python benchmarks/scaling.py case --rows 500000 --clusters 64
+    python benchmarks/scaling.py measure             all cases, into benchmarks/results/scaling.json
+    python benchmarks/scaling.py fit                 the constants of hpc/cost_constants.py from that file
+    python benchmarks/scaling.py doc                 tables and pictures of docs/scaling.md from that file
+
+Every case starts from the true labels of a simulated table and times cycles of the sampler itself.
 """
 
 from __future__ import annotations
@@ -9,16 +14,20 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+from scipy.optimize import nnls
 
 sys.path.insert(0, str(Path(__file__).parent))
+from machine import keep, kept
 from phases import PHASES, Stopwatch
 
 from mpibayes.hpc import comm as communicators
 from mpibayes.hpc import shards as cut
+from mpibayes.hpc.cost_model import COMPUTE, Problem, features
 from mpibayes.hpc.mixture import Mixture, Settings
 from mpibayes.hpc.simulate import Shape, Truth, categorical_columns, census
 
@@ -82,13 +91,16 @@ def run_case(args) -> dict | None:
     }  # fmt: skip
 
 
-def show(case: dict) -> None:
+def show(case: dict, phases: bool = True) -> None:
     first = case["ranks_detail"][0]
     print(
         f"N={case['rows']:,} C={case['columns']} L={case['level_rows']} K={case['clusters_at_end']} S={case['shards']} "
         f"ranks={case['ranks']}: {case['cycle_s'] * 1e3:.2f} ms a cycle (min {case['cycle_min_s'] * 1e3:.2f}), "
-        f"moved {case['moved']:.3f}"
+        f"moved {case['moved']:.3f}",
+        flush=True,
     )
+    if not phases:
+        return
     for phase in PHASES:
         cells = []
         for rank in case["ranks_detail"]:
@@ -114,15 +126,149 @@ def add_case_options(parser) -> None:
     parser.add_argument("--json", action="store_true")
 
 
+# --- many cases ------------------------------------------------------------------------------------------------------
+
+REPEATS = 3  # of the cases that efficiencies are made of
+
+
+def cases() -> list[tuple[str, int, dict]]:
+    """(figure, ranks, options) of every case."""
+    small = {"rows": 100_000, "shards": 2, "cycles": 5}
+    found = []
+    for _ in range(REPEATS):
+        for ranks in (1, 2):
+            found.append(("strong", ranks, {"rows": 500_000}))
+            found.append(("weak", ranks, {"rows": 250_000 * ranks}))
+    found.append(("oversubscribed", 4, {"rows": 500_000}))
+    found += [("rows", 1, {"rows": n, "cycles": 5}) for n in (10_000, 30_000, 100_000, 300_000, 1_000_000)]
+    found.append(("rows", 1, {"rows": 2_458_285, "cycles": 3}))
+    found += [("clusters", 1, small | {"clusters": k}) for k in (4, 16, 32, 64, 128, 256, 512, 1024)]
+    found += [("columns", 1, small | {"columns": c}) for c in (10, 34, 68, 136, 272, 500)]
+    found += [("levels", 1, small | {"columns": 10, "levels": v}) for v in (2, 18, 255, 2_000, 20_000, 65_535)]
+    found += [("shards", 1, {"rows": 500_000, "shards": s, "cycles": 5}) for s in (5, 50, 500)]
+    found += [("moved", 1, small | {"separation": s}) for s in (0.05, 0.1, 1.0)]
+    found += [("reals", 1, small | {"columns": 0, "reals": r, "clusters": k}) for r, k in ((10, 64), (40, 64), (10, 256))]
+    found += [("counts", 1, small | {"columns": 0, "counts": q}) for q in (10, 40)]
+    found += [("mixed", 1, small | {"columns": 33, "reals": 7})]
+    for n, k, c in ((50_000, 64, 68), (200_000, 64, 68), (50_000, 16, 68), (50_000, 256, 68), (50_000, 64, 272)):
+        found.append(("moves", 1, {"rows": n, "clusters": k, "columns": c, "cycles": 4, "moves": 1}))
+    found.append(("moves", 2, {"rows": 200_000, "cycles": 4, "moves": 1}))
+    return found
+
+
+def measure(only: str | None, quick: bool) -> None:
+    """Run the cases one after another, and keep what they say."""
+    results = [] if only is None else [c for c in kept()["scaling"]["cases"] if c["figure"] not in only.split(",")]
+    for figure, ranks, options in cases():
+        if only is not None and figure not in only.split(","):
+            continue
+        if quick and options["rows"] > 300_000:
+            continue
+        words = [sys.executable, __file__, "case", "--json"]
+        words += [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        if ranks > 1:
+            words = ["mpirun", "-n", str(ranks), *words]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=600)
+        if done.returncode:
+            sys.exit(f"{' '.join(words)}\n{done.stdout}{done.stderr}")
+        case = json.loads(done.stdout.splitlines()[-1]) | {"figure": figure}
+        results.append(case)
+        print(f"{figure}:", end=" ")
+        show(case, phases=False)
+    keep("scaling", "Seconds a cycle", "python benchmarks/scaling.py measure", tables(results), cases=results)
+
+
+def tables(results: list[dict]) -> list[dict]:
+    """What one looks at first: a line a case."""
+    lines = []
+    for case in results:
+        seconds = phase_seconds(case)
+        row = [case["figure"], case["ranks"], f"{case['rows']:,}", case["columns"], case["level_rows"]]
+        row += [case["clusters_at_end"], case["shards"], f"{case['moved']:.2f}", f"{case['cycle_s'] * 1e3:.1f}"]
+        lines.append(row + [f"{seconds[p] * 1e3:.2f}" for p in PHASES])
+    head = ["figure", "ranks", "rows", "columns", "level rows", "K", "shards", "moved", "ms a cycle", *PHASES]
+    return [{"head": head, "lines": lines, "note": "Phases in processor milliseconds of the busiest rank."}]
+
+
+def phase_seconds(case: dict) -> dict[str, float]:
+    """Processor seconds a cycle by phase, of the rank that spent most; a round's mean for moves."""
+    found = {}
+    for phase in PHASES:
+        middle = np.mean if phase == "moves" else np.median
+        found[phase] = max(float(middle(rank["phases"][phase][1])) for rank in case["ranks_detail"])
+    return found
+
+
+# --- the cost model's constants --------------------------------------------------------------------------------------
+
+
+def problem_of(case: dict) -> Problem:
+    return Problem(
+        case["rows"], case["columns"], case["level_rows"], case["clusters_at_end"], case["shards"], case["reals"],
+        case["counts"], moved=case["moved"],
+    )  # fmt: skip
+
+
+def fit() -> None:
+    """Non-negative least squares of relative errors, a phase at a time, over the cases on one rank."""
+    found = {}
+    alone = [c for c in kept()["scaling"]["cases"] if c["ranks"] == 1]
+    for phase in COMPUTE:
+        rows, times = [], []
+        for case in alone:
+            if phase == "moves" and case["moves"] != 1:
+                continue
+            problem, shard = problem_of(case), case["rows"] / case["shards"]
+            part = {"sweep": (case["rows"] - shard, case["shards"] - 1), "collapsed sweep": (shard, 1)}
+            x = features(phase, problem, *part.get(phase, (case["rows"], case["shards"])))
+            seconds = phase_seconds(case)[phase]
+            if seconds > 0:
+                rows.append({name: value / seconds for name, value in x.items()})
+                times.append(1.0)
+        names = list(rows[0])
+        design = np.array([[row[name] for name in names] for row in rows])
+        scale = np.maximum(np.abs(design).max(axis=0), 1e-300)
+        best = nnls(design / scale, np.array(times))[0] / scale
+        off = design @ best - 1
+        found[phase] = {name: float(f"{b:.4g}") for name, b in zip(names, best) if b > 0}
+        print(f"{phase:16s} off by {np.median(np.abs(off)):.0%} (median), {np.abs(off).max():.0%} (most)", found[phase])
+    m = kept()["scaling"]["machine"]
+    about = f"{m['processor']}, {m['cores']} cores, kernels {m['instruction_set']}"
+    text = CONSTANTS.replace("ABOUT", f"{about}, {kept()['scaling']['date']}, commit {kept()['scaling']['commit']}")
+    for phase, table in found.items():
+        text += f'    "{phase}": {{\n' + "".join(f'        "{n}": {b!r},\n' for n, b in table.items()) + "    },\n"
+    path = Path(__file__).resolve().parent.parent / "hpc" / "cost_constants.py"
+    path.write_text(text + "}\n")
+
+
+CONSTANTS = '''"""Seconds of one processor for each count in `cost_model.features`, written by `benchmarks/scaling.py fit`.
+
+Not to be edited: measure and fit again on a machine whose figures matter more. These are of
+ABOUT.
+"""
+
+SECONDS: dict[str, dict[str, float]] = {
+'''
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     sub = parser.add_subparsers(dest="command", required=True)
     add_case_options(sub.add_parser("case"))
+    measuring = sub.add_parser("measure")
+    measuring.add_argument("--only", help="figures, separated by commas; the others stay as they are kept")
+    measuring.add_argument("--quick", action="store_true", help="without the largest tables")
+    sub.add_parser("fit")
     args = parser.parse_args()
-    args.rows = int(args.rows)
-    case = run_case(args)
-    if case is not None:
-        print(json.dumps(case)) if args.json else show(case)
+    if args.command == "measure":
+        measure(args.only, args.quick)
+    elif args.command == "fit":
+        fit()
+    else:
+        args.rows = int(args.rows)
+        case = run_case(args)
+        if case is not None:
+            print(json.dumps(case)) if args.json else show(case)
 
 
 if __name__ == "__main__":
