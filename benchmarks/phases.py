@@ -35,7 +35,7 @@ class Stopwatch:
 
     def __init__(self):
         self.absent: list[str] = []
-        self.bytes = {name: 0 for name in COLLECTIVES}
+        self.bytes = dict.fromkeys(COLLECTIVES, 0)
         self._seconds: dict[str, list[float]] = {}
         self._stack: list[str] = ["other"]
         self._last = self._now()

@@ -147,8 +147,11 @@ def cases() -> list[tuple[str, int, dict]]:
     found += [("levels", 1, small | {"columns": 10, "levels": v}) for v in (2, 18, 255, 2_000, 20_000, 65_535)]
     found += [("shards", 1, {"rows": 500_000, "shards": s, "cycles": 5}) for s in (5, 50, 500)]
     found += [("moved", 1, small | {"separation": s}) for s in (0.05, 0.1, 1.0)]
-    found += [("reals", 1, small | {"columns": 0, "reals": r, "clusters": k}) for r, k in ((10, 64), (40, 64), (10, 256))]
-    found += [("counts", 1, small | {"columns": 0, "counts": q}) for q in (10, 40)]
+    found += [
+        ("reals", 1, small | {"columns": 0, "reals": r, "clusters": k, "separation": 1})
+        for r, k in ((10, 64), (40, 64), (10, 256))
+    ]
+    found += [("counts", 1, small | {"columns": 0, "counts": q, "separation": 3}) for q in (10, 40)]
     found += [("mixed", 1, small | {"columns": 33, "reals": 7})]
     for n, k, c in ((50_000, 64, 68), (200_000, 64, 68), (50_000, 16, 68), (50_000, 256, 68), (50_000, 64, 272)):
         found.append(("moves", 1, {"rows": n, "clusters": k, "columns": c, "cycles": 4, "moves": 1}))
@@ -231,7 +234,7 @@ def fit() -> None:
         best = nnls(design / scale, np.array(times))[0] / scale
         off = design @ best - 1
         found[phase] = {name: float(f"{b:.4g}") for name, b in zip(names, best) if b > 0}
-        print(f"{phase:16s} off by {np.median(np.abs(off)):.0%} (median), {np.abs(off).max():.0%} (most)", found[phase])
+        print(f"{phase:16s} off by {np.median(np.abs(off)):.0%}, at most {np.abs(off).max():.0%}", found[phase])
     m = kept()["scaling"]["machine"]
     about = f"{m['processor']}, {m['cores']} cores, kernels {m['instruction_set']}"
     text = CONSTANTS.replace("ABOUT", f"{about}, {kept()['scaling']['date']}, commit {kept()['scaling']['commit']}")

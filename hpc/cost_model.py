@@ -80,9 +80,7 @@ def reduce_everywhere(n: float, ranks: int, net: Network) -> float:
 def broadcast(n: float, ranks: int, net: Network) -> float:
     """Seconds of a Bcast of n bytes."""
     local, nodes = _split(ranks, net)
-    return _bcast(n, local, net.node_latency_s, net.node_bytes_per_s) + _bcast(
-        n, nodes, net.latency_s, net.bytes_per_s
-    )
+    return _bcast(n, local, net.node_latency_s, net.node_bytes_per_s) + _bcast(n, nodes, net.latency_s, net.bytes_per_s)
 
 
 def gather(n: float, ranks: int, net: Network) -> float:

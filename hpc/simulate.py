@@ -1,14 +1,14 @@
 """`mpibayes simulate`: typed tables drawn from a mixture that is known, for tests of speed and of recovery.
 
-Rows are independent: a cluster z with probability w_z, then each cell from the cluster's own distribution of its column:
+Rows are independent: a cluster z with probability w_z, then each cell from the cluster's own law of its column:
 
     categorical  theta_k ~ Dirichlet(1 / separation, ...), for each cluster and column
     real         Normal(mu_k, 1) with mu_k ~ Normal(0, separation^2)
     count        Poisson(lambda_k) with log lambda_k ~ Normal(log 5, (separation / 4)^2)
 
-w ~ Dirichlet(2, ..., 2). A cell is missing with the same probability everywhere. Random numbers belong to a column and a
-block of BLOCK rows, so the bits depend neither on how the rows are cut nor on the other columns, and a table with more
-rows begins with the same ones.
+w ~ Dirichlet(2, ..., 2). A cell is missing with the same probability everywhere. Memory holds one block of rows.
+Random numbers belong to a column and a block of BLOCK rows, so the bits depend neither on how the rows are cut nor on
+the other columns, and a table with more rows begins with the same ones.
 """
 
 from __future__ import annotations
@@ -112,7 +112,9 @@ class Truth:
             number = dict.fromkeys((CATEGORICAL, REAL, COUNT), 0)
             for column in self.columns:
                 kind = {"real": REAL, "count": COUNT}.get(column.kind, CATEGORICAL)
-                getattr(rows, column.block)[place, column.index] = self._cells(column, kind, number[kind], block, z)[cut]
+                getattr(rows, column.block)[place, column.index] = self._cells(column, kind, number[kind], block, z)[
+                    cut
+                ]
                 number[kind] += 1
             done = place.stop
         return rows
