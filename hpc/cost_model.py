@@ -224,10 +224,15 @@ class Cycle:
     def total(self) -> float:
         return sum(self.seconds.values())
 
-    @property
-    def bottleneck(self) -> str:
-        """What takes most, besides the sweep of the rows themselves."""
-        return max((p for p in self.seconds if p != "sweep"), key=self.seconds.__getitem__)
+
+def efficiency(one: Cycle, many: Cycle, ranks: int) -> float:
+    """Speed-up a rank, against one rank."""
+    return one.total / (ranks * many.total)
+
+
+def bottleneck(one: Cycle, many: Cycle, ranks: int) -> str:
+    """The phase that costs most of the efficiency: the one furthest from its time on one rank over the ranks."""
+    return max(many.seconds, key=lambda phase: many.seconds[phase] - one.seconds.get(phase, 0.0) / ranks)
 
 
 def forecast(problem: Problem, ranks: int, net: Network = ONE_NODE, design: Design = Design()) -> Cycle:
