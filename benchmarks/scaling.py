@@ -244,10 +244,10 @@ def fit() -> None:
     path.write_text(text + "}\n")
 
 
-CONSTANTS = '''"""Seconds of one processor for each count in `cost_model.features`, written by `benchmarks/scaling.py fit`.
+CONSTANTS = '''"""Seconds of one processor for each count in `cost_model.features`.
 
-Not to be edited: measure and fit again on a machine whose figures matter more. These are of
-ABOUT.
+Written by `benchmarks/scaling.py fit`, not to be edited: measure and fit again on a machine whose figures matter more.
+These are of ABOUT.
 """
 
 SECONDS: dict[str, dict[str, float]] = {

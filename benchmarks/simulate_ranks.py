@@ -44,9 +44,9 @@ RANKS = (1, 2, 4, 16, 64, 256, 512, 1000, 2048, 4096)
 
 # One way between two nodes, small message; and large messages.
 NETWORKS = (
-    # Microsoft, "HBv3 performance": 1.2 us, 192 Gb/s one way (learn.microsoft.com/azure/virtual-machines/hbv3-performance)
+    # Microsoft, learn.microsoft.com/azure/virtual-machines/hbv3-performance: 1.2 us, 192 Gb/s one way
     Network("InfiniBand HDR", 1.2e-6, 24e9, ranks_per_node=64),
-    # Microsoft, "HBv4 performance": below 2 us, 400 Gb/s
+    # the same, hbv4-performance: below 2 us, 400 Gb/s
     Network("InfiniBand NDR", 2.0e-6, 50e9, ranks_per_node=128),
     # ports of 200 Gb/s, three hops at most: Argonne, "Aurora interconnect"; De Sensi et al. (2020), arXiv:2008.08886,
     # SC20, for its latencies between groups under load; 2 us is taken
@@ -98,7 +98,9 @@ def simulate(
     rows = np.array([bounds[d.stop] - bounds[d.start] if len(d) else 0 for d in dealt], float)
     first = np.array([d.start for d in dealt])
     parts = {
-        phase: np.array([_of_rank(phase, p, r, s, design) for r, s in _distinct(rows, n_shards)])[_which(rows, n_shards)]
+        phase: np.array([_of_rank(phase, p, r, s, design) for r, s in _distinct(rows, n_shards)])[
+            _which(rows, n_shards)
+        ]
         for phase in ("sweep", "statistics", "order", "other", "reduction", "moves")
     }
     shard_rows = p.rows / p.shards
@@ -243,7 +245,7 @@ def pictures(spread: Spread, moves_every: int) -> list[Path]:
     figure.savefig(made[-1], dpi=110)
     figure, axes = plt.subplots(1, 2, figsize=(10, 4))
     for axis, title in zip(axes, ("50M rows, K = 64", "50M rows and 10 real columns, K = 64")):
-        for x, (name, design) in enumerate(DESIGNS.items()):
+        for x, design in enumerate(DESIGNS.values()):
             lines = study(replace(PROBLEMS[title], moves_every=moves_every), net, design, spread)
             line = next(line for line in lines if line["ranks"] == 1000)
             bottom = 0.0

@@ -86,7 +86,7 @@ def broadcast(n: float, ranks: int, net: Network) -> float:
 def gather(n: float, ranks: int, net: Network) -> float:
     """Seconds until root has n bytes in all from the others: one message a rank, taken one after another."""
     local, nodes = _split(ranks, net)
-    inside, outside = n / nodes, n * (nodes - 1) / nodes
+    inside, outside = n / nodes * (local - 1) / local, n * (nodes - 1) / nodes
     return (
         (local - 1) * net.node_latency_s + inside / net.node_bytes_per_s
         + (nodes > 1) * (net.latency_s + local * (nodes - 1) * GATHER_S + outside / net.bytes_per_s)

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mpibayes.hpc import shards, strategy
+from mpibayes.hpc import schedule, shards, strategy
 from mpibayes.hpc.check import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_table
 from mpibayes.hpc.comm import serial
 from mpibayes.hpc.config import Config
+from mpibayes.hpc.cost_model import Network, Problem, compute_seconds, forecast, message_seconds, wire_bytes
 from mpibayes.hpc.data import Data
 from mpibayes.hpc.guided_moves import SUBSET
 from mpibayes.hpc.log import duration, rate
@@ -93,9 +94,12 @@ class Timing:
     """What a few cycles on a sample told."""
 
     n_rows: int  # of the sample
+    n_shards: int
     start_s: float
-    cycle_s: float  # of one process that holds all rows of the sample
+    cycle_s: float  # of one process that holds all rows of the sample, without a round of moves
+    moves_s: float  # of a round
     n_clusters: int
+    moved: float  # share of the rows that changed their cluster
 
 
 def sample_rows(data: Data, most: int = SAMPLE_ROWS) -> Rows:
@@ -108,19 +112,86 @@ def sample_rows(data: Data, most: int = SAMPLE_ROWS) -> Rows:
 
 
 def time_sample(data: Data, settings: Settings, init: str, n_clusters: int, cycles: int = SAMPLE_CYCLES) -> Timing:
-    """Start a sample of the rows as the run will start, all of them at once, and time cycles of the real sampler."""
+    """Start a sample of the rows as the run will start, all of them at once, and time cycles of the real sampler.
+
+    Processor seconds, since other programs may be running; a cycle of one process does nothing but compute.
+    """
     rows = sample_rows(data)
-    settings = replace(settings, annealing=None)
+    n_shards = min(settings.shards or len(rows), shards.default_count(len(rows)))  # as long ones as a run has
+    settings = replace(settings, annealing=None, shards=n_shards)
     mixture = Mixture(serial(), data.columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), settings)
-    began = time.perf_counter()
+    began = time.process_time()
     mixture.start(init, n_clusters)
-    start_s = time.perf_counter() - began
-    took: list[float] = []
-    while len(took) < cycles and (len(took) < TIMED or sum(took) < SAMPLE_S):
-        began = time.perf_counter()
-        info = mixture.cycle()
-        took.append(time.perf_counter() - began)
-    return Timing(len(rows), start_s, min(took[-TIMED:]), info.n_clusters)
+    start_s = time.process_time() - began
+    spent, n = time.process_time(), 0
+    while n < cycles and time.process_time() - spent < SAMPLE_S:
+        mixture.cycle()
+        n += 1
+
+    def quickest(split_merge):
+        mixture.settings = replace(settings, split_merge=split_merge)
+        took = []
+        for _ in range(TIMED):
+            began = time.process_time()
+            info = mixture.cycle()
+            took.append(time.process_time() - began)
+        return min(took), info
+
+    quiet, info = quickest(0)
+    round_s = max(0.0, quickest(1)[0] - quiet) if settings.split_merge != 0 else 0.0
+    return Timing(len(rows), mixture.n_shards, start_s, quiet, round_s, info.n_clusters, info.moved_fraction)
+
+
+# Between nodes, unless they are far worse, messages matter little; see docs/scaling.md for other networks.
+TYPICAL_NETWORK = Network("2 us, 20 GB/s", 2e-6, 20e9)
+
+
+@dataclass
+class Speed:
+    """Seconds a cycle on so many ranks: the cost model, brought to what a sample took on this machine."""
+
+    problem: Problem  # the whole table
+    factor: float  # measured over modelled, cycles without moves
+    moves_factor: float
+
+    @classmethod
+    def of(cls, columns: Sequence[Column], n_rows: int, n_shards: int, moves_every: int, timing: Timing) -> Speed:
+        levels = [len(c.levels) + 1 for c in columns if c.block.startswith("codes")]
+        problem = Problem(
+            n_rows, len(levels), sum(levels), timing.n_clusters, n_shards,
+            reals=sum(c.block == "reals" for c in columns), counts=sum(c.block == "tallies" for c in columns),
+            widest=max(levels, default=0), moved=timing.moved, moves_every=moves_every,
+        )  # fmt: skip
+        sample = replace(problem, rows=timing.n_rows, shards=timing.n_shards, moves_every=0)
+        whole_round = compute_seconds("moves", sample, timing.n_rows, timing.n_shards)
+        return cls(
+            problem, timing.cycle_s / forecast(sample, 1).total, timing.moves_s / whole_round if whole_round else 0.0
+        )
+
+    def cycle_s(self, ranks: int) -> float:
+        ranks = min(ranks, self.problem.shards)
+        talk = sum(message_seconds(self.problem, ranks, TYPICAL_NETWORK).values())
+        seconds = forecast(self.problem, ranks, TYPICAL_NETWORK).seconds
+        moves = seconds.pop("moves")
+        return self.factor * (sum(seconds.values()) - talk) + self.moves_factor * moves + talk
+
+    def efficiency(self, ranks: int) -> float:
+        return self.cycle_s(1) / (ranks * self.cycle_s(ranks))
+
+    def wire_bytes(self, ranks: int) -> float:
+        return sum(wire_bytes(self.problem, min(ranks, self.problem.shards)).values())
+
+    def in_words(self) -> str:
+        """Seconds and efficiency at a few numbers of ranks, up to one a shard."""
+        most = self.problem.shards
+        step = 2 if most <= 16 else 4
+        chosen = [1]
+        while chosen[-1] * step < most:
+            chosen.append(chosen[-1] * step)
+        chosen += [most] if most > 1 else []
+        return ", ".join(
+            f"{r:,}: {self.cycle_s(r):.2g}" + (f" ({self.efficiency(r):.0%})" if r > 1 else "") for r in chosen
+        )
 
 
 def memory(found: Found, ranks: int) -> dict[str, int]:
@@ -160,11 +231,9 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     listed = ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
     yield "", f"{listed} (for {n_clusters} clusters)"
 
-    cut = shards.bounds(data.n_rows, n_shards)
-    busiest = max(
-        int(cut[s.stop] - cut[s.start]) for r in range(working) if (s := shards.of_rank(n_shards, working, r))
-    )
-    cycle_s = timing.cycle_s * busiest / timing.n_rows
+    every = schedule.EVERY if config.sampler.split_merge == "auto" else config.sampler.split_merge
+    speed = Speed.of(data.columns, data.n_rows, n_shards, every, timing)
+    cycle_s = speed.cycle_s(working)
     start_s = timing.start_s * data.n_rows / timing.n_rows
     cores = os.cpu_count() or 1
     plural = "s" * (working > 1)
@@ -174,6 +243,10 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     whole = run.cycles - (growth or 0) + strategy.growth_cost(config, data.n_rows)
     total = duration((start_s + cycle_s * whole) * run.chains)
     yield "", f"{total} for {run.cycles:,} cycles{chains}, if the clusters stay as many: time grows with their number"
+    if n_shards > 1:
+        yield "ranks", f"{speed.in_words()}  seconds a cycle (efficiency)"
+    if working > 1:
+        yield "", f"messages of {speed.wire_bytes(working) / MIB:.2g} MiB a cycle; a network of {TYPICAL_NETWORK.name}"
     if ranks > cores:
         yield "", f"this supposes a core for every rank; this machine has {cores}"
     draw = (1 if n_clusters <= 256 else 2) * data.n_rows
