@@ -10,23 +10,26 @@ import functools
 import importlib
 import time
 
-# phase, module, attribute. A phase ending in "*" also owns all that is called inside it.
+# phase, module or class, attribute. A phase ending in "*" also owns all that is called inside it.
 WRAPPED = [
     ("sweep", "mpibayes.kernels.mixture", "sweep"),
     ("statistics", "mpibayes.kernels.mixture", "accumulate"),
     ("statistics", "mpibayes.kernels.mixture", "anchors"),
-    ("hyperparameters", "mpibayes.hpc.global_update", "draw_hyper"),
-    ("draw", "mpibayes.hpc.global_update", "instantiate"),
-    ("broadcast", "mpibayes.hpc.state", "broadcast"),
+    ("statistics", "mpibayes.hpc.shard_step.Step", "_count"),
+    ("hyperparameters", "mpibayes.hpc.models.components.Components", "update"),
+    ("draw", "mpibayes.hpc.models.components.Components", "draw"),
+    ("broadcast", "mpibayes.hpc.global_update", "exchange"),
+    ("other", "mpibayes.hpc.global_update.Update", "run"),
     ("reduction", "mpibayes.hpc.sync", "summarise"),
-    ("order", "mpibayes.hpc.shard_step", "sweep_shard"),
+    ("reduction", "mpibayes.hpc.sync", "carry"),
+    ("order", "mpibayes.hpc.shard_step.Step", "run"),
     ("log joint", "mpibayes.hpc.mixture.Mixture", "_info"),
     ("moves*", "mpibayes.hpc.mixture.Mixture", "_split_and_merge"),
 ]
-COLLECTIVES = ("broadcast", "sum_to_root", "sum_everywhere", "gather_to_root")
+COLLECTIVES = ("broadcast", "sum_everywhere", "least_everywhere", "gather_to_root", "gather_everywhere", "send")
 PHASES = (
-    "sweep", "collapsed sweep", "statistics", "reduction", "hyperparameters", "draw", "broadcast", "order", "log joint",
-    "moves", "waiting", "other",
+    "sweep", "collapsed sweep", "order", "statistics", "reduction", "log joint", "hyperparameters", "draw",
+    "broadcast", "moves", "waiting", "other",
 )  # fmt: skip
 
 
@@ -100,7 +103,7 @@ class Stopwatch:
     def _counted(self, comm, name, inner):
         def counted(array, *args):
             self.bytes[name] += array.nbytes
-            if comm.size > 1:
+            if hasattr(comm, "_comm") and name != "send":
                 self.enter("waiting")
                 comm._comm.Barrier()
                 self.leave()

@@ -16,18 +16,20 @@ import json
 import resource
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from scipy.optimize import nnls
 
 sys.path.insert(0, str(Path(__file__).parent))
-from machine import keep, kept
+from crowd import Crowd, quiet_seed
+from machine import keep, kept, markdown
 from phases import PHASES, Stopwatch
 
 from mpibayes.hpc import comm as communicators
 from mpibayes.hpc import shards as cut
-from mpibayes.hpc.cost_model import COMPUTE, Problem, features
+from mpibayes.hpc.cost_model import COMPUTE, Problem, compute_seconds, features, forecast
 from mpibayes.hpc.mixture import Mixture, Settings
 from mpibayes.hpc.simulate import Shape, Truth, categorical_columns, census
 
@@ -51,12 +53,16 @@ def peak_bytes() -> int:
 
 def run_case(args) -> dict | None:
     """Time `--cycles` cycles from the true labels; the figures of all ranks, on root."""
-    comm = communicators.world()
+    comm = Crowd(args.crowd, args.rank) if args.crowd else communicators.world()
     watch = Stopwatch()
     truth = truth_of(args)
     idle = peak_bytes()
     moves = None if args.moves < 0 else args.moves
-    settings = Settings(seed=1, shards=args.shards or None, split_merge=moves, concentration=1.0)
+    seed = 1
+    if args.crowd:
+        n_shards = args.shards or cut.default_count(args.rows)
+        seed = quiet_seed(comm, n_shards, range(LATE, LATE + WARM_UP + args.cycles + 2))
+    settings = Settings(seed=seed, shards=args.shards or None, split_merge=moves, concentration=1.0)
     mixture = Mixture(comm, truth.columns, truth.rows, args.rows, settings)
     bounds = cut.bounds(args.rows, mixture.n_shards)
     mixture.resume(LATE, lambda i: truth.labels(int(bounds[i]), int(bounds[i + 1])), args.clusters, mixture.hyper)
@@ -79,13 +85,13 @@ def run_case(args) -> dict | None:
         "shards": len(mixture.shards),
     }
     everyone = comm.collect(mine)
-    if comm.rank:
+    if comm.rank and not args.crowd:
         return None
     wall = np.array([[sum(lap) for lap in zip(*(r["phases"][p][0] for p in PHASES))] for r in everyone])
     return {
         "rows": args.rows, "columns": args.columns, "level_rows": int(mixture.components.shape[0]),
         "reals": args.reals, "counts": args.counts, "clusters": args.clusters, "clusters_at_end": n_clusters,
-        "levels": args.levels, "ranks": comm.size, "shards": mixture.n_shards, "moves": args.moves,
+        "levels": args.levels, "ranks": comm.size, "crowd": args.crowd, "rank": args.rank, "shards": mixture.n_shards, "moves": args.moves,
         "cycle_s": float(np.median(wall.max(axis=0))), "cycle_min_s": float(wall.max(axis=0).min()),
         "moved": float(np.mean(moved)), "absent": watch.absent, "ranks_detail": everyone,
     }  # fmt: skip
@@ -123,6 +129,8 @@ def add_case_options(parser) -> None:
     parser.add_argument("--shards", type=int, default=0, help="0: the default for the rows")
     parser.add_argument("--moves", type=int, default=0, help="cycles between rounds, 0 none, -1 the default")
     parser.add_argument("--cycles", type=int, default=8)
+    parser.add_argument("--crowd", type=int, default=0, help="one rank among so many that are not there")
+    parser.add_argument("--rank", type=int, default=1, help="which of them")
     parser.add_argument("--json", action="store_true")
 
 
@@ -156,6 +164,14 @@ def cases() -> list[tuple[str, int, dict]]:
     for n, k, c in ((50_000, 64, 68), (200_000, 64, 68), (50_000, 16, 68), (50_000, 256, 68), (50_000, 64, 272)):
         found.append(("moves", 1, {"rows": n, "clusters": k, "columns": c, "cycles": 4, "moves": 1}))
     found.append(("moves", 2, {"rows": 200_000, "cycles": 4, "moves": 1}))
+    for ranks in (16, 64, 256, 1000, 4096):  # a shard a rank
+        for rank in (0, 1):
+            found.append(
+                ("crowd", 1, {"rows": 50_000 * ranks, "crowd": ranks, "rank": rank, "shards": ranks, "cycles": 5})
+            )
+    found.append(
+        ("crowd", 1, {"rows": 10**9, "crowd": 1000, "rank": 1, "shards": 20_000, "clusters": 256, "cycles": 3})
+    )
     return found
 
 
@@ -165,7 +181,7 @@ def measure(only: str | None, quick: bool) -> None:
     for figure, ranks, options in cases():
         if only is not None and figure not in only.split(","):
             continue
-        if quick and options["rows"] > 300_000:
+        if quick and options["rows"] > 300_000 and figure != "crowd":
             continue
         words = [sys.executable, __file__, "case", "--json"]
         words += [word for name, value in options.items() for word in (f"--{name}", str(value))]
@@ -215,7 +231,7 @@ def problem_of(case: dict) -> Problem:
 def fit() -> None:
     """Non-negative least squares of relative errors, a phase at a time, over the cases on one rank."""
     found = {}
-    alone = [c for c in kept()["scaling"]["cases"] if c["ranks"] == 1]
+    alone = [c for c in kept()["scaling"]["cases"] if c["ranks"] == 1 and not c["crowd"]]
     for phase in COMPUTE:
         rows, times = [], []
         for case in alone:
@@ -235,6 +251,8 @@ def fit() -> None:
         off = design @ best - 1
         found[phase] = {name: float(f"{b:.4g}") for name, b in zip(names, best) if b > 0}
         print(f"{phase:16s} off by {np.median(np.abs(off)):.0%}, at most {np.abs(off).max():.0%}", found[phase])
+    found["crowd"] = _crowd_constants(found)
+    print(f"{'crowd':16s}", found["crowd"])
     m = kept()["scaling"]["machine"]
     about = f"{m['processor']}, {m['cores']} cores, kernels {m['instruction_set']}"
     text = CONSTANTS.replace("ABOUT", f"{about}, {kept()['scaling']['date']}, commit {kept()['scaling']['commit']}")
@@ -242,6 +260,25 @@ def fit() -> None:
         text += f'    "{phase}": {{\n' + "".join(f'        "{n}": {b!r},\n' for n, b in table.items()) + "    },\n"
     path = Path(__file__).resolve().parent.parent / "hpc" / "cost_constants.py"
     path.write_text(text + "}\n")
+
+
+def _crowd_constants(found: dict[str, dict[str, float]]) -> dict[str, float]:
+    """What is left on one rank among many when what does not know of the others is taken away."""
+    rows, times = [], []
+    for case in kept()["scaling"]["cases"]:
+        if not case["crowd"]:
+            continue
+        problem, ranks = problem_of(case), case["crowd"]
+        mine = case["rows"] / ranks, case["ranks_detail"][0]["shards"]
+        spent = phase_seconds(case)
+        left = sum(spent[phase] for phase in ("order", "reduction", "log joint", "other", "broadcast"))
+        for phase in ("order", "reduction", "other"):
+            x = features(phase, problem, *mine)
+            left -= sum(found[phase].get(name, 0.0) * value for name, value in x.items())
+        rows.append([ranks, case["shards"]])
+        times.append(max(left, 0.0))
+    best = nnls(np.array(rows, float), np.array(times))[0]
+    return {name: float(f"{b:.4g}") for name, b in zip(("rank", "shard"), best)}
 
 
 CONSTANTS = '''"""Seconds of one processor for each count in `cost_model.features`.
@@ -254,6 +291,165 @@ SECONDS: dict[str, dict[str, float]] = {
 '''
 
 
+# --- docs/scaling.md -------------------------------------------------------------------------------------------------
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "scaling.md"
+GROWTH = {
+    "rows": ("rows", "rows"), "clusters": ("clusters_at_end", "clusters"), "columns": ("columns", "columns"),
+    "levels": ("level_rows", "levels in all, 10 columns"),
+}  # fmt: skip
+
+
+def doc() -> None:
+    """Write the figures and pictures of docs/scaling.md anew, from what is kept."""
+    import simulate_ranks
+
+    result = kept()["scaling"]
+    found, spread = result["cases"], simulate_ranks.Spread.measured(result["cases"])
+    m = result["machine"]
+    page = PAGE.read_text()
+    for name, text in {
+        "machine": f"{m['processor']}, {m['cores']} cores, kernels {m['instruction_set']}, {m['python']}, load "
+        f"{m['load']} at the end; {result['date']}, commit {result['commit']}.",
+        "efficiency": efficiency_table(found),
+        "growth": growth_table(found),
+        "crowd": crowd_table(found),
+        "model": model_table(found),
+        "real": simulate_ranks.against_real(found, spread, m["cores"]),
+        "spread": f"{spread.sweep:.1%}",
+        "ranks": simulate_ranks.report(spread, moves_every=0),
+        "moves": moves_table(found),
+    }.items():
+        page = filled(page, name, text)
+    PAGE.write_text(page)
+    print(PAGE, growth_picture(found), *simulate_ranks.pictures(spread, 0), sep="\n")
+
+
+def filled(page: str, name: str, text: str) -> str:
+    """The page with `text` between the comments that `name` marks; on lines of its own if it has several."""
+    start, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    if start not in page or end not in page:
+        raise ValueError(f"{PAGE}: no place for {name}")
+    gap = "\n\n" if "\n" in text else ""
+    return page[: page.index(start) + len(start)] + gap + text.strip() + gap + page[page.index(end) :]
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:,.1f}"
+
+
+def efficiency_table(found: list[dict]) -> str:
+    lines = []
+    for figure, words in (("strong", "500,000 rows in all"), ("weak", "250,000 rows a rank")):
+        best = {
+            r: (np.median([c["cycle_s"] for c in group]), min(c["cycle_min_s"] for c in group))
+            for r in (1, 2)
+            if (group := [c for c in found if c["figure"] == figure and c["ranks"] == r])
+        }
+        if len(best) < 2:
+            continue
+        share = 2 if figure == "strong" else 1
+        quick, middle = (best[1][i] / best[2][i] / share for i in (1, 0))
+        busy = {r: min(busy_seconds(c) for c in found if c["figure"] == figure and c["ranks"] == r) for r in (1, 2)}
+        cells = [f"{_ms(best[r][0])} ({_ms(best[r][1])})" for r in (1, 2)]
+        cells += [f"{middle:.0%} ({quick:.0%})", f"{busy[1] / busy[2] / share:.0%}"]
+        lines.append([f"{figure}: {words}", *cells])
+    head = ["", "1 rank, ms a cycle: median (quickest)", "2 ranks", "efficiency", "of processor seconds"]
+    return markdown(head, lines)
+
+
+def busy_seconds(case: dict) -> float:
+    """Processor seconds a cycle of the busiest rank, without those it waits for others."""
+    busy = []
+    for rank in case["ranks_detail"]:
+        laps = np.sum([rank["phases"][phase][1] for phase in PHASES if phase != "waiting"], axis=0)
+        busy.append(float(np.median(laps)))
+    return max(busy)
+
+
+def growth_table(found: list[dict]) -> str:
+    lines = []
+    for figure in (*GROWTH, "shards", "moved", "reals", "counts", "mixed"):
+        for case in (c for c in found if c["figure"] == figure):
+            seconds = phase_seconds(case)
+            swept = seconds["sweep"] + seconds["collapsed sweep"]
+            head = [f"{case['rows']:,}", case["columns"], f"{case['level_rows']:,}", case["reals"], case["counts"]]
+            head += [case["clusters_at_end"], case["shards"], f"{case['moved']:.2f}"]
+            whole = sum(seconds.values())
+            lanes = 16 * -(-case["clusters_at_end"] // 16)
+            cells = case["rows"] * (case["columns"] + case["reals"] + case["counts"]) * lanes
+            more = (case["ranks_detail"][0]["peak_bytes"] - case["ranks_detail"][0]["idle_bytes"]) / case["rows"]
+            lines.append(
+                [*head, _ms(swept), f"{swept / cells * 1e9:.3f}", _ms(whole), f"{whole / swept:.2f}", f"{more:.0f}"]
+            )
+    head = ["rows", "columns", "levels", "reals", "counts", "K", "shards", "moved", "sweep, ms", "ns a cell"]
+    return markdown([*head, "cycle, ms", "cycle / sweep", "bytes a row"], lines)
+
+
+def crowd_table(found: list[dict]) -> str:
+    phases = ("order", "statistics", "reduction", "log joint", "hyperparameters", "draw", "broadcast", "other")
+    lines = []
+    for case in (c for c in found if c["crowd"]):
+        seconds = phase_seconds(case)
+        own = case["ranks_detail"][0]["shards"]
+        row = [f"{case['crowd']:,}", "root" if case["rank"] == 0 else "another", f"{case['shards']:,}", own]
+        lines.append([*row, *(f"{seconds[p] * 1e3:.2f}" for p in phases)])
+    return markdown(["ranks", "which", "shards", "its own", *phases], lines)
+
+
+def moves_table(found: list[dict]) -> str:
+    lines = []
+    for case in (c for c in found if c["figure"] == "moves"):
+        seconds = phase_seconds(case)
+        row = [case["ranks"], f"{case['rows']:,}", case["columns"], case["clusters_at_end"], _ms(seconds["moves"])]
+        lines.append([*row, f"{seconds['moves'] / (seconds['sweep'] + seconds['collapsed sweep']):.1f}"])
+    return markdown(["ranks", "rows", "columns", "K", "ms a round", "rounds / sweep"], lines)
+
+
+def model_table(found: list[dict]) -> str:
+    """How far the fitted model is from each phase, over the cases on one rank, weighted by its share of the cycle."""
+    lines = []
+    for phase in COMPUTE:
+        off, share = [], []
+        for case in (c for c in found if c["ranks"] == 1 and not c["crowd"]):
+            if phase == "moves" and case["moves"] != 1:
+                continue
+            seconds, problem, shard = phase_seconds(case), problem_of(case), case["rows"] / case["shards"]
+            part = {"sweep": (case["rows"] - shard, case["shards"] - 1), "collapsed sweep": (shard, 1)}
+            guess = compute_seconds(phase, problem, *part.get(phase, (case["rows"], case["shards"])))
+            if seconds[phase] > 0:
+                off.append(abs(guess / seconds[phase] - 1))
+                share.append(seconds[phase] / sum(seconds.values()))
+        lines.append([phase, f"{np.median(off):.0%}", f"{np.max(off):.0%}", f"{np.median(share):.0%}"])
+    return markdown(["phase", "off by (median)", "at most", "share of a cycle (median)"], lines)
+
+
+def growth_picture(found: list[dict]) -> Path:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, len(GROWTH), figsize=(14, 3.6))
+    for axis, (name, (key, label)) in zip(axes, GROWTH.items()):
+        cases_of = sorted((c for c in found if c["figure"] == name), key=lambda c: c[key])
+        x = [c[key] for c in cases_of]
+        swept = [sum(phase_seconds(c)[p] for p in ("sweep", "collapsed sweep")) for c in cases_of]
+        whole = [sum(phase_seconds(c).values()) for c in cases_of]
+        model = [forecast(replace(problem_of(c), moves_every=0), 1).total for c in cases_of]
+        axis.loglog(x, np.array(whole) * 1e3, "o-", label="cycle")
+        axis.loglog(x, np.array(swept) * 1e3, "s-", label="sweep")
+        axis.loglog(x, np.array(model) * 1e3, "k:", label="cycle, model")
+        axis.set(xlabel=label)
+        axis.grid(alpha=0.3, which="both")
+    axes[0].set(ylabel="processor ms")
+    axes[0].legend(fontsize=8)
+    figure.tight_layout()
+    path = PAGE.with_name("scaling_growth.png")
+    figure.savefig(path, dpi=110)
+    return path
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     sub = parser.add_subparsers(dest="command", required=True)
@@ -262,11 +458,14 @@ def main() -> None:
     measuring.add_argument("--only", help="figures, separated by commas; the others stay as they are kept")
     measuring.add_argument("--quick", action="store_true", help="without the largest tables")
     sub.add_parser("fit")
+    sub.add_parser("doc")
     args = parser.parse_args()
     if args.command == "measure":
         measure(args.only, args.quick)
     elif args.command == "fit":
         fit()
+    elif args.command == "doc":
+        doc()
     else:
         args.rows = int(args.rows)
         case = run_case(args)

@@ -125,8 +125,13 @@ def _allgather(n, p, latency, rate):
     return (p - 1 if n > RING_BYTES else levels_of(p)) * latency + (p - 1) / p * n / rate
 
 
-def features(phase: str, problem: Problem, rows: float, shards: float, design: Design = Design()) -> dict[str, float]:
-    """What a phase's time on one rank is linear in. rows, shards: those of the rank; all of them for a root phase."""
+def features(
+    phase: str, problem: Problem, rows: float, shards: float, design: Design = Design(), ranks: int = 1
+) -> dict[str, float]:
+    """What a phase's time on one rank is linear in. rows, shards: those of the rank; all of them for a root phase.
+
+    The phase "crowd" is what the interpreter does on each of many ranks about all the others.
+    """
     p = problem
     cells, table = p.level_rows * p.clusters, 4 * p.level_rows * p.lanes
     numeric = (p.reals + p.counts) * p.clusters
@@ -155,6 +160,8 @@ def features(phase: str, problem: Problem, rows: float, shards: float, design: D
         return {"cycle": 1.0, "column": p.columns, "level x cluster": cells, "numeric x cluster": numeric}
     if phase in ("reduction", "other"):
         return {"cycle": 1.0, "shard": shards, "level x cluster": cells}
+    if phase == "crowd":
+        return {"rank": ranks, "shard": p.shards}
     if phase == "moves":
         return {"round": 1.0, "row": rows, "row x column": rows * p.columns, "level x cluster": cells}
     raise KeyError(phase)
@@ -167,10 +174,13 @@ COMPUTE = (
 DIVIDED = ("hyperparameters", "draw", "log joint")
 
 
-def compute_seconds(phase: str, problem: Problem, rows: float, shards: float, design: Design = Design()) -> float:
+def compute_seconds(
+    phase: str, problem: Problem, rows: float, shards: float, design: Design = Design(), ranks: int = 1
+) -> float:
     """One rank's processor seconds in a phase of a cycle (of a round, for moves)."""
     coefficients = SECONDS[phase]
-    return sum(coefficients.get(name, 0.0) * x for name, x in features(phase, problem, rows, shards, design).items())
+    counts = features(phase, problem, rows, shards, design, ranks)
+    return sum(coefficients.get(name, 0.0) * x for name, x in counts.items())
 
 
 def wire_bytes(problem: Problem, ranks: int, design: Design = Design()) -> dict[str, float]:
@@ -243,6 +253,8 @@ def forecast(problem: Problem, ranks: int, net: Network = ONE_NODE, design: Desi
     seconds = {}
     for phase in COMPUTE:
         seconds[phase] = compute_seconds(phase, p, rows, shards, design)
+    if working > 1 and design.divided:
+        seconds["crowd"] = compute_seconds("crowd", p, rows, shards, design, ranks)
     plain = compute_seconds("sweep", p, shard, 1)
     seconds["collapsed shard"] = max(0.0, compute_seconds("collapsed sweep", p, shard, 1) - plain)
     del seconds["collapsed sweep"]
