@@ -91,7 +91,8 @@ def run_case(args) -> dict | None:
     return {
         "rows": args.rows, "columns": args.columns, "level_rows": int(mixture.components.shape[0]),
         "reals": args.reals, "counts": args.counts, "clusters": args.clusters, "clusters_at_end": n_clusters,
-        "levels": args.levels, "ranks": comm.size, "crowd": args.crowd, "rank": args.rank, "shards": mixture.n_shards, "moves": args.moves,
+        "levels": args.levels, "ranks": 1 if args.crowd else comm.size, "crowd": args.crowd, "rank": args.rank,
+        "shards": mixture.n_shards, "moves": args.moves,
         "cycle_s": float(np.median(wall.max(axis=0))), "cycle_min_s": float(wall.max(axis=0).min()),
         "moved": float(np.mean(moved)), "absent": watch.absent, "ranks_detail": everyone,
     }  # fmt: skip
@@ -318,6 +319,7 @@ def doc() -> None:
         "real": simulate_ranks.against_real(found, spread, m["cores"]),
         "spread": f"{spread.sweep:.1%}",
         "ranks": simulate_ranks.report(spread, moves_every=0),
+        "collapsed": simulate_ranks.collapsed_table(spread),
         "moves": moves_table(found),
     }.items():
         page = filled(page, name, text)

@@ -108,7 +108,7 @@ def simulate(
     messages = message_seconds(p, ranks, net, design)
     alone = forecast(p, min(ranks, p.shards), net, design).seconds  # root's work, or the busiest rank's part of it
     names = ["sweep", "collapsed shard", "statistics", "order", "other", "waiting", *DIVIDED, "reduction", "broadcast"]
-    names += ["news", "moves"]
+    names += ["crowd", "news", "moves"]
     total = dict.fromkeys(names, 0.0)
     lengths = []
     for _ in range(cycles):
@@ -121,6 +121,7 @@ def simulate(
 
         for phase in DIVIDED:  # one after another; everyone waits
             spend(phase, slower * alone[phase])
+        spend("crowd", slower * alone.get("crowd", 0.0))
         spend("broadcast", messages.get("broadcast", 0.0))
         noise = np.abs(1 + spread.sweep * rng.standard_normal(ranks))
         collapsed = int(np.searchsorted(first, rng.integers(p.shards), side="right")) - 1
@@ -198,6 +199,24 @@ def report(spread: Spread, moves_every: int) -> str:
     return "\n".join(text)
 
 
+def collapsed_table(spread: Spread) -> str:
+    """What the collapsed shard costs 1,000 ranks, with one, two and four shards each."""
+    rows = []
+    for each in (1, 2, 4):
+        problem = replace(PROBLEMS["50M rows, K = 64"], shards=1000 * each, moves_every=0)
+        one, _ = simulate(problem, 1, NETWORKS[0], Design(), spread)
+        many, _ = simulate(problem, 1000, NETWORKS[0], Design(), spread)
+        none = efficiency(one, Cycle(many.seconds | {"collapsed shard": 0.0}), 1000)
+        size = 50_000_000 / problem.shards
+        plain, collapsed = (compute_seconds(p, problem, size, 1) for p in ("sweep", "collapsed sweep"))
+        rows.append(
+            [each, f"{plain * 1e3:.1f}", f"{collapsed * 1e3:.1f}", f"{many.total * 1e3:.1f}",
+             f"{efficiency(one, many, 1000):.2f}", f"{none:.2f}"]
+        )  # fmt: skip
+    head = ["shards a rank", "ms a shard's sweep", "of the collapsed one", "ms a cycle", "efficiency"]
+    return markdown([*head, "were it as quick as the others"], rows)
+
+
 def _cells(line: dict) -> list[str]:
     return [f"{line['cycle_s'] * 1e3:,.1f}", f"{line['efficiency']:.2f}", line["bottleneck"]]
 
@@ -271,6 +290,7 @@ def main() -> None:
     print(f"spread of a sweep from cycle to cycle: {spread.sweep:.1%}\n")
     print(against_real(found["cases"], spread, found["machine"]["cores"]), "\n")
     print(report(spread, args.moves_every))
+    print(collapsed_table(spread))
     if not args.table:
         for path in pictures(spread, args.moves_every):
             print(path)
