@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mpibayes.hpc import cost_model, mixture_check
+from mpibayes.hpc import cost_model, mixture_check, speed
 from mpibayes.hpc.cost_constants import SECONDS
 from mpibayes.hpc.cost_model import (
     COMPUTE,
@@ -108,17 +108,17 @@ def test_the_bottleneck_is_what_does_not_shrink():
 def test_speed_follows_the_sample():
     """A sample twice as slow as the model makes everything but messages twice as slow."""
     columns = place_columns([(f"c{i}", "categorical", tuple("abcdef")) for i in range(30)] + [("x", "real", ())])
-    timing = mixture_check.Timing(20_000, 4, 0.0, 1.0, 0.0, 40, 0.1)
-    slow = mixture_check.Speed.of(columns, 10_000_000, 200, 0, replace(timing, cycle_s=2.0))
-    fast = mixture_check.Speed.of(columns, 10_000_000, 200, 0, timing)
+    timing = speed.Timing(20_000, 4, 0.0, 1.0, 0.0, 40, 0.1)
+    slow = speed.Speed.of(columns, 10_000_000, 200, 0, replace(timing, cycle_s=2.0))
+    fast = speed.Speed.of(columns, 10_000_000, 200, 0, timing)
     assert (fast.problem.columns, fast.problem.level_rows, fast.problem.reals, fast.problem.widest) == (30, 210, 1, 7)
     assert slow.factor == pytest.approx(2 * fast.factor) and slow.cycle_s(1) == pytest.approx(2 * fast.cycle_s(1))
-    talk = sum(message_seconds(fast.problem, 200, mixture_check.TYPICAL_NETWORK).values())
+    talk = sum(message_seconds(fast.problem, 200, speed.TYPICAL_NETWORK).values())
     assert slow.cycle_s(200) - talk == pytest.approx(2 * (fast.cycle_s(200) - talk))
     assert fast.cycle_s(200) == fast.cycle_s(1000) and fast.wire_bytes(1) == 0 < fast.wire_bytes(2)
     words = fast.in_words()
     assert words.startswith("1: ") and "200: " in words and "256" not in words and words.count("(") == 4
-    moving = mixture_check.Speed.of(columns, 10_000_000, 200, 4, replace(timing, moves_s=3.0))
+    moving = speed.Speed.of(columns, 10_000_000, 200, 4, replace(timing, moves_s=3.0))
     per_row = 3.0 / 20_000 * 10_000_000 / 4
     assert 3.0 / 4 < moving.cycle_s(1) - fast.cycle_s(1) < 1.2 * per_row
 

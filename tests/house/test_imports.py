@@ -49,6 +49,7 @@ LEVELS = [
         "report_text",
         "regression",
         "sampler",
+        "speed",
     },
     {"families", "mixture_run", "regression_run", "kept_regression"},
     {"mixture_report", "mixture_predict"}
