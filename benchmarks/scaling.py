@@ -32,6 +32,7 @@ from mpibayes.hpc import shards as cut
 from mpibayes.hpc.cost_model import COMPUTE, Problem, compute_seconds, features, forecast
 from mpibayes.hpc.mixture import Mixture, Settings
 from mpibayes.hpc.simulate import Shape, Truth, categorical_columns, census
+from mpibayes.io.table import summarise
 
 LATE = 1000  # the cycle from which a case goes on: moves are then as rare as they become
 WARM_UP = 2
@@ -63,7 +64,8 @@ def run_case(args) -> dict | None:
         n_shards = args.shards or cut.default_count(args.rows)
         seed = quiet_seed(comm, n_shards, range(LATE, LATE + WARM_UP + args.cycles + 2))
     settings = Settings(seed=seed, shards=args.shards or None, split_merge=moves, concentration=1.0)
-    mixture = Mixture(comm, truth.columns, truth.rows, args.rows, settings)
+    columns = summarise(truth.columns, [truth.rows(0, 10_000)])  # priors look at means and scales
+    mixture = Mixture(comm, columns, truth.rows, args.rows, settings)
     bounds = cut.bounds(args.rows, mixture.n_shards)
     mixture.resume(LATE, lambda i: truth.labels(int(bounds[i]), int(bounds[i + 1])), args.clusters, mixture.hyper)
     for _ in range(WARM_UP):
@@ -78,7 +80,7 @@ def run_case(args) -> dict | None:
         moved.append(info.moved_fraction)
         n_clusters = info.n_clusters
     mine = {
-        "phases": {p: [[lap.get(p, (0.0, 0.0))[i] for lap in laps] for i in (0, 1)] for p in PHASES},
+        "phases": {p: [[round(lap.get(p, (0.0, 0.0))[i], 7) for lap in laps] for i in (0, 1)] for p in PHASES},
         "idle_bytes": idle,
         "peak_bytes": peak_bytes(),
         "bytes": {name: n / args.cycles for name, n in watch.bytes.items() if n},
