@@ -1,7 +1,7 @@
 """One rank among many that are not there: what a rank computes when there are P of them, measured on one process.
 
 Collectives answer at once, as if all ranks were like this one: sums are its own times their number, and what is
-gathered has its own part in its place and zeros elsewhere. So all work in the interpreter and in the kernels that grows
+gathered has its own part in its place and halves elsewhere. So all work in the interpreter and in the kernels that grows
 with the number of ranks and shards is done and can be timed; only messages and waiting are missing. The chain that
 comes out means nothing. The rank's shards must not be collapsed meanwhile: `quiet_seed`.
 """
@@ -12,6 +12,8 @@ import numpy as np
 
 from mpibayes.hpc import schedule, shards
 from mpibayes.hpc.comm import Serial
+
+HALF = 0.5  # what the others say: of all parameters, weights and hyperparameters a value that can be worked with
 
 
 class Crowd(Serial):
@@ -35,14 +37,20 @@ class Crowd(Serial):
         array[...] = 0
         return array
 
-    def gather_everywhere(self, array, lengths):
-        whole = np.zeros((sum(lengths), *array.shape[1:]), array.dtype)
-        start = sum(lengths[: self.rank])
-        whole[start : start + len(array)] = array
-        return whole
+    def broadcast(self, array):
+        if self.rank:
+            array[...] = HALF if array.dtype.kind == "f" else 0
+
+    def share_rows(self, array, starts):
+        array[: starts[self.rank]] = HALF
+        array[starts[self.rank + 1] :] = HALF
 
     def gather_to_root(self, array, lengths):
-        return self.gather_everywhere(array, lengths) if self.rank == 0 else None
+        if self.rank:
+            return None
+        whole = np.full((sum(lengths), *array.shape[1:]), HALF, array.dtype)
+        whole[: len(array)] = array
+        return whole
 
 
 def quiet_seed(crowd: Crowd, n_shards: int, cycles: range) -> int:

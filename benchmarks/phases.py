@@ -26,7 +26,7 @@ WRAPPED = [
     ("log joint", "mpibayes.hpc.mixture.Mixture", "_info"),
     ("moves*", "mpibayes.hpc.mixture.Mixture", "_split_and_merge"),
 ]
-COLLECTIVES = ("broadcast", "sum_everywhere", "least_everywhere", "gather_to_root", "gather_everywhere", "send")
+COLLECTIVES = ("broadcast", "sum_everywhere", "least_everywhere", "gather_to_root", "share_rows", "send")
 PHASES = (
     "sweep", "collapsed sweep", "order", "statistics", "reduction", "log joint", "hyperparameters", "draw",
     "broadcast", "moves", "waiting", "other",
