@@ -50,11 +50,22 @@ class Serial:
     def broadcast(self, array: np.ndarray) -> None:
         """Overwrite `array` on every rank with root's."""
 
-    def sum_to_root(self, array: np.ndarray) -> None:
-        """Overwrite root's integer `array` with the sum over ranks (other ranks keep theirs)."""
-
     def sum_everywhere(self, array: np.ndarray) -> None:
         """Overwrite the integer `array` on every rank with the sum over ranks."""
+
+    def least_everywhere(self, array: np.ndarray) -> None:
+        """Overwrite the integer `array` on every rank with the least over ranks."""
+
+    def send(self, array: np.ndarray, to: int) -> Callable[[], Any]:
+        """Send an array to another rank, which receives it; it may change once the result has been called."""
+        raise NotImplementedError("there is one process")
+
+    def receive(self, array: np.ndarray, source: int) -> np.ndarray:
+        """`array`, overwritten with what another rank sends."""
+        raise NotImplementedError("there is one process")
+
+    def share_rows(self, array: np.ndarray, starts: np.ndarray) -> None:
+        """Complete `array` on every rank: rank r has its rows from starts[r] to starts[r + 1] - 1."""
 
     def gather_to_root(self, array: np.ndarray, lengths: Sequence[int]) -> np.ndarray | None:
         """Root receives the ranks' arrays, `lengths` long, concatenated along the first axis in rank order."""
@@ -81,6 +92,7 @@ class Mpi:
     """All the ranks of an mpi4py communicator, which is duplicated so that nobody else's messages meet ours."""
 
     HERE = 1  # tag of the empty message by which a rank tells root that it has come to a meeting
+    PART = 2  # tag of what is sent from rank to rank
 
     def __init__(self, mpi, communicator):
         self._mpi = mpi
@@ -98,21 +110,31 @@ class Mpi:
     def broadcast(self, array):
         self._comm.Bcast(array, root=0)
 
-    def sum_to_root(self, array):
-        self._check_exact(array)
-        if self.rank == 0:
-            self._comm.Reduce(self._mpi.IN_PLACE, array, op=self._mpi.SUM, root=0)
-        else:
-            self._comm.Reduce(array, None, op=self._mpi.SUM, root=0)
-
     def sum_everywhere(self, array):
         self._check_exact(array)
         self._comm.Allreduce(self._mpi.IN_PLACE, array, op=self._mpi.SUM)
+
+    def least_everywhere(self, array):
+        self._check_exact(array)
+        self._comm.Allreduce(self._mpi.IN_PLACE, array, op=self._mpi.MIN)
+
+    def send(self, array, to):
+        return self._comm.Isend(np.ascontiguousarray(array), dest=to, tag=self.PART).Wait
+
+    def receive(self, array, source):
+        self._comm.Recv(array, source=source, tag=self.PART)
+        return array
 
     @staticmethod
     def _check_exact(array):
         if array.dtype.kind not in "iu":  # the order of an MPI sum is not ours, so only exact sums may use it
             raise TypeError(f"sums over ranks are for integers, got {array.dtype}")
+
+    def share_rows(self, array, starts):
+        if array.size:
+            width = array.size // len(array)
+            counts, places = np.diff(starts) * width, starts[:-1] * width
+            self._comm.Allgatherv(self._mpi.IN_PLACE, [array, (counts.tolist(), places.tolist())])
 
     def gather_to_root(self, array, lengths):
         array = np.ascontiguousarray(array)

@@ -1,70 +1,87 @@
-"""Root's part of a cycle (MATH 2.1, steps 1 to 5; 2.2): hyperparameters, the split, weights, parameters.
+"""What changes between two syncs besides labels (MATH 2.1, steps 1 to 5; 2.2).
 
-Every function is pure: partition summary in, draws out. The order is part of the algorithm: hyperparameters are drawn
-with weights and parameters integrated out, then weights, then parameters.
+The order is part of the algorithm: hyperparameters are drawn with weights and parameters integrated out, then weights,
+then parameters. Concentration, discount and weights are drawn by root; every column's hyperparameters and parameters by
+the rank that the column is dealt to, from streams that do not depend on the dealing.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mpibayes.hpc.models.components import Components, Hyper
+from mpibayes.hpc.comm import Communicator
+from mpibayes.hpc.models.components import Components, Dealing, Hyper
 from mpibayes.hpc.models.partition import PitmanYor
-from mpibayes.hpc.state import Shared, Summary
-from mpibayes.hpc.streams import Purpose, generator, log_dirichlet_draw
+from mpibayes.hpc.state import Shared, Summary, Weights, exchange
+from mpibayes.hpc.streams import Purpose, Stream, generator
+
+COLUMNS = ("dirichlet", "normal", "gamma")  # Hyper's arrays, in the order of Part's ranges
 
 
-def draw_hyper(law: PitmanYor, components: Components, hyper: Hyper, summary: Summary, seed, cycle, chain) -> Hyper:
-    """Step 1: hyperparameters given the partition (MATH 2.4)."""
-    occupied = summary.size[summary.size > 0]
-    stream = generator(seed, Purpose.CONCENTRATION, cycle, 0, chain)
-    concentration, discount = law.draw(occupied, hyper.concentration, stream)
-    return components.update(
-        replace(hyper, concentration=concentration, discount=discount), summary.statistics, seed, cycle, chain
-    )
+@dataclass(frozen=True)
+class Update:
+    """The rules of the update: how (alpha, d) are learned, the columns and how they are dealt, who is collapsed."""
+
+    law: PitmanYor
+    components: Components
+    dealing: Dealing
+    opening: str
+    n_shards: int
+
+    @property
+    def n_tails(self) -> int:
+        """Collapsed tails whose weights are drawn apart from each other."""
+        return self.n_shards if self.opening == "all" else 1
+
+    def run(
+        self, comm: Communicator, hyper: Hyper, summary: Summary, owner, key: Mapping[str, int], learn: bool = True
+    ) -> Shared:
+        """All of it, between two syncs. Collective. `learn=False` keeps the hyperparameters as they are."""
+        private, part = private_clusters(summary.size, summary.owned), self.dealing.part(comm.rank)
+        kept, weights = np.flatnonzero(~private), None
+        if comm.rank == 0:
+            process = self.draw_process(hyper, summary, key) if learn else (hyper.concentration, hyper.discount)
+            weights = self.draw_weights(*process, summary.size, private, owner, key)
+        mine = {name: slice(*columns) for name, columns in zip(COLUMNS, part)}
+        columns = {name: getattr(hyper, name)[rows] for name, rows in mine.items()}
+        if learn:
+            columns = self.components.update(hyper, summary.statistics, part, key)
+            hyper = replace(hyper, **{name: getattr(hyper, name).copy() for name in COLUMNS})
+            for name, rows in mine.items():
+                getattr(hyper, name)[rows] = columns[name]
+        statistics = summary.statistics if len(kept) == len(private) else summary.statistics.take(kept)
+        parameters = self.components.draw(hyper, statistics, part, key)
+        weights, hyper, parameters = exchange(comm, self.dealing, len(kept), self.n_tails, weights, columns, parameters)
+        return Shared(hyper, summary.anchor[kept], weights, parameters)
+
+    def draw_process(self, hyper: Hyper, summary: Summary, key) -> tuple[float, float]:
+        """Step 1: concentration and discount given the partition (MATH 2.4)."""
+        occupied = summary.size[summary.size > 0]
+        return self.law.draw(occupied, hyper.concentration, generator(purpose=Purpose.CONCENTRATION, **key))
+
+    def draw_weights(self, concentration: float, discount: float, size, private, owner, key) -> Weights:
+        """Step 4: weights of the instantiated clusters and of each shard's tail, in logs.
+
+        "one": (w, w_*) ~ Dirichlet(m - d, alpha + K1 d + M).
+        "all" (d = 0): (w, w_*1 .. w_*S) ~ Dirichlet(m, alpha/S + M_s).
+        """
+        stream, S = Stream(purpose=Purpose.WEIGHTS, **key), self.n_shards
+        n_1, shape = int((~private).sum()), size[~private] - discount
+        if self.opening == "one":
+            tail = concentration + n_1 * discount
+            log_w = np.zeros(1)  # the only tail has all the weight
+            if n_1:
+                log_w = stream.log_dirichlet(np.append(shape, tail + size[private].sum()))
+            return Weights(concentration, discount, log_w[:n_1], log_w[n_1:], tail)
+        tail = concentration / S
+        rows = np.bincount(owner[private], size[private], S)
+        log_w = stream.log_dirichlet(np.concatenate([shape, tail + rows]))
+        return Weights(concentration, discount, log_w[:n_1], log_w[n_1:], tail)
 
 
 def private_clusters(size: np.ndarray, owned: np.ndarray) -> np.ndarray:
     """Step 3: clusters with every row on their owner, (K,) bool. An empty cluster is private and so disappears."""
     return owned == size
-
-
-def draw_weights(hyper: Hyper, size, private, owner, opening: str, n_shards: int, stream):
-    """Step 4: weights of the instantiated clusters and of each shard's tail, in logs.
-
-    "one": (w, w_*) ~ Dirichlet(m - d, alpha + K1 d + M).
-    "all" (d = 0): (w, w_*1 .. w_*S) ~ Dirichlet(m, alpha/S + M_s).
-    Returns log_weight (K1,), log_tail_weight (S,) and the concentration of a tail.
-    """
-    instantiated = ~private
-    n_1, d = int(instantiated.sum()), hyper.discount
-    shape = size[instantiated] - d
-    if opening == "one":
-        concentration = hyper.concentration + n_1 * d
-        if n_1 == 0:
-            return np.zeros(0), np.zeros(n_shards), concentration
-        log_w = log_dirichlet_draw(np.append(shape, concentration + size[private].sum()), stream)
-        return log_w[:n_1], np.full(n_shards, log_w[n_1]), concentration
-    concentration = hyper.concentration / n_shards
-    rows = np.bincount(owner[private], size[private], n_shards)
-    log_w = log_dirichlet_draw(np.concatenate([shape, concentration + rows]), stream)
-    return log_w[:n_1], log_w[n_1:], concentration
-
-
-def instantiate(components, hyper, summary: Summary, owner, opening, n_shards, seed, cycle, chain) -> Shared:
-    """Steps 3 to 5: which clusters are instantiated, their weights, their parameters, and the anchors' priorities."""
-    size, private = summary.size, private_clusters(summary.size, summary.owned)
-    stream = generator(seed, Purpose.WEIGHTS, cycle, 0, chain)
-    weights = draw_weights(hyper, size, private, owner, opening, n_shards, stream)
-    kept = np.flatnonzero(~private)
-    parameters = components.draw(hyper, summary.statistics.take(kept), seed, cycle, chain)
-    return Shared(hyper, summary.anchor[kept], *weights, parameters)
-
-
-def update(law, components, hyper, summary, owner, opening, n_shards, seed, cycle, chain, learn=True) -> Shared:
-    """All of root's work between two syncs. `learn=False` keeps the hyperparameters as they are."""
-    if learn:
-        hyper = draw_hyper(law, components, hyper, summary, seed, cycle, chain)
-    return instantiate(components, hyper, summary, owner, opening, n_shards, seed, cycle, chain)

@@ -40,7 +40,7 @@ class HeldOut:
 
         Collective; valid on root. `average`: whether this draw joins the average.
         """
-        statistics = mixture.statistics_everywhere()
+        statistics = mixture.summary.statistics
         tail = collapsed_clusters(statistics, mixture.hyper, mixture.components.prior(mixture.hyper))
         self.n_draws += average
         sums = np.zeros((len(self.rows.blocks), 2))

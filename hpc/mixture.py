@@ -101,6 +101,10 @@ class Mixture:
         self.n_labels = 1  # labels run from 0 to n_labels - 1; every one has rows, but for start()
         self.hyper = self.components.start(*self.law.start())
         self.summary: state.Summary | None = None
+        self.counts: sync.Counts | None = None
+        self.update = global_update.Update(
+            self.law, self.components, self.components.deal(comm.size), settings.opening, self.n_shards
+        )
         self._constant = self._log_count_factorials()
 
     def _load(self, rows_of) -> list[shards.Shard]:
@@ -116,50 +120,51 @@ class Mixture:
     # --- the cycle ---------------------------------------------------------------------------------------------------
 
     def cycle(self, word: Sequence[int] = ()) -> Info:
-        """One exact cycle: root's update, sweeps on every shard without communication, one sync.
+        """One exact cycle: the global update, sweeps on every shard without communication, one sync.
 
         word: small integers that the caller wants summed over ranks; the sums come back as `Info.word`.
         """
-        s, cycle, comm = self.settings, self.cycles + 1, self.comm
-        key = {"seed": s.seed, "cycle": cycle, "chain": self.chain}
-        owner, summary = self._owner(cycle), self.summary
+        s, cycle, comm, summary, S = self.settings, self.cycles + 1, self.comm, self.summary, self.n_shards
+        key = self._key(cycle)
+        owner = self._owner(cycle)
         private = global_update.private_clusters(summary.size, summary.owned)
-        n_kept = len(private) - int(private.sum())
-        shared = None
-        if comm.rank == 0:
-            learn = self.cycles % s.hyper_every == 0
-            shared = global_update.update(
-                self.law, self.components, self.hyper, summary, owner, s.opening, self.n_shards, **key, learn=learn
-            )
-        shared = state.broadcast(comm, shared, self.hyper, self.components.shape[0], n_kept, self.n_shards)
+        shared = self.update.run(comm, self.hyper, summary, owner, key, learn=self.cycles % s.hyper_every == 0)
         self.hyper = shared.hyper
-        prior = self.components.prior(self.hyper)
-        collapsed = (
-            range(self.n_shards) if s.opening == "all" else [schedule.collapsed_shard(**key, n_shards=self.n_shards)]
+        step = shard_step.Step(
+            shared, private, owner, self.counts, self.components.prior(self.hyper), s.sweeps_per_cycle, key
         )
+        changes = sync.Changes(len(step.kept), self.components.shape)
+        collapsed = list(range(S)) if s.opening == "all" else [schedule.collapsed_shard(**key, n_shards=S)]
+        place = {shard: i for i, shard in enumerate(collapsed)}
         target = self.growth.targets(self.growth.fraction(cycle)) if self.growing else None
-        trouble = ""
-        news = np.zeros(3 * self.n_shards + len(word), np.int64)
-        opened, moved, failed = news[: 3 * self.n_shards].reshape(3, self.n_shards)
-        news[3 * self.n_shards :] = word
+        trouble, opened, moved, failed = "", np.zeros(len(collapsed), np.int64), 0, 0
         for shard in self.shards:
+            steps = None if target is None else self.growth.steps(shard, int(target[shard.index]), cycle)
             try:
-                opened[shard.index], moved[shard.index] = shard_step.sweep_shard(
-                    shard, shared, private, owner, shard.index in collapsed, prior, sweeps=s.sweeps_per_cycle, **key,
-                    steps=None if target is None else self.growth.steps(shard, int(target[shard.index]), cycle),
-                )  # fmt: skip
+                n_opened, n_moved = step.run(shard, shard.index in place, changes, steps)
+                moved += n_moved
+                if shard.index in place:
+                    opened[place[shard.index]] = n_opened
             except FloatingPointError as error:
-                trouble, failed[shard.index] = str(error), 1
+                trouble, failed = str(error), 1
+        news = np.concatenate([opened, [moved, failed, changes.bound], np.asarray(word, np.int64)])
         comm.sum_everywhere(news)
-        if failed.any():
+        opened, (moved, failed, bound), word = np.split(news, [len(opened), len(opened) + 3])
+        if failed:
             raise NumericalError(f"cycle {cycle}: a row cannot be scored", [t for t in comm.collect(trouble) if t])
-        self._join_labels(n_kept, opened)
+        first = dict(zip(collapsed, (len(step.kept) + np.cumsum(opened) - opened).tolist()))
+        self._join_labels(len(step.kept), first)
+        self.n_labels = len(step.kept) + int(opened.sum())
+        self.counts = sync.carry(comm, self.counts, step.kept, changes, first, self.n_labels, int(bound))
         self.cycles = cycle
         self._summarise()
         tally = self._split_and_merge()
-        info = self._info(moved.sum() / (self.n_active * (s.sweeps_per_cycle if target is None else 1)), tally)
-        info.word = news[3 * self.n_shards :].tolist()
+        info = self._info(float(moved) / (self.n_active * (s.sweeps_per_cycle if target is None else 1)), tally)
+        info.word = word.tolist()
         return info
+
+    def _key(self, cycle: int) -> dict[str, int]:
+        return {"seed": self.settings.seed, "cycle": cycle, "chain": self.chain}
 
     @property
     def n_active(self) -> int:
@@ -187,42 +192,54 @@ class Mixture:
         moves.run()
         if moves.changed:
             self.n_labels = moves.n_labels
+            self._count()
             self._summarise()
         return moves.tally
 
-    def _join_labels(self, n_instantiated: int, opened: np.ndarray) -> None:
-        """Give the clusters of the shards' tails labels of their own, in shard order behind the instantiated ones."""
-        before = np.cumsum(opened) - opened
+    def _join_labels(self, n_instantiated: int, first: Mapping[int, int]) -> None:
+        """Give the clusters of the shards' tails labels of their own behind the instantiated ones; first: by shard."""
         for shard in self.shards:
-            shard.z[shard.z >= n_instantiated] += np.int32(before[shard.index])
-        self.n_labels = n_instantiated + int(opened.sum())
+            behind = first.get(shard.index, n_instantiated) - n_instantiated
+            if behind:
+                shard.z[shard.z >= n_instantiated] += np.int32(behind)
 
     def _owner(self, cycle: int) -> np.ndarray:
         return schedule.owners(
             self.settings.opening, self.settings.seed, cycle, self.chain, self.n_labels, self.n_shards
         )
 
+    def _count(self) -> None:
+        """The counts of all clusters, afresh: where labels came by other ways than a cycle."""
+        offsets = self.components.categorical.offsets
+        self.counts = sync.count(self.comm, self.shards, self.n_labels, self.components.shape, offsets)
+
     def _summarise(self) -> None:
         """What the coming cycle needs of the labels."""
         cycle = self.cycles + 1
         self.summary = sync.summarise(
-            self.comm, self.shards, self.components.shape, self.components.categorical.offsets, self._owner(cycle),
-            self.n_shards, seed=self.settings.seed, cycle=cycle, chain=self.chain,
+            self.comm, self.shards, self.counts, self.components.shape[1], self._owner(cycle), self.n_shards,
+            self._key(cycle),
         )  # fmt: skip
 
     def _info(self, moved: float, tally: Tally) -> Info:
         size = self.summary.size[self.summary.size > 0]
-        info = Info(self.cycles, len(size), float(moved), active_rows=self.n_active, **vars(tally))
+        info = Info(self.cycles, len(size), moved, active_rows=self.n_active, **vars(tally))
+        marginals = self._log_marginals()
         if self.comm.rank == 0:
             share = size / self.n_active
             info.entropy = float(-(share * np.log(share)).sum())
             info.concentration, info.discount = self.hyper.concentration, self.hyper.discount
-            info.log_joint = (
-                float(log_eppf(size, info.concentration, info.discount))
-                + self.components.log_marginal(self.hyper, self.summary.statistics)
-                - self._constant
-            )
+            prior = float(log_eppf(size, info.concentration, info.discount))
+            info.log_joint = prior + sum(float(kind.sum()) for kind in marginals) - self._constant
         return info
+
+    def _log_marginals(self) -> list[np.ndarray]:
+        """On root, the log marginal likelihood of every column, an array a kind; every rank works out its own."""
+        dealing, comm = self.update.dealing, self.comm
+        part = dealing.part(comm.rank)
+        mine = self.components.log_marginal(self.hyper, self.summary.statistics, part)
+        starts = dealing.categorical, dealing.real, dealing.count
+        return [comm.gather_to_root(own, np.diff(of).tolist()) for own, of in zip(mine, starts) if of[-1]]
 
     def _log_count_factorials(self) -> float:
         """Sum of log x! over the observed count cells of all rows, summed in shard order; valid on root."""
@@ -247,6 +264,7 @@ class Mixture:
         else:
             self._deal(how, n_clusters, chosen)
         self.cycles = 0
+        self._count()
         self._summarise()
 
     def _first_rows(self) -> dict[int, np.ndarray]:
@@ -320,7 +338,8 @@ class Mixture:
                 self.comm.broadcast(n_first)
                 opened[0] = 0
         self.comm.sum_everywhere(opened)
-        self._join_labels(int(n_first[0]), opened)
+        self._join_labels(int(n_first[0]), dict(enumerate((n_first[0] + np.cumsum(opened) - opened).tolist())))
+        self.n_labels = int(n_first[0] + opened.sum())
 
     def resume(
         self, cycles: int, labels: Callable[[int], np.ndarray], n_labels: int, hyper: Hyper, plan: Sequence[float] = ()
@@ -331,16 +350,16 @@ class Mixture:
         for shard in self.shards:
             shard.z[:] = labels(shard.index)
         self.cycles, self.n_labels, self.hyper = cycles, n_labels, hyper
+        self._count()
         self._summarise()
 
-    def statistics_everywhere(self) -> Statistics:
-        """Statistics of all clusters, on every rank."""
-        return Statistics(**broadcast_arrays(self.comm, vars(self.summary.statistics) if self.comm.rank == 0 else None))
-
     def labels(self) -> np.ndarray | None:
-        """Labels of all rows in table order, (n_rows,) int64 on root, None elsewhere."""
-        mine = [s.z for s in self.shards] or [np.zeros(0, np.int32)]
+        """Labels of all rows in table order, (n_rows,) on root, None elsewhere; in the smallest type that holds them.
+
+        Unsigned, but int32 while rows are idle.
+        """
+        kind = np.int32 if self.growing else np.min_scalar_type(max(0, self.n_labels - 1))
+        mine = [s.z.astype(kind) for s in self.shards] or [np.zeros(0, kind)]
         cut = shards.bounds(self.n_rows, self.n_shards)
         ranges = (shards.of_rank(self.n_shards, self.comm.size, r) for r in range(self.comm.size))
-        everyone = self.comm.gather_to_root(np.concatenate(mine), [int(cut[r.stop] - cut[r.start]) for r in ranges])
-        return everyone.astype(np.int64) if self.comm.rank == 0 else None
+        return self.comm.gather_to_root(np.concatenate(mine), [int(cut[r.stop] - cut[r.start]) for r in ranges])

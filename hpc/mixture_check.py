@@ -52,14 +52,15 @@ def memory_per_rank(
     process    Python, libraries, and the MPI library where there is one
     rows       cells of its shards: 1 byte a categorical column (2 above 255 levels), 8 a real or count column
     labels     4 bytes a row, a copy of one shard's in a sweep and the image of a checkpoint
-    gathered   on root, all labels at a kept draw: 4 + 8 bytes a training row
+    gathered   on root, all labels at a kept draw: 1 byte a training row up to 256 clusters, and a copy of its own part
     draws      on root, kept draws that wait for a checkpoint, 1 byte a row up to 256 clusters, at most 16 MiB
     moves      copies of the rows that shape the launches of splits; statistics and odds of both sides of each
     subsample  while it grows: 4 bytes a row for its stratum, and for one shard at a time the steps (8) and the rows
                that are in and out (8)
     heldout    its part of the held-out rows with their running scores
-    clusters   for each (level, cluster): log theta and its ordered copy (4 bytes each), counts (4) in total, part and
-               tail, and on root the work of drawing theta (8, three times); moments for each (numeric column, cluster)
+    clusters   for each (level, cluster): log theta, its ordered copy and that of the kernels (4 bytes each), counts in
+               total, by changes, of a tail and in a message (4 each, the last 8); moments for each (numeric column,
+               cluster)
     """
     widths = {block: sum(c.block == block for c in columns) for block in BLOCKS}
     row = sum(width * np.dtype(BLOCKS[block]).itemsize for block, width in widths.items())
@@ -76,10 +77,10 @@ def memory_per_rank(
         "labels": 4 * rows + 4 * -(-n_train // n_shards) + 4 * rows,
         "subsample": (4 * rows * strata + 16 * -(-n_train // n_shards)) if growing else 0,
         "moves": _moves_bytes(rows, row, n_clusters, levels) if moves else 0,
-        "gathered": 12 * n_train if kept_draws else 0,
+        "gathered": label * (n_train + 2 * rows) if kept_draws else 0,
         "draws": min(BUFFERED, kept_draws * n_train * label),
         "heldout": -(-heldout_rows // n_ranks) * (row + 16),
-        "clusters": padded * (levels * (2 * 4 + 3 * 4 + 3 * 8) + numeric * (3 * 8 * 4)),
+        "clusters": padded * (levels * (3 * 4 + 5 * 4) + numeric * (3 * 8 * 4)),
     }
 
 

@@ -1,24 +1,36 @@
-"""What the ranks tell each other in a cycle: the summary that goes up to root, and what root sends back down."""
+"""What the ranks tell each other in a cycle: the summary of the partition, and what is drawn given it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from mpibayes.hpc.comm import Communicator
-from mpibayes.hpc.models.components import Hyper, Parameters
+from mpibayes.hpc.models.components import Dealing, Hyper, Parameters
 from mpibayes.hpc.models.statistics import Statistics
 
 
 @dataclass
 class Summary:
-    """The partition as the coming cycle needs it. `size` and `owned` on every rank, the rest on root alone."""
+    """The partition as the coming cycle needs it; the same on every rank."""
 
     size: np.ndarray  # (K,) int64, rows of each cluster
     owned: np.ndarray  # (K,) int64, those on the shard that owns the cluster in the coming cycle
-    statistics: Statistics | None  # of all rows
-    anchor: np.ndarray | None  # (K,) uint64, least priority among the rows off the owner; 2^64 - 1 where there are none
+    statistics: Statistics  # of all rows
+    anchor: np.ndarray  # (K,) uint64, least priority among the rows off the owner; 2^64 - 1 where there are none
+
+
+@dataclass
+class Weights:
+    """What root draws of the Pitman-Yor process."""
+
+    concentration: float
+    discount: float
+    log_weight: np.ndarray  # (K1,) float64, of the instantiated clusters
+    log_tail_weight: np.ndarray  # float64, total weight of a collapsed tail: of each shard's (S,), or the only one (1,)
+    tail_concentration: float
 
 
 @dataclass
@@ -27,42 +39,49 @@ class Shared:
 
     hyper: Hyper
     anchor: np.ndarray  # (K1,) uint64, anchor priorities of the instantiated clusters
-    log_weight: np.ndarray  # (K1,) float64
-    log_tail_weight: np.ndarray  # (S,) float64, total weight of each shard's collapsed tail
-    tail_concentration: float
+    weights: Weights
     parameters: Parameters
 
 
-def broadcast(
-    comm: Communicator, shared: Shared | None, like: Hyper, n_level_rows: int, n_kept: int, n_shards: int
-) -> Shared:
-    """Root's `shared` on every rank, in one message: all ranks can tell its form.
+def exchange(
+    comm: Communicator,
+    dealing: Dealing,
+    n_kept: int,
+    n_tails: int,
+    weights: Weights | None,
+    columns: Mapping[str, np.ndarray],
+    parameters: Parameters,
+) -> tuple[Weights, Hyper, Parameters]:
+    """Everybody's draws on every rank: a broadcast, and one message a rank for each kind of column.
 
-    like: hyperparameters of the right shapes. n_level_rows: L. n_kept: K1, the instantiated clusters.
+    n_kept: K1, instantiated clusters; n_tails: how many tails have a weight of their own. weights: root's. columns,
+    parameters: hyperparameters and parameters of this rank's columns.
     """
     if comm.size == 1:
-        return shared
-    real, count = (len(like.normal), n_kept), (len(like.gamma), n_kept)
-    form = [("anchor", (n_kept,), np.uint64), ("log_weight", (n_kept,), np.float64)]
-    form += [("log_tail_weight", (n_shards,), np.float64), ("tail_concentration", (), np.float64)]
-    form += [(f.name, np.shape(getattr(like, f.name)), np.float64) for f in fields(Hyper)]
-    form += [(name, real, np.float64) for name in ("location", "half_precision", "constant")]
-    form += [(name, count, np.float64) for name in ("log_rate", "rate")]
-    form += [("table", (n_level_rows, n_kept), np.float32)]  # last, so that all before it is aligned
-    sizes = [int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize for _, shape, dtype in form]
-    block = np.empty(sum(sizes), np.uint8)
-    views, start = {}, 0
-    for (name, shape, dtype), size in zip(form, sizes):
-        views[name] = block[start : start + size].view(dtype).reshape(shape)
-        start += size
-    if comm.rank == 0:
-        for name, array in {**vars(shared), **vars(shared.hyper), **vars(shared.parameters)}.items():
-            if name in views:
-                views[name][...] = array
-    comm.broadcast(block)
-    if comm.rank == 0:
-        return shared
-    values = {name: view if view.ndim else view.item() for name, view in views.items()}
-    hyper = Hyper(**{f.name: values.pop(f.name) for f in fields(Hyper)})
-    parameters = Parameters(**{f.name: values.pop(f.name) for f in fields(Parameters)})
-    return Shared(hyper=hyper, parameters=parameters, **values)
+        return weights, Hyper(weights.concentration, weights.discount, **columns), parameters
+    process = np.empty(3 + n_kept + n_tails)
+    if weights is not None:
+        process[:3] = weights.concentration, weights.discount, weights.tail_concentration
+        process[3:] = np.concatenate([weights.log_weight, weights.log_tail_weight])
+    comm.broadcast(process)
+    concentration, discount, tail_concentration = process[:3].tolist()
+    log_weight, log_tail_weight = np.split(process[3:], [n_kept])
+
+    def whole(mine, starts, *form, dtype=np.float64):
+        out = np.empty((int(starts[-1]), *form), dtype)
+        out[starts[comm.rank] : starts[comm.rank + 1]] = mine
+        comm.share_rows(out, starts)
+        return out
+
+    def side_by_side(widths, arrays, starts):
+        out = whole(np.concatenate(arrays, axis=1), starts, sum(widths))
+        return [np.ascontiguousarray(a) for a in np.split(out, np.cumsum(widths)[:-1], axis=1)]
+
+    p = parameters
+    dirichlet = whole(columns["dirichlet"], dealing.categorical)
+    table = whole(p.table, dealing.level_rows, n_kept, dtype=np.float32)
+    real = columns["normal"], p.location, p.half_precision, p.constant
+    normal, *real = side_by_side([4, n_kept, n_kept, n_kept], real, dealing.real)
+    gamma, *rates = side_by_side([2, n_kept, n_kept], (columns["gamma"], p.log_rate, p.rate), dealing.count)
+    weights = Weights(concentration, discount, log_weight, log_tail_weight, tail_concentration)
+    return weights, Hyper(concentration, discount, dirichlet, normal, gamma), Parameters(table, *real, *rates)

@@ -70,4 +70,4 @@ def _pilot(data: Data, settings: Settings, chain: int) -> dict[str, np.ndarray]:
     pilot.start("one")
     for _ in range(PILOT_CYCLES):
         pilot.cycle()
-    return {**vars(pilot.statistics_everywhere()), **vars(pilot.hyper)}
+    return {**vars(pilot.summary.statistics), **vars(pilot.hyper)}

@@ -8,9 +8,12 @@ counting rows in fours.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
+
+from mpibayes.kernels import split, updates
 
 
 class Purpose(IntEnum):
@@ -49,17 +52,35 @@ def generator(seed: int, purpose: Purpose, cycle: int = 0, sub: int = 0, chain: 
     return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
 
-def log_gamma_draws(shape: np.ndarray, stream: np.random.Generator) -> np.ndarray:
-    """Logarithms of Gamma(shape, 1) draws, float64, without underflow for shapes near 0.
+@dataclass(frozen=True)
+class Stream:
+    """Draws with ids: each depends on the stream and its id alone, so they can be dealt to ranks in any way."""
 
-    log G(a) = log G(a + 1) + log(U) / a (MATH 2.1).
-    """
-    shape = np.asarray(shape, np.float64)
-    return np.log(stream.standard_gamma(shape + 1.0)) + np.log1p(-stream.random(shape.shape)) / shape
+    seed: int
+    purpose: Purpose
+    cycle: int
+    chain: int = 0
+    sub: int = 0
+
+    def uniforms(self, ids: np.ndarray) -> np.ndarray:
+        """Uniform in [0, 1), float64 of the form of `ids` (one axis)."""
+        return (split.words(np.asarray(ids, np.int64), **vars(self)) >> np.uint64(11)) * 2.0**-53
+
+    def log_gammas(self, shape: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        """Logarithms of Gamma(shape, 1) draws, float64; nothing underflows (MATH 2.1)."""
+        return updates.log_gammas(shape, ids, **vars(self))
+
+    def normals(self, ids: np.ndarray) -> np.ndarray:
+        """Standard normal draws, float64 of the form of `ids`."""
+        return updates.normals(ids, **vars(self))
+
+    def log_dirichlet(self, shape: np.ndarray) -> np.ndarray:
+        """Logarithm of one Dirichlet(shape) draw, (K,) float64."""
+        log_gamma = self.log_gammas(shape, np.arange(len(shape)))
+        largest = log_gamma.max()
+        return log_gamma - (largest + np.log(np.exp(log_gamma - largest).sum()))
 
 
-def log_dirichlet_draw(shape: np.ndarray, stream: np.random.Generator) -> np.ndarray:
-    """Logarithm of one Dirichlet(shape) draw, (K,) float64."""
-    log_gamma = log_gamma_draws(shape, stream)
-    largest = log_gamma.max()
-    return log_gamma - (largest + np.log(np.exp(log_gamma - largest).sum()))
+def cells(first: int, n_columns: int, n_clusters: int) -> np.ndarray:
+    """Ids of draws, one a column and cluster, (n_columns, n_clusters) int64; `first` is the first column's number."""
+    return ((first + np.arange(n_columns, dtype=np.int64)) << 32)[:, None] | np.arange(n_clusters, dtype=np.int64)

@@ -1,12 +1,16 @@
-"""The reduction at the end of a cycle: from each shard's labels to what root needs for the next.
+"""The reductions at the end of a cycle: from each shard's labels to what all ranks need for the next.
 
-A function of labels and cycle number alone, so that a resumed chain starts from the same numbers. Counts are integers
-and summed by MPI in any order; floating moments are merged by root in shard order.
+A function of labels and cycle number alone, so that a resumed chain starts from the same numbers. Counts are integers:
+they are kept up by the rows that changed, and summed by MPI in any order. Moments of real columns are worked out
+afresh, each shard's in row order, and merged up a fixed binary tree over shards, whoever holds them: log2(S) messages
+deep.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +21,90 @@ from mpibayes.hpc.shards import Shard
 from mpibayes.hpc.state import Summary
 from mpibayes.kernels import mixture as kernels
 
+SHORT = 2**15 - 1  # changes that sum to no more travel as 16-bit integers
+
+
+class Counts(NamedTuple):
+    """The integers among the statistics of K clusters; `tally_sum` holds whole numbers below 2^53."""
+
+    size: np.ndarray  # (K,) int64
+    levels: np.ndarray  # (L, K) int32
+    tally_n: np.ndarray  # (Q, K) int64
+    tally_sum: np.ndarray  # (Q, K) float64
+
+    @classmethod
+    def zeros(cls, n_clusters: int, shape: tuple[int, int, int]) -> Counts:
+        return cls(*(getattr(zeros(n_clusters, *shape), name) for name in cls._fields))
+
+
+class Changes:
+    """What the rows of this rank's shards do to the counts in a cycle: to those of the instantiated clusters, and of
+    the clusters that the tails leave behind."""
+
+    def __init__(self, n_kept: int, shape: tuple[int, int, int]):
+        self.kept = Counts.zeros(n_kept, shape)
+        self.tails: dict[int, Counts] = {}  # by shard
+        self.bound = 0  # no entry's absolute value is greater
+
+
+def count(comm: Communicator, shards: Sequence[Shard], k: int, shape, offsets) -> Counts:
+    """Counts of the clusters 0..k-1 over all shards, by a pass over all rows, on every rank. Collective."""
+    total = Counts.zeros(k, shape)
+    for shard in shards:
+        _add(total, Statistics(*kernels.accumulate(without(shard.rows, "reals"), shard.z, k, offsets)))
+    _sum(comm, total, None)
+    return total
+
+
+def carry(
+    comm: Communicator,
+    counts: Counts,
+    kept: np.ndarray,
+    changes: Changes,
+    first: Mapping[int, int],
+    n_labels: int,
+    bound: int,
+) -> Counts:
+    """The counts after a cycle, on every rank, from those before it. Collective.
+
+    kept: the clusters that were instantiated, in order. first: by shard, the number of the first cluster that its tail
+    leaves behind. bound: the ranks' `changes.bound`, summed.
+    """
+    n_kept = len(kept)
+    change = Counts(*(np.zeros((*a.shape[:-1], n_labels), a.dtype) for a in counts))
+    for whole, part in zip(change, changes.kept):
+        whole[..., :n_kept] = part
+    for shard, tail in changes.tails.items():
+        for whole, part in zip(change, tail):
+            whole[..., first[shard] : first[shard] + part.shape[-1]] = part
+    _sum(comm, change, bound)
+    for whole, old in zip(change, counts):
+        whole[..., :n_kept] += old[..., kept]
+    return change
+
+
+def summarise(
+    comm: Communicator, shards: Sequence[Shard], counts: Counts, n_real: int, owner: np.ndarray, n_shards: int,
+    key: Mapping[str, int],
+) -> Summary:  # fmt: skip
+    """Collective. owner (K,): who owns each cluster in the coming cycle, which `key` names; counts: of all rows."""
+    k = len(owner)
+    owned, anchor = np.zeros(k, np.int64), np.full(k, kernels.UNANCHORED, np.uint64)
+    for shard in shards:
+        mine = owner == shard.index
+        if mine.any():
+            owned[mine] += np.bincount(shard.z[shard.z >= 0], minlength=k)[mine]
+        np.minimum(anchor, kernels.anchors(shard.z, shard.start, **key, owned=mine, n_clusters=k), out=anchor)
+    comm.sum_everywhere(owned)
+    comm.least_everywhere(anchor)
+    moments = np.zeros((3, n_real, k))
+    if n_real:
+        merged = _moments(comm, [(s.rows, s.z) for s in shards], k, n_real, n_shards)
+        moments = moments if merged is None else merged
+        comm.broadcast(moments)
+    real = moments[0].astype(np.int64), moments[1], moments[2]
+    return Summary(counts.size, owned, Statistics(counts.size, counts.levels, *real, *counts[2:]), anchor)
+
 
 def total_statistics(
     comm: Communicator, labelled: Sequence[tuple[object, np.ndarray]], k: int, shape, offsets, n_shards: int
@@ -25,71 +113,93 @@ def total_statistics(
 
     labelled: (rows, labels) of each of this rank's shards, in order; negative labels are skipped.
     """
-    total, moments = zeros(k, *shape), np.zeros((len(labelled), 3, shape[1], k))
-    for i, (rows, z) in enumerate(labelled):
-        _add(total, moments[i], Statistics(*kernels.accumulate(rows, z, k, offsets)))
-    if comm.size > 1:
-        _sum(comm, total)
-    _merge(comm, total, moments, n_shards)
-    return total if comm.rank == 0 else None
-
-
-def summarise(
-    comm: Communicator, shards: Sequence[Shard], shape, offsets, owner: np.ndarray, n_shards: int, *, seed, cycle, chain
-) -> Summary:
-    """Collective. shape: (L, R, Q). owner (K,): who owns each cluster in `cycle`, the coming one."""
-    k, (_, n_real, _) = len(owner), shape
-    total, owned = zeros(k, *shape), np.zeros(k, np.int64)
-    # one row a shard: anchor priorities, then the bits of the moments of real columns
-    floating = np.empty((len(shards), 1 + 3 * n_real, k), np.uint64)
-    for i, shard in enumerate(shards):
-        part = Statistics(*kernels.accumulate(shard.rows, shard.z, k, offsets))
-        _add(total, floating[i, 1:].view(np.float64).reshape(3, n_real, k), part)
-        mine = owner == shard.index
-        owned[mine] += part.size[mine]
-        floating[i, 0] = kernels.anchors(shard.z, shard.start, seed, cycle, chain, mine, k)
-    if comm.size > 1:
-        _sum(comm, total, owned)
-        floating = comm.gather_to_root(floating, [len(cut.of_rank(n_shards, comm.size, r)) for r in range(comm.size)])
+    total, n_real = Counts.zeros(k, shape), shape[1]
+    for rows, z in labelled:
+        _add(total, Statistics(*kernels.accumulate(without(rows, "reals"), z, k, offsets)))
+    _sum(comm, total, None)
+    moments = _moments(comm, labelled, k, n_real, n_shards) if n_real else np.zeros((3, 0, k))
     if comm.rank != 0:
-        return Summary(total.size, owned, None, None)
-    if n_real:
-        _merge_gathered(total, floating[:, 1:].view(np.float64).reshape(n_shards, 3, n_real, k))
-    return Summary(total.size, owned, total, floating[:, 0].min(axis=0))
+        return None
+    return Statistics(total.size, total.levels, moments[0].astype(np.int64), *moments[1:], *total[2:])
 
 
-def _add(total: Statistics, moments: np.ndarray, part: Statistics) -> None:
-    """Count a shard's part in; its moments wait for the others, to be merged in shard order."""
-    total.size += part.size
-    total.levels += part.levels
-    total.tally_n += part.tally_n
-    total.tally_sum += part.tally_sum
-    moments[0], moments[1], moments[2] = part.real_n, part.real_mean, part.real_scatter
+def without(rows, *blocks: str):
+    """The same rows with no columns in some blocks."""
+    held = vars(rows)
+    return type(rows)(**{b: np.empty((len(a), 0), a.dtype) if b in blocks else a for b, a in held.items()})
 
 
-def _merge(comm: Communicator, total: Statistics, moments: np.ndarray, n_shards: int) -> None:
-    if not moments.shape[2]:
+def merge_up(
+    comm: Communicator,
+    mine: Mapping[int, np.ndarray],
+    n_shards: int,
+    merge: Callable[[np.ndarray, np.ndarray], np.ndarray],
+) -> np.ndarray | None:
+    """The shards' arrays merged on root; None elsewhere. Collective.
+
+    mine: by shard, all of one form. Neighbours are merged in pairs, then pairs of pairs, always the same ones and the
+    lower shards first; what is merged lies with the rank of its first shard. So each rank sends about log2(S) arrays at
+    most, and the bits do not depend on the ranks.
+    """
+    nodes, sent = dict(mine), []
+    for left, right, to, source in _merges(n_shards, comm.size, comm.rank):
+        if comm.rank == source and to != source:
+            sent.append(comm.send(nodes.pop(right), to))
+        if comm.rank == to:
+            other = nodes.pop(right) if to == source else comm.receive(np.empty_like(nodes[left]), source)
+            nodes[left] = merge(nodes[left], other)
+    for done in sent:
+        done()
+    return nodes[0] if comm.rank == 0 else None
+
+
+@lru_cache(maxsize=4)
+def _merges(n_shards: int, n_ranks: int, rank: int) -> list[tuple[int, int, int, int]]:
+    """The merges of the tree that one rank has part in, in order: (left node, right node, who holds each)."""
+    holder = np.empty(n_shards, np.int64)
+    for r in range(n_ranks):
+        own = cut.of_rank(n_shards, n_ranks, r)
+        holder[own.start : own.stop] = r
+    found, step = [], 1
+    while step < n_shards:
+        left = np.arange(0, n_shards - step, 2 * step)
+        mine = (holder[left] == rank) | (holder[left + step] == rank)
+        found += [(int(i), int(i + step), int(holder[i]), int(holder[i + step])) for i in left[mine]]
+        step *= 2
+    return found
+
+
+def _moments(comm: Communicator, labelled, k: int, n_real: int, n_shards: int) -> np.ndarray | None:
+    """(3, R, K): n, mean and scatter of all real columns, on root."""
+    own, parts = cut.of_rank(n_shards, comm.size, comm.rank), {}
+    for i, (rows, z) in zip(own, labelled):
+        reals = without(rows, "codes8", "codes16", "tallies")
+        part = Statistics(*kernels.accumulate(reals, z, k, np.zeros(1, np.int64)))
+        parts[i] = np.stack([part.real_n.astype(np.float64), part.real_mean, part.real_scatter])
+    return merge_up(comm, parts, n_shards, lambda a, b: np.stack(merge_moments(*np.stack([a, b], axis=1))))
+
+
+def _add(total: Counts, part: Statistics) -> None:
+    for name, array in zip(Counts._fields, total):
+        array += getattr(part, name)
+
+
+def _sum(comm: Communicator, counts: Counts, bound: int | None) -> None:
+    """Sum over ranks, in place. Counts of cells and rows fit 32 bits (Mixture refuses more rows), sums of counts 64.
+
+    bound: what no sum's absolute value exceeds, if known.
+    """
+    if comm.size == 1 or bound == 0:
         return
-    gathered = comm.gather_to_root(moments, [len(cut.of_rank(n_shards, comm.size, r)) for r in range(comm.size)])
-    if comm.rank == 0:
-        _merge_gathered(total, gathered)
-
-
-def _merge_gathered(total: Statistics, moments: np.ndarray) -> None:
-    n, total.real_mean, total.real_scatter = merge_moments(*moments.swapaxes(0, 1))
-    total.real_n = n.astype(np.int64)
-
-
-def _sum(comm: Communicator, total: Statistics, *more: np.ndarray) -> None:
-    """Counts of cells and rows fit 32 bits (Mixture refuses more rows); sums of counts need 64, and root alone."""
-    parts = (total.size, *more, total.tally_n, total.levels)
-    block = np.concatenate([p.ravel().astype(np.int32) for p in parts])
+    parts = (counts.size, counts.levels, counts.tally_n)
+    kind = np.int32 if bound is None or bound > SHORT else np.int16
+    block = np.concatenate([p.ravel().astype(kind) for p in parts])
     comm.sum_everywhere(block)
     start = 0
     for part in parts:
         part[...] = block[start : start + part.size].reshape(part.shape)
         start += part.size
-    if len(total.tally_sum):
-        sums = total.tally_sum.astype(np.int64)
-        comm.sum_to_root(sums)
-        total.tally_sum[...] = sums
+    if len(counts.tally_sum):
+        sums = counts.tally_sum.astype(np.int64)
+        comm.sum_everywhere(sums)
+        counts.tally_sum[...] = sums

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,10 +15,11 @@ from mpibayes.hpc.models.normal import log_marginal_cells as log_marginal_reals
 from mpibayes.hpc.models.poisson import Poisson
 from mpibayes.hpc.models.poisson import log_marginal_cells as log_marginal_counts
 from mpibayes.hpc.models.statistics import Statistics
-from mpibayes.hpc.streams import Purpose, generator
+from mpibayes.hpc.streams import Purpose, Stream
 
 BLOCKS = ("codes8", "codes16", "reals", "tallies")
-CATEGORICAL, REAL, COUNT = range(3)  # sub-streams, one a kind
+CATEGORICAL, REAL, COUNT, REAL_MEAN = range(4)  # sub-streams
+HANDS = 32  # ranks that update columns, at most
 
 
 @dataclass
@@ -50,6 +53,27 @@ class Parameters:
     constant: np.ndarray
     log_rate: np.ndarray  # (Q, K) float64
     rate: np.ndarray
+
+
+class Part(NamedTuple):
+    """Columns of each kind, first..last-1 by position in their block: what one rank updates, or all of them."""
+
+    categorical: tuple[int, int]
+    real: tuple[int, int]
+    count: tuple[int, int]
+
+
+class Dealing(NamedTuple):
+    """Which rank updates which columns: rank r has those from starts[r] to starts[r + 1] - 1; (ranks + 1,) int64."""
+
+    categorical: np.ndarray
+    level_rows: np.ndarray  # of the categorical columns
+    real: np.ndarray
+    count: np.ndarray
+
+    def part(self, rank: int) -> Part:
+        kinds = self.categorical, self.real, self.count
+        return Part(*((int(starts[rank]), int(starts[rank + 1])) for starts in kinds))
 
 
 class Components:
@@ -88,13 +112,32 @@ class Components:
             self.categorical.offsets, self.categorical.pseudo_counts(hyper.dirichlet), hyper.normal, hyper.gamma
         )
 
-    def log_marginal(self, hyper: Hyper, s: Statistics) -> float:
-        """Log marginal likelihood of all columns given the partition; counts without the 1 / x!."""
-        return float(
-            self.categorical.log_marginal(hyper.dirichlet, s.levels).sum()
-            + self.normal.log_marginal(hyper.normal, s.real_n, s.real_mean, s.real_scatter).sum()
-            + self.poisson.log_marginal(hyper.gamma, s.tally_n, s.tally_sum).sum()
-        )
+    @property
+    def everything(self) -> Part:
+        n_levels, n_real, n_count = len(self.categorical.n_levels), len(self.real_columns), len(self.count_columns)
+        return Part((0, n_levels), (0, n_real), (0, n_count))
+
+    def deal(self, n_ranks: int) -> Dealing:
+        """The columns dealt to ranks, about evenly by what their update costs; a rank's are consecutive.
+
+        To 32 ranks at most, far apart: beyond that the widest column sets the pace, and more messages would only cost.
+        """
+        everything, hands = self.everything, min(n_ranks, HANDS)
+        cost = np.concatenate([self.categorical.n_levels + 2.0, np.full(everything.real[1] + everything.count[1], 8.0)])
+        middle = np.cumsum(cost) - 0.5 * cost
+        rank = (middle * (hands / max(cost.sum(), 1.0))).astype(np.int64) * n_ranks // hands
+        cuts = np.cumsum([0, everything.categorical[1], everything.real[1], everything.count[1]])
+        categorical, real, count = (np.searchsorted(rank[a:b], np.arange(n_ranks + 1)) for a, b in pairwise(cuts))
+        return Dealing(categorical, self.categorical.offsets[categorical], real, count)
+
+    def log_marginal(self, hyper: Hyper, s: Statistics, part: Part) -> list[np.ndarray]:
+        """Log marginal likelihood of the columns of a part given the partition, an array a kind; without the 1 / x!."""
+        r, q = slice(*part.real), slice(*part.count)
+        return [
+            self.categorical.log_marginal(hyper.dirichlet, s.levels, *part.categorical),
+            self.normal.log_marginal(hyper.normal[r], s.real_n[r], s.real_mean[r], s.real_scatter[r]),
+            self.poisson.log_marginal(hyper.gamma[q], s.tally_n[q], s.tally_sum[q]),
+        ]
 
     def log_marginal_clusters(self, hyper: Hyper, s: Statistics) -> np.ndarray:
         """Log marginal likelihood of every cluster, summed over columns, (K,); counts without the 1 / x!."""
@@ -104,27 +147,35 @@ class Components:
             + log_marginal_counts(hyper.gamma, s.tally_n, s.tally_sum).sum(axis=0)
         )
 
-    def update(self, hyper: Hyper, s: Statistics, seed: int, cycle: int, chain: int) -> Hyper:
-        """Component hyperparameters drawn given the partition, parameters integrated out (MATH 2.4)."""
+    def update(self, hyper: Hyper, s: Statistics, part: Part, key: Mapping[str, int]) -> dict[str, np.ndarray]:
+        """Hyperparameters of a part's columns, drawn given the partition, parameters integrated out (MATH 2.4).
+
+        hyper and s are of all columns; the result has Hyper's names and the part's rows alone.
+        """
 
         def stream(kind):
-            return generator(seed, Purpose.COMPONENTS, cycle, kind, chain)
+            return Stream(purpose=Purpose.COMPONENTS, sub=kind, **key)
 
-        return replace(
-            hyper,
-            dirichlet=self.categorical.update(hyper.dirichlet, s.levels, stream(CATEGORICAL)),
-            normal=self.normal.update(hyper.normal, s.real_n, s.real_mean, s.real_scatter, stream(REAL)),
-            gamma=self.poisson.update(hyper.gamma, s.tally_n, s.tally_sum, stream(COUNT)),
-        )
+        moments = s.real_n, s.real_mean, s.real_scatter
+        return {
+            "dirichlet": self.categorical.update(hyper.dirichlet, s.levels, stream(CATEGORICAL), *part.categorical),
+            "normal": self.normal.update(hyper.normal, *moments, stream(REAL), *part.real),
+            "gamma": self.poisson.update(hyper.gamma, s.tally_n, s.tally_sum, stream(COUNT), *part.count),
+        }
 
-    def draw(self, hyper: Hyper, s: Statistics, seed: int, cycle: int, chain: int) -> Parameters:
-        """Component parameters of every cluster given all its rows (MATH 2.1, step 4)."""
+    def draw(self, hyper: Hyper, s: Statistics, part: Part, key: Mapping[str, int]) -> Parameters:
+        """Component parameters of a part's columns in every cluster, given all its rows (MATH 2.1, step 4).
+
+        hyper and s are of all columns; of `hyper` only the part's rows matter. The result has the part's rows.
+        """
 
         def stream(kind):
-            return generator(seed, Purpose.PARAMETERS, cycle, kind, chain)
+            return Stream(purpose=Purpose.PARAMETERS, sub=kind, **key)
 
+        r, q = slice(*part.real), slice(*part.count)
+        moments = s.real_n[r], s.real_mean[r], s.real_scatter[r]
         return Parameters(
-            self.categorical.draw(hyper.dirichlet, s.levels, stream(CATEGORICAL)),
-            *self.normal.draw(hyper.normal, s.real_n, s.real_mean, s.real_scatter, stream(REAL)),
-            *self.poisson.draw(hyper.gamma, s.tally_n, s.tally_sum, stream(COUNT)),
+            self.categorical.draw(hyper.dirichlet, s.levels, stream(CATEGORICAL), *part.categorical),
+            *self.normal.draw(hyper.normal[r], *moments, stream(REAL), stream(REAL_MEAN), part.real[0]),
+            *self.poisson.draw(hyper.gamma[q], s.tally_n[q], s.tally_sum[q], stream(COUNT), part.count[0]),
         )

@@ -279,18 +279,19 @@ def tail_over_rows(n_rows: int):
 
 def hypers_after_weights():
     """(alpha, d) drawn from p(. | z) after w, keeping w_*."""
-    right = global_update.draw_hyper
+    right = global_update.Update.run
 
-    def update(law, components, hyper, summary, owner, opening, n_shards, seed, cycle, chain, learn=True):
-        new = right(law, components, hyper, summary, seed, cycle, chain)
-        from dataclasses import replace
+    def run(self, comm, hyper, summary, owner, key, learn=True):
+        new = self.draw_process(hyper, summary, key)  # from a stream with a key: the same on every rank
+        old = mock.patch.object(global_update.Update, "draw_process", lambda *_: (hyper.concentration, hyper.discount))
+        with old:
+            shared = right(self, comm, hyper, summary, owner, key, learn)
+        concentration, discount = shared.hyper.concentration, shared.hyper.discount = new
+        shared.weights.concentration, shared.weights.discount = new
+        shared.weights.tail_concentration = concentration + len(shared.weights.log_weight) * discount
+        return shared
 
-        old = replace(new, concentration=hyper.concentration, discount=hyper.discount)
-        shared = global_update.instantiate(components, old, summary, owner, opening, n_shards, seed, cycle, chain)
-        n_1 = len(shared.log_weight)
-        return replace(shared, hyper=new, tail_concentration=new.concentration + n_1 * new.discount)
-
-    return mock.patch.object(global_update, "update", update)
+    return mock.patch.object(global_update.Update, "run", run)
 
 
 # ---- split and merge moves: parts of a round, and wrong versions of them ---------------------------------------------

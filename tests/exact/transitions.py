@@ -132,6 +132,7 @@ class Moves:
             shard.z[:] = z[shard.start : shard.start + len(shard)]
         if number not in self._summaries:
             m.cycles, m.n_labels = self.cycle, int(z.max()) + 1
+            m._count()
             m._summarise()
             self._summaries[number] = m.summary
         summary = self._summaries[number]

@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 
-from mpibayes.kernels import mixture
+from mpibayes.kernels import mixture, updates
 
 from .tables import random_parameters, random_table
 
@@ -14,6 +14,19 @@ def visit(rng, rows, z, held, tail, prior):
     remove, assign = rng.integers(-1, len(z), size=(2, 700)).astype(np.int32)
     assign[::3] = remove[::3]
     return mixture.sweep(rows, z, 2, 5, 2, 0, 0, held, tail, prior, remove=remove, assign=assign)
+
+
+def global_update(rng):
+    """Draws of all sizes of shape, and sums over columns with few and many rows in a cell."""
+    key = {"seed": 3, "purpose": 5, "sub": 1, "cycle": 2, "chain": 0}
+    yield updates.log_gammas(np.exp(rng.normal(0, 5, 999)), np.arange(999), **key)
+    yield updates.normals(np.arange(999), **key)
+    offsets = np.array([0, 3, 7, 40])
+    beta = np.exp(rng.normal(size=40))
+    levels = (rng.gamma(0.2, size=(40, 13)) * 3000).astype(np.int32)
+    yield updates.draw_levels(levels, beta, offsets, 0, 3, **key)
+    yield from updates.log_marginals(levels, beta, offsets, 0, 3)
+    yield updates.grid_scores(levels, offsets, [2, 0], updates.Grid([0.1, 0.7, 3.0]))
 
 
 def main():
@@ -49,6 +62,8 @@ def main():
     for step in range(3):
         mixture.sweep(rows, z, 0, 1, 0, step, 0, None, tail, prior)
     digest.update(z.tobytes() + mixture.log_predictive_clusters(rows, tail).tobytes())
+    for array in global_update(rng):
+        digest.update(array.tobytes())
     print(mixture.ISA, digest.hexdigest())
 
 

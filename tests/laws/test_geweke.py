@@ -13,13 +13,14 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from scipy.special import gammaln
 
 from mpibayes.hpc.comm import serial
 from mpibayes.hpc.mixture import Mixture, Settings
 from mpibayes.hpc.models import normal
-from mpibayes.hpc.models.categorical import Categorical
 from mpibayes.hpc.models.components import Hyper
 from mpibayes.io.table import table_from_arrays
+from mpibayes.kernels import updates
 from tests.exact import production
 from tests.exact.compare import replicate_means, seed
 from tests.exact.enumerate import draw_prior_partition, log_law_of_clusters
@@ -121,22 +122,28 @@ def geweke(n_shards, n_replicates, steps, default_seed, opening="one"):
 
 def one_degree_short():
     """The classical slip of a variance draw: nu + n - 1 degrees of freedom."""
-    right = normal.posterior
+    right = normal._posterior
 
-    def posterior(prior, n, mean, scatter):
-        location, kappa, nu, spread = right(prior, n, mean, scatter)
+    def posterior(m0, kappa0, nu0, variance0, n, mean, scatter):
+        location, kappa, nu, spread = right(m0, kappa0, nu0, variance0, n, mean, scatter)
         return location, kappa, np.where(np.asarray(n) > 0, nu - 1, nu), spread
 
-    return mock.patch.object(normal, "posterior", posterior)
+    return mock.patch.object(normal, "_posterior", posterior)
 
 
 def missing_counted_as_seen():
     """Missing categorical cells enter the denominators of the grid update."""
+    right = updates.grid_scores
 
-    def observed(self, levels):
-        return np.add.reduceat(levels, self.offsets[:-1], axis=0)
+    def grid_scores(levels, offsets, columns, grid):
+        scores = right(levels, offsets, columns, grid)
+        for score, c in zip(scores, columns, strict=True):
+            n_levels = offsets[c + 1] - offsets[c] - 1
+            total = (n_levels * grid.points[: grid.n])[:, None] + levels[offsets[c] : offsets[c + 1] - 1].sum(axis=0)
+            score += (gammaln(total) - gammaln(total + levels[offsets[c + 1] - 1])).sum(axis=1)
+        return scores
 
-    return mock.patch.object(Categorical, "observed", observed)
+    return mock.patch.object(updates, "grid_scores", grid_scores)
 
 
 @pytest.mark.parametrize("n_shards", [1, 4])

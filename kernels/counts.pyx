@@ -1,0 +1,73 @@
+"""What the rows that changed cluster do to the counts of clusters.
+
+Integers, and sums of integers that a double holds exactly: counts kept up this way over many changes are those of a
+full pass over all rows, to the last bit. Moments of real columns are not, and have no part here. Cost: a comparison a
+row, and O(columns) for each row that changed; no random numbers.
+"""
+
+import numpy as np
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
+
+
+def recount(rows, const int32_t[::1] before, const int32_t[::1] after, int64_t n_clusters, offsets, into=None):
+    """(size, levels, tally_n, tally_sum): what to add to the counts of clusters 0..n_clusters-1.
+
+    before, after: int32 (n,), the cluster of every row then and now; labels that are no cluster are skipped. rows as in
+    mixture.accumulate, offsets int64 (columns + 1,). Returns int64 (K,), int32 (L, K), int64 (Q, K), float64 (Q, K):
+    the counts by `after` less those by `before`. into: such arrays, to which this is added, and which are returned.
+    ValueError where the arguments do not fit together.
+    """
+    cdef const uint8_t[:, ::1] codes8 = rows.codes8
+    cdef const uint16_t[:, ::1] codes16 = rows.codes16
+    cdef const double[:, ::1] tallies = rows.tallies
+    cdef const int64_t[::1] offset = offsets
+    cdef int64_t n = before.shape[0], c8 = codes8.shape[1], c16 = codes16.shape[1], n_count = tallies.shape[1]
+    cdef int64_t i, c, old, new, at
+    cdef int32_t *table = NULL
+    cdef double x
+    if len(rows) != n or after.shape[0] != n or offset.shape[0] != c8 + c16 + 1:
+        raise ValueError("rows, labels and offsets do not fit together")
+    out = into if into is not None else (
+        np.zeros(n_clusters, np.int64), np.zeros((offset[c8 + c16], n_clusters), np.int32),
+        np.zeros((n_count, n_clusters), np.int64), np.zeros((n_count, n_clusters)),
+    )
+    cdef int64_t[::1] size = out[0]
+    cdef int32_t[:, ::1] levels = out[1]
+    cdef int64_t[:, ::1] tally_n = out[2]
+    cdef double[:, ::1] tally_sum = out[3]
+    if size.shape[0] != n_clusters or levels.shape[0] != offset[c8 + c16] or levels.shape[1] != n_clusters \
+            or tally_n.shape[0] != n_count or tally_n.shape[1] != n_clusters or tally_sum.shape[0] != n_count \
+            or tally_sum.shape[1] != n_clusters:
+        raise ValueError("the arrays to add to have other forms")
+    if levels.shape[0] and n_clusters:
+        table = &levels[0, 0]
+    with nogil:
+        for i in range(n):
+            if before[i] == after[i]:
+                continue
+            old, new = before[i], after[i]
+            if old >= n_clusters:
+                old = -1
+            if new >= n_clusters:
+                new = -1
+            if old >= 0:
+                size[old] -= 1
+            if new >= 0:
+                size[new] += 1
+            for c in range(c8 + c16):  # both counts of a level are often in one cache line
+                at = (offset[c] + (codes8[i, c] if c < c8 else codes16[i, c - c8])) * n_clusters
+                if old >= 0:
+                    table[at + old] -= 1
+                if new >= 0:
+                    table[at + new] += 1
+            for c in range(n_count):
+                x = tallies[i, c]
+                if x == x:
+                    if old >= 0:
+                        tally_n[c, old] -= 1
+                        tally_sum[c, old] -= x
+                    if new >= 0:
+                        tally_n[c, new] += 1
+                        tally_sum[c, new] += x
+    return out

@@ -1,0 +1,117 @@
+/* Categorical columns in the global update: level probabilities drawn, marginal likelihoods, scores of grids. Included
+ * once for every instruction set (updates.h).
+ *
+ * levels is [level row][cluster], K clusters side by side without padding; a column's last level row counts its missing
+ * cells. Blocks of 8 clusters (or of 8 grid points) are what a pass works on, whatever the width of a vector.
+ */
+#define BLOCK 8
+
+/* 8 counts of a level row from cluster k on, as doubles; 0 beyond the last cluster */
+ALWAYS_INLINE int FN(load_counts)(const int32_t *row, int64_t k, int64_t K, double *out) {
+    int32_t n[BLOCK] = {0}, any = 0;
+    memcpy(n, row + k, (K - k < BLOCK ? K - k : BLOCK) * sizeof(int32_t));
+    for (int j = 0; j < BLOCK; j++) any |= n[j], out[j] = n[j];
+    return any != 0;
+}
+
+/* table[l][k] = log theta of columns first..last-1, theta_ck ~ Dirichlet(beta + n); 0 in missing rows. Level row l of the
+ * first column is row 0 of `table`. scratch: 8 doubles a level of the widest column. The id of a draw is (level row, k). */
+static void FN(draw_levels)(const stream_key *key, const int32_t *levels, const double *beta, const int64_t *offsets,
+                            int64_t first, int64_t last, int64_t K, float *table, double *scratch) {
+    for (int64_t c = first; c < last; c++)
+        for (int64_t k = 0; k < K; k += BLOCK) {
+            int64_t l0 = offsets[c], missing = offsets[c + 1] - 1, width = K - k < BLOCK ? K - k : BLOCK;
+            double most[BLOCK], total[BLOCK], counts[BLOCK];
+            for (int j = 0; j < BLOCK; j++) most[j] = -INFINITY, total[j] = 0;
+            for (int64_t l = l0; l < missing; l++) {
+                uint64_t id[BLOCK];
+                double *drawn = scratch + (l - l0) * BLOCK;
+                FN(load_counts)(levels + l * K, k, K, counts);
+                for (int j = 0; j < BLOCK; j++) id[j] = ((uint64_t)l << 32) | (uint64_t)(k + j);
+                for (int j = 0; j < BLOCK; j++) counts[j] += beta[l];
+                FN(log_gammas)(key, counts, id, BLOCK, drawn);
+                for (int j = 0; j < BLOCK; j++) most[j] = drawn[j] > most[j] ? drawn[j] : most[j];
+            }
+            for (int64_t l = l0; l < missing; l++)
+                for (int j = 0; j < BLOCK; j += N_DOUBLE)
+                    *(FN(vd_loose) *)(total + j) += FN(exp_negative)(
+                        *(FN(vd_loose) *)(scratch + (l - l0) * BLOCK + j) - *(FN(vd_loose) *)(most + j));
+            for (int j = 0; j < BLOCK; j += N_DOUBLE)
+                *(FN(vd_loose) *)(most + j) += vlog(*(FN(vd_loose) *)(total + j));
+            for (int64_t l = l0; l < missing; l++)
+                for (int64_t j = 0; j < width; j++)
+                    table[(l - offsets[first]) * K + k + j] = (float)(scratch[(l - l0) * BLOCK + j] - most[j]);
+            for (int64_t j = 0; j < width; j++) table[(missing - offsets[first]) * K + k + j] = 0;
+        }
+}
+
+/* Log marginal likelihood of columns first..last-1: by_column[c - first] over all clusters, and added to by_cluster[k]
+ * over these columns (MATH 1). K8 = K rounded up to 8; by_cluster has room for K8. */
+static void FN(marginals)(const int32_t *levels, const double *beta, const int64_t *offsets, int64_t first, int64_t last,
+                          int64_t K, double *by_column, double *by_cluster) {
+    for (int64_t c = first; c < last; c++) {
+        int64_t missing = offsets[c + 1] - 1;
+        double prior = 0, sum = 0, last_beta = 1.0;
+        vd log_gamma_beta = SPREAD(0.0);
+        for (int64_t l = offsets[c]; l < missing; l++) prior += beta[l];
+        vd log_gamma_prior = FN(log_gamma)(SPREAD(prior));
+        for (int64_t k = 0; k < K; k += BLOCK) {
+            double score[BLOCK] = {0}, observed[BLOCK] = {0}, counts[BLOCK];
+            for (int64_t l = offsets[c]; l < missing; l++) {
+                if (!FN(load_counts)(levels + l * K, k, K, counts)) continue;
+                vd b = SPREAD(beta[l]);
+                if (beta[l] != last_beta) log_gamma_beta = FN(log_gamma)(b), last_beta = beta[l]; /* mostly all equal */
+                for (int j = 0; j < BLOCK; j += N_DOUBLE) {
+                    vd n = *(FN(vd_loose) *)(counts + j);
+                    *(FN(vd_loose) *)(observed + j) += n;
+                    *(FN(vd_loose) *)(score + j) += FN(log_gamma)(b + n) - log_gamma_beta;
+                }
+            }
+            for (int j = 0; j < BLOCK; j += N_DOUBLE)
+                *(FN(vd_loose) *)(score + j) -=
+                    FN(log_gamma)(prior + *(FN(vd_loose) *)(observed + j)) - log_gamma_prior;
+            for (int64_t j = 0; j < BLOCK; j++) {
+                if (k + j >= K) score[j] = 0;
+                by_cluster[k + j] += score[j];
+            }
+            sum += ((score[0] + score[4]) + (score[2] + score[6])) + ((score[1] + score[5]) + (score[3] + score[7]));
+        }
+        by_column[c - first] = sum;
+    }
+}
+
+/* scores[g] = log marginal likelihood of one column under the pseudo-count grid[g] of every level, over all clusters.
+ * rising[n][g] = log Gamma(grid[g] + n) - log Gamma(grid[g]) for n < tabulated; G8 grid points, padded to a multiple of
+ * 8. observed: K integers of scratch. Counts from `tabulated` >= 16 on take Stirling's series. */
+static void FN(grid_scores)(const int32_t *levels, int64_t first_row, int64_t missing_row, int64_t K, const double *grid,
+                            int64_t G8, const double *rising, int64_t tabulated, int64_t *observed, double *scores) {
+    double n_levels = (double)(missing_row - first_row);
+    for (int64_t k = 0; k < K; k++) observed[k] = 0;
+    for (int64_t g0 = 0; g0 < G8; g0 += BLOCK) {
+        vd a[BLOCK / N_DOUBLE], alone[BLOCK / N_DOUBLE], sum[BLOCK / N_DOUBLE];
+        for (int j = 0; j < BLOCK / N_DOUBLE; j++) {
+            a[j] = *(const FN(vd_loose) *)(grid + g0 + j * N_DOUBLE);
+            alone[j] = FN(log_gamma)(a[j]);
+            sum[j] = SPREAD(0.0);
+        }
+        for (int64_t l = first_row; l < missing_row; l++)
+            for (int64_t k = 0; k < K; k++) {
+                int64_t n = levels[l * K + k];
+                if (n == 0) continue;
+                if (g0 == 0) observed[k] += n;
+                if (n < tabulated)
+                    for (int j = 0; j < BLOCK / N_DOUBLE; j++)
+                        sum[j] += *(const FN(vd_loose) *)(rising + n * G8 + g0 + j * N_DOUBLE);
+                else
+                    for (int j = 0; j < BLOCK / N_DOUBLE; j++)
+                        sum[j] += FN(log_gamma_large)(a[j] + (double)n) - alone[j];
+            }
+        for (int j = 0; j < BLOCK / N_DOUBLE; j++) {
+            vd total = n_levels * a[j], log_gamma_total = FN(log_gamma)(total);
+            for (int64_t k = 0; k < K; k++)
+                if (observed[k]) sum[j] -= FN(log_gamma)(total + (double)observed[k]) - log_gamma_total;
+            *(FN(vd_loose) *)(scores + g0 + j * N_DOUBLE) = sum[j];
+        }
+    }
+}
+#undef BLOCK

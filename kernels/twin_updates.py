@@ -1,0 +1,78 @@
+"""The kernels of updates.pyx in plain Python: slow, and their specification."""
+
+from __future__ import annotations
+
+from math import cos, exp, lgamma, log, pi, sqrt
+
+import numpy as np
+
+
+def block(i, attempt, seed, purpose, sub, cycle, chain):
+    """The four uniforms in (0, 1] of an id's attempt."""
+    key, counter = np.array([seed, purpose], np.uint64), [i, sub + (attempt << 32), cycle, chain]
+    # NumPy counts up before its first block
+    whole = sum(int(c) << 64 * n for n, c in enumerate(counter)) - 1
+    words = np.random.Philox(key=key, counter=whole % 2**256).random_raw(4)
+    return [1.0 - (int(w) >> 12) * 2.0**-52 for w in words]
+
+
+def normal(u, v):
+    """Box & Muller (1958)."""
+    return sqrt(-2.0 * log(u)) * cos(2.0 * pi * abs(v - 0.5))
+
+
+def log_gamma_draw(shape, i, key):
+    """Marsaglia & Tsang (2000); G(a) = G(a + 1) U^(1/a) for shapes below 1."""
+    d = shape + (shape < 1.0) - 1.0 / 3.0
+    for attempt in range(1000):
+        a, b, c, e = block(i, attempt, **key)
+        x = normal(a, b)
+        v = 1.0 + x / (3.0 * sqrt(d))
+        if v > 0 and log(c) < 0.5 * x * x + d * (1.0 - v**3 + 3.0 * log(v)):
+            return log(d) + 3.0 * log(v) + (log(e) / shape if shape < 1.0 else 0.0)
+    raise ArithmeticError("no attempt was accepted")
+
+
+def log_gammas(shape, ids, **key):
+    """See updates.log_gammas."""
+    return np.array([log_gamma_draw(a, int(i), key) for a, i in zip(shape, ids, strict=True)])
+
+
+def normals(ids, **key):
+    """See updates.normals."""
+    return np.array([normal(*block(int(i), 0, **key)[:2]) for i in ids])
+
+
+def draw_levels(levels, beta, offsets, first, last, **key):
+    """See updates.draw_levels."""
+    out = np.zeros((offsets[last] - offsets[first], levels.shape[1]), np.float32)
+    for c in range(first, last):
+        for k in range(levels.shape[1]):
+            rows = range(offsets[c], offsets[c + 1] - 1)
+            drawn = [log_gamma_draw(beta[row] + levels[row, k], (row << 32) | k, key) for row in rows]
+            total = max(drawn) + log(sum(exp(g - max(drawn)) for g in drawn))
+            for row, g in zip(rows, drawn, strict=True):
+                out[row - offsets[first], k] = g - total
+    return out
+
+
+def log_marginal(counts, beta):
+    """Dirichlet and multinomial: of one column's cells in one cluster (MATH 1)."""
+    score = lgamma(sum(beta)) - lgamma(sum(beta) + sum(counts))
+    return score + sum(lgamma(b + n) - lgamma(b) for b, n in zip(beta, counts, strict=True))
+
+
+def log_marginals(levels, beta, offsets, first, last):
+    """See updates.log_marginals."""
+    cells = np.zeros((last - first, levels.shape[1]))
+    for c in range(first, last):
+        rows = slice(offsets[c], offsets[c + 1] - 1)
+        cells[c - first] = [log_marginal(column, beta[rows]) for column in levels[rows].T.tolist()]
+    return cells.sum(axis=1), cells.sum(axis=0)
+
+
+def grid_scores(levels, offsets, columns, grid):
+    """See updates.grid_scores; grid: the points."""
+    return np.array(
+        [[log_marginals(levels, np.full(len(levels), a), offsets, c, c + 1)[0][0] for a in grid] for c in columns]
+    )

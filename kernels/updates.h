@@ -1,0 +1,54 @@
+/* The kernels of the global update for every instruction set of this processor family, and the choice among them at run
+ * time, as in mixture.h: all give the same bits.
+ */
+#ifndef MPIBAYES_UPDATES_H
+#define MPIBAYES_UPDATES_H
+#include "philox.h"
+#include "special.h"
+#include <string.h>
+
+typedef struct { uint64_t seed, purpose, sub, cycle, chain; } stream_key; /* of a stream; sub < 2^32 */
+
+#define FN(name) name##_baseline
+#define MB_BYTES 16
+#include "updates_loops.h"
+
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
+#define MPIBAYES_MANY_ISAS 1
+#pragma GCC push_options
+#pragma GCC target("avx2")
+#define FN(name) name##_avx2
+#define MB_BYTES 32
+#include "updates_loops.h"
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512vl,avx512bw,avx512dq")
+#define FN(name) name##_avx512
+#define MB_BYTES 64
+#include "updates_loops.h"
+#pragma GCC pop_options
+#endif
+
+#include "isa.h" /* the module sets kernel_isa to what the mixture kernels chose */
+
+static inline void kernel_log_gammas(const stream_key *key, const double *shape, const uint64_t *id, int64_t n, double *out) {
+    DISPATCH(log_gammas, key, shape, id, n, out);
+}
+static inline void kernel_normals(const stream_key *key, const uint64_t *id, int64_t n, double *out) {
+    DISPATCH(normals, key, id, n, out);
+}
+static inline void kernel_draw_levels(const stream_key *key, const int32_t *levels, const double *beta,
+                                      const int64_t *offsets, int64_t first, int64_t last, int64_t n_clusters,
+                                      float *table, double *scratch) {
+    DISPATCH(draw_levels, key, levels, beta, offsets, first, last, n_clusters, table, scratch);
+}
+static inline void kernel_marginals(const int32_t *levels, const double *beta, const int64_t *offsets, int64_t first,
+                                    int64_t last, int64_t n_clusters, double *by_column, double *by_cluster) {
+    DISPATCH(marginals, levels, beta, offsets, first, last, n_clusters, by_column, by_cluster);
+}
+static inline void kernel_grid_scores(const int32_t *levels, int64_t first_row, int64_t missing_row, int64_t n_clusters,
+                                      const double *grid, int64_t n_grid, const double *rising, int64_t tabulated,
+                                      int64_t *observed, double *scores) {
+    DISPATCH(grid_scores, levels, first_row, missing_row, n_clusters, grid, n_grid, rising, tabulated, observed, scores);
+}
+#endif

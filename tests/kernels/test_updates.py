@@ -1,0 +1,105 @@
+"""Kernels of the global update: what they draw, what they sum, and that a draw depends on its id alone."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import gammaln
+
+from mpibayes.kernels import twin_updates as twin
+from mpibayes.kernels import updates
+
+KEY = {"seed": 2**63 + 5, "purpose": 5, "sub": 3, "cycle": 7, "chain": 2}
+SHAPES = (0.003, 0.2, 0.9, 1.0, 1.5, 7.0, 300.0, 1e6)
+
+
+def columns(rng, n_clusters, top):
+    """levels (L, K), pseudo-counts and offsets of four columns; some cells are empty, and so is a cluster."""
+    offsets = np.array([0, 3, 5, 14, 18])
+    levels = (rng.gamma(0.4, size=(18, n_clusters)) * top).astype(np.int32)
+    levels[:, n_clusters // 2] = 0
+    beta = np.exp(rng.normal(size=18))
+    beta[offsets[1:] - 1] = 0.0
+    return levels, beta, offsets
+
+
+def test_draws_are_those_of_the_twin():
+    rng = np.random.default_rng(1)
+    shape, ids = np.exp(rng.normal(0, 4, 150)), rng.integers(2**62, size=150)
+    np.testing.assert_allclose(updates.log_gammas(shape, ids, **KEY), twin.log_gammas(shape, ids, **KEY), rtol=1e-9)
+    np.testing.assert_allclose(updates.normals(ids, **KEY), twin.normals(ids, **KEY), atol=1e-13)
+    levels, beta, offsets = columns(rng, 11, 40)
+    drawn = updates.draw_levels(levels, beta, offsets, 1, 4, **KEY)
+    np.testing.assert_allclose(drawn, twin.draw_levels(levels, beta, offsets, 1, 4, **KEY), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("top", [3, 50, 10**6])
+def test_sums_are_those_of_the_twin(top):
+    levels, beta, offsets = columns(np.random.default_rng(top), 21, top)
+    for first, last in ((0, 4), (1, 3), (2, 2)):
+        for ours, right in zip(
+            updates.log_marginals(levels, beta, offsets, first, last),
+            twin.log_marginals(levels, beta, offsets, first, last),
+            strict=True,
+        ):
+            np.testing.assert_allclose(ours, right, rtol=1e-12, atol=1e-8)
+    points = [0.02, 0.5, 1.0, 8.0, 16.0, 0.3, 0.4, 2.0, 3.0]
+    ours = updates.grid_scores(levels, offsets, [3, 0], updates.Grid(points))
+    np.testing.assert_allclose(ours, twin.grid_scores(levels, offsets, [3, 0], points), rtol=1e-12, atol=1e-7)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_gamma_draws_have_their_law(shape):
+    """Kolmogorov's test of 10^5 draws rejects a right law once in 10^6; it rejects a shape 5 percent larger."""
+    n, power = 100_000, min(shape, 1.0)
+    drawn = np.exp(power * updates.log_gammas(np.full(n, shape), np.arange(n), **KEY))  # a power does not underflow
+
+    def law(a):
+        def cdf(y):
+            log_x = np.log(y) / power  # far down the density is that of x^(a - 1) / Gamma(a)
+            near = stats.gamma.cdf(np.exp(np.maximum(log_x, -400.0)), a)
+            return np.where(log_x < -400.0, np.exp(np.minimum(a * log_x, 0.0) - gammaln(a + 1.0)), near)
+
+        return cdf
+
+    assert stats.kstest(drawn, law(shape)).pvalue > 1e-6
+    assert stats.kstest(drawn, law(1.05 * shape)).pvalue < 1e-6
+
+
+def test_normal_draws_have_their_law():
+    """False alarms: once in 10^6. With a deviation of 1.05 instead of 1 they are rejected."""
+    drawn = updates.normals(np.arange(200_000), **KEY)
+    assert stats.kstest(drawn, "norm").pvalue > 1e-6
+    assert stats.kstest(drawn, stats.norm(scale=1.05).cdf).pvalue < 1e-6
+    assert abs(np.corrcoef(drawn[:-1], drawn[1:])[0, 1]) < 5 / np.sqrt(len(drawn))  # 6e-7
+
+
+def test_a_draw_depends_on_its_id_alone():
+    rng = np.random.default_rng(3)
+    shape, ids = np.exp(rng.normal(size=100)), rng.integers(2**40, size=100)
+    whole, order = updates.log_gammas(shape, ids, **KEY), rng.permutation(100)[:37]
+    assert updates.log_gammas(shape[order], ids[order], **KEY).tobytes() == whole[order].tobytes()
+    assert not np.isin(updates.log_gammas(shape, ids, **{**KEY, "cycle": 8}), whole).any()
+    levels, beta, offsets = columns(rng, 19, 100)
+    everything = updates.draw_levels(levels, beta, offsets, 0, 4, **KEY)
+    pieces = [updates.draw_levels(levels, beta, offsets, c, c + 1, **KEY) for c in range(4)]
+    assert np.concatenate(pieces).tobytes() == everything.tobytes()
+
+
+def test_tiny_shapes_do_not_underflow():
+    drawn = updates.log_gammas(np.full(1000, 1e-4), np.arange(1000), **KEY)
+    assert np.isfinite(drawn).all() and drawn.min() < -10_000
+    levels, offsets = np.zeros((4, 3), np.int32), np.array([0, 4])
+    table = updates.draw_levels(levels, np.array([1e-4, 1e-4, 1e-4, 0.0]), offsets, 0, 1, **KEY)
+    np.testing.assert_allclose(np.exp(table[:3].astype(float)).sum(axis=0), 1.0, rtol=1e-6)
+
+
+def test_what_does_not_fit_is_refused():
+    levels, beta, offsets = columns(np.random.default_rng(4), 5, 9)
+    with pytest.raises(ValueError, match="do not fit together"):
+        updates.draw_levels(levels, beta[:-1], offsets, 0, 4, **KEY)
+    with pytest.raises(ValueError, match="do not fit together"):
+        updates.log_marginals(levels, beta, offsets, 0, 5)
+    with pytest.raises(ValueError, match="there is no column 4"):
+        updates.grid_scores(levels, offsets, [4], updates.Grid([1.0]))
+    with pytest.raises(ValueError, match="3 ids for 4 draws"):
+        updates.log_gammas(np.ones(4), np.arange(3), **KEY)
