@@ -1,9 +1,9 @@
 """One rank among many that are not there: what a rank computes when there are P of them, measured on one process.
 
 Collectives answer at once, as if all ranks were like this one: sums are its own times their number, and what is
-gathered has its own part in its place and halves elsewhere. So all work in the interpreter and in the kernels that grows
-with the number of ranks and shards is done and can be timed; only messages and waiting are missing. The chain that
-comes out means nothing. The rank's shards must not be collapsed meanwhile: `quiet_seed`.
+gathered has its own part in its place and halves elsewhere. So all work in the interpreter and in the kernels that
+grows with the number of ranks and shards is done and can be timed; only messages and waiting are missing. The chain
+that comes out means nothing. The rank's shards must not be collapsed meanwhile: `quiet_seed`.
 """
 
 from __future__ import annotations

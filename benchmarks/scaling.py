@@ -52,6 +52,13 @@ def peak_bytes() -> int:
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
+def _digest(laps: list[tuple[float, float]]) -> dict[str, float]:
+    """Of a phase's (wall, processor) seconds in each cycle."""
+    wall, cpu = np.array(laps).T
+    found = {"wall": np.median(wall), "cpu": np.median(cpu), "mean": cpu.mean(), "sd": cpu.std()}
+    return {name: float(f"{seconds:.4g}") for name, seconds in found.items()}
+
+
 def run_case(args) -> dict | None:
     """Time `--cycles` cycles from the true labels; the figures of all ranks, on root."""
     comm = Crowd(args.crowd, args.rank) if args.crowd else communicators.world()
@@ -80,16 +87,16 @@ def run_case(args) -> dict | None:
         moved.append(info.moved_fraction)
         n_clusters = info.n_clusters
     mine = {
-        "phases": {p: [[round(lap.get(p, (0.0, 0.0))[i], 7) for lap in laps] for i in (0, 1)] for p in PHASES},
+        "phases": {p: _digest([lap.get(p, (0.0, 0.0)) for lap in laps]) for p in PHASES},
         "idle_bytes": idle,
         "peak_bytes": peak_bytes(),
         "bytes": {name: n / args.cycles for name, n in watch.bytes.items() if n},
         "shards": len(mixture.shards),
     }
     everyone = comm.collect(mine)
+    wall = np.array(comm.collect([sum(seconds[0] for seconds in lap.values()) for lap in laps]))
     if comm.rank and not args.crowd:
         return None
-    wall = np.array([[sum(lap) for lap in zip(*(r["phases"][p][0] for p in PHASES))] for r in everyone])
     return {
         "rows": args.rows, "columns": args.columns, "level_rows": int(mixture.components.shape[0]),
         "reals": args.reals, "counts": args.counts, "clusters": args.clusters, "clusters_at_end": n_clusters,
@@ -113,8 +120,8 @@ def show(case: dict, phases: bool = True) -> None:
     for phase in PHASES:
         cells = []
         for rank in case["ranks_detail"]:
-            wall, cpu = (np.array(x) * 1e3 for x in rank["phases"][phase])
-            cells.append(f"{np.median(wall):9.3f} wall {np.median(cpu):9.3f} cpu {wall.mean():9.3f} mean")
+            ms = {name: s * 1e3 for name, s in rank["phases"][phase].items()}
+            cells.append(f"{ms['wall']:9.3f} wall {ms['cpu']:9.3f} cpu {ms['mean']:9.3f} mean cpu")
         print(f"  {phase:16s}", " | ".join(cells))
     print("  bytes a cycle", first["bytes"], "peak MiB", first["peak_bytes"] >> 20, "idle", first["idle_bytes"] >> 20)
     if case["absent"]:
@@ -216,8 +223,8 @@ def phase_seconds(case: dict) -> dict[str, float]:
     """Processor seconds a cycle by phase, of the rank that spent most; a round's mean for moves."""
     found = {}
     for phase in PHASES:
-        middle = np.mean if phase == "moves" else np.median
-        found[phase] = max(float(middle(rank["phases"][phase][1])) for rank in case["ranks_detail"])
+        middle = "mean" if phase == "moves" else "cpu"
+        found[phase] = max(rank["phases"][phase][middle] for rank in case["ranks_detail"])
     return found
 
 
@@ -364,11 +371,8 @@ def efficiency_table(found: list[dict]) -> str:
 
 def busy_seconds(case: dict) -> float:
     """Processor seconds a cycle of the busiest rank, without those it waits for others."""
-    busy = []
-    for rank in case["ranks_detail"]:
-        laps = np.sum([rank["phases"][phase][1] for phase in PHASES if phase != "waiting"], axis=0)
-        busy.append(float(np.median(laps)))
-    return max(busy)
+    phases = [phase for phase in PHASES if phase != "waiting"]
+    return max(sum(rank["phases"][phase]["cpu"] for phase in phases) for rank in case["ranks_detail"])
 
 
 def growth_table(found: list[dict]) -> str:

@@ -267,8 +267,8 @@ def run(config, out, overrides, max_time, fresh):
 def check(config, overrides, ranks):
     """Check a configuration and its table; foretell memory, time and disk. Needs no MPI.
 
-    It also says how the chain starts, until which cycle an annealed one adds rows, from which cycle draws count, and the
-    seconds a cycle and the efficiency at several numbers of ranks, to choose one by.
+    It also says how the chain starts, until which cycle an annealed one adds rows, from which cycle draws count, and
+    the seconds a cycle and the efficiency at several numbers of ranks, to choose one by.
 
     \b
     Examples:
