@@ -34,7 +34,8 @@ def test_what_it_says(case, capsys):
     for words in (
         "2,000 rows", "3 categorical, 2 real, 1 count", "1,800 rows are trained on; 200 rows are held out",
         "4 of about 450 rows", "4 of 8 ranks would have no shard", "exact: every cycle leaves the posterior invariant",
-        "busiest of 8 ranks", "s a cycle on 4 ranks", "x 2 chains", "two checkpoints",
+        "busiest of 8 ranks", "s a cycle on 4 ranks", "ranks:          1: ",
+        "seconds a cycle (efficiency)", "messages of", "x 2 chains", "two checkpoints",
     ):  # fmt: skip
         assert words in text, (words, text)
     assert list(case.parent.iterdir()) and not (case.parent / "runs").exists()
