@@ -40,7 +40,10 @@ def compiled(folder: Path) -> Path:
 
 
 def quadratic_weights(c: Clusters) -> tuple[np.ndarray, np.ndarray]:
-    """log N(x; location_k, precision_k^-1) = constant_k + weights . (x_a, x_a x_b for a <= b): (D (D + 3) / 2, K), (K,)."""
+    """log N(x; location_k, precision_k^-1) = constant_k + weights_k . (x_a, then x_a x_b for a <= b).
+
+    Weights (D (D + 3) / 2, K), constants (K,).
+    """
     d = len(c.location)
     upper = np.triu_indices(d)
     twice = np.where(upper[0] == upper[1], 0.5, 1.0)

@@ -3,9 +3,10 @@
     python benchmarks/kernels.py [--only TEXT] [--quick] [--keep] [--no-runs]
 
 Ours and the floor take turns on the same rows; seconds are CPU seconds of one thread, medians of the repeats with the
-least and the most. Ours is the sweep as the sampler calls it: two shards, the one that is not collapsed; with "collapsed",
-one shard whose clusters are all integrated out. The floor (floor.c) does the same arithmetic with nothing around it: it
-is compiled for this processor with fused multiply-add, knows that no cell is missing, and draws with xorshift.
+least and the most. Ours is the sweep as the sampler calls it: two shards, the one that is not collapsed; with
+"collapsed", one shard whose clusters are all integrated out. The floor (floor.c) does the same arithmetic with nothing
+around it: it is compiled for this processor with fused multiply-add, knows that no cell is missing, and draws with
+xorshift.
 
 A cell is one (row x column x cluster); clusters are counted as they are, not as they are padded. `must` and `aim` are
 upper limits, lower ones for rows a second; `floor` beside them says how many times the floor is allowed.
@@ -220,7 +221,7 @@ def dgemm(case: Case, n: int, repeats: int) -> list[float]:
 
 
 def numpy_loop(table: floor.Clusters, rows: int = 2000) -> float:
-    """ns a row of the same step in NumPy: all rows scored under one cluster after the other, draws by cumulative sums."""
+    """ns a row of the same step in NumPy: all rows under one cluster after the other, draws by cumulative sums."""
     rng, x, times = np.random.default_rng(1), table.codes[:rows].T, []
     reals, counts = table.reals[:rows], table.counts[:rows]
     for _ in range(3):
@@ -349,7 +350,7 @@ def loops(options, folder: Path) -> tuple[dict, list[dict]]:
     for result in results:
         if "dgemm" in result:
             note += (
-                f" The quadratic forms of the full covariances as one dgemm of NumPy's BLAS, without features and draw: "
+                " The quadratic forms of the full covariances as one dgemm of NumPy's BLAS, without the draw: "
                 f"{spread(result['dgemm'])} ns/(row x cluster)."
             )
     return {"title": "Loops against the floor", "head": HEAD, "lines": lines, "note": note}, results
