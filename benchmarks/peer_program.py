@@ -72,21 +72,24 @@ class Clock:
 
 def mpibayes(x, levels, seed, clock) -> None:
     """The default configuration, from one cluster."""
+    from mpibayes.hpc import split_merge
     from mpibayes.hpc.comm import serial
     from mpibayes.hpc.mixture import Mixture, Settings
     from mpibayes.io.table import table_from_arrays
     from mpibayes.kernels import mixture as kernels
 
-    in_sweeps, sweep = [0.0], kernels.sweep
+    spent: dict[str, list[float]] = {"sweep_seconds": [], "move_seconds": []}
+
+    def noted(name, work):
+        def timed(*given, **options):
+            began = time.process_time()
+            found = work(*given, **options)
+            spent[name][-1] += time.process_time() - began
+            return found
+
+        return timed
+
     clock.start()
-
-    def timed(*given, **options):
-        began = time.process_time()
-        moved = sweep(*given, **options)
-        in_sweeps[-1] += time.process_time() - began
-        return moved
-
-    kernels.sweep = timed
     if levels:
         cells = [(f"c{i}", "categorical", c, [str(v) for v in range(k)]) for i, (c, k) in enumerate(zip(x.T, levels))]
     else:
@@ -94,14 +97,14 @@ def mpibayes(x, levels, seed, clock) -> None:
     columns, rows = table_from_arrays(cells)
     mixture = Mixture(serial(), columns, lambda a, b: rows.take(slice(a, b)), len(rows), Settings(seed=seed))
     mixture.start("one")
-    in_sweeps.append(0.0)
-    try:
-        while True:
-            mixture.cycle()
-            in_sweeps.append(0.0)
-            clock(mixture.labels)
-    finally:
-        MORE["sweep_seconds"] = in_sweeps[1:]
+    kernels.sweep = noted("sweep_seconds", kernels.sweep)
+    split_merge.Round.run = noted("move_seconds", split_merge.Round.run)
+    MORE.update(spent)
+    while True:
+        for seconds in spent.values():
+            seconds.append(0.0)
+        mixture.cycle()
+        clock(mixture.labels)
 
 
 def lace(x, levels, seed, clock, kernels=("slice",)) -> None:
