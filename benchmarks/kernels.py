@@ -31,6 +31,7 @@ from pathlib import Path
 import floor
 import numpy as np
 import whole_run
+from joint import jointly
 from machine import keep, machine, markdown
 
 from mpibayes.hpc.comm import serial
@@ -149,9 +150,13 @@ def chain(made: floor.Clusters, full: bool, **settings) -> Mixture:
              for i, (x, t) in enumerate(zip(made.codes.T.astype(np.int64), made.log_theta))]  # fmt: skip
     cells += [(f"r{i}", "real", x, None) for i, x in enumerate(made.reals.T)]
     cells += [(f"q{i}", "count", x, None) for i, x in enumerate(made.counts.T)]
-    if full:
-        raise Unsupported("this mpibayes has no component with a full covariance")
     columns, rows = table_from_arrays(cells)
+    if full:
+        try:
+            columns, rows, more = jointly(columns, rows)
+        except ImportError:
+            raise Unsupported("this mpibayes has no component with a full covariance") from None
+        settings |= more
     settings = Settings(seed=1, concentration=0.01, **settings)
     mixture = Mixture(serial(), columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings)
     mixture.start(made.labels.astype(np.int64))

@@ -70,8 +70,10 @@ class Clock:
 # --- the programs: each runs until it ends or the clock raises -------------------------------------------------------
 
 
-def mpibayes(x, levels, seed, clock) -> None:
-    """The default configuration, from one cluster."""
+def mpibayes(x, levels, seed, clock, full=False) -> None:
+    """The default configuration, from one cluster; full: all reals in one block with a full covariance."""
+    from joint import jointly
+
     from mpibayes.hpc import split_merge
     from mpibayes.hpc.comm import serial
     from mpibayes.hpc.mixture import Mixture, Settings
@@ -95,7 +97,11 @@ def mpibayes(x, levels, seed, clock) -> None:
     else:
         cells = [(f"c{i}", "real", c, None) for i, c in enumerate(x.T)]
     columns, rows = table_from_arrays(cells)
-    mixture = Mixture(serial(), columns, lambda a, b: rows.take(slice(a, b)), len(rows), Settings(seed=seed))
+    settings = {}
+    if full:
+        columns, rows, settings = jointly(columns, rows)
+    settings = Settings(seed=seed, **settings)
+    mixture = Mixture(serial(), columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings)
     mixture.start("one")
     kernels.sweep = noted("sweep_seconds", kernels.sweep)
     split_merge.Round.run = noted("move_seconds", split_merge.Round.run)
@@ -225,6 +231,7 @@ def numpyro_map(x, levels, seed, clock, clusters=20) -> None:
 
 PROGRAMS = {
     "mpibayes": (mpibayes, {}),
+    "mpibayes, full": (mpibayes, {"full": True}),
     "lace slice": (lace, {"kernels": ("slice",)}),
     "lace slice + sams": (lace, {"kernels": ("slice", "sams")}),
     "lace Gibbs": (lace, {"kernels": ("gibbs",)}),

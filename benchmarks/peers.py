@@ -53,7 +53,14 @@ class Plan:
 
 
 CODES = (OURS, "lace slice", "lace slice + sams", "StepMix")
-GAUSS = (OURS, "scikit-learn EM, full", "scikit-learn VB, full", "scikit-learn EM, diagonal", "lace slice")
+GAUSS = (
+    OURS,
+    "mpibayes, full",
+    "scikit-learn EM, full",
+    "scikit-learn VB, full",
+    "scikit-learn EM, diagonal",
+    "lace slice",
+)
 PLANS = (
     Plan("cat_10k", (*CODES, "lace Gibbs", "numpyro, mode"), (3.0, 10.0, 30.0)),
     Plan("weak_10k", CODES, (3.0, 10.0, 30.0)),
@@ -80,7 +87,8 @@ def run(plan: Plan, program: str, seed: int, found: Comparison, python: str | No
     budget = "_".join(f"{m:g}" for m in plan.marks) + (f"x{plan.sweeps}" if plan.sweeps else "")
     path = out / "runs" / f"{plan.table}.{program.replace(' ', '-')}.{seed}.{budget}.json"
     if not path.exists():
-        interpreter = sys.executable if program == OURS else python
+        ours = program.split(",")[0] == OURS
+        interpreter = sys.executable if ours else python
         if interpreter is None:
             return "no --python was given"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -104,7 +112,7 @@ def run(plan: Plan, program: str, seed: int, found: Comparison, python: str | No
         "columns": found.x.shape[1],
     }
     result["ns_cell"] = ns_cell(result, np.diff(result["seconds"], prepend=0.0))
-    if program == OURS:
+    if "sweep_seconds" in result:
         taken = np.diff(result["seconds"], prepend=0.0)
         parts = {name: np.array(result[name][: len(taken)]) for name in ("sweep_seconds", "move_seconds")}
         result["ns_cell_sweep"] = ns_cell(result, parts["sweep_seconds"])
