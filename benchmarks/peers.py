@@ -34,10 +34,10 @@ OURS = "mpibayes"
 PROGRAM = Path(__file__).with_name("peer_program.py")
 NOT_RUN = (
     "Not run: loom and bnpy, which do not install beside these (loom needs Python 2.7 and a C++ build of its own, and "
-    "was measured before, on a core of a Zen 4, at 1.07 ns a cell, 0.6 without what does not grow with K; bnpy 0.1.7 "
-    "calls functions that Python 3.11 no longer has); blackjax, whose samplers are those of numpyro for "
-    "continuous parameters: with labels summed out, one leapfrog step costs what a gradient of `numpyro, mode` costs, "
-    "a hundred sweeps of the others, and chains do not pass between orders of the labels."
+    "was measured before, on a Zen 4 core, at 1.07 ns a cell, 0.6 for every cluster more; bnpy 0.1.7 calls functions "
+    "that Python 3.11 no longer has); blackjax, whose samplers are those of numpyro for continuous parameters: with "
+    "labels summed out, one leapfrog step costs what a gradient of `numpyro, mode` costs, a hundred sweeps of the "
+    "others, and chains do not pass between orders of the labels."
 )
 LACE_TIMES = 10.0  # what our sweep has to be ahead of lace's slice sweep by, a cell
 
@@ -212,7 +212,7 @@ def picture(plans: list[Plan], results: list[dict], path: Path) -> None:
     for name in names:
         values = [r["ns_cell"] for r in speed if r["program"] == name]
         last.plot(values, [name] * len(values), "o", color=colour[name])
-    last.set(title="a sweep and all between two, a table a point", xscale="log", xlabel="ns a cell")
+    last.set(title="a sweep and what is between two", xscale="log", xlabel="ns a cell, one point a table")
     for axis in axes.flat[len(plans) + 1 :]:
         axis.axis("off")
     figure.savefig(path, dpi=110)
