@@ -180,7 +180,10 @@ def _watched(model, labels_of, clock) -> None:
 
 
 def numpyro_map(x, levels, seed, clock, clusters=20) -> None:
-    """Mode of a mixture with labels summed out, by Adam in numpyro; gradients over all rows, compiled."""
+    """Mode of a mixture with labels summed out, by Adam in numpyro; gradients over all rows, compiled.
+
+    Levels have probabilities by softmax with normal logits, reals are independent normals within a cluster.
+    """
     import jax
     import jax.numpy as jnp
     import numpyro
@@ -190,39 +193,33 @@ def numpyro_map(x, levels, seed, clock, clusters=20) -> None:
     from numpyro.infer.initialization import init_to_sample
 
     clock.start()
-    data = jnp.asarray(x, jnp.int32) if levels else jnp.asarray(x, jnp.float32)
+    if levels:
+        inside = np.arange(max(levels)) < np.array(levels)[:, None]  # (C, most levels)
+        data = jnp.asarray(np.concatenate([np.eye(v, dtype=np.float32)[c] for v, c in zip(levels, x.T)], axis=1))
+        shape = (clusters, *inside.shape)
+    else:
+        data, shape = jnp.asarray(x, jnp.float32), (clusters, x.shape[1])
 
-    def scores(weight, parts):
+    def scores(at):
         if levels:
-            return jnp.log(weight) + sum(jnp.log(t).T[data[:, c]] for c, t in enumerate(parts))
-        mean, scale = parts
-        return jnp.log(weight) + dist.Normal(mean, scale).log_prob(data[:, None, :]).sum(-1)
+            log_theta = jax.nn.log_softmax(jnp.where(inside, at["logit"], -1e9))
+            return jnp.log(at["weight"]) + data @ log_theta[:, inside].T
+        normal = dist.Normal(at["mean"], at["scale"])
+        return jnp.log(at["weight"]) + normal.log_prob(data[:, None, :]).sum(-1)
 
     def model():
-        weight = numpyro.sample("weight", dist.Dirichlet(jnp.full(clusters, 2.0)))
+        at = {"weight": numpyro.sample("weight", dist.Dirichlet(jnp.full(clusters, 2.0)))}
         if levels:
-            parts = [
-                numpyro.sample(f"theta_{c}", dist.Dirichlet(jnp.full(v, 1.5)).expand([clusters]).to_event(1))
-                for c, v in enumerate(levels)
-            ]
+            at["logit"] = numpyro.sample("logit", dist.Normal(0, 2).expand(shape).to_event(3))
         else:
-            shape = [clusters, data.shape[1]]
-            mean = numpyro.sample("mean", dist.Normal(0, data.std()).expand(shape).to_event(2))
-            scale = numpyro.sample("scale", dist.HalfNormal(data.std()).expand(shape).to_event(2))
-            parts = (mean, scale)
-        numpyro.factor("rows", jax.nn.logsumexp(scores(weight, parts), axis=1).sum())
+            at["mean"] = numpyro.sample("mean", dist.Normal(0, data.std()).expand(shape).to_event(2))
+            at["scale"] = numpyro.sample("scale", dist.HalfNormal(data.std()).expand(shape).to_event(2))
+        numpyro.factor("rows", jax.nn.logsumexp(scores(at), axis=1).sum())
 
     guide = AutoDelta(model, init_loc_fn=init_to_sample)
-    svi = SVI(model, guide, numpyro.optim.Adam(0.02), Trace_ELBO())
+    svi = SVI(model, guide, numpyro.optim.Adam(0.05), Trace_ELBO())
     state = svi.init(jax.random.PRNGKey(seed))
-    update = jax.jit(svi.update)
-
-    @jax.jit
-    def labels(state):
-        at = guide.median(svi.get_params(state))
-        parts = [at[f"theta_{c}"] for c in range(len(levels))] if levels else (at["mean"], at["scale"])
-        return scores(at["weight"], parts).argmax(axis=1)
-
+    update, labels = jax.jit(svi.update), jax.jit(lambda s: scores(guide.median(svi.get_params(s))).argmax(axis=1))
     while True:
         state, loss = update(state)
         loss.block_until_ready()
