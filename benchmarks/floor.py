@@ -15,7 +15,7 @@ FLAGS = ["-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-
 
 @dataclass
 class Clusters:
-    """A table of n rows and the K clusters that it was drawn from; K is a multiple of 16.
+    """A table of n rows and the K clusters that it was drawn from.
 
     codes (n, C) uint8, reals (n, D), counts (n, Q); labels (n,). log_theta: of every code column (V, K) float;
     location (D, K), with unit deviations, or precision (K, D, D); rate (Q, K).
@@ -56,19 +56,23 @@ def quadratic_weights(c: Clusters) -> tuple[np.ndarray, np.ndarray]:
 
 
 def write_problem(c: Clusters, path: Path) -> None:
-    """The file that floor.c reads: a head of six numbers, then arrays, each padded to 64 bytes."""
-    n, k = len(c.labels), c.n_clusters
-    d = c.reals.shape[1]
+    """The file that floor.c reads: a head of six numbers, then arrays, each padded to 64 bytes. Clusters up to the next
+    multiple of 16 have no weight."""
+    n, k, d = len(c.labels), -(-c.n_clusters // 16) * 16, c.reals.shape[1]
     levels = [len(t) for t in c.log_theta]
-    weight = np.full(k, -np.log(k)) - c.rate.sum(axis=0)
-    square = np.full((d, k), -0.5)
-    nu = np.full(k, 2.0 + n / k)
-    quadratic = np.zeros((d * (d + 3) // 2, k))
+    weight = np.full(k, -1e30)
+    weight[: c.n_clusters] = -np.log(c.n_clusters) - c.rate.sum(axis=0)
+    quadratic = np.zeros((d * (d + 3) // 2, c.n_clusters))
     if c.precision is None:
-        weight -= 0.5 * (c.location**2 + np.log(2 * np.pi)).sum(axis=0)
+        weight[: c.n_clusters] -= 0.5 * (c.location**2 + np.log(2 * np.pi)).sum(axis=0)
     else:
         quadratic, constant = quadratic_weights(c)
-        weight += constant
+        weight[: c.n_clusters] += constant
+    nu = np.full(k, 2.0 + n / k)
+
+    def padded(array: np.ndarray) -> np.ndarray:
+        return np.pad(array, ((0, 0), (0, k - c.n_clusters)))
+
     arrays = [
         (np.array([n, c.codes.shape[1], sum(levels), d, c.counts.shape[1], k]), np.int64),
         (np.concatenate([[0], np.cumsum(levels)]), np.int64),
@@ -77,15 +81,15 @@ def write_problem(c: Clusters, path: Path) -> None:
         (c.counts, np.float32),
         (c.labels, np.int32),
         (weight, np.float32),
-        (np.concatenate([*c.log_theta, np.zeros((0, k))]), np.float32),
-        (square, np.float32),
-        (c.location, np.float32),
-        (np.log(c.rate), np.float32),
-        (c.location, np.float32),
+        (padded(np.concatenate([*c.log_theta, np.zeros((0, c.n_clusters))])), np.float32),
+        (np.full((d, k), -0.5), np.float32),
+        (padded(c.location), np.float32),
+        (padded(np.log(c.rate)), np.float32),
+        (padded(c.location), np.float32),
         (np.broadcast_to(nu**-0.5, (d, k)), np.float32),
         (0.5 * (nu + 1), np.float32),
         (np.zeros(k), np.float32),
-        (quadratic, np.float64),
+        (padded(quadratic), np.float64),
     ]
     with path.open("wb") as file:
         for array, dtype in arrays:

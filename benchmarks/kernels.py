@@ -72,6 +72,7 @@ class Case:
 
 CASES = (
     Case("categorical, K = 16", 16, codes=68, must=0.2, aim=0.12),
+    Case("categorical, K = 20", 20, codes=68),
     Case("categorical, K = 64", 64, codes=68, must=0.12, aim=0.07, must_floor=2.0, aim_floor=1.2),
     Case("categorical, K = 256", 256, codes=68, must=0.12, aim=0.07),
     *(Case(f"categorical, collapsed, K = {k}", k, codes=68, floor="tail", collapsed=True, must=0.3, aim=0.1)
