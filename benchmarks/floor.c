@@ -4,7 +4,8 @@
  *
  * FILE is written by kernels.py (`write_problem`): n rows of C codes, D reals and Q counts, the labels they were made
  * from, and log weights and parameters of K clusters, a multiple of 16. Prints the CPU seconds of each of ROUNDS passes
- * over the rows after a first one, and last the share of rows whose label is the one they were made from.
+ * over the rows after a first one, and last the share of rows whose label is the one they were made from (1 where no
+ * label is drawn).
  *
  *   scores   score of every row under every cluster: table look-ups for codes, a x^2 + b x for reals, c x for counts
  *   draw     the same and the exact draw of a label
@@ -244,10 +245,16 @@ static void student_sweep(const problem *p, float *out) {
     }
 }
 
-static void count_all(const problem *p, int32_t *count) {
-    for (int64_t i = 0; i < p->n; i++)
-        for (int64_t c = 0; c < p->n_codes; c++)
-            count[(p->offsets[c] + p->codes[i * p->n_codes + c]) * p->n_clusters + p->labels[i]]++;
+/* `dense` is [cluster][level], so that the counts a row raises lie close together; turned at the end */
+static void count_all(const problem *p, int32_t *restrict dense, int32_t *restrict count) {
+    int64_t k = p->n_clusters, n_codes = p->n_codes;
+    memset(dense, 0, 4 * k * p->n_levels);
+    for (int64_t i = 0; i < p->n; i++) {
+        int32_t *own = dense + p->labels[i] * p->n_levels;
+        for (int64_t c = 0; c < n_codes; c++) own[p->offsets[c] + p->codes[i * n_codes + c]]++;
+    }
+    for (int64_t v = 0; v < p->n_levels; v++)
+        for (int64_t j = 0; j < k; j++) count[v * k + j] = dense[j * p->n_levels + v];
 }
 
 /* ---- full covariance --------------------------------------------------------------------------------------------- */
@@ -335,6 +342,7 @@ int main(int argc, char **argv) {
     float *out = allocate(4 * BLOCK * k);
     double *features = allocate(8 * FULL_ROWS * (p.n_reals * (p.n_reals + 3) / 2));
     double *scores = allocate(8 * FULL_ROWS * k);
+    int32_t *dense = allocate(4 * k * p.n_levels);
     collapsed s = seat_all(&p);
     for (int round = -1; round < rounds; round++) {
         double began = seconds();
@@ -342,12 +350,13 @@ int main(int argc, char **argv) {
         else if (!strcmp(what, "scores")) sweep(&p, &t, out, 0);
         else if (!strcmp(what, "tail")) tail_sweep(&p, &s, out);
         else if (!strcmp(what, "student")) student_sweep(&p, out);
-        else if (!strcmp(what, "counts")) count_all(&p, s.count);
+        else if (!strcmp(what, "counts")) count_all(&p, dense, s.count);
         else if (!strcmp(what, "full")) full_sweep(&p, features, scores, out);
         else return 2;
         if (round >= 0) printf("%.9f ", seconds() - began);
     }
     int64_t same = 0;
+    if (!strcmp(what, "scores") || !strcmp(what, "counts")) p.z = (int32_t *)p.labels; /* no label is drawn */
     for (int64_t i = 0; i < p.n; i++) same += p.z[i] == p.labels[i];
     printf("%.4f\n", (double)same / p.n);
     return 0;

@@ -66,6 +66,8 @@ class Case:
         """A time per row in the case's unit."""
         if self.unit == "M rows/s":
             return 1e3 / ns_per_row
+        if self.unit == "ns/row":
+            return ns_per_row
         cells = clusters if self.unit == "ns/(row x cluster)" else clusters * (self.codes + self.reals + self.counts)
         return ns_per_row / cells
 
@@ -80,6 +82,7 @@ CASES = (
     *(Case(f"real, D = {d}, K = {k}", k, reals=d, must=0.2, aim=0.08) for d in (10, 41) for k in (16, 64, 256)),
     *(Case(f"real, collapsed, D = {d}, K = 64", 64, reals=d, floor="student", collapsed=True) for d in (10, 41)),
     Case("count, Q = 10, K = 64", 64, counts=10),
+    Case("counting levels, 68 columns, K = 64", 64, codes=68, floor="counts", unit="ns/row"),
     Case("33 categorical + 7 real, K = 64", 64, codes=33, reals=7, unit="M rows/s", must=1.5, aim=3.0),
     Case("full covariance, D = 10, K = 64", 64, reals=10, full=True, floor="full", unit="ns/(row x cluster)", must=10,
          aim=4),
@@ -181,6 +184,11 @@ class Ours:
             raise
 
     def turn(self) -> tuple[float, int]:
+        if self.case.floor == "counts":
+            shard, offsets = self.chain.shards[0], self.chain.components.categorical.offsets
+            began = time.process_time()
+            kernels.accumulate(shard.rows, shard.z, self.case.clusters, offsets)
+            return 1e9 * (time.process_time() - began) / len(shard.rows), self.case.clusters
         self.chain.cycle()
         calls = [c for c in self.watch.take() if c[3] == self.case.collapsed]
         taken, rows, clusters, _ = calls[0]
@@ -209,8 +217,10 @@ def compare(case: Case, program: Path, folder: Path, rows: int, repeats: int) ->
     if sampler is not None:
         sampler.watch.close()
     more = {"dgemm": dgemm(case, n, repeats)} if case.full else {}
-    if not (case.full or case.collapsed):
+    if case.floor == "draw":
         more["numpy"] = case.figure(numpy_loop(table), case.clusters)
+        times, _ = floor.seconds(program, "scores", folder / "problem", repeats)
+        more["floor_without_draw"] = [case.figure(1e9 * t / n, case.clusters) for t in times]
     return {"case": case.name, "unit": case.unit, "ours": ours, "floor": theirs, **more}
 
 
@@ -353,6 +363,10 @@ def loops(options, folder: Path) -> tuple[dict, list[dict]]:
             lines.append(line(case, results[-1]))
             print("#", *lines[-1], sep="  ", flush=True)
     note = "NumPy: all rows scored under one cluster after the other, draws by cumulative sums."
+    scores = [r for r in results if r["case"].startswith("categorical, K") and "floor_without_draw" in r]
+    if scores:
+        each = ", ".join(f"{np.median(r['floor_without_draw']):.3g} at {r['case'].split(', ')[1]}" for r in scores)
+        note += f" The floor's categorical scores without the draw: {each}."
     for result in results:
         if "dgemm" in result:
             note += (
