@@ -96,7 +96,11 @@ def run(plan: Plan, program: str, seed: int, found: Comparison, python: str | No
         command = [interpreter, str(PROGRAM), program, str(found.path), str(path), "--seed", str(seed), "--marks"]
         command += [f"{m:g}" for m in plan.marks] + (["--sweeps", str(plan.sweeps)] if plan.sweeps else [])
         print(f"# {plan.table}: {program}, seed {seed}", flush=True)
-        done = subprocess.run(command, capture_output=True, text=True)
+        patience_s = 300.0 + 5.0 * plan.marks[-1]  # wall clock: one that hangs does not hang the others
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=patience_s)
+        except subprocess.TimeoutExpired:
+            return f"not through after {patience_s:g} s"
         if done.returncode:
             return (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
     result = json.loads(path.read_text())
