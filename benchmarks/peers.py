@@ -70,12 +70,12 @@ PLANS = (
     Plan("real_100k", GAUSS, (3.0, 10.0)),
     Plan("income_20k", CODES, (3.0, 10.0, 30.0)),
     Plan("kdd_20k", CODES, (3.0, 10.0, 30.0)),
-    Plan("cat_1m", (OURS, "lace slice"), (90.0,), sweeps=12),
+    Plan("cat_1m", (OURS, "lace slice"), (120.0,), sweeps=25),
 )
 QUICK = (
     Plan("cat_10k", CODES, (1.0, 3.0, 10.0)),
     Plan("real_10k", GAUSS, (1.0, 3.0)),
-    Plan("cat_100k", (OURS, "lace slice"), (20.0,), sweeps=15),
+    Plan("cat_100k", (OURS, "lace slice"), (20.0,), sweeps=30),
     Plan("income_20k", CODES, (3.0, 10.0)),
 )
 
