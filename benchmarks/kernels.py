@@ -277,7 +277,7 @@ def line(case: Case, result: dict) -> list[str]:
         return [case.name, case.unit, f"skipped: {ours}", spread(theirs), "", numpy_s, *limits, ""]
     rate = case.unit == "M rows/s"
     value = float(np.median(ours))
-    ratio = float(np.median(theirs)) / value if rate else value / float(np.median(theirs))
+    ratio = float(np.median(np.divide(theirs, ours) if rate else np.divide(ours, theirs)))
     reached = verdict(value, case.must, case.aim, rate)
     if case.must_floor is not None:
         limits[0] += f", {case.must_floor:g} x floor"
