@@ -1,7 +1,8 @@
 """The machine that a benchmark ran on, and the folder where results are kept with it: benchmarks/results.
 
-A kept result is NAME.json: title, command, date, commit, machine, versions of other programs, `tables` as they were
-printed ({"title", "head", "lines", "note"}), `pictures` beside it, and whatever else the command measured, every repeat.
+A kept result is NAME.json: title, command, date, commit, machine, versions of other programs, `tables` as they
+were printed ({"title", "head", "lines", "note"}), `pictures` beside it, and whatever else the command measured, every
+repeat.
 results/README.md is made from all of them.
 """
 
@@ -101,8 +102,8 @@ def write_readme() -> None:
     """README.md of the kept results."""
     parts = [
         "# Kept results of the benchmarks",
-        "Written by the commands themselves (`--keep`); every repeat and every figure is in the json files. Ratios carry "
-        "over to other machines better than seconds do.",
+        "Written by the commands themselves (`--keep`); every repeat and every figure is in the json files. Ratios "
+        "carry over to other machines better than seconds do.",
     ]
     for name, result in kept().items():
         m = result["machine"]
