@@ -4,9 +4,11 @@ import hashlib
 
 import numpy as np
 
-from mpibayes.kernels import mixture, updates
+from mpibayes.kernels import mixture, scans, split, updates
 
 from .tables import random_parameters, random_table
+from .test_scans import counts_of, problem, shape_of
+from .test_split import random_odds
 
 
 def visit(rng, rows, z, held, tail, prior):
@@ -27,6 +29,30 @@ def global_update(rng):
     yield updates.draw_levels(levels, beta, offsets, 0, 3, **key)
     yield from updates.log_marginals(levels, beta, offsets, 0, 3)
     yield updates.grid_scores(levels, offsets, [2, 0], updates.Grid([0.1, 0.7, 3.0]))
+
+
+def moves(rng):
+    """Sides and counts scan after scan, for all widths of look-up and kinds of column; sides of a split and log q."""
+    key = {"seed": 3, "purpose": 12, "sub": 1, "cycle": 2, "chain": 0}
+    for kind in ("mixed", "levels of all widths"):
+        *arguments, beta = problem(kind, 2500, 4, rng, large=0.6)
+        packed, shape = scans.Packed(*arguments), shape_of(arguments[0][0][0], arguments[2])
+        side = rng.random(len(packed.ids)) < 0.5
+        packed.set(side, rng.random(len(side)) < 0.1)
+        packed.draw(**key)
+        whole, one = counts_of(scans, shape, 4), counts_of(scans, shape, 4)
+        packed.count(side | ~side, whole)
+        packed.count(side, one)
+        for scan in range(4):
+            after = counts_of(scans, shape, 4)
+            packed.scan(scan, beta, np.full(4, 3.0), np.full(4, 0.3) if scan < 2 else None, whole, one, None, after)
+            yield from (packed.sides(), after.cells, after.sums)
+            one = after
+    rows, prior = random_table(rng, 700, levels8=(2, 3, 9) * 15, levels16=(300,), n_reals=5, n_tallies=3)
+    z, odds = rng.integers(0, 6, 700).astype(np.int32), random_odds(rng, prior, 3, 0.3)
+    group, given = np.array([0, 1, 1, 2, 2, -1], np.int32), np.array([-1, 0, 1, -1, -1, -1], np.int8)
+    seeds = np.array([[1, 2], [3, 4], [5, 6]])
+    yield from split.sides(rows, z, np.arange(700), group, given, seeds, odds, prior.offsets, **key)
 
 
 def main():
@@ -62,7 +88,7 @@ def main():
     for step in range(3):
         mixture.sweep(rows, z, 0, 1, 0, step, 0, None, tail, prior)
     digest.update(z.tobytes() + mixture.log_predictive_clusters(rows, tail).tobytes())
-    for array in global_update(rng):
+    for array in (*global_update(rng), *moves(rng)):
         digest.update(array.tobytes())
     print(mixture.ISA, digest.hexdigest())
 
