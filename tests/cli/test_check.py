@@ -127,7 +127,7 @@ def test_memory_forecast_of_a_real_run(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     peak = 1024 * int(done.stdout.rsplit("peak KiB", 1)[1])
     parts = mixture_check.memory_per_rank(
-        table.columns, table.n_rows, 6, 1, 32, kept_draws=cycles // every, mpi=False
+        table.columns, table.n_rows, 6, 1, 8, kept_draws=cycles // every, mpi=False
     )  # fmt: skip
     forecast = sum(parts.values())
     assert abs(peak - forecast) < 0.2 * peak, (peak / 2**20, forecast / 2**20)
