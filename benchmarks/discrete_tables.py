@@ -1,4 +1,4 @@
-"""All-categorical tables with a held-out part, and scores of a partition that need nothing but its labels.
+"""All-categorical tables with a held-out part.
 
 Made ones with known clusters: N x C codes of 2 to 18 levels, clusters with Zipf-like weights; in a cluster a column has
 a level distribution of its own with some probability ("private"), else the one it has in most clusters. Where that
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from public_tables import kdd_names, source
 from pyarrow import csv
+from scorer import adjusted_rand
 
 from mpibayes.io.ingest import one_thread
 from mpibayes.io.table import Column, Rows, table_from_arrays
@@ -137,30 +138,3 @@ def codes(text: pa.Array) -> tuple[np.ndarray, int]:
         rank[np.argsort(-np.bincount(found), kind="stable")] = np.arange(len(rank))
         x = np.minimum(rank[found], MOST_LEVELS)
     return x.astype(np.int8), int(x.max()) + 1
-
-
-# --- scores ----------------------------------------------------------------------------------------------------------
-
-
-def adjusted_rand(a: np.ndarray, b: np.ndarray) -> float:
-    """Agreement of two partitions: 1 for the same, 0 expected of independent ones."""
-    a, b = (np.unique(z, return_inverse=True)[1] for z in (a, b))
-    both = np.bincount(a * (b.max() + 1) + b)
-    pairs = [float((n * (n - 1.0) / 2).sum()) for n in (both, np.bincount(a), np.bincount(b))]
-    expected = pairs[1] * pairs[2] / (len(a) * (len(a) - 1) / 2)
-    most = (pairs[1] + pairs[2]) / 2
-    return 1.0 if most == expected else (pairs[0] - expected) / (most - expected)
-
-
-def heldout_score(table: Discrete, labels: np.ndarray) -> float:
-    """Mean log density of the held-out rows given the training rows' labels, the same for any program: a mixture with
-    weights n_k / (N + 1), and 1 / (N + 1) for a new cluster, of Dirichlet(1/2)-multinomial predictives."""
-    _, z = np.unique(labels, return_inverse=True)
-    k, n = int(z.max()) + 1, len(z)
-    size = np.append(np.bincount(z), 0)
-    log_p = np.tile(np.log(np.append(size[:-1], 1) / (n + 1)), (len(table.held), 1))
-    for x, held, levels in zip(table.x.T, table.held.T, table.levels, strict=True):
-        counts = np.bincount(z * levels + x, minlength=(k + 1) * levels).reshape(k + 1, levels)
-        law = np.log((counts + 0.5) / (size[:, None] + 0.5 * levels))
-        log_p += law.T[held]
-    return float(np.logaddexp.reduce(log_p, axis=1).mean())

@@ -25,8 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from discrete_tables import Discrete, adjusted_rand, from_npz, heldout_score, made, real
+from discrete_tables import Discrete, from_npz, made, real
 from public_tables import folder
+from scorer import adjusted_rand, heldout_codes
 
 from mpibayes.hpc.comm import serial
 from mpibayes.hpc.mixture import Mixture, Settings
@@ -67,7 +68,9 @@ def chain(table: Discrete, seed: int, budget_s: float, enough: float) -> Course:
         spent += time.process_time() - began
         while marks and spent > marks[0]:
             marks.pop(0)
-            scores.append(heldout_score(table, labels))  # of the last state within that time
+            scores.append(
+                heldout_codes(table.x, table.held, table.levels, labels)
+            )  # of the last state within that time
         if spent > budget_s:
             break
         labels = mixture.labels()

@@ -267,7 +267,8 @@ def run(config, out, overrides, max_time, fresh):
 def check(config, overrides, ranks):
     """Check a configuration and its table; foretell memory, time and disk. Needs no MPI.
 
-    It also says how the chain starts, until which cycle an annealed one adds rows, and from which cycle draws count.
+    It also says how the chain starts, until which cycle an annealed one adds rows, from which cycle draws count, and
+    the seconds a cycle and the efficiency at several numbers of ranks, to choose one by.
 
     \b
     Examples:
@@ -466,6 +467,135 @@ def predict(run_dir, source, out, probabilities, impute, unseen, draws, burn_in,
         impute=impute,
         overwrite=force,
     )
+
+
+class LevelRange(click.ParamType):
+    """A number of levels, such as 5, or a range of them, such as 2-18."""
+
+    name = "levels"
+
+    def convert(self, value, param, ctx):
+        from mpibayes.hpc.simulate import parse_levels
+
+        try:
+            return value if isinstance(value, tuple) else parse_levels(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _simulated(command):
+    """The arguments that every kind of simulated table has."""
+    for option in (
+        click.argument("table", type=click.Path(path_type=Path)),
+        click.option("--clusters", type=click.IntRange(1, 65_536), default=20, show_default=True),
+        click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True),
+        click.option(
+            "--separation",
+            type=click.FloatRange(0.01, 100),
+            default=1.0,
+            show_default=True,
+            help="How far clusters are apart; 0.3 is hard for 68 columns of few levels.",
+        ),
+        click.option("--missing", type=click.FloatRange(0, 1, max_open=True), default=0.0, help="Share of the cells."),
+        click.option(
+            "--labels",
+            type=click.Path(path_type=Path),
+            help="Write the rows' clusters: .npy, else text as export --to labels has it.",
+        ),
+        click.option("--force", is_flag=True, help="Replace TABLE, and the file of labels, if they exist."),
+    )[::-1]:
+        command = option(command)
+    return command
+
+
+@cli.group(cls=Commands, short_help="Draw a table from a mixture that is known.")
+def simulate():
+    """Draw a typed table from a mixture that is known: for trials of speed, and of whether the truth is found.
+
+    The same seed gives the same rows, and with more --rows the first ones stay as they are. What the truth itself
+    scores on a row is printed: no model can do better on rows of this table.
+
+    \b
+    Examples:
+      mpibayes simulate census1990 census.h5
+      mpibayes simulate mixture mixed.h5 --rows 1000000 --real 10 --count 2 --missing 0.05
+    """
+
+
+@simulate.command(short_help="A table with the columns of the 1990 US census extract.")
+@_simulated
+@click.option("--rows", type=click.IntRange(1, 2**31 - 1), default=2_458_285, show_default=True)
+def census1990(rows, **asked):
+    """Draw a table with the 68 categorical columns of the 1990 US census extract: their names and numbers of levels (2
+    to 18), not its people.
+
+    \b
+    Examples:
+      mpibayes simulate census1990 census.h5
+      mpibayes simulate census1990 small.h5 --rows 100000 --seed 2 --labels small.npy
+    """
+    from mpibayes.hpc.simulate import census
+
+    _simulate(census(), 0, 0, rows, **asked)
+
+
+@simulate.command(short_help="A table of any size.")
+@_simulated
+@click.option("--rows", type=click.IntRange(1, 2**31 - 1), default=100_000, show_default=True)
+@click.option("--categorical", type=click.IntRange(0, 4096), default=20, show_default=True, help="Columns.")
+@click.option("--levels", type=LevelRange(), default="2-18", show_default=True, help="Of each, or the range they have.")
+@click.option("--real", type=click.IntRange(0, 4096), default=0, show_default=True, help="Columns.")
+@click.option("--count", type=click.IntRange(0, 4096), default=0, show_default=True, help="Columns.")
+def mixture(rows, categorical, levels, real, count, seed, **asked):
+    """Draw a table of any size with categorical, real and count columns.
+
+    A categorical column has in each cluster level probabilities of its own, Dirichlet(1/separation, ...); a real one
+    Normal(mean, 1) with mean ~ Normal(0, separation^2); a count one Poisson with a log-normal rate about 5.
+
+    \b
+    Examples:
+      mpibayes simulate mixture mixed.h5 --rows 1000000 --real 10 --count 2 --missing 0.05
+      mpibayes simulate mixture wide.h5 --categorical 500 --levels 5 --clusters 100
+      mpibayes simulate mixture names.h5 --categorical 2 --levels 65535 --rows 200000 --labels truth.txt
+    """
+    from mpibayes.hpc.simulate import categorical_columns
+
+    if categorical + real + count == 0:
+        raise click.UsageError("a table needs a column: --categorical, --real or --count")
+    _simulate(categorical_columns(categorical, *levels, seed), real, count, rows, seed=seed, **asked)
+
+
+def _simulate(categorical, real, count, rows, table, clusters, seed, separation, missing, labels, force):
+    from mpibayes.hpc.simulate import Shape, Truth
+    from mpibayes.hpc.simulate import simulate as draw
+
+    truth = Truth(Shape(categorical, real, count, clusters, missing, separation), seed)
+    console = _console()
+    with _simulate_progress(console, rows) as progress:
+        drawn = draw(table, truth, rows, labels=labels, overwrite=force, progress=progress)
+    kinds = ((len(categorical), "categorical"), (real, "real"), (count, "count"))
+    lines = [("table", f"{table}: {rows:,} rows, fingerprint {drawn.table.fingerprint[:12]}")]
+    lines += [("columns", ", ".join(f"{n} {kind}" for n, kind in kinds if n))]
+    if categorical:
+        widths = [v for _, v in categorical]
+        lines += [("levels", f"from {min(widths)} to {max(widths)}, {sum(widths):,} in all")]
+    lines += [("clusters", f"{clusters}, of which {drawn.used_clusters} have rows; separation {separation:g}")]
+    lines += [("missing", f"{missing:.1%} of the cells")] if missing else []
+    lines += [("labels", f"{labels}: the rows' clusters")] if labels is not None else []
+    best = f"{drawn.score:.4f} nats a row (standard error {drawn.score_error:.4f}, {drawn.scored_rows:,} rows)"
+    lines += [("best score", f"{best}: no model can do better on average")]
+    for title, text in lines:
+        print(f"{title + ':':<16}{text}")
+
+
+@contextlib.contextmanager
+def _simulate_progress(console, rows):
+    """On a terminal, a line that tells how many rows are written; else nothing."""
+    if not console.is_terminal:
+        yield None
+        return
+    with console.status("drawing") as live:
+        yield lambda done: live.update(f"{done:,} of {rows:,} rows")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from mpibayes.hpc import shards, strategy
+from mpibayes.hpc import schedule, shards, strategy
 from mpibayes.hpc.check import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_table
 from mpibayes.hpc.comm import serial
 from mpibayes.hpc.config import Config
@@ -18,6 +18,7 @@ from mpibayes.hpc.guided_moves import SUBSET
 from mpibayes.hpc.log import duration, rate
 from mpibayes.hpc.mixture import Mixture, Settings
 from mpibayes.hpc.mixture_run import settings_of
+from mpibayes.hpc.speed import TYPICAL_NETWORK, Speed, Timing
 from mpibayes.io.labels import BUFFERED
 from mpibayes.io.table import ARRAYS, BLOCKS, Column, Rows
 from mpibayes.io.trace import SCALARS
@@ -91,16 +92,6 @@ def _moves_bytes(rows: int, row: int, n_clusters: int, levels: int) -> int:
     return shaping * (row + 80) + 12 * rows + 2 * n_clusters * levels * (3 * 8 + 4 + 8)
 
 
-@dataclass
-class Timing:
-    """What a few cycles on a sample told."""
-
-    n_rows: int  # of the sample
-    start_s: float
-    cycle_s: float  # of one process that holds all rows of the sample
-    n_clusters: int
-
-
 def sample_rows(data: Data, most: int = SAMPLE_ROWS) -> Rows:
     """Up to `most` training rows in slices from all over the table."""
     if data.n_rows <= most:
@@ -111,19 +102,34 @@ def sample_rows(data: Data, most: int = SAMPLE_ROWS) -> Rows:
 
 
 def time_sample(data: Data, settings: Settings, init: str, n_clusters: int, cycles: int = SAMPLE_CYCLES) -> Timing:
-    """Start a sample of the rows as the run will start, all of them at once, and time cycles of the real sampler."""
+    """Start a sample of the rows as the run will start, all of them at once, and time cycles of the real sampler.
+
+    Processor seconds, since other programs may be running; a cycle of one process does nothing but compute.
+    """
     rows = sample_rows(data)
-    settings = replace(settings, annealing=None)
+    n_shards = min(settings.shards or len(rows), shards.default_count(len(rows)))  # as long ones as a run has
+    settings = replace(settings, annealing=None, shards=n_shards)
     mixture = Mixture(serial(), data.columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), settings)
-    began = time.perf_counter()
+    began = time.process_time()
     mixture.start(init, n_clusters)
-    start_s = time.perf_counter() - began
-    took: list[float] = []
-    while len(took) < cycles and (len(took) < TIMED or sum(took) < SAMPLE_S):
-        began = time.perf_counter()
-        info = mixture.cycle()
-        took.append(time.perf_counter() - began)
-    return Timing(len(rows), start_s, min(took[-TIMED:]), info.n_clusters)
+    start_s = time.process_time() - began
+    spent, n = time.process_time(), 0
+    while n < cycles and time.process_time() - spent < SAMPLE_S:
+        mixture.cycle()
+        n += 1
+
+    def quickest(split_merge):
+        mixture.settings = replace(settings, split_merge=split_merge)
+        took = []
+        for _ in range(TIMED):
+            began = time.process_time()
+            info = mixture.cycle()
+            took.append(time.process_time() - began)
+        return min(took), info
+
+    quiet, info = quickest(0)
+    round_s = max(0.0, quickest(1)[0] - quiet) if settings.split_merge != 0 else 0.0
+    return Timing(len(rows), mixture.n_shards, start_s, quiet, round_s, info.n_clusters, info.moved_fraction)
 
 
 def memory(found: Found, ranks: int) -> dict[str, int]:
@@ -166,11 +172,9 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     listed = ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
     yield "", f"{listed} (for {n_clusters} clusters)"
 
-    cut = shards.bounds(data.n_rows, n_shards)
-    busiest = max(
-        int(cut[s.stop] - cut[s.start]) for r in range(working) if (s := shards.of_rank(n_shards, working, r))
-    )
-    cycle_s = timing.cycle_s * busiest / timing.n_rows
+    every = schedule.EVERY if config.sampler.split_merge == "auto" else config.sampler.split_merge
+    speed = Speed.of(data.columns, data.n_rows, n_shards, every, timing)
+    cycle_s = speed.cycle_s(working)
     start_s = timing.start_s * data.n_rows / timing.n_rows
     cores = os.cpu_count() or 1
     plural = "s" * (working > 1)
@@ -180,6 +184,10 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     whole = run.cycles - (growth or 0) + strategy.growth_cost(config, data.n_rows)
     total = duration((start_s + cycle_s * whole) * run.chains)
     yield "", f"{total} for {run.cycles:,} cycles{chains}, if the clusters stay as many: time grows with their number"
+    if n_shards > 1:
+        yield "ranks", f"{speed.in_words()}  seconds a cycle (efficiency)"
+    if working > 1:
+        yield "", f"messages of {speed.wire_bytes(working) / MIB:.2g} MiB a cycle; a network of {TYPICAL_NETWORK.name}"
     if ranks > cores:
         yield "", f"this supposes a core for every rank; this machine has {cores}"
     draw = (1 if n_clusters <= 256 else 2) * data.n_rows

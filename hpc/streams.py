@@ -41,6 +41,8 @@ class Purpose(IntEnum):
     FIRST_LIGHT = 22  # z of all rows at once; sub = shard (kernels)
     THETA = 23  # an update of the coefficients of a regression (kernels)
     LAPLACE = 24  # draws of Laplace's approximation
+    TRUTH = 25  # the mixture that a simulated table is drawn from; chain = kind of column, sub = column
+    CELLS = 26  # cells of a simulated table; cycle = block of rows, chain = kind of column, sub = column
 
 
 def generator(seed: int, purpose: Purpose, cycle: int = 0, sub: int = 0, chain: int = 0) -> np.random.Generator:

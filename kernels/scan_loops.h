@@ -205,7 +205,7 @@ ALWAYS_INLINE void FN(take_sides)(const vf *x, const uint16_t *word, const uint8
     for (int i = 0; i < TILE; i++) ((float *)u)[i] = ((float)word[i] + 0.5f) * 0x1p-16f;
     for (int i = 0; i < BATCHES; i++) {
         vi below = x[i] < 0.0f;
-        vf e = FN(vexp2)((vf)(((vi)x[i] | (int32_t)0x80000000)) * 1.44269504088896341f);
+        vf e = FN(vexp2)((float)LOG2_E * (vf)(((vi)x[i] | (int32_t)0x80000000)));
         vf bound = (vf)((below & (vi)e) | (~below & (vi)((vf){0} + 1.0f)));
         hit[i] = u[i] * (1.0f + e) < bound;
     }

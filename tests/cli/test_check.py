@@ -34,7 +34,8 @@ def test_what_it_says(case, capsys):
     for words in (
         "2,000 rows", "3 categorical, 2 real, 1 count", "1,800 rows are trained on; 200 rows are held out",
         "4 of about 450 rows", "4 of 8 ranks would have no shard", "exact: every cycle leaves the posterior invariant",
-        "busiest of 8 ranks", "s a cycle on 4 ranks", "x 2 chains", "two checkpoints",
+        "busiest of 8 ranks", "s a cycle on 4 ranks", "ranks:          1: ",
+        "seconds a cycle (efficiency)", "messages of", "x 2 chains", "two checkpoints",
     ):  # fmt: skip
         assert words in text, (words, text)
     assert list(case.parent.iterdir()) and not (case.parent / "runs").exists()
@@ -126,7 +127,7 @@ def test_memory_forecast_of_a_real_run(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     peak = 1024 * int(done.stdout.rsplit("peak KiB", 1)[1])
     parts = mixture_check.memory_per_rank(
-        table.columns, table.n_rows, 6, 1, 32, kept_draws=cycles // every, mpi=False
+        table.columns, table.n_rows, 6, 1, 8, kept_draws=cycles // every, mpi=False
     )  # fmt: skip
     forecast = sum(parts.values())
     assert abs(peak - forecast) < 0.2 * peak, (peak / 2**20, forecast / 2**20)

@@ -11,7 +11,7 @@ from mpibayes.hpc import cli
 from mpibayes.hpc.errors import CheckpointError, ConfigError, DataError, MpibayesError, NumericalError
 from mpibayes.hpc.launcher import RANK_VARIABLES
 
-COMMANDS = ["import", "run", "check", "doctor", "status", "report", "export", "predict"]
+COMMANDS = ["import", "run", "check", "doctor", "status", "report", "export", "predict", "simulate"]
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ PACKAGES = ("hpc", "kernels", "io")
 
 # A module of hpc may import its own level and those below. A new module has to be placed here.
 LEVELS = [
-    {"errors", "launcher", "waiting"},
+    {"errors", "launcher", "waiting", "cost_constants", "cost_model"},
     {"kernels"},
     {"mixture", "models", "state", "shards", "streams", "comm", "global_update", "shard_step", "schedule", "sync"}
     | {
@@ -50,12 +50,13 @@ LEVELS = [
         "report_text",
         "regression",
         "sampler",
+        "speed",
     },
     {"families", "mixture_run", "regression_run", "kept_regression"},
     {"mixture_report", "mixture_predict"}
     | {"kept_regression", "regression_posterior", "regression_predict", "regression_report", "regression_tables"},
     {"run", "resume", "check", "mixture_check", "regression_check", "submit", "report", "predict"}
-    | {"doctor", "doctor_checks", "doctor_mpi"},
+    | {"doctor", "doctor_checks", "doctor_mpi", "simulate"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}

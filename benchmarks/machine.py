@@ -1,0 +1,128 @@
+"""The machine that a benchmark ran on, and the folder where results are kept with it: benchmarks/results.
+
+A kept result is NAME.json: title, command, date, commit, machine, versions of other programs, `tables` as they
+were printed ({"title", "head", "lines", "note"}), `pictures` beside it, and whatever else the command measured, every
+repeat.
+results/README.md is made from all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mpibayes.kernels import mixture as kernels
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = Path(__file__).resolve().parent / "results"
+COMPILER = os.environ.get("CC", "cc")
+
+
+def machine() -> dict:
+    """Processor, cores, caches, instruction set of the kernels, compiler, system, load at the moment."""
+    about = _text("/proc/cpuinfo")
+    model = re.search(r"model name\s*:\s*(.*)", about)
+    caches = {}
+    for level in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        kind = _text(level / "type").strip()
+        name = f"L{_text(level / 'level').strip()}" + ({"Data": "d", "Instruction": "i"}.get(kind, ""))
+        caches[name] = _text(level / "size").strip()
+    return {
+        "processor": model[1].strip() if model else platform.processor() or platform.machine(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "caches": caches,
+        "instruction_set": kernels.ISA,
+        "compiler": _first_line([COMPILER, "--version"]),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "load": round(os.getloadavg()[0], 2),
+    }
+
+
+def commit() -> str:
+    """Of the repository, with a plus sign where files differ from it."""
+    head = _first_line(["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"])
+    changed = _first_line(["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no"])
+    return head + ("+" if head and changed else "")
+
+
+def _text(path: str | Path) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""
+
+
+def _first_line(command: list[str]) -> str:
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return found.splitlines()[0] if found else ""
+
+
+def markdown(head: Sequence[str], lines: Sequence[Sequence[object]]) -> str:
+    """A table; cells are shown as they are."""
+    rows = [head, ["---"] * len(head), *lines]
+    return "\n".join("| " + " | ".join(str(cell) for cell in row) + " |" for row in rows)
+
+
+def keep(name: str, title: str, command: str, tables: list[dict], **measured) -> Path:
+    """Write NAME.json, and README.md anew; the file."""
+    RESULTS.mkdir(exist_ok=True)
+    result = {"title": title, "command": command, "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())}
+    result |= {"commit": commit(), "machine": machine(), "tables": tables, **measured}
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps(result, indent=1, default=_plain) + "\n")
+    write_readme()
+    return path
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} in a result")
+
+
+def kept() -> dict[str, dict]:
+    """All kept results by name."""
+    return {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
+
+
+def write_readme() -> None:
+    """README.md of the kept results."""
+    parts = [
+        "# Kept results of the benchmarks",
+        "Written by the commands themselves (`--keep`); every repeat and every figure is in the json files. Ratios "
+        "carry over to other machines better than seconds do.",
+    ]
+    for name, result in kept().items():
+        m = result["machine"]
+        caches = ", ".join(f"{k} {v}" for k, v in m["caches"].items())
+        parts += [
+            f"## {result['title']}",
+            f"`{result['command']}`, {result['date']}, commit {result['commit']}, [{name}.json]({name}.json).",
+            f"{m['processor']}, {m['cores']} cores ({caches}), kernels {m['instruction_set']}; {m['compiler']}; "
+            f"{m['system']}; Python {m['python']}, NumPy {m['numpy']}; load {m['load']} at the end.",
+        ]
+        if result.get("versions"):
+            parts.append("With " + ", ".join(f"{k} {v}" for k, v in result["versions"].items()) + ".")
+        for table in result["tables"]:
+            parts += [f"### {table['title']}"] if table.get("title") else []
+            parts += [markdown(table["head"], table["lines"])]
+            parts += [table["note"]] if table.get("note") else []
+        parts += [f"![{p}]({p})" for p in result.get("pictures", ())]
+    (RESULTS / "README.md").write_text("\n\n".join(parts) + "\n")
+
+
+if __name__ == "__main__":
+    write_readme()

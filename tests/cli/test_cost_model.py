@@ -1,0 +1,137 @@
+"""The cost model: its collectives by hand, what it must not do, and what `check` makes of it. Nothing is timed."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc import cost_model, mixture_check, speed
+from mpibayes.hpc.cost_constants import SECONDS
+from mpibayes.hpc.cost_model import (
+    COMPUTE,
+    ONE_NODE,
+    Cycle,
+    Design,
+    Network,
+    Problem,
+    bottleneck,
+    compute_seconds,
+    efficiency,
+    features,
+    forecast,
+    message_seconds,
+    wire_bytes,
+)
+from mpibayes.io.table import place_columns
+
+FLAT = Network("flat", 1e-6, 1e9, ranks_per_node=1)
+CENSUS = Problem(500_000, 68, 465, 64, 10, widest=19, moves_every=0)
+
+
+def test_every_phase_has_constants():
+    assert set(SECONDS) == {*COMPUTE, "crowd"}
+    for phase, constants in SECONDS.items():
+        assert constants and min(constants.values()) >= 0, phase
+        assert set(constants) <= set(features(phase, CENSUS, 1, 1)), phase
+
+
+def test_features_by_hand():
+    p = Problem(1000, 3, 12, 20, 2, reals=2, counts=1, moved=0.25)
+    assert p.lanes == 32
+    x = features("sweep", p, 100, 1)
+    assert x["row"] == 100 and x["row x column x lane"] == 100 * 3 * 32 and x["row x real x lane"] == 100 * 2 * 32
+    assert features("collapsed sweep", p, 100, 1)["row x lane"] == 100 * 48
+    assert x["row x column x lane, far"] == 0
+    far = replace(p, level_rows=100_000)
+    assert features("sweep", far, 100, 1)["row x column x lane, far"] == 100 * 3 * 32
+    assert features("statistics", p, 100, 2)["changed row x column"] == 75
+    assert features("statistics", p, 100, 2, Design(changed_rows=False))["changed row x column"] == pytest.approx(90)
+    seconds = sum(SECONDS["draw"].get(k, 0) * v for k, v in features("draw", p, 100, 2).items())
+    assert compute_seconds("draw", p, 100, 2) == seconds
+    with pytest.raises(KeyError):
+        features("tea", p, 1, 1)
+
+
+def test_collectives_by_hand():
+    """Latency 1 us, 1 GB/s, a rank a node: 3 rounds among 8, or 6 rounds with pieces; a ring when it is long."""
+    add = cost_model.ADD_S
+    assert cost_model.reduce_everywhere(8, 8, FLAT) == pytest.approx(3 * (1e-6 + 8e-9 + 8 * add))
+    n = 1e7
+    assert cost_model.reduce_everywhere(n, 8, FLAT) == pytest.approx(6e-6 + 7 / 8 * n * (2e-9 + add))
+    assert cost_model.broadcast(8, 8, FLAT) == pytest.approx(3 * (1e-6 + 8e-9))
+    assert cost_model.broadcast(n, 8, FLAT) == pytest.approx(10e-6 + 2 * 7 / 8 * n * 1e-9)
+    assert cost_model.gather_everywhere(800, 8, FLAT) == pytest.approx(3e-6 + 700e-9)
+    assert cost_model.gather_everywhere(n, 8, FLAT) == pytest.approx(7e-6 + 7 / 8 * n * 1e-9)
+    for collective in (cost_model.reduce_everywhere, cost_model.broadcast, cost_model.gather_everywhere):
+        assert collective(1000, 1, FLAT) == 0
+        assert collective(1000, 9, FLAT) > collective(1000, 8, FLAT)
+        assert collective(2e6, 64, FLAT) > collective(1e6, 64, FLAT)
+    assert cost_model.gather(1000, 1, FLAT) == 0
+    two = Network("two", 1e-6, 1e9, ranks_per_node=4)
+    assert cost_model.reduce_everywhere(8, 4, two) < cost_model.reduce_everywhere(8, 4, FLAT)
+
+
+def test_bytes_on_the_wire_by_hand():
+    p = Problem(1000, 3, 12, 20, 40, reals=2, counts=1)
+    assert wire_bytes(p, 1) == {} and message_seconds(p, 1, FLAT) == {}
+    n = wire_bytes(p, 8)
+    assert n["counts"] == 4 * 12 * 20 + 4 * 3 * 20 and n["anchors"] == 8 * 20 and n["moments"] == 3 * 8 * 3 * 2 * 20
+    assert n["parameters"] == 4 * 12 * 20 + 8 * (6 + 2 + 2) * 20
+    old = wire_bytes(p, 8, Design(tree=False, slim=False))
+    assert old["anchors"] == 40 * 8 * 20 and old["moments"] == 40 * 8 * 3 * 2 * 20 and old["news"] == 32 * 40
+
+
+def test_a_forecast_is_sane():
+    one = forecast(CENSUS, 1)
+    assert efficiency(one, one, 1) == 1 and set(one.seconds) >= {"sweep", "collapsed shard", "draw", "reduction"}
+    before = one.total
+    for ranks in (2, 5, 10):
+        many = forecast(CENSUS, ranks)
+        assert 0 < efficiency(one, many, ranks) < 1 and many.total < before
+        before = many.total
+    assert forecast(CENSUS, 100).total > 0.9 * forecast(CENSUS, 10).total  # more ranks than shards are no help
+    assert forecast(replace(CENSUS, rows=1_000_000, shards=20), 1).total > 1.5 * one.total
+    assert forecast(replace(CENSUS, moves_every=4), 1).total > one.total
+    three, four = (forecast(CENSUS, ranks).seconds["sweep"] for ranks in (3, 4))
+    assert three == pytest.approx(four * 4 / 3)  # 4 and 3 of the 10 shards on the busiest rank
+    root = Design(divided=False, tree=False)
+    reals = Problem(50_000_000, 68, 465, 64, 1000, reals=10)
+    assert forecast(reals, 1000, ONE_NODE, root).total > 1.5 * forecast(reals, 1000).total
+
+
+def test_the_bottleneck_is_what_does_not_shrink():
+    one, many = Cycle({"sweep": 8.0, "draw": 0.2, "news": 0.1}), Cycle({"sweep": 1.1, "draw": 0.2, "news": 0.3})
+    assert bottleneck(one, many, 8) == "news"
+    assert efficiency(one, many, 8) == pytest.approx(8.3 / (8 * 1.6))
+
+
+def test_speed_follows_the_sample():
+    """A sample twice as slow as the model makes everything but messages twice as slow."""
+    columns = place_columns([(f"c{i}", "categorical", tuple("abcdef")) for i in range(30)] + [("x", "real", ())])
+    timing = speed.Timing(20_000, 4, 0.0, 1.0, 0.0, 40, 0.1)
+    slow = speed.Speed.of(columns, 10_000_000, 200, 0, replace(timing, cycle_s=2.0))
+    fast = speed.Speed.of(columns, 10_000_000, 200, 0, timing)
+    assert (fast.problem.columns, fast.problem.level_rows, fast.problem.reals, fast.problem.widest) == (30, 210, 1, 7)
+    assert slow.factor == pytest.approx(2 * fast.factor) and slow.cycle_s(1) == pytest.approx(2 * fast.cycle_s(1))
+    talk = sum(message_seconds(fast.problem, 200, speed.TYPICAL_NETWORK).values())
+    assert slow.cycle_s(200) - talk == pytest.approx(2 * (fast.cycle_s(200) - talk))
+    assert fast.cycle_s(200) == fast.cycle_s(1000) and fast.wire_bytes(1) == 0 < fast.wire_bytes(2)
+    words = fast.in_words()
+    assert words.startswith("1: ") and "200: " in words and "256" not in words and words.count("(") == 4
+    moving = speed.Speed.of(columns, 10_000_000, 200, 4, replace(timing, moves_s=3.0))
+    per_row = 3.0 / 20_000 * 10_000_000 / 4
+    assert 3.0 / 4 < moving.cycle_s(1) - fast.cycle_s(1) < 1.2 * per_row
+
+
+def test_a_sample_has_shards_as_long_as_a_run(tmp_path):
+    """A run of many shards must not be timed with shards of a few rows."""
+    from mpibayes.hpc.data import Data
+    from mpibayes.hpc.mixture import Settings
+    from mpibayes.io.table import table_from_arrays, write_table
+
+    rng = np.random.default_rng(0)
+    columns, rows = table_from_arrays([("c", "categorical", rng.integers(0, 3, 30_000), None)])
+    data = Data(write_table(tmp_path / "t.h5", columns, rows), (), None)
+    timing = mixture_check.time_sample(data, Settings(shards=600), "one", 1, cycles=1)
+    assert timing.n_rows == mixture_check.SAMPLE_ROWS and timing.n_shards == 4 and timing.cycle_s > 0
+    assert mixture_check.time_sample(data, Settings(shards=2, split_merge=0), "one", 1, cycles=1).moves_s == 0
