@@ -78,7 +78,7 @@ def memory_per_rank(
         "rows": rows * row,
         "labels": 4 * rows + 4 * -(-n_train // n_shards) + 4 * rows,
         "subsample": (4 * rows * strata + 16 * -(-n_train // n_shards)) if growing else 0,
-        "moves": _moves_bytes(rows, row, n_clusters, levels) if moves else 0,
+        "moves": _moves_bytes(rows, row - 4 * widths["reals"], n_clusters, levels) if moves else 0,
         "gathered": label * (n_train + 2 * rows) if kept_draws else 0,
         "draws": min(BUFFERED, kept_draws * n_train * label),
         "heldout": -(-heldout_rows // n_ranks) * (row + 16),
@@ -87,7 +87,10 @@ def memory_per_rank(
 
 
 def _moves_bytes(rows: int, row: int, n_clusters: int, levels: int) -> int:
-    """At the peak of a round of moves; row: bytes of one."""
+    """At the peak of a round of moves; row: bytes of one in the launch, where real cells take 4.
+
+    With them, random numbers of 16 scans (32), ids, places and labels.
+    """
     shaping = min(rows, SUBSET * n_clusters)
     return shaping * (row + 80) + 12 * rows + 2 * n_clusters * levels * (3 * 8 + 4 + 8)
 
