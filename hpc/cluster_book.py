@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,17 @@ class Tally:
     splits: int = 0
     merges_tried: int = 0
     merges: int = 0
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """(rows, labels) of this rank's shards, whose labels are worked out shard by shard; `label(i)` gives the i-th's."""
+
+    shards: Sequence[Shard]
+    label: Callable[[int], np.ndarray]
+
+    def __iter__(self) -> Iterator[tuple[object, np.ndarray]]:
+        return ((shard.rows, self.label(i)) for i, shard in enumerate(self.shards))
 
 
 class Book:

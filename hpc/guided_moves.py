@@ -12,10 +12,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from itertools import pairwise
+
 import numpy as np
 
 from mpibayes.hpc import grouping
-from mpibayes.hpc.cluster_book import Book
+from mpibayes.hpc.cluster_book import Book, Labelled
 from mpibayes.hpc.launch_scans import Subset, as_single
 from mpibayes.hpc.models.statistics import Statistics, union
 from mpibayes.hpc.shards import Shard
@@ -30,6 +33,7 @@ SHRINK = (2.0, 16.0)  # rows of the whole group that each side of a launch has b
 LEAST = 20.0  # rows that the smallest lone side is expected to begin with
 FREE = 5  # scans before the sides' sizes count
 CELLS = 2**23  # level rows x groups that are worked on at most
+BATCH = 2**22  # bytes of rows that are copied at a time, on each rank
 GROUPS, ACCEPT, LAUNCH = range(3)  # streams of Purpose.GUIDED
 NOBODY = np.uint64(2**64 - 1)
 
@@ -51,8 +55,8 @@ class Guided(Book):
         given[groups[pairs, 0]] = side_zero[pairs] != groups[pairs, 0]
         given[groups[pairs, 1]] = side_zero[pairs] != groups[pairs, 1]
         odds = self._launch(groups, group, seeds)
-        label, log_q = self._propose(group, given, seeds, odds, single)
-        self._decide(groups, n_pairs, label, log_q)
+        sides, log_q = self._propose(group, given, seeds, odds, single)
+        self._decide(groups, group, n_pairs, sides, log_q)
 
     def _seeds(self, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(G, 2) rows, the lower id first (-1 where a group has fewer than two rows), and the first one's cluster."""
@@ -103,11 +107,31 @@ class Guided(Book):
         return ready[np.sort(np.argsort(word, kind="stable")[:most])]
 
     def _launch(self, groups, group, seeds) -> Odds:
-        """Scan after scan on a subset of every group's rows; the log odds that their sides suggest in the end."""
-        n, chosen = len(groups), [self._subset(shard, group, seeds, groups) for shard in self.shards]
+        """Scan after scan on a subset of every group's rows; the log odds that their sides suggest in the end.
+
+        Launches have nothing to do with each other: they go in batches, so that few rows are copied at a time.
+        """
         stream = generator(**self._key(Purpose.GUIDED, LAUNCH))
-        lone = stream.random(n) < LONE
+        lone = stream.random(len(groups)) < LONE
         tilt, shrink = self._inclinations(groups, lone, stream)
+        found = []
+        for some in self._batches(groups):
+            inside = (group >= some.start) & (group < some.stop)
+            here = np.where(inside, group - some.start, -1).astype(np.int32)
+            found.append(self._launch_batch(groups[some], here, seeds[some], lone[some], tilt[some], shrink[some]))
+        odds = None
+        if self.comm.rank == 0:
+            odds = Odds(*(np.concatenate([getattr(o, f.name) for o in found]) for f in fields(Odds)))
+        return self._broadcast(odds, groups)
+
+    def _batches(self, groups) -> list[slice]:
+        """Consecutive groups whose rows that shape the launch take about BATCH bytes a rank when they are copied."""
+        rows = np.cumsum(np.minimum(self._group_sizes(groups), SUBSET)) / self.comm.size
+        cut = np.flatnonzero(np.diff(rows * self.components.row_bytes // BATCH)) + 1
+        return [slice(a, b) for a, b in pairwise([0, *cut.tolist(), len(groups)])]
+
+    def _launch_batch(self, groups, group, seeds, lone, tilt, shrink) -> Odds | None:
+        n, chosen = len(groups), [self._subset(shard, group, seeds, groups) for shard in self.shards]
         parts = [(s.rows, at, group[s.z[at]], s.start + at) for s, at in zip(self.shards, chosen)]
         whole = None
         if self.components.has_moments:
@@ -127,8 +151,7 @@ class Guided(Book):
             sides = subset.statistics()
         else:
             sides = self._total(self._labelled(chosen, labels), 2 * n)
-        odds = odds_of_predictive(self.components, self.hyper, sides) if self.comm.rank == 0 else None
-        return self._broadcast(odds, groups)
+        return odds_of_predictive(self.components, self.hyper, sides) if self.comm.rank == 0 else None
 
     def _subset(self, shard: Shard, group, seeds, groups) -> np.ndarray:
         """Places, in a shard, of the rows that shape the launch: the seeds, and a random share of every group."""
@@ -171,51 +194,62 @@ class Guided(Book):
         label, ids = (np.concatenate([nothing, *arrays]) for arrays in (labels, [p[3] for p in parts]))
         return np.where(label < 0, -1, label & 1), _find(ids, seeds)[1]
 
-    def _labelled(self, chosen, labels) -> list[tuple[object, np.ndarray]]:
-        """(rows, labels) of the shards, with labels for the chosen rows alone."""
-        out = [(shard.rows, np.full(len(shard), -1, np.int32)) for shard in self.shards]
-        for (_, z), at, label in zip(out, chosen, labels):
-            z[at] = label
-        return out
+    def _labelled(self, chosen, labels) -> Labelled:
+        """All rows, with labels for the chosen ones alone."""
+
+        def label(i):
+            z = np.full(len(self.shards[i]), -1, np.int32)
+            z[chosen[i]] = labels[i]
+            return z
+
+        return Labelled(self.shards, label)
 
     def _propose(self, group, given, seeds, odds, single):
-        """Labels 2 g + side on every shard, and on root log q of every group."""
-        labels, log_q = [], np.zeros((len(self.shards), len(seeds)))
+        """The side of every row that a split is proposed to, -1 for the others, and on root log q of every group."""
+        sides, log_q = [], np.zeros((len(self.shards), len(seeds)))
         for i, shard in enumerate(self.shards):
             ids = shard.start + np.arange(len(shard))
             label, log_q[i] = self._sides(shard.rows, shard.z, ids, group, given, seeds, odds, Purpose.SIDES, SCANS)
-            label[(label >= 0) & ~single[np.maximum(label, 0) >> 1]] = -1
-            labels.append(label)
-        return labels, self._add_up(log_q)
+            asked = (label >= 0) & single[np.maximum(label, 0) >> 1]
+            sides.append(np.where(asked, label & 1, -1).astype(np.int8))
+        return sides, self._add_up(log_q)
 
-    def _decide(self, groups, n_pairs: int, labels, log_q) -> None:
+    def _decide(self, groups, group, n_pairs: int, sides, log_q) -> None:
         """Accept or reject, group by group, and give the rows their labels."""
         n, k_before = len(groups), self.n_labels
-        sides = self._sides_taken(groups, labels)
+        statistics = self._sides_taken(groups, group, sides)
         new = np.full(k_before + 2 * n, -1, np.int32)  # by old label, then by 2 g + side of a split
         if self.comm.rank == 0:
-            self._accept(groups, n_pairs, log_q, sides, new)
+            self._accept(groups, n_pairs, log_q, statistics, new)
         self.comm.broadcast(new)
         if (new < 0).all():  # nothing was accepted
             return
         self.changed = True
         old, split = new[:k_before], new[k_before:]
         self.n_labels = int(new.max()) + 1
-        for shard, label in zip(self.shards, labels):
-            taken = np.flatnonzero((label >= 0) & (split[np.maximum(label, 0)] >= 0))
-            side = split[label[taken]]
-            seated = shard.z >= 0
+        for shard, side in zip(self.shards, sides):
+            asked, seated = np.flatnonzero(side >= 0), shard.z >= 0
+            label = split[2 * group[shard.z[asked]] + side[asked]]
             shard.z[seated] = old[shard.z[seated]]
-            shard.z[taken] = side
+            shard.z[asked[label >= 0]] = label[label >= 0]
 
-    def _sides_taken(self, groups, labels) -> Statistics | None:
+    def _sides_taken(self, groups, group, sides) -> Statistics | None:
         """Statistics of the sides of every group of which a split is proposed, on root."""
         n = len(groups)
+
+        def group_of(i):
+            return group[np.maximum(self.shards[i].z, 0)]
+
+        def label(i):
+            return np.where(sides[i] >= 0, 2 * group_of(i) + sides[i], -1).astype(np.int32)
+
+        def group_of_side_one(i):
+            return np.where(sides[i] == 1, group_of(i), -1).astype(np.int32)
+
         if self.components.has_moments:
-            return self._total([(s.rows, z) for s, z in zip(self.shards, labels)], 2 * n)
+            return self._total(Labelled(self.shards, label), 2 * n)
         # the other side is what is left: half the rows to count, and half the numbers to add up
-        side_one = [(s.rows, np.where(z & 1, z >> 1, -1).astype(np.int32)) for s, z in zip(self.shards, labels)]
-        one = self._total(side_one, n)
+        one = self._total(Labelled(self.shards, group_of_side_one), n)
         if one is None:
             return None
         whole = self.statistics.take([self.column[a] for a in groups[:, 0]])

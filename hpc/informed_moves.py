@@ -10,9 +10,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from mpibayes.hpc.cluster_book import Book
+from mpibayes.hpc.cluster_book import Book, Labelled
 from mpibayes.hpc.models.grid import draw_on_grid
 from mpibayes.hpc.models.statistics import Statistics, union
+from mpibayes.hpc.shards import Shard
 from mpibayes.hpc.split_odds import odds_of_predictive
 from mpibayes.hpc.streams import Purpose, generator
 
@@ -74,7 +75,7 @@ class Informed(Book):
         k, log_u = self.n_labels, np.log(stream.random())
         cluster, bias = int(stream.integers(k)), stream.random()
         sides_of_rows, log_q = self._recalled_sides(np.array([cluster, cluster]), bias, step)
-        sides = self._total([(s.rows, z) for s, z in zip(self.shards, sides_of_rows)], 2)
+        sides = self._total(self._by_side(sides_of_rows), 2)
         accepted = np.zeros(1, np.int64)
         if self.comm.rank == 0 and (sides.size > 0).all():
             whole, one = self.column[cluster], self._enter(sides)
@@ -126,11 +127,11 @@ class Informed(Book):
         proposed (bias given), sides by a coin of this bias. The rest is drawn from the predictive of these, but keeps
         its present sides where a merge is proposed.
         """
-        members = [np.flatnonzero((s.z == pair[0]) | (s.z == pair[1])) for s in self.shards]
-        n_rows, first, cluster = self._first_row(members)
+        n_rows, first, cluster = self._first_row(pair)
         share = max(RECALLED, min(1.0, RECALLED_ROWS / n_rows))
         present, recalled, counts = [], [], np.zeros(2, np.int64)
-        for shard, member in zip(self.shards, members):
+        for shard in self.shards:
+            member = _members(shard, pair)
             ids = shard.start + member
             head = ids == first
             keep = ~head & (self._uniforms(ids, Purpose.RECALLED, step) < share)
@@ -138,11 +139,11 @@ class Informed(Book):
             if bias is not None:
                 side = self._uniforms(ids, Purpose.DEALT, step) < bias
             counts += (keep & ~side).sum(), (keep & side).sum()
-            present.append(np.full(len(shard), -1, np.int32))
+            present.append(np.full(len(shard), -1, np.int8))
             present[-1][member] = side
-            recalled.append(np.full(len(shard), -1, np.int32))
+            recalled.append(np.full(len(shard), -1, np.int8))
             recalled[-1][member] = np.where(keep, side, np.where(head, 0, -1))
-        sides = self._total([(s.rows, z) for s, z in zip(self.shards, recalled)], 2)
+        sides = self._total(self._by_side(recalled), 2)
         if sides is not None:
             sides.size = sides.size + 1  # a side of which nothing is recalled
             sides = odds_of_predictive(self.components, self.hyper, sides)
@@ -150,22 +151,26 @@ class Informed(Book):
         labels, log_q = [], np.zeros((len(self.shards), 1))
         given = np.array([0, 1] if bias is None else [-1, -1], np.int8)
         for i, (shard, side, known) in enumerate(zip(self.shards, present, recalled)):
-            z = np.where(known < 0, side, -1)
+            z = np.where(known < 0, side, -1).astype(np.int32)
             ids, nobody = shard.start + np.arange(len(shard)), np.full((1, 2), -1, np.int64)
             label, log_q[i] = self._sides(
                 shard.rows, z, ids, np.zeros(2, np.int32), given, nobody, odds, Purpose.REST, step
             )
-            labels.append(np.where(known >= 0, known, label))
+            labels.append(np.where(known >= 0, known, label).astype(np.int8))
         log_q = self._add_up(log_q)
         self.comm.sum_everywhere(counts)
         if self.comm.rank != 0:
             return labels, 0.0
         return labels, float(log_q[0]) + self._log_urn(*counts.astype(float))
 
-    def _first_row(self, members: list[np.ndarray]) -> tuple[int, int, int]:
-        """Rows of all members, the first one's id, and its cluster; on every rank."""
+    def _by_side(self, sides: list[np.ndarray]) -> Labelled:
+        return Labelled(self.shards, lambda i: sides[i].astype(np.int32))
+
+    def _first_row(self, pair: np.ndarray) -> tuple[int, int, int]:
+        """Rows of a pair of clusters, the first one's id, and its cluster; on every rank."""
         found = np.array([[0, 0, 0]], np.int64)
-        for shard, member in zip(self.shards, members):
+        for shard in self.shards:
+            member = _members(shard, pair)
             if len(member):
                 if found[0, 0] == 0:
                     found[0, 1:] = shard.start + member[0], shard.z[member[0]]
@@ -176,3 +181,8 @@ class Informed(Book):
             head[:] = found[:, 0].sum(), *found[np.flatnonzero(found[:, 0])[0], 1:]
         self.comm.broadcast(head)
         return tuple(int(h) for h in head)
+
+
+def _members(shard: Shard, pair: np.ndarray) -> np.ndarray:
+    """Places, in a shard, of the rows of a pair of clusters."""
+    return np.flatnonzero((shard.z == pair[0]) | (shard.z == pair[1]))

@@ -25,6 +25,7 @@ from mpibayes.hpc.config import Config
 from mpibayes.hpc.data import Data
 from mpibayes.hpc.errors import EXIT_STOPPED, MpibayesError, NumericalError
 from mpibayes.hpc.families import family_of
+from mpibayes.hpc.heap import return_what_is_freed
 from mpibayes.hpc.launcher import launcher_rank, launcher_size
 from mpibayes.hpc.lock import Lock, job, restarts
 from mpibayes.hpc.log import Progress
@@ -48,6 +49,7 @@ def main(
     Errors that all ranks know end the program normally with the error's code; anything else ends the whole job.
     """
     comm = None
+    return_what_is_freed()
     try:
         clock = Clock(max_time_s)
         clock.watch_signals()  # first: Ctrl-C while the MPI library starts is a wish to stop, no internal error

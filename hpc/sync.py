@@ -8,7 +8,7 @@ deep.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -108,11 +108,11 @@ def summarise(
 
 
 def total_statistics(
-    comm: Communicator, labelled: Sequence[tuple[object, np.ndarray]], k: int, shape, offsets, n_shards: int
+    comm: Communicator, labelled: Iterable[tuple[object, np.ndarray]], k: int, shape, offsets, n_shards: int
 ) -> Statistics | None:
     """Statistics of clusters 0..k-1 over all shards, on root. Collective.
 
-    labelled: (rows, labels) of each of this rank's shards, in order; negative labels are skipped.
+    labelled: (rows, labels) of each of this rank's shards, in order, gone through twice; negative labels are skipped.
     """
     total, moments = Counts.zeros(k, shape), Moments(shape)
     for rows, z in labelled:

@@ -137,6 +137,13 @@ class Components:
         """Whether there are real columns, single or in blocks."""
         return bool(self.real_columns or self.vector_columns)
 
+    @property
+    def row_bytes(self) -> int:
+        """Of a row that is copied, about: its cells and 80 bytes of labels, ids and random words."""
+        n_wide = sum(c.block == "codes16" for c in self.categorical_columns)
+        numeric = len(self.real_columns) + len(self.count_columns) + len(self.vector_columns)
+        return len(self.categorical_columns) + n_wide + 8 * numeric + 80
+
     def start(self, concentration: float, discount: float) -> Hyper:
         kinds = (self.categorical, self.normal, self.poisson, self.vectors)
         return Hyper(concentration, discount, *(kind.start() for kind in kinds))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mpibayes.hpc import shards, sync
+from mpibayes.hpc import guided_moves, shards, sync
 from mpibayes.hpc.comm import serial, world
 from mpibayes.hpc.growth import Annealing
 from mpibayes.hpc.mixture import Mixture, Settings
@@ -119,3 +119,21 @@ def test_every_column_is_dealt_once(n_ranks):
         dealt = [i for rank in range(n_ranks) for i in range(*dealing.part(rank)[kind])]
         assert dealt == list(range(n[1]))
     assert dealing.level_rows.tolist() == components.categorical.offsets[dealing.categorical].tolist()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_launches_in_batches_are_those_at_once(seed, monkeypatch):
+    """How many groups share the memory of a batch changes no label."""
+
+    def labels():
+        mixture = chain(serial(), seed=seed, split_merge=1)
+        mixture.start("random", 12)
+        return [mixture.cycle() and mixture.labels().tolist() for _ in range(6)]
+
+    at_once = labels()
+    cut = []
+    batches = guided_moves.Guided._batches
+    monkeypatch.setattr(guided_moves, "BATCH", 2000)
+    monkeypatch.setattr(guided_moves.Guided, "_batches", lambda *a: cut.append(batches(*a)) or cut[-1])
+    assert labels() == at_once
+    assert max(len(slices) for slices in cut) > 3

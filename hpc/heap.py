@@ -1,0 +1,17 @@
+"""The C library's heap: what a run frees goes back to the system, so that the peak of a rank is what it holds at once."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
+LARGE, SPARE = 128 << 10, 256 << 10  # bytes of a block with pages of its own; free bytes that are kept at the end
+
+
+def return_what_is_freed() -> None:
+    """Fix glibc's thresholds, which else grow with the first large block that is freed. Elsewhere nothing happens."""
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(M_MMAP_THRESHOLD, LARGE)
+        mallopt(M_TRIM_THRESHOLD, SPARE)
