@@ -1,4 +1,4 @@
-"""The C library's heap: what a run frees goes back to the system, so that the peak of a rank is what it holds at once."""
+"""The C library's heap: what a run frees goes back to the system, so that a rank's peak is what it holds at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
-LARGE, SPARE = 128 << 10, 256 << 10  # bytes of a block with pages of its own; free bytes that are kept at the end
+LARGE = SPARE = 4 << 20  # bytes of a block with pages of its own; free bytes that are kept (fewer cost more time)
 
 
 def return_what_is_freed() -> None:
