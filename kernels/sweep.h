@@ -44,8 +44,10 @@ static void FN(score_tail)(tail_t *t, const rows_t *rows, work_t *w, const int64
     double opening = t->log_open, shift[BLOCK], own_row[BLOCK];
     for (int64_t j = 0; j < n_rows; j++) shift[j] = t->log_weight - (own[j] >= 0 ? t->log_rows_without : t->log_rows);
     if (alone) opening = log_or_never(t->concentration + (t->n_occupied - 1) * t->discount);
-    if (t->n_rows - (own[0] >= 0) == 0) /* no other row: concentration, which may be <= 0, cancels */
-        shift[0] = t->log_weight, opening = 0;
+    if (t->n_rows - (own[0] >= 0) == 0) { /* no other row: concentration, which may be <= 0, cancels */
+        for (int64_t j = 0; j < n_rows; j++) shift[j] = t->log_weight; /* of several rows none is in the tail */
+        opening = 0;
+    }
     if (t->log_size[vacant] != opening) t->log_size[vacant] = opening; /* rarely: fresh stores are slow to load */
     for (int64_t j = 0; j < n_rows; j++)
         if (own[j] >= 0 && !alone) {
@@ -206,7 +208,7 @@ static outcome_t FN(sweep)(const rows_t *rows, int32_t *z, int64_t first, const 
     int64_t moved = 0, width = t ? 1 : BLOCK, i = first;
     anchored = anchored && g->free < g->n;
     while (i < rows->n) {
-        int64_t next = i, settled = 0, in_blocks = !t || (t->vacant < t->capacity && t->n_occupied > 0);
+        int64_t next = i, settled = 0, in_blocks = !t || t->vacant < t->capacity;
         waiting.n = 0;
         for (; next < rows->n && waiting.n < width && in_blocks; next++) {
             int64_t j = waiting.n, own = FN(slot_of)(g, t, z[next]);
@@ -214,6 +216,7 @@ static outcome_t FN(sweep)(const rows_t *rows, int32_t *z, int64_t first, const 
             if (own < -1 || (own >= 0 && t->size[own] == 1)) break;
             int64_t allowed = FN(open_to)(g, t, anchored, z[next], &priorities, row0 + next);
             if (allowed < 0) continue;
+            if (t && allowed == 0 && t->n_occupied == 0) break; /* it opens a cluster, without a draw */
             waiting.at[j] = next, waiting.own[j] = own, waiting.allowed[j] = allowed;
             waiting.u[j] = philox_uniform(philox_word(&words, row0 + next));
             waiting.n++;
