@@ -17,6 +17,8 @@ TABLES = {
     "many categories": {"levels8": (3,) * 40, "missing": 0.9},
     "real": {"n_reals": 3},
     "real, complete": {"n_reals": 11, "missing": 0.0, "same_nu": True, "scale": 0.3},
+    "real, powers of two": {"n_reals": 11, "missing": 0.0, "powers": True, "scale": 0.3},
+    "far apart, powers of two": {"n_reals": 11, "missing": 0.0, "powers": True, "scale": 1e60},
     "real, few missing": {"n_reals": 2, "missing": 0.02, "same_nu": True},
     "count": {"n_tallies": 3},
     "mixed": {"levels8": (2, 5), "levels16": (260,), "n_reals": 9, "n_tallies": 2},
