@@ -275,8 +275,8 @@ APART void FN(add_student_even)(const tail_t *t, const work_t *w, double *out, i
 
 /* The same where every slot has one n for all its columns and nu is one of 64, 32, .., 1 in each: with f = 1 + ((x -
  * location) scale)^2 the score is sum of constant - (n + 1) / 2 log prod f - 1 / 2 log prod f^nu. The second product is
- * built by squaring, columns of the greatest nu first (t->by_power, up to t->power_ends[level]). For `width` = ROWS *
- * VECTORS vectors: rows x[0..rows-1] under the clusters from k on. Taking exponents out on the way is exact: where the
+ * built by squaring, columns of the greatest nu first (t->by_power, up to t->power_ends[level]). For rows
+ * x[0..rows-1] under `vectors` vectors of clusters from k on. Taking exponents out on the way is exact: where the
  * products stay below 1e300 without it (`plain`) the bits are the same, else 0 is returned and nothing added. */
 ALWAYS_INLINE int FN(student_powers)(const tail_t *t, const double *const *x, const int rows, const int vectors,
                                      const int plain, int64_t k, double *out, int64_t stride) {
@@ -294,27 +294,27 @@ ALWAYS_INLINE int FN(student_powers)(const tail_t *t, const double *const *x, co
             if (!plain) powers_exponents[v] += powers_exponents[v];
         }
         if (!plain) powers_moved += powers_moved - 1;
-        while (i < t->power_ends[level]) {
-            int64_t end = i + 8 < t->power_ends[level] ? i + 8 : t->power_ends[level];
-            UNROLL for (int v = 0; v < width; v++) product[v] = SPREAD(1.0);
-            for (; i < end; i++) {
-                int64_t r = t->by_power[i];
-                const vd *location = (const vd *)(t->t_location + r * t->capacity + k);
-                const vd *scale = (const vd *)(t->t_scale + r * t->capacity + k);
-                UNROLL for (int v = 0; v < width; v++) {
-                    vd d = (x[v / vectors][r] - location[v % vectors]) * scale[v % vectors];
-                    product[v] *= d * d + 1.0;
-                }
-            }
+        vul exponents[4];
+        int64_t first = i;
+        UNROLL for (int v = 0; v < width; v++) product[v] = SPREAD(1.0), exponents[v] = (vul){0};
+        for (; i < t->power_ends[level]; i++) {
+            int64_t r = t->by_power[i];
+            const vd *location = (const vd *)(t->t_location + r * t->capacity + k);
+            const vd *scale = (const vd *)(t->t_scale + r * t->capacity + k);
             UNROLL for (int v = 0; v < width; v++) {
-                if (!plain) product[v] = LESS(SPREAD(1e300), product[v]);
-                all[v] *= product[v], powers[v] *= product[v];
-                if (plain) continue;
-                FN(take_exponent)(&all[v], &all_exponents[v]);
-                FN(take_exponent)(&powers[v], &powers_exponents[v]);
+                vd d = (x[v / vectors][r] - location[v % vectors]) * scale[v % vectors], f = d * d + 1.0;
+                product[v] *= plain ? f : LESS(SPREAD(1e300), f);
+                if (!plain) FN(take_exponent)(&product[v], &exponents[v]);
             }
-            if (!plain) n_moved++, powers_moved++;
         }
+        UNROLL for (int v = 0; v < width; v++) {
+            all[v] *= product[v], powers[v] *= product[v];
+            if (plain) continue;
+            all_exponents[v] += exponents[v], powers_exponents[v] += exponents[v];
+            FN(take_exponent)(&all[v], &all_exponents[v]);
+            FN(take_exponent)(&powers[v], &powers_exponents[v]);
+        }
+        if (!plain) n_moved += i - first + 1, powers_moved += i - first + 1;
     }
     if (plain) {
         vl large = {0};
