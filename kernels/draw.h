@@ -7,6 +7,19 @@
  * alone, and tiles without weight at the end change nothing.
  */
 
+/* 16 weights exp(scores - most), and the 8 partial sums of their tile */
+ALWAYS_INLINE void FN(weigh_tile)(const double *scores, vd most, vf weights[16 / N_FLOAT], vd part[8 / N_DOUBLE]) {
+    vf x[16 / N_FLOAT];
+    _Pragma("GCC unroll 8") for (int i = 0; i < 16 / N_FLOAT; i++) {
+        vd low = ((const vd *)scores)[2 * i], high = ((const vd *)scores)[2 * i + 1];
+        x[i] = FN(vexp2)(FN(narrow)((low - most) * LOG2_E, (high - most) * LOG2_E));
+        weights[i] = x[i];
+    }
+    vd folded[8 / N_DOUBLE];
+    FN(fold16)(x, folded);
+    _Pragma("GCC unroll 8") for (int i = 0; i < 8 / N_DOUBLE; i++) part[i] = folded[i];
+}
+
 /* weights[k] = exp(scores[k] - max), part[i * stride ..]: 8 partial sums of tile i of 16 weights. Returns the maximum.
  * A weight is NaN where a score is, and every weight is NaN where no score is finite. */
 ALWAYS_INLINE double FN(weigh)(const double *scores, int64_t n, float *weights, double *part, int64_t stride) {
@@ -18,17 +31,8 @@ ALWAYS_INLINE double FN(weigh)(const double *scores, int64_t n, float *weights, 
     for (int m = N / 2; m >= 1; m /= 2)
         for (int i = 0; i < m; i++) top[i] = MORE(top[i], top[i + m]);
     most = FN(greatest)(top[0]);
-    for (int64_t k = 0; k < n; k += 16) {
-        vf x[N / 2];
-        vd folded[N / 2];
-        _Pragma("GCC unroll 8") for (int i = 0; i < N / 2; i++) {
-            vd low = ((const vd *)(scores + k))[2 * i], high = ((const vd *)(scores + k))[2 * i + 1];
-            x[i] = FN(vexp2)(FN(narrow)((low - most) * LOG2_E, (high - most) * LOG2_E));
-            ((vf *)(weights + k))[i] = x[i];
-        }
-        FN(fold16)(x, folded);
-        _Pragma("GCC unroll 8") for (int i = 0; i < N / 2; i++) ((vd *)(part + k / 16 * stride))[i] = folded[i];
-    }
+    for (int64_t k = 0; k < n; k += 16)
+        FN(weigh_tile)(scores + k, most, (vf *)(weights + k), (vd *)(part + k / 16 * stride));
     return most[0];
 }
 
@@ -78,6 +82,52 @@ static int FN(draw_row)(const double *scores, int64_t n, work_t *w, double u, in
     return STATUS_DONE;
 }
 
+/* The draws within a tile, a tile of each of BLOCK rows in `deck`, by adding its weights in order to what lies below:
+ * lane[row] = 16 where the target is not reached. */
+ALWAYS_INLINE void FN(pick_lanes)(vf deck[16 * BLOCK / N_FLOAT], const vd *target, vd *below, vl *lane) {
+    enum { N = BLOCK / N_DOUBLE };
+    for (int round = 0; round < 3; round++) FN(riffle_floats)(deck);
+    _Pragma("GCC unroll 32") for (int e = 0; e < 16 * BLOCK / N_FLOAT; e++) {
+        vd x[2];
+        FN(widen)(deck[e], &x[0], &x[1]);
+        _Pragma("GCC unroll 2") for (int h = 0; h < 2; h++) {
+            int i = (2 * e + h) % N;
+            below[i] += x[h];
+            lane[i] -= (vl)(below[i] <= target[i]);
+        }
+    }
+}
+
+/* draw_block for a single tile of 16 candidates, whose weights stay in registers */
+APART int FN(draw_tile)(const work_t *w, const double u[BLOCK], int64_t chosen[BLOCK]) {
+    enum { N = BLOCK / N_DOUBLE, M = 16 / N_DOUBLE };
+    vd total[N], target[N], below[N], rows[BLOCK * N];
+    vl lane[N];
+    vf deck[16 * BLOCK / N_FLOAT];
+    int undrawn = 0;
+    _Pragma("GCC unroll 8") for (int j = 0; j < BLOCK; j++) {
+        const double *scores = w->scores + (j < w->block.n ? 16 * j : 0);
+        vd top[M];
+        for (int i = 0; i < M; i++) top[i] = MORE(((const vd *)scores)[i], SPREAD(-INFINITY));
+        for (int m = M / 2; m >= 1; m /= 2)
+            for (int i = 0; i < m; i++) top[i] = MORE(top[i], top[i + m]);
+        FN(weigh_tile)(scores, FN(greatest)(top[0]), deck + j * (16 / N_FLOAT), rows + j * N);
+    }
+    FN(sum8_of_8)(rows, total);
+    for (int i = 0; i < N; i++) {
+        target[i] = ((const FN(vd_loose) *)u)[i] * total[i];
+        below[i] = SPREAD(0.0);
+        lane[i] = (vl){0};
+    }
+    FN(pick_lanes)(deck, target, below, lane);
+    for (int i = 0; i < N; i++) {
+        vl none = (lane[i] >= 16) | ~(vl)(total[i] > 0.0);
+        *(FN(vl_loose) *)(chosen + i * N_DOUBLE) = lane[i];
+        _Pragma("GCC unroll 8") for (int j = 0; j < N_DOUBLE; j++) undrawn |= (none[j] & 1) << (i * N_DOUBLE + j);
+    }
+    return undrawn & ((1 << w->block.n) - 1);
+}
+
 /* Draws for w->block.n rows whose scores stand in w->scores, n a row. Returns the rows, as bits, that have none: those
  * for draw_row to look at. */
 static int FN(draw_block)(work_t *w, int64_t n, const double u[BLOCK], int64_t chosen[BLOCK]) {
@@ -87,6 +137,7 @@ static int FN(draw_block)(work_t *w, int64_t n, const double u[BLOCK], int64_t c
     vl tile[N], lane[N];
     vf deck[16 * BLOCK / N_FLOAT];
     int undrawn = 0;
+    if (n == 16) return FN(draw_tile)(w, u, chosen);
     for (int64_t j = 0; j < n_rows; j++) FN(weigh)(w->scores + j * n, n, w->weights + j * n, w->part + 8 * j, 64);
     for (int64_t j = n_rows; j < BLOCK; j++)
         for (int64_t b = 0; b < n_tiles; b++) memset(w->part + 64 * b + 8 * j, 0, 64);
@@ -120,16 +171,7 @@ static int FN(draw_block)(work_t *w, int64_t n, const double u[BLOCK], int64_t c
         const vf *weights = (const vf *)(w->weights + row * n + 16 * chosen[j]);
         _Pragma("GCC unroll 8") for (int i = 0; i < 16 / N_FLOAT; i++) deck[j * (16 / N_FLOAT) + i] = weights[i];
     }
-    for (int round = 0; round < 3; round++) FN(riffle_floats)(deck);
-    _Pragma("GCC unroll 32") for (int e = 0; e < 16 * BLOCK / N_FLOAT; e++) {
-        vd x[2];
-        FN(widen)(deck[e], &x[0], &x[1]);
-        _Pragma("GCC unroll 2") for (int h = 0; h < 2; h++) {
-            int i = (2 * e + h) % N;
-            below[i] += x[h];
-            lane[i] -= (vl)(below[i] <= target[i]);
-        }
-    }
+    FN(pick_lanes)(deck, target, below, lane);
     for (int64_t j = 0; j < n_rows; j++) {
         int64_t k = lane[j / N_DOUBLE][j % N_DOUBLE];
         undrawn |= (k >= 16 || !(total[j / N_DOUBLE][j % N_DOUBLE] > 0)) << j;

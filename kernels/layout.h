@@ -39,13 +39,16 @@ typedef struct { /* clusters whose weight and parameters were drawn; `base` = n 
 typedef struct { /* collapsed clusters of one shard; stride = capacity */
     int64_t capacity, n_slots, n_rows, n_occupied, vacant; /* vacant: lowest slot without rows, capacity if none */
     int64_t n_levels, n_codes, n_reals, n_tallies;
-    int64_t n_uneven; /* slots whose real columns differ in t_half; uneven[slot] says which */
+    int64_t n_uneven; /* slots whose real columns differ in real_n; uneven[slot] says which */
+    int64_t one_nu;   /* whether all real columns have the same prior nu */
     double concentration, discount, log_weight;
     /* prior */
     const int64_t *offsets;
     const double *dirichlet; /* per level row; the missing row holds the column's sum */
     const double *normal;    /* (R, 4): mean, kappa, nu, variance */
     const double *gamma;     /* (Q, 2): shape, rate */
+    const int32_t *by_power;   /* (R,) real columns, those with nu = 64 first, then 32, .., 1; NULL: some has another */
+    const int64_t *power_ends; /* (POWERS,) where the columns of each nu end in by_power */
     /* statistics */
     int64_t *size;
     int32_t *levels;
@@ -115,7 +118,7 @@ typedef struct { /* scratch of one call */
     double *vector_scratch;
 } work_t;
 
-enum { OWN_FIELDS = 7, VECTOR_MOST = 64 /* columns of a block of full-covariance normals */ };
+enum { OWN_FIELDS = 7, POWERS = 7, VECTOR_MOST = 64 /* columns of a block of full-covariance normals */ };
 enum { MEAN, SCATTER, INVERSE_N, PULL, SHRINK, INVERSE_KAPPA, CONSTANT, HALF, WITHOUT_FIELDS }; /* of tail_t.without */
 enum { STATUS_DONE = 0, STATUS_GROW = 1, STATUS_NOT_A_NUMBER = 2, STATUS_NO_CANDIDATE = 3, STATUS_BAD_LABEL = 4 };
 

@@ -61,6 +61,9 @@ cdef extern from "mixture.h" nogil:
         const double *dirichlet
         const double *normal
         const double *gamma
+        int64_t one_nu
+        const int32_t *by_power
+        const int64_t *power_ends
         int64_t *size
         int32_t *levels
         int64_t *real_n
@@ -139,6 +142,7 @@ cdef extern from "mixture.h" nogil:
     enum:
         OWN_FIELDS
         VECTOR_MOST
+        POWERS
         WITHOUT_FIELDS
         BLOCK
     void keep_counts()
@@ -502,6 +506,8 @@ cdef class Tail:
     cdef object buffer, starts, offsets_array, dirichlet_array, normal_array, gamma_array, plain
     cdef object widths_array, wishart_array, vector_mean_array, vector_spread_array
     cdef int64_t items[9]
+    cdef int32_t[::1] by_power
+    cdef int64_t[::1] power_ends
 
     def __init__(self, prior, double concentration, double discount, double log_weight, capacity=16):
         offsets = np.ascontiguousarray(prior.offsets, dtype=np.int64)
@@ -529,6 +535,7 @@ cdef class Tail:
         plain[2].view(np.int64)[:self.items[3]] = -1
         plain[0, :self.items[3]] = self.normal_array[:, 0] if self.items[3] else 0.0
         plain[1, :self.items[3]] = self.normal_array[:, 2] * self.normal_array[:, 3] if self.items[3] else 0.0
+        self._sort_by_nu(self.normal_array[:, 2] if self.items[3] else np.zeros(0))
         self.offsets_array, self.dirichlet_array = offsets, dirichlet
         self.c.concentration, self.c.discount, self.c.log_weight = concentration, discount, log_weight
         self._allocate(max(16, _pad16(capacity)))
@@ -562,6 +569,16 @@ cdef class Tail:
         dirichlet[missing] = np.add.reduceat(dirichlet, offsets[:len(offsets) - 1])
         if not (dirichlet[missing] > 0).all():
             raise ValueError("prior.dirichlet: a categorical column has no level")
+
+    cdef int _sort_by_nu(self, nu) except -1:
+        """Say which way the Student t densities of the real columns go (scores.h)."""
+        powers = 2.0 ** np.arange(POWERS - 1, -1, -1)
+        self.c.one_nu, self.c.by_power = len(np.unique(nu)) == 1, NULL
+        if len(nu) and np.isin(nu, powers).all():
+            self.by_power = np.argsort(-nu, kind="stable").astype(np.int32)
+            self.power_ends = (nu[:, None] >= powers).sum(axis=0)
+            self.c.by_power, self.c.power_ends = &self.by_power[0], &self.power_ends[0]
+        return 0
 
     cdef int _allocate(self, int64_t capacity) except -1:
         cdef int64_t total = 0

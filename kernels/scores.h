@@ -187,10 +187,14 @@ APART void FN(add_student)(const tail_t *t, const work_t *w, double *out, int64_
 /* The same where every slot has one `half` for all its columns (no missing cells, one prior nu): the sum of logarithms
  * is the logarithm of a product, taken once. After every 8 factors the product, capped at 1e300 (1e18 scales away in
  * each of 8 columns), gives its exponent to a sum of exponents. */
-ALWAYS_INLINE void FN(move_exponent)(vd *product, vul *exponents) {
-    vul bits = (vul)LESS(SPREAD(1e300), *product);
+ALWAYS_INLINE void FN(take_exponent)(vd *product, vul *exponents) {
+    vul bits = (vul)*product;
     *exponents += bits >> 52;
     *product = (vd)((bits & 0x000fffffffffffffull) | 0x3ff0000000000000ull);
+}
+ALWAYS_INLINE void FN(move_exponent)(vd *product, vul *exponents) {
+    *product = LESS(SPREAD(1e300), *product);
+    FN(take_exponent)(product, exponents);
 }
 ALWAYS_INLINE vd FN(log_of_parts)(vd product, vul exponents, int64_t n_moved) {
     vd power = (vd)(exponents | 0x4330000000000000ull) - 4503599627370496.0;
@@ -260,6 +264,85 @@ APART void FN(add_student_even)(const tail_t *t, const work_t *w, double *out, i
     while (k + 4 * N_DOUBLE <= n) STUDENT_EVEN(4)
     if (k + 2 * N_DOUBLE <= n) STUDENT_EVEN(2)
     if (k < n) STUDENT_EVEN(1)
+}
+
+/* The same where every slot has one n for all its columns and nu is one of 64, 32, .., 1 in each: with f = 1 + ((x -
+ * location) scale)^2 the score is sum of constant - (n + 1) / 2 log prod f - 1 / 2 log prod f^nu. The second product is
+ * built by squaring, columns of the greatest nu first (t->by_power, up to t->power_ends[level]). For rows
+ * x[0..rows-1] under `vectors` vectors of clusters from k on. Taking exponents out on the way is exact: where the
+ * products stay below 1e300 without it (`plain`) the bits are the same, else 0 is returned and nothing added. */
+ALWAYS_INLINE int FN(student_powers)(const tail_t *t, const double *const *x, const int rows, const int vectors,
+                                     const int plain, int64_t k, double *out, int64_t stride) {
+    const int width = rows * vectors;
+    vd all[4], powers[4], product[4];
+    vul all_exponents[4], powers_exponents[4];
+    int64_t i = 0, n_moved = 1, powers_moved = 1;
+    UNROLL for (int v = 0; v < width; v++) {
+        all[v] = powers[v] = SPREAD(1.0);
+        all_exponents[v] = powers_exponents[v] = (vul){0};
+    }
+    for (int level = 0; level < POWERS; level++) {
+        UNROLL for (int v = 0; v < width; v++) {
+            powers[v] *= powers[v];
+            if (!plain) powers_exponents[v] += powers_exponents[v];
+        }
+        if (!plain) powers_moved += powers_moved - 1;
+        vul exponents[4];
+        int64_t first = i;
+        UNROLL for (int v = 0; v < width; v++) product[v] = SPREAD(1.0), exponents[v] = (vul){0};
+        for (; i < t->power_ends[level]; i++) {
+            int64_t r = t->by_power[i];
+            const vd *location = (const vd *)(t->t_location + r * t->capacity + k);
+            const vd *scale = (const vd *)(t->t_scale + r * t->capacity + k);
+            UNROLL for (int v = 0; v < width; v++) {
+                vd d = (x[v / vectors][r] - location[v % vectors]) * scale[v % vectors], f = d * d + 1.0;
+                product[v] *= plain ? f : LESS(SPREAD(1e300), f);
+                if (!plain) FN(take_exponent)(&product[v], &exponents[v]);
+            }
+        }
+        UNROLL for (int v = 0; v < width; v++) {
+            all[v] *= product[v], powers[v] *= product[v];
+            if (plain) continue;
+            all_exponents[v] += exponents[v], powers_exponents[v] += exponents[v];
+            FN(take_exponent)(&all[v], &all_exponents[v]);
+            FN(take_exponent)(&powers[v], &powers_exponents[v]);
+        }
+        if (!plain) n_moved += i - first + 1, powers_moved += i - first + 1;
+    }
+    if (plain) {
+        vl large = {0};
+        UNROLL for (int v = 0; v < width; v++) large |= (vl)(powers[v] > 1e300); /* all <= powers */
+        if (FN(any)(large)) return 0;
+    }
+    UNROLL for (int v = 0; v < width; v++) {
+        vd *to = (vd *)(out + v / vectors * stride + k) + v % vectors;
+        vd half = ((const vd *)(t->t_half + k))[v % vectors] - 0.5 * t->normal[2]; /* (n + 1) / 2 */
+        FN(take_exponent)(&all[v], &all_exponents[v]);
+        FN(take_exponent)(&powers[v], &powers_exponents[v]);
+        *to += ((const vd *)(t->t_total + k))[v % vectors]
+               - (half * FN(log_of_parts)(all[v], all_exponents[v], n_moved)
+                  + 0.5 * FN(log_of_parts)(powers[v], powers_exponents[v], powers_moved));
+    }
+    return 1;
+}
+#define DEFINE_POWERS(NAME, ROWS, VECTORS)                                                                             \
+    APART void FN(NAME)(const tail_t *t, const double *const *x, int64_t k, double *out, int64_t stride, int64_t n) {  \
+        for (; k < n; k += VECTORS * N_DOUBLE)                                                                         \
+            if (t->n_reals > 64 || !FN(student_powers)(t, x, ROWS, VECTORS, 1, k, out, stride))                        \
+                FN(student_powers)(t, x, ROWS, VECTORS, 0, k, out, stride);                                            \
+    }
+DEFINE_POWERS(powers_4, 4, 1)
+DEFINE_POWERS(powers_1, 1, 4)
+DEFINE_POWERS(powers_last, 1, 1)
+
+static void FN(add_student_powers)(const tail_t *t, const double *const *x, int64_t rows, double *out, int64_t stride,
+                                   int64_t n) {
+    int64_t j = 0, most = n - n % (4 * N_DOUBLE);
+    for (; j + 4 <= rows; j += 4) FN(powers_4)(t, x + j, 0, out + j * stride, stride, n);
+    for (; j < rows; j++) {
+        FN(powers_1)(t, x + j, 0, out + j * stride, stride, most);
+        FN(powers_last)(t, x + j, most, out + j * stride, stride, n);
+    }
 }
 
 /* t - log(1 + t) for |t| <= 0.1 without cancellation: with s = t / (2 + t), log(1 + t) = 2 atanh s and t - 2 s = t s */
@@ -334,13 +417,19 @@ static void FN(score_slots)(const tail_t *t, const rows_t *rows, work_t *w, cons
         for (int64_t i = 0; i < n_rows; i++) *(vd *)(out + i * stride + k) = known + shift[i];
     }
     if (rows->n_codes) FN(add_categories)(t->table, t->capacity, &w->block, rows->n_codes, out, stride, n);
-    if (rows->n_reals && t->n_uneven == 0 && !w->block.some_missing)
-        for (; j + 4 <= n_rows; j += 4) FN(add_student_4)(t, &w->block, j, out + j * stride, stride, n_used);
+    if (rows->n_reals && t->n_uneven == 0 && !w->block.some_missing) {
+        if (t->one_nu)
+            for (; j + 4 <= n_rows; j += 4) FN(add_student_4)(t, &w->block, j, out + j * stride, stride, n_used);
+        else if (t->by_power) {
+            FN(add_student_powers)(t, w->block.reals, n_rows, out, stride, n_used);
+            j = n_rows;
+        }
+    }
     for (int64_t i = 0; i < n_rows; i++) {
         if (i < j && rows->n_tallies == 0) continue;
         if (n_rows > 1) FN(take_up)(rows, w, i, at[i]);
         double *own = out + i * stride;
-        if (i >= j && w->n_real && t->n_uneven == 0) FN(add_student_even)(t, w, own, n_used);
+        if (i >= j && w->n_real && t->n_uneven == 0 && t->one_nu) FN(add_student_even)(t, w, own, n_used);
         else if (i >= j && w->n_real) FN(add_student)(t, w, own, n_used);
         if (w->n_tally) FN(add_negative_binomial)(t, w, own, n_used);
     }

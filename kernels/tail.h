@@ -113,7 +113,7 @@ ALWAYS_INLINE void FN(compare_columns)(tail_t *t, int64_t slot) {
     double total = 0;
     for (int64_t r = 0; r < t->n_reals; r++) {
         int64_t at = r * t->capacity + slot;
-        uneven |= t->t_half[at] != t->t_half[slot];
+        uneven |= t->real_n[at] != t->real_n[slot];
         total += t->t_constant[at];
     }
     t->t_total[slot] = total;

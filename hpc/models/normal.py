@@ -17,7 +17,7 @@ NAMES = ("mean", "kappa", "nu", "variance")
 START = (0.0, 0.1, 2.0, 0.25)  # mean and variance in units of the column's deviation
 MEAN_GRID = np.linspace(-2.0, 2.0, 9)
 KAPPA_GRID = np.geomspace(0.01, 1.0, 9)
-NU_GRID = np.geomspace(1.0, 64.0, 7)
+NU_GRID = 2.0 ** np.arange(7)  # powers of two exactly: the kernels score such columns together
 VARIANCE_GRID = np.geomspace(1e-4, 1.0, 13)  # bounded below: a density has no bound at a repeated value
 AT_ONCE = 2**18  # (grid point, column, cluster) cells that are scored together
 

@@ -83,11 +83,13 @@ def main():
         mixture.sweep(rows, z := np.full(400, -1, dtype=np.int32), 2, 5, 1, 7, 0, held, None, prior)
         digest.update(z.tobytes())
         digest.update(b"%d" % visit(rng, rows, both, held, tail, prior) + both.tobytes())
-    rows, prior = random_table(rng, 300, n_reals=6, missing=0.0, same_nu=True)
-    tail, z = mixture.Tail(prior, 2.0, 0.0, 0.0), np.full(300, -1, dtype=np.int32)
-    for step in range(3):
-        mixture.sweep(rows, z, 0, 1, 0, step, 0, None, tail, prior)
-    digest.update(z.tobytes() + mixture.log_predictive_clusters(rows, tail).tobytes())
+    for kind in ({"n_reals": 6, "same_nu": True}, {"n_reals": 6, "powers": True}, {"n_reals": 70, "powers": True}):
+        rows, prior = random_table(rng, 300, missing=0.0, **kind)
+        tail, z = mixture.Tail(prior, 2.0, 0.0, 0.0), np.full(300, -1, dtype=np.int32)
+        for step in range(3):
+            mixture.sweep(rows, z, 0, 1, 0, step, 0, None, tail, prior)
+        rows.reals[::5] *= 1e30
+        digest.update(z.tobytes() + mixture.log_predictive_clusters(rows, tail).tobytes())
     for widths in ((2, 7), (1, 21, 4)):
         rows, prior = random_table(rng, 300, levels8=(3,), blocks=widths, scale=1.0)
         held = mixture.Instantiated(**random_parameters(rng, prior, 40, 40, []))

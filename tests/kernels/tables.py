@@ -52,10 +52,20 @@ FIELDS = tuple(Statistics.__dataclass_fields__)
 
 
 def random_table(
-    rng, n, levels8=(), levels16=(), n_reals=0, n_tallies=0, missing=0.2, scale=3.0, same_nu=False, blocks=()
+    rng,
+    n,
+    levels8=(),
+    levels16=(),
+    n_reals=0,
+    n_tallies=0,
+    missing=0.2,
+    scale=3.0,
+    same_nu=False,
+    powers=False,
+    blocks=(),
 ):
     """(Rows, Prior): n rows from three well mixed groups, a share `missing` of cells missing, non-uniform
-    Dirichlets."""
+    Dirichlets; nu of normal columns is any number, or 2 in all with `same_nu`, or a power of two with `powers`."""
     group = rng.integers(3, size=n)
 
     def codes(levels, dtype):
@@ -77,6 +87,8 @@ def random_table(
         add_blocks(rng, rows, prior, group, blocks, missing, scale)
     if same_nu:
         prior.normal[:, 2] = 2.0
+    if powers:
+        prior.normal[:, 2] = 2.0 ** rng.integers(7, size=n_reals)
     return rows, prior
 
 

@@ -17,6 +17,7 @@ TABLES = {
     "many categories": {"levels8": (3,) * 40, "missing": 0.9},
     "real": {"n_reals": 3},
     "real, complete": {"n_reals": 11, "missing": 0.0, "same_nu": True, "scale": 0.3},
+    "real, powers of two": {"n_reals": 11, "missing": 0.0, "powers": True, "scale": 0.3},
     "real, few missing": {"n_reals": 2, "missing": 0.02, "same_nu": True},
     "count": {"n_tallies": 3},
     "mixed": {"levels8": (2, 5), "levels16": (260,), "n_reals": 9, "n_tallies": 2},
@@ -63,6 +64,16 @@ def test_neighbours_do_not_matter(kind, n_clusters, free, with_tail):
     assert block == alone
     assert [k < -1 for k in block[0]] == [k < -1 for k in z.tolist()]
     block, wrong = swept(rows, prior, parameters, tail, z, 0, shift=1)
+    assert block[0] != wrong[0]
+
+
+def test_neighbours_do_not_matter_to_products_that_overflow():
+    rng = np.random.default_rng(42)
+    rows, prior = random_table(rng, N, n_reals=11, missing=0.0, powers=True, scale=1e60)
+    z = np.full(N, -1, dtype=np.int32)
+    block, alone = swept(rows, prior, None, (2.0, 0.1, -1.0, 16), z, 0)
+    assert block == alone
+    block, wrong = swept(rows, prior, None, (2.0, 0.1, -1.0, 16), z, 0, shift=1)
     assert block[0] != wrong[0]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from mpibayes.kernels import mixture
+from mpibayes.kernels import mixture, twin
 
 from .tables import Prior, Rows, Statistics, random_table
 
@@ -82,6 +82,32 @@ def test_chain_rule(kind):
     expected = log_marginal(rows, prior)
     for order in (np.arange(40), rng.permutation(40)):
         assert log_chain(rows.take(order), prior) == pytest.approx(expected, abs=40 * 1e-5)
+
+
+@pytest.mark.parametrize("n_reals", [1, 10, 41, 70])
+@pytest.mark.parametrize("away", [1.0, 1e6, 1e40])
+def test_columns_with_different_powers_of_two_as_nu(n_reals, away):
+    """Near and far rows, few and many columns: products of densities' factors, with and without room to spare."""
+    rng = np.random.default_rng([22, n_reals])
+    rows, prior = random_table(rng, 90, n_reals=n_reals, missing=0.0, powers=True)
+    z = rng.integers(20, size=90).astype(np.int32)
+    found, expected = [], []
+    for kernels in (mixture, twin):
+        tail = kernels.Tail(prior, 1.0, 0.0, 0.0)
+        tail.load(Statistics(*mixture.accumulate(rows, z, 20, prior.offsets)))
+        for s in (slice(0, 6), slice(6, 13)):
+            part = rows.take(np.arange(13))
+            part.reals[::2] *= away
+            part = part.take(s)
+            (found if kernels is mixture else expected).append(kernels.log_predictive_clusters(part, tail))
+    found, expected = np.concatenate(found), np.concatenate(expected)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-10)
+    wrong = prior.normal.copy()
+    wrong[0, 2] = 64.0 if wrong[0, 2] < 64 else 32.0
+    prior.normal = wrong
+    tail = twin.Tail(prior, 1.0, 0.0, 0.0)
+    tail.load(Statistics(*mixture.accumulate(rows, z, 20, prior.offsets)))
+    assert not np.allclose(found[6:], twin.log_predictive_clusters(part, tail), rtol=1e-9)
 
 
 def one_column(reals=(), tallies=(), normal=(), gamma=()):

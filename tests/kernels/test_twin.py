@@ -11,6 +11,7 @@ TABLES = {
     "categorical": {"levels8": (2, 3, 7, 4), "levels16": (300,)},
     "real": {"n_reals": 3},
     "real, complete": {"n_reals": 9, "missing": 0.0, "same_nu": True, "scale": 0.3},
+    "real, powers of two": {"n_reals": 9, "missing": 0.0, "powers": True, "scale": 0.3},
     "count": {"n_tallies": 2},
     "mixed": {"levels8": (2, 5), "levels16": (260, 400), "n_reals": 2, "n_tallies": 2},
     "wide": {"levels8": (3,) * 40, "n_reals": 1, "missing": 0.4},
