@@ -483,6 +483,13 @@ class LevelRange(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
+def _a_number(ctx, param, value: float) -> float:
+    """A range lets NaN through."""
+    if value != value:
+        raise click.BadParameter("nan is no number.", ctx, param)
+    return value
+
+
 def _simulated(command):
     """The arguments that every kind of simulated table has."""
     for option in (
@@ -494,9 +501,16 @@ def _simulated(command):
             type=click.FloatRange(0.01, 100),
             default=1.0,
             show_default=True,
+            callback=_a_number,
             help="How far clusters are apart; 0.3 is hard for 68 columns of few levels.",
         ),
-        click.option("--missing", type=click.FloatRange(0, 1, max_open=True), default=0.0, help="Share of the cells."),
+        click.option(
+            "--missing",
+            type=click.FloatRange(0, 1, max_open=True),
+            default=0.0,
+            callback=_a_number,
+            help="Share of the cells.",
+        ),
         click.option(
             "--labels",
             type=click.Path(path_type=Path),

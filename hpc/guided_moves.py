@@ -22,7 +22,7 @@ from mpibayes.hpc.cluster_book import Book, Labelled
 from mpibayes.hpc.launch_scans import Subset, as_single
 from mpibayes.hpc.models.statistics import Statistics, union
 from mpibayes.hpc.shards import Shard
-from mpibayes.hpc.split_odds import Odds, both_sides, odds_of_predictive
+from mpibayes.hpc.split_odds import Odds, both_sides, odds_of_predictive, vector_length
 from mpibayes.hpc.streams import Purpose, generator
 from mpibayes.kernels import split as kernels
 
@@ -32,7 +32,7 @@ LONE = 0.75  # share of the launches that set one seed against all other rows
 SHRINK = (2.0, 16.0)  # rows of the whole group that each side of a launch has besides its own, log-uniform
 LEAST = 20.0  # rows that the smallest lone side is expected to begin with
 FREE = 5  # scans before the sides' sizes count
-CELLS = 2**23  # level rows x groups that are worked on at most
+CELLS = 2**23  # numbers in the odds of all groups that are worked on, at most
 BATCH = 2**22  # bytes of rows that are copied at a time, on each rank
 GROUPS, ACCEPT, LAUNCH = range(3)  # streams of Purpose.GUIDED
 NOBODY = np.uint64(2**64 - 1)
@@ -100,7 +100,8 @@ class Guided(Book):
 
     def _affordable(self, ready: np.ndarray, seeds: np.ndarray) -> np.ndarray:
         """All groups, or where a table has very many levels, random ones, by words of the seeds, which moves keep."""
-        most = max(1, CELLS // max(1, self.components.shape[0]))
+        n_levels, n_real, n_count, widths = self.components.shape
+        most = max(1, CELLS // max(1, n_levels + 5 * n_real + 2 * n_count + vector_length(widths)))
         if len(ready) <= most:
             return ready
         word = kernels.words(seeds[ready, 0], **self._key(Purpose.SEEDS, 1))

@@ -14,7 +14,7 @@ from mpibayes.hpc.check import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found,
 from mpibayes.hpc.comm import serial
 from mpibayes.hpc.config import Config
 from mpibayes.hpc.data import Data
-from mpibayes.hpc.guided_moves import SUBSET
+from mpibayes.hpc.guided_moves import BATCH, SUBSET
 from mpibayes.hpc.log import duration, rate
 from mpibayes.hpc.mixture import Mixture, Settings
 from mpibayes.hpc.mixture_run import settings_of
@@ -91,7 +91,7 @@ def _moves_bytes(rows: int, row: int, n_clusters: int, levels: int) -> int:
 
     With them, random numbers of 16 scans (32), ids, places and labels.
     """
-    shaping = min(rows, SUBSET * n_clusters)
+    shaping = min(rows, SUBSET * n_clusters, (BATCH // (row + 80)) + SUBSET)
     return shaping * (row + 80) + 12 * rows + 2 * n_clusters * levels * (3 * 8 + 4 + 8)
 
 
@@ -175,7 +175,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     listed = ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
     yield "", f"{listed} (for {n_clusters} clusters)"
 
-    every = schedule.EVERY if config.sampler.split_merge == "auto" else config.sampler.split_merge
+    every = _cycles_per_round(config)
     speed = Speed.of(data.columns, data.n_rows, n_shards, every, timing)
     cycle_s = speed.cycle_s(working)
     start_s = timing.start_s * data.n_rows / timing.n_rows
@@ -198,6 +198,15 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     each = f", for each of {run.chains} chains" if run.chains > 1 else ""
     yield "disk", f"two checkpoints of {4 * data.n_rows / MIB:.1f} MiB, a trace of {trace / MIB:.1f} MiB{each}"
     yield "", f"{kept:,} kept draws of at most {draw / MIB:.2f} MiB, before compression{each}"
+
+
+def _cycles_per_round(config: Config) -> float:
+    """Cycles of the run for each round of split and merge moves; 0: there is none."""
+    moves, cycles = config.sampler.split_merge, config.run.cycles
+    if moves != "auto":
+        return moves
+    often = min(cycles, schedule.OFTEN)
+    return cycles / (often + (cycles - often) / schedule.EVERY)
 
 
 def _start(config: Config) -> tuple[str, int]:

@@ -173,7 +173,8 @@ def initial_labels(path: Path, n_training: int) -> np.ndarray:
     labels = _labels_in(path)
     if len(labels) != n_training:
         raise ConfigError(
-            f"sampler.init_labels: {path} has {len(labels)} labels, expected {n_training}, one a training row"
+            f"sampler.init_labels: {path} has {len(labels)} labels, expected {n_training}, one a training row "
+            "(rows that are held out have none)"
         )
     return np.unique(labels, return_inverse=True)[1]
 
@@ -185,11 +186,14 @@ def _labels_in(path: Path) -> np.ndarray:
             raise ConfigError(f"sampler.init_labels: {path} has kept no draw of its labels")
         return draw.labels
     try:
+        if path.suffix == ".npy":
+            return np.load(path, allow_pickle=False).astype(np.int64, casting="same_kind").ravel()
         lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
         return np.array(lines[-1].split(), np.int64)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"sampler.init_labels: {path}: cannot be read: {error}") from None
-    except (IndexError, ValueError, OverflowError):
+    except OSError as error:
+        raise ConfigError(f"sampler.init_labels: {path}: cannot be read: {error.strerror or error}") from None
+    except (IndexError, ValueError, OverflowError, TypeError):
         raise ConfigError(
-            f"sampler.init_labels: {path}: expected a line of whole numbers separated by blanks, one a training row"
+            f"sampler.init_labels: {path}: expected a line of whole numbers separated by blanks, one a training row, "
+            "a .npy array of them, or a run directory"
         ) from None

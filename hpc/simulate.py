@@ -28,6 +28,7 @@ from mpibayes.io.table import MAX_LEVELS, Column, Rows, Table, TableWriter, chec
 
 BLOCK = 16_384  # rows that share a random stream in each column
 SCORED_ROWS = 65_536  # of which the best reachable score is the mean
+MOST_COUNT = 1e9  # a cluster's rate at most
 MEAN_COUNT = 5.0
 CATEGORICAL, REAL, COUNT, CLUSTERS, WIDTHS = range(5)  # sub-streams
 
@@ -94,7 +95,7 @@ class Truth:
         location = [spread * stream(REAL, c).standard_normal(k) for c in range(shape.n_real)]
         log_rate = [np.log(MEAN_COUNT) + spread / 4 * stream(COUNT, c).standard_normal(k) for c in range(shape.n_count)]
         self.location = np.array(location).reshape(shape.n_real, k)
-        self.log_rate = np.array(log_rate).reshape(shape.n_count, k)
+        self.log_rate = np.minimum(np.array(log_rate).reshape(shape.n_count, k), np.log(MOST_COUNT))
         self._rungs = [_rungs(theta) for theta in self.theta]
         self._weight_rungs = _rungs(self.weight[None, :])
 

@@ -166,7 +166,7 @@ cdef class Packed:
                         x = (reals[m, c] - middle[g, c]) * width[g, c] * 1048576.0
                         out_real[self.c.n_reals * first + c * height + p] = MISSING_REAL
                         if reals[m, c] == reals[m, c]:
-                            x = 1073741824.0 if x > 1073741824.0 else x if x > -1073741824.0 else -1073741824.0
+                            x = 16777216.0 if x > 16777216.0 else x if x > -16777216.0 else -16777216.0
                             out_real[self.c.n_reals * first + c * height + p] = <int32_t>(x + 0.5 if x > 0 else x - 0.5)
                     for c in range(self.c.n_tallies):
                         out_tally[self.c.n_tallies * first + c * height + p] = tallies[m, c]

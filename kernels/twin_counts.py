@@ -9,6 +9,9 @@ import numpy as np
 from mpibayes.kernels import twin
 
 
+INTEGERS = (0, 1, 5, 6)  # of what accumulate returns: size, levels, tally_n, tally_sum
+
+
 def recount(rows, before, after, n_clusters, offsets, into=None):
     """See counts.recount: a full count by `after`, less one by `before`."""
     counted = SimpleNamespace(
@@ -16,7 +19,7 @@ def recount(rows, before, after, n_clusters, offsets, into=None):
     )
     before, after = (np.where(z < n_clusters, z, -1) for z in (before, after))
     old, new = (twin.accumulate(counted, z, n_clusters, offsets) for z in (before, after))
-    change = tuple(b - a for i, (a, b) in enumerate(zip(old, new, strict=True)) if i not in (2, 3, 4))
+    change = tuple(new[i] - old[i] for i in INTEGERS)
     if into is None:
         return change
     for total, part in zip(into, change, strict=True):

@@ -103,7 +103,7 @@ def whole(x, centre, scale):
     """A real cell in units of UNIT deviations."""
     if np.isnan(x):
         return MISSING
-    y = min(max((x - centre) * scale / UNIT, -(2.0**30)), 2.0**30)
+    y = min(max((x - centre) * scale / UNIT, -(2.0**24)), 2.0**24)
     return int(y + 0.5 if y > 0 else y - 0.5)
 
 

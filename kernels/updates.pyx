@@ -55,6 +55,8 @@ def log_gammas(shape, ids, *, seed, purpose, sub, cycle, chain):
     """
     cdef stream_key key = _key(seed, purpose, sub, cycle, chain)
     shape = np.asarray(shape, np.float64)
+    if not (np.all(shape > 0) and np.all(shape < np.inf)):
+        raise FloatingPointError("a gamma draw needs a positive, finite shape")
     cdef double[::1] a = _padded(shape, np.float64, 1.0)
     cdef uint64_t[::1] id = _padded(ids, np.uint64, 0)
     cdef int64_t n = a.shape[0]
@@ -100,6 +102,8 @@ def draw_levels(const int32_t[:, ::1] levels, const double[::1] beta, const int6
     cdef stream_key key = _key(seed, purpose, sub, cycle, chain)
     cdef int64_t n_clusters = levels.shape[1], most
     _check_columns(levels, beta, offsets, first, last)
+    if not np.isfinite(beta).all():
+        raise FloatingPointError("pseudo-counts have to be finite")
     widths = np.diff(offsets[first:last + 1])
     most = widths.max(initial=0)
     out = np.empty((widths.sum(), n_clusters), np.float32)

@@ -37,6 +37,7 @@ static double FN(fit_vector)(const double *mean0, const double *spread, double k
         row[i] += spread[i];
         if (row[i] > 1e300) row[i] = 1e300; /* as in student_of: a very wide cluster, not an infinite one */
     }
+    uint64_t put_right = 0; /* pivots, by column */
     row = u;
     for (int64_t i = 0; i < width; row += ++i) { /* S = L L', by rows; L takes its place, its diagonal inverted */
         double *above = u;
@@ -44,10 +45,10 @@ static double FN(fit_vector)(const double *mean0, const double *spread, double k
         for (int64_t j = 0; j < i; above += ++j) {
             double sum = row[j];
             for (int64_t l = 0; l < j; l++) sum -= row[l] * above[l];
-            row[j] = sum * above[j];
+            row[j] = put_right >> j & 1 ? 0.0 : sum * above[j]; /* below such a pivot there is rounding alone */
             pivot -= row[j] * row[j];
         }
-        if (!(pivot > spread[i])) pivot = spread[i];
+        if (!(pivot > spread[i])) pivot = spread[i], put_right |= (uint64_t)1 << i;
         log_determinant += log_positive(pivot);
         row[i] = 1.0 / sqrt(pivot);
     }

@@ -20,7 +20,7 @@ from mpibayes.hpc.streams import Purpose, Stream, generator
 
 BLOCKS = ("codes8", "codes16", "reals", "tallies", "vectors")
 CATEGORICAL, REAL, COUNT, REAL_MEAN = range(4)  # sub-streams
-VECTORS = 1 << 32  # and from here on one a block of columns
+VECTORS = 4  # and from here on one a block of columns; all below 2^32, where the attempts of a draw are counted
 HANDS = 32  # ranks that update columns, at most
 
 

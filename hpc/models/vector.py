@@ -43,19 +43,17 @@ def cholesky(matrix: np.ndarray, least: np.ndarray) -> np.ndarray:
     """Lower triangles L with L L' = matrix (..., D, D), where no pivot can be less than `least` (..., D).
 
     S_n exceeds the diagonal S_0, so that none of its pivots is below that of S_0. Rounding can say otherwise, where
-    columns repeat each other and the prior is narrow: such pivots are put right.
+    columns repeat each other and the prior is narrow: such a pivot is put right, and what stands below it, which is
+    rounding too, is left out. As in kernels/vectors_tail.h; matrix by matrix, whatever the others are.
     """
-    try:
-        return np.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:
-        rest, lower = matrix.copy(), np.zeros_like(matrix)
-        for i in range(matrix.shape[-1]):
-            pivot = np.maximum(rest[..., i, i], least[..., i])
-            lower[..., i, i] = np.sqrt(pivot)
-            lower[..., i + 1 :, i] = rest[..., i + 1 :, i] / lower[..., i, i, None]
-            column = lower[..., i + 1 :, i]
-            rest[..., i + 1 :, i + 1 :] -= column[..., :, None] * column[..., None, :]
-        return lower
+    rest, lower = matrix.copy(), np.zeros_like(matrix)
+    for i in range(matrix.shape[-1]):
+        sound = rest[..., i, i] > least[..., i]
+        pivot = np.sqrt(np.where(sound, rest[..., i, i], least[..., i]))
+        column = np.where(sound[..., None], rest[..., i + 1 :, i] / pivot[..., None], 0.0)
+        lower[..., i, i], lower[..., i + 1 :, i] = pivot, column
+        rest[..., i + 1 :, i + 1 :] -= column[..., :, None] * column[..., None, :]
+    return lower
 
 
 @dataclass
@@ -165,9 +163,10 @@ class Block:
         wishart = wishart.copy()
         for i, grid in enumerate(self.grids):
             if len(grid) > 1:
-                trial = np.repeat(wishart[None], len(grid), axis=0)
-                trial[:, i] = grid
-                score = self.log_marginal_cells(trial, n, mean, scatter).sum(axis=-1)
+                score = np.empty(len(grid))
+                for point, value in enumerate(grid):  # one at a time: each takes K matrices
+                    wishart[i] = value
+                    score[point] = self.log_marginal_cells(wishart, n, mean, scatter).sum()
                 wishart[i] = grid[draw_on_grid(score, stream)]
         return wishart
 

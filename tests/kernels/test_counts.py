@@ -8,7 +8,7 @@ from mpibayes.kernels import counts, mixture, twin_counts
 from .tables import FIELDS, random_table
 from .test_twin import TABLES
 
-COUNTED = [i for i, name in enumerate(FIELDS) if not name.startswith("real")]
+COUNTED = [FIELDS.index(name) for name in ("size", "levels", "tally_n", "tally_sum")]
 
 
 @pytest.mark.parametrize("kind", TABLES)

@@ -139,7 +139,7 @@ def test_real_cells_are_whole_numbers_of_a_deviation():
     ]
     far = counts_of(scans, (2, 2), 1)
     packed.count(np.array([0, 0, 0, 0, 1, 1], bool), far)
-    assert far.sums.tolist() == [[0, 2 * 2**60]]
+    assert far.sums.tolist() == [[0, 2 * 2**48]]
 
 
 def test_other_arguments_are_refused():
