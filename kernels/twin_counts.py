@@ -8,7 +8,6 @@ import numpy as np
 
 from mpibayes.kernels import twin
 
-
 INTEGERS = (0, 1, 5, 6)  # of what accumulate returns: size, levels, tally_n, tally_sum
 
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mpibayes.hpc.data import Carve, in_blocks
+from mpibayes.hpc.models import components as components_module
 from mpibayes.hpc.models import normal, vector
 from mpibayes.hpc.models.components import Components
 from mpibayes.hpc.models.statistics import Statistics, merge_vectors, union
@@ -231,3 +232,22 @@ def test_repeated_columns_do_not_break_the_sampler():
     draw = components.draw(hyper, s, components.everything, {"seed": 1, "cycle": 1, "chain": 0})
     assert np.isfinite(draw.vector_factor).all() and np.isfinite(draw.vector_location).all()
     assert np.isfinite(predictive(components, hyper, s, rows)).all()
+
+
+def test_pivots_are_put_right_matrix_by_matrix():
+    """Collinear columns under a prior as narrow as rounding: finite factors of that matrix, whatever else is there."""
+    g = np.random.default_rng(5)
+    x, y = g.normal(size=(600, 1)) * g.normal(size=12), g.normal(size=(600, 12))
+    for variance in (1e-4, 1e-14, 1e-20):
+        least = np.full(12, 13.0 * variance)
+        both = np.stack([a.T @ a + np.diag(least) for a in (x, y)])
+        lower = vector.cholesky(both, np.broadcast_to(least, (2, 12)))
+        np.testing.assert_allclose(lower @ lower.swapaxes(1, 2), both, rtol=1e-9, atol=1e-9)
+        assert (np.diagonal(lower, axis1=1, axis2=2) ** 2 >= least * (1 - 1e-12)).all()
+        assert vector.cholesky(both[1:], least[None]).tobytes() == lower[1].tobytes()
+
+
+def test_streams_of_blocks_are_nobody_elses():
+    """A draw's attempts are counted from 2^32 on in the sub-stream: all sub-streams stay below, and apart."""
+    assert components_module.VECTORS > components_module.REAL_MEAN
+    assert components_module.VECTORS + 2**16 < 2**32

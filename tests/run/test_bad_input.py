@@ -6,6 +6,8 @@ import h5py
 import numpy as np
 import pytest
 
+from mpibayes.hpc.errors import ConfigError
+from mpibayes.hpc.run_directory import initial_labels
 from mpibayes.io.table import Table, table_from_arrays, write_table
 from tests.run.conftest import run
 
@@ -176,3 +178,24 @@ def test_a_run_needs_a_rank_count_that_mpi_agrees_with(place):
     """N lonely copies of one chain are detected before any work."""
     done = run(place, "out", env={"PMI_SIZE": "3", "MPI4PY_MPIABI": "mpich"}, timeout=60)
     assert done.returncode != 0 and not (place / "out").exists()
+
+
+def test_labels_to_start_from(tmp_path):
+    """A line of text or a NumPy array; anything else is refused in words."""
+    labels = np.array([4, 0, 4, 2])
+    np.save(tmp_path / "a.npy", labels.astype(np.uint16))
+    (tmp_path / "a.txt").write_text("first\n4 0 4 2\n")
+    np.save(tmp_path / "b.npy", labels + 0.5)
+    (tmp_path / "c.npy").write_bytes(b"\x93NUMPY")
+    (tmp_path / "c.txt").write_bytes(b"\x93")
+    for name in ("a.npy", "a.txt"):
+        assert initial_labels(tmp_path / name, 4).tolist() == [2, 0, 2, 1]
+    for name, words in (
+        ("a.npy", "4 labels, expected 5"),
+        ("b.npy", "whole numbers"),
+        ("c.npy", "whole numbers"),
+        ("c.txt", "whole numbers"),
+        ("d.txt", "No such file"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            initial_labels(tmp_path / name, 5)
