@@ -434,7 +434,7 @@ def odds_from_all_rows():
     right = split_merge.Round._total
 
     def total(self, labelled, k):
-        (rows, z), shard = labelled[0], self.shards[0]
+        (rows, z), shard = next(iter(labelled)), self.shards[0]
         if k == 2 and (z >= 0).any() and (clusters := np.unique(shard.z[z >= 0])).size == 2:
             first = shard.z[np.isin(shard.z, clusters)][0]
             z = np.where(np.isin(shard.z, clusters), shard.z != first, -1).astype(np.int32)
