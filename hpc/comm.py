@@ -29,6 +29,8 @@ MATCHING = (
     "with the cluster's own MPI, do without the mpich wheel: pip uninstall mpich",
 )
 
+TOP_BIT = np.uint64(1 << 63)
+
 
 class Serial:
     """One process. Every operation is the identity."""
@@ -54,7 +56,7 @@ class Serial:
         """Overwrite the integer `array` on every rank with the sum over ranks."""
 
     def least_everywhere(self, array: np.ndarray) -> None:
-        """Overwrite the integer `array` on every rank with the least over ranks."""
+        """Overwrite the uint64 `array` on every rank with the least over ranks."""
 
     def send(self, array: np.ndarray, to: int) -> Callable[[], Any]:
         """Send an array to another rank, which receives it; it may change once the result has been called."""
@@ -115,8 +117,10 @@ class Mpi:
         self._comm.Allreduce(self._mpi.IN_PLACE, array, op=self._mpi.SUM)
 
     def least_everywhere(self, array):
-        self._check_exact(array)
-        self._comm.Allreduce(self._mpi.IN_PLACE, array, op=self._mpi.MIN)
+        # Open MPI 4.1 and MPICH 4.0 compare unsigned numbers as signed ones, so signed ones in the same order travel.
+        signed = (array ^ TOP_BIT).view(np.int64)
+        self._comm.Allreduce(self._mpi.IN_PLACE, signed, op=self._mpi.MIN)
+        np.bitwise_xor(signed.view(np.uint64), TOP_BIT, out=array)
 
     def send(self, array, to):
         return self._comm.Isend(np.ascontiguousarray(array), dest=to, tag=self.PART).Wait
