@@ -30,6 +30,7 @@ typedef struct { /* clusters whose weight and parameters were drawn; `base` = n 
     const uint64_t *anchors;
     const double *log_weight; /* -infinity in the padding */
     const double *start;      /* log_weight + sum of `constant` - sum of `rate` over columns, in that order */
+    const double *start_lent; /* the same, with the tail's weight in lane n, see `lends` */
     const float *table;
     const double *location, *half_precision, *constant;
     const double *log_rate, *rate;

@@ -15,6 +15,7 @@ import numpy as np
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free
+from libc.string cimport memcpy
 from posix.stdlib cimport posix_memalign
 
 
@@ -44,6 +45,7 @@ cdef extern from "mixture.h" nogil:
         const uint64_t *anchors
         const double *log_weight
         const double *start
+        const double *start_lent
         const float *table
         const double *location
         const double *half_precision
@@ -313,7 +315,7 @@ cdef class Instantiated:
             ("vector_factor", vector_factor, np.float64, self.n_pairs),
             ("vector_constant", vector_constant, np.float64, self.n_blocks),
         ]
-        cdef int64_t doubles = 3 + 3 * self.n_reals + 2 * self.n_tallies + self.n_vector + self.n_pairs + self.n_blocks
+        cdef int64_t doubles = 4 + 3 * self.n_reals + 2 * self.n_tallies + self.n_vector + self.n_pairs + self.n_blocks
         cdef int64_t total = 8 * self.base * doubles + 4 * self.base * self.n_levels
         cdef int64_t at = 0
         self.buffer = _aligned_bytes(total)
@@ -363,6 +365,24 @@ cdef class Instantiated:
         for r in range(self.n_tallies):
             for k in range(self.base):
                 out[k] -= self.c.rate[r * self.base + k]
+        self.c.start_lent = out + self.base
+        return 0
+
+    cdef int _lend(self, Tail tail) except -1:
+        """Let the first lane of the padding, if there is any, stand for a new cluster in an empty tail: its weight, the
+        prior's column of the table, and nothing of the other columns."""
+        cdef int64_t r, lane = self.n, base = self.base
+        if lane == base or tail.c.vacant >= tail.c.capacity:
+            return 0  # no padding; or the sweep has the tail grow before its first step
+        cdef float *table = <float *>self.c.table
+        cdef double *terms = <double *>self.c.location
+        cdef double *start_lent = <double *>self.c.start_lent
+        for r in range(self.n_levels):
+            table[r * base + lane] = tail.c.table[r * tail.c.capacity + tail.c.vacant]
+        for r in range((self.c.start - terms) // base):
+            terms[r * base + lane] = 0.0
+        memcpy(start_lent, self.c.start, base * sizeof(double))
+        start_lent[lane] = tail.c.log_weight
         return 0
 
     @staticmethod
@@ -847,6 +867,8 @@ def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated in
         return 0
     done.row = 0
     while True:
+        if tail is not None:
+            held._lend(tail)
         work = _Work(held.base, tail.c.capacity if tail is not None else 0, r.c.offsets[r.c.n_codes], r.c.n_codes,
                      r.c.n_reals, r.c.n_tallies, r.c.n_blocks)
         with nogil:

@@ -31,39 +31,45 @@ ALWAYS_INLINE void FN(widen_add)(double *out, vf x) {
     *(vd *)out += low, *(vd *)(out + N_DOUBLE) += high;
 }
 
-/* MB_TILE clusters, and 16, of as many rows as leave the sums in registers. Few clusters need several rows: additions
+/* MB_TILE clusters, 32 and 16, of as many rows as leave the sums in registers. Few clusters need several rows: additions
  * of one row wait for each other. */
-#define TILE_ROWS(VECTORS) ((VECTORS) > 4 ? 1 : (VECTORS) > 2 ? 2 : 4)
+#define TILE_ROWS(VECTORS) ((VECTORS) > 4 ? 1 : (VECTORS) > 2 ? 2 : (VECTORS) > 1 ? 4 : 8)
 #define DEFINE_TILE(NAME, ROWS, VECTORS)                                                                               \
     APART void FN(NAME)(const float *table, int64_t base, const int32_t *level, int64_t level_stride, int64_t n_codes, \
                         double *out, int64_t stride) {                                                                 \
         ADD_TILE(ROWS, VECTORS)                                                                                        \
     }
-DEFINE_TILE(wide_tile, TILE_ROWS(MB_TILE / N_FLOAT), MB_TILE / N_FLOAT)
-DEFINE_TILE(wide_tile_1, 1, MB_TILE / N_FLOAT)
-DEFINE_TILE(tile_16, TILE_ROWS(16 / N_FLOAT), 16 / N_FLOAT)
-DEFINE_TILE(tile_16_1, 1, 16 / N_FLOAT)
+#define DEFINE_TILES(CLUSTERS)                                                                                         \
+    DEFINE_TILE(tile_##CLUSTERS, TILE_ROWS(CLUSTERS / N_FLOAT), CLUSTERS / N_FLOAT)                                    \
+    DEFINE_TILE(tile_##CLUSTERS##_1, 1, CLUSTERS / N_FLOAT)
+#if MB_TILE == 64
+DEFINE_TILES(64)
+#endif
+DEFINE_TILES(32)
+DEFINE_TILES(16)
+
+/* one tile of all the block's rows */
+#define ADD_TILES(CLUSTERS)                                                                                            \
+    {                                                                                                                  \
+        enum { ROWS = TILE_ROWS(CLUSTERS / N_FLOAT) };                                                                 \
+        int64_t j = 0;                                                                                                 \
+        for (; j + ROWS <= block->n; j += ROWS)                                                                        \
+            FN(tile_##CLUSTERS)(table + k, base, level + j * step, step, n_codes, out + j * stride + k, stride);       \
+        for (; j < block->n; j++)                                                                                      \
+            FN(tile_##CLUSTERS##_1)(table + k, base, level + j * step, step, n_codes, out + j * stride + k, stride);   \
+        k += CLUSTERS;                                                                                                 \
+    }
 
 /* log probabilities of the levels; `base` is the table's stride */
 static void FN(add_categories)(const float *table, int64_t base, const block_t *block, int64_t n_codes, double *out,
                                int64_t stride, int64_t n) {
-    enum { WIDE = TILE_ROWS(MB_TILE / N_FLOAT), NARROW = TILE_ROWS(16 / N_FLOAT) };
     const int32_t *level = block->level;
     int64_t k = 0, step = block->level_stride;
-    for (; k + MB_TILE <= n; k += MB_TILE) {
-        int64_t j = 0;
-        for (; j + WIDE <= block->n; j += WIDE)
-            FN(wide_tile)(table + k, base, level + j * step, step, n_codes, out + j * stride + k, stride);
-        for (; j < block->n; j++)
-            FN(wide_tile_1)(table + k, base, level + j * step, step, n_codes, out + j * stride + k, stride);
-    }
-    for (; k < n; k += 16) {
-        int64_t j = 0;
-        for (; j + NARROW <= block->n; j += NARROW)
-            FN(tile_16)(table + k, base, level + j * step, step, n_codes, out + j * stride + k, stride);
-        for (; j < block->n; j++)
-            FN(tile_16_1)(table + k, base, level + j * step, step, n_codes, out + j * stride + k, stride);
-    }
+#if MB_TILE == 64
+    while (k + 64 <= n) ADD_TILES(64)
+#endif
+    while (k + 32 <= n) ADD_TILES(32)
+    if (k < n) ADD_TILES(16)
 }
 
 /* - half_precision (x - location)^2 of normal columns, for ROWS rows from `first` on: added to `start`, or to `out`
@@ -72,7 +78,7 @@ static void FN(add_categories)(const float *table, int64_t base, const block_t *
     for (int64_t k = 0; k < n; k += 2 * N_DOUBLE) {                                                                    \
         vd sum[ROWS][2];                                                                                               \
         UNROLL for (int j = 0; j < ROWS; j++) UNROLL for (int v = 0; v < 2; v++)                                       \
-            sum[j][v] = ((const vd *)(MASKED ? out + j * stride + k : g->start + k))[v];                               \
+            sum[j][v] = ((const vd *)(MASKED ? out + j * stride + k : start + k))[v];                                  \
         for (int64_t r = 0; r < n_columns; r++) {                                                                      \
             const vd *location = (const vd *)(g->location + r * g->base + k);                                          \
             const vd *half_precision = (const vd *)(g->half_precision + r * g->base + k);                              \
@@ -93,8 +99,8 @@ static void FN(add_categories)(const float *table, int64_t base, const block_t *
             ((vd *)(out + j * stride + k))[v] = sum[j][v];                                                             \
     }
 #define DEFINE_NORMAL(NAME, ROWS, MASKED)                                                                              \
-    APART void FN(NAME)(const instantiated_t *g, const block_t *block, int64_t first, int64_t n_columns, double *out,  \
-                        int64_t stride, int64_t n) {                                                                   \
+    APART void FN(NAME)(const instantiated_t *g, const double *start, const block_t *block, int64_t first,             \
+                        int64_t n_columns, double *out, int64_t stride, int64_t n) {                                   \
         ADD_NORMAL(ROWS, MASKED)                                                                                       \
     }
 DEFINE_NORMAL(normal_4, 4, 0)
@@ -103,15 +109,15 @@ DEFINE_NORMAL(normal_1, 1, 0)
 DEFINE_NORMAL(normal_1_masked, 1, 1)
 
 /* normal columns under given parameters, on top of `start` */
-static void FN(add_normal)(const instantiated_t *g, const block_t *block, int64_t n_columns, double *out,
-                           int64_t stride, int64_t n) {
+static void FN(add_normal)(const instantiated_t *g, const double *start, const block_t *block, int64_t n_columns,
+                           double *out, int64_t stride, int64_t n) {
     int64_t j = 0, masked = block->some_missing;
     for (; j + 4 <= block->n; j += 4)
-        if (masked) FN(normal_4_masked)(g, block, j, n_columns, out + j * stride, stride, n);
-        else FN(normal_4)(g, block, j, n_columns, out + j * stride, stride, n);
+        if (masked) FN(normal_4_masked)(g, start, block, j, n_columns, out + j * stride, stride, n);
+        else FN(normal_4)(g, start, block, j, n_columns, out + j * stride, stride, n);
     for (; j < block->n; j++)
-        if (masked) FN(normal_1_masked)(g, block, j, n_columns, out + j * stride, stride, n);
-        else FN(normal_1)(g, block, j, n_columns, out + j * stride, stride, n);
+        if (masked) FN(normal_1_masked)(g, start, block, j, n_columns, out + j * stride, stride, n);
+        else FN(normal_1)(g, start, block, j, n_columns, out + j * stride, stride, n);
 }
 
 /* counts under given rates: x log rate; a missing count is 0 in the block. log x! is the same under every cluster. */
@@ -149,14 +155,14 @@ static void FN(start_without)(const instantiated_t *g, const rows_t *rows, const
 }
 
 /* scores, up to a constant of the row, of the block's rows under the first n instantiated clusters and their padding,
- * which stays at -infinity; n a multiple of 16 */
-static void FN(score_block)(const instantiated_t *g, const rows_t *rows, const block_t *block, double *out,
-                            int64_t stride, int64_t n) {
+ * which stays at -infinity where `start` has it; n a multiple of 16 */
+static void FN(score_block)(const instantiated_t *g, const double *start, const rows_t *rows, const block_t *block,
+                            double *out, int64_t stride, int64_t n) {
     if (block->some_missing || rows->n_reals == 0)
         for (int64_t j = 0; j < block->n; j++)
-            for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(out + j * stride + k) = *(const vd *)(g->start + k);
+            for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(out + j * stride + k) = *(const vd *)(start + k);
     if (block->some_missing) FN(start_without)(g, rows, block, out, stride, n);
-    if (rows->n_reals) FN(add_normal)(g, block, rows->n_reals, out, stride, n);
+    if (rows->n_reals) FN(add_normal)(g, start, block, rows->n_reals, out, stride, n);
     if (rows->n_tallies) FN(add_poisson)(g, block, rows->n_tallies, out, stride, n);
     if (rows->n_codes)
         FN(add_categories)(g->table, g->base, block, rows->n_codes, out, stride, n);
@@ -407,21 +413,15 @@ APART void FN(add_negative_binomial)(const tail_t *t, const work_t *w, double *o
     }
 }
 
-/* scores of the block's rows, in no cluster, under slots 0..n-1: shift[row] + log_size - norm + predictive. Slots from
- * n_used on, a multiple of 8, are vacant and stay at -infinity. */
-static void FN(score_slots)(const tail_t *t, const rows_t *rows, work_t *w, const int64_t *at, const double *shift,
-                            double *out, int64_t stride, int64_t n, int64_t n_used) {
+/* adds the predictives of the real, count and vector cells of the block's rows, in no cluster, under slots 0..n-1 */
+static void FN(add_predictives)(const tail_t *t, const rows_t *rows, work_t *w, const int64_t *at, double *out,
+                                int64_t stride, int64_t n) {
     int64_t n_rows = w->block.n, j = 0;
-    for (int64_t k = 0; k < n; k += N_DOUBLE) {
-        vd known = *(const vd *)(t->log_size + k) - *(const vd *)(t->norm + k);
-        for (int64_t i = 0; i < n_rows; i++) *(vd *)(out + i * stride + k) = known + shift[i];
-    }
-    if (rows->n_codes) FN(add_categories)(t->table, t->capacity, &w->block, rows->n_codes, out, stride, n);
     if (rows->n_reals && t->n_uneven == 0 && !w->block.some_missing) {
         if (t->one_nu)
-            for (; j + 4 <= n_rows; j += 4) FN(add_student_4)(t, &w->block, j, out + j * stride, stride, n_used);
+            for (; j + 4 <= n_rows; j += 4) FN(add_student_4)(t, &w->block, j, out + j * stride, stride, n);
         else if (t->by_power) {
-            FN(add_student_powers)(t, w->block.reals, n_rows, out, stride, n_used);
+            FN(add_student_powers)(t, w->block.reals, n_rows, out, stride, n);
             j = n_rows;
         }
     }
@@ -429,9 +429,21 @@ static void FN(score_slots)(const tail_t *t, const rows_t *rows, work_t *w, cons
         if (i < j && rows->n_tallies == 0) continue;
         if (n_rows > 1) FN(take_up)(rows, w, i, at[i]);
         double *own = out + i * stride;
-        if (i >= j && w->n_real && t->n_uneven == 0 && t->one_nu) FN(add_student_even)(t, w, own, n_used);
-        else if (i >= j && w->n_real) FN(add_student)(t, w, own, n_used);
-        if (w->n_tally) FN(add_negative_binomial)(t, w, own, n_used);
+        if (i >= j && w->n_real && t->n_uneven == 0 && t->one_nu) FN(add_student_even)(t, w, own, n);
+        else if (i >= j && w->n_real) FN(add_student)(t, w, own, n);
+        if (w->n_tally) FN(add_negative_binomial)(t, w, own, n);
     }
-    if (rows->n_blocks) FN(add_vectors_student)(t, &w->block, out, stride, n_used);
+    if (rows->n_blocks) FN(add_vectors_student)(t, &w->block, out, stride, n);
+}
+
+/* scores of the block's rows, in no cluster, under slots 0..n-1: shift[row] + log_size - norm + predictive. Slots from
+ * n_used on, a multiple of 8, are vacant and stay at -infinity. */
+static void FN(score_slots)(const tail_t *t, const rows_t *rows, work_t *w, const int64_t *at, const double *shift,
+                            double *out, int64_t stride, int64_t n, int64_t n_used) {
+    for (int64_t k = 0; k < n; k += N_DOUBLE) {
+        vd known = *(const vd *)(t->log_size + k) - *(const vd *)(t->norm + k);
+        for (int64_t i = 0; i < w->block.n; i++) *(vd *)(out + i * stride + k) = known + shift[i];
+    }
+    if (rows->n_codes) FN(add_categories)(t->table, t->capacity, &w->block, rows->n_codes, out, stride, n);
+    FN(add_predictives)(t, rows, w, at, out, stride, n_used);
 }

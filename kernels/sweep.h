@@ -68,6 +68,32 @@ static void FN(score_tail)(tail_t *t, const rows_t *rows, work_t *w, const int64
             if (own[j] >= 0) FN(put)(out + j * stride, own[j], own_row[j]);
 }
 
+/* Whether the tail is empty and the padding of the instantiated clusters has a lane for the new cluster, n: it then needs
+ * no vectors of its own. The lane's terms are those of the prior (Instantiated.lend). */
+ALWAYS_INLINE int FN(lends)(const instantiated_t *g, const tail_t *t) {
+    return t && t->n_occupied == 0 && g->n < g->base;
+}
+
+/* what is the same under every cluster in the scores of row j's counts; 0 for a missing one, which stands as 0 */
+ALWAYS_INLINE double FN(log_factorials)(const rows_t *rows, const block_t *block, int64_t j) {
+    double sum = 0;
+    for (int64_t q = 0; q < rows->n_tallies; q++) sum += count_of(block->tallies[j][q]).log_factorial;
+    return sum;
+}
+
+/* Completes the lane of an empty tail's new cluster, slot 0, by what is no table: real, count and vector cells. */
+static void FN(score_lent)(tail_t *t, const rows_t *rows, work_t *w, const int64_t *at, double *out, int64_t stride,
+                           int64_t lane) {
+    double *slots = w->part; /* 8 a row; it is free until the draw */
+    if (!rows->n_reals && !rows->n_tallies && !rows->n_blocks) return;
+    memset(slots, 0, 8 * sizeof *slots * w->block.n);
+    FN(add_predictives)(t, rows, w, at, slots, 8, 8);
+    for (int64_t j = 0; j < w->block.n; j++) {
+        double taken_off = FN(log_factorials)(rows, &w->block, j); /* by score_prefix, and in slots again */
+        FN(put)(out + j * stride, lane, out[j * stride + lane] + (slots[8 * j] + taken_off));
+    }
+}
+
 ALWAYS_INLINE int FN(is_anchor)(const instantiated_t *g, int64_t label, uint64_t priority) {
     return label >= g->free && label < g->n && priority == g->anchors[label - g->free];
 }
@@ -79,16 +105,16 @@ ALWAYS_INLINE int64_t FN(slot_of)(const instantiated_t *g, const tail_t *t, int6
 }
 
 /* scores of the block's rows under the first allowed[row] instantiated clusters, on the scale of score_tail where there
- * is a tail, and -infinity for the others of n */
+ * is a tail, and -infinity for the others of n; but for the lane that is lent, see `lends` */
 ALWAYS_INLINE void FN(score_prefix)(const instantiated_t *g, const tail_t *t, const rows_t *rows, work_t *w,
                                     const int64_t *allowed, double *out, int64_t stride, int64_t n) {
     const block_t *block = &w->block;
-    FN(score_block)(g, rows, block, out, stride, n);
+    int64_t end = n < g->n ? n : g->n;
+    FN(score_block)(g, FN(lends)(g, t) ? g->start_lent : g->start, rows, block, out, stride, n);
     for (int64_t j = 0; j < block->n; j++) {
-        for (int64_t k = allowed[j]; k < n; k++) out[j * stride + k] = -INFINITY;
+        for (int64_t k = allowed[j]; k < end; k++) out[j * stride + k] = -INFINITY;
         if (!t || !rows->n_tallies) continue;
-        double log_factorials = 0; /* of 0, which stands for a missing count, it is 0 */
-        for (int64_t q = 0; q < rows->n_tallies; q++) log_factorials += count_of(block->tallies[j][q]).log_factorial;
+        double log_factorials = FN(log_factorials)(rows, block, j);
         for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(out + j * stride + k) -= log_factorials;
     }
 }
@@ -135,18 +161,21 @@ static int FN(step_label)(const rows_t *rows, int32_t *z, int64_t i, const insta
     if (t && t->vacant >= t->capacity) return STATUS_GROW;
     FN(read_row)(rows, i, w);
     if (w->block.infinite) return STATUS_NOT_A_NUMBER;
-    int64_t alone = own >= 0 && t->size[own] == 1;
-    n = n_prefix = (allowed + 15) & ~(int64_t)15;
-    if (t && allowed == 0 && t->n_occupied - alone == 0) /* nothing but the new cluster: no draw */
-        chosen = fresh = alone && own < t->vacant ? own : t->vacant;
-    else {
+    int64_t alone = own >= 0 && t->size[own] == 1, lent = FN(lends)(g, t);
+    n = n_prefix = lent ? g->base : (allowed + 15) & ~(int64_t)15;
+    if (t && allowed == 0 && t->n_occupied - alone == 0) { /* nothing but the new cluster: no draw */
+        fresh = alone && own < t->vacant ? own : t->vacant;
+        chosen = n_prefix + fresh;
+    } else {
         if (allowed) FN(score_prefix)(g, t, rows, w, &allowed, w->scores, n, n);
-        if (t) {
+        if (lent) FN(score_lent)(t, rows, w, &i, w->scores, n, g->n);
+        else if (t) {
             n += (FN(slots_in_use)(t) + 15) & ~(int64_t)15;
             FN(score_tail)(t, rows, w, &i, &own, w->scores + n_prefix, n, &fresh);
         }
         int status = FN(draw_row)(w->scores, n, w, philox_uniform(philox_word(words, at)), &chosen);
         if (status != STATUS_DONE) return status;
+        if (lent && chosen == g->n) chosen = n_prefix;
     }
     FN(settle)(z, i, g, t, w, own, fresh, n_prefix, chosen, moved);
     return STATUS_DONE;
@@ -168,12 +197,13 @@ static outcome_t FN(step_block)(const rows_t *rows, int32_t *z, const FN(waiting
                                 philox_stream *words, int64_t *settled, int64_t *moved) {
     outcome_t done = {0, 0, STATUS_DONE};
     int undrawn = -1;
-    int64_t chosen[BLOCK], fresh = -1, n_prefix = (g->n + 15) & ~(int64_t)15, n = n_prefix;
-    if (t) n += (FN(slots_in_use)(t) + 15) & ~(int64_t)15;
+    int64_t chosen[BLOCK], fresh = -1, n_prefix = g->base, n = n_prefix, lent = FN(lends)(g, t);
+    if (t && !lent) n += (FN(slots_in_use)(t) + 15) & ~(int64_t)15;
     FN(read_block)(rows, waiting->at, waiting->n, &w->block);
     if (!w->block.infinite && n) {
         if (n_prefix) FN(score_prefix)(g, t, rows, w, waiting->allowed, w->scores, n, n_prefix);
-        if (t) FN(score_tail)(t, rows, w, waiting->at, waiting->own, w->scores + n_prefix, n, &fresh);
+        if (lent) FN(score_lent)(t, rows, w, waiting->at, w->scores, n, g->n);
+        else if (t) FN(score_tail)(t, rows, w, waiting->at, waiting->own, w->scores + n_prefix, n, &fresh);
         undrawn = FN(draw_block)(w, n, waiting->u, chosen);
     }
     int64_t j = 0;
@@ -185,6 +215,7 @@ static outcome_t FN(step_block)(const rows_t *rows, int32_t *z, const FN(waiting
             if (done.status != STATUS_DONE) break;
             changed = t != NULL;
         } else if (t) {
+            if (lent && chosen[j] == g->n) chosen[j] = n_prefix;
             if (waiting->own[j] >= 0 && chosen[j] == n_prefix + waiting->own[j]) continue;
             if (chosen[j] >= n_prefix || waiting->own[j] >= 0) FN(take_up)(rows, w, j, i);
             changed = FN(settle)(z, i, g, t, w, waiting->own[j], fresh, n_prefix, chosen[j], moved);
