@@ -65,6 +65,7 @@ typedef struct { /* collapsed clusters of one shard; stride = capacity */
     int64_t *reference_size;
     double *reference;      /* (C, capacity) */
     float *table;           /* (L, capacity) */
+    const float *prior_table; /* (L,) the column of a vacant slot */
     double *t_location, *t_scale, *t_half, *t_constant; /* (R, capacity), Student t */
     double *t_total;                                    /* sum of t_constant over columns */
     int64_t *uneven;

@@ -80,6 +80,7 @@ cdef extern from "mixture.h" nogil:
         int64_t *reference_size
         double *reference
         float *table
+        const float *prior_table
         double *t_location
         double *t_scale
         double *t_half
@@ -372,13 +373,13 @@ cdef class Instantiated:
         """Let the first lane of the padding, if there is any, stand for a new cluster in an empty tail: its weight, the
         prior's column of the table, and nothing of the other columns."""
         cdef int64_t r, lane = self.n, base = self.base
-        if lane == base or tail.c.vacant >= tail.c.capacity:
-            return 0  # no padding; or the sweep has the tail grow before its first step
+        if lane == base:
+            return 0
         cdef float *table = <float *>self.c.table
         cdef double *terms = <double *>self.c.location
         cdef double *start_lent = <double *>self.c.start_lent
         for r in range(self.n_levels):
-            table[r * base + lane] = tail.c.table[r * tail.c.capacity + tail.c.vacant]
+            table[r * base + lane] = tail.c.prior_table[r]
         for r in range((self.c.start - terms) // base):
             terms[r * base + lane] = 0.0
         memcpy(start_lent, self.c.start, base * sizeof(double))
@@ -527,6 +528,7 @@ cdef class Tail:
     cdef object widths_array, wishart_array, vector_mean_array, vector_spread_array
     cdef int64_t items[9]
     cdef int32_t[::1] by_power
+    cdef const float[::1] prior_table
     cdef int64_t[::1] power_ends
 
     def __init__(self, prior, double concentration, double discount, double log_weight, capacity=16):
@@ -560,6 +562,8 @@ cdef class Tail:
         self.c.concentration, self.c.discount, self.c.log_weight = concentration, discount, log_weight
         self._allocate(max(16, _pad16(capacity)))
         self._refresh(0, self.c.capacity)
+        self.prior_table = self._field("table")[:, 0].copy()
+        self.c.prior_table = &self.prior_table[0] if self.items[1] else NULL
 
     def _hold_blocks(self, prior):
         """Take the prior of the blocks; ValueError where it is none."""

@@ -72,6 +72,25 @@ static void FN(add_categories)(const float *table, int64_t base, const block_t *
     if (k < n) ADD_TILES(16)
 }
 
+/* total[row] += the same for a cluster alone, whose column of the table stands by itself */
+ALWAYS_INLINE void FN(add_column_rows)(const float *column, const int32_t *level, int64_t level_stride, int64_t n_codes,
+                                       const int rows, double *total) {
+    for (int64_t c0 = 0; c0 < n_codes; c0 += ADD_BLOCK) {
+        int64_t c1 = c0 + ADD_BLOCK < n_codes ? c0 + ADD_BLOCK : n_codes;
+        float sum[BLOCK] = {0};
+        for (int64_t c = c0; c < c1; c++)
+            UNROLL for (int j = 0; j < rows; j++) sum[j] += column[level[j * level_stride + c]];
+        UNROLL for (int j = 0; j < rows; j++) total[j] += sum[j];
+    }
+}
+APART void FN(add_column)(const float *column, const block_t *block, int64_t n_codes, double *total) {
+    const int32_t *level = block->level;
+    int64_t step = block->level_stride;
+    if (block->n == BLOCK) FN(add_column_rows)(column, level, step, n_codes, BLOCK, total);
+    else
+        for (int64_t j = 0; j < block->n; j++) FN(add_column_rows)(column, level + j * step, step, n_codes, 1, total + j);
+}
+
 /* - half_precision (x - location)^2 of normal columns, for ROWS rows from `first` on: added to `start`, or to `out`
  * where a cell may be missing. Its term is masked away: its 0 would bring half_precision location^2. */
 #define ADD_NORMAL(ROWS, MASKED)                                                                                       \
@@ -438,12 +457,15 @@ static void FN(add_predictives)(const tail_t *t, const rows_t *rows, work_t *w, 
 
 /* scores of the block's rows, in no cluster, under slots 0..n-1: shift[row] + log_size - norm + predictive. Slots from
  * n_used on, a multiple of 8, are vacant and stay at -infinity. */
-static void FN(score_slots)(const tail_t *t, const rows_t *rows, work_t *w, const int64_t *at, const double *shift,
+static void FN(score_slots)(const tail_t *t, const rows_t *rows, work_t *w, const int64_t *at, double shift[BLOCK],
                             double *out, int64_t stride, int64_t n, int64_t n_used) {
+    int empty = t->n_occupied == 0; /* the prior's column then does for all slots: all but the new cluster's are vacant */
+    if (empty) FN(add_column)(t->prior_table, &w->block, rows->n_codes, shift);
     for (int64_t k = 0; k < n; k += N_DOUBLE) {
         vd known = *(const vd *)(t->log_size + k) - *(const vd *)(t->norm + k);
         for (int64_t i = 0; i < w->block.n; i++) *(vd *)(out + i * stride + k) = known + shift[i];
     }
-    if (rows->n_codes) FN(add_categories)(t->table, t->capacity, &w->block, rows->n_codes, out, stride, n);
+    if (rows->n_codes && !empty)
+        FN(add_categories)(t->table, t->capacity, &w->block, rows->n_codes, out, stride, n);
     FN(add_predictives)(t, rows, w, at, out, stride, n_used);
 }
