@@ -148,7 +148,8 @@ def loom_step(x, levels, seed, clock, distributions) -> None:
     if not levels or max(levels) > 256:
         raise SystemExit("only categorical columns of at most 256 levels")
     library = loom_library(distributions)
-    MORE["versions"] = versions() | {"distributions": importlib.metadata.Distribution.at(distributions).version}
+    version = importlib.metadata.Distribution.at(distributions).version
+    MORE["versions"] = versions() | {"distributions": f"{version} ({LOOM_TARGET})"}
     clock.start()
     kind = np.digitize(levels, (2, 16), right=True)  # loom keeps features type by type
     order = np.argsort(kind, kind="stable")
@@ -174,8 +175,7 @@ def loom_library(distributions: Path) -> ctypes.CDLL:
         stub.parent.mkdir(parents=True)
         stub.write_text("namespace Eigen { template <class Matrix> struct LLT; enum { Success }; }\n")
         built = Path(folder, "loom_step.so")
-        flags = [*LOOM_FLAGS, *os.environ.get("CXXFLAGS", "-march=native").split()]
-        flags += [f"-I{folder}", f"-I{distributions / 'include'}"]
+        flags = [*LOOM_FLAGS, *LOOM_TARGET.split(), f"-I{folder}", f"-I{distributions / 'include'}"]
         subprocess.run([os.environ.get("CXX", "g++"), *flags, "-o", built, *sources], check=True)
         library = ctypes.CDLL(str(built))
     number, real, address = ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
@@ -279,6 +279,7 @@ def numpyro_map(x, levels, seed, clock, clusters=20) -> None:
 
 LOOM = "loom's row step"
 LOOM_FLAGS = ["-O3", "-ffast-math", "-std=gnu++14", "-w", "-fPIC", "-shared"]  # as loom and its library are built
+LOOM_TARGET = os.environ.get("CXXFLAGS", "-march=native")  # theirs: -msse4.1 -mfpmath=sse
 PROGRAMS = {
     "mpibayes": (mpibayes, {}),
     "mpibayes, full": (mpibayes, {"full": True}),
