@@ -1,6 +1,6 @@
 """One program on one table, in a process of its own; peers.py starts it, ours and the others alike.
 
-    PYTHON peer_program.py PROGRAM TABLE.npz OUT [--marks 3 10 30] [--sweeps N] [--seed 1]
+    PYTHON peer_program.py PROGRAM TABLE.npz OUT [--marks 3 10 30] [--sweeps N] [--seed 1] [--distributions DIR]
 
 TABLE.npz: see tables.py. Nothing of the project is imported unless PROGRAM is ours. One thread. CPU seconds count from
 the table in memory and the packages loaded on: the program's own copy of the table counts, and compilation. After every
@@ -15,10 +15,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import importlib.metadata
 import json
 import os
 import re
+import subprocess
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -137,6 +140,51 @@ def lace(x, levels, seed, clock, kernels=("slice",)) -> None:
         clock(lambda: engine.row_assignments(0)[0])
 
 
+def loom_step(x, levels, seed, clock, distributions) -> None:
+    """The row step of loom's sampler alone (loom_step.cc), from no groups at all.
+
+    Hyperparameters stay as they are: Pitman-Yor(2, 0.1), loom's first, and 1/2 for every level, the library's example.
+    """
+    if not levels or max(levels) > 256:
+        raise SystemExit("only categorical columns of at most 256 levels")
+    library = loom_library(distributions)
+    version = importlib.metadata.Distribution.at(distributions).version
+    MORE["versions"] = versions() | {"distributions": f"{version} ({LOOM_TARGET})"}
+    clock.start()
+    kind = np.digitize(levels, (2, 16), right=True)  # loom keeps features type by type
+    order = np.argsort(kind, kind="stable")
+    codes, n_levels = np.ascontiguousarray(x[:, order], np.uint8), np.array(levels, np.int32)[order]
+    labels = np.empty(len(x), np.uint32)
+    state = library.step_new(*codes.shape, codes.ctypes.data, n_levels.ctypes.data, 2.0, 0.1, 0.5, seed)
+
+    def copied() -> np.ndarray:
+        library.step_labels(state, labels.ctypes.data)
+        return labels
+
+    while True:
+        library.step_sweep(state)
+        clock(copied)
+
+
+def loom_library(distributions: Path) -> ctypes.CDLL:
+    """loom_step.cc and the library that it calls, built from the unpacked sources for this very processor."""
+    sources = [Path(__file__).with_name("loom_step.cc")]
+    sources += [distributions / "src" / f"{name}.cc" for name in ("common", "special", "random", "vector_math")]
+    with tempfile.TemporaryDirectory() as folder:
+        stub = Path(folder, "eigen3", "Eigen", "Cholesky")  # named by templates that are not used here
+        stub.parent.mkdir(parents=True)
+        stub.write_text("namespace Eigen { template <class Matrix> struct LLT; enum { Success }; }\n")
+        built = Path(folder, "loom_step.so")
+        flags = [*LOOM_FLAGS, *LOOM_TARGET.split(), f"-I{folder}", f"-I{distributions / 'include'}"]
+        subprocess.run([os.environ.get("CXX", "g++"), *flags, "-o", built, *sources], check=True)
+        library = ctypes.CDLL(str(built))
+    number, real, address = ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
+    library.step_new.restype = address
+    library.step_new.argtypes = [number, number, address, address, real, real, real, number]
+    library.step_sweep.argtypes, library.step_labels.argtypes = [address], [address, address]
+    return library
+
+
 def stepmix(x, levels, seed, clock, clusters=20) -> None:
     """EM of a latent class model with a given number of classes, one random start."""
     from stepmix.stepmix import StepMix
@@ -229,12 +277,16 @@ def numpyro_map(x, levels, seed, clock, clusters=20) -> None:
         clock(lambda state=state: labels(state))
 
 
+LOOM = "loom's row step"
+LOOM_FLAGS = ["-O3", "-ffast-math", "-std=gnu++14", "-w", "-fPIC", "-shared"]  # as loom and its library are built
+LOOM_TARGET = os.environ.get("CXXFLAGS", "-march=native")  # theirs: -msse4.1 -mfpmath=sse
 PROGRAMS = {
     "mpibayes": (mpibayes, {}),
     "mpibayes, full": (mpibayes, {"full": True}),
     "lace slice": (lace, {"kernels": ("slice",)}),
     "lace slice + sams": (lace, {"kernels": ("slice", "sams")}),
     "lace Gibbs": (lace, {"kernels": ("gibbs",)}),
+    LOOM: (loom_step, {}),
     "StepMix": (stepmix, {}),
     "scikit-learn EM, full": (sklearn_em, {"covariance": "full"}),
     "scikit-learn EM, diagonal": (sklearn_em, {"covariance": "diag"}),
@@ -267,12 +319,15 @@ def main() -> None:
     parser.add_argument("--marks", type=float, nargs="+", default=[3.0, 10.0, 30.0])
     parser.add_argument("--sweeps", type=int, default=10**9)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--distributions", type=Path, help=f"unpacked sources of distributions 2.2.1, for {LOOM}")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     with np.load(given.table) as arrays:
         x, levels = np.ascontiguousarray(arrays["x"]), tuple(arrays["levels"].astype(int).tolist())
     before = resident_mib("VmRSS")
     run, options = PROGRAMS[given.program]
+    if given.program == LOOM:
+        options = {"distributions": given.distributions or parser.error(f"{LOOM}: --distributions is missing")}
     clock = Clock(given.marks, given.sweeps)
     with contextlib.suppress(Finished):
         run(x, levels, given.seed, clock, **options)

@@ -1,7 +1,8 @@
 """Ours and other programs on the same tables, scored by one scorer from their labels alone.
 
     python -m venv peers && peers/bin/pip install -r benchmarks/peers.txt
-    python benchmarks/peers.py --python peers/bin/python --out DIR [--data FOLDER] [--quick] [--only TABLE ...] [--keep]
+    python benchmarks/peers.py --python peers/bin/python --out DIR [--data FOLDER] [--distributions FOLDER]
+                               [--quick] [--only TABLE ...] [--keep]
 
 Every program runs by itself, one after another, in a process with one thread (peer_program.py); the tables are those of
 tables.py, the real ones from FOLDER (public_tables.py). Results are files of DIR/runs, written as they come; what is
@@ -31,15 +32,29 @@ from scorer import adjusted_rand
 from tables import PUBLIC, Comparison, table
 
 OURS = "mpibayes"
+LOOM = "loom's row step"
 PROGRAM = Path(__file__).with_name("peer_program.py")
 NOT_RUN = (
-    "Not run: loom and bnpy, which do not install beside these (loom needs Python 2.7 and a C++ build of its own, and "
-    "was measured before, on a Zen 4 core, at 1.07 ns a cell, 0.6 for every cluster more; bnpy 0.1.7 calls functions "
-    "that Python 3.11 no longer has); blackjax, whose samplers are those of numpyro for continuous parameters: with "
-    "labels summed out, one leapfrog step costs what a gradient of `numpyro, mode` costs, a hundred sweeps of the "
-    "others, and chains do not pass between orders of the labels."
+    "Not run: loom as a whole, which needs Python 2.7 (streaming, hyperparameters, views; its row step is, where the "
+    "library that it calls is at hand); bnpy 0.1.7, which calls functions that Python 3.11 no longer has; blackjax, "
+    "whose samplers are those of numpyro for continuous parameters: with labels summed out, one leapfrog step costs "
+    "what a gradient of `numpyro, mode` costs, a hundred sweeps of the others, and chains do not pass between orders "
+    "of the labels."
 )
-LACE_TIMES = 10.0  # what our sweep has to be ahead of lace's slice sweep by, a cell
+AHEAD = (  # program, what our sweep has to be ahead of its by, a cell, and what is in its figure
+    (
+        "lace slice",
+        10.0,
+        "lace's figure has its row step, component parameters and hyperparameters in it; our cycle without moves has "
+        "those too, our whole cycle split and merge moves besides, which lace's slice sampler has none of.",
+    ),
+    (
+        LOOM,
+        8.0,
+        "loom's figure is its row step alone, on rows in memory and with hyperparameters that stay as they are: what "
+        "our sweep alone compares with.",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -63,19 +78,19 @@ GAUSS = (
     "lace slice",
 )
 PLANS = (
-    Plan("cat_10k", (*CODES, "lace Gibbs", "numpyro, mode"), (3.0, 10.0, 30.0)),
-    Plan("weak_10k", CODES, (3.0, 10.0, 30.0)),
-    Plan("cat_100k", CODES, (10.0, 30.0)),
+    Plan("cat_10k", (*CODES, LOOM, "lace Gibbs", "numpyro, mode"), (3.0, 10.0, 30.0)),
+    Plan("weak_10k", (*CODES, LOOM), (3.0, 10.0, 30.0)),
+    Plan("cat_100k", (*CODES, LOOM), (10.0, 30.0)),
     Plan("real_10k", (*GAUSS, "numpyro, mode"), (1.0, 3.0, 10.0)),
     Plan("real_100k", GAUSS, (3.0, 10.0)),
     Plan("income_20k", CODES, (3.0, 10.0, 30.0)),
     Plan("kdd_20k", CODES, (3.0, 10.0, 30.0)),
-    Plan("cat_1m", (OURS, "lace slice"), (120.0,), sweeps=25),
+    Plan("cat_1m", (OURS, "lace slice", LOOM), (120.0,), sweeps=25),
 )
 QUICK = (
     Plan("cat_10k", CODES, (1.0, 3.0, 10.0)),
     Plan("real_10k", GAUSS, (1.0, 3.0)),
-    Plan("cat_100k", (OURS, "lace slice"), (20.0,), sweeps=30),
+    Plan("cat_100k", (OURS, "lace slice", LOOM), (20.0,), sweeps=30),
     Plan("income_20k", CODES, (3.0, 10.0)),
 )
 
@@ -83,18 +98,21 @@ QUICK = (
 # --- one run ---------------------------------------------------------------------------------------------------------
 
 
-def run(plan: Plan, program: str, seed: int, found: Comparison, python: str | None, out: Path) -> dict | str:
+def run(plan: Plan, program: str, seed: int, found: Comparison, given: argparse.Namespace) -> dict | str:
     """What was measured, from its file where there is one; or why nothing was."""
     budget = "_".join(f"{m:g}" for m in plan.marks) + (f"x{plan.sweeps}" if plan.sweeps else "")
-    path = out / "runs" / f"{plan.table}.{program.replace(' ', '-')}.{seed}.{budget}.json"
+    path = given.out / "runs" / f"{plan.table}.{program.replace(' ', '-')}.{seed}.{budget}.json"
     if not path.exists():
-        ours = program.split(",")[0] == OURS
-        interpreter = sys.executable if ours else python
+        needs_nothing = program.split(",")[0] in (OURS, LOOM)
+        interpreter = sys.executable if needs_nothing else given.python
         if interpreter is None:
             return "no --python was given"
+        if program == LOOM and given.distributions is None:
+            return "no --distributions was given"
         path.parent.mkdir(parents=True, exist_ok=True)
         command = [interpreter, str(PROGRAM), program, str(found.path), str(path), "--seed", str(seed), "--marks"]
         command += [f"{m:g}" for m in plan.marks] + (["--sweeps", str(plan.sweeps)] if plan.sweeps else [])
+        command += ["--distributions", given.distributions] if program == LOOM else []
         print(f"# {plan.table}: {program}, seed {seed}", flush=True)
         patience_s = 300.0 + 5.0 * plan.marks[-1]  # wall clock: one that hangs does not hang the others
         try:
@@ -164,25 +182,20 @@ def as_table(plan: Plan, found: Comparison, results: list[dict | str], programs:
     return {"title": title, "head": head, "lines": lines}
 
 
-def ahead(results: list[dict]) -> dict:
-    """Our sweep and our whole cycle against lace's slice sweep, on the same table."""
+def ahead(results: list[dict], program: str, times: float, note: str) -> dict:
+    """Our sweep and our whole cycle against another program's, on the same table."""
     lines = []
-    for lace in (r for r in results if r["program"] == "lace slice"):
-        ours = next((r for r in results if r["program"] == OURS and r["table"] == lace["table"]), None)
-        if ours is None or None in (ours["ns_cell"], lace["ns_cell"]):
+    for theirs in (r for r in results if r["program"] == program):
+        ours = next((r for r in results if r["program"] == OURS and r["table"] == theirs["table"]), None)
+        if ours is None or None in (ours["ns_cell"], theirs["ns_cell"]):
             continue
         figures = [ours[name] for name in ("ns_cell_sweep", "ns_cell_without_moves", "ns_cell")]
-        times = [lace["ns_cell"] / x for x in figures]
-        reached = "yes" if times[0] >= LACE_TIMES else "**no**"
-        cells = [f"{x:.3g} ({t:.1f})" for x, t in zip(figures, times)]
-        lines.append([lace["table"], f"{lace['ns_cell']:.3g}", *cells, reached])
-    head = ["table", "lace slice, ns/cell", "our sweep (times ahead)", "our cycle without moves", "our whole cycle"]
-    head += [f"{LACE_TIMES:g} x ahead"]
-    note = (
-        "lace's figure has its row step, component parameters and hyperparameters in it; our cycle without moves has "
-        "those too, our whole cycle split and merge moves besides, which lace's slice sampler has none of."
-    )
-    return {"title": "Ahead of lace's slice sampler", "head": head, "lines": lines, "note": note}
+        reached = "yes" if theirs["ns_cell"] >= times * figures[0] else "**no**"
+        cells = [f"{x:.3g} ({theirs['ns_cell'] / x:.1f})" for x in figures]
+        lines.append([theirs["table"], f"{theirs['ns_cell']:.3g}", *cells, reached])
+    head = ["table", f"{program}, ns/cell", "our sweep (times ahead)", "our cycle without moves", "our whole cycle"]
+    head += [f"{times:g} x ahead"]
+    return {"title": f"Ahead of {program}", "head": head, "lines": lines, "note": note}
 
 
 def in_short(result: dict) -> dict:
@@ -230,6 +243,7 @@ def main() -> None:
     parser.add_argument("--python", help="interpreter of the environment with the other programs")
     parser.add_argument("--out", type=Path, required=True, help="folder of tables, runs and what is made of them")
     parser.add_argument("--data", help="folder of public tables (default: $MPIBAYES_DATA; without one none are used)")
+    parser.add_argument("--distributions", help=f"unpacked sources of distributions 2.2.1 (default: without {LOOM})")
     parser.add_argument("--only", nargs="+", help="these tables")
     parser.add_argument("--programs", nargs="+", help="these programs")
     parser.add_argument("--quick", action="store_true", help="fewer tables, smaller budgets")
@@ -248,12 +262,18 @@ def main() -> None:
     for plan in plans:
         found = table(plan.table, given.out / "tables", data)
         tasks = [(p, s) for p in plan.programs if not given.programs or p in given.programs for s in plan.seeds]
-        here = [run(plan, program, seed, found, given.python, given.out) for program, seed in tasks]
+        here = [run(plan, program, seed, found, given) for program, seed in tasks]
         tables.append(as_table(plan, found, here, [p for p, _ in tasks]))
         results += [r for r in here if not isinstance(r, str)]
         print("", tables[-1]["title"], "", markdown(tables[-1]["head"], tables[-1]["lines"]), sep="\n", flush=True)
-    tables.insert(0, ahead(results) | {"note": f"{ahead(results)['note']}\n\n{NOT_RUN}"})
-    print("", tables[0]["title"], "", markdown(tables[0]["head"], tables[0]["lines"]), "", NOT_RUN, sep="\n")
+    compared = [ahead(results, *which) for which in AHEAD]
+    compared = [t for t in compared if t["lines"]]
+    for t in compared:
+        print("", t["title"], "", markdown(t["head"], t["lines"]), "", t["note"], sep="\n")
+    print("", NOT_RUN, sep="\n")
+    if compared:
+        compared[-1]["note"] += f"\n\n{NOT_RUN}"
+    tables = compared + tables
     parts = [f"## {t['title']}\n\n{markdown(t['head'], t['lines'])}\n\n{t.get('note', '')}" for t in tables]
     (given.out / "peers.md").write_text("\n\n".join(parts) + "\n")
     picture(plans, results, given.out / "peers.png")
@@ -261,6 +281,7 @@ def main() -> None:
         picture(plans, results, RESULTS / "peers.png")
         versions = {k: v for r in results for k, v in r["versions"].items()}
         command = "python benchmarks/peers.py --python PYTHON --out DIR --data FOLDER" + " --quick" * given.quick
+        command += " --distributions FOLDER" if given.distributions else ""
         print(keep("peers", "Ours and other programs", command, tables, versions=versions, pictures=["peers.png"],
                    runs=[in_short(r) for r in results]))  # fmt: skip
 
