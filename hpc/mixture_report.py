@@ -39,7 +39,7 @@ LATE = 0.05  # share of the cycles after burn-in in which a log joint may still 
 MATRIX = 8  # chains that are compared pair by pair in the text; the picture and summary.json have them all
 LISTED = 30  # clusters in the table, at most
 LEAST_SHARE = 0.001  # smaller clusters are gathered in one line
-COLUMNS_SHOWN = 8  # of a block
+MEANS_SHOWN = 10  # columns of a block whose means the table has
 SECOND_CHAIN = "Only a second chain from another start can tell: run.chains = 2."
 SCALARS = (
     ("n_clusters", "clusters K"),
@@ -257,7 +257,7 @@ def _parts(posterior: Posterior) -> list[Any]:
     if posterior.representative is not None:
         parts += ["", _cluster_title(posterior), _cluster_table(posterior), *_small_clusters(posterior)]
         for block in posterior.blocks:
-            parts += ["", *_block_table(posterior, block)]
+            parts += ["", *_block_tables(posterior, block)]
     return parts
 
 
@@ -275,7 +275,10 @@ def _about(p: Posterior) -> list[tuple[str, str]]:
     columns = f"{len(data.columns)} (" + ", ".join(f"{n} {kind}" for kind, n in kinds.items()) + ")"
     if not run.likelihood:
         columns += "; their cells were ignored: model.likelihood = false samples the prior"
-    return [("table", str(run.table.path)), ("rows", rows), ("columns", columns), *_about_courses(p)]
+    lines = [("table", str(run.table.path)), ("rows", rows), ("columns", columns)]
+    for name, of in data.carve.blocks.items():
+        lines.append(("block", f"{name}, a full covariance of {len(of)} columns: {', '.join(of)}"))
+    return [*lines, *_about_courses(p)]
 
 
 def _about_courses(p: Posterior) -> list[tuple[str, str]]:
@@ -484,34 +487,37 @@ def _cluster_table(p: Posterior) -> Any:
     return table
 
 
-def _block_table(p: Posterior, block: BlockProfile) -> list[Any]:
-    """Means and telling correlations of a block in the clusters shown."""
+def _block_tables(p: Posterior, block: BlockProfile) -> list[Any]:
+    """The columns of a block, numbered; by these numbers, as names are too long for heads of tables, their means and
+    telling correlations in the clusters shown."""
+    from rich.columns import Columns
     from rich.table import Table
     from rich.text import Text
 
+    numbered = {name: i for i, name in enumerate(block.columns, 1)}
     title = Text(f"Block {block.name}", style="bold")
-    title.append(
-        f": {len(block.columns)} columns with a full covariance in each cluster. Means, then the correlations that "
-        "differ most from those in all rows",
-        style="not bold",
-    )
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
-    table.add_column("#", justify="right", no_wrap=True)
-    named = block.columns[:COLUMNS_SHOWN]
-    for name in named:
-        table.add_column(_short_name(name), justify="right")
-    table.add_column("correlations")
+    title.append(f": {len(numbered)} columns with a full covariance in each cluster", style="not bold")
+    key = [Text(f"{f'({i})':>4} {_short_name(name)}") for name, i in numbered.items()]
+    means = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
+    means.add_column("#", justify="right", no_wrap=True)
+    shown = min(len(numbered), MEANS_SHOWN)
+    for i in range(1, shown + 1):
+        means.add_column(f"({i})", justify="right", no_wrap=True)
+    pairs = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
+    pairs.add_column("#", justify="right", no_wrap=True)
+    pairs.add_column("correlations that differ most from those in all rows")
     for k, line in enumerate(p.clusters):
         words = Text()
         for i, (a, b, here, everywhere) in enumerate(summary.correlated(block, k)):
             words.append(" · " if i else "", style="dim")
-            words.append(f"{_short_name(a)}, {_short_name(b)}", style="cyan")
-            words.append(f" {here:.2f}")
-            words.append(f" (overall {everywhere:.2f})", style="dim")
-        table.add_row(str(line.number), *(number(x) for x in block.mean[k][: len(named)]), words)
-    more = len(block.columns) - len(named)
-    rest = [Text(f"and {more} more columns: summary.json has them all", style="dim")] if more else []
-    return [title, table, *rest]
+            words.append(f"({numbered[a]}, {numbered[b]})", style="cyan")
+            words.append(f" {here:z.2f}")
+            words.append(f" (overall {everywhere:z.2f})", style="dim")
+        means.add_row(str(line.number), *(number(x) for x in block.mean[k][:shown]))
+        pairs.add_row(str(line.number), words or Text("much like those in all rows", style="dim"))
+    means.add_row("all", *(number(x) for x in block.overall_mean[:shown]), style="dim")
+    rest = f" of the first {shown} columns; summary.json has them all" if shown < len(numbered) else ""
+    return [title, Columns(key, (0, 2), column_first=True), Text(f"means{rest}", style="bold"), means, pairs]
 
 
 def _short_name(name: str) -> str:

@@ -12,8 +12,9 @@ from mpibayes.hpc.errors import ConfigError, DataError
 from mpibayes.hpc.growth import Annealing
 from mpibayes.hpc.kept_chains import evenly
 from mpibayes.hpc.kept_draws import KeptRun
-from mpibayes.hpc.mixture_report import representative
+from mpibayes.hpc.mixture_report import ClusterLine, Posterior, _block_tables, representative
 from mpibayes.hpc.report import report
+from mpibayes.hpc.summary import BlockProfile
 from mpibayes.io.labels import iterate_draws
 from mpibayes.io.table import table_from_arrays, write_table
 from mpibayes.io.trace import read_trace
@@ -287,3 +288,21 @@ def test_evenly_spaced_draws_end_with_the_last():
     assert evenly(range(7), 9) == list(range(7))
     assert evenly(range(100), 4) == [24, 49, 74, 99]
     assert evenly(range(10), 1) == [9]
+
+
+def test_a_block_of_ten_long_names_fits_a_hundred_letters():
+    g, names = np.random.default_rng(2), tuple(f"{i}_measured_where_it_is_".ljust(25, "x") for i in range(10))
+    here, overall = (np.clip(g.uniform(-1, 1, (4, 10, 10)), -0.9, 0.9) for _ in range(2))
+    mean = 1000 * g.normal(size=(4, 10))
+    block = BlockProfile("body", names, np.full(4, 500.0), mean, here, mean.mean(axis=0), overall[0])
+    clusters = [ClusterLine(k + 1, 500, 0.25, 1.0) for k in range(4)]
+    paper = io.StringIO()
+    for part in _block_tables(Posterior(None, [], {}, {}, None, 0, clusters=clusters), block):
+        Console(file=paper, width=100).print(part)
+    lines = paper.getvalue().splitlines()
+    assert all(name in paper.getvalue() for name in names) and "\u2026" not in paper.getvalue()
+    heads = [i for i, line in enumerate(lines) if line.split()[:1] == ["#"]]
+    assert lines[heads[0]].split()[1:] == [f"({i})" for i in range(1, 11)]
+    assert [line.split()[0] for line in lines[heads[0] + 1 : heads[1]]] == ["1", "2", "3", "4", "all"]
+    assert [line.split()[0] for line in lines[heads[1] + 1 :]] == ["1", "2", "3", "4"]  # a line a cluster: none folded
+    assert all(line.count("overall") == 3 for line in lines[heads[1] + 1 :])

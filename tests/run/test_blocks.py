@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
@@ -98,7 +99,9 @@ def test_check_and_report(place):
     assert "body: x, z, y" in done.stdout and "pair: u, v" in done.stdout
     done = mpibayes(place, "report", "one")
     assert done.returncode == 0, done.stderr
+    assert "body, a full covariance of 3 columns: x, z, y" in done.stdout
     assert "Block body" in done.stdout and "Block pair" in done.stdout
+    assert re.search(r"\(1\) x +\(2\) z +\(3\) y\nmeans\n +# +\(1\) +\(2\) +\(3\)\n", done.stdout)
     document = json.loads((place / "one" / "report" / "summary.json").read_text())
     body = document["blocks"][0]
     assert body["block"] == "body" and body["columns"] == ["x", "z", "y"]
