@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from mpibayes.hpc.config_schema import (
     CYCLES_OF_REGRESSION,
+    INNER,
     NAMED,
     OF_MIXTURES,
     OF_REGRESSIONS,
@@ -173,8 +174,8 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Config:
         {name: _validate(of, given, (kind, name), report) for name, given in _table(document.get(kind, {})).items()}
         for kind, of in NAMED.items()
     )
+    _block_rules({name: block for name, block in blocks.items() if block}, columns, sections["model"], report)
     if not problems:
-        _block_rules(blocks, columns, sections["model"], report)
         _family_rules(sections, columns, document, report)
         _joint_rules(sections["model"], sections["sampler"], report)
         _start_rules(sections["model"], sections["sampler"], sections["anneal"], report)
@@ -350,11 +351,19 @@ def _find_unknown(document: dict[str, Any], report: _Report) -> None:
                 report.add((kind, name), f"expected a section [{kind}.{_bare(name)}], got {_shown(given[name])}")
                 del given[name]
                 continue
-            for key in [k for k in given[name] if k not in section.model_fields]:
-                near = difflib.get_close_matches(key, section.model_fields, 1)
-                hint = f"did you mean {near[0]}?" if near else f"a {kind[:-1]} has {' and '.join(section.model_fields)}"
-                report.add((kind, name, key), f"unknown key; {hint}")
-                del given[name][key]
+            _take_out_unknown(given[name], section, (kind, name), f"a {kind[:-1]}", report)
+            for (outer, key), inner in INNER.items():
+                if outer == kind:
+                    _take_out_unknown(_table(given[name].get(key)), inner, (kind, name, key), f"a {key} here", report)
+
+
+def _take_out_unknown(given: dict[str, Any], section: type, above: tuple[str, ...], what: str, report: _Report) -> None:
+    known = list(section.model_fields)
+    for key in [k for k in given if k not in known]:
+        near = difflib.get_close_matches(key, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"{what} has {', '.join(known[:-1])} and {known[-1]}"
+        report.add((*above, key), f"unknown key; {hint}")
+        del given[key]
 
 
 def _nearest(key: tuple[str, ...]) -> str:
@@ -384,7 +393,8 @@ def _validate(section: type, given: Any, above: tuple[str, ...], report: _Report
     except ValidationError as error:
         seen = set()
         for problem in error.errors():
-            key = (*above, str(problem["loc"][0]))
+            within = problem["loc"][: 2 if (above[0], problem["loc"][0]) in INNER else 1]
+            key = (*above, *map(str, within))
             if key in seen:
                 continue
             seen.add(key)
@@ -393,7 +403,10 @@ def _validate(section: type, given: Any, above: tuple[str, ...], report: _Report
                     continue  # it is there under a misspelt name, which has been reported
                 report.add(key, f"this key is required: {expected(key)}")
             else:
-                report.add(key, f"got {_shown(given.get(key[-1]))}, expected {expected(key)}")
+                got = given
+                for step in within:
+                    got = got.get(step)
+                report.add(key, f"got {_shown(got)}, expected {expected(key)}")
         return None
 
 
@@ -446,12 +459,12 @@ def _family_rules(sections: dict[str, Any], columns: dict[str, ColumnSettings], 
         report.add(("firefly", "xi"), "is for untuned bounds of logistic and student-t; take it out")
 
 
-def _block_rules(blocks: dict[str, BlockSettings], columns: dict[str, ColumnSettings], model: Model, report) -> None:
-    """Rules about blocks of columns that need no table."""
+def _block_rules(blocks: dict[str, BlockSettings], columns: dict[str, Any], model: Model | None, report) -> None:
+    """Rules about blocks of columns that need no table. Of columns, and of the model, None is what has mistakes."""
     taken: dict[str, str] = {}
     for name, block in blocks.items():
         key, width = ("blocks", name, "columns"), len(block.columns)
-        if model.family != "mixture":
+        if model is not None and model.family != "mixture":
             report.add(("blocks", name), f'is for mixtures; model.family = "{model.family}" has no use for it')
         for c in dict.fromkeys(block.columns):
             if block.columns.count(c) > 1:
@@ -471,9 +484,10 @@ def _block_rules(blocks: dict[str, BlockSettings], columns: dict[str, ColumnSett
             continue
         nu = prior.nu if isinstance(prior.nu, tuple) else () if prior.nu is None else (prior.nu,)
         if any(v <= width - 1 for v in nu):
-            report.add(key, f"nu is {_shown(prior.nu)}, expected above {width - 1} for {width} columns")
+            report.add((*key, "nu"), f"got {_shown(prior.nu)}, expected above {width - 1} for {width} columns")
         if prior.mean is not None and len(prior.mean) != width:
-            report.add(key, f"mean has {len(prior.mean)} numbers, expected {width}, one a column")
+            n = len(prior.mean)
+            report.add((*key, "mean"), f"got {n} number{'s' * (n != 1)}, expected {width}, one a column")
 
 
 def _joint_rules(model: Model, sampler: Sampler, report: _Report) -> None:
