@@ -662,7 +662,16 @@ def as_dict(config: Config) -> dict[str, Any]:
         document[section].pop(key, None)
     for kind in NAMED:
         document[kind] = {name: c.model_dump(exclude_none=True) for name, c in getattr(config, kind).items()}
+    for block in document["blocks"].values():
+        block["prior"] = _default_prior(block) | block.get("prior", {})
     return document
+
+
+def _default_prior(block: dict[str, Any]) -> dict[str, Any]:
+    """What is taken of a block's prior where nothing is given; the mean is not in it, being the table's."""
+    from mpibayes.hpc.models.vector import default_grids
+
+    return {key: grid.tolist() for key, grid in default_grids(len(block["columns"])).items()}
 
 
 def _without_effect(config: Config) -> dict[tuple[str, str], str]:
@@ -716,8 +725,17 @@ def _flat(document: dict[str, Any]) -> dict[str, Any]:
         if not given.get("use", True):
             flat[f"columns.{_bare(name)}.use"] = False
     for name, given in _table(document.get("blocks")).items():
-        flat |= {f"blocks.{_bare(name)}.{key}": _plain(value) for key, value in given.items()}
+        flat[f"blocks.{_bare(name)}.columns"] = _plain(given["columns"])
+        default = _default_prior(given)
+        prior = {k: v for k, v in _plain(given.get("prior", {})).items() if not _same_grid(v, default.get(k))}
+        if prior:
+            flat[f"blocks.{_bare(name)}.prior"] = prior
     return flat
+
+
+def _same_grid(a: Any, b: Any) -> bool:
+    """Another NumPy may round the points of a default grid in another way."""
+    return isinstance(a, list) and isinstance(b, list) and len(a) == len(b) and all(map(math.isclose, a, b))
 
 
 def _plain(value: Any) -> Any:

@@ -2,10 +2,13 @@
 
 import tomllib
 
+import numpy as np
 import pytest
 
 from mpibayes.hpc.config import as_dict, check_columns, difference, load, resolved_toml
 from mpibayes.hpc.errors import ConfigError
+from mpibayes.hpc.models.normal import VARIANCE_GRID
+from mpibayes.hpc.models.vector import Block
 from mpibayes.io.table import Column
 
 MINIMAL = '[data]\ntable = "t.h5"\n'
@@ -40,12 +43,24 @@ def test_a_block_and_its_prior(write):
         }
     }
     check_columns(config, COLUMNS, 100)
-    again = load(write(resolved_toml(config), "resolved.toml"))
-    assert again.joint == config.joint
     assert tomllib.loads(resolved_toml(config))["blocks"]["geo"]["prior"] == {
-        "kappa": 0.1, "nu": [2.5, 4.0], "mean": [1.0, 2.0],
+        "kappa": 0.1, "nu": [2.5, 4.0], "variance": VARIANCE_GRID.tolist(), "mean": [1.0, 2.0],
     }  # fmt: skip
     assert load(write(MINIMAL)).joint == {}
+
+
+@pytest.mark.parametrize("prior", ["", "prior = {nu = 3}\n", "prior = {mean = [1, 2], kappa = [0.1, 0.3]}\n"])
+def test_the_resolved_configuration_has_the_prior_in_use(write, prior):
+    """To the last bit, and it is the same model, also as that of older versions, which wrote what was given alone."""
+    config = load(write(MINIMAL + '[blocks.geo]\ncolumns = ["x0", "x1"]\n' + prior))
+    resolved = resolved_toml(config)
+    again = load(write(resolved, "resolved.toml"))
+    assert set(tomllib.loads(resolved)["blocks"]["geo"]["prior"]) >= {"kappa", "nu", "variance"}
+    made = [Block("geo", b["columns"], [0, 0], [1, 1], b["prior"]) for b in (config.joint["geo"], again.joint["geo"])]
+    assert [g.tolist() for g in made[0].grids] == [g.tolist() for g in made[1].grids]
+    np.testing.assert_array_equal(made[0].mean, made[1].mean)
+    assert difference(tomllib.loads(resolved), as_dict(config)) == difference(as_dict(again), as_dict(config)) == []
+    assert difference(tomllib.loads(config.text), as_dict(config), same_table=True) == []
 
 
 def test_another_block_is_another_model(write):
