@@ -42,7 +42,7 @@ from mpibayes.hpc.config_schema import (
     expected,
     parse_duration,
 )
-from mpibayes.hpc.errors import ConfigError
+from mpibayes.hpc.errors import ConfigError, import_again
 
 __all__ = [
     "Config", "as_dict", "check_columns", "continued", "difference", "growing_schedule", "load", "parse_duration",
@@ -584,7 +584,8 @@ def check_columns(config: Config, columns: Sequence[Any], n_rows: int) -> None:
         if type(settings.prior) is not wanted:
             got = PRIOR_WORDS[type(settings.prior)]
             what = f"got {got}, but the column is {column.kind}; expected {PRIOR_WORDS[wanted]}"
-            report.add((*key, "prior"), what)
+            kind = next(k for k, prior in PRIOR_OF_KIND.items() if prior is type(settings.prior))
+            report.add((*key, "prior"), f"{what}, or {import_again(name, kind)}")
         elif wanted is DirichletPrior and len(settings.prior.dirichlet) != len(column.levels):
             n, levels = len(settings.prior.dirichlet), list(column.levels)
             what = f"got {n} numbers, expected {len(levels)}, one for each level in the table's order: {_some(levels)}"
@@ -596,7 +597,8 @@ def check_columns(config: Config, columns: Sequence[Any], n_rows: int) -> None:
             if c not in by_name:
                 report.add(key, f"the table has no column {_shown(c)}; {_nearest_column(c, fit)}")
             elif by_name[c].kind != "real":
-                report.add(key, f"column {_shown(c)} is {by_name[c].kind}, expected real ones: {_some(fit)}")
+                what = f"column {_shown(c)} is {by_name[c].kind}, expected real ones: {_some(fit) or 'there are none'}"
+                report.add(key, f"{what}; if it has numbers, {import_again(c, 'real')}")
     _check_strata(config, by_name, report)
     for column in columns:
         key = ("columns", column.name)
@@ -605,7 +607,8 @@ def check_columns(config: Config, columns: Sequence[Any], n_rows: int) -> None:
         if column.kind == "count" and column.center * (n_rows - column.n_missing) >= 2.0**53:
             report.add(
                 key,
-                "the sum of its counts is 2^53 or more, too large to be exact; import it as real, or set use = false",
+                "the sum of its counts is 2^53 or more, too large to be exact; "
+                f"{import_again(column.name, 'real')}, or set use = false",
             )
         if column.kind == "real" and not (1e-150 < column.scale < 1e150 and abs(column.center) < 1e150):
             report.add(
@@ -634,7 +637,8 @@ def _check_strata(config: Config, by_name: dict[str, Any], report: _Report) -> N
         hint = f"did you mean {near[0]}?" if near else expect
         report.add(("anneal", "strata"), f"the table has no column {_shown(strata)}; {hint}")
     elif strata not in fit:
-        report.add(("anneal", "strata"), f"column {strata} is {by_name[strata].kind}; {expect}")
+        cure = import_again(strata, "categorical")
+        report.add(("anneal", "strata"), f"column {strata} is {by_name[strata].kind}; {expect}, or {cure}")
 
 
 def _some(names: list[str], most: int = 12) -> str:

@@ -109,9 +109,10 @@ def require_whole_blocks(carve: Carve, pieces: Iterator[tuple[int, Rows]], path,
             f"{first + 1:,}, which lacks {lacking}. Missing in such rows: {each}"
         )
     if problems:
+        sections = " and ".join(f"[blocks.{name}]" for name in found)
         raise DataError(
             f"{path}: a row has to have all cells of a block or none. Take the columns that are often missing out of "
-            "[blocks.NAME] columns, so that they are modelled one by one, or impute their cells",
+            f"{sections}, so that they are modelled one by one, or impute their cells",
             problems,
         )
 

@@ -141,4 +141,5 @@ def test_blocks_against_the_table(write):
     text = str(caught.value)
     assert 'run.toml:4: blocks.a.columns: the table has no column "X1"; did you mean x1?' in text
     assert 'blocks.a.columns: column "sex" is categorical, expected real ones: x0, x1, x2, x3' in text
+    assert "x3; if it has numbers, import the table again with --kind sex=real --force" in text
     assert 'blocks.b.columns: the table has no column "zz"; it has x0, x1, x2, x3' in text
