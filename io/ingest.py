@@ -21,7 +21,7 @@ from mpibayes.io.encode import Encoder, Offences
 from mpibayes.io.files import reason, replacing
 from mpibayes.io.schema import SCHEMA_KINDS, ColumnSchema, Schema, read_schema, schema_text
 from mpibayes.io.source import MAX_PROBLEMS, MISSING, Progress, TextSource, near
-from mpibayes.io.table import KINDS, Table, TableWriter, check_levels, check_target, place_columns
+from mpibayes.io.table import KINDS, Table, TableWriter, check_levels, check_table_name, check_target, place_columns
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,7 @@ def import_table(
     """
     start = time.perf_counter()
     out = Path(out)
+    check_table_name(out)
     check_target(out, overwrite)
     if write_schema is not None:
         write_schema = Path(write_schema)

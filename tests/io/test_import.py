@@ -474,8 +474,11 @@ def test_what_exists_is_kept(tmp_path):
     with pytest.raises(DataError, match="row 5"):  # an import that fails after it was allowed to overwrite
         run(tmp_path, PEOPLE + "x\n", overwrite=True)
     assert (tmp_path / "out.h5").read_bytes() == before
+    with pytest.raises(ConfigError, match="a typed table is HDF5"):  # the name of the table was forgotten
+        import_table(tmp_path / "data.csv", tmp_path / "more.csv")
+    (tmp_path / "text.h5").write_text(PEOPLE)
     with pytest.raises(ConfigError, match="both source and target"):
-        import_table(tmp_path / "data.csv", tmp_path / "data.csv", overwrite=True)
+        import_table(tmp_path / "text.h5", tmp_path / "text.h5", overwrite=True)
     (tmp_path / "s.toml").write_text("mine")
     with pytest.raises(ConfigError, match="exists and is kept"):
         import_table(tmp_path / "data.csv", tmp_path / "new.h5", write_schema=tmp_path / "s.toml")
