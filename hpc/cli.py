@@ -41,17 +41,30 @@ Exit codes:
 
 
 class ReaderLeft(Exception):
-    """Standard output was closed by its reader; click would make an exit with 1 of the BrokenPipeError."""
+    """Standard output was closed by its reader."""
+
+
+@contextlib.contextmanager
+def reader_may_leave():
+    """Raises ReaderLeft for a BrokenPipeError, of which click would make an exit with 1, and for rich's exit with 1."""
+    try:
+        yield
+    except (BrokenPipeError, SystemExit) as error:
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+            raise
+        raise ReaderLeft from error
 
 
 class Commands(click.Group):
     """A group that names the nearest command for one that does not exist."""
 
+    def make_context(self, *args, **more):
+        with reader_may_leave():  # it prints --help and --version
+            return super().make_context(*args, **more)
+
     def invoke(self, ctx):
-        try:
+        with reader_may_leave():
             return super().invoke(ctx)
-        except BrokenPipeError as error:
-            raise ReaderLeft from error
 
     def resolve_command(self, ctx, args):
         try:
@@ -641,7 +654,7 @@ def _guarded(command: Callable[[], int | None]) -> int:
             print("mpibayes: interrupted", file=sys.stderr)
         return INTERRUPTED
     except (BrokenPipeError, ReaderLeft):
-        # `mpibayes export ... | head`: the reader has what it wanted.
+        # `mpibayes report ... | head`: the reader has what it wanted.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())  # or Python complains when it ends
         return 0
     except Exception as error:
