@@ -42,7 +42,8 @@ from mpibayes.hpc.config_schema import (
     expected,
     parse_duration,
 )
-from mpibayes.hpc.errors import ConfigError, import_again
+from mpibayes.hpc.errors import ConfigError
+from mpibayes.hpc.words import counted, import_again
 
 __all__ = [
     "Config", "as_dict", "check_columns", "continued", "difference", "growing_schedule", "load", "parse_duration",
@@ -486,8 +487,8 @@ def _block_rules(blocks: dict[str, BlockSettings], columns: dict[str, Any], mode
         if any(v <= width - 1 for v in nu):
             report.add((*key, "nu"), f"got {_shown(prior.nu)}, expected above {width - 1} for {width} columns")
         if prior.mean is not None and len(prior.mean) != width:
-            n = len(prior.mean)
-            report.add((*key, "mean"), f"got {n} number{'s' * (n != 1)}, expected {width}, one a column")
+            what = f"got {counted(len(prior.mean), 'number')}, expected {width}, one a column"
+            report.add((*key, "mean"), what)
 
 
 def _joint_rules(model: Model, sampler: Sampler, report: _Report) -> None:
@@ -588,8 +589,8 @@ def check_columns(config: Config, columns: Sequence[Any], n_rows: int) -> None:
             report.add((*key, "prior"), f"{what}, or {import_again(name, kind)}")
         elif wanted is DirichletPrior and len(settings.prior.dirichlet) != len(column.levels):
             n, levels = len(settings.prior.dirichlet), list(column.levels)
-            what = f"got {n} numbers, expected {len(levels)}, one for each level in the table's order: {_some(levels)}"
-            report.add((*key, "prior"), what)
+            what = f"got {counted(n, 'number')}, expected {len(levels)}, one for each level in the table's order"
+            report.add((*key, "prior"), f"{what}: {_some(levels)}")
     for name, block in config.blocks.items():
         key = ("blocks", name, "columns")
         fit = [c for c, column in by_name.items() if column.kind == "real" and c not in config.unused]

@@ -6,19 +6,9 @@ Exit codes: 0 done, 2 configuration or usage, 3 data, 4 checkpoint unusable, 5 n
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 EXIT_STOPPED = 75
-
-
-def import_again(column: str, kind: str) -> str:
-    """What to do where a column should be of another kind than the table has it.
-
-    >>> import_again("zip code", "categorical")
-    "import the table again with --kind 'zip code=categorical' --force"
-    """
-    return f"import the table again with --kind {shlex.quote(f'{column}={kind}')} --force"
 
 
 class MpibayesError(Exception):

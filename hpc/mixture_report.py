@@ -30,6 +30,7 @@ from mpibayes.hpc.report_text import (
     warnings_in_words,
 )
 from mpibayes.hpc.summary import BlockProfile, ColumnProfile, Scalar, Trait, number, percent, took
+from mpibayes.hpc.words import counted
 from mpibayes.io.table import Rows
 
 PROBES = 1000  # rows on which every kept draw is compared with every other
@@ -153,7 +154,7 @@ def summarise(run: KeptRun) -> Posterior:
     tried, accepted = chains.moves_in(courses, "kept")
     if len(courses) == 1 and tried and not accepted:
         posterior.warnings.append(
-            f"none of the {tried:,} splits and merges tried after burn-in was accepted: the clustering is clear-cut, "
+            f"no split or merge was accepted after burn-in ({tried:,} tried): the clustering is clear-cut, "
             f"or the chain is stuck. {SECOND_CHAIN}"
         )
     if not kept:
@@ -164,8 +165,8 @@ def summarise(run: KeptRun) -> Posterior:
         return posterior
     if len(kept) < summary.ENOUGH_DRAWS:
         posterior.warnings.append(
-            f"only {len(kept)} draws of the labels were kept after burn-in: clusters, sizes and stability below are "
-            f"rough; keep at least {summary.ENOUGH_DRAWS} (run.cycles, output.labels)"
+            f"only {counted(len(kept), 'draw')} of the labels kept after burn-in: clusters, sizes and stability below "
+            f"are rough; keep at least {summary.ENOUGH_DRAWS} (run.cycles, output.labels)"
         )
     posterior.representative = r = representative(run, kept)
     c = r.compared
@@ -267,7 +268,7 @@ def _about(p: Posterior) -> list[tuple[str, str]]:
     kinds: dict[str, int] = {}
     for c in data.columns:
         kinds[c.kind] = kinds.get(c.kind, 0) + 1
-    rows = f"{run.n_rows:,} training rows"
+    rows = counted(run.n_rows, "training row")
     if data.heldout is not None:
         rows += f", {len(data.heldout):,} held out"
     elif config.heldout_path is not None:
@@ -287,16 +288,16 @@ def _about_courses(p: Posterior) -> list[tuple[str, str]]:
     wanted = span([c.config.run.cycles for c in p.run.chains])
     cycles = f"{span([c.cycles for c in courses])} of {wanted}" + (f", {len(courses)} chains" if several else "")
     lines = [("cycles", f"{cycles}, {states(p.run.chains)}"), *not_started(p.run.chains)]
-    burn_in = f"{span([c.burn_in for c in courses])} cycles left out"
+    burn_in = f"{span([c.burn_in for c in courses], 'cycle')} left out"
     grown = [c for c in courses if c.growth]
     if grown:
         some = f" ({len(grown)} of the chains)" if len(grown) < len(courses) else ""
-        start = span([int(c.trace["active_rows"][0]) for c in p.run.chains if c.growth])
+        start = span([int(c.trace["active_rows"][0]) for c in p.run.chains if c.growth], "active row")
         until = f"{span([c.growth for c in grown])} ({took(max(c.growth_s for c in grown))})"
-        lines.append(("growth", f"{start} active rows at first, all {p.run.n_rows:,} from cycle {until} on{some}"))
+        lines.append(("growth", f"{start} at first, all {p.run.n_rows:,} from cycle {until} on{some}"))
         if any(c.burn_in == c.growth for c in grown):
             burn_in += ", no fewer than the growth takes"
-    lines.append(("burn-in", f"{burn_in}; {p.n_kept:,} draws of the labels kept after it"))
+    lines.append(("burn-in", f"{burn_in}; {counted(p.n_kept, 'draw')} of the labels kept after it"))
     pieces = shards(p.run.chains[0].config)
     first = _first_exact(p)
     lines.append(
@@ -447,7 +448,7 @@ def _cluster_title(p: Posterior) -> Any:
     r = p.representative
     text = Text("Clusters of the representative partition", style="bold")
     text.append(
-        f"\n{_draw(p)}: of {len(r.losses)} kept draws the one nearest to all others (expected variation "
+        f"\n{_draw(p)}: of {counted(len(r.losses), 'kept draw')} the one nearest to all others (expected variation "
         f"of information {r.loss:.3f} nats; the draws' mean is {r.losses.mean():.3f})",
         style="not bold",
     )
@@ -541,8 +542,8 @@ def _small_clusters(p: Posterior) -> list[Any]:
     rest = p.representative.sizes[len(p.clusters) :]
     if not len(rest):
         return []
-    many = f"{len(rest):,} more cluster{'s' if len(rest) > 1 else ''}"
-    size = f"with at most {rest.max():,} rows each" if len(rest) > 1 else f"with {rest.max():,} rows"
+    many, most = counted(len(rest), "more cluster"), counted(rest.max(), "row")
+    size = f"with at most {most} each" if len(rest) > 1 else f"with {most}"
     return [Text(f"{many} {size}, {percent(rest.sum() / p.run.n_rows)} of the rows", style="dim")]
 
 

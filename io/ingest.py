@@ -16,6 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from mpibayes.hpc.errors import ConfigError, DataError
+from mpibayes.hpc.words import counted
 from mpibayes.io import infer
 from mpibayes.io.encode import Encoder, Offences
 from mpibayes.io.files import reason, replacing
@@ -265,7 +266,7 @@ def summary_lines(summary: ImportSummary) -> list[str]:
     n_kinds = [(kind, sum(c.kind == kind for c in used)) for kind in KINDS]
     parts = ", ".join(f"{n} {kind}" for kind, n in n_kinds if n)
     lines = [
-        f"{table.path}: {summary.rows:,} rows, {len(used)} of {len(summary.columns)} columns ({parts}), "
+        f"{table.path}: {counted(summary.rows, 'row')}, {len(used)} of {len(summary.columns)} columns ({parts}), "
         f"{summary.seconds:.1f} s",
         f"read as {summary.reading}",
     ]
@@ -279,7 +280,7 @@ def _content(c: ColumnSummary) -> str:
         return c.reason
     if c.n_levels:
         shown = ", ".join(v if len(v) <= 24 else v[:23] + "…" for v in c.levels[:4])
-        return f"{c.n_levels:,} levels: {shown}" + (", ..." if c.n_levels > 4 else "")
+        return f"{counted(c.n_levels, 'level')}: {shown}" + (", ..." if c.n_levels > 4 else "")
     return f"{c.minimum:.6g} to {c.maximum:.6g}, mean {c.mean:.6g}"
 
 

@@ -14,8 +14,9 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from mpibayes.hpc.errors import DataError, import_again
+from mpibayes.hpc.errors import DataError
 from mpibayes.hpc.regression.settings import Settings
+from mpibayes.hpc.words import counted, import_again
 from mpibayes.io.table import Column, Rows
 
 INTERCEPT = "(intercept)"
@@ -281,7 +282,7 @@ def _missing_problems(columns: Sequence[Column]) -> list[str]:
     if not blank:
         return []
     each = ", ".join(f"'{c.name}': {c.n_missing:,}" for c in blank[: 4 * SHOWN])
-    more = f" and {len(blank) - 4 * SHOWN:,} more columns" if len(blank) > 4 * SHOWN else ""
+    more = f" and {counted(len(blank) - 4 * SHOWN, 'more column')}" if len(blank) > 4 * SHOWN else ""
     return [f'missing cells ({each}{more}); set missing = "drop" or "indicator", or leave these columns out']
 
 

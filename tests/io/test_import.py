@@ -121,7 +121,7 @@ def test_quotes_after_blanks(tmp_path):
     table = run(tmp_path, 'a, b\n1.5, "x, y"\n2.5, z\n3.5, "x, y"\n').table
     assert cells(table, "b") == ["x, y", "z", "x, y"] and cells(table, "a") == [1.5, 2.5, 3.5]
     message = refused(tmp_path, 'a, b\n1.5, "x, y"\n2.5\n3.5, "x, y"\n', overwrite=True)
-    assert "row 2 (line 3): 1 fields, expected 2" in message
+    assert "row 2 (line 3): 1 field, expected 2" in message
 
 
 def test_headers_are_detected(tmp_path):
@@ -139,7 +139,7 @@ def test_headers_are_detected(tmp_path):
 def test_names_may_be_given(tmp_path):
     put(tmp_path, "first\nsecond\n", "names")
     assert [c.name for c in run(tmp_path, "1,2\n3,4\n", names=tmp_path / "names").columns] == ["first", "second"]
-    assert "2 columns, but 1 names" in refused(tmp_path, "1,2\n", names=["x"], overwrite=True)
+    assert "2 columns, but 1 name given" in refused(tmp_path, "1,2\n", names=["x"], overwrite=True)
 
 
 def test_one_column_keeps_its_empty_lines(tmp_path):
@@ -428,7 +428,7 @@ def test_text_in_a_real_column_at_row_one_million(tmp_path):
         (gzip.compress(b""), {}, "is empty"),
         ("a,b\n", {"header": True}, "has no rows below its header"),
         ("a,b,a\n1,2,3\n", {}, "duplicate column names"),
-        ("a,b\n1,2\n3\n4,5\n", {}, "row 2 (line 3): 1 fields, expected 2: '3'"),
+        ("a,b\n1,2\n3\n4,5\n", {}, "row 2 (line 3): 1 field, expected 2: '3'"),
         ("a,b\n1,2\n\n3,4,5\n", {"header": True}, "row 2 (line 4): 3 fields, expected 2: '3,4,5'"),
         ('a,b\n"x\ny",2\n3,4,5\n', {"delimiter": ","}, "row 2 (line 4): 3 fields, expected 2"),
         ("a,b\n1,2\n3\n4,5,6\n" + "7\n" * 50, {"delimiter": ","}, "(the first ones)"),
