@@ -532,30 +532,22 @@ def test_progress_and_printing(tmp_path):
 # -------------------------------------------------------------------------------------------------- whole tables
 
 
-@pytest.fixture
-def large():
-    folder = os.environ.get("MPIBAYES_DATA")
-    if not folder:
-        pytest.skip("MPIBAYES_DATA names no folder with the large tables")
-    return folder
-
-
 @pytest.mark.data
-def test_census_income_whole(tmp_path, large):
+def test_census_income_whole(tmp_path, data_folder):
     from mpibayes.io.recode import stream_like
 
-    summary = import_table(f"{large}/census_income_kdd/census-income.data.90pct.xz", tmp_path / "t.h5")
+    summary = import_table(f"{data_folder}/census_income_kdd/census-income.data.90pct.xz", tmp_path / "t.h5")
     assert summary.rows == 179_571 and len(summary.columns) == 42
     kinds = {c.name: c.kind for c in summary.columns}
     reals = {1, 3, 6, 17, 18, 19, 25, 40}
     assert all(kinds[f"column_{i}"] == "real" for i in reals)
     assert sum(kind == "categorical" for kind in kinds.values()) == 33
-    test = f"{large}/census_income_kdd/census-income.test.90pct.xz"
+    test = f"{data_folder}/census_income_kdd/census-income.test.90pct.xz"
     assert sum(len(rows) for rows in stream_like(summary.table, test, unseen="missing")) == 89_786
 
 
 @pytest.mark.data
-def test_kddcup_whole_in_bounded_memory(tmp_path, large):
+def test_kddcup_whole_in_bounded_memory(tmp_path, data_folder):
     if not os.path.exists("/proc/self/status"):
         pytest.skip("the peak is read from /proc: ru_maxrss of a child starts at its parent's")
     code = """
@@ -565,7 +557,7 @@ def test_kddcup_whole_in_bounded_memory(tmp_path, large):
         peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
         print(summary.rows, len(summary.table.columns), int(peak.split()[1]) >> 10)
     """
-    path = f"{large}/kddcup99/kddcup.data_10_percent.90pct.xz"
+    path = f"{data_folder}/kddcup99/kddcup.data_10_percent.90pct.xz"
     command = [sys.executable, "-c", textwrap.dedent(code), path, str(tmp_path / "t.h5")]
     rows, columns, peak = map(int, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
     assert (rows, columns) == (444_619, 40) and peak <= 512
