@@ -217,21 +217,25 @@ def picture(plans: list[Plan], results: list[dict], path: Path) -> None:
     height = -(-(len(plans) + 1) // width)
     figure, axes = plt.subplots(height, width, figsize=(4 * width, 3.2 * height), squeeze=False, layout="constrained")
     names = list(dict.fromkeys(r["program"] for r in results))
-    colour = {name: f"C{i}" for i, name in enumerate(names)}
+    looks = {name: {"color": f"C{i}", "marker": "osDv^<>"[i % 7]} for i, name in enumerate(names)}
     for axis, plan in zip(axes.flat, plans):
         shown = [r for r in results if r["table"] == plan.table]
         for r in shown:
             points = [(m, s) for m, s in zip(r["marks"], r["scores"]) if s is not None]
-            axis.plot(*zip(*points), "o-", color=colour[r["program"]], label=r["program"]) if points else None
+            axis.plot(*zip(*points), **looks[r["program"]]) if points else None
         axis.set(title=plan.table, xscale="log", xlabel="CPU seconds", ylabel="held-out score, nats a row")
+        axis.set_xticks(plan.marks, [f"{mark:g}" for mark in plan.marks])
+        axis.minorticks_off()
     last = axes.flat[len(plans)]
     speed = [r for r in results if r["ns_cell"] is not None]
     for name in names:
         values = [r["ns_cell"] for r in speed if r["program"] == name]
-        last.plot(values, [name] * len(values), "o", color=colour[name])
+        last.plot(values, [name] * len(values), linestyle="none", **looks[name])
     last.set(title="a sweep and what is between two", xscale="log", xlabel="ns a cell, one point a table")
     for axis in axes.flat[len(plans) + 1 :]:
         axis.axis("off")
+    keys = [plt.Line2D([], [], label=name, **look) for name, look in looks.items()]
+    figure.legend(handles=keys, loc="outside lower center", ncols=min(6, len(keys)))
     figure.savefig(path, dpi=110)
 
 

@@ -375,14 +375,20 @@ def busy_seconds(case: dict) -> float:
     return max(sum(rank["phases"][phase]["cpu"] for phase in phases) for rank in case["ranks_detail"])
 
 
+VARIED = {
+    "rows": "rows", "clusters": "clusters", "columns": "columns", "levels": "levels", "shards": "shards",
+    "moved": "overlap of clusters", "reals": "real columns", "counts": "count columns", "mixed": "mixed columns",
+}  # fmt: skip
+
+
 def growth_table(found: list[dict]) -> str:
     lines = []
-    for figure in (*GROWTH, "shards", "moved", "reals", "counts", "mixed"):
+    for figure, words in VARIED.items():
         for case in (c for c in found if c["figure"] == figure):
             seconds = phase_seconds(case)
             swept = seconds["sweep"] + seconds["collapsed sweep"]
-            head = [f"{case['rows']:,}", case["columns"], f"{case['level_rows']:,}", case["reals"], case["counts"]]
-            head += [case["clusters_at_end"], case["shards"], f"{case['moved']:.2f}"]
+            head = [words, f"{case['rows']:,}", case["columns"], f"{case['level_rows']:,}", case["reals"]]
+            head += [case["counts"], case["clusters_at_end"], case["shards"], f"{case['moved']:.2f}"]
             whole = sum(seconds.values())
             lanes = 16 * -(-case["clusters_at_end"] // 16)
             cells = case["rows"] * (case["columns"] + case["reals"] + case["counts"]) * lanes
@@ -390,7 +396,7 @@ def growth_table(found: list[dict]) -> str:
             lines.append(
                 [*head, _ms(swept), f"{swept / cells * 1e9:.3f}", _ms(whole), f"{whole / swept:.2f}", f"{more:.0f}"]
             )
-    head = ["rows", "columns", "levels", "reals", "counts", "K", "shards", "moved", "sweep, ms", "ns a cell"]
+    head = ["varied", "rows", "columns", "levels", "reals", "counts", "K", "shards", "moved", "sweep, ms", "ns a cell"]
     return markdown([*head, "cycle, ms", "cycle / sweep", "bytes a row"], lines)
 
 

@@ -40,6 +40,7 @@ from mpibayes.hpc.cost_model import (
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 CYCLES = 200
+LEAST_SHOWN = 0.005  # share of a cycle that a phase has in some bar of the picture; the others are drawn together
 RANKS = (1, 2, 4, 16, 64, 256, 512, 1000, 2048, 4096)
 
 # One way between two nodes, small message; and large messages.
@@ -252,7 +253,7 @@ def pictures(spread: Spread, moves_every: int) -> list[Path]:
     import matplotlib.pyplot as plt
 
     net, made = NETWORKS[0], []
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True)
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4.6), sharey=True)
     for axis, (name, design) in zip(axes, DESIGNS.items()):
         for title, problem in PROBLEMS.items():
             lines = study(replace(problem, moves_every=moves_every), net, design, spread)
@@ -260,25 +261,35 @@ def pictures(spread: Spread, moves_every: int) -> list[Path]:
         axis.set(title={"root": "draws and merges on root", "divided": "divided over ranks"}[name], xlabel="ranks")
         axis.grid(alpha=0.3)
     axes[0].set(ylabel="efficiency against one rank", ylim=(0, 1.05))
-    axes[0].legend(fontsize=8)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncols=3, fontsize=8)
     figure.suptitle(f"Simulated: {net.name}, {net.ranks_per_node} ranks a node", fontsize=10)
     made.append(DOCS / "scaling_ranks.png")
-    figure.tight_layout()
+    figure.tight_layout(rect=(0, 0.11, 1, 1))
     figure.savefig(made[-1], dpi=110)
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4))
-    for axis, title in zip(axes, ("50M rows, K = 64", "50M rows and 10 real columns, K = 64")):
-        for x, design in enumerate(DESIGNS.values()):
+    titles = ("50M rows, K = 64", "50M rows and 10 real columns, K = 64")
+    bars = {}  # seconds by phase on 1,000 ranks, by (title, design)
+    for title in titles:
+        for name, design in DESIGNS.items():
             lines = study(replace(PROBLEMS[title], moves_every=moves_every), net, design, spread)
-            line = next(line for line in lines if line["ranks"] == 1000)
+            bars[title, name] = next(line["seconds"] for line in lines if line["ranks"] == 1000)
+    phases = [p for p in bars[titles[0], "root"] if any(b[p] > LEAST_SHOWN * sum(b.values()) for b in bars.values())]
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4))
+    for axis, title in zip(axes, titles):
+        for x, name in enumerate(DESIGNS):
+            seconds = bars[title, name]
+            heights = [seconds[p] for p in phases] + [sum(s for p, s in seconds.items() if p not in phases)]
             bottom = 0.0
-            for i, (phase, seconds) in enumerate(line["seconds"].items()):
-                axis.bar(x, seconds * 1e3, 0.6, bottom, color=plt.cm.tab20(i), label=phase if x == 0 else None)
-                bottom += seconds * 1e3
+            for i, (phase, height) in enumerate(zip([*phases, "the rest"], heights)):
+                axis.bar(x, height * 1e3, 0.6, bottom, color=plt.cm.tab20(i), label=phase if x == 0 else None)
+                bottom += height * 1e3
         axis.set(title=f"{title}, 1,000 ranks", xticks=(0, 1), ylabel="ms a cycle")
+        axis.title.set_fontsize(10)
+        axis.margins(y=0.04)
         axis.set_xticklabels(["on root", "divided"])
-    axes[1].legend(fontsize=7, ncol=2)
+    words, names = axes[1].get_legend_handles_labels()
+    figure.legend(words[::-1], names[::-1], loc="center right", fontsize=8)  # in the order of the bars, from above
     made.append(DOCS / "scaling_phases.png")
-    figure.tight_layout()
+    figure.tight_layout(rect=(0, 0, 0.85, 1))
     figure.savefig(made[-1], dpi=110)
     return made
 

@@ -17,6 +17,7 @@ from mpibayes.hpc.config import Config
 from mpibayes.hpc.data import Data
 from mpibayes.hpc.families import family_of
 from mpibayes.hpc.sampler import Family
+from mpibayes.hpc.words import counted
 from mpibayes.io.table import Table
 
 MIB = 1 << 20
@@ -79,7 +80,7 @@ def _of_family(config: Config) -> ModuleType:
 def about_table(config: Config, table: Table, data: Data, n_heldout: int) -> Iterator[tuple[str, str]]:
     """What there is to say of the configuration and the table, whatever the model; (title, text) pairs."""
     yield "configuration", f"{config.path}: valid"
-    yield "table", f"{table.path}: {table.n_rows:,} rows, fingerprint {table.fingerprint[:12]}"
+    yield "table", f"{table.path}: {counted(table.n_rows, 'row')}, fingerprint {table.fingerprint[:12]}"
     kinds = [(kind, sum(c.kind == kind for c in data.columns)) for kind in ("categorical", "boolean", "real", "count")]
     unused = f"; {len(config.unused)} left out" if config.unused else ""
     yield "columns", ", ".join(f"{n} {kind}" for kind, n in kinds if n) + unused
@@ -87,5 +88,5 @@ def about_table(config: Config, table: Table, data: Data, n_heldout: int) -> Ite
         yield "", f"modelled jointly, {name}: {', '.join(columns)}"
     missing = sum(c.n_missing for c in data.columns) / (table.n_rows * len(data.columns))
     yield "missing", f"{missing:.1%} of the cells"
-    held = f"{n_heldout:,} rows are held out and scored" if config.data.heldout is not None else "no rows are held out"
-    yield "rows", f"{data.n_rows:,} rows are trained on; {held}"
+    held = f"{n_heldout:,} held out and scored" if config.data.heldout is not None else "none held out"
+    yield "rows", f"{data.n_rows:,} trained on, {held}"

@@ -21,6 +21,7 @@ import click
 from mpibayes import __version__
 from mpibayes.hpc.errors import MpibayesError
 from mpibayes.hpc.launcher import launcher_rank, launcher_size
+from mpibayes.hpc.words import counted
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 KINDS = ("categorical", "boolean", "real", "count")
@@ -41,17 +42,30 @@ Exit codes:
 
 
 class ReaderLeft(Exception):
-    """Standard output was closed by its reader; click would make an exit with 1 of the BrokenPipeError."""
+    """Standard output was closed by its reader."""
+
+
+@contextlib.contextmanager
+def reader_may_leave():
+    """Raises ReaderLeft for a BrokenPipeError, of which click would make an exit with 1, and for rich's exit with 1."""
+    try:
+        yield
+    except (BrokenPipeError, SystemExit) as error:
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+            raise
+        raise ReaderLeft from error
 
 
 class Commands(click.Group):
     """A group that names the nearest command for one that does not exist."""
 
+    def make_context(self, *args, **more):
+        with reader_may_leave():  # it prints --help and --version
+            return super().make_context(*args, **more)
+
     def invoke(self, ctx):
-        try:
+        with reader_may_leave():
             return super().invoke(ctx)
-        except BrokenPipeError as error:
-            raise ReaderLeft from error
 
     def resolve_command(self, ctx, args):
         try:
@@ -588,15 +602,15 @@ def _simulate(categorical, real, count, rows, table, clusters, seed, separation,
     with _simulate_progress(console, rows) as progress:
         drawn = draw(table, truth, rows, labels=labels, overwrite=force, progress=progress)
     kinds = ((len(categorical), "categorical"), (real, "real"), (count, "count"))
-    lines = [("table", f"{table}: {rows:,} rows, fingerprint {drawn.table.fingerprint[:12]}")]
+    lines = [("table", f"{table}: {counted(rows, 'row')}, fingerprint {drawn.table.fingerprint[:12]}")]
     lines += [("columns", ", ".join(f"{n} {kind}" for n, kind in kinds if n))]
     if categorical:
         widths = [v for _, v in categorical]
         lines += [("levels", f"from {min(widths)} to {max(widths)}, {sum(widths):,} in all")]
-    lines += [("clusters", f"{clusters}, of which {drawn.used_clusters} have rows; separation {separation:g}")]
+    lines += [("clusters", f"{clusters}, of which {drawn.used_clusters} with rows; separation {separation:g}")]
     lines += [("missing", f"{missing:.1%} of the cells")] if missing else []
     lines += [("labels", f"{labels}: the rows' clusters")] if labels is not None else []
-    best = f"{drawn.score:.4f} nats a row (standard error {drawn.score_error:.4f}, {drawn.scored_rows:,} rows)"
+    best = f"{drawn.score:.4f} nats a row (standard error {drawn.score_error:.4f}, {counted(drawn.scored_rows, 'row')})"
     lines += [("best score", f"{best}: no model can do better on average")]
     for title, text in lines:
         print(f"{title + ':':<16}{text}")
@@ -641,7 +655,7 @@ def _guarded(command: Callable[[], int | None]) -> int:
             print("mpibayes: interrupted", file=sys.stderr)
         return INTERRUPTED
     except (BrokenPipeError, ReaderLeft):
-        # `mpibayes export ... | head`: the reader has what it wanted.
+        # `mpibayes report ... | head`: the reader has what it wanted.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())  # or Python complains when it ends
         return 0
     except Exception as error:

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from mpibayes.hpc.config_schema import (
     CYCLES_OF_REGRESSION,
+    INNER,
     NAMED,
     OF_MIXTURES,
     OF_REGRESSIONS,
@@ -42,6 +43,7 @@ from mpibayes.hpc.config_schema import (
     parse_duration,
 )
 from mpibayes.hpc.errors import ConfigError
+from mpibayes.hpc.words import counted, import_again
 
 __all__ = [
     "Config", "as_dict", "check_columns", "continued", "difference", "growing_schedule", "load", "parse_duration",
@@ -173,8 +175,8 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Config:
         {name: _validate(of, given, (kind, name), report) for name, given in _table(document.get(kind, {})).items()}
         for kind, of in NAMED.items()
     )
+    _block_rules({name: block for name, block in blocks.items() if block}, columns, sections["model"], report)
     if not problems:
-        _block_rules(blocks, columns, sections["model"], report)
         _family_rules(sections, columns, document, report)
         _joint_rules(sections["model"], sections["sampler"], report)
         _start_rules(sections["model"], sections["sampler"], sections["anneal"], report)
@@ -350,11 +352,19 @@ def _find_unknown(document: dict[str, Any], report: _Report) -> None:
                 report.add((kind, name), f"expected a section [{kind}.{_bare(name)}], got {_shown(given[name])}")
                 del given[name]
                 continue
-            for key in [k for k in given[name] if k not in section.model_fields]:
-                near = difflib.get_close_matches(key, section.model_fields, 1)
-                hint = f"did you mean {near[0]}?" if near else f"a {kind[:-1]} has {' and '.join(section.model_fields)}"
-                report.add((kind, name, key), f"unknown key; {hint}")
-                del given[name][key]
+            _take_out_unknown(given[name], section, (kind, name), f"a {kind[:-1]}", report)
+            for (outer, key), inner in INNER.items():
+                if outer == kind:
+                    _take_out_unknown(_table(given[name].get(key)), inner, (kind, name, key), f"a {key} here", report)
+
+
+def _take_out_unknown(given: dict[str, Any], section: type, above: tuple[str, ...], what: str, report: _Report) -> None:
+    known = list(section.model_fields)
+    for key in [k for k in given if k not in known]:
+        near = difflib.get_close_matches(key, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"{what} has {', '.join(known[:-1])} and {known[-1]}"
+        report.add((*above, key), f"unknown key; {hint}")
+        del given[key]
 
 
 def _nearest(key: tuple[str, ...]) -> str:
@@ -384,7 +394,8 @@ def _validate(section: type, given: Any, above: tuple[str, ...], report: _Report
     except ValidationError as error:
         seen = set()
         for problem in error.errors():
-            key = (*above, str(problem["loc"][0]))
+            within = problem["loc"][: 2 if (above[0], problem["loc"][0]) in INNER else 1]
+            key = (*above, *map(str, within))
             if key in seen:
                 continue
             seen.add(key)
@@ -393,7 +404,10 @@ def _validate(section: type, given: Any, above: tuple[str, ...], report: _Report
                     continue  # it is there under a misspelt name, which has been reported
                 report.add(key, f"this key is required: {expected(key)}")
             else:
-                report.add(key, f"got {_shown(given.get(key[-1]))}, expected {expected(key)}")
+                got = given
+                for step in within:
+                    got = got.get(step)
+                report.add(key, f"got {_shown(got)}, expected {expected(key)}")
         return None
 
 
@@ -446,12 +460,12 @@ def _family_rules(sections: dict[str, Any], columns: dict[str, ColumnSettings], 
         report.add(("firefly", "xi"), "is for untuned bounds of logistic and student-t; take it out")
 
 
-def _block_rules(blocks: dict[str, BlockSettings], columns: dict[str, ColumnSettings], model: Model, report) -> None:
-    """Rules about blocks of columns that need no table."""
+def _block_rules(blocks: dict[str, BlockSettings], columns: dict[str, Any], model: Model | None, report) -> None:
+    """Rules about blocks of columns that need no table. Of columns, and of the model, None is what has mistakes."""
     taken: dict[str, str] = {}
     for name, block in blocks.items():
         key, width = ("blocks", name, "columns"), len(block.columns)
-        if model.family != "mixture":
+        if model is not None and model.family != "mixture":
             report.add(("blocks", name), f'is for mixtures; model.family = "{model.family}" has no use for it')
         for c in dict.fromkeys(block.columns):
             if block.columns.count(c) > 1:
@@ -471,9 +485,10 @@ def _block_rules(blocks: dict[str, BlockSettings], columns: dict[str, ColumnSett
             continue
         nu = prior.nu if isinstance(prior.nu, tuple) else () if prior.nu is None else (prior.nu,)
         if any(v <= width - 1 for v in nu):
-            report.add(key, f"nu is {_shown(prior.nu)}, expected above {width - 1} for {width} columns")
+            report.add((*key, "nu"), f"got {_shown(prior.nu)}, expected above {width - 1} for {width} columns")
         if prior.mean is not None and len(prior.mean) != width:
-            report.add(key, f"mean has {len(prior.mean)} numbers, expected {width}, one a column")
+            what = f"got {counted(len(prior.mean), 'number')}, expected {width}, one a column"
+            report.add((*key, "mean"), what)
 
 
 def _joint_rules(model: Model, sampler: Sampler, report: _Report) -> None:
@@ -570,11 +585,12 @@ def check_columns(config: Config, columns: Sequence[Any], n_rows: int) -> None:
         if type(settings.prior) is not wanted:
             got = PRIOR_WORDS[type(settings.prior)]
             what = f"got {got}, but the column is {column.kind}; expected {PRIOR_WORDS[wanted]}"
-            report.add((*key, "prior"), what)
+            kind = next(k for k, prior in PRIOR_OF_KIND.items() if prior is type(settings.prior))
+            report.add((*key, "prior"), f"{what}, or {import_again(name, kind)}")
         elif wanted is DirichletPrior and len(settings.prior.dirichlet) != len(column.levels):
             n, levels = len(settings.prior.dirichlet), list(column.levels)
-            what = f"got {n} numbers, expected {len(levels)}, one for each level in the table's order: {_some(levels)}"
-            report.add((*key, "prior"), what)
+            what = f"got {counted(n, 'number')}, expected {len(levels)}, one for each level in the table's order"
+            report.add((*key, "prior"), f"{what}: {_some(levels)}")
     for name, block in config.blocks.items():
         key = ("blocks", name, "columns")
         fit = [c for c, column in by_name.items() if column.kind == "real" and c not in config.unused]
@@ -582,7 +598,8 @@ def check_columns(config: Config, columns: Sequence[Any], n_rows: int) -> None:
             if c not in by_name:
                 report.add(key, f"the table has no column {_shown(c)}; {_nearest_column(c, fit)}")
             elif by_name[c].kind != "real":
-                report.add(key, f"column {_shown(c)} is {by_name[c].kind}, expected real ones: {_some(fit)}")
+                what = f"column {_shown(c)} is {by_name[c].kind}, expected real ones: {_some(fit) or 'there are none'}"
+                report.add(key, f"{what}; if it has numbers, {import_again(c, 'real')}")
     _check_strata(config, by_name, report)
     for column in columns:
         key = ("columns", column.name)
@@ -591,7 +608,8 @@ def check_columns(config: Config, columns: Sequence[Any], n_rows: int) -> None:
         if column.kind == "count" and column.center * (n_rows - column.n_missing) >= 2.0**53:
             report.add(
                 key,
-                "the sum of its counts is 2^53 or more, too large to be exact; import it as real, or set use = false",
+                "the sum of its counts is 2^53 or more, too large to be exact; "
+                f"{import_again(column.name, 'real')}, or set use = false",
             )
         if column.kind == "real" and not (1e-150 < column.scale < 1e150 and abs(column.center) < 1e150):
             report.add(
@@ -620,7 +638,8 @@ def _check_strata(config: Config, by_name: dict[str, Any], report: _Report) -> N
         hint = f"did you mean {near[0]}?" if near else expect
         report.add(("anneal", "strata"), f"the table has no column {_shown(strata)}; {hint}")
     elif strata not in fit:
-        report.add(("anneal", "strata"), f"column {strata} is {by_name[strata].kind}; {expect}")
+        cure = import_again(strata, "categorical")
+        report.add(("anneal", "strata"), f"column {strata} is {by_name[strata].kind}; {expect}, or {cure}")
 
 
 def _some(names: list[str], most: int = 12) -> str:
@@ -648,7 +667,16 @@ def as_dict(config: Config) -> dict[str, Any]:
         document[section].pop(key, None)
     for kind in NAMED:
         document[kind] = {name: c.model_dump(exclude_none=True) for name, c in getattr(config, kind).items()}
+    for block in document["blocks"].values():
+        block["prior"] = _default_prior(block) | block.get("prior", {})
     return document
+
+
+def _default_prior(block: dict[str, Any]) -> dict[str, Any]:
+    """What is taken of a block's prior where nothing is given; the mean is not in it, being the table's."""
+    from mpibayes.hpc.models.vector import default_grids
+
+    return {key: grid.tolist() for key, grid in default_grids(len(block["columns"])).items()}
 
 
 def _without_effect(config: Config) -> dict[tuple[str, str], str]:
@@ -702,8 +730,17 @@ def _flat(document: dict[str, Any]) -> dict[str, Any]:
         if not given.get("use", True):
             flat[f"columns.{_bare(name)}.use"] = False
     for name, given in _table(document.get("blocks")).items():
-        flat |= {f"blocks.{_bare(name)}.{key}": _plain(value) for key, value in given.items()}
+        flat[f"blocks.{_bare(name)}.columns"] = _plain(given["columns"])
+        default = _default_prior(given)
+        prior = {k: v for k, v in _plain(given.get("prior", {})).items() if not _same_grid(v, default.get(k))}
+        if prior:
+            flat[f"blocks.{_bare(name)}.prior"] = prior
     return flat
+
+
+def _same_grid(a: Any, b: Any) -> bool:
+    """Another NumPy may round the points of a default grid in another way."""
+    return isinstance(a, list) and isinstance(b, list) and len(a) == len(b) and all(map(math.isclose, a, b))
 
 
 def _plain(value: Any) -> Any:

@@ -166,15 +166,16 @@ class ColumnSettings(Section):
 
 
 OneOrGrid = Positive | Annotated[tuple[Positive, ...], Field(min_length=1)]
+ONE_OR_GRID = "a number above 0, or a list of such numbers"
 
 
 class BlockPrior(Section):
     """Of a block of D columns; what is not given is learned, but for the mean, which is then the columns' own."""
 
-    kappa: OneOrGrid | None = None
-    nu: OneOrGrid | None = None
-    variance: OneOrGrid | None = None
-    mean: tuple[float, ...] | None = None
+    kappa: OneOrGrid | None = _key(None, "rows that the prior's mean counts for", ONE_OR_GRID)
+    nu: OneOrGrid | None = _key(None, "degrees of freedom, above D - 1", ONE_OR_GRID)
+    variance: OneOrGrid | None = _key(None, "in units of each column's own", ONE_OR_GRID)
+    mean: tuple[float, ...] | None = _key(None, "the prior's mean", "a list of one number a column")
 
 
 MOST_JOINT = 64  # columns of a block
@@ -193,7 +194,7 @@ class BlockSettings(Section):
     prior: Annotated[BlockPrior | None, BeforeValidator(_tuples)] = _key(
         None,
         "fixes hyperparameters (a number) or says where they are learned (a grid); the variance is in units of each "
-        "column's own",
+        "column's own; the mean, if not given, is the columns' own",
         "{kappa, nu, variance, mean} or some of these: kappa, nu (above D - 1 for D columns) and variance each a "
         "number above 0 or a list of such numbers, mean a list of one number a column",
     )
@@ -441,6 +442,7 @@ SECTIONS: dict[str, type[Section]] = {
 }  # fmt: skip
 
 NAMED: dict[str, type[Section]] = {"columns": ColumnSettings, "blocks": BlockSettings}  # [columns.NAME]
+INNER: dict[tuple[str, str], type[Section]] = {("blocks", "prior"): BlockPrior}  # tables whose keys are told one by one
 
 CYCLES_OF_REGRESSION = 20_000
 # Sections, and keys of sections, that one kind of model has no use for.
@@ -450,13 +452,8 @@ OF_MIXTURES = (
 OF_REGRESSIONS = ("regression", "firefly", "output.log_posterior")
 
 
-def fields_of(key: tuple[str, ...]) -> dict[str, Any]:
-    """The fields of the section that a key path such as ("run", "seed") or ("columns", "age", "use") lies in."""
-    section = NAMED.get(key[0]) or SECTIONS[key[0]]
-    return dict(section.model_fields)
-
-
 def expected(key: tuple[str, ...]) -> str:
-    """What a value of this key must be, in words."""
-    name = key[2] if key[0] in NAMED else key[1]
-    return str(fields_of(key)[name].json_schema_extra["expected"])
+    """What the value of a key such as ("run", "seed"), ("columns", "age", "use") or ("blocks", "body", "prior", "nu")
+    must be, in words."""
+    section = INNER[key[0], key[2]] if len(key) > 3 else NAMED.get(key[0]) or SECTIONS[key[0]]
+    return str(section.model_fields[key[-1]].json_schema_extra["expected"])

@@ -13,6 +13,7 @@ from mpibayes.hpc import shards
 from mpibayes.hpc.comm import Communicator, agree, broadcast_arrays, on_root
 from mpibayes.hpc.errors import DataError
 from mpibayes.hpc.streams import Purpose, generator
+from mpibayes.hpc.words import counted
 from mpibayes.io.table import ARRAYS, BLOCKS, Column, Rows, Table, slice_rows
 
 PIECE = 4096  # rows of the table that are read at once where not all are wanted
@@ -105,13 +106,14 @@ def require_whole_blocks(carve: Carve, pieces: Iterator[tuple[int, Rows]], path,
         lacking = ", ".join(c for c, missing in zip(columns, mask) if missing)
         each = ", ".join(f"{c} in {k:,}" for c, k in zip(columns, cells.tolist()) if k)
         problems.append(
-            f"block {name}: {n:,} row{'s have' if n > 1 else ' has'} some of its columns and not all; the first is row "
-            f"{first + 1:,}, which lacks {lacking}. Missing in such rows: {each}"
+            f"block {name}: {counted(n, 'row')} {'have' if n > 1 else 'has'} some of its columns and not all; the "
+            f"first is row {first + 1:,}, which lacks {lacking}. Missing in such rows: {each}"
         )
     if problems:
+        sections = " and ".join(f"[blocks.{name}]" for name in found)
         raise DataError(
             f"{path}: a row has to have all cells of a block or none. Take the columns that are often missing out of "
-            "[blocks.NAME] columns, so that they are modelled one by one, or impute their cells",
+            f"{sections}, so that they are modelled one by one, or impute their cells",
             problems,
         )
 

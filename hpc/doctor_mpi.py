@@ -19,6 +19,7 @@ from mpibayes.hpc.doctor import DIRECTORY, OK, PROBLEM, SETUP, WARNING, Check, F
 from mpibayes.hpc.doctor_checks import existing, scratch, unusable
 from mpibayes.hpc.errors import MpibayesError
 from mpibayes.hpc.launcher import launched, launcher_size
+from mpibayes.hpc.words import counted
 
 START_S = 60.0
 SEEN_S = 20.0  # network file systems show a new file to other nodes after some seconds
@@ -61,7 +62,7 @@ class Ranks:
             return self._alone()
         hosts = Counter(self.comm.hosts)
         where = ", ".join(f"{n} on {host}" for host, n in hosts.most_common(8))
-        more = f" and {len(hosts) - 8} hosts more" if len(hosts) > 8 else ""
+        more = f" and {counted(len(hosts) - 8, 'more host')}" if len(hosts) > 8 else ""
         return Finding("mpi", OK, f"{mpi.library(mpi.load())}: {self.comm.size} ranks, {where}{more}")
 
     def _alone(self) -> Finding:
@@ -95,13 +96,13 @@ class Ranks:
             if ranks[0][1] is not None:
                 cores = min(cores, max(1, round(ranks[0][1])))
             threads = max(n for _, _, n in ranks)
-            texts.append(f"{host}: {len(ranks)} rank{'s' * (len(ranks) > 1)} on {cores} core{'s' * (cores > 1)}")
+            texts.append(f"{host}: {counted(len(ranks), 'rank')} on {counted(cores, 'core')}")
             if len(ranks) > cores:
                 crowded.append(host)
             elif len(ranks) > 1 and len(ranks) * threads > cores:
                 threaded.append(host)
         threads = max(n for *_, n in everyone)
-        text = ", ".join(texts[:4]) + (f" and {len(texts) - 4} hosts more" if len(texts) > 4 else "")
+        text = ", ".join(texts[:4]) + (f" and {counted(len(texts) - 4, 'more host')}" if len(texts) > 4 else "")
         text += f"; BLAS threads {threads}, " + ", ".join(f"{name} {value}" for name, value in given.items())
         if crowded:
             advice = "start no more ranks than cores; if it has to be, with Open MPI set OMPI_MCA_mpi_yield_when_idle=1"

@@ -27,6 +27,7 @@ from mpibayes.hpc.drawing import (
 )
 from mpibayes.hpc.kept_chains import Chain
 from mpibayes.hpc.summary import TELLING, ColumnProfile, percent, took
+from mpibayes.hpc.words import counted
 
 EMPTY = "#f4f5f7"
 MANY_CLUSTERS, MANY_COLUMNS = 20, 14  # of the heat map
@@ -197,7 +198,7 @@ def _schedule(chains: Sequence[Chain]) -> str:
     if plans or not isinstance(schedule, str) or schedule == "seconds":
         return ""
     bent = ", so bent against cycles and seconds" if schedule == "linear" else ""
-    return f"{schedule} in the {passes:g} passes over all rows that growth costs{bent}"
+    return f"{schedule} in the {passes:g} pass{'es' * (passes != 1)} over all rows that growth costs{bent}"
 
 
 @styled
@@ -300,7 +301,7 @@ def cluster_sizes(ordered: np.ndarray, n_rows: int):
     axes.grid(axis="x", visible=False)
     axes.set_xlabel("rank of the cluster in its draw, the largest first")
     axes.set_ylabel("rows (logarithmic)")
-    axes.set_title(f"Cluster sizes over {len(ordered)} kept draws of {n_rows:,} rows")
+    axes.set_title(f"Cluster sizes over {counted(len(ordered), 'kept draw')} of {counted(n_rows, 'row')}")
     axes.legend(loc="upper right")
     axes.xaxis.get_major_locator().set_params(integer=True)
     share = axes.secondary_yaxis("right", functions=(lambda y: 100.0 * y / n_rows, lambda p: p * n_rows / 100.0))
@@ -388,8 +389,8 @@ def heat_map(columns: Sequence[ColumnProfile], sizes: np.ndarray, n_rows: int, t
     figure.text(0.18 / width, 1 - 0.2 / height, title, fontsize=11, fontweight="bold", va="center")
     alike = len(columns) - len(telling)
     words = (
-        f"{_of(len(sizes), n_clusters)} clusters, the largest; "
-        f"{_of(len(shown), len(columns))} columns, the most telling"
+        f"{_of(len(sizes), n_clusters)} cluster{'s' * (n_clusters != 1)}, the largest; "
+        f"{_of(len(shown), len(columns))} column{'s' * (len(columns) != 1)}, the most telling"
         + (f" ({alike:,} others tell none of these clusters from all rows)" if alike else "")
     )
     figure.text(0.18 / width, 1 - 0.42 / height, words, fontsize=8, va="center", color=FAINT)

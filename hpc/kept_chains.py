@@ -16,6 +16,7 @@ from mpibayes.hpc.data import Data
 from mpibayes.hpc.errors import ConfigError, DataError
 from mpibayes.hpc.records import RESOLVED, read_provenance, read_resolved
 from mpibayes.hpc.run_directory import TRAINING_ROWS
+from mpibayes.hpc.words import counted
 from mpibayes.io.files import chain_directories
 from mpibayes.io.table import Table
 from mpibayes.io.trace import read_trace
@@ -114,12 +115,12 @@ class KeptChains:
             if chain.growth and t["active_rows"][-1] < self.n_rows:
                 raise ConfigError(
                     f"{chain.folder}: its subsample is still growing, with {t['active_rows'][-1]:,.0f} of "
-                    f"{self.n_rows:,} rows after {last:,} cycles: none of them is a draw of the posterior; let the run "
-                    "go on"
+                    f"{self.n_rows:,} rows after {counted(last, 'cycle')}: none of them is a draw of the posterior; "
+                    "let the run go on"
                 )
             if last <= chain.burn_in:
                 raise ConfigError(
-                    f"{chain.folder}: a burn-in of {chain.burn_in:,} cycles leaves nothing of the {last:,} cycles "
+                    f"{chain.folder}: a burn-in of {counted(chain.burn_in, 'cycle')} leaves nothing of the {last:,} "
                     "there are; give a smaller one with --burn-in, or let the run go on"
                 )
 

@@ -19,6 +19,7 @@ from mpibayes.hpc.log import duration, rate
 from mpibayes.hpc.mixture import Mixture, Settings
 from mpibayes.hpc.mixture_run import settings_of
 from mpibayes.hpc.speed import TYPICAL_NETWORK, Speed, Timing
+from mpibayes.hpc.words import counted, every
 from mpibayes.io.labels import BUFFERED
 from mpibayes.io.table import ARRAYS, BLOCKS, Column, Rows
 from mpibayes.io.trace import SCALARS
@@ -161,7 +162,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     grows = strategy.growth_in_words(config, data.n_rows)
     if grows:
         yield "", grows
-    yield "draws", f"{strategy.counting_in_words(config)}; labels are kept every {config.output.labels} cycles"
+    yield "draws", f"{strategy.counting_in_words(config)}; labels are kept {every(config.output.labels)}"
 
     n_clusters = max(32, 2 * timing.n_clusters)
     growth = strategy.growth_cycles(config, data.n_rows)
@@ -171,22 +172,21 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
         moves=config.sampler.split_merge != 0, growing=growth != 0, strata=config.anneal.strata != "none",
         joint=[len(columns) for columns in data.carve.blocks.values()],
     )  # fmt: skip
-    yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB on the busiest of {ranks} rank{'s' * (ranks > 1)}, of which"
+    yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB on the busiest of {counted(ranks, 'rank')}, of which"
     listed = ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
     yield "", f"{listed} (for {n_clusters} clusters)"
 
-    every = _cycles_per_round(config)
-    speed = Speed.of(data.columns, data.n_rows, n_shards, every, timing)
+    speed = Speed.of(data.columns, data.n_rows, n_shards, _cycles_per_round(config), timing)
     cycle_s = speed.cycle_s(working)
     start_s = timing.start_s * data.n_rows / timing.n_rows
     cores = os.cpu_count() or 1
-    plural = "s" * (working > 1)
-    yield "time", f"{cycle_s:.3g} s a cycle on {working} rank{plural} ({rate(data.n_rows / cycle_s)})"
-    yield "", f"measured on {timing.n_rows:,} rows with {timing.n_clusters} clusters, one process"
+    yield "time", f"{cycle_s:.3g} s a cycle on {counted(working, 'rank')} ({rate(data.n_rows / cycle_s)})"
+    yield "", f"measured on {counted(timing.n_rows, 'row')} with {counted(timing.n_clusters, 'cluster')}, one process"
     chains = f" x {run.chains} chains" if run.chains > 1 else ""
     whole = run.cycles - (growth or 0) + strategy.growth_cost(config, data.n_rows)
     total = duration((start_s + cycle_s * whole) * run.chains)
-    yield "", f"{total} for {run.cycles:,} cycles{chains}, if the clusters stay as many: time grows with their number"
+    length = f"{counted(run.cycles, 'cycle')}{chains}"
+    yield "", f"{total} for {length}, if the clusters stay as many: time grows with their number"
     if n_shards > 1:
         yield "ranks", f"{speed.in_words()}  seconds a cycle (efficiency)"
     if working > 1:
@@ -197,7 +197,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     trace = 8 * (1 + len(SCALARS)) * run.cycles / config.output.thin
     each = f", for each of {run.chains} chains" if run.chains > 1 else ""
     yield "disk", f"two checkpoints of {4 * data.n_rows / MIB:.1f} MiB, a trace of {trace / MIB:.1f} MiB{each}"
-    yield "", f"{kept:,} kept draws of at most {draw / MIB:.2f} MiB, before compression{each}"
+    yield "", f"{counted(kept, 'kept draw')} of at most {draw / MIB:.2f} MiB, before compression{each}"
 
 
 def _cycles_per_round(config: Config) -> float:

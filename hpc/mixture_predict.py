@@ -34,6 +34,7 @@ from mpibayes.hpc.mixture_report import Representative, representative
 from mpibayes.hpc.models import normal as normal_model
 from mpibayes.hpc.models.components import Prior
 from mpibayes.hpc.models.vector import Predictive
+from mpibayes.hpc.words import counted
 from mpibayes.io.table import Rows, Table
 
 DRAWS = 50
@@ -65,8 +66,9 @@ class MixtureForecast:
             self._run, evenly(kept, self._draws), representative(self._run, kept), self._impute
         )
         self.batch, self.n_draws = p.batch, p.n_draws
+        clusters = counted(len(p.representative.sizes), "cluster")
         return (
-            f"{p.n_draws} of {len(kept)} kept draws, {len(p.representative.sizes)} clusters (cycle "
+            f"{p.n_draws} of {counted(len(kept), 'kept draw')}, {clusters} (cycle "
             f"{p.representative.cycle}); their statistics take {p.n_bytes / 2**20:,.1f} MiB"
         )
 

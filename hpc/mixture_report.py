@@ -30,6 +30,7 @@ from mpibayes.hpc.report_text import (
     warnings_in_words,
 )
 from mpibayes.hpc.summary import BlockProfile, ColumnProfile, Scalar, Trait, number, percent, took
+from mpibayes.hpc.words import counted
 from mpibayes.io.table import Rows
 
 PROBES = 1000  # rows on which every kept draw is compared with every other
@@ -39,7 +40,7 @@ LATE = 0.05  # share of the cycles after burn-in in which a log joint may still 
 MATRIX = 8  # chains that are compared pair by pair in the text; the picture and summary.json have them all
 LISTED = 30  # clusters in the table, at most
 LEAST_SHARE = 0.001  # smaller clusters are gathered in one line
-COLUMNS_SHOWN = 8  # of a block
+MEANS_SHOWN = 10  # columns of a block whose means the table has
 SECOND_CHAIN = "Only a second chain from another start can tell: run.chains = 2."
 SCALARS = (
     ("n_clusters", "clusters K"),
@@ -153,7 +154,7 @@ def summarise(run: KeptRun) -> Posterior:
     tried, accepted = chains.moves_in(courses, "kept")
     if len(courses) == 1 and tried and not accepted:
         posterior.warnings.append(
-            f"none of the {tried:,} splits and merges tried after burn-in was accepted: the clustering is clear-cut, "
+            f"no split or merge was accepted after burn-in ({tried:,} tried): the clustering is clear-cut, "
             f"or the chain is stuck. {SECOND_CHAIN}"
         )
     if not kept:
@@ -164,8 +165,8 @@ def summarise(run: KeptRun) -> Posterior:
         return posterior
     if len(kept) < summary.ENOUGH_DRAWS:
         posterior.warnings.append(
-            f"only {len(kept)} draws of the labels were kept after burn-in: clusters, sizes and stability below are "
-            f"rough; keep at least {summary.ENOUGH_DRAWS} (run.cycles, output.labels)"
+            f"only {counted(len(kept), 'draw')} of the labels kept after burn-in: clusters, sizes and stability below "
+            f"are rough; keep at least {summary.ENOUGH_DRAWS} (run.cycles, output.labels)"
         )
     posterior.representative = r = representative(run, kept)
     c = r.compared
@@ -257,7 +258,7 @@ def _parts(posterior: Posterior) -> list[Any]:
     if posterior.representative is not None:
         parts += ["", _cluster_title(posterior), _cluster_table(posterior), *_small_clusters(posterior)]
         for block in posterior.blocks:
-            parts += ["", *_block_table(posterior, block)]
+            parts += ["", *_block_tables(posterior, block)]
     return parts
 
 
@@ -267,7 +268,7 @@ def _about(p: Posterior) -> list[tuple[str, str]]:
     kinds: dict[str, int] = {}
     for c in data.columns:
         kinds[c.kind] = kinds.get(c.kind, 0) + 1
-    rows = f"{run.n_rows:,} training rows"
+    rows = counted(run.n_rows, "training row")
     if data.heldout is not None:
         rows += f", {len(data.heldout):,} held out"
     elif config.heldout_path is not None:
@@ -275,7 +276,10 @@ def _about(p: Posterior) -> list[tuple[str, str]]:
     columns = f"{len(data.columns)} (" + ", ".join(f"{n} {kind}" for kind, n in kinds.items()) + ")"
     if not run.likelihood:
         columns += "; their cells were ignored: model.likelihood = false samples the prior"
-    return [("table", str(run.table.path)), ("rows", rows), ("columns", columns), *_about_courses(p)]
+    lines = [("table", str(run.table.path)), ("rows", rows), ("columns", columns)]
+    for name, of in data.carve.blocks.items():
+        lines.append(("block", f"{name}, a full covariance of {len(of)} columns: {', '.join(of)}"))
+    return [*lines, *_about_courses(p)]
 
 
 def _about_courses(p: Posterior) -> list[tuple[str, str]]:
@@ -284,16 +288,16 @@ def _about_courses(p: Posterior) -> list[tuple[str, str]]:
     wanted = span([c.config.run.cycles for c in p.run.chains])
     cycles = f"{span([c.cycles for c in courses])} of {wanted}" + (f", {len(courses)} chains" if several else "")
     lines = [("cycles", f"{cycles}, {states(p.run.chains)}"), *not_started(p.run.chains)]
-    burn_in = f"{span([c.burn_in for c in courses])} cycles left out"
+    burn_in = f"{span([c.burn_in for c in courses], 'cycle')} left out"
     grown = [c for c in courses if c.growth]
     if grown:
         some = f" ({len(grown)} of the chains)" if len(grown) < len(courses) else ""
-        start = span([int(c.trace["active_rows"][0]) for c in p.run.chains if c.growth])
+        start = span([int(c.trace["active_rows"][0]) for c in p.run.chains if c.growth], "active row")
         until = f"{span([c.growth for c in grown])} ({took(max(c.growth_s for c in grown))})"
-        lines.append(("growth", f"{start} active rows at first, all {p.run.n_rows:,} from cycle {until} on{some}"))
+        lines.append(("growth", f"{start} at first, all {p.run.n_rows:,} from cycle {until} on{some}"))
         if any(c.burn_in == c.growth for c in grown):
             burn_in += ", no fewer than the growth takes"
-    lines.append(("burn-in", f"{burn_in}; {p.n_kept:,} draws of the labels kept after it"))
+    lines.append(("burn-in", f"{burn_in}; {counted(p.n_kept, 'draw')} of the labels kept after it"))
     pieces = shards(p.run.chains[0].config)
     first = _first_exact(p)
     lines.append(
@@ -444,7 +448,7 @@ def _cluster_title(p: Posterior) -> Any:
     r = p.representative
     text = Text("Clusters of the representative partition", style="bold")
     text.append(
-        f"\n{_draw(p)}: of {len(r.losses)} kept draws the one nearest to all others (expected variation "
+        f"\n{_draw(p)}: of {counted(len(r.losses), 'kept draw')} the one nearest to all others (expected variation "
         f"of information {r.loss:.3f} nats; the draws' mean is {r.losses.mean():.3f})",
         style="not bold",
     )
@@ -484,34 +488,37 @@ def _cluster_table(p: Posterior) -> Any:
     return table
 
 
-def _block_table(p: Posterior, block: BlockProfile) -> list[Any]:
-    """Means and telling correlations of a block in the clusters shown."""
+def _block_tables(p: Posterior, block: BlockProfile) -> list[Any]:
+    """The columns of a block, numbered; by these numbers, as names are too long for heads of tables, their means and
+    telling correlations in the clusters shown."""
+    from rich.columns import Columns
     from rich.table import Table
     from rich.text import Text
 
+    numbered = {name: i for i, name in enumerate(block.columns, 1)}
     title = Text(f"Block {block.name}", style="bold")
-    title.append(
-        f": {len(block.columns)} columns with a full covariance in each cluster. Means, then the correlations that "
-        "differ most from those in all rows",
-        style="not bold",
-    )
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
-    table.add_column("#", justify="right", no_wrap=True)
-    named = block.columns[:COLUMNS_SHOWN]
-    for name in named:
-        table.add_column(_short_name(name), justify="right")
-    table.add_column("correlations")
+    title.append(f": {len(numbered)} columns with a full covariance in each cluster", style="not bold")
+    key = [Text(f"{f'({i})':>4} {_short_name(name)}") for name, i in numbered.items()]
+    means = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
+    means.add_column("#", justify="right", no_wrap=True)
+    shown = min(len(numbered), MEANS_SHOWN)
+    for i in range(1, shown + 1):
+        means.add_column(f"({i})", justify="right", no_wrap=True)
+    pairs = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
+    pairs.add_column("#", justify="right", no_wrap=True)
+    pairs.add_column("correlations that differ most from those in all rows")
     for k, line in enumerate(p.clusters):
         words = Text()
         for i, (a, b, here, everywhere) in enumerate(summary.correlated(block, k)):
             words.append(" · " if i else "", style="dim")
-            words.append(f"{_short_name(a)}, {_short_name(b)}", style="cyan")
-            words.append(f" {here:.2f}")
-            words.append(f" (overall {everywhere:.2f})", style="dim")
-        table.add_row(str(line.number), *(number(x) for x in block.mean[k][: len(named)]), words)
-    more = len(block.columns) - len(named)
-    rest = [Text(f"and {more} more columns: summary.json has them all", style="dim")] if more else []
-    return [title, table, *rest]
+            words.append(f"({numbered[a]}, {numbered[b]})", style="cyan")
+            words.append(f" {here:z.2f}")
+            words.append(f" (overall {everywhere:z.2f})", style="dim")
+        means.add_row(str(line.number), *(number(x) for x in block.mean[k][:shown]))
+        pairs.add_row(str(line.number), words or Text("much like those in all rows", style="dim"))
+    means.add_row("all", *(number(x) for x in block.overall_mean[:shown]), style="dim")
+    rest = f" of the first {shown} columns; summary.json has them all" if shown < len(numbered) else ""
+    return [title, Columns(key, (0, 2), column_first=True), Text(f"means{rest}", style="bold"), means, pairs]
 
 
 def _short_name(name: str) -> str:
@@ -535,8 +542,8 @@ def _small_clusters(p: Posterior) -> list[Any]:
     rest = p.representative.sizes[len(p.clusters) :]
     if not len(rest):
         return []
-    many = f"{len(rest):,} more cluster{'s' if len(rest) > 1 else ''}"
-    size = f"with at most {rest.max():,} rows each" if len(rest) > 1 else f"with {rest.max():,} rows"
+    many, most = counted(len(rest), "more cluster"), counted(rest.max(), "row")
+    size = f"with at most {most} each" if len(rest) > 1 else f"with {most}"
     return [Text(f"{many} {size}, {percent(rest.sum() / p.run.n_rows)} of the rows", style="dim")]
 
 

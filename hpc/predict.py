@@ -12,6 +12,7 @@ import numpy as np
 
 from mpibayes.hpc.errors import ConfigError
 from mpibayes.hpc.kept_chains import family_of
+from mpibayes.hpc.words import counted
 from mpibayes.io.files import reason, replacing
 from mpibayes.io.table import Rows, Table
 
@@ -104,7 +105,7 @@ def predict(
     mean = total / n_scored if n_scored else float("nan")
     of = f" of the {n_scored:,} whose response is there" if n_scored < n_rows else ""
     scored = f"; mean log density {mean:,.4f} nats a row{of}" if n_scored else ""
-    _say(console, f"{n_rows:,} rows written to {out}{scored}")
+    _say(console, f"{counted(n_rows, 'row')} written to {out}{scored}")
     return Predicted(out, n_rows, forecast.n_draws, mean, notes)
 
 

@@ -20,6 +20,7 @@ from mpibayes.hpc.regression.importance import importance_sample
 from mpibayes.hpc.regression.likelihood import Likelihood
 from mpibayes.hpc.regression.problem import FAMILIES
 from mpibayes.hpc.regression_run import firefly_settings, slice_rows
+from mpibayes.hpc.words import counted
 from mpibayes.io.trace import MERGED_AT_MOST, REGRESSION_SCALARS
 
 TIMED_S = 1.0
@@ -80,18 +81,19 @@ def findings(found: Found, n_ranks: int) -> Iterator[tuple[str, str]]:
     for line in lines[1:]:
         yield "", line
     yield "sampler", f"exact: every cycle leaves the posterior invariant, on any number of ranks; {_updates(config)}"
-    yield "draws", f"{run.cycles:,} cycles; from {config.burn_in + 1:,} on they count, when nothing is adapted any more"
+    counting = f"from {config.burn_in + 1:,} on they count, when nothing is adapted any more"
+    yield "draws", f"{counted(run.cycles, 'cycle')}; {counting}"
 
     parts = memory(found, n_ranks)
-    busiest = f"on the busiest of {n_ranks} rank{'s' * (n_ranks > 1)}"
+    busiest = f"on the busiest of {counted(n_ranks, 'rank')}"
     yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB {busiest}, of which"
     yield "", ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
     cycle_s = _time(chain) + (MESSAGES_S if n_ranks > 1 else 0.0)
-    ranks = f"{n_ranks} rank{'s' * (n_ranks > 1)}"
+    ranks = counted(n_ranks, "rank")
     yield "time", f"{cycle_s:.2g} s a cycle on {ranks}, {start_s / min(n_ranks, run.shards):.2g} s to start"
     total = duration((start_s / min(n_ranks, run.shards) + cycle_s * run.cycles) * run.chains)
     chains = f" x {run.chains} chains" if run.chains > 1 else ""
-    yield "", f"{total} for {run.cycles:,} cycles{chains}"
+    yield "", f"{total} for {counted(run.cycles, 'cycle')}{chains}"
     if n_ranks > 1:
         yield "", f"of a cycle {MESSAGES_S:.1g} s are messages: one rank is quicker, where it can hold the rows"
     trace = 8 * (1 + len(REGRESSION_SCALARS) + family.design.n_parameters) * run.cycles / config.output.thin

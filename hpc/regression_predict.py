@@ -26,6 +26,7 @@ from mpibayes.hpc.errors import ConfigError
 from mpibayes.hpc.kept_regression import KeptRegression
 from mpibayes.hpc.regression.design import Design
 from mpibayes.hpc.regression.predictive import Predictive
+from mpibayes.hpc.words import counted
 from mpibayes.io.recode import has_column
 from mpibayes.io.table import Rows, Table
 
@@ -60,7 +61,7 @@ class RegressionForecast:
     def prepare(self) -> str:
         self._predictive = Predictive(self._likelihood, self._theta)
         self.batch = self._predictive.batch
-        words = f"{self.n_draws} of {self._n_kept:,} draws of {self._design.n_parameters:,} coefficients"
+        words = f"{self.n_draws} of {self._n_kept:,} draws of {counted(self._design.n_parameters, 'coefficient')}"
         return words if self._scored else f"{words}; the file has no {self._design.response}, so nothing is scored"
 
     def __call__(self, rows: Rows, first_row: int) -> tuple[dict[str, Any], np.ndarray]:

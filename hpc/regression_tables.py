@@ -12,6 +12,7 @@ from mpibayes.hpc.regression.coefficients import Summary, by_importance, units
 from mpibayes.hpc.regression_posterior import Posterior
 from mpibayes.hpc.report_text import fixed, head, not_started, shards, span, states, warnings_in_words
 from mpibayes.hpc.summary import Scalar, number, percent, r_hat_in_words, took
+from mpibayes.hpc.words import counted, every
 
 LISTED = 30  # coefficients in the table, at most; coefficients.csv has them all
 LISTED_NUMERIC = 15  # in the table's units
@@ -58,8 +59,8 @@ def _about(p: Posterior) -> list[tuple[str, str]]:
         *not_started(run.chains),
     ]
     n_draws = sum(int((c.trace["cycle"] > c.burn_in).sum()) for c in run.chains)
-    left_out = span([c.burn_in for c in p.courses])
-    lines.append(("burn-in", f"{left_out} cycles left out; {n_draws:,} draws kept after it"))
+    left_out = span([c.burn_in for c in p.courses], "cycle")
+    lines.append(("burn-in", f"{left_out} left out; {counted(n_draws, 'draw')} kept after it"))
     seconds, kept = sum(c.seconds for c in p.courses), sum(c.kept_seconds for c in p.courses)
     each = " of all chains" if several else ""
     lines.append(("time", f"{took(seconds)}{each} in cycles, {took(kept)} of it after burn-in"))
@@ -97,16 +98,16 @@ def _predictors(p: Posterior) -> str:
         kinds.append(f"{numeric:,} numeric{standard}")
     if others:
         levels = sum(len(t.column.levels) - 1 for t in others)
-        kinds.append(f"{len(others):,} categorical ({levels:,} levels, each against its column's first)")
+        kinds.append(f"{len(others):,} categorical ({counted(levels, 'level')}, each against its column's first)")
     if marks := sum(t.indicator for t in design.terms):
-        kinds.append(f"{marks:,} that mark missing cells")
+        kinds.append(f"{marks:,} that mark{'s' * (marks == 1)} missing cells")
     kinds.append("an intercept" if design.intercept else "no intercept")
-    return f"{len(design.terms):,} columns: {', '.join(kinds)}; {design.n_parameters:,} coefficients"
+    return f"{counted(len(design.terms), 'column')}: {', '.join(kinds)}; {counted(design.n_parameters, 'coefficient')}"
 
 
 def _rows(p: Posterior) -> str:
     run, config = p.run, p.run.chains[0].config
-    rows = f"{p.n_rows:,} training rows"
+    rows = counted(p.n_rows, "training row")
     if p.n_rows < run.n_rows:
         rows += f" ({run.n_rows - p.n_rows:,} more were left out for their missing cells)"
     if run.data.heldout is not None:
@@ -127,7 +128,8 @@ def _prior(p: Posterior) -> str:
 
 def _sampler(config: Config) -> str:
     f = config.firefly
-    update = f"{f.theta_update} with {f.leapfrog_steps} leapfrog steps" if f.theta_update == "hmc" else f.theta_update
+    steps = f" with {counted(f.leapfrog_steps, 'leapfrog step')}" if f.theta_update == "hmc" else ""
+    update = f"{f.theta_update}{steps}"
     update += " in coordinates whitened by Laplace's approximation" if f.whiten else ""
     if f.bounds == "none":
         return f"every row in every step (firefly.bounds = none); {update}"
@@ -136,7 +138,7 @@ def _sampler(config: Config) -> str:
     words = f"Firefly Monte Carlo, bounds that touch {touch}, {f.z_update} updates of brightness; {update}"
     if f.refresh == "auto" and f.theta_update == "hmc" and f.whiten:
         return f"{words}; now and then a step on all rows"
-    return f"{words}; a step on all rows every {f.refresh:,} cycles" if f.refresh not in ("auto", 0) else words
+    return f"{words}; a step on all rows {every(f.refresh)}" if f.refresh not in ("auto", 0) else words
 
 
 # --- how it was sampled -----------------------------------------------------------------------------------------------
@@ -196,7 +198,7 @@ def _efficiency_table(p: Posterior) -> Any:
     table = _table("effective draws (ESS, bulk)", "least", "median", "")
     of = f"of {len(p.theta):,} coefficients" if len(p.theta) > 1 else ""
     of += ", each less the mean of all classes" if p.run.design.n_classes > 1 else ""
-    table.add_row(f"in {e.cycles:,} cycles after burn-in", fixed(e.least, 0), fixed(e.median, 0), of)
+    table.add_row(f"in {counted(e.cycles, 'cycle')} after burn-in", fixed(e.least, 0), fixed(e.median, 0), of)
     queries, theta = (
         sum(n * c.kept_cycles for n, c in zip(each, p.courses)) / max(e.cycles, 1)
         for each in ([c.queries for c in p.courses], [c.queries_theta for c in p.courses])
@@ -243,7 +245,7 @@ def _opinion(p: Posterior) -> list[Any]:
 
 def _score_table(p: Posterior) -> Any:
     s = p.scores
-    draws = f"mean over {s.n_draws} draws"
+    draws = f"mean over {counted(s.n_draws, 'draw')}"
     if s.by_class is not None:
         table = _table(f"{s.n_rows:,} held-out rows", draws, "", "posterior mean", "most frequent class")
         shares = s.by_class[s.by_class > 0] / s.by_class.sum()

@@ -12,6 +12,7 @@ import numpy as np
 from mpibayes.hpc.config import Config
 from mpibayes.hpc.kept_chains import Chain
 from mpibayes.hpc.summary import Scalar
+from mpibayes.hpc.words import counted
 from mpibayes.io.files import chain_directories
 
 
@@ -49,7 +50,8 @@ def not_started(chains: Sequence[Chain]) -> list[tuple[str, str]]:
     for home, wanted in {c.home: c.config.run.chains for c in chains}.items():
         there = len(chain_directories(home))
         if there < wanted:
-            missing = f"{wanted - there} of the {wanted} chains of {home} have not been started"
+            have = "has" if wanted - there == 1 else "have"
+            missing = f"{wanted - there} of the {wanted} chains of {home} {have} not been started"
             lines.append(("missing", f"{missing}: run the same command again"))
     return lines
 
@@ -67,20 +69,20 @@ def states(chains: Sequence[Chain]) -> str:
     text = " / ".join(dict.fromkeys(found)) or "state unknown"
     ranks.discard(None)
     if len(ranks) == 1:
-        n = ranks.pop()
-        text += f", last on {n} rank{'s' if n != 1 else ''}"
+        text += f", last on {counted(ranks.pop(), 'rank')}"
     return text
 
 
 def shards(config: Config) -> str:
     n = config.run.shards
-    return "shards decided by the run" if n == "auto" else f"{n} shard{'s' if n != 1 else ''}"
+    return "shards decided by the run" if n == "auto" else counted(n, "shard")
 
 
-def span(values: Sequence[int]) -> str:
-    """7, or 7 to 12."""
+def span(values: Sequence[int], noun: str = "") -> str:
+    """7, or 7 to 12; with what they count, if it is given."""
     low, high = min(values), max(values)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    text = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    return f"{text} {noun}{'s' * (high != 1)}" if noun else text
 
 
 def fixed(x: float, digits: int) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from mpibayes.hpc.comm import Communicator, agree, on_root
 from mpibayes.hpc.errors import CheckpointError, MpibayesError
 from mpibayes.hpc.sampler import Sampler
+from mpibayes.hpc.words import counted
 from mpibayes.io import checkpoint
 
 
@@ -40,8 +41,9 @@ def newest(comm: Communicator, place: Path, sampler: Sampler) -> checkpoint.Gene
     while found is not None:
         if found.n_shards != sampler.n_shards:
             raise CheckpointError(
-                f"{found.path}: is of {found.n_shards} shards, and this run has {sampler.n_shards} (run.shards): it is "
-                "not this run's. Put the directory's own checkpoints back, or start anew with --fresh"
+                f"{found.path}: is of {counted(found.n_shards, 'shard')}, and this run has {sampler.n_shards} "
+                "(run.shards): it is not this run's. Put the directory's own checkpoints back, or start anew with "
+                "--fresh"
             )
         problems = agree(
             comm,

@@ -31,6 +31,7 @@ from mpibayes.hpc.lock import Lock, job, restarts
 from mpibayes.hpc.log import Progress
 from mpibayes.hpc.sampler import Sampler, Told
 from mpibayes.hpc.waiting import announce
+from mpibayes.hpc.words import counted
 from mpibayes.io.table import Table
 from mpibayes.io.trace import TraceWriter, merge
 
@@ -172,7 +173,7 @@ class Chain:
     def _nothing_to_do(self) -> None:
         done = self.sampler.cycles
         self.progress.note(
-            f"{self.folder}: has all its {done} cycles"
+            f"{self.folder}: has all its {counted(done, 'cycle')}"
             + (f", and more than run.cycles = {self.config.run.cycles}" if done > self.config.run.cycles else "")
             + f"; look at them: mpibayes report {self.folder}"
         )
@@ -250,7 +251,7 @@ class Chain:
                 f"{self.folder}: the trace is large, so trace.h5 is left out: mpibayes export {self.folder} --to arviz"
             )
         if finished:
-            message = f"{self.folder}: has all its {self.sampler.cycles} cycles"
+            message = f"{self.folder}: has all its {counted(self.sampler.cycles, 'cycle')}"
             if self.sampler.growing:
                 message += (
                     ", but not all rows are in: no draw counts yet; raise run.cycles and run the same command again"
@@ -322,7 +323,7 @@ class Chain:
             if comm.size > sampler.n_shards:
                 idle = comm.size - sampler.n_shards
                 self.progress.note(
-                    f"warning: {comm.size} ranks, but {sampler.n_shards} shard{'s' * (sampler.n_shards > 1)}: "
+                    f"warning: {comm.size} ranks, but {counted(sampler.n_shards, 'shard')}: "
                     f"{idle} rank{'s have' if idle > 1 else ' has'} nothing to do (run.shards)"
                 )
             if sampler.cycles < config.run.cycles:

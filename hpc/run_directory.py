@@ -20,6 +20,7 @@ from mpibayes.hpc.errors import CheckpointError, ConfigError, MpibayesError
 from mpibayes.hpc.lock import Lock
 from mpibayes.hpc.records import PROVENANCE, RESOLVED
 from mpibayes.hpc.status import read_status
+from mpibayes.hpc.words import counted
 from mpibayes.io.checkpoint import Generation
 from mpibayes.io.files import chain_directories, replacing, set_aside, storing, write_text
 from mpibayes.io.labels import FOLDER as LABELS
@@ -173,8 +174,8 @@ def initial_labels(path: Path, n_training: int) -> np.ndarray:
     labels = _labels_in(path)
     if len(labels) != n_training:
         raise ConfigError(
-            f"sampler.init_labels: {path} has {len(labels)} labels, expected {n_training}, one a training row "
-            "(rows that are held out have none)"
+            f"sampler.init_labels: {path} has {counted(len(labels), 'label')}, expected {n_training}, one a training "
+            "row (rows that are held out have none)"
         )
     return np.unique(labels, return_inverse=True)[1]
 

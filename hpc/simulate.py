@@ -24,7 +24,17 @@ from mpibayes.hpc.errors import ConfigError
 from mpibayes.hpc.streams import Purpose, generator
 from mpibayes.io.export import canonical_labels
 from mpibayes.io.files import reason, replacing
-from mpibayes.io.table import MAX_LEVELS, Column, Rows, Table, TableWriter, check_target, place_columns, slice_rows
+from mpibayes.io.table import (
+    MAX_LEVELS,
+    Column,
+    Rows,
+    Table,
+    TableWriter,
+    check_table_name,
+    check_target,
+    place_columns,
+    slice_rows,
+)
 
 BLOCK = 16_384  # rows that share a random stream in each column
 SCORED_ROWS = 65_536  # of which the best reachable score is the mean
@@ -213,6 +223,7 @@ def simulate(
     Raises ConfigError when a file exists and `overwrite` is not set, DataError when one cannot be written.
     """
     path = Path(path)
+    check_table_name(path)
     if labels is not None:
         labels = Path(labels)
         if labels.resolve() == path.resolve():

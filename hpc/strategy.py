@@ -13,6 +13,7 @@ from mpibayes.hpc.config import Config, growing_schedule
 from mpibayes.hpc.errors import ConfigError
 from mpibayes.hpc.growth import Annealing, planned_cycles
 from mpibayes.hpc.log import duration
+from mpibayes.hpc.words import counted
 
 START_ROWS = 1000  # of the first subsample, or a quarter of the rows where there are fewer than four times as many
 SETTLING = 20  # full-data cycles a shard that an annealed start needs (MATH 4.3: 10 leave a bias of a few percent)
@@ -112,7 +113,7 @@ def start_in_words(config: Config, n_rows: int, number: int = 0) -> str:
     """How a chain starts; `config` with "auto" decided."""
     how = initial_of_chain(config, number)
     if how == "random":
-        clusters = f"in {config.sampler.init_clusters} random clusters"
+        clusters = f"in {counted(config.sampler.init_clusters, 'random cluster')}"
     elif how == "labels":
         clusters = f"labelled as in {config.init_labels_path}"
     else:
@@ -138,8 +139,9 @@ def growth_in_words(config: Config, n_rows: int) -> str:
             "reproducible from the seed alone"
         )
     shape = settings.schedule if isinstance(settings.schedule, str) else "piecewise"
-    passes = growth_cost(config, n_rows)
-    return f"rows are added until cycle {growth_cycles(config, n_rows)} ({shape} in {passes:g} passes{by})"
+    cost = growth_cost(config, n_rows)
+    passes = f"{cost:g} pass{'es' * (cost != 1)}"
+    return f"rows are added until cycle {growth_cycles(config, n_rows)} ({shape} in {passes}{by})"
 
 
 def counting_in_words(config: Config) -> str:

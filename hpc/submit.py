@@ -19,6 +19,7 @@ from mpibayes.hpc.batch_script import Job, clock, filled
 from mpibayes.hpc.config import Config
 from mpibayes.hpc.config_schema import parse_duration
 from mpibayes.hpc.errors import ConfigError
+from mpibayes.hpc.words import counted
 from mpibayes.io.files import set_aside, write_text
 
 SHORTEST_S = 120.0
@@ -37,8 +38,9 @@ def submit(config_path: Path, folder: Path, overrides: Sequence[str], job: Job, 
     script = folder.with_name(folder.name + ".sbatch")
     text = filled(job, tasks, script, [str(Path(config_path).absolute()), str(folder), *_sets(overrides)])
     if ranks > n_shards:
+        idle = counted(ranks - n_shards, "rank")
         print(
-            f"warning: {ranks} ranks, but {n_shards} shards: {ranks - n_shards} ranks would have nothing to do "
+            f"warning: {ranks} ranks, but {counted(n_shards, 'shard')}: {idle} would have nothing to do "
             "(run.shards, --nodes, --ntasks-per-node)",
             file=sys.stderr,
         )
@@ -52,7 +54,7 @@ def submit(config_path: Path, folder: Path, overrides: Sequence[str], job: Job, 
     _write(script, text)
     number = _sbatch(script)
     parts = checking.memory(found, ranks)
-    print(f"job {number}: {ranks} ranks on {job.nodes} node{'s' * (job.nodes > 1)}, {clock(job.time_s)} a job")
+    print(f"job {number}: {counted(ranks, 'rank')} on {counted(job.nodes, 'node')}, {clock(job.time_s)} a job")
     print(f"script:  {script}")
     print(f"log:     {script.with_suffix('')}-{number}{'_N' if job.array else ''}.log")
     print(f"memory:  about {sum(parts.values()) / checking.MIB:.0f} MiB on the busiest rank; see mpibayes check")

@@ -32,6 +32,7 @@ import h5py
 import numpy as np
 
 from mpibayes.hpc.errors import CheckpointError
+from mpibayes.hpc.words import counted
 from mpibayes.io.files import TEMPORARY, h5_image, reason, storing, sync_directory
 from mpibayes.io.segments import Kept
 
@@ -256,7 +257,9 @@ class Generation:
         for part in self.manifest["parts"]:
             if index in part["shards"]:
                 return part
-        raise CheckpointError(f"{self.path / MANIFEST}: holds {self.n_shards} shards, so there is no shard {index}")
+        raise CheckpointError(
+            f"{self.path / MANIFEST}: holds {counted(self.n_shards, 'shard')}, so there is no shard {index}"
+        )
 
     def _verify(self, entry: Mapping[str, Any]) -> str | None:
         if entry["file"] in self._sound:

@@ -20,6 +20,7 @@ from typing import BinaryIO
 import numpy as np
 
 from mpibayes.hpc.errors import ConfigError
+from mpibayes.hpc.words import counted
 from mpibayes.io import checkpoint
 from mpibayes.io.files import chain_directories, reason, replacing
 from mpibayes.io.labels import FOLDER as LABELS
@@ -179,7 +180,9 @@ def _export_arviz(chains: list[Path], out: str | Path, after: int) -> Exported:
     notes = []
     longest = max(len(trace["cycle"]) for trace in traces)
     if longest > len(common):
-        notes.append(f"the chains were cut to the {len(common)} cycles that all of them have; one has {longest}")
+        notes.append(
+            f"the chains were cut to the {counted(len(common), 'cycle')} that all of them have; one has {longest}"
+        )
     aligned = []
     for trace in traces:
         rows = np.searchsorted(trace["cycle"], common)
@@ -215,7 +218,9 @@ def _require_run(chain: Path) -> None:
 
 def _require_draws(chain: Path, last: int, after: int) -> None:
     if last <= after:
-        raise ConfigError(f"{chain}: a burn-in of {after} cycles leaves nothing; the last cycle kept here is {last}")
+        raise ConfigError(
+            f"{chain}: a burn-in of {counted(after, 'cycle')} leaves nothing; the last cycle kept here is {last}"
+        )
 
 
 def _write(out: str | Path | None, fill) -> Exported:

@@ -32,6 +32,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mpibayes.hpc.words import counted
 from mpibayes.io.encode import MAX_REAL, Offences, expectation, is_missing, numbers, parse
 from mpibayes.io.source import Batch, Place
 from mpibayes.io.table import MAX_LEVELS
@@ -224,7 +225,9 @@ def decide(p: Profile, keep: bool = False) -> Decision:
         return Decision("ignored", reason=f"constant: {value[:40]!r}{also}")
     if p.n_numbers + p.n_infinite == n and p.n_infinite and p.n_numbers:
         text, _ = p.example_infinite
-        what = f"{p.n_infinite:,} cells are infinite or above 1e150 ({text!r})"
+        what = (
+            f"{counted(p.n_infinite, 'cell')} {'is' if p.n_infinite == 1 else 'are'} infinite or above 1e150 ({text!r})"
+        )
         return Decision("real", error=f"column '{p.name}': numbers, but {what}; should that be missing (--missing)?")
     numeric = p.n_numbers == n
     integer = numeric and p.all_integer and not p.leading_zero

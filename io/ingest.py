@@ -16,12 +16,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from mpibayes.hpc.errors import ConfigError, DataError
+from mpibayes.hpc.words import counted
 from mpibayes.io import infer
 from mpibayes.io.encode import Encoder, Offences
 from mpibayes.io.files import reason, replacing
 from mpibayes.io.schema import SCHEMA_KINDS, ColumnSchema, Schema, read_schema, schema_text
 from mpibayes.io.source import MAX_PROBLEMS, MISSING, Progress, TextSource, near
-from mpibayes.io.table import KINDS, Table, TableWriter, check_levels, check_target, place_columns
+from mpibayes.io.table import KINDS, Table, TableWriter, check_levels, check_table_name, check_target, place_columns
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ def import_table(
     """
     start = time.perf_counter()
     out = Path(out)
+    check_table_name(out)
     check_target(out, overwrite)
     if write_schema is not None:
         write_schema = Path(write_schema)
@@ -264,7 +266,7 @@ def summary_lines(summary: ImportSummary) -> list[str]:
     n_kinds = [(kind, sum(c.kind == kind for c in used)) for kind in KINDS]
     parts = ", ".join(f"{n} {kind}" for kind, n in n_kinds if n)
     lines = [
-        f"{table.path}: {summary.rows:,} rows, {len(used)} of {len(summary.columns)} columns ({parts}), "
+        f"{table.path}: {counted(summary.rows, 'row')}, {len(used)} of {len(summary.columns)} columns ({parts}), "
         f"{summary.seconds:.1f} s",
         f"read as {summary.reading}",
     ]
@@ -278,7 +280,7 @@ def _content(c: ColumnSummary) -> str:
         return c.reason
     if c.n_levels:
         shown = ", ".join(v if len(v) <= 24 else v[:23] + "…" for v in c.levels[:4])
-        return f"{c.n_levels:,} levels: {shown}" + (", ..." if c.n_levels > 4 else "")
+        return f"{counted(c.n_levels, 'level')}: {shown}" + (", ..." if c.n_levels > 4 else "")
     return f"{c.minimum:.6g} to {c.maximum:.6g}, mean {c.mean:.6g}"
 
 

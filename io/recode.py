@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from mpibayes.hpc.errors import ConfigError, DataError
+from mpibayes.hpc.words import counted
 from mpibayes.io.encode import Encoder, Offences, expectation, parse
 from mpibayes.io.ingest import one_thread
 from mpibayes.io.source import MISSING, TextSource, near
@@ -89,7 +90,9 @@ def unseen_message(record: dict[str, Unseen], path: str | os.PathLike) -> str:
     """One line for the user about the cells that became missing; empty when there are none."""
     if not record:
         return ""
-    each = "; ".join(f"'{name}': {u.n_cells:,} cells, first {u.level!r} in row {u.row:,}" for name, u in record.items())
+    each = "; ".join(
+        f"'{name}': {counted(u.n_cells, 'cell')}, first {u.level!r} in row {u.row:,}" for name, u in record.items()
+    )
     return f"{path}: levels that the table does not have were taken as missing: {each}"
 
 
@@ -137,7 +140,7 @@ def _missing_columns(path: Path, columns: Sequence[Column], names: Sequence[str]
     lacking = [c.name for c in columns if c.name not in names]
     others = [n for n in names if n not in {c.name for c in columns}]
     return DataError(
-        f"{path}: {len(lacking)} of the table's {len(columns)} columns are not there; {advice}",
+        f"{path}: lacks {len(lacking)} of the table's {counted(len(columns), 'column')}; {advice}",
         [f"no column '{name}'{near(name, others)}" for name in lacking[:20]],
     )
 
@@ -159,11 +162,13 @@ class _TextFile:
             if headless and len(source.names) == len(sources):
                 source = TextSource(path, header=False, names=sources, **options)
         if not set(names) <= set(source.names):
-            found = f"it has {len(source.names)} columns: {', '.join(source.names[:8])}" + (
+            found = f"it has {counted(len(source.names), 'column')}: {', '.join(source.names[:8])}" + (
                 ", ..." if len(source.names) > 8 else ""
             )
             if source.dialect.header is False:
-                found = f"it has no header and {len(source.names)} fields, the table's source had {len(sources)}"
+                found = (
+                    f"it has no header and {counted(len(source.names), 'field')}, the table's source had {len(sources)}"
+                )
             raise _missing_columns(path, columns, source.names, found)
         self._source = source
         self.paths, self.describe, self.names = source.paths, source.describe, source.names

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mpibayes.hpc.errors import ConfigError
+from mpibayes.hpc.words import counted
 from mpibayes.io.source import near
 from mpibayes.io.table import KINDS, MAX_LEVELS
 
@@ -100,7 +101,7 @@ def _column(where: str, entry: dict, problems: list[str]) -> ColumnSchema:
             problems.append(f"{where}.levels: only categorical and boolean columns have levels (kind = {kind!r})")
         if (kind == "boolean" and len(levels) != 2) or not 1 <= len(levels) <= MAX_LEVELS:
             expected = "2" if kind == "boolean" else f"1 to {MAX_LEVELS:,}"
-            problems.append(f"{where}.levels: {len(levels):,} levels, expected {expected}")
+            problems.append(f"{where}.levels: {counted(len(levels), 'level')}, expected {expected}")
         repeated = sorted({v for v in levels if levels.count(v) > 1}) if len(set(levels)) < len(levels) else []
         problems.extend(f"{where}.levels: {v!r} is listed twice" for v in repeated[:5])
     return ColumnSchema(kind if isinstance(kind, str) else None, levels, _texts(f"{where}.missing", entry, problems))

@@ -30,6 +30,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from mpibayes.hpc.errors import ConfigError, DataError
+from mpibayes.hpc.words import counted
 
 BLOCK_BYTES = 1 << 20  # pyarrow reads up to 32 blocks ahead
 SAMPLE_BYTES = 1 << 18
@@ -134,7 +135,7 @@ class TextSource:
         if other.header is False:
             if len(other.names) == len(self.names):
                 return replace(other, names=self.names)
-            raise DataError(f"{path}: {len(other.names)} columns; {self.paths[0]} has {len(self.names)}")
+            raise DataError(f"{path}: {counted(len(other.names), 'column')}; {self.paths[0]} has {len(self.names)}")
         if other.names != self.names:
             problems = [f"missing: {n}" for n in self.names if n not in other.names]
             problems += [f"not in the first file: {n}" for n in other.names if n not in self.names]
@@ -227,7 +228,7 @@ def look(
         header = is_header(rows, expected)
     if names is not None:
         if len(names) != len(rows[0]):
-            raise DataError(f"{path}: {len(rows[0])} columns, but {len(names)} names were given")
+            raise DataError(f"{path}: {counted(len(rows[0]), 'column')}, but {counted(len(names), 'name')} given")
         names = [n.strip() for n in names]
     elif header:
         names = [n.strip() or f"column_{i}" for i, n in enumerate(rows[0], 1)]
@@ -246,7 +247,7 @@ def _look_parquet(path: Path, names: Sequence[str] | None) -> Dialect:
     if nested:
         raise DataError(f"{path}: nested columns cannot be imported: {', '.join(nested)}")
     if names is not None and len(names) != len(schema.names):
-        raise DataError(f"{path}: {len(schema.names)} columns, but {len(names)} names were given")
+        raise DataError(f"{path}: {counted(len(schema.names), 'column')}, but {counted(len(names), 'name')} given")
     names = list(names or schema.names)
     _check_names(path, names)
     return Dialect(tuple(names), "parquet")
@@ -499,7 +500,7 @@ def _ragged(path: Path, dialect: Dialect, found: list[tuple[int, int, str]]) -> 
     problems = []
     for row, n, text in found:
         where = f"row {row:,}" + (f" (line {lines[row]:,})" if row in lines else "")
-        problems.append(f"{where}: {n} fields, expected {len(dialect.names)}: {_excerpt(text)}")
+        problems.append(f"{where}: {counted(n, 'field')}, expected {len(dialect.names)}: {_excerpt(text)}")
     more = " (the first ones)" if len(found) >= MAX_PROBLEMS else ""
     return DataError(
         f"{path}: rows with another number of fields than the first one{more}; "

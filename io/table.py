@@ -38,6 +38,7 @@ from mpibayes.io.seal import ATTRIBUTE, Seal, append_seal
 
 FORMAT = "mpibayes-table"
 VERSION = 1
+SUFFIXES = (".h5", ".hdf5")
 KINDS = ("categorical", "boolean", "real", "count")
 BLOCKS = {"codes8": np.uint8, "codes16": np.uint16, "reals": np.float64, "tallies": np.float64}
 ARRAYS = (*BLOCKS, "vectors")  # of Rows
@@ -394,6 +395,12 @@ def _read_header(path: Path, file: h5py.File) -> Table:
         raise DataError(f"{path}: the table is inconsistent; import the source again", problems)
     source = json.loads(file["source"][()]) if "source" in file else {}
     return Table(path, n_rows, tuple(columns), str(file.attrs["fingerprint"]), source)
+
+
+def check_table_name(path: Path) -> None:
+    """Raises where a name would promise something else than a table, such as a CSV file."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise ConfigError(f"{path}: a typed table is HDF5; expected a name that ends in {' or '.join(SUFFIXES)}")
 
 
 def check_target(path: Path, overwrite: bool) -> None:

@@ -103,6 +103,9 @@ def pytest_report_header():
 # --- which tests run --------------------------------------------------------------------------------------------------
 
 
+NO_DATA = "needs MPIBAYES_DATA=FOLDER, the folder of the large tables that CONTRIBUTING.md lists"
+
+
 def pytest_collection_modifyitems(config, items):
     size = comm.size if comm else 1
     chosen, serial = [], []
@@ -118,7 +121,7 @@ def pytest_collection_modifyitems(config, items):
         if item.get_closest_marker("long") and not config.getoption("--long"):
             item.add_marker(pytest.mark.skip(reason="takes minutes: --long"))
         if item.get_closest_marker("data") and not os.environ.get("MPIBAYES_DATA"):
-            item.add_marker(pytest.mark.skip(reason="MPIBAYES_DATA is not set to the folder of the large tables"))
+            item.add_marker(pytest.mark.skip(reason=NO_DATA))
     if serial:
         config.hook.pytest_deselected(items=serial)
         items[:] = chosen
@@ -191,7 +194,7 @@ def data_folder() -> Path:
     """The folder of the large tables; tests that use it are marked `data`, which skips them where there is none."""
     folder = Path(os.environ.get("MPIBAYES_DATA", ""))
     if not os.environ.get("MPIBAYES_DATA") or not folder.is_dir():
-        pytest.skip("MPIBAYES_DATA is not set to the folder of the large tables")
+        pytest.skip(NO_DATA)
     return folder
 
 

@@ -105,6 +105,11 @@ class Predictive:
         return norm, 2.0 * np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1), off
 
 
+def default_grids(width: int) -> dict[str, np.ndarray]:
+    """Where the hyperparameters of a block of so many columns are learned when nothing else is said."""
+    return dict(zip(NAMES, (normal.KAPPA_GRID, width - 1 + normal.NU_GRID, normal.VARIANCE_GRID)))
+
+
 class Block:
     """One block. name; names of its columns; center, scale (D,): each column's own; prior: {"kappa": number or grid,
     "nu": ..., "variance": ..., "mean": (D,)}, or what of it is given."""
@@ -115,9 +120,8 @@ class Block:
         self.width = d = len(self.columns)
         self.mean = np.asarray(prior.get("mean", center), np.float64)
         self.square = np.asarray(scale, np.float64) ** 2
-        grids = (normal.KAPPA_GRID, d - 1 + normal.NU_GRID, normal.VARIANCE_GRID)
         aims = (START[KAPPA], d - 1 + START[NU], START[VARIANCE])
-        self.grids = [as_grid(prior[key]) if key in prior else g for key, g in zip(NAMES, grids)]
+        self.grids = [as_grid(prior[key]) if key in prior else g for key, g in default_grids(d).items()]
         self.start = [g[np.argmin(np.abs(g - a))] for g, a in zip(self.grids, aims)]
 
     def spread(self, wishart: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ from mpibayes.hpc.errors import DataError
 from mpibayes.hpc.regression.collinear import combinations
 from mpibayes.hpc.regression.design import Design, Term
 from mpibayes.hpc.regression.sums import shard_sum
+from mpibayes.hpc.words import counted
 
 SHOWN = 10
 MANY = 200  # rows of a level that a missing class makes slow to sample
@@ -30,7 +31,7 @@ def check_training(comm: Communicator, design: Design, rows, n_shards: int, flat
     problems = _response_problems(design, survey)
     doubts, named = _doubts(design, survey)
     if 0 < survey["n"] < design.n_predictors:
-        doubts.append(f"{survey['n']:,} training rows, fewer than the {design.n_predictors:,} predictors")
+        doubts.append(f"{counted(survey['n'], 'training row')}, fewer than the {design.n_predictors:,} predictors")
     elif survey["n"]:
         doubts += _collinear(comm, design, rows, n_shards, named)
     if flat:
@@ -40,7 +41,7 @@ def check_training(comm: Communicator, design: Design, rows, n_shards: int, flat
         raise DataError("the training rows do not determine the regression", [*_few(problems), *advice])
     lines = [f"{doubt}; the prior decides about it" for doubt in _few(doubts)]
     if found := unmet(design, survey):
-        more = f", and so with {len(found) - 1:,} more levels" if len(found) > 1 else ""
+        more = f", and so with {counted(len(found) - 1, 'more level')}" if len(found) > 1 else ""
         slow = 'the prior alone ends such a coefficient, and Firefly moves it slowly: consider firefly.bounds = "none"'
         lines.append(f"{found[0]}{more}: {slow}")
     return lines

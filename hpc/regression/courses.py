@@ -11,6 +11,7 @@ from mpibayes.hpc import summary
 from mpibayes.hpc.kept_chains import Chain
 from mpibayes.hpc.regression.coefficients import Summary
 from mpibayes.hpc.summary import ENOUGH_ESS, ENOUGH_R_HAT, r_hat_in_words
+from mpibayes.hpc.words import counted
 
 SCALARS = ("log_posterior", "lp", "n_bright", "acceptance_rate", "step_size")
 APART = 1.1  # R-hat beyond which chains of one posterior have not met
@@ -154,7 +155,7 @@ def _mixing(
 
 
 def _coefficients(n: int) -> str:
-    return f"{n:,} coefficient{'s' if n != 1 else ''}"
+    return counted(n, "coefficient")
 
 
 def _some(places: np.ndarray, names: Sequence[str], told: Sequence[str] | None = None) -> str:

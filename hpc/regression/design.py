@@ -16,6 +16,7 @@ import numpy as np
 
 from mpibayes.hpc.errors import DataError
 from mpibayes.hpc.regression.settings import Settings
+from mpibayes.hpc.words import counted, import_again
 from mpibayes.io.table import Column, Rows
 
 INTERCEPT = "(intercept)"
@@ -249,14 +250,17 @@ def _response_problems(family: str, column: Column) -> list[str]:
     if family == "student-t":
         if kind not in NUMERIC:
             other = "logistic" if n_levels == 2 else "softmax"
-            return [f"response '{name}' is {kind}; student-t needs a real or count column: family = \"{other}\"?"]
+            return [
+                f"response '{name}' is {kind}; student-t needs a real or count column: family = \"{other}\"? Or, if it "
+                f"has numbers, {import_again(name, 'real')}"
+            ]
         if column.minimum == column.maximum:
             return [f"response '{name}' is constant ({column.minimum:g})"]
         return []
     if kind in NUMERIC:
         return [
-            f"response '{name}' is {kind}; {family} needs classes: import it as boolean or categorical (schema), "
-            'or set family = "student-t"'
+            f"response '{name}' is {kind}; {family} needs classes: {import_again(name, 'categorical')}, or set "
+            'family = "student-t"'
         ]
     if n_levels < 2:
         return [f"response '{name}' has one level ({column.levels[0]!r}); {family} needs two"]
@@ -278,7 +282,7 @@ def _missing_problems(columns: Sequence[Column]) -> list[str]:
     if not blank:
         return []
     each = ", ".join(f"'{c.name}': {c.n_missing:,}" for c in blank[: 4 * SHOWN])
-    more = f" and {len(blank) - 4 * SHOWN:,} more columns" if len(blank) > 4 * SHOWN else ""
+    more = f" and {counted(len(blank) - 4 * SHOWN, 'more column')}" if len(blank) > 4 * SHOWN else ""
     return [f'missing cells ({each}{more}); set missing = "drop" or "indicator", or leave these columns out']
 
 

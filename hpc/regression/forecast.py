@@ -6,6 +6,7 @@ from mpibayes.hpc.regression.choice import Choice
 from mpibayes.hpc.regression.cost import Cost, cost
 from mpibayes.hpc.regression.design import Design
 from mpibayes.hpc.regression.firefly import PROPOSED, Firefly
+from mpibayes.hpc.words import counted
 
 EVALUATIONS = {"mala": 2.0, "random-walk": 2.0, "slice": 10.0}  # in an update of theta; hmc: leapfrog_steps + 1
 
@@ -32,10 +33,11 @@ def in_words(design: Design, firefly: Firefly, choice: Choice) -> list[str]:
     classes = f" of {len(design.classes)} classes" if design.family == "softmax" else ""
     prior = "flat prior" if p.prior.flat.all() else f"{p.prior.kind} prior of scale {p.prior.scale.min():.4g}"
     lines = [
-        f"{design.family} regression{classes} of {design.response}: {p.n_parameters:,} coefficients, {prior}, "
-        f"{p.n_rows:,} rows",
+        f"{design.family} regression{classes} of {design.response}: {counted(p.n_parameters, 'coefficient')}, {prior}, "
+        f"{counted(p.n_rows, 'row')}",
         *choice.words,
-        f"posterior mode: found in {choice.fit.iterations} iterations, log posterior {choice.fit.log_posterior:.8g}",
+        f"posterior mode: found in {counted(choice.fit.iterations, 'iteration')}, log posterior "
+        f"{choice.fit.log_posterior:.8g}",
     ]
     every = looked_at(firefly)
     if not firefly.firefly:

@@ -2,10 +2,13 @@
 
 import tomllib
 
+import numpy as np
 import pytest
 
 from mpibayes.hpc.config import as_dict, check_columns, difference, load, resolved_toml
 from mpibayes.hpc.errors import ConfigError
+from mpibayes.hpc.models.normal import VARIANCE_GRID
+from mpibayes.hpc.models.vector import Block
 from mpibayes.io.table import Column
 
 MINIMAL = '[data]\ntable = "t.h5"\n'
@@ -40,12 +43,24 @@ def test_a_block_and_its_prior(write):
         }
     }
     check_columns(config, COLUMNS, 100)
-    again = load(write(resolved_toml(config), "resolved.toml"))
-    assert again.joint == config.joint
     assert tomllib.loads(resolved_toml(config))["blocks"]["geo"]["prior"] == {
-        "kappa": 0.1, "nu": [2.5, 4.0], "mean": [1.0, 2.0],
+        "kappa": 0.1, "nu": [2.5, 4.0], "variance": VARIANCE_GRID.tolist(), "mean": [1.0, 2.0],
     }  # fmt: skip
     assert load(write(MINIMAL)).joint == {}
+
+
+@pytest.mark.parametrize("prior", ["", "prior = {nu = 3}\n", "prior = {mean = [1, 2], kappa = [0.1, 0.3]}\n"])
+def test_the_resolved_configuration_has_the_prior_in_use(write, prior):
+    """To the last bit, and it is the same model, also as that of older versions, which wrote what was given alone."""
+    config = load(write(MINIMAL + '[blocks.geo]\ncolumns = ["x0", "x1"]\n' + prior))
+    resolved = resolved_toml(config)
+    again = load(write(resolved, "resolved.toml"))
+    assert set(tomllib.loads(resolved)["blocks"]["geo"]["prior"]) >= {"kappa", "nu", "variance"}
+    made = [Block("geo", b["columns"], [0, 0], [1, 1], b["prior"]) for b in (config.joint["geo"], again.joint["geo"])]
+    assert [g.tolist() for g in made[0].grids] == [g.tolist() for g in made[1].grids]
+    np.testing.assert_array_equal(made[0].mean, made[1].mean)
+    assert difference(tomllib.loads(resolved), as_dict(config)) == difference(as_dict(again), as_dict(config)) == []
+    assert difference(tomllib.loads(config.text), as_dict(config), same_table=True) == []
 
 
 def test_another_block_is_another_model(write):
@@ -65,8 +80,8 @@ def test_all_mistakes_at_once(write):
         )
     )
     assert 'run.toml:4: blocks.a.columns: "x0" is listed twice' in text
-    assert "run.toml:5: blocks.a.prior: nu is 2.0, expected above 2 for 3 columns" in text
-    assert "blocks.a.prior: mean has 2 numbers, expected 3, one a column" in text
+    assert "run.toml:5: blocks.a.prior.nu: got 2.0, expected above 2 for 3 columns" in text
+    assert "run.toml:5: blocks.a.prior.mean: got 2 numbers, expected 3, one a column" in text
     assert 'run.toml:7: blocks.b.columns: "x1" is in block "a" too; a column can be in one block' in text
     assert '"x2" has use = false in [columns.x2]' in text
     assert '"x3" has a prior in [columns.x3]; the block has one for all its columns' in text
@@ -82,13 +97,41 @@ def test_values_and_keys(write):
     )
     assert 'blocks.one.columns: got ["x0"], expected a list of the names of 2 to 64 real columns' in text
     assert "blocks.none.columns: this key is required: a list of the names of 2 to 64 real columns" in text
-    assert "blocks.c.prior: got {kapa = 1}, expected {kappa, nu, variance, mean} or some of these" in text
+    assert "run.toml:9: blocks.c.prior.kapa: unknown key; did you mean kappa?" in text
     assert "blocks.c.colums: unknown key; did you mean columns?" in text
     assert "did you mean [blocks]?" in problems(write(MINIMAL + '[block.a]\ncolumns = ["x0", "x1"]\n'))
     assert "expected a section [blocks.a], got 3" in problems(write(MINIMAL + "[blocks]\na = 3\n"))
     text = problems(write(MINIMAL + '[model]\nfamily = "logistic"\n[regression]\nresponse = "sex"\n[blocks.a]\n'
                           'columns = ["x0", "x1"]\n'))  # fmt: skip
     assert 'blocks.a: is for mixtures; model.family = "logistic" has no use for it' in text
+
+
+def test_mistakes_in_a_prior_are_named_one_by_one(write):
+    text = problems(
+        write(
+            MINIMAL + '[blocks.a]\ncolumns = ["x0", "x1"]\n[blocks.a.prior]\nkapa = 1\nscale = 2\nnu = 0.5\n'
+            'variance = -1\n[blocks.b]\ncolumns = ["x2", "x3"]\nprior = {nu = "many", kappa = [0.1, 0], mean = 3}\n'
+            '[blocks.c]\ncolumns = ["x4", "x5"]\nprior = 3\n[blocks.d]\ncolumns = ["x6", "x7"]\n'
+            "prior = {nu = 1, mean = [1]}\n"
+        ),
+        "blocks.e.prior.varience=1",
+    )
+    one_or_many = "expected a number above 0, or a list of such numbers"
+    for expected in (
+        "run.toml:6: blocks.a.prior.kapa: unknown key; did you mean kappa?",
+        "run.toml:7: blocks.a.prior.scale: unknown key; a prior here has kappa, nu, variance and mean",
+        f"run.toml:9: blocks.a.prior.variance: got -1, {one_or_many}",
+        f'run.toml:12: blocks.b.prior.nu: got "many", {one_or_many}',
+        f"run.toml:12: blocks.b.prior.kappa: got [0.1, 0], {one_or_many}",
+        "run.toml:12: blocks.b.prior.mean: got 3, expected a list of one number a column",
+        "run.toml:15: blocks.c.prior: got 3, expected {kappa, nu, variance, mean} or some of these",
+        "run.toml:18: blocks.d.prior.nu: got 1.0, expected above 1 for 2 columns",
+        "run.toml:18: blocks.d.prior.mean: got 1 number, expected 2, one a column",
+        "--set blocks.e.prior.varience: unknown key; did you mean variance?",
+        "--set blocks.e.columns: this key is required",
+        "11 problems",
+    ):
+        assert expected in text, (expected, text)
 
 
 def test_blocks_against_the_table(write):
@@ -98,4 +141,5 @@ def test_blocks_against_the_table(write):
     text = str(caught.value)
     assert 'run.toml:4: blocks.a.columns: the table has no column "X1"; did you mean x1?' in text
     assert 'blocks.a.columns: column "sex" is categorical, expected real ones: x0, x1, x2, x3' in text
+    assert "x3; if it has numbers, import the table again with --kind sex=real --force" in text
     assert 'blocks.b.columns: the table has no column "zz"; it has x0, x1, x2, x3' in text

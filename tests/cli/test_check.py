@@ -32,7 +32,7 @@ def test_what_it_says(case, capsys):
     assert main(["check", str(case), "--ranks", "8", "--set", "data.heldout=0.1", "--set", "run.chains=2"]) == 0
     text = capsys.readouterr().out
     for words in (
-        "2,000 rows", "3 categorical, 2 real, 1 count", "1,800 rows are trained on; 200 rows are held out",
+        "2,000 rows", "3 categorical, 2 real, 1 count", "1,800 trained on, 200 held out",
         "4 of about 450 rows", "4 of 8 ranks would have no shard", "exact: every cycle leaves the posterior invariant",
         "busiest of 8 ranks", "s a cycle on 4 ranks", "ranks:          1: ",
         "seconds a cycle (efficiency)", "messages of", "x 2 chains", "two checkpoints",

@@ -170,6 +170,23 @@ def test_a_closed_pipe_is_no_error(tmp_path):
     assert err == "" and process.wait(60) == 0
 
 
+@pytest.mark.parametrize("words", [["--help"], ["check", "--help"], ["--version"], ["check", "a.toml"]])
+def test_a_pipe_that_nobody_reads_is_no_error(words):
+    """A report, which rich prints, stands in for `check`."""
+    code = (
+        "import sys, types; m = types.ModuleType('x')\n"
+        "def check(*a):\n"
+        "    from rich.console import Console; Console().print('a line')\n"
+        "m.check = check; sys.modules['mpibayes.hpc.check'] = m\n"
+        "from mpibayes.hpc.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([sys.executable, "-c", code, *words], stdout=writer, stderr=subprocess.PIPE, timeout=60)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_as_a_module():
     done = subprocess.run(
         [sys.executable, "-m", "mpibayes", "--version"],

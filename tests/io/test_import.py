@@ -121,7 +121,7 @@ def test_quotes_after_blanks(tmp_path):
     table = run(tmp_path, 'a, b\n1.5, "x, y"\n2.5, z\n3.5, "x, y"\n').table
     assert cells(table, "b") == ["x, y", "z", "x, y"] and cells(table, "a") == [1.5, 2.5, 3.5]
     message = refused(tmp_path, 'a, b\n1.5, "x, y"\n2.5\n3.5, "x, y"\n', overwrite=True)
-    assert "row 2 (line 3): 1 fields, expected 2" in message
+    assert "row 2 (line 3): 1 field, expected 2" in message
 
 
 def test_headers_are_detected(tmp_path):
@@ -139,7 +139,7 @@ def test_headers_are_detected(tmp_path):
 def test_names_may_be_given(tmp_path):
     put(tmp_path, "first\nsecond\n", "names")
     assert [c.name for c in run(tmp_path, "1,2\n3,4\n", names=tmp_path / "names").columns] == ["first", "second"]
-    assert "2 columns, but 1 names" in refused(tmp_path, "1,2\n", names=["x"], overwrite=True)
+    assert "2 columns, but 1 name given" in refused(tmp_path, "1,2\n", names=["x"], overwrite=True)
 
 
 def test_one_column_keeps_its_empty_lines(tmp_path):
@@ -428,7 +428,7 @@ def test_text_in_a_real_column_at_row_one_million(tmp_path):
         (gzip.compress(b""), {}, "is empty"),
         ("a,b\n", {"header": True}, "has no rows below its header"),
         ("a,b,a\n1,2,3\n", {}, "duplicate column names"),
-        ("a,b\n1,2\n3\n4,5\n", {}, "row 2 (line 3): 1 fields, expected 2: '3'"),
+        ("a,b\n1,2\n3\n4,5\n", {}, "row 2 (line 3): 1 field, expected 2: '3'"),
         ("a,b\n1,2\n\n3,4,5\n", {"header": True}, "row 2 (line 4): 3 fields, expected 2: '3,4,5'"),
         ('a,b\n"x\ny",2\n3,4,5\n', {"delimiter": ","}, "row 2 (line 4): 3 fields, expected 2"),
         ("a,b\n1,2\n3\n4,5,6\n" + "7\n" * 50, {"delimiter": ","}, "(the first ones)"),
@@ -474,8 +474,11 @@ def test_what_exists_is_kept(tmp_path):
     with pytest.raises(DataError, match="row 5"):  # an import that fails after it was allowed to overwrite
         run(tmp_path, PEOPLE + "x\n", overwrite=True)
     assert (tmp_path / "out.h5").read_bytes() == before
+    with pytest.raises(ConfigError, match="a typed table is HDF5"):  # the name of the table was forgotten
+        import_table(tmp_path / "data.csv", tmp_path / "more.csv")
+    (tmp_path / "text.h5").write_text(PEOPLE)
     with pytest.raises(ConfigError, match="both source and target"):
-        import_table(tmp_path / "data.csv", tmp_path / "data.csv", overwrite=True)
+        import_table(tmp_path / "text.h5", tmp_path / "text.h5", overwrite=True)
     (tmp_path / "s.toml").write_text("mine")
     with pytest.raises(ConfigError, match="exists and is kept"):
         import_table(tmp_path / "data.csv", tmp_path / "new.h5", write_schema=tmp_path / "s.toml")
@@ -529,30 +532,22 @@ def test_progress_and_printing(tmp_path):
 # -------------------------------------------------------------------------------------------------- whole tables
 
 
-@pytest.fixture
-def large():
-    folder = os.environ.get("MPIBAYES_DATA")
-    if not folder:
-        pytest.skip("MPIBAYES_DATA names no folder with the large tables")
-    return folder
-
-
 @pytest.mark.data
-def test_census_income_whole(tmp_path, large):
+def test_census_income_whole(tmp_path, data_folder):
     from mpibayes.io.recode import stream_like
 
-    summary = import_table(f"{large}/census_income_kdd/census-income.data.90pct.xz", tmp_path / "t.h5")
+    summary = import_table(f"{data_folder}/census_income_kdd/census-income.data.90pct.xz", tmp_path / "t.h5")
     assert summary.rows == 179_571 and len(summary.columns) == 42
     kinds = {c.name: c.kind for c in summary.columns}
     reals = {1, 3, 6, 17, 18, 19, 25, 40}
     assert all(kinds[f"column_{i}"] == "real" for i in reals)
     assert sum(kind == "categorical" for kind in kinds.values()) == 33
-    test = f"{large}/census_income_kdd/census-income.test.90pct.xz"
+    test = f"{data_folder}/census_income_kdd/census-income.test.90pct.xz"
     assert sum(len(rows) for rows in stream_like(summary.table, test, unseen="missing")) == 89_786
 
 
 @pytest.mark.data
-def test_kddcup_whole_in_bounded_memory(tmp_path, large):
+def test_kddcup_whole_in_bounded_memory(tmp_path, data_folder):
     if not os.path.exists("/proc/self/status"):
         pytest.skip("the peak is read from /proc: ru_maxrss of a child starts at its parent's")
     code = """
@@ -562,7 +557,7 @@ def test_kddcup_whole_in_bounded_memory(tmp_path, large):
         peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
         print(summary.rows, len(summary.table.columns), int(peak.split()[1]) >> 10)
     """
-    path = f"{large}/kddcup99/kddcup.data_10_percent.90pct.xz"
+    path = f"{data_folder}/kddcup99/kddcup.data_10_percent.90pct.xz"
     command = [sys.executable, "-c", textwrap.dedent(code), path, str(tmp_path / "t.h5")]
     rows, columns, peak = map(int, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
     assert (rows, columns) == (444_619, 40) and peak <= 512

@@ -175,6 +175,8 @@ def test_the_command(tmp_path, capsys, monkeypatch):
         assert main(["simulate", "mixture", "n.h5", *wrong]) == 2 and said in capsys.readouterr().err
     assert main(["simulate", "mixtur", "n.h5"]) == 2 and "did you mean 'mixture'" in capsys.readouterr().err
     assert not (tmp_path / "n.h5").exists()
+    assert main(["simulate", "mixture", "z.csv"]) == 2 and not (tmp_path / "z.csv").exists()
+    assert "z.csv: a typed table is HDF5; expected a name that ends in .h5 or .hdf5" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["census1990", "mixture"])

@@ -12,8 +12,9 @@ from mpibayes.hpc.errors import ConfigError, DataError
 from mpibayes.hpc.growth import Annealing
 from mpibayes.hpc.kept_chains import evenly
 from mpibayes.hpc.kept_draws import KeptRun
-from mpibayes.hpc.mixture_report import representative
+from mpibayes.hpc.mixture_report import ClusterLine, Posterior, _block_tables, representative
 from mpibayes.hpc.report import report
+from mpibayes.hpc.summary import BlockProfile
 from mpibayes.io.labels import iterate_draws
 from mpibayes.io.table import table_from_arrays, write_table
 from mpibayes.io.trace import read_trace
@@ -127,7 +128,7 @@ def test_moves_that_all_fail_are_told(table, tmp_path):
     _, printed, summary = run_report(make_run(tmp_path / "a", table, cycles=15, burn_in=3, starts=("one",), text=few))
     assert summary["moves"]["kept"]["splits_tried"] > 0 == summary["moves"]["kept"]["splits"]
     said = " ".join(printed.split())
-    assert "was accepted: the clustering is clear-cut, or the chain is stuck. Only a second chain" in said
+    assert "tried): the clustering is clear-cut, or the chain is stuck. Only a second chain" in said
 
 
 ANNEALED = {"annealing": Annealing("linear", 4.0, 40), "starts": ("sequential",)}
@@ -212,7 +213,7 @@ def test_one_kind_of_column_is_enough(tmp_path):
 def test_few_draws_are_called_few(table, tmp_path):
     run = make_run(tmp_path / "a", table, cycles=12, burn_in=6, labels=5)
     _, printed, summary = run_report(run)
-    assert summary["kept_draws"] == 1 and "only 1 draws" in printed.replace("\n", " ")
+    assert summary["kept_draws"] == 1 and "only 1 draw of the labels kept" in printed.replace("\n", " ")
 
 
 def test_no_draws_leave_the_trace(table, tmp_path):
@@ -224,7 +225,7 @@ def test_no_draws_leave_the_trace(table, tmp_path):
 def test_burn_in_is_honoured(run_dir, tmp_path):
     *_, summary = run_report(run_dir, out=tmp_path, burn_in=30)
     assert summary["kept_draws"] == 10 and summary["runs"][0]["burn_in"] == 30
-    with pytest.raises(ConfigError, match="leaves nothing of the 40 cycles"):
+    with pytest.raises(ConfigError, match="leaves nothing of the 40 there are"):
         report(run_dir, out=tmp_path, burn_in=40)
     with pytest.raises(ConfigError, match="0 or more"):
         report(run_dir, out=tmp_path, burn_in=-1)
@@ -287,3 +288,21 @@ def test_evenly_spaced_draws_end_with_the_last():
     assert evenly(range(7), 9) == list(range(7))
     assert evenly(range(100), 4) == [24, 49, 74, 99]
     assert evenly(range(10), 1) == [9]
+
+
+def test_a_block_of_ten_long_names_fits_a_hundred_letters():
+    g, names = np.random.default_rng(2), tuple(f"{i}_measured_where_it_is_".ljust(25, "x") for i in range(10))
+    here, overall = (np.clip(g.uniform(-1, 1, (4, 10, 10)), -0.9, 0.9) for _ in range(2))
+    mean = 1000 * g.normal(size=(4, 10))
+    block = BlockProfile("body", names, np.full(4, 500.0), mean, here, mean.mean(axis=0), overall[0])
+    clusters = [ClusterLine(k + 1, 500, 0.25, 1.0) for k in range(4)]
+    paper = io.StringIO()
+    for part in _block_tables(Posterior(None, [], {}, {}, None, 0, clusters=clusters), block):
+        Console(file=paper, width=100).print(part)
+    lines = paper.getvalue().splitlines()
+    assert all(name in paper.getvalue() for name in names) and "\u2026" not in paper.getvalue()
+    heads = [i for i, line in enumerate(lines) if line.split()[:1] == ["#"]]
+    assert lines[heads[0]].split()[1:] == [f"({i})" for i in range(1, 11)]
+    assert [line.split()[0] for line in lines[heads[0] + 1 : heads[1]]] == ["1", "2", "3", "4", "all"]
+    assert [line.split()[0] for line in lines[heads[1] + 1 :]] == ["1", "2", "3", "4"]  # a line a cluster: none folded
+    assert all(line.count("overall") == 3 for line in lines[heads[1] + 1 :])

@@ -157,7 +157,7 @@ def test_counts_whose_sum_is_not_exact(place):
     write_table(
         place / "table.h5", *table_from_arrays([("huge", "count", cells, None), ("n", "count", np.arange(40.0), None)])
     )
-    refused(run(place, "out", ranks=2), 2, "columns.huge", "import it as real")
+    refused(run(place, "out", ranks=2), 2, "columns.huge", "with --kind huge=real --force, or set use")
     assert run(place, "out", "--set", "columns.huge.use=false", "--set", "run.cycles=2").returncode == 0
 
 

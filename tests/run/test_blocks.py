@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
@@ -98,7 +99,9 @@ def test_check_and_report(place):
     assert "body: x, z, y" in done.stdout and "pair: u, v" in done.stdout
     done = mpibayes(place, "report", "one")
     assert done.returncode == 0, done.stderr
+    assert "body, a full covariance of 3 columns: x, z, y" in done.stdout
     assert "Block body" in done.stdout and "Block pair" in done.stdout
+    assert re.search(r"\(1\) x +\(2\) z +\(3\) y\nmeans\n +# +\(1\) +\(2\) +\(3\)\n", done.stdout)
     document = json.loads((place / "one" / "report" / "summary.json").read_text())
     body = document["blocks"][0]
     assert body["block"] == "body" and body["columns"] == ["x", "z", "y"]
@@ -119,6 +122,7 @@ def test_a_row_with_a_part_of_a_block_is_a_data_error(tmp_path):
         assert "table.h5: a row has to have all cells of a block or none" in done.stderr
         assert "block body: 2 rows have some of its columns and not all; the first is row 8, which lacks" in done.stderr
         assert "lacks y. Missing in such rows: z in 1, y in 1" in done.stderr and "impute" in done.stderr
+        assert "out of [blocks.body], so that" in done.stderr
     assert not (tmp_path / "out").exists()
 
 
