@@ -4,7 +4,7 @@
 #   VENV=/some/folder    where the environment goes (.venv)
 #   MPI=mpich|system     force the MPI: the `mpich` wheel, or the machine's own mpirun and libmpi (auto: its own if it works)
 #   RANKS="1 2 3 4"      the numbers of ranks that `make test` goes through
-#   PYTEST_ARGS="-x"     for every pytest pass;  SERIAL_ARGS=... MPI_ARGS=...  for the serial pass, for the passes under mpirun
+#   PYTEST_ARGS="-x"     for every pytest pass;  SERIAL_ARGS=... MPI_ARGS=...  for the pass after $(COMPUTING), for those under mpirun
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -42,7 +42,7 @@ EXAMPLE := examples/census_income
 
 help:
 	@echo "make demo   set up (once, some minutes), cluster a sample of census records on $(DEMO_RANKS) ranks, make the report"
-	@echo "make test   set up (once), then run the tests on one process and on $(RANKS) ranks"
+	@echo "make test   set up (once), then run the tests without MPI and on $(RANKS) ranks"
 	@echo "make test-openmpi   the tests of ranks once more with Open MPI, which has to be installed (docs/mpi.md)"
 	@echo "make setup  the set-up alone;  make clean  removes what was built and demo/, not $(VENV)"
 
@@ -117,8 +117,11 @@ demo: setup demo/census.h5
 
 # --- the tests --------------------------------------------------------------------------------------------------------
 
+# What only computes goes on all cores; what starts ranks, and watches the clock, has the machine to itself.
+COMPUTING := $(addprefix tests/,exact house io kernels laws predict regression)
 test: setup
-	$(PY) -m pytest $(PYTEST_ARGS) $(SERIAL_ARGS)
+	$(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal $(PYTEST_ARGS) $(COMPUTING)
+	$(PY) -m pytest $(addprefix --ignore=,$(COMPUTING)) $(PYTEST_ARGS) $(SERIAL_ARGS)
 	@set -e; for n in $(RANKS); do \
 	    echo "== mpirun -n $$n python -m pytest --with-mpi -m mpi $(PYTEST_ARGS) $(MPI_ARGS)"; \
 	    mpirun -n $$n $(PY) -m pytest --with-mpi -m mpi $(PYTEST_ARGS) $(MPI_ARGS) </dev/null; \
