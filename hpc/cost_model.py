@@ -137,15 +137,21 @@ def features(
     cells, table = p.level_rows * p.clusters, 4 * p.level_rows * p.lanes
     numeric = (p.reals + p.counts) * p.clusters
     if phase in ("sweep", "collapsed sweep"):
-        lanes = p.lanes + LANES * (phase == "collapsed sweep")
+        # A new cluster is scored in a lane that the others leave free, or in lanes of its own, and by its own densities.
+        collapsed = phase == "collapsed sweep"
+        alone = rows * (collapsed and p.lanes == p.clusters)
         return {
             "row": rows,
-            "row x lane": rows * lanes,
+            "row x lane": rows * p.lanes,
+            "row, no lane free": alone,
             "row x column": rows * p.columns,
-            "row x column x lane": rows * p.columns * lanes,
-            "row x column x lane, far": rows * p.columns * lanes * (table > NEAR_BYTES),
-            "row x real x lane": rows * p.reals * lanes,
-            "row x count x lane": rows * p.counts * lanes,
+            "row x column, no lane free": alone * p.columns,
+            "row x column x lane": rows * p.columns * p.lanes,
+            "row x column x lane, far": rows * p.columns * p.lanes * (table > NEAR_BYTES),
+            "row x real x lane": rows * p.reals * p.lanes,
+            "row x real, collapsed": rows * p.reals * collapsed,
+            "row x count x lane": rows * p.counts * p.lanes,
+            "row x count, collapsed": rows * p.counts * collapsed,
         }
     if phase == "statistics":
         changed = p.moved if design.changed_rows else FULL_PASS
