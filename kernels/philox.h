@@ -44,7 +44,7 @@ static __attribute__((noinline, unused)) void philox_pair(const uint64_t counter
                                                           uint64_t out[8]) {
     uint64_t c[4] = {counter[0], counter[1], counter[2], counter[3]};
     uint64_t d[4] = {counter[0] + 1, counter[1], counter[2], counter[3]};
-    for (int round = 0; round < 10; round++) {
+    _Pragma("GCC unroll 10") for (int round = 0; round < 10; round++) {
         philox_round(c, seed, purpose);
         philox_round(d, seed, purpose);
         NEXT_KEY(seed, purpose);
