@@ -136,23 +136,21 @@ def features(
     p = problem
     cells, table = p.level_rows * p.clusters, 4 * p.level_rows * p.lanes
     numeric = (p.reals + p.counts) * p.clusters
-    if phase in ("sweep", "collapsed sweep"):
-        # A new cluster is scored in a lane that the others leave free, or in lanes of its own, and by its own densities.
-        collapsed = phase == "collapsed sweep"
-        alone = rows * (collapsed and p.lanes == p.clusters)
+    if phase == "sweep":
         return {
             "row": rows,
             "row x lane": rows * p.lanes,
-            "row, no lane free": alone,
             "row x column": rows * p.columns,
-            "row x column, no lane free": alone * p.columns,
             "row x column x lane": rows * p.columns * p.lanes,
             "row x column x lane, far": rows * p.columns * p.lanes * (table > NEAR_BYTES),
             "row x real x lane": rows * p.reals * p.lanes,
-            "row x real, collapsed": rows * p.reals * collapsed,
             "row x count x lane": rows * p.counts * p.lanes,
-            "row x count, collapsed": rows * p.counts * collapsed,
         }
+    if phase == "collapsed shard":  # what its sweep costs more: few clusters that are scored by other densities
+        return {
+            "row": rows, "row x column": rows * p.columns, "row x column, far": rows * p.columns * (table > NEAR_BYTES),
+            "row x real": rows * p.reals, "row x count": rows * p.counts,
+        }  # fmt: skip
     if phase == "statistics":
         changed = p.moved if design.changed_rows else FULL_PASS
         return {
@@ -175,7 +173,7 @@ def features(
 
 
 COMPUTE = (
-    "sweep", "collapsed sweep", "statistics", "order", "hyperparameters", "draw", "log joint", "reduction", "other",
+    "sweep", "collapsed shard", "statistics", "order", "hyperparameters", "draw", "log joint", "reduction", "other",
     "moves",
 )  # fmt: skip
 DIVIDED = ("hyperparameters", "draw", "log joint")
@@ -262,9 +260,7 @@ def forecast(problem: Problem, ranks: int, net: Network = ONE_NODE, design: Desi
         seconds[phase] = compute_seconds(phase, p, rows, shards, design)
     if working > 1 and design.divided:
         seconds["crowd"] = compute_seconds("crowd", p, rows, shards, design, ranks)
-    plain = compute_seconds("sweep", p, shard, 1)
-    seconds["collapsed shard"] = max(0.0, compute_seconds("collapsed sweep", p, shard, 1) - plain)
-    del seconds["collapsed sweep"]
+    seconds["collapsed shard"] = compute_seconds("collapsed shard", p, shard, 1)
     if design.divided and working > 1:
         share = max(1 / working, (p.widest or p.level_rows / max(p.columns, 1)) / max(p.level_rows, 1))
         for phase in DIVIDED:

@@ -40,7 +40,7 @@ def test_features_by_hand():
     assert p.lanes == 32
     x = features("sweep", p, 100, 1)
     assert x["row"] == 100 and x["row x column x lane"] == 100 * 3 * 32 and x["row x real x lane"] == 100 * 2 * 32
-    assert features("collapsed sweep", p, 100, 1)["row x lane"] == 100 * 48
+    assert features("collapsed shard", p, 100, 1)["row x column"] == 100 * p.columns
     assert x["row x column x lane, far"] == 0
     far = replace(p, level_rows=100_000)
     assert features("sweep", far, 100, 1)["row x column x lane, far"] == 100 * 3 * 32
