@@ -284,7 +284,7 @@ cdef class Instantiated:
     float64 (R, base): score = constant - half_precision (x - location)^2; log_rate, rate float64 (Q, base):
     score = x log_rate - rate; vector_location (sum of D, base), vector_factor (sum of D (D + 1) / 2, base) and
     vector_constant (B, base) of the blocks, see vectors.h. What the padding holds does not matter, as long as it is
-    finite.
+    finite; `sweep` writes there, so an object must not be used by two threads at once.
     """
 
     cdef instantiated_t c
@@ -370,18 +370,15 @@ cdef class Instantiated:
         return 0
 
     cdef int _lend(self, Tail tail) except -1:
-        """Let the first lane of the padding, if there is any, stand for a new cluster in an empty tail: its weight, the
-        prior's column of the table, and nothing of the other columns."""
+        """Let the first lane of the padding, if there is any, stand for a new cluster in an empty tail: its weight and
+        the prior's column of the table."""
         cdef int64_t r, lane = self.n, base = self.base
         if lane == base:
             return 0
         cdef float *table = <float *>self.c.table
-        cdef double *terms = <double *>self.c.location
         cdef double *start_lent = <double *>self.c.start_lent
         for r in range(self.n_levels):
             table[r * base + lane] = tail.c.prior_table[r]
-        for r in range((self.c.start - terms) // base):
-            terms[r * base + lane] = 0.0
         memcpy(start_lent, self.c.start, base * sizeof(double))
         start_lent[lane] = tail.c.log_weight
         return 0

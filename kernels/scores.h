@@ -456,7 +456,7 @@ static void FN(add_predictives)(const tail_t *t, const rows_t *rows, work_t *w, 
 }
 
 /* scores of the block's rows, in no cluster, under slots 0..n-1: shift[row] + log_size - norm + predictive. Slots from
- * n_used on, a multiple of 8, are vacant and stay at -infinity. */
+ * n_used on, a multiple of 8, are vacant and stay at -infinity. `shift` is written over. */
 static void FN(score_slots)(const tail_t *t, const rows_t *rows, work_t *w, const int64_t *at, double shift[BLOCK],
                             double *out, int64_t stride, int64_t n, int64_t n_used) {
     int empty = t->n_occupied == 0; /* the prior's column then does for all slots: all but the new cluster's are vacant */

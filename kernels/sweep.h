@@ -69,29 +69,22 @@ static void FN(score_tail)(tail_t *t, const rows_t *rows, work_t *w, const int64
 }
 
 /* Whether the tail is empty and the padding of the instantiated clusters has a lane for the new cluster, n: it then needs
- * no vectors of its own. The lane's terms are those of the prior (Instantiated.lend). */
+ * no vectors of its own. Where all columns are categorical, that lane of the table has the prior (Instantiated._lend). */
 ALWAYS_INLINE int FN(lends)(const instantiated_t *g, const tail_t *t) {
     return t && t->n_occupied == 0 && g->n < g->base;
 }
 
-/* what is the same under every cluster in the scores of row j's counts; 0 for a missing one, which stands as 0 */
-ALWAYS_INLINE double FN(log_factorials)(const rows_t *rows, const block_t *block, int64_t j) {
-    double sum = 0;
-    for (int64_t q = 0; q < rows->n_tallies; q++) sum += count_of(block->tallies[j][q]).log_factorial;
-    return sum;
-}
-
-/* Completes the lane of an empty tail's new cluster, slot 0, by what is no table: real, count and vector cells. */
+/* Writes the lane of an empty tail's new cluster, slot 0, where not all columns are categorical. */
 static void FN(score_lent)(tail_t *t, const rows_t *rows, work_t *w, const int64_t *at, double *out, int64_t stride,
                            int64_t lane) {
     double *slots = w->part; /* 8 a row; it is free until the draw */
+    double total[BLOCK];
     if (!rows->n_reals && !rows->n_tallies && !rows->n_blocks) return;
+    for (int64_t j = 0; j < w->block.n; j++) total[j] = t->log_weight;
+    FN(add_column)(t->prior_table, &w->block, rows->n_codes, total);
     memset(slots, 0, 8 * sizeof *slots * w->block.n);
     FN(add_predictives)(t, rows, w, at, slots, 8, 8);
-    for (int64_t j = 0; j < w->block.n; j++) {
-        double taken_off = FN(log_factorials)(rows, &w->block, j); /* by score_prefix, and in slots again */
-        FN(put)(out + j * stride, lane, out[j * stride + lane] + (slots[8 * j] + taken_off));
-    }
+    for (int64_t j = 0; j < w->block.n; j++) FN(put)(out + j * stride, lane, total[j] + slots[8 * j]);
 }
 
 ALWAYS_INLINE int FN(is_anchor)(const instantiated_t *g, int64_t label, uint64_t priority) {
@@ -105,16 +98,19 @@ ALWAYS_INLINE int64_t FN(slot_of)(const instantiated_t *g, const tail_t *t, int6
 }
 
 /* scores of the block's rows under the first allowed[row] instantiated clusters, on the scale of score_tail where there
- * is a tail, and -infinity for the others of n; but for the lane that is lent, see `lends` */
+ * is a tail, and -infinity for the others of n, but for the lane that is lent */
 ALWAYS_INLINE void FN(score_prefix)(const instantiated_t *g, const tail_t *t, const rows_t *rows, work_t *w,
                                     const int64_t *allowed, double *out, int64_t stride, int64_t n) {
     const block_t *block = &w->block;
-    int64_t end = n < g->n ? n : g->n;
-    FN(score_block)(g, FN(lends)(g, t) ? g->start_lent : g->start, rows, block, out, stride, n);
+    int64_t lane = FN(lends)(g, t) ? g->n : n, end = n < g->n ? n : g->n;
+    FN(score_block)(g, lane < n ? g->start_lent : g->start, rows, block, out, stride, n);
     for (int64_t j = 0; j < block->n; j++) {
         for (int64_t k = allowed[j]; k < end; k++) out[j * stride + k] = -INFINITY;
+        if (rows->n_reals) /* whose padding may not be a number */
+            for (int64_t k = end + (end == lane); k < n; k++) out[j * stride + k] = -INFINITY;
         if (!t || !rows->n_tallies) continue;
-        double log_factorials = FN(log_factorials)(rows, block, j);
+        double log_factorials = 0; /* of 0, which stands for a missing count, it is 0 */
+        for (int64_t q = 0; q < rows->n_tallies; q++) log_factorials += count_of(block->tallies[j][q]).log_factorial;
         for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(out + j * stride + k) -= log_factorials;
     }
 }
