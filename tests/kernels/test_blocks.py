@@ -98,3 +98,18 @@ def test_moments_are_summed_in_row_order(n_reals, n):
     found = mixture.accumulate(rows, z, 3, prior.offsets)
     for ours, plain in zip(found[2:5], (number, mean, scatter), strict=True):
         assert np.array_equal(ours, plain)
+
+
+@pytest.mark.parametrize("padding", [0.0, 1.0])
+def test_padding_may_overflow(padding):
+    """(x - location)^2 overflows in lanes of no cluster, one of which is lent to the new one: it has to be opened."""
+    rng = np.random.default_rng(43)
+    rows, prior = random_table(rng, 4, n_reals=1, missing=0.0)
+    rows.reals[2] = 1e155
+    parameters = random_parameters(rng, prior, 5, 5, np.zeros(0, np.uint64))
+    parameters["half_precision"][:, 5:], parameters["location"][:, 5:] = padding, 0.0
+    z = np.full(4, -1, dtype=np.int32)
+    mixture.sweep(
+        rows, z, 0, 1, 1, 1, 1, mixture.Instantiated(**parameters), mixture.Tail(prior, 1.0, 0.0, -1.0), prior
+    )
+    assert z[2] >= 16
