@@ -1,10 +1,11 @@
 /* Draws from unnormalised log weights, of one row and of BLOCK rows at once. Included once for every instruction set
  * (mixture.h).
  *
- * The candidates stand in tiles of 16. A row's draw is the first candidate whose cumulative weight exceeds u * total:
- * the tile first, by sums of tiles (fixed tree within a tile, tiles in order), then the lane, by adding weights in
- * order to what lies below the tile. Weights are float32, their sums float64. One row's draw is the same in a block as
- * alone, and tiles without weight at the end change nothing.
+ * The candidates stand in tiles of 16, but for one that stands alone before them, number -1; its score is -infinity
+ * where there is none. A row's draw is the first candidate whose cumulative weight exceeds u * total: the tile first, by
+ * sums of tiles (fixed tree within a tile, tiles in order), then the lane, by adding weights in order to what lies below
+ * the tile. Weights are float32, their sums float64. One row's draw is the same in a block as alone, and tiles without
+ * weight at the end change nothing.
  */
 
 /* 16 weights exp(scores - most), and the 8 partial sums of their tile */
@@ -20,12 +21,13 @@ ALWAYS_INLINE void FN(weigh_tile)(const double *scores, vd most, vf weights[16 /
     _Pragma("GCC unroll 8") for (int i = 0; i < 8 / N_DOUBLE; i++) part[i] = folded[i];
 }
 
-/* weights[k] = exp(scores[k] - max), part[i * stride ..]: 8 partial sums of tile i of 16 weights. Returns the maximum.
- * A weight is NaN where a score is, and every weight is NaN where no score is finite. */
-ALWAYS_INLINE double FN(weigh)(const double *scores, int64_t n, float *weights, double *part, int64_t stride) {
+/* weights[k] = exp(scores[k] - max), part[i * stride ..]: 8 partial sums of tile i of 16 weights. Returns the maximum,
+ * at least `before`. A weight is NaN where a score is, and every weight is NaN where no score is finite. */
+ALWAYS_INLINE double FN(weigh)(const double *scores, int64_t n, double before, float *weights, double *part,
+                               int64_t stride) {
     enum { N = 16 / N_DOUBLE };
     vd top[N], most;
-    for (int i = 0; i < N; i++) top[i] = SPREAD(-INFINITY);
+    for (int i = 0; i < N; i++) top[i] = SPREAD(before);
     for (int64_t k = 0; k < n; k += 16)
         _Pragma("GCC unroll 8") for (int i = 0; i < N; i++) top[i] = MORE(((const vd *)(scores + k))[i], top[i]);
     for (int m = N / 2; m >= 1; m /= 2)
@@ -36,29 +38,39 @@ ALWAYS_INLINE double FN(weigh)(const double *scores, int64_t n, float *weights, 
     return most[0];
 }
 
+/* exp(before - most) of N_DOUBLE rows */
+ALWAYS_INLINE vd FN(weight_before)(vd before, vd most) {
+    vd x = (before - most) * LOG2_E, low, high;
+    FN(widen)(FN(vexp2)(FN(narrow)(x, x)), &low, &high);
+    return low;
+}
+
 /* sums[i] = sum of tile i; returns the total */
-ALWAYS_INLINE double FN(add_tiles)(const double *part, int64_t n, double *sums) {
-    double total = 0;
+ALWAYS_INLINE double FN(add_tiles)(const double *part, int64_t n, double total, double *sums) {
     for (int64_t i = 0; i < n / 16; i++) total += sums[i] = FN(sum8)((const vd *)(part + 8 * i));
     return total;
 }
 
 /* what is wrong with scores whose weights have no total */
-static int FN(fault_of)(const double *scores, int64_t n) {
+static int FN(fault_of)(const double *scores, int64_t n, double before) {
+    if (before != before) return STATUS_NOT_A_NUMBER;
     for (int64_t k = 0; k < n; k++)
         if (scores[k] != scores[k]) return STATUS_NOT_A_NUMBER;
     return STATUS_NO_CANDIDATE;
 }
 
 /* One draw for one row. Returns a status. */
-static int FN(draw_row)(const double *scores, int64_t n, work_t *w, double u, int64_t *chosen) {
+static int FN(draw_row)(const double *scores, int64_t n, double before, work_t *w, double u, int64_t *chosen) {
     const float *weights = w->weights;
-    double total, target, below = 0, cumulative = 0;
     int64_t tile = 0, lane = 0;
-    FN(weigh)(scores, n, w->weights, w->part, 8);
-    total = FN(add_tiles)(w->part, n, w->sums);
-    if (!(total > 0)) return FN(fault_of)(scores, n);
-    target = u * total;
+    double most = FN(weigh)(scores, n, before, w->weights, w->part, 8);
+    double first = FN(weight_before)(SPREAD(before), SPREAD(most))[0], below = first, cumulative = first;
+    double total = FN(add_tiles)(w->part, n, first, w->sums), target = u * total;
+    if (!(total > 0)) return FN(fault_of)(scores, n, before);
+    if (first > target) {
+        *chosen = -1;
+        return STATUS_DONE;
+    }
     for (int64_t i = 0; i < n / 16; i++) {
         cumulative += w->sums[i];
         tile += cumulative <= target;
@@ -78,7 +90,7 @@ static int FN(draw_row)(const double *scores, int64_t n, work_t *w, double u, in
         tile = n / 16 - 1;
     /* Rounding put the last sum on the wrong side of the target: the last candidate with a weight. A tile in which that
      * happens has one: its sum by the tree exceeds what lies below. */
-    for (*chosen = 16 * tile + 15; !(weights[*chosen] > 0);) --*chosen;
+    for (*chosen = 16 * tile + 15; *chosen >= 0 && !(weights[*chosen] > 0);) --*chosen;
     return STATUS_DONE;
 }
 
@@ -99,49 +111,59 @@ ALWAYS_INLINE void FN(pick_lanes)(vf deck[16 * BLOCK / N_FLOAT], const vd *targe
 }
 
 /* draw_block for a single tile of 16 candidates, whose weights stay in registers */
-APART int FN(draw_tile)(const work_t *w, const double u[BLOCK], int64_t chosen[BLOCK]) {
+APART int FN(draw_tile)(const work_t *w, const vd before[BLOCK / N_DOUBLE], const double u[BLOCK],
+                        int64_t chosen[BLOCK]) {
     enum { N = BLOCK / N_DOUBLE, M = 16 / N_DOUBLE };
-    vd total[N], target[N], below[N], rows[BLOCK * N];
-    vl lane[N];
+    vd total[N], target[N], below[N], most[N], rows[BLOCK * N];
+    vl lane[N], first[N];
     vf deck[16 * BLOCK / N_FLOAT];
     int undrawn = 0;
     _Pragma("GCC unroll 8") for (int j = 0; j < BLOCK; j++) {
         const double *scores = w->scores + (j < w->block.n ? 16 * j : 0);
         vd top[M];
-        for (int i = 0; i < M; i++) top[i] = MORE(((const vd *)scores)[i], SPREAD(-INFINITY));
+        for (int i = 0; i < M; i++) top[i] = MORE(((const vd *)scores)[i], SPREAD(before[j / N_DOUBLE][j % N_DOUBLE]));
         for (int m = M / 2; m >= 1; m /= 2)
             for (int i = 0; i < m; i++) top[i] = MORE(top[i], top[i + m]);
-        FN(weigh_tile)(scores, FN(greatest)(top[0]), deck + j * (16 / N_FLOAT), rows + j * N);
+        top[0] = FN(greatest)(top[0]);
+        most[j / N_DOUBLE][j % N_DOUBLE] = top[0][0];
+        FN(weigh_tile)(scores, top[0], deck + j * (16 / N_FLOAT), rows + j * N);
     }
     FN(sum8_of_8)(rows, total);
     for (int i = 0; i < N; i++) {
+        below[i] = FN(weight_before)(before[i], most[i]);
+        total[i] += below[i];
         target[i] = ((const FN(vd_loose) *)u)[i] * total[i];
-        below[i] = SPREAD(0.0);
+        first[i] = (vl)(below[i] > target[i]);
         lane[i] = (vl){0};
     }
     FN(pick_lanes)(deck, target, below, lane);
     for (int i = 0; i < N; i++) {
         vl none = (lane[i] >= 16) | ~(vl)(total[i] > 0.0);
-        *(FN(vl_loose) *)(chosen + i * N_DOUBLE) = lane[i];
+        *(FN(vl_loose) *)(chosen + i * N_DOUBLE) = lane[i] | first[i];
         _Pragma("GCC unroll 8") for (int j = 0; j < N_DOUBLE; j++) undrawn |= (none[j] & 1) << (i * N_DOUBLE + j);
     }
     return undrawn & ((1 << w->block.n) - 1);
 }
 
-/* Draws for w->block.n rows whose scores stand in w->scores, n a row. Returns the rows, as bits, that have none: those
- * for draw_row to look at. */
-static int FN(draw_block)(work_t *w, int64_t n, const double u[BLOCK], int64_t chosen[BLOCK]) {
+/* Draws for w->block.n rows whose scores stand in w->scores, n a row, and in `before`. Returns the rows, as bits, that
+ * have none: those for draw_row to look at. */
+static int FN(draw_block)(work_t *w, int64_t n, const vd before[BLOCK / N_DOUBLE], const double u[BLOCK],
+                          int64_t chosen[BLOCK]) {
     enum { N = BLOCK / N_DOUBLE };
     int64_t n_rows = w->block.n, n_tiles = n / 16;
-    vd total[N], target[N], below[N], rows[BLOCK * N];
+    vd first[N], total[N], target[N], below[N], most[N], rows[BLOCK * N];
     vl tile[N], lane[N];
     vf deck[16 * BLOCK / N_FLOAT];
     int undrawn = 0;
-    if (n == 16) return FN(draw_tile)(w, u, chosen);
-    for (int64_t j = 0; j < n_rows; j++) FN(weigh)(w->scores + j * n, n, w->weights + j * n, w->part + 8 * j, 64);
-    for (int64_t j = n_rows; j < BLOCK; j++)
+    if (n == 16) return FN(draw_tile)(w, before, u, chosen);
+    for (int64_t j = 0; j < n_rows; j++)
+        most[j / N_DOUBLE][j % N_DOUBLE] = FN(weigh)(w->scores + j * n, n, before[j / N_DOUBLE][j % N_DOUBLE],
+                                                     w->weights + j * n, w->part + 8 * j, 64);
+    for (int64_t j = n_rows; j < BLOCK; j++) {
+        most[j / N_DOUBLE][j % N_DOUBLE] = 0;
         for (int64_t b = 0; b < n_tiles; b++) memset(w->part + 64 * b + 8 * j, 0, 64);
-    for (int i = 0; i < N; i++) total[i] = SPREAD(0.0);
+    }
+    for (int i = 0; i < N; i++) first[i] = total[i] = FN(weight_before)(before[i], most[i]);
     for (int64_t b = 0; b < n_tiles; b++) {
         vd sums[N], *cumulative = (vd *)(w->sums + BLOCK * b);
         const vd *part = (const vd *)(w->part + 64 * b);
@@ -151,7 +173,7 @@ static int FN(draw_block)(work_t *w, int64_t n, const double u[BLOCK], int64_t c
     }
     for (int i = 0; i < N; i++) {
         target[i] = ((const FN(vd_loose) *)u)[i] * total[i];
-        below[i] = SPREAD(0.0);
+        below[i] = first[i];
         tile[i] = lane[i] = (vl){0};
     }
     for (int64_t b = 0; b < n_tiles; b++)
@@ -175,7 +197,7 @@ static int FN(draw_block)(work_t *w, int64_t n, const double u[BLOCK], int64_t c
     for (int64_t j = 0; j < n_rows; j++) {
         int64_t k = lane[j / N_DOUBLE][j % N_DOUBLE];
         undrawn |= (k >= 16 || !(total[j / N_DOUBLE][j % N_DOUBLE] > 0)) << j;
-        chosen[j] = 16 * chosen[j] + k;
+        chosen[j] = first[j / N_DOUBLE][j % N_DOUBLE] > target[j / N_DOUBLE][j % N_DOUBLE] ? -1 : 16 * chosen[j] + k;
     }
     return undrawn;
 }

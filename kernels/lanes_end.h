@@ -26,7 +26,6 @@
 #undef TILE_ROWS
 #undef STUDENT_EVEN
 #undef UNROLL
-#undef ADD_BLOCK
 #undef ADD_TILE
 #undef FN
 #undef MB_BYTES

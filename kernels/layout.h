@@ -30,7 +30,6 @@ typedef struct { /* clusters whose weight and parameters were drawn; `base` = n 
     const uint64_t *anchors;
     const double *log_weight; /* -infinity in the padding */
     const double *start;      /* log_weight + sum of `constant` - sum of `rate` over columns, in that order */
-    const double *start_lent; /* the same, with the tail's weight in lane n, see `lends` */
     const float *table;
     const double *location, *half_precision, *constant;
     const double *log_rate, *rate;
@@ -66,6 +65,9 @@ typedef struct { /* collapsed clusters of one shard; stride = capacity */
     double *reference;      /* (C, capacity) */
     float *table;           /* (L, capacity) */
     const float *prior_table; /* (L,) the column of a vacant slot */
+    const double *prior_sums; /* its sum over ADD_BLOCK columns at a time, of any row without missing cells; NULL where
+                               * levels of a column have different pseudo-counts */
+    const int32_t *missing;   /* (C,) the missing row of each column */
     double *t_location, *t_scale, *t_half, *t_constant; /* (R, capacity), Student t */
     double *t_total;                                    /* sum of t_constant over columns */
     int64_t *uneven;
@@ -85,6 +87,7 @@ typedef struct { /* collapsed clusters of one shard; stride = capacity */
     double *v_without;                                   /* v_constant with one row less, but for the determinant */
 } tail_t;
 
+#define ADD_BLOCK 32 /* columns summed in float32 before they go to the float64 score: keeps the error near 1e-5 */
 #define BLOCK 8 /* rows scored and drawn together where they do not depend on each other */
 
 typedef struct { /* cells of 1..BLOCK rows, not necessarily neighbours */
@@ -111,6 +114,7 @@ typedef struct { /* scratch of one call */
     const double *x; /* its real cells, 0 for a missing one, with anything from column R to R padded to 8 */
     const int64_t *reals_seen; /* as in the block */
     double *x_kept;
+    double *crossed; /* [real column][BLOCK]: cells of the block's rows side by side */
     double *tally_log_factorial, *tally_saddle; /* of tally_x; see count_terms */
     int32_t *real_c, *tally_c;
     int64_t n_real, n_tally;

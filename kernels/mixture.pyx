@@ -15,7 +15,7 @@ import numpy as np
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free
-from libc.string cimport memcpy
+from libc.string cimport memset
 from posix.stdlib cimport posix_memalign
 
 
@@ -45,7 +45,6 @@ cdef extern from "mixture.h" nogil:
         const uint64_t *anchors
         const double *log_weight
         const double *start
-        const double *start_lent
         const float *table
         const double *location
         const double *half_precision
@@ -81,6 +80,8 @@ cdef extern from "mixture.h" nogil:
         double *reference
         float *table
         const float *prior_table
+        const double *prior_sums
+        const int32_t *missing
         double *t_location
         double *t_scale
         double *t_half
@@ -132,6 +133,7 @@ cdef extern from "mixture.h" nogil:
         double *real_x
         double *tally_x
         double *x_kept
+        double *crossed
         double *tally_log_factorial
         double *tally_saddle
         int32_t *real_c
@@ -147,6 +149,7 @@ cdef extern from "mixture.h" nogil:
         VECTOR_MOST
         POWERS
         WITHOUT_FIELDS
+        ADD_BLOCK
         BLOCK
     void keep_counts()
     int kernel_isa
@@ -284,7 +287,7 @@ cdef class Instantiated:
     float64 (R, base): score = constant - half_precision (x - location)^2; log_rate, rate float64 (Q, base):
     score = x log_rate - rate; vector_location (sum of D, base), vector_factor (sum of D (D + 1) / 2, base) and
     vector_constant (B, base) of the blocks, see vectors.h. What the padding holds does not matter, as long as it is
-    finite; `sweep` writes there, so an object must not be used by two threads at once.
+    finite.
     """
 
     cdef instantiated_t c
@@ -316,7 +319,7 @@ cdef class Instantiated:
             ("vector_factor", vector_factor, np.float64, self.n_pairs),
             ("vector_constant", vector_constant, np.float64, self.n_blocks),
         ]
-        cdef int64_t doubles = 4 + 3 * self.n_reals + 2 * self.n_tallies + self.n_vector + self.n_pairs + self.n_blocks
+        cdef int64_t doubles = 3 + 3 * self.n_reals + 2 * self.n_tallies + self.n_vector + self.n_pairs + self.n_blocks
         cdef int64_t total = 8 * self.base * doubles + 4 * self.base * self.n_levels
         cdef int64_t at = 0
         self.buffer = _aligned_bytes(total)
@@ -366,21 +369,6 @@ cdef class Instantiated:
         for r in range(self.n_tallies):
             for k in range(self.base):
                 out[k] -= self.c.rate[r * self.base + k]
-        self.c.start_lent = out + self.base
-        return 0
-
-    cdef int _lend(self, Tail tail) except -1:
-        """Let the first lane of the padding, if there is any, stand for a new cluster in an empty tail: its weight and
-        the prior's column of the table."""
-        cdef int64_t r, lane = self.n, base = self.base
-        if lane == base:
-            return 0
-        cdef float *table = <float *>self.c.table
-        cdef double *start_lent = <double *>self.c.start_lent
-        for r in range(self.n_levels):
-            table[r * base + lane] = tail.c.prior_table[r]
-        memcpy(start_lent, self.c.start, base * sizeof(double))
-        start_lent[lane] = tail.c.log_weight
         return 0
 
     @staticmethod
@@ -457,7 +445,7 @@ cdef class _Work:
         cdef int64_t lanes = BLOCK * (base + capacity)
         cdef int64_t n_logs = _pad16(max(n_levels + n_codes, 3 * n_codes) + 16), n_own = _pad16(max(n_reals, n_tallies))
         cdef int64_t reals = _pad16(n_reals), tallies = _pad16(n_tallies), codes = _pad16(n_codes)
-        cdef int64_t doubles = lanes + lanes // 2 + _pad16(lanes // 16) + n_logs + (2 + 2 * BLOCK) * reals \
+        cdef int64_t doubles = lanes + lanes // 2 + _pad16(lanes // 16) + n_logs + (2 + 3 * BLOCK) * reals \
             + (3 + 2 * BLOCK) * tallies + OWN_FIELDS * n_own
         # two locations and two packed triangles of the widest block of columns there can be
         cdef int64_t n_scratch = 2 * VECTOR_MOST + VECTOR_MOST * (VECTOR_MOST + 1) if n_blocks else 0
@@ -471,7 +459,8 @@ cdef class _Work:
         self.c.logs = self.c.sums + _pad16(lanes // 16)
         self.c.real_x = self.c.logs + n_logs
         self.c.x_kept = self.c.real_x + reals
-        self.c.tally_x = self.c.x_kept + reals
+        self.c.crossed = self.c.x_kept + reals
+        self.c.tally_x = self.c.crossed + BLOCK * reals
         self.c.tally_log_factorial = self.c.tally_x + tallies
         self.c.tally_saddle = self.c.tally_log_factorial + tallies
         self.c.own = self.c.tally_saddle + tallies
@@ -483,6 +472,7 @@ cdef class _Work:
         self.c.weights = <float *>(self.c.vector_scratch + n_scratch)
         self.c.block.level = <int32_t *>(self.c.weights + lanes)
         self.c.block.level_stride = codes
+        memset(self.c.block.level, 0, BLOCK * codes * sizeof(int32_t))
         self.c.real_c = self.c.block.level + BLOCK * codes
         self.c.tally_c = self.c.real_c + reals
         self.c.block.vectors_seen = self.c.tally_c + tallies
@@ -526,6 +516,8 @@ cdef class Tail:
     cdef int64_t items[9]
     cdef int32_t[::1] by_power
     cdef const float[::1] prior_table
+    cdef double[::1] prior_sums
+    cdef int32_t[::1] missing
     cdef int64_t[::1] power_ends
 
     def __init__(self, prior, double concentration, double discount, double log_weight, capacity=16):
@@ -561,6 +553,7 @@ cdef class Tail:
         self._refresh(0, self.c.capacity)
         self.prior_table = self._field("table")[:, 0].copy()
         self.c.prior_table = &self.prior_table[0] if self.items[1] else NULL
+        self._sum_prior()
 
     def _hold_blocks(self, prior):
         """Take the prior of the blocks; ValueError where it is none."""
@@ -590,6 +583,29 @@ cdef class Tail:
         dirichlet[missing] = np.add.reduceat(dirichlet, offsets[:len(offsets) - 1])
         if not (dirichlet[missing] > 0).all():
             raise ValueError("prior.dirichlet: a categorical column has no level")
+
+    cdef int _sum_prior(self) except -1:
+        """Add up the prior's column of the table, as scores.h would, for rows without missing cells, where that can be
+        done once for all."""
+        cdef int64_t c, C = self.items[2], l
+        cdef float total = 0
+        self.c.prior_sums, self.c.missing = NULL, NULL
+        if C == 0:
+            return 0
+        missing = _aligned_bytes(4 * _pad16(C)).view(np.int32)
+        missing[:C] = self.offsets_array[1:] - 1
+        missing[C:] = -1
+        self.missing = missing
+        self.c.missing = &self.missing[0]
+        self.prior_sums = np.zeros((C + ADD_BLOCK - 1) // ADD_BLOCK)
+        for c in range(C):
+            for l in range(self.c.offsets[c] + 1, self.missing[c]):
+                if self.prior_table[l] != self.prior_table[l - 1]:
+                    return 0
+            total = (total if c % ADD_BLOCK else 0) + self.prior_table[self.c.offsets[c]]
+            self.prior_sums[c // ADD_BLOCK] = total
+        self.c.prior_sums = &self.prior_sums[0]
+        return 0
 
     cdef int _sort_by_nu(self, nu) except -1:
         """Say which way the Student t densities of the real columns go (scores.h)."""
@@ -868,8 +884,6 @@ def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated in
         return 0
     done.row = 0
     while True:
-        if tail is not None:
-            held._lend(tail)
         work = _Work(held.base, tail.c.capacity if tail is not None else 0, r.c.offsets[r.c.n_codes], r.c.n_codes,
                      r.c.n_reals, r.c.n_tallies, r.c.n_blocks)
         with nogil:

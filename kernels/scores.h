@@ -7,8 +7,6 @@
  * multiplications for reals and counts; in the tail about one logarithm a count cell and cluster, one for all reals
  * where no cell is missing.
  */
-#define ADD_BLOCK 32 /* columns summed in float32 before they go to the float64 score: keeps the error near 1e-5 */
-
 /* out[j][k..] += sum over columns of table[level[j][c]][k..], VECTORS * N_FLOAT clusters of ROWS rows in registers */
 #define ADD_TILE(ROWS, VECTORS)                                                                                        \
     for (int64_t c0 = 0; c0 < n_codes; c0 += ADD_BLOCK) {                                                              \
@@ -72,9 +70,9 @@ static void FN(add_categories)(const float *table, int64_t base, const block_t *
     if (k < n) ADD_TILES(16)
 }
 
-/* total[row] += the same for a cluster alone, whose column of the table stands by itself */
-ALWAYS_INLINE void FN(add_column_rows)(const float *column, const int32_t *level, int64_t level_stride, int64_t n_codes,
-                                       const int rows, double *total) {
+/* total[row] += the same for a new cluster alone, by the prior's column of the table */
+ALWAYS_INLINE void FN(add_prior_rows)(const float *column, const int32_t *level, int64_t level_stride, int64_t n_codes,
+                                      const int rows, double *total) {
     for (int64_t c0 = 0; c0 < n_codes; c0 += ADD_BLOCK) {
         int64_t c1 = c0 + ADD_BLOCK < n_codes ? c0 + ADD_BLOCK : n_codes;
         float sum[BLOCK] = {0};
@@ -83,21 +81,38 @@ ALWAYS_INLINE void FN(add_column_rows)(const float *column, const int32_t *level
         UNROLL for (int j = 0; j < rows; j++) total[j] += sum[j];
     }
 }
-APART void FN(add_column)(const float *column, const block_t *block, int64_t n_codes, double *total) {
-    const int32_t *level = block->level;
-    int64_t step = block->level_stride;
-    if (block->n == BLOCK) FN(add_column_rows)(column, level, step, n_codes, BLOCK, total);
-    else
-        for (int64_t j = 0; j < block->n; j++) FN(add_column_rows)(column, level + j * step, step, n_codes, 1, total + j);
+
+/* whether a categorical cell of the block is missing; level rows are padded with 0, and missing rows with -1 */
+ALWAYS_INLINE int FN(some_code_missing)(const tail_t *t, const block_t *block) {
+    vi some = {0};
+    for (int64_t c = 0; c < t->n_codes; c += N_FLOAT) {
+        vi missing = *(const vi *)(t->missing + c);
+        for (int64_t j = 0; j < block->n; j++) some |= *(const vi *)(block->level + j * block->level_stride + c) == missing;
+    }
+    return FN(any)((vl)some | (vl)some << 32);
 }
 
-/* - half_precision (x - location)^2 of normal columns, for ROWS rows from `first` on: added to `start`, or to `out`
+/* Where all levels of a column have one pseudo-count, they have one log probability in a new cluster, and rows differ in
+ * nothing but what is missing. */
+APART void FN(add_prior)(const tail_t *t, const block_t *block, double *total) {
+    const int32_t *level = block->level;
+    int64_t step = block->level_stride, n_codes = t->n_codes;
+    if (t->prior_sums && !FN(some_code_missing)(t, block))
+        for (int64_t c = 0; c < n_codes; c += ADD_BLOCK)
+            for (int64_t j = 0; j < block->n; j++) total[j] += t->prior_sums[c / ADD_BLOCK];
+    else if (block->n == BLOCK) FN(add_prior_rows)(t->prior_table, level, step, n_codes, BLOCK, total);
+    else
+        for (int64_t j = 0; j < block->n; j++)
+            FN(add_prior_rows)(t->prior_table, level + j * step, step, n_codes, 1, total + j);
+}
+
+/* - half_precision (x - location)^2 of normal columns, for ROWS rows from `first` on: added to g->start, or to `out`
  * where a cell may be missing. Its term is masked away: its 0 would bring half_precision location^2. */
 #define ADD_NORMAL(ROWS, MASKED)                                                                                       \
     for (int64_t k = 0; k < n; k += 2 * N_DOUBLE) {                                                                    \
         vd sum[ROWS][2];                                                                                               \
         UNROLL for (int j = 0; j < ROWS; j++) UNROLL for (int v = 0; v < 2; v++)                                       \
-            sum[j][v] = ((const vd *)(MASKED ? out + j * stride + k : start + k))[v];                                  \
+            sum[j][v] = ((const vd *)(MASKED ? out + j * stride + k : g->start + k))[v];                               \
         for (int64_t r = 0; r < n_columns; r++) {                                                                      \
             const vd *location = (const vd *)(g->location + r * g->base + k);                                          \
             const vd *half_precision = (const vd *)(g->half_precision + r * g->base + k);                              \
@@ -118,8 +133,8 @@ APART void FN(add_column)(const float *column, const block_t *block, int64_t n_c
             ((vd *)(out + j * stride + k))[v] = sum[j][v];                                                             \
     }
 #define DEFINE_NORMAL(NAME, ROWS, MASKED)                                                                              \
-    APART void FN(NAME)(const instantiated_t *g, const double *start, const block_t *block, int64_t first,             \
-                        int64_t n_columns, double *out, int64_t stride, int64_t n) {                                   \
+    APART void FN(NAME)(const instantiated_t *g, const block_t *block, int64_t first, int64_t n_columns, double *out,  \
+                        int64_t stride, int64_t n) {                                                                   \
         ADD_NORMAL(ROWS, MASKED)                                                                                       \
     }
 DEFINE_NORMAL(normal_4, 4, 0)
@@ -127,16 +142,16 @@ DEFINE_NORMAL(normal_4_masked, 4, 1)
 DEFINE_NORMAL(normal_1, 1, 0)
 DEFINE_NORMAL(normal_1_masked, 1, 1)
 
-/* normal columns under given parameters, on top of `start` */
-static void FN(add_normal)(const instantiated_t *g, const double *start, const block_t *block, int64_t n_columns,
-                           double *out, int64_t stride, int64_t n) {
+/* normal columns under given parameters, on top of g->start */
+static void FN(add_normal)(const instantiated_t *g, const block_t *block, int64_t n_columns, double *out,
+                           int64_t stride, int64_t n) {
     int64_t j = 0, masked = block->some_missing;
     for (; j + 4 <= block->n; j += 4)
-        if (masked) FN(normal_4_masked)(g, start, block, j, n_columns, out + j * stride, stride, n);
-        else FN(normal_4)(g, start, block, j, n_columns, out + j * stride, stride, n);
+        if (masked) FN(normal_4_masked)(g, block, j, n_columns, out + j * stride, stride, n);
+        else FN(normal_4)(g, block, j, n_columns, out + j * stride, stride, n);
     for (; j < block->n; j++)
-        if (masked) FN(normal_1_masked)(g, start, block, j, n_columns, out + j * stride, stride, n);
-        else FN(normal_1)(g, start, block, j, n_columns, out + j * stride, stride, n);
+        if (masked) FN(normal_1_masked)(g, block, j, n_columns, out + j * stride, stride, n);
+        else FN(normal_1)(g, block, j, n_columns, out + j * stride, stride, n);
 }
 
 /* counts under given rates: x log rate; a missing count is 0 in the block. log x! is the same under every cluster. */
@@ -175,13 +190,13 @@ static void FN(start_without)(const instantiated_t *g, const rows_t *rows, const
 
 /* scores, up to a constant of the row, of the block's rows under the first n instantiated clusters and their padding,
  * which stays at -infinity where `start` has it; n a multiple of 16 */
-static void FN(score_block)(const instantiated_t *g, const double *start, const rows_t *rows, const block_t *block,
-                            double *out, int64_t stride, int64_t n) {
+static void FN(score_block)(const instantiated_t *g, const rows_t *rows, const block_t *block, double *out,
+                            int64_t stride, int64_t n) {
     if (block->some_missing || rows->n_reals == 0)
         for (int64_t j = 0; j < block->n; j++)
-            for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(out + j * stride + k) = *(const vd *)(start + k);
+            for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(out + j * stride + k) = *(const vd *)(g->start + k);
     if (block->some_missing) FN(start_without)(g, rows, block, out, stride, n);
-    if (rows->n_reals) FN(add_normal)(g, start, block, rows->n_reals, out, stride, n);
+    if (rows->n_reals) FN(add_normal)(g, block, rows->n_reals, out, stride, n);
     if (rows->n_tallies) FN(add_poisson)(g, block, rows->n_tallies, out, stride, n);
     if (rows->n_codes)
         FN(add_categories)(g->table, g->base, block, rows->n_codes, out, stride, n);
@@ -296,8 +311,9 @@ APART void FN(add_student_even)(const tail_t *t, const work_t *w, double *out, i
  * built by squaring, columns of the greatest nu first (t->by_power, up to t->power_ends[level]). For rows
  * x[0..rows-1] under `vectors` vectors of clusters from k on. Taking exponents out on the way is exact: where the
  * products stay below 1e300 without it (`plain`) the bits are the same, else 0 is returned and nothing added. */
-ALWAYS_INLINE int FN(student_powers)(const tail_t *t, const double *const *x, const int rows, const int vectors,
-                                     const int plain, int64_t k, double *out, int64_t stride) {
+typedef struct { const double *location, *scale; int64_t location_stride, scale_stride; } FN(students_t);
+ALWAYS_INLINE int FN(student_powers)(const tail_t *t, const FN(students_t) *s, const double *const *x, const int rows,
+                                     const int vectors, const int plain, int64_t k, double *out, int64_t stride) {
     const int width = rows * vectors;
     vd all[4], powers[4], product[4];
     vul all_exponents[4], powers_exponents[4];
@@ -317,8 +333,8 @@ ALWAYS_INLINE int FN(student_powers)(const tail_t *t, const double *const *x, co
         UNROLL for (int v = 0; v < width; v++) product[v] = SPREAD(1.0), exponents[v] = (vul){0};
         for (; i < t->power_ends[level]; i++) {
             int64_t r = t->by_power[i];
-            const vd *location = (const vd *)(t->t_location + r * t->capacity + k);
-            const vd *scale = (const vd *)(t->t_scale + r * t->capacity + k);
+            const vd *location = (const vd *)(s->location + r * s->location_stride + k);
+            const vd *scale = (const vd *)(s->scale + r * s->scale_stride + k);
             UNROLL for (int v = 0; v < width; v++) {
                 vd d = (x[v / vectors][r] - location[v % vectors]) * scale[v % vectors], f = d * d + 1.0;
                 product[v] *= plain ? f : LESS(SPREAD(1e300), f);
@@ -351,10 +367,11 @@ ALWAYS_INLINE int FN(student_powers)(const tail_t *t, const double *const *x, co
     return 1;
 }
 #define DEFINE_POWERS(NAME, ROWS, VECTORS)                                                                             \
-    APART void FN(NAME)(const tail_t *t, const double *const *x, int64_t k, double *out, int64_t stride, int64_t n) {  \
+    APART void FN(NAME)(const tail_t *t, const FN(students_t) *s, const double *const *x, int64_t k, double *out,      \
+                        int64_t stride, int64_t n) {                                                                   \
         for (; k < n; k += VECTORS * N_DOUBLE)                                                                         \
-            if (t->n_reals > 64 || !FN(student_powers)(t, x, ROWS, VECTORS, 1, k, out, stride))                        \
-                FN(student_powers)(t, x, ROWS, VECTORS, 0, k, out, stride);                                            \
+            if (t->n_reals > 64 || !FN(student_powers)(t, s, x, ROWS, VECTORS, 1, k, out, stride))                     \
+                FN(student_powers)(t, s, x, ROWS, VECTORS, 0, k, out, stride);                                         \
     }
 DEFINE_POWERS(powers_4, 4, 1)
 DEFINE_POWERS(powers_1, 1, 4)
@@ -362,12 +379,30 @@ DEFINE_POWERS(powers_last, 1, 1)
 
 static void FN(add_student_powers)(const tail_t *t, const double *const *x, int64_t rows, double *out, int64_t stride,
                                    int64_t n) {
+    FN(students_t) slots = {t->t_location, t->t_scale, t->capacity, t->capacity};
     int64_t j = 0, most = n - n % (4 * N_DOUBLE);
-    for (; j + 4 <= rows; j += 4) FN(powers_4)(t, x + j, 0, out + j * stride, stride, n);
+    for (; j + 4 <= rows; j += 4) FN(powers_4)(t, &slots, x + j, 0, out + j * stride, stride, n);
     for (; j < rows; j++) {
-        FN(powers_1)(t, x + j, 0, out + j * stride, stride, most);
-        FN(powers_last)(t, x + j, most, out + j * stride, stride, n);
+        FN(powers_1)(t, &slots, x + j, 0, out + j * stride, stride, most);
+        FN(powers_last)(t, &slots, x + j, most, out + j * stride, stride, n);
     }
+}
+
+/* The same for an empty tail's new cluster alone and all complete rows of a block, rows being the lanes: out[row * stride].
+ * A density is the same with x and location exchanged. */
+static void FN(add_student_new)(const tail_t *t, work_t *w, int64_t complete, double *out, int64_t stride) {
+    double *crossed = w->crossed;
+    const double *means = t->plain; /* of the prior */
+    FN(students_t) cells = {crossed, t->t_scale, BLOCK, t->capacity};
+    vd score[BLOCK / N_DOUBLE];
+    for (int64_t j = 0; j < BLOCK; j++) {
+        const double *x = complete >> j & 1 ? w->block.reals[j] : means;
+        for (int64_t r = 0; r < t->n_reals; r++) crossed[r * BLOCK + j] = x[r];
+    }
+    for (int i = 0; i < BLOCK / N_DOUBLE; i++) score[i] = SPREAD(0.0);
+    FN(powers_last)(t, &cells, &means, 0, (double *)score, BLOCK, BLOCK);
+    for (int64_t j = 0; j < BLOCK; j++)
+        if (complete >> j & 1) out[j * stride] += score[j / N_DOUBLE][j % N_DOUBLE];
 }
 
 /* t - log(1 + t) for |t| <= 0.1 without cancellation: with s = t / (2 + t), log(1 + t) = 2 atanh s and t - 2 s = t s */
@@ -432,40 +467,61 @@ APART void FN(add_negative_binomial)(const tail_t *t, const work_t *w, double *o
     }
 }
 
-/* adds the predictives of the real, count and vector cells of the block's rows, in no cluster, under slots 0..n-1 */
+/* adds the predictives of the real cells of the row at hand, in no cluster, under slots 0..n-1 */
+ALWAYS_INLINE void FN(add_reals_of_row)(const tail_t *t, const work_t *w, double *out, int64_t n) {
+    const double *x = w->real_x;
+    if (w->n_real == 0) return;
+    if (t->n_uneven == 0 && t->one_nu) FN(add_student_even)(t, w, out, n);
+    else if (t->n_uneven == 0 && t->by_power && w->n_real == t->n_reals) FN(add_student_powers)(t, &x, 1, out, n, n);
+    else FN(add_student)(t, w, out, n);
+}
+
+/* The same of the block's rows, all slots having as many cells in every column and no cell being missing. Returns how
+ * many rows are done. */
+ALWAYS_INLINE int64_t FN(add_reals_even)(const tail_t *t, const block_t *block, double *out, int64_t stride, int64_t n) {
+    int64_t j = 0;
+    if (t->one_nu)
+        for (; j + 4 <= block->n; j += 4) FN(add_student_4)(t, block, j, out + j * stride, stride, n);
+    else if (t->by_power) {
+        FN(add_student_powers)(t, block->reals, block->n, out, stride, n);
+        return block->n;
+    }
+    return j;
+}
+
+/* Adds the predictives of the real, count and vector cells of the block's rows, in no cluster, under slots 0..n-1. With
+ * `empty` those are vacant, as all others, and only slot 0 is asked for. */
 static void FN(add_predictives)(const tail_t *t, const rows_t *rows, work_t *w, const int64_t *at, double *out,
-                                int64_t stride, int64_t n) {
-    int64_t n_rows = w->block.n, j = 0;
-    if (rows->n_reals && t->n_uneven == 0 && !w->block.some_missing) {
-        if (t->one_nu)
-            for (; j + 4 <= n_rows; j += 4) FN(add_student_4)(t, &w->block, j, out + j * stride, stride, n);
-        else if (t->by_power) {
-            FN(add_student_powers)(t, w->block.reals, n_rows, out, stride, n);
-            j = n_rows;
-        }
+                                int64_t stride, int64_t n, const int empty) {
+    int64_t n_rows = w->block.n, done = 0, complete = (1 << n_rows) - 1;
+    if (rows->n_reals && empty && t->by_power) {
+        if (w->block.some_missing)
+            for (int64_t j = 0; j < n_rows * rows->n_reals; j++)
+                complete &= ~((int64_t)!w->block.reals_seen[j] << j / rows->n_reals);
+        FN(add_student_new)(t, w, complete, out, stride);
+    } else {
+        complete = 0;
+        if (rows->n_reals && t->n_uneven == 0 && !w->block.some_missing)
+            done = FN(add_reals_even)(t, &w->block, out, stride, n);
     }
     for (int64_t i = 0; i < n_rows; i++) {
-        if (i < j && rows->n_tallies == 0) continue;
+        int64_t reals_done = i < done || complete >> i & 1;
+        if (reals_done && rows->n_tallies == 0) continue;
         if (n_rows > 1) FN(take_up)(rows, w, i, at[i]);
-        double *own = out + i * stride;
-        if (i >= j && w->n_real && t->n_uneven == 0 && t->one_nu) FN(add_student_even)(t, w, own, n);
-        else if (i >= j && w->n_real) FN(add_student)(t, w, own, n);
-        if (w->n_tally) FN(add_negative_binomial)(t, w, own, n);
+        if (!reals_done) FN(add_reals_of_row)(t, w, out + i * stride, n);
+        if (w->n_tally) FN(add_negative_binomial)(t, w, out + i * stride, n);
     }
     if (rows->n_blocks) FN(add_vectors_student)(t, &w->block, out, stride, n);
 }
 
 /* scores of the block's rows, in no cluster, under slots 0..n-1: shift[row] + log_size - norm + predictive. Slots from
- * n_used on, a multiple of 8, are vacant and stay at -infinity. `shift` is written over. */
-static void FN(score_slots)(const tail_t *t, const rows_t *rows, work_t *w, const int64_t *at, double shift[BLOCK],
+ * n_used on, a multiple of 8, are vacant and stay at -infinity. */
+static void FN(score_slots)(const tail_t *t, const rows_t *rows, work_t *w, const int64_t *at, const double shift[BLOCK],
                             double *out, int64_t stride, int64_t n, int64_t n_used) {
-    int empty = t->n_occupied == 0; /* the prior's column then does for all slots: all but the new cluster's are vacant */
-    if (empty) FN(add_column)(t->prior_table, &w->block, rows->n_codes, shift);
     for (int64_t k = 0; k < n; k += N_DOUBLE) {
         vd known = *(const vd *)(t->log_size + k) - *(const vd *)(t->norm + k);
         for (int64_t i = 0; i < w->block.n; i++) *(vd *)(out + i * stride + k) = known + shift[i];
     }
-    if (rows->n_codes && !empty)
-        FN(add_categories)(t->table, t->capacity, &w->block, rows->n_codes, out, stride, n);
-    FN(add_predictives)(t, rows, w, at, out, stride, n_used);
+    if (rows->n_codes) FN(add_categories)(t->table, t->capacity, &w->block, rows->n_codes, out, stride, n);
+    FN(add_predictives)(t, rows, w, at, out, stride, n_used, 0);
 }

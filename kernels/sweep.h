@@ -68,23 +68,19 @@ static void FN(score_tail)(tail_t *t, const rows_t *rows, work_t *w, const int64
             if (own[j] >= 0) FN(put)(out + j * stride, own[j], own_row[j]);
 }
 
-/* Whether the tail is empty and the padding of the instantiated clusters has a lane for the new cluster, n: it then needs
- * no vectors of its own. Where all columns are categorical, that lane of the table has the prior (Instantiated._lend). */
-ALWAYS_INLINE int FN(lends)(const instantiated_t *g, const tail_t *t) {
-    return t && t->n_occupied == 0 && g->n < g->base;
-}
+/* Whether nobody is in the tail: its new cluster is then a candidate by itself, before all others in the draw. */
+ALWAYS_INLINE int FN(is_empty)(const tail_t *t) { return t && t->n_occupied == 0; }
 
-/* Writes the lane of an empty tail's new cluster, slot 0, where not all columns are categorical. */
-static void FN(score_lent)(tail_t *t, const rows_t *rows, work_t *w, const int64_t *at, double *out, int64_t stride,
-                           int64_t lane) {
+/* out[row]: score of the new cluster, slot 0, of an empty tail; -infinity where there is another tail or none */
+ALWAYS_INLINE void FN(score_new)(const tail_t *t, const rows_t *rows, work_t *w, const int64_t *at, double out[BLOCK]) {
     double *slots = w->part; /* 8 a row; it is free until the draw */
-    double total[BLOCK];
+    for (int64_t j = 0; j < BLOCK; j++) out[j] = FN(is_empty)(t) ? t->log_weight : -INFINITY;
+    if (!FN(is_empty)(t)) return;
+    if (rows->n_codes) FN(add_prior)(t, &w->block, out);
     if (!rows->n_reals && !rows->n_tallies && !rows->n_blocks) return;
-    for (int64_t j = 0; j < w->block.n; j++) total[j] = t->log_weight;
-    FN(add_column)(t->prior_table, &w->block, rows->n_codes, total);
     memset(slots, 0, 8 * sizeof *slots * w->block.n);
-    FN(add_predictives)(t, rows, w, at, slots, 8, 8);
-    for (int64_t j = 0; j < w->block.n; j++) FN(put)(out + j * stride, lane, total[j] + slots[8 * j]);
+    FN(add_predictives)(t, rows, w, at, slots, 8, 8, 1);
+    for (int64_t j = 0; j < w->block.n; j++) out[j] += slots[8 * j];
 }
 
 ALWAYS_INLINE int FN(is_anchor)(const instantiated_t *g, int64_t label, uint64_t priority) {
@@ -98,16 +94,14 @@ ALWAYS_INLINE int64_t FN(slot_of)(const instantiated_t *g, const tail_t *t, int6
 }
 
 /* scores of the block's rows under the first allowed[row] instantiated clusters, on the scale of score_tail where there
- * is a tail, and -infinity for the others of n, but for the lane that is lent */
+ * is a tail, and -infinity for the others of n */
 ALWAYS_INLINE void FN(score_prefix)(const instantiated_t *g, const tail_t *t, const rows_t *rows, work_t *w,
                                     const int64_t *allowed, double *out, int64_t stride, int64_t n) {
     const block_t *block = &w->block;
-    int64_t lane = FN(lends)(g, t) ? g->n : n, end = n < g->n ? n : g->n;
-    FN(score_block)(g, lane < n ? g->start_lent : g->start, rows, block, out, stride, n);
+    FN(score_block)(g, rows, block, out, stride, n);
     for (int64_t j = 0; j < block->n; j++) {
+        int64_t end = n <= g->n || rows->n_reals ? n : g->n; /* the padding of reals may not be a number */
         for (int64_t k = allowed[j]; k < end; k++) out[j * stride + k] = -INFINITY;
-        if (rows->n_reals) /* whose padding may not be a number */
-            for (int64_t k = end + (end == lane); k < n; k++) out[j * stride + k] = -INFINITY;
         if (!t || !rows->n_tallies) continue;
         double log_factorials = 0; /* of 0, which stands for a missing count, it is 0 */
         for (int64_t q = 0; q < rows->n_tallies; q++) log_factorials += count_of(block->tallies[j][q]).log_factorial;
@@ -157,21 +151,22 @@ static int FN(step_label)(const rows_t *rows, int32_t *z, int64_t i, const insta
     if (t && t->vacant >= t->capacity) return STATUS_GROW;
     FN(read_row)(rows, i, w);
     if (w->block.infinite) return STATUS_NOT_A_NUMBER;
-    int64_t alone = own >= 0 && t->size[own] == 1, lent = FN(lends)(g, t);
-    n = n_prefix = lent ? g->base : (allowed + 15) & ~(int64_t)15;
+    int64_t alone = own >= 0 && t->size[own] == 1;
+    n = n_prefix = (allowed + 15) & ~(int64_t)15;
     if (t && allowed == 0 && t->n_occupied - alone == 0) { /* nothing but the new cluster: no draw */
         fresh = alone && own < t->vacant ? own : t->vacant;
         chosen = n_prefix + fresh;
     } else {
+        double before[BLOCK];
         if (allowed) FN(score_prefix)(g, t, rows, w, &allowed, w->scores, n, n);
-        if (lent) FN(score_lent)(t, rows, w, &i, w->scores, n, g->n);
-        else if (t) {
+        FN(score_new)(t, rows, w, &i, before);
+        if (t && !FN(is_empty)(t)) {
             n += (FN(slots_in_use)(t) + 15) & ~(int64_t)15;
             FN(score_tail)(t, rows, w, &i, &own, w->scores + n_prefix, n, &fresh);
         }
-        int status = FN(draw_row)(w->scores, n, w, philox_uniform(philox_word(words, at)), &chosen);
+        int status = FN(draw_row)(w->scores, n, before[0], w, philox_uniform(philox_word(words, at)), &chosen);
         if (status != STATUS_DONE) return status;
-        if (lent && chosen == g->n) chosen = n_prefix;
+        if (chosen < 0) chosen = n_prefix;
     }
     FN(settle)(z, i, g, t, w, own, fresh, n_prefix, chosen, moved);
     return STATUS_DONE;
@@ -193,14 +188,15 @@ static outcome_t FN(step_block)(const rows_t *rows, int32_t *z, const FN(waiting
                                 philox_stream *words, int64_t *settled, int64_t *moved) {
     outcome_t done = {0, 0, STATUS_DONE};
     int undrawn = -1;
-    int64_t chosen[BLOCK], fresh = -1, n_prefix = g->base, n = n_prefix, lent = FN(lends)(g, t);
-    if (t && !lent) n += (FN(slots_in_use)(t) + 15) & ~(int64_t)15;
+    int64_t chosen[BLOCK], fresh = -1, n_prefix = g->base, n = n_prefix;
+    vd before[BLOCK / N_DOUBLE];
+    if (t && !FN(is_empty)(t)) n += (FN(slots_in_use)(t) + 15) & ~(int64_t)15;
     FN(read_block)(rows, waiting->at, waiting->n, &w->block);
     if (!w->block.infinite && n) {
         if (n_prefix) FN(score_prefix)(g, t, rows, w, waiting->allowed, w->scores, n, n_prefix);
-        if (lent) FN(score_lent)(t, rows, w, waiting->at, w->scores, n, g->n);
-        else if (t) FN(score_tail)(t, rows, w, waiting->at, waiting->own, w->scores + n_prefix, n, &fresh);
-        undrawn = FN(draw_block)(w, n, waiting->u, chosen);
+        FN(score_new)(t, rows, w, waiting->at, (double *)before);
+        if (n > n_prefix) FN(score_tail)(t, rows, w, waiting->at, waiting->own, w->scores + n_prefix, n, &fresh);
+        undrawn = FN(draw_block)(w, n, before, waiting->u, chosen);
     }
     int64_t j = 0;
     for (int changed = 0; j < waiting->n && !changed; j++) {
@@ -211,7 +207,7 @@ static outcome_t FN(step_block)(const rows_t *rows, int32_t *z, const FN(waiting
             if (done.status != STATUS_DONE) break;
             changed = t != NULL;
         } else if (t) {
-            if (lent && chosen[j] == g->n) chosen[j] = n_prefix;
+            if (chosen[j] < 0) chosen[j] = n_prefix;
             if (waiting->own[j] >= 0 && chosen[j] == n_prefix + waiting->own[j]) continue;
             if (chosen[j] >= n_prefix || waiting->own[j] >= 0) FN(take_up)(rows, w, j, i);
             changed = FN(settle)(z, i, g, t, w, waiting->own[j], fresh, n_prefix, chosen[j], moved);
@@ -361,10 +357,10 @@ static outcome_t FN(predictive)(const rows_t *rows, tail_t *t, work_t *w, double
         }
         n = (FN(slots_in_use)(t) + 15) & ~(int64_t)15;
         FN(score_tail)(t, rows, w, &i, &nobody, w->scores, n, &fresh);
-        highest = FN(weigh)(w->scores, n, w->weights, w->part, 8);
-        total = FN(add_tiles)(w->part, n, w->sums);
+        highest = FN(weigh)(w->scores, n, -INFINITY, w->weights, w->part, 8);
+        total = FN(add_tiles)(w->part, n, 0.0, w->sums);
         if (!(total > 0)) {
-            done.status = FN(fault_of)(w->scores, n);
+            done.status = FN(fault_of)(w->scores, n, -INFINITY);
             return done;
         }
         if (totals) totals[i] = highest + log_positive(total);

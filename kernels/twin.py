@@ -339,6 +339,7 @@ def sweep(
             allowed = g.free + sum(a < int(pi_n[i]) for a in g.anchors)
             if allowed == 0 and tail is None:
                 allowed = g.n
+        empty = tail is not None and all(slot.size == 0 for slot in tail.slots)
         alone = take_out(i)
         scores = [g.log_weight_of(k, row, prior) for k in range(allowed)]
         labels = list(range(allowed))
@@ -348,8 +349,11 @@ def sweep(
             if vacant == len(known):
                 known.append(-inf)
             known[vacant] = new
-            scores += known
-            labels += [g.base + t for t in range(len(known))]
+            slots = [g.base + t for t in range(len(known))]
+            if empty:  # the new cluster stands before all others
+                scores, labels = [new, *scores], [g.base + vacant, *labels]
+            else:
+                scores, labels = scores + known, labels + slots
         z[i] = chosen = labels[draw(scores, uniform)]
         if tail is None or chosen < g.base or chosen < g.n:
             return chosen != old

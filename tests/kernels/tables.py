@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mpibayes.kernels import twin
+
 
 @dataclass
 class Rows:
@@ -63,9 +65,11 @@ def random_table(
     same_nu=False,
     powers=False,
     blocks=(),
+    even=False,
 ):
     """(Rows, Prior): n rows from three well mixed groups, a share `missing` of cells missing, non-uniform
-    Dirichlets; nu of normal columns is any number, or 2 in all with `same_nu`, or a power of two with `powers`."""
+    Dirichlets, or with `even` one pseudo-count for all levels of a column; nu of normal columns is any number, or 2 in
+    all with `same_nu`, or a power of two with `powers`."""
     group = rng.integers(3, size=n)
 
     def codes(levels, dtype):
@@ -85,6 +89,9 @@ def random_table(
     prior = random_prior(rng, (*levels8, *levels16), n_reals, n_tallies)
     if blocks:
         add_blocks(rng, rows, prior, group, blocks, missing, scale)
+    if even:
+        for first, missing_row in zip(prior.offsets, prior.offsets[1:] - 1):
+            prior.dirichlet[first:missing_row] = prior.dirichlet[first]
     if same_nu:
         prior.normal[:, 2] = 2.0
     if powers:
@@ -159,3 +166,16 @@ def random_parameters(rng, prior, n, free, anchors):
         "vector_factor": np.concatenate([np.zeros((0, base)), *factor]),
         "vector_constant": rng.normal(size=(len(widths), base)),
     }
+
+
+def with_reluctant_first(rows, prior, parameters):
+    """The rows in another order, and float64 (n,), descending: the log weight at which an empty tail's new cluster is
+    as likely as all instantiated clusters together. At a row's own value those before it hardly ever open one."""
+    held, tail = twin.Instantiated(**parameters), twin.Tail(prior, 1.0, 0.0, 0.0)
+    even = []
+    for i in range(len(rows)):
+        row = twin.Row(rows, i)
+        old = [held.log_weight_of(k, row, prior) for k in range(held.n)]
+        even.append(np.logaddexp.reduce(old) - tail.log_weights(row)[1])
+    order = np.argsort(even)[::-1]
+    return rows.take(order), np.array(even)[order]

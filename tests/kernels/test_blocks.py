@@ -9,16 +9,18 @@ import pytest
 
 from mpibayes.kernels import mixture
 
-from .tables import FIELDS, random_parameters, random_table
+from .tables import FIELDS, random_parameters, random_table, with_reluctant_first
 
 N, ROW0 = 203, 6
 TABLES = {
     "categorical": {"levels8": (2, 3, 7, 4), "levels16": (300,)},
     "many categories": {"levels8": (3,) * 40, "missing": 0.9},
+    "even categories": {"levels8": (2, 3, 7, 4), "levels16": (300,), "missing": 0.02, "even": True},
     "real": {"n_reals": 3},
     "real, complete": {"n_reals": 11, "missing": 0.0, "same_nu": True, "scale": 0.3},
     "real, powers of two": {"n_reals": 11, "missing": 0.0, "powers": True, "scale": 0.3},
     "real, few missing": {"n_reals": 2, "missing": 0.02, "same_nu": True},
+    "real, powers of two, few missing": {"n_reals": 4, "missing": 0.03, "powers": True, "scale": 0.3},
     "count": {"n_tallies": 3},
     "mixed": {"levels8": (2, 5), "levels16": (260,), "n_reals": 9, "n_tallies": 2},
 }
@@ -100,9 +102,25 @@ def test_moments_are_summed_in_row_order(n_reals, n):
         assert np.array_equal(ours, plain)
 
 
+@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("n_clusters", [3, 16, 20])
+def test_neighbours_do_not_matter_while_the_tail_is_empty(kind, n_clusters):
+    rng = np.random.default_rng([44, n_clusters])
+    rows, prior = random_table(rng, N, **TABLES[kind])
+    parameters = random_parameters(rng, prior, n_clusters, n_clusters, np.zeros(0, np.uint64))
+    rows, even = with_reluctant_first(rows, prior, parameters)
+    differ = 0
+    for step, log_weight in enumerate((even[10::40, None] - [0.0, 3.0, 6.0]).ravel()):
+        tail, z = (1e-9, 0.0, log_weight, 16), np.zeros(N, dtype=np.int32)
+        block, alone = swept(rows, prior, parameters, tail, z, step)
+        assert block == alone
+        differ += block[0] != swept(rows, prior, parameters, tail, z, step, shift=1)[1][0]
+    assert differ > 8
+
+
 @pytest.mark.parametrize("padding", [0.0, 1.0])
 def test_padding_may_overflow(padding):
-    """(x - location)^2 overflows in lanes of no cluster, one of which is lent to the new one: it has to be opened."""
+    """(x - location)^2 overflows in lanes of no cluster, and the row has to open one."""
     rng = np.random.default_rng(43)
     rows, prior = random_table(rng, 4, n_reals=1, missing=0.0)
     rows.reals[2] = 1e155

@@ -5,13 +5,15 @@ import pytest
 
 from mpibayes.kernels import mixture, twin
 
-from .tables import FIELDS, Statistics, random_parameters, random_prior, random_table
+from .tables import FIELDS, Statistics, random_parameters, random_prior, random_table, with_reluctant_first
 
 TABLES = {
     "categorical": {"levels8": (2, 3, 7, 4), "levels16": (300,)},
+    "even categories": {"levels8": (2, 3, 7) * 12, "levels16": (300,), "missing": 0.02, "even": True},
     "real": {"n_reals": 3},
     "real, complete": {"n_reals": 9, "missing": 0.0, "same_nu": True, "scale": 0.3},
     "real, powers of two": {"n_reals": 9, "missing": 0.0, "powers": True, "scale": 0.3},
+    "real, powers of two, few missing": {"n_reals": 4, "missing": 0.05, "powers": True, "scale": 0.3},
     "count": {"n_tallies": 2},
     "mixed": {"levels8": (2, 5), "levels16": (260, 400), "n_reals": 2, "n_tallies": 2},
     "wide": {"levels8": (3,) * 40, "n_reals": 1, "missing": 0.4},
@@ -105,6 +107,27 @@ def test_prefix_and_tail(kind, with_tail, n_clusters, free):
     for module, g, tail, labels in zip((mixture, twin), held, tails, free_of_anchors, strict=True):
         module.sweep(rows, labels, row0, seed, cycle, 9, chain, g, tail, prior, priority_free=True)
     assert np.array_equal(*free_of_anchors)
+
+
+@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("n_clusters", [5, 16])
+def test_empty_tail(kind, n_clusters):
+    """The new cluster alone beside instantiated ones, with every weight at which some row is undecided: a score that is
+    off by a tenth opens it for another row in some of the sweeps."""
+    n, opened = 40, 0
+    rng = np.random.default_rng([5, len(kind), n_clusters])
+    rows, prior = random_table(rng, n, **TABLES[kind])
+    parameters = random_parameters(rng, prior, n_clusters, n_clusters, np.zeros(0, np.uint64))
+    held = [module.Instantiated(**parameters) for module in (mixture, twin)]
+    rows, even = with_reluctant_first(rows, prior, parameters)
+    for step, log_weight in enumerate(np.repeat(even, 3)):
+        z = [np.zeros(n, dtype=np.int32) for _ in held]
+        tails = [module.Tail(prior, 1e-9, 0.0, log_weight) for module in (mixture, twin)]
+        for module, g, tail, labels in zip((mixture, twin), held, tails, z, strict=True):
+            module.sweep(rows, labels, 0, 3, 1, step, 1, g, tail, prior, priority_free=True)
+        assert np.array_equal(*z)
+        opened += (z[0] >= held[0].base).any()
+    assert opened > n
 
 
 @pytest.mark.parametrize("kind", TABLES)
