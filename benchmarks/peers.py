@@ -85,6 +85,7 @@ PLANS = (
     Plan("real_100k", GAUSS, (3.0, 10.0)),
     Plan("income_20k", CODES, (3.0, 10.0, 30.0)),
     Plan("kdd_20k", CODES, (3.0, 10.0, 30.0)),
+    Plan("many_100k", (OURS, "lace slice", LOOM), (60.0,), sweeps=40),
     Plan("cat_1m", (OURS, "lace slice", LOOM), (120.0,), sweeps=25),
 )
 QUICK = (
@@ -217,7 +218,8 @@ def picture(plans: list[Plan], results: list[dict], path: Path) -> None:
     height = -(-(len(plans) + 1) // width)
     figure, axes = plt.subplots(height, width, figsize=(4 * width, 3.2 * height), squeeze=False, layout="constrained")
     names = list(dict.fromkeys(r["program"] for r in results))
-    looks = {name: {"color": f"C{i}", "marker": "osDv^<>"[i % 7]} for i, name in enumerate(names)}
+    colors = [*plt.cm.tab10.colors, "black", "gold", "navy"]
+    looks = {name: {"color": colors[i % len(colors)], "marker": "osDv^<>"[i % 7]} for i, name in enumerate(names)}
     for axis, plan in zip(axes.flat, plans):
         shown = [r for r in results if r["table"] == plan.table]
         for r in shown:

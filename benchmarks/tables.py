@@ -5,6 +5,7 @@ z (N,): the clusters that the table was made from, empty for a real one.
 
     cat_10k, cat_100k, cat_1m    68 categorical columns of 2 to 18 levels, 20 clusters, 80 % of (cluster, column) apart
     weak_10k                     the same, 30 % apart: one cluster is a deep local mode
+    many_100k                    as cat_100k, 64 clusters
     real_10k, real_100k          10 reals, 20 clusters with full covariances
     income_20k, kdd_20k          census-income and KDD Cup 1999, discretised; from a folder (public_tables.py)
 """
@@ -18,8 +19,9 @@ import numpy as np
 from discrete_tables import HELD_OUT, made, real
 from scorer import heldout_codes, heldout_reals
 
-MADE = {
-    "cat_10k": (10_000, 0.8), "cat_100k": (100_000, 0.8), "cat_1m": (1_000_000, 0.8), "weak_10k": (10_000, 0.3),
+MADE = {  # rows, clusters, share of (cluster, column) apart
+    "cat_10k": (10_000, 20, 0.8), "cat_100k": (100_000, 20, 0.8), "cat_1m": (1_000_000, 20, 0.8),
+    "weak_10k": (10_000, 20, 0.3), "many_100k": (100_000, 64, 0.8),
 }  # fmt: skip
 REALS = {"real_10k": 10_000, "real_100k": 100_000}
 PUBLIC = {"income_20k": "income", "kdd_20k": "kdd"}
@@ -65,8 +67,8 @@ def table(name: str, folder: Path, data: Path | None) -> Comparison:
             parts = {"x": x[:-HELD_OUT], "held": x[-HELD_OUT:], "levels": (), "z": z[:-HELD_OUT]}
         else:
             if name in MADE:
-                rows, private = MADE[name]
-                found = made(name, rows, 68, 20, private, seed=1)
+                rows, clusters, private = MADE[name]
+                found = made(name, rows, 68, clusters, private, seed=1)
             else:
                 found = real(name, data, PUBLIC[name], 20_000)
             z = np.zeros(0, int) if found.z is None else found.z
