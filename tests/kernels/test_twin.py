@@ -110,7 +110,7 @@ def test_prefix_and_tail(kind, with_tail, n_clusters, free):
 
 
 @pytest.mark.parametrize("kind", TABLES)
-@pytest.mark.parametrize("n_clusters", [5, 16])
+@pytest.mark.parametrize("n_clusters", [5, 16, 20])
 def test_empty_tail(kind, n_clusters):
     """The new cluster alone beside instantiated ones, with every weight at which some row is undecided: a score that is
     off by a tenth opens it for another row in some of the sweeps."""
