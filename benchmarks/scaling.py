@@ -30,6 +30,7 @@ from phases import PHASES, Stopwatch
 from mpibayes.hpc import comm as communicators
 from mpibayes.hpc import shards as cut
 from mpibayes.hpc.cost_model import COMPUTE, Problem, compute_seconds, features, forecast
+from mpibayes.hpc.global_update import private_clusters
 from mpibayes.hpc.mixture import Mixture, Settings
 from mpibayes.hpc.simulate import Shape, Truth, categorical_columns, census
 from mpibayes.io.table import summarise
@@ -80,8 +81,9 @@ def run_case(args) -> dict | None:
     watch.wrap()
     watch.watch(comm)
     watch.lap()
-    laps, moved, n_clusters = [], [], 0
+    laps, moved, instantiated, n_clusters = [], [], [], 0
     for _ in range(args.cycles):
+        instantiated.append((~private_clusters(mixture.summary.size, mixture.summary.owned)).sum())
         info = mixture.cycle()
         laps.append(watch.lap())
         moved.append(info.moved_fraction)
@@ -100,6 +102,7 @@ def run_case(args) -> dict | None:
     return {
         "rows": args.rows, "columns": args.columns, "level_rows": int(mixture.components.shape[0]),
         "reals": args.reals, "counts": args.counts, "clusters": args.clusters, "clusters_at_end": n_clusters,
+        "instantiated": int(np.median(instantiated)),
         "levels": args.levels, "ranks": 1 if args.crowd else comm.size, "crowd": args.crowd, "rank": args.rank,
         "shards": mixture.n_shards, "moves": args.moves,
         "cycle_s": float(np.median(wall.max(axis=0))), "cycle_min_s": float(wall.max(axis=0).min()),
@@ -233,7 +236,7 @@ def phase_seconds(case: dict) -> dict[str, float]:
 
 def problem_of(case: dict) -> Problem:
     return Problem(
-        case["rows"], case["columns"], case["level_rows"], case["clusters_at_end"], case["shards"], case["reals"],
+        case["rows"], case["columns"], case["level_rows"], case["instantiated"], case["shards"], case["reals"],
         case["counts"], moved=case["moved"],
     )  # fmt: skip
 
@@ -405,7 +408,7 @@ def growth_table(found: list[dict]) -> str:
             head = [words, f"{case['rows']:,}", case["columns"], f"{case['level_rows']:,}", case["reals"]]
             head += [case["counts"], case["clusters_at_end"], case["shards"], f"{case['moved']:.2f}"]
             whole = sum(seconds.values())
-            lanes = 16 * -(-case["clusters_at_end"] // 16)
+            lanes = 16 * -(-case["instantiated"] // 16)
             cells = case["rows"] * (case["columns"] + case["reals"] + case["counts"]) * lanes
             more = (case["ranks_detail"][0]["peak_bytes"] - case["ranks_detail"][0]["idle_bytes"]) / case["rows"]
             lines.append(
