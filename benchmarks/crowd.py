@@ -56,6 +56,6 @@ class Crowd(Serial):
 def quiet_seed(crowd: Crowd, n_shards: int, cycles: range) -> int:
     """A seed with which no shard of the rank is the collapsed one in any of these cycles."""
     mine, seed = shards.of_rank(n_shards, crowd.size, crowd.rank), 1
-    while any(schedule.collapsed_shard(seed, cycle, 0, n_shards) in mine for cycle in cycles):
+    while any(schedule.owners("one", seed, cycle, 0, 1, n_shards)[0] in mine for cycle in cycles):
         seed += 1
     return seed

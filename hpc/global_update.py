@@ -37,14 +37,14 @@ class Update:
         return self.n_shards if self.opening == "all" else 1
 
     def run(
-        self, comm: Communicator, hyper: Hyper, summary: Summary, owner, key: Mapping[str, int], learn: bool = True
+        self, comm: Communicator, hyper: Hyper, summary: Summary, key: Mapping[str, int], learn: bool = True
     ) -> Shared:
         """All of it, between two syncs. Collective. `learn=False` keeps the hyperparameters as they are."""
         private, part = private_clusters(summary.size, summary.owned), self.dealing.part(comm.rank)
         kept, weights = np.flatnonzero(~private), None
         if comm.rank == 0:
             process = self.draw_process(hyper, summary, key) if learn else (hyper.concentration, hyper.discount)
-            weights = self.draw_weights(*process, summary.size, private, owner, key)
+            weights = self.draw_weights(*process, summary.size, private, summary.owner, key)
         mine = {name: slice(*columns) for name, columns in zip(COLUMNS, part)}
         columns = {name: getattr(hyper, name)[rows] for name, rows in mine.items()}
         if learn:

@@ -128,15 +128,14 @@ class Mixture:
         """
         s, cycle, comm, summary, S = self.settings, self.cycles + 1, self.comm, self.summary, self.n_shards
         key = self._key(cycle)
-        owner = self._owner(cycle)
         private = global_update.private_clusters(summary.size, summary.owned)
-        shared = self.update.run(comm, self.hyper, summary, owner, key, learn=self.cycles % s.hyper_every == 0)
+        shared = self.update.run(comm, self.hyper, summary, key, learn=self.cycles % s.hyper_every == 0)
         self.hyper = shared.hyper
         step = shard_step.Step(
-            shared, private, owner, self.counts, self.components.prior(self.hyper), s.sweeps_per_cycle, key
+            shared, private, summary.owner, self.counts, self.components.prior(self.hyper), s.sweeps_per_cycle, key
         )
         changes = sync.Changes(len(step.kept), self.components.shape)
-        collapsed = list(range(S)) if s.opening == "all" else [schedule.collapsed_shard(**key, n_shards=S)]
+        collapsed = list(range(S)) if s.opening == "all" else [int(summary.owner[0])]
         place = {shard: i for i, shard in enumerate(collapsed)}
         target = self.growth.targets(self.growth.fraction(cycle)) if self.growing else None
         trouble, opened, moved, failed = "", np.zeros(len(collapsed), np.int64), 0, 0
@@ -205,11 +204,6 @@ class Mixture:
             if behind:
                 shard.z[shard.z >= n_instantiated] += np.int32(behind)
 
-    def _owner(self, cycle: int) -> np.ndarray:
-        return schedule.owners(
-            self.settings.opening, self.settings.seed, cycle, self.chain, self.n_labels, self.n_shards
-        )
-
     def _count(self) -> None:
         """The counts of all clusters, afresh: where labels came by other ways than a cycle."""
         offsets = self.components.categorical.offsets
@@ -217,11 +211,11 @@ class Mixture:
 
     def _summarise(self) -> None:
         """What the coming cycle needs of the labels."""
-        cycle = self.cycles + 1
+        key = self._key(self.cycles + 1)
+        owner = schedule.owners(self.settings.opening, **key, n_clusters=self.n_labels, n_shards=self.n_shards)
         self.summary = sync.summarise(
-            self.comm, self.shards, self.counts, self.components.shape, self._owner(cycle), self.n_shards,
-            self._key(cycle),
-        )  # fmt: skip
+            self.comm, self.shards, self.counts, self.components.shape, owner, self.n_shards, key
+        )
 
     def _info(self, moved: float, tally: Tally) -> Info:
         size = self.summary.size[self.summary.size > 0]

@@ -20,11 +20,6 @@ def owners(opening: str, seed: int, cycle: int, chain: int, n_clusters: int, n_s
     return stream.integers(n_shards, size=n_clusters)
 
 
-def collapsed_shard(seed: int, cycle: int, chain: int, n_shards: int) -> int:
-    """The one collapsed shard of a cycle when `opening` is "one"."""
-    return int(owners("one", seed, cycle, chain, 1, n_shards)[0])
-
-
 OFTEN, EVERY = 100, 4  # moves matter most while the partition takes shape; later a round costs less than it is worth
 
 

@@ -17,7 +17,8 @@ class Summary:
     """The partition as the coming cycle needs it; the same on every rank."""
 
     size: np.ndarray  # (K,) int64, rows of each cluster
-    owned: np.ndarray  # (K,) int64, those on the shard that owns the cluster in the coming cycle
+    owner: np.ndarray  # (K,) int64, the shard that owns it in the coming cycle
+    owned: np.ndarray  # (K,) int64, its rows there
     statistics: Statistics  # of all rows
     anchor: np.ndarray  # (K,) uint64, least priority among the rows off the owner; 2^64 - 1 where there are none
 

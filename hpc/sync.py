@@ -104,7 +104,7 @@ def summarise(
         found = moments.total(comm, [(s.rows, s.z) for s in shards], k, n_shards)
         merged = merged if found is None else found
         comm.broadcast(merged)
-    return Summary(counts.size, owned, moments.statistics(counts, merged), anchor)
+    return Summary(counts.size, owner, owned, moments.statistics(counts, merged), anchor)
 
 
 def total_statistics(
