@@ -140,16 +140,15 @@ def lace(x, levels, seed, clock, kernels=("slice",)) -> None:
         clock(lambda: engine.row_assignments(0)[0])
 
 
-def loom_step(x, levels, seed, clock, distributions) -> None:
+def loom_step(x, levels, seed, clock, distributions, target) -> None:
     """The row step of loom's sampler alone (loom_step.cc), from no groups at all.
 
     Hyperparameters stay as they are: Pitman-Yor(2, 0.1), loom's first, and 1/2 for every level, the library's example.
     """
     if not levels or max(levels) > 256:
         raise SystemExit("only categorical columns of at most 256 levels")
-    library = loom_library(distributions)
-    version = importlib.metadata.Distribution.at(distributions).version
-    MORE["versions"] = versions() | {"distributions": f"{version} ({LOOM_TARGET})"}
+    library = loom_library(distributions, target)
+    MORE["versions"] = versions() | {"distributions": importlib.metadata.Distribution.at(distributions).version}
     clock.start()
     kind = np.digitize(levels, (2, 16), right=True)  # loom keeps features type by type
     order = np.argsort(kind, kind="stable")
@@ -166,8 +165,8 @@ def loom_step(x, levels, seed, clock, distributions) -> None:
         clock(copied)
 
 
-def loom_library(distributions: Path) -> ctypes.CDLL:
-    """loom_step.cc and the library that it calls, built from the unpacked sources for this very processor."""
+def loom_library(distributions: Path, target: tuple[str, ...]) -> ctypes.CDLL:
+    """loom_step.cc and the library that it calls, built from the unpacked sources; target: flags of the processor."""
     sources = [Path(__file__).with_name("loom_step.cc")]
     sources += [distributions / "src" / f"{name}.cc" for name in ("common", "special", "random", "vector_math")]
     with tempfile.TemporaryDirectory() as folder:
@@ -175,7 +174,7 @@ def loom_library(distributions: Path) -> ctypes.CDLL:
         stub.parent.mkdir(parents=True)
         stub.write_text("namespace Eigen { template <class Matrix> struct LLT; enum { Success }; }\n")
         built = Path(folder, "loom_step.so")
-        flags = [*LOOM_FLAGS, *LOOM_TARGET.split(), f"-I{folder}", f"-I{distributions / 'include'}"]
+        flags = [*LOOM_FLAGS, *target, f"-I{folder}", f"-I{distributions / 'include'}"]
         subprocess.run([os.environ.get("CXX", "g++"), *flags, "-o", built, *sources], check=True)
         library = ctypes.CDLL(str(built))
     number, real, address = ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
@@ -279,14 +278,14 @@ def numpyro_map(x, levels, seed, clock, clusters=20) -> None:
 
 LOOM = "loom's row step"
 LOOM_FLAGS = ["-O3", "-ffast-math", "-std=gnu++14", "-w", "-fPIC", "-shared"]  # as loom and its library are built
-LOOM_TARGET = os.environ.get("CXXFLAGS", "-march=native")  # theirs: -msse4.1 -mfpmath=sse
 PROGRAMS = {
     "mpibayes": (mpibayes, {}),
     "mpibayes, full": (mpibayes, {"full": True}),
     "lace slice": (lace, {"kernels": ("slice",)}),
     "lace slice + sams": (lace, {"kernels": ("slice", "sams")}),
     "lace Gibbs": (lace, {"kernels": ("gibbs",)}),
-    LOOM: (loom_step, {}),
+    LOOM: (loom_step, {"target": ("-msse4.1", "-mfpmath=sse")}),  # as its makers build it
+    f"{LOOM}, native": (loom_step, {"target": ("-march=native",)}),
     "StepMix": (stepmix, {}),
     "scikit-learn EM, full": (sklearn_em, {"covariance": "full"}),
     "scikit-learn EM, diagonal": (sklearn_em, {"covariance": "diag"}),
@@ -326,8 +325,10 @@ def main() -> None:
         x, levels = np.ascontiguousarray(arrays["x"]), tuple(arrays["levels"].astype(int).tolist())
     before = resident_mib("VmRSS")
     run, options = PROGRAMS[given.program]
-    if given.program == LOOM:
-        options = {"distributions": given.distributions or parser.error(f"{LOOM}: --distributions is missing")}
+    if given.program.startswith(LOOM):
+        options = options | {
+            "distributions": given.distributions or parser.error(f"{LOOM}: --distributions is missing")
+        }
     clock = Clock(given.marks, given.sweeps)
     with contextlib.suppress(Finished):
         run(x, levels, given.seed, clock, **options)
