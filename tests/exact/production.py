@@ -305,11 +305,11 @@ def hypers_after_weights():
     """(alpha, d) drawn from p(. | z) after w, keeping w_*."""
     right = global_update.Update.run
 
-    def run(self, comm, hyper, summary, owner, key, learn=True):
+    def run(self, comm, hyper, summary, key, learn=True):
         new = self.draw_process(hyper, summary, key)  # from a stream with a key: the same on every rank
         old = mock.patch.object(global_update.Update, "draw_process", lambda *_: (hyper.concentration, hyper.discount))
         with old:
-            shared = right(self, comm, hyper, summary, owner, key, learn)
+            shared = right(self, comm, hyper, summary, key, learn)
         concentration, discount = shared.hyper.concentration, shared.hyper.discount = new
         shared.weights.concentration, shared.weights.discount = new
         shared.weights.tail_concentration = concentration + len(shared.weights.log_weight) * discount
