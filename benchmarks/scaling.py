@@ -235,6 +235,7 @@ def phase_seconds(case: dict) -> dict[str, float]:
 
 
 def problem_of(case: dict) -> Problem:
+    """The case as the cost model sees it; a tail's clusters, one or two, are left out, for they take no lane."""
     return Problem(
         case["rows"], case["columns"], case["level_rows"], case["instantiated"], case["shards"], case["reals"],
         case["counts"], moved=case["moved"],

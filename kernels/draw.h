@@ -45,7 +45,7 @@ ALWAYS_INLINE vd FN(weight_before)(vd before, vd most) {
     return low;
 }
 
-/* sums[i] = sum of tile i; returns the total */
+/* sums[i] = sum of tile i; returns their total, on top of the one given */
 ALWAYS_INLINE double FN(add_tiles)(const double *part, int64_t n, double total, double *sums) {
     for (int64_t i = 0; i < n / 16; i++) total += sums[i] = FN(sum8)((const vd *)(part + 8 * i));
     return total;
@@ -53,7 +53,7 @@ ALWAYS_INLINE double FN(add_tiles)(const double *part, int64_t n, double total, 
 
 /* what is wrong with scores whose weights have no total */
 static int FN(fault_of)(const double *scores, int64_t n, double before) {
-    if (before != before) return STATUS_NOT_A_NUMBER;
+    if (!(before < INFINITY)) return STATUS_NOT_A_NUMBER;
     for (int64_t k = 0; k < n; k++)
         if (scores[k] != scores[k]) return STATUS_NOT_A_NUMBER;
     return STATUS_NO_CANDIDATE;
@@ -89,7 +89,7 @@ static int FN(draw_row)(const double *scores, int64_t n, double before, work_t *
     } else
         tile = n / 16 - 1;
     /* Rounding put the last sum on the wrong side of the target: the last candidate with a weight. A tile in which that
-     * happens has one: its sum by the tree exceeds what lies below. */
+     * happens has one, its sum by the tree exceeding what lies below, unless only the candidate before all has. */
     for (*chosen = 16 * tile + 15; *chosen >= 0 && !(weights[*chosen] > 0);) --*chosen;
     return STATUS_DONE;
 }
@@ -160,7 +160,7 @@ static int FN(draw_block)(work_t *w, int64_t n, const vd before[BLOCK / N_DOUBLE
         most[j / N_DOUBLE][j % N_DOUBLE] = FN(weigh)(w->scores + j * n, n, before[j / N_DOUBLE][j % N_DOUBLE],
                                                      w->weights + j * n, w->part + 8 * j, 64);
     for (int64_t j = n_rows; j < BLOCK; j++) {
-        most[j / N_DOUBLE][j % N_DOUBLE] = 0;
+        most[j / N_DOUBLE][j % N_DOUBLE] = INFINITY; /* no row, no weight */
         for (int64_t b = 0; b < n_tiles; b++) memset(w->part + 64 * b + 8 * j, 0, 64);
     }
     for (int i = 0; i < N; i++) first[i] = total[i] = FN(weight_before)(before[i], most[i]);
@@ -199,5 +199,5 @@ static int FN(draw_block)(work_t *w, int64_t n, const vd before[BLOCK / N_DOUBLE
         undrawn |= (k >= 16 || !(total[j / N_DOUBLE][j % N_DOUBLE] > 0)) << j;
         chosen[j] = first[j / N_DOUBLE][j % N_DOUBLE] > target[j / N_DOUBLE][j % N_DOUBLE] ? -1 : 16 * chosen[j] + k;
     }
-    return undrawn;
+    return undrawn & ((1 << n_rows) - 1);
 }

@@ -388,21 +388,21 @@ static void FN(add_student_powers)(const tail_t *t, const double *const *x, int6
     }
 }
 
-/* The same for an empty tail's new cluster alone and all complete rows of a block, rows being the lanes: out[row * stride].
- * A density is the same with x and location exchanged. */
-static void FN(add_student_new)(const tail_t *t, work_t *w, int64_t complete, double *out, int64_t stride) {
-    double *crossed = w->crossed;
+/* The same for an empty tail's new cluster alone and rows of a block, those of the mask, which have no missing cell:
+ * out[row * stride]. Rows are the lanes, for a density is the same with x and location exchanged. So lane j takes scale,
+ * half and total from slot j, which is vacant, as all are, and has what the prior gives. */
+static void FN(add_student_new)(const tail_t *t, work_t *w, int64_t mask, double *out, int64_t stride) {
     const double *means = t->plain; /* of the prior */
-    FN(students_t) cells = {crossed, t->t_scale, BLOCK, t->capacity};
+    FN(students_t) crossed = {w->crossed, t->t_scale, BLOCK, t->capacity};
     vd score[BLOCK / N_DOUBLE];
     for (int64_t j = 0; j < BLOCK; j++) {
-        const double *x = complete >> j & 1 ? w->block.reals[j] : means;
-        for (int64_t r = 0; r < t->n_reals; r++) crossed[r * BLOCK + j] = x[r];
+        const double *x = mask >> j & 1 ? w->block.reals[j] : means;
+        for (int64_t r = 0; r < t->n_reals; r++) w->crossed[r * BLOCK + j] = x[r];
     }
     for (int i = 0; i < BLOCK / N_DOUBLE; i++) score[i] = SPREAD(0.0);
-    FN(powers_last)(t, &cells, &means, 0, (double *)score, BLOCK, BLOCK);
+    FN(powers_last)(t, &crossed, &means, 0, (double *)score, BLOCK, BLOCK);
     for (int64_t j = 0; j < BLOCK; j++)
-        if (complete >> j & 1) out[j * stride] += score[j / N_DOUBLE][j % N_DOUBLE];
+        if (mask >> j & 1) out[j * stride] += score[j / N_DOUBLE][j % N_DOUBLE];
 }
 
 /* t - log(1 + t) for |t| <= 0.1 without cancellation: with s = t / (2 + t), log(1 + t) = 2 atanh s and t - 2 s = t s */
@@ -476,39 +476,38 @@ ALWAYS_INLINE void FN(add_reals_of_row)(const tail_t *t, const work_t *w, double
     else FN(add_student)(t, w, out, n);
 }
 
-/* The same of the block's rows, all slots having as many cells in every column and no cell being missing. Returns how
- * many rows are done. */
-ALWAYS_INLINE int64_t FN(add_reals_even)(const tail_t *t, const block_t *block, double *out, int64_t stride, int64_t n) {
-    int64_t j = 0;
+/* The same of the block's rows, where that can be done for several at once. Returns the rows that are done, as bits. */
+ALWAYS_INLINE int64_t FN(add_reals_of_block)(const tail_t *t, const rows_t *rows, work_t *w, double *out, int64_t stride,
+                                             int64_t n, const int empty) {
+    const block_t *block = &w->block;
+    int64_t j = 0, whole = (1 << block->n) - 1;
+    if (rows->n_reals == 0) return whole;
+    if (empty && t->by_power && !t->one_nu) {
+        if (block->some_missing)
+            for (int64_t i = 0; i < block->n * rows->n_reals; i++)
+                whole &= ~((int64_t)!block->reals_seen[i] << i / rows->n_reals);
+        FN(add_student_new)(t, w, whole, out, stride);
+        return whole;
+    }
+    if (t->n_uneven || block->some_missing) return 0;
     if (t->one_nu)
         for (; j + 4 <= block->n; j += 4) FN(add_student_4)(t, block, j, out + j * stride, stride, n);
     else if (t->by_power) {
         FN(add_student_powers)(t, block->reals, block->n, out, stride, n);
-        return block->n;
+        j = block->n;
     }
-    return j;
+    return (1 << j) - 1;
 }
 
 /* Adds the predictives of the real, count and vector cells of the block's rows, in no cluster, under slots 0..n-1. With
- * `empty` those are vacant, as all others, and only slot 0 is asked for. */
+ * `empty` all slots are vacant, and only what is added to slot 0 is asked for. */
 static void FN(add_predictives)(const tail_t *t, const rows_t *rows, work_t *w, const int64_t *at, double *out,
                                 int64_t stride, int64_t n, const int empty) {
-    int64_t n_rows = w->block.n, done = 0, complete = (1 << n_rows) - 1;
-    if (rows->n_reals && empty && t->by_power) {
-        if (w->block.some_missing)
-            for (int64_t j = 0; j < n_rows * rows->n_reals; j++)
-                complete &= ~((int64_t)!w->block.reals_seen[j] << j / rows->n_reals);
-        FN(add_student_new)(t, w, complete, out, stride);
-    } else {
-        complete = 0;
-        if (rows->n_reals && t->n_uneven == 0 && !w->block.some_missing)
-            done = FN(add_reals_even)(t, &w->block, out, stride, n);
-    }
-    for (int64_t i = 0; i < n_rows; i++) {
-        int64_t reals_done = i < done || complete >> i & 1;
-        if (reals_done && rows->n_tallies == 0) continue;
-        if (n_rows > 1) FN(take_up)(rows, w, i, at[i]);
-        if (!reals_done) FN(add_reals_of_row)(t, w, out + i * stride, n);
+    int64_t reals_done = FN(add_reals_of_block)(t, rows, w, out, stride, n, empty);
+    for (int64_t i = 0; i < w->block.n; i++) {
+        if (reals_done >> i & 1 && rows->n_tallies == 0) continue;
+        if (w->block.n > 1) FN(take_up)(rows, w, i, at[i]);
+        if (!(reals_done >> i & 1)) FN(add_reals_of_row)(t, w, out + i * stride, n);
         if (w->n_tally) FN(add_negative_binomial)(t, w, out + i * stride, n);
     }
     if (rows->n_blocks) FN(add_vectors_student)(t, &w->block, out, stride, n);

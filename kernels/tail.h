@@ -8,8 +8,8 @@
  *     norm[slot]                 = sum over c of log(n_kc + beta_c) - reference[c][slot]     (float64, near 0)
  * with reference = log(n_kc + beta_c) as it was when the slot's size last changed by a factor of 2. Then sum(table) -
  * norm is the predictive, a missing cell contributes exactly 0 up to rounding, and a row's step rewrites 2 C entries.
- * The column of a vacant slot is that of the prior, so a new cluster is scored by the same vector loop as
- * the others; alone, by that column (score_slots) or in a lane that is lent (sweep.h).
+ * The column of a vacant slot is that of the prior, so a new cluster is scored by the same vector loop as the others;
+ * alone, in an empty tail, by that column (add_prior).
  */
 
 /* n_kc + beta_c, and the same with one observed cell less (1 where there is none to take) */
