@@ -310,9 +310,9 @@ APART void FN(add_student_even)(const tail_t *t, const work_t *w, double *out, i
  * location) scale)^2 the score is sum of constant - (n + 1) / 2 log prod f - 1 / 2 log prod f^nu. The second product is
  * built by squaring, columns of the greatest nu first (t->by_power, up to t->power_ends[level]). For rows
  * x[0..rows-1] under `vectors` vectors of clusters from k on. Taking exponents out on the way is exact: where the
- * products stay below 1e300 without it (`plain`) the bits are the same, else 0 is returned and nothing added. */
-typedef struct { const double *location, *scale; int64_t location_stride, scale_stride; } FN(students_t);
-ALWAYS_INLINE int FN(student_powers)(const tail_t *t, const FN(students_t) *s, const double *const *x, const int rows,
+ * products stay below 1e300 without it (`plain`) the bits are the same, else 0 is returned and nothing added. `crossed`,
+ * if not NULL, has locations of its own, [column][BLOCK]: see add_student_new. */
+ALWAYS_INLINE int FN(student_powers)(const tail_t *t, const double *crossed, const double *const *x, const int rows,
                                      const int vectors, const int plain, int64_t k, double *out, int64_t stride) {
     const int width = rows * vectors;
     vd all[4], powers[4], product[4];
@@ -333,8 +333,8 @@ ALWAYS_INLINE int FN(student_powers)(const tail_t *t, const FN(students_t) *s, c
         UNROLL for (int v = 0; v < width; v++) product[v] = SPREAD(1.0), exponents[v] = (vul){0};
         for (; i < t->power_ends[level]; i++) {
             int64_t r = t->by_power[i];
-            const vd *location = (const vd *)(s->location + r * s->location_stride + k);
-            const vd *scale = (const vd *)(s->scale + r * s->scale_stride + k);
+            const vd *location = (const vd *)((crossed ? crossed + r * BLOCK : t->t_location + r * t->capacity) + k);
+            const vd *scale = (const vd *)(t->t_scale + r * t->capacity + k);
             UNROLL for (int v = 0; v < width; v++) {
                 vd d = (x[v / vectors][r] - location[v % vectors]) * scale[v % vectors], f = d * d + 1.0;
                 product[v] *= plain ? f : LESS(SPREAD(1e300), f);
@@ -367,11 +367,10 @@ ALWAYS_INLINE int FN(student_powers)(const tail_t *t, const FN(students_t) *s, c
     return 1;
 }
 #define DEFINE_POWERS(NAME, ROWS, VECTORS)                                                                             \
-    APART void FN(NAME)(const tail_t *t, const FN(students_t) *s, const double *const *x, int64_t k, double *out,      \
-                        int64_t stride, int64_t n) {                                                                   \
+    APART void FN(NAME)(const tail_t *t, const double *const *x, int64_t k, double *out, int64_t stride, int64_t n) {  \
         for (; k < n; k += VECTORS * N_DOUBLE)                                                                         \
-            if (t->n_reals > 64 || !FN(student_powers)(t, s, x, ROWS, VECTORS, 1, k, out, stride))                     \
-                FN(student_powers)(t, s, x, ROWS, VECTORS, 0, k, out, stride);                                         \
+            if (t->n_reals > 64 || !FN(student_powers)(t, NULL, x, ROWS, VECTORS, 1, k, out, stride))                  \
+                FN(student_powers)(t, NULL, x, ROWS, VECTORS, 0, k, out, stride);                                      \
     }
 DEFINE_POWERS(powers_4, 4, 1)
 DEFINE_POWERS(powers_1, 1, 4)
@@ -379,28 +378,29 @@ DEFINE_POWERS(powers_last, 1, 1)
 
 static void FN(add_student_powers)(const tail_t *t, const double *const *x, int64_t rows, double *out, int64_t stride,
                                    int64_t n) {
-    FN(students_t) slots = {t->t_location, t->t_scale, t->capacity, t->capacity};
     int64_t j = 0, most = n - n % (4 * N_DOUBLE);
-    for (; j + 4 <= rows; j += 4) FN(powers_4)(t, &slots, x + j, 0, out + j * stride, stride, n);
+    for (; j + 4 <= rows; j += 4) FN(powers_4)(t, x + j, 0, out + j * stride, stride, n);
     for (; j < rows; j++) {
-        FN(powers_1)(t, &slots, x + j, 0, out + j * stride, stride, most);
-        FN(powers_last)(t, &slots, x + j, most, out + j * stride, stride, n);
+        FN(powers_1)(t, x + j, 0, out + j * stride, stride, most);
+        FN(powers_last)(t, x + j, most, out + j * stride, stride, n);
     }
 }
 
 /* The same for an empty tail's new cluster alone and rows of a block, those of the mask, which have no missing cell:
  * out[row * stride]. Rows are the lanes, for a density is the same with x and location exchanged. So lane j takes scale,
  * half and total from slot j, which is vacant, as all are, and has what the prior gives. */
-static void FN(add_student_new)(const tail_t *t, work_t *w, int64_t mask, double *out, int64_t stride) {
+APART void FN(add_student_new)(const tail_t *t, work_t *w, int64_t mask, double *out, int64_t stride) {
     const double *means = t->plain; /* of the prior */
-    FN(students_t) crossed = {w->crossed, t->t_scale, BLOCK, t->capacity};
     vd score[BLOCK / N_DOUBLE];
     for (int64_t j = 0; j < BLOCK; j++) {
         const double *x = mask >> j & 1 ? w->block.reals[j] : means;
         for (int64_t r = 0; r < t->n_reals; r++) w->crossed[r * BLOCK + j] = x[r];
     }
-    for (int i = 0; i < BLOCK / N_DOUBLE; i++) score[i] = SPREAD(0.0);
-    FN(powers_last)(t, &crossed, &means, 0, (double *)score, BLOCK, BLOCK);
+    for (int i = 0; i < BLOCK / N_DOUBLE; i++) {
+        score[i] = SPREAD(0.0);
+        if (t->n_reals > 64 || !FN(student_powers)(t, w->crossed, &means, 1, 1, 1, i * N_DOUBLE, (double *)score, BLOCK))
+            FN(student_powers)(t, w->crossed, &means, 1, 1, 0, i * N_DOUBLE, (double *)score, BLOCK);
+    }
     for (int64_t j = 0; j < BLOCK; j++)
         if (mask >> j & 1) out[j * stride] += score[j / N_DOUBLE][j % N_DOUBLE];
 }
