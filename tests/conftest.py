@@ -103,6 +103,12 @@ def pytest_report_header():
 # --- which tests run --------------------------------------------------------------------------------------------------
 
 
+def pytest_make_parametrize_id(config, val, argname):
+    """Bytes do not name a test: those of a compressed file hold the second they were made in, and each of the processes
+    that share the tests out collects them for itself, with other names if a second has passed."""
+    return argname if isinstance(val, bytes) else None
+
+
 NO_DATA = "needs MPIBAYES_DATA=FOLDER, the folder of the large tables that CONTRIBUTING.md lists"
 
 
