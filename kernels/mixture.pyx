@@ -81,6 +81,7 @@ cdef extern from "mixture.h" nogil:
         float *table
         const float *prior_table
         const double *prior_sums
+        double *prior_counts
         const int32_t *missing
         double *t_location
         double *t_scale
@@ -148,6 +149,7 @@ cdef extern from "mixture.h" nogil:
         OWN_FIELDS
         VECTOR_MOST
         POWERS
+        PRIOR_COUNTS
         WITHOUT_FIELDS
         ADD_BLOCK
         BLOCK
@@ -516,7 +518,7 @@ cdef class Tail:
     cdef int64_t items[9]
     cdef int32_t[::1] by_power
     cdef const float[::1] prior_table
-    cdef double[::1] prior_sums
+    cdef double[::1] prior_sums, prior_counts
     cdef int32_t[::1] missing
     cdef int64_t[::1] power_ends
 
@@ -554,6 +556,8 @@ cdef class Tail:
         self.prior_table = self._field("table")[:, 0].copy()
         self.c.prior_table = &self.prior_table[0] if self.items[1] else NULL
         self._sum_prior()
+        self.prior_counts = np.full(self.items[4] * PRIOR_COUNTS, np.nan)
+        self.c.prior_counts = &self.prior_counts[0] if self.items[4] else NULL
 
     def _hold_blocks(self, prior):
         """Take the prior of the blocks; ValueError where it is none."""

@@ -442,29 +442,56 @@ ALWAYS_INLINE vd FN(large_count)(vd x, vd saddle, vd a, vd b, vd log_p, vd remai
     return (part1 + part2) + 0.5 * (log_p - log1) + (STIRLING_SERIES(i, z) - remainder) + saddle;
 }
 
-APART void FN(add_negative_binomial)(const tail_t *t, const work_t *w, double *out,
-                                                                  int64_t n) {
-    for (int64_t i = 0; i < w->n_tally; i++) {
-        int64_t at = (int64_t)w->tally_c[i] * t->capacity;
-        const double *shape = t->nb_shape + at, *rate = t->nb_rate + at, *zero = t->nb_zero + at;
-        const double *log_p = t->nb_log_p + at, *log_q = t->nb_log_q + at, *remainder = t->nb_remainder + at;
-        const double *base = t->nb_base + at;
-        double x = w->tally_x[i];
-        vd xs = SPREAD(x), log_factorial = SPREAD(w->tally_log_factorial[i]), saddle = SPREAD(w->tally_saddle[i]);
-        for (int64_t k = 0; k < n; k += N_DOUBLE) {
-            vd a = *(const vd *)(shape + k);
-            vd score = FN(usual_count)(xs, log_factorial, a, *(const vd *)(base + k), *(const vd *)(log_q + k));
-            vl unusual = (a + x < 16.0) | (a + x >= 1e7);
-            if (FN(any)(unusual)) {
-                vd other = x < 16 ? FN(small_count)(xs, x, log_factorial, a, *(const vd *)(zero + k),
-                                                    *(const vd *)(log_q + k))
-                                  : FN(large_count)(xs, saddle, a, *(const vd *)(rate + k), *(const vd *)(log_p + k),
-                                                    *(const vd *)(remainder + k));
-                score = SELECT(unusual, other, score);
-            }
-            *(vd *)(out + k) += score;
+/* the same under N_DOUBLE slots; `at` is the first one's place in a count column */
+ALWAYS_INLINE vd FN(negative_binomial)(const tail_t *t, int64_t at, double x, double log_factorial, double saddle) {
+#define SLOTS(field) (*(const vd *)(t->field + at))
+    vd a = SLOTS(nb_shape), xs = SPREAD(x), known = SPREAD(log_factorial);
+    vd score = FN(usual_count)(xs, known, a, SLOTS(nb_base), SLOTS(nb_log_q));
+    vl unusual = (a + x < 16.0) | (a + x >= 1e7);
+    if (FN(any)(unusual)) {
+        vd other = x < 16 ? FN(small_count)(xs, x, known, a, SLOTS(nb_zero), SLOTS(nb_log_q))
+                          : FN(large_count)(xs, SPREAD(saddle), a, SLOTS(nb_rate), SLOTS(nb_log_p), SLOTS(nb_remainder));
+        score = SELECT(unusual, other, score);
+    }
+    return score;
+#undef SLOTS
+}
+
+APART void FN(add_negative_binomial)(const tail_t *t, const work_t *w, double *out, int64_t n) {
+    for (int64_t i = 0; i < w->n_tally; i++)
+        for (int64_t k = 0; k < n; k += N_DOUBLE)
+            *(vd *)(out + k) += FN(negative_binomial)(t, (int64_t)w->tally_c[i] * t->capacity + k, w->tally_x[i],
+                                                      w->tally_log_factorial[i], w->tally_saddle[i]);
+}
+
+/* The same of one count for an empty tail's new cluster, but without - log x!, which every candidate has. */
+APART double FN(learn_count)(const tail_t *t, int64_t q, double x) {
+    count_t terms = count_of(x);
+    double score = FN(negative_binomial)(t, q * t->capacity, x, terms.log_factorial, terms.saddle)[0]
+                   + terms.log_factorial;
+    if (x < PRIOR_COUNTS) t->prior_counts[q * PRIOR_COUNTS + (int64_t)x] = score;
+    return score;
+}
+
+/* The prior stays while the tail does, and most counts come again: the scores of small ones are kept. */
+ALWAYS_INLINE void FN(add_counts_new_rows)(const tail_t *t, const block_t *block, int64_t first, const int rows,
+                                           double *out, int64_t stride) {
+    double sum[BLOCK] = {0};
+    for (int64_t q = 0; q < t->n_tallies; q++) {
+        const double *kept = t->prior_counts + q * PRIOR_COUNTS;
+        UNROLL for (int j = 0; j < rows; j++) {
+            double x = block->tallies[first + j][q], score = kept[x < PRIOR_COUNTS ? (int)x : PRIOR_COUNTS - 1];
+            if (block->some_missing && !block->tallies_seen[(first + j) * t->n_tallies + q]) continue;
+            if (!(x < PRIOR_COUNTS && score == score)) score = FN(learn_count)(t, q, x);
+            sum[j] += score;
         }
     }
+    UNROLL for (int j = 0; j < rows; j++) out[(first + j) * stride] += sum[j];
+}
+APART void FN(add_counts_new)(const tail_t *t, const block_t *block, double *out, int64_t stride) {
+    if (block->n == BLOCK) FN(add_counts_new_rows)(t, block, 0, BLOCK, out, stride);
+    else
+        for (int64_t j = 0; j < block->n; j++) FN(add_counts_new_rows)(t, block, j, 1, out, stride);
 }
 
 /* adds the predictives of the real cells of the row at hand, in no cluster, under slots 0..n-1 */
@@ -503,13 +530,14 @@ ALWAYS_INLINE int64_t FN(add_reals_of_block)(const tail_t *t, const rows_t *rows
  * `empty` all slots are vacant, and only what is added to slot 0 is asked for. */
 static void FN(add_predictives)(const tail_t *t, const rows_t *rows, work_t *w, const int64_t *at, double *out,
                                 int64_t stride, int64_t n, const int empty) {
-    int64_t reals_done = FN(add_reals_of_block)(t, rows, w, out, stride, n, empty);
+    int64_t reals_done = FN(add_reals_of_block)(t, rows, w, out, stride, n, empty), counts = rows->n_tallies && !empty;
     for (int64_t i = 0; i < w->block.n; i++) {
-        if (reals_done >> i & 1 && rows->n_tallies == 0) continue;
+        if (reals_done >> i & 1 && !counts) continue;
         if (w->block.n > 1) FN(take_up)(rows, w, i, at[i]);
         if (!(reals_done >> i & 1)) FN(add_reals_of_row)(t, w, out + i * stride, n);
-        if (w->n_tally) FN(add_negative_binomial)(t, w, out + i * stride, n);
+        if (counts) FN(add_negative_binomial)(t, w, out + i * stride, n);
     }
+    if (rows->n_tallies && empty) FN(add_counts_new)(t, &w->block, out, stride);
     if (rows->n_blocks) FN(add_vectors_student)(t, &w->block, out, stride, n);
 }
 

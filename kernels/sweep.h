@@ -93,8 +93,8 @@ ALWAYS_INLINE int64_t FN(slot_of)(const instantiated_t *g, const tail_t *t, int6
     return label < -1 || label >= g->n ? -2 : -1;
 }
 
-/* scores of the block's rows under the first allowed[row] instantiated clusters, on the scale of score_tail where there
- * is a tail, and -infinity for the others of n */
+/* scores of the block's rows under the first allowed[row] instantiated clusters, on the scale of score_tail where
+ * somebody is in the tail, and -infinity for the others of n */
 ALWAYS_INLINE void FN(score_prefix)(const instantiated_t *g, const tail_t *t, const rows_t *rows, work_t *w,
                                     const int64_t *allowed, double *out, int64_t stride, int64_t n) {
     const block_t *block = &w->block;
@@ -102,7 +102,7 @@ ALWAYS_INLINE void FN(score_prefix)(const instantiated_t *g, const tail_t *t, co
     for (int64_t j = 0; j < block->n; j++) {
         int64_t end = n <= g->n || rows->n_reals ? n : g->n; /* the padding of reals may not be a number */
         for (int64_t k = allowed[j]; k < end; k++) out[j * stride + k] = -INFINITY;
-        if (!t || !rows->n_tallies) continue;
+        if (!t || FN(is_empty)(t) || !rows->n_tallies) continue;
         double log_factorials = 0; /* of 0, which stands for a missing count, it is 0 */
         for (int64_t q = 0; q < rows->n_tallies; q++) log_factorials += count_of(block->tallies[j][q]).log_factorial;
         for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(out + j * stride + k) -= log_factorials;

@@ -109,14 +109,14 @@ def test_prefix_and_tail(kind, with_tail, n_clusters, free):
     assert np.array_equal(*free_of_anchors)
 
 
-@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("kind", [*TABLES, "counts small and large"])
 @pytest.mark.parametrize("n_clusters", [5, 16, 20])
 def test_empty_tail(kind, n_clusters):
     """The new cluster alone beside instantiated ones, with every weight at which some row is undecided: a score that is
     off by a tenth opens it for another row in some of the sweeps."""
     n, opened = 40, 0
     rng = np.random.default_rng([5, len(kind), n_clusters])
-    rows, prior = random_table(rng, n, **TABLES[kind])
+    rows, prior = random_table(rng, n, **TABLES.get(kind, {"n_tallies": 8, "missing": 0.03}))
     parameters = random_parameters(rng, prior, n_clusters, n_clusters, np.zeros(0, np.uint64))
     held = [module.Instantiated(**parameters) for module in (mixture, twin)]
     rows, even = with_reluctant_first(rows, prior, parameters)
