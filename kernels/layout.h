@@ -68,7 +68,7 @@ typedef struct { /* collapsed clusters of one shard; stride = capacity */
     const double *prior_sums; /* its sum over ADD_BLOCK columns at a time, of any row without missing cells; NULL where
                                * levels of a column have different pseudo-counts */
     const int32_t *missing;   /* (C,) the missing row of each column */
-    double *prior_counts;     /* (Q, PRIOR_COUNTS) scores of the counts 0, 1, .. in a vacant slot; NaN: not yet known */
+    double *prior_counts; /* (Q, N_COUNTS_KEPT) scores of the counts 0, 1, .. in a vacant slot; NaN: not yet known */
     double *t_location, *t_scale, *t_half, *t_constant; /* (R, capacity), Student t */
     double *t_total;                                    /* sum of t_constant over columns */
     int64_t *uneven;
@@ -125,8 +125,7 @@ typedef struct { /* scratch of one call */
     double *vector_scratch;
 } work_t;
 
-enum { OWN_FIELDS = 7, POWERS = 7, PRIOR_COUNTS = 256 };
-enum { VECTOR_MOST = 64 /* columns of a block of full-covariance normals */ };
+enum { OWN_FIELDS = 7, POWERS = 7, VECTOR_MOST = 64 /* columns of a block of full-covariance normals */ };
 enum { MEAN, SCATTER, INVERSE_N, PULL, SHRINK, INVERSE_KAPPA, CONSTANT, HALF, WITHOUT_FIELDS }; /* of tail_t.without */
 enum { STATUS_DONE = 0, STATUS_GROW = 1, STATUS_NOT_A_NUMBER = 2, STATUS_NO_CANDIDATE = 3, STATUS_BAD_LABEL = 4 };
 

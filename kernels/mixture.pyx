@@ -149,7 +149,7 @@ cdef extern from "mixture.h" nogil:
         OWN_FIELDS
         VECTOR_MOST
         POWERS
-        PRIOR_COUNTS
+        N_COUNTS_KEPT
         WITHOUT_FIELDS
         ADD_BLOCK
         BLOCK
@@ -556,7 +556,7 @@ cdef class Tail:
         self.prior_table = self._field("table")[:, 0].copy()
         self.c.prior_table = &self.prior_table[0] if self.items[1] else NULL
         self._sum_prior()
-        self.prior_counts = np.full(self.items[4] * PRIOR_COUNTS, np.nan)
+        self.prior_counts = np.full(self.items[4] * N_COUNTS_KEPT, np.nan)
         self.c.prior_counts = &self.prior_counts[0] if self.items[4] else NULL
 
     def _hold_blocks(self, prior):
