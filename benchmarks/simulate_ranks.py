@@ -201,20 +201,21 @@ def report(spread: Spread, moves_every: int) -> str:
 
 
 def collapsed_table(spread: Spread) -> str:
-    """What the collapsed shard costs 1,000 ranks, with one, two and four shards each."""
+    """What the collapsed shard costs 1,000 ranks: one, two and four shards each, and columns of other kinds."""
+    kinds = {"68 categorical": {}, "and 10 real": {"reals": 10}, "and 10 of counts": {"counts": 10}}
     rows = []
-    for each in (1, 2, 4):
-        problem = replace(PROBLEMS["50M rows, K = 64"], shards=1000 * each, moves_every=0)
+    for columns, each in zip([*["68 categorical"] * 3, "and 10 real", "and 10 of counts"], (1, 2, 4, 1, 1)):
+        problem = replace(PROBLEMS["50M rows, K = 64"], shards=1000 * each, moves_every=0, **kinds[columns])
         one, _ = simulate(problem, 1, NETWORKS[0], Design(), spread)
         many, _ = simulate(problem, 1000, NETWORKS[0], Design(), spread)
         none = efficiency(one, Cycle(many.seconds | {"collapsed shard": 0.0}), 1000)
         size = 50_000_000 / problem.shards
         plain, more = (compute_seconds(phase, problem, size, 1) for phase in ("sweep", "collapsed shard"))
         rows.append(
-            [each, f"{plain * 1e3:.1f}", f"{(plain + more) * 1e3:.1f}", f"{many.total * 1e3:.1f}",
+            [columns, each, f"{plain * 1e3:.1f}", f"{(plain + more) * 1e3:.1f}", f"{many.total * 1e3:.1f}",
              f"{efficiency(one, many, 1000):.2f}", f"{none:.2f}"]
         )  # fmt: skip
-    head = ["shards a rank", "ms a shard's sweep", "of the collapsed one", "ms a cycle", "efficiency"]
+    head = ["columns", "shards a rank", "ms a shard's sweep", "of the collapsed one", "ms a cycle", "efficiency"]
     return markdown([*head, "were it as quick as the others"], rows)
 
 

@@ -66,10 +66,12 @@ def random_table(
     powers=False,
     blocks=(),
     even=False,
+    large=False,
 ):
     """(Rows, Prior): n rows from three well mixed groups, a share `missing` of cells missing, non-uniform
     Dirichlets, or with `even` one pseudo-count for all levels of a column; nu of normal columns is any number, or 2 in
-    all with `same_nu`, or a power of two with `powers`."""
+    all with `same_nu`, or a power of two with `powers`. With `large` some counts are 1,023, the last whose scores are
+    kept (special.h), some beyond."""
     group = rng.integers(3, size=n)
 
     def codes(levels, dtype):
@@ -84,6 +86,8 @@ def random_table(
     reals[rng.random(reals.shape) < missing] = np.nan
     rate = (1 + 10 * group[:, None]) * (1 + 4.0 * np.arange(n_tallies))
     tallies = rng.poisson(rate, size=(n, n_tallies)).astype(float)
+    if large:
+        tallies[::4], tallies[1::4] = 1023.0, 1024.0 + 200.0 * tallies[1::4]
     tallies[rng.random(tallies.shape) < missing] = np.nan
     rows = Rows(codes(levels8, np.uint8), codes(levels16, np.uint16), reals, tallies)
     prior = random_prior(rng, (*levels8, *levels16), n_reals, n_tallies)

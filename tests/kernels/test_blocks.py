@@ -106,7 +106,7 @@ def test_moments_are_summed_in_row_order(n_reals, n):
 @pytest.mark.parametrize("n_clusters", [3, 16, 20])
 def test_neighbours_do_not_matter_while_the_tail_is_empty(kind, n_clusters):
     rng = np.random.default_rng([44, n_clusters])
-    rows, prior = random_table(rng, N, **TABLES.get(kind, {"n_tallies": 15, "missing": 0.8}))
+    rows, prior = random_table(rng, N, **TABLES.get(kind, {"n_tallies": 2, "large": True}))
     parameters = random_parameters(rng, prior, n_clusters, n_clusters, np.zeros(0, np.uint64))
     rows, even = with_reluctant_first(rows, prior, parameters)
     differ = 0

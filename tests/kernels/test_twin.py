@@ -116,7 +116,7 @@ def test_empty_tail(kind, n_clusters):
     off by a tenth opens it for another row in some of the sweeps."""
     n, opened = 40, 0
     rng = np.random.default_rng([5, len(kind), n_clusters])
-    rows, prior = random_table(rng, n, **TABLES.get(kind, {"n_tallies": 15, "missing": 0.8}))
+    rows, prior = random_table(rng, n, **TABLES.get(kind, {"n_tallies": 2, "large": True}))
     parameters = random_parameters(rng, prior, n_clusters, n_clusters, np.zeros(0, np.uint64))
     held = [module.Instantiated(**parameters) for module in (mixture, twin)]
     rows, even = with_reluctant_first(rows, prior, parameters)
