@@ -149,7 +149,7 @@ def add_case_options(parser) -> None:
 
 # --- many cases ------------------------------------------------------------------------------------------------------
 
-REPEATS = 3  # of the cases that efficiencies are made of
+REPEATS = 7  # of the cases that efficiencies are made of
 
 
 def cases() -> list[tuple[str, int, dict]]:
