@@ -62,7 +62,8 @@ def memory_per_rank(
     heldout    its part of the held-out rows with their running scores
     clusters   for each (level, cluster): log theta, its ordered copy and that of the kernels (4 bytes each), counts in
                total, by changes, of a tail and in a message (4 each, the last 8); moments for each (numeric column,
-               cluster), and those of blocks by column and by pair of columns
+               cluster), and those of blocks by column and by pair of columns; for each count column a new cluster's
+               scores of the counts up to 1,023
     """
     widths = {block: sum(c.block == block for c in columns) for block in ARRAYS}
     row = sum(width * np.dtype(BLOCKS.get(block, np.float64)).itemsize for block, width in widths.items())
@@ -83,7 +84,8 @@ def memory_per_rank(
         "gathered": label * (n_train + 2 * rows) if kept_draws else 0,
         "draws": min(BUFFERED, kept_draws * n_train * label),
         "heldout": -(-heldout_rows // n_ranks) * (row + 16),
-        "clusters": padded * (levels * (3 * 4 + 5 * 4) + numeric * (3 * 8 * 4) + entries * 8 * (12 + 2 * len(mine))),
+        "clusters": padded * (levels * (3 * 4 + 5 * 4) + numeric * (3 * 8 * 4) + entries * 8 * (12 + 2 * len(mine)))
+        + 8 * 1024 * widths["tallies"],
     }
 
 

@@ -13,6 +13,7 @@ import os
 
 import numpy as np
 
+from libc.math cimport floor
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memset
@@ -262,8 +263,9 @@ cdef class _Rows:
             self.check()
 
     cdef int check(self) except -1:
-        """Raise ValueError for a code beyond its column's missing code; the loops trust codes."""
+        """Raise ValueError for a code beyond its column's missing code, or a count that is none; the loops trust both."""
         cdef int64_t i, c, code
+        cdef double x
         for i in range(self.c.n):
             for c in range(self.c.n_codes):
                 code = self.c.codes8[i * self.c.n_codes8 + c] if c < self.c.n_codes8 \
@@ -271,12 +273,16 @@ cdef class _Rows:
                 if code >= self.c.offsets[c + 1] - self.c.offsets[c]:
                     raise ValueError(f"row {i}, categorical column {c}: code {code} is not one of its "
                                      f"{self.c.offsets[c + 1] - self.c.offsets[c] - 1} levels or missing")
+            for c in range(self.c.n_tallies):
+                x = self.c.tallies[i * self.c.n_tallies + c]
+                if x < 0 or (x == x and x != floor(x)):
+                    raise ValueError(f"row {i}, count column {c}: {x} is not a whole number, 0 or above")
         return 0
 
 
 def check_rows(rows, offsets):
-    """Raise ValueError naming the first cell whose code is no level of its column. The loops trust codes: call it once
-    for rows that come from outside."""
+    """Raise ValueError naming the first row with a code that is no level of its column, or a count that is not a whole
+    number. The loops trust them: call it once for rows that come from outside."""
     _Rows(rows, offsets).check()
 
 
@@ -518,7 +524,7 @@ cdef class Tail:
     cdef int64_t items[9]
     cdef int32_t[::1] by_power
     cdef const float[::1] prior_table
-    cdef double[::1] prior_sums, prior_counts
+    cdef double[::1] prior_sums, prior_counts_kept
     cdef int32_t[::1] missing
     cdef int64_t[::1] power_ends
 
@@ -556,8 +562,8 @@ cdef class Tail:
         self.prior_table = self._field("table")[:, 0].copy()
         self.c.prior_table = &self.prior_table[0] if self.items[1] else NULL
         self._sum_prior()
-        self.prior_counts = np.full(self.items[4] * N_COUNTS_KEPT, np.nan)
-        self.c.prior_counts = &self.prior_counts[0] if self.items[4] else NULL
+        self.prior_counts_kept = np.full(self.items[4] * N_COUNTS_KEPT, np.nan)
+        self.c.prior_counts = &self.prior_counts_kept[0] if self.items[4] else NULL
 
     def _hold_blocks(self, prior):
         """Take the prior of the blocks; ValueError where it is none."""
@@ -732,6 +738,11 @@ cdef class Tail:
         while self.c.n_slots > 0 and size[self.c.n_slots - 1] == 0:
             self.c.n_slots -= 1
         self._refresh(0, self.c.capacity)
+
+    @property
+    def prior_counts(self):
+        """float64 (Q, 1024): what is known so far of layout.h's prior_counts, a copy; NaN elsewhere."""
+        return np.array(self.prior_counts_kept).reshape(self.items[4], N_COUNTS_KEPT)
 
     @property
     def concentration(self):

@@ -464,7 +464,7 @@ APART void FN(add_negative_binomial)(const tail_t *t, const work_t *w, double *o
                                                       w->tally_log_factorial[i], w->tally_saddle[i]);
 }
 
-/* The same of one count for an empty tail's new cluster, but without - log x!, which every candidate has. */
+/* The same of one count for an empty tail's new cluster, but without - log x!, which no candidate has then (sweep.h). */
 APART double FN(learn_count)(const tail_t *t, int64_t q, double x) {
     count_t terms = count_of(x);
     double score = FN(negative_binomial)(t, q * t->capacity, x, terms.log_factorial, terms.saddle)[0]
@@ -527,7 +527,7 @@ ALWAYS_INLINE int64_t FN(add_reals_of_block)(const tail_t *t, const rows_t *rows
 }
 
 /* Adds the predictives of the real, count and vector cells of the block's rows, in no cluster, under slots 0..n-1. With
- * `empty` all slots are vacant, and only what is added to slot 0 is asked for. */
+ * `empty` all slots are vacant, only what is added to slot 0 is asked for, and counts come without - log x!. */
 static void FN(add_predictives)(const tail_t *t, const rows_t *rows, work_t *w, const int64_t *at, double *out,
                                 int64_t stride, int64_t n, const int empty) {
     int64_t reals_done = FN(add_reals_of_block)(t, rows, w, out, stride, n, empty), counts = rows->n_tallies && !empty;

@@ -71,7 +71,8 @@ static void FN(score_tail)(tail_t *t, const rows_t *rows, work_t *w, const int64
 /* Whether nobody is in the tail: its new cluster is then a candidate by itself, before all others in the draw. */
 ALWAYS_INLINE int FN(is_empty)(const tail_t *t) { return t && t->n_occupied == 0; }
 
-/* out[row]: score of the new cluster, slot 0, of an empty tail; -infinity where there is another tail or none */
+/* out[row]: score of the new cluster, slot 0, of an empty tail, without - log x! of the counts; -infinity where there is
+ * another tail or none */
 ALWAYS_INLINE void FN(score_new)(const tail_t *t, const rows_t *rows, work_t *w, const int64_t *at, double out[BLOCK]) {
     double *slots = w->part; /* 8 a row; it is free until the draw */
     for (int64_t j = 0; j < BLOCK; j++) out[j] = FN(is_empty)(t) ? t->log_weight : -INFINITY;
@@ -93,8 +94,8 @@ ALWAYS_INLINE int64_t FN(slot_of)(const instantiated_t *g, const tail_t *t, int6
     return label < -1 || label >= g->n ? -2 : -1;
 }
 
-/* scores of the block's rows under the first allowed[row] instantiated clusters, on the scale of score_tail where
- * somebody is in the tail, and -infinity for the others of n */
+/* scores of the block's rows under the first allowed[row] instantiated clusters, and -infinity for the others of n. On
+ * the scale of score_tail where somebody is in the tail; else, as score_new, without - log x! of the counts. */
 ALWAYS_INLINE void FN(score_prefix)(const instantiated_t *g, const tail_t *t, const rows_t *rows, work_t *w,
                                     const int64_t *allowed, double *out, int64_t stride, int64_t n) {
     const block_t *block = &w->block;

@@ -94,7 +94,7 @@ def test_memory_parts(tmp_path):
     assert parts["rows"] == 500 * (3 + 2 * 8 + 8)
     assert parts["labels"] == 4 * (500 + 250 + 500)
     assert parts["gathered"] == 1000 + 2 * 500 and parts["draws"] == 5 * 1000
-    assert parts["clusters"] == 16 * (15 * 32 + 3 * 96)
+    assert parts["clusters"] == 16 * (15 * 32 + 3 * 96) + 8 * 1024
     half = mixture_check.memory_per_rank(table.columns, table.n_rows, 4, 4, 16)
     growing = mixture_check.memory_per_rank(table.columns, table.n_rows, 4, 2, 16, growing=True, strata=True)
     assert parts["subsample"] == 0 and growing["subsample"] == 4 * 500 + 16 * 250

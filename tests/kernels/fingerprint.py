@@ -90,6 +90,15 @@ def main():
             mixture.sweep(rows, z, 0, 1, 0, step, 0, None, tail, prior)
         rows.reals[::5] *= 1e30
         digest.update(z.tobytes() + mixture.log_predictive_clusters(rows, tail).tobytes())
+    for missing in (0.0, 0.1):  # an empty tail's new cluster, which now and then is opened and closed again
+        rows, prior = random_table(rng, 300, n_tallies=4, n_reals=2, missing=missing, large=True)
+        held = mixture.Instantiated(**random_parameters(rng, prior, 20, 20, []))
+        for log_weight in (-200.0, 0.0, 100.0):
+            tail, z = mixture.Tail(prior, 1e-9, 0.0, log_weight), np.zeros(300, dtype=np.int32)
+            for step in range(3):
+                mixture.sweep(rows, z, 2, 5, 1, step, 0, held, tail, prior)
+                digest.update(z.tobytes())
+            digest.update(tail.prior_counts.tobytes())
     for widths in ((2, 7), (1, 21, 4)):
         rows, prior = random_table(rng, 300, levels8=(3,), blocks=widths, scale=1.0)
         held = mixture.Instantiated(**random_parameters(rng, prior, 40, 40, []))

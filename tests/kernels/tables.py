@@ -71,7 +71,7 @@ def random_table(
     """(Rows, Prior): n rows from three well mixed groups, a share `missing` of cells missing, non-uniform
     Dirichlets, or with `even` one pseudo-count for all levels of a column; nu of normal columns is any number, or 2 in
     all with `same_nu`, or a power of two with `powers`. With `large` some counts are 1,023, the last whose scores are
-    kept (special.h), some beyond."""
+    kept (special.h), some 1,024 and more, some 0."""
     group = rng.integers(3, size=n)
 
     def codes(levels, dtype):
@@ -88,6 +88,7 @@ def random_table(
     tallies = rng.poisson(rate, size=(n, n_tallies)).astype(float)
     if large:
         tallies[::4], tallies[1::4] = 1023.0, 1024.0 + 200.0 * tallies[1::4]
+        tallies[5::8], tallies[2::4] = 1024.0, 0.0
     tallies[rng.random(tallies.shape) < missing] = np.nan
     rows = Rows(codes(levels8, np.uint8), codes(levels16, np.uint16), reals, tallies)
     prior = random_prior(rng, (*levels8, *levels16), n_reals, n_tallies)

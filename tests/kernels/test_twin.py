@@ -1,5 +1,7 @@
 """The kernels and their twin in plain Python give the same labels, counts and densities on random mixed tables."""
 
+from math import lgamma
+
 import numpy as np
 import pytest
 
@@ -130,6 +132,27 @@ def test_empty_tail(kind, n_clusters):
     assert opened > n
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_a_tail_that_empties_again(seed):
+    """What is known of counts in a new cluster is of the prior alone, whoever was in slot 0 meanwhile."""
+    rng = np.random.default_rng([6, seed])
+    rows, prior = random_table(rng, 20, n_tallies=2, large=seed % 2 == 1, missing=0.2 if seed % 3 else 0.0)
+    parameters = random_parameters(rng, prior, 5, 5, np.zeros(0, np.uint64))
+    rows, even = with_reluctant_first(rows, prior, parameters)
+    held = [module.Instantiated(**parameters) for module in (mixture, twin)]
+    tails = [module.Tail(prior, 1e-9, 0.0, even[-1] - 1) for module in (mixture, twin)]
+    z = [np.zeros(20, dtype=np.int32) for _ in held]
+    for cycle in range(15):
+        for module, g, tail, labels in zip((mixture, twin), held, tails, z, strict=True):
+            module.sweep(rows, labels, 0, seed, cycle, 1, 1, g, tail, prior, priority_free=True)
+        assert np.array_equal(*z)
+    for known, (a, b) in zip(tails[0].prior_counts, prior.gamma, strict=True):
+        x = np.flatnonzero(~np.isnan(known))
+        assert len(x)
+        expected = [twin.log_negative_binomial(v, (a, b), 0, 0.0) + lgamma(v + 1) for v in x.tolist()]
+        np.testing.assert_allclose(known[x], expected, 1e-10, 1e-10)
+
+
 @pytest.mark.parametrize("kind", TABLES)
 def test_accumulate(kind):
     rng = np.random.default_rng([3, len(kind)])
@@ -209,3 +232,8 @@ def test_errors_name_the_row():
     rows.codes8[4, 0] = 3
     with pytest.raises(ValueError, match="row 4, categorical column 0: code 3"):
         mixture.check_rows(rows, prior.offsets)
+    for count in (-1.0, 2.5):
+        rows, prior = random_table(rng, 3, n_tallies=2)
+        rows.tallies[1, 1] = count
+        with pytest.raises(ValueError, match=f"row 1, count column 1: {count}"):
+            mixture.check_rows(rows, prior.offsets)
