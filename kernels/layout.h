@@ -68,7 +68,7 @@ typedef struct { /* collapsed clusters of one shard; stride = capacity */
     const double *prior_sums; /* its sum over ADD_BLOCK columns at a time, of any row without missing cells; NULL where
                                * levels of a column have different pseudo-counts */
     const int32_t *missing;   /* (C,) the missing row of each column */
-    double *prior_counts; /* (Q, N_COUNTS_KEPT) log predictive, without - log x!, of the counts x = 0, 1, .. in an empty
+    double *count_scores; /* (Q, N_COUNTS_KEPT) log predictive, without - log x!, of the counts x = 0, 1, .. in an empty
                            * tail's new cluster; NaN: not yet known */
     double *t_location, *t_scale, *t_half, *t_constant; /* (R, capacity), Student t */
     double *t_total;                                    /* sum of t_constant over columns */

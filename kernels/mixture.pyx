@@ -82,7 +82,7 @@ cdef extern from "mixture.h" nogil:
         float *table
         const float *prior_table
         const double *prior_sums
-        double *prior_counts
+        double *count_scores
         const int32_t *missing
         double *t_location
         double *t_scale
@@ -524,7 +524,7 @@ cdef class Tail:
     cdef int64_t items[9]
     cdef int32_t[::1] by_power
     cdef const float[::1] prior_table
-    cdef double[::1] prior_sums, prior_counts_kept
+    cdef double[::1] prior_sums, count_scores_kept
     cdef int32_t[::1] missing
     cdef int64_t[::1] power_ends
 
@@ -562,8 +562,8 @@ cdef class Tail:
         self.prior_table = self._field("table")[:, 0].copy()
         self.c.prior_table = &self.prior_table[0] if self.items[1] else NULL
         self._sum_prior()
-        self.prior_counts_kept = np.full(self.items[4] * N_COUNTS_KEPT, np.nan)
-        self.c.prior_counts = &self.prior_counts_kept[0] if self.items[4] else NULL
+        self.count_scores_kept = np.full(self.items[4] * N_COUNTS_KEPT, np.nan)
+        self.c.count_scores = &self.count_scores_kept[0] if self.items[4] else NULL
 
     def _hold_blocks(self, prior):
         """Take the prior of the blocks; ValueError where it is none."""
@@ -740,9 +740,9 @@ cdef class Tail:
         self._refresh(0, self.c.capacity)
 
     @property
-    def prior_counts(self):
-        """float64 (Q, 1024): what is known so far of layout.h's prior_counts, a copy; NaN elsewhere."""
-        return np.array(self.prior_counts_kept).reshape(self.items[4], N_COUNTS_KEPT)
+    def count_scores(self):
+        """float64 (Q, 1024): what is known so far of layout.h's count_scores, a copy; NaN elsewhere."""
+        return np.array(self.count_scores_kept).reshape(self.items[4], N_COUNTS_KEPT)
 
     @property
     def concentration(self):

@@ -469,7 +469,7 @@ APART double FN(learn_count)(const tail_t *t, int64_t q, double x) {
     count_t terms = count_of(x);
     double score = FN(negative_binomial)(t, q * t->capacity, x, terms.log_factorial, terms.saddle)[0]
                    + terms.log_factorial;
-    if (x < N_COUNTS_KEPT) t->prior_counts[q * N_COUNTS_KEPT + (int64_t)x] = score;
+    if (x < N_COUNTS_KEPT) t->count_scores[q * N_COUNTS_KEPT + (int64_t)x] = score;
     return score;
 }
 
@@ -478,7 +478,7 @@ ALWAYS_INLINE void FN(add_counts_new_rows)(const tail_t *t, const block_t *block
                                            double *out, int64_t stride) {
     double sum[BLOCK] = {0};
     for (int64_t q = 0; q < t->n_tallies; q++) {
-        const double *kept = t->prior_counts + q * N_COUNTS_KEPT;
+        const double *kept = t->count_scores + q * N_COUNTS_KEPT;
         UNROLL for (int j = 0; j < rows; j++) {
             double x = block->tallies[first + j][q], score = kept[x < N_COUNTS_KEPT ? (int)x : N_COUNTS_KEPT - 1];
             if (block->some_missing && !block->tallies_seen[(first + j) * t->n_tallies + q]) continue;

@@ -98,7 +98,7 @@ def main():
             for step in range(3):
                 mixture.sweep(rows, z, 2, 5, 1, step, 0, held, tail, prior)
                 digest.update(z.tobytes())
-            digest.update(tail.prior_counts.tobytes())
+            digest.update(tail.count_scores.tobytes())
     for widths in ((2, 7), (1, 21, 4)):
         rows, prior = random_table(rng, 300, levels8=(3,), blocks=widths, scale=1.0)
         held = mixture.Instantiated(**random_parameters(rng, prior, 40, 40, []))

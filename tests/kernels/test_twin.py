@@ -146,7 +146,7 @@ def test_a_tail_that_empties_again(seed):
         for module, g, tail, labels in zip((mixture, twin), held, tails, z, strict=True):
             module.sweep(rows, labels, 0, seed, cycle, 1, 1, g, tail, prior, priority_free=True)
         assert np.array_equal(*z)
-    for known, (a, b) in zip(tails[0].prior_counts, prior.gamma, strict=True):
+    for known, (a, b) in zip(tails[0].count_scores, prior.gamma, strict=True):
         x = np.flatnonzero(~np.isnan(known))
         assert len(x)
         expected = [twin.log_negative_binomial(v, (a, b), 0, 0.0) + lgamma(v + 1) for v in x.tolist()]
