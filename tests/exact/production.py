@@ -12,7 +12,7 @@ from unittest import mock
 
 import numpy as np
 
-from mpibayes.hpc import global_update, grouping, guided_moves, informed_moves, shards, split_merge
+from mpibayes.hpc import global_update, grouping, guided_moves, informed_moves, shard_step, shards, split_merge
 from mpibayes.hpc import mixture as program
 from mpibayes.hpc.data import Carve, in_blocks
 from mpibayes.hpc.mixture import Mixture, Settings
@@ -299,6 +299,20 @@ def plain_kernels(tail=_PlainTail):
 def tail_over_rows(n_rows: int):
     """The collapsed tail normalised by the number of all rows."""
     return plain_kernels(type("TailOver", (_TailOverRows,), {"n_all": n_rows}))
+
+
+def heavy_new_cluster():
+    """Beside an empty tail a new cluster weighs exp(1/2) times what it should."""
+    right, make = shard_step.Step._tail, kernels.Tail
+
+    def heavier(prior, concentration, discount, log_weight, capacity):
+        return make(prior, concentration, discount, log_weight + 0.5, capacity=capacity)
+
+    def _tail(self, shard, mine):
+        with mock.patch.object(kernels, "Tail", make if len(mine) else heavier):
+            return right(self, shard, mine)
+
+    return mock.patch.object(shard_step.Step, "_tail", _tail)
 
 
 def hypers_after_weights():
