@@ -19,6 +19,7 @@ from pathlib import Path
 import click
 
 from mpibayes import __version__
+from mpibayes.hpc import signals
 from mpibayes.hpc.errors import MpibayesError
 from mpibayes.hpc.launcher import launcher_rank, launcher_size
 from mpibayes.hpc.words import counted
@@ -117,6 +118,8 @@ def cli(ctx):
     """
     if ctx.invoked_subcommand not in ("run", "doctor") and launcher_rank() > 0:
         ctx.exit(0)  # only these work together; under a launcher one copy of the others is enough
+    if ctx.invoked_subcommand != "run" and launcher_size() > 1:
+        signals.act()
 
 
 SET = click.option(
@@ -255,8 +258,8 @@ def run(config, out, overrides, max_time, fresh):
       mpirun -n 8 mpibayes run run.toml -o runs/c --set sampler.strategy=anneal --set anneal.strata=protocol
       mpirun -n 8 mpibayes run income.toml -o runs/d --set regression.prior_scale=heldout --set data.heldout=0.1
     """
-    # Until the run watches signals, Ctrl-C kills: a rank that left by itself would let others wait in MPI's start.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if launcher_size() == 1:  # until the run watches signals; several processes note them meanwhile
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         from mpibayes.hpc.run import main as start
     except Exception as error:  # a node with half an installation; the other ranks may be waiting for this one

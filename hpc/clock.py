@@ -9,14 +9,16 @@ import subprocess
 import time
 from datetime import datetime
 
-SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
+from mpibayes.hpc import signals
+
 BATCH_MARGIN_S = 15.0  # a batch system looks at its clock now and then, and what is over is killed
 
 
 class Clock:
     """Seconds since the run started, and whether it should stop.
 
-    Signal handlers only set a flag; ranks agree on it between cycles. A second Ctrl-C ends the process at once.
+    Signal handlers only set a flag; ranks agree on it between cycles. A second Ctrl-C ends the process at once, by the
+    signal itself: a launcher then ends the other ranks, which it need not do when one leaves with an exit code.
     """
 
     def __init__(self, max_time_s: float | None):
@@ -28,8 +30,10 @@ class Clock:
         self._last_checkpoint = 0.0
 
     def watch_signals(self) -> None:
-        for number in SIGNALS:
+        """Heed signals from now on, and one that came while the program started."""
+        for number in signals.SIGNALS:
             signal.signal(number, self._on_signal)
+        self.signalled = self.signalled or signals.noted()
 
     @staticmethod
     def leave() -> None:
@@ -44,7 +48,8 @@ class Clock:
 
     def _on_signal(self, number, frame) -> None:
         if number == signal.SIGINT and self.signalled == "SIGINT":
-            os._exit(130)
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.raise_signal(signal.SIGINT)
         self.signalled = signal.Signals(number).name
 
     def elapsed(self) -> float:

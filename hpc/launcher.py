@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 # How many processes there are, and which of them this one is. The first that is set counts: mpirun's own variables
 # before those of SLURM, whose srun may have started no more than mpirun's helpers.
@@ -10,6 +11,9 @@ SIZE_VARIABLES = (
     "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "MPI_LOCALNRANKS",
 )  # fmt: skip
 RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "SLURM_PROCID")
+# The launcher's process on this host, which starts the ranks there, and how many it is told to start.
+STARTERS = ("hydra_pmi_proxy", "orted", "prted", "mpirun", "orterun", "prterun", "slurmstepd")
+LOCAL_SIZE_VARIABLES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE")
 MARKS = (*SIZE_VARIABLES, "PMI_RANK", "PMIX_RANK")
 
 
@@ -42,6 +46,38 @@ def launcher_name() -> str:
     if "SLURM_STEP_NUM_TASKS" in os.environ:
         return f"{step} without PMI"
     return "a launcher" if launched() else "no launcher"
+
+
+def ranks_missing_here(pid: int) -> bool:
+    """Whether the launcher has fewer live children on this host than ranks: one has ended, or not begun.
+
+    pid: a rank of this host. False where that cannot be told: other launchers, or no /proc.
+    """
+    wanted = _first(LOCAL_SIZE_VARIABLES, len(os.environ.get("SLURM_GTIDS", "").split(",")))
+    try:
+        starter = _ancestor(pid, STARTERS)
+        if starter is None:
+            return False
+        lists = [(task / "children").read_text() for task in Path(f"/proc/{starter}/task").iterdir()]
+        alive = [child for child in " ".join(lists).split() if _stat(child)[1] != "Z"]
+    except (OSError, ValueError, IndexError):
+        return False
+    return len(alive) < wanted
+
+
+def _ancestor(pid: int, names: tuple[str, ...]) -> int | None:
+    """The nearest ancestor that is called so; ranks may have been started through a shell, `time` or `numactl`."""
+    while pid > 1:
+        pid = int(_stat(pid)[2])
+        if _stat(pid)[0] in names:
+            return pid
+    return None
+
+
+def _stat(pid: int | str) -> tuple[str, str, str]:
+    """Name (of 15 characters at most), state and parent of a process."""
+    name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(")")
+    return name, *rest.split()[:2]
 
 
 def _first(names: tuple[str, ...], default: int) -> int:

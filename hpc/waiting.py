@@ -14,13 +14,17 @@ import contextlib
 import os
 import select
 import signal
+import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from mpibayes.hpc.launcher import ranks_missing_here
+
 AFTER_S = 30.0
+MISSING_S = 3.0  # a launcher may still be starting the ranks of this host
 
 
 @dataclass
@@ -65,7 +69,8 @@ def announce(what: str | Callable[[], str], after_s: float | None = None, loud: 
 def watched(what: str, limit_s: float, advice: str, loud: bool = True) -> Iterator[None]:
     """`announce` for a block that holds on to Python's lock, with a limit: then this process is ended, with advice.
 
-    Does its work in a child process that ends with the block, or with this process.
+    It is ended too when another rank on this host has left: a rank that ended before MPI started never comes, and not
+    every launcher ends the others. Does its work in a child process that ends with the block, or with this process.
     """
     parent = os.getpid()
     ended, going_on = os.pipe()  # closes on our side when we die, too
@@ -87,15 +92,24 @@ def watched(what: str, limit_s: float, advice: str, loud: bool = True) -> Iterat
 
 
 def _watch_from_outside(ended: int, parent: int, wait: _Wait, limit_s: float, advice: str, loud: bool) -> None:
+    complete = wait.started
     while True:
         soon = min(1.0, AFTER_S / 4)
         if select.select([ended], [], [], soon)[0]:
             return
         if loud:
             wait.look(time.monotonic())
-        if time.monotonic() - wait.started > limit_s:
-            _say(f"mpibayes: error: waited {limit_s:.0f} s in vain for {wait.what}; {advice}")
-            os.kill(parent, signal.SIGKILL)
+        now = time.monotonic()
+        if not ranks_missing_here(parent):
+            complete = now
+        problem = ""
+        if now - wait.started > limit_s:
+            problem = f"waited {limit_s:.0f} s in vain for {wait.what}"
+        elif now - complete > MISSING_S:
+            problem = f"a rank on {socket.gethostname()} has left, so nobody need wait for {wait.what}"
+        if problem:
+            _say(f"mpibayes: error: {problem}; {advice}")
+            os.kill(parent, signal.SIGKILL)  # by a signal, for then every launcher ends the others
             return
 
 

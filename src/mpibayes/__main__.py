@@ -5,11 +5,22 @@ import sys
 
 
 def main() -> int:
-    """The command. Ctrl-C while its modules are loaded ends it without a traceback."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """The command. Ctrl-C while its modules are loaded ends it without a traceback.
+
+    Of several processes under a launcher none leaves by itself: signals are noted until the run can heed them, and a
+    process that cannot load the program ends the others, too.
+    """
+    from mpibayes.hpc import signals
+    from mpibayes.hpc.launcher import launcher_size
+
+    if launcher_size() > 1:
+        signals.note()
+    else:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     from mpibayes.hpc.cli import main as command
 
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if launcher_size() == 1:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     return command()
 
 

@@ -9,7 +9,7 @@ import signal
 from pathlib import Path
 from random import Random
 
-from mpibayes.hpc import cli, clock
+from mpibayes.hpc import cli, signals
 from mpibayes.io.files import chain_directories
 
 
@@ -57,7 +57,7 @@ def config_text(random: Random, cycles: int) -> str:
 
 def mpibayes(*words) -> tuple[int, str]:
     """The command in this process: its exit code, and all that it said. Signal handlers are put back."""
-    before = {number: signal.getsignal(number) for number in clock.SIGNALS}
+    before = {number: signal.getsignal(number) for number in signals.SIGNALS}
     said = io.StringIO()
     try:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from mpibayes.hpc import clock, config, run
+from mpibayes.hpc import clock, config, run, signals
 from mpibayes.hpc.errors import ConfigError, DataError
 from mpibayes.io.table import Table
 
@@ -16,11 +16,11 @@ def test_signals_are_watched_before_mpi_starts(monkeypatch):
     handlers = []
 
     def world():
-        handlers.extend(signal.getsignal(number) for number in clock.SIGNALS)
+        handlers.extend(signal.getsignal(number) for number in signals.SIGNALS)
         raise ConfigError("far enough")
 
     monkeypatch.setattr(run, "world", world)
-    before = {number: signal.getsignal(number) for number in clock.SIGNALS}
+    before = {number: signal.getsignal(number) for number in signals.SIGNALS}
     try:
         assert run.main("run.toml") == 2
     finally:
