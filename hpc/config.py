@@ -44,6 +44,7 @@ from mpibayes.hpc.config_schema import (
 )
 from mpibayes.hpc.errors import ConfigError
 from mpibayes.hpc.words import counted, import_again
+from mpibayes.io.files import read_regular, reason
 
 __all__ = [
     "Config", "as_dict", "check_columns", "continued", "difference", "growing_schedule", "load", "parse_duration",
@@ -192,7 +193,7 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Config:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8").replace("\r\n", "\n")
+        return read_regular(path, pipe=True).decode("utf-8").replace("\r\n", "\n")
     except FileNotFoundError:
         near = difflib.get_close_matches(
             path.name, [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else [], 1
@@ -204,7 +205,7 @@ def _read(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 text (byte {error.start}); a configuration is a TOML file") from None
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+        raise ConfigError(f"{path}: cannot be read: {reason(error)}") from None
 
 
 class _Report:

@@ -17,7 +17,7 @@ from mpibayes.hpc.errors import ConfigError, DataError
 from mpibayes.hpc.records import RESOLVED, read_provenance, read_resolved
 from mpibayes.hpc.run_directory import TRAINING_ROWS
 from mpibayes.hpc.words import counted
-from mpibayes.io.files import chain_directories
+from mpibayes.io.files import chain_directories, open_regular
 from mpibayes.io.table import Table
 from mpibayes.io.trace import read_trace
 
@@ -79,10 +79,11 @@ class KeptChains:
     def _check_training_rows(self) -> None:
         for chain in self.chains:
             path = chain.folder / TRAINING_ROWS
-            if not path.exists():
-                continue
             try:
-                stored = np.load(path)
+                with open_regular(path) as file:
+                    stored = np.load(file)
+            except FileNotFoundError:
+                continue
             except (OSError, ValueError, EOFError) as error:
                 raise DataError(
                     f"{path}: cannot be read ({error}); it tells which rows of the table were trained on, and the run "

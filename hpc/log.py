@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from mpibayes.hpc.launcher import launched
+from mpibayes.io.files import open_regular
 
 EVERY_S = 60.0
 SMOOTHING = 0.1  # weight of the newest cycle in running means
@@ -155,7 +156,7 @@ class Progress:
         with contextlib.suppress(OSError):  # the log is a convenience: a full disk speaks up at the checkpoint
             logs = Path(folder) / "logs"
             logs.mkdir(parents=True, exist_ok=True)
-            self._file = (logs / "run.log").open("a", encoding="utf-8", buffering=1)
+            self._file = open_regular(logs / "run.log", "a", encoding="utf-8", buffering=1)
         self._live = _live_display(self._stream)
 
     def update(self, values: Mapping[str, float], n_cycles: int = 1) -> None:

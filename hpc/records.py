@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mpibayes.hpc.errors import CheckpointError
-from mpibayes.io.files import storing, write_text
+from mpibayes.io.files import read_regular, storing, write_text
 
 RESOLVED = "config.resolved.toml"
 PROVENANCE = "provenance.json"
@@ -38,7 +38,7 @@ def read_resolved(folder: Path) -> dict[str, Any]:
     """The settings by section. Raises CheckpointError when the file is not as it was written."""
     path = folder / RESOLVED
     try:
-        text = path.read_bytes().decode()
+        text = read_regular(path).decode()
         settings = tomllib.loads(text)
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: cannot be read ({error}); it says what the run is") from None
@@ -67,7 +67,7 @@ def read_provenance(folder: Path) -> dict[str, Any]:
     """Raises CheckpointError when the file is not as it was written."""
     path = folder / PROVENANCE
     try:
-        record = json.loads(path.read_bytes())
+        record = json.loads(read_regular(path))
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: cannot be read ({error}); the run's table cannot be told") from None
     if not isinstance(record, dict) or not {"fingerprint", "starts"} <= record.keys():

@@ -13,7 +13,7 @@ from mpibayes.hpc.config import Config
 from mpibayes.hpc.kept_chains import Chain
 from mpibayes.hpc.summary import Scalar
 from mpibayes.hpc.words import counted
-from mpibayes.io.files import chain_directories
+from mpibayes.io.files import chain_directories, read_regular
 
 
 @dataclass
@@ -61,7 +61,7 @@ def states(chains: Sequence[Chain]) -> str:
     found, ranks = [], set()
     for chain in chains:
         try:
-            status = json.loads((chain.folder / "status.json").read_text(encoding="utf-8"))
+            status = json.loads(read_regular(chain.folder / "status.json"))
         except (OSError, ValueError):
             continue
         found.append(str(status.get("state", "unknown")))

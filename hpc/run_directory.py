@@ -22,7 +22,16 @@ from mpibayes.hpc.records import PROVENANCE, RESOLVED
 from mpibayes.hpc.status import read_status
 from mpibayes.hpc.words import counted
 from mpibayes.io.checkpoint import Generation
-from mpibayes.io.files import chain_directories, replacing, set_aside, storing, write_text
+from mpibayes.io.files import (
+    chain_directories,
+    open_regular,
+    read_regular,
+    reason,
+    replacing,
+    set_aside,
+    storing,
+    write_text,
+)
 from mpibayes.io.labels import FOLDER as LABELS
 from mpibayes.io.labels import last_draw
 from mpibayes.io.segments import require
@@ -188,11 +197,12 @@ def _labels_in(path: Path) -> np.ndarray:
         return draw.labels
     try:
         if path.suffix == ".npy":
-            return np.load(path, allow_pickle=False).astype(np.int64, casting="same_kind").ravel()
-        lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+            with open_regular(path) as file:
+                return np.load(file, allow_pickle=False).astype(np.int64, casting="same_kind").ravel()
+        lines = [line for line in read_regular(path).decode().splitlines() if line.strip()]
         return np.array(lines[-1].split(), np.int64)
     except OSError as error:
-        raise ConfigError(f"sampler.init_labels: {path}: cannot be read: {error.strerror or error}") from None
+        raise ConfigError(f"sampler.init_labels: {path}: cannot be read: {reason(error)}") from None
     except (IndexError, ValueError, OverflowError, TypeError):
         raise ConfigError(
             f"sampler.init_labels: {path}: expected a line of whole numbers separated by blanks, one a training row, "

@@ -33,7 +33,7 @@ import numpy as np
 
 from mpibayes.hpc.errors import CheckpointError
 from mpibayes.hpc.words import counted
-from mpibayes.io.files import TEMPORARY, h5_image, reason, storing, sync_directory
+from mpibayes.io.files import TEMPORARY, h5_image, open_regular, read_regular, reason, storing, sync_directory
 from mpibayes.io.segments import Kept
 
 FORMAT = "mpibayes-checkpoint"
@@ -181,7 +181,7 @@ def _plain(value: Any) -> Any:
 
 
 def _check_size(path: Path, size: int) -> None:
-    with storing(path), open(path, "rb") as file:  # open, then ask: NFS promises fresh attributes only then
+    with storing(path), open_regular(path) as file:  # open, then ask: NFS promises fresh attributes only then
         found = os.fstat(file.fileno()).st_size
     if found != size:
         raise CheckpointError(
@@ -266,7 +266,7 @@ class Generation:
             return None
         path = self.path / entry["file"]
         try:
-            with open(path, "rb") as file:
+            with open_regular(path) as file:
                 found = hashlib.file_digest(file, "sha256").hexdigest()
                 size = file.tell()
         except OSError as error:
@@ -381,7 +381,7 @@ def _wrong_size(path: Path, found: int, expected: int) -> str:
 def _read_manifest(directory: Path, cycle: int) -> tuple[Generation | None, str | None]:
     path = directory / MANIFEST
     try:
-        manifest = json.loads(path.read_bytes())
+        manifest = json.loads(read_regular(path))
     except OSError as error:
         return None, f"{path}: {reason(error)}"
     except ValueError:

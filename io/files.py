@@ -10,21 +10,35 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, Any, BinaryIO
 
 import h5py
 
-from mpibayes.hpc.errors import CheckpointError, ConfigError
+from mpibayes.hpc.errors import CheckpointError, ConfigError, DataError
 
 TEMPORARY = ".tmp"
+NOT_REGULAR = "not a regular file"
+HDF5 = b"\x89HDF\r\n\x1a\n"  # what such a file begins with
 
 
 def reason(error: OSError) -> str:
     """The operating system's words without Python's decoration, e.g. "No space left on device"."""
     return os.strerror(error.errno) if error.errno else str(error)
+
+
+@contextmanager
+def reading(path: str | Path) -> Iterator[None]:
+    """Turn an `OSError` inside the block into a DataError that names the file and the reason."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {reason(error)}") from error
 
 
 @contextmanager
@@ -37,6 +51,50 @@ def storing(path: str | Path) -> Iterator[None]:
             f"{path}: cannot be written: {reason(error)}. Mend that (free some space, or correct the permissions) "
             "and run the same command again: it continues from the last complete checkpoint."
         ) from error
+
+
+def open_regular(path: str | Path, mode: str = "rb", *, pipe: bool = False, **options: Any) -> IO[Any]:
+    """`open`, of a regular file for reading or appending: a FIFO, a device or a socket is refused and not waited for.
+
+    pipe: a pipe will do as well, as a shell's <(...) is one; it is empty where nobody writes to it.
+    Raises OSError, whose `reason` may be "not a regular file".
+    """
+    try:
+        file = open(path, mode, opener=_without_waiting, **options)  # noqa: SIM115
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket; of files to append to also a FIFO that nobody reads
+            raise OSError(NOT_REGULAR) from None
+        raise
+    try:
+        kind = os.fstat(file.fileno()).st_mode
+        if not (stat.S_ISREG(kind) or (pipe and stat.S_ISFIFO(kind))):
+            raise OSError(NOT_REGULAR)
+        os.set_blocking(file.fileno(), True)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Opening a FIFO waits for its other end, through all signals; opening a terminal may make it ours."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY, 0o666)
+
+
+def read_regular(path: str | Path, *, pipe: bool = False) -> bytes:
+    """The bytes of a file; see `open_regular`."""
+    with open_regular(path, pipe=pipe) as file:
+        return file.read()
+
+
+def first_bytes(path: Path, advice: str = "name the files in it") -> bytes:
+    """The first 8 bytes of a file of data. DataError where it cannot be read. advice: what to do about a directory."""
+    with reading(path):
+        try:
+            with open_regular(path) as file:
+                return file.read(8)
+        except IsADirectoryError:
+            raise DataError(f"{path}: is a directory; {advice}") from None
 
 
 def sync_directory(path: str | Path) -> None:

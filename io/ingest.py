@@ -19,7 +19,7 @@ from mpibayes.hpc.errors import ConfigError, DataError
 from mpibayes.hpc.words import counted
 from mpibayes.io import infer
 from mpibayes.io.encode import Encoder, Offences
-from mpibayes.io.files import reason, replacing
+from mpibayes.io.files import read_regular, reason, replacing
 from mpibayes.io.schema import SCHEMA_KINDS, ColumnSchema, Schema, read_schema, schema_text
 from mpibayes.io.source import MAX_PROBLEMS, MISSING, Progress, TextSource, near
 from mpibayes.io.table import KINDS, Table, TableWriter, check_levels, check_table_name, check_target, place_columns
@@ -128,7 +128,7 @@ def _read_names(names: str | os.PathLike | Sequence[str] | None) -> list[str] | 
     if names is None or not isinstance(names, str | os.PathLike):
         return None if names is None else list(names)
     try:
-        lines = Path(names).read_text("utf-8-sig").splitlines()
+        lines = read_regular(names, pipe=True).decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{names}: not a readable file of column names, one a line: {error}") from error
     return [line.strip() for line in lines if line.strip()]

@@ -17,6 +17,7 @@ import pyarrow as pa
 from mpibayes.hpc.errors import ConfigError, DataError
 from mpibayes.hpc.words import counted
 from mpibayes.io.encode import Encoder, Offences, expectation, parse
+from mpibayes.io.files import HDF5, first_bytes
 from mpibayes.io.ingest import one_thread
 from mpibayes.io.source import MISSING, TextSource, near
 from mpibayes.io.table import SLICE_ROWS, Column, Rows, Table, slices_of
@@ -63,7 +64,7 @@ def stream_like(
         raise ConfigError(f'unseen = {unseen!r}: expected "error" or "missing"')
     path = Path(path)
     columns, about = _columns_of(like)
-    if _is_hdf5(path):
+    if first_bytes(path) == HDF5:
         passes = _TypedFile(columns, path)
     else:
         options = {"delimiter": delimiter or about.get("delimiter"), "encoding": encoding or about.get("encoding")}
@@ -80,7 +81,7 @@ def has_column(like: Table, path: str | os.PathLike, name: str) -> bool:
     for the other columns."""
     path = Path(path)
     others = tuple(c for c in like.columns if c.name != name)
-    if _is_hdf5(path):
+    if first_bytes(path) == HDF5:
         return any(c.name == name for c in Table.open(path).columns)
     options = {"delimiter": like.source.get("delimiter"), "encoding": like.source.get("encoding")}
     return name in _TextFile(others, like.source, path, None, (), options).names
@@ -98,16 +99,6 @@ def unseen_message(record: dict[str, Unseen], path: str | os.PathLike) -> str:
 
 def _columns_of(like: Table | Sequence[Column]) -> tuple[tuple[Column, ...], dict]:
     return (like.columns, like.source) if isinstance(like, Table) else (tuple(like), {})
-
-
-def _is_hdf5(path: Path) -> bool:
-    if not path.is_file():
-        return False
-    try:
-        with path.open("rb") as raw:
-            return raw.read(8) == b"\x89HDF\r\n\x1a\n"
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def _checked(passes: _TextFile | _TypedFile, unseen: str, record: dict | None) -> Iterator[Rows]:

@@ -27,6 +27,7 @@ from pathlib import Path
 
 from mpibayes.hpc.errors import ConfigError
 from mpibayes.hpc.words import counted
+from mpibayes.io.files import read_regular
 from mpibayes.io.source import near
 from mpibayes.io.table import KINDS, MAX_LEVELS
 
@@ -55,7 +56,7 @@ def read_schema(path: str | os.PathLike) -> Schema:
     """Reads a schema file. Raises ConfigError with everything that is wrong in it."""
     path = Path(path)
     try:
-        content = tomllib.loads(path.read_text("utf-8"))
+        content = tomllib.loads(read_regular(path, pipe=True).decode())
     except (FileNotFoundError, IsADirectoryError) as error:
         raise ConfigError(f"{path}: no such schema file") from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

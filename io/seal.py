@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from mpibayes.io.files import open_regular
+
 PIECE = 1 << 20
 ATTRIBUTE = "sealed"
 LAST = 41  # bytes of the last line, with the line feed before it
@@ -58,7 +60,7 @@ class Seal:
     @classmethod
     def of(cls, path: Path) -> Seal:
         """The seal of a file, remembered as long as the file stays what it is. OSError; ValueError when damaged."""
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             now = os.fstat(file.fileno())
             key = (str(path), now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns)
             if key not in _known:
@@ -88,7 +90,7 @@ class Seal:
         wanted = [i for i in range(start // piece, min(-(-stop // piece), len(sums))) if i not in self._sound]
         if not wanted:
             return
-        with open(self.path, "rb") as file:
+        with open_regular(self.path) as file:
             for i in wanted:
                 file.seek(i * piece)
                 if zlib.crc32(file.read(min(piece, size - i * piece))) != sums[i]:

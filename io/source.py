@@ -31,6 +31,7 @@ import pyarrow.parquet
 
 from mpibayes.hpc.errors import ConfigError, DataError
 from mpibayes.hpc.words import counted
+from mpibayes.io.files import HDF5, first_bytes, open_regular, reading
 
 BLOCK_BYTES = 1 << 20  # pyarrow reads up to 32 blocks ahead
 SAMPLE_BYTES = 1 << 18
@@ -150,10 +151,10 @@ class TextSource:
     ) -> Iterator[Batch]:
         """All rows, with the columns at `positions` (default: all). Raises DataError where the text cannot be read."""
         positions = list(range(len(self.names))) if positions is None else sorted(positions)
-        sizes = [p.stat().st_size for p in self.paths]
+        sizes = [_size(p) for p in self.paths]
         total, before, rows = max(sum(sizes), 1), 0, 0
         for path, dialect, size in zip(self.paths, self._dialects, sizes, strict=True):
-            with path.open("rb") as raw:
+            with reading(path), open_regular(path) as raw:
                 row = 1
                 for columns, n in _read(path, raw, dialect, positions):
                     yield Batch(path, row, n, columns)
@@ -179,6 +180,11 @@ class TextSource:
         return words
 
 
+def _size(path: Path) -> int:
+    with reading(path):
+        return path.stat().st_size
+
+
 def near(name: str, known: Iterable[str]) -> str:
     """' (did you mean ...?)' when something near `name` is known, else nothing."""
     known = list(known)
@@ -200,18 +206,10 @@ def look(
     expected: Sequence[str],
 ) -> Dialect:
     """Format, delimiter, header and column names of one file, from its first 256 KiB of text."""
-    if not path.exists():
-        raise DataError(f"{path}: no such file")
-    if path.is_dir():
-        raise DataError(f"{path}: is a directory; name the files in it")
-    try:
-        with path.open("rb") as raw:
-            magic = raw.read(8)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    magic = first_bytes(path)
     if magic.startswith(b"PAR1"):
         return _look_parquet(path, names)
-    if magic.startswith(b"\x89HDF"):
+    if magic == HDF5:
         raise DataError(f"{path}: is an HDF5 file; expected CSV or Parquet (a typed table needs no import)")
     if magic.startswith(b"PK\x03\x04"):
         raise DataError(f"{path}: is a zip archive (or a spreadsheet); unpack it to CSV first")
@@ -282,7 +280,7 @@ def _check_encoding(encoding: str | None) -> str:
 def _head(path: Path, encoding: str) -> str:
     """The first SAMPLE_BYTES of text; a character or a line cut at the end is dropped by the callers."""
     try:
-        with path.open("rb") as raw:
+        with open_regular(path) as raw:
             data = _decompressed(raw).read(SAMPLE_BYTES)
     except _UNREADABLE as error:
         raise DataError(f"{path}: cannot be read: {_first_line(error)}") from error
@@ -485,7 +483,7 @@ def _lines(path: Path, dialect: Dialect, rows: set[int]) -> Iterator[tuple[int, 
     """(row, line) of the wanted data rows; stops quietly where the file cannot be followed."""
     last = max(rows)
     try:
-        with path.open("rb") as raw:
+        with open_regular(path) as raw:
             for row, (line, _) in enumerate(_python_rows(raw, dialect, "replace"), 1 - bool(dialect.header)):
                 if row in rows:
                     yield row, line
@@ -522,7 +520,7 @@ def _not_decodable(path: Path, encoding: str) -> DataError:
     """Where the first byte is that this encoding does not have."""
     decoder = codecs.getincrementaldecoder(encoding)()
     offset, line = 0, 1
-    with path.open("rb") as raw:
+    with open_regular(path) as raw:
         stream = _decompressed(raw)
         while True:
             chunk = stream.read(1 << 20)

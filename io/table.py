@@ -33,7 +33,7 @@ import h5py
 import numpy as np
 
 from mpibayes.hpc.errors import ConfigError, DataError
-from mpibayes.io.files import sync_directory
+from mpibayes.io.files import HDF5, first_bytes, sync_directory
 from mpibayes.io.seal import ATTRIBUTE, Seal, append_seal
 
 FORMAT = "mpibayes-table"
@@ -340,24 +340,16 @@ def _extent(data: h5py.Dataset, start: int, stop: int) -> tuple[int, int]:
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[h5py.File]:
     """The open file; every way in which it can fail to be readable becomes one DataError."""
-    if not os.path.exists(path):  # not Path.exists, which raises where a name is too long
-        raise DataError(f"{path}: no such file")
-    if path.is_dir():
-        raise DataError(f"{path}: is a directory; expected a typed table made by 'mpibayes import'")
     advice = "expected a typed table made by 'mpibayes import'"
+    if first_bytes(path, advice) != HDF5:
+        raise DataError(f"{path}: not an HDF5 file; {advice}")
     try:
-        with path.open("rb") as raw:
-            head = raw.read(8)
-        if head != b"\x89HDF\r\n\x1a\n":
-            raise DataError(f"{path}: not an HDF5 file; {advice}")
         seal = Seal.of(path)
         seal.verify_contents()
         with h5py.File(path, "r", locking=False) as file:
             seal.require(file.attrs)
             yield file
     except (OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
-        if isinstance(error, PermissionError):
-            raise DataError(f"{path}: cannot be read: {error.strerror}") from error
         cut = "truncated" in str(error)
         why = "truncated HDF5 file, or changed since its import" if cut else f"damaged HDF5 file ({_reason(error)})"
         raise DataError(f"{path}: {why}; import the table again or copy it again") from error

@@ -21,7 +21,7 @@ import numpy as np
 
 from mpibayes.hpc.errors import CheckpointError
 from mpibayes.io import checkpoint
-from mpibayes.io.files import TEMPORARY, h5_image, storing, write_bytes, write_text
+from mpibayes.io.files import TEMPORARY, h5_image, read_regular, storing, write_bytes, write_text
 from mpibayes.io.segments import Segments, list_segments, read_attributes, read_blocks
 
 SCALARS = (
@@ -150,7 +150,7 @@ def read_axes(run_dir: str | Path) -> dict[str, dict[str, list[str]]]:
         return {}
     path = folder / AXES
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_regular(path).decode()
     except (OSError, UnicodeDecodeError):
         text = ""
     if _digest(text) != written:
