@@ -1,12 +1,19 @@
-"""One run at a time in a directory: the file LOCK says who works there, and its time that he is alive.
+"""One run at a time in a directory: the file LOCK says who works there, and its time that the owner is alive.
 
-LOCK is a JSON object (host, pid, started, job, restarts), made in one step by linking a finished file, which is safe on
-network file systems without locks. While the run goes on, a thread renews the file's time every 15 seconds. Who finds a
+LOCK is a JSON object (host, place, pid, started, job, restarts, token), made by exclusive creation, which network file
+systems do in one step. While the run goes on, a thread renews the file's time every RENEWED_S seconds. Whoever finds a
 LOCK decides whether its owner is dead:
 
-- on its host: the process is gone, or another one has its number;
+- in its own place (the same boot of a kernel, the same namespace of process ids): the process is gone, or another one
+  has its number;
 - an earlier start of the same batch job: a job runs once at a time;
-- elsewhere: no renewal for a minute, by the clock of the file system.
+- elsewhere (other hosts, containers): the heartbeat stands still while one watches it for SILENT_S seconds. No two
+  clocks are compared: those of hosts may differ, and on some file systems each host stamps files by its own.
+
+A dead owner has one successor: whoever makes `LOCK.<token of the owner>.taken`, exclusively. It then renames that file
+over LOCK. A claim whose maker died before that is taken over in the same way, so claims may form a chain. However slow
+the file system is between any two of these steps, a second starter finds the claim, or a LOCK that is no longer the
+one it has judged. In the end each reads LOCK once more after a while, and only then owns the directory.
 """
 
 from __future__ import annotations
@@ -14,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import socket
 import threading
@@ -22,10 +30,13 @@ from pathlib import Path
 from typing import Any
 
 from mpibayes.hpc.errors import CheckpointError, ConfigError
+from mpibayes.hpc.waiting import announce
+from mpibayes.io.files import open_regular, read_regular, reason
 
 NAME = "LOCK"
-RENEWED_S = 15.0
-SILENT_S = 60.0
+CLAIM = ".taken"
+RENEWED_S = 10.0
+SILENT_S = 35.0  # three renewals and some
 JOB_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")
 
 
@@ -40,8 +51,42 @@ def restarts() -> int:
     return int(text) if text.isdigit() else 0
 
 
+def place() -> str | None:
+    """Where this process's number means something: a boot of a kernel and a namespace of process ids.
+
+    None where that cannot be told. Hosts may share a name, and so may containers.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return None
+
+
+def this_process() -> dict[str, Any]:
+    """What LOCK and the status say of the process that runs."""
+    return {
+        "host": socket.gethostname(), "place": place(), "pid": os.getpid(), "started": _started(os.getpid()),
+        "job": job(), "restarts": restarts(),
+    }  # fmt: skip
+
+
+def lives(pid: Any, started: Any) -> bool:
+    """Whether the process of this place that has this number began at `started`; it counts as alive if in doubt."""
+    if not isinstance(pid, int) or pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # it is there and belongs to someone else
+        pass
+    now = _started(pid)
+    return now is None or started is None or now == started
+
+
 class Lock:
-    """Root's hold on a run directory. `take`, then `check` now and then, and `release`."""
+    """Root's hold on a run directory. `take`, then `check` before every write, and `release`."""
 
     def __init__(self):
         self.path: Path | None = None
@@ -51,70 +96,96 @@ class Lock:
     def take(self, folder: Path) -> None:
         """Hold this directory, which exists. ConfigError when a run that seems alive holds it; OSError."""
         path = folder / NAME
-        self._mine = {
-            "host": socket.gethostname(), "pid": os.getpid(), "started": _started(os.getpid()),
-            "job": job(), "restarts": restarts(), "token": secrets.token_hex(8),
-        }  # fmt: skip
-        draft = folder / f"{NAME}.{self._mine['token']}.tmp"
-        try:
-            self._put(draft, path)
-        finally:
-            draft.unlink(missing_ok=True)
+        self._mine = {**this_process(), "token": secrets.token_hex(8)}
+        for _ in range(5):
+            began = time.monotonic()
+            if self._make(path) or self._succeed(path):
+                time.sleep(min(2.0, 0.02 + 10.0 * (time.monotonic() - began)))  # longer on slow file systems
+                if self._holds(path):
+                    break
+        else:
+            raise ConfigError(_in_use(path, _read(path) or {}, "it has just started"))
         self.path = path
+        for claim in path.parent.glob(f"{NAME}.*{CLAIM}"):  # nobody wins by these any more
+            if claim != _claim(path, self._mine):
+                claim.unlink(missing_ok=True)
         self._done.clear()
-        threading.Thread(target=self._renew, args=(path,), name="lock", daemon=True).start()
+        threading.Thread(target=self._renew, name="lock", daemon=True).start()
 
-    def _put(self, draft: Path, path: Path) -> None:
-        for _ in range(3):
-            draft.write_text(json.dumps(self._mine) + "\n")
-            try:
-                os.link(draft, path)
-                return
-            except FileExistsError:
-                pass
-            except OSError:  # a file system without links
-                if not path.exists():
-                    os.replace(draft, path)
-                    return
-            owner = _read(path)
-            if owner is None:  # released just now
-                continue
-            if alive := self._seems_alive(owner, draft, path):
-                raise ConfigError(_in_use(path, owner, alive))
-            os.replace(draft, path)
-            time.sleep(0.5)  # of two that take over at once the later one holds it, and both know by now
-            if self._holds(path):
-                return
-        raise ConfigError(_in_use(path, _read(path) or {}, "it has just started"))
+    def _make(self, path: Path) -> bool:
+        """Make this file, with what it says of me; False when it exists."""
+        try:
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        except FileExistsError:
+            return False
+        try:
+            with open(fd, "w") as file:
+                file.write(json.dumps(self._mine) + "\n")
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        return True
 
-    def _seems_alive(self, owner: dict[str, Any], draft: Path, path: Path) -> str:
-        """Why its owner counts as alive; "" when he does not."""
-        pid = owner.get("pid")
-        if owner.get("host") == self._mine["host"] and isinstance(pid, int):
-            return "the process exists" if _started(pid) == owner.get("started") is not None else ""
+    def _succeed(self, path: Path) -> bool:
+        """Take over from an owner that is dead; False when somebody was quicker. ConfigError when it seems alive."""
+        chain = _chain(path)
+        if not chain:  # released just now
+            return False
+        last, owner = chain[-1]
+        if alive := self._seems_alive(owner, last):
+            raise ConfigError(_in_use(path, owner, alive))
+        claim = _claim(last, owner)
+        if not self._make(claim):
+            return False
+        if [file for file, _ in _chain(path)] != [*(file for file, _ in chain), claim]:
+            claim.unlink(missing_ok=True)  # the LOCK that I have judged is gone
+            return False
+        with contextlib.suppress(FileNotFoundError):  # somebody holds me for dead in turn
+            for file, _ in reversed(chain):
+                os.replace(claim, file)
+                claim = file
+        return True
+
+    def _seems_alive(self, owner: dict[str, Any], file: Path) -> str:
+        """Why an owner counts as alive; "" when it does not. Takes a while where its heartbeat has to be watched."""
+        if owner.get("place") and owner["place"] == self._mine["place"]:
+            return "the process exists" if lives(owner.get("pid"), owner.get("started")) else ""
         if owner.get("job") and owner["job"] == self._mine["job"] and owner.get("restarts", 0) < self._mine["restarts"]:
             return ""
-        try:
-            silent = draft.stat().st_mtime - path.stat().st_mtime
-        except FileNotFoundError:
-            return ""
-        return f"its last sign of life came {max(silent, 0.0):.0f} s ago" if silent < SILENT_S else ""
+        before, until = _heartbeat(file), time.monotonic() + SILENT_S
+        sign = f"a sign of life of {_who(owner)}; after {SILENT_S:.0f} s without one this run takes its place"
+        with announce(sign, 1.0):
+            while (now := _heartbeat(file)) == before and time.monotonic() < until:
+                time.sleep(SILENT_S / 100)
+        return "it has just given a sign of life" if None is not now != before else ""
 
-    def _renew(self, path: Path) -> None:
+    def _renew(self) -> None:
         while not self._done.wait(RENEWED_S):
             with contextlib.suppress(OSError):  # a file system that stumbles; the next checkpoint will tell
-                if self._holds(path):
-                    os.utime(path)
+                if self.path is not None and self._holds(self.path):
+                    os.utime(self.path)
 
     def _holds(self, path: Path) -> bool:
         return (_read(path) or {}).get("token") == self._mine["token"]
 
     def check(self) -> None:
-        """CheckpointError when someone else has taken the directory."""
-        if self.path is not None and not self._holds(self.path):
+        """CheckpointError when someone else has taken the directory, or that cannot be told."""
+        if self.path is None:
+            return
+        try:
             owner = _read(self.path)
+        except OSError as error:
+            raise CheckpointError(
+                f"{self.path}: cannot be read: {reason(error)}; so this run cannot tell whether the directory is still "
+                "its own, and writes nothing more. Run the same command again when the file system works"
+            ) from error
+        if owner is None or owner.get("token") != self._mine["token"]:
             how = "was removed while the run held it" if owner is None else f"was taken over by {_who(owner)}"
             raise CheckpointError(f"{self.path}: {how}; this run stops and writes nothing more")
+
+    def follow(self, folder: Path) -> None:
+        """The directory that is held has another name now."""
+        self.path = folder / NAME
 
     def release(self) -> None:
         self._done.set()
@@ -124,36 +195,49 @@ class Lock:
         self.path = None
 
 
-def _started(pid: int) -> int | None:
-    """When a process of this host began, in ticks since the host did; None where it does not exist.
+def _chain(path: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """LOCK and the claims that follow from it, each with what it says; [] where there is no LOCK."""
+    chain: list[tuple[Path, dict[str, Any]]] = []
+    while path not in [file for file, _ in chain] and (owner := _read(path)) is not None:
+        chain.append((path, owner))
+        path = _claim(path, owner)
+    return chain
 
-    0 where that cannot be told: systems without /proc.
-    """
+
+def _claim(file: Path, owner: dict[str, Any]) -> Path:
+    """The claim to be the successor of this owner, as `file` describes it."""
+    token = owner.get("token")
+    if not (isinstance(token, str) and re.fullmatch(r"\w{1,64}", token)):  # damaged: known by the file itself
+        token = "-".join(f"{number:x}" for number in _heartbeat(file) or (0,))
+    return file.with_name(f"{NAME}.{token}{CLAIM}")
+
+
+def _heartbeat(file: Path) -> tuple[int, int] | None:
+    """Number and time of a file; None where there is none. It is opened, since NFS then asks its server."""
+    try:
+        with open_regular(file) as opened:
+            about = os.fstat(opened.fileno())
+    except FileNotFoundError:
+        return None
+    return about.st_ino, about.st_mtime_ns
+
+
+def _started(pid: int) -> int | None:
+    """When a process of this place began, in ticks since its kernel did; None where that cannot be told, -1: dead."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return None if fields[0] == "Z" else int(fields[19])
-    except FileNotFoundError:
-        pass
+        return -1 if fields[0] in "ZX" else int(fields[19])
     except (OSError, ValueError, IndexError):
-        return 0
-    if Path("/proc/self/stat").exists():
         return None
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except OSError:
-        pass
-    return 0
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """What a lock says: {} where it is damaged, None where there is none."""
+    """What a lock says: {} where it is damaged, None where there is none. OSError where it cannot be read."""
     try:
-        owner = json.loads(path.read_bytes())
+        owner = json.loads(read_regular(path))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError):
+    except ValueError:
         return {}
     return owner if isinstance(owner, dict) else {}
 
@@ -166,5 +250,5 @@ def _who(owner: dict[str, Any]) -> str:
 def _in_use(path: Path, owner: dict[str, Any], why: str) -> str:
     return (
         f"{path.parent}: {_who(owner)} is running it ({why}); wait for it or choose another directory with -o. If you "
-        f"know that it is dead, remove {path} or try again in {SILENT_S:.0f} s"
+        f"know that it is dead, remove {path}"
     )

@@ -7,7 +7,6 @@ or signals is decided on root and agreed on by all ranks between two cycles. Wha
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import sys
 import time
@@ -27,7 +26,7 @@ from mpibayes.hpc.errors import EXIT_STOPPED, MpibayesError, NumericalError
 from mpibayes.hpc.families import family_of
 from mpibayes.hpc.heap import return_what_is_freed
 from mpibayes.hpc.launcher import launcher_rank, launcher_size
-from mpibayes.hpc.lock import Lock, job, restarts
+from mpibayes.hpc.lock import Lock, this_process
 from mpibayes.hpc.log import Progress
 from mpibayes.hpc.sampler import Sampler, Told
 from mpibayes.hpc.waiting import announce
@@ -239,8 +238,7 @@ class Chain:
         about = {
             "state": state, "last_checkpoint": self._saved_cycle, "ranks": self.comm.size,
             "shards": self.sampler.n_shards,
-            "host": socket.gethostname(), "pid": os.getpid(), "job": job(), "restarts": restarts(),
-            "before": self._before, "message": message,
+            **this_process(), "before": self._before, "message": message,
         }  # fmt: skip
         with contextlib.suppress(MpibayesError):
             status.write_status(self.folder, self.progress.status(values) | about)

@@ -2,7 +2,8 @@
 
 Fields: state (running, stopped, finished, failed), cycle, cycles, n_clusters, active_rows (fewer than rows while an
 annealed chain grows), rows, log_joint, concentration, discount, moved_fraction, heldout_lpd, seconds_per_cycle,
-rows_per_second, eta_s, elapsed_s, last_checkpoint, ranks, shards, host, pid, job, restarts (of the batch job), before
+rows_per_second, eta_s, elapsed_s, last_checkpoint, ranks, shards, the writer's host, place, pid, started, job and
+restarts (as in LOCK), before
 (how the previous start ended: state, last_checkpoint, host, job, updated, message), updated (ISO time), message; of a
 regression also lp, log_posterior, acceptance_rate, step_size, n_bright. Any of them may be missing or null: early in a
 run not all are known.
@@ -12,19 +13,19 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import socket
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from mpibayes.hpc.errors import ConfigError, DataError, MpibayesError
-from mpibayes.io.files import chain_directories, reason, storing, write_text
+from mpibayes.hpc.lock import lives, place
+from mpibayes.io.files import chain_directories, read_regular, reason, storing, write_text
 
 NAME = "status.json"
 # A running program writes its status every 10 seconds, or once a cycle where cycles are longer.
 SILENT_S = 300.0
 SILENT_CYCLES = 3.0
+CLOCKS_S = 5.0  # clocks of a cluster's hosts differ by less
 HARMLESS = "The run itself does not depend on it and will write it anew."
 
 
@@ -43,7 +44,7 @@ def read_status(run_dir: str | Path) -> dict[str, Any]:
     """The status of one chain. Raises ConfigError when no run was started here, DataError when the file is damaged."""
     path = Path(run_dir) / NAME
     try:
-        status = json.loads(path.read_bytes())
+        status = json.loads(read_regular(path))
     except FileNotFoundError:
         raise ConfigError(
             f"{run_dir}: no run was started in this directory (it has no {NAME}). Expected the directory of a run (the "
@@ -73,8 +74,8 @@ def ending(run_dir: str | Path) -> dict[str, Any] | None:
 def liveness(status: dict[str, Any], now: datetime | None = None) -> tuple[bool | None, float | None]:
     """(does the run seem alive, seconds since its last word).
 
-    A run that is not `running` is not alive. On the run's own host the process is looked for; elsewhere a long
-    silence means no. None where it cannot be told.
+    A run that is not `running` is not alive. In the run's own place (`lock.place`) the process is looked for; elsewhere
+    a long silence means no, by the two hosts' clocks. None where it cannot be told.
     """
     try:
         updated = datetime.fromisoformat(status["updated"])
@@ -84,8 +85,8 @@ def liveness(status: dict[str, Any], now: datetime | None = None) -> tuple[bool 
         age = ((now or datetime.now(UTC)) - (updated if updated.tzinfo else updated.astimezone())).total_seconds()
     if status.get("state") != "running":
         return False, age
-    if status.get("host") == socket.gethostname() and isinstance(status.get("pid"), int):
-        return _process_exists(status["pid"]), age
+    if _is_here(status):
+        return lives(status.get("pid"), status.get("started")), age
     if age is None:
         return None, None
     return age < max(SILENT_S, SILENT_CYCLES * (status.get("seconds_per_cycle") or 0.0)), age
@@ -195,9 +196,14 @@ def _state(row: dict[str, Any]) -> str:
         return state
     if row["alive"] is None:
         return "running (cannot tell whether it still does)"
-    if row.get("host") == socket.gethostname():
+    if _is_here(row):
         return f"died: process {row['pid']} is gone; the same command continues from the last checkpoint"
     return f"running, but silent for {duration(row['age_s'])}: it may have died on {row.get('host', 'its host')}"
+
+
+def _is_here(status: dict[str, Any]) -> bool:
+    """Whether the run was started where its process can be looked for."""
+    return status.get("place") is not None and status["place"] == place()
 
 
 def _progress(row: dict[str, Any], percent: bool = True) -> str:
@@ -237,7 +243,12 @@ def _before(last: Any) -> str:
 
 
 def _ago(row: dict[str, Any]) -> str:
-    return "-" if row["age_s"] is None else f"{duration(row['age_s'])} ago"
+    age = row["age_s"]
+    if age is not None and age < -CLOCKS_S:
+        return (
+            f"{duration(-age)} from now, by the clock of {row.get('host', 'its host')}, which is ahead of the one here"
+        )
+    return "-" if age is None else f"{duration(age)} ago"
 
 
 def duration(seconds: float | None) -> str:
@@ -262,13 +273,3 @@ def _finite(value: Any) -> Any:
     if hasattr(value, "item"):  # a NumPy scalar
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _process_exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # it is there and belongs to someone else
-        return True
-    return True

@@ -12,7 +12,7 @@ PACKAGES = ("hpc", "kernels", "io")
 
 # A module of hpc may import its own level and those below. A new module has to be placed here.
 LEVELS = [
-    {"errors", "words", "heap", "launcher", "waiting", "cost_constants", "cost_model"},
+    {"errors", "words", "heap", "launcher", "signals", "waiting", "cost_constants", "cost_model"},
     {"kernels"},
     {"mixture", "models", "state", "shards", "streams", "comm", "global_update", "shard_step", "schedule", "sync"}
     | {

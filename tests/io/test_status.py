@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from mpibayes.hpc.errors import CheckpointError, ConfigError, DataError
+from mpibayes.hpc.lock import place
 from mpibayes.hpc.status import duration, liveness, read_status, show_status, write_status
 
 STATUS = {
@@ -81,7 +82,7 @@ def test_a_run_that_has_just_started_has_gaps(tmp_path):
 
 
 def test_alive_silent_and_died(tmp_path):
-    here = {"host": socket.gethostname()}
+    here = {"host": socket.gethostname(), "place": place()}
     child = subprocess.Popen([sys.executable, "-c", "pass"])
     child.wait()
     cases = [
@@ -90,6 +91,9 @@ def test_alive_silent_and_died(tmp_path):
         (STATUS | {"updated": ago(hours=2), "seconds_per_cycle": 3600.0}, True, "running"),
         (STATUS | here | {"updated": ago(hours=2), "pid": os.getpid()}, True, "running"),
         (STATUS | here | {"updated": ago(seconds=5), "pid": child.pid}, False, f"died: process {child.pid} is gone"),
+        (STATUS | here | {"place": "another boot", "updated": ago(seconds=5), "pid": child.pid}, True, "running"),
+        (STATUS | here | {"started": 1, "updated": ago(seconds=5), "pid": os.getpid()}, False, "died"),
+        (STATUS | {"updated": ago(minutes=-9)}, True, "from now, by the clock of node17, which is ahead of"),
         (STATUS | {"updated": "nonsense"}, None, "cannot tell"),
         (STATUS | {"state": "finished", "updated": ago(days=9)}, False, "finished"),
         (STATUS | {"state": "stopped", "updated": ago(days=9)}, False, "9 d 0 h ago"),
