@@ -233,7 +233,10 @@ class Chain:
         return stop > 0, save > 0
 
     def _write_status(self, state: str, values: dict[str, float] | None = None, message: str = "") -> None:
-        """status.json is a convenience: when it cannot be written, the next checkpoint will say so."""
+        """status.json is a convenience: when it cannot be written, the next checkpoint will say so.
+
+        It is not written in a directory that someone else has taken.
+        """
         self._last_status = self.clock.elapsed()
         about = {
             "state": state, "last_checkpoint": self._saved_cycle, "ranks": self.comm.size,
@@ -241,9 +244,11 @@ class Chain:
             **this_process(), "before": self._before, "message": message,
         }  # fmt: skip
         with contextlib.suppress(MpibayesError):
+            self.lock.check()
             status.write_status(self.folder, self.progress.status(values) | about)
 
     def _close(self, finished: bool) -> None:
+        self.lock.check()
         if merge(self.folder) is None and self.trace.last_cycle > 0:
             self.progress.note(
                 f"{self.folder}: the trace is large, so trace.h5 is left out: mpibayes export {self.folder} --to arviz"

@@ -4,14 +4,19 @@
     python -m tests.faults.campaign --seed 1 --only 17         # case 17 again
 
 A case is a table that is imported and a run of it on 1 to 4 ranks that writes checkpoints all the time. Up to three
-starts of it are disturbed: by SIGKILL of a rank or of the launcher, or by a signal that asks to stop. The last start is
-left alone. After each start the case looks for processes left over, for messages nobody should see, and for draws that
-are lost, repeated or others than those of the undisturbed run. A start that writes nothing for LIMIT seconds hangs.
+starts of it are disturbed: by SIGKILL of a rank or of the launcher; by a signal that asks to stop, to the launcher or to
+a rank; by a second start in another namespace of process ids; or by a freeze during which somebody takes over. The last
+start is left alone. After each start the case looks for processes left over, for messages nobody should see, and for
+draws that are lost, repeated or others than those of the undisturbed run. A start that writes nothing for LIMIT seconds
+hangs.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
+import json
 import os
 import re
 import shutil
@@ -25,14 +30,20 @@ from random import Random
 
 import numpy as np
 
-from mpibayes.hpc.errors import EXIT_STOPPED
+from mpibayes.hpc.errors import EXIT_STOPPED, CheckpointError
+from mpibayes.hpc.lock import NAME
 from mpibayes.io.checkpoint import latest
 from mpibayes.io.table import Table
 from mpibayes.io.trace import read_trace
+from tests.conftest import OPEN_MPI, launch
 from tests.faults.cases import Wrong, config_text, exports, mpibayes, places, write_csv
-from tests.faults.starts import LIMIT, SIGNALS, Start
+from tests.faults.starts import LIMIT, PROGRAM, SIGNALS, Start
 
 CYCLES = 60
+SECOND, THAWED = "a second start", "a thawed owner"
+KINDS = (*SIGNALS, SECOND, THAWED)
+ALONE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+RUN = ["run", "run.toml", "-o", "run"]
 AIMS = ("start", "any", "checkpoint", "checkpoint", "trace")
 
 
@@ -66,7 +77,7 @@ class Case:
         if self.random.random() < 0.25:
             start = Start(words, 1, self.folder)
             time.sleep(self.random.uniform(0.0, 0.8))
-            kind = self.random.choice([k for k in SIGNALS if k != "kill -9 mpirun"])
+            kind = self.random.choice([k for k in SIGNALS if k not in ("kill -9 mpirun", "SIGINT to a rank")])
             self.fault(start, kind, "import")
             if table.exists():
                 Table.open(table)
@@ -86,15 +97,49 @@ class Case:
 
     def disturbed_run(self) -> bool:
         """One start with one fault; whether the run has something left to do."""
-        kind, aim = self.random.choice(list(SIGNALS)), self.random.choice(AIMS)
-        start = Start(["run", "run.toml", "-o", "run"], self.random.randint(1, 4), self.folder)
+        kind, aim = self.random.choice(KINDS), self.random.choice(AIMS)
+        if kind == "SIGINT to a rank":
+            aim = "start"
+        program = ("-m", "mpibayes") if kind in SIGNALS else (str(PROGRAM),)
+        start = Start(RUN, self.random.randint(1, 4), self.folder, program)
         try:
             self.await_moment(start, aim)
             phase = self.phase(start)
+            if kind not in SIGNALS:
+                return self.rival(start, kind, phase)
         except BaseException:
             start.end()
             raise
         return self.fault(start, kind, phase) != 0
+
+    def rival(self, start: Start, kind: str, phase: str) -> bool:
+        """A second start while the first one works, or is frozen and held for dead; whether something is left to do."""
+        lock = self.folder / "run" / NAME
+        if kind == THAWED:
+            start.signal(signal.SIGSTOP)
+            with contextlib.suppress(FileNotFoundError, ValueError):  # not taken yet, or not written
+                lock.write_text(json.dumps(json.loads(lock.read_text()) | {"place": "elsewhere"}))
+        alone = ALONE if kind == SECOND and can_be_alone() else ()
+        command = [*alone, sys.executable, PROGRAM, *RUN]
+        second = launch(command, timeout=LIMIT, cwd=self.folder, env=OPEN_MPI)
+        self.history.append(f"{kind} beside {start.ranks} ranks ({phase}) -> {second.returncode}")
+        said = second.stdout + second.stderr
+        refused = second.returncode == 2 and "is running it" in said
+        if "Traceback" in said or not (refused or second.returncode == 0):
+            raise Wrong(f"a second start ends with {second.returncode}: {said[-2500:]}")
+        if refused and kind == THAWED:
+            raise Wrong(f"nobody takes over from an owner that is frozen: {said[-2500:]}")
+        start.signal(signal.SIGCONT)
+        code = start.wait()
+        self.history[-1] += f", {code}"
+        said = start.said()
+        lost = code == CheckpointError.exit_code and "writes nothing more" in said
+        refused_itself = code == 2 and "is running it" in said
+        if "Traceback" in said or not (code == 0 or (lost and kind == THAWED) or refused_itself):
+            raise Wrong(f"the first start ends with {code}: {said[-2500:]}")
+        self.check_directory()
+        self.faults.append((kind, phase))
+        return False
 
     def await_moment(self, start: Start, aim: str) -> None:
         until = time.monotonic() + LIMIT / 2
@@ -146,15 +191,15 @@ class Case:
         self.history.append(f"{kind} on {start.ranks} ranks ({phase})")
         code = start.wait()
         self.history[-1] += f" -> {code}"
-        self.check_words(start, code, SIGNALS[kind])
+        self.check_words(start, code, kind)
         if phase != "import":
             self.check_directory()
         if phase != "after the end":
             self.faults.append((kind, phase))
         return code
 
-    def check_words(self, start: Start, code: int, number: int) -> None:
-        said = start.said()
+    def check_words(self, start: Start, code: int, kind: str) -> None:
+        said, number = start.said(), SIGNALS[kind]
         early = (
             number == signal.SIGINT and "KeyboardInterrupt" in said and "mpibayes/" not in said
         )  # Python's own start
@@ -162,6 +207,8 @@ class Case:
             raise Wrong(f"a traceback: {said[-2500:]}")
         dead = {-number, number, 128 + number}
         dead.add(number | signal.SIGKILL)  # MPICH's mpirun: one rank died of the signal, mpirun killed the others
+        if kind == "SIGINT to a rank" and "has left" in said:
+            dead.add(int(signal.SIGKILL))  # Python had not started; another rank noticed
         if start.words[0] == "import" and number == signal.SIGINT:
             dead.add(130)
         if early and "init_import_site" in said:
@@ -190,7 +237,7 @@ class Case:
                     raise Wrong(f"{place.name}: other {name} than in the undisturbed run")
 
     def last_start(self) -> None:
-        start = Start(["run", "run.toml", "-o", "run"], self.random.randint(1, 4), self.folder)
+        start = Start(RUN, self.random.randint(1, 4), self.folder)
         code = start.wait()
         self.history.append(f"left alone on {start.ranks} ranks -> {code}")
         if code or "Traceback" in start.said():
@@ -202,6 +249,12 @@ class Case:
         left = [p.name for p in (self.folder / "run").rglob("*.tmp") if not re.match(r"trace\.h5\.\d+\.tmp", p.name)]
         if left:
             raise Wrong(f"temporary files left over: {left}")
+
+
+@functools.cache
+def can_be_alone() -> bool:
+    """Whether this machine lets us make a namespace of process ids."""
+    return shutil.which(ALONE[0]) is not None and launch([*ALONE, "true"]).returncode == 0
 
 
 def campaign(runs: int, seed: int, folder: Path, only: int | None = None, words=print):
@@ -231,8 +284,8 @@ def table(survived: Counter) -> str:
     """Faults by kind and phase, as Markdown."""
     phases = ["import", "start-up", "cycles", "checkpoint write", "trace write"]
     rows = [["survived", *phases, "all"]]
-    rows += [[k, *(str(survived[k, p]) for p in phases), str(sum(survived[k, p] for p in phases))] for k in SIGNALS]
-    rows.append(["all", *(str(sum(survived[k, p] for k in SIGNALS)) for p in phases), str(sum(survived.values()))])
+    rows += [[k, *(str(survived[k, p]) for p in phases), str(sum(survived[k, p] for p in phases))] for k in KINDS]
+    rows.append(["all", *(str(sum(survived[k, p] for k in KINDS)) for p in phases), str(sum(survived.values()))])
     rows.insert(1, ["---"] * len(rows[0]))
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import faulthandler
+import os
 import re
 import shutil
 import signal
@@ -31,7 +32,7 @@ from tests.faults.cases import Wrong, config_text, exports, mpibayes, write_csv
 LIMIT = 180  # seconds a command may take on a busy machine
 LENGTHS = (16, 24, 32)  # cycles at which the victim's starts end
 LAST = ("--set", "run.cycles=44", "--set", "run.burn_in=15")
-DAMAGES = ("flip", "flip", "flip", "truncate", "empty", "remove", "directory", "other run")
+DAMAGES = ("flip", "flip", "flip", "truncate", "empty", "remove", "directory", "fifo", "other run")
 
 
 class Victim:
@@ -172,6 +173,8 @@ class Case:
             path.write_bytes(data[: random.randrange(len(data) or 1)])
         elif self.damage == "directory":
             path.mkdir()
+        elif self.damage == "fifo":
+            os.mkfifo(path)
         elif self.damage == "other run" and other.exists():
             shutil.copy(other, path)
         elif self.damage != "remove":

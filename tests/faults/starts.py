@@ -25,7 +25,9 @@ SIGNALS = {
     "SIGTERM": signal.SIGTERM,
     "SIGUSR1": signal.SIGUSR1,
     "SIGINT": signal.SIGINT,
+    "SIGINT to a rank": signal.SIGINT,
 }
+PROGRAM = Path(__file__).with_name("program.py")
 
 
 @dataclass
@@ -35,10 +37,11 @@ class Start:
     words: list[str]
     ranks: int
     folder: Path
+    program: tuple[str, ...] = ("-m", "mpibayes")
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def __post_init__(self):
-        program = [sys.executable, "-m", "mpibayes", *map(str, self.words)]
+        program = [sys.executable, *self.program, *map(str, self.words)]
         command = program if self.ranks == 1 else ["mpirun", "-n", str(self.ranks), *program]
         self.out, self.err = (self.folder / f"last.{name}" for name in ("out", "err"))
         with open(self.out, "wb") as out, open(self.err, "wb") as err:
@@ -64,7 +67,7 @@ class Start:
 
     def disturb(self, kind: str, random: Random) -> None:
         target = self.process.pid
-        if kind == "kill -9 a rank":
+        if kind.endswith("a rank"):
             found = self.processes(ranks=True)
             while not found and self.process.poll() is None:
                 found = self.processes(ranks=True)
@@ -73,6 +76,12 @@ class Start:
             target = random.choice(found)
         with contextlib.suppress(ProcessLookupError):
             os.kill(target, SIGNALS[kind])
+
+    def signal(self, number: int) -> None:
+        """To all of its processes."""
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def wait(self) -> int:
         """The exit code, when all processes are gone. Raises Wrong for a hang and for orphans, which it ends."""
@@ -100,9 +109,7 @@ class Start:
         return max((p.stat().st_mtime for p in folders if p.exists()), default=0.0)
 
     def end(self) -> None:
-        for pid in self.processes():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        self.signal(signal.SIGKILL)
         self.process.wait()
 
     def said(self) -> str:
