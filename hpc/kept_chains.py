@@ -17,7 +17,7 @@ from mpibayes.hpc.errors import ConfigError, DataError
 from mpibayes.hpc.records import RESOLVED, read_provenance, read_resolved
 from mpibayes.hpc.run_directory import TRAINING_ROWS
 from mpibayes.hpc.words import counted
-from mpibayes.io.files import chain_directories, open_regular
+from mpibayes.io.files import chain_directories, open_regular, reading
 from mpibayes.io.table import Table
 from mpibayes.io.trace import read_trace
 
@@ -164,8 +164,10 @@ def _find_chains(run_dirs: list[Path], burn_in: int | None) -> list[Chain]:
 
 def _settings_in(home: Path) -> Path:
     """The directory with the settings that a run directory was given for, which may be one chain's, DIR/chain-2."""
-    parent = home if (home / RESOLVED).exists() else home.parent
-    if not (parent / RESOLVED).exists():
+    with reading(home, ConfigError):
+        parent = home if (home / RESOLVED).exists() else home.parent
+        there = (parent / RESOLVED).exists()
+    if not there:
         raise ConfigError(
             f"{home}: no run directory (it has no {RESOLVED}). Expected the directory of a run (the -o of "
             "`mpibayes run`)."
@@ -183,7 +185,9 @@ def growth_of(trace: Mapping[str, np.ndarray], n_rows: int) -> int:
 def _open_table(chains: list[Chain], given: str | Path | None) -> Table:
     """The chains' table, recognised by its content."""
     path = chains[0].config.table if given is None else Path(given)
-    if not path.exists():
+    with reading(path):
+        there = path.exists()
+    if not there:
         hint = "name the place where it is now with --table" if given is None else "check the path given with --table"
         raise DataError(f"{path}: the run's table is not there; {hint}")
     table = Table.open(path)

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from mpibayes.hpc.launcher import launched
-from mpibayes.io.files import open_regular
+from mpibayes.io.files import make_directory, open_regular
 
 EVERY_S = 60.0
 SMOOTHING = 0.1  # weight of the newest cycle in running means
@@ -155,7 +155,7 @@ class Progress:
         self._file = None
         with contextlib.suppress(OSError):  # the log is a convenience: a full disk speaks up at the checkpoint
             logs = Path(folder) / "logs"
-            logs.mkdir(parents=True, exist_ok=True)
+            make_directory(logs)
             self._file = open_regular(logs / "run.log", "a", encoding="utf-8", buffering=1)
         self._live = _live_display(self._stream)
 

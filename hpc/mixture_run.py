@@ -18,6 +18,7 @@ from mpibayes.hpc.mixture import Mixture, Settings
 from mpibayes.hpc.models.components import Hyper
 from mpibayes.hpc.sampler import Told
 from mpibayes.hpc.shards import default_count
+from mpibayes.io.files import Guard
 from mpibayes.io.labels import DrawWriter
 from mpibayes.io.trace import SCALARS
 
@@ -168,8 +169,8 @@ class MixtureChain:
             self.heldout.n_draws = int(shared["heldout_draws"])
             self.heldout.log_sums = {i: arrays["heldout_log_sum"] for i, arrays in shards.items()}
 
-    def draws(self, folder: Path, run: str) -> DrawWriter:
-        return DrawWriter(folder, run)
+    def draws(self, folder: Path, run: str, guard: Guard) -> DrawWriter:
+        return DrawWriter(folder, run, guard)
 
     def in_words(self) -> list[str]:
         config, n_rows, cycle = self.config, self.n_rows, self.cycles

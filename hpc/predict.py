@@ -13,7 +13,7 @@ import numpy as np
 from mpibayes.hpc.errors import ConfigError
 from mpibayes.hpc.kept_chains import family_of
 from mpibayes.hpc.words import counted
-from mpibayes.io.files import reason, replacing
+from mpibayes.io.files import reading, reason, replacing
 from mpibayes.io.table import Rows, Table
 
 FORMS = (".csv", ".csv.gz", ".parquet")
@@ -123,12 +123,13 @@ def _check_target(out: Path, overwrite: bool) -> None:
     """Raises ConfigError before any work is done when nothing can be written at `out`."""
     if not out.name.endswith(FORMS):
         raise ConfigError(f"{out}: the name tells the form; expected one that ends in {', '.join(FORMS)}")
-    if out.is_dir():
-        raise ConfigError(f"{out}: is a directory; name a file to write")
-    if out.exists() and not overwrite:
-        raise ConfigError(f"{out}: exists and is kept; choose another name or replace it with --force")
-    if not out.parent.is_dir():
-        raise ConfigError(f"{out}: cannot be written: no directory {out.parent}")
+    with reading(out, ConfigError):
+        if out.is_dir():
+            raise ConfigError(f"{out}: is a directory; name a file to write")
+        if out.exists() and not overwrite:
+            raise ConfigError(f"{out}: exists and is kept; choose another name or replace it with --force")
+        if not out.parent.is_dir():
+            raise ConfigError(f"{out}: cannot be written: no directory {out.parent}")
 
 
 @contextmanager

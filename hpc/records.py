@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mpibayes.hpc.errors import CheckpointError
-from mpibayes.io.files import read_regular, storing, write_text
+from mpibayes.io.files import Guard, read_regular, storing, unguarded, write_text
 
 RESOLVED = "config.resolved.toml"
 PROVENANCE = "provenance.json"
@@ -55,12 +55,12 @@ def read_resolved(folder: Path) -> dict[str, Any]:
     return settings
 
 
-def write_provenance(folder: Path, record: dict[str, Any]) -> None:
+def write_provenance(folder: Path, record: dict[str, Any], guard: Guard = unguarded) -> None:
     """Raises CheckpointError."""
     record = {key: value for key, value in record.items() if key != "sha256"}
     record["sha256"] = _sum(json.dumps(record, sort_keys=True))
     with storing(folder / PROVENANCE):
-        write_text(folder / PROVENANCE, json.dumps(record, indent=1) + "\n")
+        write_text(folder / PROVENANCE, json.dumps(record, indent=1) + "\n", guard=guard)
 
 
 def read_provenance(folder: Path) -> dict[str, Any]:

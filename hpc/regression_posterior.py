@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -119,7 +120,7 @@ def _look_at_rows(p: Posterior) -> None:
 def _score(p: Posterior) -> None:
     run = p.run
     config = run.chains[0].config
-    if config.heldout_path is not None and not config.heldout_path.exists():
+    if config.heldout_path is not None and not os.path.exists(config.heldout_path):
         p.warnings.append(f"{config.heldout_path}: the held-out rows are not there any more, so nothing is scored")
         return
     predictive = Predictive(run.likelihood, run.draws(SCORED))

@@ -23,6 +23,7 @@ from mpibayes.hpc.regression.forecast import in_words
 from mpibayes.hpc.regression.problem import Problem
 from mpibayes.hpc.regression.settings import Settings
 from mpibayes.hpc.sampler import Told
+from mpibayes.io.files import Guard
 from mpibayes.io.table import SLICE_BYTES, SLICE_ROWS, Rows
 from mpibayes.io.trace import QUERIES, REGRESSION_SCALARS
 
@@ -228,7 +229,7 @@ class RegressionChain:
         self.firefly.restore(int(shared["cycles"]), shared, mine)
         self._passed = dict(shared["passed"])
 
-    def draws(self, folder: Path, run: str) -> None:
+    def draws(self, folder: Path, run: str, guard: Guard) -> None:
         return None
 
     def in_words(self) -> list[str]:

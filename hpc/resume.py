@@ -10,28 +10,33 @@ from mpibayes.hpc.errors import CheckpointError, MpibayesError
 from mpibayes.hpc.sampler import Sampler
 from mpibayes.hpc.words import counted
 from mpibayes.io import checkpoint
+from mpibayes.io.files import Guard, unguarded
 
 
-def save(comm: Communicator, place: Path, sampler: Sampler, kept: dict | None = None) -> None:
+def save(comm: Communicator, place: Path, sampler: Sampler, kept: dict | None = None, guard: Guard = unguarded) -> None:
     """Write a generation of the chain's present state. A failure of one rank is raised on all of them.
 
-    kept: on root, what the trace and the kept draws hold (`checkpoint.commit`).
+    On root, kept: what the trace and the kept draws hold; guard: asked before anything is changed; see
+    `checkpoint.commit`.
     """
     cycle = sampler.cycles
     name = f"checkpoint {cycle:09d}"
-    on_root(comm, lambda: checkpoint.begin(place, cycle), share=False, what=f"begin {name}")
+    on_root(comm, lambda: checkpoint.begin(place, cycle, guard), share=False, what=f"begin {name}")
     shards, shared = sampler.state()
     first = min(shards, default=0)
     try:
         part = agree(comm, lambda: checkpoint.write_part(place, cycle, first, shards), f"write its part of {name}")
     except MpibayesError:
         if comm.rank == 0:
-            checkpoint.discard(place, cycle)
+            checkpoint.discard(place, cycle, guard)
         raise
     parts = comm.collect(part)
     shared = {"cycles": cycle} | shared
     on_root(
-        comm, lambda: checkpoint.commit(place, cycle, parts, shared, kept=kept), share=False, what=f"complete {name}"
+        comm,
+        lambda: checkpoint.commit(place, cycle, parts, shared, kept=kept, guard=guard),
+        share=False,
+        what=f"complete {name}",
     )
 
 

@@ -31,6 +31,7 @@ from mpibayes.hpc.log import Progress
 from mpibayes.hpc.sampler import Sampler, Told
 from mpibayes.hpc.waiting import announce
 from mpibayes.hpc.words import counted
+from mpibayes.io.files import make_directory, storing
 from mpibayes.io.table import Table
 from mpibayes.io.trace import TraceWriter, merge
 
@@ -290,11 +291,13 @@ class Chain:
         if self.comm.rank == 0:
             kept = {"run": self._name, "trace": self.trace.last_cycle}
             kept |= {} if self.draws is None else {"labels": self.draws.last_cycle}
-        resume.save(self.comm, self.folder / run_directory.CHECKPOINTS, self.sampler, kept)
+        resume.save(self.comm, self.folder / run_directory.CHECKPOINTS, self.sampler, kept, self.lock.check)
         self._saved_cycle = self.sampler.cycles
         self._last_checkpoint = self.clock.elapsed()
         self.clock.checkpoint_took(time.monotonic() - started)
         if self.comm.rank == 0:
+            with contextlib.suppress(MpibayesError):  # the next checkpoint tries again
+                run_directory.note_checkpoint(self.folder, self.number, self.config.run.chains, self.lock.check)
             self._write_status("running")
 
     def _resume_or_start(self) -> None:
@@ -307,16 +310,18 @@ class Chain:
         cycle = self._saved_cycle = sampler.cycles
 
         def open_writers():
-            self.folder.mkdir(parents=True, exist_ok=True)
+            with storing(self.folder):
+                make_directory(self.folder)
             run_directory.write_training_rows(self.folder, self.data.training_rows)
             self._before = status.ending(self.folder)
             self._name = run_directory.name_of_chain(self.folder, self.number, config.run.chains)
-            self.trace = TraceWriter(self.folder, sampler.scalars, self._name, sampler.axes)
-            self.draws = sampler.draws(self.folder, self._name)
+            self.trace = TraceWriter(self.folder, sampler.scalars, self._name, sampler.axes, self.lock.check)
+            self.draws = sampler.draws(self.folder, self._name, self.lock.check)
             if found is None:
-                run_directory.require_no_checkpoint_was_written(self.folder)
+                run_directory.require_no_checkpoint_was_written(self.folder, self.number, config.run.chains)
             else:
                 run_directory.require_what_it_kept(self.folder, found, self._name)
+                run_directory.note_checkpoint(self.folder, self.number, config.run.chains, self.lock.check)
             self.trace.truncate(cycle)
             if self.draws is not None:
                 self.draws.truncate(cycle)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import sys
 import time
@@ -23,18 +24,22 @@ from mpibayes.hpc.status import read_status
 from mpibayes.hpc.words import counted
 from mpibayes.io.checkpoint import Generation
 from mpibayes.io.files import (
+    Guard,
     chain_directories,
+    make_directory,
     open_regular,
     read_regular,
+    reading,
     reason,
     replacing,
     set_aside,
     storing,
+    unguarded,
     write_text,
 )
 from mpibayes.io.labels import FOLDER as LABELS
 from mpibayes.io.labels import last_draw
-from mpibayes.io.segments import require
+from mpibayes.io.segments import list_segments, require
 from mpibayes.io.table import Table
 from mpibayes.io.trace import FOLDER as TRACE
 
@@ -50,25 +55,43 @@ def chain_places(folder: Path, n_chains: int) -> list[Path]:
 
 def lacks_checkpoint(places: Sequence[Path]) -> bool:
     """Whether some chain has to start from nothing."""
-    return not all(any((place / CHECKPOINTS).glob("*/MANIFEST.json")) for place in places)
+    return not all(map(_has_checkpoint, places))
 
 
-def require_no_checkpoint_was_written(place: Path) -> None:
+def _has_checkpoint(place: Path) -> bool:
+    with reading(place / CHECKPOINTS, CheckpointError):
+        return any((place / CHECKPOINTS).glob("*/MANIFEST.json"))
+
+
+def note_checkpoint(place: Path, number: int, n_chains: int, guard: Guard = unguarded) -> None:
+    """Let provenance.json say that this chain, from 0, has a checkpoint, once there is one. Raises CheckpointError.
+
+    Not before: a chain that is killed on its way to the first may have cycles in its trace, and starts anew.
+    """
+    home = _home(place, n_chains)
+    record = records.read_provenance(home)
+    noted = record.get(CHECKPOINTS, [])
+    if number not in noted:
+        records.write_provenance(home, record | {CHECKPOINTS: [*noted, number]}, guard)
+
+
+def require_no_checkpoint_was_written(place: Path, number: int, n_chains: int) -> None:
     """A chain without checkpoints starts anew and drops its trace; refuse that where there was a checkpoint once."""
-    try:
-        once = read_status(place).get("last_checkpoint")
-    except MpibayesError:
-        return
-    if once:
+    last = None
+    if number in records.read_provenance(_home(place, n_chains)).get(CHECKPOINTS, []):
+        last = max((s.last for folder in (TRACE, LABELS) for s in list_segments(place / folder)), default=None)
+    with contextlib.suppress(MpibayesError):
+        last = read_status(place).get("last_checkpoint") or last
+    if last:
         raise CheckpointError(
-            f"{place / CHECKPOINTS}: empty, but the chain had a checkpoint of cycle {once}; put it back "
+            f"{place / CHECKPOINTS}: empty, but the chain had a checkpoint, and got to cycle {last}; put it back "
             f"(is it in a {place.name}.old-N that --fresh made?), or start anew with --fresh"
         )
 
 
 def as_continued(folder: Path, config: Config, fresh: bool) -> Config:
     """The configuration with "auto" as an earlier start in this directory decided it, if there was one; root alone."""
-    if fresh or not (folder / RESOLVED).exists():
+    if fresh or not holds_run(folder):
         return config
     return configuration.continued(config, records.read_resolved(folder))
 
@@ -82,20 +105,20 @@ def open_run(
     comes to at a first start, by section and key.
     Returns the configuration with "auto" as decided at the first start. Raises ConfigError with what differs.
     """
-    resolved = folder / RESOLVED
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder}: is a file; name a run directory with -o")
+    started = holds_run(folder)
     try:
-        if not resolved.exists():
+        if not started:
             require_no_strangers(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_directory(folder)
         lock.take(folder)
-        if fresh and resolved.exists():
+        started = holds_run(folder)
+        if fresh and started:
             lock.release()
             set_aside(folder.resolve())
-            folder.mkdir()
+            make_directory(folder)
             lock.take(folder)
-        if not resolved.exists():
+            started = holds_run(folder)
+        if not started:
             config = configuration.continued(config, decided)
             write_text(folder / "config.toml", config.text)
             record = {"run": records.new_name(), "table": str(table.path), **content, "starts": []}
@@ -103,8 +126,8 @@ def open_run(
             records.write_resolved(folder, configuration.resolved_toml(config))
             return config
     except OSError as error:
-        kind = CheckpointError if resolved.exists() else ConfigError  # a full disk is not the configuration's mistake
-        raise kind(f"{folder}: cannot be written: {error.strerror}") from None
+        kind = CheckpointError if started else ConfigError  # a full disk is not the configuration's mistake
+        raise kind(f"{folder}: cannot be written: {reason(error)}") from None
     before, old = records.read_provenance(folder), records.read_resolved(folder)
     config = configuration.continued(config, old)
     same_table = before["fingerprint"] == content["fingerprint"]
@@ -125,9 +148,18 @@ def open_run(
     return config
 
 
+def holds_run(folder: Path) -> bool:
+    """Whether a run was started in this directory. ConfigError where it is a file, or cannot be read."""
+    with reading(folder, ConfigError):
+        if folder.exists() and not folder.is_dir():
+            raise ConfigError(f"{folder}: is a file; name a run directory with -o")
+        return (folder / RESOLVED).exists()
+
+
 def require_no_strangers(folder: Path) -> None:
     """ConfigError where a folder without a run has files in it; those of a start that was cut off are ours."""
-    names = {p.name for p in folder.iterdir()} if folder.exists() else set()
+    with reading(folder, ConfigError):
+        names = {p.name for p in folder.iterdir()} if folder.exists() else set()
     if not {n for n in names if n.partition(".")[0] != locks.NAME} <= UNFINISHED_START:
         raise ConfigError(f"{folder}: not empty, and no run directory (it has no {RESOLVED}); choose another with -o")
 
@@ -153,8 +185,13 @@ def record_start(folder: Path, hosts: Sequence[str]) -> None:
 
 def name_of_chain(place: Path, number: int, n_chains: int) -> str:
     """What the chain's own files are marked with; "" in a run of a version that did not mark them."""
-    name = records.read_provenance(place if n_chains == 1 else place.parent).get("run")
+    name = records.read_provenance(_home(place, n_chains)).get("run")
     return f"{name}-{number + 1}" if name else ""
+
+
+def _home(place: Path, n_chains: int) -> Path:
+    """The run directory of a chain's."""
+    return place if n_chains == 1 else place.parent
 
 
 def require_what_it_kept(place: Path, found: Generation, name: str) -> None:
@@ -190,7 +227,9 @@ def initial_labels(path: Path, n_training: int) -> np.ndarray:
 
 
 def _labels_in(path: Path) -> np.ndarray:
-    if path.is_dir():
+    with reading(path, ConfigError):
+        directory = path.is_dir()
+    if directory:
         draw = last_draw(chain_directories(path)[0])
         if draw is None:
             raise ConfigError(f"sampler.init_labels: {path} has kept no draw of its labels")

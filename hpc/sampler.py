@@ -16,6 +16,7 @@ import numpy as np
 from mpibayes.hpc.comm import Communicator
 from mpibayes.hpc.config import Config
 from mpibayes.hpc.data import Data
+from mpibayes.io.files import Guard
 from mpibayes.io.table import Rows
 
 
@@ -70,8 +71,8 @@ class Sampler(Protocol):
     def restore(self, shared: Mapping[str, Any], shards: Mapping[int, Mapping[str, np.ndarray]]) -> None:
         """Bring the chain to such a state."""
 
-    def draws(self, folder: Path, run: str) -> Draws | None:
-        """Where draws are kept that are no rows of the trace; root alone."""
+    def draws(self, folder: Path, run: str, guard: Guard) -> Draws | None:
+        """Where draws are kept that are no rows of the trace; root alone. guard: see `io.segments.Segments`."""
 
     def in_words(self) -> list[str]:
         """How the chain starts, or goes on, and from which cycle its draws count; root alone."""

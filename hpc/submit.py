@@ -20,7 +20,7 @@ from mpibayes.hpc.config import Config
 from mpibayes.hpc.config_schema import parse_duration
 from mpibayes.hpc.errors import ConfigError
 from mpibayes.hpc.words import counted
-from mpibayes.io.files import set_aside, write_text
+from mpibayes.io.files import read_regular, reason, set_aside, write_text
 
 SHORTEST_S = 120.0
 
@@ -112,9 +112,7 @@ def _places(folder: Path, job: Job) -> list[tuple[Path, list[str]]]:
 
 def _refuse_another_run(folder: Path, config: Config) -> None:
     """What `mpibayes run` would refuse after hours in the queue."""
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder}: is a file; name a run directory with -o")
-    if not (folder / records.RESOLVED).exists():
+    if not run_directory.holds_run(folder):
         run_directory.require_no_strangers(folder)
         return
     old = records.read_resolved(folder)
@@ -139,11 +137,11 @@ def _write(script: Path, text: str) -> None:
     """Beside the run directory, which has to be new. A script that is there and differs is set aside."""
     try:
         script.parent.mkdir(parents=True, exist_ok=True)
-        if script.exists() and script.read_text(encoding="utf-8", errors="replace") != text:
+        if script.exists() and read_regular(script) != text.encode():
             print(f"the script that was there is now {set_aside(script)}")
         write_text(script, text)
     except OSError as error:
-        raise ConfigError(f"{script}: cannot be written: {error.strerror}") from None
+        raise ConfigError(f"{script}: cannot be written: {reason(error)}") from None
 
 
 def _sbatch(script: Path) -> str:

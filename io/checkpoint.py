@@ -18,12 +18,13 @@ and to continue
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,21 @@ import numpy as np
 
 from mpibayes.hpc.errors import CheckpointError
 from mpibayes.hpc.words import counted
-from mpibayes.io.files import TEMPORARY, h5_image, open_regular, read_regular, reason, storing, sync_directory
+from mpibayes.io.files import (
+    TEMPORARY,
+    Guard,
+    create,
+    h5_image,
+    make_directory,
+    open_regular,
+    read_regular,
+    reading,
+    reason,
+    remove,
+    storing,
+    sync_directory,
+    unguarded,
+)
 from mpibayes.io.segments import Kept
 
 FORMAT = "mpibayes-checkpoint"
@@ -47,17 +62,19 @@ ASIDE = ".old"
 # --- writing ---
 
 
-def begin(folder: str | Path, cycle: int) -> Path:
+def begin(folder: str | Path, cycle: int, guard: Guard = unguarded) -> Path:
     """Make the empty temporary directory of a generation; root alone, before anyone writes a part.
 
     Left-overs of dead runs (`<digits>.tmp`) are removed. Raises CheckpointError.
     """
     folder = Path(folder)
     with storing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        guard()
+        make_directory(folder)
         for path in folder.iterdir():
             if re.fullmatch(r"\d{9,}" + re.escape(TEMPORARY), path.name):
-                shutil.rmtree(path)
+                with contextlib.suppress(OSError):  # a reader has it open on a network file system: room is lost
+                    remove(path)
         temporary = _temporary(folder, cycle)
         temporary.mkdir()
     return temporary
@@ -81,7 +98,7 @@ def write_part(
 
     temporary = _temporary(Path(folder), cycle)
     with storing(temporary):
-        temporary.mkdir(parents=True, exist_ok=True)  # a network file system may not show root's directory yet
+        make_directory(temporary)  # a network file system may not show root's directory yet
     entry = _write(temporary / f"part-{first_shard:05d}.h5", h5_image(fill))
     return entry | {"shards": sorted(int(i) for i in shards)}
 
@@ -93,6 +110,7 @@ def commit(
     shared: Mapping[str, Any],
     keep: int = 2,
     kept: Mapping[str, Any] | None = None,
+    guard: Guard = unguarded,
 ) -> Path:
     """Make the generation complete and visible, then remove those beyond the `keep` newest; root alone.
 
@@ -100,6 +118,7 @@ def commit(
     shared: arrays, numbers, strings, or anything JSON can hold (tuples come back as lists).
     kept: what the run's trace and labels held by then, {"run": its name, folder: last cycle}; see `kept`.
     Generations of *later* cycles are removed too: the run went back before them because they were damaged.
+    guard: asked before anything gets its final name or is removed.
     Raises CheckpointError, having removed the temporary directory; the generations before are untouched.
     """
     folder, temporary = Path(folder), _temporary(Path(folder), cycle)
@@ -108,6 +127,7 @@ def commit(
     if shards != list(range(len(shards))):
         raise ValueError(f"the parts of a checkpoint must hold every shard once, not {shards}")
     try:
+        guard()
         for part in written:  # a file that another node wrote and this one sees otherwise must not be promised
             _check_size(temporary / part["file"], part["bytes"])
         manifest: dict[str, Any] = {"format": FORMAT, "version": VERSION, "cycle": cycle, "parts": written}
@@ -119,22 +139,27 @@ def commit(
         with storing(temporary):
             sync_directory(temporary)
             target, aside = _final(folder, cycle), Path(f"{_final(folder, cycle)}{ASIDE}")
-            if target.exists():
-                if aside.exists():
-                    shutil.rmtree(aside)
+            guard()
+            if os.path.lexists(target):
+                remove(aside)
                 os.rename(target, aside)  # `latest` looks there too, should the next line never run
             os.rename(temporary, target)
             sync_directory(folder)
     except BaseException:
-        discard(folder, cycle)
+        discard(folder, cycle, guard)
         raise
-    _remove_beyond(folder, cycle, keep)
+    _remove_beyond(folder, cycle, keep, guard)
     return target
 
 
-def discard(folder: str | Path, cycle: int) -> None:
-    """Remove the temporary directory of a generation that could not be completed; root alone, never fails."""
-    shutil.rmtree(_temporary(Path(folder), cycle), ignore_errors=True)
+def discard(folder: str | Path, cycle: int, guard: Guard = unguarded) -> None:
+    """Remove the temporary directory of a generation that could not be completed; root alone, never fails.
+
+    Where someone else has taken the run's directory, it is left to him: it may be his.
+    """
+    with contextlib.suppress(CheckpointError):
+        guard()
+        shutil.rmtree(_temporary(Path(folder), cycle), ignore_errors=True)
 
 
 def _temporary(folder: Path, cycle: int) -> Path:
@@ -148,12 +173,13 @@ def _final(folder: Path, cycle: int) -> Path:
 def _write(path: Path, data: bytes) -> dict[str, Any]:
     """Write and flush a file of the temporary directory (whose rename makes it visible); its entry in the manifest."""
     try:
-        with storing(path), open(path, "wb") as file:
+        with storing(path), create(path) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
     except BaseException:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.unlink()
         raise
     return {"file": path.name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
@@ -194,12 +220,13 @@ def _manifest_sum(manifest: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
-def _remove_beyond(folder: Path, cycle: int, keep: int) -> None:
+def _remove_beyond(folder: Path, cycle: int, keep: int, guard: Guard) -> None:
     found = _candidates(folder)
     kept = [path for number, path in found if number <= cycle and path.suffix != ASIDE][:keep]
     for number, path in found:
         if path in kept:
             continue
+        guard()
         doomed = _temporary(folder, number)  # renamed first: half a removal must not look like a damaged generation
         try:
             shutil.rmtree(doomed, ignore_errors=True)
@@ -278,11 +305,17 @@ class Generation:
         self._sound.add(entry["file"])
         return None
 
-    def _open(self, entry: Mapping[str, Any]) -> h5py.File:
+    @contextlib.contextmanager
+    def _open(self, entry: Mapping[str, Any]) -> Iterator[h5py.File]:
         problem = self._verify(entry)
         if problem:
             raise CheckpointError(problem)
-        return h5py.File(self.path / entry["file"], "r", locking=False)
+        path = self.path / entry["file"]
+        try:
+            with h5py.File(path, "r", locking=False) as file:
+                yield file
+        except (OSError, KeyError, RuntimeError) as error:  # its checksum was right a moment ago
+            raise CheckpointError(f"{path}: cannot be read ({error})") from error
 
     def __getstate__(self) -> dict[str, Any]:
         # Each process verifies what it reads itself: another node may see other bytes.
@@ -327,12 +360,11 @@ def previous(generation: Generation, problems: Iterable[str | None] = (), deep: 
 
 def _candidates(folder: Path) -> list[tuple[int, Path]]:
     """(cycle, path) of the generations in a folder, newest first."""
-    try:
-        names = os.listdir(folder)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise CheckpointError(f"{folder}: cannot be read: {reason(error)}") from error
+    with reading(folder, CheckpointError):
+        try:
+            names = os.listdir(folder)
+        except FileNotFoundError:
+            return []
     found = []
     for name in names:
         match = re.fullmatch(r"(\d{9,})(" + re.escape(ASIDE) + ")?", name)

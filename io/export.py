@@ -22,7 +22,7 @@ import numpy as np
 from mpibayes.hpc.errors import ConfigError
 from mpibayes.hpc.words import counted
 from mpibayes.io import checkpoint
-from mpibayes.io.files import chain_directories, reason, replacing
+from mpibayes.io.files import chain_directories, reading, reason, replacing
 from mpibayes.io.labels import FOLDER as LABELS
 from mpibayes.io.labels import iterate_draws
 from mpibayes.io.segments import list_segments, require
@@ -210,7 +210,9 @@ def _traces(chains: list[Path], after: int) -> list[dict[str, np.ndarray]]:
 
 
 def _require_run(chain: Path) -> None:
-    if not any((chain / name).exists() for name in ("status.json", "trace", LABELS, "checkpoints")):
+    with reading(chain, ConfigError):
+        started = any((chain / name).exists() for name in ("status.json", "trace", LABELS, "checkpoints"))
+    if not started:
         raise ConfigError(
             f"{chain}: no run was started in this directory. Expected the directory of a run, the -o of `mpibayes run`."
         )
@@ -229,9 +231,9 @@ def _write(out: str | Path | None, fill) -> Exported:
             fill(file)
         return Exported()
     path = Path(out)
-    if path.is_dir():
-        raise ConfigError(f"{path}: is a directory; name a file to write")
     try:
+        if path.is_dir():
+            raise ConfigError(f"{path}: is a directory; name a file to write")
         with replacing(path, shared=True) as file:
             fill(file)
     except OSError as error:

@@ -1,8 +1,10 @@
 """Files that are either the old ones or the new ones, never something between.
 
 A file is written under a temporary name beside its place, flushed to disk, renamed over it, and the directory is
-flushed too. HDF5 files are built in memory and written as plain bytes: a full disk is then one clear `OSError` from
-one write call, where the HDF5 library would report it at some later close and keep the broken file open.
+flushed too. The temporary file is always a new one: what has its name, left over from a kill or a link that someone put
+there, is removed, and never written to. HDF5 files are built in memory and written as plain bytes: a full disk is then
+one clear `OSError` from one write call, where the HDF5 library would report it at some later close and keep the broken
+file open.
 """
 
 from __future__ import annotations
@@ -10,17 +12,21 @@ from __future__ import annotations
 import errno
 import os
 import re
+import secrets
+import shutil
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 import h5py
 
-from mpibayes.hpc.errors import CheckpointError, ConfigError, DataError
+from mpibayes.hpc.errors import CheckpointError, ConfigError, DataError, MpibayesError
 
 TEMPORARY = ".tmp"
+# Asked just before a run's files are changed; raises CheckpointError when someone else has taken the run's directory.
+Guard = Callable[[], None]
 NOT_REGULAR = "not a regular file"
 HDF5 = b"\x89HDF\r\n\x1a\n"  # what such a file begins with
 
@@ -31,14 +37,14 @@ def reason(error: OSError) -> str:
 
 
 @contextmanager
-def reading(path: str | Path) -> Iterator[None]:
-    """Turn an `OSError` inside the block into a DataError that names the file and the reason."""
+def reading(path: str | Path, kind: type[MpibayesError] = DataError) -> Iterator[None]:
+    """Turn an `OSError` inside the block into an error for the user that names the file and the reason."""
     try:
         yield
     except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
+        raise kind(f"{path}: no such file") from None
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {reason(error)}") from error
+        raise kind(f"{path}: cannot be read: {reason(error)}") from error
 
 
 @contextmanager
@@ -97,9 +103,45 @@ def first_bytes(path: Path, advice: str = "name the files in it") -> bytes:
             raise DataError(f"{path}: is a directory; {advice}") from None
 
 
+def unguarded() -> None:
+    """The guard of files that no one else writes."""
+
+
+def create(path: Path) -> BinaryIO:
+    """A new file for writing, whatever has its name. Raises OSError."""
+    path.unlink(missing_ok=True)
+    return open(path, "xb")  # which follows no link
+
+
+def remove(path: Path) -> None:
+    """Remove a directory with all that is in it, or whatever else has this name; links are not followed."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def make_directory(path: str | Path) -> None:
+    """Make a directory, and those above it that are missing, each of them on disk when this returns. Raises OSError."""
+    path = Path(path)
+    try:
+        path.mkdir()
+    except FileExistsError:
+        if not path.is_dir():
+            raise
+        return
+    except FileNotFoundError:
+        make_directory(path.parent)
+        path.mkdir(exist_ok=True)
+    sync_directory(path.parent)
+
+
 def sync_directory(path: str | Path) -> None:
-    """Flush a directory's entries to disk; file systems that cannot do this (EINVAL, ENOTSUP) are left alone."""
-    fd = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    """Flush a directory's entries to disk, where the file system can (EINVAL, ENOTSUP) and we may read it."""
+    try:
+        fd = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    except PermissionError:
+        return
     try:
         os.fsync(fd)
     except OSError as error:
@@ -110,42 +152,45 @@ def sync_directory(path: str | Path) -> None:
 
 
 @contextmanager
-def replacing(path: str | Path, *, shared: bool = False) -> Iterator[BinaryIO]:
+def replacing(path: str | Path, *, shared: bool = False, guard: Guard = unguarded) -> Iterator[BinaryIO]:
     """Open a temporary binary file that becomes `path` when the block ends well, and is removed when it does not.
 
-    shared: several processes may write this file at once (exports), so the temporary name carries the process number.
+    shared: several processes may write this file at once (exports), so the temporary name is one that no other has.
     Run files have one writer; their fixed temporary name is reused after a kill, and nothing piles up.
-    Raises OSError.
+    Raises OSError, and what the guard raises.
     """
     path = Path(path)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY}" if shared else path.name + TEMPORARY)
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}{TEMPORARY}" if shared else path.name + TEMPORARY)
+    guard()
     try:
-        with open(temporary, "wb") as file:
+        with create(temporary) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
+        guard()
         os.replace(temporary, path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
         raise
     sync_directory(path.parent)
 
 
-def write_bytes(path: str | Path, data: bytes | memoryview, *, shared: bool = False) -> None:
+def write_bytes(path: str | Path, data: bytes | memoryview, *, shared: bool = False, guard: Guard = unguarded) -> None:
     """Replace `path` by `data` in one step. Raises OSError."""
-    with replacing(path, shared=shared) as file:
+    with replacing(path, shared=shared, guard=guard) as file:
         file.write(data)
 
 
-def write_text(path: str | Path, text: str) -> None:
+def write_text(path: str | Path, text: str, *, guard: Guard = unguarded) -> None:
     """Replace `path` by UTF-8 text in one step. Raises OSError."""
-    write_bytes(path, text.encode())
+    write_bytes(path, text.encode(), guard=guard)
 
 
 def set_aside(path: Path) -> Path:
     """Rename a file or folder to the first free NAME.old-N, so that nothing is lost; its new place. Raises OSError."""
     n = 1
-    while (aside := path.with_name(f"{path.name}.old-{n}")).exists():
+    while os.path.lexists(aside := path.with_name(f"{path.name}.old-{n}")):
         n += 1
     path.rename(aside)
     return aside
@@ -165,8 +210,14 @@ def chain_directories(run_dir: str | Path) -> list[Path]:
     Raises ConfigError when `run_dir` is not a directory.
     """
     run_dir = Path(run_dir)
-    if not run_dir.is_dir():
-        what = "this is a file" if run_dir.exists() else "there is no such directory"
-        raise ConfigError(f"{run_dir}: {what}. Expected the directory of a run (the -o of `mpibayes run`).")
-    chains = [p for p in run_dir.iterdir() if re.fullmatch(r"chain-\d+", p.name) and p.is_dir()]
-    return sorted(chains, key=lambda p: int(p.name[6:])) or [run_dir]
+    try:
+        chains = [p for p in run_dir.iterdir() if re.fullmatch(r"chain-\d+", p.name) and p.is_dir()]
+    except FileNotFoundError:
+        what = "there is no such directory"
+    except NotADirectoryError:
+        what = "this is a file"
+    except OSError as error:
+        what = f"cannot be read: {reason(error)}"
+    else:
+        return sorted(chains, key=lambda p: int(p.name[6:])) or [run_dir]
+    raise ConfigError(f"{run_dir}: {what}. Expected the directory of a run (the -o of `mpibayes run`).")

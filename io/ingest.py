@@ -19,7 +19,7 @@ from mpibayes.hpc.errors import ConfigError, DataError
 from mpibayes.hpc.words import counted
 from mpibayes.io import infer
 from mpibayes.io.encode import Encoder, Offences
-from mpibayes.io.files import read_regular, reason, replacing
+from mpibayes.io.files import read_regular, reading, reason, replacing
 from mpibayes.io.schema import SCHEMA_KINDS, ColumnSchema, Schema, read_schema, schema_text
 from mpibayes.io.source import MAX_PROBLEMS, MISSING, Progress, TextSource, near
 from mpibayes.io.table import KINDS, Table, TableWriter, check_levels, check_table_name, check_target, place_columns
@@ -135,9 +135,10 @@ def _read_names(names: str | os.PathLike | Sequence[str] | None) -> list[str] | 
 
 
 def _protect_sources(source: TextSource, *targets: Path | None) -> None:
-    for target in targets:
-        if target is not None and target.exists() and any(target.samefile(p) for p in source.paths):
-            raise ConfigError(f"{target}: is both source and target; choose another name to write")
+    for target in filter(None, targets):
+        with reading(target, ConfigError):
+            if target.exists() and any(target.samefile(p) for p in source.paths):
+                raise ConfigError(f"{target}: is both source and target; choose another name to write")
 
 
 def _profiles(source, schema: Schema, missing, kinds, keep, drop) -> list[infer.Profile]:

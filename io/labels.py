@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from mpibayes.io import checkpoint
+from mpibayes.io.files import Guard, unguarded
 from mpibayes.io.segments import Segments, count_rows, list_segments, read_blocks
 
 FOLDER = "labels"
@@ -35,10 +36,13 @@ class Draw:
 
 
 class DrawWriter:
-    """Appends draws; root alone. What was appended since the last segment or `flush` is lost with the process."""
+    """Appends draws; root alone. What was appended since the last segment or `flush` is lost with the process.
 
-    def __init__(self, run_dir: str | Path, run: str = ""):
-        self._segments = Segments(Path(run_dir) / FOLDER, "mpibayes-labels-segment", 1, run)
+    guard: see `Segments`.
+    """
+
+    def __init__(self, run_dir: str | Path, run: str = "", guard: Guard = unguarded):
+        self._segments = Segments(Path(run_dir) / FOLDER, "mpibayes-labels-segment", 1, run, guard)
         self._cycles: list[int] = []
         self._buffers: dict[str, np.ndarray] = {}  # (capacity, ...) each; rows beyond len(_cycles) are unused
 

@@ -3,7 +3,8 @@
 `seg-<first cycle>-<last cycle>.h5` holds `cycle` int64 (n,), ascending, and other datasets of n rows each. A segment
 is written once, under a temporary name that is then renamed, and never changed: a kill leaves whole segments. Cutting
 and joining write the new segment first and remove the old ones after it, so a kill in between leaves a segment whose
-range lies within another's; such a one says nothing new and is passed over.
+range lies within another's; such a one says nothing new and is passed over. Segments may also overlap in part, where a
+writer that was taken for dead went on for a moment: a chain has the same row again, and each cycle counts once.
 
 A segment is sealed (`io/seal.py`). Its attributes `run` (whose it is) and `after` (the last cycle stored before it, -1:
 none) tell a segment of another run, and that one is missing; both may be absent in those of older versions.
@@ -22,7 +23,17 @@ import h5py
 import numpy as np
 
 from mpibayes.hpc.errors import CheckpointError
-from mpibayes.io.files import TEMPORARY, h5_image, storing, sync_directory, write_bytes
+from mpibayes.io.files import (
+    TEMPORARY,
+    Guard,
+    h5_image,
+    make_directory,
+    reading,
+    storing,
+    sync_directory,
+    unguarded,
+    write_bytes,
+)
 from mpibayes.io.seal import ATTRIBUTE, Seal, sealed
 
 # More small segments than MANY are joined; a joined one stays below JOINED bytes, so joining is a bounded rewrite.
@@ -89,10 +100,10 @@ def read_blocks(
             if before > after:
                 raise _missing(segment, before)
             for block in _blocks(segment.path, names):
-                keep = int(np.searchsorted(block["cycle"], after, side="right"))
-                if keep < len(block["cycle"]):
-                    after = int(block["cycle"][-1])
-                    yield {name: array[keep:] for name, array in block.items()} if keep else block
+                new = _new(block["cycle"], after)
+                after = int(block["cycle"].max(initial=after))
+                if new.any():
+                    yield block if new.all() else {name: array[new] for name, array in block.items()}
             after = max(after, segment.last)
             tries = 0
         except FileNotFoundError:  # joined or cut between the listing and the opening
@@ -122,18 +133,24 @@ def count_rows(folder: str | Path) -> int:
 
 
 class Segments:
-    """The one writer of a folder. Opening it removes what a killed writer left: temporary and superseded files."""
+    """The one writer of a folder. Opening it removes what a killed writer left: temporary and superseded files.
 
-    def __init__(self, folder: str | Path, format: str, version: int, run: str = ""):
-        self.folder = Path(folder)
+    guard: asked before each change of the folder, so that a writer that was frozen, and found dead, changes nothing
+    when it thaws.
+    """
+
+    def __init__(self, folder: str | Path, format: str, version: int, run: str = "", guard: Guard = unguarded):
+        self.folder, self._guard = Path(folder), guard
         self.attributes = {"format": format, "version": version, ATTRIBUTE: True} | ({"run": run} if run else {})
         self.last: int = -1  # the last cycle stored
         self._n_small: int = 0  # segments that may be small, at most
         self._joining = True
         with storing(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            for path in self.folder.glob("seg-*.h5" + TEMPORARY):
-                path.unlink()
+            self._guard()
+            make_directory(self.folder)
+            for name in os.listdir(self.folder):
+                if re.fullmatch(r"seg-.*\.h5" + re.escape(TEMPORARY), name):
+                    self._remove(self.folder / name)
             self._clean()
         self._recount()
 
@@ -170,7 +187,7 @@ class Segments:
             self._clean()
             for segment in reversed(list_segments(self.folder)):
                 if segment.first > cycle:
-                    segment.path.unlink()
+                    self._remove(segment.path)
                 elif segment.last > cycle:
                     self._rewrite([segment], cycle)
             sync_directory(self.folder)
@@ -179,35 +196,45 @@ class Segments:
     def _put(self, first: int, last: int, image: bytes) -> None:
         path = self.folder / f"seg-{first:09d}-{last:09d}.h5"
         with storing(path):
-            write_bytes(path, sealed(image))
+            write_bytes(path, sealed(image), guard=self._guard)
+
+    def _remove(self, path: Path) -> None:
+        self._guard()
+        with storing(path):
+            path.unlink(missing_ok=True)
 
     def _clean(self) -> None:
         for segment in _list(self.folder)[1]:
-            segment.path.unlink(missing_ok=True)
+            self._remove(segment.path)
 
     def _recount(self) -> None:
         segments = list_segments(self.folder)
         self.last = segments[-1].last if segments else -1
-        self._n_small = sum(s.path.stat().st_size < SMALL for s in segments)
+        self._n_small = sum(size_of(s) < SMALL for s in segments)
 
     def _join(self) -> None:
-        """Join neighbouring small segments."""
+        """Join neighbouring small segments, where they can be read: what is damaged or missing is for readers to
+        tell, and the chain goes on."""
+        try:
+            self._join_neighbours()
+        except (CheckpointError, OSError):
+            self._guard()
+            self._joining = False
+        else:
+            self._recount()
+
+    def _join_neighbours(self) -> None:
         run: list[Segment] = []
         size = 0
         for segment in [*list_segments(self.folder), None]:
-            add = segment.path.stat().st_size if segment else JOINED
+            add = size_of(segment) if segment else JOINED
             if segment and add < SMALL and size + add < JOINED:
                 run.append(segment)
                 size += add
                 continue
             if len(run) > 1:
-                try:
-                    self._rewrite(run, run[-1].last)
-                except CheckpointError:  # what is damaged or missing is for readers to tell: the chain goes on
-                    self._joining = False
-                    return
+                self._rewrite(run, run[-1].last)
             run, size = ([segment], add) if segment and add < SMALL else ([], 0)
-        self._recount()
 
     def _rewrite(self, segments: list[Segment], last: int) -> None:
         """Put the rows of `segments` with cycle <= last in one new segment, a block at a time; remove the old ones."""
@@ -221,8 +248,8 @@ class Segments:
                     raise _missing(segment, before)
                 attributes = {**file.attrs, "after": attributes.get("after", file.attrs.get("after", -1))}
                 cycle = file["cycle"][()]
-                n = int(np.searchsorted(cycle, last, side="right"))
-                n_rows, final = n_rows + n, int(cycle[n - 1])
+                cycle = cycle[_new(cycle, final) & (cycle <= last)]
+                n_rows, final = n_rows + len(cycle), int(cycle.max(initial=final))
                 for name, data in file.items():
                     if shapes.setdefault(name, data.shape[1:]) != data.shape[1:]:
                         raise CheckpointError(
@@ -233,26 +260,29 @@ class Segments:
         def fill(file: h5py.File) -> None:
             file.attrs.update(attributes)
             out = {name: _create(file, name, (n_rows, *shapes[name]), dtypes[name]) for name in shapes}
-            at = 0
+            at, done = 0, -1
             for segment in segments:
                 for block in _blocks(segment.path, None):
-                    n = min(len(block["cycle"]), n_rows - at)
+                    cycle = block["cycle"]
+                    wanted = _new(cycle, done) & (cycle <= last)
+                    n = int(wanted.sum())
                     for name, array in block.items():
-                        out[name][at : at + n] = array[:n]
-                    at += n
+                        out[name][at : at + n] = array[wanted]
+                    at, done = at + n, int(cycle.max(initial=done))
 
         self._put(segments[0].first, final, h5_image(fill))
         for segment in segments:
-            segment.path.unlink()
+            self._remove(segment.path)
 
 
 def _list(folder: Path) -> tuple[list[Segment], list[Segment]]:
     """(segments that count, segments that lie within one of those)."""
     found = []
-    try:
-        names = os.listdir(folder)
-    except FileNotFoundError:
-        names = []
+    with reading(folder, CheckpointError):
+        try:
+            names = os.listdir(folder)
+        except FileNotFoundError:
+            names = []
     for name in names:
         match = re.fullmatch(r"seg-(\d+)-(\d+)\.h5", name)
         if match:
@@ -263,6 +293,17 @@ def _list(folder: Path) -> tuple[list[Segment], list[Segment]]:
     for segment in found:
         (within if counting and segment.last <= counting[-1].last else counting).append(segment)
     return counting, within
+
+
+def _new(cycle: np.ndarray, after: int) -> np.ndarray:
+    """Which rows are of cycles beyond `after` and all rows before them: where segments overlap, the first counts."""
+    return cycle > np.maximum.accumulate(np.concatenate(([after], cycle[:-1])))
+
+
+def size_of(segment: Segment) -> int:
+    """Bytes. Raises CheckpointError."""
+    with reading(segment.path, CheckpointError):
+        return segment.path.stat().st_size
 
 
 def _check(file: h5py.File, segment: Segment, run: str) -> int:

@@ -33,7 +33,7 @@ import h5py
 import numpy as np
 
 from mpibayes.hpc.errors import ConfigError, DataError
-from mpibayes.io.files import HDF5, first_bytes, sync_directory
+from mpibayes.io.files import HDF5, first_bytes, reading, sync_directory
 from mpibayes.io.seal import ATTRIBUTE, Seal, append_seal
 
 FORMAT = "mpibayes-table"
@@ -397,12 +397,13 @@ def check_table_name(path: Path) -> None:
 
 def check_target(path: Path, overwrite: bool) -> None:
     """Raises before any work is done when a new file cannot be put at `path`."""
-    if path.is_dir():
-        raise ConfigError(f"{path}: is a directory; name a file to write")
-    if path.exists() and not overwrite:
-        raise ConfigError(f"{path}: exists and is kept; choose another name, or replace it with --force")
-    if not path.parent.is_dir():
-        raise DataError(f"{path}: cannot be written: no directory {path.parent}")
+    with reading(path):
+        if path.is_dir():
+            raise ConfigError(f"{path}: is a directory; name a file to write")
+        if path.exists() and not overwrite:
+            raise ConfigError(f"{path}: exists and is kept; choose another name, or replace it with --force")
+        if not path.parent.is_dir():
+            raise DataError(f"{path}: cannot be written: no directory {path.parent}")
     if not os.access(path.parent, os.W_OK):
         raise DataError(f"{path}: cannot be written: no permission to write in {path.parent}")
 
@@ -435,15 +436,17 @@ class TableWriter:
 
     def __enter__(self) -> TableWriter:
         check_target(self.path, self.overwrite)
-        self._check_space()
         beginning = f".{self.path.name}.tmp-{socket.gethostname()}-"
-        _remove_left_overs(self.path.parent, beginning)
+        with self._explain():
+            self._check_space()
+            _remove_left_overs(self.path.parent, beginning)
         self._temporary = self.path.with_name(f"{beginning}{os.getpid()}")
         self._done = 0
         self._file = None
         try:
             with self._explain():
-                self._file = h5py.File(self._temporary, "w")
+                self._temporary.unlink(missing_ok=True)
+                self._file = h5py.File(self._temporary, "x")  # as `files.create`: follows no link
                 for block, width in block_widths(self.columns).items():
                     if width:
                         self._file.create_dataset(block, (self.n_rows, width), BLOCKS[block], fillvalue=None)
@@ -529,7 +532,7 @@ class TableWriter:
         with contextlib.suppress(OSError, RuntimeError, ValueError):
             if self._file is not None:
                 self._file.close()
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             self._temporary.unlink()
 
     @contextlib.contextmanager

@@ -14,6 +14,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import h5py
@@ -21,8 +22,8 @@ import numpy as np
 
 from mpibayes.hpc.errors import CheckpointError
 from mpibayes.io import checkpoint
-from mpibayes.io.files import TEMPORARY, h5_image, read_regular, storing, write_bytes, write_text
-from mpibayes.io.segments import Segments, list_segments, read_attributes, read_blocks
+from mpibayes.io.files import TEMPORARY, Guard, h5_image, read_regular, storing, unguarded, write_bytes, write_text
+from mpibayes.io.segments import Segments, list_segments, read_attributes, read_blocks, size_of
 
 SCALARS = (
     "log_joint",
@@ -64,13 +65,20 @@ Axes = Mapping[str, Mapping[str, Sequence[str]]]  # of each array: its axes, and
 class TraceWriter:
     """Appends the scalars and arrays of each cycle; root alone. What was not flushed is lost with the process.
 
-    axes: of each array, by its name. A trace keeps the scalars that it began with, so that one of an older version,
-    which had fewer, goes on as it was.
+    axes: of each array, by its name. guard: see `Segments`. A trace keeps the scalars that it began with, so that one
+    of an older version, which had fewer, goes on as it was.
     """
 
-    def __init__(self, run_dir: str | Path, scalars: Sequence[str] = SCALARS, run: str = "", axes: Axes | None = None):
+    def __init__(
+        self,
+        run_dir: str | Path,
+        scalars: Sequence[str] = SCALARS,
+        run: str = "",
+        axes: Axes | None = None,
+        guard: Guard = unguarded,
+    ):
         self._given, self._axes = tuple(scalars), axes or {}
-        self._segments = Segments(Path(run_dir) / FOLDER, "mpibayes-trace-segment", 1, run)
+        self._segments = Segments(Path(run_dir) / FOLDER, "mpibayes-trace-segment", 1, run, guard)
         self._choose_scalars()
         _remove_dead_merges(Path(run_dir))
         self._attributes = {}
@@ -78,8 +86,7 @@ class TraceWriter:
             text, path = json.dumps(self._axes, ensure_ascii=False), self._segments.folder / AXES
             self._attributes = {AXES: _digest(text)}
             with storing(path):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_text(path, text)
+                write_text(path, text, guard=guard)
         self._blocks: list[dict[str, np.ndarray]] = []
         self._bytes = 0
 
@@ -186,8 +193,9 @@ def merge(run_dir: str | Path) -> Path | None:
     removed, and `mpibayes export` makes one. Raises CheckpointError.
     """
     path = Path(run_dir) / MERGED
-    if sum(segment.path.stat().st_size for segment in list_segments(Path(run_dir) / FOLDER)) > MERGED_AT_MOST:
-        path.unlink(missing_ok=True)
+    if sum(map(size_of, list_segments(Path(run_dir) / FOLDER))) > MERGED_AT_MOST:
+        with storing(path):
+            path.unlink(missing_ok=True)
         return None
     trace = read_trace(run_dir)
     if not trace:
@@ -200,12 +208,10 @@ def merge(run_dir: str | Path) -> Path | None:
 
 def _remove_dead_merges(run_dir: Path) -> None:
     """Temporary files that killed merges left; younger ones may belong to a program that is merging now."""
-    for path in run_dir.glob(f"{MERGED}.*{TEMPORARY}"):
-        try:
+    with suppress(OSError):  # gone meanwhile, or not ours to remove
+        for path in run_dir.glob(f"{MERGED}.*{TEMPORARY}"):
             if path.stat().st_mtime < time.time() - 600:
                 path.unlink()
-        except OSError:  # gone meanwhile, or not ours to remove
-            continue
 
 
 def inference_image(traces: Sequence[Mapping[str, np.ndarray]], axes: Axes | None = None) -> bytes:
