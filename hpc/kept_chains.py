@@ -17,7 +17,7 @@ from mpibayes.hpc.errors import ConfigError, DataError
 from mpibayes.hpc.records import RESOLVED, read_provenance, read_resolved
 from mpibayes.hpc.run_directory import TRAINING_ROWS
 from mpibayes.hpc.words import counted
-from mpibayes.io.files import chain_directories, open_regular, reading
+from mpibayes.io.files import chain_directories, open_regular, reading, reason
 from mpibayes.io.table import Table
 from mpibayes.io.trace import read_trace
 
@@ -86,8 +86,8 @@ class KeptChains:
                 continue
             except (OSError, ValueError, EOFError) as error:
                 raise DataError(
-                    f"{path}: cannot be read ({error}); it tells which rows of the table were trained on, and the run "
-                    "writes it anew when it is continued"
+                    f"{path}: cannot be read ({reason(error)}); it tells which rows of the table were trained on, and "
+                    "the run writes it anew when it is continued"
                 ) from None
             mine = self.data.training_rows
             if mine is None or not np.array_equal(stored, mine):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mpibayes.hpc.errors import CheckpointError
-from mpibayes.io.files import Guard, read_regular, storing, unguarded, write_text
+from mpibayes.io.files import Guard, read_regular, reason, storing, unguarded, write_text
 
 RESOLVED = "config.resolved.toml"
 PROVENANCE = "provenance.json"
@@ -41,7 +41,7 @@ def read_resolved(folder: Path) -> dict[str, Any]:
         text = read_regular(path).decode()
         settings = tomllib.loads(text)
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({error}); it says what the run is") from None
+        raise CheckpointError(f"{path}: cannot be read ({reason(error)}); it says what the run is") from None
     found = re.fullmatch(r"(.*\n)# sha256 of the lines above: ([0-9a-f]{64})\n", text, re.DOTALL)
     if found is None and not read_provenance(folder).get("run"):  # of a version that wrote no checksum
         return settings
@@ -69,7 +69,7 @@ def read_provenance(folder: Path) -> dict[str, Any]:
     try:
         record = json.loads(read_regular(path))
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({error}); the run's table cannot be told") from None
+        raise CheckpointError(f"{path}: cannot be read ({reason(error)}); the run's table cannot be told") from None
     if not isinstance(record, dict) or not {"fingerprint", "starts"} <= record.keys():
         raise CheckpointError(f"{path}: damaged, not the record of a run; the run's table cannot be told")
     rest = {key: value for key, value in record.items() if key != "sha256"}

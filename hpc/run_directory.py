@@ -127,7 +127,7 @@ def open_run(
             return config
     except OSError as error:
         kind = CheckpointError if started else ConfigError  # a full disk is not the configuration's mistake
-        raise kind(f"{folder}: cannot be written: {reason(error)}") from None
+        raise kind(f"{error.filename or folder}: cannot be written: {reason(error)}") from None
     before, old = records.read_provenance(folder), records.read_resolved(folder)
     config = configuration.continued(config, old)
     same_table = before["fingerprint"] == content["fingerprint"]

@@ -311,7 +311,7 @@ class Generation:
             with h5py.File(path, "r", locking=False) as file:
                 yield file
         except (OSError, KeyError, RuntimeError) as error:  # its checksum was right a moment ago
-            raise CheckpointError(f"{path}: cannot be read ({error})") from error
+            raise CheckpointError(f"{path}: cannot be read ({reason(error)})") from error
 
     def __getstate__(self) -> dict[str, Any]:
         # Each process verifies what it reads itself: another node may see other bytes.

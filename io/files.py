@@ -31,9 +31,10 @@ NOT_REGULAR = "not a regular file"
 HDF5 = b"\x89HDF\r\n\x1a\n"  # what such a file begins with
 
 
-def reason(error: OSError) -> str:
-    """The operating system's words without Python's decoration, e.g. "No space left on device"."""
-    return os.strerror(error.errno) if error.errno else str(error)
+def reason(error: BaseException) -> str:
+    """The operating system's words without Python's decoration, e.g. "No space left on device"; else the error's."""
+    number = getattr(error, "errno", None)
+    return os.strerror(number) if number else getattr(error, "strerror", None) or str(error)
 
 
 @contextmanager
@@ -69,12 +70,12 @@ def open_regular(path: str | Path, mode: str = "rb", *, pipe: bool = False, **op
         file = open(path, mode, opener=_without_waiting, **options)  # noqa: SIM115
     except OSError as error:
         if error.errno == errno.ENXIO:  # a socket; of files to append to also a FIFO that nobody reads
-            raise OSError(NOT_REGULAR) from None
+            raise OSError(None, NOT_REGULAR, str(path)) from None
         raise
     try:
         kind = os.fstat(file.fileno()).st_mode
         if not (stat.S_ISREG(kind) or (pipe and stat.S_ISFIFO(kind))):
-            raise OSError(NOT_REGULAR)
+            raise OSError(None, NOT_REGULAR, str(path))
         os.set_blocking(file.fileno(), True)
     except BaseException:
         file.close()

@@ -29,6 +29,7 @@ from mpibayes.io.files import (
     h5_image,
     make_directory,
     reading,
+    reason,
     storing,
     sync_directory,
     unguarded,
@@ -359,8 +360,8 @@ class _open:
 
     def _damaged(self, error: BaseException) -> CheckpointError:
         return CheckpointError(
-            f"{self.path}: damaged or not a segment of this format ({error}). Restore it from a copy; checkpoints do "
-            "not depend on it."
+            f"{self.path}: damaged or not a segment of this format ({reason(error)}). Restore it from a copy; "
+            "checkpoints do not depend on it."
         )
 
 

@@ -303,3 +303,43 @@ def test_the_documented_reader_reads(tmp_path):
     flip(tmp_path / "checkpoints" / "000000400" / "part-00002.h5")
     with pytest.raises(ValueError, match=r"part-00002\.h5"):
         scope["read_checkpoint"](tmp_path)
+
+
+# --- who lost the directory -------------------------------------------------------------------------------------------
+
+
+def contents(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_who_lost_the_directory_completes_nothing_and_removes_nothing(tmp_path):
+    """Whenever it is lost, there is a whole generation, and what is there stays; another's half-written one too."""
+
+    ranks = SHARDS_OF_RANKS.items()
+
+    def guard():
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise CheckpointError("taken over")
+
+    for lost in range(20):
+        folder = tmp_path / str(lost)
+        write(folder, 100)
+        write(folder, 200)
+        before, left = contents(folder), lost
+        try:
+            begin(folder, 300, guard)
+            parts = [write_part(folder, 300, first, {i: arrays_of(i, 300) for i in own}) for first, own in ranks]
+            commit(folder, 300, parts, {"cycle": 300}, guard=guard)
+        except CheckpointError as error:
+            assert str(error) == "taken over"
+        else:
+            break
+        after = contents(folder)
+        assert before.items() <= after.items()
+        assert latest(folder).cycle == (300 if Path("000000300/MANIFEST.json") in after else 200)
+        left = 0
+        discard(folder, 300, guard)
+        assert contents(folder) == after
+    assert lost == 4 and names(folder) == ["000000200", "000000300"]  # begin, commit, its rename, and one removal

@@ -2,12 +2,16 @@
 
 import os
 import socket
+import stat
 
+import numpy as np
 import pytest
 
 from mpibayes.hpc.errors import ConfigError, DataError
-from mpibayes.io.files import open_regular, read_regular, reason
-from mpibayes.io.table import Table
+from mpibayes.io import checkpoint, files
+from mpibayes.io.files import make_directory, open_regular, read_regular, reason, set_aside, write_bytes
+from mpibayes.io.segments import Segments
+from mpibayes.io.table import Table, table_from_arrays, write_table
 
 
 def put(path, kind):
@@ -89,3 +93,98 @@ def test_a_configuration_may_be_a_pipe_but_nothing_else(tmp_path):
     os.close(theirs)
     assert config.load(f"/dev/fd/{ours}").data.table == "table.h5"
     os.close(ours)
+
+
+# --- temporary files --------------------------------------------------------------------------------------------------
+
+
+def segment(folder):
+    Segments(folder / "trace", "f", 1).write({"cycle": np.arange(1, 4)})
+
+
+def generation(folder):
+    checkpoint.begin(folder, 3)
+    part = checkpoint.write_part(folder, 3, 0, {0: {"z": np.zeros(3)}})
+    checkpoint.commit(folder, 3, [part], {})
+
+
+def table(folder):
+    write_table(folder / "table.h5", *table_from_arrays([("x", "real", np.zeros(3), None)]), overwrite=True)
+
+
+# How a file is written, its name, and those of the temporary one that somebody could guess.
+WRITTEN = {
+    "file": (lambda folder: write_bytes(folder / "file", b"new"), "file", "file.tmp"),
+    "segment": (segment, "trace/seg-000000001-000000003.h5", "trace/seg-000000001-000000003.h5.tmp"),
+    "table": (table, "table.h5", f".table.h5.tmp-{socket.gethostname()}-{os.getpid()}"),
+    "generation": (generation, "000000003/shared.h5", "000000003.tmp"),
+}
+
+
+@pytest.mark.parametrize("kind", WRITTEN)
+@pytest.mark.parametrize("there", ["link", "dangling link", "hard link", "left over", "nothing"])
+@pytest.mark.timeout(20)
+def test_what_has_a_temporary_name_is_not_written_to(tmp_path, kind, there):
+    """Whoever may write in the folder could have another file of ours overwritten, or made."""
+    write, name, temporary = WRITTEN[kind]
+    temporary, victim = tmp_path / "folder" / temporary, tmp_path / "victim"
+    temporary.parent.mkdir(parents=True)
+    victim.write_text("the user's")
+    if "link" in there:
+        if there == "hard link":
+            os.link(victim, temporary)
+        else:
+            temporary.symlink_to(victim if there == "link" else tmp_path / "made")
+    elif there == "left over":
+        temporary.write_text("half")
+    before = os.umask(0o027)
+    try:
+        write(tmp_path / "folder")
+    finally:
+        os.umask(before)
+    assert victim.read_text() == "the user's" and not (tmp_path / "made").exists()
+    made = tmp_path / "folder" / name
+    assert made.is_file() and not made.is_symlink() and stat.S_IMODE(made.stat().st_mode) == 0o640
+    assert not [path for path in (tmp_path / "folder").rglob("*") if "tmp" in path.name]
+
+
+def test_a_link_in_a_generation_is_not_written_to(tmp_path):
+    """Put there while its parts are written."""
+    (tmp_path / "victim").write_text("the user's")
+    folder = checkpoint.begin(tmp_path / "checkpoints", 3)
+    for name in ("part-00000.h5", checkpoint.SHARED, checkpoint.MANIFEST):
+        (folder / name).symlink_to(tmp_path / "victim")
+    part = checkpoint.write_part(tmp_path / "checkpoints", 3, 0, {0: {"z": np.zeros(3)}})
+    checkpoint.commit(tmp_path / "checkpoints", 3, [part], {})
+    assert (tmp_path / "victim").read_text() == "the user's"
+    assert checkpoint.latest(tmp_path / "checkpoints").warnings == []
+
+
+def test_setting_aside_replaces_nothing(tmp_path):
+    (tmp_path / "script").write_text("mine")
+    (tmp_path / "script.old-1").symlink_to("nowhere")
+    assert set_aside(tmp_path / "script").name == "script.old-2" and (tmp_path / "script.old-1").is_symlink()
+
+
+# --- directories ------------------------------------------------------------------------------------------------------
+
+
+def test_a_directory_is_on_disk_in_its_parent(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(files, "sync_directory", lambda path: synced.append(path))
+    make_directory(tmp_path / "a" / "b" / "c")
+    assert synced == [tmp_path, tmp_path / "a", tmp_path / "a" / "b"] and (tmp_path / "a" / "b" / "c").is_dir()
+    make_directory(tmp_path / "a" / "b")
+    assert len(synced) == 3
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileExistsError):
+        make_directory(tmp_path / "file")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everywhere")
+def test_a_directory_in_one_that_may_not_be_read(tmp_path):
+    tmp_path.chmod(0o300)
+    try:
+        make_directory(tmp_path / "a")
+    finally:
+        tmp_path.chmod(0o700)

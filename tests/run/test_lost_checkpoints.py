@@ -1,0 +1,109 @@
+"""A chain that had a checkpoint, and one that never had."""
+
+import json
+import shutil
+
+import pytest
+
+from mpibayes.hpc import lock
+from mpibayes.hpc.clock import Clock
+from mpibayes.io import checkpoint, files, labels, trace
+from mpibayes.io.segments import count_rows
+from tests.faults.cases import exports, mpibayes
+from tests.faults.small import TEXT, done, half_way, start
+
+CHAINS = pytest.mark.parametrize("chains", [1, 2])
+
+
+def places(folder, chains):
+    return [folder / "run"] if chains == 1 else [folder / "run" / f"chain-{i + 1}" for i in range(chains)]
+
+
+@CHAINS
+def test_a_chain_that_lost_its_checkpoints_and_its_status_is_refused(tmp_path, chains):
+    """It started again, and dropped its trace without a word."""
+    place = half_way(tmp_path / "place", TEXT.replace("[run]\n", f"[run]\nchains = {chains}\n"))
+    last = places(place, chains)[-1]
+    whole = tmp_path / "whole"
+    shutil.copytree(last, whole)
+    shutil.rmtree(last / "checkpoints")
+    (last / "status.json").unlink()
+    for _ in range(2):
+        code, said = start(place)
+        assert code == 4 and f"{last / 'checkpoints'}: empty, but the chain had a checkpoint" in said, said
+        assert "cycle 8" in said and "--fresh" in said
+    assert count_rows(last / "trace") == 8 and count_rows(last / "labels") == 4
+    shutil.copytree(whole / "checkpoints", last / "checkpoints")
+    done(start(place))
+
+
+@CHAINS
+def test_a_chain_whose_folders_are_all_gone_starts_anew(tmp_path, chains):
+    """Nothing is lost by that."""
+    place = half_way(tmp_path / "place", TEXT.replace("[run]\n", f"[run]\nchains = {chains}\n"))
+    last = places(place, chains)[-1]
+    for name in ("checkpoints", "trace", "labels"):
+        shutil.rmtree(last / name)
+    (last / "status.json").unlink()
+    done(start(place))
+
+
+def test_a_run_that_ended_before_its_first_checkpoint_goes_on(tmp_path, monkeypatch):
+    """Full buffers are written before it, and so is the trace that belongs to it."""
+    place = half_way(tmp_path / "place")
+    done(start(place))
+    expected = exports(place / "run", tmp_path / "exported")
+    shutil.rmtree(place / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr(trace, "BUFFERED", 300)
+        patch.setattr(checkpoint.os, "rename", lambda *paths: (_ for _ in ()).throw(OSError(5, "no")))
+        code, said = start(place)
+    assert code == 4 and "cannot be written" in said
+    assert count_rows(place / "run" / "trace") == 12 and not list((place / "run" / "checkpoints").iterdir())
+    (place / "run" / "status.json").unlink()
+    done(start(place))
+    assert exports(place / "run", tmp_path / "exported") == expected
+
+
+def test_a_run_of_a_version_that_noted_nothing_goes_on_and_notes_it(tmp_path):
+    from mpibayes.hpc import records
+
+    place = half_way(tmp_path / "place")
+    record = records.read_provenance(place / "run")
+    assert record.pop("checkpoints") == [0]
+    records.write_provenance(place / "run", record)
+    done(start(place))
+    assert records.read_provenance(place / "run")["checkpoints"] == [0]
+
+
+def test_an_owner_that_thaws_changes_nothing(tmp_path, monkeypatch):
+    """Its buffers are full, and are written between two checkpoints."""
+    monkeypatch.setattr(trace, "BUFFERED", 1)
+    monkeypatch.setattr(labels, "BUFFERED", 1)
+    place = half_way(tmp_path / "place")
+    run, cycles, left = place / "run", [], {}
+
+    def cycle_took(self, seconds):
+        cycles.append(seconds)
+        if len(cycles) == 2:  # frozen for a moment
+            owner = json.loads((run / lock.NAME).read_text())
+            (run / lock.NAME).write_text(json.dumps(owner | {"token": "another", "pid": 4711}))
+            left.update({p: p.read_bytes() for p in run.rglob("*") if p.is_file() and p.name != "run.log"})
+
+    monkeypatch.setattr(Clock, "cycle_took", cycle_took)
+    code, said = mpibayes("run", place / "run.toml", "-o", run)
+    assert code == 4 and "was taken over by process 4711" in said, said
+    assert {p: p.read_bytes() for p in run.rglob("*") if p.is_file() and p.name != "run.log"} == left
+
+
+@CHAINS
+def test_every_directory_of_a_run_is_on_disk_in_its_parent(tmp_path, monkeypatch, chains):
+    made, synced = [], set()
+    mkdir, sync = files.Path.mkdir, files.sync_directory
+    monkeypatch.setattr(files.Path, "mkdir", lambda path, *a, **k: (mkdir(path, *a, **k), made.append(path))[0])
+    for module in (files, checkpoint):
+        monkeypatch.setattr(module, "sync_directory", lambda path: (synced.add(path), sync(path))[1])
+    half_way(tmp_path / "place", TEXT.replace("[run]\n", f"[run]\nchains = {chains}\n"))
+    names = {"run", "checkpoints", "trace", "labels", "logs"} | ({"chain-1", "chain-2"} if chains == 2 else set())
+    inside = [path for path in made if path.suffix != ".tmp" and path.name != "place"]
+    assert {path.name for path in inside} == names and {path.parent for path in inside} <= synced
