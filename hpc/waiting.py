@@ -20,6 +20,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from mpibayes.hpc.words import visible
+
 AFTER_S = 30.0
 
 
@@ -115,4 +117,4 @@ def _look() -> None:
 
 def _say(text: str) -> None:
     with contextlib.suppress(OSError, ValueError):  # a closed standard error does not end a run
-        print(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+        print(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {visible(text)}", file=sys.stderr, flush=True)
