@@ -189,7 +189,7 @@ def file_system(place: Path) -> str:
 
 
 def locks(directory: Path) -> Finding:
-    """Input is read without locks, and a run's LOCK is made by a hard link; but other programs may want them."""
+    """Input is read without locks, and a run's LOCK needs exclusive creation; but other programs may want them."""
     import h5py
 
     works = {}
@@ -198,10 +198,13 @@ def locks(directory: Path) -> Finding:
             with open(folder / "a", "wb") as file:
                 works["flock"] = _tries(lambda: fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB))
             works["HDF5 locking"] = _tries(lambda: h5py.File(folder / "b.h5", "w", locking=True).close())
-            works["hard links"] = _tries(lambda: os.link(folder / "a", folder / "c"))
+            exclusive = not _tries(lambda: open(folder / "a", "xb").close())
     except OSError as error:
         return unusable("locks", existing(directory), error)
-    text = ", ".join(f"{name} {'work' if name == 'hard links' else 'works'}" for name, ok in works.items() if ok)
+    if not exclusive:
+        what = "a file that exists can be made again, so two runs could hold one directory; choose another file system"
+        return Finding("locks", PROBLEM, what, code=DIRECTORY)
+    text = ", ".join(f"{name} works" for name, ok in works.items() if ok)
     lacking = [name for name, ok in works.items() if not ok]
     if lacking:
         advice = "a run does without them; other programs that open its files may need HDF5_USE_FILE_LOCKING=FALSE"

@@ -26,6 +26,7 @@ import secrets
 import socket
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -147,17 +148,23 @@ class Lock:
         return True
 
     def _seems_alive(self, owner: dict[str, Any], file: Path) -> str:
-        """Why an owner counts as alive; "" when it does not. Takes a while where its heartbeat has to be watched."""
-        if owner.get("place") and owner["place"] == self._mine["place"]:
-            return "the process exists" if lives(owner.get("pid"), owner.get("started")) else ""
-        if owner.get("job") and owner["job"] == self._mine["job"] and owner.get("restarts", 0) < self._mine["restarts"]:
+        """Why an owner counts as alive; "" when it does not. Takes a while where it has to be watched."""
+        mine = self._mine
+        earlier = bool(owner.get("job")) and owner["job"] == mine["job"] and owner.get("restarts", 0) < mine["restarts"]
+        if owner.get("place") and owner["place"] == mine["place"]:
+
+            def gone() -> bool:
+                return not lives(owner.get("pid"), owner.get("started"))
+
+            if earlier:  # it may still be writing its last checkpoint
+                _await(gone, f"{_who(owner)}, an earlier start of this job, to end")
+            return "" if gone() else "the process exists"
+        if earlier:
             return ""
-        before, until = _heartbeat(file), time.monotonic() + SILENT_S
+        before = _heartbeat(file)
         sign = f"a sign of life of {_who(owner)}; after {SILENT_S:.0f} s without one this run takes its place"
-        with announce(sign, 1.0):
-            while (now := _heartbeat(file)) == before and time.monotonic() < until:
-                time.sleep(SILENT_S / 100)
-        return "it has just given a sign of life" if None is not now != before else ""
+        moved = _await(lambda: _heartbeat(file) != before, sign)
+        return "it has just given a sign of life" if moved and _heartbeat(file) else ""
 
     def _renew(self) -> None:
         while not self._done.wait(RENEWED_S):
@@ -193,6 +200,15 @@ class Lock:
             if self.path is not None and self._holds(self.path):
                 self.path.unlink()
         self.path = None
+
+
+def _await(happened: Callable[[], bool], what: str) -> bool:
+    """Whether it happens within SILENT_S; a line says what is waited for."""
+    until = time.monotonic() + SILENT_S
+    with announce(what, 1.0):
+        while not (found := happened()) and time.monotonic() < until:
+            time.sleep(SILENT_S / 100)
+    return found
 
 
 def _chain(path: Path) -> list[tuple[Path, dict[str, Any]]]:

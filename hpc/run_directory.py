@@ -113,8 +113,8 @@ def open_run(
         lock.take(folder)
         started = holds_run(folder)
         if fresh and started:
+            lock.follow(set_aside(folder.resolve()))  # held until it is out of the way of other starters
             lock.release()
-            set_aside(folder.resolve())
             make_directory(folder)
             lock.take(folder)
             started = holds_run(folder)

@@ -130,6 +130,27 @@ def test_the_same_job_after_a_requeue(tmp_path, lock, monkeypatch, host):
     lock.take(tmp_path)
 
 
+def test_an_earlier_start_of_the_same_job_that_is_still_ending_is_waited_for(tmp_path, lock, monkeypatch):
+    """It writes its last checkpoint, on the same host; to refuse would end the job."""
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    ending = subprocess.Popen(["sleep", "1"])
+    reaper = threading.Thread(target=ending.wait)
+    reaper.start()
+    owned(tmp_path, job="12", place=locks.place(), pid=ending.pid, started=None)
+    lock.take(tmp_path)
+    assert ending.returncode == 0
+    reaper.join()
+
+
+def test_an_earlier_start_of_the_same_job_that_does_not_end(tmp_path, lock, brief, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    owned(tmp_path, job="12", place=locks.place(), pid=os.getpid(), started=None)
+    with pytest.raises(ConfigError, match="the process exists"):
+        lock.take(tmp_path)
+
+
 def test_a_step_of_the_same_job_does_not_count_as_a_requeue(tmp_path, lock, alive, monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "12")
     owned(tmp_path, job="12")
@@ -234,8 +255,14 @@ lock.release()
 """
 
 
-@pytest.mark.parametrize("stalls", [("", "", "", ""), ("open", "replace", "opened", "opened")])
-@pytest.mark.parametrize("before", ["nobody", "a dead owner", "a damaged file", "a dead owner and a dead heir"])
+STALLS = ("open", "replace", "opened", "opened")
+
+
+@pytest.mark.parametrize(
+    "before, stalls",
+    [("nobody", STALLS), ("a dead owner", ("",) * 4), ("a dead owner", STALLS)]
+    + [("a damaged file", STALLS), ("a dead owner and a dead heir", STALLS)],
+)
 def test_of_many_that_start_at_once_one_holds_it(tmp_path, before, stalls):
     """Whatever they find, however slow the file system is: with a pause between any two of their steps."""
     folder = tmp_path / "run"
