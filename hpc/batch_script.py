@@ -58,6 +58,11 @@ def launcher(mpi: str | None) -> str:
     return "srun --kill-on-bad-exit=1" + (f" --mpi={mpi}" if mpi else "")
 
 
+def folder_of_python() -> Path:
+    """Where the command `mpibayes` lies that belongs to this program."""
+    return Path(sys.executable).parent
+
+
 def _has_mpich_wheel() -> bool:
     try:
         return bool(metadata.version("mpich"))
@@ -76,7 +81,7 @@ def filled(job: Job, tasks: int, script: Path, arguments: Sequence[str]) -> str:
         "ntasks-per-node": str(tasks),
         "time": clock(job.time_s),
         "signal": f"B:USR1@{min(WARNING_S, int(job.time_s // 4))}",
-        "output": _quoted(_log_file(script, job)),
+        "output": _log_file(script, job),
         "partition": job.partition,
         "account": job.account,
     }
@@ -85,7 +90,7 @@ def filled(job: Job, tasks: int, script: Path, arguments: Sequence[str]) -> str:
             text = _with_option(text, option, value)
     for line in job.sbatch:
         text = _after_options(text, f"#SBATCH {line}")
-    setup = [*job.setup, f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH"]
+    setup = [*job.setup, f"export PATH={shlex.quote(str(folder_of_python()))}:$PATH"]
     if job.mpi is None and _has_mpich_wheel():
         setup.append("export MPIR_CVAR_CH4_NETMOD=ofi # the long addresses of UCX were seen to hang srun --mpi=pmi2")
     text = _replaced(r"^# module load .*\n# source .*$", "\n".join(setup), text)
@@ -96,7 +101,7 @@ def filled(job: Job, tasks: int, script: Path, arguments: Sequence[str]) -> str:
 
 
 def _with_option(text: str, option: str, value: str) -> str:
-    line = f"#SBATCH --{option}={value}"
+    line = f"#SBATCH --{option}={_quoted(value)}"
     if re.search(rf"^#SBATCH --{option}=", text, re.M):
         return _replaced(rf"^#SBATCH --{option}=.*$", line, text)
     return _after_options(text, line)
@@ -124,6 +129,12 @@ def _log_file(script: Path, job: Job) -> str:
     return str(script.parent).replace("%", "%%") + "/" + pattern
 
 
-def _quoted(path: str) -> str:
-    """A path for a line of #SBATCH, which knows double quotes."""
-    return f'"{path}"' if re.search(r"\s", path) else path
+def _quoted(value: str) -> str:
+    """A value for a line of #SBATCH. There # starts a comment even within a word, and \\ escapes even within quotes.
+
+    >>> print(_quoted("long"), _quoted('run "#1"'))
+    long "run \\"#1\\""
+    """
+    if re.fullmatch(r"[\w%+,./:@-]+", value, re.ASCII):
+        return value
+    return '"' + re.sub(r'(["\\])', r"\\\1", value) + '"'

@@ -17,7 +17,7 @@ from mpibayes.hpc.config import Config
 from mpibayes.hpc.data import Data
 from mpibayes.hpc.families import family_of
 from mpibayes.hpc.sampler import Family
-from mpibayes.hpc.words import counted
+from mpibayes.hpc.words import counted, visible
 from mpibayes.io.table import Table
 
 MIB = 1 << 20
@@ -60,7 +60,7 @@ def check(config_path: str | Path, overrides: Sequence[str] = (), ranks: int = 1
     """
     found = examine(config_path, overrides)
     for title, text in _of_family(found.config).findings(found, ranks):
-        print(f"{title + ':':<16}{text}" if title else f"{'':<16}{text}")
+        print(f"{title + ':' if title else '':<16}{visible(text)}")
 
 
 def memory(found: Found, ranks: int) -> dict[str, int]:

@@ -22,7 +22,7 @@ from mpibayes import __version__
 from mpibayes.hpc import signals
 from mpibayes.hpc.errors import MpibayesError
 from mpibayes.hpc.launcher import launcher_rank, launcher_size
-from mpibayes.hpc.words import counted
+from mpibayes.hpc.words import counted, visible, visible_lines
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 KINDS = ("categorical", "boolean", "real", "count")
@@ -192,7 +192,7 @@ def import_(
 
 def _console():
     """Standard output. Off a terminal rich supposes 80 columns, which would fold the tables."""
-    from rich.console import Console
+    from mpibayes.hpc.terminal import Console
 
     return Console(width=None if sys.stdout.isatty() else 120)
 
@@ -266,7 +266,8 @@ def run(config, out, overrides, max_time, fresh):
         if launcher_size() == 1:
             raise
         place = f"rank {launcher_rank()} ({socket.gethostname()})"
-        print(f"mpibayes: error: {place}: the program cannot be loaded: {error}", file=sys.stderr, flush=True)
+        words = f"mpibayes: error: {place}: the program cannot be loaded: {error}"
+        print(visible(words), file=sys.stderr, flush=True)
         with contextlib.suppress(Exception):
             from mpibayes.hpc.comm import end_job
 
@@ -436,9 +437,9 @@ def export(run_dirs, to, out, burn_in, timings):
 
     done = write(list(run_dirs), to, out=out, burn_in=burn_in, timings=timings)
     for note in done.notes:
-        click.echo(f"mpibayes: note: {note}", err=True)
+        click.echo(f"mpibayes: note: {visible(note)}", err=True)
     for path in done.paths:
-        click.echo(str(path), err=True)
+        click.echo(visible(path), err=True)
 
 
 @cli.command(short_help="Score new rows: clusters, missing cells, or the response.")
@@ -616,7 +617,7 @@ def _simulate(categorical, real, count, rows, table, clusters, seed, separation,
     best = f"{drawn.score:.4f} nats a row (standard error {drawn.score_error:.4f}, {counted(drawn.scored_rows, 'row')})"
     lines += [("best score", f"{best}: no model can do better on average")]
     for title, text in lines:
-        print(f"{title + ':':<16}{text}")
+        print(f"{title + ':':<16}{visible(text)}")
 
 
 @contextlib.contextmanager
@@ -646,7 +647,7 @@ def _guarded(command: Callable[[], int | None]) -> int:
         hint = ""
         if isinstance(error, click.UsageError) and error.ctx is not None:
             hint = f"\n  try: {error.ctx.command_path} --help"
-        print(f"mpibayes: error: {error.format_message()}{hint}", file=sys.stderr)
+        print(f"mpibayes: error: {visible_lines(error.format_message())}{hint}", file=sys.stderr)
         return 2
     except MpibayesError as error:
         if os.environ.get("MPIBAYES_DEBUG"):
@@ -662,7 +663,7 @@ def _guarded(command: Callable[[], int | None]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())  # or Python complains when it ends
         return 0
     except Exception as error:
-        traceback.print_exc()
-        print(f"mpibayes: internal error: {type(error).__name__}: {error}", file=sys.stderr)
+        print(visible_lines(traceback.format_exc()), file=sys.stderr)
+        print(visible(f"mpibayes: internal error: {type(error).__name__}: {error}"), file=sys.stderr)
         print("  This is a fault of mpibayes, not yours. Please report it with the lines above.", file=sys.stderr)
         return INTERNAL_ERROR

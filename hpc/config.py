@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import difflib
-import json
 import math
 import re
 import tomllib
@@ -43,7 +42,7 @@ from mpibayes.hpc.config_schema import (
     parse_duration,
 )
 from mpibayes.hpc.errors import ConfigError
-from mpibayes.hpc.words import counted, import_again
+from mpibayes.hpc.words import counted, import_again, toml_string, visible
 from mpibayes.io.files import read_regular, reason
 
 __all__ = [
@@ -130,7 +129,7 @@ class Config:
         try:
             return (self.path.absolute().parent / Path(path).expanduser()).resolve()
         except (ValueError, RuntimeError, OSError) as error:  # a NUL, a user without a home, a name beyond all limits
-            raise ConfigError(f"{self.path}: {_string(path)} cannot be a path: {error}") from None
+            raise ConfigError(f"{self.path}: {toml_string(path)} cannot be a path: {error}") from None
 
     def where(self, key: tuple[str, ...]) -> str:
         """`run.toml:12: run.seed`, or `--set run.seed` where the command line gave it."""
@@ -232,7 +231,7 @@ def _dotted(key: Sequence[str]) -> str:
 
 
 def _bare(part: str) -> str:
-    return part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else _string(part)
+    return part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else toml_string(part)
 
 
 def _parse_override(item: str) -> dict[str, Any]:
@@ -249,7 +248,7 @@ def _parse_override(item: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError:
         pass
     try:
-        return tomllib.loads(f"{key} = {_string(value)}")
+        return tomllib.loads(f"{key} = {toml_string(value)}")
     except tomllib.TOMLDecodeError:
         raise ValueError(f"--set {item}: {key.strip()!r} is not a key such as run.seed or columns.age.use") from None
 
@@ -297,7 +296,7 @@ def _line_numbers(text: str) -> dict[tuple[str, ...], int]:
     """Line of each section and key. A scan of the text, not a parser: it reads what people write, one key a line."""
     lines: dict[tuple[str, ...], int] = {}
     section: tuple[str, ...] = ()
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         header = re.match(r"\s*\[\[?([^\[\]]+)\]\]?\s*(#.*)?$", line)
         assignment = re.match(rf"\s*({_PART}(?:\s*\.\s*{_PART})*)\s*=", line)
         if header:
@@ -761,7 +760,7 @@ def resolved_toml(config: Config, actual: dict[str, Any] | None = None) -> str:
     actual = {"run.burn_in": config.burn_in, **(actual or {})}
     document, unused = as_dict(config), _without_effect(config)
     out = [
-        f"# Every key and its value, as mpibayes understood {config.path.name}"
+        f"# Every key and its value, as mpibayes understood {visible(config.path.name)}"
         + (" and --set." if config.overrides else ".")
     ]
     for name, section in SECTIONS.items():
@@ -796,9 +795,4 @@ def _toml(value: Any) -> str:
         return repr(value) if math.isfinite(value) else str(value)
     if isinstance(value, int):
         return str(value)
-    return _string(str(value))
-
-
-def _string(text: str) -> str:
-    """A TOML basic string: JSON's escapes are TOML's, save that DEL must be escaped too."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return toml_string(str(value))

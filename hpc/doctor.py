@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from mpibayes.hpc.launcher import launcher_rank
+from mpibayes.hpc.words import visible
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 SETUP, DIRECTORY = 2, 4  # exit codes
@@ -35,7 +36,7 @@ class Finding:
     code: int = 0
 
     def line(self) -> str:
-        return f"{self.level:8} {self.check:10} {self.text}" + (f"; {self.advice}" if self.advice else "")
+        return visible(f"{self.level:8} {self.check:10} {self.text}" + (f"; {self.advice}" if self.advice else ""))
 
 
 @dataclass
@@ -60,7 +61,7 @@ def doctor(directory: Path, as_json: bool = False, seconds: float = 5.0) -> int:
     if launcher_rank() > 0:
         for finding in examine(together, go_on=False):
             if finding.level == PROBLEM and finding.code == 0:  # of this rank alone: root does not know
-                print(f"mpibayes doctor: rank {launcher_rank()}: {finding.text}", file=sys.stderr, flush=True)
+                print(f"mpibayes doctor: rank {launcher_rank()}: {visible(finding.text)}", file=sys.stderr, flush=True)
         return 0
     found = []
     for finding in _both(alone, together):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.kept_chains import Chain
+from mpibayes.hpc.words import visible
 
 DPI = 150
 INK, FAINT, GRID = "#22272e", "#6b7280", "#e5e7eb"
@@ -31,6 +32,7 @@ STYLE = {
     "grid.linewidth": 0.7,
     "axes.axisbelow": True,
     "text.color": INK,
+    "text.parse_math": False,  # a name may have dollars
     "xtick.color": FAINT,
     "ytick.color": FAINT,
     "xtick.labelcolor": INK,
@@ -72,7 +74,9 @@ def legend(figure, chains: Sequence[Chain], keys: Sequence[Any]) -> None:
     """Chains by colour, where there are several, and what else needs a name: below the panels, over no curve."""
     from matplotlib.lines import Line2D
 
-    several = [Line2D([], [], color=chain_colour(i), linewidth=2.0, label=c.name) for i, c in enumerate(chains)]
+    several = [
+        Line2D([], [], color=chain_colour(i), linewidth=2.0, label=visible(c.name)) for i, c in enumerate(chains)
+    ]
     keys = [*(several if len(chains) > 1 else ()), *keys]
     if not keys:
         return
@@ -151,7 +155,8 @@ def limit(axes, values, later, whole: bool, digits: int = 0) -> None:
 
 
 def shortened(text: str, most: int) -> str:
-    """The text, or its beginning with an ellipsis."""
+    """Someone else's text as it can be seen, or its beginning with an ellipsis."""
+    text = visible(text)
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
@@ -178,3 +183,16 @@ def thousands():
     from matplotlib.ticker import FuncFormatter
 
     return FuncFormatter(lambda v, _: f"{v:,.0f}" if abs(v) >= 1000 else f"{v:g}")
+
+
+def logarithmic(axis, words) -> None:
+    """Ticks of a logarithmic axis in these words, those between powers of ten where there is room: what matplotlib
+    writes there is in its own mathematical notation."""
+    from matplotlib.ticker import FuncFormatter, LogFormatter
+
+    class Between(LogFormatter):
+        def __call__(self, x, pos=None):
+            return words(x, pos) if super().__call__(x, pos) else ""
+
+    axis.set_major_formatter(FuncFormatter(words))
+    axis.set_minor_formatter(Between())

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mpibayes.hpc.words import visible
+
 EXIT_STOPPED = 75
 
 
@@ -23,7 +25,8 @@ class MpibayesError(Exception):
         super().__init__(message, self.problems)  # both arguments, so that pickling rebuilds the error
 
     def __str__(self) -> str:
-        return "\n".join([self.message, *(f"  - {p}" for p in self.problems)])
+        """Names in it may be anything; the only line breaks are ours."""
+        return "\n".join([visible(self.message), *(f"  - {visible(p)}" for p in self.problems)])
 
 
 class ConfigError(MpibayesError):

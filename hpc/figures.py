@@ -17,6 +17,7 @@ from mpibayes.hpc.drawing import (
     clock,
     legend,
     limit,
+    logarithmic,
     note,
     phases,
     plain,
@@ -27,7 +28,7 @@ from mpibayes.hpc.drawing import (
 )
 from mpibayes.hpc.kept_chains import Chain
 from mpibayes.hpc.summary import TELLING, ColumnProfile, percent, took
-from mpibayes.hpc.words import counted
+from mpibayes.hpc.words import counted, visible
 
 EMPTY = "#f4f5f7"
 MANY_CLUSTERS, MANY_COLUMNS = 20, 14  # of the heat map
@@ -183,7 +184,7 @@ def annealing(chains: Sequence[Chain], settled: Sequence[tuple[int, float] | Non
     axes[1, 0].set_ylim(bottom=0)
     axes[1, 0].yaxis.get_major_locator().set_params(integer=True)
     axes[2, 0].set_yscale("log")
-    axes[2, 0].yaxis.set_major_formatter(thousands())
+    logarithmic(axes[2, 0].yaxis, thousands())
     axes[2, 0].invert_yaxis()
     axes[2, 0].set_xlabel("cycle" if last == end else f"cycle (the first {last:,} of {end:,})")
     axes[2, 1].set_xlabel("seconds")
@@ -297,7 +298,7 @@ def cluster_sizes(ordered: np.ndarray, n_rows: int):
     axes.set_yscale("log")
     axes.set_ylim(0.7, max(2.0, 1.8 * float(high.max())))
     axes.set_xlim(0.3, shown + 0.7)
-    axes.yaxis.set_major_formatter(thousands())
+    logarithmic(axes.yaxis, thousands())
     axes.grid(axis="x", visible=False)
     axes.set_xlabel("rank of the cluster in its draw, the largest first")
     axes.set_ylabel("rows (logarithmic)")
@@ -306,7 +307,7 @@ def cluster_sizes(ordered: np.ndarray, n_rows: int):
     axes.xaxis.get_major_locator().set_params(integer=True)
     share = axes.secondary_yaxis("right", functions=(lambda y: 100.0 * y / n_rows, lambda p: p * n_rows / 100.0))
     share.set_ylabel("% of the rows")
-    share.yaxis.set_major_formatter(lambda p, _: f"{p:g}")
+    logarithmic(share.yaxis, lambda p, _: f"{p:g}")
     return figure
 
 
@@ -423,6 +424,7 @@ def _cell(c: ColumnProfile, k: int, means, levels) -> tuple[Any, list[str]]:
 
 def _wrapped(text: str) -> list[str]:
     """A level's name on at most two lines of LEVEL_LETTERS."""
+    text = visible(text)
     if len(text) <= LEVEL_LETTERS:
         return [text or '""']
     lines = textwrap.wrap(text, LEVEL_LETTERS, break_on_hyphens=False)

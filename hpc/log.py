@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from mpibayes.hpc.launcher import launched
+from mpibayes.hpc.words import visible
 from mpibayes.io.files import make_directory, open_regular
 
 EVERY_S = 60.0
@@ -211,10 +212,11 @@ class Progress:
             self._file = None
 
     def _say(self, text: str, to_stream: bool = True) -> None:
+        text = visible(text)
         stamped = f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}"
         with contextlib.suppress(OSError):  # neither may a full disk or a closed pipe behind stdout end a run
             if to_stream and self._live is not None:
-                self._live.console.print(text, markup=False, highlight=False)
+                self._live.console.print(text, highlight=False)
             elif to_stream:
                 print(stamped, file=self._stream, flush=True)
         if self._file is not None:
@@ -228,8 +230,9 @@ def _live_display(stream: TextIO):
     """A display that is redrawn in place, where the stream is a terminal; else None, and rich is not even imported."""
     if not stream.isatty() or launched():  # Open MPI gives its ranks a terminal of its own making, and logs it
         return None
-    from rich.console import Console
     from rich.live import Live
+
+    from mpibayes.hpc.terminal import Console
 
     live = Live(console=Console(file=stream), refresh_per_second=4, transient=True)
     live.start()

@@ -30,7 +30,7 @@ from mpibayes.hpc.report_text import (
     warnings_in_words,
 )
 from mpibayes.hpc.summary import BlockProfile, ColumnProfile, Scalar, Trait, number, percent, took
-from mpibayes.hpc.words import counted
+from mpibayes.hpc.words import counted, visible
 from mpibayes.io.table import Rows
 
 PROBES = 1000  # rows on which every kept draw is compared with every other
@@ -397,7 +397,8 @@ def _chain_table(p: Posterior) -> Any:
 def _agreement(p: Posterior) -> list[Any]:
     """The similarity of the chains' partitions, and what it comes to."""
     from rich.table import Table
-    from rich.text import Text
+
+    from mpibayes.hpc.terminal import Text
 
     a = p.agreement
     if a is None:
@@ -418,9 +419,12 @@ def _agreement(p: Posterior) -> list[Any]:
             "chain"
         )
         parts += ["", table, Text(words, style="dim")]
-    text = Text("\nDid the chains find the same clustering? ", style="bold")
-    text.append("\n".join(chains.answer(a, p.courses)), style="not bold")
-    return [*parts, text]
+    text = Text("Did the chains find the same clustering? ", style="bold")
+    first, *others = chains.answer(a, p.courses)
+    text.append(first, style="not bold")
+    for sentence in others:
+        text.line(sentence, style="not bold")
+    return [*parts, "", text]
 
 
 def _move_table(p: Posterior) -> Any:
@@ -443,18 +447,18 @@ def _move_table(p: Posterior) -> Any:
 
 
 def _cluster_title(p: Posterior) -> Any:
-    from rich.text import Text
+    from mpibayes.hpc.terminal import Text
 
     r = p.representative
     text = Text("Clusters of the representative partition", style="bold")
-    text.append(
-        f"\n{_draw(p)}: of {counted(len(r.losses), 'kept draw')} the one nearest to all others (expected variation "
+    text.line(
+        f"{_draw(p)}: of {counted(len(r.losses), 'kept draw')} the one nearest to all others (expected variation "
         f"of information {r.loss:.3f} nats; the draws' mean is {r.losses.mean():.3f})",
         style="not bold",
     )
     if p.profiles:
-        text.append(
-            "\nstable = mean over draws of the best overlap (Jaccard); then the columns that differ most from all "
+        text.line(
+            "stable = mean over draws of the best overlap (Jaccard); then the columns that differ most from all "
             "rows, farthest first",
             style="not bold dim",
         )
@@ -469,7 +473,8 @@ def _draw(p: Posterior) -> str:
 
 def _cluster_table(p: Posterior) -> Any:
     from rich.table import Table
-    from rich.text import Text
+
+    from mpibayes.hpc.terminal import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
     for name in ("#", "rows", "share", "stable"):
@@ -493,7 +498,8 @@ def _block_tables(p: Posterior, block: BlockProfile) -> list[Any]:
     telling correlations in the clusters shown."""
     from rich.columns import Columns
     from rich.table import Table
-    from rich.text import Text
+
+    from mpibayes.hpc.terminal import Text
 
     numbered = {name: i for i, name in enumerate(block.columns, 1)}
     title = Text(f"Block {block.name}", style="bold")
@@ -527,7 +533,7 @@ def _short_name(name: str) -> str:
 
 def _phrase(t: Trait) -> Any:
     """A trait on paper, its level names cut to what a line can bear."""
-    from rich.text import Text
+    from mpibayes.hpc.terminal import Text
 
     text = Text()
     text.append(_short_name(t.column), style="cyan")
@@ -537,7 +543,7 @@ def _phrase(t: Trait) -> Any:
 
 
 def _small_clusters(p: Posterior) -> list[Any]:
-    from rich.text import Text
+    from mpibayes.hpc.terminal import Text
 
     rest = p.representative.sizes[len(p.clusters) :]
     if not len(rest):
@@ -563,7 +569,7 @@ def _pictures(p: Posterior) -> dict[str, bytes]:
         pictures["cluster_sizes.png"] = figures.cluster_sizes(p.ordered, p.run.n_rows)
     if p.profiles:
         sizes = np.array([line.rows for line in p.clusters])
-        title = f"Cluster profiles of the representative partition ({_draw(p)})"
+        title = f"Cluster profiles of the representative partition ({visible(_draw(p))})"
         pictures["profiles.png"] = figures.heat_map(p.profiles, sizes, p.run.n_rows, title, len(p.representative.sizes))
     return pictures
 

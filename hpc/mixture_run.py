@@ -18,6 +18,7 @@ from mpibayes.hpc.mixture import Mixture, Settings
 from mpibayes.hpc.models.components import Hyper
 from mpibayes.hpc.sampler import Told
 from mpibayes.hpc.shards import default_count
+from mpibayes.hpc.words import visible
 from mpibayes.io.files import Guard
 from mpibayes.io.labels import DrawWriter
 from mpibayes.io.trace import SCALARS
@@ -73,7 +74,7 @@ class MixtureFamily:
         if config.heldout_path is not None:
             self.heldout_file, message = data.read_heldout_file(comm, config.heldout_path, config.data.unseen)
             if message:
-                print(f"warning: {message}", flush=True)
+                print(f"warning: {visible(message)}", flush=True)
         return {"heldout": None if self.heldout_file is None else digest(self.heldout_file)}
 
     def load(self, places: Sequence[Path], fresh: bool) -> None:

@@ -68,8 +68,7 @@ def predict(
     column, empty where the cell was observed. Of a regression: see `regression_predict`.
     Raises ConfigError, DataError, CheckpointError.
     """
-    from rich.console import Console
-
+    from mpibayes.hpc.terminal import Console
     from mpibayes.io.recode import stream_like, unseen_message
 
     console = console or Console(stderr=True)
@@ -110,7 +109,9 @@ def predict(
 
 
 def _say(console: Any, text: str) -> None:
-    console.print(text, highlight=False, soft_wrap=True, markup=False)
+    from mpibayes.hpc.terminal import Text
+
+    console.print(Text(text), soft_wrap=True)
 
 
 def _chain(first: Rows | None, rest: Iterator[Rows]) -> Iterator[Rows]:

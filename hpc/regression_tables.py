@@ -217,12 +217,12 @@ def _efficiency_table(p: Posterior) -> Any:
 
 
 def _opinion(p: Posterior) -> list[Any]:
-    from rich.text import Text
+    from mpibayes.hpc.terminal import Text
 
     o = p.opinion
     if o is None:
         return []
-    text = Text("\nA second opinion, by Laplace importance sampling: ", style="bold")
+    text = Text("A second opinion, by Laplace importance sampling: ", style="bold")
     words = f"{o.n_draws:,} draws, {o.n_effective:,.0f} of them effective, Pareto k {o.pareto_k:.2f}. "
     if not o.answers:
         words += (
@@ -237,7 +237,7 @@ def _opinion(p: Posterior) -> list[Any]:
             f"{o.sd_gap:.1f}; sound chains exceed {o.by_chance:.1f} once in 1,000 reports."
         )
     text.append(words, style="not bold")
-    return [text]
+    return ["", text]
 
 
 # --- held-out rows ----------------------------------------------------------------------------------------------------
@@ -276,20 +276,21 @@ def _score_table(p: Posterior) -> Any:
 
 
 def _coefficient_title(p: Posterior) -> Any:
-    from rich.text import Text
+    from mpibayes.hpc.terminal import Text
 
     design = p.run.design
     text = Text("Coefficients", style="bold")
     away = p.shown.away_from_zero.reshape(design.n_classes, -1)[:, int(design.intercept) :]
     n, away = away.size, int(away.sum())
-    words = "\nthose that stand out most from 0 first, in posterior standard deviations"
+    words = "those that stand out most from 0 first, in posterior standard deviations"
     if n:
         words += f"; of {away:,} of {n:,} the interval from 5 to 95 % does not have 0 in it"
+    text.line(words, style="not bold dim")
     if design.n_classes > 1:
-        words += "\nof each class less the mean of all classes: the same added to all changes nothing but the prior"
+        words = "of each class less the mean of all classes: the same added to all changes nothing but the prior"
+        text.line(words, style="not bold dim")
     if len(p.shown) > LISTED:
-        words += f"\n{LISTED} of {len(p.shown):,}; coefficients.csv has them all"
-    text.append(words, style="not bold dim")
+        text.line(f"{LISTED} of {len(p.shown):,}; coefficients.csv has them all", style="not bold dim")
     return text
 
 
@@ -306,7 +307,7 @@ def _coefficient_table(p: Posterior) -> Any:
 
 
 def _original(p: Posterior) -> Sequence[Any]:
-    from rich.text import Text
+    from mpibayes.hpc.terminal import Text
 
     design, s = p.run.design, p.original
     d, unit = design.n_predictors, units(design)
@@ -315,12 +316,12 @@ def _original(p: Posterior) -> Sequence[Any]:
         numeric = set(range(d))
     places = [j for j in by_importance(p.shown, design) if j % d in numeric]
     title = Text("In the table's own units", style="bold")
-    words = "\nof numeric predictors, a coefficient of one unit; intercepts where they all are 0"
+    words = "of numeric predictors, a coefficient of one unit; intercepts where they all are 0"
     if design.family == "student-t":
-        words = f"\nof {design.response}; numeric predictors by one unit; the intercept where they all are 0"
+        words = f"of {design.response}; numeric predictors by one unit; the intercept where they all are 0"
+    title.line(words, style="not bold dim")
     if len(places) > LISTED_NUMERIC:
-        words += f"\n{LISTED_NUMERIC} of {len(places):,}; coefficients.csv has them all"
-    title.append(words, style="not bold dim")
+        title.line(f"{LISTED_NUMERIC} of {len(places):,}; coefficients.csv has them all", style="not bold dim")
     odds = ("odds ratio", "5 %", "95 %") if p.odds else ()
     table = _table("", "sd of the column", "mean", "sd", "5 %", "50 %", "95 %", *odds)
     for j in places[:LISTED_NUMERIC]:
@@ -331,10 +332,10 @@ def _original(p: Posterior) -> Sequence[Any]:
     return [title, table]
 
 
-def _name(name: str) -> str:
-    from rich.markup import escape
+def _name(name: str) -> Any:
+    from mpibayes.hpc.terminal import Text
 
-    return escape(name if len(name) <= NAME_LETTERS else name[: NAME_LETTERS - 1] + "…")
+    return Text(name if len(name) <= NAME_LETTERS else name[: NAME_LETTERS - 1] + "…")
 
 
 def _odds_cells(s: Summary, j: int) -> list[str]:

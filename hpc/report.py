@@ -38,7 +38,7 @@ def report(
     Returns the folder. Raises ConfigError (no run there, nothing after burn-in, `out` not writable), DataError (the
     table is missing or another one), CheckpointError (a damaged trace or labels segment).
     """
-    from rich.console import Console
+    from mpibayes.hpc.terminal import Console, Text
 
     require_extra("matplotlib", "arviz")
     console = console or Console()
@@ -57,7 +57,8 @@ def report(
     for part in made.parts():
         console.print(part)
     names = ", ".join(["report.txt", "summary.json", *made.files, *made.pictures])
-    console.print(f"\nwritten to {folder}: {names}", highlight=False, soft_wrap=True, markup=False)
+    console.print()
+    console.print(Text(f"written to {folder}: {names}"), soft_wrap=True)
     return folder
 
 
@@ -69,7 +70,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _write(folder: Path, made: Report) -> None:
-    from rich.console import Console
+    from mpibayes.hpc.terminal import Console
 
     text = StringIO()
     paper = Console(file=text, width=WIDTH, color_system=None, force_terminal=False, legacy_windows=False)

@@ -30,7 +30,8 @@ class Report:
 def head(chains: Sequence[Chain], about: Sequence[tuple[str, str]]) -> Any:
     """The title and some lines of a word and what it says."""
     from rich.table import Table
-    from rich.text import Text
+
+    from mpibayes.hpc.terminal import Text
 
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
@@ -91,13 +92,12 @@ def fixed(x: float, digits: int) -> str:
 
 
 def warnings_in_words(warnings: Sequence[str]) -> Any:
-    from rich.text import Text
+    from mpibayes.hpc.terminal import Text
 
     text = Text()
     for i, warning in enumerate(warnings):
-        text.append("\n" if i else "")
-        text.append("warning: ", style="bold yellow")
-        text.append(warning)
+        begin = text.line if i else text.append
+        begin("warning: ", style="bold yellow").append(warning)
     return text
 
 

@@ -21,20 +21,21 @@ def save(comm: Communicator, place: Path, sampler: Sampler, kept: dict | None = 
     """
     cycle = sampler.cycles
     name = f"checkpoint {cycle:09d}"
-    on_root(comm, lambda: checkpoint.begin(place, cycle, guard), share=False, what=f"begin {name}")
+    draft = on_root(comm, lambda: checkpoint.begin(place, cycle, guard), what=f"begin {name}")
     shards, shared = sampler.state()
     first = min(shards, default=0)
     try:
-        part = agree(comm, lambda: checkpoint.write_part(place, cycle, first, shards), f"write its part of {name}")
+        part = agree(comm, lambda: checkpoint.write_part(draft, first, shards), f"write its part of {name}")
     except MpibayesError:
         if comm.rank == 0:
-            checkpoint.discard(place, cycle, guard)
+            checkpoint.discard(draft)
+        on_root(comm, guard, share=False)  # someone who has taken the directory may have removed the draft
         raise
     parts = comm.collect(part)
     shared = {"cycles": cycle} | shared
     on_root(
         comm,
-        lambda: checkpoint.commit(place, cycle, parts, shared, kept=kept, guard=guard),
+        lambda: checkpoint.commit(draft, parts, shared, kept=kept, guard=guard),
         share=False,
         what=f"complete {name}",
     )

@@ -30,7 +30,7 @@ from mpibayes.hpc.lock import Lock, this_process
 from mpibayes.hpc.log import Progress
 from mpibayes.hpc.sampler import Sampler, Told
 from mpibayes.hpc.waiting import announce
-from mpibayes.hpc.words import counted
+from mpibayes.hpc.words import counted, visible
 from mpibayes.io.files import make_directory, storing
 from mpibayes.io.table import Table
 from mpibayes.io.trace import TraceWriter, merge
@@ -90,7 +90,7 @@ def _tell_internal(comm: Communicator | None, error: BaseException, folder: Path
     size, rank = (launcher_size(), launcher_rank()) if comm is None else (comm.size, comm.rank)
     place = f"rank {rank} ({socket.gethostname()}): " if size > 1 else ""
     what = "out of memory" if isinstance(error, MemoryError) else f"internal error: {type(error).__name__}: {error}"
-    line = f"mpibayes: error: {place}{what}; the whole job ends here"
+    line = visible(f"mpibayes: error: {place}{what}; the whole job ends here")
     print(line, file=sys.stderr, flush=True)
     if isinstance(error, MemoryError):
         return

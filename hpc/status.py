@@ -98,7 +98,7 @@ def show_status(run_dir: str | Path, as_json: bool = False, console: Any = None)
     as_json: one object, the fields above with `directory`, `alive` (true, false, null) and `age_s`; several chains:
     {"chains": [object, ...]}. Raises ConfigError when no run was started here, DataError when a file is damaged.
     """
-    from rich.console import Console
+    from mpibayes.hpc.terminal import Console
 
     console = console or Console()
     directories = chain_directories(run_dir)
@@ -124,7 +124,8 @@ def show_status(run_dir: str | Path, as_json: bool = False, console: Any = None)
 
 def _show_one(row: dict[str, Any], console: Any) -> None:
     from rich.table import Table
-    from rich.text import Text
+
+    from mpibayes.hpc.terminal import Text
 
     table = Table.grid(padding=(0, 2))
     for name, text in _lines(row):
@@ -135,12 +136,13 @@ def _show_one(row: dict[str, Any], console: Any) -> None:
 
 def _show_several(run_dir: str | Path, rows: list[dict[str, Any]], console: Any) -> None:
     from rich.table import Table
-    from rich.text import Text
+
+    from mpibayes.hpc.terminal import Text
 
     table = Table("chain", "state", "cycle", "K", "log joint", "s/cycle", "left", "last word", box=None, pad_edge=False)
     for row in rows:
         table.add_row(
-            Path(row["directory"]).name,
+            Text(Path(row["directory"]).name),
             Text(_state(row)),
             _progress(row, percent=False),
             _number(row.get("n_clusters")),

@@ -6,16 +6,18 @@ The filled script lies beside the run directory and is complete: it can be read,
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from mpibayes.hpc import check as checking
 from mpibayes.hpc import config as configuration
 from mpibayes.hpc import records, run_directory
-from mpibayes.hpc.batch_script import Job, clock, filled
+from mpibayes.hpc.batch_script import Job, clock, filled, folder_of_python
 from mpibayes.hpc.config import Config
 from mpibayes.hpc.config_schema import parse_duration
 from mpibayes.hpc.errors import ConfigError
@@ -23,20 +25,28 @@ from mpibayes.hpc.words import counted
 from mpibayes.io.files import read_regular, reason, set_aside, write_text
 
 SHORTEST_S = 120.0
+LONGEST_NAME = 200  # bytes; file systems take 255, and numbers and endings follow in the names of script and log
+# What ends a line somewhere, hides from the eye or cannot be written, by the category of Unicode.
+UNFIT = {
+    "Cc": "a control character",
+    "Zl": "a line separator",
+    "Zp": "a paragraph separator",
+    "Cs": "bytes that are not UTF-8",
+}
 
 
 def submit(config_path: Path, folder: Path, overrides: Sequence[str], job: Job, dry_run: bool = False) -> None:
     """Check, fill, write and submit; with `dry_run` only print the script. ConfigError and DataError as of `check`."""
-    _check_request(job, overrides)
-    found = checking.examine(config_path, overrides)
     folder = folder.absolute()
+    _check_request(config_path.absolute(), folder, overrides, job)
+    found = checking.examine(config_path, overrides)
     for place, more in _places(folder, job):
         _refuse_another_run(place, configuration.load(config_path, [*overrides, *more]))
     n_shards = found.config.run.shards
     tasks = job.ntasks_per_node or -(-n_shards // job.nodes)
     ranks = job.nodes * tasks
     script = folder.with_name(folder.name + ".sbatch")
-    text = filled(job, tasks, script, [str(Path(config_path).absolute()), str(folder), *_sets(overrides)])
+    text = filled(job, tasks, script, [str(config_path.absolute()), str(folder), *_sets(overrides)])
     if ranks > n_shards:
         idle = counted(ranks - n_shards, "rank")
         print(
@@ -56,36 +66,63 @@ def submit(config_path: Path, folder: Path, overrides: Sequence[str], job: Job, 
     parts = checking.memory(found, ranks)
     print(f"job {number}: {counted(ranks, 'rank')} on {counted(job.nodes, 'node')}, {clock(job.time_s)} a job")
     print(f"script:  {script}")
-    print(f"log:     {script.with_suffix('')}-{number}{'_N' if job.array else ''}.log")
+    print(f"log:     {folder}-{number}{'_N' if job.array else ''}.log")
     print(f"memory:  about {sum(parts.values()) / checking.MIB:.0f} MiB on the busiest rank; see mpibayes check")
+    place = shlex.quote(str(folder))
     if job.array:
-        print(f"status:  mpibayes status {folder}/seed-N")
-        print(f"report:  mpibayes report {folder}/seed-* -o {folder}/report")
+        print(f"status:  mpibayes status {place}/seed-N")
+        print(f"report:  mpibayes report {place}/seed-* -o {place}/report")
     else:
-        print(f"status:  mpibayes status {folder}")
+        print(f"status:  mpibayes status {place}")
 
 
 # --- what is checked before one waits in a queue ----------------------------------------------------------------------
 
 
-def _check_request(job: Job, overrides: Sequence[str]) -> None:
-    problems = []
+def _check_request(config_path: Path, folder: Path, overrides: Sequence[str], job: Job) -> None:
+    problems = [*_unfit(config_path, folder, overrides, job), *_unusable(folder)]
     if job.array and job.chain:
         problems.append("--array and --chain: a task of an array requeues itself; expected one of the two")
-    if job.array and not re.fullmatch(r"\d+(-\d+(:\d+)?)?(,\d+(-\d+(:\d+)?)?)*(%\d+)?", job.array):
-        problems.append(f'--array {job.array}: expected a number of chains, or what sbatch takes: "1-10%3"')
+    if job.array and not re.fullmatch(r"\d+(-\d+(:\d+)?)?(,\d+(-\d+(:\d+)?)?)*(%\d+)?", job.array, re.ASCII):
+        problems.append(f'--array {job.array!r}: expected a number of chains, or what sbatch takes: "1-10%3"')
     if job.array == "0":
         problems.append("--array 0: expected at least one chain")
     if job.array and any(item.split("=")[0].strip() == "run.seed" for item in overrides):
         problems.append("--set run.seed: in an array the number of the task is the seed; expected no run.seed")
     if job.time_s < SHORTEST_S:
         problems.append(f"--time: {job.time_s:g} seconds are over before a run has started; expected 2m or more")
+    for line in job.setup:
+        if line.endswith("\\"):
+            problems.append(f"--setup {line!r}: the backslash would join it to the next line; expected a whole line")
     for line in job.sbatch:
-        if not line.startswith("-") or "\n" in line:
-            problems.append(f'--sbatch {line}: expected an option of sbatch with its dashes, such as "--qos=long"')
-    problems += [f"--setup {line!r}: expected one line" for line in job.setup if "\n" in line]
+        if not line.startswith("-"):
+            problems.append(f'--sbatch {line!r}: expected an option of sbatch with its dashes, such as "--qos=long"')
     if problems:
         raise ConfigError("the job cannot be submitted as asked", problems)
+
+
+def _unfit(config_path: Path, folder: Path, overrides: Sequence[str], job: Job) -> Iterator[str]:
+    """All that gets into the script has to stay on its line: what follows a line break there would be run."""
+    texts = [("CONFIG", config_path), ("-o", folder), ("the folder of Python", folder_of_python())]
+    texts += [("--partition", job.partition), ("--account", job.account)]
+    for option, several in ("--set", overrides), ("--setup", job.setup), ("--sbatch", job.sbatch):
+        texts += [(option, text) for text in several]
+    for what, text in texts:
+        if found := {unicodedata.category(character) for character in str(text or "")} & UNFIT.keys():
+            kinds = " and ".join(UNFIT[kind] for kind in sorted(found))
+            yield f"{what} {str(text)!r}: has {kinds}; expected one line of printable text"
+
+
+def _unusable(folder: Path) -> Iterator[str]:
+    """Paths that fit on a line, but that sbatch or PATH would take for others."""
+    if "\\" in str(folder):
+        yield f"-o {str(folder)!r}: has a backslash, which sbatch takes out of a log's name; choose another with -o"
+    if folder.name in ("", ".."):
+        yield f"-o {str(folder)!r}: has no name to call the script and the log by; choose another with -o"
+    if len(folder.name.encode(errors="replace")) > LONGEST_NAME:
+        yield f"-o: the name of the run directory has more than {LONGEST_NAME} bytes; choose another with -o"
+    if ":" in str(folder_of_python()):
+        yield f"the folder of Python {str(folder_of_python())!r}: has a colon, which separates folders in PATH"
 
 
 def limit(text: str) -> float:
@@ -147,7 +184,9 @@ def _write(script: Path, text: str) -> None:
 def _sbatch(script: Path) -> str:
     """The number of the job."""
     try:
-        done = subprocess.run(["sbatch", "--parsable", str(script)], capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            ["sbatch", "--parsable", str(script)], capture_output=True, text=True, errors="replace", timeout=120
+        )
     except (OSError, subprocess.SubprocessError) as error:
         raise ConfigError(f"sbatch could not be run: {error}") from None
     if done.returncode != 0:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from mpibayes.hpc.launcher import ranks_missing_here
+from mpibayes.hpc.words import visible
 
 AFTER_S = 30.0
 MISSING_S = 3.0  # a launcher may still be starting the ranks of this host
@@ -129,4 +130,4 @@ def _look() -> None:
 
 def _say(text: str) -> None:
     with contextlib.suppress(OSError, ValueError):  # a closed standard error does not end a run
-        print(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+        print(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {visible(text)}", file=sys.stderr, flush=True)

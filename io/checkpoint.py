@@ -4,11 +4,11 @@
                           shared.h5       what all shards share: arrays as datasets, everything else as one JSON text
                           MANIFEST.json   written last: format, version, cycle, and every file's size and SHA-256
 
-A generation is written as `000000400.tmp` and renamed when its manifest is on disk. Two are kept. Nothing here
-communicates:
-    root: begin(folder, cycle); all meet at a barrier
-    each rank: part = write_part(folder, cycle, first_shard, {i: arrays}); root gathers parts and problems
-    root: commit(folder, cycle, parts, shared), or discard(folder, cycle) when some rank could not write
+A generation is written as `000000400-<random>.tmp`, so that a run and another that takes it for dead never write into
+the same one, and renamed when its manifest is on disk. Two are kept. Nothing here communicates:
+    root: draft = begin(folder, cycle), broadcast
+    each rank: part = write_part(draft, first_shard, {i: arrays}); root gathers parts and problems
+    root: commit(draft, parts, shared), or discard(draft) when some rank could not write
 and to continue
     root: generation = latest(folder, deep=False), broadcast (a Generation pickles)
     each rank: problems = [generation.verify_part(i) for i in its shards]; all gather them
@@ -23,6 +23,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -57,33 +58,32 @@ MANIFEST = "MANIFEST.json"
 SHARED = "shared.h5"
 # A generation that is replaced by a new one of the same cycle waits under this name until the new one is in place.
 ASIDE = ".old"
+DRAFT = re.compile(r"\d{9,}-[0-9a-f]+" + re.escape(TEMPORARY))
 
 
 # --- writing ---
 
 
 def begin(folder: str | Path, cycle: int, guard: Guard = unguarded) -> Path:
-    """Make the empty temporary directory of a generation; root alone, before anyone writes a part.
+    """Make the empty temporary directory of a generation, its draft; root alone, before anyone writes a part.
 
-    Left-overs of dead runs (`<digits>.tmp`) are removed. Raises CheckpointError.
+    Left-overs of dead runs (`<digits>-<random>.tmp`) are removed. Raises CheckpointError.
     """
     folder = Path(folder)
     with storing(folder):
         guard()
         make_directory(folder)
         for path in folder.iterdir():
-            if re.fullmatch(r"\d{9,}" + re.escape(TEMPORARY), path.name):
+            if DRAFT.fullmatch(path.name):
                 with contextlib.suppress(OSError):  # a reader has it open on a network file system: room is lost
                     remove(path)
-        temporary = _temporary(folder, cycle)
-        temporary.mkdir()
-    return temporary
+        draft = _draft(folder, cycle)
+        draft.mkdir()
+    return draft
 
 
-def write_part(
-    folder: str | Path, cycle: int, first_shard: int, shards: Mapping[int, Mapping[str, np.ndarray]]
-) -> dict[str, Any] | None:
-    """Write one rank's shards into the temporary generation; {shard: {name: array}}, names may contain "/".
+def write_part(draft: Path, first_shard: int, shards: Mapping[int, Mapping[str, np.ndarray]]) -> dict[str, Any] | None:
+    """Write one rank's shards into what `begin` made; {shard: {name: array}}, names may contain "/".
 
     Returns the manifest's entry {file, bytes, sha256, shards}, or None for a rank without shards.
     Holds two more copies of the arrays while it writes. Raises CheckpointError, having removed the part.
@@ -92,20 +92,18 @@ def write_part(
         return None
 
     def fill(file: h5py.File) -> None:
-        file.attrs.update(format=FORMAT, version=VERSION, cycle=cycle)
+        file.attrs.update(format=FORMAT, version=VERSION, cycle=_cycle(draft))
         for index, arrays in sorted(shards.items()):
             _store(file.create_group(f"shard-{index}"), arrays)
 
-    temporary = _temporary(Path(folder), cycle)
-    with storing(temporary):
-        make_directory(temporary)  # a network file system may not show root's directory yet
-    entry = _write(temporary / f"part-{first_shard:05d}.h5", h5_image(fill))
+    with storing(draft):
+        make_directory(draft)  # a network file system may not show root's directory yet
+    entry = _write(draft / f"part-{first_shard:05d}.h5", h5_image(fill))
     return entry | {"shards": sorted(int(i) for i in shards)}
 
 
 def commit(
-    folder: str | Path,
-    cycle: int,
+    draft: Path,
     parts: Sequence[Mapping[str, Any] | None],
     shared: Mapping[str, Any],
     keep: int = 2,
@@ -119,9 +117,9 @@ def commit(
     kept: what the run's trace and labels held by then, {"run": its name, folder: last cycle}; see `kept`.
     Generations of *later* cycles are removed too: the run went back before them because they were damaged.
     guard: asked before anything gets its final name or is removed.
-    Raises CheckpointError, having removed the temporary directory; the generations before are untouched.
+    Raises CheckpointError, having removed the draft; the generations before are untouched.
     """
-    folder, temporary = Path(folder), _temporary(Path(folder), cycle)
+    folder, cycle = draft.parent, _cycle(draft)
     written = [dict(part) for part in parts if part is not None]
     shards = sorted(i for part in written for i in part["shards"])
     if shards != list(range(len(shards))):
@@ -129,41 +127,40 @@ def commit(
     try:
         guard()
         for part in written:  # a file that another node wrote and this one sees otherwise must not be promised
-            _check_size(temporary / part["file"], part["bytes"])
+            _check_size(draft / part["file"], part["bytes"])
         manifest: dict[str, Any] = {"format": FORMAT, "version": VERSION, "cycle": cycle, "parts": written}
         if kept is not None:
             manifest["kept"] = dict(kept)
-        manifest["shared"] = _write(temporary / SHARED, h5_image(lambda file: _fill_shared(file, cycle, shared)))
+        manifest["shared"] = _write(draft / SHARED, h5_image(lambda file: _fill_shared(file, cycle, shared)))
         manifest["sha256"] = _manifest_sum(manifest)
-        _write(temporary / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
-        with storing(temporary):
-            sync_directory(temporary)
+        _write(draft / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
+        with storing(draft):
+            sync_directory(draft)
             target, aside = _final(folder, cycle), Path(f"{_final(folder, cycle)}{ASIDE}")
             guard()
             if os.path.lexists(target):
                 remove(aside)
                 os.rename(target, aside)  # `latest` looks there too, should the next line never run
-            os.rename(temporary, target)
+            os.rename(draft, target)
             sync_directory(folder)
     except BaseException:
-        discard(folder, cycle, guard)
+        discard(draft)
         raise
     _remove_beyond(folder, cycle, keep, guard)
     return target
 
 
-def discard(folder: str | Path, cycle: int, guard: Guard = unguarded) -> None:
-    """Remove the temporary directory of a generation that could not be completed; root alone, never fails.
-
-    Where someone else has taken the run's directory, it is left to him: it may be his.
-    """
-    with contextlib.suppress(CheckpointError):
-        guard()
-        shutil.rmtree(_temporary(Path(folder), cycle), ignore_errors=True)
+def discard(draft: Path) -> None:
+    """Remove the draft of a generation that could not be completed; root alone, never fails."""
+    shutil.rmtree(draft, ignore_errors=True)
 
 
-def _temporary(folder: Path, cycle: int) -> Path:
-    return folder / f"{cycle:09d}{TEMPORARY}"
+def _draft(folder: Path, cycle: int) -> Path:
+    return folder / f"{cycle:09d}-{secrets.token_hex(4)}{TEMPORARY}"
+
+
+def _cycle(draft: Path) -> int:
+    return int(draft.name.partition("-")[0])
 
 
 def _final(folder: Path, cycle: int) -> Path:
@@ -171,7 +168,7 @@ def _final(folder: Path, cycle: int) -> Path:
 
 
 def _write(path: Path, data: bytes) -> dict[str, Any]:
-    """Write and flush a file of the temporary directory (whose rename makes it visible); its entry in the manifest."""
+    """Write and flush a file of a draft (whose rename makes it visible); its entry in the manifest."""
     try:
         with storing(path), create(path) as file:
             file.write(data)
@@ -227,9 +224,8 @@ def _remove_beyond(folder: Path, cycle: int, keep: int, guard: Guard) -> None:
         if path in kept:
             continue
         guard()
-        doomed = _temporary(folder, number)  # renamed first: half a removal must not look like a damaged generation
+        doomed = _draft(folder, number)  # renamed first: half a removal must not look like a damaged generation
         try:
-            shutil.rmtree(doomed, ignore_errors=True)
             os.rename(path, doomed)
         except OSError:
             continue  # room is lost, nothing else; the next commit tries again

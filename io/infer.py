@@ -98,11 +98,10 @@ class Profile:
         if self.kind in ("real", "count") or self.levels is not None:
             _, bad = parse(self.kind, self._level_array, cells.texts, missing)
             offences.add(batch, self.name, cells, counts, bad, expectation(self.kind, self.levels or ()))
-        if missing.any():
-            present = np.flatnonzero(~missing & (counts > 0))
-            texts, n = cells.texts.take(pa.array(present)), counts[present]
-        else:
-            present, texts, n = np.arange(len(counts)), cells.texts, counts
+        present = np.flatnonzero(~missing & (counts > 0))  # a dictionary may have texts that no cell has
+        texts, n = cells.texts, counts
+        if len(present) < len(counts):
+            texts, n = texts.take(pa.array(present)), counts[present]
         if not len(texts):
             return
         self.n_observed += int(n.sum())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,13 +17,15 @@ from pathlib import Path
 import pyarrow as pa
 
 from mpibayes.hpc.errors import ConfigError, DataError
-from mpibayes.hpc.words import counted
+from mpibayes.hpc.words import counted, visible
 from mpibayes.io import infer
 from mpibayes.io.encode import Encoder, Offences
 from mpibayes.io.files import read_regular, reading, reason, replacing
 from mpibayes.io.schema import SCHEMA_KINDS, ColumnSchema, Schema, read_schema, schema_text
 from mpibayes.io.source import MAX_PROBLEMS, MISSING, Progress, TextSource, near
 from mpibayes.io.table import KINDS, Table, TableWriter, check_levels, check_table_name, check_target, place_columns
+
+LISTED = 500  # columns that are printed, at most
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,8 @@ def import_table(
         _protect_sources(source, out, write_schema)
         profiles = _profiles(source, schema, missing, kinds or {}, keep, drop)
         rows = _profile_all(source, profiles, progress)
-        decisions = [infer.decide(p, p.name in keep) for p in profiles]
+        kept = set(keep)
+        decisions = [infer.decide(p, p.name in kept) for p in profiles]
         errors = [d.error for d in decisions if d.error]
         if errors:
             raise DataError(f"{source.paths[0]}: cannot be imported as it is", errors[:MAX_PROBLEMS])
@@ -128,7 +132,7 @@ def _read_names(names: str | os.PathLike | Sequence[str] | None) -> list[str] | 
     if names is None or not isinstance(names, str | os.PathLike):
         return None if names is None else list(names)
     try:
-        lines = read_regular(names, pipe=True).decode("utf-8-sig").splitlines()
+        lines = read_regular(names, pipe=True).decode("utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{names}: not a readable file of column names, one a line: {error}") from error
     return [line.strip() for line in lines if line.strip()]
@@ -145,13 +149,17 @@ def _profiles(source, schema: Schema, missing, kinds, keep, drop) -> list[infer.
     """An empty profile a column, with what the user said of it. Raises ConfigError with all mistakes."""
     problems = []
     has = f"; it has {', '.join(source.names[:12])}{' ...' if len(source.names) > 12 else ''}"
+    there = set(source.names)
     said = (("the schema", schema.columns), ("kinds", kinds), ("keep", keep), ("drop", drop))
     for where, mentioned in said:
+        unknown = [name for name in mentioned if name not in there]
         problems += [
             f"{where}: no column '{name}' in {source.paths[0]}{near(name, source.names) or has}"
-            for name in mentioned
-            if name not in source.names
+            for name in unknown[:MAX_PROBLEMS]
         ]
+        if len(unknown) > MAX_PROBLEMS:
+            problems.append(f"{where}: {len(unknown) - MAX_PROBLEMS:,} more of its columns are not there")
+    keep, drop = set(keep), set(drop)
     for name, kind in kinds.items():
         if kind not in SCHEMA_KINDS:
             known = ", ".join(SCHEMA_KINDS)
@@ -225,7 +233,7 @@ def _write(source, out, overwrite, rows, profiles, decisions, progress) -> Table
 
 def _write_schema(path: Path, source: TextSource, profiles, decisions) -> None:
     columns, comments = {}, {}
-    usual = max((p.markers for p in profiles), key=[p.markers for p in profiles].count)
+    ((usual, _),) = Counter(p.markers for p in profiles).most_common(1)
     for p, d in zip(profiles, decisions, strict=True):
         columns[p.name] = ColumnSchema(d.kind, d.levels or None, p.markers if p.markers != usual else None)
         comments[p.name] = d.reason
@@ -267,13 +275,18 @@ def summary_lines(summary: ImportSummary) -> list[str]:
     n_kinds = [(kind, sum(c.kind == kind for c in used)) for kind in KINDS]
     parts = ", ".join(f"{n} {kind}" for kind, n in n_kinds if n)
     lines = [
-        f"{table.path}: {counted(summary.rows, 'row')}, {len(used)} of {len(summary.columns)} columns ({parts}), "
+        f"{visible(table.path)}: {counted(summary.rows, 'row')}, {len(used)} of {len(summary.columns)} columns "
+        f"({parts}), "
         f"{summary.seconds:.1f} s",
         f"read as {summary.reading}",
     ]
-    width = max(len(c.name) for c in summary.columns)
-    lines += [f"  {c.name:<{width}}  {c.kind:<11}  {_content(c)}{_missing(c, summary.rows)}" for c in summary.columns]
-    return lines + [f"warning: {w}" for w in summary.warnings]
+    names = [visible(c.name) for c in summary.columns]
+    width = max(map(len, names))
+    lines += [
+        f"  {name:<{width}}  {c.kind:<11}  {visible(_content(c))}{_missing(c, summary.rows)}"
+        for name, c in zip(names, summary.columns, strict=True)
+    ]
+    return lines + [f"warning: {visible(w)}" for w in summary.warnings]
 
 
 def _content(c: ColumnSummary) -> str:
@@ -293,20 +306,23 @@ def _missing(c: ColumnSummary, rows: int) -> str:
 
 def print_summary(summary: ImportSummary, console) -> None:
     """The summary as a table on a rich console."""
-    from rich.markup import escape
     from rich.table import Table as Grid
 
+    from mpibayes.hpc.terminal import Text
+
     head, reading = summary_lines(summary)[:2]
-    console.print(escape(head), highlight=False)
-    console.print(escape(reading), highlight=False, style="dim")
+    console.print(Text(head))
+    console.print(Text(reading, style="dim"))
     grid = Grid(box=None, pad_edge=False, header_style="bold")
     for title in ("column", "kind", "content", "missing", "why"):
         grid.add_column(title, justify="right" if title == "missing" else "left", overflow="fold")
-    for c in summary.columns:
+    for c in summary.columns[:LISTED]:
         ignored = c.kind == "ignored"
-        content = "" if ignored else escape(_content(c))
+        content = "" if ignored else _content(c)
         share = f"{100 * c.n_missing / summary.rows:.2g} %" if c.n_missing else ""
-        grid.add_row(escape(c.name), c.kind, content, share, escape(c.reason), style="dim" if ignored else "")
+        grid.add_row(Text(c.name), c.kind, Text(content), share, Text(c.reason), style="dim" if ignored else "")
     console.print(grid)
+    if len(summary.columns) > LISTED:
+        console.print(Text(f"and {len(summary.columns) - LISTED:,} more columns; --write-schema tells of all"))
     for warning in summary.warnings:
-        console.print(f"warning: {warning}", style="yellow", markup=False, highlight=False)
+        console.print(Text(f"warning: {warning}", style="yellow"))

@@ -128,8 +128,9 @@ def _checked(passes: _TextFile | _TypedFile, unseen: str, record: dict | None) -
 
 
 def _missing_columns(path: Path, columns: Sequence[Column], names: Sequence[str], advice: str) -> DataError:
-    lacking = [c.name for c in columns if c.name not in names]
-    others = [n for n in names if n not in {c.name for c in columns}]
+    there, wanted = set(names), {c.name for c in columns}
+    lacking = [c.name for c in columns if c.name not in there]
+    others = [n for n in names if n not in wanted]
     return DataError(
         f"{path}: lacks {len(lacking)} of the table's {counted(len(columns), 'column')}; {advice}",
         [f"no column '{name}'{near(name, others)}" for name in lacking[:20]],
@@ -164,7 +165,8 @@ class _TextFile:
         self._source = source
         self.paths, self.describe, self.names = source.paths, source.describe, source.names
         markers = [(*about.get("missing", {}).get(n, MISSING), *(m.strip() for m in missing)) for n in names]
-        self._encoder = Encoder(columns, [source.names.index(n) for n in names], markers)
+        place = {n: i for i, n in enumerate(source.names)}
+        self._encoder = Encoder(columns, [place[n] for n in names], markers)
 
     def read(self, wrong: Offences, new: Offences) -> Iterator[Rows]:
         with one_thread():

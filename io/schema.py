@@ -18,7 +18,6 @@ Columns that are not named, and kinds and levels that are not given, are inferre
 
 from __future__ import annotations
 
-import json
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mpibayes.hpc.errors import ConfigError
-from mpibayes.hpc.words import counted
+from mpibayes.hpc.words import counted, toml_string, visible
 from mpibayes.io.files import read_regular
 from mpibayes.io.source import near
 from mpibayes.io.table import KINDS, MAX_LEVELS
@@ -141,8 +140,8 @@ def schema_text(schema: Schema, comments: Mapping[str, str] | None = None) -> st
             lines.append(f"{key} = {_value(value)}")
     for name, column in schema.columns.items():
         lines += ["", f"[columns.{_key(name)}]"]
-        comment = comments.get(name, "").replace("\n", " ").replace("\r", " ")
-        lines.append(f"kind = {_value(column.kind)}" + (f"  # {comment}" if comment.isprintable() and comment else ""))
+        comment = comments.get(name)
+        lines.append(f"kind = {_value(column.kind)}" + (f"  # {visible(comment)}" if comment else ""))
         if column.levels:
             lines.append(f"levels = {_value(column.levels)}")
         if column.missing is not None:
@@ -159,7 +158,7 @@ def _value(value: str | bool | Sequence[str]) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        return toml_string(value)
     items = [_value(v) for v in value]
     line = "[" + ", ".join(items) + "]"
     return line if len(line) <= 100 else "[\n" + "".join(f"    {item},\n" for item in items) + "]"

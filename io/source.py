@@ -19,6 +19,7 @@ import lzma
 import os
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,14 +35,21 @@ from mpibayes.hpc.words import counted
 from mpibayes.io.files import HDF5, first_bytes, open_regular, reading
 
 BLOCK_BYTES = 1 << 20  # pyarrow reads up to 32 blocks ahead
-SAMPLE_BYTES = 1 << 18
-PARQUET_ROWS = 32_768
+WIDE_BLOCK_BYTES = 16 << 20  # at most, where a row is long: work on a block has a part that each column pays anew
+WIDE_ROWS = 128  # wanted in such a block
+SAMPLE_BYTES = 1 << 18  # of text that tells delimiter and header, if they have SAMPLE_ROWS
+MORE_BYTES = 1 << 22  # of text from which on two whole rows are enough
+SAMPLE_ROWS = 20
+MAX_ROW_BYTES = 64 << 20
+BATCH_ROWS, BATCH_CELLS = 32_768, 4 << 20  # at most, where we say how many rows are read at a time
 MAX_PROBLEMS = 10
-DELIMITERS = ",\t;|"
+DELIMITERS, RARE_DELIMITERS = ",\t;|", " :"
 MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "null")
 NUMBER = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
 _MAGIC = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 _UNREADABLE = (pa.ArrowException, OSError, EOFError, lzma.LZMAError, zlib.error, UnicodeError)
+
+csv.field_size_limit(MAX_ROW_BYTES)  # of Python's csv module, for a cell; its own limit is 128 KiB
 
 Progress = Callable[[str, int, float], None]  # phase, rows done, share of the input read
 
@@ -56,6 +64,12 @@ class Dialect:
     header: bool | None = None
     encoding: str = "utf-8"
     loose_quotes: bool = False  # blanks between a delimiter and a quote, which pyarrow does not read as a quote
+    block_bytes: int = BLOCK_BYTES
+    no_rows: bool = False  # nothing but a header, without a line's end, which pyarrow cannot read
+
+    @property
+    def batch_rows(self) -> int:
+        return max(1, min(BATCH_ROWS, BATCH_CELLS // len(self.names)))
 
 
 @dataclass(frozen=True)
@@ -138,8 +152,9 @@ class TextSource:
                 return replace(other, names=self.names)
             raise DataError(f"{path}: {counted(len(other.names), 'column')}; {self.paths[0]} has {len(self.names)}")
         if other.names != self.names:
-            problems = [f"missing: {n}" for n in self.names if n not in other.names]
-            problems += [f"not in the first file: {n}" for n in other.names if n not in self.names]
+            here, there = set(other.names), set(self.names)
+            problems = [f"missing: {n}" for n in self.names if n not in here]
+            problems += [f"not in the first file: {n}" for n in other.names if n not in there]
             raise DataError(
                 f"{path}: its columns differ from those of {self.paths[0]}",
                 problems[:MAX_PROBLEMS] or ["the same names in another order"],
@@ -205,7 +220,7 @@ def look(
     names: Sequence[str] | None,
     expected: Sequence[str],
 ) -> Dialect:
-    """Format, delimiter, header and column names of one file, from its first 256 KiB of text."""
+    """Format, delimiter, header and column names of one file, from the beginning of its text."""
     magic = first_bytes(path)
     if magic.startswith(b"PAR1"):
         return _look_parquet(path, names)
@@ -213,15 +228,7 @@ def look(
         raise DataError(f"{path}: is an HDF5 file; expected CSV or Parquet (a typed table needs no import)")
     if magic.startswith(b"PK\x03\x04"):
         raise DataError(f"{path}: is a zip archive (or a spreadsheet); unpack it to CSV first")
-    text = _head(path, encoding)
-    if not text.strip():
-        raise DataError(f"{path}: is empty; expected CSV or Parquet with at least one row")
-    if "\0" in text:
-        raise DataError(f"{path}: contains NUL bytes; expected text (if it is UTF-16, say --encoding utf-16)")
-    if delimiter is None:
-        delimiter = sniff_delimiter(text)
-    loose = any(f'{delimiter}{blank}"' in text for blank in (" ", "\t") if blank != delimiter)
-    rows = _sample(text, delimiter, loose)
+    delimiter, loose, rows, alone = _first_rows(path, encoding, delimiter)
     if header is None:
         header = is_header(rows, expected)
     if names is not None:
@@ -233,7 +240,11 @@ def look(
     else:
         names = [f"column_{i}" for i in range(1, len(rows[0]) + 1)]
     _check_names(path, names)
-    return Dialect(tuple(names), "csv", delimiter, header, encoding, loose)
+    if "\ufffd" in "".join(names):
+        _require_decodable(path, encoding)
+    longest = max(sum(map(len, row)) + len(row) for row in rows)
+    block = max(BLOCK_BYTES, min(WIDE_ROWS * longest, WIDE_BLOCK_BYTES))
+    return Dialect(tuple(names), "csv", delimiter, header, encoding, loose, block, no_rows=header and alone)
 
 
 def _look_parquet(path: Path, names: Sequence[str] | None) -> Dialect:
@@ -254,7 +265,9 @@ def _look_parquet(path: Path, names: Sequence[str] | None) -> Dialect:
 def _check_names(path: Path, names: Sequence[str]) -> None:
     if not names:
         raise DataError(f"{path}: no columns")
-    repeated = sorted({n for n in names if names.count(n) > 1}) if len(set(names)) < len(names) else []
+    if not all(map(_is_unicode, names)):
+        raise DataError(f"{path}: a column's name is not Unicode text: {next(n for n in names if not _is_unicode(n))}")
+    repeated = sorted(n for n, count in Counter(names).items() if count > 1)
     if repeated:
         problems = [
             f"'{n}' is the name of columns {', '.join(str(i) for i, m in enumerate(names, 1) if m == n)}"
@@ -277,38 +290,77 @@ def _check_encoding(encoding: str | None) -> str:
     return "utf-8" if name in ("utf-8", "utf-8-sig", "ascii") else name
 
 
-def _head(path: Path, encoding: str) -> str:
-    """The first SAMPLE_BYTES of text; a character or a line cut at the end is dropped by the callers."""
+def _is_unicode(text: str) -> bool:
+    """False for half a surrogate pair, which is what Python makes of bytes in arguments that are no UTF-8."""
+    return not any("\ud800" <= c <= "\udfff" for c in text)
+
+
+def _first_rows(path: Path, encoding: str, delimiter: str | None) -> tuple[str, bool, list[list[str]], bool]:
+    """The delimiter, whether there are loose quotes, the first rows, all of them whole, and whether the file is one row
+    without a line's end."""
+    n_bytes, enough, tried = SAMPLE_BYTES, SAMPLE_ROWS, delimiter or DELIMITERS + RARE_DELIMITERS
+    while True:
+        text, whole = _head(path, encoding, n_bytes)
+        if not text.strip() and whole:
+            raise DataError(f"{path}: is empty; expected CSV or Parquet with at least one row")
+        if "\0" in text:
+            raise DataError(f"{path}: contains NUL bytes; expected text (if it is UTF-16, say --encoding utf-16)")
+        if whole or n_bytes >= MAX_ROW_BYTES:
+            break
+        # where a quote begins a field, and so a row ends, depends on the delimiter
+        if all(len(_sample(text, by, True, whole, enough)) == enough for by in tried):
+            break
+        n_bytes *= 4
+        enough = SAMPLE_ROWS if n_bytes < MORE_BYTES else 2
+    by = delimiter or sniff_delimiter(text, whole)
+    loose = any(f'{by}{blank}"' in text for blank in (" ", "\t") if blank != by)
+    rows = _sample(text, by, loose, whole)
+    if not rows:
+        raise _row_too_long(path, "its first row")
+    return by, loose, rows, whole and len(rows) == 1 and not text.endswith(("\n", "\r"))
+
+
+def _head(path: Path, encoding: str, n_bytes: int) -> tuple[str, bool]:
+    """So many bytes of text, less a character cut at their end, and whether that is the whole file."""
+    data = bytearray()
     try:
         with open_regular(path) as raw:
-            data = _decompressed(raw).read(SAMPLE_BYTES)
+            stream = _decompressed(raw)
+            while len(data) < n_bytes and (some := stream.read(n_bytes - len(data))):
+                data += some
     except _UNREADABLE as error:
         raise DataError(f"{path}: cannot be read: {_first_line(error)}") from error
-    return codecs.getincrementaldecoder(encoding)("replace").decode(data).removeprefix("\ufeff")
+    text = codecs.getincrementaldecoder(encoding)("replace").decode(bytes(data))
+    return text.removeprefix("\ufeff"), len(data) < n_bytes
 
 
-def _sample(text: str, delimiter: str, loose: bool, n: int = 500) -> list[list[str]]:
-    """The first rows of the sample, without blank ones and without a last one that may be cut."""
+def _sample(text: str, delimiter: str, loose: bool, whole: bool, n: int = 500) -> list[list[str]]:
+    """The first rows of the text, without blank ones and without a last one that may be cut."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=loose)
-    rows = []
-    with contextlib.suppress(csv.Error):  # a field without end, for one: the rows before it say enough
-        rows.extend(row for row in itertools.islice(reader, n) if row)
-    whole = len(rows) >= n or len(text) < SAMPLE_BYTES // 4
-    return (rows if whole else rows[:-1]) or rows or [[""]]
+    rows: list[list[str]] = []
+    try:
+        for row in reader:
+            if len(rows) == n:
+                return rows
+            if row:
+                rows.append(row)
+    except csv.Error:  # a field without end, for one: the rows before it say enough
+        return rows
+    return rows if whole else rows[:-1]
 
 
-def sniff_delimiter(text: str) -> str:
+def sniff_delimiter(text: str, whole: bool = True) -> str:
     """The delimiter that cuts the most rows of the sample into the same number of fields, at least two.
 
     Of equally good ones: the one with more fields, then the order of DELIMITERS. Blanks and colons are tried only when
     none of these fits. One column has no delimiter, and a comma is as good as any.
     """
-    for candidates in (DELIMITERS, " :"):
+    for candidates in (DELIMITERS, RARE_DELIMITERS):
         best = (0.0, 0, ",")
         for delimiter in candidates:
-            widths = [len(row) for row in _sample(text, delimiter, True)]
-            usual = max(set(widths), key=widths.count)
-            share = widths.count(usual) / len(widths)
+            widths = [len(row) for row in _sample(text, delimiter, True, whole)]
+            usual = max(set(widths), key=widths.count, default=0)
+            share = widths.count(usual) / max(len(widths), 1)
             if usual > 1 and share >= 0.8 and (round(share, 2), usual) > best[:2]:
                 best = (round(share, 2), usual, delimiter)
         if best[1]:
@@ -362,19 +414,22 @@ def _decompressed(raw):
 
 
 def _read(path: Path, raw, dialect: Dialect, positions: list[int]) -> Iterator[tuple[dict[int, Cells], int]]:
+    if dialect.no_rows:
+        return
     if dialect.format == "parquet":
-        yield from _read_parquet(path, raw, positions)
+        yield from _read_parquet(path, raw, dialect, positions)
     elif dialect.loose_quotes:
         yield from _read_csv_loose(path, raw, dialect, positions)
     else:
         yield from _read_csv(path, raw, dialect, positions)
 
 
-def _read_parquet(path: Path, raw, positions: list[int]) -> Iterator[tuple[dict[int, Cells], int]]:
+def _read_parquet(path: Path, raw, dialect: Dialect, positions: list[int]) -> Iterator[tuple[dict[int, Cells], int]]:
     try:
         file = pa.parquet.ParquetFile(raw, pre_buffer=False, buffer_size=1 << 20)
         names = file.schema_arrow.names
-        for batch in file.iter_batches(PARQUET_ROWS, columns=[names[i] for i in positions], use_threads=False):
+        wanted = [names[i] for i in positions]
+        for batch in file.iter_batches(dialect.batch_rows, columns=wanted, use_threads=False):
             columns = {i: Cells.of(batch.column(batch.schema.get_field_index(names[i]))) for i in positions}
             yield columns, len(batch)
     except _UNREADABLE as error:
@@ -397,7 +452,32 @@ def _quiet() -> Iterator[None]:
         sys.unraisablehook = before
 
 
-def _read_csv(path: Path, raw, dialect: Dialect, positions: list[int]) -> Iterator[tuple[dict[int, Cells], int]]:
+def _read_csv(
+    path: Path, raw, dialect: Dialect, positions: list[int], done: int = 0
+) -> Iterator[tuple[dict[int, Cells], int]]:
+    """All rows but the first `done`. Where a row does not fit into two blocks, they are read again in larger ones."""
+    row, last = 0, ""
+    try:
+        for batch in _blocks(path, raw, dialect, [*positions, len(dialect.names) - 1]):
+            row += len(batch)
+            if row > done:
+                batch = batch.slice(max(0, len(batch) - (row - done)))
+                done, last = row, batch.column(len(positions))[-1].as_py()
+                yield {i: Cells.of(batch.column(j)) for j, i in enumerate(positions)}, len(batch)
+        _require_closed_quote(path, dialect, row, last)
+    except _LargerThanBlock as error:
+        if dialect.block_bytes >= MAX_ROW_BYTES:
+            raise _row_too_long(path, "a row") from error
+        larger = replace(dialect, block_bytes=min(8 * dialect.block_bytes, MAX_ROW_BYTES))
+        with path.open("rb") as again:
+            yield from _read_csv(path, again, larger, positions, done)
+
+
+class _LargerThanBlock(Exception):
+    """A row is larger than two blocks, or than one and what of it is in the next."""
+
+
+def _blocks(path: Path, raw, dialect: Dialect, positions: list[int]) -> Iterator[pa.RecordBatch]:
     ragged: list = []
 
     def on_bad_row(row) -> str:
@@ -413,7 +493,7 @@ def _read_csv(path: Path, raw, dialect: Dialect, positions: list[int]) -> Iterat
                 _decompressed(raw),
                 pa.csv.ReadOptions(
                     use_threads=False,
-                    block_size=BLOCK_BYTES,
+                    block_size=dialect.block_bytes,
                     column_names=fields,
                     skip_rows_after_names=int(bool(dialect.header)),
                     encoding=dialect.encoding,
@@ -431,9 +511,10 @@ def _read_csv(path: Path, raw, dialect: Dialect, positions: list[int]) -> Iterat
                 ),
             )
         while (batch := _next_batch(reader)) is not None:
-            if len(batch):
-                yield {i: Cells.of(batch.column(j)) for j, i in enumerate(positions)}, len(batch)
+            yield batch
     except _UNREADABLE as error:
+        if not ragged and "straddling" in str(error):
+            raise _LargerThanBlock from error
         if not ragged:
             raise _unreadable(path, dialect, error) from error
     if ragged:
@@ -443,18 +524,19 @@ def _read_csv(path: Path, raw, dialect: Dialect, positions: list[int]) -> Iterat
 def _read_csv_loose(path: Path, raw, dialect: Dialect, positions: list[int]) -> Iterator[tuple[dict[int, Cells], int]]:
     """The same by Python's csv module, which reads a quote after blanks as a quote; about five times slower."""
     ragged: list = []
-    row = 0
+    row, last = 0, ""
     try:
         rows = _python_rows(raw, dialect)
         if dialect.header:
             next(rows)
-        while chunk := list(itertools.islice(rows, 20_000)):
+        while chunk := list(itertools.islice(rows, dialect.batch_rows)):
             for _, cells in chunk:
                 row += 1
                 if len(cells) != len(dialect.names):
                     ragged.append((row, len(cells), dialect.delimiter.join(cells)))
             if not ragged:
                 columns = list(zip(*(cells for _, cells in chunk), strict=True))
+                last = columns[-1][-1]
                 yield {i: Cells.of(pa.array(columns[i], pa.string())) for i in positions}, len(chunk)
             if len(ragged) >= MAX_PROBLEMS:
                 break
@@ -462,6 +544,23 @@ def _read_csv_loose(path: Path, raw, dialect: Dialect, positions: list[int]) -> 
         raise _unreadable(path, dialect, error) from error
     if ragged:
         raise _ragged(path, dialect, ragged[:MAX_PROBLEMS])
+    _require_closed_quote(path, dialect, row, last)
+
+
+def _require_closed_quote(path: Path, dialect: Dialect, row: int, last: str) -> None:
+    """A quote that is never closed makes one cell of all that follows: the last cell of the last row, with line breaks
+    in it, and no quote at its end. Those in it are doubled."""
+    if not ("\n" in last or "\r" in last):
+        return
+    end = ""
+    with open_regular(path) as raw:
+        stream = _decompressed(raw)
+        pieces = iter(lambda: stream.read(1 << 20), b"")
+        for text in codecs.iterdecode(pieces, dialect.encoding, "replace"):
+            end = (end + text).rstrip()[-4096:] or end
+    if (len(end) - len(end.rstrip('"'))) % 2 == 0:
+        where = f"row {row:,}" + "".join(f" (line {line:,})" for _, line in _lines(path, dialect, {row}))
+        raise DataError(f"{path}: {where}: a quote is left open, so that all that follows is one cell; close it")
 
 
 def _python_rows(raw, dialect: Dialect, errors: str = "strict") -> Iterator[tuple[int, list[str]]]:
@@ -511,9 +610,23 @@ def _unreadable(path: Path, dialect: Dialect, error: Exception) -> DataError:
     text = str(error)
     if isinstance(error, UnicodeError) or "UTF8" in text or "UTF-8" in text:
         return _not_decodable(path, dialect.encoding)
-    if "straddling" in text or "field larger" in text:
-        return DataError(f"{path}: a row is longer than {BLOCK_BYTES >> 20} MiB; is a quote left open?")
+    if "field larger" in text:
+        return _row_too_long(path, "a row")
     return DataError(f"{path}: cannot be read: {_first_line(error)}")
+
+
+def _row_too_long(path: Path, what: str) -> DataError:
+    return DataError(f"{path}: {what} is longer than {MAX_ROW_BYTES >> 20} MiB; is a quote left open?")
+
+
+def _require_decodable(path: Path, encoding: str) -> None:
+    """pyarrow skips the header without looking at its bytes; only what it holds can raise here."""
+    try:
+        with path.open("rb") as raw:
+            for _ in itertools.islice(_python_rows(raw, Dialect((), delimiter=",", encoding=encoding)), 1):
+                pass
+    except UnicodeError:
+        raise _not_decodable(path, encoding) from None
 
 
 def _not_decodable(path: Path, encoding: str) -> DataError:

@@ -199,7 +199,7 @@ def calibration(scores: Scores, classes: Sequence[str]):
     Points have bars of two binomial standard errors. Of two classes the second alone is shown."""
     figure = plot(6.4, 6.4)
     top, below = figure.subplots(2, 1, sharex=True, height_ratios=(3.2, 1))
-    top.plot([0, 1], [0, 1], color=FAINT, linewidth=1.0, linestyle=(0, (4, 2)), label="perfectly calibrated")
+    keys = top.plot([0, 1], [0, 1], color=FAINT, linewidth=1.0, linestyle=(0, (4, 2)), label="perfectly calibrated")
     order = [1] if len(classes) == 2 else list(np.argsort(-scores.by_class, kind="stable")[:CLASSES])
     edges = np.linspace(0, 1, BINS + 1)
     for c in order:
@@ -208,7 +208,7 @@ def calibration(scores: Scores, classes: Sequence[str]):
         p, share = scores.predicted[c][enough] / n[enough], scores.seen[c][enough] / n[enough]
         error = 2.0 * np.sqrt(np.maximum(p * (1 - p), 1e-12) / n[enough])
         look = {"color": ink, "linewidth": 1.3, "markersize": 4.5, "elinewidth": 0.9, "capsize": 2}
-        top.errorbar(p, share, yerr=error, fmt="o-", label=shortened(classes[c], 30), **look)
+        keys.append(top.errorbar(p, share, yerr=error, fmt="o-", label=shortened(classes[c], 30), **look))
         style = "stepfilled" if len(order) == 1 else "step"
         alpha = 0.75 if len(order) == 1 else 1.0
         below.hist(edges[:-1], bins=edges, weights=100.0 * n / n.sum(), histtype=style, alpha=alpha,
@@ -216,7 +216,7 @@ def calibration(scores: Scores, classes: Sequence[str]):
     top.set(xlim=(0, 1), ylim=(-0.02, 1.02))
     top.set_ylabel("share of these rows that are of the class")
     top.set_title(f"Calibration on {scores.n_rows:,} held-out rows")
-    top.legend(loc="upper left", fontsize=8)
+    top.legend(handles=keys, loc="upper left", fontsize=8)  # all of them, a class called "_" too
     below.set_xlabel("predicted probability, averaged over draws")
     below.set_ylabel("% of the rows")
     return figure

@@ -1,8 +1,10 @@
 """`mpibayes submit` without SLURM: what it checks, what it writes, and what it says; a script stands in for sbatch."""
 
 import os
+import shlex
 import shutil
 import subprocess
+import sys
 from importlib import resources
 
 import pytest
@@ -15,6 +17,22 @@ from tests.run.conftest import mixed_table
 
 CONFIG = '[data]\ntable = "table.h5"\n[run]\nshards = 7\ncycles = 6\nburn_in = 2\n'
 TEMPLATES = ("run.sbatch", "array.sbatch", "chain.sbatch")
+# Each ends a line for someone, or cannot be written: newlines of all kinds, a tab, an escape, a byte that is not UTF-8.
+UNFIT = ("\n", "\r", "\v", "\t", "\x1b", "\x7f", "\x85", "\u2028", "\u2029", "\udcff")
+ODD_NAMES = (
+    "a b",
+    "it's",
+    'a"b',
+    "$(touch PWNED)",
+    "`touch PWNED`",
+    "-o",
+    "50%j",
+    "a#b",
+    "é日",
+    "a;touch PWNED",
+    "*",
+    " ",
+)
 
 
 @pytest.fixture
@@ -129,7 +147,7 @@ def test_it_submits(place, sbatch, capsys):
 def test_it_submits_an_array(place, sbatch, capsys):
     assert main(["submit", "run.toml", "-o", "runs/b", "--array", "3"]) == 0
     said = capsys.readouterr().out
-    assert "b-77_N.log" in said and f"mpibayes report {place}/runs/b/seed-*" in said
+    assert "b-77_N.log" in said and f"mpibayes report {shlex.quote(f'{place}/runs/b')}/seed-*" in said
 
 
 @pytest.mark.parametrize(
@@ -141,11 +159,17 @@ def test_it_submits_an_array(place, sbatch, capsys):
         (("--time", "30s"), 2, "over before a run has started"),
         (("--nodes", "0"), 2, "--nodes"),
         (("--array", "three"), 2, "expected a number of chains"),
+        (("--array", "2\ntouch PWNED"), 2, r"'2\ntouch PWNED': expected a number of chains"),
+        (("--array", "٣"), 2, "expected a number of chains"),
         (("--array", "0"), 2, "at least one chain"),
         (("--array", "2", "--chain"), 2, "expected one of the two"),
         (("--array", "2", "--set", "run.seed=3"), 2, "the number of the task is the seed"),
         (("--sbatch", "qos=long"), 2, "with its dashes"),
-        (("--setup", "a\nb"), 2, "expected one line"),
+        (("--setup", "module load a \\"), 2, "would join it to the next line"),
+        (("-o", "a\\b"), 2, "a backslash, which sbatch takes out of a log's name"),
+        (("-o", "/"), 2, "no name to call the script and the log by"),
+        (("-o", "runs/.."), 2, "no name to call the script and the log by"),
+        (("-o", "é" * 101), 2, "more than 200 bytes"),
         (("--mpi", "pmi3"), 2, "pmi3"),
         (("--set", "run.cyles=3"), 2, "did you mean run.cycles"),
         (("--set", "data.table=nowhere.h5"), 3, "nowhere.h5"),
@@ -156,6 +180,78 @@ def test_what_is_refused(place, sbatch, capsys, words, code, said):
     error = capsys.readouterr().err
     assert said in error and "Traceback" not in error
     assert not sbatch.calls.exists() and not (place / "runs").exists()
+
+
+@pytest.mark.parametrize("character", UNFIT, ids=ascii)
+@pytest.mark.parametrize("option", ["-o", "--partition", "--account", "--set", "--setup", "--sbatch", "CONFIG", "PATH"])
+def test_no_text_leaves_its_line(place, sbatch, capsys, monkeypatch, option, character):
+    text = f"--a.b=1{character}touch PWNED{character}#"
+    if option == "CONFIG":
+        shutil.copy("run.toml", text)
+    if option == "PATH":
+        monkeypatch.setattr(sys, "executable", f"/{text}/bin/python")
+    words = (
+        [] if option in ("CONFIG", "PATH") else [f"{option}={text}" if option.startswith("--") else f"{option}{text}"]
+    )
+    before = sorted(os.listdir())
+    for dry_run in [], ["--dry-run"]:
+        assert main(["submit", *words, *dry_run, "--", text if option == "CONFIG" else "run.toml"]) == 2
+        said = capsys.readouterr()
+        assert said.out == "" and "expected one line of printable text" in said.err, said
+        assert {"PATH": "the folder of Python"}.get(option, option) in said.err
+        assert character == "\n" or character not in said.err, "the message has one line a problem"
+    assert sorted(os.listdir()) == before and not sbatch.calls.exists()
+
+
+def test_all_problems_are_told_at_once(place, sbatch, capsys):
+    assert (
+        main(["submit", "run.toml", "-o", "a\nb", "--partition", "c\rd", "--account", "e\u2028f", "--time", "9s"]) == 2
+    )
+    assert capsys.readouterr().err.count("\n  - ") == 4
+
+
+def test_a_folder_of_python_that_path_cannot_hold(place, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/opt/a:b/bin/python")
+    assert main(["submit", "run.toml", "--dry-run"]) == 2
+    assert "a colon, which separates folders in PATH" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_odd_names_stay_as_they_are(place, sbatch, capsys, monkeypatch, name):
+    """As bash reads the script, and as submit tells what to type; tests/slurm/test_queue.py has sbatch read it."""
+    shutil.copy("run.toml", f"./{name}.toml")
+    monkeypatch.setattr(sys, "executable", f"/{name}/python")
+    assert (
+        main(["submit", "--out", name, "--account", name, "--set", f"sampler.init='one' #{name}", "--", f"{name}.toml"])
+        == 0
+    )
+    said = capsys.readouterr().out
+    assert f"log:     {place}/{name}-77.log\n" in said
+    status = next(line for line in said.splitlines() if line.startswith("status:"))
+    assert shlex.split(status) == ["status:", "mpibayes", "status", f"{place}/{name}"]
+    text = (place / f"{name}.sbatch").read_text()
+    script = text[: text.index("\nrestarts=")] + '\nprintf "%s\\n" "$PATH" "$@"\n'
+    given = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=20).stdout.splitlines()
+    assert given[0].startswith(f"/{name}:")
+    assert given[1:] == [f"{place}/{name}.toml", f"{place}/{name}", "--set", f"sampler.init='one' #{name}"]
+    assert not (place / "PWNED").exists()
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_the_templates_pass_their_arguments_on(place, template):
+    """By hand names are relative: one may begin with a dash, and --fresh within a name is no option."""
+    text = resources.files("mpibayes").joinpath("slurm", template).read_text()
+    text = text.replace("launch=(srun --kill-on-bad-exit=1)", "launch=(printf '%s|')")
+    environment = {**os.environ, "SLURM_ARRAY_TASK_ID": "3", "SLURM_RESTART_COUNT": "1", "MPIBAYES_RESTARTS": "50"}
+    arguments = ["-c.toml", "-d e", "--set", "a.b='x --fresh y'"]
+    done = subprocess.run(["bash", "-c", text, template, *arguments], env=environment, capture_output=True, text=True)
+    words = done.stdout.splitlines()[-1].split("|")[:-1]
+    directory, seed = ("-d e/seed-3", ["--set", "run.seed=3"]) if template == "array.sbatch" else ("-d e", [])
+    assert words == ["mpibayes", "run", "-o", directory, *arguments[2:], *seed, "--", "-c.toml"], done
+    for refused in ["--fresh"], ["--set", "a.b=1", "--fresh"]:
+        words = ["bash", "-c", text, template, "c", "d", *refused]
+        done = subprocess.run(words, env=environment, capture_output=True, text=True)
+        assert done.returncode == 2 and "start anew by hand" in done.stderr
 
 
 def test_another_run_is_refused_before_the_queue(place, sbatch, capsys):

@@ -41,9 +41,9 @@ for cycle in range(start + 1, cycles + 1):
     if cycle % 3 == 0 or cycle == cycles:
         trace.flush()
         draws.flush()
-        begin(run + "/checkpoints", cycle)
-        parts = [write_part(run + "/checkpoints", cycle, i, {i: {"labels": np.full(2000, cycle)}}) for i in (0, 1)]
-        commit(run + "/checkpoints", cycle, parts, {"cycle": cycle})
+        draft = begin(run + "/checkpoints", cycle)
+        parts = [write_part(draft, i, {i: {"labels": np.full(2000, cycle)}}) for i in (0, 1)]
+        commit(draft, parts, {"cycle": cycle})
         merge(run)
 """
 

@@ -103,9 +103,9 @@ def segment(folder):
 
 
 def generation(folder):
-    checkpoint.begin(folder, 3)
-    part = checkpoint.write_part(folder, 3, 0, {0: {"z": np.zeros(3)}})
-    checkpoint.commit(folder, 3, [part], {})
+    draft = checkpoint.begin(folder, 3)
+    part = checkpoint.write_part(draft, 0, {0: {"z": np.zeros(3)}})
+    checkpoint.commit(draft, [part], {})
 
 
 def table(folder):
@@ -117,7 +117,7 @@ WRITTEN = {
     "file": (lambda folder: write_bytes(folder / "file", b"new"), "file", "file.tmp"),
     "segment": (segment, "trace/seg-000000001-000000003.h5", "trace/seg-000000001-000000003.h5.tmp"),
     "table": (table, "table.h5", f".table.h5.tmp-{socket.gethostname()}-{os.getpid()}"),
-    "generation": (generation, "000000003/shared.h5", "000000003.tmp"),
+    "generation": (generation, "000000003/shared.h5", "000000003-0badcafe.tmp"),
 }
 
 
@@ -154,8 +154,8 @@ def test_a_link_in_a_generation_is_not_written_to(tmp_path):
     folder = checkpoint.begin(tmp_path / "checkpoints", 3)
     for name in ("part-00000.h5", checkpoint.SHARED, checkpoint.MANIFEST):
         (folder / name).symlink_to(tmp_path / "victim")
-    part = checkpoint.write_part(tmp_path / "checkpoints", 3, 0, {0: {"z": np.zeros(3)}})
-    checkpoint.commit(tmp_path / "checkpoints", 3, [part], {})
+    part = checkpoint.write_part(folder, 0, {0: {"z": np.zeros(3)}})
+    checkpoint.commit(folder, [part], {})
     assert (tmp_path / "victim").read_text() == "the user's"
     assert checkpoint.latest(tmp_path / "checkpoints").warnings == []
 

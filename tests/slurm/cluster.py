@@ -177,6 +177,13 @@ class Cluster:
     def restarts(self, job: str) -> int:
         return int(self.field(job, "Restarts") or 0)
 
+    def hurry(self, job: str) -> None:
+        """Let a requeued job start soon. SLURM waits until its old credential is no longer valid, which is more than
+        it has to: a node refuses what is as old as the second in which the last start ended there.
+        """
+        self.wait_for(lambda: self.state(job) != "COMPLETING", what=f"job {job} to be back in the queue")
+        self.run("scontrol", "update", f"JobId={job}", "StartTime=now+2", check=False)  # it may run by now
+
     def idle(self) -> int:
         """How many nodes could take a job."""
         states = self.run("sinfo", "-h", "-N", "-o", "%t", check=False).split()
@@ -185,6 +192,12 @@ class Cluster:
     def lose(self, node: str) -> None:
         """Take a node from the jobs that run on it."""
         self.run("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
+
+    def is_gone(self, node: str, job: str) -> bool:
+        """Whether no step of a job is left on a node; its batch script is one. A node that is given a job of which it
+        still has a step is drained: "Duplicate jobid".
+        """
+        return not list((self.folder / f"spool.{node}").glob(f"{node}_{job}.*"))  # the sockets of the steps
 
     def bring_back(self, node: str) -> None:
         """A node that is reached again may have come back by itself."""

@@ -34,14 +34,16 @@ class Place:
     def __init__(self, folder: Path, cluster: Cluster):
         self.folder, self.cluster = folder, cluster
         self.jobs: list[str] = []
+        self.said = ""  # by the last `mpibayes submit`
 
     def mpibayes(self, *words, env=None):
         return launch([sys.executable, "-m", "mpibayes", *words], cwd=self.folder, env=env)
 
-    def submit(self, *words) -> str:
-        """`mpibayes submit run.toml words...`; the job's number."""
-        done = self.mpibayes("submit", "run.toml", *words, env=self.cluster.env)
+    def submit(self, *words, config: str = "run.toml") -> str:
+        """`mpibayes submit words... -- config`; the job's number."""
+        done = self.mpibayes("submit", *words, "--", config, env=self.cluster.env)
         assert done.returncode == 0, done.stderr
+        self.said = done.stdout
         self.jobs.append(done.stdout.split("job ")[1].split(":")[0])
         return self.jobs[-1]
 
@@ -50,7 +52,7 @@ class Place:
 
     def finish_soon(self, out: str, more: int = 6) -> int:
         """Let a run whose job waits in the queue end some cycles after its last checkpoint; the number of cycles."""
-        cycles = self.status(out)["last_checkpoint"] + more
+        cycles = self.last_checkpoint(out) + more
         self.set_cycles(cycles)
         return cycles
 
@@ -59,6 +61,15 @@ class Place:
             return json.loads((self.folder / out / "status.json").read_text())
         except FileNotFoundError:
             return {}
+
+    def last_checkpoint(self, out: str) -> int:
+        """The cycle of the newest generation; a start that was killed may not have told its status."""
+        found = (self.folder / out / "checkpoints").glob("*/MANIFEST.json")
+        return max((int(path.parent.name) for path in found), default=0)
+
+    def wait_for_a_checkpoint(self, out: str) -> None:
+        """Until there is more to go on from than the first state."""
+        self.cluster.wait_for(lambda: self.last_checkpoint(out) > 0, what=f"a checkpoint of {out}")
 
     def log(self, pattern: str) -> str:
         return "".join(path.read_text() for path in sorted(self.folder.glob(pattern)))

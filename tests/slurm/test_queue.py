@@ -4,9 +4,16 @@ In the end every run is, byte for byte, what one process gets that is never stop
 gives them one, so no test depends on how fast the machine is.
 """
 
+import re
+from pathlib import Path
+
 import pytest
 
+from tests.run.conftest import config_text
+
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(180)]
+
+OFTEN = ("--set", "run.checkpoint_minutes=0.001")  # a checkpoint after every cycle or two
 
 
 def test_three_rounds_in_the_queue_and_other_numbers_of_ranks(place):
@@ -114,6 +121,65 @@ def test_a_node_goes_down(place):
     assert cluster.wait_until_ended(job) == "COMPLETED"
     assert place.status("runs/d")["cycle"] == cycles
     place.same_as_straight("runs/d")
+
+
+def test_the_only_node_of_a_job_goes_down(place):
+    """The batch script and root are lost with it. The job waits for the node, and goes on from its checkpoint."""
+    cluster = place.cluster
+    job = place.submit("-o", "runs/h", "--ntasks-per-node", 2, "--sbatch=--nodelist=n2", *OFTEN)
+    place.wait_until_it_works("runs/h", job)
+    place.wait_for_a_checkpoint("runs/h")
+    cluster.lose("n2")
+    cluster.wait_for(lambda: cluster.restarts(job) == 1, what="the requeue")
+    cluster.run("scontrol", "hold", job)  # the node was lost to the controller alone, and comes back by itself
+    cluster.wait_for(lambda: cluster.is_gone("n2", job), what="the end of what ran there")
+    kept, cycles = place.last_checkpoint("runs/h"), place.finish_soon("runs/h")
+    cluster.bring_back("n2")
+    cluster.run("scontrol", "release", job)
+    cluster.hurry(job)
+    assert cluster.wait_until_ended(job) == "COMPLETED"
+    status = place.status("runs/h")
+    assert (status["cycle"], status["restarts"], cluster.restarts(job)) == (cycles, 1, 1)
+    assert re.search(rf"continues from cycle {kept}\b", place.log("runs/h-*.log"))
+    place.same_as_straight("runs/h")
+
+
+def test_six_requeues_of_one_job(place):
+    """By turns from outside, which kills, and by a signal, after which the script requeues its own job."""
+    cluster = place.cluster
+    job = place.submit("-o", "runs/i", "--ntasks-per-node", 1, *OFTEN)
+    for restart in range(1, 7):
+        place.wait_until_it_works("runs/i", job, restart - 1)
+        if restart % 2:
+            cluster.run("scontrol", "requeue", job)
+        else:
+            place.stop(job, restart, "--batch")
+        if restart == 6:
+            cycles = place.finish_soon("runs/i")
+        cluster.hurry(job)
+    assert cluster.wait_until_ended(job) == "COMPLETED"
+    status = place.status("runs/i")
+    assert (status["cycle"], status["restarts"], cluster.restarts(job)) == (cycles, 6, 6)
+    assert [f"restart {n} of at most 50" in place.log("runs/i-*.log") for n in range(8)] == [True] * 7 + [False]
+    place.same_as_straight("runs/i")
+
+
+@pytest.mark.parametrize("options", [(), ("--array", 1), ("--chain",)], ids=["run", "array", "chain"])
+def test_odd_names(place, options):
+    """A name has no words of sbatch, of the shell, or of the pattern of a log; the log lies where `submit` says."""
+    odd = """-o $(touch PWNED) `touch PWNED` "it's" 50%j #x; é *"""
+    (place.folder / f"{odd}.toml").write_text(config_text(shards=2, cycles=8))
+    words = ("--out", f"runs/{odd}", "--account", odd, "--set", f"output.labels=2 # {odd}", *options)
+    job = place.submit(*words, config=f"{odd}.toml")
+    task = f"{job}_1" if "--array" in options else job
+    assert place.cluster.wait_until_ended(task) == "COMPLETED"
+    log = place.said.split("log:     ")[1].split("\n")[0].replace("_N.log", "_1.log")
+    assert "continues when this one has ended" in Path(log).read_text() or "--chain" not in options
+    assert place.status(f"runs/{odd}/seed-1" if "--array" in options else f"runs/{odd}")["state"] == "finished"
+    assert not list(place.folder.rglob("PWNED"))
+    expected = {f"{odd}.toml", "runs", "run.toml", "table.csv", "table.h5"}
+    assert {path.name for path in place.folder.iterdir()} == expected
+    assert {path.name for path in (place.folder / "runs").iterdir()} == {odd, f"{odd}.sbatch", Path(log).name}
 
 
 def test_the_cap_of_restarts(place):
