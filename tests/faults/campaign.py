@@ -4,7 +4,7 @@
     python -m tests.faults.campaign --seed 1 --only 17         # case 17 again
 
 A case is a table that is imported and a run of it on 1 to 4 ranks that writes checkpoints all the time. Up to three
-starts of it are disturbed: by SIGKILL of a rank or of the launcher; by a signal that asks to stop, to the launcher or to
+starts of it are disturbed: by SIGKILL of a rank or of the launcher; by a signal that asks to stop, to the launcher or
 a rank; by a second start in another namespace of process ids; by a freeze while somebody takes over. The last start is
 left alone. After each start the case looks for processes left over, for messages nobody should see, and for draws that
 are lost, repeated or others than those of the undisturbed run. A start that writes nothing for LIMIT seconds hangs.

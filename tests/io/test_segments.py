@@ -1,6 +1,8 @@
 """Segments that overlap are read, counted, joined and cut as if they did not; a writer without its folder changes
 nothing."""
 
+import errno
+
 import numpy as np
 import pytest
 
@@ -183,3 +185,24 @@ def test_traces_and_draws_ask_too(tmp_path):
     with pytest.raises(CheckpointError, match="taken over"):
         TraceWriter(tmp_path, ["x"], axes={"theta": {"coefficient": ["a"]}}, guard=guard)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_segment_that_cannot_be_looked_at_is_named(tmp_path, monkeypatch):
+    """Joining leaves it as it is, and the chain goes on."""
+    folder = tmp_path / "folder"
+    lay(folder, OVERLAPS["none"])
+    stat = segments.Path.stat
+
+    def fails(path, **options):
+        if path.name == "seg-000000001-000000100.h5":
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return stat(path, **options)
+
+    writer = Segments(folder, "f", 1, "run-1")
+    monkeypatch.setattr(segments.Path, "stat", fails)
+    with pytest.raises(CheckpointError, match=r"seg-000000001-000000100\.h5: cannot be read: Stale file handle"):
+        Segments(folder, "f", 1, "run-1")
+    writer._join()
+    assert not writer._joining and len(list(folder.iterdir())) == 2
+    writer.write(rows(251, 260), {"scalars": ["x"]})
+    check(folder, 260)

@@ -260,8 +260,13 @@ STALLS = ("open", "replace", "opened", "opened")
 
 @pytest.mark.parametrize(
     "before, stalls",
-    [("nobody", STALLS), ("a dead owner", ("",) * 4), ("a dead owner", STALLS)]
-    + [("a damaged file", STALLS), ("a dead owner and a dead heir", STALLS)],
+    [
+        ("nobody", STALLS),
+        ("a dead owner", ("",) * 4),
+        ("a dead owner", STALLS),
+        ("a damaged file", STALLS),
+        ("a dead owner and a dead heir", STALLS),
+    ],
 )
 def test_of_many_that_start_at_once_one_holds_it(tmp_path, before, stalls):
     """Whatever they find, however slow the file system is: with a pause between any two of their steps."""

@@ -1,5 +1,6 @@
 """A chain that had a checkpoint, and one that never had."""
 
+import itertools
 import json
 import shutil
 
@@ -98,12 +99,24 @@ def test_an_owner_that_thaws_changes_nothing(tmp_path, monkeypatch):
 
 @CHAINS
 def test_every_directory_of_a_run_is_on_disk_in_its_parent(tmp_path, monkeypatch, chains):
-    made, synced = [], set()
+    events = []
     mkdir, sync = files.Path.mkdir, files.sync_directory
-    monkeypatch.setattr(files.Path, "mkdir", lambda path, *a, **k: (mkdir(path, *a, **k), made.append(path))[0])
-    for module in (files, checkpoint):
-        monkeypatch.setattr(module, "sync_directory", lambda path: (synced.add(path), sync(path))[1])
+
+    def made(path, *arguments, **options):
+        mkdir(path, *arguments, **options)
+        events.append(path)
+
+    def synced(path):
+        events.append(("synced", path))
+        sync(path)
+
+    monkeypatch.setattr(files.Path, "mkdir", made)
+    monkeypatch.setattr(files, "sync_directory", synced)
     half_way(tmp_path / "place", TEXT.replace("[run]\n", f"[run]\nchains = {chains}\n"))
     names = {"run", "checkpoints", "trace", "labels", "logs"} | ({"chain-1", "chain-2"} if chains == 2 else set())
-    inside = [path for path in made if path.suffix != ".tmp" and path.name != "place"]
-    assert {path.name for path in inside} == names and {path.parent for path in inside} <= synced
+    found = set()
+    for event, then in itertools.pairwise(events):
+        if isinstance(event, files.Path) and event.suffix != ".tmp" and event.name != "place":
+            assert then == ("synced", event.parent), event
+            found.add(event.name)
+    assert found == names
