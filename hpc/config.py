@@ -42,7 +42,7 @@ from mpibayes.hpc.config_schema import (
     parse_duration,
 )
 from mpibayes.hpc.errors import ConfigError
-from mpibayes.hpc.words import counted, import_again, toml_string, visible
+from mpibayes.hpc.words import counted, import_again, is_unicode, toml_string, visible
 from mpibayes.io.files import read_regular, reason
 
 __all__ = [
@@ -127,9 +127,12 @@ class Config:
     def resolve(self, path: str) -> Path:
         """An absolute path; relative ones start at the folder of the configuration file."""
         try:
-            return (self.path.absolute().parent / Path(path).expanduser()).resolve()
+            place = (self.path.absolute().parent / Path(path).expanduser()).resolve()
         except (ValueError, RuntimeError, OSError) as error:  # a NUL, a user without a home, a name beyond all limits
             raise ConfigError(f"{self.path}: {toml_string(path)} cannot be a path: {error}") from None
+        if not is_unicode(str(place)):
+            raise ConfigError(f"{place}: the path is not UTF-8, as what a run writes of it has to be; rename it")
+        return place
 
     def where(self, key: tuple[str, ...]) -> str:
         """`run.toml:12: run.seed`, or `--set run.seed` where the command line gave it."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import asdict
 from typing import Any
 
@@ -16,6 +14,7 @@ from mpibayes.hpc.regression.scoring import Scores
 from mpibayes.hpc.regression_posterior import Posterior, summarise_run
 from mpibayes.hpc.regression_tables import parts
 from mpibayes.hpc.report_text import Report, finite, machine_scalars
+from mpibayes.io.export import csv_line
 
 
 def make(run: KeptRegression) -> Report:
@@ -67,11 +66,7 @@ def _point(q: float) -> str:
 
 
 def _csv(lines: list[dict[str, Any]]) -> str:
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return text.getvalue()
+    return csv_line(list(lines[0])) + "".join(csv_line(list(line.values())) for line in lines)
 
 
 def _machine(p: Posterior, lines: list[dict[str, Any]], pictures: list[str]) -> dict[str, Any]:

@@ -36,6 +36,11 @@ def visible_lines(text: str) -> str:
     return "\n".join(map(visible, text.split("\n")))
 
 
+def is_unicode(text: str) -> bool:
+    """False for half a surrogate pair, which is what Python makes of a byte in arguments that is not UTF-8."""
+    return not any("\ud800" <= c <= "\udfff" for c in text)
+
+
 def toml_string(text: str) -> str:
     r"""A TOML string that is read back the same and can be looked at.
 

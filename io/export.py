@@ -151,15 +151,20 @@ def _in_columns(trace: dict[str, np.ndarray], axes: Mapping[str, Mapping[str, Se
 
 def _write_csv(file: BinaryIO, traces: list[dict[str, np.ndarray]], names: list[str]) -> None:
     several = len(traces) > 1
-    heading = io.StringIO(newline="")
-    csv.writer(heading, lineterminator="\n").writerow(["chain"] * several + names)  # names of levels may need quotes
-    file.write(heading.getvalue().encode())
+    file.write(csv_line(["chain"] * several + names).encode())
     for n, trace in enumerate(traces, 1):
         columns = [_texts(name, trace[name]) for name in names]
         for i in range(0, len(trace["cycle"]), 4096):
             rows = zip(*(column[i : i + 4096] for column in columns), strict=True)
             prefix = f"{n}," if several else ""
             file.write("".join(f"{prefix}{','.join(row)}\n" for row in rows).encode())
+
+
+def csv_line(cells: Sequence[object]) -> str:
+    """A line of CSV. Names may need quotes; those with a carriage return get them only where the line's end has one."""
+    line = io.StringIO(newline="")
+    csv.writer(line, lineterminator="\r\n").writerow(cells)
+    return line.getvalue().removesuffix("\r\n") + "\n"
 
 
 def _texts(name: str, values: np.ndarray) -> list[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from mpibayes.hpc.errors import ConfigError, DataError
-from mpibayes.hpc.words import counted, visible
+from mpibayes.hpc.words import counted, is_unicode, visible
 from mpibayes.io import infer
 from mpibayes.io.encode import Encoder, Offences
 from mpibayes.io.files import read_regular, reading, reason, replacing
@@ -81,6 +81,9 @@ def import_table(
     written under the final names unless all went well.
     """
     start = time.perf_counter()
+    wrong = [m for m in missing if not is_unicode(m)]
+    if wrong:
+        raise ConfigError(f"--missing {wrong[0]}: not UTF-8")
     out = Path(out)
     check_table_name(out)
     check_target(out, overwrite)
@@ -276,8 +279,7 @@ def summary_lines(summary: ImportSummary) -> list[str]:
     parts = ", ".join(f"{n} {kind}" for kind, n in n_kinds if n)
     lines = [
         f"{visible(table.path)}: {counted(summary.rows, 'row')}, {len(used)} of {len(summary.columns)} columns "
-        f"({parts}), "
-        f"{summary.seconds:.1f} s",
+        f"({parts}), {summary.seconds:.1f} s",
         f"read as {summary.reading}",
     ]
     names = [visible(c.name) for c in summary.columns]

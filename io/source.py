@@ -31,7 +31,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from mpibayes.hpc.errors import ConfigError, DataError
-from mpibayes.hpc.words import counted
+from mpibayes.hpc.words import counted, is_unicode
 from mpibayes.io.files import HDF5, first_bytes, open_regular, reading
 
 BLOCK_BYTES = 1 << 20  # pyarrow reads up to 32 blocks ahead
@@ -265,8 +265,8 @@ def _look_parquet(path: Path, names: Sequence[str] | None) -> Dialect:
 def _check_names(path: Path, names: Sequence[str]) -> None:
     if not names:
         raise DataError(f"{path}: no columns")
-    if not all(map(_is_unicode, names)):
-        raise DataError(f"{path}: a column's name is not Unicode text: {next(n for n in names if not _is_unicode(n))}")
+    if not all(map(is_unicode, names)):
+        raise DataError(f"{path}: not UTF-8: the column name {next(n for n in names if not is_unicode(n))}")
     repeated = sorted(n for n, count in Counter(names).items() if count > 1)
     if repeated:
         problems = [
@@ -288,11 +288,6 @@ def _check_encoding(encoding: str | None) -> str:
     except LookupError as error:
         raise ConfigError(f"encoding '{encoding}' is unknown; usual ones are utf-8, latin-1, cp1252") from error
     return "utf-8" if name in ("utf-8", "utf-8-sig", "ascii") else name
-
-
-def _is_unicode(text: str) -> bool:
-    """False for half a surrogate pair, which is what Python makes of bytes in arguments that are no UTF-8."""
-    return not any("\ud800" <= c <= "\udfff" for c in text)
 
 
 def _first_rows(path: Path, encoding: str, delimiter: str | None) -> tuple[str, bool, list[list[str]], bool]:
@@ -455,7 +450,7 @@ def _quiet() -> Iterator[None]:
 def _read_csv(
     path: Path, raw, dialect: Dialect, positions: list[int], done: int = 0
 ) -> Iterator[tuple[dict[int, Cells], int]]:
-    """All rows but the first `done`. Where a row does not fit into two blocks, they are read again in larger ones."""
+    """All rows but the first `done`. Where a row does not fit into blocks, the file is read again in larger ones."""
     row, last = 0, ""
     try:
         for batch in _blocks(path, raw, dialect, [*positions, len(dialect.names) - 1]):

@@ -1,0 +1,170 @@
+"""CSV files whose header or rows are longer than what is looked at first, or than a block that is read at once."""
+
+import gzip
+import io
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from mpibayes.hpc.errors import DataError
+from mpibayes.hpc.terminal import Console
+from mpibayes.io import source
+from mpibayes.io.ingest import _profiles, import_table, print_summary
+from mpibayes.io.schema import read_schema
+from mpibayes.io.source import TextSource
+
+LONG = "ä" * 300
+
+
+def text(n_columns, n_rows, delimiter=",", end="\n", name='"column\n{} {}"'):
+    """A header beyond 256 KiB for 1,000 columns, with line breaks in it."""
+    lines = [delimiter.join(name.format(i, LONG) for i in range(n_columns))]
+    lines += [delimiter.join(str((7 * i + 3 * r) % 11 + 0.5) for i in range(n_columns)) for r in range(n_rows)]
+    return "\n".join(lines) + end
+
+
+def imported(tmp_path, content, name="data.csv", **options):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return import_table(path, tmp_path / "t.h5", overwrite=True, **options)
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_a_header_longer_than_the_sample(tmp_path, delimiter, end):
+    content = text(1000, 12, delimiter, end)
+    assert content.index("0.5") > source.SAMPLE_BYTES
+    summary = imported(tmp_path, content)
+    assert summary.rows == 12 and [c.name for c in summary.columns] == [f"column\n{i} {LONG}" for i in range(1000)]
+    table = summary.table.read()
+    assert table.reals[3].tolist() == [(7 * i + 9) % 11 + 0.5 for i in range(1000)]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "utf-16"])
+def test_compressed_and_encoded(tmp_path, encoding):
+    content = gzip.compress(text(1000, 12).encode(encoding), 1)
+    summary = imported(tmp_path, content, "data.csv.gz", encoding=encoding)
+    assert summary.columns[-1].name == f"column\n999 {LONG}" and len(summary.table.columns) == 1000
+
+
+def test_loose_quotes(tmp_path):
+    summary = imported(tmp_path, text(1000, 3, ", "))
+    assert summary.rows == 3 and summary.columns[-1].name == f"column\n999 {LONG}"
+
+
+@pytest.mark.parametrize("end", ["\n", ""])
+@pytest.mark.parametrize("n_columns", [2, 1000])
+def test_a_header_alone(tmp_path, n_columns, end):
+    with pytest.raises(DataError, match="has no rows below its header"):
+        imported(tmp_path, text(n_columns, 0, end=end))
+
+
+def test_a_header_alone_among_several_files(tmp_path):
+    for name, content in (("a.csv", "x,y\n1.5,2.5\n3.5,4.5\n"), ("b.csv", "x,y"), ("c.csv", "x,y\n5.5,6.5")):
+        (tmp_path / name).write_text(content)
+    summary = import_table([tmp_path / f"{n}.csv" for n in "abc"], tmp_path / "t.h5")
+    assert summary.table.read().reals[:, 0].tolist() == [1.5, 3.5, 5.5]
+
+
+def test_forty_thousand_columns(tmp_path):
+    """Nothing that is done for each column looks at all the others. (All but ten are left out: using them takes
+    longer.)"""
+    content = text(40_000, 3, name="gene_{}")
+    out = [f"gene_{i}" for i in range(10, 40_000)]
+    start = time.process_time()
+    summary = imported(tmp_path, content, drop=out, write_schema=tmp_path / "s.toml")
+    assert summary.rows == 3 and [c.name for c in summary.columns[10:]] == out
+    assert [c.name for c in summary.table.columns] == [f"gene_{i}" for i in range(10)]
+    profiles = _profiles(TextSource(tmp_path / "data.csv"), read_schema(tmp_path / "s.toml"), (), {}, out, ())
+    assert [p.kind for p in profiles[9:11]] == ["real", "ignored"]
+    assert time.process_time() - start < 40  # some 6 s; the quadratic steps took more than a minute
+
+
+def test_few_columns_are_printed(tmp_path):
+    console = Console(file=io.StringIO(), width=120)
+    print_summary(imported(tmp_path, text(700, 3, name="gene_{}")), console)
+    lines = console.file.getvalue().splitlines()
+    assert len(lines) == 504 and lines[-1].startswith("and 200 more columns; --write-schema")
+
+
+def test_a_limit_is_told(tmp_path, monkeypatch):
+    for name, value in (("SAMPLE_BYTES", 1 << 12), ("MORE_BYTES", 1 << 14), ("MAX_ROW_BYTES", 1 << 20)):
+        monkeypatch.setattr(source, name, value)
+    with pytest.raises(DataError, match="its first row is longer than 1 MiB; is a quote left open"):
+        imported(tmp_path, '"a,b\n' + "1,2\n" * 300_000)
+    with pytest.raises(DataError, match="a row is longer than 1 MiB; is a quote left open"):
+        imported(tmp_path, "a,b\n" + "1,2\n" * 500 + '1,"' + "1,2\n" * 800_000)
+
+
+@pytest.mark.parametrize("at", [0, 1500])
+@pytest.mark.parametrize("blank", ["", "\n"])
+def test_a_row_longer_than_a_block(tmp_path, monkeypatch, at, blank):
+    """Every row is there once, whatever the blocks; blank lines are none."""
+    monkeypatch.setattr(source, "BLOCK_BYTES", 1 << 12)
+    lines = [f"{i}.5,x{i % 3}\n{blank}" for i in range(3000)]
+    lines[at] = f'{at}.5,"{"y" * 300_000}"\n'
+    summary = imported(tmp_path, "a,b\n" + "".join(lines), kinds={"b": "categorical"})
+    rows = summary.table.read()
+    assert rows.reals[:, 0].tolist() == [i + 0.5 for i in range(3000)]
+    codes = rows.codes8[:, 0]
+    assert len(set(codes.tolist())) == 4 and (codes == codes[at]).sum() == 1
+
+
+def test_wrong_rows_before_a_long_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "BLOCK_BYTES", 1 << 12)
+    content = "a,b\n1,2,3\n" + "1,2\n" * 500 + f'1,"{"y" * 300_000}"\n1,2,3\n'
+    with pytest.raises(DataError, match=r"row 1 \(line 2\): 3 fields"):
+        imported(tmp_path, content)
+    content = f'a,b\n1,"{"y" * 300_000}"\n' + "1,2\n" * 500 + "1,2,3\n"
+    with pytest.raises(DataError, match=r"row 502 \(line 503\): 3 fields"):
+        imported(tmp_path, content)
+
+
+@pytest.mark.parametrize("blank", ["", " "])
+def test_an_open_quote_takes_no_rows(tmp_path, blank):
+    """What follows it would be one cell of the last column."""
+    content = f'a,{blank}"b"\n' + f'1,{blank}"2"\n' * 30 + f'3,{blank}"open\n' + "5,6\n" * 30
+    with pytest.raises(DataError, match=r"row 31 \(line 32\): a quote is left open"):
+        imported(tmp_path, content)
+    for end in ("", "\n", "\r\n\n"):
+        closed = f'a,{blank}"b"\n' + f'1,{blank}"2"\n' * 30 + f'3,{blank}"said ""a\nb"""{end}'
+        assert imported(tmp_path, closed, kinds={"b": "categorical"}).rows == 31
+
+
+@pytest.mark.parametrize("blank", ["", " "])
+def test_a_cell_longer_than_the_limit_of_python_csv(tmp_path, blank):
+    content = f'a,b\n1.5,{blank}"{"y" * 200_000}"\n' + "".join(f"{i}.5,x{i % 3}\n" for i in range(200))
+    assert imported(tmp_path, content).rows == 201
+
+
+def test_a_character_across_the_end_of_the_sample(tmp_path):
+    for shift in range(3):
+        name = "x" * shift + "€" * (source.SAMPLE_BYTES // 3)
+        assert TextSource(_put(tmp_path, f"{name},b\n1,2\n")).names == (name, "b")
+
+
+def _put(tmp_path, content):
+    path = tmp_path / "data.csv"
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+def test_a_header_that_is_not_utf8(tmp_path):
+    """pyarrow does not look at the line that is skipped, so its names would be spoilt without a word."""
+    with pytest.raises(DataError, match="not UTF-8: byte 0xf6 on line 1"):
+        imported(tmp_path, "größe,b\n1.5,2.5\n2.5,3.5\n".encode("latin-1"))
+    assert imported(tmp_path, "gr\ufffd,b\n1.5,2.5\n2.5,3.5\n").columns[0].name == "gr\ufffd"
+
+
+def test_texts_that_no_cell_has(tmp_path):
+    """A dictionary of Parquet may have more than the cells of a batch, or of all of them."""
+    names = ["1.5", "2.5", "left", "never"]
+    codes = [np.repeat(c, 40) for c in (0, 1, 2)]
+    parts = [pa.DictionaryArray.from_arrays(pa.array(c, pa.int32()), names) for c in codes]
+    table = pa.table({"a": pa.chunked_array(parts), "b": np.arange(120.0) / 7})
+    pa.parquet.write_table(table, tmp_path / "d.parquet", row_group_size=40)
+    summary = import_table(tmp_path / "d.parquet", tmp_path / "t.h5")
+    assert summary.columns[0].levels == ("1.5", "2.5", "left")
