@@ -18,21 +18,25 @@ flags = ["-O3", "-ffp-contract=off", "-fno-math-errno", "-g0", "-Wno-psabi"]
 if os.environ.get("MPIBAYES_NATIVE") == "1":
     flags.append("-march=native")
 
-extensions = [
-    Extension(
-        f"mpibayes.kernels.{os.path.basename(source)[: -len('.pyx')]}",
+
+
+def extension(source):
+    """kernels/FOLDER/NAME.pyx is mpibayes.kernels.FOLDER.NAME; its headers lie beside it, or in kernels/common."""
+    folder = os.path.dirname(source)
+    headers = [folder, f"{KERNELS}/common"]
+    return Extension(
+        f"mpibayes.kernels.{os.path.basename(folder)}.{os.path.basename(source)[: -len('.pyx')]}",
         [source],
-        include_dirs=[KERNELS],
-        depends=sorted(glob.glob(f"{KERNELS}/*.h")),
+        include_dirs=headers,
+        depends=sorted(header for place in headers for header in glob.glob(f"{place}/*.h")),
         define_macros=[("MPIBAYES_CHECKS", "1")] if checks else [],
         extra_compile_args=flags,
     )
-    for source in sorted(glob.glob(f"{KERNELS}/*.pyx"))
-]
+
 
 setup(
     ext_modules=cythonize(
-        extensions,
+        [extension(source) for source in sorted(glob.glob(f"{KERNELS}/*/*.pyx"))],
         build_dir="build/cython",
         compiler_directives={
             "language_level": 3,

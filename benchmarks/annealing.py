@@ -40,14 +40,15 @@ from pathlib import Path
 import numpy as np
 from public_tables import ATTACK, folder, imported
 
-from mpibayes.hpc import strata, strategy
-from mpibayes.hpc.comm import serial
-from mpibayes.hpc.data import Data
-from mpibayes.hpc.growth import Annealing
-from mpibayes.hpc.heldout import collapsed_clusters
-from mpibayes.hpc.mixture import Mixture, Settings
+from mpibayes.hpc.crosscat import strata
+from mpibayes.hpc.crosscat.heldout import collapsed_clusters
+from mpibayes.hpc.crosscat.start import strategy
+from mpibayes.hpc.crosscat.start.subsample import Annealing
+from mpibayes.hpc.crosscat.view import Mixture, Settings
+from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import Table
-from mpibayes.kernels import mixture as kernels
+from mpibayes.kernels.mixture import mixture as kernels
 
 GROWTH = 0.9  # of the budget
 GIBBS = ("prior+gibbs", "sequential+gibbs")

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpibayes.hpc import schedule, shards
-from mpibayes.hpc.comm import Serial
+from mpibayes.hpc.crosscat import schedule
+from mpibayes.hpc.parallel import shards
+from mpibayes.hpc.parallel.comm import Serial
 
 HALF = 0.5  # what the others say: of all parameters, weights and hyperparameters a value that can be worked with
 

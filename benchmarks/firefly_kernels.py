@@ -20,7 +20,7 @@ import time
 
 import numpy as np
 
-from mpibayes.kernels import firefly
+from mpibayes.kernels.firefly import firefly
 
 CASES = {"MNIST shape": (12_214, 51, 10.0), "N = 10^6": (1_000_000, 51, 10.0)}
 UPDATES = {"hmc": firefly.HMC, "mala": firefly.MALA, "random-walk": firefly.RANDOM_WALK, "slice": firefly.SLICE}

@@ -60,10 +60,10 @@ def title(name: str) -> str:
 
 def ours(given: argparse.Namespace) -> None:
     """Prints a line of results as JSON, on root; keeps the draws where --keep says."""
-    from mpibayes.hpc.comm import serial, world
+    from mpibayes.hpc.parallel.comm import serial, world
+    from mpibayes.hpc.regression.family import default_shards
     from mpibayes.hpc.regression.firefly import Firefly, Settings
     from mpibayes.hpc.regression.problem import Problem
-    from mpibayes.hpc.regression_run import default_shards
 
     comm = world() if given.ranks > 1 else serial()
     if hasattr(os, "sched_setaffinity"):

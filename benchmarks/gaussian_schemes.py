@@ -145,8 +145,8 @@ def published(
 
 def package(x: np.ndarray, prior: Prior, concentration: float, seed: int, shards: int = 1, opening: str = "one"):
     """The package's sampler on `shards` shards in one process (the chain is the same on any number of ranks)."""
-    from mpibayes.hpc.comm import serial
-    from mpibayes.hpc.mixture import Mixture, Settings
+    from mpibayes.hpc.crosscat.view import Mixture, Settings
+    from mpibayes.hpc.parallel.comm import serial
     from mpibayes.io.table import table_from_arrays
 
     names = [f"x{d}" for d in range(x.shape[1])]

@@ -34,10 +34,10 @@ import whole_run
 from joint import jointly
 from machine import keep, machine, markdown
 
-from mpibayes.hpc.comm import serial
-from mpibayes.hpc.mixture import Mixture, Settings
+from mpibayes.hpc.crosscat.view import Mixture, Settings
+from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import table_from_arrays
-from mpibayes.kernels import mixture as kernels
+from mpibayes.kernels.mixture import mixture as kernels
 
 ROWS = 20_000  # a shard of them is swept; a multiple of floor.c's blocks
 CYCLES_BEFORE = 2  # not timed

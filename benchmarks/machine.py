@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mpibayes.kernels import mixture as kernels
+from mpibayes.kernels.mixture import mixture as kernels
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).resolve().parent / "results"

@@ -17,12 +17,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from mpibayes.hpc.data import Carve, in_blocks
-from mpibayes.hpc.models.components import Components
-from mpibayes.hpc.models.statistics import Statistics
-from mpibayes.hpc.shard_step import instantiated
+from mpibayes.hpc.components.product import Components
+from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.hpc.crosscat.sweep import instantiated
+from mpibayes.hpc.data.rows import Carve, in_blocks
 from mpibayes.io.table import table_from_arrays
-from mpibayes.kernels import mixture
+from mpibayes.kernels.mixture import mixture
 
 CASES = [(d, k) for d in (2, 5, 10, 20) for k in (16, 64)]
 

@@ -29,8 +29,8 @@ from discrete_tables import Discrete, from_npz, made, real
 from public_tables import folder
 from scorer import adjusted_rand, heldout_codes
 
-from mpibayes.hpc.comm import serial
-from mpibayes.hpc.mixture import Mixture, Settings
+from mpibayes.hpc.crosscat.view import Mixture, Settings
+from mpibayes.hpc.parallel.comm import serial
 
 WITHOUT_DATA = {
     "cat_10k": lambda: made("cat_10k", 10_000, 68, 20, 0.8, seed=1),

@@ -15,8 +15,8 @@ import warnings
 
 import numpy as np
 
-from mpibayes.hpc.comm import serial
-from mpibayes.hpc.mixture import Mixture, Settings
+from mpibayes.hpc.crosscat.view import Mixture, Settings
+from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import Table, table_from_arrays
 
 

@@ -77,11 +77,11 @@ def mpibayes(x, levels, seed, clock, full=False) -> None:
     """The default configuration, from one cluster; full: all reals in one block with a full covariance."""
     from joint import jointly
 
-    from mpibayes.hpc import split_merge
-    from mpibayes.hpc.comm import serial
-    from mpibayes.hpc.mixture import Mixture, Settings
+    from mpibayes.hpc.crosscat.moves import round as split_merge
+    from mpibayes.hpc.crosscat.view import Mixture, Settings
+    from mpibayes.hpc.parallel.comm import serial
     from mpibayes.io.table import table_from_arrays
-    from mpibayes.kernels import mixture as kernels
+    from mpibayes.kernels.mixture import mixture as kernels
 
     spent: dict[str, list[float]] = {"sweep_seconds": [], "move_seconds": []}
 

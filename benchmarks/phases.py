@@ -12,19 +12,19 @@ import time
 
 # phase, module or class, attribute. A phase ending in "*" also owns all that is called inside it.
 WRAPPED = [
-    ("sweep", "mpibayes.kernels.mixture", "sweep"),
-    ("statistics", "mpibayes.kernels.mixture", "accumulate"),
-    ("statistics", "mpibayes.kernels.mixture", "anchors"),
-    ("statistics", "mpibayes.hpc.shard_step.Step", "_count"),
-    ("hyperparameters", "mpibayes.hpc.models.components.Components", "update"),
-    ("draw", "mpibayes.hpc.models.components.Components", "draw"),
-    ("broadcast", "mpibayes.hpc.global_update", "exchange"),
-    ("other", "mpibayes.hpc.global_update.Update", "run"),
-    ("reduction", "mpibayes.hpc.sync", "summarise"),
-    ("reduction", "mpibayes.hpc.sync", "carry"),
-    ("order", "mpibayes.hpc.shard_step.Step", "run"),
-    ("log joint", "mpibayes.hpc.mixture.Mixture", "_info"),
-    ("moves*", "mpibayes.hpc.mixture.Mixture", "_split_and_merge"),
+    ("sweep", "mpibayes.kernels.mixture.mixture", "sweep"),
+    ("statistics", "mpibayes.kernels.mixture.mixture", "accumulate"),
+    ("statistics", "mpibayes.kernels.mixture.mixture", "anchors"),
+    ("statistics", "mpibayes.hpc.crosscat.sweep.Step", "_count"),
+    ("hyperparameters", "mpibayes.hpc.components.product.Components", "update"),
+    ("draw", "mpibayes.hpc.components.product.Components", "draw"),
+    ("broadcast", "mpibayes.hpc.crosscat.update", "exchange"),
+    ("other", "mpibayes.hpc.crosscat.update.Update", "run"),
+    ("reduction", "mpibayes.hpc.crosscat.sync", "summarise"),
+    ("reduction", "mpibayes.hpc.crosscat.sync", "carry"),
+    ("order", "mpibayes.hpc.crosscat.sweep.Step", "run"),
+    ("log joint", "mpibayes.hpc.crosscat.view.Mixture", "_info"),
+    ("moves*", "mpibayes.hpc.crosscat.view.Mixture", "_split_and_merge"),
 ]
 COLLECTIVES = ("broadcast", "sum_everywhere", "least_everywhere", "gather_to_root", "share_rows", "send")
 PHASES = (

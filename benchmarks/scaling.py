@@ -3,7 +3,7 @@
     python benchmarks/scaling.py case --rows 500000 --clusters 64            one case, printed
     mpirun -n 2 python benchmarks/scaling.py case --rows 500000 --clusters 64
     python benchmarks/scaling.py measure             all cases, into benchmarks/results/scaling.json
-    python benchmarks/scaling.py fit                 the constants of hpc/cost_constants.py from that file
+    python benchmarks/scaling.py fit                 the constants of hpc/crosscat/cost_constants.py from that file
     python benchmarks/scaling.py doc                 tables and pictures of docs/scaling.md from that file
 
 Every case starts from the true labels of a simulated table and times cycles of the sampler itself.
@@ -27,12 +27,12 @@ from crowd import Crowd, quiet_seed
 from machine import keep, kept, markdown
 from phases import PHASES, Stopwatch
 
-from mpibayes.hpc import comm as communicators
-from mpibayes.hpc import shards as cut
-from mpibayes.hpc.cost_model import COMPUTE, Problem, compute_seconds, features, forecast
-from mpibayes.hpc.global_update import private_clusters
-from mpibayes.hpc.mixture import Mixture, Settings
-from mpibayes.hpc.simulate import Shape, Truth, categorical_columns, census
+from mpibayes.hpc.commands.simulate import Shape, Truth, categorical_columns, census
+from mpibayes.hpc.crosscat.cost_model import COMPUTE, Problem, compute_seconds, features, forecast
+from mpibayes.hpc.crosscat.update import private_clusters
+from mpibayes.hpc.crosscat.view import Mixture, Settings
+from mpibayes.hpc.parallel import comm as communicators
+from mpibayes.hpc.parallel import shards as cut
 from mpibayes.io.table import summarise
 
 LATE = 1000  # the cycle from which a case goes on: moves are then as rare as they become

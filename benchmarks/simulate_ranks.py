@@ -3,9 +3,9 @@
     python benchmarks/simulate_ranks.py                   tables and pictures (docs/scaling_*.png), beside real runs
     python benchmarks/simulate_ranks.py --table           tables alone
 
-Compute: the constants of hpc/cost_constants.py, with the spread from cycle to cycle that was measured; each rank draws
+Compute: the constants of hpc/crosscat/cost_constants.py, with the spread from cycle to cycle that was measured; each rank draws
 its own, and every collective waits for the last. Shards are dealt as the program deals them, and in each cycle another
-one is collapsed. Messages: the latency-bandwidth model of hpc/cost_model.py between ranks of a node and between nodes.
+one is collapsed. Messages: the latency-bandwidth model of hpc/crosscat/cost_model.py between ranks of a node and between nodes.
 What is not in it: other jobs on the network, processors that slow each other down by sharing memory bandwidth, the
 reading and writing of files.
 """
@@ -22,9 +22,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 from machine import kept, markdown
 
-from mpibayes.hpc import shards as cut
-from mpibayes.hpc.cost_constants import SECONDS
-from mpibayes.hpc.cost_model import (
+from mpibayes.hpc.crosscat.cost_constants import SECONDS
+from mpibayes.hpc.crosscat.cost_model import (
     DIVIDED,
     ONE_NODE,
     Cycle,
@@ -37,6 +36,7 @@ from mpibayes.hpc.cost_model import (
     forecast,
     message_seconds,
 )
+from mpibayes.hpc.parallel import shards as cut
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 CYCLES = 200

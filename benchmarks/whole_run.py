@@ -21,7 +21,7 @@ NEVER = ("scipy.stats", "pyarrow", "arviz", "matplotlib")  # what a run has no u
 CHILD = """
 import json, re, sys, time
 started, config, folder, note = float(sys.argv[1]), *sys.argv[2:]
-from mpibayes.hpc import run
+from mpibayes.hpc.run import loop as run
 first = {}
 extend = run.TraceWriter.extend
 def noted(self, cycles, values):

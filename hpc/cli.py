@@ -19,10 +19,10 @@ from pathlib import Path
 import click
 
 from mpibayes import __version__
-from mpibayes.hpc import signals
-from mpibayes.hpc.errors import MpibayesError
-from mpibayes.hpc.launcher import launcher_rank, launcher_size
-from mpibayes.hpc.words import counted, visible, visible_lines
+from mpibayes.errors import MpibayesError
+from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size
+from mpibayes.hpc.run import signals
+from mpibayes.text import counted, visible, visible_lines
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 KINDS = ("categorical", "boolean", "real", "count")
@@ -92,7 +92,7 @@ class Duration(click.ParamType):
             self.fail(str(error), param, ctx)
 
     def parse(self, text):
-        from mpibayes.hpc.config_schema import parse_duration
+        from mpibayes.hpc.config.schema import parse_duration
 
         return parse_duration(text)
 
@@ -192,7 +192,7 @@ def import_(
 
 def _console():
     """Standard output. Off a terminal rich supposes 80 columns, which would fold the tables."""
-    from mpibayes.hpc.terminal import Console
+    from mpibayes.terminal import Console
 
     return Console(width=None if sys.stdout.isatty() else 120)
 
@@ -261,7 +261,7 @@ def run(config, out, overrides, max_time, fresh):
     if launcher_size() == 1:  # until the run watches signals; several processes note them meanwhile
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        from mpibayes.hpc.run import main as start
+        from mpibayes.hpc.run.loop import main as start
     except Exception as error:  # a node with half an installation; the other ranks may be waiting for this one
         if launcher_size() == 1:
             raise
@@ -269,7 +269,7 @@ def run(config, out, overrides, max_time, fresh):
         words = f"mpibayes: error: {place}: the program cannot be loaded: {error}"
         print(visible(words), file=sys.stderr, flush=True)
         with contextlib.suppress(Exception):
-            from mpibayes.hpc.comm import end_job
+            from mpibayes.hpc.parallel.comm import end_job
 
             end_job(INTERNAL_ERROR)
         return INTERNAL_ERROR
@@ -293,7 +293,7 @@ def check(config, overrides, ranks):
       mpibayes check run.toml --ranks 16 --set run.cycles=5000
       mpibayes check run.toml --set sampler.strategy=anneal --set anneal.passes=20
     """
-    from mpibayes.hpc.check import check as look
+    from mpibayes.hpc.commands.check import check as look
 
     look(config, list(overrides), ranks)
 
@@ -302,7 +302,7 @@ class TimeLimit(Duration):
     """A time limit as sbatch takes it, or such as 3h50m."""
 
     def parse(self, text):
-        from mpibayes.hpc.submit import limit
+        from mpibayes.hpc.commands.submit import limit
 
         return limit(text)
 
@@ -338,8 +338,8 @@ def submit(config, out, overrides, dry_run, **asked):
       mpibayes submit run.toml -o runs/b --nodes 2 --ntasks-per-node 16 --sbatch=--mem-per-cpu=2G --dry-run
       mpibayes submit run.toml -o runs/c --array 4 --account physics
     """
-    from mpibayes.hpc.batch_script import Job
-    from mpibayes.hpc.submit import submit as send
+    from mpibayes.hpc.commands.batch_script import Job
+    from mpibayes.hpc.commands.submit import submit as send
 
     send(config, Path("runs") / config.stem if out is None else out, list(overrides), Job(**asked), dry_run)
 
@@ -370,7 +370,7 @@ def doctor(directory, as_json, seconds):
       mpirun -n 8 mpibayes doctor runs
       srun --mpi=pmix mpibayes doctor /scratch/me/runs --json
     """
-    from mpibayes.hpc.doctor import doctor as examine
+    from mpibayes.hpc.commands.doctor.doctor import doctor as examine
 
     return examine(directory, as_json, seconds)
 
@@ -386,7 +386,7 @@ def status(run_dir, as_json):
       mpibayes status runs/a
       mpibayes status runs/a --json
     """
-    from mpibayes.hpc.status import show_status
+    from mpibayes.hpc.run.status import show_status
 
     show_status(run_dir, as_json)
 
@@ -407,7 +407,7 @@ def report(run_dirs, out, burn_in, table):
       mpibayes report runs/a
       mpibayes report runs/a runs/b -o both --burn-in 500
     """
-    from mpibayes.hpc.report import report as write
+    from mpibayes.hpc.commands.report import report as write
 
     write(list(run_dirs), out=out, burn_in=burn_in, table=table, console=_console())
 
@@ -471,7 +471,7 @@ def predict(run_dir, source, out, probabilities, impute, unseen, draws, burn_in,
       mpibayes predict runs/a new.csv -o scored.csv
       mpibayes predict runs/a new.parquet -o filled.parquet --impute --unseen missing
     """
-    from mpibayes.hpc.predict import predict as score
+    from mpibayes.hpc.commands.predict import predict as score
 
     score(
         run_dir,
@@ -493,7 +493,7 @@ class LevelRange(click.ParamType):
     name = "levels"
 
     def convert(self, value, param, ctx):
-        from mpibayes.hpc.simulate import parse_levels
+        from mpibayes.hpc.commands.simulate import parse_levels
 
         try:
             return value if isinstance(value, tuple) else parse_levels(value)
@@ -566,7 +566,7 @@ def census1990(rows, **asked):
       mpibayes simulate census1990 census.h5
       mpibayes simulate census1990 small.h5 --rows 100000 --seed 2 --labels small.npy
     """
-    from mpibayes.hpc.simulate import census
+    from mpibayes.hpc.commands.simulate import census
 
     _simulate(census(), 0, 0, rows, **asked)
 
@@ -590,7 +590,7 @@ def mixture(rows, categorical, levels, real, count, seed, **asked):
       mpibayes simulate mixture wide.h5 --categorical 500 --levels 5 --clusters 100
       mpibayes simulate mixture names.h5 --categorical 2 --levels 65535 --rows 200000 --labels truth.txt
     """
-    from mpibayes.hpc.simulate import categorical_columns
+    from mpibayes.hpc.commands.simulate import categorical_columns
 
     if categorical + real + count == 0:
         raise click.UsageError("a table needs a column: --categorical, --real or --count")
@@ -598,8 +598,8 @@ def mixture(rows, categorical, levels, real, count, seed, **asked):
 
 
 def _simulate(categorical, real, count, rows, table, clusters, seed, separation, missing, labels, force):
-    from mpibayes.hpc.simulate import Shape, Truth
-    from mpibayes.hpc.simulate import simulate as draw
+    from mpibayes.hpc.commands.simulate import Shape, Truth
+    from mpibayes.hpc.commands.simulate import simulate as draw
 
     truth = Truth(Shape(categorical, real, count, clusters, missing, separation), seed)
     console = _console()

@@ -33,8 +33,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from mpibayes.hpc.errors import CheckpointError
-from mpibayes.hpc.words import counted
+from mpibayes.errors import CheckpointError
 from mpibayes.io.files import (
     TEMPORARY,
     Guard,
@@ -51,6 +50,7 @@ from mpibayes.io.files import (
     unguarded,
 )
 from mpibayes.io.segments import Kept
+from mpibayes.text import counted
 
 FORMAT = "mpibayes-checkpoint"
 VERSION = 1

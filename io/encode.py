@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mpibayes.hpc.errors import DataError
+from mpibayes.errors import DataError
 from mpibayes.io.source import MAX_PROBLEMS, NUMBER, Batch, Cells, Place, TextSource
 from mpibayes.io.table import MAX_COUNT, Column, Rows
 

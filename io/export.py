@@ -19,14 +19,14 @@ from typing import BinaryIO
 
 import numpy as np
 
-from mpibayes.hpc.errors import ConfigError
-from mpibayes.hpc.words import counted
+from mpibayes.errors import ConfigError
 from mpibayes.io import checkpoint
 from mpibayes.io.files import chain_directories, reading, reason, replacing
 from mpibayes.io.labels import FOLDER as LABELS
 from mpibayes.io.labels import iterate_draws
 from mpibayes.io.segments import list_segments, require
 from mpibayes.io.trace import INTEGERS, MERGED, TIMINGS, inference_image, read_axes, read_trace
+from mpibayes.text import counted
 
 FORMS = ("labels", "csv", "arviz")
 STDOUT = "-"

@@ -22,7 +22,7 @@ from typing import IO, Any, BinaryIO
 
 import h5py
 
-from mpibayes.hpc.errors import CheckpointError, ConfigError, DataError, MpibayesError
+from mpibayes.errors import CheckpointError, ConfigError, DataError, MpibayesError
 
 TEMPORARY = ".tmp"
 # Asked just before a run's files are changed; raises CheckpointError when someone else has taken the run's directory.

@@ -32,10 +32,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mpibayes.hpc.words import counted
 from mpibayes.io.encode import MAX_REAL, Offences, expectation, is_missing, numbers, parse
 from mpibayes.io.source import Batch, Place
 from mpibayes.io.table import MAX_LEVELS
+from mpibayes.text import counted
 
 MAX_TEXTS = 131_072
 MAX_NUMBER_TEXTS = 16_384  # of a column of fractions: nothing but its count of different values is wanted

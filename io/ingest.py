@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from mpibayes.hpc.errors import ConfigError, DataError
-from mpibayes.hpc.words import counted, is_unicode, visible
+from mpibayes.errors import ConfigError, DataError
 from mpibayes.io import infer
 from mpibayes.io.encode import Encoder, Offences
 from mpibayes.io.files import read_regular, reading, reason, replacing
 from mpibayes.io.schema import SCHEMA_KINDS, ColumnSchema, Schema, read_schema, schema_text
 from mpibayes.io.source import MAX_PROBLEMS, MISSING, Progress, TextSource, near
 from mpibayes.io.table import KINDS, Table, TableWriter, check_levels, check_table_name, check_target, place_columns
+from mpibayes.text import counted, is_unicode, visible
 
 LISTED = 500  # columns that are printed, at most
 
@@ -310,7 +310,7 @@ def print_summary(summary: ImportSummary, console) -> None:
     """The summary as a table on a rich console."""
     from rich.table import Table as Grid
 
-    from mpibayes.hpc.terminal import Text
+    from mpibayes.terminal import Text
 
     head, reading = summary_lines(summary)[:2]
     console.print(Text(head))

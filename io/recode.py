@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from mpibayes.hpc.errors import ConfigError, DataError
-from mpibayes.hpc.words import counted
+from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.encode import Encoder, Offences, expectation, parse
 from mpibayes.io.files import HDF5, first_bytes
 from mpibayes.io.ingest import one_thread
 from mpibayes.io.source import MISSING, TextSource, near
 from mpibayes.io.table import SLICE_ROWS, Column, Rows, Table, slices_of
+from mpibayes.text import counted
 
 
 @dataclass

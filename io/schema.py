@@ -24,11 +24,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mpibayes.hpc.errors import ConfigError
-from mpibayes.hpc.words import counted, toml_string, visible
+from mpibayes.errors import ConfigError
 from mpibayes.io.files import read_regular
 from mpibayes.io.source import near
 from mpibayes.io.table import KINDS, MAX_LEVELS
+from mpibayes.text import counted, toml_string, visible
 
 SCHEMA_KINDS = (*KINDS, "ignored")
 

@@ -22,7 +22,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from mpibayes.hpc.errors import CheckpointError
+from mpibayes.errors import CheckpointError
 from mpibayes.io.files import (
     TEMPORARY,
     Guard,

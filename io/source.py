@@ -30,9 +30,9 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from mpibayes.hpc.errors import ConfigError, DataError
-from mpibayes.hpc.words import counted, is_unicode
+from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.files import HDF5, first_bytes, open_regular, reading
+from mpibayes.text import counted, is_unicode
 
 BLOCK_BYTES = 1 << 20  # pyarrow reads up to 32 blocks ahead
 WIDE_BLOCK_BYTES = 16 << 20  # at most, where a row is long: work on a block has a part that each column pays anew

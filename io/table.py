@@ -32,7 +32,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from mpibayes.hpc.errors import ConfigError, DataError
+from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.files import HDF5, first_bytes, reading, sync_directory
 from mpibayes.io.seal import ATTRIBUTE, Seal, append_seal
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from mpibayes.hpc.errors import CheckpointError
+from mpibayes.errors import CheckpointError
 from mpibayes.io import checkpoint
 from mpibayes.io.files import TEMPORARY, Guard, h5_image, read_regular, storing, unguarded, write_bytes, write_text
 from mpibayes.io.segments import Segments, list_segments, read_attributes, read_blocks, size_of

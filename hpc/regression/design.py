@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from mpibayes.hpc.errors import DataError
+from mpibayes.errors import DataError
 from mpibayes.hpc.regression.settings import Settings
-from mpibayes.hpc.words import counted, import_again
 from mpibayes.io.table import Column, Rows
+from mpibayes.text import counted, import_again
 
 INTERCEPT = "(intercept)"
 MAX_PARAMETERS = 4096  # the covariance of the coefficients is dense: 128 MiB, and half a minute a factorisation

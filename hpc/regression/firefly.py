@@ -18,16 +18,16 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc import shards
-from mpibayes.hpc.comm import Communicator
+from mpibayes.hpc.parallel import shards
+from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.parallel.reduce import shard_sum_everywhere
+from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.hpc.regression.cost import cost
-from mpibayes.hpc.regression.fit import Fit, Quadratic, bound_statistics, fit
-from mpibayes.hpc.regression.laplace import predicted_bright, whitening
+from mpibayes.hpc.regression.mode.fit import Fit, Quadratic, bound_statistics, fit
+from mpibayes.hpc.regression.mode.laplace import predicted_bright, whitening
 from mpibayes.hpc.regression.prior import KINDS
 from mpibayes.hpc.regression.problem import LANES, Problem
-from mpibayes.hpc.regression.sums import shard_sum_everywhere
-from mpibayes.hpc.streams import Purpose, generator
-from mpibayes.kernels import firefly as kernels
+from mpibayes.kernels.firefly import firefly as kernels
 
 UPDATES = {"hmc": kernels.HMC, "mala": kernels.MALA, "random-walk": kernels.RANDOM_WALK, "slice": kernels.SLICE}
 PROPOSED = 3.0  # dark rows that a sweep looks at, for each bright one

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mpibayes.hpc.regression.choice import Choice
 from mpibayes.hpc.regression.cost import Cost, cost
 from mpibayes.hpc.regression.design import Design
 from mpibayes.hpc.regression.firefly import PROPOSED, Firefly
-from mpibayes.hpc.words import counted
+from mpibayes.hpc.regression.mode.choice import Choice
+from mpibayes.text import counted
 
 EVALUATIONS = {"mala": 2.0, "random-walk": 2.0, "slice": 10.0}  # in an update of theta; hmc: leapfrog_steps + 1
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpibayes.hpc.comm import Communicator
-from mpibayes.kernels import firefly as kernels
+from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.kernels.firefly import firefly as kernels
 
 LOGISTIC, SOFTMAX, STUDENT = kernels.LOGISTIC, kernels.SOFTMAX, kernels.STUDENT
 

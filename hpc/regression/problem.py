@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mpibayes.hpc import shards
-from mpibayes.hpc.comm import Communicator, agree
-from mpibayes.hpc.errors import DataError
+from mpibayes.errors import DataError
+from mpibayes.hpc.parallel import shards
+from mpibayes.hpc.parallel.comm import Communicator, agree
 from mpibayes.hpc.regression.design import LANES
 from mpibayes.hpc.regression.likelihood import Likelihood
 from mpibayes.hpc.regression.prior import Prior
-from mpibayes.kernels import firefly as kernels
+from mpibayes.kernels.firefly import firefly as kernels
 
 FAMILIES = {"logistic": kernels.LOGISTIC, "softmax": kernels.SOFTMAX, "student-t": kernels.STUDENT}
 

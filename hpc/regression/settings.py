@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from numbers import Real
 
-from mpibayes.hpc.errors import ConfigError
+from mpibayes.errors import ConfigError
 
 FAMILIES = ("logistic", "softmax", "student-t")
 MISSING = ("error", "drop", "indicator")

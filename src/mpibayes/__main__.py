@@ -10,8 +10,8 @@ def main() -> int:
     Of several processes under a launcher none leaves by itself: signals are noted until the run can heed them, and a
     process that cannot load the program ends the others, too.
     """
-    from mpibayes.hpc import signals
-    from mpibayes.hpc.launcher import launcher_size
+    from mpibayes.hpc.parallel.launcher import launcher_size
+    from mpibayes.hpc.run import signals
 
     if launcher_size() > 1:
         signals.note()

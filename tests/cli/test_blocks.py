@@ -5,10 +5,10 @@ import tomllib
 import numpy as np
 import pytest
 
-from mpibayes.hpc.config import as_dict, check_columns, difference, load, resolved_toml
-from mpibayes.hpc.errors import ConfigError
-from mpibayes.hpc.models.normal import VARIANCE_GRID
-from mpibayes.hpc.models.vector import Block
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.components.multinormal import Block
+from mpibayes.hpc.components.normal import VARIANCE_GRID
+from mpibayes.hpc.config.config import as_dict, check_columns, difference, load, resolved_toml
 from mpibayes.io.table import Column
 
 MINIMAL = '[data]\ntable = "t.h5"\n'

@@ -6,10 +6,10 @@ import sys
 import numpy as np
 import pytest
 
-from mpibayes.hpc import check as checking
-from mpibayes.hpc import mixture_check
+from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.cli import main
-from mpibayes.hpc.errors import ConfigError, DataError
+from mpibayes.hpc.commands import check as checking
+from mpibayes.hpc.crosscat import check as mixture_check
 from mpibayes.io.table import table_from_arrays, write_table
 
 
@@ -103,7 +103,7 @@ def test_memory_parts(tmp_path):
 
 PEAK = """
 import sys
-from mpibayes.hpc.run import main
+from mpibayes.hpc.run.loop import main
 code = main(sys.argv[1], sys.argv[2])
 peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print("peak KiB", peak)

@@ -5,12 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from mpibayes.hpc import config as configuration
-from mpibayes.hpc import strategy
-from mpibayes.hpc.config import as_dict, check_columns, continued, difference, load, parse_duration, resolved_toml
-from mpibayes.hpc.config_schema import OF_REGRESSIONS, SECTIONS
-from mpibayes.hpc.errors import ConfigError
-from mpibayes.hpc.mixture_run import MixtureFamily
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.config import config as configuration
+from mpibayes.hpc.config.config import (
+    as_dict,
+    check_columns,
+    continued,
+    difference,
+    load,
+    parse_duration,
+    resolved_toml,
+)
+from mpibayes.hpc.config.schema import OF_REGRESSIONS, SECTIONS
+from mpibayes.hpc.crosscat.family import MixtureFamily
+from mpibayes.hpc.crosscat.start import strategy
 from mpibayes.io.table import Column
 
 MINIMAL = '[data]\ntable = "t.h5"\n'

@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mpibayes.hpc import cost_model, mixture_check, speed
-from mpibayes.hpc.cost_constants import SECONDS
-from mpibayes.hpc.cost_model import (
+from mpibayes.hpc.crosscat import check as mixture_check
+from mpibayes.hpc.crosscat import cost_model, speed
+from mpibayes.hpc.crosscat.cost_constants import SECONDS
+from mpibayes.hpc.crosscat.cost_model import (
     COMPUTE,
     ONE_NODE,
     Cycle,
@@ -125,8 +126,8 @@ def test_speed_follows_the_sample():
 
 def test_a_sample_has_shards_as_long_as_a_run(tmp_path):
     """A run of many shards must not be timed with shards of a few rows."""
-    from mpibayes.hpc.data import Data
-    from mpibayes.hpc.mixture import Settings
+    from mpibayes.hpc.crosscat.view import Settings
+    from mpibayes.hpc.data.rows import Data
     from mpibayes.io.table import table_from_arrays, write_table
 
     rng = np.random.default_rng(0)

@@ -8,10 +8,11 @@ import time
 import numpy as np
 import pytest
 
-from mpibayes.hpc import doctor_checks, doctor_mpi
-from mpibayes.hpc.comm import serial
-from mpibayes.hpc.doctor import OK, PROBLEM, WARNING
-from mpibayes.hpc.launcher import MARKS, RANK_VARIABLES
+from mpibayes.hpc.commands.doctor import local as doctor_checks
+from mpibayes.hpc.commands.doctor import ranks as doctor_mpi
+from mpibayes.hpc.commands.doctor.doctor import OK, PROBLEM, WARNING
+from mpibayes.hpc.parallel.comm import serial
+from mpibayes.hpc.parallel.launcher import MARKS, RANK_VARIABLES
 from tests.conftest import OPEN_MPI, launch
 
 ALONE = ["program", "kernels", "hdf5", "extras", "launcher", "job", "directory", "locks", "mpi", "cores"]
@@ -135,7 +136,7 @@ def test_a_file_is_no_directory(tmp_path):
 
 FAULTY = """
 import os, sys, time
-from mpibayes.hpc.doctor import Check, Finding, examine
+from mpibayes.hpc.commands.doctor.doctor import Check, Finding, examine
 def hang(): time.sleep(600)
 def die(): os.kill(os.getpid(), 9)
 def fail(): raise KeyError("x")

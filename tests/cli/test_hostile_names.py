@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from rich.console import Console as RichConsole
 
+from mpibayes.errors import DataError
 from mpibayes.hpc import cli
-from mpibayes.hpc.errors import DataError
-from mpibayes.hpc.launcher import RANK_VARIABLES
-from mpibayes.hpc.terminal import Console, Text
-from mpibayes.hpc.words import toml_string, visible, visible_lines
+from mpibayes.hpc.parallel.launcher import RANK_VARIABLES
 from mpibayes.io.schema import ColumnSchema, Schema, read_schema, schema_text
 from mpibayes.io.table import Table
+from mpibayes.terminal import Console, Text
+from mpibayes.text import toml_string, visible, visible_lines
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J"
 LETTERS = "".join(map(chr, [*range(0x20), 0x7F, *range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]))
@@ -225,7 +225,8 @@ def test_pictures_show_names_as_they_are(monkeypatch):
     from matplotlib.figure import Figure
     from matplotlib.text import Text as Letters
 
-    from mpibayes.hpc import drawing, figures
+    from mpibayes.hpc.crosscat.report import figures
+    from mpibayes.hpc.posterior import drawing
 
     seen = []
 

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from mpibayes.hpc.log import Progress, count, duration, line, rate
+from mpibayes.hpc.run.progress import Progress, count, duration, line, rate
 
 
 class Clock:

@@ -9,10 +9,10 @@ from importlib import resources
 
 import pytest
 
-from mpibayes.hpc import batch_script
-from mpibayes.hpc.batch_script import Job, clock
 from mpibayes.hpc.cli import main
-from mpibayes.hpc.submit import limit
+from mpibayes.hpc.commands import batch_script
+from mpibayes.hpc.commands.batch_script import Job, clock
+from mpibayes.hpc.commands.submit import limit
 from tests.run.conftest import mixed_table
 
 CONFIG = '[data]\ntable = "table.h5"\n[run]\nshards = 7\ncycles = 6\nburn_in = 2\n'

@@ -1,6 +1,6 @@
 """Small words of messages."""
 
-from mpibayes.hpc.words import counted, every, import_again
+from mpibayes.text import counted, every, import_again
 
 
 def test_one_and_many():

@@ -14,7 +14,7 @@ from unittest import mock
 
 import numpy as np
 
-from mpibayes.hpc.comm import serial
+from mpibayes.hpc.parallel.comm import serial
 from tests.exact import production_firefly as production
 from tests.exact import regression_law
 from tests.exact import wrong_firefly as wrong

@@ -32,7 +32,7 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from mpibayes.hpc.comm import serial
+from mpibayes.hpc.parallel.comm import serial
 from tests.exact import production
 from tests.exact.compare import (
     autocorrelation_time,
@@ -107,7 +107,7 @@ def line(r: dict) -> str:
 
 def worker(given) -> int:
     """On every rank: the matrix on this world; root writes JSON lines to given.json."""
-    from mpibayes.hpc.comm import world
+    from mpibayes.hpc.parallel.comm import world
 
     comm = world()
     cycles = given.cycles if comm.size == 1 else given.cycles_on_ranks
@@ -151,7 +151,7 @@ def matrix(given) -> int:
 
 def clusters(given) -> int:
     """E[K] without likelihood: a pilot chain measures tau, the run has 1,000 tau (N = 60) or 200 tau (N = 2000)."""
-    from mpibayes.hpc.comm import world
+    from mpibayes.hpc.parallel.comm import world
 
     comm, worst, longest = world(), 0.0, 5 * given.cycles
     if comm.rank == 0:

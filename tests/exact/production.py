@@ -12,13 +12,19 @@ from unittest import mock
 
 import numpy as np
 
-from mpibayes.hpc import global_update, grouping, guided_moves, informed_moves, shard_step, shards, split_merge
-from mpibayes.hpc import mixture as program
-from mpibayes.hpc.data import Carve, in_blocks
-from mpibayes.hpc.mixture import Mixture, Settings
+from mpibayes.hpc.crosscat import sweep as shard_step
+from mpibayes.hpc.crosscat import update as global_update
+from mpibayes.hpc.crosscat import view as program
+from mpibayes.hpc.crosscat.moves import alike as informed_moves
+from mpibayes.hpc.crosscat.moves import grouping
+from mpibayes.hpc.crosscat.moves import launched as guided_moves
+from mpibayes.hpc.crosscat.moves import round as split_merge
+from mpibayes.hpc.crosscat.view import Mixture, Settings
+from mpibayes.hpc.data.rows import Carve, in_blocks
+from mpibayes.hpc.parallel import shards
 from mpibayes.io.table import table_from_arrays
-from mpibayes.kernels import mixture as kernels
-from mpibayes.kernels import twin
+from mpibayes.kernels.mixture import mixture as kernels
+from mpibayes.kernels.mixture import twin
 from tests.exact.enumerate import Grids, Posterior, column_values, draw_prior_partition
 
 VECTOR = ("kappa", "nu", "variance")

@@ -10,9 +10,9 @@ cycles a shard, not of 5: the default of 20 has a margin that it does not measur
 import numpy as np
 import pytest
 
-from mpibayes.hpc import strategy
-from mpibayes.hpc.comm import serial, world
-from mpibayes.hpc.growth import Annealing, planned_cycles
+from mpibayes.hpc.crosscat.start import strategy
+from mpibayes.hpc.crosscat.start.subsample import Annealing, planned_cycles
+from mpibayes.hpc.parallel.comm import serial, world
 from tests.exact import production
 from tests.exact.compare import chi_square, seed
 from tests.exact.enumerate import CASES, Posterior

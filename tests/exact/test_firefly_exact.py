@@ -18,7 +18,7 @@ import itertools
 import numpy as np
 import pytest
 
-from mpibayes.hpc.comm import serial, world
+from mpibayes.hpc.parallel.comm import serial, world
 from tests.exact import production_firefly as production
 from tests.exact import wrong_firefly as wrong
 from tests.exact.compare import seed

@@ -16,7 +16,7 @@ import contextlib
 import numpy as np
 import pytest
 
-from mpibayes.hpc.comm import serial, world
+from mpibayes.hpc.parallel.comm import serial, world
 from tests.exact import production
 from tests.exact.compare import judge_history, judge_joint, replicate_means, seed
 from tests.exact.enumerate import CASES, Grids, Posterior, expected_clusters, log_law_of_clusters

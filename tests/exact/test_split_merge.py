@@ -17,8 +17,13 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from mpibayes.hpc import cluster_book, grouping, guided_moves, informed_moves, launch_scans, streams
-from mpibayes.hpc.comm import serial, world
+from mpibayes.hpc.crosscat.moves import alike as informed_moves
+from mpibayes.hpc.crosscat.moves import grouping
+from mpibayes.hpc.crosscat.moves import launched as guided_moves
+from mpibayes.hpc.crosscat.moves import ledger as cluster_book
+from mpibayes.hpc.crosscat.moves import scans as launch_scans
+from mpibayes.hpc.parallel import streams
+from mpibayes.hpc.parallel.comm import serial, world
 from tests.exact import production, transitions
 from tests.exact.compare import chi_square, judge_history, replicate_means, seed
 from tests.exact.enumerate import CASES, Posterior, expected_clusters, log_law_of_clusters

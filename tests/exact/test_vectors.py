@@ -9,7 +9,7 @@ import contextlib
 import numpy as np
 import pytest
 
-from mpibayes.hpc.comm import serial, world
+from mpibayes.hpc.parallel.comm import serial, world
 from tests.exact import production, transitions, wrong_vectors
 from tests.exact.compare import judge_history, seed
 from tests.exact.enumerate import VECTOR_CASES, Posterior, column_values, with_spread

@@ -17,9 +17,12 @@ from unittest import mock
 
 import numpy as np
 
-from mpibayes.hpc import cluster_book, guided_moves, informed_moves, split_merge
-from mpibayes.hpc.comm import serial
-from mpibayes.kernels import twin_split
+from mpibayes.hpc.crosscat.moves import alike as informed_moves
+from mpibayes.hpc.crosscat.moves import launched as guided_moves
+from mpibayes.hpc.crosscat.moves import ledger as cluster_book
+from mpibayes.hpc.crosscat.moves import round as split_merge
+from mpibayes.hpc.parallel.comm import serial
+from mpibayes.kernels.mixture import twin_split
 from tests.exact import production
 from tests.exact.enumerate import Posterior
 

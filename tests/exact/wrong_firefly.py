@@ -13,9 +13,9 @@ from unittest import mock
 
 import numpy as np
 
-from mpibayes.hpc.comm import serial
-from mpibayes.hpc.streams import generator
-from mpibayes.kernels import firefly as kernels
+from mpibayes.hpc.parallel.comm import serial
+from mpibayes.hpc.parallel.streams import generator
+from mpibayes.kernels.firefly import firefly as kernels
 from tests.exact import production_firefly as production
 from tests.exact.regression_cases import posterior
 

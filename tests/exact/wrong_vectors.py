@@ -5,7 +5,7 @@ from unittest import mock
 
 import numpy as np
 
-from mpibayes.hpc.models import vector
+from mpibayes.hpc.components import multinormal as vector
 
 
 def _other_posterior(change):

@@ -29,8 +29,8 @@ from random import Random
 
 import numpy as np
 
-from mpibayes.hpc.errors import EXIT_STOPPED, CheckpointError
-from mpibayes.hpc.lock import NAME
+from mpibayes.errors import EXIT_STOPPED, CheckpointError
+from mpibayes.hpc.run.lock import NAME
 from mpibayes.io.checkpoint import latest
 from mpibayes.io.table import Table
 from mpibayes.io.trace import read_trace

@@ -9,7 +9,8 @@ import signal
 from pathlib import Path
 from random import Random
 
-from mpibayes.hpc import cli, signals
+from mpibayes.hpc import cli
+from mpibayes.hpc.run import signals
 from mpibayes.io.files import chain_directories
 
 

@@ -207,7 +207,7 @@ def time_limit() -> Iterator[None]:
 
 def without_pictures(patch) -> None:
     """Reports of text alone: the pictures take seconds, and read nothing more. patch: as monkeypatch.setattr."""
-    patch("mpibayes.hpc.mixture_report._pictures", lambda posterior: {})
+    patch("mpibayes.hpc.crosscat.report.report._pictures", lambda posterior: {})
 
 
 def campaign(cases: range, seed: int, folder: Path, words=print, victim: Victim | None = None):
@@ -253,7 +253,7 @@ def main() -> int:
     parser.add_argument("--only", type=int, help="one case, by its number")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="mpibayes-corruption-"))
-    import mpibayes.hpc.mixture_report as report
+    import mpibayes.hpc.crosscat.report.report as report
 
     report._pictures = lambda posterior: {}
     began, only = time.time(), options.only

@@ -7,7 +7,7 @@ import os
 import sys
 
 from mpibayes.__main__ import main
-from mpibayes.hpc import lock
+from mpibayes.hpc.run import lock
 
 
 def no_links(*words, **more):

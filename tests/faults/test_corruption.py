@@ -54,7 +54,7 @@ def test_what_was_found(victim, tmp_path, monkeypatch, kind, damage):
 
 def test_a_segment_that_is_missing_is_not_hidden_by_joining(victim, tmp_path, monkeypatch):
     """A run that joins its small segments leaves them as they are when one is missing, and goes on."""
-    from mpibayes.hpc.errors import CheckpointError
+    from mpibayes.errors import CheckpointError
     from mpibayes.io import segments
     from mpibayes.io.trace import TraceWriter, read_trace
 

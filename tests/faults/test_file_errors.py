@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from mpibayes.hpc import lock
+from mpibayes.hpc.run import lock
 from tests.faults.cases import exports, mpibayes
 from tests.faults.corruption import without_pictures
 from tests.faults.small import done, half_way, start

@@ -6,8 +6,10 @@ import sys
 
 import pytest
 
-from mpibayes.hpc import clock, config, run, signals
-from mpibayes.hpc.errors import ConfigError, DataError
+from mpibayes.errors import ConfigError, DataError
+from mpibayes.hpc.config import config
+from mpibayes.hpc.run import clock, signals
+from mpibayes.hpc.run import loop as run
 from mpibayes.io.table import Table
 
 

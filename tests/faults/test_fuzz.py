@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mpibayes.hpc import config as configuration
-from mpibayes.hpc.config_schema import SECTIONS
-from mpibayes.hpc.errors import MpibayesError
+from mpibayes.errors import MpibayesError
+from mpibayes.hpc.config import config as configuration
+from mpibayes.hpc.config.schema import SECTIONS
 from mpibayes.io.ingest import import_table
 from mpibayes.io.table import Table, table_from_arrays, write_table
 

@@ -7,7 +7,7 @@ Open MPI 4.1.2 to 4.1.4 and MPICH 4.0.2 take the least of unsigned 64-bit number
 import numpy as np
 import pytest
 
-from mpibayes.hpc.comm import serial, world
+from mpibayes.hpc.parallel.comm import serial, world
 
 SIZES = [1, 2, 3, 7, 8, 9, 33, 1000]
 ENDS = np.array([0, 1, 2**31, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 2, 2**64 - 1], np.uint64)

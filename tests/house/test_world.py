@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from mpibayes.hpc.comm import world
+from mpibayes.hpc.parallel.comm import world
 
 
 @pytest.mark.mpi

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpibayes.hpc.errors import CheckpointError
+from mpibayes.errors import CheckpointError
 from mpibayes.io import checkpoint
 from mpibayes.io.checkpoint import begin, commit, discard, latest, previous, write_part
 

@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import pytest
 
-from mpibayes.hpc.errors import CheckpointError, ConfigError
+from mpibayes.errors import CheckpointError, ConfigError
 from mpibayes.io.export import canonical_labels, export
 from mpibayes.io.labels import DrawWriter
 from mpibayes.io.trace import MOVES, SCALARS, TraceWriter

@@ -7,7 +7,7 @@ import stat
 import numpy as np
 import pytest
 
-from mpibayes.hpc.errors import ConfigError, DataError
+from mpibayes.errors import ConfigError, DataError
 from mpibayes.io import checkpoint, files
 from mpibayes.io.files import make_directory, open_regular, read_regular, reason, set_aside, write_bytes
 from mpibayes.io.segments import Segments
@@ -83,7 +83,7 @@ def test_tables_and_sources_are_regular_files(tmp_path, kind):
 
 @pytest.mark.timeout(20)
 def test_a_configuration_may_be_a_pipe_but_nothing_else(tmp_path):
-    from mpibayes.hpc import config
+    from mpibayes.hpc.config import config
 
     put(tmp_path / "socket.toml", "socket")
     with pytest.raises(ConfigError, match=r"socket\.toml: cannot be read: not a regular file"):

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mpibayes.hpc.errors import ConfigError, DataError
+from mpibayes.errors import ConfigError, DataError
 from mpibayes.io import source
 from mpibayes.io.infer import Profile, text_hash
 from mpibayes.io.ingest import import_table, print_summary, summary_lines
@@ -502,7 +502,7 @@ def test_a_full_disk(tmp_path):
     path = put(tmp_path, "a,b\n" + "".join(f"{i * 0.5},{i % 3}\n" for i in range(50_000)))
     code = """
         import resource, sys
-        from mpibayes.hpc.errors import DataError
+        from mpibayes.errors import DataError
         from mpibayes.io.ingest import import_table
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
         try:

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from mpibayes.hpc.errors import DataError
-from mpibayes.hpc.terminal import Console
+from mpibayes.errors import DataError
 from mpibayes.io import source
 from mpibayes.io.ingest import _profiles, import_table, print_summary
 from mpibayes.io.schema import read_schema
 from mpibayes.io.source import TextSource
+from mpibayes.terminal import Console
 
 LONG = "ä" * 300
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from mpibayes.hpc.errors import ConfigError, DataError
+from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.ingest import import_table
 from mpibayes.io.recode import Unseen, read_like, stream_like, unseen_message
 from mpibayes.io.table import Table, table_from_arrays, write_table

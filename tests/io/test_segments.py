@@ -6,7 +6,7 @@ import errno
 import numpy as np
 import pytest
 
-from mpibayes.hpc.errors import CheckpointError
+from mpibayes.errors import CheckpointError
 from mpibayes.io import segments
 from mpibayes.io.segments import Segments, count_rows, list_segments, read_attributes, read_blocks
 

@@ -4,10 +4,19 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, norm
 
-from mpibayes.hpc import simulate as simulating
+from mpibayes.errors import ConfigError
 from mpibayes.hpc.cli import main
-from mpibayes.hpc.errors import ConfigError
-from mpibayes.hpc.simulate import BLOCK, CENSUS, Shape, Truth, categorical_columns, census, parse_levels, simulate
+from mpibayes.hpc.commands import simulate as simulating
+from mpibayes.hpc.commands.simulate import (
+    BLOCK,
+    CENSUS,
+    Shape,
+    Truth,
+    categorical_columns,
+    census,
+    parse_levels,
+    simulate,
+)
 from mpibayes.io.table import Table
 
 MIXED = Shape([("a", 2), ("b", 5), ("c", 300)], n_real=2, n_count=1, n_clusters=4, missing=0.1, separation=1.5)

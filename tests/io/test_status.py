@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from mpibayes.hpc.errors import CheckpointError, ConfigError, DataError
-from mpibayes.hpc.lock import place
-from mpibayes.hpc.status import duration, liveness, read_status, show_status, write_status
+from mpibayes.errors import CheckpointError, ConfigError, DataError
+from mpibayes.hpc.run.lock import place
+from mpibayes.hpc.run.status import duration, liveness, read_status, show_status, write_status
 
 STATUS = {
     "state": "running",

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
-from mpibayes.hpc.errors import ConfigError, DataError
+from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.table import SLICE_ROWS, Table, TableWriter, table_from_arrays, write_table
 
 
@@ -219,7 +219,7 @@ def test_no_permission(tmp_path):
 FULL = """
     import resource, sys
     import numpy as np
-    from mpibayes.hpc.errors import DataError
+    from mpibayes.errors import DataError
     from mpibayes.io.table import table_from_arrays, write_table
     columns, rows = table_from_arrays([("x", "real", np.zeros({n}), None)])
     resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))

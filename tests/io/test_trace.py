@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from mpibayes.hpc.errors import CheckpointError
+from mpibayes.errors import CheckpointError
 from mpibayes.io import segments
 from mpibayes.io.segments import list_segments, read_blocks
 from mpibayes.io.trace import MOVES, SAMPLE_STATS, SCALARS, TraceWriter, merge, read_trace

@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 
-from mpibayes.kernels import mixture, scans, split, updates
+from mpibayes.kernels.mixture import mixture, scans, split, updates
 
 from .tables import random_parameters, random_table
 from .test_scans import counts_of, problem, shape_of

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpibayes.kernels import twin
+from mpibayes.kernels.mixture import twin
 
 
 @dataclass

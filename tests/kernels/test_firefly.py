@@ -6,8 +6,9 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from mpibayes.kernels import firefly, twin_firefly
-from mpibayes.kernels.firefly import (
+from mpibayes.kernels.firefly import firefly
+from mpibayes.kernels.firefly import twin as twin_firefly
+from mpibayes.kernels.firefly.firefly import (
     FLAT,
     GAUSSIAN,
     HMC,

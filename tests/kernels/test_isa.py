@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mpibayes.kernels import mixture
+from mpibayes.kernels.mixture import mixture
 
 ROOT = Path(__file__).parents[2]
 WIDTHS = ("baseline", "avx2", "avx512")

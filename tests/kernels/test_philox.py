@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mpibayes.kernels import mixture, twin
+from mpibayes.kernels.mixture import mixture, twin
 
 
 def test_bits_are_those_of_numpy():

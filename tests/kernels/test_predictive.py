@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from mpibayes.kernels import mixture, twin
+from mpibayes.kernels.mixture import mixture, twin
 
 from .tables import Prior, Rows, Statistics, random_table
 

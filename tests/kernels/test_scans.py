@@ -5,7 +5,7 @@ import pytest
 from scipy.special import expit
 from scipy.stats import chisquare
 
-from mpibayes.kernels import scans, twin_scans
+from mpibayes.kernels.mixture import scans, twin_scans
 
 from .tables import random_table
 from .test_twin import TABLES

@@ -8,7 +8,7 @@ import pytest
 from scipy.special import log_expit
 from scipy.stats import chisquare
 
-from mpibayes.kernels import split, twin_split
+from mpibayes.kernels.mixture import split, twin_split
 
 from .tables import random_table
 from .test_twin import TABLES

@@ -5,7 +5,7 @@ from math import lgamma
 import numpy as np
 import pytest
 
-from mpibayes.kernels import mixture, twin
+from mpibayes.kernels.mixture import mixture, twin
 
 from .tables import FIELDS, Statistics, random_parameters, random_prior, random_table, with_reluctant_first
 

@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 from scipy.special import gammaln
 
-from mpibayes.kernels import twin_updates as twin
-from mpibayes.kernels import updates
+from mpibayes.kernels.mixture import twin_updates as twin
+from mpibayes.kernels.mixture import updates
 
 KEY = {"seed": 2**63 + 5, "purpose": 5, "sub": 3, "cycle": 7, "chain": 2}
 SHAPES = (0.003, 0.2, 0.9, 1.0, 1.5, 7.0, 300.0, 1e6)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from mpibayes.kernels import mixture, twin
-from mpibayes.kernels.visits import visits
+from mpibayes.kernels.mixture import mixture, twin
+from mpibayes.kernels.mixture.visits import visits
 
 from .tables import FIELDS, Statistics, random_parameters, random_table
 from .test_twin import TABLES, assert_same_tail

@@ -6,7 +6,7 @@ from math import exp, log
 import numpy as np
 import pytest
 
-from mpibayes.hpc.annealing import next_fraction_seconds, plan, shard_targets, stratum_targets
+from mpibayes.hpc.crosscat.start.schedule import next_fraction_seconds, plan, shard_targets, stratum_targets
 
 SEED = int(os.environ.get("MPIBAYES_TEST_SEED", "22"))
 KNOTS = [(1.0, 0.05), (3.0, 0.3), (4.0, 0.3), (6.5, 1.0)]

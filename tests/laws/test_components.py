@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from scipy import integrate
 from scipy.special import gammaln
 
-from mpibayes.hpc.models.components import Components, Hyper
-from mpibayes.hpc.models.statistics import Statistics, merge_moments
+from mpibayes.hpc.components.product import Components, Hyper
+from mpibayes.hpc.components.statistics import Statistics, merge_moments
 from mpibayes.io.table import table_from_arrays
-from mpibayes.kernels import mixture as kernels
-from mpibayes.kernels import twin
+from mpibayes.kernels.mixture import mixture as kernels
+from mpibayes.kernels.mixture import twin
 
 PRIORS = {
     "c": {"dirichlet": [0.3, 1.7, 0.6]},

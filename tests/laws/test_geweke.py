@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from mpibayes.hpc.comm import serial
-from mpibayes.hpc.mixture import Mixture, Settings
-from mpibayes.hpc.models import normal
-from mpibayes.hpc.models.components import Hyper
+from mpibayes.hpc.components import normal
+from mpibayes.hpc.components.product import Hyper
+from mpibayes.hpc.crosscat.view import Mixture, Settings
+from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import table_from_arrays
-from mpibayes.kernels import updates
+from mpibayes.kernels.mixture import updates
 from tests.exact import production
 from tests.exact.compare import replicate_means, seed
 from tests.exact.enumerate import draw_prior_partition, log_law_of_clusters

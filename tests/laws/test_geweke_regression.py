@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mpibayes.hpc.comm import serial
+from mpibayes.hpc.parallel.comm import serial
 from tests.exact import production_firefly as production
 from tests.exact import wrong_firefly as wrong
 from tests.exact.compare import seed

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mpibayes.hpc.comm import serial
-from mpibayes.hpc.data import Carve, in_blocks
-from mpibayes.hpc.mixture import Mixture, Settings
+from mpibayes.hpc.crosscat.view import Mixture, Settings
+from mpibayes.hpc.data.rows import Carve, in_blocks
+from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import table_from_arrays
 from tests.exact import production, wrong_vectors
 from tests.exact.compare import replicate_means, seed

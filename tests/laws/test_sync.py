@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 
-from mpibayes.hpc import guided_moves, shards, sync
-from mpibayes.hpc.comm import serial, world
-from mpibayes.hpc.growth import Annealing
-from mpibayes.hpc.mixture import Mixture, Settings
-from mpibayes.hpc.models.components import Components
-from mpibayes.hpc.models.statistics import merge_moments
+from mpibayes.hpc.components.product import Components
+from mpibayes.hpc.components.statistics import merge_moments
+from mpibayes.hpc.crosscat import sync
+from mpibayes.hpc.crosscat.moves import launched as guided_moves
+from mpibayes.hpc.crosscat.start.subsample import Annealing
+from mpibayes.hpc.crosscat.view import Mixture, Settings
+from mpibayes.hpc.parallel import shards
+from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.io.table import table_from_arrays
 
 OPENINGS = {
@@ -62,7 +64,7 @@ def test_carried_counts_are_a_full_count(opening, n_shards):
 
 def test_a_change_that_is_not_counted_is_seen(monkeypatch):
     """The test above fails where the rows that go from one instantiated cluster to another are forgotten."""
-    monkeypatch.setattr("mpibayes.hpc.shard_step.recount", lambda rows, before, after, k, offsets, into=None: into)
+    monkeypatch.setattr("mpibayes.hpc.crosscat.sweep.recount", lambda rows, before, after, k, offsets, into=None: into)
     with pytest.raises((AssertionError, TypeError)):
         test_carried_counts_are_a_full_count("one", 5)
 

@@ -6,13 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mpibayes.hpc.data import Carve, in_blocks
-from mpibayes.hpc.models import components as components_module
-from mpibayes.hpc.models import normal, vector
-from mpibayes.hpc.models.components import Components
-from mpibayes.hpc.models.statistics import Statistics, merge_vectors, union
+from mpibayes.hpc.components import multinormal as vector
+from mpibayes.hpc.components import normal
+from mpibayes.hpc.components import product as components_module
+from mpibayes.hpc.components.product import Components
+from mpibayes.hpc.components.statistics import Statistics, merge_vectors, union
+from mpibayes.hpc.data.rows import Carve, in_blocks
 from mpibayes.io.table import table_from_arrays
-from mpibayes.kernels import mixture as kernels
+from mpibayes.kernels.mixture import mixture as kernels
 from tests.exact import wrong_vectors
 
 PRIOR = {"kappa": 0.3, "variance": 0.4}

@@ -10,12 +10,12 @@ from rich.console import Console
 from scipy.special import logsumexp
 from scipy.stats import nbinom, t
 
-from mpibayes.hpc.errors import ConfigError, DataError
-from mpibayes.hpc.kept_chains import evenly
-from mpibayes.hpc.kept_draws import KeptRun
-from mpibayes.hpc.mixture_predict import Predictor
-from mpibayes.hpc.mixture_report import representative
-from mpibayes.hpc.predict import predict
+from mpibayes.errors import ConfigError, DataError
+from mpibayes.hpc.commands.predict import predict
+from mpibayes.hpc.crosscat.draws import KeptRun
+from mpibayes.hpc.crosscat.predictive import Predictor
+from mpibayes.hpc.crosscat.report.report import representative
+from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.io.labels import DrawWriter, iterate_draws
 from mpibayes.io.table import table_from_arrays, write_table
 from mpibayes.io.trace import read_trace

@@ -6,9 +6,9 @@ import os
 
 import numpy as np
 
-from mpibayes.hpc import shards
+from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.regression.likelihood import LOGISTIC, SOFTMAX, STUDENT, Likelihood
-from mpibayes.kernels.firefly import Rows
+from mpibayes.kernels.firefly.firefly import Rows
 
 FAMILIES = {
     "logistic": Likelihood(LOGISTIC, 5),

@@ -6,11 +6,11 @@ import json
 import numpy as np
 import pytest
 
-from mpibayes.hpc.comm import serial, world
-from mpibayes.hpc.errors import ConfigError, DataError
-from mpibayes.hpc.regression.checks import check_training
+from mpibayes.errors import ConfigError, DataError
+from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.hpc.regression.design import MAX_PARAMETERS, Design
 from mpibayes.hpc.regression.likelihood import LOGISTIC, SOFTMAX, STUDENT, Likelihood
+from mpibayes.hpc.regression.mode.identifiable import check_training
 from mpibayes.hpc.regression.settings import Settings
 from mpibayes.io.ingest import import_table
 from mpibayes.io.table import Table, table_from_arrays, write_table

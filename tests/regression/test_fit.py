@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from mpibayes.hpc.comm import serial, world
-from mpibayes.hpc.errors import DataError
-from mpibayes.hpc.regression.fit import Objective, bound_statistics, fit
+from mpibayes.errors import DataError
+from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.hpc.regression.likelihood import LOGISTIC, SOFTMAX, STUDENT, Likelihood
+from mpibayes.hpc.regression.mode.fit import Objective, bound_statistics, fit
 from mpibayes.hpc.regression.prior import Prior
 from tests.regression.problems import FAMILIES, dealt, rows_of, seed, simulate
 

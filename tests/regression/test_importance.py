@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from mpibayes.hpc.comm import serial, world
-from mpibayes.hpc.regression.fit import fit
-from mpibayes.hpc.regression.importance import fit_pareto, importance_sample, kish, pareto_smoothed
+from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.hpc.regression.likelihood import LOGISTIC, STUDENT, Likelihood
+from mpibayes.hpc.regression.mode.fit import fit
+from mpibayes.hpc.regression.mode.importance import fit_pareto, importance_sample, kish, pareto_smoothed
 from mpibayes.hpc.regression.prior import Prior
 from tests.regression.problems import FAMILIES, dealt, rows_of, seed, simulate
 from tests.regression.test_fit import LOGISTIC24

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from mpibayes.hpc.comm import serial, world
-from mpibayes.hpc.errors import NumericalError
+from mpibayes.errors import NumericalError
+from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.hpc.regression.cost import cost
-from mpibayes.hpc.regression.fit import bound_statistics, fit
-from mpibayes.hpc.regression.laplace import expected_gap, laplace_draws, predicted_bright, whitening
+from mpibayes.hpc.regression.mode.fit import bound_statistics, fit
+from mpibayes.hpc.regression.mode.laplace import expected_gap, laplace_draws, predicted_bright, whitening
 from tests.regression.problems import FAMILIES, dealt, rows_of, seed, simulate
 
 

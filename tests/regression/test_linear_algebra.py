@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from mpibayes.hpc.regression.collinear import combinations
-from mpibayes.hpc.regression.linear_algebra import cholesky, inverse, inverse_factor, solve
+from mpibayes.hpc.regression.mode.collinear import combinations
+from mpibayes.hpc.regression.mode.linear_algebra import cholesky, inverse, inverse_factor, solve
 from tests.conftest import launch
 
 
@@ -40,7 +40,7 @@ def test_same_bits_on_any_number_of_threads():
     """A library's own Cholesky factor differs between one thread and two at this size, on most machines."""
     code = (
         "import hashlib, numpy as np\n"
-        "from mpibayes.hpc.regression.linear_algebra import cholesky, inverse\n"
+        "from mpibayes.hpc.regression.mode.linear_algebra import cholesky, inverse\n"
         "x = np.random.default_rng(1).normal(size=(300, 280))\n"
         "a = np.einsum('ki,kj->ij', x, x)\n"
         "print(hashlib.sha256(cholesky(a).tobytes() + inverse(a).tobytes()).hexdigest())"

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from mpibayes.hpc.comm import serial, world
-from mpibayes.hpc.errors import DataError
+from mpibayes.errors import DataError
+from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.hpc.regression.likelihood import LOGISTIC, Likelihood
+from mpibayes.hpc.regression.mode.scales import choose_scale, joint_t_scale, log_predictive
 from mpibayes.hpc.regression.prior import Prior
-from mpibayes.hpc.regression.scales import choose_scale, joint_t_scale, log_predictive
 from tests.regression.problems import FAMILIES, dealt, simulate
 
 T = FAMILIES["student-t"]

@@ -23,4 +23,4 @@ def runs(table, tmp_path_factory):
 @pytest.fixture(autouse=True)
 def coarse_pictures(monkeypatch):
     """A third of the resolution: drawing is most of a report's time."""
-    monkeypatch.setattr("mpibayes.hpc.drawing.DPI", 50)
+    monkeypatch.setattr("mpibayes.hpc.posterior.drawing.DPI", 50)

@@ -11,9 +11,9 @@ from rich.console import Console
 from scipy import stats
 from scipy.special import expit
 
-from mpibayes.hpc.errors import ConfigError, DataError
-from mpibayes.hpc.kept_regression import KeptRegression
-from mpibayes.hpc.predict import predict
+from mpibayes.errors import ConfigError, DataError
+from mpibayes.hpc.commands.predict import predict
+from mpibayes.hpc.regression.draws import KeptRegression
 from mpibayes.io.export import export
 from mpibayes.io.trace import read_trace
 from tests.regression_report.runs import BIRDS, JOBS, customers, make_run, write_csv, write_customers

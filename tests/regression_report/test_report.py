@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from mpibayes.hpc.errors import CheckpointError, ConfigError
-from mpibayes.hpc.report import report
+from mpibayes.errors import CheckpointError, ConfigError
+from mpibayes.hpc.commands.report import report
 from mpibayes.io.trace import read_trace
 from tests.regression_report.runs import BIRDS, customers, make_run, rewritten, write_csv, write_customers
 from tests.report.test_report import assert_picture

@@ -6,16 +6,16 @@ import pytest
 from scipy import stats
 from scipy.special import expit, log_softmax, softmax
 
-from mpibayes.hpc.kept_chains import family_of
-from mpibayes.hpc.kept_regression import KeptRegression
-from mpibayes.hpc.regression import coefficients as coef
+from mpibayes.hpc.posterior.chains import family_of
 from mpibayes.hpc.regression.design import Built, Design
-from mpibayes.hpc.regression.figures import autocorrelation
+from mpibayes.hpc.regression.draws import KeptRegression
 from mpibayes.hpc.regression.likelihood import LOGISTIC, SOFTMAX, STUDENT, Likelihood
 from mpibayes.hpc.regression.predictive import Predictive
 from mpibayes.hpc.regression.prior import Prior
-from mpibayes.hpc.regression.scoring import score
-from mpibayes.hpc.regression.second_opinion import affordable, second_opinion
+from mpibayes.hpc.regression.report import coefficients as coef
+from mpibayes.hpc.regression.report.figures import autocorrelation
+from mpibayes.hpc.regression.report.importance_check import affordable, second_opinion
+from mpibayes.hpc.regression.report.scoring import score
 from mpibayes.hpc.regression.settings import Settings
 from mpibayes.io.table import table_from_arrays
 from tests.regression_report.runs import PREDICTORS, RESPONSE, customers

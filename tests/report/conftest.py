@@ -18,4 +18,4 @@ def run_dir(table, tmp_path_factory):
 def coarse_pictures(monkeypatch, request):
     """A third of the resolution, but for the test that looks at pictures: drawing is most of a report's time."""
     if "whole" not in request.node.name:
-        monkeypatch.setattr("mpibayes.hpc.drawing.DPI", 50)
+        monkeypatch.setattr("mpibayes.hpc.posterior.drawing.DPI", 50)

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-from mpibayes.hpc import config as configuration
-from mpibayes.hpc import run_directory
-from mpibayes.hpc.comm import serial
-from mpibayes.hpc.data import Data
-from mpibayes.hpc.heldout import HeldOut
-from mpibayes.hpc.lock import Lock
-from mpibayes.hpc.mixture import Mixture, Settings
-from mpibayes.hpc.mixture_run import MixtureFamily
+from mpibayes.hpc.config import config as configuration
+from mpibayes.hpc.crosscat.family import MixtureFamily
+from mpibayes.hpc.crosscat.heldout import HeldOut
+from mpibayes.hpc.crosscat.view import Mixture, Settings
+from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.parallel.comm import serial
+from mpibayes.hpc.run import directory as run_directory
+from mpibayes.hpc.run.lock import Lock
 from mpibayes.io.labels import DrawWriter
 from mpibayes.io.table import Table, table_from_arrays, write_table
 from mpibayes.io.trace import TraceWriter

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mpibayes.hpc import chains, summary
-from mpibayes.hpc.kept_chains import Chain, growth_of
+from mpibayes.hpc.crosscat.report import agreement as chains
+from mpibayes.hpc.crosscat.report import summarise as summary
+from mpibayes.hpc.posterior.chains import Chain, growth_of
 
 
 def make_chain(burn_in=4, growth=0, name="a", **trace):

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from mpibayes.hpc import drawing, figures
-from mpibayes.hpc.summary import ColumnProfile
+from mpibayes.hpc.crosscat.report import figures
+from mpibayes.hpc.crosscat.report.summarise import ColumnProfile
+from mpibayes.hpc.posterior import drawing
 from tests.report.test_chains import make_chain
 
 

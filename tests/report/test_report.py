@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from mpibayes.hpc.errors import ConfigError, DataError
-from mpibayes.hpc.growth import Annealing
-from mpibayes.hpc.kept_chains import evenly
-from mpibayes.hpc.kept_draws import KeptRun
-from mpibayes.hpc.mixture_report import ClusterLine, Posterior, _block_tables, representative
-from mpibayes.hpc.report import report
-from mpibayes.hpc.summary import BlockProfile
+from mpibayes.errors import ConfigError, DataError
+from mpibayes.hpc.commands.report import report
+from mpibayes.hpc.crosscat.draws import KeptRun
+from mpibayes.hpc.crosscat.report.report import ClusterLine, Posterior, _block_tables, representative
+from mpibayes.hpc.crosscat.report.summarise import BlockProfile
+from mpibayes.hpc.crosscat.start.subsample import Annealing
+from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.io.labels import iterate_draws
 from mpibayes.io.table import table_from_arrays, write_table
 from mpibayes.io.trace import read_trace
@@ -269,7 +269,7 @@ def test_statistics_in_slices_are_those_of_the_whole(run_dir, monkeypatch):
     moments, sample = run.moments(draw.labels), run.sample(100)
     cuts = {"height": np.array([0.0, 30.0]), "visits": np.array([3.0])}
     histograms = run.histograms(draw.labels, cuts)
-    monkeypatch.setattr("mpibayes.hpc.kept_draws.SLICE_ROWS", 37)
+    monkeypatch.setattr("mpibayes.hpc.crosscat.draws.SLICE_ROWS", 37)
     parts = run.statistics([draw.labels])[0]
     for name, value in vars(whole).items():
         np.testing.assert_allclose(getattr(parts, name), value, rtol=1e-12, atol=1e-9)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scipy.stats import entropy
 
-from mpibayes.hpc import summary
-from mpibayes.hpc.models.components import Components
-from mpibayes.hpc.models.statistics import Statistics
+from mpibayes.hpc.components.product import Components
+from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.hpc.crosscat.report import summarise as summary
 from mpibayes.io.table import table_from_arrays
-from mpibayes.kernels import mixture as kernels
+from mpibayes.kernels.mixture import mixture as kernels
 from tests.report.runs import planted
 
 

@@ -73,8 +73,8 @@ def run(place: Path, out: str, *words, ranks: int = 1, **options):
 # The command `run`, whose clock calls time after a number of cycles: python -c STOPPING CYCLES CONFIG OUT KEY=VALUE ...
 STOPPING = """
 import sys
-from mpibayes.hpc import clock
-from mpibayes.hpc.run import main
+from mpibayes.hpc.run import clock
+from mpibayes.hpc.run.loop import main
 
 left = [int(sys.argv[1])]
 def cycle_took(self, seconds):

@@ -6,8 +6,8 @@ import h5py
 import numpy as np
 import pytest
 
-from mpibayes.hpc.errors import ConfigError
-from mpibayes.hpc.run_directory import initial_labels
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.run.directory import initial_labels
 from mpibayes.io.table import Table, table_from_arrays, write_table
 from tests.run.conftest import run
 

@@ -13,10 +13,10 @@ import time
 
 import pytest
 
-from mpibayes.hpc import lock as locks
-from mpibayes.hpc.clock import Clock, job_time_left
-from mpibayes.hpc.errors import CheckpointError, ConfigError
-from mpibayes.hpc.lock import Lock
+from mpibayes.errors import CheckpointError, ConfigError
+from mpibayes.hpc.run import lock as locks
+from mpibayes.hpc.run.clock import Clock, job_time_left
+from mpibayes.hpc.run.lock import Lock
 from tests.conftest import launch
 from tests.run.conftest import run
 from tests.run.test_stop_continue import ENDLESS, start, wait_for_progress
@@ -215,7 +215,7 @@ def test_signs_of_life(tmp_path, lock, monkeypatch):
 STARTER = """
 import os, random, sys, time
 from pathlib import Path
-from mpibayes.hpc import lock as locks
+from mpibayes.hpc.run import lock as locks
 
 def slow(name):
     function = getattr(os, name)

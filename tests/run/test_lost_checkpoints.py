@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from mpibayes.hpc import lock
-from mpibayes.hpc.clock import Clock
+from mpibayes.hpc.run import lock
+from mpibayes.hpc.run.clock import Clock
 from mpibayes.io import checkpoint, files, labels, trace
 from mpibayes.io.segments import count_rows
 from tests.faults.cases import exports, mpibayes
@@ -67,7 +67,7 @@ def test_a_run_that_ended_before_its_first_checkpoint_goes_on(tmp_path, monkeypa
 
 
 def test_a_run_of_a_version_that_noted_nothing_goes_on_and_notes_it(tmp_path):
-    from mpibayes.hpc import records
+    from mpibayes.hpc.run import identity as records
 
     place = half_way(tmp_path / "place")
     record = records.read_provenance(place / "run")

@@ -29,8 +29,8 @@ sys.exit(cli.main(["run", "run.toml", "-o", *sys.argv[2:]]))
 """
 
 IN_A_CYCLE = """
-from mpibayes.hpc.mixture import Mixture
-from mpibayes.hpc.errors import NumericalError
+from mpibayes.hpc.crosscat.view import Mixture
+from mpibayes.errors import NumericalError
 cycle = Mixture.cycle
 def faulty(self, word=()):
     if rank == 1 and self.cycles == 3:
@@ -46,7 +46,7 @@ if rank == 1:
     table._read_rows = read
 """
 BEFORE_MPI = """
-from mpibayes.hpc import run
+from mpibayes.hpc.run import loop as run
 def world():
     raise RuntimeError("boom")
 if rank == 1:
@@ -187,7 +187,7 @@ def slow(*words):
 table._read_rows = slow
 """
 SLOW_MERGE = """
-from mpibayes.hpc import run
+from mpibayes.hpc.run import loop as run
 merge = run.merge
 def slow(folder):
     time.sleep(1.5)

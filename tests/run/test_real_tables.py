@@ -16,7 +16,7 @@ from tests.run.conftest import mpibayes
 EXAMPLE = Path(__file__).parents[2] / "examples" / "census_income"
 PEAK = """
 import resource, sys
-from mpibayes.hpc.run import main
+from mpibayes.hpc.run.loop import main
 code = main("run.toml", "out")
 print("peak-kib", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, flush=True)
 sys.exit(code)

@@ -7,7 +7,7 @@ import h5py
 import numpy as np
 import pytest
 
-from mpibayes.hpc.data import heldout_rows
+from mpibayes.hpc.data.rows import heldout_rows
 from mpibayes.io.export import export
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.run.conftest import mpibayes, run, run_some

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from mpibayes.hpc import launcher, signals, waiting
+from mpibayes.hpc.parallel import launcher, waiting
+from mpibayes.hpc.run import signals
 from tests.conftest import is_open_mpi, launch
 
 # Sends this process a signal while the modules of the command are loaded, long before a run looks at signals.

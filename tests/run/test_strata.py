@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from mpibayes.hpc import strata
-from mpibayes.hpc.comm import serial
-from mpibayes.hpc.data import Data
-from mpibayes.hpc.growth import Annealing
-from mpibayes.hpc.mixture import Mixture, Settings
+from mpibayes.hpc.crosscat import strata
+from mpibayes.hpc.crosscat.start.subsample import Annealing
+from mpibayes.hpc.crosscat.view import Mixture, Settings
+from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import table_from_arrays, write_table
 
 N, N_RARE, START = 12_000, 8, 200

@@ -1,0 +1,87 @@
+"""`mpibayes report`: tables, pictures and a machine-readable summary of the posterior of one or several chains."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Sequence
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.posterior.chains import family_of
+from mpibayes.hpc.posterior.tables import Report
+from mpibayes.io.files import reason, write_bytes, write_text
+
+WIDTH = 118  # of report.txt
+
+
+def require_extra(*modules: str) -> None:
+    """ConfigError when a library of the `report` extra is not installed."""
+    lacking = [name for name in modules if importlib.util.find_spec(name) is None]
+    if lacking:
+        raise ConfigError(f"the report needs {' and '.join(lacking)}: pip install '.[report]' in the program's folder")
+
+
+def report(
+    run_dirs: str | Path | Sequence[str | Path],
+    out: str | Path | None = None,
+    burn_in: int | None = None,
+    console: Any = None,
+    table: str | Path | None = None,
+) -> Path:
+    """Print the report and write it to `out` (DIR/report of the first directory): report.txt, summary.json, PNG
+    pictures, and coefficients.csv of a regression.
+
+    burn_in: cycles left out of each chain, instead of what the configuration says. table: where the run's table is now.
+    Returns the folder. Raises ConfigError (no run there, nothing after burn-in, `out` not writable), DataError (the
+    table is missing or another one), CheckpointError (a damaged trace or labels segment).
+    """
+    from mpibayes.terminal import Console, Text
+
+    require_extra("matplotlib", "arviz")
+    console = console or Console()
+    run_dirs = [run_dirs] if isinstance(run_dirs, str | Path) else list(run_dirs)
+    if run_dirs and family_of(run_dirs[0]) != "mixture":
+        from mpibayes.hpc.regression.draws import KeptRegression as Kept
+        from mpibayes.hpc.regression.report.report import make
+    else:
+        from mpibayes.hpc.crosscat.draws import KeptRun as Kept
+        from mpibayes.hpc.crosscat.report.report import make
+    kept = Kept(run_dirs, burn_in, table)
+    folder = Path(out) if out is not None else Path(run_dirs[0]) / "report"
+    _make_folder(folder)
+    made = make(kept)
+    _write(folder, made)
+    for part in made.parts():
+        console.print(part)
+    names = ", ".join(["report.txt", "summary.json", *made.files, *made.pictures])
+    console.print()
+    console.print(Text(f"written to {folder}: {names}"), soft_wrap=True)
+    return folder
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be made: {reason(error)}; choose another place with --out") from None
+
+
+def _write(folder: Path, made: Report) -> None:
+    from mpibayes.terminal import Console
+
+    text = StringIO()
+    paper = Console(file=text, width=WIDTH, color_system=None, force_terminal=False, legacy_windows=False)
+    for part in made.parts():
+        paper.print(part)
+    try:
+        for name, image in made.pictures.items():
+            write_bytes(folder / name, image)
+        for name, content in made.files.items():
+            write_text(folder / name, content)
+        write_text(folder / "report.txt", "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n")
+        write_text(folder / "summary.json", json.dumps(made.document, indent=1, allow_nan=False) + "\n")
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be written: {reason(error)}; choose another place with --out") from None

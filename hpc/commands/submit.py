@@ -1,0 +1,195 @@
+"""`mpibayes submit`: check a configuration, fill one of the shipped batch scripts, and hand it to SLURM.
+
+The filled script lies beside the run directory and is complete: it can be read, edited and submitted again by hand.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import unicodedata
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.commands import check as checking
+from mpibayes.hpc.commands.batch_script import Job, clock, filled, folder_of_python
+from mpibayes.hpc.config import config as configuration
+from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.config.schema import parse_duration
+from mpibayes.hpc.run import directory as run_directory
+from mpibayes.hpc.run import identity as records
+from mpibayes.io.files import read_regular, reason, set_aside, write_text
+from mpibayes.text import counted
+
+SHORTEST_S = 120.0
+LONGEST_NAME = 200  # bytes; file systems take 255, and numbers and endings follow in the names of script and log
+# What ends a line somewhere, hides from the eye or cannot be written, by the category of Unicode.
+UNFIT = {
+    "Cc": "a control character",
+    "Zl": "a line separator",
+    "Zp": "a paragraph separator",
+    "Cs": "bytes that are not UTF-8",
+}
+
+
+def submit(config_path: Path, folder: Path, overrides: Sequence[str], job: Job, dry_run: bool = False) -> None:
+    """Check, fill, write and submit; with `dry_run` only print the script. ConfigError and DataError as of `check`."""
+    folder = folder.absolute()
+    _check_request(config_path.absolute(), folder, overrides, job)
+    found = checking.examine(config_path, overrides)
+    for place, more in _places(folder, job):
+        _refuse_another_run(place, configuration.load(config_path, [*overrides, *more]))
+    n_shards = found.config.run.shards
+    tasks = job.ntasks_per_node or -(-n_shards // job.nodes)
+    ranks = job.nodes * tasks
+    script = folder.with_name(folder.name + ".sbatch")
+    text = filled(job, tasks, script, [str(config_path.absolute()), str(folder), *_sets(overrides)])
+    if ranks > n_shards:
+        idle = counted(ranks - n_shards, "rank")
+        print(
+            f"warning: {ranks} ranks, but {counted(n_shards, 'shard')}: {idle} would have nothing to do "
+            "(run.shards, --nodes, --ntasks-per-node)",
+            file=sys.stderr,
+        )
+    if dry_run:
+        print(text, end="")
+        return
+    if shutil.which("sbatch") is None:
+        raise ConfigError(
+            "there is no sbatch here; submit from a login node of the cluster, or see the script with --dry-run"
+        )
+    _write(script, text)
+    number = _sbatch(script)
+    parts = checking.memory(found, ranks)
+    print(f"job {number}: {counted(ranks, 'rank')} on {counted(job.nodes, 'node')}, {clock(job.time_s)} a job")
+    print(f"script:  {script}")
+    print(f"log:     {folder}-{number}{'_N' if job.array else ''}.log")
+    print(f"memory:  about {sum(parts.values()) / checking.MIB:.0f} MiB on the busiest rank; see mpibayes check")
+    place = shlex.quote(str(folder))
+    if job.array:
+        print(f"status:  mpibayes status {place}/seed-N")
+        print(f"report:  mpibayes report {place}/seed-* -o {place}/report")
+    else:
+        print(f"status:  mpibayes status {place}")
+
+
+# --- what is checked before one waits in a queue ----------------------------------------------------------------------
+
+
+def _check_request(config_path: Path, folder: Path, overrides: Sequence[str], job: Job) -> None:
+    problems = [*_unfit(config_path, folder, overrides, job), *_unusable(folder)]
+    if job.array and job.chain:
+        problems.append("--array and --chain: a task of an array requeues itself; expected one of the two")
+    if job.array and not re.fullmatch(r"\d+(-\d+(:\d+)?)?(,\d+(-\d+(:\d+)?)?)*(%\d+)?", job.array, re.ASCII):
+        problems.append(f'--array {job.array!r}: expected a number of chains, or what sbatch takes: "1-10%3"')
+    if job.array == "0":
+        problems.append("--array 0: expected at least one chain")
+    if job.array and any(item.split("=")[0].strip() == "run.seed" for item in overrides):
+        problems.append("--set run.seed: in an array the number of the task is the seed; expected no run.seed")
+    if job.time_s < SHORTEST_S:
+        problems.append(f"--time: {job.time_s:g} seconds are over before a run has started; expected 2m or more")
+    for line in job.setup:
+        if line.endswith("\\"):
+            problems.append(f"--setup {line!r}: the backslash would join it to the next line; expected a whole line")
+    for line in job.sbatch:
+        if not line.startswith("-"):
+            problems.append(f'--sbatch {line!r}: expected an option of sbatch with its dashes, such as "--qos=long"')
+    if problems:
+        raise ConfigError("the job cannot be submitted as asked", problems)
+
+
+def _unfit(config_path: Path, folder: Path, overrides: Sequence[str], job: Job) -> Iterator[str]:
+    """All that gets into the script has to stay on its line: what follows a line break there would be run."""
+    texts = [("CONFIG", config_path), ("-o", folder), ("the folder of Python", folder_of_python())]
+    texts += [("--partition", job.partition), ("--account", job.account)]
+    for option, several in ("--set", overrides), ("--setup", job.setup), ("--sbatch", job.sbatch):
+        texts += [(option, text) for text in several]
+    for what, text in texts:
+        if found := {unicodedata.category(character) for character in str(text or "")} & UNFIT.keys():
+            kinds = " and ".join(UNFIT[kind] for kind in sorted(found))
+            yield f"{what} {str(text)!r}: has {kinds}; expected one line of printable text"
+
+
+def _unusable(folder: Path) -> Iterator[str]:
+    """Paths that fit on a line, but that sbatch or PATH would take for others."""
+    if "\\" in str(folder):
+        yield f"-o {str(folder)!r}: has a backslash, which sbatch takes out of a log's name; choose another with -o"
+    if folder.name in ("", ".."):
+        yield f"-o {str(folder)!r}: has no name to call the script and the log by; choose another with -o"
+    if len(folder.name.encode(errors="replace")) > LONGEST_NAME:
+        yield f"-o: the name of the run directory has more than {LONGEST_NAME} bytes; choose another with -o"
+    if ":" in str(folder_of_python()):
+        yield f"the folder of Python {str(folder_of_python())!r}: has a colon, which separates folders in PATH"
+
+
+def limit(text: str) -> float:
+    """Seconds of a job's time limit; ValueError for a bare number, which is minutes to sbatch and seconds to others.
+
+    >>> [limit(t) for t in ("4:00:00", "1-12", "3h50m")]
+    [14400.0, 129600.0, 13800.0]
+    """
+    if re.fullmatch(r"\s*[\d.]+\s*", text):
+        raise ValueError(f"{text.strip()}: minutes or seconds? Expected 4:00:00, 1-12:00:00, 90m or 3h50m")
+    try:
+        return parse_duration(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a time limit such as 4:00:00, 1-12:00:00, 90m or 3h50m") from None
+
+
+def _places(folder: Path, job: Job) -> list[tuple[Path, list[str]]]:
+    """The run directories that the job continues, each with the settings of its own."""
+    if not job.array:
+        return [(folder, [])]
+    seeds = [p for p in folder.glob("seed-*") if p.name[5:].isdigit()]
+    return [(p, [f"run.seed={p.name[5:]}"]) for p in sorted(seeds)]
+
+
+def _refuse_another_run(folder: Path, config: Config) -> None:
+    """What `mpibayes run` would refuse after hours in the queue."""
+    if not run_directory.holds_run(folder):
+        run_directory.require_no_strangers(folder)
+        return
+    old = records.read_resolved(folder)
+    new = configuration.as_dict(configuration.continued(config, old))
+    changes = configuration.difference(old, new, same_table=True)  # the run itself will compare the contents
+    if config.heldout_path is not None:
+        changes = [c for c in changes if not c.startswith("data.heldout:")]
+    if changes:
+        raise ConfigError(
+            f"{folder}: holds a run with another configuration; what differs:", [*changes, "choose another with -o"]
+        )
+
+
+# --- writing and submitting -------------------------------------------------------------------------------------------
+
+
+def _sets(overrides: Sequence[str]) -> list[str]:
+    return [word for item in overrides for word in ("--set", item)]
+
+
+def _write(script: Path, text: str) -> None:
+    """Beside the run directory, which has to be new. A script that is there and differs is set aside."""
+    try:
+        script.parent.mkdir(parents=True, exist_ok=True)
+        if script.exists() and read_regular(script) != text.encode():
+            print(f"the script that was there is now {set_aside(script)}")
+        write_text(script, text)
+    except OSError as error:
+        raise ConfigError(f"{script}: cannot be written: {reason(error)}") from None
+
+
+def _sbatch(script: Path) -> str:
+    """The number of the job."""
+    try:
+        done = subprocess.run(
+            ["sbatch", "--parsable", str(script)], capture_output=True, text=True, errors="replace", timeout=120
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ConfigError(f"sbatch could not be run: {error}") from None
+    if done.returncode != 0:
+        raise ConfigError(f"sbatch refused {script}", (done.stderr or done.stdout).strip().splitlines())
+    return done.stdout.strip().splitlines()[-1].split(";")[0]

@@ -1,0 +1,261 @@
+"""Blocks of real columns with a full covariance in each cluster: normal-inverse-Wishart prior (MATH 1, real vector).
+
+A block of D columns has the hyperparameters (kappa, nu, variance), a row of a (B, 3) array, each fixed or learned on a
+grid, one after another given the others. The prior's matrix is S_0 = nu variance diag(scale^2), scale being the
+columns' own standard deviations, and its location the columns' own means unless it was given. With D = 1 this is the
+normal column of the same kappa and nu, its variance in units of scale^2.
+
+A cluster's scatter matrices are packed lower triangles by rows, (0,0), (1,0), (1,1), ...: the pairs of columns of all
+blocks are the rows of one array (pairs, K).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import gammaln
+
+from mpibayes.hpc.components import normal
+from mpibayes.hpc.components.grid import as_grid, draw_on_grid
+
+KAPPA, NU, VARIANCE = range(3)
+NAMES = ("kappa", "nu", "variance")
+START = (normal.START[normal.KAPPA], normal.START[normal.NU], normal.START[normal.VARIANCE])  # nu: above D - 1
+
+
+def n_pairs(width):
+    """Entries of a packed triangle."""
+    return width * (width + 1) // 2
+
+
+def unpack(pairs: np.ndarray) -> np.ndarray:
+    """Symmetric matrices (..., K, D, D) of packed triangles (..., pairs, K)."""
+    width = int((2 * pairs.shape[-2]) ** 0.5)
+    i, j = np.tril_indices(width)
+    out = np.empty((*pairs.shape[:-2], pairs.shape[-1], width, width))
+    out[..., i, j] = out[..., j, i] = np.moveaxis(pairs, -2, -1)
+    return out
+
+
+def cholesky(matrix: np.ndarray, least: np.ndarray) -> np.ndarray:
+    """Lower triangles L with L L' = matrix (..., D, D), where no pivot can be less than `least` (..., D).
+
+    S_n exceeds the diagonal S_0, so that none of its pivots is below that of S_0. Rounding can say otherwise, where
+    columns repeat each other and the prior is narrow: such a pivot is put right, and what stands below it, which is
+    rounding too, is left out. As in kernels/mixture/vectors_tail.h; matrix by matrix, whatever the others are.
+    """
+    rest, lower = matrix.copy(), np.zeros_like(matrix)
+    for i in range(matrix.shape[-1]):
+        sound = rest[..., i, i] > least[..., i]
+        pivot = np.sqrt(np.where(sound, rest[..., i, i], least[..., i]))
+        column = np.where(sound[..., None], rest[..., i + 1 :, i] / pivot[..., None], 0.0)
+        lower[..., i, i], lower[..., i + 1 :, i] = pivot, column
+        rest[..., i + 1 :, i + 1 :] -= column[..., :, None] * column[..., None, :]
+    return lower
+
+
+@dataclass
+class Posterior:
+    """Of K clusters: location (K, D), kappa and nu (K,), and the lower triangle L of S_n = L L' (K, D, D)."""
+
+    location: np.ndarray
+    kappa: np.ndarray
+    nu: np.ndarray
+    lower: np.ndarray
+
+
+@dataclass
+class Predictive:
+    """Multivariate t of the next row in K clusters: location (K, D), matrix (K, D, D) = nu times the scale matrix, nu
+    (K,) degrees of freedom. `seen` and `lacking` are columns, x (n, len(seen)) the cells of rows that lack the others.
+    """
+
+    location: np.ndarray
+    matrix: np.ndarray
+    nu: np.ndarray
+
+    def log_density(self, x: np.ndarray, seen: np.ndarray) -> np.ndarray:
+        """Log density of the cells that are there, (n, K)."""
+        d = len(seen)
+        norm, log_determinant, _ = self._norm(x, seen)
+        constant = gammaln(0.5 * (self.nu + d)) - gammaln(0.5 * self.nu) - 0.5 * (d * np.log(np.pi) + log_determinant)
+        return constant - 0.5 * (self.nu + d) * np.log1p(norm)
+
+    def conditional(self, x: np.ndarray, seen: np.ndarray, lacking: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of the lacking cells given the others, (n, K, len(lacking)) each."""
+        norm, _, off = self._norm(x, seen)
+        cross = self.matrix[:, seen[:, None], lacking]
+        slope = np.linalg.solve(self.matrix[:, seen[:, None], seen], cross)
+        mean = self.location[:, lacking] + np.einsum("nkd,kdm->nkm", off, slope)
+        rest = self.matrix[:, lacking, lacking] - (cross * slope).sum(axis=1)
+        nu = self.nu + len(seen)
+        # a t with nu <= 2 has no variance: it then counts with that of nu = 3
+        widen = np.where(nu > 2.0, nu / np.where(nu > 2.0, nu - 2.0, 1.0), 3.0)
+        return mean, (widen / nu * (1.0 + norm))[:, :, None] * np.maximum(rest, 0.0)
+
+    def _norm(self, x, seen):
+        """(x - m)' matrix^-1 (x - m) (n, K), the log determinant of the matrix (K,), and x - m (n, K, len(seen))."""
+        matrix = self.matrix[:, seen[:, None], seen]
+        off = x[:, None, :] - self.location[:, seen]
+        lower = np.linalg.cholesky(matrix)
+        inverse = np.linalg.solve(lower, np.broadcast_to(np.eye(len(seen)), lower.shape))
+        norm = (np.einsum("kij,nkj->nki", inverse, off) ** 2).sum(axis=-1)
+        return norm, 2.0 * np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1), off
+
+
+def default_grids(width: int) -> dict[str, np.ndarray]:
+    """Where the hyperparameters of a block of so many columns are learned when nothing else is said."""
+    return dict(zip(NAMES, (normal.KAPPA_GRID, width - 1 + normal.NU_GRID, normal.VARIANCE_GRID)))
+
+
+class Block:
+    """One block. name; names of its columns; center, scale (D,): each column's own; prior: {"kappa": number or grid,
+    "nu": ..., "variance": ..., "mean": (D,)}, or what of it is given."""
+
+    def __init__(self, name: str, columns: Sequence[str], center, scale, prior=None):
+        prior = {key: value for key, value in (prior or {}).items() if value is not None}
+        self.name, self.columns = name, tuple(columns)
+        self.width = d = len(self.columns)
+        self.mean = np.asarray(prior.get("mean", center), np.float64)
+        self.square = np.asarray(scale, np.float64) ** 2
+        aims = (START[KAPPA], d - 1 + START[NU], START[VARIANCE])
+        self.grids = [as_grid(prior[key]) if key in prior else g for key, g in default_grids(d).items()]
+        self.start = [g[np.argmin(np.abs(g - a))] for g, a in zip(self.grids, aims)]
+
+    def spread(self, wishart: np.ndarray) -> np.ndarray:
+        """Diagonal of S_0, (..., D), of wishart (..., 3)."""
+        return (wishart[..., NU] * wishart[..., VARIANCE])[..., None] * self.square
+
+    def posterior(self, wishart: np.ndarray, n, mean, scatter) -> Posterior:
+        """wishart (..., 3); n (K,), mean (D, K), scatter (pairs, K) of K clusters."""
+        kappa0, nu0 = wishart[..., KAPPA, None], wishart[..., NU, None]
+        kappa, nu = kappa0 + n, nu0 + n
+        off = np.where(n > 0, mean - self.mean[:, None], 0.0).T
+        location = self.mean + off * (n / kappa)[..., None]
+        weight = (n * kappa0 / kappa)[..., None, None]
+        matrix = unpack(scatter) + weight * (off[:, :, None] * off[:, None, :])
+        spread = self.spread(wishart)[..., None, :]
+        diagonal = np.arange(self.width)
+        matrix[..., diagonal, diagonal] += spread
+        return Posterior(location, kappa, nu, cholesky(matrix, np.broadcast_to(spread, matrix.shape[:-1])))
+
+    def predictive(self, wishart: np.ndarray, n, mean, scatter) -> Predictive:
+        """Of the next row in each cluster, and last in a new one."""
+        blank = (np.append(a, np.zeros((*a.shape[:-1], 1), a.dtype), axis=-1) for a in (n, mean, scatter))
+        p = self.posterior(wishart, *blank)
+        matrix = (p.lower @ p.lower.swapaxes(-1, -2)) * ((p.kappa + 1.0) / p.kappa)[:, None, None]
+        return Predictive(p.location, matrix, p.nu - self.width + 1.0)
+
+    def log_marginal_cells(self, wishart: np.ndarray, n, mean, scatter) -> np.ndarray:
+        """Log marginal likelihood of each cluster, (..., K)."""
+        d, post = self.width, self.posterior(wishart, n, mean, scatter)
+        kappa0, nu0 = wishart[..., KAPPA, None], wishart[..., NU, None]
+        log_determinant = 2.0 * np.log(np.diagonal(post.lower, axis1=-2, axis2=-1)).sum(axis=-1)
+        return (
+            log_multigamma(0.5 * post.nu, d)
+            - log_multigamma(0.5 * nu0, d)
+            + 0.5 * d * np.log(kappa0 / post.kappa)
+            + 0.5 * nu0 * np.log(self.spread(wishart)).sum(axis=-1)[..., None]
+            - 0.5 * post.nu * log_determinant
+            - 0.5 * n * d * np.log(np.pi)
+        )
+
+    def update(self, wishart: np.ndarray, n, mean, scatter, stream: np.random.Generator) -> np.ndarray:
+        """(kappa, nu, variance) drawn from their grids given the partition, coordinate by coordinate, (3,)."""
+        wishart = wishart.copy()
+        for i, grid in enumerate(self.grids):
+            if len(grid) > 1:
+                score = np.empty(len(grid))
+                for point, value in enumerate(grid):  # one at a time: each takes K matrices
+                    wishart[i] = value
+                    score[point] = self.log_marginal_cells(wishart, n, mean, scatter).sum()
+                wishart[i] = grid[draw_on_grid(score, stream)]
+        return wishart
+
+    def draw(self, wishart: np.ndarray, n, mean, scatter, stream: np.random.Generator):
+        """location (D, K), factor (pairs, K) and constant (K,): log density = constant - 1/2 |U (x - location)|^2.
+
+        With S_n = L L', the precision U' U is Wishart(nu_n, S_n^-1) for U = R' L^-1, R the upper triangle of normal
+        deviates whose squared diagonal entry i = 1..D is chi-square with nu_n - D + i degrees of freedom (Bartlett
+        1933, columns counted from the last): U is lower triangular. mu = m_n + U^-1 z / sqrt(kappa_n).
+        """
+        d, k, post = self.width, len(n), self.posterior(wishart, n, mean, scatter)
+        degrees = post.nu[:, None] - d + 1.0 + np.arange(d)
+        rotated = np.zeros((k, d, d))
+        rotated[:, *np.tril_indices(d, -1)] = stream.standard_normal((k, n_pairs(d) - d))
+        rotated[:, np.arange(d), np.arange(d)] = np.sqrt(2.0 * stream.standard_gamma(0.5 * degrees))
+        inverse = np.linalg.solve(post.lower, np.broadcast_to(np.eye(d), post.lower.shape))
+        factor = np.tril(rotated @ inverse)
+        z = stream.standard_normal((k, d, 1)) / np.sqrt(post.kappa)[:, None, None]
+        location = post.location + np.linalg.solve(factor, z)[..., 0]
+        log_diagonal = np.log(np.diagonal(factor, axis1=-2, axis2=-1)).sum(axis=-1)
+        i, j = np.tril_indices(d)
+        return location.T, factor[:, i, j].T, log_diagonal - 0.5 * d * np.log(2.0 * np.pi)
+
+
+def log_multigamma(a: np.ndarray, d: int) -> np.ndarray:
+    """Logarithm of the multivariate gamma function of each of a."""
+    return gammaln(a[..., None] - 0.5 * np.arange(d)).sum(axis=-1) + 0.25 * d * (d - 1) * np.log(np.pi)
+
+
+class Vectors:
+    """All blocks of a view, in order: their columns side by side, their pairs of columns side by side."""
+
+    def __init__(self, blocks: Sequence[Block]):
+        self.blocks = list(blocks)
+        self.widths = np.array([b.width for b in blocks], np.int64)
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    def start(self) -> np.ndarray:
+        """Initial hyperparameters, (B, 3)."""
+        return np.array([b.start for b in self.blocks]).reshape(-1, 3)
+
+    def parts(self, s) -> Iterator[tuple[Block, np.ndarray, np.ndarray, np.ndarray]]:
+        """(block, n (K,), mean (D, K), scatter (pairs, K)) of each block in the Statistics `s`."""
+        column = pair = 0
+        for b, block in enumerate(self.blocks):
+            d = block.width
+            mean, scatter = s.vector_mean[column : column + d], s.vector_scatter[pair : pair + n_pairs(d)]
+            yield block, s.vector_n[b], mean, scatter
+            column, pair = column + d, pair + n_pairs(d)
+
+    def spread(self, wishart: np.ndarray) -> np.ndarray:
+        """Diagonals of the blocks' S_0, side by side."""
+        return np.concatenate([np.zeros(0), *(b.spread(h) for b, h in zip(self.blocks, wishart))])
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Locations of the blocks' priors, side by side."""
+        return np.concatenate([np.zeros(0), *(b.mean for b in self.blocks)])
+
+    def log_marginal(self, wishart: np.ndarray, s, first: int, last: int) -> np.ndarray:
+        """Log marginal likelihood of blocks first..last-1, summed over clusters, (last - first,)."""
+        parts = zip(wishart[first:last], list(self.parts(s))[first:last])
+        return np.array([block.log_marginal_cells(h, *moments).sum() for h, (block, *moments) in parts])
+
+    def log_marginal_clusters(self, wishart: np.ndarray, s) -> np.ndarray:
+        """Log marginal likelihood of every cluster, summed over blocks, (K,)."""
+        total = np.zeros(len(s))
+        for h, (block, *moments) in zip(wishart, self.parts(s)):
+            total += block.log_marginal_cells(h, *moments)
+        return total
+
+    def update(self, wishart: np.ndarray, s, stream_of, first: int, last: int) -> np.ndarray:
+        """Hyperparameters of blocks first..last-1 drawn given the partition, (last - first, 3); stream_of(b): a stream
+        for each block."""
+        parts = list(enumerate(zip(wishart, self.parts(s))))[first:last]
+        return np.array([b.update(h, *m, stream_of(i)) for i, (h, (b, *m)) in parts]).reshape(-1, 3)
+
+    def draw(self, wishart: np.ndarray, s, stream_of, first: int, last: int):
+        """Parameters of blocks first..last-1: location (their columns, K), factor (their pairs, K), constant (last -
+        first, K)."""
+        parts = list(enumerate(zip(wishart, self.parts(s))))[first:last]
+        drawn = [b.draw(h, *m, stream_of(i)) for i, (h, (b, *m)) in parts]
+        none = np.zeros((0, len(s)))
+        location, factor, constant = zip(*drawn) if drawn else ((), (), ())
+        constant = np.array(constant).reshape(len(drawn), len(s))
+        return np.concatenate([none, *location]), np.concatenate([none, *factor]), constant

@@ -1,0 +1,227 @@
+"""`mpibayes check` of a mixture: memory, and time on a sample of the rows, scaled to those of the busiest rank."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from mpibayes.hpc.commands.check import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_table
+from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.crosscat import schedule
+from mpibayes.hpc.crosscat.family import settings_of
+from mpibayes.hpc.crosscat.moves.launched import BATCH, SUBSET
+from mpibayes.hpc.crosscat.speed import TYPICAL_NETWORK, Speed, Timing
+from mpibayes.hpc.crosscat.start import strategy
+from mpibayes.hpc.crosscat.view import Mixture, Settings
+from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.parallel import shards
+from mpibayes.hpc.parallel.comm import serial
+from mpibayes.hpc.run.progress import duration, rate
+from mpibayes.io.labels import BUFFERED
+from mpibayes.io.table import ARRAYS, BLOCKS, Column, Rows
+from mpibayes.io.trace import SCALARS
+from mpibayes.text import counted, every
+
+SAMPLE_ROWS = 20_000
+SAMPLE_SLICES = 20  # the sample is cut from all over the table, which may be sorted
+SAMPLE_CYCLES = 20  # from one cluster to about as many as there will be
+SAMPLE_S = 10.0  # or fewer cycles, where they are long
+TIMED = 3  # of the last cycles the quickest counts
+TYPICAL_CLUSTERS = 64
+
+
+def memory_per_rank(
+    columns: Sequence[Column],
+    n_train: int,
+    n_shards: int,
+    n_ranks: int,
+    n_clusters: int,
+    kept_draws: int = 0,
+    heldout_rows: int = 0,
+    mpi: bool = True,
+    moves: bool = True,
+    growing: bool = False,
+    strata: bool = False,
+    joint: Sequence[int] = (),
+) -> dict[str, int]:
+    """Resident bytes at the peak of the busiest rank, which is root, by part; their sum is the forecast.
+
+    columns: those that are used. n_train: training rows. heldout_rows: rows that are scored, of the table or of a file.
+    growing: the chain starts from a subsample, in strata or not. joint: columns of each block.
+
+    process    Python, libraries, and the MPI library where there is one
+    rows       cells of its shards: 1 byte a categorical column (2 above 255 levels), 8 a real or count column
+    labels     4 bytes a row, a copy of one shard's in a sweep and the image of a checkpoint
+    gathered   on root, all labels at a kept draw: 1 byte a training row up to 256 clusters, and a copy of its own part
+    draws      on root, kept draws that wait for a checkpoint, 1 byte a row up to 256 clusters, at most 16 MiB
+    moves      copies of the rows that shape the launches of splits; statistics and odds of both sides of each
+    subsample  while it grows: 4 bytes a row for its stratum, and for one shard at a time the steps (8) and the rows
+               that are in and out (8)
+    heldout    its part of the held-out rows with their running scores
+    clusters   for each (level, cluster): log theta, its ordered copy and that of the kernels (4 bytes each), counts in
+               total, by changes, of a tail and in a message (4 each, the last 8); moments for each (numeric column,
+               cluster), and those of blocks by column and by pair of columns; for each count column a new cluster's
+               scores of the counts up to 1,023
+    """
+    widths = {block: sum(c.block == block for c in columns) for block in ARRAYS}
+    row = sum(width * np.dtype(BLOCKS.get(block, np.float64)).itemsize for block, width in widths.items())
+    cut = shards.bounds(n_train, n_shards)
+    mine = shards.of_rank(n_shards, n_ranks, 0)
+    rows = int(cut[mine.stop] - cut[mine.start])
+    levels = sum(len(c.levels) + 1 for c in columns if c.block.startswith("codes"))
+    numeric = widths["reals"] + widths["tallies"]
+    entries = sum(d + d * (d + 1) // 2 for d in joint)
+    padded = -(-n_clusters // 16) * 16
+    label = 1 if n_clusters <= 256 else 2 if n_clusters <= 65536 else 4
+    return {
+        "process": PROCESS_BYTES + (MPI_BYTES if mpi else 0) + WORK_BYTES,
+        "rows": rows * row,
+        "labels": 4 * rows + 4 * -(-n_train // n_shards) + 4 * rows,
+        "subsample": (4 * rows * strata + 16 * -(-n_train // n_shards)) if growing else 0,
+        "moves": _moves_bytes(rows, row - 4 * widths["reals"], n_clusters, levels) if moves else 0,
+        "gathered": label * (n_train + 2 * rows) if kept_draws else 0,
+        "draws": min(BUFFERED, kept_draws * n_train * label),
+        "heldout": -(-heldout_rows // n_ranks) * (row + 16),
+        "clusters": padded * (levels * (3 * 4 + 5 * 4) + numeric * (3 * 8 * 4) + entries * 8 * (12 + 2 * len(mine)))
+        + 8 * 1024 * widths["tallies"],
+    }
+
+
+def _moves_bytes(rows: int, row: int, n_clusters: int, levels: int) -> int:
+    """At the peak of a round of moves; row: bytes of one in the launch, where real cells take 4.
+
+    With them, random numbers of 16 scans (32), ids, places and labels.
+    """
+    shaping = min(rows, SUBSET * n_clusters, (BATCH // (row + 80)) + SUBSET)
+    return shaping * (row + 80) + 12 * rows + 2 * n_clusters * levels * (3 * 8 + 4 + 8)
+
+
+def sample_rows(data: Data, most: int = SAMPLE_ROWS) -> Rows:
+    """Up to `most` training rows in slices from all over the table."""
+    if data.n_rows <= most:
+        return data.rows_of(0, data.n_rows)
+    length = most // SAMPLE_SLICES
+    starts = np.linspace(0, data.n_rows - length, SAMPLE_SLICES).astype(np.int64)
+    return Rows.concatenate(data.columns, [data.rows_of(int(s), int(s) + length) for s in starts])
+
+
+def time_sample(data: Data, settings: Settings, init: str, n_clusters: int, cycles: int = SAMPLE_CYCLES) -> Timing:
+    """Start a sample of the rows as the run will start, all of them at once, and time cycles of the real sampler.
+
+    Processor seconds, since other programs may be running; a cycle of one process does nothing but compute.
+    """
+    rows = sample_rows(data)
+    n_shards = min(settings.shards or len(rows), shards.default_count(len(rows)))  # as long ones as a run has
+    settings = replace(settings, annealing=None, shards=n_shards)
+    mixture = Mixture(serial(), data.columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), settings)
+    began = time.process_time()
+    mixture.start(init, n_clusters)
+    start_s = time.process_time() - began
+    spent, n = time.process_time(), 0
+    while n < cycles and time.process_time() - spent < SAMPLE_S:
+        mixture.cycle()
+        n += 1
+
+    def quickest(split_merge):
+        mixture.settings = replace(settings, split_merge=split_merge)
+        took = []
+        for _ in range(TIMED):
+            began = time.process_time()
+            info = mixture.cycle()
+            took.append(time.process_time() - began)
+        return min(took), info
+
+    quiet, info = quickest(0)
+    round_s = max(0.0, quickest(1)[0] - quiet) if settings.split_merge != 0 else 0.0
+    return Timing(len(rows), mixture.n_shards, start_s, quiet, round_s, info.n_clusters, info.moved_fraction)
+
+
+def memory(found: Found, ranks: int) -> dict[str, int]:
+    """Bytes on the busiest rank, by part, with a typical number of clusters."""
+    data = found.data
+    joint = [len(columns) for columns in data.carve.blocks.values()]
+    return memory_per_rank(data.columns, data.n_rows, found.config.run.shards, ranks, TYPICAL_CLUSTERS, joint=joint)
+
+
+def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
+    """What there is to say, as (title, text) pairs."""
+    config, table, data, n_heldout = found.config, found.table, found.data, found.n_heldout
+    timing = time_sample(data, settings_of(config, data.n_rows), *_start(config))
+    run, n_shards = config.run, config.run.shards
+    working = min(ranks, n_shards)
+    yield from about_table(config, table, data, n_heldout)
+    yield "shards", f"{n_shards} of about {data.n_rows // n_shards:,} rows; opening = {config.sampler.opening}"
+    if ranks > n_shards:
+        yield "", f"warning: {ranks - n_shards} of {ranks} ranks would have no shard and idle; see run.shards"
+    if n_shards > 16:
+        yield "", "K mixes more slowly the more shards there are, about in proportion: take as few as the ranks need"
+    yield "sampler", _exactness(config)
+    yield "start", strategy.start_in_words(config, data.n_rows)
+    if run.chains > 1 and strategy.initial(config) == "overdispersed":
+        yield "", f"chain 1; the others: {strategy.STARTS['overdispersed']}"
+    grows = strategy.growth_in_words(config, data.n_rows)
+    if grows:
+        yield "", grows
+    yield "draws", f"{strategy.counting_in_words(config)}; labels are kept {every(config.output.labels)}"
+
+    n_clusters = max(32, 2 * timing.n_clusters)
+    growth = strategy.growth_cycles(config, data.n_rows)
+    kept = run.cycles // config.output.labels - (growth or 0) // config.output.labels
+    parts = memory_per_rank(
+        data.columns, data.n_rows, n_shards, ranks, n_clusters, kept, n_heldout, mpi=ranks > 1,
+        moves=config.sampler.split_merge != 0, growing=growth != 0, strata=config.anneal.strata != "none",
+        joint=[len(columns) for columns in data.carve.blocks.values()],
+    )  # fmt: skip
+    yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB on the busiest of {counted(ranks, 'rank')}, of which"
+    listed = ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
+    yield "", f"{listed} (for {n_clusters} clusters)"
+
+    speed = Speed.of(data.columns, data.n_rows, n_shards, _cycles_per_round(config), timing)
+    cycle_s = speed.cycle_s(working)
+    start_s = timing.start_s * data.n_rows / timing.n_rows
+    cores = os.cpu_count() or 1
+    yield "time", f"{cycle_s:.3g} s a cycle on {counted(working, 'rank')} ({rate(data.n_rows / cycle_s)})"
+    yield "", f"measured on {counted(timing.n_rows, 'row')} with {counted(timing.n_clusters, 'cluster')}, one process"
+    chains = f" x {run.chains} chains" if run.chains > 1 else ""
+    whole = run.cycles - (growth or 0) + strategy.growth_cost(config, data.n_rows)
+    total = duration((start_s + cycle_s * whole) * run.chains)
+    length = f"{counted(run.cycles, 'cycle')}{chains}"
+    yield "", f"{total} for {length}, if the clusters stay as many: time grows with their number"
+    if n_shards > 1:
+        yield "ranks", f"{speed.in_words()}  seconds a cycle (efficiency)"
+    if working > 1:
+        yield "", f"messages of {speed.wire_bytes(working) / MIB:.2g} MiB a cycle; a network of {TYPICAL_NETWORK.name}"
+    if ranks > cores:
+        yield "", f"this supposes a core for every rank; this machine has {cores}"
+    draw = (1 if n_clusters <= 256 else 2) * data.n_rows
+    trace = 8 * (1 + len(SCALARS)) * run.cycles / config.output.thin
+    each = f", for each of {run.chains} chains" if run.chains > 1 else ""
+    yield "disk", f"two checkpoints of {4 * data.n_rows / MIB:.1f} MiB, a trace of {trace / MIB:.1f} MiB{each}"
+    yield "", f"{counted(kept, 'kept draw')} of at most {draw / MIB:.2f} MiB, before compression{each}"
+
+
+def _cycles_per_round(config: Config) -> float:
+    """Cycles of the run for each round of split and merge moves; 0: there is none."""
+    moves, cycles = config.sampler.split_merge, config.run.cycles
+    if moves != "auto":
+        return moves
+    often = min(cycles, schedule.OFTEN)
+    return cycles / (often + (cycles - often) / schedule.EVERY)
+
+
+def _start(config: Config) -> tuple[str, int]:
+    """How the sample is started; labels that are given fit the whole table, not a sample of it."""
+    init = strategy.initial(config)
+    return ("sequential" if init == "labels" else init), config.sampler.init_clusters
+
+
+def _exactness(config: Config) -> str:
+    """What the sampler leaves invariant, in words."""
+    law = "the prior on partitions (model.likelihood = false)" if not config.model.likelihood else "the posterior"
+    learned = [name for name in ("concentration", "discount") if getattr(config.model, name) == "learn"]
+    grid = f"; {' and '.join(learned)} on a grid" if learned else ""
+    return f"exact: every cycle leaves {law} invariant, on any number of ranks{grid}"

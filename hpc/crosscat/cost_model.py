@@ -1,0 +1,272 @@
+"""What a cycle costs: seconds by phase, bytes on the wire, from rows, columns, levels, clusters, shards and ranks.
+
+Compute is linear in a few counts (rows x columns x lanes for the sweep, levels x clusters for the draws, ...); its
+coefficients are in `cost_constants.py`, fitted to measured cycles by `benchmarks/scaling.py fit`. Messages follow the
+usual latency-bandwidth model of MPI's collectives (Thakur, Rabenseifner & Gropp 2005, International Journal of High
+Performance Computing Applications 19): t = rounds x latency + bytes / bandwidth, in two steps, between the ranks of a
+node and between nodes. docs/scaling.md compares both with measurements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mpibayes.hpc.crosscat.cost_constants import SECONDS
+
+LANES = 16  # clusters are worked on in groups of so many
+NEAR_BYTES = 1 << 20  # a table of log probabilities beyond the second-level cache costs more a look-up
+RING_BYTES = 512 << 10  # MPICH gathers more than this everywhere by a ring, whose rounds grow with the ranks
+FULL_PASS = 0.3  # counting all rows costs as much as updating counts by this share of them (0.58 and 1.9 ns a cell)
+ADD_S = 2.5e-10  # per byte that a rank adds up in a reduction (int32, from memory)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A table and a chain on it. columns: categorical ones; level_rows: their levels, with one for missing each."""
+
+    rows: int
+    columns: int
+    level_rows: int
+    clusters: int
+    shards: int
+    reals: int = 0
+    counts: int = 0
+    widest: int = 0  # level rows of the column with most of them; 0: all alike
+    moved: float = 0.1  # rows that change their cluster in a cycle
+    moves_every: int = 4  # cycles between rounds of split and merge moves, 0: none
+
+    @property
+    def lanes(self) -> int:
+        return LANES * -(-self.clusters // LANES)
+
+
+@dataclass(frozen=True)
+class Network:
+    """Between nodes, and between the ranks of one."""
+
+    name: str
+    latency_s: float
+    bytes_per_s: float
+    ranks_per_node: int = 64
+    node_latency_s: float = 1e-6
+    node_bytes_per_s: float = 4e9
+
+
+ONE_NODE = Network("one node", 2e-6, 10e9, ranks_per_node=1 << 30)
+
+
+@dataclass(frozen=True)
+class Design:
+    """Who does what. The defaults are this program; the others are what it was compared with."""
+
+    divided: bool = True  # hyperparameters and parameters are drawn by columns on all ranks, not on root
+    tree: bool = True  # floating moments are merged up a tree over shards, and anchors by a minimum; not gathered
+    changed_rows: bool = True  # counts are updated by rows that moved, not counted anew
+    slim: bool = True  # the news of a sweep are a few numbers, not some for each shard
+
+
+def levels_of(n: int) -> int:
+    """Rounds of a binary tree over n."""
+    return max(n - 1, 0).bit_length()
+
+
+def reduce_everywhere(n: float, ranks: int, net: Network) -> float:
+    """Seconds of an Allreduce of n bytes."""
+    local, nodes = _split(ranks, net)
+    return _allreduce(n, local, net.node_latency_s, net.node_bytes_per_s) + _allreduce(
+        n, nodes, net.latency_s, net.bytes_per_s
+    )
+
+
+def broadcast(n: float, ranks: int, net: Network) -> float:
+    """Seconds of a Bcast of n bytes."""
+    local, nodes = _split(ranks, net)
+    return _bcast(n, local, net.node_latency_s, net.node_bytes_per_s) + _bcast(n, nodes, net.latency_s, net.bytes_per_s)
+
+
+def gather(n: float, ranks: int, net: Network) -> float:
+    """Seconds until root has n bytes in all from the others: one message a rank, taken one after another."""
+    local, nodes = _split(ranks, net)
+    inside, outside = n / nodes * (local - 1) / local, n * (nodes - 1) / nodes
+    return (
+        (local - 1) * net.node_latency_s + inside / net.node_bytes_per_s
+        + (nodes > 1) * (net.latency_s + local * (nodes - 1) * GATHER_S + outside / net.bytes_per_s)
+    )  # fmt: skip
+
+
+GATHER_S = 5e-7  # root's work for one message that arrives
+
+
+def gather_everywhere(n: float, ranks: int, net: Network) -> float:
+    """Seconds of an Allgatherv of n bytes in all."""
+    local, nodes = _split(ranks, net)
+    return _allgather(n / nodes, local, net.node_latency_s, net.node_bytes_per_s) + _allgather(
+        n, nodes, net.latency_s, net.bytes_per_s
+    ) + (nodes > 1) * _bcast(n, local, net.node_latency_s, net.node_bytes_per_s)  # fmt: skip
+
+
+def _split(ranks: int, net: Network) -> tuple[int, int]:
+    local = min(ranks, net.ranks_per_node)
+    return local, -(-ranks // local)
+
+
+def _allreduce(n, p, latency, rate):
+    rounds = levels_of(p)
+    doubling = rounds * (latency + n / rate + n * ADD_S)
+    halving = 2 * rounds * latency + (p - 1) / p * n * (2 / rate + ADD_S)
+    return min(doubling, halving)
+
+
+def _bcast(n, p, latency, rate):
+    rounds = levels_of(p)
+    return min(rounds * (latency + n / rate), (rounds + p - 1) * latency + 2 * (p - 1) / p * n / rate)
+
+
+def _allgather(n, p, latency, rate):
+    return (p - 1 if n > RING_BYTES else levels_of(p)) * latency + (p - 1) / p * n / rate
+
+
+def features(
+    phase: str, problem: Problem, rows: float, shards: float, design: Design = Design(), ranks: int = 1
+) -> dict[str, float]:
+    """What a phase's time on one rank is linear in. rows, shards: those of the rank; all of them for a root phase.
+
+    The phase "crowd" is what the interpreter does on each of many ranks about all the others.
+    """
+    p = problem
+    cells, table = p.level_rows * p.clusters, 4 * p.level_rows * p.lanes
+    numeric = (p.reals + p.counts) * p.clusters
+    if phase == "sweep":
+        return {
+            "row": rows,
+            "row x lane": rows * p.lanes,
+            "row x column": rows * p.columns,
+            "row x column x lane": rows * p.columns * p.lanes,
+            "row x column x lane, far": rows * p.columns * p.lanes * (table > NEAR_BYTES),
+            "row x real x lane": rows * p.reals * p.lanes,
+            "row x count x lane": rows * p.counts * p.lanes,
+        }
+    if phase == "collapsed shard":  # what its sweep costs more: few clusters that are scored by other densities
+        return {
+            "row": rows, "row x column": rows * p.columns, "row x column, far": rows * p.columns * (table > NEAR_BYTES),
+            "row x real": rows * p.reals, "row x count": rows * p.counts,
+        }  # fmt: skip
+    if phase == "statistics":
+        changed = p.moved if design.changed_rows else FULL_PASS
+        return {
+            "row": rows,
+            "changed row x column": rows * changed * p.columns,
+            "row x numeric column": rows * (p.reals + p.counts),
+            "shard x level x cluster": shards * cells,
+        }
+    if phase == "order":
+        return {"shard": shards, "row": rows, "shard x level x cluster": shards * cells}
+    if phase in ("hyperparameters", "draw", "log joint"):
+        return {"cycle": 1.0, "column": p.columns, "level x cluster": cells, "numeric x cluster": numeric}
+    if phase in ("reduction", "other"):
+        return {"cycle": 1.0, "shard": shards, "level x cluster": cells}
+    if phase == "crowd":
+        return {"rank": ranks, "shard": p.shards}
+    if phase == "moves":
+        return {"round": 1.0, "row": rows, "row x column": rows * p.columns, "level x cluster": cells}
+    raise KeyError(phase)
+
+
+COMPUTE = (
+    "sweep", "collapsed shard", "statistics", "order", "hyperparameters", "draw", "log joint", "reduction", "other",
+    "moves",
+)  # fmt: skip
+DIVIDED = ("hyperparameters", "draw", "log joint")
+
+
+def compute_seconds(
+    phase: str, problem: Problem, rows: float, shards: float, design: Design = Design(), ranks: int = 1
+) -> float:
+    """One rank's processor seconds in a phase of a cycle (of a round, for moves)."""
+    coefficients = SECONDS[phase]
+    counts = features(phase, problem, rows, shards, design, ranks)
+    return sum(coefficients.get(name, 0.0) * x for name, x in counts.items())
+
+
+def wire_bytes(problem: Problem, ranks: int, design: Design = Design()) -> dict[str, float]:
+    """Bytes that a cycle's collectives carry, by what they are: the length of the buffer a rank gives or gets."""
+    p = problem
+    if ranks == 1:
+        return {}
+    table = 4.0 * p.level_rows * p.clusters
+    moments = 8.0 * 3 * p.reals * p.clusters
+    return {
+        "counts": table + 4.0 * (2 + p.counts) * p.clusters,
+        "anchors": 8.0 * p.clusters * (1 if design.tree else p.shards),
+        "moments": moments * (levels_of(ranks) if design.tree else p.shards),
+        "parameters": table + 8.0 * (3 * p.reals + 2 * p.counts + 2) * p.clusters,
+        "news": 24.0 if design.slim else 24.0 * p.shards + 8.0 * p.shards,
+    }
+
+
+def message_seconds(problem: Problem, ranks: int, net: Network, design: Design = Design()) -> dict[str, float]:
+    """Seconds of a cycle's collectives, once all ranks are there."""
+    if ranks == 1:
+        return {}
+    n = wire_bytes(problem, ranks, design)
+    if design.tree:
+        anchors = reduce_everywhere(n["anchors"], ranks, net)
+        each = n["moments"] / levels_of(ranks)
+        moments = levels_of(ranks) * (net.latency_s + each / net.bytes_per_s + MERGE_S) if each else 0.0
+    else:
+        anchors = gather(n["anchors"], ranks, net)
+        moments = gather(n["moments"], ranks, net) if n["moments"] else 0.0
+        merged = problem.shards * (MERGE_S + 3e-9 * 3 * problem.reals * problem.clusters)
+        moments += merged if problem.reals else 0.0
+    spread = gather_everywhere if design.divided else broadcast
+    return {
+        "reduction": reduce_everywhere(n["counts"], ranks, net) + anchors + moments,
+        "broadcast": spread(n["parameters"], ranks, net),
+        "news": reduce_everywhere(n["news"], ranks, net),
+    }
+
+
+MERGE_S = 3e-5  # interpreter time of merging two sets of moments
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """Forecast of one cycle, on its slowest path."""
+
+    seconds: dict[str, float]  # by phase; rounds of moves are spread over the cycles between them
+
+    @property
+    def total(self) -> float:
+        return sum(self.seconds.values())
+
+
+def efficiency(one: Cycle, many: Cycle, ranks: int) -> float:
+    """Speed-up a rank, against one rank."""
+    return one.total / (ranks * many.total)
+
+
+def bottleneck(one: Cycle, many: Cycle, ranks: int) -> str:
+    """The phase that costs most of the efficiency: the one furthest from its time on one rank over the ranks."""
+    return max(many.seconds, key=lambda phase: many.seconds[phase] - one.seconds.get(phase, 0.0) / ranks)
+
+
+def forecast(problem: Problem, ranks: int, net: Network = ONE_NODE, design: Design = Design()) -> Cycle:
+    """Seconds of a cycle by phase, when every rank has its even part and the collapsed shard is on the busiest."""
+    p, working = problem, min(ranks, problem.shards)
+    shards = -(-p.shards // working)
+    rows, shard = p.rows * shards / p.shards, p.rows / p.shards
+    seconds = {}
+    for phase in COMPUTE:
+        seconds[phase] = compute_seconds(phase, p, rows, shards, design)
+    if working > 1 and design.divided:
+        seconds["crowd"] = compute_seconds("crowd", p, rows, shards, design, ranks)
+    seconds["collapsed shard"] = compute_seconds("collapsed shard", p, shard, 1)
+    if design.divided and working > 1:
+        share = max(1 / working, (p.widest or p.level_rows / max(p.columns, 1)) / max(p.level_rows, 1))
+        for phase in DIVIDED:
+            fixed = SECONDS[phase].get("cycle", 0.0)
+            seconds[phase] = fixed + (seconds[phase] - fixed) * share
+    for phase, s in message_seconds(p, ranks, net, design).items():
+        seconds[phase] = seconds.get(phase, 0.0) + s
+    seconds["moves"] = seconds["moves"] / p.moves_every if p.moves_every else 0.0
+    return Cycle(seconds)

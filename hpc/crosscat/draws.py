@@ -1,0 +1,137 @@
+"""What a mixture's run left behind, opened for reading: its chains, its training rows and its kept draws.
+
+A kept draw is the labels of the training rows and the hyperparameters they were drawn under. Everything else about its
+clusters is computed again from the table, read in slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mpibayes.errors import DataError
+from mpibayes.hpc.components.product import Components, Hyper
+from mpibayes.hpc.components.statistics import Statistics, union
+from mpibayes.hpc.posterior.chains import KeptChains
+from mpibayes.io import checkpoint
+from mpibayes.io.labels import FOLDER as LABELS
+from mpibayes.io.labels import Draw, iterate_draws
+from mpibayes.io.segments import read_blocks
+from mpibayes.io.table import Rows
+
+SLICE_ROWS = 65_536
+
+
+class KeptRun(KeptChains):
+    """Chains of one mixture on one table."""
+
+    def __init__(self, run_dirs: Sequence[str | Path], burn_in: int | None = None, table: str | Path | None = None):
+        super().__init__(run_dirs, burn_in, table)
+        config = self.chains[0].config
+        self.likelihood = config.model.likelihood
+        self.columns = self.data.columns if self.likelihood else ()
+        self.components = Components(self.columns, config.priors, config.joint if self.likelihood else {})
+
+    def slices(self) -> Iterator[tuple[int, Rows]]:
+        """(first training row, Rows of the used columns), in order."""
+        for start in range(0, self.n_rows, SLICE_ROWS):
+            rows = self.data.rows_of(start, min(start + SLICE_ROWS, self.n_rows))
+            if not self.likelihood:
+                rows = rows.without_cells()
+            yield start, rows
+
+    def kept(self) -> list[tuple[int, int]]:
+        """(number of the chain, cycle) of every kept draw after burn-in, chain by chain."""
+        return [
+            (i, int(cycle))
+            for i, chain in enumerate(self.chains)
+            for block in read_blocks(chain.folder / LABELS, (), chain.burn_in, checkpoint.kept(chain.folder, LABELS))
+            for cycle in block["cycle"]
+        ]
+
+    def draws(self, wanted: Sequence[tuple[int, int]] | None = None) -> Iterator[tuple[int, Draw]]:
+        """(number of the chain, draw) of the kept draws after burn-in, of `wanted` alone when given; one at a time.
+
+        Labels are 0..K-1, none of them empty.
+        """
+        chosen = None if wanted is None else set(wanted)
+        for i, chain in enumerate(self.chains):
+            if chosen is not None and not any(c == i for c, _ in chosen):
+                continue
+            for draw in iterate_draws(chain.folder, chain.burn_in + 1):
+                if chosen is None or (i, draw.cycle) in chosen:
+                    if len(draw.labels) != self.n_rows:
+                        raise DataError(
+                            f"{chain.folder}: cycle {draw.cycle} has {len(draw.labels):,} labels for {self.n_rows:,} "
+                            "training rows"
+                        )
+                    yield i, _without_gaps(draw)
+
+    def statistics(self, partitions: Sequence[np.ndarray]) -> list[Statistics]:
+        """Statistics of the clusters of each partition, (N,) labels 0..K-1, in one pass over the table."""
+        from mpibayes.kernels.mixture import mixture as kernels
+
+        offsets = self.components.categorical.offsets
+        clusters = [int(z.max()) + 1 for z in partitions]
+        totals: list[Statistics | None] = [None] * len(partitions)
+        for start, rows in self.slices():
+            for i, z in enumerate(partitions):
+                part_z = np.ascontiguousarray(z[start : start + len(rows)], np.int32)
+                part = Statistics(*kernels.accumulate(rows, part_z, clusters[i], offsets))
+                totals[i] = part if totals[i] is None else union(totals[i], part, self.components.vectors.widths)
+        return totals
+
+    def sample(self, most: int) -> Rows:
+        """About `most` training rows, evenly spaced."""
+        step = max(1, self.n_rows // most)
+        return Rows.concatenate(
+            self.columns, [r.take(np.arange(-start % step, len(r), step)) for start, r in self.slices()]
+        )
+
+    def histograms(self, z: np.ndarray, cuts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Cells of the real and count columns by interval and cluster of the partition z, (len(cuts) + 1, K) int64,
+        by name."""
+        k = int(z.max()) + 1
+        counts = {name: np.zeros((len(at) + 1, k), np.int64) for name, at in cuts.items()}
+        numeric = [c for c in self.columns if c.name in cuts]
+        for start, rows in self.slices() if numeric else ():
+            part_z = z[start : start + len(rows)]
+            for c in numeric:
+                x = getattr(rows, c.block)[:, c.index]
+                seen = ~np.isnan(x)
+                cell = np.searchsorted(cuts[c.name], x[seen]) * k + part_z[seen]
+                counts[c.name] += np.bincount(cell, minlength=counts[c.name].size).reshape(-1, k)
+        return counts
+
+    def moments(self, z: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Mean and sum of squares about it, (K,) each, of the observed cells of real and count columns in each
+        cluster of z."""
+        from mpibayes.kernels.mixture import mixture as kernels
+
+        # counts are summarised here as real numbers: their squares are no statistic of the model, but of interest to
+        # a reader
+        numeric = [c for c in self.columns if not c.levels]
+        k, total = int(z.max()) + 1, None
+        for start, rows in self.slices() if numeric else ():
+            n = len(rows)
+            x = np.column_stack([getattr(rows, c.block)[:, c.index] for c in numeric])
+            plain = Rows(
+                np.empty((n, 0), np.uint8), np.empty((n, 0), np.uint16), np.ascontiguousarray(x), np.empty((n, 0))
+            )
+            part_z = np.ascontiguousarray(z[start : start + n], np.int32)
+            part = Statistics(*kernels.accumulate(plain, part_z, k, np.zeros(1, np.int64)))
+            total = part if total is None else union(total, part)
+        return {c.name: (total.real_mean[i], total.real_scatter[i]) for i, c in enumerate(numeric)}
+
+
+def hyper_of(draw: Draw) -> Hyper:
+    return Hyper(draw.concentration, draw.discount, draw.dirichlet, draw.normal, draw.gamma, draw.wishart)
+
+
+def _without_gaps(draw: Draw) -> Draw:
+    used = np.bincount(draw.labels) > 0
+    if used.all():
+        return draw
+    return Draw(**{**vars(draw), "labels": (np.cumsum(used) - 1)[draw.labels]})

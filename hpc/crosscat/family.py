@@ -1,0 +1,184 @@
+"""Mixtures under the run loop: what a configuration says of them, and a chain with its scores and kept labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpibayes.hpc.components.product import Hyper
+from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.crosscat import strata
+from mpibayes.hpc.crosscat.heldout import HeldOut
+from mpibayes.hpc.crosscat.start import strategy
+from mpibayes.hpc.crosscat.view import Mixture, Settings
+from mpibayes.hpc.data.rows import Data, digest
+from mpibayes.hpc.family import Told
+from mpibayes.hpc.parallel.comm import Communicator, on_root
+from mpibayes.hpc.parallel.shards import default_count
+from mpibayes.hpc.run import directory as run_directory
+from mpibayes.io.files import Guard
+from mpibayes.io.labels import DrawWriter
+from mpibayes.io.trace import SCALARS
+from mpibayes.text import visible
+
+
+def settings_of(config: Config, n_rows: int) -> Settings:
+    """What the sampler needs of a configuration in which "auto" has been decided. n_rows: training rows."""
+    moves = config.sampler.split_merge
+    return Settings(
+        seed=config.run.seed,
+        shards=config.run.shards,
+        concentration=config.concentration,
+        discount=config.model.discount,
+        sweeps_per_cycle=config.sampler.sweeps_per_cycle,
+        opening=config.sampler.opening,
+        likelihood=config.model.likelihood,
+        priors=config.priors,
+        blocks=config.joint,
+        hyper_every=config.sampler.hyper_every,
+        split_merge=None if moves == "auto" else moves,
+        annealing=strategy.annealing(config, n_rows),
+    )
+
+
+class MixtureFamily:
+    """See `sampler.Family`."""
+
+    def __init__(self, comm: Communicator, config: Config, data: Data):
+        self.comm, self.data = comm, data
+        self._config = config
+        self._labels = self.heldout_file = None
+
+    @staticmethod
+    def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
+        shards = default_count(n_training) if config.run.shards == "auto" else config.run.shards
+        opening = config.sampler.opening
+        if opening == "auto":  # cheaper cycles, and effective draws a second no worse: benchmarks/opening.py
+            opening = "one"
+        shards = min(shards, n_training)
+        said = {
+            "run": {"shards": shards, "burn_in": strategy.burn_in(config, n_training, shards)},
+            "sampler": {"opening": opening, "init": strategy.initial(config)},
+        }
+        if strategy.annealing(config, n_training) is not None:
+            said["anneal"] = {"start_rows": strategy.start_rows(config, n_training)}
+        return said
+
+    def read_files(self, places: Sequence[Path], fresh: bool) -> dict[str, Any]:
+        comm, config, data = self.comm, self._config, self.data
+        on_root(comm, lambda: strategy.check_length(config, data.n_rows))
+        if config.sampler.init == "labels" and (fresh or on_root(comm, lambda: run_directory.lacks_checkpoint(places))):
+            self._labels = on_root(comm, lambda: run_directory.initial_labels(config.init_labels_path, data.n_rows))
+        if config.heldout_path is not None:
+            self.heldout_file, message = data.read_heldout_file(comm, config.heldout_path, config.data.unseen)
+            if message:
+                print(f"warning: {visible(message)}", flush=True)
+        return {"heldout": None if self.heldout_file is None else digest(self.heldout_file)}
+
+    def load(self, places: Sequence[Path], fresh: bool) -> None:
+        """Every chain reads the rows of its own shards."""
+
+    def chain(self, config: Config, number: int) -> MixtureChain:
+        return MixtureChain(self.comm, config, self.data, self.heldout_file, self._labels, number)
+
+
+class MixtureChain:
+    """See `sampler.Sampler`: a mixture, the scores of its held-out rows, and its kept labels."""
+
+    scalars = SCALARS
+    axes: Mapping[str, Mapping[str, Sequence[str]]] = {}
+
+    def __init__(self, comm: Communicator, config: Config, data: Data, heldout_file, labels, number: int):
+        self.comm, self.config, self.data = comm, config, data
+        self.number, self._labels = number, labels
+        settings = settings_of(config, data.n_rows)
+        strata_of = None
+        if settings.annealing is not None:
+            strata_of = strata.chosen(comm, data, settings, config.anneal.strata, number)
+        self.mixture = Mixture(comm, data.columns, data.rows_of, data.n_rows, settings, number, strata_of)
+        self.heldout = None
+        if (data.heldout is not None or config.heldout_path is not None) and config.model.likelihood:
+            self.heldout = HeldOut(comm, data.heldout_blocks(comm, self.mixture.n_shards, heldout_file))
+
+    @property
+    def n_rows(self) -> int:
+        return self.mixture.n_rows
+
+    @property
+    def n_shards(self) -> int:
+        return self.mixture.n_shards
+
+    @property
+    def cycles(self) -> int:
+        return self.mixture.cycles
+
+    @property
+    def growing(self) -> bool:
+        return self.mixture.growing
+
+    @property
+    def shards(self) -> list[int]:
+        return [shard.index for shard in self.mixture.shards]
+
+    def start(self) -> None:
+        how = strategy.initial_of_chain(self.config, self.number) if self._labels is None else self._labels
+        self.mixture.start(how, self.config.sampler.init_clusters)
+
+    def advance(self, word: Sequence[int], limit: int) -> Told:
+        """One cycle, its scores, and its labels where they are kept."""
+        mixture, output = self.mixture, self.config.output
+        info = mixture.cycle(word)
+        lpd = averaged = np.nan
+        whole = not mixture.growing
+        if self.heldout is not None and info.cycle % output.thin == 0:
+            lpd, averaged = self.heldout.score(mixture, average=whole and info.cycle > self.config.burn_in)
+        labels = mixture.labels() if whole and info.cycle % output.labels == 0 else None
+        told = Told(range(info.cycle, info.cycle + 1), info.word)
+        if self.comm.rank == 0:
+            values = {name: getattr(info, name) for name in SCALARS if hasattr(info, name)}
+            values |= {"heldout_lpd": lpd, "heldout_lpd_averaged": averaged}
+            told.values = {name: np.array([value]) for name, value in values.items()}
+            told.draw = None if labels is None else {"labels": labels, **vars(mixture.hyper)}
+            if not np.isfinite(info.log_joint):
+                told.problem = "the log joint probability is not a finite number"
+        return told
+
+    def state(self) -> tuple[dict[int, dict[str, np.ndarray]], dict[str, Any]]:
+        """Labels and the running scores of held-out rows; hyperparameters and the plan by which rows come in."""
+        mixture, heldout = self.mixture, self.heldout
+        shards = {shard.index: {"z": shard.z} for shard in mixture.shards}
+        if heldout is not None:
+            for i in shards:
+                shards[i]["heldout_log_sum"] = heldout.log_sums[i]
+        shared = {
+            "n_labels": mixture.n_labels,
+            "plan": np.asarray(mixture.plan, np.float64),
+            "heldout_draws": heldout.n_draws if heldout is not None else 0,
+            **vars(mixture.hyper),
+        }
+        return shards, shared
+
+    def restore(self, shared: Mapping[str, Any], shards: Mapping[int, Mapping[str, np.ndarray]]) -> None:
+        # checkpoints of older versions have no blocks
+        hyper = Hyper(**{f.name: shared[f.name] for f in fields(Hyper) if f.name in shared})
+        plan = shared.get("plan", ())  # checkpoints of older versions have none
+        cycles, n_labels = int(shared["cycles"]), int(shared["n_labels"])
+        self.mixture.resume(cycles, lambda i: shards[i]["z"], n_labels, hyper, plan)
+        if self.heldout is not None:
+            self.heldout.n_draws = int(shared["heldout_draws"])
+            self.heldout.log_sums = {i: arrays["heldout_log_sum"] for i, arrays in shards.items()}
+
+    def draws(self, folder: Path, run: str, guard: Guard) -> DrawWriter:
+        return DrawWriter(folder, run, guard)
+
+    def in_words(self) -> list[str]:
+        config, n_rows, cycle = self.config, self.n_rows, self.cycles
+        started = [] if cycle else [f"starts: {strategy.start_in_words(config, n_rows, self.number)}"]
+        words = [f"continues from cycle {cycle}"] if cycle else []
+        words += [strategy.growth_in_words(config, n_rows)] if self.growing else []
+        words += [strategy.counting_in_words(config)] if cycle <= config.burn_in else []
+        return [*started, "; ".join(w for w in words if w)]

@@ -1,0 +1,57 @@
+"""Held-out log predictive density, for each draw and averaged over draws (MATH 2.5).
+
+    p(x) = sum_k (m_k - d) / (N + alpha) f(x | rows of k) + (alpha + K d) / (N + alpha) f_H(x)
+
+All clusters, private or instantiated, are collapsed here: weights and parameters are integrated out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpibayes.hpc.components.product import Hyper, Prior
+from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.hpc.crosscat.view import Mixture
+from mpibayes.hpc.data.rows import HeldOutRows
+from mpibayes.hpc.parallel import shards
+from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.kernels.mixture import mixture as kernels
+
+
+def collapsed_clusters(statistics: Statistics, hyper: Hyper, prior: Prior) -> kernels.Tail:
+    """All clusters of a draw with parameters and weights integrated out, ready to score rows that are in none."""
+    width = 16
+    capacity = (len(statistics) // width + 1) * width
+    tail = kernels.Tail(prior, hyper.concentration, hyper.discount, 0.0, capacity=capacity)
+    tail.load(statistics)
+    return tail
+
+
+class HeldOut:
+    """Scores of the held-out rows. `log_sums[i]` (rows of block i,): log of the sum over averaged draws of p(x)."""
+
+    def __init__(self, comm: Communicator, rows: HeldOutRows):
+        self.comm, self.rows = comm, rows
+        self.n_draws = 0
+        self.log_sums = {i: np.full(len(block), -np.inf) for i, block in rows.blocks.items()}
+
+    def score(self, mixture: Mixture, average: bool) -> tuple[float, float]:
+        """Mean log density a held-out row under the present draw, and under the average of the draws so far.
+
+        Collective; valid on root. `average`: whether this draw joins the average.
+        """
+        statistics = mixture.summary.statistics
+        tail = collapsed_clusters(statistics, mixture.hyper, mixture.components.prior(mixture.hyper))
+        self.n_draws += average
+        sums = np.zeros((len(self.rows.blocks), 2))
+        for row, (i, block) in enumerate(sorted(self.rows.blocks.items())):
+            log_density = kernels.log_predictive(block, tail)
+            if average:
+                self.log_sums[i] = np.logaddexp(self.log_sums[i], log_density)
+            sums[row] = log_density.sum(), self.log_sums[i].sum()
+        n_blocks, ranks = mixture.n_shards, self.comm.size
+        everyone = self.comm.gather_to_root(sums, [len(shards.of_rank(n_blocks, ranks, r)) for r in range(ranks)])
+        if self.comm.rank != 0:
+            return np.nan, np.nan
+        draw, averaged = (sum(everyone[:, j].tolist()) / self.rows.n_rows for j in (0, 1))
+        return draw, averaged - np.log(self.n_draws) if self.n_draws else np.nan

@@ -1,0 +1,144 @@
+"""What the steps of a round of split and merge moves share: root's book of clusters, and sides of rows on all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import gammaln
+
+from mpibayes.hpc.components.product import Components, Hyper
+from mpibayes.hpc.components.statistics import Statistics, join
+from mpibayes.hpc.crosscat import sync
+from mpibayes.hpc.crosscat.moves.odds import Odds, vector_length
+from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.parallel.shards import Shard
+from mpibayes.hpc.parallel.streams import Purpose
+from mpibayes.kernels.mixture import split as kernels
+
+
+@dataclass
+class Tally:
+    """Moves of one round, and those accepted."""
+
+    splits_tried: int = 0
+    splits: int = 0
+    merges_tried: int = 0
+    merges: int = 0
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """(rows, labels) of this rank's shards, whose labels are worked out shard by shard; `label(i)` gives the i-th's."""
+
+    shards: Sequence[Shard]
+    label: Callable[[int], np.ndarray]
+
+    def __iter__(self) -> Iterator[tuple[object, np.ndarray]]:
+        return ((shard.rows, self.label(i)) for i, shard in enumerate(self.shards))
+
+
+class Book:
+    """The clusters of all shards during a round. Their rows' labels, on `shards`, are changed in place.
+
+    On root `statistics` and `log_f` have a column for each cluster that is or was proposed in the round, `column[k]` is
+    that of label k. Everywhere, labels are 0..n_labels-1, every one with rows; idle rows have negative ones.
+    """
+
+    def __init__(
+        self, comm: Communicator, shards: Sequence[Shard], components: Components, hyper: Hyper, size, statistics,
+        n_shards: int, *, seed: int, cycle: int, chain: int,
+    ):  # fmt: skip
+        self.comm, self.shards, self.components, self.hyper = comm, shards, components, hyper
+        self.n_shards, self.key = n_shards, {"seed": seed, "cycle": cycle, "chain": chain}
+        self.tally = Tally()
+        self.changed = False
+        self._open_ledger(size, statistics)
+
+    def _open_ledger(self, size: np.ndarray, statistics: Statistics | None) -> None:
+        occupied = np.flatnonzero(size)
+        if len(occupied) < len(size):
+            self._relabel(np.where(size > 0, np.cumsum(size > 0) - 1, -1))
+            self.changed = True
+            statistics = statistics.take(occupied) if statistics is not None else None
+        self.n_labels = len(occupied)
+        self.size = size[occupied]
+        if self.comm.rank == 0:
+            self.statistics = statistics
+            self.log_f = self.components.log_marginal_clusters(self.hyper, statistics)
+            self.column = list(range(self.n_labels))  # of each label
+
+    def _enter(self, statistics: Statistics) -> int:
+        """Put clusters into the book; the column of the first."""
+        first = len(self.log_f)
+        self.statistics = join([self.statistics, statistics])
+        self.log_f = np.append(self.log_f, self.components.log_marginal_clusters(self.hyper, statistics))
+        return first
+
+    def _log_split(self, column_a: int, column_b: int, column_both: int, n_before: int) -> float:
+        """Log of the posterior with the cluster split over that with it whole; n_before: clusters before the split."""
+        d, m = self.hyper.discount, self.statistics.size
+        prior = np.log(self.hyper.concentration + n_before * d) - gammaln(1.0 - d) - gammaln(m[column_both] - d)
+        prior += gammaln(m[column_a] - d) + gammaln(m[column_b] - d)
+        return float(prior + self.log_f[column_a] + self.log_f[column_b] - self.log_f[column_both])
+
+    def _relabel(self, label: np.ndarray) -> None:
+        """Rename the clusters on this rank's shards; idle rows stay idle."""
+        label = label.astype(np.int32)
+        for shard in self.shards:
+            seated = shard.z >= 0
+            shard.z[seated] = label[shard.z[seated]]
+
+    def _count(self, split: bool, accepted: bool) -> None:
+        kind = "splits" if split else "merges"
+        setattr(self.tally, f"{kind}_tried", getattr(self.tally, f"{kind}_tried") + 1)
+        setattr(self.tally, kind, getattr(self.tally, kind) + int(accepted))
+
+    # --- rows --------------------------------------------------------------------------------------------------------
+
+    def _key(self, purpose: Purpose, sub: int = 0) -> dict:
+        return {"purpose": purpose, "sub": sub, **self.key}
+
+    def _total(self, labelled, k: int) -> Statistics | None:
+        c = self.components
+        return sync.total_statistics(self.comm, labelled, k, c.shape, c.categorical.offsets, self.n_shards)
+
+    def _add_up(self, parts: np.ndarray) -> np.ndarray | None:
+        """Sum over all shards of this rank's `parts` (shards here, ...) float64, on root; NaN where one is not finite.
+
+        As whole numbers of 2^-60, so that no order matters: parts are below 2^42, shards fewer than 2^23.
+        """
+        finite = np.isfinite(parts)
+        scaled = np.where(finite, parts, 0.0) * 2.0**20
+        high = np.floor(scaled)
+        block = np.stack([(part.astype(np.int64)).sum(axis=0) for part in (high, (scaled - high) * 2.0**40, ~finite)])
+        self.comm.sum_everywhere(block)
+        if self.comm.rank != 0:
+            return None
+        return np.where(block[2] == 0, (block[0] + block[1] * 2.0**-40) * 2.0**-20, np.nan)
+
+    def _broadcast(self, odds: Odds | None, groups: np.ndarray) -> Odds:
+        """Root's odds on every rank, in one message."""
+        n, (n_levels, n_real, n_count, widths) = len(groups), self.components.shape
+        shapes = {"prior": (n,), "real": (n, n_real, 5), "count": (n, n_count, 2), "vector": (n, vector_length(widths))}
+        wide = sum(int(np.prod(shape)) for shape in shapes.values())
+        block = np.empty(8 * wide + 4 * n * n_levels, np.uint8)
+        views, start = {"table": block[8 * wide :].view(np.float32).reshape(n, n_levels)}, 0
+        for name, shape in shapes.items():
+            stop = start + 8 * int(np.prod(shape))
+            views[name], start = block[start:stop].view(np.float64).reshape(shape), stop
+        if odds is not None:
+            for name, view in views.items():
+                view[...] = getattr(odds, name)
+        self.comm.broadcast(block)
+        return Odds(**views)
+
+    def _sides(self, rows, z, ids, group, given, seeds, odds, purpose: Purpose, sub: int):
+        """As kernels.split.sides: each row's label 2 g + side, and log q of every group's sides."""
+        offsets = self.components.categorical.offsets
+        return kernels.sides(rows, z, ids, group, given, seeds, odds, offsets, **self._key(purpose, sub))
+
+    def _uniforms(self, ids: np.ndarray, purpose: Purpose, sub: int = 0) -> np.ndarray:
+        """A number in [0, 1) for each row, keyed by its id."""
+        return (kernels.words(ids, **self._key(purpose, sub)) >> np.uint64(11)) * 2.0**-53

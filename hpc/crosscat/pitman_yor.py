@@ -1,0 +1,74 @@
+"""The Pitman-Yor prior on partitions and its concentration and discount (MATH 1 and 2.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.special import gammaln
+
+from mpibayes.hpc.components.grid import as_grid, draw_on_grid
+
+LEARNED_CONCENTRATION = np.geomspace(0.05, 500.0, 41)
+LEARNED_DISCOUNT = np.linspace(0.0, 0.9, 10)
+
+
+def log_eppf(size: np.ndarray, concentration, discount) -> np.ndarray:
+    """Log probability of a partition with block sizes `size` (K,), all positive; broadcasts over (alpha, d).
+
+    Evaluated with products that start at i = 1, so that -d < alpha <= 0 is allowed (MATH 1).
+    """
+    alpha = np.asarray(concentration, np.float64)[..., None]
+    d = np.asarray(discount, np.float64)[..., None]
+    n_rows, n_clusters = size.sum(), len(size)
+    opened = np.log(alpha + np.arange(1, n_clusters) * d).sum(axis=-1)
+    seated = gammaln(alpha + n_rows) - gammaln(alpha + 1.0)
+    blocks = (gammaln(size - d) - gammaln(1.0 - d)).sum(axis=-1)
+    return opened - seated[..., 0] + blocks
+
+
+@dataclass
+class PitmanYor:
+    """How (concentration, discount) are drawn: fixed, on an even product grid, or by Escobar & West (1995)."""
+
+    concentrations: np.ndarray = field(default_factory=lambda: LEARNED_CONCENTRATION)
+    discounts: np.ndarray = field(default_factory=lambda: np.zeros(1))
+    gamma: tuple[float, float] | None = None  # (shape, rate) of the prior of the concentration, with discount 0
+
+    @classmethod
+    def of(cls, concentration, discount) -> PitmanYor:
+        """Of settings: a number is fixed, a list a grid, "learn" the default grid, {"gamma": (a, b)} a gamma prior."""
+        if isinstance(concentration, dict):
+            return cls(np.ones(1), np.zeros(1), tuple(concentration["gamma"]))
+        alphas = LEARNED_CONCENTRATION if isinstance(concentration, str) else as_grid(concentration)
+        ds = LEARNED_DISCOUNT if isinstance(discount, str) else as_grid(discount)
+        return cls(alphas, ds)
+
+    @property
+    def fixed(self) -> bool:
+        return self.gamma is None and len(self.concentrations) * len(self.discounts) == 1
+
+    def start(self) -> tuple[float, float]:
+        """The grid point nearest to concentration 1 and the least discount."""
+        if self.gamma is not None:
+            return self.gamma[0] / self.gamma[1], 0.0
+        nearest = np.argmin(np.abs(np.log(np.maximum(self.concentrations, 1e-300))))
+        return float(self.concentrations[nearest]), float(self.discounts[0])
+
+    def draw(self, size: np.ndarray, current: float, stream: np.random.Generator) -> tuple[float, float]:
+        """(concentration, discount) given the block sizes `size` (K,), with weights integrated out."""
+        if self.gamma is not None:
+            return self._escobar_west(size, current, stream), 0.0
+        if self.fixed:
+            return float(self.concentrations[0]), float(self.discounts[0])
+        log_weight = log_eppf(size, self.concentrations[:, None], self.discounts)
+        i, j = divmod(int(draw_on_grid(log_weight.ravel(), stream)), len(self.discounts))
+        return float(self.concentrations[i]), float(self.discounts[j])
+
+    def _escobar_west(self, size, current, stream):
+        a, b = self.gamma
+        n_rows, n_clusters = int(size.sum()), len(size)
+        rate = b - np.log(stream.beta(current + 1.0, n_rows))
+        odds = (a + n_clusters - 1.0) / (n_rows * rate)
+        shape = a + n_clusters - (stream.random() >= odds / (1.0 + odds))
+        return stream.standard_gamma(shape) / rate

@@ -1,0 +1,356 @@
+"""What a mixture predicts of new rows: log density, clusters and missing cells, averaged over kept draws.
+
+Of draw d, with its clusters k (MATH 2.5), p_d(x) = sum_k p_d(x, k): w_dk f(x | rows of k) for each cluster and for a
+new one, over the observed cells of x. Averages weigh the draws as the posterior does once x is known, by p_d(x):
+
+    log_density  log of mean_d p_d(x)
+    P(c | x)     sum_d p_d(x) P_d(c | x) / sum_d p_d(x)        P_d(r | x) = sum_k p_d(k | x) n_rk / n_k
+    P(v | x)     sum_d sum_k p_d(x, k) f(v | rows of k) / sum_d p_d(x)
+
+Clusters c are those of the representative partition r (as in `report`), or a new one. n_rk of the n_k training rows
+in cluster k of the draw are in cluster r of the representative partition, so how a draw numbers its clusters does not
+matter.
+
+A block of columns that are modelled jointly may be partly missing in a new row: its cells that are there are scored by
+their joint marginal, and those that are not are predicted given them.
+
+The statistics of all draws are built once; new rows then stream through in batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.components import normal as normal_model
+from mpibayes.hpc.components.multinormal import Predictive
+from mpibayes.hpc.components.product import Prior
+from mpibayes.hpc.crosscat.draws import KeptRun, hyper_of
+from mpibayes.hpc.crosscat.report import summarise as summary
+from mpibayes.hpc.crosscat.report.report import Representative, representative
+from mpibayes.hpc.posterior.chains import evenly
+from mpibayes.io.table import Rows, Table
+from mpibayes.text import counted
+
+DRAWS = 50
+BATCH_CELLS = 4_000_000  # rows of a batch times clusters, so that a batch takes some tens of MiB
+
+
+class MixtureForecast:
+    """See `predict.Forecast`."""
+
+    def __init__(self, run: KeptRun, source: Path, draws: int | None, probabilities: bool, impute: bool):
+        folder = run.chains[0].home
+        if not run.likelihood:
+            raise ConfigError(
+                f"{folder}: sampled the prior (model.likelihood = false), which says nothing about new rows"
+            )
+        self.kept = run.kept()
+        if not self.kept:
+            raise ConfigError(
+                f"{folder}: no draw of the labels was kept after burn-in; let the run go on, give a smaller --burn-in, "
+                "or lower output.labels"
+            )
+        self._run, self._draws, self._probabilities, self._impute = run, draws or DRAWS, probabilities, impute
+        table = run.table
+        self.like = Table(table.path, table.n_rows, run.data.stored, table.fingerprint, table.source)
+
+    def prepare(self) -> str:
+        kept = self.kept
+        self._predictor = p = Predictor(
+            self._run, evenly(kept, self._draws), representative(self._run, kept), self._impute
+        )
+        self.batch, self.n_draws = p.batch, p.n_draws
+        clusters = counted(len(p.representative.sizes), "cluster")
+        return (
+            f"{p.n_draws} of {counted(len(kept), 'kept draw')}, {clusters} (cycle "
+            f"{p.representative.cycle}); their statistics take {p.n_bytes / 2**20:,.1f} MiB"
+        )
+
+    def __call__(self, rows: Rows, first_row: int) -> tuple[dict[str, Any], np.ndarray]:
+        rows = self._run.data.carve(rows)
+        result = self._predictor(rows)
+        return _columns(self._predictor, rows, result, first_row, self._probabilities), result.log_density
+
+
+# --- the average over draws -------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Imputed:
+    """Missing cells of one column: `rows` (m,) where they are, `value` (m,) level code or mean, `spread` (m,)
+    probability or sd."""
+
+    rows: np.ndarray
+    value: np.ndarray
+    spread: np.ndarray
+
+
+@dataclass
+class Result:
+    """Of n rows: log_density, log_density_sd, p_new (n,), p (n, R) probability of each representative cluster; see
+    the module."""
+
+    log_density: np.ndarray
+    log_density_sd: np.ndarray
+    p_new: np.ndarray
+    p: np.ndarray
+    imputed: dict[str, Imputed]
+
+
+@dataclass
+class _DrawModel:
+    """One draw: its collapsed clusters, and what imputation needs of them, the new cluster last (K + 1)."""
+
+    tail: Any
+    membership: np.ndarray  # (K, R) float32, n_rk / n_k
+    theta: np.ndarray | None  # (L, K + 1) float32 predictive level probabilities
+    moments: dict[
+        str, tuple[np.ndarray, np.ndarray]
+    ]  # real and count columns: means and second moments about `centre`, (K + 1,)
+    blocks: list[Predictive]
+
+
+@dataclass
+class _Pattern:
+    """Rows that lack the same columns of a block: their numbers (m,), the columns that are there and those that lack,
+    and the cells x (m, len(seen))."""
+
+    block: int
+    rows: np.ndarray
+    seen: np.ndarray
+    lacking: np.ndarray
+    x: np.ndarray
+
+
+class Predictor:
+    """Averages over some kept draws; call it with Rows of the run's used columns.
+
+    `wanted`: (chain, cycle) of the draws. `impute`: whether missing cells are predicted.
+    """
+
+    def __init__(
+        self, run: KeptRun, wanted: Sequence[tuple[int, int]], representative: Representative, impute: bool = False
+    ):
+        from mpibayes.hpc.crosscat.heldout import collapsed_clusters
+
+        self.columns, self.components, self.representative, self.impute = (
+            run.columns,
+            run.components,
+            representative,
+            impute,
+        )
+        self.categorical = self.components.categorical_columns
+        self._joint = {c.name: c for c in self.components.vector_columns}
+        drawn = [
+            (hyper_of(d), d.labels.astype(np.min_scalar_type(int(d.labels.max())))) for _, d in run.draws(wanted)
+        ]  # labels in as few bytes as they need: the table is read once for all draws
+        self.models: list[_DrawModel] = []
+        for (hyper, z), s in zip(drawn, run.statistics([z for _, z in drawn]), strict=True):
+            prior = self.components.prior(hyper)
+            together = summary.contingency(representative.labels, z.astype(np.int64))
+            membership = np.ascontiguousarray((together / together.sum(axis=0)).T, np.float32)
+            theta, moments = (self._levels(prior, s), self._moments(prior, s)) if impute else (None, {})
+            parts = zip(hyper.wishart, self.components.vectors.parts(s))
+            blocks = [block.predictive(h, *m) for h, (block, *m) in parts]
+            self.models.append(_DrawModel(collapsed_clusters(s, hyper, prior), membership, theta, moments, blocks))
+        self.n_draws = len(self.models)
+        most = max(m.tail.n_slots for m in self.models) + len(representative.sizes)
+        widest = max([1, *self.components.vectors.widths])
+        self.batch = max(256, BATCH_CELLS // ((most + 1) * widest))
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory of all draws' statistics."""
+        total = 0
+        for m in self.models:
+            total += m.membership.nbytes + (0 if m.theta is None else m.theta.nbytes)
+            total += (
+                m.tail.n_slots * 4 * 3 * int(self.components.categorical.offsets[-1])
+            )  # counts and their logarithms
+            total += sum(2 * block.matrix.nbytes for block in m.blocks)
+        return total
+
+    def _levels(self, prior: Prior, s) -> np.ndarray:
+        k = len(s)
+        theta = np.zeros((prior.offsets[-1], k + 1), np.float32)
+        for c in range(len(self.categorical)):
+            rows = slice(prior.offsets[c], prior.offsets[c + 1] - 1)
+            count = np.repeat(prior.dirichlet[rows, None], k + 1, axis=1)
+            count[:, :k] += s.levels[rows]
+            theta[rows] = count / count.sum(axis=0)
+        return theta
+
+    def _moments(self, prior: Prior, s) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Means and mean squares of x - center (the column's own mean, which keeps digits), new cluster last."""
+        moments = {}
+        none = np.zeros(1)
+        for r, column in enumerate(self.components.real_columns):
+            n, mean, scatter = (np.append(a[r], none) for a in (s.real_n, s.real_mean, s.real_scatter))
+            location, kappa, nu, spread = (
+                a[0] for a in normal_model.posterior(prior.normal[r : r + 1], n[None], mean[None], scatter[None])
+            )
+            # a t with nu <= 2 has no variance: it then counts with that of nu = 3
+            variance = (
+                spread / nu * (1.0 + 1.0 / kappa) * np.where(nu > 2.0, nu / np.where(nu > 2.0, nu - 2.0, 1.0), 3.0)
+            )
+            shift = location - column.center
+            moments[column.name] = shift, variance + shift**2
+        for q, column in enumerate(self.components.count_columns):
+            a = prior.gamma[q, 0] + np.append(s.tally_sum[q], 0.0)
+            b = prior.gamma[q, 1] + np.append(s.tally_n[q], 0)
+            mean = a / b
+            shift = mean - column.center
+            moments[column.name] = shift, mean * (1.0 + 1.0 / b) + shift**2
+        return moments
+
+    def __call__(self, rows: Rows) -> Result:
+        from mpibayes.kernels.mixture import mixture as kernels
+
+        n, n_clusters = len(rows), len(self.representative.sizes)
+        holes = self._holes(rows) if self.impute else {}
+        patterns = list(self._patterns(rows))
+        sums = {"p": np.zeros((n, n_clusters)), "new": np.zeros(n), "total": np.zeros(n)}
+        cells = {name: np.zeros((len(at), self._width(name))) for name, at in holes.items()}
+        largest = np.full(n, -np.inf)  # running maximum of log p_d(x): sums are kept relative to it
+        log_density = np.empty((self.n_draws, n))
+        for d, model in enumerate(self.models):
+            terms = kernels.log_predictive_clusters(rows, model.tail)
+            for p in patterns:
+                if len(p.seen):
+                    terms[p.rows] += model.blocks[p.block].log_density(p.x, p.seen)
+            top = terms.max(axis=1)
+            weight = np.exp(terms - top[:, None])
+            total = weight.sum(axis=1)
+            log_density[d] = top + np.log(total)
+            weight /= total[:, None]
+            above = np.maximum(largest, log_density[d])
+            fade, gain = np.exp(largest - above), np.exp(log_density[d] - above)
+            largest = above
+            weight *= gain[:, None]
+            k = len(model.membership)
+            for part, add in (("p", weight[:, :k] @ model.membership), ("new", weight[:, -1]), ("total", gain)):
+                sums[part] *= fade if sums[part].ndim == 1 else fade[:, None]
+                sums[part] += add
+            for name, at in holes.items():
+                cells[name] *= fade[at, None]
+                if name not in self._joint:
+                    cells[name] += self._predict_cells(model, name, weight[at])
+            for p in patterns if self.impute else ():
+                self._predict_block(model, p, weight[p.rows], holes, cells)
+        total = sums["total"]
+        spread = log_density.std(axis=0, ddof=1) if self.n_draws > 1 else np.full(n, np.nan)
+        imputed = {name: self._imputed(name, at, cells[name] / total[at, None]) for name, at in holes.items()}
+        return Result(
+            largest + np.log(total / self.n_draws), spread, sums["new"] / total, sums["p"] / total[:, None], imputed
+        )
+
+    def _patterns(self, rows: Rows) -> Iterator[_Pattern]:
+        """The rows that lack cells of a block, by block and by the columns that they lack."""
+        first = 0
+        for b, block in enumerate(self.components.vectors.blocks):
+            x = rows.vectors[:, first : first + block.width]
+            missing = np.isnan(x)
+            some = np.flatnonzero(missing.any(axis=1))
+            kinds, which = np.unique(missing[some], axis=0, return_inverse=True)
+            for i, kind in enumerate(kinds):
+                at, seen = some[which.ravel() == i], np.flatnonzero(~kind)
+                yield _Pattern(b, at, seen, np.flatnonzero(kind), x[np.ix_(at, seen)])
+            first += block.width
+
+    def _predict_block(self, model: _DrawModel, p: _Pattern, weight: np.ndarray, holes, cells) -> None:
+        """Add the weighted sums over the clusters of both moments of the cells that the rows of `p` lack."""
+        mean, variance = model.blocks[p.block].conditional(p.x, p.seen, p.lacking)
+        for i, column in enumerate(p.lacking):
+            name = self.components.vectors.blocks[p.block].columns[column]
+            shift = mean[:, :, i] - self._joint[name].center
+            at = np.searchsorted(holes[name], p.rows)
+            cells[name][at, 0] += (weight * shift).sum(axis=1)
+            cells[name][at, 1] += (weight * (variance[:, :, i] + shift**2)).sum(axis=1)
+
+    def _holes(self, rows: Rows) -> dict[str, np.ndarray]:
+        """Rows with a missing cell, by column; columns without any are left out."""
+        holes = {}
+        for c in self.columns:
+            x = getattr(rows, c.block)[:, c.index]
+            at = np.flatnonzero(x == len(c.levels) if c.levels else np.isnan(x))
+            if len(at):
+                holes[c.name] = at
+        return holes
+
+    def _width(self, name: str) -> int:
+        column = next(c for c in self.columns if c.name == name)
+        return len(column.levels) or 2
+
+    def _predict_cells(self, model: _DrawModel, name: str, weight: np.ndarray) -> np.ndarray:
+        """Weighted sums over the clusters of level probabilities (m, V), or of the two moments (m, 2)."""
+        if name in model.moments:
+            return weight @ np.column_stack(model.moments[name])
+        c = next(i for i, column in enumerate(self.categorical) if column.name == name)
+        offsets = self.components.categorical.offsets
+        return weight @ model.theta[offsets[c] : offsets[c + 1] - 1].T
+
+    def _imputed(self, name: str, at: np.ndarray, average: np.ndarray) -> Imputed:
+        column = next(c for c in self.columns if c.name == name)
+        if column.levels:
+            best = average.argmax(axis=1)
+            return Imputed(at, best, average[np.arange(len(at)), best])
+        mean, square = average.T
+        return Imputed(at, mean + column.center, np.sqrt(np.maximum(square - mean**2, 0.0)))
+
+
+def _columns(predictor: Predictor, rows: Rows, result: Result, start: int, probabilities: bool) -> dict[str, Any]:
+    """Named pyarrow arrays of one batch."""
+    import pyarrow as pa
+
+    n = len(rows)
+    best = result.p.argmax(axis=1)
+    p_best = result.p[np.arange(n), best]
+    new = result.p_new > p_best
+    spread = result.log_density_sd
+    columns = {
+        "row": np.arange(start + 1, start + n + 1),
+        "log_density": result.log_density,
+        "log_density_sd": pa.array(_short(spread), mask=np.isnan(spread)),
+        "cluster": np.where(new, 0, best + 1),
+        "p_cluster": _short(np.where(new, result.p_new, p_best)),
+        "p_new": _short(result.p_new),
+    }
+    if probabilities:
+        columns |= {f"p_{r + 1}": _short(result.p[:, r]) for r in range(result.p.shape[1])}
+    if predictor.impute:
+        for c in predictor.columns:
+            cell = result.imputed.get(c.name)
+            columns |= _imputed_columns(c, n, cell)
+    return {
+        name: value if isinstance(value, pa.Array | pa.DictionaryArray) else pa.array(value)
+        for name, value in columns.items()
+    }
+
+
+def _short(x: np.ndarray) -> np.ndarray:
+    """Probabilities in single precision: seven digits are enough, and the file is half as long."""
+    return x.astype(np.float32)
+
+
+def _imputed_columns(column, n: int, cell: Imputed | None) -> dict[str, Any]:
+    import pyarrow as pa
+
+    observed = np.ones(n, bool)
+    value, spread = np.zeros(n), np.zeros(n)
+    if cell is not None:
+        observed[cell.rows] = False
+        value[cell.rows], spread[cell.rows] = cell.value, cell.spread
+    if not column.levels:
+        return {
+            f"imputed_{column.name}": pa.array(value, mask=observed),
+            f"imputed_{column.name}_sd": pa.array(spread, mask=observed),
+        }
+    codes = pa.array(value.astype(np.int32), mask=observed)
+    levels = pa.array(column.levels, pa.string()).take(codes)
+    return {f"imputed_{column.name}": levels, f"imputed_{column.name}_p": pa.array(_short(spread), mask=observed)}

@@ -1,0 +1,297 @@
+"""How chains fared: their phases, their moves, when they settled, and whether they found the same clustering.
+
+A chain without an annealed subsample has no growth phase. Two chains are compared by their representative partitions,
+against what one chain differs from itself: the representative partitions of the two halves of its kept draws. A chain
+that climbs differs from itself as well, so the log joints have a say first: chains that they tell apart have not met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.report import summarise as summary
+from mpibayes.hpc.crosscat.report.summarise import Scalar
+from mpibayes.hpc.crosscat.schedule import moves_due
+from mpibayes.hpc.posterior.chains import Chain
+from mpibayes.io.trace import MOVES
+
+SUMMARISED = ("log_joint", "n_clusters", "entropy", "heldout_lpd")
+FEWEST = 4  # kept draws of a chain whose halves can be compared
+SLACK = 0.02  # of the adjusted Rand index: chains this much farther from each other than from themselves still agree
+ALIKE = 0.9  # adjusted Rand index of partitions that differ in details
+APART_R_HAT = 1.1  # of the log joint: chains beyond it have not met where their means are as far apart as this,
+APART_NATS = 100.0  # which a few rows more or less in small clusters do not explain
+
+
+@dataclass(frozen=True)
+class Course:
+    """One chain in numbers. `settled`: first cycle over all rows whose log joint reaches the 5 % point of those in the
+    second half after burn-in. `climbed`: see `climb`."""
+
+    name: str
+    cycles: int
+    growth: int
+    growth_s: float
+    burn_in: int
+    settled: int
+    settled_s: float
+    climbed: float
+    seconds: float
+    n_clusters: int  # in the last cycle
+    scalars: dict[str, Scalar]  # of this chain's draws after burn-in
+    heldout_averaged: float  # NaN where there is none
+    moves: dict[str, dict[str, int]] | None  # by phase, with the phase's `cycles`; None where the trace has no counts
+    moves_in_every_cycle: bool  # by its settings
+
+    @property
+    def heldout(self) -> float:
+        """The averaged score, else the mean of the draws', else NaN."""
+        if np.isfinite(self.heldout_averaged) or "heldout_lpd" not in self.scalars:
+            return self.heldout_averaged
+        return self.scalars["heldout_lpd"].mean
+
+
+def course(chain: Chain) -> Course:
+    """What the trace of a chain says about it; some of it lies after burn-in."""
+    t, later = chain.trace, chain.later()
+    level = np.quantile(later["log_joint"][len(later["cycle"]) // 2 :], 0.05)
+    settled = int(np.argmax((t["cycle"] >= chain.growth) & (t["log_joint"] >= level)))
+    scalars = {name: summary.scalar([later[name]]) for name in SUMMARISED if name in later}
+    averaged = later.get("heldout_lpd_averaged", [np.nan])
+    cycles, every = int(t["cycle"][-1]), chain.config.sampler.split_merge
+    due = (moves_due(None if every == "auto" else every, cycle + 1) for cycle in range(cycles))
+    return Course(
+        chain.name, cycles, chain.growth, float(np.interp(chain.growth, t["cycle"], chain.seconds)), chain.burn_in,
+        int(t["cycle"][settled]), float(chain.seconds[settled]), climb(later["log_joint"]), float(chain.seconds[-1]),
+        int(t["n_clusters"][-1]), {name: s for name, s in scalars.items() if s.n_draws}, float(averaged[-1]),
+        moves(chain), all(due),
+    )  # fmt: skip
+
+
+def climb(log_joint: np.ndarray) -> float:
+    """Nats by which the second half lies above the first on average: a chain that climbs is too short. 0 where it is
+    little, where their 5 to 95 % overlap, or where draws are few."""
+    early, late = np.array_split(log_joint, 2)
+    if len(late) < FEWEST or np.quantile(late, 0.05) <= np.quantile(early, 0.95):
+        return 0.0
+    rise = float(late.mean() - early.mean())
+    return rise if rise > APART_NATS else 0.0
+
+
+def moves(chain: Chain) -> dict[str, dict[str, int]] | None:
+    """Splits and merges tried and accepted in the growth phase, the burn-in after it, and the rest."""
+    t = chain.trace
+    if not all(name in t for name in MOVES):
+        return None
+    ends = {"growth": chain.growth, "burn-in": chain.burn_in, "kept": int(t["cycle"][-1])}
+    counts, start = {}, 0
+    for phase, end in ends.items():
+        if end > start:
+            inside = (t["cycle"] > start) & (t["cycle"] <= end)
+            counts[phase] = {"cycles": end - start} | {name: int(np.nansum(t[name][inside])) for name in MOVES}
+            start = end
+    return counts
+
+
+def moves_together(courses: Sequence[Course]) -> dict[str, dict[str, int]] | None:
+    """Those of all chains, summed; None where no trace has counts."""
+    total: dict[str, dict[str, int]] = {}
+    for counts in (c.moves for c in courses if c.moves is not None):
+        for phase, some in counts.items():
+            into = total.setdefault(phase, dict.fromkeys(some, 0))
+            for name, n in some.items():
+                into[name] += n
+    order = ("growth", "burn-in", "kept")
+    return {phase: total[phase] for phase in order if phase in total} or None
+
+
+# --- agreement --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How alike the chains' representative partitions are on `n_rows` rows: adjusted Rand index and variation of
+    information in nats, (C, C); on the diagonal those of the two halves of a chain's kept draws. NaN: too few draws.
+
+    gap: nats between the largest and the smallest mean log joint, 0 where `r_hat` of the log joint or the gap itself
+    is small. climbing: chains whose log joint still rises."""
+
+    ari: np.ndarray
+    vi: np.ndarray
+    n_rows: int
+    r_hat: float = np.nan
+    gap: float = 0.0
+    climbing: tuple[int, ...] = ()
+
+    def between(self, values: np.ndarray) -> np.ndarray:
+        """The finite values of all pairs of chains."""
+        pairs = values[np.triu_indices(len(values), 1)]
+        return pairs[np.isfinite(pairs)]
+
+    def within(self, values: np.ndarray) -> np.ndarray:
+        """The finite values of chains with themselves."""
+        own = np.diag(values)
+        return own[np.isfinite(own)]
+
+    @property
+    def groups(self) -> list[list[int]]:
+        """Chains that found the same clustering, in groups, as connected by pairs that agree."""
+        found: list[list[int]] = []
+        for i in range(len(self.ari)):
+            near = [g for g in found if any(self.ari[i, j] >= min(self.ari[i, i], self.ari[j, j]) - SLACK for j in g)]
+            found = [g for g in found if g not in near] + [sorted(sum(near, [i]))]
+        return sorted(found)
+
+    @property
+    def verdict(self) -> str:
+        """ "different"; "apart" (not that, as far as one can tell, but the chains have not met); "same"; "nearly" (they
+        differ in details); "spread" (no farther from one another than each from itself, but that is far); "unknown"."""
+        several, known = len(self.ari) > 1, bool(np.all(np.isfinite(self.ari)))
+        one = len(self.groups) == 1
+        if several and known and not one and self.between(self.ari).min() < ALIKE:
+            return "different"
+        if several and not self.met:
+            return "apart"
+        if not (several and known):
+            return "unknown"
+        if one:
+            return "same" if self.within(self.ari).min() >= ALIKE else "spread"
+        return "nearly"
+
+    @property
+    def met(self) -> bool:
+        """Whether the log joints leave it open that the chains are in one place."""
+        return not (self.gap or self.climbing)
+
+
+def agreement(
+    courses: Sequence[Course], r_hat: float, chain: np.ndarray, labels: np.ndarray, distances: np.ndarray
+) -> Agreement:
+    """Of kept draws in their order: chain (D,) that each is of, labels (D, M), distances (D, D) between them; r_hat:
+    of the log joint."""
+    n_chains = len(courses)
+    gap = float(np.ptp([c.scalars["log_joint"].mean for c in courses]))
+    gap = gap if gap > APART_NATS and r_hat > APART_R_HAT and n_chains > 1 else 0.0
+    climbing = tuple(i for i, c in enumerate(courses) if c.climbed)
+    whole, halves = [], []
+    for i in range(n_chains):
+        (own,) = np.nonzero(chain == i)
+        enough = len(own) >= FEWEST
+        whole.append(labels[nearest(own, distances)] if enough else None)
+        halves.append([labels[nearest(half, distances)] for half in np.array_split(own, 2)] if enough else None)
+    ari, vi = np.full((2, n_chains, n_chains), np.nan)
+    for i in range(n_chains):
+        for j in range(i + 1):
+            a, b = (whole[i], whole[j]) if j < i else halves[i] or (None, None)
+            if a is not None and b is not None:
+                ari[i, j], vi[i, j] = ari[j, i], vi[j, i] = summary.similarity(a, b)
+    return Agreement(ari, vi, labels.shape[1], r_hat, gap, climbing)
+
+
+def nearest(some: np.ndarray, distances: np.ndarray) -> int:
+    """Which of `some` draws is nearest to them all; the earliest on a tie."""
+    return int(some[np.argmin(np.round(distances[np.ix_(some, some)].mean(axis=1), 12))])
+
+
+def answer(a: Agreement, courses: Sequence[Course]) -> list[str]:
+    """Whether the chains found the same clustering, in sentences; if not, which is best and what to do."""
+    verdict = a.verdict
+    measured = f"that takes at least {FEWEST} kept draws of each chain (output.labels)"
+    if verdict == "unknown":
+        return [f"It cannot be told: {measured}."]
+    if np.all(np.isfinite(a.ari)):
+        between, within = _range(a.between(a.ari)), _range(a.within(a.ari))
+        measured = f"adjusted Rand index {between} between chains, {within} between the halves of one chain"
+    if verdict == "same":
+        return [f"Yes: {measured}."]
+    if verdict == "spread":
+        said = [
+            f"As far as one chain agrees with itself: {measured}. The posterior is spread over many partitions, or the "
+            "chains are too short to tell."
+        ]
+    elif verdict == "apart":
+        said = [_not_met(a, courses), f"How alike their partitions are says little yet: {measured}."]
+    elif verdict == "nearly":
+        said = [f"Nearly; they agree on most rows and differ in the rest: {measured}."]
+    else:
+        groups = " | ".join(_names([courses[i].name for i in group]) for group in a.groups)
+        said = [f"No, there are {len(a.groups)} clusterings ({groups}): {measured}."]
+        if not a.met:
+            said.append(_not_met(a, courses))
+    return [*said, _best(a, courses), _advice(a, courses)]
+
+
+def _not_met(a: Agreement, courses: Sequence[Course]) -> str:
+    """How far the log joints are from one another, and which of them still rise."""
+    reasons = []
+    if a.gap:
+        r_hat = summary.r_hat_in_words(a.r_hat, 2)
+        reasons.append(f"their mean log joints differ by {a.gap:,.0f} nats (R-hat {r_hat})")
+    if a.climbing:
+        names = _names([courses[i].name for i in a.climbing])
+        reasons.append(f"still climbing: {names} ({climbed([courses[i] for i in a.climbing])})")
+    return f"The chains have not met: {'; '.join(reasons)}."
+
+
+def climbed(courses: Sequence[Course]) -> str:
+    """By how much chains still climb."""
+    low, high = (f"{f(c.climbed for c in courses):,.0f}" for f in (min, max))
+    span = low if low == high else f"{low} to {high}"
+    return f"by {span} nats from the first half of the draws to the second"
+
+
+def _names(names: Sequence[str], most: int = 4) -> str:
+    if len(names) <= most:
+        return ", ".join(names)
+    return ", ".join(names[: most - 1]) + f" and {len(names) - most + 1} more"
+
+
+def _range(values: np.ndarray) -> str:
+    low, high = f"{values.min():.3f}", f"{values.max():.3f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _best(a: Agreement, courses: Sequence[Course]) -> str:
+    """Which chain leads in log joint, and in the held-out score; by how much before chains of other clusterings."""
+    several = len(a.groups) > 1 and np.all(np.isfinite(a.ari))
+    what_next = "clustering" if several else "chain"
+    leads: dict[str, list[str]] = {}
+    measures = (
+        ("the highest mean log joint", [c.scalars["log_joint"].mean for c in courses], 1),
+        ("the best held-out score", [c.heldout for c in courses], 3),
+    )
+    for what, values, digits in measures:
+        if np.all(np.isfinite(values)):
+            best = int(np.argmax(values))
+            group = next(g for g in a.groups if best in g) if several else [best]
+            second = max(v for i, v in enumerate(values) if i not in group)
+            words = f"{what} ({values[best]:,.{digits}f}; the next {what_next} {second:,.{digits}f})"
+            leads.setdefault(courses[best].name, []).append(words)
+    return "; ".join(f"{name} has {' and '.join(words)}" for name, words in leads.items()) + "."
+
+
+def moves_in(courses: Sequence[Course], phase: str | None = None) -> tuple[int, int]:
+    """Splits and merges tried and accepted in a phase, None: in all, as far as the traces have counts."""
+    chosen = [n for name, n in (moves_together(courses) or {}).items() if phase in (None, name)]
+    tried, done = (("splits_tried", "merges_tried"), ("splits", "merges"))
+    return tuple(sum(n[name] for n in chosen for name in names) for names in (tried, done))
+
+
+def _advice(a: Agreement, courses: Sequence[Course]) -> str:
+    means = "raise run.cycles"
+    if not moves_in(courses)[0]:
+        means = f'let split and merge moves run (sampler.split_merge = "auto"), {means}'
+    elif not all(c.moves_in_every_cycle for c in courses):
+        means += ", or let moves run in every cycle (sampler.split_merge = 1)"
+    if a.gap:
+        best = max(courses, key=lambda c: c.scalars["log_joint"].mean).name
+        return (
+            f"What to do: {means}. Until the chains meet, averages over them mean little: look at {best} by itself "
+            "(mpibayes report on its directory)."
+        )
+    if a.verdict == "different":
+        return f"What to do: {means}. Until the chains meet, the clusters below are one answer of several."
+    return f"What to do{'' if a.climbing else ' if the difference matters'}: {means}."

@@ -1,0 +1,481 @@
+"""Pictures of a posterior, as bytes of PNG files. They take chains with their traces, or plain arrays; matplotlib is
+imported when one is asked for."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.report.agreement import Course
+from mpibayes.hpc.crosscat.report.summarise import TELLING, ColumnProfile, percent, took
+from mpibayes.hpc.posterior.chains import Chain
+from mpibayes.hpc.posterior.drawing import (
+    FAINT,
+    INK,
+    chain_colour,
+    clock,
+    legend,
+    limit,
+    logarithmic,
+    note,
+    phases,
+    plain,
+    plot,
+    shortened,
+    styled,
+    thousands,
+)
+from mpibayes.text import counted, visible
+
+EMPTY = "#f4f5f7"
+MANY_CLUSTERS, MANY_COLUMNS = 20, 14  # of the heat map
+LEVEL_LETTERS = 14  # of a line of a level's name in the heat map
+NAME_LETTERS = 28  # of a column's name there
+
+
+@styled
+def trace(chains: Sequence[Chain], settled: Sequence[tuple[int, float] | None]):
+    """Log joint, number of clusters and accepted moves over the cycles of every chain, and how the first two are
+    distributed after burn-in.
+
+    settled: cycle, and seconds, in which each chain's log joint is first as high as in the end, None of one that climbs
+    to the end. Without moves there is no panel of them.
+    """
+    moving = [any(np.nansum(c.trace.get(name, 0)) for name in ("splits_tried", "merges_tried")) for c in chains]
+    n_panels = 3 if any(moving) else 2
+    figure = plot(10.0, 2.7 * n_panels + 0.7)
+    axes = figure.subplots(n_panels, 2, sharey="row", width_ratios=(5, 1))
+    for left in axes[1:, 0]:
+        left.sharex(axes[0, 0])
+    for left in axes[:-1, 0]:
+        left.tick_params(labelbottom=False)
+    _value_panel(chains, "log_joint", *axes[0])
+    _value_panel(chains, "n_clusters", *axes[1])
+    for i, (c, at) in enumerate(zip(chains, settled)):
+        if at is not None:
+            height = np.interp(at[0], c.trace["cycle"], c.trace["log_joint"])
+            _mark_settled(axes[0, 0], (at[0], height), chain_colour(i))
+    if n_panels == 3:
+        _move_panel(chains, *axes[2])
+    axes[0, 0].set_xlim(0, max(c.trace["cycle"][-1] for c in chains))
+    for left in axes[:, 0]:
+        keys = phases(left, chains)
+    axes[-1, 0].set_xlabel("cycle")
+    clock(axes[-1, 0], chains)
+    legend(figure, chains, [*keys, *_settled_key(settled)])
+    return figure
+
+
+def _mark_settled(axes, at: tuple[float, float], colour: str) -> None:
+    axes.plot(*at, "v", markersize=7, markeredgecolor="white", color=colour, clip_on=False, zorder=5)
+
+
+def _settled_key(settled: Sequence[tuple[int, float] | None]) -> list[Any]:
+    from matplotlib.lines import Line2D
+
+    if not any(settled):
+        return []
+    words = f"settled: cycle {settled[0][0]:,}, {took(settled[0][1])}" if len(settled) == 1 else "settled"
+    ink = chain_colour(0) if len(settled) == 1 else INK
+    return [Line2D([], [], color=ink, marker="v", markersize=7, markeredgecolor="white", linewidth=0, label=words)]
+
+
+def _value_panel(chains: Sequence[Chain], key: str, left, right) -> None:
+    """One scalar over the cycles, and its distribution after burn-in. What the log joint is of a part of the rows is
+    left out."""
+    whole = key == "n_clusters"
+    values = [np.where(whole | (c.trace["cycle"] >= c.growth), c.trace[key], np.nan) for c in chains]
+    later = [v[c.trace["cycle"] > c.burn_in] for c, v in zip(chains, values)]
+    for i, (c, v) in enumerate(zip(chains, values)):
+        style = "steps-post" if whole else "default"
+        left.plot(c.trace["cycle"], v, color=chain_colour(i), linewidth=1.0, drawstyle=style)
+    everything = np.concatenate(later)
+    left.set_title("Number of clusters" if whole else "Log joint probability, nats")
+    # a start with hundreds of clusters must not flatten what the chain does later
+    limit(left, [v[np.isfinite(v)] for v in values], everything, whole)
+    shape = "step" if len(chains) > 1 else "stepfilled"
+    look: dict[str, Any] = {"histtype": shape}
+    left.yaxis.set_major_formatter(plain())
+    if whole:
+        bins = np.arange(everything.min() - 0.5, everything.max() + 1.5)
+        if len(bins) > 60:
+            bins = 40
+        elif len(chains) == 1:
+            look = {"rwidth": 0.6}
+        left.yaxis.get_major_locator().set_params(integer=True)
+    else:
+        bins = np.linspace(everything.min(), everything.max(), 31) if np.ptp(everything) > 0 else 3
+    for i, v in enumerate(later):
+        weights = np.full(len(v), 100.0 / len(v))
+        look |= {"color": chain_colour(i), "alpha": 0.87, "linewidth": 1.1}
+        right.hist(v, bins=bins, weights=weights, orientation="horizontal", **look)
+    right.tick_params(labelleft=False, left=False)
+    right.locator_params(axis="x", nbins=3)
+    right.xaxis.set_major_formatter(lambda x, _: f"{x:g} %")
+    right.set_title("draws after burn-in", fontweight="normal", fontsize=9, color=FAINT)
+    right.grid(axis="x", visible=False)
+
+
+def _move_panel(chains: Sequence[Chain], left, right) -> None:
+    """Accepted splits and merges so far."""
+    from matplotlib.lines import Line2D
+
+    looks = {"splits": "-", "merges": (0, (4, 2))}
+    for i, c in enumerate(chains):
+        for name, style in looks.items():
+            if name in c.trace:
+                total = np.nancumsum(c.trace[name])
+                look = {"color": chain_colour(i), "linewidth": 1.4, "linestyle": style, "drawstyle": "steps-post"}
+                left.plot(c.trace["cycle"], total, **look)
+    left.set_title("Accepted moves, accumulated")
+    left.set_ylim(bottom=0)
+    left.yaxis.set_major_formatter(plain())
+    left.yaxis.get_major_locator().set_params(integer=True)
+    right.axis("off")
+    ink = chain_colour(0) if len(chains) == 1 else INK
+    keys = [Line2D([], [], color=ink, linewidth=1.4, linestyle=style, label=name) for name, style in looks.items()]
+    right.legend(handles=keys, loc="upper left", handlelength=2.6, borderaxespad=0)
+
+
+@styled
+def annealing(chains: Sequence[Chain], settled: Sequence[tuple[int, float] | None], n_rows: int):
+    """The growth phase and what follows, against cycles and against seconds: active rows, clusters, log joint a row.
+
+    The log joint is divided by the active rows, for that of few rows is not comparable with that of many, and shown by
+    what it lacks to the best draws, on a logarithmic scale: on a plain one all that follows the growth is a flat line.
+    """
+    figure = plot(10.0, 7.8)
+    axes = figure.subplots(3, 2, sharex="col", sharey="row")
+    end = max(c.trace["cycle"][-1] for c in chains)
+    last = int(max(max(2 * c.growth, 1.2 * at[0] if at else end) for c, at in zip(chains, settled)))
+    last = last if last < end / 3 else end  # of a long run the beginning
+    later = [c.later()["log_joint"] / n_rows for c in chains]
+    best = max(np.quantile(v, 0.95) for v in later)
+    finest = max(min(float(np.ptp(np.quantile(v, (0.05, 0.95)))) for v in later), 1e-9 * abs(best) + 1e-300)
+    for i, (c, at) in enumerate(zip(chains, settled)):
+        t = c.trace
+        active = t.get("active_rows", np.full(len(t["cycle"]), n_rows))
+        lacking = np.maximum(best - t["log_joint"] / active, finest)
+        keep = t["cycle"] <= last
+        for j, x in enumerate((t["cycle"], c.seconds)):
+            for row, v in enumerate((active, t["n_clusters"], lacking)):
+                style = "default" if row == 2 else "steps-post"
+                axes[row, j].plot(x[keep], v[keep], color=chain_colour(i), linewidth=1.3, drawstyle=style)
+            if at is not None and at[0] <= last:
+                _mark_settled(axes[2, j], (at[j], np.interp(at[0], t["cycle"], lacking)), chain_colour(i))
+    axes[2, 0].set_xlim(0, last)
+    axes[2, 1].set_xlim(0, max(np.interp(last, c.trace["cycle"], c.seconds) for c in chains) or 1.0)
+    keys = {}
+    for j in (0, 1):
+        for axis in axes[:, j]:
+            keys |= {key.get_label(): key for key in phases(axis, chains, seconds=j == 1)}
+        axes[0, j].axhline(n_rows, color=FAINT, linewidth=0.8, zorder=1)
+    note(axes[0, 0], f"all {n_rows:,} rows", (1, n_rows), (-4, 7), ("axes fraction", "data"), ha="right")
+    titles = ("Active rows", "Number of clusters", "Log joint per active row: nats below the best draws")
+    for left, title in zip(axes[:, 0], titles):
+        left.set_title(title)
+    for axis, words in ((axes[0, 1], _schedule(chains)), (axes[2, 1], "logarithmic, no finer than the draws' spread")):
+        axis.set_title(words, loc="right", fontsize=8, fontweight="normal", color=FAINT)
+    axes[0, 0].set_ylim(0, 1.16 * n_rows)
+    axes[0, 0].yaxis.set_major_formatter(plain())
+    axes[1, 0].set_ylim(bottom=0)
+    axes[1, 0].yaxis.get_major_locator().set_params(integer=True)
+    axes[2, 0].set_yscale("log")
+    logarithmic(axes[2, 0].yaxis, thousands())
+    axes[2, 0].invert_yaxis()
+    axes[2, 0].set_xlabel("cycle" if last == end else f"cycle (the first {last:,} of {end:,})")
+    axes[2, 1].set_xlabel("seconds")
+    legend(figure, chains, [*keys.values(), *_settled_key(settled)])
+    return figure
+
+
+def _schedule(chains: Sequence[Chain]) -> str:
+    """How rows were added, where it was alike in all chains."""
+    plans = {(c.config.anneal.schedule, c.config.anneal.passes) for c in chains if c.growth}
+    schedule, passes = plans.pop()
+    if plans or not isinstance(schedule, str) or schedule == "seconds":
+        return ""
+    bent = ", so bent against cycles and seconds" if schedule == "linear" else ""
+    return f"{schedule} in the {passes:g} pass{'es' * (passes != 1)} over all rows that growth costs{bent}"
+
+
+@styled
+def chains_compared(courses: Sequence[Course], ari: np.ndarray, vi: np.ndarray):
+    """Which chains found the same clustering (C, C), the diagonal being the two halves of a chain; and, on the same
+    lines, where each chain is in log joint, held-out score, clusters and entropy: mean and 5 to 95 % of its draws."""
+    from matplotlib import colormaps
+
+    n = len(courses)
+    titles = {
+        "log_joint": "Log joint, nats", "heldout_lpd": "Held-out, nats a row", "n_clusters": "Clusters",
+        "entropy": "Entropy, nats",
+    }  # fmt: skip
+    keys = [key for key in titles if all(key in c.scalars for c in courses)]
+    side = max(0.42, min(0.85, 6.0 / n)) * n
+    names = [shortened(c.name, NAME_LETTERS) for c in courses]
+    short = names
+    if max(map(len, names)) > 8 or n > 7:
+        short = [str(i + 1) for i in range(n)]
+        names = [f"{name}   {number}" for name, number in zip(names, short)]
+    left, gap, wide, top, bottom = 0.35 + 0.075 * max(map(len, names)), 0.45, 1.6, 0.42, 0.87
+    width, height = left + side + len(keys) * (gap + wide) + 0.2, top + side + bottom
+    figure = plot(width, height)
+    figure.set_layout_engine("none")
+
+    def place(x, w):
+        return figure.add_axes((x / width, bottom / height, w / width, side / height))
+
+    matrix = place(left, side)
+    matrix.set(xlim=(0, n), ylim=(n, 0), xticks=np.arange(n) + 0.5, yticks=np.arange(n) + 0.5)
+    matrix.set_yticklabels(names)
+    matrix.set_xticklabels(short)
+    matrix.tick_params(length=0)
+    matrix.grid(visible=False)
+    for spine in matrix.spines.values():
+        spine.set_visible(False)
+    for i in range(n):
+        for j in range(n):
+            colour = colormaps["GnBu"](0.85 * max(ari[i, j], 0.0) ** 4) if np.isfinite(ari[i, j]) else EMPTY
+            matrix.add_patch(_rectangle(j, i, colour))
+            ink = INK if _brightness(colour) > 0.5 else "white"
+            if n <= 12 and np.isfinite(ari[i, j]):
+                matrix.text(j + 0.5, i + 0.44, f"{ari[i, j]:.2f}", ha="center", va="center", fontsize=9.5, color=ink)
+                matrix.text(j + 0.5, i + 0.74, f"{vi[i, j]:.2f}", ha="center", va="center", fontsize=6.5, color=ink)
+        outline = _rectangle(i, i, "none")
+        outline.set(edgecolor=INK, linewidth=1.4)
+        matrix.add_patch(outline)
+    matrix.set_title("Same clustering?")
+    x = left + side
+    for key in keys:
+        axes = place(x + gap, wide)
+        x += gap + wide
+        for i, c in enumerate(courses):
+            s = c.scalars[key]
+            axes.plot([s.low, s.high], [i + 0.5] * 2, color=chain_colour(i), linewidth=2.2, solid_capstyle="butt")
+            axes.plot(
+                s.mean,
+                i + 0.5,
+                "o",
+                color=chain_colour(i),
+                markersize=6.5,
+                markeredgecolor="white",
+                markeredgewidth=0.7,
+            )
+        axes.set(ylim=(n, 0), yticks=np.arange(n) + 0.5, yticklabels=[])
+        axes.set_title(titles[key])
+        axes.tick_params(axis="y", length=0)
+        axes.tick_params(axis="x", labelsize=8)
+        axes.margins(x=0.12)
+        axes.locator_params(axis="x", nbins=3)
+        axes.xaxis.set_major_formatter(plain())
+        axes.spines["left"].set_visible(False)
+    words = (
+        "adjusted Rand index, below it the variation of information in nats; outlined: the two halves of one chain",
+        "draws after burn-in: a dot at their mean, a bar from 5 to 95 % of them",
+    )
+    for at, line in zip((0.27, 0.11), words):
+        figure.text(0.12 / width, at / height, line, fontsize=7.5, color=FAINT)
+    return figure
+
+
+@styled
+def cluster_sizes(ordered: np.ndarray, n_rows: int):
+    """Posterior of the ordered cluster sizes: mean with 5-95 % interval; ordered (D, most) rows."""
+    low, high = np.quantile(ordered, (0.05, 0.95), axis=0)
+    mean = ordered.mean(axis=0)
+    shown = int(np.count_nonzero(mean >= 0.5)) or 1
+    low, high, mean = low[:shown], high[:shown], mean[:shown]
+    rank = np.arange(1, shown + 1)
+    figure = plot(max(6.5, min(12.0, 2.0 + 0.28 * shown)), 4.2)
+    axes = figure.subplots()
+    axes.bar(rank, mean, color="#9dbfe0", width=0.72, label="posterior mean")
+    reach = (np.maximum(mean - low, 0), np.maximum(high - mean, 0))
+    look = {"fmt": "none", "ecolor": "#1f4e79", "elinewidth": 1.2, "capsize": 2.2}
+    axes.errorbar(rank, mean, yerr=reach, label="5 % to 95 % of the draws", **look)
+    axes.set_yscale("log")
+    axes.set_ylim(0.7, max(2.0, 1.8 * float(high.max())))
+    axes.set_xlim(0.3, shown + 0.7)
+    logarithmic(axes.yaxis, thousands())
+    axes.grid(axis="x", visible=False)
+    axes.set_xlabel("rank of the cluster in its draw, the largest first")
+    axes.set_ylabel("rows (logarithmic)")
+    axes.set_title(f"Cluster sizes over {counted(len(ordered), 'kept draw')} of {counted(n_rows, 'row')}")
+    axes.legend(loc="upper right")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    share = axes.secondary_yaxis("right", functions=(lambda y: 100.0 * y / n_rows, lambda p: p * n_rows / 100.0))
+    share.set_ylabel("% of the rows")
+    logarithmic(share.yaxis, lambda p, _: f"{p:g}")
+    return figure
+
+
+@styled
+def held_out(chains: Sequence[Chain]):
+    """Held-out log predictive density a row: of each draw, and of the average over the draws so far."""
+    from matplotlib.lines import Line2D
+
+    figure = plot(10.0, 3.9)
+    axes = figure.subplots()
+    looks = {
+        "heldout_lpd": {"linewidth": 0.8, "alpha": 0.55, "label": "each draw"},
+        "heldout_lpd_averaged": {"linewidth": 2.0, "label": "averaged over the draws so far"},
+    }
+    every, later = [], []
+    for i, c in enumerate(chains):
+        for name, look in looks.items():
+            value = c.trace.get(name, np.full(len(c.trace["cycle"]), np.nan))
+            seen = np.isfinite(value)
+            axes.plot(c.trace["cycle"][seen], value[seen], color=chain_colour(i), **look)
+            every.append(value[seen])
+            later.append(value[seen & (c.trace["cycle"] > c.burn_in)])
+    kept = np.concatenate(later)
+    limit(axes, every, kept if len(kept) else np.concatenate(every), whole=False, digits=1)
+    axes.set_xlim(0, max(c.trace["cycle"][-1] for c in chains))
+    axes.set_xlabel("cycle")
+    axes.set_ylabel("nats a row")
+    axes.yaxis.set_major_formatter(plain())
+    axes.set_title("Held-out log predictive density (higher is better)")
+    ink = chain_colour(0) if len(chains) == 1 else INK
+    legend(figure, chains, [*(Line2D([], [], color=ink, **look) for look in looks.values()), *phases(axes, chains)])
+    return figure
+
+
+@styled
+def heat_map(columns: Sequence[ColumnProfile], sizes: np.ndarray, n_rows: int, title: str, n_clusters: int):
+    """Profiles of the largest clusters (rows) in the columns that tell clusters apart best.
+
+    `sizes` (K',) rows of the clusters that `columns` show, the largest first, of `n_clusters`. At most MANY_CLUSTERS x
+    MANY_COLUMNS cells, so that the picture fits a screen. Real and count columns: standardised mean. The others: their
+    most over-represented level and its probability, the colour being by how much that exceeds the probability among
+    all rows.
+    """
+    from matplotlib import colormaps
+    from matplotlib.colors import Normalize
+
+    sizes = sizes[:MANY_CLUSTERS]
+    # colours soft enough for dark text on all of them
+    looks = (Normalize(-3.0, 3.0), colormaps["RdBu_r"].resampled(256)), (Normalize(0.0, 1.35), colormaps["GnBu"])
+    best = sorted(columns, key=lambda c: -c.information)
+    telling = [c for c in best if np.any(c.divergence[: len(sizes)] >= TELLING)] or best[:1]
+    numeric, levels = ([c for c in telling[:MANY_COLUMNS] if (c.p is None) is wanted] for wanted in (True, False))
+    shown = numeric + levels
+    wide, tall = 0.76, 0.42
+    gap = 0.35 if numeric and levels else 0.0
+    head = 0.35 + 0.055 * max(len(shortened(c.name, NAME_LETTERS)) for c in shown)
+    left, bottom = 1.25, 1.05 if gap else 0.65
+    across, down = wide * (len(shown) + gap), tall * len(sizes)
+    width, height = max(left + across + head - 0.7, 7.5), 0.55 + head + down + bottom
+    figure = plot(width, height)
+    figure.set_layout_engine("none")
+    axes = figure.add_axes((left / width, bottom / height, across / width, down / height))
+    axes.set(xlim=(0, len(shown) + gap), ylim=(len(sizes), 0))
+    axes.axis("off")
+    for j, c in enumerate(shown):
+        x = j + (gap if c.p is not None else 0.0)
+        name = {"rotation": 40, "rotation_mode": "anchor", "ha": "left", "va": "bottom", "fontsize": 8.4}
+        axes.text(x + 0.42, -0.15, shortened(c.name, NAME_LETTERS), **name)
+        for k in range(len(sizes)):
+            colour, lines = _cell(c, k, *looks)
+            axes.add_patch(_rectangle(x, k, colour))
+            look = {"color": INK if _brightness(colour) > 0.5 else "white", "ha": "center", "va": "center"}
+            size = 7.2 if len(lines) == 1 else 5.7
+            axes.text(x + 0.5, k + 0.5, "\n".join(lines), fontsize=size, linespacing=1.12, **look)
+    for k, size in enumerate(sizes):
+        axes.text(-0.75, k + 0.5, f"{k + 1}", ha="right", va="center", fontsize=9, fontweight="bold")
+        axes.text(-0.1, k + 0.5, percent(size / n_rows), ha="right", va="center", fontsize=8, color=FAINT)
+    for x, word in ((-0.75, "cluster"), (-0.1, "rows")):
+        axes.text(x, -0.18, word, ha="right", va="bottom", fontsize=8, color=FAINT)
+    figure.text(0.18 / width, 1 - 0.2 / height, title, fontsize=11, fontweight="bold", va="center")
+    alike = len(columns) - len(telling)
+    words = (
+        f"{_of(len(sizes), n_clusters)} cluster{'s' * (n_clusters != 1)}, the largest; "
+        f"{_of(len(shown), len(columns))} column{'s' * (len(columns) != 1)}, the most telling"
+        + (f" ({alike:,} others tell none of these clusters from all rows)" if alike else "")
+    )
+    figure.text(0.18 / width, 1 - 0.42 / height, words, fontsize=8, va="center", color=FAINT)
+    _keys(figure, (width, height), [look if kind else None for look, kind in zip(looks, (numeric, levels))])
+    return figure
+
+
+def _of(shown: int, n: int) -> str:
+    """All 7, or 7 of 12."""
+    return f"all {n:,}" if shown == n else f"{shown:,} of {n:,}"
+
+
+def _cell(c: ColumnProfile, k: int, means, levels) -> tuple[Any, list[str]]:
+    """Colour and lines of text of one cell. A cell much like all rows stays empty."""
+    if c.divergence[k] < TELLING or (c.missing[k] > 0.5 and c.missing_divergence[k] < TELLING):
+        return EMPTY, []
+    if c.missing[k] > 0.5:
+        return "#c9ccd3", ["missing", percent(c.missing[k])]
+    if c.p is None:
+        norm, colours = means
+        sd = c.overall[1]
+        z = (c.mean[k] - c.overall[0]) / sd if sd > 0 else 0.0
+        small = abs(c.mean[k]) < sd / 200.0
+        return colours(norm(np.clip(z, -2.0, 2.0))), ["0" if small else _brief(c.mean[k])]
+    norm, colours = levels
+    p = c.p[:, k]
+    v = int(np.argmax(p * np.log(p / c.overall)))
+    return colours(norm(max(p[v] - c.overall[v], 0.0))), [*_wrapped(c.levels[v]), percent(p[v])]
+
+
+def _wrapped(text: str) -> list[str]:
+    """A level's name on at most two lines of LEVEL_LETTERS."""
+    text = visible(text)
+    if len(text) <= LEVEL_LETTERS:
+        return [text or '""']
+    lines = textwrap.wrap(text, LEVEL_LETTERS, break_on_hyphens=False)
+    return lines if len(lines) == 2 else [lines[0], shortened(" ".join(lines[1:]), LEVEL_LETTERS)]
+
+
+def _brightness(colour) -> float:
+    from matplotlib.colors import to_rgb
+
+    red, green, blue = to_rgb(colour)
+    return 0.30 * red + 0.59 * green + 0.11 * blue
+
+
+def _rectangle(x: float, y: float, colour):
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((x + 0.02, y + 0.04), 0.96, 0.92, facecolor=colour, edgecolor="none")
+
+
+def _keys(figure, place, looks) -> None:
+    """The colour scales, below the map; None for one that is not needed."""
+    width, height = place
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import ListedColormap, Normalize
+
+    keys = (
+        ((-2, "≤ −2"), (0, "0"), (2, "≥ 2")), "mean of the cluster in standard deviations from the overall mean",
+    ), (
+        ((0, "0"), (0.5, "50"), (1, "100 %")), "how much more frequent than among all rows the level shown is",
+    )  # fmt: skip
+    wanted = [(look, *key) for look, key in zip(looks, keys) if look is not None]
+    for i, ((norm, colours), ticks, label) in enumerate(wanted):
+        y, (low, high) = 0.32 + 0.4 * (len(wanted) - 1 - i), (ticks[0][0], ticks[-1][0])
+        bar = figure.add_axes((0.35 / width, y / height, 1.5 / width, 0.13 / height))
+        shades = ListedColormap([colours(norm(v)) for v in np.linspace(low, high, 128)])
+        key = figure.colorbar(ScalarMappable(Normalize(low, high), shades), cax=bar, orientation="horizontal")
+        key.outline.set_visible(False)
+        key.set_ticks([t for t, _ in ticks], labels=[text for _, text in ticks])
+        key.ax.tick_params(labelsize=7, length=2)
+        key.ax.grid(visible=False)
+        words = f"{label}; empty: much like all rows"
+        figure.text(1.97 / width, (y + 0.065) / height, words, fontsize=7.5, va="center", color=FAINT)
+
+
+def _brief(x: float) -> str:
+    """A number in a cell of the heat map: at most six letters."""
+    if not np.isfinite(x):
+        return ""
+    size = abs(x)
+    if size >= 1e6 or 0 < size < 5e-3:
+        return f"{x:.1e}".replace("e+0", "e").replace("e-0", "e-")
+    if size >= 1000:
+        return f"{x / 1000:.1f}k" if size < 1e5 else f"{x / 1000:.0f}k"
+    return f"{x:.0f}" if size >= 99.5 else f"{x:.1f}" if size >= 9.95 else f"{x:.2g}"

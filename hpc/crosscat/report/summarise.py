@@ -1,0 +1,510 @@
+"""Summaries of a posterior over partitions: plain functions of arrays, nothing is read or printed here.
+
+* scalars: mean, standard deviation, 5 and 95 % points, effective sample size (bulk) and R-hat by ArviZ;
+* partitions: how far apart they are, by the variation of information and the adjusted Rand index; the representative
+  one is that of the kept draws with the least expected variation of information to the others (Wade & Ghahramani 2018);
+* profiles: how far the distribution of a column in each cluster is from that in all rows, as a Kullback-Leibler
+  divergence in nats, and the words for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpibayes.hpc.components.multinormal import unpack
+from mpibayes.hpc.components.product import Components, Prior
+from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.hpc.run.progress import duration
+
+ENOUGH_ESS = 100.0
+ENOUGH_R_HAT = 1.01
+MOST_R_HAT = 100.0  # chains that stand still in different places have none
+ENOUGH_DRAWS = 10  # fewer kept draws make a poor summary
+SAME_STORY = 0.75  # share of a column's entropy that another explains: naming both tells a reader nothing new
+TELLING = 0.1  # nats: a column that differs less is not said to characterise a cluster
+TRAITS = 5  # columns named for each cluster
+CLOSE = 0.9999  # correlations beyond it are taken for it when they are compared
+
+
+# --- scalars ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """One quantity over all chains after burn-in. ess and r_hat are NaN where they have no meaning (`fixed`, few
+    draws); r_hat is MOST_R_HAT at most."""
+
+    mean: float
+    sd: float
+    low: float  # 5 %
+    high: float  # 95 %
+    ess: float
+    r_hat: float
+    fixed: bool
+    n_draws: int
+
+
+def scalar(chains: Sequence[np.ndarray]) -> Scalar:
+    """Summary of one quantity; `chains` are the draws of each chain after burn-in, NaN where it was not computed.
+
+    R-hat compares the chains, the two halves of a single one. Chains of different lengths are cut to their last draws.
+    """
+    import arviz
+
+    chains = [c[np.isfinite(c)] for c in chains]
+    draws = np.concatenate(chains)
+    if not len(draws):
+        return Scalar(*(np.nan,) * 6, fixed=False, n_draws=0)
+    fixed = bool(np.all(draws == draws[0]))
+    ess = r_hat = np.nan
+    n = min(len(c) for c in chains)
+    if not fixed and n >= 8:
+        together = np.stack([c[len(c) - n :] for c in chains])
+        halves = together if len(together) > 1 else together[:, n % 2 :].reshape(2, -1)
+        with np.errstate(divide="ignore", invalid="ignore"):  # a chain, or a half, that never moved
+            ess, r_hat = float(arviz.ess(together, method="bulk")), min(float(arviz.rhat(halves)), MOST_R_HAT)
+    low, high = np.quantile(draws, (0.05, 0.95))
+    sd = 0.0 if fixed else float(draws.std(ddof=1)) if len(draws) > 1 else np.nan
+    return Scalar(float(draws.mean()), sd, float(low), float(high), ess, r_hat, fixed, len(draws))
+
+
+def mixing_warnings(scalars: Mapping[str, Scalar], n_chains: int = 1) -> list[str]:
+    """What some quantities, by what they are called, say against the chains: a line for each kind of trouble."""
+    moving = {name: s for name, s in scalars.items() if not s.fixed}
+    unknown = [name for name, s in moving.items() if not np.isfinite(s.ess)]
+    short = [f"{name} {s.ess:.0f}" for name, s in moving.items() if s.ess < ENOUGH_ESS]
+    apart = [f"{name} {r_hat_in_words(s.r_hat, 2)}" for name, s in moving.items() if s.r_hat > ENOUGH_R_HAT]
+    found = []
+    if unknown:
+        found.append(f"too few draws after burn-in to judge {', '.join(unknown)}")
+    if short:
+        found.append(f"fewer than {ENOUGH_ESS:.0f} effective draws (ESS): {', '.join(short)}")
+    if apart:
+        found.append(f"R-hat above {ENOUGH_R_HAT}: {', '.join(apart)}")
+    if found:
+        found.append(
+            "until these are mended the figures are rough: the run is too short"
+            + (
+                ", or its chains have not met. Look at trace.png and chains.png; raise run.cycles"
+                if n_chains > 1
+                else ". Look at trace.png; raise run.cycles"
+            )
+        )
+    return found
+
+
+def posterior_of_count(draws: np.ndarray) -> dict[int, float]:
+    """{value: share of the draws}, values ascending; for the number of clusters."""
+    values, times = np.unique(np.asarray(draws).astype(np.int64), return_counts=True)
+    return {int(v): float(t / len(draws)) for v, t in zip(values, times, strict=True)}
+
+
+# --- partitions -------------------------------------------------------------------------------------------------------
+
+
+def contingency(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Rows in cluster i of partition `a` and j of partition `b`, (K_a, K_b) int64; labels (N,) from 0."""
+    k_a, k_b = int(a.max()) + 1, int(b.max()) + 1
+    return np.bincount(a * np.int64(k_b) + b, minlength=k_a * k_b).reshape(k_a, k_b)
+
+
+def variations(partitions: np.ndarray) -> np.ndarray:
+    """Variation of information between partitions, nats, (D, D); partitions (D, M) labels from 0.
+
+    VI(a, b) = 2 H(a, b) - H(a) - H(b), H the entropy of the shares of the M rows (Meila 2007).
+    """
+    n_draws, n_rows = partitions.shape
+    n = np.arange(n_rows + 1, dtype=np.float64)
+    n_log_n = n * np.log(np.maximum(n, 1.0))
+
+    def entropy(counts):
+        return np.log(n_rows) - n_log_n[counts].sum() / n_rows
+
+    partitions = np.stack([np.unique(z, return_inverse=True)[1] for z in partitions]).astype(np.int64)
+    single = np.array([entropy(np.bincount(z)) for z in partitions])
+    distance = np.zeros((n_draws, n_draws))
+    for i in range(n_draws):
+        for j in range(i):
+            joint = entropy(np.bincount(partitions[i] * (partitions[j].max() + 1) + partitions[j]))
+            distance[i, j] = distance[j, i] = max(2.0 * joint - single[i] - single[j], 0.0)
+    return distance
+
+
+def similarity(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
+    """Adjusted Rand index (Hubert & Arabie 1985) and variation of information, nats, of two partitions of some rows.
+
+    The index is 1 for the same partition and 0 on average for independent ones of the same cluster sizes.
+    """
+    n, a, b = len(a), a.astype(np.int64), b.astype(np.int64)
+    counts = [np.unique(z, return_counts=True)[1] for z in (a, b, a * (b.max() + 1) + b)]
+    pairs_a, pairs_b, pairs = (float((c * (c - 1)).sum()) / 2.0 for c in counts)
+    expected, most = pairs_a * pairs_b / max(n * (n - 1) / 2.0, 1.0), (pairs_a + pairs_b) / 2.0
+    entropy_a, entropy_b, joint = (float(np.log(n) - (c * np.log(c)).sum() / n) for c in counts)
+    ari = 1.0 if most == expected else (pairs - expected) / (most - expected)  # both one cluster, or all singletons
+    return ari, max(2.0 * joint - entropy_a - entropy_b, 0.0)
+
+
+def jaccard(together: np.ndarray) -> np.ndarray:
+    """Largest overlap (rows in both / rows in either) of each cluster of the first partition with one of the second.
+
+    `together`: `contingency` of the two; (K_a,).
+    """
+    either = together.sum(axis=1)[:, None] + together.sum(axis=0) - together
+    return (together / np.maximum(either, 1)).max(axis=1)
+
+
+def by_size(labels: np.ndarray) -> np.ndarray:
+    """The same partition, clusters numbered from the largest (0) to the smallest; equal sizes by their first row."""
+    size = np.bincount(labels)
+    first = np.full(len(size), len(labels))
+    np.minimum.at(first, labels, np.arange(len(labels)))
+    order = np.lexsort((first, -size))
+    number = np.empty(len(size), np.int64)
+    number[order] = np.arange(len(size))
+    return number[labels]
+
+
+def ordered_sizes(sizes: Sequence[np.ndarray], most: int) -> np.ndarray:
+    """Cluster sizes of each draw from the largest on, 0 where it has fewer clusters, (D, most)."""
+    table = np.zeros((len(sizes), most), np.int64)
+    for row, size in zip(table, sizes, strict=True):
+        largest = np.sort(size)[::-1][:most]
+        row[: len(largest)] = largest
+    return table
+
+
+# --- profiles ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Numbers:
+    """Observed cells of a real or count column in K clusters: counts (V, K) in the intervals between its `cuts`, mean
+    and scatter (sum of squares about the mean) (K,), 0 where there are none."""
+
+    counts: np.ndarray
+    mean: np.ndarray
+    scatter: np.ndarray
+
+
+@dataclass
+class ColumnProfile:
+    """One column in the K' clusters shown, against all rows.
+
+    divergence (K',) nats: Kullback-Leibler divergence of the cluster's predictive from that of all clusters together,
+    `missing_divergence` the part that is due to the share of missing cells. information: the shown clusters' share of
+    the mutual information between column and cluster. Categorical columns have `levels`, `p` (V, K') and `overall`
+    (V,); the others `mean`, `sd` (K',) of the observed cells and `overall` (mean, sd).
+    """
+
+    name: str
+    kind: str
+    divergence: np.ndarray
+    missing_divergence: np.ndarray
+    missing: np.ndarray
+    missing_overall: float
+    information: float
+    overall: np.ndarray
+    levels: tuple[str, ...] = ()
+    p: np.ndarray | None = None
+    mean: np.ndarray | None = None
+    sd: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Trait:
+    """What one column says about one cluster. `value` and `overall` are for people, the rest is for programs."""
+
+    column: str
+    nats: float
+    what: str  # "level", "mean" or "missing"
+    value: str
+    overall: str
+    numbers: dict
+
+    @property
+    def lacking(self) -> bool:
+        """Whether it says what the cluster does not have."""
+        return self.what == "level" and self.numbers["p"][0] < self.numbers["overall"][0]
+
+    def __str__(self) -> str:
+        if self.what == "level":
+            return f"{self.column} = {self.value} (overall {self.overall})"
+        return f"{self.column} {self.value} (overall {self.overall})"
+
+
+def cuts(x: np.ndarray) -> np.ndarray:
+    """Where a real or count column is cut into intervals (.., c0], (c0, c1], ..: at the 10, 20, .. 90 % points of its
+    observed cells and of its distinct values, so that a value that most cells have does not hide the others.
+    Ascending, distinct."""
+    x = x[~np.isnan(x)]
+    levels = np.linspace(0.1, 0.9, 9)
+    return np.unique([np.quantile(x, levels), np.quantile(np.unique(x), levels)]) if len(x) else np.zeros(0)
+
+
+def profiles(
+    components: Components, prior: Prior, s: Statistics, shown: np.ndarray, numbers: Mapping[str, Numbers]
+) -> list[ColumnProfile]:
+    """Every column's profile in the clusters `shown` (indices into `s`), in the order of the blocks.
+
+    Categorical columns: the cluster's posterior predictive, and that of all rows is the mixture of the clusters' with
+    their shares as weights. Real and count columns: shares of the intervals in `numbers`, with one pseudo-row spread
+    as all rows are, less the bias of small samples, about (intervals - 1) / 2n; not the component's predictive, whose
+    width in a cluster of equal values tells the cluster's size and nothing about the rows. The size-weighted mean of
+    a column's divergences is the mutual information of column and cluster, and a divergence is at most -log(share of
+    the cluster).
+    """
+    size = s.size.astype(np.float64)
+    made = []
+    for c, column in enumerate(components.categorical_columns):
+        rows = slice(prior.offsets[c], prior.offsets[c + 1] - 1)
+        counts = s.levels[rows] + prior.dirichlet[rows, None]
+        p = counts / counts.sum(axis=0)
+        observed = size - s.levels[prior.offsets[c + 1] - 1]
+        overall = _mix(p, observed)
+        inner = _divergence(p[:, shown], overall)
+        made.append(_column(column, size, observed, shown, inner, overall, levels=column.levels, p=p[:, shown]))
+    for column in (*components.real_columns, *components.vector_columns, *components.count_columns):
+        given = numbers[column.name]
+        n = given.counts.sum(axis=0)
+        share = given.counts.sum(axis=1) / max(n.sum(), 1)
+        p = (given.counts + share[:, None]) / (n + 1)
+        width = np.exp(-(share * np.log(np.where(share > 0, share, 1.0))).sum())  # effective number of intervals
+        bias = (width - 1.0) / (2.0 * np.maximum(n, 1))
+        inner = np.maximum(_divergence(p, _mix(p, n)) - bias, 0.0)[shown]
+        centre = (n * given.mean).sum() / max(n.sum(), 1)
+        sd = np.sqrt((given.scatter + n * (given.mean - centre) ** 2).sum() / max(n.sum(), 1))
+        own = np.sqrt(given.scatter / np.maximum(n, 1))
+        mean = np.where(n > 0, given.mean, np.nan)[shown]
+        made.append(_column(column, size, n, shown, inner, np.array([centre, sd]), mean=mean, sd=own[shown]))
+    return made
+
+
+@dataclass
+class BlockProfile:
+    """A block of D columns in the K' clusters shown: rows that have it (K',), their means (K', D) and correlations (K',
+    D, D), and those of all rows, (D,) and (D, D). NaN where there are too few rows."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: np.ndarray
+    mean: np.ndarray
+    correlation: np.ndarray
+    overall_mean: np.ndarray
+    overall: np.ndarray
+
+
+def block_profiles(components: Components, s: Statistics, shown: np.ndarray) -> list[BlockProfile]:
+    """Of every block of columns that are modelled jointly, from the rows of the clusters `shown` (indices into `s`)."""
+    made = []
+    for block, n, mean, scatter in components.vectors.parts(s):
+        matrix = unpack(scatter)
+        share = n / max(n.sum(), 1)
+        centre = mean @ share
+        off = (mean - centre[:, None]).T
+        whole = matrix.sum(axis=0) + (n[:, None, None] * off[:, :, None] * off[:, None, :]).sum(axis=0)
+        means = np.where(n > 0, mean, np.nan).T[shown]
+        correlations = _correlation(matrix[shown])
+        made.append(BlockProfile(block.name, block.columns, n[shown], means, correlations, centre, _correlation(whole)))
+    return made
+
+
+def _correlation(scatter: np.ndarray) -> np.ndarray:
+    deviation = np.sqrt(np.diagonal(scatter, axis1=-2, axis2=-1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return scatter / (deviation[..., :, None] * deviation[..., None, :])
+
+
+def correlated(block: BlockProfile, k: int, most: int = 3) -> list[tuple[str, str, float, float]]:
+    """The pairs of columns whose correlations in cluster k (of those shown) say most: (a, b, there, in all rows).
+
+    First those farthest from all rows', on Fisher's scale, where a cluster's rows are enough to tell them apart.
+    """
+    i, j = np.tril_indices(len(block.columns), -1)
+    here, everywhere = block.correlation[k][i, j], block.overall[i, j]
+    n = float(block.rows[k])
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(np.arctanh(np.clip(here, -CLOSE, CLOSE)) - np.arctanh(np.clip(everywhere, -CLOSE, CLOSE)))
+    telling = np.flatnonzero(np.isfinite(apart) & (apart > 3.0 / np.sqrt(max(n - 3.0, 1e-9))) & (apart > 0.1))
+    order = telling[np.argsort(-apart[telling], kind="stable")][:most]
+    return [(block.columns[j[p]], block.columns[i[p]], float(here[p]), float(everywhere[p])) for p in order]
+
+
+def _mix(p: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Mixture of the columns of `p` (V, K); equal weights when no cluster has any."""
+    weight = weight if weight.sum() > 0 else np.ones_like(weight)
+    return p @ (weight / weight.sum())
+
+
+def _divergence(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """sum p log(p / q) of each column of `p` (V, K'); q (V,) is positive where p is."""
+    ratio = np.divide(p, q[:, None], out=np.ones_like(p), where=p > 0)
+    return np.maximum((p * np.log(ratio)).sum(axis=0), 0.0)
+
+
+def _column(column, size, observed, shown, inner, overall, **more) -> ColumnProfile:
+    """Adds the missing cells: the divergence of (missing or not, then the value) is the sum of its two parts."""
+    n_missing = size - observed
+    missing = (n_missing / size)[shown]
+    everywhere = n_missing.sum() / size.sum()
+    part = np.zeros(len(shown))
+    if everywhere > 0:
+        # half a cell of each kind: a small cluster without missing cells says little
+        m = (n_missing + 0.5) / (size + 1.0)
+        all_m = (m * size).sum() / size.sum()
+        m = m[shown]
+        part = m * np.log(m / all_m) + (1.0 - m) * np.log((1.0 - m) / (1.0 - all_m))
+    divergence = part + (1.0 - missing) * inner
+    information = float((size[shown] / size.sum() * divergence).sum())
+    return ColumnProfile(
+        column.name, column.kind, divergence, part, missing, float(everywhere), information, overall, **more
+    )
+
+
+def traits(
+    columns: Sequence[ColumnProfile],
+    k: int,
+    explained: Mapping[tuple[str, str], float] | None = None,
+    most: int = TRAITS,
+) -> list[Trait]:
+    """The columns that tell cluster k (of those shown) from all rows, the most telling first.
+
+    `explained[a, b]`: share of the entropy of column b that column a explains. Of columns that tell the same story
+    the most telling one is named.
+    """
+    named: list[Trait] = []
+    for c in sorted(columns, key=lambda c: -c.divergence[k]):
+        if len(named) == most or c.divergence[k] < TELLING:
+            break
+        pairs = [pair for other in named for pair in ((other.column, c.name), (c.name, other.column))]
+        if any((explained or {}).get(pair, 0.0) >= SAME_STORY for pair in pairs):
+            continue
+        new = trait(c, k)
+        if not (new.lacking and any(t.lacking for t in named)):  # "no job" in one column is enough
+            named.append(new)
+    return named
+
+
+def explained_entropy(codes: Mapping[str, np.ndarray]) -> dict[tuple[str, str], float]:
+    """I(a; b) / H(b) for every ordered pair of columns, from their integer codes on the same rows (uncertainty
+    coefficient).
+
+    The mutual information is corrected for its bias in finite samples (Miller & Madow 1955).
+    """
+    codes = {name: np.unique(x, return_inverse=True)[1].astype(np.int64) for name, x in codes.items()}
+    entropy = {name: _entropy(np.bincount(x)) for name, x in codes.items()}
+    result = {}
+    names = list(codes)
+    for i, a in enumerate(names):
+        for b in names[:i]:
+            width = codes[b].max() + 1
+            joint = _entropy(np.bincount(codes[a] * width + codes[b]))
+            shared = max(entropy[a] + entropy[b] - joint, 0.0)
+            result[a, b] = shared / entropy[b] if entropy[b] > 0 else 1.0
+            result[b, a] = shared / entropy[a] if entropy[a] > 0 else 1.0
+    return result
+
+
+def _entropy(counts: np.ndarray) -> float:
+    counts = counts[counts > 0]
+    n = counts.sum()
+    return float(np.log(n) - (counts * np.log(counts)).sum() / n + (len(counts) - 1) / (2.0 * n))
+
+
+def trait(c: ColumnProfile, k: int) -> Trait:
+    """What column c says about cluster k."""
+    nats = float(c.divergence[k])
+    if c.missing[k] >= 1.0 or c.missing_divergence[k] > 0.5 * nats:
+        numbers = {"missing": float(c.missing[k]), "overall": c.missing_overall}
+        return Trait(c.name, nats, "missing", f"missing {percent(c.missing[k])}", percent(c.missing_overall), numbers)
+    if c.p is not None:
+        chosen = telling_levels(c.p[:, k], c.overall)
+        p, q = c.p[chosen, k], c.overall[chosen]
+        few = "only " if p[0] < q[0] else ""
+        value = " or ".join(f"{_quoted(c.levels[v])} {few}{percent(c.p[v, k])}" for v in chosen)
+        numbers = {"levels": [c.levels[v] for v in chosen], "p": p.tolist(), "overall": q.tolist()}
+        return Trait(c.name, nats, "level", value, " and ".join(map(percent, q)), numbers)
+    numbers = {
+        "mean": float(c.mean[k]),
+        "sd": _or_none(c.sd[k]),
+        "overall_mean": float(c.overall[0]),
+        "overall_sd": _or_none(c.overall[1]),
+    }
+    return Trait(c.name, nats, "mean", spread(c.mean[k], c.sd[k]), spread(*c.overall), numbers)
+
+
+def telling_levels(p: np.ndarray, q: np.ndarray) -> list[int]:
+    """The levels to name: the one that adds most to the divergence of `p` from `q`, with the next when both are
+    common; or, where the cluster lacks what most other rows have, the level it lacks."""
+    gain = p * np.log(p / q)
+    first, second = (int(v) for v in np.argsort(-gain, kind="stable")[:2]) if len(p) > 1 else (0, 0)
+    lacking = int(np.argmax(q - p))
+    if p[first] < 0.3 and q[lacking] > 0.25 and p[lacking] < 0.2 * q[lacking]:
+        return [lacking]
+    if p[first] < 0.5 and second != first and gain[second] > 0.3 * gain[first] and p[second] >= 0.1:
+        return [first, second]
+    return [first]
+
+
+def _quoted(level: str) -> str:
+    """The level's name, in quotes where it could be taken for a number or is hard to see."""
+    plain = level.strip() == level and level and not level[-1].isdigit()
+    return level if plain else f'"{level}"'
+
+
+def _or_none(x) -> float | None:
+    return float(x) if np.isfinite(x) else None
+
+
+# --- words for numbers ------------------------------------------------------------------------------------------------
+
+
+def percent(p: float) -> str:
+    """A share as people write it: 0 %, 0.03 %, 7.1 %, 24 %, 99.7 %, 100 %."""
+    x = 100.0 * float(p)
+    if 0 < x < 0.01:
+        return "<0.01 %"
+    if x >= 99.95 or x == 0 or 9.95 <= x < 99.0:
+        return f"{x:.0f} %"
+    return f"{x:.2g} %" if x < 9.95 else f"{x:.1f} %"
+
+
+def number(x: float) -> str:
+    """A number as people write it: 0.042, 8.1, 34.2, 1,204."""
+    x = float(x)
+    if not np.isfinite(x):
+        return "-"
+    size = abs(x)
+    if x == 0 or size < 5e-4:
+        return "0" if x == 0 else f"{x:.1g}"
+    if size >= 1e7:
+        return f"{x:.3g}"
+    digits = 0 if size >= 100 else 1 if size >= 1 else 1 - int(np.floor(np.log10(size)))
+    text = f"{x:,.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def r_hat_in_words(x: float, digits: int = 3) -> str:
+    """1.003, or > 100; - where there is none."""
+    return f"> {MOST_R_HAT:.0f}" if x >= MOST_R_HAT else f"{x:.{digits}f}" if np.isfinite(x) else "-"
+
+
+def took(seconds: float) -> str:
+    """Seconds as people read them: 0.08s, 4.5s, 48s, 5m12s."""
+    return f"{seconds:.2g}s" if seconds < 9.95 else duration(seconds)
+
+
+def spread(mean: float, sd: float) -> str:
+    """8.1 ± 5.0, to the digits that the spread makes meaningful."""
+    if not np.isfinite(sd):
+        return number(mean)
+    if sd == 0:
+        return f"{number(mean)} throughout" if np.isfinite(mean) else "-"
+    if sd >= 1e7 or sd < 1e-4:
+        return f"{mean:.3g} ± {sd:.2g}"
+    digits = max(0, 1 - int(np.floor(np.log10(sd))))
+    if abs(mean) > sd:
+        digits = min(digits, max(0, 3 - int(np.floor(np.log10(abs(mean))))))
+    return f"{mean:,.{digits}f} ± {sd:,.{digits}f}"

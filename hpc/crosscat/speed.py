@@ -1,0 +1,73 @@
+"""Seconds a cycle on any number of ranks: the cost model, brought to what a sample took on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from mpibayes.hpc.crosscat.cost_model import Network, Problem, compute_seconds, forecast, message_seconds, wire_bytes
+from mpibayes.io.table import Column
+
+# Between nodes, unless they are far worse, messages matter little; see docs/scaling.md for other networks.
+TYPICAL_NETWORK = Network("2 us, 20 GB/s", 2e-6, 20e9)
+
+
+@dataclass
+class Timing:
+    """What a few cycles on a sample told."""
+
+    n_rows: int  # of the sample
+    n_shards: int
+    start_s: float
+    cycle_s: float  # of one process that holds all rows of the sample, without a round of moves
+    moves_s: float  # of a round
+    n_clusters: int
+    moved: float  # share of the rows that changed their cluster
+
+
+@dataclass
+class Speed:
+    """A table and a chain on it, with the factors between this machine and the model's."""
+
+    problem: Problem  # the whole table
+    factor: float  # measured over modelled, cycles without moves
+    moves_factor: float
+
+    @classmethod
+    def of(cls, columns: Sequence[Column], n_rows: int, n_shards: int, moves_every: int, timing: Timing) -> Speed:
+        levels = [len(c.levels) + 1 for c in columns if c.block.startswith("codes")]
+        problem = Problem(
+            n_rows, len(levels), sum(levels), timing.n_clusters, n_shards,
+            reals=sum(c.block == "reals" for c in columns), counts=sum(c.block == "tallies" for c in columns),
+            widest=max(levels, default=0), moved=timing.moved, moves_every=moves_every,
+        )  # fmt: skip
+        sample = replace(problem, rows=timing.n_rows, shards=timing.n_shards, moves_every=0)
+        whole_round = compute_seconds("moves", sample, timing.n_rows, timing.n_shards)
+        return cls(
+            problem, timing.cycle_s / forecast(sample, 1).total, timing.moves_s / whole_round if whole_round else 0.0
+        )
+
+    def cycle_s(self, ranks: int) -> float:
+        ranks = min(ranks, self.problem.shards)
+        talk = sum(message_seconds(self.problem, ranks, TYPICAL_NETWORK).values())
+        seconds = forecast(self.problem, ranks, TYPICAL_NETWORK).seconds
+        moves = seconds.pop("moves")
+        return self.factor * (sum(seconds.values()) - talk) + self.moves_factor * moves + talk
+
+    def efficiency(self, ranks: int) -> float:
+        return self.cycle_s(1) / (ranks * self.cycle_s(ranks))
+
+    def wire_bytes(self, ranks: int) -> float:
+        return sum(wire_bytes(self.problem, min(ranks, self.problem.shards)).values())
+
+    def in_words(self) -> str:
+        """Seconds and efficiency at a few numbers of ranks, up to one a shard."""
+        most = self.problem.shards
+        step = 2 if most <= 16 else 4
+        chosen = [1]
+        while chosen[-1] * step < most:
+            chosen.append(chosen[-1] * step)
+        chosen += [most] if most > 1 else []
+        return ", ".join(
+            f"{r:,}: {self.cycle_s(r):.2g}" + (f" ({self.efficiency(r):.0%})" if r > 1 else "") for r in chosen
+        )

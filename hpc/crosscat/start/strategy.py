@@ -1,0 +1,152 @@
+"""How a chain starts: what `sampler.strategy`, `sampler.init` and [anneal] come to, and from which cycle draws count.
+
+`auto` starts from one cluster, which split and merge moves take apart; of several chains the others are overdispersed.
+`anneal` starts from a few rows, and others are added as `anneal.schedule` says. `sequential+gibbs` seats all rows one
+by one and `prior+gibbs` draws their clusters from the prior; with `sampler.split_merge = 0` these three are the
+strategies of 000, section 2.4.
+"""
+
+from __future__ import annotations
+
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.config.config import Config, growing_schedule
+from mpibayes.hpc.crosscat import schedule
+from mpibayes.hpc.crosscat.start.subsample import Annealing, planned_cycles
+from mpibayes.hpc.run.progress import duration
+from mpibayes.text import counted
+
+START_ROWS = 1000  # of the first subsample, or a quarter of the rows where there are fewer than four times as many
+SETTLING = 20  # full-data cycles a shard that an annealed start needs (MATH 4.3: 10 leave a bias of a few percent)
+
+STARTS = {
+    "one": "in one cluster",
+    "sequential": "seated one by one",
+    "prior": "in clusters drawn from the prior",
+    "overdispersed": "in a random number of random clusters",
+}
+
+
+def start_rows(config: Config, n_rows: int) -> int:
+    """Rows of the first subsample."""
+    given = config.anneal.start_rows
+    return max(1, min(n_rows // 4, START_ROWS)) if given == "auto" else min(given, n_rows)
+
+
+def annealing(config: Config, n_rows: int) -> Annealing | None:
+    """How the subsample grows; None where all rows are there from the start."""
+    if not growing_schedule(config.sampler, config.anneal):
+        return None
+    a = config.anneal
+    return Annealing(a.schedule, a.passes, start_rows(config, n_rows), a.seconds)
+
+
+def growth_cycles(config: Config, n_rows: int) -> int | None:
+    """Cycles until all rows are there: 0 where they are from the start, None where the clock decides."""
+    settings = annealing(config, n_rows)
+    return 0 if settings is None else planned_cycles(settings, n_rows)
+
+
+def growth_cost(config: Config, n_rows: int) -> float:
+    """What growing costs, in cycles over all rows; that of a plan by the clock is not known here, and 0."""
+    settings = annealing(config, n_rows)
+    if settings is None or settings.schedule == "seconds":
+        return 0.0
+    return settings.passes if isinstance(settings.schedule, str) else settings.schedule[-1][0]
+
+
+def initial(config: Config) -> str:
+    """The first partition, with "auto" decided."""
+    sampler = config.sampler
+    if sampler.init != "auto":
+        return sampler.init
+    if sampler.strategy == "auto":
+        return "one" if config.run.chains == 1 else "overdispersed"
+    if sampler.strategy == "prior+gibbs" or (sampler.strategy == "anneal" and config.anneal.schedule == "constant"):
+        return "prior"
+    return "sequential"
+
+
+def initial_of_chain(config: Config, number: int) -> str:
+    """The first partition of one of the chains, counted from 0: one cluster is the extreme of overdispersed starts."""
+    how = initial(config)
+    return "one" if how == "overdispersed" and number == 0 and config.run.chains > 1 else how
+
+
+def burn_in(config: Config, n_rows: int, n_shards: int) -> int:
+    """Cycles left out of summaries. After an annealed start shards have to settle at full data first (MATH 4.3)."""
+    cycles = config.run.cycles
+    if config.run.burn_in != "auto":
+        return config.run.burn_in
+    growth = growth_cycles(config, n_rows)
+    if growth == 0:
+        return cycles // 5
+    growth = cycles // 2 if growth is None else growth
+    left = cycles - growth
+    return growth + max(left // 5, min(left // 2, SETTLING * n_shards))
+
+
+def check_length(config: Config, n_rows: int) -> None:
+    """ConfigError where the chain would end, or its draws would count, before all rows are there."""
+    problems = []
+    growth = growth_cycles(config, n_rows) or 0
+    given = config.anneal.start_rows
+    if annealing(config, n_rows) is not None and given != "auto" and given >= n_rows:
+        problems.append(
+            f"{config.where(('anneal', 'start_rows'))}: got {given}, and the table has {n_rows:,} training rows: "
+            'nothing would be left to add; expected fewer, or "auto"'
+        )
+    elif growth and config.run.cycles <= growth:
+        problems.append(
+            f"{config.where(('run', 'cycles'))}: got {config.run.cycles}, but {n_rows:,} rows are added until cycle "
+            f"{growth}; expected more than {growth}, {2 * growth} would do (or fewer anneal.passes)"
+        )
+    if growth and config.run.burn_in != "auto" and config.run.burn_in < growth:
+        problems.append(
+            f"{config.where(('run', 'burn_in'))}: got {config.run.burn_in}, but {n_rows:,} rows are added until cycle "
+            f'{growth}, and no draw before counts; expected "auto", or {growth} or more'
+        )
+    if problems:
+        raise ConfigError(f"{config.path}: the length of the chain does not fit", problems)
+
+
+def start_in_words(config: Config, n_rows: int, number: int = 0) -> str:
+    """How a chain starts; `config` with "auto" decided."""
+    how = initial_of_chain(config, number)
+    if how == "random":
+        clusters = f"in {counted(config.sampler.init_clusters, 'random cluster')}"
+    elif how == "labels":
+        clusters = f"labelled as in {config.init_labels_path}"
+    else:
+        clusters = STARTS[how]
+    settings, every = annealing(config, n_rows), config.sampler.split_merge
+    rows = "all rows" if settings is None else f"{min(settings.start_rows, n_rows):,} of {n_rows:,} rows"
+    if every == "auto":
+        moves = f"in every cycle until {schedule.OFTEN}, then every {schedule.EVERY} cycles"
+    else:
+        moves = "never" if every == 0 else "in every cycle" if every == 1 else f"every {every} cycles"
+    return f'strategy = "{config.sampler.strategy}": {rows} {clusters}; split and merge moves {moves}'
+
+
+def growth_in_words(config: Config, n_rows: int) -> str:
+    """Until when rows are added; "" where all are there from the start."""
+    settings = annealing(config, n_rows)
+    if settings is None:
+        return ""
+    by = "" if config.anneal.strata == "none" else f", in strata by {config.anneal.strata}"
+    if settings.schedule == "seconds":
+        return (
+            f"rows are added for about {duration(settings.seconds)}{by}; the plan follows the clock: the run is not "
+            "reproducible from the seed alone"
+        )
+    shape = settings.schedule if isinstance(settings.schedule, str) else "piecewise"
+    cost = growth_cost(config, n_rows)
+    passes = f"{cost:g} pass{'es' * (cost != 1)}"
+    return f"rows are added until cycle {growth_cycles(config, n_rows)} ({shape} in {passes}{by})"
+
+
+def counting_in_words(config: Config) -> str:
+    """From which cycle draws count."""
+    if config.burn_in >= config.run.cycles:
+        return f"no draw counts: run.burn_in = {config.burn_in} of run.cycles = {config.run.cycles}"
+    later = ", once all rows are in" if config.anneal.schedule == "seconds" else ""
+    return f"draws count from cycle {config.burn_in + 1} of {config.run.cycles}{later}"

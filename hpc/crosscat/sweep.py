@@ -1,0 +1,151 @@
+"""One shard's part of a cycle (MATH 2.1, step 6; 2.2): L sweeps over its rows without communication."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+
+from mpibayes.hpc.components.product import Parameters, Prior
+from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.hpc.crosscat.state import Shared
+from mpibayes.hpc.crosscat.sync import Changes, Counts
+from mpibayes.hpc.parallel.shards import Shard
+from mpibayes.kernels.mixture import mixture as kernels
+from mpibayes.kernels.mixture.counts import recount
+
+WIDTH = 16  # clusters in a tile of the kernels; arrays over clusters are padded to a multiple of it
+
+
+def padded(n: int) -> int:
+    return -(-n // WIDTH) * WIDTH
+
+
+def local_order(free: np.ndarray, anchor: np.ndarray) -> np.ndarray:
+    """Instantiated clusters in the shard's order: free ones first, then by ascending anchor priority.
+
+    A row's allowed clusters are then a prefix, since it may enter those whose anchor's priority is below its own.
+    """
+    return np.lexsort((anchor, ~free))
+
+
+def instantiated(shared: Shared, order: np.ndarray, n_free: int) -> kernels.Instantiated:
+    """The shared draw in a shard's order, padded for the kernels."""
+    n = len(order)
+
+    def padded_columns(array):
+        out = np.zeros((array.shape[0], padded(n)), array.dtype)
+        np.take(array, order, axis=1, out=out[:, :n]) if n else None
+        return out
+
+    columns = {f.name: padded_columns(getattr(shared.parameters, f.name)) for f in fields(Parameters)}
+    return kernels.Instantiated(
+        n=n, free=n_free, anchors=shared.anchor[order[n_free:]], log_weight=shared.weights.log_weight[order], **columns
+    )
+
+
+@dataclass
+class Step:
+    """A cycle as all shards have it in common.
+
+    private (K,) bool and owner (K,) are of the clusters that the shards' labels name on entry, `counts` theirs.
+    """
+
+    shared: Shared
+    private: np.ndarray
+    owner: np.ndarray
+    counts: Counts
+    prior: Prior
+    sweeps: int
+    key: Mapping[str, int]
+
+    @cached_property
+    def kept(self) -> np.ndarray:
+        """The instantiated clusters, (K1,)."""
+        return np.flatnonzero(~self.private)
+
+    @cached_property
+    def free_of_owners(self) -> tuple[np.ndarray, kernels.Instantiated]:
+        """Order and draw of a shard that owns no instantiated cluster, as nearly all do."""
+        order = local_order(np.zeros(len(self.kept), bool), self.shared.anchor)
+        return order, instantiated(self.shared, order, 0)
+
+    def run(self, shard: Shard, has_tail: bool, changes: Changes, steps=None) -> tuple[int, int]:
+        """Run the sweeps, leave new labels in `shard.z`, and add what they do to the counts to `changes`.
+
+        steps: (remove, assign) lists to follow instead (growth.py). On return the instantiated clusters are 0..K1-1 in
+        the order they had, and the shard's own follow as K1, K1 + 1, ... in slot order. In between, the kernels want
+        the shard's order: with clusters 0..3, of which 1 is private here, and anchors that put 3 before 0 before 2,
+        `to_local` is [1, 16, 2, 0], and `to_next` maps back: 0 -> 2, 1 -> 0, 2 -> 1, 16 -> 3.
+
+        Returns (clusters in the shard's tail, rows moved in all sweeps).
+        """
+        n_1, before = len(self.kept), shard.z
+        free = self.owner[self.kept] == shard.index
+        order, draw = self.free_of_owners if not free.any() else (local_order(free, self.shared.anchor), None)
+        if draw is None:
+            draw = instantiated(self.shared, order, int(free.sum()))
+        base = padded(n_1)
+        to_local = np.full(len(self.private), -1, np.int32)
+        to_local[self.kept[order]] = np.arange(n_1)
+        mine, tail = np.zeros(0, np.int64), None
+        if has_tail:
+            mine = np.flatnonzero(self.private & (self.owner == shard.index))
+            to_local[mine] = base + np.arange(len(mine))
+            tail = self._tail(shard, mine)
+        shard.z = _renamed(before, to_local)
+        moved = self._sweep(shard, draw, tail, steps)
+
+        occupied = np.flatnonzero(tail.size[: tail.n_slots]) if tail is not None else np.zeros(0, np.int64)
+        to_next = np.full(base + (tail.n_slots if tail is not None else 0), -1, np.int32)
+        to_next[:n_1] = order
+        to_next[base + occupied] = n_1 + np.arange(len(occupied))
+        shard.z = _renamed(shard.z, to_next)
+        self._count(shard, before, mine, to_next[base:], len(occupied), changes)
+        return len(occupied), moved
+
+    def _tail(self, shard: Shard, mine: np.ndarray) -> kernels.Tail:
+        weights = self.shared.weights
+        log_weight = float(weights.log_tail_weight[shard.index if len(weights.log_tail_weight) > 1 else 0])
+        concentration, discount = weights.tail_concentration, weights.discount
+        tail = kernels.Tail(self.prior, concentration, discount, log_weight, capacity=padded(len(mine) + 1))
+        slot = np.full(len(self.private), -1, np.int32)
+        slot[mine] = np.arange(len(mine))
+        tail.load(Statistics(*kernels.accumulate(shard.rows, shard.z, len(mine), self.prior.offsets, relabel=slot)))
+        return tail
+
+    def _sweep(self, shard: Shard, draw: kernels.Instantiated, tail, steps) -> int:
+        seed, cycle, chain = self.key["seed"], self.key["cycle"], self.key["chain"]
+        rows = shard.rows, shard.z, shard.start, seed, cycle
+        if steps is not None:
+            return kernels.sweep(*rows, 0, chain, draw, tail, self.prior, False, *steps)
+        return sum(kernels.sweep(*rows, sweep, chain, draw, tail, self.prior) for sweep in range(self.sweeps))
+
+    def _count(self, shard: Shard, before: np.ndarray, mine, next_of_slot, n_opened: int, changes: Changes) -> None:
+        """What the rows that changed do to the counts. A tail's cluster that was there before has kept its slot."""
+        n_1 = len(self.kept)
+        name = np.full(len(self.private), -1, np.int32)
+        name[self.kept] = np.arange(n_1)
+        stayed = np.full(len(mine), -1, np.int32)  # a tail has no slots for empty clusters behind its last row's
+        stayed[: len(next_of_slot)] = next_of_slot[: len(mine)]
+        name[mine] = stayed
+        before = _renamed(before, name)
+        changed = int(np.count_nonzero(before != shard.z))
+        changes.bound += changed
+        if not n_opened:
+            if changed:
+                recount(shard.rows, before, shard.z, n_1, self.prior.offsets, changes.kept)
+            return
+        here = Counts(*recount(shard.rows, before, shard.z, n_1 + n_opened, self.prior.offsets))
+        for whole, part, old in zip(changes.kept, here, self.counts):
+            whole += part[..., :n_1]
+            part[..., stayed[stayed >= 0]] += old[..., mine[stayed >= 0]]
+        changes.tails[shard.index] = Counts(*(part[..., n_1:] for part in here))
+        changes.bound += int(changes.tails[shard.index].size.sum())
+
+
+def _renamed(z: np.ndarray, name: np.ndarray) -> np.ndarray:
+    """name[z], with idle rows left as they are."""
+    return np.where(z >= 0, name[np.maximum(z, 0)], z) if (z < 0).any() else name[z]

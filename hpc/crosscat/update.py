@@ -1,0 +1,87 @@
+"""What changes between two syncs besides labels (MATH 2.1, steps 1 to 5; 2.2).
+
+The order is part of the algorithm: hyperparameters are drawn with weights and parameters integrated out, then weights,
+then parameters. Concentration, discount and weights are drawn by root; every column's hyperparameters and parameters by
+the rank that the column is dealt to, from streams that do not depend on the dealing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mpibayes.hpc.components.product import Components, Dealing, Hyper
+from mpibayes.hpc.crosscat.pitman_yor import PitmanYor
+from mpibayes.hpc.crosscat.state import Shared, Summary, Weights, exchange
+from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
+
+COLUMNS = ("dirichlet", "normal", "gamma", "wishart")  # Hyper's arrays, in the order of Part's ranges
+
+
+@dataclass(frozen=True)
+class Update:
+    """The rules of the update: how (alpha, d) are learned, the columns and how they are dealt, who is collapsed."""
+
+    law: PitmanYor
+    components: Components
+    dealing: Dealing
+    opening: str
+    n_shards: int
+
+    @property
+    def n_tails(self) -> int:
+        """Collapsed tails whose weights are drawn apart from each other."""
+        return self.n_shards if self.opening == "all" else 1
+
+    def run(
+        self, comm: Communicator, hyper: Hyper, summary: Summary, key: Mapping[str, int], learn: bool = True
+    ) -> Shared:
+        """All of it, between two syncs. Collective. `learn=False` keeps the hyperparameters as they are."""
+        private, part = private_clusters(summary.size, summary.owned), self.dealing.part(comm.rank)
+        kept, weights = np.flatnonzero(~private), None
+        if comm.rank == 0:
+            process = self.draw_process(hyper, summary, key) if learn else (hyper.concentration, hyper.discount)
+            weights = self.draw_weights(*process, summary.size, private, summary.owner, key)
+        mine = {name: slice(*columns) for name, columns in zip(COLUMNS, part)}
+        columns = {name: getattr(hyper, name)[rows] for name, rows in mine.items()}
+        if learn:
+            columns = self.components.update(hyper, summary.statistics, part, key)
+            hyper = replace(hyper, **{name: getattr(hyper, name).copy() for name in COLUMNS})
+            for name, rows in mine.items():
+                getattr(hyper, name)[rows] = columns[name]
+        statistics = summary.statistics if len(kept) == len(private) else summary.statistics.take(kept)
+        parameters = self.components.draw(hyper, statistics, part, key)
+        weights, hyper, parameters = exchange(comm, self.dealing, len(kept), self.n_tails, weights, columns, parameters)
+        return Shared(hyper, summary.anchor[kept], weights, parameters)
+
+    def draw_process(self, hyper: Hyper, summary: Summary, key) -> tuple[float, float]:
+        """Step 1: concentration and discount given the partition (MATH 2.4)."""
+        occupied = summary.size[summary.size > 0]
+        return self.law.draw(occupied, hyper.concentration, generator(purpose=Purpose.CONCENTRATION, **key))
+
+    def draw_weights(self, concentration: float, discount: float, size, private, owner, key) -> Weights:
+        """Step 4: weights of the instantiated clusters and of each shard's tail, in logs.
+
+        "one": (w, w_*) ~ Dirichlet(m - d, alpha + K1 d + M).
+        "all" (d = 0): (w, w_*1 .. w_*S) ~ Dirichlet(m, alpha/S + M_s).
+        """
+        stream, S = Stream(purpose=Purpose.WEIGHTS, **key), self.n_shards
+        n_1, shape = int((~private).sum()), size[~private] - discount
+        if self.opening == "one":
+            tail = concentration + n_1 * discount
+            log_w = np.zeros(1)  # the only tail has all the weight
+            if n_1:
+                log_w = stream.log_dirichlet(np.append(shape, tail + size[private].sum()))
+            return Weights(concentration, discount, log_w[:n_1], log_w[n_1:], tail)
+        tail = concentration / S
+        rows = np.bincount(owner[private], size[private], S)
+        log_w = stream.log_dirichlet(np.concatenate([shape, tail + rows]))
+        return Weights(concentration, discount, log_w[:n_1], log_w[n_1:], tail)
+
+
+def private_clusters(size: np.ndarray, owned: np.ndarray) -> np.ndarray:
+    """Step 3: clusters with every row on their owner, (K,) bool. An empty cluster is private and so disappears."""
+    return owned == size

@@ -1,0 +1,262 @@
+"""The rows a run works on: the used columns of the table, cut into training rows and held-out rows."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from mpibayes.errors import DataError
+from mpibayes.hpc.parallel import shards
+from mpibayes.hpc.parallel.comm import Communicator, agree, broadcast_arrays, on_root
+from mpibayes.hpc.parallel.streams import Purpose, generator
+from mpibayes.io.table import ARRAYS, BLOCKS, Column, Rows, Table, slice_rows
+from mpibayes.text import counted
+
+PIECE = 4096  # rows of the table that are read at once where not all are wanted
+
+
+def used_columns(
+    columns: Sequence[Column], unused: Collection[str]
+) -> tuple[tuple[Column, ...], dict[str, np.ndarray]]:
+    """The columns not in `unused`, renumbered within their blocks, and the positions to take from each block."""
+    kept = [c for c in columns if c.name not in unused]
+    positions = {b: np.array(sorted(c.index for c in kept if c.block == b), np.intp) for b in BLOCKS}
+    renumbered = tuple(replace(c, index=int(np.searchsorted(positions[c.block], c.index))) for c in kept)
+    return renumbered, positions
+
+
+def take_columns(rows: Rows, positions: dict[str, np.ndarray]) -> Rows:
+    """The columns at `positions` of each block; no copy of a block that is used whole."""
+    blocks = ((getattr(rows, b), positions[b]) for b in BLOCKS)
+    return Rows(*(a if len(p) == a.shape[1] else np.ascontiguousarray(a[:, p]) for a, p in blocks))
+
+
+def in_blocks(columns: Sequence[Column], blocks: Mapping[str, Mapping]) -> tuple[Column, ...]:
+    """The columns with those that are modelled jointly put into the rows' `vectors`, block by block.
+
+    blocks: {"columns": names, ...} by the block's name. The other real columns are renumbered.
+    """
+    joint = {name: i for i, name in enumerate(name for block in blocks.values() for name in block["columns"])}
+    single = sorted(c.index for c in columns if c.block == "reals" and c.name not in joint)
+
+    def placed(c: Column) -> Column:
+        if c.name in joint:
+            return replace(c, block="vectors", index=joint[c.name])
+        return replace(c, index=single.index(c.index)) if c.block == "reals" else c
+
+    return tuple(placed(c) for c in columns)
+
+
+class Carve:
+    """Called with Rows of `columns` as they are stored, it returns them as `in_blocks` says, with cells of blocks in
+    `vectors`. Without blocks it changes nothing."""
+
+    def __init__(self, columns: Sequence[Column], blocks: Mapping[str, Mapping]):
+        self.blocks = {name: tuple(block["columns"]) for name, block in blocks.items()}
+        at = {c.name: c.index for c in columns}
+        self._joint = np.array([at[name] for names in self.blocks.values() for name in names], np.intp)
+        width = sum(c.block == "reals" for c in columns)
+        self._single = np.setdiff1d(np.arange(width), self._joint)
+        self._widths = np.array([len(names) for names in self.blocks.values()], np.int64)
+
+    def __call__(self, rows: Rows) -> Rows:
+        if not self.blocks:
+            return rows
+        single, joint = (np.ascontiguousarray(rows.reals[:, at]) for at in (self._single, self._joint))
+        return Rows(rows.codes8, rows.codes16, single, rows.tallies, joint, self._widths)
+
+    def empty(self, columns: Sequence[Column], n: int) -> Rows:
+        """Room for n rows; `columns` are those stored."""
+        if not self.blocks:
+            return Rows.empty(columns, n)
+        rows = Rows.empty([c for c in columns if c.block != "reals"], n)
+        rows.reals, rows.vectors = np.empty((n, len(self._single))), np.empty((n, len(self._joint)))
+        rows.widths = self._widths
+        return rows
+
+    def partly_missing(self, rows: Rows) -> dict[str, np.ndarray]:
+        """Rows, carved, that have some cells of a block but not all: by the block's name, a mask (n, D) of the missing
+        cells of each such row and otherwise False."""
+        out, first = {}, 0
+        for name, columns in self.blocks.items():
+            missing = np.isnan(rows.vectors[:, first : first + len(columns)])
+            out[name] = missing & ~missing.all(axis=1, keepdims=True)
+            first += len(columns)
+        return out
+
+
+def require_whole_blocks(carve: Carve, pieces: Iterator[tuple[int, Rows]], path, names: Collection[str]) -> None:
+    """DataError where a row has some cells of one of the blocks `names` and lacks others. pieces: (number of the first
+    row, carved rows) of the table or file at `path`."""
+    found: dict[str, list] = {}  # rows, first row, columns missing there, missing cells by column
+    for start, rows in pieces:
+        for name, mask in carve.partly_missing(rows).items():
+            partly = np.flatnonzero(mask.any(axis=1))
+            if name in names and len(partly):
+                told = found.setdefault(name, [0, start + int(partly[0]), mask[partly[0]], 0])
+                told[0] += len(partly)
+                told[3] = told[3] + mask.sum(axis=0)
+    problems = []
+    for name, (n, first, mask, cells) in found.items():
+        columns = carve.blocks[name]
+        lacking = ", ".join(c for c, missing in zip(columns, mask) if missing)
+        each = ", ".join(f"{c} in {k:,}" for c, k in zip(columns, cells.tolist()) if k)
+        problems.append(
+            f"block {name}: {counted(n, 'row')} {'have' if n > 1 else 'has'} some of its columns and not all; the "
+            f"first is row {first + 1:,}, which lacks {lacking}. Missing in such rows: {each}"
+        )
+    if problems:
+        sections = " and ".join(f"[blocks.{name}]" for name in found)
+        raise DataError(
+            f"{path}: a row has to have all cells of a block or none. Take the columns that are often missing out of "
+            f"{sections}, so that they are modelled one by one, or impute their cells",
+            problems,
+        )
+
+
+def heldout_rows(n_rows: int, fraction: float) -> np.ndarray:
+    """Which rows a fraction keeps out of training, ascending int64; whatever the seed, so that runs compare."""
+    n = min(max(1, round(fraction * n_rows)), n_rows - 1)
+    order = generator(0, Purpose.HELDOUT).permutation(n_rows)
+    return np.sort(order[:n])
+
+
+class Data:
+    """Training rows by their place in the training order, and this rank's blocks of the held-out rows.
+
+    `training_rows`: None when every row of the table is a training row, else their row numbers, ascending int64.
+    `blocks`: {"columns": names, ...} of each block of columns that are modelled jointly. `stored`: the used columns as
+    they lie in the table, `columns`: as they lie in the rows given out.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        unused: Collection[str],
+        heldout_fraction: float | None,
+        blocks: Mapping[str, Mapping] | None = None,
+    ):
+        self.table = table
+        self.stored, self._positions = used_columns(table.columns, unused)
+        self.columns, self.carve = in_blocks(self.stored, blocks or {}), Carve(self.stored, blocks or {})
+        self.training_rows = self.heldout = None
+        if heldout_fraction is not None and table.n_rows > 1:
+            self.heldout = heldout_rows(table.n_rows, heldout_fraction)
+            self.training_rows = np.setdiff1d(np.arange(table.n_rows), self.heldout, assume_unique=True)
+
+    @property
+    def n_rows(self) -> int:
+        """Training rows."""
+        return self.table.n_rows if self.training_rows is None else len(self.training_rows)
+
+    def rows_of(self, start: int, stop: int) -> Rows:
+        """Training rows start..stop-1, used columns only."""
+        if self.training_rows is not None:
+            return self._chosen(self.training_rows[start:stop])
+        if len(self.columns) == len(self.table.columns) and not self.carve.blocks:
+            return self.table.read(start, stop)
+        return self._chosen(np.arange(start, stop))
+
+    def rows_at(self, places: np.ndarray) -> Rows:
+        """Training rows by their places in the training order, ascending; used columns only."""
+        return self._chosen(places if self.training_rows is None else self.training_rows[places])
+
+    def heldout_of(self, start: int, stop: int) -> Rows:
+        """Rows start..stop-1 of those that a fraction holds out, used columns only."""
+        return self._chosen(self.heldout[start:stop])
+
+    def codes_of(self, column: Column, start: int, stop: int) -> np.ndarray:
+        """Codes of a categorical or boolean column, used or not, in training rows start..stop-1, int32; missing: V."""
+        numbers = np.arange(start, stop) if self.training_rows is None else self.training_rows[start:stop]
+        codes = np.empty(len(numbers), np.int32)
+        for place, rows, index in self._pieces(numbers):
+            codes[place] = getattr(rows, column.block)[index, column.index]
+        return codes
+
+    def _chosen(self, row_numbers: np.ndarray) -> Rows:
+        """Rows by their numbers in the table, ascending; used columns only."""
+        chosen = self.carve.empty(self.stored, len(row_numbers))
+        for place, rows, index in self._pieces(row_numbers):
+            piece = self.carve(take_columns(rows, self._positions))
+            for block in ARRAYS:
+                getattr(chosen, block)[place] = getattr(piece, block)[index]
+        return chosen
+
+    def check_blocks(self) -> None:
+        """DataError where a row of the table has some cells of a block and lacks others. The table is read where a
+        block has missing cells."""
+        by_name = {c.name: c for c in self.stored}
+        names = {b for b, of in self.carve.blocks.items() if any(by_name[c].n_missing for c in of)}
+        if names:
+            step = slice_rows(self.table.columns)
+            pieces = (
+                (i * step, self.carve(take_columns(r, self._positions))) for i, r in enumerate(self.table.slices())
+            )
+            require_whole_blocks(self.carve, pieces, self.table.path, names)
+
+    def _pieces(self, row_numbers: np.ndarray) -> Iterator[tuple[slice, Rows, np.ndarray]]:
+        """Rows by their numbers, ascending, a piece of the table at a time, so that there is no second copy.
+
+        Yields (where these are among row_numbers, rows of the whole table, where these are among those).
+        """
+        cuts = np.flatnonzero(np.diff(row_numbers // PIECE)) + 1
+        for start, stop in pairwise([0, *cuts.tolist(), len(row_numbers)] if len(row_numbers) else ()):
+            numbers = row_numbers[start:stop]
+            first = int(numbers[0])
+            yield slice(start, stop), self.table.read(first, int(numbers[-1]) + 1), numbers - first
+
+    def heldout_blocks(self, comm: Communicator, n_blocks: int, file_rows: Rows | None = None) -> HeldOutRows:
+        """The held-out rows in `n_blocks` fixed blocks dealt to ranks. Collective.
+
+        file_rows: root's rows of a held-out file, where there is one.
+        """
+        mine = shards.of_rank(n_blocks, comm.size, comm.rank)
+        if self.heldout is not None:
+            cut = shards.bounds(len(self.heldout), n_blocks)
+            blocks = agree(
+                comm,
+                lambda: {i: self._chosen(self.heldout[cut[i] : cut[i + 1]]) for i in mine},
+                "read its held-out rows",
+            )
+            return HeldOutRows(len(self.heldout), blocks)
+        arrays = broadcast_arrays(comm, vars(file_rows) if comm.rank == 0 else None)
+        rows = Rows(**arrays)
+        cut = shards.bounds(len(rows), n_blocks)
+        return HeldOutRows(len(rows), {i: rows.take(slice(cut[i], cut[i + 1])) for i in mine})
+
+    def read_heldout_file(self, comm: Communicator, path, unseen: str) -> tuple[Rows | None, str]:
+        """Root's rows of a held-out file, coded with the table's levels, and a message about cells taken as missing.
+
+        (None, "") elsewhere. Raises DataError on all ranks.
+        """
+
+        def read():
+            from mpibayes.io.recode import read_like, unseen_message
+
+            record: dict = {}
+            table = self.table
+            used = Table(table.path, table.n_rows, self.stored, table.fingerprint, table.source)
+            rows = self.carve(read_like(used, path, unseen=unseen, record=record))
+            require_whole_blocks(self.carve, iter([(0, rows)]), path, self.carve.blocks)
+            return rows, unseen_message(record, path)
+
+        return on_root(comm, read, share=False, what=f"read {path}") or (None, "")
+
+
+def digest(rows: Rows) -> str:
+    """A name for the content of some rows, to recognise it later."""
+    content = hashlib.sha256()
+    for block in ARRAYS:
+        content.update(np.ascontiguousarray(getattr(rows, block)))
+    return content.hexdigest()
+
+
+class HeldOutRows:
+    """This rank's blocks of the held-out rows, by block number."""
+
+    def __init__(self, n_rows: int, blocks: dict[int, Rows]):
+        self.n_rows, self.blocks = n_rows, blocks

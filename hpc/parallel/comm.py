@@ -1,0 +1,339 @@
+"""The only door to MPI: a communicator of one process or of many, with the same few operations.
+
+mpi4py is imported when a run starts under a launcher, never before, so that every other command works on a login
+node without MPI. Arrays travel as buffers; small Python objects only at start-up and at checkpoints.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import time
+import warnings
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from mpibayes.errors import ConfigError, MpibayesError
+from mpibayes.hpc.parallel.launcher import launched, launcher_name, launcher_rank, launcher_size
+from mpibayes.hpc.parallel.waiting import announce, watched
+
+T = TypeVar("T")
+
+# What to do when launcher and MPI library do not match.
+MATCHING = (
+    "start with that library's own mpirun, or with srun --mpi=pmix (Open MPI) or srun --mpi=pmi2 (MPICH)",
+    "with the cluster's own MPI, do without the mpich wheel: pip uninstall mpich",
+)
+
+TOP_BIT = np.uint64(1 << 63)
+
+
+class Serial:
+    """One process. Every operation is the identity."""
+
+    rank = 0
+    size = 1
+
+    def __init__(self):
+        self.hosts = [socket.gethostname()]
+
+    def share(self, value: T) -> T:
+        """Root's picklable `value` on every rank."""
+        return value
+
+    def collect(self, value: T) -> list[T]:
+        """Every rank's picklable `value`, in rank order, on every rank."""
+        return [value]
+
+    def broadcast(self, array: np.ndarray) -> None:
+        """Overwrite `array` on every rank with root's."""
+
+    def sum_everywhere(self, array: np.ndarray) -> None:
+        """Overwrite the integer `array` on every rank with the sum over ranks."""
+
+    def least_everywhere(self, array: np.ndarray) -> None:
+        """Overwrite the uint64 `array` on every rank with the least over ranks."""
+
+    def send(self, array: np.ndarray, to: int) -> Callable[[], Any]:
+        """Send an array to another rank, which receives it; it may change once the result has been called."""
+        raise NotImplementedError("there is one process")
+
+    def receive(self, array: np.ndarray, source: int) -> np.ndarray:
+        """`array`, overwritten with what another rank sends."""
+        raise NotImplementedError("there is one process")
+
+    def share_rows(self, array: np.ndarray, starts: np.ndarray) -> None:
+        """Complete `array` on every rank: rank r has its rows from starts[r] to starts[r + 1] - 1."""
+
+    def gather_to_root(self, array: np.ndarray, lengths: Sequence[int]) -> np.ndarray | None:
+        """Root receives the ranks' arrays, `lengths` long, concatenated along the first axis in rank order."""
+        return array
+
+    def barrier(self) -> None:
+        """Wait for everyone, politely: waiting ranks sleep between looks, since MPI's own barriers spin."""
+
+    def wait_for_all(self, seconds: float) -> bool:
+        """Whether every rank arrives here within `seconds`."""
+        return True
+
+    def meet(self, what: str) -> None:
+        """A polite barrier after a step that may take long; root says for whom it waits "to `what`", if it has to."""
+
+    def abort(self, code: int) -> None:
+        """End the whole job now. For internal errors alone; expected ones are agreed on (see `agree`)."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+class Mpi:
+    """All the ranks of an mpi4py communicator, which is duplicated so that nobody else's messages meet ours."""
+
+    HERE = 1  # tag of the empty message by which a rank tells root that it has come to a meeting
+    PART = 2  # tag of what is sent from rank to rank
+
+    def __init__(self, mpi, communicator):
+        self._mpi = mpi
+        self._comm = communicator.Dup()
+        self.rank: int = self._comm.rank
+        self.size: int = self._comm.size
+        self.hosts: list[str] = self._comm.allgather(socket.gethostname())
+
+    def share(self, value):
+        return self._comm.bcast(value, root=0)
+
+    def collect(self, value):
+        return self._comm.allgather(value)
+
+    def broadcast(self, array):
+        self._comm.Bcast(array, root=0)
+
+    def sum_everywhere(self, array):
+        self._check_exact(array)
+        self._comm.Allreduce(self._mpi.IN_PLACE, array, op=self._mpi.SUM)
+
+    def least_everywhere(self, array):
+        # Open MPI 4.1 and MPICH 4.0 compare unsigned numbers as signed ones, so signed ones in the same order travel.
+        signed = (array ^ TOP_BIT).view(np.int64)
+        self._comm.Allreduce(self._mpi.IN_PLACE, signed, op=self._mpi.MIN)
+        np.bitwise_xor(signed.view(np.uint64), TOP_BIT, out=array)
+
+    def send(self, array, to):
+        return self._comm.Isend(np.ascontiguousarray(array), dest=to, tag=self.PART).Wait
+
+    def receive(self, array, source):
+        self._comm.Recv(array, source=source, tag=self.PART)
+        return array
+
+    @staticmethod
+    def _check_exact(array):
+        if array.dtype.kind not in "iu":  # the order of an MPI sum is not ours, so only exact sums may use it
+            raise TypeError(f"sums over ranks are for integers, got {array.dtype}")
+
+    def share_rows(self, array, starts):
+        if array.size:
+            width = array.size // len(array)
+            counts, places = np.diff(starts) * width, starts[:-1] * width
+            self._comm.Allgatherv(self._mpi.IN_PLACE, [array, (counts.tolist(), places.tolist())])
+
+    def gather_to_root(self, array, lengths):
+        array = np.ascontiguousarray(array)
+        if self.rank != 0:
+            self._comm.Gatherv(array, None, root=0)
+            return None
+        whole = np.empty((sum(lengths), *array.shape[1:]), array.dtype)
+        width = int(np.prod(array.shape[1:], dtype=np.int64))
+        self._comm.Gatherv(array, [whole, [n * width for n in lengths]], root=0)
+        return whole
+
+    def barrier(self):
+        self.wait_for_all(float("inf"))
+
+    def wait_for_all(self, seconds):
+        return _politely(self._comm.Ibarrier().Test, seconds)
+
+    def meet(self, what):
+        nothing = [None, 0, self._mpi.BYTE]
+        if self.rank != 0:
+            self._comm.Send(nothing, dest=0, tag=self.HERE)
+        else:
+            missing = {r: self._comm.Irecv(nothing, source=r, tag=self.HERE) for r in range(1, self.size)}
+
+            def all_here():
+                for rank in [rank for rank, request in missing.items() if request.Test()]:
+                    del missing[rank]
+                return not missing
+
+            with announce(lambda: f"{names(self, list(missing))} to {what}"):
+                _politely(all_here)
+        self.barrier()
+
+    def abort(self, code):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._comm.Abort(code)
+
+
+Communicator = Serial | Mpi
+
+
+def _politely(done: Callable[[], bool], seconds: float = float("inf")) -> bool:
+    """Whether `done()` within `seconds`, asked with short sleeps in between."""
+    pause, start = 1e-5, time.monotonic()
+    while not done():
+        if time.monotonic() - start > seconds:
+            return False
+        time.sleep(pause)
+        pause = min(2 * pause, 2e-3)
+    return True
+
+
+def names(comm: Communicator, ranks: Collection[int]) -> str:
+    """Ranks and their hosts, for people: "rank 3 (node7)", "ranks 3 (node7), 4 (node7) and 12 more"."""
+    shown = ", ".join(f"{rank} ({comm.hosts[rank]})" for rank in list(ranks)[:4])
+    more = f" and {len(ranks) - 4} more" if len(ranks) > 4 else ""
+    return f"rank{'s' * (len(ranks) != 1)} {shown}{more}"
+
+
+def serial() -> Serial:
+    """A communicator of this process alone."""
+    return Serial()
+
+
+START_LIMIT_S = 600.0  # for MPI to start: no hang is for ever; thousands of ranks may take minutes
+
+
+def load():
+    """mpi4py's MPI, started; raises ImportError or RuntimeError where there is none.
+
+    MPI waits here until every process of the job is there, so a line says so after a while.
+    """
+    if "mpi4py.MPI" in sys.modules:
+        return sys.modules["mpi4py.MPI"]
+    advice = "some rank never came: look for what it or its node said; `mpibayes doctor` tells more"
+    with watched("all ranks to start MPI", START_LIMIT_S, advice, launcher_rank() == 0), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that launcher and library do not match we say ourselves
+        from mpi4py import MPI
+    return MPI
+
+
+def world() -> Communicator:
+    """All processes that a launcher started together, or this one alone.
+
+    Raises ConfigError when the launcher says that there are N processes and MPI sees another number: N lonely
+    copies of one chain would be the worst failure, since each of them looks fine.
+    """
+    if not launched():
+        return Serial()
+    claimed = launcher_size()
+    try:
+        mpi = load()
+    except (ImportError, RuntimeError) as error:
+        if claimed == 1:
+            return Serial()
+        raise ConfigError(
+            f"started as {claimed} processes, but no MPI library could be loaded on {socket.gethostname()} ({error})",
+            ["load the cluster's MPI module, or install the optional extra: pip install 'mpibayes[mpich]'"],
+        ) from None
+    if mpi.COMM_WORLD.size != claimed and claimed > 1:
+        raise ConfigError(
+            f"{launcher_name()} started {claimed} processes, but MPI sees {mpi.COMM_WORLD.size}: "
+            f"launcher and MPI library do not match, so each would be a run of its own (host {socket.gethostname()})",
+            [f"MPI library: {library(mpi)}", *MATCHING],
+        )
+    return Mpi(mpi, mpi.COMM_WORLD) if mpi.COMM_WORLD.size > 1 else Serial()
+
+
+def library(mpi) -> str:
+    """Name and version of the MPI library."""
+    text = mpi.Get_library_version().splitlines()[0].strip(" \0")
+    return " ".join(text.split(",")[0].replace("Version:", "").split())
+
+
+def end_job(code: int) -> int:
+    """End the others too, where a process fails before it has met them: they may wait for it while MPI starts.
+
+    Returns `code` where there are no others; else the whole job ends with it.
+    """
+    if launched() and launcher_size() > 1:
+        with contextlib.suppress(ImportError, RuntimeError):
+            mpi = load()
+            if mpi.COMM_WORLD.size > 1:
+                mpi.COMM_WORLD.Abort(code)
+    return code
+
+
+def agree(comm: Communicator, step: Callable[[], T], what: str = "go on") -> T:
+    """This rank's `step()`, unless it failed somewhere: then every rank raises the same MpibayesError.
+
+    Collective. For steps that may fail on one rank alone (reading a slice, writing a file) and hold no collective.
+    what: the step in words ("read its rows of the table"), for a line that is printed when it takes long.
+    """
+    value, error = None, None
+    try:
+        with announce(f"{names(comm, [0])} to {what}", loud=comm.rank == 0):
+            value = step()
+    except MpibayesError as caught:
+        error = caught
+    except (OSError, MemoryError) as caught:
+        error = _expected(caught, what)
+    comm.meet(what)
+    failures = [(rank, e) for rank, e in enumerate(comm.collect(error)) if e is not None]
+    if failures:
+        raise _one_for_all(comm, failures)
+    return value
+
+
+def _expected(error: OSError | MemoryError, what: str) -> MpibayesError:
+    doing = "" if what == "go on" else f", trying to {what}"
+    if isinstance(error, MemoryError):
+        return MpibayesError(
+            f"out of memory{doing}",
+            ["`mpibayes check CONFIG --ranks N` foretells the memory of a rank; spread the ranks over more nodes"],
+        )
+    return MpibayesError(f"{type(error).__name__}: {error}{doing}")
+
+
+def _one_for_all(comm: Communicator, failures: list[tuple[int, MpibayesError]]) -> MpibayesError:
+    """The first rank's failure, in words that tell whose it is."""
+    (rank, error), others = failures[0], [rank for rank, _ in failures[1:]]
+    if comm.size > 1 and (rank > 0 or others):
+        also = [f"likewise {names(comm, others)}"] if others else []
+        error = type(error)(f"{names(comm, [rank])}: {error.message}", [*error.problems, *also])
+    error.shared = True
+    return error
+
+
+def on_root(comm: Communicator, step: Callable[[], T], share: bool = True, what: str = "go on") -> T | None:
+    """Root's `step()`, on every rank (`share`) or on root alone; if it fails, every rank raises the same error."""
+    value = agree(comm, step if comm.rank == 0 else lambda: None, what)
+    return comm.share(value) if share else value
+
+
+def broadcast_arrays(comm: Communicator, arrays: dict[str, np.ndarray] | None) -> dict[str, np.ndarray]:
+    """Root's dictionary of arrays on every rank, in two messages: a small header and one block of bytes."""
+    if comm.size == 1:
+        return arrays
+    header: Any = None
+    if comm.rank == 0:
+        arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+        header = [(name, array.shape, array.dtype.str) for name, array in arrays.items()]
+    header = comm.share(header)
+    sizes = [
+        (int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize + 63) // 64 * 64 for _, shape, dtype in header
+    ]
+    block = np.empty(sum(sizes), np.uint8)
+    views, start = {}, 0
+    for (name, shape, dtype), size in zip(header, sizes):
+        nbytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        views[name] = block[start : start + nbytes].view(dtype).reshape(shape)
+        start += size
+    if comm.rank == 0:
+        for name, array in arrays.items():
+            views[name][...] = array
+    comm.broadcast(block)
+    return views

@@ -1,0 +1,86 @@
+"""Random streams keyed by what they are for, never by who draws them.
+
+Every draw comes from NumPy's counter-based Philox4x64-10 with key (seed, purpose) and counter (block, sub, cycle,
+chain). There is no generator state to save, and the same run gives the same bits on any number of ranks. Draws a row
+(priorities and assignments) are made inside the kernels from the same generator, with `sub` the sweep and the block
+counting rows in fours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from mpibayes.kernels.mixture import split, updates
+
+
+class Purpose(IntEnum):
+    PRIORITY = 1  # rows' priorities, which choose the anchors (kernels)
+    ASSIGN = 2  # a row's new cluster (kernels)
+    COLLAPSED = 3  # which shard is collapsed, or which shard owns a cluster
+    WEIGHTS = 4  # cluster weights given the partition
+    PARAMETERS = 5  # component parameters given the partition; sub = block of columns
+    CONCENTRATION = 6  # (concentration, discount) given the partition
+    COMPONENTS = 7  # component hyperparameters given the partition; sub = block of columns
+    START = 8  # initial labels; sub = shard
+    HELDOUT = 9  # which rows are held out
+    SEEDS = 10  # words that choose the seed rows of split and merge moves
+    VISIT = 11  # a row's new cluster in a step of a list of visits; sub = sweep, and the list's pass above it (kernels)
+    SIDES = 12  # a row's side of a guided split; sub = scan
+    SUBSET = 13  # which rows of a large cluster shape the launch of a split
+    GUIDED = 14  # which splits and merges are proposed to all clusters, and accepted; sub = what for
+    SUBSAMPLE = 15  # which rows leave and enter the active ones; sub = shard, and the sweep above it (kernels)
+    STRATA = 16  # rows and seed of the pilot whose clusters are strata
+    INFORMED = 17  # which informed merge or split is proposed, and whether it is accepted; sub = step
+    RECALLED = 18  # rows whose sides an informed step recalls; sub = step
+    DEALT = 19  # sides of these that an informed split gives them; sub = step
+    REST = 20  # sides of the other rows; sub = step
+    BRIGHTNESS = 21  # a sweep of z, Firefly Monte Carlo; sub = shard (kernels)
+    FIRST_LIGHT = 22  # z of all rows at once; sub = shard (kernels)
+    THETA = 23  # an update of the coefficients of a regression (kernels)
+    LAPLACE = 24  # draws of Laplace's approximation
+    TRUTH = 25  # the mixture that a simulated table is drawn from; chain = kind of column, sub = column
+    CELLS = 26  # cells of a simulated table; cycle = block of rows, chain = kind of column, sub = column
+
+
+def generator(seed: int, purpose: Purpose, cycle: int = 0, sub: int = 0, chain: int = 0) -> np.random.Generator:
+    """A generator of its own for one purpose in one cycle. Streams with different arguments never overlap."""
+    key = np.array([seed, purpose], np.uint64)
+    counter = np.array([0, sub, cycle, chain], np.uint64)
+    return np.random.Generator(np.random.Philox(key=key, counter=counter))
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Draws with ids: each depends on the stream and its id alone, so they can be dealt to ranks in any way."""
+
+    seed: int
+    purpose: Purpose
+    cycle: int
+    chain: int = 0
+    sub: int = 0
+
+    def uniforms(self, ids: np.ndarray) -> np.ndarray:
+        """Uniform in [0, 1), float64 of the form of `ids` (one axis)."""
+        return (split.words(np.asarray(ids, np.int64), **vars(self)) >> np.uint64(11)) * 2.0**-53
+
+    def log_gammas(self, shape: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        """Logarithms of Gamma(shape, 1) draws, float64; nothing underflows (MATH 2.1)."""
+        return updates.log_gammas(shape, ids, **vars(self))
+
+    def normals(self, ids: np.ndarray) -> np.ndarray:
+        """Standard normal draws, float64 of the form of `ids`."""
+        return updates.normals(ids, **vars(self))
+
+    def log_dirichlet(self, shape: np.ndarray) -> np.ndarray:
+        """Logarithm of one Dirichlet(shape) draw, (K,) float64."""
+        log_gamma = self.log_gammas(shape, np.arange(len(shape)))
+        largest = log_gamma.max()
+        return log_gamma - (largest + np.log(np.exp(log_gamma - largest).sum()))
+
+
+def cells(first: int, n_columns: int, n_clusters: int) -> np.ndarray:
+    """Ids of draws, one a column and cluster, (n_columns, n_clusters) int64; `first` is the first column's number."""
+    return ((first + np.arange(n_columns, dtype=np.int64)) << 32)[:, None] | np.arange(n_clusters, dtype=np.int64)

@@ -1,0 +1,133 @@
+"""A line for whoever watches when something takes long, so that a slow file system does not look like a hang.
+
+    with announce("rank 3 (node7) to write its part of checkpoint 000000120"):
+        ...                     # nothing is said, unless this takes longer than AFTER_S
+
+prints `2026-01-05T12:00:07 waiting 30 s for rank 3 (node7) to write its part of checkpoint 000000120` to stderr,
+again after 60, 120, 240, ... seconds, and once more when it went on. One thread watches; entering costs microseconds.
+Where Python's threads cannot run, as while MPI starts, `watched` has a process do it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from mpibayes.hpc.parallel.launcher import ranks_missing_here
+from mpibayes.text import visible
+
+AFTER_S = 30.0
+MISSING_S = 3.0  # a launcher may still be starting the ranks of this host
+
+
+@dataclass
+class _Wait:
+    what: str | Callable[[], str]
+    started: float
+    due: float  # seconds after `started` at which the next line is due
+    said: str = ""
+
+    def look(self, now: float) -> None:
+        if now - self.started >= self.due:
+            self.due *= 2
+            self.said = self.what() if callable(self.what) else self.what
+            _say(f"waiting {now - self.started:.0f} s for {self.said}")
+
+
+_waits: list[_Wait] = []
+_watcher: threading.Thread | None = None
+
+
+@contextlib.contextmanager
+def announce(what: str | Callable[[], str], after_s: float | None = None, loud: bool = True) -> Iterator[None]:
+    """Tell of a block that takes longer than `after_s` (AFTER_S) that one waits for `what`; root alone is `loud`.
+
+    what: a text, or a function that makes it when it is needed, in another thread.
+    """
+    if not loud:
+        yield
+        return
+    wait = _Wait(what, time.monotonic(), AFTER_S if after_s is None else after_s)
+    _waits.append(wait)
+    _watch()
+    try:
+        yield
+    finally:
+        _waits.remove(wait)
+        if wait.said:
+            _say(f"waited {time.monotonic() - wait.started:.0f} s for {wait.said}; going on")
+
+
+@contextlib.contextmanager
+def watched(what: str, limit_s: float, advice: str, loud: bool = True) -> Iterator[None]:
+    """`announce` for a block that holds on to Python's lock, with a limit: then this process is ended, with advice.
+
+    It is ended too when another rank on this host has left: a rank that ended before MPI started never comes, and not
+    every launcher ends the others. Does its work in a child process that ends with the block, or with this process.
+    """
+    parent = os.getpid()
+    ended, going_on = os.pipe()  # closes on our side when we die, too
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(going_on)
+            _watch_from_outside(ended, parent, _Wait(what, time.monotonic(), AFTER_S), limit_s, advice, loud)
+        finally:
+            os._exit(0)
+    os.close(ended)
+    try:
+        yield
+    finally:
+        os.close(going_on)
+        os.waitpid(child, 0)
+
+
+def _watch_from_outside(ended: int, parent: int, wait: _Wait, limit_s: float, advice: str, loud: bool) -> None:
+    complete = wait.started
+    while True:
+        soon = min(1.0, AFTER_S / 4)
+        if select.select([ended], [], [], soon)[0]:
+            return
+        if loud:
+            wait.look(time.monotonic())
+        now = time.monotonic()
+        if not ranks_missing_here(parent):
+            complete = now
+        problem = ""
+        if now - wait.started > limit_s:
+            problem = f"waited {limit_s:.0f} s in vain for {wait.what}"
+        elif now - complete > MISSING_S:
+            problem = f"a rank on {socket.gethostname()} has left, so nobody need wait for {wait.what}"
+        if problem:
+            _say(f"mpibayes: error: {problem}; {advice}")
+            os.kill(parent, signal.SIGKILL)  # by a signal, for then every launcher ends the others
+            return
+
+
+def _watch() -> None:
+    global _watcher
+    if _watcher is None or not _watcher.is_alive():  # a fork leaves threads behind
+        _watcher = threading.Thread(target=_look, name="waiting", daemon=True)
+        _watcher.start()
+
+
+def _look() -> None:
+    while True:
+        time.sleep(min(1.0, AFTER_S / 4))
+        for wait in _waits[-1:]:  # the innermost says it most precisely
+            wait.look(time.monotonic())
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):  # a closed standard error does not end a run
+        print(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {visible(text)}", file=sys.stderr, flush=True)

@@ -1,0 +1,202 @@
+"""The chains of a run, opened for reading, whatever their model: their settings, their table and training rows, their
+traces."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from mpibayes.errors import ConfigError, DataError
+from mpibayes.hpc.config import config as configuration
+from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.run.directory import TRAINING_ROWS
+from mpibayes.hpc.run.identity import RESOLVED, read_provenance, read_resolved
+from mpibayes.io.files import chain_directories, open_regular, reading, reason
+from mpibayes.io.table import Table
+from mpibayes.io.trace import read_trace
+from mpibayes.text import counted
+
+SAME_MODEL = ("model.", "columns.", "blocks.", "regression.", "data.heldout")  # keys in which chains of one model agree
+
+
+@dataclass(frozen=True)
+class Chain:
+    """One chain's directory; `home` is the run directory that holds its configuration.
+
+    What `KeptChains.read_traces` adds: `trace`, every recorded cycle, {} where there is none yet; `growth`, cycles
+    until every row is active, 0 where all are from the start. They are always part of the burn-in.
+    """
+
+    name: str
+    folder: Path
+    home: Path
+    config: Config
+    burn_in: int
+    growth: int = 0
+    trace: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def later(self) -> dict[str, np.ndarray]:
+        """The trace after burn-in."""
+        keep = self.trace["cycle"] > self.burn_in
+        return {name: values[keep] for name, values in self.trace.items()}
+
+    @property
+    def seconds(self) -> np.ndarray:
+        """Seconds that the chain had taken at each line of the trace, its start and its checkpoints aside."""
+        cycle = self.trace["cycle"]
+        return np.cumsum(self.trace.get("seconds", np.zeros(len(cycle))) * np.diff(cycle, prepend=0))
+
+
+class KeptChains:
+    """Chains of one model on one table.
+
+    `run_dirs`: run directories; one with chain-1, chain-2, ... stands for all of them. `burn_in`: cycles to leave out
+    of each chain, None for what the configuration says. `table`: where the table is now, None for where the run found
+    it. Raises ConfigError (no run there, chains of different models), DataError (the table is missing or another one).
+    """
+
+    def __init__(self, run_dirs: Sequence[str | Path], burn_in: int | None = None, table: str | Path | None = None):
+        if burn_in is not None and burn_in < 0:
+            raise ConfigError(f"burn-in of {burn_in} cycles: expected a number of cycles, 0 or more")
+        if not run_dirs:
+            raise ConfigError("name the directory of a run (the -o of `mpibayes run`)")
+        self.chains = _find_chains([Path(d) for d in run_dirs], burn_in)
+        config = self.chains[0].config
+        self.table = _open_table(self.chains, table)
+        self.data = Data(self.table, config.unused, config.heldout_fraction, config.joint)
+        self._check_training_rows()
+
+    @property
+    def n_rows(self) -> int:
+        """Training rows."""
+        return self.data.n_rows
+
+    def _check_training_rows(self) -> None:
+        for chain in self.chains:
+            path = chain.folder / TRAINING_ROWS
+            try:
+                with open_regular(path) as file:
+                    stored = np.load(file)
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError, EOFError) as error:
+                raise DataError(
+                    f"{path}: cannot be read ({reason(error)}); it tells which rows of the table were trained on, and "
+                    "the run writes it anew when it is continued"
+                ) from None
+            mine = self.data.training_rows
+            if mine is None or not np.array_equal(stored, mine):
+                raise ConfigError(
+                    f"{path}: not the rows that the settings of {self.chains[0].folder} train on. If data.heldout of "
+                    "these runs differs, look at each by itself; else the file is damaged"
+                )
+
+    def read_traces(self) -> None:
+        """Read the whole trace of every chain, and leave its growth phase out of what counts."""
+        for i, chain in enumerate(self.chains):
+            trace = read_trace(chain.folder)
+            growth = growth_of(trace, self.n_rows)
+            self.chains[i] = replace(chain, trace=trace, growth=growth, burn_in=max(chain.burn_in, growth))
+
+    def require_draws(self) -> None:
+        """ConfigError where a trace, which was read, has nothing after burn-in."""
+        for chain in self.chains:
+            t = chain.trace
+            if not t:
+                raise ConfigError(
+                    f"{chain.folder}: nothing was kept yet; the trace is written with each checkpoint (mpibayes status "
+                    f"{chain.home})"
+                )
+            last = int(t["cycle"][-1])
+            if chain.growth and t["active_rows"][-1] < self.n_rows:
+                raise ConfigError(
+                    f"{chain.folder}: its subsample is still growing, with {t['active_rows'][-1]:,.0f} of "
+                    f"{self.n_rows:,} rows after {counted(last, 'cycle')}: none of them is a draw of the posterior; "
+                    "let the run go on"
+                )
+            if last <= chain.burn_in:
+                raise ConfigError(
+                    f"{chain.folder}: a burn-in of {counted(chain.burn_in, 'cycle')} leaves nothing of the {last:,} "
+                    "there are; give a smaller one with --burn-in, or let the run go on"
+                )
+
+
+def family_of(run_dir: str | Path) -> str:
+    """model.family of a run. Raises ConfigError where there is no run."""
+    home = Path(run_dir)
+    chain_directories(home)
+    return configuration.load(_settings_in(home) / RESOLVED).model.family
+
+
+def evenly(items: Sequence, most: int) -> list:
+    """At most `most` of the items, evenly spaced, the last among them."""
+    if len(items) <= most:
+        return list(items)
+    return [items[i] for i in np.ceil(np.arange(1, most + 1) * len(items) / most).astype(int) - 1]
+
+
+def _find_chains(run_dirs: list[Path], burn_in: int | None) -> list[Chain]:
+    chains = []
+    for home in run_dirs:
+        folders = chain_directories(home)
+        parent = _settings_in(home)
+        config = configuration.load(parent / RESOLVED)
+        for folder in folders:
+            chains.append(Chain("", folder, parent, config, config.burn_in if burn_in is None else burn_in))
+    common = os.path.commonpath([c.folder.resolve() for c in chains])
+    names = [os.path.relpath(c.folder.resolve(), common) for c in chains]
+    chains = [replace(c, name=c.folder.name if name == "." else name) for c, name in zip(chains, names)]
+    first = configuration.as_dict(chains[0].config)
+    for chain in chains[1:]:
+        lines = configuration.difference(first, configuration.as_dict(chain.config), same_table=True)
+        lines = [line for line in lines if line.startswith(SAME_MODEL)]
+        if lines:
+            raise ConfigError(
+                f"{chain.folder}: not a chain of the same model as {chains[0].folder}; what differs:", lines
+            )
+    return chains
+
+
+def _settings_in(home: Path) -> Path:
+    """The directory with the settings that a run directory was given for, which may be one chain's, DIR/chain-2."""
+    with reading(home, ConfigError):
+        parent = home if (home / RESOLVED).exists() else home.parent
+        there = (parent / RESOLVED).exists()
+    if not there:
+        raise ConfigError(
+            f"{home}: no run directory (it has no {RESOLVED}). Expected the directory of a run (the -o of "
+            "`mpibayes run`)."
+        )
+    read_resolved(parent)  # damaged settings are told as such, not as mistakes in a configuration
+    return parent
+
+
+def growth_of(trace: Mapping[str, np.ndarray], n_rows: int) -> int:
+    """The first recorded cycle after which every row is active; 0 where all are from the start, the last if none is."""
+    (growing,) = np.nonzero(trace.get("active_rows", np.zeros(0)) < n_rows)
+    return int(trace["cycle"][min(growing[-1] + 1, len(trace["cycle"]) - 1)]) if len(growing) else 0
+
+
+def _open_table(chains: list[Chain], given: str | Path | None) -> Table:
+    """The chains' table, recognised by its content."""
+    path = chains[0].config.table if given is None else Path(given)
+    with reading(path):
+        there = path.exists()
+    if not there:
+        hint = "name the place where it is now with --table" if given is None else "check the path given with --table"
+        raise DataError(f"{path}: the run's table is not there; {hint}")
+    table = Table.open(path)
+    for chain in chains:
+        fingerprint = read_provenance(chain.home)["fingerprint"]
+        if fingerprint != table.fingerprint:
+            raise DataError(
+                f"{path}: its content is not what {chain.home} was run on (fingerprint {table.fingerprint[:12]}, "
+                f"expected {fingerprint[:12]}); name the original table with --table, or import it again from the "
+                "same source and schema"
+            )
+    return table

@@ -1,0 +1,198 @@
+"""How our pictures look, and what several of them have: chains by colour, phases, a second axis in seconds. They take
+chains with their traces, or plain arrays; matplotlib is imported when a picture is asked for."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mpibayes.hpc.posterior.chains import Chain
+from mpibayes.text import visible
+
+DPI = 150
+INK, FAINT, GRID = "#22272e", "#6b7280", "#e5e7eb"
+# neighbours differ in lightness too, for paper without colours
+CHAINS = ("#17406f", "#e8833a", "#2f957a", "#c2c94a", "#7b3f8c", "#63b3d6", "#a8324a", "#8a929c")
+STYLE = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.grid": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.7,
+    "axes.axisbelow": True,
+    "text.color": INK,
+    "text.parse_math": False,  # a name may have dollars
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "legend.edgecolor": "none",
+    "legend.framealpha": 0.7,
+    "hatch.linewidth": 0.6,
+}
+
+
+def plot(width: float, height: float, **more):
+    """A figure in our style. No display, no global state: figures are made without pyplot."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white", **more)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def png(figure) -> bytes:
+    image = io.BytesIO()
+    figure.savefig(image, format="png", dpi=DPI)
+    return image.getvalue()
+
+
+def styled(draw):
+    def styled(*args, **kwargs) -> bytes:
+        import matplotlib
+
+        with matplotlib.rc_context(STYLE):
+            return png(draw(*args, **kwargs))
+
+    styled.__doc__ = draw.__doc__
+    return styled
+
+
+def legend(figure, chains: Sequence[Chain], keys: Sequence[Any]) -> None:
+    """Chains by colour, where there are several, and what else needs a name: below the panels, over no curve."""
+    from matplotlib.lines import Line2D
+
+    several = [
+        Line2D([], [], color=chain_colour(i), linewidth=2.0, label=visible(c.name)) for i, c in enumerate(chains)
+    ]
+    keys = [*(several if len(chains) > 1 else ()), *keys]
+    if not keys:
+        return
+    n_lines = -(-len(keys) // 7)
+    figure.legend(handles=keys, loc="outside lower center", ncols=-(-len(keys) // n_lines), fontsize=8)
+
+
+def clock(axes, chains: Sequence[Chain]) -> None:
+    """A second axis below: seconds of the chains, on average; it goes on beyond the end, where ticks are looked for."""
+    cycle = np.unique(np.concatenate([[0], *(c.trace["cycle"] for c in chains)]))
+    cycle = np.append(cycle, 2 * cycle[-1])
+    second = np.mean([seconds_at(c, cycle) for c in chains], axis=0)
+    if second[-1] <= 0:
+        return
+    second += np.linspace(0, 1e-9, len(second)) * second[-1]  # an axis needs a function that can be inverted
+    both = (lambda x: np.interp(x, cycle, second), lambda x: np.interp(x, second, cycle))
+    below = axes.secondary_xaxis(-0.27, functions=both)
+    below.set_xlabel("seconds" if len(chains) == 1 else "seconds, mean of the chains")
+    below.xaxis.set_major_formatter(plain())
+
+
+def seconds_at(chain: Chain, cycle):
+    """Seconds until these cycles; beyond the chain's end at its mean pace."""
+    known, seconds = chain.trace["cycle"], chain.seconds
+    beyond = np.maximum(cycle - known[-1], 0) * seconds[-1] / known[-1]
+    return np.interp(cycle, [0, *known], [0.0, *seconds]) + beyond
+
+
+def phases(axes, chains: Sequence[Chain], seconds: bool = False) -> list[Any]:
+    """Growth phase and burn-in in the background where all chains have the same; else lines in each chain's colour
+    where they end. Returns what a legend shows of them."""
+    from matplotlib.lines import Line2D
+
+    looks = {
+        "growth": {"facecolor": "#f6e7c8", "hatch": "////", "edgecolor": "#e9d5a3"},
+        "burn_in": {"facecolor": "#eceef1"},
+    }
+    ends = {name: [min(getattr(c, name), c.trace["cycle"][-1]) for c in chains] for name in looks}
+    if seconds:
+        ends = {name: [seconds_at(c, n) for c, n in zip(chains, at)] for name, at in ends.items()}
+    start, keys = 0, []
+    for (name, look), style in zip(looks.items(), ((0, (1, 1.5)), (0, (4, 2)))):
+        words = name.replace("_", "-")
+        if len(set(ends[name])) > 1:
+            for i, at in enumerate(ends[name]):
+                if at > 0:
+                    axes.axvline(at, color=chain_colour(i), linewidth=1.0, linestyle=style, zorder=0.5)
+            keys.append(Line2D([], [], color=INK, linewidth=1.0, linestyle=style, label=f"end of {words}"))
+        elif ends[name][0] > start:
+            span = axes.axvspan(start, ends[name][0], **look, linewidth=0, zorder=0, label=words)
+            start = ends[name][0]
+            keys.append(span)
+    return keys
+
+
+def note(axes, text: str, at, shift, coordinates="data", **look) -> None:
+    look = {"fontsize": 8, "color": FAINT, "va": "center"} | look
+    axes.annotate(text, at, xycoords=coordinates, xytext=shift, textcoords="offset points", **look)
+
+
+def limit(axes, values, later, whole: bool, digits: int = 0) -> None:
+    """Axis limits from the draws after burn-in, widened towards the beginning of the chains, which may lie far
+    outside; of whole numbers on both sides, else below: nothing that is better is left out."""
+    low, high = float(later.min()), float(later.max())
+    pad = max(high - low, 1.0 if whole else 1e-9 * abs(high) + 1e-9)
+    every = np.concatenate(values)
+    least, most = float(every.min()), float(every.max())
+    bottom = least if least >= low - 1.5 * pad else low - 0.4 * pad
+    top = most if most <= high + 1.5 * pad or not whole else high + 0.4 * pad
+    margin = 0.04 * (top - bottom) or 0.5
+    axes.set_ylim(bottom - margin, top + margin)
+    cut = [f"down to {least:,.{digits}f}"] * (bottom > least) + [f"up to {most:,.{digits}f}"] * (top < most)
+    if cut:
+        words = f"(cut off: burn-in, {' and '.join(cut)})"
+        axes.set_title(words, loc="right", fontsize=8, fontweight="normal", color=FAINT)
+
+
+def shortened(text: str, most: int) -> str:
+    """Someone else's text as it can be seen, or its beginning with an ellipsis."""
+    text = visible(text)
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+def chain_colour(i: int) -> str:
+    return CHAINS[i % len(CHAINS)]
+
+
+def plain():
+    """Numbers in full, as many digits as tell the ticks apart, in groups of three: no offset to be added in one's
+    head."""
+    from matplotlib.ticker import ScalarFormatter
+
+    class Plain(ScalarFormatter):
+        def __call__(self, x, pos=None):
+            whole, point, rest = super().__call__(x, pos).partition(".")
+            return re.sub(r"(?<=\d)(?=(\d{3})+$)", ",", whole) + point + rest
+
+    formatter = Plain(useOffset=False)
+    formatter.set_scientific(False)
+    return formatter
+
+
+def thousands():
+    from matplotlib.ticker import FuncFormatter
+
+    return FuncFormatter(lambda v, _: f"{v:,.0f}" if abs(v) >= 1000 else f"{v:g}")
+
+
+def logarithmic(axis, words) -> None:
+    """Ticks of a logarithmic axis in these words, those between powers of ten where there is room: what matplotlib
+    writes there is in its own mathematical notation."""
+    from matplotlib.ticker import FuncFormatter, LogFormatter
+
+    class Between(LogFormatter):
+        def __call__(self, x, pos=None):
+            return words(x, pos) if super().__call__(x, pos) else ""
+
+    axis.set_major_formatter(FuncFormatter(words))
+    axis.set_minor_formatter(Between())

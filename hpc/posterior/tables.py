@@ -1,0 +1,110 @@
+"""What reports of all models have: a head, warnings, numbers as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.crosscat.report.summarise import Scalar
+from mpibayes.hpc.posterior.chains import Chain
+from mpibayes.io.files import chain_directories, read_regular
+from mpibayes.text import counted
+
+
+@dataclass
+class Report:
+    """A report before it is written: `parts` for the terminal and report.txt, `document` for summary.json, PNG
+    `pictures` and text `files` by name. parts: makes them anew, for rich changes what it prints."""
+
+    parts: Callable[[], Sequence[Any]]
+    document: dict[str, Any]
+    pictures: dict[str, bytes]
+    files: dict[str, str] = field(default_factory=dict)
+
+
+def head(chains: Sequence[Chain], about: Sequence[tuple[str, str]]) -> Any:
+    """The title and some lines of a word and what it says."""
+    from rich.table import Table
+
+    from mpibayes.terminal import Text
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for key, value in about:
+        grid.add_row(Text(key), Text(value))
+    title = Table.grid()
+    homes = list(dict.fromkeys(str(c.home) for c in chains))
+    title.add_row(Text(f"Posterior of {', '.join(homes)}", style="bold"))
+    title.add_row(grid)
+    return title
+
+
+def not_started(chains: Sequence[Chain]) -> list[tuple[str, str]]:
+    """The chains that a run is to have and that have no directory yet."""
+    lines = []
+    for home, wanted in {c.home: c.config.run.chains for c in chains}.items():
+        there = len(chain_directories(home))
+        if there < wanted:
+            have = "has" if wanted - there == 1 else "have"
+            missing = f"{wanted - there} of the {wanted} chains of {home} {have} not been started"
+            lines.append(("missing", f"{missing}: run the same command again"))
+    return lines
+
+
+def states(chains: Sequence[Chain]) -> str:
+    """Whether the chains have finished, and how many ranks they were last on."""
+    found, ranks = [], set()
+    for chain in chains:
+        try:
+            status = json.loads(read_regular(chain.folder / "status.json"))
+        except (OSError, ValueError):
+            continue
+        found.append(str(status.get("state", "unknown")))
+        ranks.add(status.get("ranks"))
+    text = " / ".join(dict.fromkeys(found)) or "state unknown"
+    ranks.discard(None)
+    if len(ranks) == 1:
+        text += f", last on {counted(ranks.pop(), 'rank')}"
+    return text
+
+
+def shards(config: Config) -> str:
+    n = config.run.shards
+    return "shards decided by the run" if n == "auto" else counted(n, "shard")
+
+
+def span(values: Sequence[int], noun: str = "") -> str:
+    """7, or 7 to 12; with what they count, if it is given."""
+    low, high = min(values), max(values)
+    text = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    return f"{text} {noun}{'s' * (high != 1)}" if noun else text
+
+
+def fixed(x: float, digits: int) -> str:
+    """So many digits after the point; - for a number that does not exist."""
+    return f"{x:,.{digits}f}" if np.isfinite(x) else "-"
+
+
+def warnings_in_words(warnings: Sequence[str]) -> Any:
+    from mpibayes.terminal import Text
+
+    text = Text()
+    for i, warning in enumerate(warnings):
+        begin = text.line if i else text.append
+        begin("warning: ", style="bold yellow").append(warning)
+    return text
+
+
+def finite(value: Any) -> Any:
+    """For JSON, which has no NaN."""
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def machine_scalars(scalars: Mapping[str, Scalar]) -> dict[str, Any]:
+    return {key: {name: finite(v) for name, v in asdict(s).items()} for key, s in scalars.items()}

@@ -1,0 +1,131 @@
+"""`mpibayes check` of a regression: memory, time, bright rows, and how normal the posterior is.
+
+Memory is a model whose constants are those of `check.py`; time is measured by some cycles of the chain itself, on all
+rows; importance sampling from Laplace's approximation says whether the chain could be done without (MATH 6, 004).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from mpibayes.hpc.commands.check import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_table
+from mpibayes.hpc.parallel import shards
+from mpibayes.hpc.parallel.comm import serial
+from mpibayes.hpc.regression.design import Design
+from mpibayes.hpc.regression.family import firefly_settings, slice_rows
+from mpibayes.hpc.regression.firefly import Firefly
+from mpibayes.hpc.regression.forecast import in_words
+from mpibayes.hpc.regression.likelihood import Likelihood
+from mpibayes.hpc.regression.mode.importance import importance_sample
+from mpibayes.hpc.regression.problem import FAMILIES
+from mpibayes.hpc.run.progress import duration
+from mpibayes.io.trace import MERGED_AT_MOST, REGRESSION_SCALARS
+from mpibayes.text import counted
+
+TIMED_S = 1.0
+MESSAGES_S = 5e-5  # of a cycle on several ranks of one machine: three messages, and leaving the compiled loop
+LOOKS = 2e9  # multiplications that the importance sampling may take: a few seconds
+LEAST_DRAWS, MOST_DRAWS = 50, 1000
+
+
+def memory_per_rank(design: Design, n_train: int, n_shards: int, n_ranks: int, n_kept: int = 0) -> dict[str, int]:
+    """Resident bytes at the peak of the busiest rank, which is root, by part; their sum is the forecast.
+
+    process       Python, libraries, and the MPI library where there is one
+    rows          of its shards: 4 bytes a predictor (their number rounded up to 8), 8 for the response
+    bounds        what a row's bound needs: 8 bytes for t, 16 for logistic, 16 a class for softmax, and 1 for its z
+    reading       the columns of a slice of rows as they are in the table
+    coefficients  dense matrices of their products: the posterior's covariance and its relatives
+    trace         root, at the end: four times what is merged into trace.h5, which is 64 MiB at most
+    """
+    cut = shards.bounds(n_train, n_shards)
+    mine = shards.of_rank(n_shards, n_ranks, 0)
+    rows = int(cut[mine.stop] - cut[mine.start])
+    k = design.n_classes
+    row = 4 * design.width + 8
+    bounds = 8 * Likelihood(FAMILIES[design.family], design.n_predictors, k).n_bounds
+    return {
+        "process": PROCESS_BYTES + (MPI_BYTES if n_ranks > 1 else 0) + WORK_BYTES,
+        "rows": rows * row,
+        "bounds": rows * (bounds + 1),
+        "reading": min(slice_rows(design), -(-n_train // n_shards)) * (8 * (len(design.terms) + 1) + row),
+        "coefficients": 8 * 8 * design.n_parameters**2,
+        "trace": 4 * min(8 * (design.n_parameters + 9) * n_kept, MERGED_AT_MOST),
+    }
+
+
+def memory(found: Found, ranks: int) -> dict[str, int]:
+    """Bytes on the busiest rank, by part."""
+    config = found.config
+    kept = config.run.cycles // config.output.thin
+    return memory_per_rank(found.family.design, found.data.n_rows, config.run.shards, ranks, kept)
+
+
+def findings(found: Found, n_ranks: int) -> Iterator[tuple[str, str]]:
+    """What there is to say, as (title, text) pairs. Raises DataError as a run would."""
+    config, family, run = found.config, found.family, found.config.run
+    began = time.perf_counter()
+    family.load([], fresh=True)
+    yield from about_table(config, found.table, found.data, found.n_heldout)
+    yield "shards", f"{run.shards} of about {found.data.n_rows // run.shards:,} rows"
+    if n_ranks > run.shards:
+        yield "", f"warning: {n_ranks - run.shards} of {n_ranks} ranks would have no shard and idle; see run.shards"
+    for warning in family.warnings:
+        yield "", f"warning: {warning}"
+    chain = Firefly(serial(), family.problem, firefly_settings(config))
+    chain.start(family.choice().fit)
+    start_s = time.perf_counter() - began
+    lines = in_words(family.design, chain, family.choice())
+    yield "model", lines[0]
+    for line in lines[1:]:
+        yield "", line
+    yield "sampler", f"exact: every cycle leaves the posterior invariant, on any number of ranks; {_updates(config)}"
+    counting = f"from {config.burn_in + 1:,} on they count, when nothing is adapted any more"
+    yield "draws", f"{counted(run.cycles, 'cycle')}; {counting}"
+
+    parts = memory(found, n_ranks)
+    busiest = f"on the busiest of {counted(n_ranks, 'rank')}"
+    yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB {busiest}, of which"
+    yield "", ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
+    cycle_s = _time(chain) + (MESSAGES_S if n_ranks > 1 else 0.0)
+    ranks = counted(n_ranks, "rank")
+    yield "time", f"{cycle_s:.2g} s a cycle on {ranks}, {start_s / min(n_ranks, run.shards):.2g} s to start"
+    total = duration((start_s / min(n_ranks, run.shards) + cycle_s * run.cycles) * run.chains)
+    chains = f" x {run.chains} chains" if run.chains > 1 else ""
+    yield "", f"{total} for {counted(run.cycles, 'cycle')}{chains}"
+    if n_ranks > 1:
+        yield "", f"of a cycle {MESSAGES_S:.1g} s are messages: one rank is quicker, where it can hold the rows"
+    trace = 8 * (1 + len(REGRESSION_SCALARS) + family.design.n_parameters) * run.cycles / config.output.thin
+    state = 8 * family.design.n_parameters**2
+    yield "disk", f"a trace of {trace / MIB:.1f} MiB (see output.thin), two checkpoints of {state / MIB:.1f} MiB"
+    yield from _importance(family, chain)
+
+
+def _updates(config) -> str:
+    f = config.firefly
+    return f"{f.theta_update}, {f.z_update} z updates" if f.bounds != "none" else f"{f.theta_update} on all rows"
+
+
+def _time(chain: Firefly) -> float:
+    """Seconds a cycle, once some were done."""
+    done, began = 0, time.perf_counter()
+    while time.perf_counter() - began < TIMED_S:
+        n = max(1, done)
+        last = time.perf_counter()
+        chain.advance(n)
+        took, done = (time.perf_counter() - last) / n, done + n
+    return took
+
+
+def _importance(family, chain: Firefly) -> Iterator[tuple[str, str]]:
+    p = chain.problem
+    n_draws = int(min(MOST_DRAWS, LOOKS / (p.n_rows * p.n_parameters)))
+    if n_draws < LEAST_DRAWS:
+        yield "importance", f"sampling from Laplace's approximation was not tried: a draw takes all {p.n_rows:,} rows"
+        return
+    w = importance_sample(serial(), p.rows, p.n_shards, family.choice().fit, p.prior, n_draws, chain.settings.seed)
+    yield "importance", f"Laplace's approximation: {w.n_effective:.0f} of {n_draws} weighted draws effective (Kish)"
+    reliable = "below 0.7: weighted means are reliable, as far as so many draws go"
+    verdict = reliable if w.reliable else "not below 0.7: the chain is needed"
+    yield "", f"Pareto k = {w.pareto_k:.2f}, {verdict}"

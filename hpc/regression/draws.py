@@ -1,0 +1,99 @@
+"""What a regression's run left behind, opened for reading: its chains, its coefficients, and rows as it sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpibayes.errors import CheckpointError
+from mpibayes.hpc.posterior.chains import KeptChains, evenly
+from mpibayes.hpc.regression.design import Built, Design
+from mpibayes.hpc.regression.family import settings_of
+from mpibayes.hpc.regression.likelihood import Likelihood
+from mpibayes.hpc.regression.problem import FAMILIES
+from mpibayes.hpc.run.directory import CHECKPOINTS
+from mpibayes.io import checkpoint
+from mpibayes.io.table import Table, slice_rows
+
+
+class KeptRegression(KeptChains):
+    """Chains of one regression on one table."""
+
+    def __init__(self, run_dirs: Sequence[str | Path], burn_in: int | None = None, table: str | Path | None = None):
+        super().__init__(run_dirs, burn_in, table)
+        self.settings = settings_of(self.chains[0].config)
+        self.design = Design.of(self.settings, self.data.columns)
+
+    def coefficients(self) -> list[np.ndarray]:
+        """Of each chain whose trace was read, every draw after burn-in, (n, K, D)."""
+        return [self._as_classes(c.trace["theta"][c.trace["cycle"] > c.burn_in]) for c in self.chains]
+
+    def draws(self, most: int) -> np.ndarray:
+        """At most so many of them, evenly spaced in each chain and as many of each, (S, K, D)."""
+        share = max(1, most // len(self.chains))
+        places = [evenly(np.flatnonzero(c.trace["cycle"] > c.burn_in), share) for c in self.chains]
+        return np.concatenate([self._as_classes(c.trace["theta"][p]) for c, p in zip(self.chains, places)])
+
+    def _as_classes(self, theta: np.ndarray) -> np.ndarray:
+        return theta.reshape(len(theta), self.design.n_classes, self.design.n_predictors)
+
+    @cached_property
+    def state(self) -> dict[str, Any]:
+        """What the newest checkpoint of the first chain holds: the mode, the scales that data chose; {} without one."""
+        found = checkpoint.latest(self.chains[0].folder / CHECKPOINTS, deep=False)
+        return {} if found is None else found.shared()
+
+    @property
+    def prior_scale(self) -> float:
+        """Of every coefficient; inf: flat. Raises CheckpointError where only a checkpoint would tell."""
+        s = self.settings
+        if s.prior == "flat":
+            return np.inf
+        return float(np.max(self._chosen("prior_scale"))) if isinstance(s.prior_scale, str) else float(s.prior_scale)
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """With the scale of the t distribution in units of y. Raises CheckpointError where only a checkpoint tells."""
+        s, d = self.settings, self.design
+        scale = 1.0
+        if s.family == "student-t":
+            scale = float(self._chosen("scale")) if isinstance(s.scale, str) else float(s.scale)
+        return Likelihood(FAMILIES[s.family], d.n_predictors, d.n_classes, float(s.degrees_of_freedom), scale)
+
+    def _chosen(self, name: str) -> Any:
+        if name not in self.state:
+            place = self.chains[0].folder / CHECKPOINTS
+            raise CheckpointError(f"{place}: no checkpoint; it holds the {name.replace('_', ' ')} that the run chose")
+        return self.state[name]
+
+    def blocks(self) -> Iterator[Built]:
+        """The training rows, in slices, without those that the chains leave out."""
+        step = slice_rows(self.data.columns)
+        for start in range(0, self.n_rows, step):
+            stop = min(start + step, self.n_rows)
+            numbers = start if self.data.training_rows is None else self.data.training_rows[start:stop]
+            yield self.design.build(self.data.rows_of(start, stop), numbers)
+
+    def heldout_blocks(self) -> Iterator[Built]:
+        """The held-out rows, in slices; none without data.heldout. Raises DataError for a file that has changed."""
+        config = self.chains[0].config
+        if config.heldout_path is not None:
+            from mpibayes.io.recode import stream_like
+
+            first = 0
+            for rows in stream_like(self.used_table(), config.heldout_path, unseen=config.data.unseen):
+                yield self.design.build(rows, first)
+                first += len(rows)
+        elif self.data.heldout is not None:
+            step = slice_rows(self.data.columns)
+            for start in range(0, len(self.data.heldout), step):
+                stop = start + step
+                yield self.design.build(self.data.heldout_of(start, stop), self.data.heldout[start:stop])
+
+    def used_table(self) -> Table:
+        """The run's table with the used columns alone."""
+        return Table(self.table.path, self.table.n_rows, self.data.columns, self.table.fingerprint, self.table.source)

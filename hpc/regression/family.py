@@ -1,0 +1,249 @@
+"""Regressions under the run loop: what a configuration says of them, and a Firefly chain."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpibayes.errors import DataError
+from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.data.rows import Data, digest
+from mpibayes.hpc.family import Told
+from mpibayes.hpc.parallel import shards
+from mpibayes.hpc.parallel.comm import Communicator, agree, on_root
+from mpibayes.hpc.regression.design import Built, Design
+from mpibayes.hpc.regression.firefly import Firefly
+from mpibayes.hpc.regression.firefly import Settings as FireflySettings
+from mpibayes.hpc.regression.forecast import in_words
+from mpibayes.hpc.regression.mode.choice import Choice, choose
+from mpibayes.hpc.regression.mode.identifiable import check_training
+from mpibayes.hpc.regression.problem import Problem
+from mpibayes.hpc.regression.settings import Settings
+from mpibayes.hpc.run import directory as run_directory
+from mpibayes.io.files import Guard
+from mpibayes.io.table import SLICE_BYTES, SLICE_ROWS, Rows
+from mpibayes.io.trace import QUERIES, REGRESSION_SCALARS
+
+BATCH_S = 0.05  # cycles are done in batches of about this length, between which the run looks at signals and the clock
+MOST = 100_000  # cycles of a batch
+MOST_PROBLEMS = 30  # of one shard's rows
+ROWS_A_SHARD, MOST_SHARDS = 1_000_000, 8
+
+
+def default_shards(n_rows: int) -> int:
+    """Few: a cycle looks at few rows, and every shard costs it about 2 us; ranks beyond their number have no rows."""
+    return int(np.clip(round(n_rows / ROWS_A_SHARD), 1, MOST_SHARDS))
+
+
+def slice_rows(design: Design) -> int:
+    """Rows that are read at a time: at most SLICE_BYTES of predictors."""
+    return max(1, min(SLICE_ROWS, SLICE_BYTES // (4 * design.width)))
+
+
+def settings_of(config: Config) -> Settings:
+    """What is regressed on what."""
+    r = config.regression
+    return Settings(
+        family=config.model.family,
+        response=r.response,
+        predictors=None if r.predictors == "all" else r.predictors,
+        standardise=r.standardise,
+        intercept=r.intercept,
+        missing=r.missing,
+        prior=r.prior,
+        prior_scale=r.prior_scale,
+        degrees_of_freedom=r.degrees_of_freedom,
+        scale=r.scale,
+    )
+
+
+def firefly_settings(config: Config, number: int = 0) -> FireflySettings:
+    """How it is sampled. number: of the chain, from 0."""
+    f, every, thin = config.firefly, config.output.log_posterior, config.output.thin
+    return FireflySettings(
+        seed=config.run.seed, bounds=f.bounds, theta_update=f.theta_update, z_update=f.z_update, q=f.q,
+        xi=None if f.xi == "auto" else f.xi, whiten=f.whiten, step_size=f.step_size, leapfrog_steps=f.leapfrog_steps,
+        init=f.init, burn_in=config.burn_in, posterior_every=None if every == "auto" else -(-every // thin) * thin,
+        refresh=None if f.refresh == "auto" else f.refresh, wide=1.0 if number == 0 else 2.0, thin=thin,
+    )  # fmt: skip
+
+
+def axes_of(design: Design) -> dict[str, dict[str, list[str]]]:
+    """Of theta in the trace."""
+    classes = {"class": list(design.classes)} if design.family == "softmax" else {}
+    return {"theta": {**classes, "coefficient": list(design.names)}}
+
+
+class RegressionFamily:
+    """See `sampler.Family`. The mode and the scales that have to be chosen are found once, for all chains."""
+
+    def __init__(self, comm: Communicator, config: Config, data: Data):
+        self.comm, self.data, self._config = comm, data, config
+        self.settings = settings_of(config)
+        self.design: Design = on_root(comm, lambda: Design.of(self.settings, data.columns))
+        self.warnings: list[str] = []
+        self.heldout_file: Rows | None = None
+        self._choice: Choice | None = None
+
+    @staticmethod
+    def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
+        n_shards = default_shards(n_training) if config.run.shards == "auto" else config.run.shards
+        return {"run": {"shards": min(n_shards, n_training), "burn_in": config.burn_in}}
+
+    def read_files(self, places: Sequence[Path], fresh: bool) -> dict[str, Any]:
+        comm, config, data = self.comm, self._config, self.data
+        if config.heldout_path is not None:
+            self.heldout_file, message = data.read_heldout_file(comm, config.heldout_path, config.data.unseen)
+            self.warnings += [message] if message else []
+        return {"heldout": None if self.heldout_file is None else digest(self.heldout_file)}
+
+    def load(self, places: Sequence[Path], fresh: bool) -> None:
+        n_shards = self.decided(self._config, self.data.n_rows)["run"]["shards"]
+        self.problem = self.problem_of(n_shards)
+        p = self.problem
+        self.warnings += check_training(self.comm, self.design, p.rows, n_shards, bool(p.prior.flat.any()))
+        if fresh or on_root(self.comm, lambda: run_directory.lacks_checkpoint(places)):
+            self.choice()
+
+    def problem_of(self, n_shards: int) -> Problem:
+        """The rows and their prior; of scales that have to be chosen, a first guess. Collective."""
+        s, design, data = self.settings, self.design, self.data
+        return Problem(
+            self.comm, s.family, self._training, data.n_rows, n_shards, n_predictors=design.n_predictors,
+            n_classes=design.n_classes, prior=s.prior, prior_scale=2.5 if s.prior_scale == "heldout" else s.prior_scale,
+            nu=s.degrees_of_freedom, scale=1.0 if isinstance(s.scale, str) else s.scale,
+        )  # fmt: skip
+
+    def _training(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        """(x, y) of training rows start..stop-1, read in slices so that the table's own cells take little room."""
+        design, data = self.design, self.data
+        x, y = np.empty((stop - start, design.width), np.float32), np.empty(stop - start)
+        n, errors = 0, []
+        step = slice_rows(design)
+        for first in range(start, stop, step):
+            last = min(first + step, stop)
+            numbers = first if data.training_rows is None else data.training_rows[first:last]
+            try:
+                built = design.build(data.rows_of(first, last), numbers)
+            except DataError as error:
+                errors.append(error)
+                continue
+            here = slice(n, n + len(built.y))
+            x[here], y[here], n = built.x, built.y, here.stop
+        if errors:
+            raise DataError(errors[0].message, [p for error in errors for p in error.problems][:MOST_PROBLEMS])
+        return (x, y) if n == len(y) else (x[:n].copy(), y[:n].copy())
+
+    def choice(self) -> Choice:
+        """The scales, and the mode under them; found at the first call. Collective."""
+        if self._choice is None:
+            self._choice = choose(self.comm, self.settings, self.problem, self._heldout(), self.design.names)
+        return self._choice
+
+    def _heldout(self) -> list[tuple[int, Any]]:
+        """Blocks of the held-out rows of this rank, by number, as (number, x, y)."""
+        if self._config.heldout_path is None and self.data.heldout is None:
+            return []
+        held, n = self.data.heldout, self.problem.n_shards
+        blocks = self.data.heldout_blocks(self.comm, n, self.heldout_file)
+        cut = shards.bounds(blocks.n_rows, n)
+
+        def build() -> dict[int, Built]:
+            numbers = {i: cut[i] if held is None else held[cut[i] : cut[i + 1]] for i in blocks.blocks}
+            try:
+                return {i: self.design.build(rows, numbers[i]) for i, rows in blocks.blocks.items()}
+            except DataError as error:
+                raise DataError(f"held-out rows: {error.message}", error.problems) from None
+
+        return [(i, b.x, b.y) for i, b in agree(self.comm, build, "read its held-out rows").items()]
+
+    def chain(self, config: Config, number: int) -> RegressionChain:
+        return RegressionChain(self, config, number)
+
+
+class RegressionChain:
+    """See `sampler.Sampler`: a Firefly chain, in batches of cycles."""
+
+    scalars = REGRESSION_SCALARS
+    growing = False
+
+    def __init__(self, family: RegressionFamily, config: Config, number: int):
+        self.comm, self.config, self.family = family.comm, config, family
+        self.axes = axes_of(family.design)
+        self.firefly = Firefly(family.comm, family.problem, firefly_settings(config, number), number)
+        self._batch = 1  # cycles; root's counts
+        self._passed = dict.fromkeys(QUERIES, 0)  # queries of cycles since the last one that the trace keeps
+
+    @property
+    def n_rows(self) -> int:
+        return self.firefly.problem.n_rows
+
+    @property
+    def n_shards(self) -> int:
+        return self.firefly.problem.n_shards
+
+    @property
+    def cycles(self) -> int:
+        return self.firefly.cycles
+
+    @property
+    def shards(self) -> list[int]:
+        return [i for i, _ in self.firefly.problem.rows]
+
+    def start(self) -> None:
+        self.firefly.start(self.family.choice().fit)
+
+    def advance(self, word: Sequence[int], limit: int) -> Told:
+        """A batch of cycles, as many as root thinks take BATCH_S."""
+        first, began = self.cycles + 1, time.perf_counter()
+        news = np.array([*word, self._batch if self.comm.rank == 0 else 0], np.int64)
+        self.comm.sum_everywhere(news)
+        n = min(int(news[-1]), limit)
+        values = self.firefly.advance(n)
+        self._batch = int(np.clip(n * BATCH_S / max(time.perf_counter() - began, 1e-6), 1, min(MOST, 4 * n)))
+        if values is not None:
+            self._gather_queries(range(first, first + n), values)
+        told = Told(range(first, first + n), news[:-1].tolist(), values or {})
+        if values is not None and not np.isfinite(values["lp"]).all():
+            told.problem = "log p(theta, z) is not a finite number"
+        return told
+
+    def _gather_queries(self, cycles: range, values: dict[str, np.ndarray]) -> None:
+        """Let each cycle that the trace keeps have the queries of those before it that the trace leaves out."""
+        kept = np.flatnonzero(np.arange(cycles.start, cycles.stop) % self.config.output.thin == 0)
+        for name in QUERIES:
+            total = self._passed[name] + np.cumsum(values[name])
+            values[name][kept] = np.diff(total[kept], prepend=0)
+            self._passed[name] = int(total[-1] - (total[kept[-1]] if len(kept) else 0))
+
+    def state(self) -> tuple[dict[int, dict[str, np.ndarray]], dict[str, Any]]:
+        mine, shared = self.firefly.state()
+        p = self.firefly.problem
+        return mine, shared | {"prior_scale": p.prior.scale, "scale": p.likelihood.scale, "passed": self._passed}
+
+    def restore(self, shared: Mapping[str, Any], mine: Mapping[int, Mapping[str, np.ndarray]]) -> None:
+        self.firefly.problem.rescaled(shared["prior_scale"], float(shared["scale"]))
+        self.firefly.restore(int(shared["cycles"]), shared, mine)
+        self._passed = dict(shared["passed"])
+
+    def draws(self, folder: Path, run: str, guard: Guard) -> None:
+        return None
+
+    def in_words(self) -> list[str]:
+        f, config = self.firefly, self.config
+        lines = [f"warning: {w}" for w in self.family.warnings]
+        if self.cycles:
+            lines.append(f"continues from cycle {self.cycles}")
+        else:
+            lines += in_words(self.family.design, f, self.family.choice())
+        if self.cycles <= config.burn_in:
+            last = config.run.cycles
+            counts = f"draws count from cycle {config.burn_in + 1} of {last}, when nothing is adapted any more"
+            lines.append(
+                counts if config.burn_in < last else f"no draw counts: run.burn_in = {config.burn_in} of {last}"
+            )
+        return lines

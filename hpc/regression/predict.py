@@ -1,0 +1,129 @@
+"""What a regression predicts of new rows, averaged over draws of its coefficients.
+
+Columns written, empty where a row cannot be predicted (missing predictors under missing = "drop"):
+
+    row          number in the new file, from 1
+    logistic, softmax
+      class, probability   the most probable class, and its probability
+      p_<class>  probability; p_<class>_q05, p_<class>_q95: of it 5 and 95 % points over the draws. logistic: of the
+                 second class alone
+    student-t
+      mean, sd   of the predictive distribution, in the table's units (sd: infinite up to 2 degrees of freedom)
+      q05, q50, q95   its quantiles
+    log_density  log predictive density of the response, where the file has it
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.data.rows import used_columns
+from mpibayes.hpc.regression.design import Design
+from mpibayes.hpc.regression.draws import KeptRegression
+from mpibayes.hpc.regression.predictive import Predictive
+from mpibayes.io.recode import has_column
+from mpibayes.io.table import Rows, Table
+from mpibayes.text import counted
+
+DRAWS = 200
+QUANTILES = {"q05": 0.05, "q50": 0.5, "q95": 0.95}
+
+
+class RegressionForecast:
+    """See `predict.Forecast`."""
+
+    def __init__(self, run: KeptRegression, source: Path, draws: int | None, probabilities: bool, impute: bool):
+        if probabilities or impute:
+            given = " and ".join(["--probabilities"] * probabilities + ["--impute"] * impute)
+            raise ConfigError(
+                f"{given}: for runs of mixtures; {run.chains[0].home} is a {run.settings.family} regression, which "
+                "always writes class probabilities, or the distribution of the response, and does not fill in cells"
+            )
+        run.read_traces()
+        run.require_draws()
+        self._theta = run.draws(draws or DRAWS)
+        self._likelihood, self.n_draws = run.likelihood, len(self._theta)
+        self._n_kept = sum(int((c.trace["cycle"] > c.burn_in).sum()) for c in run.chains)
+        table = run.table
+
+        def read(response: bool) -> tuple[Design, Table]:
+            design, columns = _needed(run.design, run.data.columns, response)
+            return design, Table(table.path, table.n_rows, columns, table.fingerprint, table.source)
+
+        self._scored = has_column(read(response=True)[1], source, run.design.response)
+        self._design, self.like = read(self._scored)
+
+    def prepare(self) -> str:
+        self._predictive = Predictive(self._likelihood, self._theta)
+        self.batch = self._predictive.batch
+        words = f"{self.n_draws} of {self._n_kept:,} draws of {counted(self._design.n_parameters, 'coefficient')}"
+        return words if self._scored else f"{words}; the file has no {self._design.response}, so nothing is scored"
+
+    def __call__(self, rows: Rows, first_row: int) -> tuple[dict[str, Any], np.ndarray]:
+        import pyarrow as pa
+
+        n, design = len(rows), self._design
+        built = design.build(rows, first_row, response=False)
+        places = np.arange(n) if built.kept is None else built.kept
+        eta = self._predictive.linear(built.x)
+        columns = {"row": pa.array(np.arange(first_row + 1, first_row + n + 1))}
+        told = self._numbers(eta) if design.family == "student-t" else self._classes(eta)
+        columns |= {name: _spread(values, places, n) for name, values in told.items()}
+        log_density = np.zeros(0)
+        if self._scored:
+            y, blank = design.response_of(rows)
+            seen = ~blank[places]
+            log_density = self._predictive.log_density(eta[seen], y[places[seen]]) - np.log(design.scale)
+            columns["log_density"] = _spread(log_density, places[seen], n)
+        return columns, log_density
+
+    def _classes(self, eta: np.ndarray) -> dict[str, Any]:
+        import pyarrow as pa
+
+        classes = self._design.classes
+        p = self._predictive.probabilities(eta)
+        mean = p.mean(axis=1)
+        best = mean.argmax(axis=1)
+        told = {
+            "class": pa.array(classes, pa.string()).take(pa.array(best)),
+            "probability": mean[np.arange(len(mean)), best].astype(np.float32),
+        }
+        low, high = np.quantile(p, (0.05, 0.95), axis=1)
+        for c in (1,) if self._design.family == "logistic" else range(len(classes)):
+            name = f"p_{classes[c]}"
+            told |= {name: mean[:, c], f"{name}_q05": low[:, c], f"{name}_q95": high[:, c]}
+        return {k: v.astype(np.float32) if isinstance(v, np.ndarray) else v for k, v in told.items()}
+
+    def _numbers(self, eta: np.ndarray) -> dict[str, np.ndarray]:
+        center, scale = self._design.center, self._design.scale
+        mean, sd = self._predictive.moments(eta)
+        told = {"mean": center + scale * mean, "sd": scale * sd}
+        return told | {name: center + scale * self._predictive.quantile(eta, p) for name, p in QUANTILES.items()}
+
+
+def _needed(design: Design, columns, scored: bool) -> tuple[Design, tuple]:
+    """The design on the columns that are read from the new file alone: its predictors, and perhaps the response."""
+    wanted = {t.column.name for t in design.terms} | ({design.response} if scored else set())
+    kept, _ = used_columns(columns, [c.name for c in columns if c.name not in wanted])
+    placed = {c.name: c for c in kept}
+    terms = tuple(replace(t, column=placed[t.column.name]) for t in design.terms)
+    return replace(design, terms=terms, response_column=placed.get(design.response, design.response_column)), kept
+
+
+def _spread(values: Any, places: np.ndarray, n: int) -> Any:
+    """A column of n cells with these values at `places`, the others empty."""
+    import pyarrow as pa
+
+    values = values if isinstance(values, pa.Array) else pa.array(values)
+    if len(places) == n:
+        return values
+    index = np.zeros(n, np.int64)
+    index[places] = np.arange(len(places))
+    blank = np.ones(n, bool)
+    blank[places] = False
+    return values.take(pa.array(index, mask=blank))

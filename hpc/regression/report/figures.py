@@ -1,0 +1,246 @@
+"""Pictures of a regression's posterior, as bytes of PNG files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mpibayes.hpc.posterior.chains import Chain
+from mpibayes.hpc.posterior.drawing import (
+    FAINT,
+    INK,
+    chain_colour,
+    clock,
+    legend,
+    limit,
+    phases,
+    plain,
+    plot,
+    shortened,
+    styled,
+    thousands,
+)  # fmt: skip
+from mpibayes.hpc.regression.report.coefficients import Summary
+from mpibayes.hpc.regression.report.scoring import BINS, Scores
+
+POINTS = 4000  # of a line: more cannot be told apart
+FEWEST = 20  # looks at the log posterior that make a curve; else log p(theta, z) is shown
+SHOWN = 30  # coefficients in the forest; of several classes a third
+NAME_LETTERS = 36
+CLASSES = 8  # of the calibration: the most frequent
+LEAST_CELL = 10  # rows in a point of the calibration
+TITLES = {
+    "log_posterior": "Log posterior, nats", "lp": "Log p(coefficients, brightness), nats", "n_bright": "Bright rows",
+}  # fmt: skip
+
+
+@styled
+def trace(chains: Sequence[Chain], n_rows: int):
+    """Log posterior and bright rows over the cycles of every chain, and how they are distributed after burn-in."""
+    seen = min(np.isfinite(c.trace["log_posterior"]).sum() for c in chains)
+    keys = ["log_posterior" if seen >= FEWEST else "lp"]
+    if any(np.ptp(c.trace["n_bright"]) > 0 for c in chains):
+        keys.append("n_bright")
+    figure = plot(10.0, 2.9 * len(keys) + 1.0)
+    axes = figure.subplots(len(keys), 2, sharey="row", width_ratios=(5, 1), squeeze=False)
+    for left in axes[1:, 0]:
+        left.sharex(axes[0, 0])
+    for left in axes[:-1, 0]:
+        left.tick_params(labelbottom=False)
+    for row, key in zip(axes, keys):
+        _value_panel(chains, key, *row)
+    if "n_bright" in keys:
+        _share_axis(axes[keys.index("n_bright"), 1], n_rows)
+    axes[0, 0].set_xlim(0, max(c.trace["cycle"][-1] for c in chains))
+    for left in axes[:, 0]:
+        shown = phases(left, chains)
+    axes[-1, 0].set_xlabel("cycle")
+    axes[-1, 0].xaxis.set_major_formatter(thousands())
+    clock(axes[-1, 0], chains)
+    legend(figure, chains, shown)
+    return figure
+
+
+def _value_panel(chains: Sequence[Chain], key: str, left, right) -> None:
+    every, later = [], []
+    for i, c in enumerate(chains):
+        seen = np.isfinite(c.trace[key])
+        cycle, value = c.trace["cycle"][seen], c.trace[key][seen]
+        every.append(value)
+        later.append(value[cycle > c.burn_in])
+        few = thinned(len(value))
+        look = {"marker": "."} if len(value) < 200 else {}
+        left.plot(cycle[few], value[few], color=chain_colour(i), linewidth=0.7, alpha=0.85, **look)
+    everything = np.concatenate(later)
+    if not len(everything):
+        everything = np.concatenate(every)
+    left.set_title(TITLES[key])
+    limit(left, every, everything, whole=key == "n_bright")
+    for axis in (left, right):
+        axis.yaxis.set_major_formatter(plain())
+    low, high = float(everything.min()), float(everything.max())
+    n_bins = int(np.clip(2.0 * np.sqrt(min(map(len, later))), 8, 30))
+    bins = np.linspace(low, high, n_bins + 1) if high > low else 3
+    if key == "n_bright":
+        step = -(-int(high - low + 1) // 40)
+        bins = np.arange(low - 0.5, high + step, step)
+    for i, v in enumerate(later):
+        if len(v):
+            look = {"color": chain_colour(i), "alpha": 0.87, "linewidth": 1.1}
+            look["histtype"] = "step" if len(chains) > 1 else "stepfilled"
+            right.hist(v, bins=bins, weights=np.full(len(v), 100.0 / len(v)), orientation="horizontal", **look)
+    right.tick_params(labelleft=False, left=False)
+    right.locator_params(axis="x", nbins=3)
+    right.xaxis.set_major_formatter(lambda x, _: f"{x:g} %")
+    right.set_title("draws after burn-in", fontweight="normal", fontsize=9, color=FAINT)
+    right.grid(axis="x", visible=False)
+
+
+def _share_axis(axes, n_rows: int) -> None:
+    share = axes.secondary_yaxis("right", functions=(lambda y: 100.0 * y / n_rows, lambda p: p * n_rows / 100.0))
+    share.set_ylabel("% of the rows", fontsize=8)
+    share.tick_params(labelsize=8)
+    share.yaxis.set_major_formatter(lambda p, _: f"{p:g}")
+
+
+def thinned(n: int) -> np.ndarray:
+    """Places of at most POINTS of n, evenly spaced."""
+    return np.arange(n) if n <= POINTS else np.linspace(0, n - 1, POINTS).round().astype(np.int64)
+
+
+@styled
+def forest(summary: Summary, names: Sequence[str], classes: Sequence[str], title: str, words: str):
+    """Mean and 5 to 95 % of the coefficients that stand out most; summary of (K, D) flattened, names (D,) without
+    those that are not to be shown being "". classes: () where there is one row of coefficients."""
+    k = max(1, len(classes))
+    stands = np.where([bool(n) for n in names], summary.standing_out.reshape(k, -1).max(axis=0), -1.0)
+    most = SHOWN if k == 1 else max(6, SHOWN // 2)
+    chosen = [j for j in np.argsort(-stands, kind="stable")[:most] if stands[j] >= 0]
+    mean, low, high = (a.reshape(k, -1)[:, chosen] for a in (summary.mean, summary.quantiles[0], summary.quantiles[2]))
+    by_size = np.argsort(-mean[0] if k == 1 else -np.abs(mean).max(axis=0), kind="stable")
+    tall = 0.24 if k == 1 else 0.10 + 0.12 * k
+    letters = max([len(shortened(names[j], NAME_LETTERS)) for j in chosen], default=4)
+    figure = plot(5.6 + 0.07 * letters, 1.3 + tall * len(chosen) + (0.3 if k > 1 else 0))
+    axes = figure.subplots()
+    axes.axvline(0.0, color=INK, linewidth=0.9, zorder=1)
+    for row, place in enumerate(by_size):
+        for c in range(k):
+            y = row + (0.0 if k == 1 else 0.75 * (c - (k - 1) / 2) / k)
+            away = low[c, place] > 0 or high[c, place] < 0
+            ink = chain_colour(c) if k > 1 else chain_colour(0) if away else "#8a929c"
+            axes.plot([low[c, place], high[c, place]], [y, y], color=ink, linewidth=2.0, solid_capstyle="butt")
+            axes.plot(mean[c, place], y, "o", color=ink, markersize=4.2, markeredgecolor="white", markeredgewidth=0.5)
+    axes.set(ylim=(len(chosen) - 0.4, -0.6), yticks=np.arange(len(chosen)))
+    axes.set_yticklabels([shortened(names[chosen[j]], NAME_LETTERS) for j in by_size])
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+    axes.spines["left"].set_visible(False)
+    axes.set_title(title, loc="left")
+    everyone = sum(map(bool, names))
+    if len(chosen) < everyone:
+        left_out = f"{len(chosen)} of {everyone:,}, those that stand out most"
+        axes.set_title(left_out, loc="right", fontsize=8, fontweight="normal", color=FAINT)
+    axes.set_xlabel(words, fontsize=8, color=FAINT)
+    if k > 1:
+        from matplotlib.lines import Line2D
+
+        shown = [Line2D([], [], color=chain_colour(c), linewidth=2.0, label=shortened(name, 24)) for c, name in
+                 enumerate(classes)]  # fmt: skip
+        figure.legend(handles=shown, loc="outside lower center", ncols=min(k, 5), fontsize=8)
+    return figure
+
+
+@styled
+def mixing(draws: Sequence[np.ndarray], chains: Sequence[Chain], names: Sequence[str], ess: Sequence[float]):
+    """The coefficients that mix worst: their draws after burn-in over the cycles, and autocorrelation.
+
+    draws: of each chain (n, M) for the M coefficients named."""
+    figure = plot(10.0, 1.75 * len(names) + 0.9)
+    axes = figure.subplots(len(names), 2, width_ratios=(3, 1.5), squeeze=False, sharex="col")
+    longest = 0
+    for m, (name, effective) in enumerate(zip(names, ess)):
+        left, right = axes[m]
+        for i, (d, c) in enumerate(zip(draws, chains)):
+            cycle = c.trace["cycle"][c.trace["cycle"] > c.burn_in]
+            few = thinned(len(cycle))
+            left.plot(cycle[few], d[few, m], color=chain_colour(i), linewidth=0.6, alpha=0.8)
+            rho = autocorrelation(d[:, m])
+            longest = max(longest, int(np.argmax(rho < 0.02)) or len(rho) - 1)
+            right.plot(rho, color=chain_colour(i), linewidth=1.4)
+        told = f"{effective:,.0f} effective draws" if np.isfinite(effective) else "too few draws to judge"
+        left.set_title(shortened(name, 40))
+        left.set_title(told, loc="right", fontsize=8, fontweight="normal", color=FAINT)
+        left.margins(x=0.0)
+        right.axhline(0.0, color=FAINT, linewidth=0.8)
+        right.set_ylim(-0.1, 1.02)
+    axes[0, 1].set_title("autocorrelation")
+    axes[-1, 1].set_xlim(0, max(5, int(1.3 * longest)))
+    axes[-1, 1].set_xlabel("lag, kept cycles")
+    axes[-1, 0].set_xlabel("cycle")
+    axes[-1, 0].xaxis.set_major_formatter(thousands())
+    legend(figure, chains, [])
+    return figure
+
+
+def autocorrelation(x: np.ndarray) -> np.ndarray:
+    """Of lags 0 to n / 2; 1 and then 0 for what stands still."""
+    x = x - x.mean()
+    n = len(x)
+    power = np.abs(np.fft.rfft(x, 2 * n)) ** 2
+    c = np.fft.irfft(power)[: max(2, n // 2)]
+    return c / c[0] if c[0] > 0 else np.eye(1, len(c))[0]
+
+
+@styled
+def calibration(scores: Scores, classes: Sequence[str]):
+    """Of held-out rows: how often a class is true where it is given a probability, and how often that is given.
+
+    Points have bars of two binomial standard errors. Of two classes the second alone is shown."""
+    figure = plot(6.4, 6.4)
+    top, below = figure.subplots(2, 1, sharex=True, height_ratios=(3.2, 1))
+    keys = top.plot([0, 1], [0, 1], color=FAINT, linewidth=1.0, linestyle=(0, (4, 2)), label="perfectly calibrated")
+    order = [1] if len(classes) == 2 else list(np.argsort(-scores.by_class, kind="stable")[:CLASSES])
+    edges = np.linspace(0, 1, BINS + 1)
+    for c in order:
+        n, ink = scores.counts[c], chain_colour(c if len(order) > 1 else 0)
+        enough = n >= min(LEAST_CELL, max(1, scores.n_rows // BINS))
+        p, share = scores.predicted[c][enough] / n[enough], scores.seen[c][enough] / n[enough]
+        error = 2.0 * np.sqrt(np.maximum(p * (1 - p), 1e-12) / n[enough])
+        look = {"color": ink, "linewidth": 1.3, "markersize": 4.5, "elinewidth": 0.9, "capsize": 2}
+        keys.append(top.errorbar(p, share, yerr=error, fmt="o-", label=shortened(classes[c], 30), **look))
+        style = "stepfilled" if len(order) == 1 else "step"
+        alpha = 0.75 if len(order) == 1 else 1.0
+        below.hist(edges[:-1], bins=edges, weights=100.0 * n / n.sum(), histtype=style, alpha=alpha,
+                   color=ink, linewidth=1.2)  # fmt: skip
+    top.set(xlim=(0, 1), ylim=(-0.02, 1.02))
+    top.set_ylabel("share of these rows that are of the class")
+    top.set_title(f"Calibration on {scores.n_rows:,} held-out rows")
+    top.legend(handles=keys, loc="upper left", fontsize=8)  # all of them, a class called "_" too
+    below.set_xlabel("predicted probability, averaged over draws")
+    below.set_ylabel("% of the rows")
+    return figure
+
+
+@styled
+def places(scores: Scores, response: str):
+    """Of held-out rows: where responses lie in their predictive distributions; flat where these are right."""
+    figure = plot(6.8, 3.9)
+    axes = figure.subplots()
+    n = scores.n_rows
+    edges = np.linspace(0, 1, BINS + 1)
+    expected, spread = 100.0 / BINS, 200.0 * np.sqrt((1 - 1 / BINS) / BINS / n)
+    axes.axhspan(expected - spread, expected + spread, color="#eceef1", zorder=0, label="two standard errors")
+    axes.hist(edges[:-1], bins=edges, weights=100.0 * scores.places / n, color=chain_colour(0), alpha=0.8, rwidth=0.92)
+    axes.axhline(expected, color=INK, linewidth=1.0, linestyle=(0, (4, 2)), label="a distribution that is right")
+    axes.set(xlim=(0, 1))
+    axes.set_xlabel(f"place of {shortened(response, 30)} in its predictive distribution")
+    axes.set_ylabel("% of the rows")
+    axes.set_title(f"Calibration on {n:,} held-out rows")
+    axes.set_title(
+        f"{100 * scores.covered.value:.1f} % between 5 % and 95 %", loc="right", fontsize=8, fontweight="normal",
+        color=FAINT,
+    )  # fmt: skip
+    axes.margins(y=0.18)
+    axes.legend(loc="upper center", ncols=2, fontsize=8)
+    return figure

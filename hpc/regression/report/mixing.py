@@ -1,0 +1,163 @@
+"""How a regression's chains fared: in numbers, and what is to be said against them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.report import summarise as summary
+from mpibayes.hpc.crosscat.report.summarise import ENOUGH_ESS, ENOUGH_R_HAT, r_hat_in_words
+from mpibayes.hpc.posterior.chains import Chain
+from mpibayes.hpc.regression.report.coefficients import Summary
+from mpibayes.text import counted
+
+SCALARS = ("log_posterior", "lp", "n_bright", "acceptance_rate", "step_size")
+APART = 1.1  # R-hat beyond which chains of one posterior have not met
+# Mean acceptance outside of which an update wastes its work; slice sampling accepts always.
+ACCEPTANCE = {"hmc": (0.4, 0.98), "mala": (0.3, 0.9), "random-walk": (0.08, 0.6)}
+BRIGHT = 0.3  # share of the rows beyond which skipping the others hardly pays
+NAMED = 3  # coefficients that are named in a warning
+
+
+@dataclass(frozen=True)
+class Course:
+    """One chain after burn-in, but for cycles and seconds, which are all of it. queries: likelihoods looked at in a
+    cycle, for theta and for z."""
+
+    name: str
+    cycles: int
+    burn_in: int
+    kept_cycles: int
+    seconds: float
+    kept_seconds: float
+    scalars: dict[str, summary.Scalar]
+    queries_theta: float
+    queries_z: float
+
+    @property
+    def queries(self) -> float:
+        return self.queries_theta + self.queries_z
+
+
+def course(chain: Chain) -> Course:
+    """Of a chain whose trace was read."""
+    thin = chain.config.output.thin  # a line has the queries of so many cycles
+    cycles, later = int(chain.trace["cycle"][-1]), chain.later()
+    seconds = chain.seconds
+    before = seconds[chain.trace["cycle"] <= chain.burn_in]
+    return Course(
+        chain.name, cycles, chain.burn_in, cycles - chain.burn_in, float(seconds[-1]),
+        float(seconds[-1] - (before[-1] if len(before) else 0.0)),
+        {name: s for name in SCALARS if (s := summary.scalar([later[name]])).n_draws},
+        float(later["queries_theta"].mean()) / thin, float(later["queries_z"].mean()) / thin,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """Least and median bulk ESS of the coefficients of all chains together, by what they cost after burn-in."""
+
+    least: float
+    median: float
+    cycles: int
+    seconds: float
+    queries: float
+
+    def per(self, cost: float) -> tuple[float, float]:
+        return (self.least / cost, self.median / cost) if cost > 0 else (np.nan, np.nan)
+
+
+def efficiency(courses: Sequence[Course], theta: Summary) -> Efficiency:
+    known = theta.ess_bulk[np.isfinite(theta.ess_bulk)]
+    least, median = (float(known.min()), float(np.median(known))) if len(known) else (np.nan, np.nan)
+    return Efficiency(
+        least, median, sum(c.kept_cycles for c in courses), sum(c.kept_seconds for c in courses),
+        sum(c.kept_cycles * c.queries for c in courses),
+    )  # fmt: skip
+
+
+def warnings(
+    chains: Sequence[Chain],
+    courses: Sequence[Course],
+    theta: Summary,
+    names: Sequence[str],
+    scalars: dict[str, summary.Scalar],
+    n_rows: int,
+) -> list[str]:
+    """theta: of all coefficients as they are sampled, (P,), and their names; scalars: of all chains together."""
+    found = _mixing(theta, names, scalars, courses)
+    firefly = chains[0].config.firefly
+    low, high = ACCEPTANCE.get(firefly.theta_update, (0.0, np.inf))
+    for c in courses:
+        rate = c.scalars["acceptance_rate"].mean if "acceptance_rate" in c.scalars else np.nan
+        where = f"{c.name}: " if len(courses) > 1 else ""
+        if rate < low:
+            found.append(
+                f"{where}{firefly.theta_update} accepts {summary.percent(rate)} of its proposals: its steps are too "
+                "long. A longer burn-in adapts them better (run.burn_in), or set firefly.step_size"
+            )
+        elif rate > high:
+            found.append(
+                f"{where}{firefly.theta_update} accepts {summary.percent(rate)} of its proposals: its steps are shorter"
+                " than they need be. Raise run.burn_in, in which they are adapted, or firefly.step_size"
+            )
+    for name, c in ((f"{c.name}: " if len(courses) > 1 else "", c) for c in courses):
+        if firefly.bounds != "none" and "n_bright" in c.scalars and c.scalars["n_bright"].mean > BRIGHT * n_rows:
+            share = summary.percent(c.scalars["n_bright"].mean / n_rows)
+            tuned = 'firefly.bounds = "tuned" leaves fewer, ' if firefly.bounds == "untuned" else ""
+            found.append(
+                f"{name}{share} of the rows are bright on average, so little is saved by leaving the others dark: "
+                f'{tuned}firefly.bounds = "none" may be faster'
+            )
+    return found
+
+
+def _mixing(
+    theta: Summary, names: Sequence[str], scalars: dict[str, summary.Scalar], courses: Sequence[Course]
+) -> list[str]:
+    found, several = [], len(courses) > 1
+    if not np.isfinite(theta.ess_bulk).any():
+        found.append("too few draws after burn-in to judge the coefficients")
+    stuck = np.flatnonzero(theta.sd == 0)
+    if len(stuck):
+        found.append(f"{_coefficients(len(stuck))} never moved: {_some(stuck, names)}")
+    for kind, ess in (("bulk", theta.ess_bulk), ("tail", theta.ess_tail)):
+        short = np.flatnonzero(ess < ENOUGH_ESS)
+        if len(short):
+            worst = short[np.argsort(ess[short], kind="stable")]
+            told = _some(worst, names, [f"{ess[j]:.0f}" for j in worst])
+            found.append(
+                f"fewer than {ENOUGH_ESS:.0f} effective draws (ESS, {kind}) of {_coefficients(len(short))}: {told}"
+            )
+    apart = np.flatnonzero(theta.r_hat > ENOUGH_R_HAT)
+    if len(apart):
+        worst = apart[np.argsort(-theta.r_hat[apart], kind="stable")]
+        told = _some(worst, names, [r_hat_in_words(theta.r_hat[j], 2) for j in worst])
+        found.append(f"R-hat above {ENOUGH_R_HAT} of {_coefficients(len(apart))}: {told}")
+    level = scalars.get("lp")  # in every cycle, which log_posterior is not
+    if level is not None and not len(apart) and level.r_hat > ENOUGH_R_HAT:
+        found.append(f"R-hat of log p(coefficients, z) is {r_hat_in_words(level.r_hat, 2)}")
+    if several and len(apart) and np.nanmax(theta.r_hat) > APART:
+        key = "log_posterior" if all("log_posterior" in c.scalars for c in courses) else "lp"
+        best = max(courses, key=lambda c: c.scalars[key].mean)
+        found.append(
+            "the chains are apart: averages over them mean little. Either they are too short, or the posterior has "
+            f"several modes; the highest log posterior is that of {best.name}"
+        )
+    if found:
+        found.append(
+            "until these are mended the figures are rough: the run is too short. Look at trace.png and mixing.png; "
+            "raise run.cycles"
+        )
+    return found
+
+
+def _coefficients(n: int) -> str:
+    return counted(n, "coefficient")
+
+
+def _some(places: np.ndarray, names: Sequence[str], told: Sequence[str] | None = None) -> str:
+    words = [names[j] + (f" ({told[i]})" if told else "") for i, j in enumerate(places[:NAMED])]
+    return ", ".join(words) + (", ..." if len(places) > NAMED else "")

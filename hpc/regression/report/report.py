@@ -1,0 +1,189 @@
+"""The report of a regression's posterior: what was run, how it was sampled, the coefficients, held-out rows."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from mpibayes.hpc.posterior.tables import Report, finite, machine_scalars
+from mpibayes.hpc.regression.draws import KeptRegression
+from mpibayes.hpc.regression.report.coefficients import LEVELS, Summary, centred, units
+from mpibayes.hpc.regression.report.mixing import Course
+from mpibayes.hpc.regression.report.scoring import Scores
+from mpibayes.hpc.regression.report.summarise import Posterior, summarise_run
+from mpibayes.hpc.regression.report.tables import parts
+from mpibayes.io.export import csv_line
+
+
+def make(run: KeptRegression) -> Report:
+    """See `report.report`."""
+    posterior = summarise_run(run)
+    pictures, lines = _pictures(posterior), _coefficients(posterior)
+    document = _machine(posterior, lines, list(pictures))
+    return Report(lambda: parts(posterior), document, pictures, {"coefficients.csv": _csv(lines)})
+
+
+# --- for other programs -----------------------------------------------------------------------------------------------
+
+
+def _coefficients(p: Posterior) -> list[dict[str, Any]]:
+    """A line for each, in the order of the design; None for what does not exist."""
+    design, lines = p.run.design, []
+    d = design.n_predictors
+    unit = units(design)
+    for j in range(len(p.theta)):
+        line: dict[str, Any] = {"class": design.classes[j // d]} if design.n_classes > 1 else {}
+        line["coefficient"] = design.names[j % d]
+        line |= _numbers(p.shown, j)
+        for name in ("ess_bulk", "ess_tail", "r_hat"):
+            line[name] = finite(float(getattr(p.shown, name)[j]))
+        if p.odds:
+            line |= _odds("odds_ratio", p.shown, j)
+        line["unit"] = finite(float(unit[j % d]))
+        line |= _numbers(p.original or p.shown, j, "original_")
+        if p.odds:
+            line |= _odds("original_odds_ratio", p.original or p.shown, j)
+        lines.append(line)
+    return lines
+
+
+def _numbers(s: Summary, j: int, prefix: str = "") -> dict[str, float | None]:
+    values = {"mean": s.mean[j], "sd": s.sd[j]} | {_point(q): v for q, v in zip(LEVELS, s.quantiles[:, j])}
+    return {prefix + name: finite(float(v)) for name, v in values.items()}
+
+
+def _odds(name: str, s: Summary, j: int) -> dict[str, float | None]:
+    with np.errstate(over="ignore"):
+        low, middle, high = np.exp(s.quantiles[:, j])
+    values = {name: middle, f"{name}_{_point(LEVELS[0])}": low, f"{name}_{_point(LEVELS[2])}": high}
+    return {key: finite(float(v)) for key, v in values.items()}
+
+
+def _point(q: float) -> str:
+    return f"q{round(100 * q):02d}"
+
+
+def _csv(lines: list[dict[str, Any]]) -> str:
+    return csv_line(list(lines[0])) + "".join(csv_line(list(line.values())) for line in lines)
+
+
+def _machine(p: Posterior, lines: list[dict[str, Any]], pictures: list[str]) -> dict[str, Any]:
+    """summary.json. Numbers that do not exist are null."""
+    run, e, t = p.run, p.efficiency, p.theta
+    s = run.settings
+    document: dict[str, Any] = {
+        "format": "mpibayes-report",
+        "version": 1,
+        "family": s.family,
+        "runs": [{"directory": str(c.folder), **_machine_course(course)} for c, course in zip(run.chains, p.courses)],
+        "table": {
+            "path": str(run.table.path),
+            "fingerprint": run.table.fingerprint,
+            "training_rows": run.n_rows,
+            "training_rows_used": p.n_rows,
+        },
+        "model": {
+            "response": run.design.response,
+            "classes": list(run.design.classes),
+            "predictors": [term.column.name for term in run.design.terms],
+            "coefficients": len(t),
+            "standardise": s.standardise,
+            "intercept": s.intercept,
+            "missing": s.missing,
+            "prior": s.prior,
+            "prior_scale": finite(run.prior_scale),
+            "degrees_of_freedom": s.degrees_of_freedom if s.family == "student-t" else None,
+            "scale": run.likelihood.scale if s.family == "student-t" else None,
+        },
+        "sampler": run.chains[0].config.firefly.model_dump(),
+        "scalars": machine_scalars(p.scalars),
+        "efficiency": {
+            "ess_min": finite(e.least),
+            "ess_median": finite(e.median),
+            "cycles": e.cycles,
+            "seconds": e.seconds,
+            "queries": e.queries,
+            **_pairs("ess_per_1000_cycles", e.per(e.cycles / 1000)),
+            **_pairs("ess_per_second", e.per(e.seconds)),
+            **_pairs("ess_per_1000_queries", e.per(e.queries / 1000)),
+        },
+        "coefficients": lines,
+        "heldout": None if p.scores is None else _machine_scores(p.scores, p.run.design.classes),
+        "laplace_importance_sampling": None,
+        "warnings": p.warnings,
+        "pictures": pictures,
+    }
+    if run.design.n_classes > 1:
+        document["sampled"] = [{"name": name, **_numbers(t, j)} for j, name in enumerate(p.names)]
+    if p.opinion is not None:
+        o = p.opinion
+        document["laplace_importance_sampling"] = {k: finite(v) for k, v in asdict(o).items()} | {
+            "mean_at": p.names[o.mean_at], "sd_at": p.names[o.sd_at], "agrees": o.agrees if o.trusted else None,
+        }  # fmt: skip
+    return document
+
+
+def _pairs(name: str, values: tuple[float, float]) -> dict[str, float | None]:
+    return {f"{name}_min": finite(values[0]), f"{name}_median": finite(values[1])}
+
+
+def _machine_course(c: Course) -> dict[str, Any]:
+    document = {name: finite(value) for name, value in vars(c).items()}
+    return document | {"scalars": machine_scalars(c.scalars)}
+
+
+def _machine_scores(s: Scores, classes: tuple[str, ...]) -> dict[str, Any]:
+    def mean(m, name):
+        return {name: finite(m.value), f"{name}_error": finite(m.error)} if m.n else {}
+
+    document: dict[str, Any] = {"rows": s.n_rows, "draws": s.n_draws}
+    document |= mean(s.log_density, "log_predictive_density")
+    document |= mean(s.at_mean, "log_density_at_posterior_mean")
+    document |= mean(s.correct, "accuracy") | mean(s.correct_at_mean, "accuracy_at_posterior_mean")
+    if s.by_class is not None:
+        document["accuracy_of_the_most_frequent_class"] = s.by_frequency
+        document["classes"] = dict(zip(classes, s.by_class.tolist()))
+        document["calibration"] = {
+            label: {"rows": s.counts[c].tolist(), "predicted": s.predicted[c].tolist(), "seen": s.seen[c].tolist()}
+            for c, label in enumerate(classes)
+        }
+    if s.squared.n:
+        document |= {"rmse": s.rmse, "rmse_of_the_mean": s.rmse_of_mean}
+        document |= mean(s.absolute, "mean_absolute_error") | mean(s.covered, "coverage_of_90_percent_intervals")
+        document["places"] = s.places.tolist()
+    return document
+
+
+# --- pictures ---------------------------------------------------------------------------------------------------------
+
+
+def _pictures(p: Posterior) -> dict[str, bytes]:
+    """File names and PNG bytes."""
+    from mpibayes.hpc.regression.report import figures
+
+    run, design = p.run, p.run.design
+    pictures = {"trace.png": figures.trace(run.chains, p.n_rows)}
+    names = [name if j or not design.intercept else "" for j, name in enumerate(design.names)]
+    if any(names):
+        words = "mean, 5 to 95 %" + ("; numeric predictors in standard deviations" if design.standardise else "")
+        words += "; less the mean over classes" if design.n_classes > 1 else ""
+        title = {"logistic": "Log odds ratios", "softmax": "Coefficients", "student-t": "Coefficients"}[design.family]
+        if design.family == "student-t" and design.standardise:
+            words += ", of the response as well"
+        pictures["coefficients.png"] = figures.forest(
+            p.shown, names, design.classes if design.n_classes > 1 else (), title, words
+        )
+    worst = np.argsort(np.nan_to_num(p.shown.ess_bulk, nan=-1.0), kind="stable")
+    chosen = list(dict.fromkeys([*worst[:3].tolist(), int(worst[len(worst) // 2])]))
+    draws = [centred(d).reshape(len(d), -1)[:, chosen] for d in run.coefficients()]
+    pictures["mixing.png"] = figures.mixing(
+        draws, run.chains, [p.names[j] for j in chosen], [p.shown.ess_bulk[j] for j in chosen]
+    )
+    if p.scores is not None:
+        if p.scores.places is None:
+            pictures["heldout.png"] = figures.calibration(p.scores, design.classes)
+        else:
+            pictures["heldout.png"] = figures.places(p.scores, design.response)
+    return pictures

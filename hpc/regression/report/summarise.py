@@ -1,0 +1,131 @@
+"""All that the report of a regression shows: computed from the traces, and from the rows."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mpibayes.errors import DataError, NumericalError
+from mpibayes.hpc.crosscat.report import summarise as summary
+from mpibayes.hpc.crosscat.report.summarise import Scalar
+from mpibayes.hpc.regression.draws import KeptRegression
+from mpibayes.hpc.regression.predictive import Predictive
+from mpibayes.hpc.regression.prior import Prior
+from mpibayes.hpc.regression.report import mixing as faring
+from mpibayes.hpc.regression.report.coefficients import Summary, centred, in_original_units, summarise
+from mpibayes.hpc.regression.report.importance_check import Opinion, affordable, second_opinion
+from mpibayes.hpc.regression.report.mixing import Course, Efficiency
+from mpibayes.hpc.regression.report.scoring import Scores, score
+
+SCORED = 200  # draws that held-out rows are scored with, at most
+
+
+@dataclass
+class Posterior:
+    """All that a report shows. theta: of the coefficients as they are sampled, (K, D) flattened; shown: what they are
+    judged by, the same but for softmax, where it is less the mean over classes; original: these in the table's units,
+    None where that is the same."""
+
+    run: KeptRegression
+    n_rows: int
+    courses: list[Course]
+    scalars: dict[str, Scalar]
+    theta: Summary
+    shown: Summary
+    original: Summary | None
+    efficiency: Efficiency
+    scores: Scores | None = None
+    opinion: Opinion | None = None
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the coefficients, (K, D) flattened."""
+        design = self.run.design
+        if design.n_classes == 1:
+            return design.names
+        return [f"{label}: {name}" for label in design.classes for name in design.names]
+
+    @property
+    def odds(self) -> bool:
+        """Whether the exponential of a coefficient is an odds ratio."""
+        return self.run.design.family == "logistic"
+
+
+def summarise_run(run: KeptRegression) -> Posterior:
+    """Everything the report shows, from the traces and a pass or two over the rows."""
+    run.read_traces()
+    run.require_draws()
+    draws, design = run.coefficients(), run.design
+    theta = summarise([d.reshape(len(d), -1) for d in draws], judged=design.n_classes == 1)
+    shown, original = theta, None
+    if design.n_classes > 1:
+        shown = summarise([centred(d).reshape(len(d), -1) for d in draws])
+    if design.standardise and (design.family == "student-t" or any(t.numeric for t in design.terms)):
+        plain = [in_original_units(centred(d), design).reshape(len(d), -1) for d in draws]
+        original = summarise(plain, judged=False)
+    later = [c.later() for c in run.chains]
+    scalars = {name: summary.scalar([t[name] for t in later]) for name in faring.SCALARS}
+    courses = [faring.course(c) for c in run.chains]
+    posterior = Posterior(
+        run, run.n_rows, courses, {k: s for k, s in scalars.items() if s.n_draws}, theta, shown, original,
+        faring.efficiency(courses, shown),
+    )  # fmt: skip
+    _look_at_rows(posterior)
+    posterior.warnings[:0] = faring.warnings(
+        run.chains, courses, shown, posterior.names, posterior.scalars, posterior.n_rows
+    )
+    adapting = [c for c in run.chains if c.burn_in < min(c.config.burn_in, c.trace["cycle"][-1])]
+    if adapting:
+        posterior.warnings.append(
+            f"--burn-in leaves draws in that were made while step sizes were adapted, up to cycle "
+            f"{max(c.config.burn_in for c in adapting):,}: they are no draws of the posterior, exactly"
+        )
+    _score(posterior)
+    return posterior
+
+
+def _look_at_rows(p: Posterior) -> None:
+    """Counts the training rows, and asks for a second opinion where that is affordable."""
+    run, design = p.run, p.run.design
+    n_draws = affordable(run.n_rows, design.width)
+    incomplete = any(c.n_missing for c in (design.response_column, *(t.column for t in design.terms)))
+    if not n_draws and not incomplete:
+        return
+    blocks = []
+    p.n_rows = 0
+    for built in run.blocks():
+        p.n_rows += len(built.x)
+        if n_draws:
+            blocks.append((built.x, built.y))
+    if not blocks or not np.isfinite(p.shown.ess_bulk).all():
+        return
+    prior = Prior.of(run.settings.prior, run.prior_scale, design.n_parameters)
+    try:
+        p.opinion = second_opinion(blocks, run.likelihood, prior, p.shown, n_draws)
+    except NumericalError as error:
+        p.warnings.append(f"no check by Laplace importance sampling: {error}")
+    if p.opinion is not None and p.opinion.trusted and not p.opinion.agrees:
+        o = p.opinion
+        what, at, gap = max(("mean", o.mean_at, o.mean_gap), ("sd", o.sd_at, o.sd_gap), key=lambda w: w[2])
+        p.warnings.append(
+            f"Laplace importance sampling finds another posterior: the {what} of {p.names[at]} differs by {gap:.1f} "
+            f"standard errors (sound chains exceed {o.by_chance:.1f} once in 1,000 reports). The chain is too short, "
+            "or something is wrong"
+        )
+
+
+def _score(p: Posterior) -> None:
+    run = p.run
+    config = run.chains[0].config
+    if config.heldout_path is not None and not os.path.exists(config.heldout_path):
+        p.warnings.append(f"{config.heldout_path}: the held-out rows are not there any more, so nothing is scored")
+        return
+    predictive = Predictive(run.likelihood, run.draws(SCORED))
+    mean = p.theta.mean.reshape(run.design.n_classes, -1)
+    try:
+        p.scores = score(run.heldout_blocks(), predictive, mean, run.design)
+    except DataError as error:
+        p.warnings.append(f"the held-out rows cannot be scored: {error}")

@@ -1,0 +1,357 @@
+"""The text of a regression's report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.crosscat.report.summarise import Scalar, number, percent, r_hat_in_words, took
+from mpibayes.hpc.posterior.tables import fixed, head, not_started, shards, span, states, warnings_in_words
+from mpibayes.hpc.regression.report.coefficients import Summary, by_importance, units
+from mpibayes.hpc.regression.report.summarise import Posterior
+from mpibayes.text import counted, every
+
+LISTED = 30  # coefficients in the table, at most; coefficients.csv has them all
+LISTED_NUMERIC = 15  # in the table's units
+NAME_LETTERS = 40
+JUDGED = 100  # looks that R-hat can be told of
+ENOUGH = 20  # looks at the log posterior that tell where a chain is
+LABELS = {
+    "log_posterior": "log posterior", "lp": "log p(coefficients, z)", "n_bright": "bright rows",
+    "acceptance_rate": "acceptance", "step_size": "step size",
+}  # fmt: skip
+
+
+def parts(p: Posterior) -> list[Any]:
+    """What is printed, in order."""
+    shown = [head(p.run.chains, _about(p)), "", _scalar_table(p)]
+    if p.warnings:
+        shown += ["", warnings_in_words(p.warnings)]
+    if len(p.courses) > 1:
+        shown += ["", _chain_table(p)]
+    shown += ["", _efficiency_table(p), *_opinion(p)]
+    if p.scores is not None:
+        shown += ["", _score_table(p)]
+    shown += ["", _coefficient_title(p), _coefficient_table(p)]
+    if p.original is not None:
+        shown += ["", *_original(p)]
+    return shown
+
+
+# --- what was run -----------------------------------------------------------------------------------------------------
+
+
+def _about(p: Posterior) -> list[tuple[str, str]]:
+    run, config = p.run, p.run.chains[0].config
+    lines = [
+        ("table", str(run.table.path)), ("model", _model(p)), ("predictors", _predictors(p)), ("rows", _rows(p)),
+        ("prior", _prior(p)),
+    ]  # fmt: skip
+    for words in dict.fromkeys(_sampler(c.config) for c in run.chains):
+        lines.append(("sampler", words))
+    several = f", {len(p.courses)} chains" if len(p.courses) > 1 else ""
+    wanted = span([c.config.run.cycles for c in run.chains])
+    lines += [
+        ("cycles", f"{span([c.cycles for c in p.courses])} of {wanted}{several}, {states(run.chains)}"),
+        *not_started(run.chains),
+    ]
+    n_draws = sum(int((c.trace["cycle"] > c.burn_in).sum()) for c in run.chains)
+    left_out = span([c.burn_in for c in p.courses], "cycle")
+    lines.append(("burn-in", f"{left_out} left out; {counted(n_draws, 'draw')} kept after it"))
+    seconds, kept = sum(c.seconds for c in p.courses), sum(c.kept_seconds for c in p.courses)
+    each = " of all chains" if several else ""
+    lines.append(("time", f"{took(seconds)}{each} in cycles, {took(kept)} of it after burn-in"))
+    exact = max(min(c.config.burn_in, c.config.run.cycles) for c in run.chains) + 1
+    words = f"from cycle {exact:,} on, when nothing is adapted any more: every cycle leaves the posterior invariant, "
+    lines.append(("exact", words + f"on any number of ranks ({shards(config)})"))
+    return lines
+
+
+def _model(p: Posterior) -> str:
+    design, s = p.run.design, p.run.settings
+    if s.family == "logistic":
+        return f"logistic regression of {design.response}: the probability of {_quoted(design.classes[1])}"
+    if s.family == "softmax":
+        few = ", ".join(map(_quoted, design.classes[:6])) + (", ..." if len(design.classes) > 6 else "")
+        return f"softmax regression of {design.response}: {len(design.classes)} classes, {few}"
+    scale = p.run.likelihood.scale
+    how = {"auto": "the most probable one", "heldout": "the best one on held-out rows"}.get(str(s.scale), "given")
+    words = f"Student t regression of {design.response}: {s.degrees_of_freedom:g} degrees of freedom, scale "
+    words += f"{number(scale)} ({how})"
+    return words + (f", that is {number(scale * design.scale)} in the table's units" if design.standardise else "")
+
+
+def _quoted(level: str) -> str:
+    return f'"{level}"'
+
+
+def _predictors(p: Posterior) -> str:
+    design = p.run.design
+    numeric = sum(t.numeric for t in design.terms)
+    others = [t for t in design.terms if not t.numeric]
+    kinds = []
+    if numeric:
+        standard = " (in standard deviations about their mean)" if design.standardise else ""
+        kinds.append(f"{numeric:,} numeric{standard}")
+    if others:
+        levels = sum(len(t.column.levels) - 1 for t in others)
+        kinds.append(f"{len(others):,} categorical ({counted(levels, 'level')}, each against its column's first)")
+    if marks := sum(t.indicator for t in design.terms):
+        kinds.append(f"{marks:,} that mark{'s' * (marks == 1)} missing cells")
+    kinds.append("an intercept" if design.intercept else "no intercept")
+    return f"{counted(len(design.terms), 'column')}: {', '.join(kinds)}; {counted(design.n_parameters, 'coefficient')}"
+
+
+def _rows(p: Posterior) -> str:
+    run, config = p.run, p.run.chains[0].config
+    rows = counted(p.n_rows, "training row")
+    if p.n_rows < run.n_rows:
+        rows += f" ({run.n_rows - p.n_rows:,} more were left out for their missing cells)"
+    if run.data.heldout is not None:
+        rows += f", {len(run.data.heldout):,} held out"
+    elif config.heldout_path is not None:
+        rows += f"; held-out rows from {config.heldout_path}"
+    return rows
+
+
+def _prior(p: Posterior) -> str:
+    s = p.run.settings
+    if s.prior == "flat":
+        return "flat"
+    kind = {"gaussian": "Gaussian, standard deviation", "laplace": "Laplace, scale"}[s.prior]
+    chosen = ", chosen on held-out rows" if s.prior_scale == "heldout" else ""
+    return f"{kind} {number(p.run.prior_scale)} of every coefficient{chosen}"
+
+
+def _sampler(config: Config) -> str:
+    f = config.firefly
+    steps = f" with {counted(f.leapfrog_steps, 'leapfrog step')}" if f.theta_update == "hmc" else ""
+    update = f"{f.theta_update}{steps}"
+    update += " in coordinates whitened by Laplace's approximation" if f.whiten else ""
+    if f.bounds == "none":
+        return f"every row in every step (firefly.bounds = none); {update}"
+    untuned = "where all rows are alike" if f.xi == "auto" else f"at {f.xi:g}"
+    touch = {"tuned": "at the posterior mode", "untuned": untuned}[f.bounds]
+    words = f"Firefly Monte Carlo, bounds that touch {touch}, {f.z_update} updates of brightness; {update}"
+    if f.refresh == "auto" and f.theta_update == "hmc" and f.whiten:
+        return f"{words}; now and then a step on all rows"
+    return f"{words}; a step on all rows {every(f.refresh)}" if f.refresh not in ("auto", 0) else words
+
+
+# --- how it was sampled -----------------------------------------------------------------------------------------------
+
+
+def _table(*columns: str) -> Any:
+    """A table whose first column is of words, and the others of numbers, but for a last one without a name."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
+    for i, name in enumerate(columns):
+        words = i == 0 or (i == len(columns) - 1 and not name)
+        table.add_column(name, justify="left" if words else "right", no_wrap=not words)
+    return table
+
+
+def _scalar_table(p: Posterior) -> Any:
+    table = _table("after burn-in", "mean", "sd", "5 %", "95 %", "ESS", "R-hat", "")
+    for key, label in LABELS.items():
+        if key in p.scalars and not (key == "lp" and "log_posterior" in p.scalars and _all_rows(p)):
+            s = p.scalars[key]
+            remark = f"{percent(s.mean / p.n_rows)} of the rows" if key == "n_bright" else ""
+            remark = f"in {s.n_draws:,} of the draws" if key == "log_posterior" and not _all_rows(p) else remark
+            judged = key in ("log_posterior", "lp", "n_bright") and s.n_draws >= JUDGED
+            table.add_row(label, *_scalar_cells(key, s, judged), remark)
+    return table
+
+
+def _all_rows(p: Posterior) -> bool:
+    return p.run.chains[0].config.firefly.bounds == "none"
+
+
+def _scalar_cells(key: str, s: Scalar, judged: bool) -> list[str]:
+    if s.fixed:
+        return [number(s.mean), "fixed", "", "", "", ""]
+    digits = {"n_bright": 1, "acceptance_rate": 2, "step_size": 3}.get(key, 1)
+    cells = [fixed(x, digits) for x in (s.mean, s.sd, s.low, s.high)]
+    return [*cells, *([fixed(s.ess, 0), r_hat_in_words(s.r_hat)] if judged else ["", ""])]
+
+
+def _chain_table(p: Posterior) -> Any:
+    seen = all("log_posterior" in c.scalars and c.scalars["log_posterior"].n_draws >= ENOUGH for c in p.courses)
+    key = "log_posterior" if seen else "lp"
+    table = _table("chains", "cycles", "time", LABELS[key], "sd", "acceptance", "step size", "bright", "queries")
+    for c in p.courses:
+        s, level = c.scalars, c.scalars[key]
+        table.add_row(
+            c.name, f"{c.cycles:,}", took(c.seconds), fixed(level.mean, 1), fixed(level.sd, 1),
+            fixed(s["acceptance_rate"].mean, 2), fixed(s["step_size"].mean, 3), fixed(s["n_bright"].mean, 1),
+            f"{c.queries:,.0f}",
+        )  # fmt: skip
+    return table
+
+
+def _efficiency_table(p: Posterior) -> Any:
+    e = p.efficiency
+    table = _table("effective draws (ESS, bulk)", "least", "median", "")
+    of = f"of {len(p.theta):,} coefficients" if len(p.theta) > 1 else ""
+    of += ", each less the mean of all classes" if p.run.design.n_classes > 1 else ""
+    table.add_row(f"in {counted(e.cycles, 'cycle')} after burn-in", fixed(e.least, 0), fixed(e.median, 0), of)
+    queries, theta = (
+        sum(n * c.kept_cycles for n, c in zip(each, p.courses)) / max(e.cycles, 1)
+        for each in ([c.queries for c in p.courses], [c.queries_theta for c in p.courses])
+    )
+    often = queries / p.n_rows
+    share = f"{often:.2g} times all rows" if often >= 0.1 else f"{percent(often)} of all rows"
+    pace = f"a cycle takes {1e6 * e.seconds / max(e.cycles, 1):,.0f} µs"
+    looks = f"a cycle looks at {queries:,.0f}, {theta:,.0f} for the coefficients; {share}"
+    for words, cost, remark in (
+        ("per 1,000 cycles", e.cycles / 1000, ""),
+        ("per second", e.seconds, pace),
+        ("per 1,000 likelihoods", e.queries / 1000, looks),
+    ):
+        table.add_row(words, *map(number, e.per(cost)), remark)
+    return table
+
+
+def _opinion(p: Posterior) -> list[Any]:
+    from mpibayes.terminal import Text
+
+    o = p.opinion
+    if o is None:
+        return []
+    text = Text("A second opinion, by Laplace importance sampling: ", style="bold")
+    words = f"{o.n_draws:,} draws, {o.n_effective:,.0f} of them effective, Pareto k {o.pareto_k:.2f}. "
+    if not o.answers:
+        words += (
+            f"The chain has too few effective draws ({o.chain_effective:.0f} of a coefficient) to be held against it."
+        )
+    elif not o.trusted:
+        words += "The normal approximation is too far from the posterior to be held against the chain (k above 0.5)."
+    else:
+        verdict = "It agrees with the chain" if o.agrees else "It does not agree with the chain"
+        words += (
+            f"{verdict}: the means differ by at most {o.mean_gap:.1f} standard errors, the standard deviations by "
+            f"{o.sd_gap:.1f}; sound chains exceed {o.by_chance:.1f} once in 1,000 reports."
+        )
+    text.append(words, style="not bold")
+    return ["", text]
+
+
+# --- held-out rows ----------------------------------------------------------------------------------------------------
+
+
+def _score_table(p: Posterior) -> Any:
+    s = p.scores
+    draws = f"mean over {counted(s.n_draws, 'draw')}"
+    if s.by_class is not None:
+        table = _table(f"{s.n_rows:,} held-out rows", draws, "", "posterior mean", "most frequent class")
+        shares = s.by_class[s.by_class > 0] / s.by_class.sum()
+        entropy = float(-(shares * np.log(shares)).sum())
+        table.add_row(
+            "accuracy", fixed(s.correct.value, 4), f"± {fixed(s.correct.error, 4)}", fixed(s.correct_at_mean.value, 4),
+            fixed(s.by_frequency, 4),
+        )  # fmt: skip
+        table.add_row(
+            "log loss, nats a row", fixed(-s.log_density.value, 4), f"± {fixed(s.log_density.error, 4)}",
+            fixed(-s.at_mean.value, 4), fixed(entropy, 4),
+        )  # fmt: skip
+        return table
+    table = _table(f"{s.n_rows:,} held-out rows", draws, "", "posterior mean", "their own mean")
+    error = s.squared.error / (2.0 * s.rmse) if s.rmse > 0 else 0.0
+    of_squares, of_sizes = _near(error, error), _near(s.absolute.error, s.absolute.error)
+    table.add_row("root mean squared error", _near(s.rmse, error), f"± {of_squares}", "", _near(s.rmse_of_mean, error))
+    table.add_row("mean absolute error", _near(s.absolute.value, s.absolute.error), f"± {of_sizes}", "", "")
+    table.add_row(
+        "log predictive density, nats a row", fixed(s.log_density.value, 4), f"± {fixed(s.log_density.error, 4)}",
+        fixed(s.at_mean.value, 4), "",
+    )  # fmt: skip
+    table.add_row("within their 90 % intervals", percent(s.covered.value), f"± {percent(s.covered.error)}", "", "")
+    return table
+
+
+# --- coefficients -----------------------------------------------------------------------------------------------------
+
+
+def _coefficient_title(p: Posterior) -> Any:
+    from mpibayes.terminal import Text
+
+    design = p.run.design
+    text = Text("Coefficients", style="bold")
+    away = p.shown.away_from_zero.reshape(design.n_classes, -1)[:, int(design.intercept) :]
+    n, away = away.size, int(away.sum())
+    words = "those that stand out most from 0 first, in posterior standard deviations"
+    if n:
+        words += f"; of {away:,} of {n:,} the interval from 5 to 95 % does not have 0 in it"
+    text.line(words, style="not bold dim")
+    if design.n_classes > 1:
+        words = "of each class less the mean of all classes: the same added to all changes nothing but the prior"
+        text.line(words, style="not bold dim")
+    if len(p.shown) > LISTED:
+        text.line(f"{LISTED} of {len(p.shown):,}; coefficients.csv has them all", style="not bold dim")
+    return text
+
+
+def _coefficient_table(p: Posterior) -> Any:
+    odds = ("odds ratio", "5 %", "95 %") if p.odds else ()
+    table = _table("", "mean", "sd", "5 %", "50 %", "95 %", "ESS", "tail", "R-hat", *odds)
+    table.columns[0].no_wrap, table.columns[0].overflow = True, "ellipsis"
+    s = p.shown
+    for j in by_importance(s, p.run.design)[:LISTED]:
+        cells = [_near(x, s.sd[j]) for x in (s.mean[j], s.sd[j], *s.quantiles[:, j])]
+        cells += [fixed(s.ess_bulk[j], 0), fixed(s.ess_tail[j], 0), r_hat_in_words(s.r_hat[j])]
+        table.add_row(_name(p.names[j]), *cells, *(_odds_cells(s, j) if odds else ()))
+    return table
+
+
+def _original(p: Posterior) -> Sequence[Any]:
+    from mpibayes.terminal import Text
+
+    design, s = p.run.design, p.original
+    d, unit = design.n_predictors, units(design)
+    numeric = {t.first for t in design.terms if t.numeric} | ({0} if design.intercept else set())
+    if design.family == "student-t":
+        numeric = set(range(d))
+    places = [j for j in by_importance(p.shown, design) if j % d in numeric]
+    title = Text("In the table's own units", style="bold")
+    words = "of numeric predictors, a coefficient of one unit; intercepts where they all are 0"
+    if design.family == "student-t":
+        words = f"of {design.response}; numeric predictors by one unit; the intercept where they all are 0"
+    title.line(words, style="not bold dim")
+    if len(places) > LISTED_NUMERIC:
+        title.line(f"{LISTED_NUMERIC} of {len(places):,}; coefficients.csv has them all", style="not bold dim")
+    odds = ("odds ratio", "5 %", "95 %") if p.odds else ()
+    table = _table("", "sd of the column", "mean", "sd", "5 %", "50 %", "95 %", *odds)
+    for j in places[:LISTED_NUMERIC]:
+        width = unit[j % d]
+        cells = [_near(x, s.sd[j]) for x in (s.mean[j], s.sd[j], *s.quantiles[:, j])]
+        cells += _odds_cells(s, j) if odds else []
+        table.add_row(_name(p.names[j]), number(width) if np.isfinite(width) else "", *cells)
+    return [title, table]
+
+
+def _name(name: str) -> Any:
+    from mpibayes.terminal import Text
+
+    return Text(name if len(name) <= NAME_LETTERS else name[: NAME_LETTERS - 1] + "…")
+
+
+def _odds_cells(s: Summary, j: int) -> list[str]:
+    with np.errstate(over="ignore"):
+        low, middle, high = np.exp(s.quantiles[:, j])
+    spread = max((high - low) / 3.3, 1e-12)
+    return [_near(x, spread) for x in (middle, low, high)]
+
+
+def _near(x: float, sd: float) -> str:
+    """A number with as many digits as an uncertainty of `sd` allows, two of its own."""
+    if not (np.isfinite(x) and np.isfinite(sd)):
+        return "-" if not np.isfinite(x) else number(x)
+    digits = 1 - int(np.floor(np.log10(sd))) if sd > 0 else 3
+    if digits > 5 and 0.5 < x < 2.0:  # an odds ratio of a small unit
+        return f"{x:.{min(digits, 9)}f}"
+    if digits > 5 or abs(x) >= 1e7:
+        return f"{x:.3g}"
+    return f"{x:,.{max(digits, 0)}f}"

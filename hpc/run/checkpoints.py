@@ -1,0 +1,73 @@
+"""How a chain's state gets into its checkpoints, and how it goes on from one; every function is collective."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from mpibayes.errors import CheckpointError, MpibayesError
+from mpibayes.hpc.family import Sampler
+from mpibayes.hpc.parallel.comm import Communicator, agree, on_root
+from mpibayes.io import checkpoint
+from mpibayes.io.files import Guard, unguarded
+from mpibayes.text import counted
+
+
+def save(comm: Communicator, place: Path, sampler: Sampler, kept: dict | None = None, guard: Guard = unguarded) -> None:
+    """Write a generation of the chain's present state. A failure of one rank is raised on all of them.
+
+    On root, kept: what the trace and the kept draws hold; guard: asked before anything is changed; see
+    `checkpoint.commit`.
+    """
+    cycle = sampler.cycles
+    name = f"checkpoint {cycle:09d}"
+    draft = on_root(comm, lambda: checkpoint.begin(place, cycle, guard), what=f"begin {name}")
+    shards, shared = sampler.state()
+    first = min(shards, default=0)
+    try:
+        part = agree(comm, lambda: checkpoint.write_part(draft, first, shards), f"write its part of {name}")
+    except MpibayesError:
+        if comm.rank == 0:
+            checkpoint.discard(draft)
+        on_root(comm, guard, share=False)  # someone who has taken the directory may have removed the draft
+        raise
+    parts = comm.collect(part)
+    shared = {"cycles": cycle} | shared
+    on_root(
+        comm,
+        lambda: checkpoint.commit(draft, parts, shared, kept=kept, guard=guard),
+        share=False,
+        what=f"complete {name}",
+    )
+
+
+def newest(comm: Communicator, place: Path, sampler: Sampler) -> checkpoint.Generation | None:
+    """The newest generation that every rank finds whole, or None when there never was one."""
+    found = on_root(comm, lambda: checkpoint.latest(place, deep=False), what="look for the newest checkpoint")
+    while found is not None:
+        if found.n_shards != sampler.n_shards:
+            raise CheckpointError(
+                f"{found.path}: is of {counted(found.n_shards, 'shard')}, and this run has {sampler.n_shards} "
+                "(run.shards): it is not this run's. Put the directory's own checkpoints back, or start anew with "
+                "--fresh"
+            )
+        problems = agree(
+            comm,
+            lambda found=found: [p for index in sampler.shards if (p := found.verify_part(index))],
+            f"verify its part of checkpoint {found.cycle:09d}",
+        )
+        everyone = [p for some in comm.collect(problems) for p in some]
+        if not everyone:
+            return found
+        found = on_root(comm, partial(checkpoint.previous, found, everyone), what="look for an older checkpoint")
+    return None
+
+
+def restore(comm: Communicator, found: checkpoint.Generation, sampler: Sampler) -> None:
+    """Bring the chain to the state of a generation."""
+    shared, mine = agree(
+        comm,
+        lambda: (found.shared(), {index: found.shard(index) for index in sampler.shards}),
+        f"read its part of checkpoint {found.cycle:09d}",
+    )
+    sampler.restore(shared, mine)

@@ -1,0 +1,96 @@
+"""When to stop: on signals, or when the time limit or the batch job's end is too near for more cycles."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from datetime import datetime
+
+from mpibayes.hpc.run import signals
+
+BATCH_MARGIN_S = 15.0  # a batch system looks at its clock now and then, and what is over is killed
+
+
+class Clock:
+    """Seconds since the run started, and whether it should stop.
+
+    Signal handlers only set a flag; ranks agree on it between cycles. A second Ctrl-C ends the process at once, by the
+    signal itself: a launcher then ends the other ranks, which it need not do when one leaves with an exit code.
+    """
+
+    def __init__(self, max_time_s: float | None):
+        self.max_time_s = max_time_s
+        self.signalled: str | None = None
+        self._started = time.monotonic()
+        self._job_ends: float | None = None  # on the same clock
+        self.slowest_cycle = 0.0
+        self._last_checkpoint = 0.0
+
+    def watch_signals(self) -> None:
+        """Heed signals from now on, and one that came while the program started."""
+        for number in signals.SIGNALS:
+            signal.signal(number, self._on_signal)
+        self.signalled = self.signalled or signals.noted()
+
+    @staticmethod
+    def leave() -> None:
+        """Root's exit code is the job's. On seeing it srun sends SIGTERM to ranks that are slower to leave, and would
+        report their death by it (143) in its place."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+    def watch_job(self) -> None:
+        """Heed the end of the batch job that this process is part of, where the batch system tells it."""
+        left = job_time_left()
+        self._job_ends = None if left is None else time.monotonic() + left - BATCH_MARGIN_S
+
+    def _on_signal(self, number, frame) -> None:
+        if number == signal.SIGINT and self.signalled == "SIGINT":
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.raise_signal(signal.SIGINT)
+        self.signalled = signal.Signals(number).name
+
+    def elapsed(self) -> float:
+        return time.monotonic() - self._started
+
+    def cycle_took(self, seconds: float) -> None:
+        self.slowest_cycle = max(self.slowest_cycle, seconds)
+
+    def checkpoint_took(self, seconds: float) -> None:
+        self._last_checkpoint = seconds
+
+    def stop_reason(self) -> str | None:
+        """Why this process wants to stop now: a signal, or too little time left; None to go on."""
+        return self.signalled or self.out_of_time()
+
+    def out_of_time(self) -> str | None:
+        """Two more cycles (the one that spreads the word is the last) and a checkpoint have to fit, twice over."""
+        margin = 2.0 * (2.0 * self.slowest_cycle + self._last_checkpoint)
+        if self.max_time_s is not None and self.max_time_s - self.elapsed() < margin:
+            return "time limit"
+        if self._job_ends is not None and self._job_ends - time.monotonic() < margin:
+            return "end of the batch job"
+        return None
+
+
+def job_time_left() -> float | None:
+    """Seconds until SLURM ends this process's job; None outside of a job, or where it has no end or none is told."""
+    number = os.environ.get("SLURM_JOB_ID", "")
+    if not number:
+        return None
+    end = os.environ.get("SLURM_JOB_END_TIME", "")
+    left = float(end) - time.time() if end.isdigit() else _ask_slurm(number)
+    return left if left > 0 else None  # a shell may remember a job that is over
+
+
+def _ask_slurm(job: str) -> float:
+    """Seconds until a job's end; 0 where that is not known."""
+    command = ["scontrol", "-o", "show", "job", job]
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
+        found = re.search(r"\bEndTime=(\d{4}-\S+)", told)
+        return datetime.fromisoformat(found[1]).timestamp() - time.time() if found else 0.0
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return 0.0

@@ -1,0 +1,249 @@
+"""A run's directory: made once, recognised when the run goes on, refused when the run would be another one."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+import mpibayes
+from mpibayes.errors import CheckpointError, ConfigError, MpibayesError
+from mpibayes.hpc.config import config as configuration
+from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.run import identity as records
+from mpibayes.hpc.run import lock as locks
+from mpibayes.hpc.run.identity import PROVENANCE, RESOLVED
+from mpibayes.hpc.run.lock import Lock
+from mpibayes.hpc.run.status import read_status
+from mpibayes.io.checkpoint import Generation
+from mpibayes.io.files import (
+    Guard,
+    chain_directories,
+    make_directory,
+    open_regular,
+    read_regular,
+    reading,
+    reason,
+    replacing,
+    set_aside,
+    storing,
+    unguarded,
+    write_text,
+)
+from mpibayes.io.labels import FOLDER as LABELS
+from mpibayes.io.labels import last_draw
+from mpibayes.io.segments import list_segments, require
+from mpibayes.io.table import Table
+from mpibayes.io.trace import FOLDER as TRACE
+from mpibayes.text import counted
+
+TRAINING_ROWS = "training_rows.npy"
+CHECKPOINTS = "checkpoints"
+UNFINISHED_START = {"config.toml", PROVENANCE, "config.toml.tmp", PROVENANCE + ".tmp", RESOLVED + ".tmp"}
+
+
+def chain_places(folder: Path, n_chains: int) -> list[Path]:
+    """The directory of each chain: the run's own where there is one chain."""
+    return [folder] if n_chains == 1 else [folder / f"chain-{i + 1}" for i in range(n_chains)]
+
+
+def lacks_checkpoint(places: Sequence[Path]) -> bool:
+    """Whether some chain has to start from nothing."""
+    return not all(map(_has_checkpoint, places))
+
+
+def _has_checkpoint(place: Path) -> bool:
+    with reading(place / CHECKPOINTS, CheckpointError):
+        return any((place / CHECKPOINTS).glob("*/MANIFEST.json"))
+
+
+def note_checkpoint(place: Path, number: int, n_chains: int, guard: Guard = unguarded) -> None:
+    """Let provenance.json say that this chain, from 0, has a checkpoint, once there is one. Raises CheckpointError.
+
+    Not before: a chain that is killed on its way to the first may have cycles in its trace, and starts anew.
+    """
+    home = _home(place, n_chains)
+    record = records.read_provenance(home)
+    noted = record.get(CHECKPOINTS, [])
+    if number not in noted:
+        records.write_provenance(home, record | {CHECKPOINTS: [*noted, number]}, guard)
+
+
+def require_no_checkpoint_was_written(place: Path, number: int, n_chains: int) -> None:
+    """A chain without checkpoints starts anew and drops its trace; refuse that where there was a checkpoint once."""
+    last = None
+    if number in records.read_provenance(_home(place, n_chains)).get(CHECKPOINTS, []):
+        last = max((s.last for folder in (TRACE, LABELS) for s in list_segments(place / folder)), default=None)
+    with contextlib.suppress(MpibayesError):
+        last = read_status(place).get("last_checkpoint") or last
+    if last:
+        raise CheckpointError(
+            f"{place / CHECKPOINTS}: empty, but the chain had a checkpoint, and got to cycle {last}; put it back "
+            f"(is it in a {place.name}.old-N that --fresh made?), or start anew with --fresh"
+        )
+
+
+def as_continued(folder: Path, config: Config, fresh: bool) -> Config:
+    """The configuration with "auto" as an earlier start in this directory decided it, if there was one; root alone."""
+    if fresh or not holds_run(folder):
+        return config
+    return configuration.continued(config, records.read_resolved(folder))
+
+
+def open_run(
+    folder: Path, config: Config, table: Table, content: dict, decided: dict, fresh: bool, lock: Lock
+) -> Config:
+    """Make the directory, or check that this configuration continues what is there, and hold it; root alone.
+
+    content: "fingerprint" of the table and of the held-out file ("heldout", None without one). decided: what "auto"
+    comes to at a first start, by section and key.
+    Returns the configuration with "auto" as decided at the first start. Raises ConfigError with what differs.
+    """
+    started = holds_run(folder)
+    try:
+        if not started:
+            require_no_strangers(folder)
+        make_directory(folder)
+        lock.take(folder)
+        started = holds_run(folder)
+        if fresh and started:
+            lock.follow(set_aside(folder.resolve()))  # held until it is out of the way of other starters
+            lock.release()
+            make_directory(folder)
+            lock.take(folder)
+            started = holds_run(folder)
+        if not started:
+            config = configuration.continued(config, decided)
+            write_text(folder / "config.toml", config.text)
+            record = {"run": records.new_name(), "table": str(table.path), **content, "starts": []}
+            records.write_provenance(folder, record)
+            records.write_resolved(folder, configuration.resolved_toml(config))
+            return config
+    except OSError as error:
+        kind = CheckpointError if started else ConfigError  # a full disk is not the configuration's mistake
+        raise kind(f"{error.filename or folder}: cannot be written: {reason(error)}") from None
+    before, old = records.read_provenance(folder), records.read_resolved(folder)
+    config = configuration.continued(config, old)
+    same_table = before["fingerprint"] == content["fingerprint"]
+    changes = configuration.difference(old, configuration.as_dict(config), same_table)
+    same_heldout = before.get("heldout") == content["heldout"]
+    if same_heldout and content["heldout"] is not None:  # a file that was moved is the same data
+        changes = [c for c in changes if not c.startswith("data.heldout:")]
+    if not same_table:
+        changes.append(f"data.table: the content of {table.path} is not the content the run started with")
+    if not same_heldout:
+        changes.append("data.heldout: the held-out file's rows are not those the run started with")
+    if changes:
+        raise ConfigError(
+            f"{folder}: holds a run with another configuration, which was left as it is; what differs:",
+            [*changes, "to start anew: choose another directory with -o, or --fresh, which renames this one"],
+        )
+    records.write_resolved(folder, configuration.resolved_toml(config))
+    return config
+
+
+def holds_run(folder: Path) -> bool:
+    """Whether a run was started in this directory. ConfigError where it is a file, or cannot be read."""
+    with reading(folder, ConfigError):
+        if folder.exists() and not folder.is_dir():
+            raise ConfigError(f"{folder}: is a file; name a run directory with -o")
+        return (folder / RESOLVED).exists()
+
+
+def require_no_strangers(folder: Path) -> None:
+    """ConfigError where a folder without a run has files in it; those of a start that was cut off are ours."""
+    with reading(folder, ConfigError):
+        names = {p.name for p in folder.iterdir()} if folder.exists() else set()
+    if not {n for n in names if n.partition(".")[0] != locks.NAME} <= UNFINISHED_START:
+        raise ConfigError(f"{folder}: not empty, and no run directory (it has no {RESOLVED}); choose another with -o")
+
+
+def record_start(folder: Path, hosts: Sequence[str]) -> None:
+    """Add this start to provenance.json: versions, hosts, ranks, command; root alone."""
+    record = records.read_provenance(folder)
+    record["starts"].append(
+        {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "mpibayes": mpibayes.__version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "h5py": h5py.__version__,
+            "machine": platform.machine(),
+            "ranks": len(hosts),
+            "hosts": sorted(set(hosts)),
+            "command": sys.argv,
+        }
+    )
+    records.write_provenance(folder, record)
+
+
+def name_of_chain(place: Path, number: int, n_chains: int) -> str:
+    """What the chain's own files are marked with; "" in a run of a version that did not mark them."""
+    name = records.read_provenance(_home(place, n_chains)).get("run")
+    return f"{name}-{number + 1}" if name else ""
+
+
+def _home(place: Path, n_chains: int) -> Path:
+    """The run directory of a chain's."""
+    return place if n_chains == 1 else place.parent
+
+
+def require_what_it_kept(place: Path, found: Generation, name: str) -> None:
+    """CheckpointError where the trace or the labels end before this generation, or it is another run's."""
+    for folder in (TRACE, LABELS):
+        kept = found.kept(folder)
+        if kept is None:
+            return
+        if kept.run and name and kept.run != name:
+            raise CheckpointError(
+                f"{found.path}: is a checkpoint of another run than this directory's {PROVENANCE} tells. "
+                "Put the file of this run back"
+            )
+        require(place / folder, kept)
+
+
+def write_training_rows(folder: Path, training_rows: np.ndarray | None) -> None:
+    """The row numbers of the training rows, where some rows of the table are held out; root alone."""
+    if training_rows is not None:
+        with storing(folder / TRAINING_ROWS), replacing(folder / TRAINING_ROWS) as file:
+            np.save(file, training_rows)
+
+
+def initial_labels(path: Path, n_training: int) -> np.ndarray:
+    """One label a training row, int64: the last line of a text file, or the last kept draw of a run directory."""
+    labels = _labels_in(path)
+    if len(labels) != n_training:
+        raise ConfigError(
+            f"sampler.init_labels: {path} has {counted(len(labels), 'label')}, expected {n_training}, one a training "
+            "row (rows that are held out have none)"
+        )
+    return np.unique(labels, return_inverse=True)[1]
+
+
+def _labels_in(path: Path) -> np.ndarray:
+    with reading(path, ConfigError):
+        directory = path.is_dir()
+    if directory:
+        draw = last_draw(chain_directories(path)[0])
+        if draw is None:
+            raise ConfigError(f"sampler.init_labels: {path} has kept no draw of its labels")
+        return draw.labels
+    try:
+        if path.suffix == ".npy":
+            with open_regular(path) as file:
+                return np.load(file, allow_pickle=False).astype(np.int64, casting="same_kind").ravel()
+        lines = [line for line in read_regular(path).decode().splitlines() if line.strip()]
+        return np.array(lines[-1].split(), np.int64)
+    except OSError as error:
+        raise ConfigError(f"sampler.init_labels: {path}: cannot be read: {reason(error)}") from None
+    except (IndexError, ValueError, OverflowError, TypeError):
+        raise ConfigError(
+            f"sampler.init_labels: {path}: expected a line of whole numbers separated by blanks, one a training row, "
+            "a .npy array of them, or a run directory"
+        ) from None

@@ -1,0 +1,84 @@
+"""The two texts that say what a run is, `config.resolved.toml` and `provenance.json`, each with a checksum of itself.
+
+A digit that changed in one of them would be another run: other shards, another burn-in, another table. The provenance
+also has the run's name, drawn at its start, which is in its checkpoints and segments: files of another run are told.
+Directories of versions before these checksums have neither, and are taken as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from mpibayes.errors import CheckpointError
+from mpibayes.io.files import Guard, read_regular, reason, storing, unguarded, write_text
+
+RESOLVED = "config.resolved.toml"
+PROVENANCE = "provenance.json"
+
+
+def new_name() -> str:
+    """A name for a run that no other has."""
+    return secrets.token_hex(8)
+
+
+def write_resolved(folder: Path, text: str) -> None:
+    """The settings of the run whose provenance is there already. Raises CheckpointError."""
+    text += f"# run {read_provenance(folder).get('run', '')}\n"
+    with storing(folder / RESOLVED):
+        write_text(folder / RESOLVED, f"{text}# sha256 of the lines above: {_sum(text)}\n")
+
+
+def read_resolved(folder: Path) -> dict[str, Any]:
+    """The settings by section. Raises CheckpointError when the file is not as it was written."""
+    path = folder / RESOLVED
+    try:
+        text = read_regular(path).decode()
+        settings = tomllib.loads(text)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: cannot be read ({reason(error)}); it says what the run is") from None
+    found = re.fullmatch(r"(.*\n)# sha256 of the lines above: ([0-9a-f]{64})\n", text, re.DOTALL)
+    if found is None and not read_provenance(folder).get("run"):  # of a version that wrote no checksum
+        return settings
+    if found is None or _sum(found[1]) != found[2]:
+        raise CheckpointError(
+            f"{path}: damaged or edited (its own SHA-256 does not agree); it says what the run is. Restore it from a "
+            "copy; a run is changed in the configuration that it is started with"
+        )
+    if (name := re.search(r"\n# run (\w+)\n\Z", found[1])) and name[1] != read_provenance(folder).get("run"):
+        raise CheckpointError(f"{path}: is of another run than {folder / PROVENANCE}. Put the file of this run back")
+    return settings
+
+
+def write_provenance(folder: Path, record: dict[str, Any], guard: Guard = unguarded) -> None:
+    """Raises CheckpointError."""
+    record = {key: value for key, value in record.items() if key != "sha256"}
+    record["sha256"] = _sum(json.dumps(record, sort_keys=True))
+    with storing(folder / PROVENANCE):
+        write_text(folder / PROVENANCE, json.dumps(record, indent=1) + "\n", guard=guard)
+
+
+def read_provenance(folder: Path) -> dict[str, Any]:
+    """Raises CheckpointError when the file is not as it was written."""
+    path = folder / PROVENANCE
+    try:
+        record = json.loads(read_regular(path))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: cannot be read ({reason(error)}); the run's table cannot be told") from None
+    if not isinstance(record, dict) or not {"fingerprint", "starts"} <= record.keys():
+        raise CheckpointError(f"{path}: damaged, not the record of a run; the run's table cannot be told")
+    rest = {key: value for key, value in record.items() if key != "sha256"}
+    if ("run" in record or "sha256" in record) and record.get("sha256") != _sum(json.dumps(rest, sort_keys=True)):
+        raise CheckpointError(
+            f"{path}: damaged (its own SHA-256 does not agree); the run's table cannot be told. Restore it from a copy"
+        )
+    return record
+
+
+def _sum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

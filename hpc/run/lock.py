@@ -1,0 +1,270 @@
+"""One run at a time in a directory: the file LOCK says who works there, and its time that the owner is alive.
+
+LOCK is a JSON object (host, place, pid, started, job, restarts, token), made by exclusive creation, which network file
+systems do in one step. While the run goes on, a thread renews the file's time every RENEWED_S seconds. Whoever finds a
+LOCK decides whether its owner is dead:
+
+- in its own place (the same boot of a kernel, the same namespace of process ids): the process is gone, or another one
+  has its number;
+- an earlier start of the same batch job: a job runs once at a time;
+- elsewhere (other hosts, containers): the heartbeat stands still while one watches it for SILENT_S seconds. No two
+  clocks are compared: those of hosts may differ, and on some file systems each host stamps files by its own.
+
+A dead owner has one successor: whoever makes `LOCK.<token of the owner>.taken`, exclusively. It then renames that file
+over LOCK. A claim whose maker died before that is taken over in the same way, so claims may form a chain. However slow
+the file system is between any two of these steps, a second starter finds the claim, or a LOCK that is no longer the
+one it has judged. In the end each reads LOCK once more after a while, and only then owns the directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mpibayes.errors import CheckpointError, ConfigError
+from mpibayes.hpc.parallel.waiting import announce
+from mpibayes.io.files import open_regular, read_regular, reason
+
+NAME = "LOCK"
+CLAIM = ".taken"
+RENEWED_S = 10.0
+SILENT_S = 35.0  # three renewals and some
+JOB_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")
+
+
+def job() -> str | None:
+    """The batch job that this process belongs to; an array's tasks have a number each."""
+    return next((os.environ[name] for name in JOB_VARIABLES if os.environ.get(name)), None)
+
+
+def restarts() -> int:
+    """How often the batch system has put this job back into its queue."""
+    text = os.environ.get("SLURM_RESTART_COUNT", "")
+    return int(text) if text.isdigit() else 0
+
+
+def place() -> str | None:
+    """Where this process's number means something: a boot of a kernel and a namespace of process ids.
+
+    None where that cannot be told. Hosts may share a name, and so may containers.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return None
+
+
+def this_process() -> dict[str, Any]:
+    """What LOCK and the status say of the process that runs."""
+    return {
+        "host": socket.gethostname(), "place": place(), "pid": os.getpid(), "started": _started(os.getpid()),
+        "job": job(), "restarts": restarts(),
+    }  # fmt: skip
+
+
+def lives(pid: Any, started: Any) -> bool:
+    """Whether the process of this place that has this number began at `started`; it counts as alive if in doubt."""
+    if not isinstance(pid, int) or pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # it is there and belongs to someone else
+        pass
+    now = _started(pid)
+    return now is None or started is None or now == started
+
+
+class Lock:
+    """Root's hold on a run directory. `take`, then `check` before every write, and `release`."""
+
+    def __init__(self):
+        self.path: Path | None = None
+        self._mine: dict[str, Any] = {}
+        self._done = threading.Event()
+
+    def take(self, folder: Path) -> None:
+        """Hold this directory, which exists. ConfigError when a run that seems alive holds it; OSError."""
+        path = folder / NAME
+        self._mine = {**this_process(), "token": secrets.token_hex(8)}
+        for _ in range(5):
+            began = time.monotonic()
+            if self._make(path) or self._succeed(path):
+                time.sleep(min(2.0, 0.02 + 10.0 * (time.monotonic() - began)))  # longer on slow file systems
+                if self._holds(path):
+                    break
+        else:
+            raise ConfigError(_in_use(path, _read(path) or {}, "it has just started"))
+        self.path = path
+        for claim in path.parent.glob(f"{NAME}.*{CLAIM}"):  # nobody wins by these any more
+            if claim != _claim(path, self._mine):
+                claim.unlink(missing_ok=True)
+        self._done.clear()
+        threading.Thread(target=self._renew, name="lock", daemon=True).start()
+
+    def _make(self, path: Path) -> bool:
+        """Make this file, with what it says of me; False when it exists."""
+        try:
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        except FileExistsError:
+            return False
+        try:
+            with open(fd, "w") as file:
+                file.write(json.dumps(self._mine) + "\n")
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        return True
+
+    def _succeed(self, path: Path) -> bool:
+        """Take over from an owner that is dead; False when somebody was quicker. ConfigError when it seems alive."""
+        chain = _chain(path)
+        if not chain:  # released just now
+            return False
+        last, owner = chain[-1]
+        if alive := self._seems_alive(owner, last):
+            raise ConfigError(_in_use(path, owner, alive))
+        claim = _claim(last, owner)
+        if not self._make(claim):
+            return False
+        if [file for file, _ in _chain(path)] != [*(file for file, _ in chain), claim]:
+            claim.unlink(missing_ok=True)  # the LOCK that I have judged is gone
+            return False
+        with contextlib.suppress(FileNotFoundError):  # somebody holds me for dead in turn
+            for file, _ in reversed(chain):
+                os.replace(claim, file)
+                claim = file
+        return True
+
+    def _seems_alive(self, owner: dict[str, Any], file: Path) -> str:
+        """Why an owner counts as alive; "" when it does not. Takes a while where it has to be watched."""
+        mine = self._mine
+        earlier = bool(owner.get("job")) and owner["job"] == mine["job"] and owner.get("restarts", 0) < mine["restarts"]
+        if owner.get("place") and owner["place"] == mine["place"]:
+
+            def gone() -> bool:
+                return not lives(owner.get("pid"), owner.get("started"))
+
+            if earlier:  # it may still be writing its last checkpoint
+                _await(gone, f"{_who(owner)}, an earlier start of this job, to end")
+            return "" if gone() else "the process exists"
+        if earlier:
+            return ""
+        before = _heartbeat(file)
+        sign = f"a sign of life of {_who(owner)}; after {SILENT_S:.0f} s without one this run takes its place"
+        moved = _await(lambda: _heartbeat(file) != before, sign)
+        return "it has just given a sign of life" if moved and _heartbeat(file) else ""
+
+    def _renew(self) -> None:
+        while not self._done.wait(RENEWED_S):
+            with contextlib.suppress(OSError):  # a file system that stumbles; the next checkpoint will tell
+                if self.path is not None and self._holds(self.path):
+                    os.utime(self.path)
+
+    def _holds(self, path: Path) -> bool:
+        return (_read(path) or {}).get("token") == self._mine["token"]
+
+    def check(self) -> None:
+        """CheckpointError when someone else has taken the directory, or that cannot be told."""
+        if self.path is None:
+            return
+        try:
+            owner = _read(self.path)
+        except OSError as error:
+            raise CheckpointError(
+                f"{self.path}: cannot be read: {reason(error)}; so this run cannot tell whether the directory is still "
+                "its own, and writes nothing more. Run the same command again when the file system works"
+            ) from error
+        if owner is None or owner.get("token") != self._mine["token"]:
+            how = "was removed while the run held it" if owner is None else f"was taken over by {_who(owner)}"
+            raise CheckpointError(f"{self.path}: {how}; this run stops and writes nothing more")
+
+    def follow(self, folder: Path) -> None:
+        """The directory that is held has another name now."""
+        self.path = folder / NAME
+
+    def release(self) -> None:
+        self._done.set()
+        with contextlib.suppress(OSError):
+            if self.path is not None and self._holds(self.path):
+                self.path.unlink()
+        self.path = None
+
+
+def _await(happened: Callable[[], bool], what: str) -> bool:
+    """Whether it happens within SILENT_S; a line says what is waited for."""
+    until = time.monotonic() + SILENT_S
+    with announce(what, 1.0):
+        while not (found := happened()) and time.monotonic() < until:
+            time.sleep(SILENT_S / 100)
+    return found
+
+
+def _chain(path: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """LOCK and the claims that follow from it, each with what it says; [] where there is no LOCK."""
+    chain: list[tuple[Path, dict[str, Any]]] = []
+    while path not in [file for file, _ in chain] and (owner := _read(path)) is not None:
+        chain.append((path, owner))
+        path = _claim(path, owner)
+    return chain
+
+
+def _claim(file: Path, owner: dict[str, Any]) -> Path:
+    """The claim to be the successor of this owner, as `file` describes it."""
+    token = owner.get("token")
+    if not (isinstance(token, str) and re.fullmatch(r"\w{1,64}", token)):  # damaged: known by the file itself
+        token = "-".join(f"{number:x}" for number in _heartbeat(file) or (0,))
+    return file.with_name(f"{NAME}.{token}{CLAIM}")
+
+
+def _heartbeat(file: Path) -> tuple[int, int] | None:
+    """Number and time of a file; None where there is none. It is opened, since NFS then asks its server."""
+    try:
+        with open_regular(file) as opened:
+            about = os.fstat(opened.fileno())
+    except FileNotFoundError:
+        return None
+    return about.st_ino, about.st_mtime_ns
+
+
+def _started(pid: int) -> int | None:
+    """When a process of this place began, in ticks since its kernel did; None where that cannot be told, -1: dead."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return -1 if fields[0] in "ZX" else int(fields[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """What a lock says: {} where it is damaged, None where there is none. OSError where it cannot be read."""
+    try:
+        owner = json.loads(read_regular(path))
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        return {}
+    return owner if isinstance(owner, dict) else {}
+
+
+def _who(owner: dict[str, Any]) -> str:
+    batch = f", job {owner['job']}" if owner.get("job") else ""
+    return f"process {owner.get('pid', '?')} on {owner.get('host', 'an unknown host')}{batch}"
+
+
+def _in_use(path: Path, owner: dict[str, Any], why: str) -> str:
+    return (
+        f"{path.parent}: {_who(owner)} is running it ({why}); wait for it or choose another directory with -o. If you "
+        f"know that it is dead, remove {path}"
+    )

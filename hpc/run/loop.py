@@ -1,0 +1,345 @@
+"""`mpibayes run`: start or continue the chains of a run directory, until they are long enough or it is time to stop.
+
+The loop is: a cycle or some, what is kept of them, and at times a checkpoint. Everything that depends on time, files
+or signals is decided on root and agreed on by all ranks between two cycles. What is sampled, and how, is the sampler's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mpibayes.errors import EXIT_STOPPED, MpibayesError, NumericalError
+from mpibayes.hpc.config import config as configuration
+from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.family import Sampler, Told
+from mpibayes.hpc.parallel import waiting
+from mpibayes.hpc.parallel.comm import Communicator, end_job, names, on_root, world
+from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size
+from mpibayes.hpc.parallel.waiting import announce
+from mpibayes.hpc.registry import family_of
+from mpibayes.hpc.run import checkpoints as resume
+from mpibayes.hpc.run import directory as run_directory
+from mpibayes.hpc.run import status
+from mpibayes.hpc.run.clock import Clock
+from mpibayes.hpc.run.heap import return_what_is_freed
+from mpibayes.hpc.run.lock import Lock, this_process
+from mpibayes.hpc.run.progress import Progress
+from mpibayes.io.files import make_directory, storing
+from mpibayes.io.table import Table
+from mpibayes.io.trace import TraceWriter, merge
+from mpibayes.text import counted, visible
+
+STATUS_EVERY_S = 10.0
+
+
+def main(
+    config_path: str | Path,
+    out: str | Path | None = None,
+    overrides: Sequence[str] = (),
+    max_time_s: float | None = None,
+    fresh: bool = False,
+) -> int:
+    """Run on all processes that the launcher started. The exit code of this rank: root's tells, the others return 0.
+
+    Errors that all ranks know end the program normally with the error's code; anything else ends the whole job.
+    """
+    comm = None
+    return_what_is_freed()
+    try:
+        clock = Clock(max_time_s)
+        clock.watch_signals()  # first: Ctrl-C while the MPI library starts is a wish to stop, no internal error
+        comm = world()
+        code = _run(comm, clock, Path(config_path), out, overrides, fresh)
+    except MpibayesError as error:
+        code = error.exit_code
+        if comm is None:
+            if launcher_rank() > 0:  # of copies that do not find each other one speaks: its end is the others' too
+                time.sleep(3.0)
+            print(f"mpibayes: error: {error}", file=sys.stderr, flush=True)
+            return code
+        if comm.rank == 0:
+            print(f"mpibayes: error: {error}", file=sys.stderr, flush=True)
+        # others may not know: do not leave them waiting, nor speak where root does
+        if not comm.wait_for_all(60.0 if error.shared else 5.0):
+            if comm.rank != 0:
+                print(f"mpibayes: error: {names(comm, [comm.rank])}: {error}", file=sys.stderr, flush=True)
+            comm.abort(code)
+    except BaseException as error:
+        _tell_internal(comm, error, run_folder(out, config_path))
+        if comm is None:
+            return end_job(70)
+        comm.abort(70)
+    if comm is not None and comm.size > 1:
+        clock.leave()
+    return code if comm is None or comm.rank == 0 else 0
+
+
+def run_folder(out: str | Path | None, config_path: str | Path) -> Path:
+    """The run directory: as named, or after the configuration."""
+    return Path(out) if out is not None else Path("runs") / Path(config_path).stem
+
+
+def _tell_internal(comm: Communicator | None, error: BaseException, folder: Path) -> None:
+    """One line that says where and what; then the traceback, unless memory is short. A rank's own log keeps both."""
+    size, rank = (launcher_size(), launcher_rank()) if comm is None else (comm.size, comm.rank)
+    place = f"rank {rank} ({socket.gethostname()}): " if size > 1 else ""
+    what = "out of memory" if isinstance(error, MemoryError) else f"internal error: {type(error).__name__}: {error}"
+    line = visible(f"mpibayes: error: {place}{what}; the whole job ends here")
+    print(line, file=sys.stderr, flush=True)
+    if isinstance(error, MemoryError):
+        return
+    traceback.print_exception(error)
+    with contextlib.suppress(OSError), (folder / "logs" / f"rank-{rank:05d}.log").open("a") as file:
+        print(time.strftime("%Y-%m-%dT%H:%M:%S"), line, file=file)
+        traceback.print_exception(error, file=file)
+
+
+def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fresh: bool) -> int:
+    config: Config = on_root(comm, lambda: configuration.load(config_path, overrides), what=f"read {config_path}")
+    if clock.max_time_s is None:
+        clock.max_time_s = config.run.max_time
+    if comm.rank == 0:
+        clock.watch_job()
+    table: Table = on_root(comm, lambda: Table.open(config.table), what=f"open {config.table}")
+    on_root(comm, lambda: configuration.check_columns(config, table.columns, table.n_rows))
+    folder = run_folder(out, config_path)
+    data = Data(table, config.unused, config.heldout_fraction, config.joint)
+    on_root(comm, data.check_blocks, what=f"read {config.table}")
+    places = run_directory.chain_places(folder, config.run.chains)
+    # what "auto" meant at the first start decides how the rows are cut
+    config = on_root(comm, lambda: run_directory.as_continued(folder, config, fresh))
+    # all that can be wrong with the input is found before the run directory is made
+    family = family_of(config)(comm, config, data)
+    content = {"fingerprint": table.fingerprint, **family.read_files(places, fresh)}
+    family.load(places, fresh)
+    lock = Lock()
+    try:
+        config = on_root(
+            comm,
+            lambda: run_directory.open_run(
+                folder, config, table, content, family.decided(config, data.n_rows), fresh, lock
+            ),
+            what=f"open {folder}",
+        )
+        hosts = comm.collect(socket.gethostname())
+        on_root(comm, lambda: run_directory.record_start(folder, hosts))
+        for number, place in enumerate(places):
+            if number and any(comm.collect(clock.stop_reason() is not None)):
+                return EXIT_STOPPED
+            sampler = family.chain(config, number)
+            if not Chain(comm, clock, lock, config, data, sampler, place, number).run():
+                return EXIT_STOPPED
+        return 0
+    finally:
+        lock.release()
+
+
+class Chain:
+    """One chain and its directory, on all ranks. Writers and progress exist on root alone."""
+
+    def __init__(
+        self, comm, clock: Clock, lock: Lock, config: Config, data: Data, sampler: Sampler, folder: Path, number: int
+    ):  # fmt: skip
+        self.comm, self.clock, self.lock, self.config, self.data = comm, clock, lock, config, data
+        self.sampler, self.folder, self.number = sampler, folder, number
+        self.trace = self.draws = self.progress = None
+        self._before: dict | None = None  # how the start before this one ended
+        self._last_checkpoint = self._last_status = clock.elapsed()
+        self._saved_cycle = 0
+        self._failure: MpibayesError | None = None  # on root: what went wrong since the ranks last agreed
+
+    def run(self) -> bool:
+        """Start or continue; whether the chain reached its full length."""
+        self._resume_or_start()
+        if self.sampler.cycles >= self.config.run.cycles:
+            on_root(self.comm, self._nothing_to_do)
+            return True
+        try:
+            finished = self._cycles()
+            on_root(self.comm, lambda: self._close(finished), what="write trace.h5 and the last status")
+        except MpibayesError as error:
+            if self.comm.rank == 0:
+                self._write_status("failed", message=error.message)
+                self.progress.close()
+            raise
+        return finished
+
+    def _nothing_to_do(self) -> None:
+        done = self.sampler.cycles
+        self.progress.note(
+            f"{self.folder}: has all its {counted(done, 'cycle')}"
+            + (f", and more than run.cycles = {self.config.run.cycles}" if done > self.config.run.cycles else "")
+            + f"; look at them: mpibayes report {self.folder}"
+        )
+        self.progress.close()
+
+    def _cycles(self) -> bool:
+        sampler, cycles, stop = self.sampler, self.config.run.cycles, False
+        while sampler.cycles < cycles and not stop:
+            started = time.perf_counter()
+            patience = waiting.AFTER_S + 3.0 * self.clock.slowest_cycle
+            with announce(f"cycle {sampler.cycles + 1} to end on all ranks", patience, loud=self.comm.rank == 0):
+                told = sampler.advance(self._word(), cycles - sampler.cycles)
+            self._keep(told, time.perf_counter() - started)
+            stop, save = self._heed(told.word)
+            if save or stop or sampler.cycles == cycles:
+                self._checkpoint()
+        return sampler.cycles >= cycles
+
+    # --- what is kept of some cycles ----------------------------------------------------------------------------------
+
+    def _keep(self, told: Told, seconds: float) -> None:
+        """Lines of the trace, a draw, progress; on root. A failure waits until the ranks next agree."""
+        self.clock.cycle_took(seconds)
+        if self.comm.rank != 0 or self._failure is not None:
+            return
+        n, last = len(told.cycles), told.cycles[-1]
+        try:
+            if told.problem:
+                raise NumericalError(
+                    f"cycle {last}: {told.problem}; the last checkpoint is of cycle {self._saved_cycle}"
+                )
+            cycles = np.arange(told.cycles[0], last + 1)
+            values = {**told.values, "seconds": np.full(n, seconds / n)}
+            wanted = cycles % self.config.output.thin == 0
+            self.trace.extend(cycles[wanted], {name: array[wanted] for name, array in values.items()})
+            if told.draw is not None:
+                self.draws.append(last, **told.draw)
+            latest = {name: float(array[-1]) for name, array in values.items() if array.ndim == 1}
+            self.progress.update({"cycle": last, **latest}, n)
+            if self.clock.elapsed() - self._last_status > STATUS_EVERY_S:
+                self._write_status("running", latest)
+        except MpibayesError as error:
+            self._failure = error
+
+    def _word(self) -> tuple[bool, bool, bool]:
+        """This rank's say: stop, write a checkpoint, report a failure. It travels with the next cycle's own sync."""
+        if self.comm.rank != 0:  # of the time root alone decides
+            return self.clock.signalled is not None, False, False
+        stop = self.clock.stop_reason() is not None
+        since = self.clock.elapsed() - self._last_checkpoint
+        return stop, since > 60.0 * self.config.run.checkpoint_minutes, self._failure is not None
+
+    def _heed(self, word: Sequence[int]) -> tuple[bool, bool]:
+        """What all ranks do after hearing everyone's word: (stop, checkpoint)."""
+        stop, save, failed = word
+        if failed:
+            raise self.comm.share(self._failure)
+        return stop > 0, save > 0
+
+    def _write_status(self, state: str, values: dict[str, float] | None = None, message: str = "") -> None:
+        """status.json is a convenience: when it cannot be written, the next checkpoint will say so.
+
+        It is not written in a directory that someone else has taken.
+        """
+        self._last_status = self.clock.elapsed()
+        about = {
+            "state": state, "last_checkpoint": self._saved_cycle, "ranks": self.comm.size,
+            "shards": self.sampler.n_shards,
+            **this_process(), "before": self._before, "message": message,
+        }  # fmt: skip
+        with contextlib.suppress(MpibayesError):
+            self.lock.check()
+            status.write_status(self.folder, self.progress.status(values) | about)
+
+    def _close(self, finished: bool) -> None:
+        self.lock.check()
+        if merge(self.folder) is None and self.trace.last_cycle > 0:
+            self.progress.note(
+                f"{self.folder}: the trace is large, so trace.h5 is left out: mpibayes export {self.folder} --to arviz"
+            )
+        if finished:
+            message = f"{self.folder}: has all its {counted(self.sampler.cycles, 'cycle')}"
+            if self.sampler.growing:
+                message += (
+                    ", but not all rows are in: no draw counts yet; raise run.cycles and run the same command again"
+                )
+            else:
+                message += f"; look at them: mpibayes report {self.folder}"
+        else:
+            why = self.clock.stop_reason() or "another rank"
+            message = (
+                f"{self.folder}: stopped early ({why}) at the checkpoint of cycle {self._saved_cycle}; "
+                "run the same command again to continue"
+            )
+        self._write_status("finished" if finished else "stopped", message=message)
+        self.progress.note(message)
+        self.progress.close()
+
+    # --- checkpoints --------------------------------------------------------------------------------------------------
+
+    def _checkpoint(self) -> None:
+        """Trace and draws first, then the generation that they belong to. All ranks know whether it worked."""
+        started = time.monotonic()
+
+        def flush():
+            if self._failure is not None:
+                raise self._failure
+            self.lock.check()
+            self.trace.flush()
+            if self.draws is not None:
+                self.draws.flush()
+
+        on_root(self.comm, flush, share=False, what="write the trace and the draws")
+        kept = None
+        if self.comm.rank == 0:
+            kept = {"run": self._name, "trace": self.trace.last_cycle}
+            kept |= {} if self.draws is None else {"labels": self.draws.last_cycle}
+        resume.save(self.comm, self.folder / run_directory.CHECKPOINTS, self.sampler, kept, self.lock.check)
+        self._saved_cycle = self.sampler.cycles
+        self._last_checkpoint = self.clock.elapsed()
+        self.clock.checkpoint_took(time.monotonic() - started)
+        if self.comm.rank == 0:
+            with contextlib.suppress(MpibayesError):  # the next checkpoint tries again
+                run_directory.note_checkpoint(self.folder, self.number, self.config.run.chains, self.lock.check)
+            self._write_status("running")
+
+    def _resume_or_start(self) -> None:
+        comm, config, sampler = self.comm, self.config, self.sampler
+        found = resume.newest(comm, self.folder / run_directory.CHECKPOINTS, sampler)
+        if found is not None:
+            resume.restore(comm, found, sampler)
+        else:
+            sampler.start()
+        cycle = self._saved_cycle = sampler.cycles
+
+        def open_writers():
+            with storing(self.folder):
+                make_directory(self.folder)
+            run_directory.write_training_rows(self.folder, self.data.training_rows)
+            self._before = status.ending(self.folder)
+            self._name = run_directory.name_of_chain(self.folder, self.number, config.run.chains)
+            self.trace = TraceWriter(self.folder, sampler.scalars, self._name, sampler.axes, self.lock.check)
+            self.draws = sampler.draws(self.folder, self._name, self.lock.check)
+            if found is None:
+                run_directory.require_no_checkpoint_was_written(self.folder, self.number, config.run.chains)
+            else:
+                run_directory.require_what_it_kept(self.folder, found, self._name)
+                run_directory.note_checkpoint(self.folder, self.number, config.run.chains, self.lock.check)
+            self.trace.truncate(cycle)
+            if self.draws is not None:
+                self.draws.truncate(cycle)
+            self.progress = Progress(self.folder, cycle, config.run.cycles, sampler.n_rows)
+            for warning in found.warnings if found is not None else ():
+                self.progress.note(f"warning: {warning}; continuing from cycle {cycle}")
+            if comm.size > sampler.n_shards:
+                idle = comm.size - sampler.n_shards
+                self.progress.note(
+                    f"warning: {comm.size} ranks, but {counted(sampler.n_shards, 'shard')}: "
+                    f"{idle} rank{'s have' if idle > 1 else ' has'} nothing to do (run.shards)"
+                )
+            if sampler.cycles < config.run.cycles:
+                for words in sampler.in_words():
+                    self.progress.note(words)
+                self._write_status("running")
+
+        on_root(comm, open_writers, share=False, what=f"open {self.folder} for writing")

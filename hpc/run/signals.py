@@ -1,0 +1,35 @@
+"""The signals that ask a run to stop, noted from the program's first line on.
+
+A rank that left by itself while the others start would let them wait in MPI's start, and one that died would lose its
+say. So a process of several does nothing about a signal until the run can heed it (`hpc/run/clock.py`).
+"""
+
+from __future__ import annotations
+
+import signal
+
+SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
+
+_noted: list[str] = []
+
+
+def note() -> None:
+    """From now on, remember these signals and do nothing else."""
+    for number in SIGNALS:
+        signal.signal(number, lambda number, frame: _noted.append(signal.Signals(number).name))
+
+
+def noted() -> str | None:
+    """The first signal noted since the last call, if any."""
+    first = _noted[0] if _noted else None
+    _noted.clear()
+    return first
+
+
+def act() -> None:
+    """Signals end the process again, as they do by default; so do those noted meanwhile."""
+    missed = noted()
+    for number in SIGNALS:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    if missed:
+        signal.raise_signal(signal.Signals[missed])

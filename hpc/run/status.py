@@ -1,0 +1,277 @@
+"""The state of a run in one small file, `status.json`, written by root and read from any node.
+
+Fields: state (running, stopped, finished, failed), cycle, cycles, n_clusters, active_rows (fewer than rows while an
+annealed chain grows), rows, log_joint, concentration, discount, moved_fraction, heldout_lpd, seconds_per_cycle,
+rows_per_second, eta_s, elapsed_s, last_checkpoint, ranks, shards, the writer's host, place, pid, started, job and
+restarts (as in LOCK), before
+(how the previous start ended: state, last_checkpoint, host, job, updated, message), updated (ISO time), message; of a
+regression also lp, log_posterior, acceptance_rate, step_size, n_bright. Any of them may be missing or null: early in a
+run not all are known.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from mpibayes.errors import ConfigError, DataError, MpibayesError
+from mpibayes.hpc.run.lock import lives, place
+from mpibayes.io.files import chain_directories, read_regular, reason, storing, write_text
+
+NAME = "status.json"
+# A running program writes its status every 10 seconds, or once a cycle where cycles are longer.
+SILENT_S = 300.0
+SILENT_CYCLES = 3.0
+CLOCKS_S = 5.0  # clocks of a cluster's hosts differ by less
+HARMLESS = "The run itself does not depend on it and will write it anew."
+
+
+def write_status(run_dir: str | Path, status: dict[str, Any]) -> None:
+    """Replace the run's status in one step; `updated` is filled in when absent, NaN and infinity become null.
+
+    Raises CheckpointError.
+    """
+    values = {"updated": datetime.now(UTC).isoformat(timespec="seconds")} | status
+    path = Path(run_dir) / NAME
+    with storing(path):
+        write_text(path, json.dumps({k: _finite(v) for k, v in values.items()}, indent=1, allow_nan=False) + "\n")
+
+
+def read_status(run_dir: str | Path) -> dict[str, Any]:
+    """The status of one chain. Raises ConfigError when no run was started here, DataError when the file is damaged."""
+    path = Path(run_dir) / NAME
+    try:
+        status = json.loads(read_regular(path))
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{run_dir}: no run was started in this directory (it has no {NAME}). Expected the directory of a run (the "
+            "-o of `mpibayes run`)."
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {reason(error)}") from error
+    except ValueError as error:
+        raise DataError(f"{path}: damaged, not a JSON text ({error}). {HARMLESS}") from error
+    if not isinstance(status, dict):
+        raise DataError(f"{path}: damaged, not a JSON object. {HARMLESS}")
+    return status
+
+
+def ending(run_dir: str | Path) -> dict[str, Any] | None:
+    """How the last start of a chain ended, for the next one to remember; None where there was none. Never fails."""
+    try:
+        last = read_status(run_dir)
+    except MpibayesError:
+        return None
+    told = {name: last.get(name) for name in ("state", "last_checkpoint", "host", "job", "updated", "message")}
+    if told["state"] == "running":
+        told |= {"state": "died", "message": "it ended without a word"}
+    return told
+
+
+def liveness(status: dict[str, Any], now: datetime | None = None) -> tuple[bool | None, float | None]:
+    """(does the run seem alive, seconds since its last word).
+
+    A run that is not `running` is not alive. In the run's own place (`lock.place`) the process is looked for; elsewhere
+    a long silence means no, by the two hosts' clocks. None where it cannot be told.
+    """
+    try:
+        updated = datetime.fromisoformat(status["updated"])
+    except (KeyError, TypeError, ValueError):
+        age = None
+    else:
+        age = ((now or datetime.now(UTC)) - (updated if updated.tzinfo else updated.astimezone())).total_seconds()
+    if status.get("state") != "running":
+        return False, age
+    if _is_here(status):
+        return lives(status.get("pid"), status.get("started")), age
+    if age is None:
+        return None, None
+    return age < max(SILENT_S, SILENT_CYCLES * (status.get("seconds_per_cycle") or 0.0)), age
+
+
+def show_status(run_dir: str | Path, as_json: bool = False, console: Any = None) -> None:
+    """Print the status of a run, or of all its chains; a chain without status is "not started" beside others.
+
+    as_json: one object, the fields above with `directory`, `alive` (true, false, null) and `age_s`; several chains:
+    {"chains": [object, ...]}. Raises ConfigError when no run was started here, DataError when a file is damaged.
+    """
+    from mpibayes.terminal import Console
+
+    console = console or Console()
+    directories = chain_directories(run_dir)
+    several = directories != [Path(run_dir)]
+    rows = []
+    for directory in directories:
+        if several and not (directory / NAME).exists():
+            status: dict[str, Any] = {"state": "not started"}
+        else:
+            status = read_status(directory)
+        alive, age = liveness(status)
+        age = None if age is None else round(age, 1)
+        rows.append({"directory": str(directory), **status, "alive": alive, "age_s": age})
+    if several and all(row["state"] == "not started" for row in rows):
+        raise ConfigError(f"{run_dir}: none of its {len(rows)} chains was started yet")
+    if as_json:
+        console.file.write(json.dumps({"chains": rows} if several else rows[0], indent=1) + "\n")
+    elif several:
+        _show_several(run_dir, rows, console)
+    else:
+        _show_one(rows[0], console)
+
+
+def _show_one(row: dict[str, Any], console: Any) -> None:
+    from rich.table import Table
+
+    from mpibayes.terminal import Text
+
+    table = Table.grid(padding=(0, 2))
+    for name, text in _lines(row):
+        table.add_row(Text(name, style="bold"), Text(text))
+    console.print(Text(row["directory"], style="bold"))
+    console.print(table)
+
+
+def _show_several(run_dir: str | Path, rows: list[dict[str, Any]], console: Any) -> None:
+    from rich.table import Table
+
+    from mpibayes.terminal import Text
+
+    table = Table("chain", "state", "cycle", "K", "log joint", "s/cycle", "left", "last word", box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(
+            Text(Path(row["directory"]).name),
+            Text(_state(row)),
+            _progress(row, percent=False),
+            _number(row.get("n_clusters")),
+            _number(row.get("log_joint"), ".8g"),
+            _number(row.get("seconds_per_cycle"), ".3g"),
+            duration(row.get("eta_s")) if row["alive"] else "-",
+            _ago(row),
+        )
+    console.print(Text(str(run_dir), style="bold"))
+    console.print(table)
+    for row in rows:
+        if row.get("message"):
+            console.print(Text(f"{Path(row['directory']).name}: {row['message']}"))
+
+
+def _lines(row: dict[str, Any]) -> list[tuple[str, str]]:
+    rate = _number(row.get("seconds_per_cycle"), ".3g", " s a cycle")
+    if row.get("rows_per_second") is not None:
+        rate += f", {row['rows_per_second']:,.0f} rows a second"
+    values = [
+        ("clusters", _number(row.get("n_clusters"))),
+        ("rows", _rows(row)),
+        ("log joint", _number(row.get("log_joint"), ".8g")),
+        ("concentration", _number(row.get("concentration"), ".4g")),
+        ("discount", _number(row.get("discount"), ".4g")),
+        ("rows moved", _number(row.get("moved_fraction"), ".2%")),
+        ("held-out score", _number(row.get("heldout_lpd"), ".6g", " a row")),
+        ("log p(theta, z)", _number(row.get("lp"), ".8g")),
+        ("log posterior", _number(row.get("log_posterior"), ".8g")),
+        ("acceptance", _number(row.get("acceptance_rate"), ".2f")),
+        ("bright rows", _number(row.get("n_bright"), ".0f")),
+    ]
+    checkpoint = row.get("last_checkpoint")
+    lines = [
+        ("state", _state(row)),
+        ("cycle", _progress(row)),
+        ("rate", rate),
+        ("left", duration(row.get("eta_s")) if row["alive"] else "-"),
+        ("elapsed", duration(row.get("elapsed_s"))),
+        *values,
+        ("checkpoint", f"cycle {checkpoint}" if isinstance(checkpoint, int) else str(checkpoint or "-")),
+        ("where", _where(row)),
+        ("last word", _ago(row)),
+        ("message", str(row.get("message") or "-")),
+        ("before", _before(row.get("before"))),
+    ]
+    return [(name, text) for name, text in lines if text != "-"]
+
+
+def _state(row: dict[str, Any]) -> str:
+    state = str(row.get("state", "unknown"))
+    if state != "running" or row["alive"]:
+        return state
+    if row["alive"] is None:
+        return "running (cannot tell whether it still does)"
+    if _is_here(row):
+        return f"died: process {row['pid']} is gone; the same command continues from the last checkpoint"
+    return f"running, but silent for {duration(row['age_s'])}: it may have died on {row.get('host', 'its host')}"
+
+
+def _is_here(status: dict[str, Any]) -> bool:
+    """Whether the run was started where its process can be looked for."""
+    return status.get("place") is not None and status["place"] == place()
+
+
+def _progress(row: dict[str, Any], percent: bool = True) -> str:
+    cycle, cycles = row.get("cycle"), row.get("cycles")
+    if cycle is None:
+        return "-"
+    if not cycles:
+        return f"{cycle}"
+    return f"{cycle} of {cycles}" + (f" ({100 * cycle / cycles:.1f} %)" if percent else "")
+
+
+def _rows(row: dict[str, Any]) -> str:
+    """Said only while some rows are not in yet."""
+    active, rows = row.get("active_rows"), row.get("rows")
+    if active is None or rows is None or active >= rows:
+        return "-"
+    return f"{active:,} of {rows:,} are in; no draw counts yet"
+
+
+def _where(row: dict[str, Any]) -> str:
+    parts = [f"{row[key]} {key if row[key] != 1 else key[:-1]}" for key in ("ranks", "shards") if row.get(key)]
+    if row.get("host"):
+        parts.append(f"{row['host']}, process {row.get('pid', '?')}")
+    if row.get("job"):
+        parts.append(f"job {row['job']}" + (f", restart {row['restarts']}" if row.get("restarts") else ""))
+    return ", ".join(parts) or "-"
+
+
+def _before(last: Any) -> str:
+    """What the start before this one came to: of interest when a job was put back into its queue."""
+    if not isinstance(last, dict) or not last.get("state"):
+        return "-"
+    parts = [f"{last['state']} at checkpoint {last.get('last_checkpoint', '?')}", f"on {last.get('host', '?')}"]
+    parts += [f"job {last['job']}"] if last.get("job") else []
+    parts += [str(last["updated"])] if last.get("updated") else []
+    return ", ".join(parts) + (f": {last['message']}" if last.get("message") else "")
+
+
+def _ago(row: dict[str, Any]) -> str:
+    age = row["age_s"]
+    if age is not None and age < -CLOCKS_S:
+        return (
+            f"{duration(-age)} from now, by the clock of {row.get('host', 'its host')}, which is ahead of the one here"
+        )
+    return "-" if age is None else f"{duration(age)} ago"
+
+
+def duration(seconds: float | None) -> str:
+    """A time span as people write it: 9 s, 4 min 12 s, 3 h 5 min, 2 d 7 h."""
+    if seconds is None:
+        return "-"
+    s = max(0, round(seconds))
+    if s < 60:
+        return f"{s} s"
+    if s < 3600:
+        return f"{s // 60} min {s % 60} s"
+    if s < 86400:
+        return f"{s // 3600} h {s % 3600 // 60} min"
+    return f"{s // 86400} d {s % 86400 // 3600} h"
+
+
+def _number(value: Any, form: str = "", unit: str = "") -> str:
+    return "-" if value is None else f"{value:{form}}{unit}"
+
+
+def _finite(value: Any) -> Any:
+    if hasattr(value, "item"):  # a NumPy scalar
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,256 @@
+"""Kernels of a launch's scans: rows of many groups, each of which takes a side again and again.
+
+A scan draws the side of every row from the odds that the sides of the last scan suggest (hpc/crosscat/moves/scans.py). Rows of a rank
+are packed by group and in columns, so that one permutation of a register looks up the cells of 16 rows. What goes in
+and comes out are counts, whole numbers that ranks can add up in any order. Cost per row and scan: about half an
+instruction a categorical cell to look it up, and one to count it; one random number of 16 bits.
+"""
+
+import numpy as np
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
+
+from mpibayes.kernels.mixture.mixture import ISA
+
+
+cdef extern from "scans.h" nogil:
+    void philox_block(const uint64_t *counter, uint64_t seed, uint64_t purpose, uint64_t *out)
+    enum:
+        TILE, CHUNK, SCANS_OF_A_BLOCK, MISSING_REAL, OVERREAD
+        ISA_BASELINE, ISA_AVX2, ISA_AVX512
+    int kernel_isa
+
+    ctypedef struct packed_t:
+        int64_t n_codes8, n_codes16, n_reals, n_tallies, n_levels, n_groups, n_chunks, n_rows
+        const int64_t *offsets
+        const int32_t *group
+        const int64_t *start
+        const uint8_t *codes8
+        const uint16_t *codes16
+        const int32_t *reals
+        const double *tallies
+        const uint16_t *words
+        const uint8_t *free
+        uint8_t *side
+
+    ctypedef struct counts_t:
+        int32_t *cells
+        int64_t *sums
+
+    void count_rows(const packed_t *, const uint8_t *, counts_t)
+    void scan_rows(const packed_t *, int64_t, const double *, const double *, const double *, counts_t, counts_t,
+                   counts_t, double *, float *, counts_t)
+
+
+kernel_isa = {"baseline": ISA_BASELINE, "avx2": ISA_AVX2, "avx512": ISA_AVX512}[ISA]
+WORDS = SCANS_OF_A_BLOCK  # scans for which `Packed.draw` serves
+UNIT = 2.0**-20  # of real cells, in standard deviations of their group
+
+
+cdef object _aligned(int64_t n, dtype):
+    """n zeros of a type, 64-byte aligned."""
+    size = n * np.dtype(dtype).itemsize
+    raw = np.zeros(size + 64, np.uint8)
+    cdef uint8_t[::1] view = raw
+    cdef int64_t start = (-<int64_t><size_t>&view[0]) & 63
+    return raw[start:start + size].view(dtype)
+
+
+cdef void *_address(object array) except? NULL:
+    """Address of an array; NULL when it is empty."""
+    if array.size == 0:
+        return NULL
+    return <void *><size_t>array.ctypes.data
+
+
+cdef class Counts:
+    """Counts of rows by group, in arrays that belong to the caller and may be added up over ranks.
+
+    cells int32 (G, 1 + L + R + Q): rows, rows at each level, observed cells of each real and of each count column;
+    sums int64 (G, 2 R + Q): of the real columns in units of UNIT, of their squares, and of the count columns.
+    """
+
+    cdef readonly object cells, sums
+    cdef int32_t[:, ::1] _cells
+    cdef int64_t[:, ::1] _sums
+    cdef counts_t c
+
+    def __init__(self, cells, sums):
+        self.cells, self.sums = self._cells, self._sums = cells, sums
+        self.c.cells = &self._cells[0, 0] if cells.size else NULL
+        self.c.sums = &self._sums[0, 0] if sums.size else NULL
+
+
+cdef class Packed:
+    """Rows of groups 0..n_groups-1, packed by group, and the side each of them is on."""
+
+    cdef packed_t c
+    cdef object _arrays, _work, _table, _free, _side
+    cdef readonly object ids, place
+    cdef int64_t[::1] _place
+    cdef uint16_t[:, ::1] _words
+    cdef int64_t n_cells, n_sums
+
+    def __init__(self, parts, n_groups, offsets, centre, scale):
+        """parts: of each shard (rows, chosen, group, ids): int64 (m,) places of the chosen rows among `rows`, int32 (m,)
+        their groups, int64 (m,) their global ids. offsets int64 (columns + 1,): first level row of every categorical
+        column. centre, scale float64 (G, R): a real cell x is kept as the whole number (x - centre) / scale / UNIT.
+        """
+        cdef int64_t g, i, m, p, at, first, height, c, n_part, base
+        cdef int64_t[::1] offset = np.ascontiguousarray(offsets, np.int64)
+        cdef const double[:, ::1] middle = centre
+        cdef const double[:, ::1] width = scale
+        cdef const uint8_t[:, ::1] codes8
+        cdef const uint16_t[:, ::1] codes16
+        cdef const double[:, ::1] reals
+        cdef const double[:, ::1] tallies
+        cdef const int64_t[::1] chosen
+        cdef const int64_t[::1] ids
+        cdef const int32_t[::1] group
+        cdef double x
+        if not parts:
+            raise ValueError("a rank without shards has nothing to pack")
+        widths = [np.shape(getattr(parts[0][0], b))[1] for b in ("codes8", "codes16", "reals", "tallies")]
+        self.c.n_codes8, self.c.n_codes16, self.c.n_reals, self.c.n_tallies = widths
+        if offset.shape[0] != self.c.n_codes8 + self.c.n_codes16 + 1 or middle.shape[0] != n_groups \
+                or width.shape[0] != n_groups or middle.shape[1] != self.c.n_reals or width.shape[1] != self.c.n_reals:
+            raise ValueError("rows, offsets, centres and scales do not fit together")
+        self.c.n_levels, self.c.n_groups = offset[self.c.n_codes8 + self.c.n_codes16], n_groups
+        self.n_cells = 1 + self.c.n_levels + self.c.n_reals + self.c.n_tallies
+        self.n_sums = 2 * self.c.n_reals + self.c.n_tallies
+
+        size = np.zeros(n_groups, np.int64)
+        for _, _, part_group, _ in parts:
+            size += np.bincount(part_group, minlength=n_groups)
+        padded = (size + TILE - 1) // TILE * TILE
+        n_chunks = (padded + CHUNK - 1) // CHUNK
+        first_chunk = np.cumsum(n_chunks) - n_chunks
+        chunk_group = np.repeat(np.arange(n_groups, dtype=np.int32), n_chunks)
+        height_of = np.minimum(CHUNK, padded[chunk_group] - CHUNK * (np.arange(len(chunk_group)) - first_chunk[chunk_group]))
+        start = np.concatenate([[0], np.cumsum(height_of)]).astype(np.int64)
+        n = int(padded.sum())
+        self.c.n_chunks, self.c.n_rows = len(chunk_group), n
+        blocks = [_aligned(n * self.c.n_codes8, np.uint8), _aligned(n * self.c.n_codes16, np.uint16),
+                  _aligned(n * self.c.n_reals, np.int32), _aligned(n * self.c.n_tallies, np.float64)]
+        cdef uint8_t[::1] out8 = blocks[0]
+        cdef uint16_t[::1] out16 = blocks[1]
+        cdef int32_t[::1] out_real = blocks[2]
+        cdef double[::1] out_tally = blocks[3]
+        cdef int64_t[::1] starts = start, chunks = first_chunk, filled = np.zeros(n_groups, np.int64)
+        n_all = sum(len(part[1]) for part in parts)
+        self.ids, self.place = np.empty(n_all, np.int64), np.empty(n_all, np.int64)
+        self._place = self.place
+        base = 0
+        for rows, part_chosen, part_group, part_ids in parts:
+            codes8, codes16, reals, tallies = rows.codes8, rows.codes16, rows.reals, rows.tallies
+            chosen, group, ids = part_chosen, part_group, part_ids
+            n_part = chosen.shape[0]
+            if group.shape[0] != n_part or ids.shape[0] != n_part:
+                raise ValueError("chosen rows, groups and ids do not fit together")
+            if n_part and not 0 <= part_chosen.min() <= part_chosen.max() < len(rows):
+                raise ValueError("a chosen row is not there")
+            self.ids[base:base + n_part] = part_ids
+            with nogil:
+                for i in range(n_part):
+                    m, g = chosen[i], group[i]
+                    p = filled[g]
+                    filled[g] = p + 1
+                    at = chunks[g] + p // CHUNK
+                    first, height, p = starts[at], starts[at + 1] - starts[at], p % CHUNK
+                    self._place[base + i] = first + p
+                    for c in range(self.c.n_codes8):
+                        out8[self.c.n_codes8 * first + c * height + p] = codes8[m, c]
+                    for c in range(self.c.n_codes16):
+                        out16[self.c.n_codes16 * first + c * height + p] = codes16[m, c]
+                    for c in range(self.c.n_reals):
+                        x = (reals[m, c] - middle[g, c]) * width[g, c] * 1048576.0
+                        out_real[self.c.n_reals * first + c * height + p] = MISSING_REAL
+                        if reals[m, c] == reals[m, c]:
+                            x = 16777216.0 if x > 16777216.0 else x if x > -16777216.0 else -16777216.0
+                            out_real[self.c.n_reals * first + c * height + p] = <int32_t>(x + 0.5 if x > 0 else x - 0.5)
+                    for c in range(self.c.n_tallies):
+                        out_tally[self.c.n_tallies * first + c * height + p] = tallies[m, c]
+            base += n_part
+        words, free, side = np.zeros((WORDS, n), np.uint16), _aligned(n, np.uint8), _aligned(n, np.uint8)
+        self._words, self._free, self._side = words, free, side
+        self._work = _aligned(self.c.n_levels + 8 + self.n_sums + self.n_cells // 2 + 1, np.float64)
+        self._table = _aligned(self.c.n_levels + 5 * self.c.n_reals + 2 * self.c.n_tallies + OVERREAD, np.float32)
+        self._arrays = [np.asarray(offset), chunk_group, start, *blocks, words]
+        self.c.offsets = <int64_t *>_address(self._arrays[0])
+        self.c.group = <int32_t *>_address(chunk_group)
+        self.c.start = <int64_t *>_address(start)
+        self.c.codes8 = <uint8_t *>_address(blocks[0])
+        self.c.codes16 = <uint16_t *>_address(blocks[1])
+        self.c.reals = <int32_t *>_address(blocks[2])
+        self.c.tallies = <double *>_address(blocks[3])
+        self.c.words = <uint16_t *>_address(words)
+        self.c.free = <uint8_t *>_address(free)
+        self.c.side = <uint8_t *>_address(side)
+
+    def count(self, chosen, Counts out):
+        """Add some of the rows to counts; chosen: bool, in the order in which the parts came."""
+        mask = _aligned(self.c.n_rows, np.uint8)
+        mask[self.place[chosen]] = 255
+        self._check(out)
+        cdef const uint8_t *m = <uint8_t *>_address(mask)
+        with nogil:
+            count_rows(&self.c, m, out.c)
+
+    cdef int _check(self, Counts given) except -1:
+        if given._cells.shape[0] != self.c.n_groups or given._sums.shape[0] != self.c.n_groups \
+                or given._cells.shape[1] != self.n_cells or given._sums.shape[1] != self.n_sums:
+            raise ValueError("counts and groups do not fit together")
+
+    def set(self, side, fixed):
+        """Put every row on a side, bool; those that are `fixed`, bool, stay there in every scan."""
+        self._side[self.place] = np.where(side, 255, 0)
+        self._free[self.place] = np.where(fixed, 0, 255)
+
+    def sides(self):
+        """uint8: 1 where a row is on side 1."""
+        return self._side[self.place] & 1
+
+    def draw(self, seed, purpose, sub, cycle, chain):
+        """The random numbers of WORDS scans: of each row id, 16 bits a scan of the block with that number."""
+        cdef uint64_t counter[4]
+        cdef uint64_t out[4]
+        cdef uint64_t key = seed, use = purpose
+        cdef const int64_t[::1] ids = self.ids
+        cdef int64_t i, s
+        counter[1], counter[2], counter[3] = sub, cycle, chain
+        with nogil:
+            for i in range(ids.shape[0]):
+                counter[0] = ids[i]
+                philox_block(counter, key, use, out)
+                for s in range(SCANS_OF_A_BLOCK):
+                    self._words[s, self._place[i]] = <uint16_t>(out[s >> 2] >> (16 * (s & 3)))
+
+    def scan(self, int64_t scan, beta, shrink, tilt, Counts whole, Counts one, zero, Counts out):
+        """Every row but the fixed ones takes a side anew; those on side 1 are added to `out`.
+
+        scan: below WORDS, which numbers to use. beta float64 (L,): pseudo-counts, 0 in missing rows; shrink float64
+        (G,): rows of the whole group that each side has besides its own; tilt float64 (G,): log odds before a cell is
+        looked at, or None: those of the sides' sizes. whole, one, zero: counts over all ranks of all rows and of those
+        on sides 1 and 0; with None every row that is not on side 1 is on side 0.
+        """
+        cdef const double[::1] pseudo = beta, rows = shrink, log_odds = shrink if tilt is None else tilt
+        cdef Counts on_zero = whole if zero is None else zero
+        cdef counts_t counts_of_zero = on_zero.c
+        if not 0 <= scan < WORDS or rows.shape[0] != self.c.n_groups or log_odds.shape[0] != self.c.n_groups \
+                or pseudo.shape[0] != self.c.n_levels:
+            raise ValueError("odds and groups do not fit together")
+        for given in (whole, one, on_zero, out):
+            self._check(given)
+        if self.c.n_chunks == 0:
+            return
+        if zero is None:
+            counts_of_zero.cells = NULL
+        cdef const double *given_beta = &pseudo[0] if pseudo.shape[0] else NULL
+        cdef const double *given_tilt = NULL
+        if tilt is not None:
+            given_tilt = &log_odds[0]
+        cdef double *work = <double *>_address(self._work)
+        cdef float *table = <float *>_address(self._table)
+        with nogil:
+            scan_rows(&self.c, scan, given_beta, &rows[0], given_tilt, whole.c, one.c, counts_of_zero, work, table,
+                      out.c)

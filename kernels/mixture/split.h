@@ -1,0 +1,42 @@
+/* Sides of a proposed split: every row of a group is given to side 0 or 1, independently, by log odds that are a sum
+ * over its cells. One table look-up a categorical cell.
+ */
+#ifndef MPIBAYES_SPLIT_H
+#define MPIBAYES_SPLIT_H
+#include "special.h"
+
+/* Sum of a row's look-ups: four sums in float32, over every fourth column, so that no addition waits for the last. */
+ALWAYS_INLINE float sum_codes8(const float *table, const int64_t *offset, const uint8_t *code, int64_t n) {
+    float s0 = 0.0f, s1 = 0.0f, s2 = 0.0f, s3 = 0.0f;
+    int64_t c = 0;
+    for (; c + 4 <= n; c += 4) {
+        s0 += table[offset[c] + code[c]];
+        s1 += table[offset[c + 1] + code[c + 1]];
+        s2 += table[offset[c + 2] + code[c + 2]];
+        s3 += table[offset[c + 3] + code[c + 3]];
+    }
+    if (c < n) s0 += table[offset[c] + code[c]];
+    if (c + 1 < n) s1 += table[offset[c + 1] + code[c + 1]];
+    if (c + 2 < n) s2 += table[offset[c + 2] + code[c + 2]];
+    return (s0 + s1) + (s2 + s3);
+}
+ALWAYS_INLINE float sum_codes16(const float *table, const int64_t *offset, const uint16_t *code, int64_t n) {
+    float sum = 0.0f;
+    for (int64_t c = 0; c < n; c++) sum += table[offset[c] + code[c]];
+    return sum;
+}
+
+/* Whether a uniform u falls to the side of log odds x, u < 1 / (1 + exp(-x)), and the log probability of the side it
+ * falls to: NaN unless x is finite, so that a proposal with such odds is rejected. A u of -1 or 4 falls to side 1 or 0. */
+typedef struct { uint64_t one; double log_p; } side_t;
+ALWAYS_INLINE side_t side_of(double x, double u) {
+    const uint64_t sign = 1ull << 63;
+    uint64_t bits = bits_of_double(x), negative = -(bits >> 63);
+    double e = exp_negative(double_of_bits(bits | sign));
+    double bound = double_of_bits((negative & bits_of_double(e)) | (~negative & bits_of_double(1.0)));
+    uint64_t one = u * (1.0 + e) < bound, odds = bits ^ ((one ^ 1) << 63); /* log odds of the side taken */
+    double lost = double_of_bits(odds & -(odds >> 63));                     /* these, where they are negative */
+    side_t out = {one, lost - log_positive(1.0 + e) + (x - x)};
+    return out;
+}
+#endif

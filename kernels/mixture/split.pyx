@@ -1,0 +1,177 @@
+"""Kernels of the split and merge moves: which rows seed a split, and which side every other row takes.
+
+hpc/crosscat/moves/launched.py and hpc/crosscat/moves/alike.py have the algorithms. Cost per row: four instructions a categorical cell and
+about 15 for its side, in vectors; one random number. Nothing here depends on the number of clusters.
+"""
+
+import numpy as np
+
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint64_t
+
+from mpibayes.kernels.mixture.mixture import ISA
+
+
+cdef extern from "split_sides.h" nogil:
+    ctypedef struct philox_stream:
+        pass
+    philox_stream philox_open(uint64_t seed, uint64_t purpose, uint64_t sub, uint64_t cycle, uint64_t chain)
+    uint64_t philox_word(philox_stream *stream, uint64_t row)
+    double philox_uniform(uint64_t word)
+    float sum_codes8(const float *table, const int64_t *offset, const uint8_t *code, int64_t n)
+    float sum_codes16(const float *table, const int64_t *offset, const uint16_t *code, int64_t n)
+    void take_sides(const double *x, const double *u, uint64_t *one, double *log_p, int64_t n)
+    void fetch_row(const uint8_t *codes, int64_t n_codes)
+    enum:
+        BLOCK, AHEAD
+        ISA_BASELINE, ISA_AVX2, ISA_AVX512
+    int kernel_isa
+
+
+kernel_isa = {"baseline": ISA_BASELINE, "avx2": ISA_AVX2, "avx512": ISA_AVX512}[ISA]
+
+
+cdef extern from "vector_odds.h" nogil:
+    double vector_odds(const double *odds, const double *x, const int64_t *widths, int64_t n_blocks)
+
+
+def words(const int64_t[::1] ids, seed, purpose, sub, cycle, chain):
+    """uint64 (n,): the random word of each row id in one stream."""
+    cdef philox_stream stream = philox_open(seed, purpose, sub, cycle, chain)
+    cdef int64_t i
+    out = np.empty(ids.shape[0], dtype=np.uint64)
+    cdef uint64_t[::1] view = out
+    with nogil:
+        for i in range(ids.shape[0]):
+            view[i] = philox_word(&stream, ids[i])
+    return out
+
+
+def two_least(const int32_t[::1] z, row0, int64_t n_clusters, seed, purpose, sub, cycle, chain):
+    """uint64 (n_clusters, 4): the two least words among the rows of each cluster here, and those rows' global ids.
+
+    2^64 - 1 stands for a word that is not there. Negative labels are skipped.
+    """
+    cdef philox_stream stream = philox_open(seed, purpose, sub, cycle, chain)
+    cdef uint64_t start = row0, word
+    cdef int64_t i
+    cdef int32_t k
+    out = np.full((n_clusters, 4), 2**64 - 1, dtype=np.uint64)
+    cdef uint64_t[:, ::1] least = out
+    with nogil:
+        for i in range(z.shape[0]):
+            k = z[i]
+            if k < 0:
+                continue
+            word = philox_word(&stream, start + i)
+            if word < least[k, 0]:
+                least[k, 1], least[k, 3] = least[k, 0], least[k, 2]
+                least[k, 0], least[k, 2] = word, start + i
+            elif word < least[k, 1]:
+                least[k, 1], least[k, 3] = word, start + i
+    return out
+
+
+def _odds_length(widths):
+    """Numbers that the odds of blocks of these widths take in one group."""
+    return int((1 + 2 * widths + widths * (widths + 1)).sum())
+
+
+def sides(rows, const int32_t[::1] z, const int64_t[::1] ids, const int32_t[::1] group, const int8_t[::1] given,
+          const int64_t[:, ::1] seeds, odds, offsets, seed, purpose, sub, cycle, chain):
+    """(label, log_q): the side of every row of a group, and the log probability of the sides taken in each group.
+
+    z (n,): clusters, negative ones are skipped; ids (n,): global row ids; group (K,): of each cluster, or -1;
+    given (K,): -1 where rows draw their side, else the side that all rows of the cluster take. seeds (G, 2): the rows
+    that have side 0 and 1 for sure, and no part in log_q. odds: log odds of side 1, see hpc/crosscat/moves/odds.py.
+    label int32 (n,): 2 * group + side, or -1. log_q float64 (G,), summed in row order.
+    """
+    cdef const uint8_t[:, ::1] codes8 = rows.codes8
+    cdef const uint16_t[:, ::1] codes16 = rows.codes16
+    cdef const double[:, ::1] reals = rows.reals
+    cdef const double[:, ::1] tallies = rows.tallies
+    cdef const int64_t[::1] offset = offsets
+    cdef const double[::1] prior = odds.prior
+    cdef const float[:, ::1] table = odds.table
+    cdef const double[:, :, ::1] real = odds.real
+    cdef const double[:, :, ::1] count = odds.count
+    cdef const int64_t[::1] widths = np.ascontiguousarray(getattr(rows, "widths", ()), dtype=np.int64)
+    cdef bint blocks = widths.shape[0] > 0
+    cdef const double[:, ::1] vectors = rows.vectors if blocks else np.zeros((len(z), 0))
+    cdef const double[:, ::1] vector = odds.vector if blocks else np.zeros((len(odds.prior), 0))
+    cdef int64_t n = z.shape[0], n_groups = prior.shape[0], i, j, c, g, m, at
+    cdef int64_t c8 = codes8.shape[1], c16 = codes16.shape[1], n_real = reals.shape[1], n_count = tallies.shape[1]
+    cdef int32_t side
+    cdef double x, d, total
+    cdef philox_stream stream = philox_open(seed, purpose, sub, cycle, chain)
+    if len(rows) != n or ids.shape[0] != n or group.shape[0] != given.shape[0] or seeds.shape[0] != n_groups \
+            or table.shape[0] != n_groups or real.shape[0] != n_groups or count.shape[0] != n_groups \
+            or vectors.shape[0] != n or vectors.shape[1] != np.sum(widths) \
+            or vector.shape[0] != n_groups or vector.shape[1] != _odds_length(np.asarray(widths)) \
+            or offset[c8 + c16] != table.shape[1] or real.shape[1] != n_real or count.shape[1] != n_count:
+        raise ValueError("rows, labels, groups and odds do not fit together")
+    label_array, log_q_array = np.full(n, -1, dtype=np.int32), np.zeros(n_groups)
+    cdef int32_t[::1] label = label_array
+    cdef double[::1] log_q = log_q_array
+    # rows of one group after another, in row order, so that the group's table stays close
+    cdef int64_t[::1] end = np.zeros(n_groups + 1, np.int64)
+    cdef int32_t[::1] order = np.empty(n, np.int32)
+    cdef double[::1] uniform = np.empty(n)
+    cdef double x_block[BLOCK]
+    cdef double u_block[BLOCK]
+    cdef double p_block[BLOCK]
+    cdef uint64_t one_block[BLOCK]
+    cdef int32_t row_block[BLOCK]
+    with nogil:
+        for i in range(n):
+            if z[i] >= 0 and group[z[i]] >= 0:
+                end[group[z[i]] + 1] += 1
+        for g in range(n_groups):
+            end[g + 1] += end[g]
+        for i in range(n):
+            if z[i] >= 0 and group[z[i]] >= 0:
+                g = group[z[i]]
+                order[end[g]] = <int32_t>i
+                end[g] += 1  # from where the group starts to where it ends
+                if given[z[i]] < 0:
+                    uniform[i] = philox_uniform(philox_word(&stream, ids[i]))
+                else:
+                    uniform[i] = -1.0 if given[z[i]] else 4.0
+        at = 0
+        for g in range(n_groups):
+            while at < end[g]:
+                m = 0
+                while m < BLOCK and at < end[g]:
+                    i = order[at]
+                    if c8 and at + AHEAD < end[g]:
+                        fetch_row(&codes8[order[at + AHEAD], 0], c8)
+                    at += 1
+                    if ids[i] == seeds[g, 0] or ids[i] == seeds[g, 1]:
+                        label[i] = <int32_t>(2 * g + (ids[i] == seeds[g, 1]))
+                        continue
+                    total = prior[g]
+                    if c8:
+                        total += sum_codes8(&table[g, 0], &offset[0], &codes8[i, 0], c8)
+                    if c16:
+                        total += sum_codes16(&table[g, 0], &offset[c8], &codes16[i, 0], c16)
+                    for c in range(n_real):
+                        x = reals[i, c]
+                        if x == x:
+                            d = x - real[g, c, 1]
+                            total += real[g, c, 0] - real[g, c, 2] * d * d
+                            d = x - real[g, c, 3]
+                            total += real[g, c, 4] * d * d
+                    for c in range(n_count):
+                        x = tallies[i, c]
+                        if x == x:
+                            total += x * count[g, c, 0] - count[g, c, 1]
+                    if blocks:
+                        total += vector_odds(&vector[g, 0], &vectors[i, 0], &widths[0], widths.shape[0])
+                    x_block[m], u_block[m], row_block[m] = total, uniform[i], <int32_t>i
+                    m += 1
+                take_sides(x_block, u_block, one_block, p_block, m)
+                for j in range(m):
+                    i = row_block[j]
+                    side = given[z[i]]
+                    label[i] = <int32_t>(2 * g + (side if side >= 0 else <int32_t>one_block[j]))
+                    log_q[g] += p_block[j]
+    return label_array, log_q_array

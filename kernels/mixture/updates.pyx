@@ -1,0 +1,162 @@
+"""Kernels of the global update: gamma, normal and Dirichlet draws with keys, and marginal likelihoods of columns.
+
+Every draw has an id of its own within a stream, and its random numbers are those of Philox blocks (id, sub + attempt
+2^32, cycle, chain) under the key (seed, purpose). So draws can be dealt to ranks in any way. gammas.h has the draws,
+dirichlet.h the categorical columns; kernels/mixture/twin_updates.py is the same in plain Python. No result bit depends on the
+instruction set (MPIBAYES_ISA).
+"""
+
+import numpy as np
+
+from libc.stdint cimport int32_t, int64_t, uint64_t
+
+from mpibayes.kernels.mixture.mixture import ISA
+
+
+cdef extern from "updates.h" nogil:
+    int kernel_isa
+    enum:
+        ISA_BASELINE, ISA_AVX2, ISA_AVX512
+
+    ctypedef struct stream_key:
+        uint64_t seed, purpose, sub, cycle, chain
+
+    void kernel_log_gammas(const stream_key *, const double *, const uint64_t *, int64_t, double *)
+    void kernel_normals(const stream_key *, const uint64_t *, int64_t, double *)
+    void kernel_draw_levels(const stream_key *, const int32_t *, const double *, const int64_t *, int64_t, int64_t, int64_t,
+                            float *, double *)
+    void kernel_marginals(const int32_t *, const double *, const int64_t *, int64_t, int64_t, int64_t, double *, double *)
+    void kernel_grid_scores(const int32_t *, int64_t, int64_t, int64_t, const double *, int64_t, const double *, int64_t,
+                            int64_t *, double *)
+
+
+kernel_isa = {"baseline": ISA_BASELINE, "avx2": ISA_AVX2, "avx512": ISA_AVX512}[ISA]
+TABULATED = 2048  # log rising factorials are looked up below this count; 16 at least
+
+
+cdef stream_key _key(seed, purpose, sub, cycle, chain):
+    cdef stream_key key
+    key.seed, key.purpose, key.sub, key.cycle, key.chain = seed, purpose, sub, cycle, chain
+    return key
+
+
+def _padded(array, dtype, fill):
+    """A copy of an array, flat, up to a multiple of 8 values."""
+    array = np.asarray(array)
+    out = np.full(-(-array.size // 8) * 8, fill, dtype)
+    out[:array.size] = array.ravel()
+    return out
+
+
+def log_gammas(shape, ids, *, seed, purpose, sub, cycle, chain):
+    """Logarithms of Gamma(shape, 1) draws, float64 and of the form of `shape`; all shapes positive.
+
+    ids: integers of the same form. Nothing underflows, however small a shape (MATH 2.1).
+    """
+    cdef stream_key key = _key(seed, purpose, sub, cycle, chain)
+    shape = np.asarray(shape, np.float64)
+    if not (np.all(shape > 0) and np.all(shape < np.inf)):
+        raise FloatingPointError("a gamma draw needs a positive, finite shape")
+    cdef double[::1] a = _padded(shape, np.float64, 1.0)
+    cdef uint64_t[::1] id = _padded(ids, np.uint64, 0)
+    cdef int64_t n = a.shape[0]
+    if np.size(ids) != shape.size:
+        raise ValueError(f"{np.size(ids)} ids for {shape.size} draws")
+    out = np.empty(n)
+    cdef double[::1] view = out
+    if n:
+        with nogil:
+            kernel_log_gammas(&key, &a[0], &id[0], n, &view[0])
+    return out[:shape.size].reshape(shape.shape)
+
+
+def normals(ids, *, seed, purpose, sub, cycle, chain):
+    """Standard normal draws, float64 and of the form of `ids`."""
+    cdef stream_key key = _key(seed, purpose, sub, cycle, chain)
+    form = np.shape(ids)
+    cdef uint64_t[::1] id = _padded(ids, np.uint64, 0)
+    cdef int64_t n = id.shape[0]
+    out = np.empty(n)
+    cdef double[::1] view = out
+    if n:
+        with nogil:
+            kernel_normals(&key, &id[0], n, &view[0])
+    return out[:np.size(ids)].reshape(form)
+
+
+cdef int _check_columns(const int32_t[:, ::1] levels, const double[::1] beta, const int64_t[::1] offsets,
+                        int64_t first, int64_t last) except -1:
+    if not 0 <= first <= last < offsets.shape[0] or offsets[offsets.shape[0] - 1] != levels.shape[0] \
+            or beta.shape[0] != levels.shape[0]:
+        raise ValueError("levels, pseudo-counts, offsets and the range of columns do not fit together")
+    return 0
+
+
+def draw_levels(const int32_t[:, ::1] levels, const double[::1] beta, const int64_t[::1] offsets, int64_t first,
+                int64_t last, *, seed, purpose, sub, cycle, chain):
+    """Log level probabilities of the columns first..last-1 in every cluster, drawn given their cells.
+
+    levels (L, K) int32, beta (L,) pseudo-counts, offsets (C + 1,): of all columns; the last level row of a column counts
+    its missing cells. Returns float32 (level rows of these columns, K), 0 in missing rows.
+    """
+    cdef stream_key key = _key(seed, purpose, sub, cycle, chain)
+    cdef int64_t n_clusters = levels.shape[1], most
+    _check_columns(levels, beta, offsets, first, last)
+    if not np.isfinite(beta).all():
+        raise FloatingPointError("pseudo-counts have to be finite")
+    widths = np.diff(offsets[first:last + 1])
+    most = widths.max(initial=0)
+    out = np.empty((widths.sum(), n_clusters), np.float32)
+    cdef float[:, ::1] table = out
+    cdef double[::1] scratch = np.empty(8 * most + 8)
+    if out.size:
+        with nogil:
+            kernel_draw_levels(&key, &levels[0, 0], &beta[0], &offsets[0], first, last, n_clusters, &table[0, 0],
+                               &scratch[0])
+    return out
+
+
+def log_marginals(const int32_t[:, ::1] levels, const double[::1] beta, const int64_t[::1] offsets, int64_t first,
+                  int64_t last):
+    """Log marginal likelihood of the columns first..last-1 (MATH 1): summed over clusters (last - first,), and over
+    these columns (K,). Arguments as of `draw_levels`."""
+    cdef int64_t n_clusters = levels.shape[1]
+    _check_columns(levels, beta, offsets, first, last)
+    by_column, by_cluster = np.zeros(last - first), np.zeros((n_clusters + 7) // 8 * 8)
+    cdef double[::1] column = by_column, cluster = by_cluster
+    if last > first and n_clusters:
+        with nogil:
+            kernel_marginals(&levels[0, 0], &beta[0], &offsets[0], first, last, n_clusters, &column[0], &cluster[0])
+    return by_column, by_cluster[:n_clusters]
+
+
+class Grid:
+    """Pseudo-counts that all levels of a column may share, and their log rising factorials; grid (G,), ascending or not."""
+
+    def __init__(self, grid):
+        self.points = _padded(grid, np.float64, 1.0)
+        self.rising = np.zeros((TABULATED, len(self.points)))
+        np.cumsum(np.log(self.points + np.arange(TABULATED - 1)[:, None]), axis=0, out=self.rising[1:])
+        self.n = len(grid)
+
+
+def grid_scores(const int32_t[:, ::1] levels, const int64_t[::1] offsets, columns, grid):
+    """Log marginal likelihood of each of `columns` at every point of a Grid, (len(columns), G) float64 (MATH 2.4)."""
+    cdef int64_t n_clusters = levels.shape[1], c, i
+    cdef const double[::1] points = grid.points
+    cdef const double[:, ::1] rising = grid.rising
+    out = np.zeros((len(columns), len(grid.points)))
+    cdef double[:, ::1] view = out
+    cdef const int64_t[::1] which = np.asarray(columns, np.int64)
+    cdef int64_t[::1] observed = np.empty(n_clusters + 1, np.int64)
+    if offsets[offsets.shape[0] - 1] != levels.shape[0]:
+        raise ValueError("levels and offsets do not fit together")
+    if n_clusters:
+        for i in range(which.shape[0]):
+            c = which[i]
+            if not 0 <= c < offsets.shape[0] - 1:
+                raise ValueError(f"there is no column {c}")
+            with nogil:
+                kernel_grid_scores(&levels[0, 0], offsets[c], offsets[c + 1] - 1, n_clusters, &points[0],
+                                   points.shape[0], &rising[0, 0], rising.shape[0], &observed[0], &view[i, 0])
+    return out[:, :grid.n]

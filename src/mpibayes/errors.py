@@ -1,0 +1,45 @@
+"""What can go wrong in a way that the user can mend, and the exit code that says so.
+
+Exit codes: 0 done, 2 configuration or usage, 3 data, 4 checkpoint unusable, 5 numerical failure, 70 internal error,
+75 stopped early at a checkpoint (run the same command again).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mpibayes.text import visible
+
+EXIT_STOPPED = 75
+
+
+class MpibayesError(Exception):
+    """A failure with one message for the user; several problems are listed one a line below it."""
+
+    exit_code = 70
+    shared = False  # whether every rank of the job has raised it too
+
+    def __init__(self, message: str, problems: Sequence[str] = ()):
+        self.message = message
+        self.problems = tuple(problems)
+        super().__init__(message, self.problems)  # both arguments, so that pickling rebuilds the error
+
+    def __str__(self) -> str:
+        """Names in it may be anything; the only line breaks are ours."""
+        return "\n".join([visible(self.message), *(f"  - {visible(p)}" for p in self.problems)])
+
+
+class ConfigError(MpibayesError):
+    exit_code = 2
+
+
+class DataError(MpibayesError):
+    exit_code = 3
+
+
+class CheckpointError(MpibayesError):
+    exit_code = 4
+
+
+class NumericalError(MpibayesError):
+    exit_code = 5

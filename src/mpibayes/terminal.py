@@ -1,0 +1,32 @@
+"""rich as we use it: names from tables, files and configurations are shown as they are, never taken for markup, and
+none of them steers the terminal."""
+
+from __future__ import annotations
+
+import rich.console
+import rich.text
+
+from mpibayes.text import visible
+
+
+class Console(rich.console.Console):
+    """Plain texts, such as cells of tables, are made visible and have no markup."""
+
+    def __init__(self, **more):
+        super().__init__(markup=False, emoji=False, **more)
+
+    def render_str(self, text: str, **more) -> rich.text.Text:
+        return super().render_str(visible(text), **more)
+
+
+class Text(rich.text.Text):
+    """A text of one line, whatever is in it; `line` begins another."""
+
+    def __init__(self, text: str = "", *arguments, **more):
+        super().__init__(visible(text), *arguments, **more)
+
+    def append(self, text: str | rich.text.Text, style=None) -> Text:
+        return super().append(visible(text) if isinstance(text, str) else text, style)
+
+    def line(self, text: str, style=None) -> Text:
+        return super().append("\n" + visible(text), style)
