@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from mpibayes.hpc import config as configuration
 from mpibayes.hpc.config_schema import SECTIONS
 from mpibayes.hpc.errors import MpibayesError
+from mpibayes.hpc.words import toml_string
 from mpibayes.io.ingest import import_table
 from mpibayes.io.table import Table, table_from_arrays, write_table
 
@@ -64,7 +65,7 @@ def toml(value) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return configuration._string(value)
+        return toml_string(value)
     if isinstance(value, list):
         return "[" + ", ".join(map(toml, value)) + "]"
     if isinstance(value, dict):
