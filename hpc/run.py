@@ -31,7 +31,7 @@ from mpibayes.hpc.log import Progress
 from mpibayes.hpc.sampler import Sampler, Told
 from mpibayes.hpc.waiting import announce
 from mpibayes.hpc.words import counted, visible
-from mpibayes.io.files import make_directory, storing
+from mpibayes.io.files import make_directory, open_regular, storing
 from mpibayes.io.table import Table
 from mpibayes.io.trace import TraceWriter, merge
 
@@ -95,7 +95,7 @@ def _tell_internal(comm: Communicator | None, error: BaseException, folder: Path
     if isinstance(error, MemoryError):
         return
     traceback.print_exception(error)
-    with contextlib.suppress(OSError), (folder / "logs" / f"rank-{rank:05d}.log").open("a") as file:
+    with contextlib.suppress(OSError), open_regular(folder / "logs" / f"rank-{rank:05d}.log", "a") as file:
         print(time.strftime("%Y-%m-%dT%H:%M:%S"), line, file=file)
         traceback.print_exception(error, file=file)
 

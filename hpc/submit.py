@@ -21,7 +21,7 @@ from mpibayes.hpc.batch_script import Job, clock, filled, folder_of_python
 from mpibayes.hpc.config import Config
 from mpibayes.hpc.config_schema import parse_duration
 from mpibayes.hpc.errors import ConfigError
-from mpibayes.hpc.words import counted
+from mpibayes.hpc.words import counted, visible
 from mpibayes.io.files import read_regular, reason, set_aside, write_text
 
 SHORTEST_S = 120.0
@@ -65,8 +65,8 @@ def submit(config_path: Path, folder: Path, overrides: Sequence[str], job: Job, 
     number = _sbatch(script)
     parts = checking.memory(found, ranks)
     print(f"job {number}: {counted(ranks, 'rank')} on {counted(job.nodes, 'node')}, {clock(job.time_s)} a job")
-    print(f"script:  {script}")
-    print(f"log:     {folder}-{number}{'_N' if job.array else ''}.log")
+    print(f"script:  {visible(script)}")
+    print(f"log:     {visible(folder)}-{number}{'_N' if job.array else ''}.log")
     print(f"memory:  about {sum(parts.values()) / checking.MIB:.0f} MiB on the busiest rank; see mpibayes check")
     place = shlex.quote(str(folder))
     if job.array:
@@ -175,7 +175,7 @@ def _write(script: Path, text: str) -> None:
     try:
         script.parent.mkdir(parents=True, exist_ok=True)
         if script.exists() and read_regular(script) != text.encode():
-            print(f"the script that was there is now {set_aside(script)}")
+            print(f"the script that was there is now {visible(set_aside(script))}")
         write_text(script, text)
     except OSError as error:
         raise ConfigError(f"{script}: cannot be written: {reason(error)}") from None
