@@ -464,7 +464,7 @@ def _read_csv(
         if dialect.block_bytes >= MAX_ROW_BYTES:
             raise _row_too_long(path, "a row") from error
         larger = replace(dialect, block_bytes=min(8 * dialect.block_bytes, MAX_ROW_BYTES))
-        with path.open("rb") as again:
+        with open_regular(path) as again:
             yield from _read_csv(path, again, larger, positions, done)
 
 
@@ -617,7 +617,7 @@ def _row_too_long(path: Path, what: str) -> DataError:
 def _require_decodable(path: Path, encoding: str) -> None:
     """pyarrow skips the header without looking at its bytes; only what it holds can raise here."""
     try:
-        with path.open("rb") as raw:
+        with open_regular(path) as raw:
             for _ in itertools.islice(_python_rows(raw, Dialect((), delimiter=",", encoding=encoding)), 1):
                 pass
     except UnicodeError:

@@ -66,8 +66,8 @@ def submit(config_path: Path, folder: Path, overrides: Sequence[str], job: Job, 
     number = _sbatch(script)
     parts = checking.memory(found, ranks)
     print(f"job {number}: {counted(ranks, 'rank')} on {counted(job.nodes, 'node')}, {clock(job.time_s)} a job")
-    print(f"script:  {script}")
-    print(f"log:     {folder}-{number}{'_N' if job.array else ''}.log")
+    print(f"script:  {visible(script)}")
+    print(f"log:     {visible(folder)}-{number}{'_N' if job.array else ''}.log")
     print(f"memory:  about {sum(parts.values()) / checking.MIB:.0f} MiB on the busiest rank; see mpibayes check")
     place = shlex.quote(str(folder))
     if job.array:
@@ -176,7 +176,7 @@ def _write(script: Path, text: str) -> None:
     try:
         script.parent.mkdir(parents=True, exist_ok=True)
         if script.exists() and read_regular(script) != text.encode():
-            print(f"the script that was there is now {set_aside(script)}")
+            print(f"the script that was there is now {visible(set_aside(script))}")
         write_text(script, text)
     except OSError as error:
         raise ConfigError(f"{script}: cannot be written: {reason(error)}") from None

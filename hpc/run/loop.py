@@ -33,7 +33,7 @@ from mpibayes.hpc.run.clock import Clock
 from mpibayes.hpc.run.heap import return_what_is_freed
 from mpibayes.hpc.run.lock import Lock, this_process
 from mpibayes.hpc.run.progress import Progress
-from mpibayes.io.files import make_directory, storing
+from mpibayes.io.files import make_directory, open_regular, storing
 from mpibayes.io.table import Table
 from mpibayes.io.trace import TraceWriter, merge
 from mpibayes.text import counted, visible
@@ -98,7 +98,7 @@ def _tell_internal(comm: Communicator | None, error: BaseException, folder: Path
     if isinstance(error, MemoryError):
         return
     traceback.print_exception(error)
-    with contextlib.suppress(OSError), (folder / "logs" / f"rank-{rank:05d}.log").open("a") as file:
+    with contextlib.suppress(OSError), open_regular(folder / "logs" / f"rank-{rank:05d}.log", "a") as file:
         print(time.strftime("%Y-%m-%dT%H:%M:%S"), line, file=file)
         traceback.print_exception(error, file=file)
 

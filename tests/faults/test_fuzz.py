@@ -16,6 +16,7 @@ from mpibayes.hpc.config import config as configuration
 from mpibayes.hpc.config.schema import SECTIONS
 from mpibayes.io.ingest import import_table
 from mpibayes.io.table import Table, table_from_arrays, write_table
+from mpibayes.text import toml_string
 
 VALID = """[data]
 table = "table.h5"
@@ -64,7 +65,7 @@ def toml(value) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return configuration._string(value)
+        return toml_string(value)
     if isinstance(value, list):
         return "[" + ", ".join(map(toml, value)) + "]"
     if isinstance(value, dict):
