@@ -23,7 +23,7 @@ from mpibayes.hpc.config.schema import parse_duration
 from mpibayes.hpc.run import directory as run_directory
 from mpibayes.hpc.run import identity as records
 from mpibayes.io.files import read_regular, reason, set_aside, write_text
-from mpibayes.text import counted
+from mpibayes.text import counted, visible
 
 SHORTEST_S = 120.0
 LONGEST_NAME = 200  # bytes; file systems take 255, and numbers and endings follow in the names of script and log

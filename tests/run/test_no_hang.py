@@ -168,7 +168,7 @@ def test_one_process_within_a_job_of_many_tasks_is_no_lonely_copy(place):
 
 # --- what takes long is told ------------------------------------------------------------------------------------------
 
-QUICK = "from mpibayes.hpc import waiting; waiting.AFTER_S = 0.5\n"
+QUICK = "from mpibayes.hpc.parallel import waiting; waiting.AFTER_S = 0.5\n"
 SLOW_PART = """
 from mpibayes.io import checkpoint
 write = checkpoint.write_part
@@ -224,7 +224,7 @@ def test_a_run_that_does_not_wait_says_nothing(place):
 
 def test_a_rank_that_never_starts_mpi(place):
     """MPICH's mpirun does not mind a process that leaves before MPI starts: then there is a limit."""
-    code = QUICK + "from mpibayes.hpc import comm; comm.START_LIMIT_S = 4.0\nif rank == 1: sys.exit(1)\n"
+    code = QUICK + "from mpibayes.hpc.parallel import comm; comm.START_LIMIT_S = 4.0\nif rank == 1: sys.exit(1)\n"
     started = time.monotonic()
     done = faulty(place, code, "out")
     assert done.returncode != 0 and time.monotonic() - started < WITHIN
