@@ -19,7 +19,6 @@ if os.environ.get("MPIBAYES_NATIVE") == "1":
     flags.append("-march=native")
 
 
-
 def extension(source):
     """kernels/FOLDER/NAME.pyx is mpibayes.kernels.FOLDER.NAME; its headers lie beside it, or in kernels/common."""
     folder = os.path.dirname(source)

@@ -22,6 +22,7 @@ from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.schema import parse_duration
 from mpibayes.hpc.run import directory as run_directory
 from mpibayes.hpc.run import identity as records
+from mpibayes.hpc.run.examine import MIB, examine
 from mpibayes.io.files import read_regular, reason, set_aside, write_text
 from mpibayes.text import counted, visible
 
@@ -40,7 +41,7 @@ def submit(config_path: Path, folder: Path, overrides: Sequence[str], job: Job, 
     """Check, fill, write and submit; with `dry_run` only print the script. ConfigError and DataError as of `check`."""
     folder = folder.absolute()
     _check_request(config_path.absolute(), folder, overrides, job)
-    found = checking.examine(config_path, overrides)
+    found = examine(config_path, overrides)
     for place, more in _places(folder, job):
         _refuse_another_run(place, configuration.load(config_path, [*overrides, *more]))
     n_shards = found.config.run.shards
@@ -68,7 +69,7 @@ def submit(config_path: Path, folder: Path, overrides: Sequence[str], job: Job, 
     print(f"job {number}: {counted(ranks, 'rank')} on {counted(job.nodes, 'node')}, {clock(job.time_s)} a job")
     print(f"script:  {visible(script)}")
     print(f"log:     {visible(folder)}-{number}{'_N' if job.array else ''}.log")
-    print(f"memory:  about {sum(parts.values()) / checking.MIB:.0f} MiB on the busiest rank; see mpibayes check")
+    print(f"memory:  about {sum(parts.values()) / MIB:.0f} MiB on the busiest rank; see mpibayes check")
     place = shlex.quote(str(folder))
     if job.array:
         print(f"status:  mpibayes status {place}/seed-N")

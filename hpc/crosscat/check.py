@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from mpibayes.hpc.commands.check import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_table
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.crosscat import schedule
 from mpibayes.hpc.crosscat.family import settings_of
@@ -20,11 +19,11 @@ from mpibayes.hpc.crosscat.view import Mixture, Settings
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial
-from mpibayes.hpc.run.progress import duration, rate
+from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_table
 from mpibayes.io.labels import BUFFERED
 from mpibayes.io.table import ARRAYS, BLOCKS, Column, Rows
 from mpibayes.io.trace import SCALARS
-from mpibayes.text import counted, every
+from mpibayes.text import counted, duration, every, rate
 
 SAMPLE_ROWS = 20_000
 SAMPLE_SLICES = 20  # the sample is cut from all over the table, which may be sorted

@@ -31,7 +31,7 @@ from mpibayes.hpc.components import normal as normal_model
 from mpibayes.hpc.components.multinormal import Predictive
 from mpibayes.hpc.components.product import Prior
 from mpibayes.hpc.crosscat.draws import KeptRun, hyper_of
-from mpibayes.hpc.crosscat.report import summarise as summary
+from mpibayes.hpc.crosscat.partitions import contingency
 from mpibayes.hpc.crosscat.report.report import Representative, representative
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.io.table import Rows, Table
@@ -153,7 +153,7 @@ class Predictor:
         self.models: list[_DrawModel] = []
         for (hyper, z), s in zip(drawn, run.statistics([z for _, z in drawn]), strict=True):
             prior = self.components.prior(hyper)
-            together = summary.contingency(representative.labels, z.astype(np.int64))
+            together = contingency(representative.labels, z.astype(np.int64))
             membership = np.ascontiguousarray((together / together.sum(axis=0)).T, np.float32)
             theta, moments = (self._levels(prior, s), self._moments(prior, s)) if impute else (None, {})
             parts = zip(hyper.wishart, self.components.vectors.parts(s))

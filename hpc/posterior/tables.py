@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.config.config import Config
-from mpibayes.hpc.crosscat.report.summarise import Scalar
 from mpibayes.hpc.posterior.chains import Chain
+from mpibayes.hpc.posterior.scalars import Scalar
 from mpibayes.io.files import chain_directories, read_regular
 from mpibayes.text import counted
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from mpibayes.hpc.commands.check import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_table
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.regression.design import Design
@@ -19,9 +18,9 @@ from mpibayes.hpc.regression.forecast import in_words
 from mpibayes.hpc.regression.likelihood import Likelihood
 from mpibayes.hpc.regression.mode.importance import importance_sample
 from mpibayes.hpc.regression.problem import FAMILIES
-from mpibayes.hpc.run.progress import duration
+from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_table
 from mpibayes.io.trace import MERGED_AT_MOST, REGRESSION_SCALARS
-from mpibayes.text import counted
+from mpibayes.text import counted, duration
 
 TIMED_S = 1.0
 MESSAGES_S = 5e-5  # of a cycle on several ranks of one machine: three messages, and leaving the compiled loop

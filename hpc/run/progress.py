@@ -29,44 +29,12 @@ from typing import Any, TextIO
 
 from mpibayes.hpc.parallel.launcher import launched
 from mpibayes.io.files import make_directory, open_regular
-from mpibayes.text import visible
+from mpibayes.text import count, duration, rate, visible
 
 EVERY_S = 60.0
 SMOOTHING = 0.1  # weight of the newest cycle in running means
 OF_REGRESSIONS = ("lp", "log_posterior", "acceptance_rate", "step_size", "n_bright")
 SPREAD = 0.3  # of the active rows over recent cycles, relative: with less, what a row costs cannot be told
-
-
-def duration(seconds: float | None) -> str:
-    """Seconds as people read them: 48s, 5m12s, 3h05m, 2d04h."""
-    if seconds is None or not math.isfinite(seconds):
-        return "?"
-    s = max(0, round(seconds))
-    if s < 60:
-        return f"{s}s"
-    if s < 3600:
-        return f"{s // 60}m{s % 60:02d}s"
-    if s < 86400:
-        return f"{s // 3600}h{s % 3600 // 60:02d}m"
-    return f"{s // 86400}d{s % 86400 // 3600:02d}h"
-
-
-def rate(per_second: float | None) -> str:
-    """Rows a second with a unit: 830rows/s, 21.3krows/s, 2.20Mrows/s."""
-    if per_second is None or not math.isfinite(per_second):
-        return "?rows/s"
-    for unit, size in (("M", 1e6), ("k", 1e3)):
-        if per_second >= size:
-            return f"{per_second / size:.3g}{unit}rows/s"
-    return f"{per_second:.3g}rows/s"
-
-
-def count(n: float) -> str:
-    """A number of rows in three digits: 830, 12.3k, 2.2M, 1.05G."""
-    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if n >= 0.9995 * size:
-            return f"{n / size:.3g}{unit}"
-    return f"{n:.0f}"
 
 
 def line(status: Mapping[str, Any]) -> str:

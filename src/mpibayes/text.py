@@ -1,7 +1,8 @@
-"""Small words of messages, and what other people's words look like in them."""
+"""How numbers, lengths of time, and other people's words are written in messages and reports."""
 
 from __future__ import annotations
 
+import math
 import shlex
 
 
@@ -63,3 +64,79 @@ def import_again(column: str, kind: str) -> str:
     "import the table again with --kind 'zip code=categorical' --force"
     """
     return f"import the table again with --kind {shlex.quote(f'{column}={kind}')} --force"
+
+
+def percent(p: float) -> str:
+    """A share as people write it: 0 %, 0.03 %, 7.1 %, 24 %, 99.7 %, 100 %."""
+    x = 100.0 * float(p)
+    if 0 < x < 0.01:
+        return "<0.01 %"
+    if x >= 99.95 or x == 0 or 9.95 <= x < 99.0:
+        return f"{x:.0f} %"
+    return f"{x:.2g} %" if x < 9.95 else f"{x:.1f} %"
+
+
+def number(x: float) -> str:
+    """A number as people write it: 0.042, 8.1, 34.2, 1,204."""
+    x = float(x)
+    if not math.isfinite(x):
+        return "-"
+    size = abs(x)
+    if x == 0 or size < 5e-4:
+        return "0" if x == 0 else f"{x:.1g}"
+    if size >= 1e7:
+        return f"{x:.3g}"
+    digits = 0 if size >= 100 else 1 if size >= 1 else 1 - math.floor(math.log10(size))
+    text = f"{x:,.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def took(seconds: float) -> str:
+    """Seconds as people read them: 0.08s, 4.5s, 48s, 5m12s."""
+    return f"{seconds:.2g}s" if seconds < 9.95 else duration(seconds)
+
+
+def spread(mean: float, sd: float) -> str:
+    """8.1 ± 5.0, to the digits that the spread makes meaningful."""
+    if not math.isfinite(sd):
+        return number(mean)
+    if sd == 0:
+        return f"{number(mean)} throughout" if math.isfinite(mean) else "-"
+    if sd >= 1e7 or sd < 1e-4:
+        return f"{mean:.3g} ± {sd:.2g}"
+    digits = max(0, 1 - math.floor(math.log10(sd)))
+    if abs(mean) > sd:
+        digits = min(digits, max(0, 3 - math.floor(math.log10(abs(mean)))))
+    return f"{mean:,.{digits}f} ± {sd:,.{digits}f}"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as people read them: 48s, 5m12s, 3h05m, 2d04h."""
+    if seconds is None or not math.isfinite(seconds):
+        return "?"
+    s = max(0, round(seconds))
+    if s < 60:
+        return f"{s}s"
+    if s < 3600:
+        return f"{s // 60}m{s % 60:02d}s"
+    if s < 86400:
+        return f"{s // 3600}h{s % 3600 // 60:02d}m"
+    return f"{s // 86400}d{s % 86400 // 3600:02d}h"
+
+
+def rate(per_second: float | None) -> str:
+    """Rows a second with a unit: 830rows/s, 21.3krows/s, 2.20Mrows/s."""
+    if per_second is None or not math.isfinite(per_second):
+        return "?rows/s"
+    for unit, size in (("M", 1e6), ("k", 1e3)):
+        if per_second >= size:
+            return f"{per_second / size:.3g}{unit}rows/s"
+    return f"{per_second:.3g}rows/s"
+
+
+def count(n: float) -> str:
+    """A number of rows in three digits: 830, 12.3k, 2.2M, 1.05G."""
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if n >= 0.9995 * size:
+            return f"{n / size:.3g}{unit}"
+    return f"{n:.0f}"

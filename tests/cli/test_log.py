@@ -5,7 +5,8 @@ import math
 
 import pytest
 
-from mpibayes.hpc.run.progress import Progress, count, duration, line, rate
+from mpibayes.hpc.run.progress import Progress, line
+from mpibayes.text import count, duration, rate
 
 
 class Clock:

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from mpibayes.hpc.crosscat.partitions import similarity, variations
 from mpibayes.hpc.crosscat.report import agreement as chains
-from mpibayes.hpc.crosscat.report import summarise as summary
 from mpibayes.hpc.posterior.chains import Chain, growth_of
 
 
@@ -89,7 +89,7 @@ def agreement_of(draws, of=None, r_hat=1.0):
     """`draws`: those of each chain, a list of labels."""
     labels = np.array([z for some in draws for z in some], np.int32)
     chain = np.repeat(np.arange(len(draws)), [len(some) for some in draws])
-    return chains.agreement(of or courses(len(draws)), r_hat, chain, labels, summary.variations(labels))
+    return chains.agreement(of or courses(len(draws)), r_hat, chain, labels, variations(labels))
 
 
 def courses(n, log_joint=(0.0, -50.0, -80.0), heldout=(-2.0, -1.5, -2.5), tried=0.0, cycles=20):
@@ -121,8 +121,8 @@ def test_chains_of_one_clustering_agree():
 def test_the_diagonal_compares_the_halves_of_a_chain():
     """A chain that changes its mind half-way, and one that does not."""
     a = agreement_of([[TRUTH] * 5 + [MERGED] * 5, [TRUTH] * 10])
-    assert a.ari[0, 0] == pytest.approx(summary.similarity(TRUTH, MERGED)[0]) and a.ari[1, 1] == 1
-    assert a.vi[0, 0] == pytest.approx(summary.similarity(TRUTH, MERGED)[1]) and a.vi[1, 1] == 0
+    assert a.ari[0, 0] == pytest.approx(similarity(TRUTH, MERGED)[0]) and a.ari[1, 1] == 1
+    assert a.vi[0, 0] == pytest.approx(similarity(TRUTH, MERGED)[1]) and a.vi[1, 1] == 0
 
 
 def test_the_representative_of_a_chain_is_nearest_to_its_draws():
@@ -130,7 +130,7 @@ def test_the_representative_of_a_chain_is_nearest_to_its_draws():
     draws = partitions(g, TRUTH, 9, 0.2)
     draws.insert(3, TRUTH)  # what all others are scattered around
     labels = np.array(draws)
-    assert chains.nearest(np.arange(10), summary.variations(labels)) == 3
+    assert chains.nearest(np.arange(10), variations(labels)) == 3
     a = agreement_of([draws, [TRUTH] * 4])
     assert a.ari[0, 1] == 1 and a.vi[0, 1] == 0
 

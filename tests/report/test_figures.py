@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mpibayes.hpc.crosscat.report import figures
-from mpibayes.hpc.crosscat.report.summarise import ColumnProfile
+from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
 from mpibayes.hpc.posterior import drawing
 from tests.report.test_chains import make_chain
 

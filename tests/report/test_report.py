@@ -11,8 +11,8 @@ from rich.console import Console
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.commands.report import report
 from mpibayes.hpc.crosscat.draws import KeptRun
+from mpibayes.hpc.crosscat.report.profiles import BlockProfile
 from mpibayes.hpc.crosscat.report.report import ClusterLine, Posterior, _block_tables, representative
-from mpibayes.hpc.crosscat.report.summarise import BlockProfile
 from mpibayes.hpc.crosscat.start.subsample import Annealing
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.io.labels import iterate_draws

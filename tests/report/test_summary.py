@@ -6,9 +6,12 @@ from scipy.stats import entropy
 
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
-from mpibayes.hpc.crosscat.report import summarise as summary
+from mpibayes.hpc.crosscat.partitions import by_size, contingency, jaccard, ordered_sizes, similarity, variations
+from mpibayes.hpc.crosscat.report import profiles as summary
+from mpibayes.hpc.posterior.scalars import MOST_R_HAT, mixing_warnings, r_hat_in_words, scalar
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels.mixture import mixture as kernels
+from mpibayes.text import number, percent, spread, took
 from tests.report.runs import planted
 
 
@@ -22,7 +25,7 @@ def test_variations_are_those_of_the_definition():
     g = np.random.default_rng(1)
     partitions = g.integers(0, 4, (7, 30))
     expected = np.array([[variation(a, b) for b in partitions] for a in partitions])
-    assert summary.variations(partitions) == pytest.approx(expected, abs=1e-12)
+    assert variations(partitions) == pytest.approx(expected, abs=1e-12)
 
 
 def pairs_together(z):
@@ -36,13 +39,13 @@ def test_similarity_against_its_definition():
     for _ in range(20):
         a, b = g.integers(0, 5, 40), g.integers(0, 3, 40)
         b[:25] = a[:25]
-        ari, vi = summary.similarity(a, b)
+        ari, vi = similarity(a, b)
         x, y = pairs_together(a), pairs_together(b)
         index, p, q = np.mean(x == y), x.mean(), y.mean()
         mean = p * q + (1 - p) * (1 - q)
         assert ari == pytest.approx((index - mean) / (1 - mean), abs=1e-12)
         assert vi == pytest.approx(variation(a, b), abs=1e-12)
-        assert summary.similarity(b, g.permutation(5)[a]) == pytest.approx((ari, vi), abs=1e-12)
+        assert similarity(b, g.permutation(5)[a]) == pytest.approx((ari, vi), abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -59,13 +62,13 @@ def test_similarity_against_its_definition():
     ],
 )
 def test_similarity_by_hand(a, b, ari, vi):
-    assert summary.similarity(np.array(a, np.int32), np.array(b, np.int32)) == pytest.approx((ari, vi), abs=1e-12)
+    assert similarity(np.array(a, np.int32), np.array(b, np.int32)) == pytest.approx((ari, vi), abs=1e-12)
 
 
 def test_many_clusters_are_told_apart():
     """Codes of pairs of clusters go far beyond 32 bits' worth."""
     z = np.arange(70_000, dtype=np.int32)
-    assert summary.similarity(z, z[::-1].copy()) == pytest.approx((1, 0), abs=1e-9)
+    assert similarity(z, z[::-1].copy()) == pytest.approx((1, 0), abs=1e-9)
 
 
 def test_the_representative_is_the_partition_most_draws_agree_with():
@@ -78,9 +81,9 @@ def test_the_representative_is_the_partition_most_draws_agree_with():
         z[moved] = (z[moved] + 1) % 3
         draws.append(g.permutation(3)[z])  # every draw numbers its clusters in its own way
     draws.insert(4, truth)
-    assert np.argmin(summary.variations(np.stack(draws)).mean(axis=1)) == 4
+    assert np.argmin(variations(np.stack(draws)).mean(axis=1)) == 4
     draws += [np.zeros(60, int), np.arange(60)]
-    farthest = np.argmax(summary.variations(np.stack(draws)).mean(axis=1))
+    farthest = np.argmax(variations(np.stack(draws)).mean(axis=1))
     assert farthest in (10, 11)  # one cluster, or a cluster for every row
 
 
@@ -89,49 +92,49 @@ def test_relabelling_a_draw_changes_no_summary():
     partitions = g.integers(0, 5, (6, 200))
     other = partitions.copy()
     other[2] = g.permutation(5)[other[2]]
-    assert summary.variations(other) == pytest.approx(summary.variations(partitions), abs=1e-12)
-    one, two = (summary.jaccard(summary.contingency(p[0], p[2])) for p in (partitions, other))
+    assert variations(other) == pytest.approx(variations(partitions), abs=1e-12)
+    one, two = (jaccard(contingency(p[0], p[2])) for p in (partitions, other))
     assert one == pytest.approx(two)
-    assert np.array_equal(summary.by_size(partitions[2]), summary.by_size(other[2]))
+    assert np.array_equal(by_size(partitions[2]), by_size(other[2]))
 
 
 def test_jaccard():
     a = np.array([0, 0, 0, 0, 1, 1])
     b = np.array([2, 2, 2, 0, 0, 0])
-    assert summary.jaccard(summary.contingency(a, b)) == pytest.approx([3 / 4, 2 / 3])
+    assert jaccard(contingency(a, b)) == pytest.approx([3 / 4, 2 / 3])
 
 
 def test_by_size_orders_clusters():
-    assert summary.by_size(np.array([0, 1, 1, 2, 2, 3, 3, 3])).tolist() == [3, 1, 1, 2, 2, 0, 0, 0]
+    assert by_size(np.array([0, 1, 1, 2, 2, 3, 3, 3])).tolist() == [3, 1, 1, 2, 2, 0, 0, 0]
 
 
 def test_ordered_sizes():
-    assert summary.ordered_sizes([np.array([1, 5, 2]), np.array([8])], 3).tolist() == [[5, 2, 1], [8, 0, 0]]
+    assert ordered_sizes([np.array([1, 5, 2]), np.array([8])], 3).tolist() == [[5, 2, 1], [8, 0, 0]]
 
 
 def test_scalar_summary_of_independent_draws():
     """False alarm about 1e-4: ESS of 4 x 1000 independent normal draws is far above 1000, R-hat below 1.01."""
     chains = list(np.random.default_rng(4).normal(3.0, 2.0, (4, 1000)))
-    s = summary.scalar(chains)
-    assert s.ess > 2000 and s.r_hat < 1.01 and not summary.mixing_warnings({"K": s})
+    s = scalar(chains)
+    assert s.ess > 2000 and s.r_hat < 1.01 and not mixing_warnings({"K": s})
     assert s.mean == pytest.approx(3.0, abs=0.15) and s.sd == pytest.approx(2.0, abs=0.15)
     assert s.low == pytest.approx(3.0 - 2 * 1.645, abs=0.4)
 
 
 def test_scalar_summary_sees_trouble():
     g = np.random.default_rng(5)
-    walk = summary.scalar([np.cumsum(g.normal(size=400))])
-    warnings = summary.mixing_warnings({"K": walk})
+    walk = scalar([np.cumsum(g.normal(size=400))])
+    warnings = mixing_warnings({"K": walk})
     assert "ESS): K " in warnings[0] and "R-hat above 1.01: K " in warnings[1] and "run.cycles" in warnings[-1]
-    apart = summary.scalar([g.normal(size=400), 5.0 + g.normal(size=400)])
+    apart = scalar([g.normal(size=400), 5.0 + g.normal(size=400)])
     assert apart.r_hat > 1.5
-    still = summary.scalar([np.full(50, 35.0), np.full(50, 39.0)])
-    assert still.r_hat == summary.MOST_R_HAT and "K > 100" in summary.mixing_warnings({"K": still})[1]
-    assert [summary.r_hat_in_words(x) for x in (1.0034, 2.29e15, np.nan)] == ["1.003", "> 100", "-"]
-    fixed = summary.scalar([np.full(50, 0.25)])
-    assert fixed.fixed and fixed.sd == 0 and not summary.mixing_warnings({"alpha": fixed})
-    assert "too few draws" in summary.mixing_warnings({"K": summary.scalar([np.arange(3.0)])})[0]
-    assert summary.scalar([np.full(9, np.nan)]).n_draws == 0
+    still = scalar([np.full(50, 35.0), np.full(50, 39.0)])
+    assert still.r_hat == MOST_R_HAT and "K > 100" in mixing_warnings({"K": still})[1]
+    assert [r_hat_in_words(x) for x in (1.0034, 2.29e15, np.nan)] == ["1.003", "> 100", "-"]
+    fixed = scalar([np.full(50, 0.25)])
+    assert fixed.fixed and fixed.sd == 0 and not mixing_warnings({"alpha": fixed})
+    assert "too few draws" in mixing_warnings({"K": scalar([np.arange(3.0)])})[0]
+    assert scalar([np.full(9, np.nan)]).n_draws == 0
 
 
 def profiles_of(columns, rows, z):
@@ -262,19 +265,19 @@ def test_what_a_cluster_lacks_is_said():
     ],
 )
 def test_percent(x, text):
-    assert summary.percent(x) == text
+    assert percent(x) == text
 
 
 @pytest.mark.parametrize(
     "x, text", [(0, "0"), (8.14, "8.1"), (34.25, "34.2"), (1204.4, "1,204"), (0.0419, "0.042"), (-3.0, "-3")]
 )
 def test_number(x, text):
-    assert summary.number(x) == text
+    assert number(x) == text
 
 
 @pytest.mark.parametrize("x, text", [(0.084, "0.084s"), (4.52, "4.5s"), (9.97, "10s"), (312, "5m12s")])
 def test_took(x, text):
-    assert summary.took(x) == text
+    assert took(x) == text
 
 
 @pytest.mark.parametrize(
@@ -288,4 +291,4 @@ def test_took(x, text):
     ],
 )
 def test_spread(m, s, text):
-    assert summary.spread(m, s) == text
+    assert spread(m, s) == text

@@ -16,7 +16,7 @@ import mpibayes
 from mpibayes.hpc.commands.doctor.doctor import DIRECTORY, OK, PROBLEM, SETUP, WARNING, Check, Finding
 from mpibayes.hpc.parallel.launcher import launched, launcher_name, launcher_size
 from mpibayes.hpc.run.clock import job_time_left
-from mpibayes.hpc.run.progress import duration
+from mpibayes.text import duration
 
 PREFIX = ".mpibayes-doctor-"
 BLOCK = 4 << 20

@@ -17,8 +17,8 @@ class Odds:
     """Log odds of side 1 in every group, as kernels/mixture/split.pyx reads them.
 
     A row's log odds: prior + sum of table at its level rows + sum over reals of real[0] - real[2] (x - real[1])^2
-    + real[4] (x - real[3])^2 + sum over counts of x count[0] - count[1] + sum over blocks of what kernels/mixture/vector_odds.h
-    makes of vector.
+    + real[4] (x - real[3])^2 + sum over counts of x count[0] - count[1] + sum over blocks of what
+    kernels/mixture/vector_odds.h makes of vector.
     """
 
     prior: np.ndarray  # (G,) float64

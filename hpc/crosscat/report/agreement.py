@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.report import summarise as summary
-from mpibayes.hpc.crosscat.report.summarise import Scalar
+from mpibayes.hpc.crosscat.partitions import similarity
 from mpibayes.hpc.crosscat.schedule import moves_due
 from mpibayes.hpc.posterior.chains import Chain
+from mpibayes.hpc.posterior.scalars import Scalar, r_hat_in_words, scalar
 from mpibayes.io.trace import MOVES
 
 SUMMARISED = ("log_joint", "n_clusters", "entropy", "heldout_lpd")
@@ -59,7 +59,7 @@ def course(chain: Chain) -> Course:
     t, later = chain.trace, chain.later()
     level = np.quantile(later["log_joint"][len(later["cycle"]) // 2 :], 0.05)
     settled = int(np.argmax((t["cycle"] >= chain.growth) & (t["log_joint"] >= level)))
-    scalars = {name: summary.scalar([later[name]]) for name in SUMMARISED if name in later}
+    scalars = {name: scalar([later[name]]) for name in SUMMARISED if name in later}
     averaged = later.get("heldout_lpd_averaged", [np.nan])
     cycles, every = int(t["cycle"][-1]), chain.config.sampler.split_merge
     due = (moves_due(None if every == "auto" else every, cycle + 1) for cycle in range(cycles))
@@ -187,7 +187,7 @@ def agreement(
         for j in range(i + 1):
             a, b = (whole[i], whole[j]) if j < i else halves[i] or (None, None)
             if a is not None and b is not None:
-                ari[i, j], vi[i, j] = ari[j, i], vi[j, i] = summary.similarity(a, b)
+                ari[i, j], vi[i, j] = ari[j, i], vi[j, i] = similarity(a, b)
     return Agreement(ari, vi, labels.shape[1], r_hat, gap, climbing)
 
 
@@ -228,7 +228,7 @@ def _not_met(a: Agreement, courses: Sequence[Course]) -> str:
     """How far the log joints are from one another, and which of them still rise."""
     reasons = []
     if a.gap:
-        r_hat = summary.r_hat_in_words(a.r_hat, 2)
+        r_hat = r_hat_in_words(a.r_hat, 2)
         reasons.append(f"their mean log joints differ by {a.gap:,.0f} nats (R-hat {r_hat})")
     if a.climbing:
         names = _names([courses[i].name for i in a.climbing])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.crosscat.report.agreement import Course
-from mpibayes.hpc.crosscat.report.summarise import TELLING, ColumnProfile, percent, took
+from mpibayes.hpc.crosscat.report.profiles import TELLING, ColumnProfile
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.posterior.drawing import (
     FAINT,
@@ -28,7 +28,7 @@ from mpibayes.hpc.posterior.drawing import (
     styled,
     thousands,
 )
-from mpibayes.text import counted, visible
+from mpibayes.text import counted, percent, took, visible
 
 EMPTY = "#f4f5f7"
 MANY_CLUSTERS, MANY_COLUMNS = 20, 14  # of the heat map

@@ -14,11 +14,20 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.crosscat.draws import KeptRun, hyper_of
+from mpibayes.hpc.crosscat.partitions import (
+    by_size,
+    contingency,
+    jaccard,
+    ordered_sizes,
+    posterior_of_count,
+    variations,
+)
 from mpibayes.hpc.crosscat.report import agreement as chains
-from mpibayes.hpc.crosscat.report import summarise as summary
+from mpibayes.hpc.crosscat.report import profiles as summary
 from mpibayes.hpc.crosscat.report.agreement import Agreement, Course
-from mpibayes.hpc.crosscat.report.summarise import BlockProfile, ColumnProfile, Scalar, Trait, number, percent, took
+from mpibayes.hpc.crosscat.report.profiles import BlockProfile, ColumnProfile, Trait
 from mpibayes.hpc.posterior.chains import evenly
+from mpibayes.hpc.posterior.scalars import ENOUGH_DRAWS, Scalar, mixing_warnings, r_hat_in_words, scalar
 from mpibayes.hpc.posterior.tables import (
     Report,
     finite,
@@ -32,7 +41,7 @@ from mpibayes.hpc.posterior.tables import (
     warnings_in_words,
 )
 from mpibayes.io.table import Rows
-from mpibayes.text import counted, visible
+from mpibayes.text import counted, number, percent, took, visible
 
 PROBES = 1000  # rows on which every kept draw is compared with every other
 COMPARED = 200  # kept draws compared with one another, at most; of each chain FEWEST at least
@@ -128,16 +137,16 @@ def summarise(run: KeptRun) -> Posterior:
     run.require_draws()
     later = [c.later() for c in run.chains]
     names = [key for key, _ in SCALARS if all(key in t for t in later)]
-    scalars = {key: summary.scalar([t[key] for t in later]) for key in names}
+    scalars = {key: scalar([t[key] for t in later]) for key in names}
     kept = run.kept()
     courses = [chains.course(c) for c in run.chains]
     averaged = [c.heldout_averaged for c in courses if np.isfinite(c.heldout_averaged)]
     posterior = Posterior(
         run, courses, {k: s for k, s in scalars.items() if s.n_draws},
-        summary.posterior_of_count(np.concatenate([t["n_clusters"] for t in later])),
+        posterior_of_count(np.concatenate([t["n_clusters"] for t in later])),
         float(np.mean(averaged)) if averaged else None, len(kept),
     )  # fmt: skip
-    posterior.warnings += summary.mixing_warnings(
+    posterior.warnings += mixing_warnings(
         {n: posterior.scalars[k] for k, n in SCALARS if k in posterior.scalars}, len(run.chains)
     )
     climbing = [c for c in courses if c.climbed]
@@ -164,10 +173,10 @@ def summarise(run: KeptRun) -> Posterior:
             "let the run go on, or lower output.labels"
         )
         return posterior
-    if len(kept) < summary.ENOUGH_DRAWS:
+    if len(kept) < ENOUGH_DRAWS:
         posterior.warnings.append(
             f"only {counted(len(kept), 'draw')} of the labels kept after burn-in: clusters, sizes and stability below "
-            f"are rough; keep at least {summary.ENOUGH_DRAWS} (run.cycles, output.labels)"
+            f"are rough; keep at least {ENOUGH_DRAWS} (run.cycles, output.labels)"
         )
     posterior.representative = r = representative(run, kept)
     c = r.compared
@@ -183,7 +192,7 @@ def representative(run: KeptRun, kept: Sequence[tuple[int, int]]) -> Representat
     best = chains.nearest(np.arange(len(compared.cycle)), compared.distances)
     chain, cycle = int(compared.chain[best]), int(compared.cycle[best])
     ((_, draw),) = run.draws([(chain, cycle)])
-    z = summary.by_size(draw.labels)
+    z = by_size(draw.labels)
     loss = float(compared.distances[best].mean())
     return Representative(chain, cycle, z, np.bincount(z), loss, hyper_of(draw), compared)
 
@@ -200,7 +209,7 @@ def _compare(run: KeptRun, kept: Sequence[tuple[int, int]]) -> Compared:
         seen.append((chain, draw.cycle))
         labels.append(draw.labels[rows].astype(np.int32))
     probes = evenly(np.random.default_rng(run.n_rows).permutation(len(rows)), PROBES)
-    distances = summary.variations(np.stack(labels)[:, probes])
+    distances = variations(np.stack(labels)[:, probes])
     return Compared(*np.array(seen).T, np.stack(labels), distances)
 
 
@@ -210,9 +219,9 @@ def _describe(posterior: Posterior, r: Representative, kept: Sequence[tuple[int,
     overlap, sizes = np.zeros(len(r.sizes)), []
     used = evenly(kept, COMPARED)
     for _, draw in run.draws(used):
-        overlap += summary.jaccard(summary.contingency(r.labels, draw.labels))
+        overlap += jaccard(contingency(r.labels, draw.labels))
         sizes.append(np.bincount(draw.labels))
-    posterior.ordered = summary.ordered_sizes(sizes, max(len(s) for s in sizes))
+    posterior.ordered = ordered_sizes(sizes, max(len(s) for s in sizes))
     least = max(2, int(np.ceil(LEAST_SHARE * run.n_rows)))
     shown = np.arange(min(LISTED, max(1, int(np.count_nonzero(r.sizes >= least)))))
     explained: dict[tuple[str, str], float] = {}
@@ -367,7 +376,7 @@ def _scalar_cells(key: str, s: Scalar) -> list[str]:
     cells = [
         fixed(x, 0 if key == "n_clusters" and x in (s.low, s.high) else digits) for x in (s.mean, s.sd, s.low, s.high)
     ]
-    return [*cells, fixed(s.ess, 0), summary.r_hat_in_words(s.r_hat)]
+    return [*cells, fixed(s.ess, 0), r_hat_in_words(s.r_hat)]
 
 
 def _remark(p: Posterior, key: str, s: Scalar) -> str:

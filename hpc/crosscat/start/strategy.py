@@ -12,8 +12,7 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.config.config import Config, growing_schedule
 from mpibayes.hpc.crosscat import schedule
 from mpibayes.hpc.crosscat.start.subsample import Annealing, planned_cycles
-from mpibayes.hpc.run.progress import duration
-from mpibayes.text import counted
+from mpibayes.text import counted, duration
 
 START_ROWS = 1000  # of the first subsample, or a quarter of the rows where there are fewer than four times as many
 SETTLING = 20  # full-data cycles a shard that an annealed start needs (MATH 4.3: 10 leave a bias of a few percent)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.report.summarise import MOST_R_HAT
+from mpibayes.hpc.posterior.scalars import MOST_R_HAT
 from mpibayes.hpc.regression.design import INTERCEPT, Design
 
 LEVELS = (0.05, 0.5, 0.95)

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.report import summarise as summary
-from mpibayes.hpc.crosscat.report.summarise import ENOUGH_ESS, ENOUGH_R_HAT, r_hat_in_words
 from mpibayes.hpc.posterior.chains import Chain
+from mpibayes.hpc.posterior.scalars import ENOUGH_ESS, ENOUGH_R_HAT, Scalar, r_hat_in_words, scalar
 from mpibayes.hpc.regression.report.coefficients import Summary
-from mpibayes.text import counted
+from mpibayes.text import counted, percent
 
 SCALARS = ("log_posterior", "lp", "n_bright", "acceptance_rate", "step_size")
 APART = 1.1  # R-hat beyond which chains of one posterior have not met
@@ -32,7 +31,7 @@ class Course:
     kept_cycles: int
     seconds: float
     kept_seconds: float
-    scalars: dict[str, summary.Scalar]
+    scalars: dict[str, Scalar]
     queries_theta: float
     queries_z: float
 
@@ -50,7 +49,7 @@ def course(chain: Chain) -> Course:
     return Course(
         chain.name, cycles, chain.burn_in, cycles - chain.burn_in, float(seconds[-1]),
         float(seconds[-1] - (before[-1] if len(before) else 0.0)),
-        {name: s for name in SCALARS if (s := summary.scalar([later[name]])).n_draws},
+        {name: s for name in SCALARS if (s := scalar([later[name]])).n_draws},
         float(later["queries_theta"].mean()) / thin, float(later["queries_z"].mean()) / thin,
     )  # fmt: skip
 
@@ -83,7 +82,7 @@ def warnings(
     courses: Sequence[Course],
     theta: Summary,
     names: Sequence[str],
-    scalars: dict[str, summary.Scalar],
+    scalars: dict[str, Scalar],
     n_rows: int,
 ) -> list[str]:
     """theta: of all coefficients as they are sampled, (P,), and their names; scalars: of all chains together."""
@@ -95,17 +94,17 @@ def warnings(
         where = f"{c.name}: " if len(courses) > 1 else ""
         if rate < low:
             found.append(
-                f"{where}{firefly.theta_update} accepts {summary.percent(rate)} of its proposals: its steps are too "
+                f"{where}{firefly.theta_update} accepts {percent(rate)} of its proposals: its steps are too "
                 "long. A longer burn-in adapts them better (run.burn_in), or set firefly.step_size"
             )
         elif rate > high:
             found.append(
-                f"{where}{firefly.theta_update} accepts {summary.percent(rate)} of its proposals: its steps are shorter"
+                f"{where}{firefly.theta_update} accepts {percent(rate)} of its proposals: its steps are shorter"
                 " than they need be. Raise run.burn_in, in which they are adapted, or firefly.step_size"
             )
     for name, c in ((f"{c.name}: " if len(courses) > 1 else "", c) for c in courses):
         if firefly.bounds != "none" and "n_bright" in c.scalars and c.scalars["n_bright"].mean > BRIGHT * n_rows:
-            share = summary.percent(c.scalars["n_bright"].mean / n_rows)
+            share = percent(c.scalars["n_bright"].mean / n_rows)
             tuned = 'firefly.bounds = "tuned" leaves fewer, ' if firefly.bounds == "untuned" else ""
             found.append(
                 f"{name}{share} of the rows are bright on average, so little is saved by leaving the others dark: "
@@ -114,9 +113,7 @@ def warnings(
     return found
 
 
-def _mixing(
-    theta: Summary, names: Sequence[str], scalars: dict[str, summary.Scalar], courses: Sequence[Course]
-) -> list[str]:
+def _mixing(theta: Summary, names: Sequence[str], scalars: dict[str, Scalar], courses: Sequence[Course]) -> list[str]:
     found, several = [], len(courses) > 1
     if not np.isfinite(theta.ess_bulk).any():
         found.append("too few draws after burn-in to judge the coefficients")

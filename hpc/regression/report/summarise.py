@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mpibayes.errors import DataError, NumericalError
-from mpibayes.hpc.crosscat.report import summarise as summary
-from mpibayes.hpc.crosscat.report.summarise import Scalar
+from mpibayes.hpc.posterior.scalars import Scalar, scalar
 from mpibayes.hpc.regression.draws import KeptRegression
 from mpibayes.hpc.regression.predictive import Predictive
 from mpibayes.hpc.regression.prior import Prior
@@ -67,7 +66,7 @@ def summarise_run(run: KeptRegression) -> Posterior:
         plain = [in_original_units(centred(d), design).reshape(len(d), -1) for d in draws]
         original = summarise(plain, judged=False)
     later = [c.later() for c in run.chains]
-    scalars = {name: summary.scalar([t[name] for t in later]) for name in faring.SCALARS}
+    scalars = {name: scalar([t[name] for t in later]) for name in faring.SCALARS}
     courses = [faring.course(c) for c in run.chains]
     posterior = Posterior(
         run, run.n_rows, courses, {k: s for k, s in scalars.items() if s.n_draws}, theta, shown, original,

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.config.config import Config
-from mpibayes.hpc.crosscat.report.summarise import Scalar, number, percent, r_hat_in_words, took
+from mpibayes.hpc.posterior.scalars import Scalar, r_hat_in_words
 from mpibayes.hpc.posterior.tables import fixed, head, not_started, shards, span, states, warnings_in_words
 from mpibayes.hpc.regression.report.coefficients import Summary, by_importance, units
 from mpibayes.hpc.regression.report.summarise import Posterior
-from mpibayes.text import counted, every
+from mpibayes.text import counted, every, number, percent, took
 
 LISTED = 30  # coefficients in the table, at most; coefficients.csv has them all
 LISTED_NUMERIC = 15  # in the table's units

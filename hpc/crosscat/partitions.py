@@ -1,0 +1,84 @@
+"""Partitions of rows and how alike they are; labels count from 0."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def posterior_of_count(draws: np.ndarray) -> dict[int, float]:
+    """{value: share of the draws}, values ascending; for the number of clusters."""
+    values, times = np.unique(np.asarray(draws).astype(np.int64), return_counts=True)
+    return {int(v): float(t / len(draws)) for v, t in zip(values, times, strict=True)}
+
+
+def contingency(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Rows in cluster i of partition `a` and j of partition `b`, (K_a, K_b) int64; labels (N,) from 0."""
+    k_a, k_b = int(a.max()) + 1, int(b.max()) + 1
+    return np.bincount(a * np.int64(k_b) + b, minlength=k_a * k_b).reshape(k_a, k_b)
+
+
+def variations(partitions: np.ndarray) -> np.ndarray:
+    """Variation of information between partitions, nats, (D, D); partitions (D, M) labels from 0.
+
+    VI(a, b) = 2 H(a, b) - H(a) - H(b), H the entropy of the shares of the M rows (Meila 2007).
+    """
+    n_draws, n_rows = partitions.shape
+    n = np.arange(n_rows + 1, dtype=np.float64)
+    n_log_n = n * np.log(np.maximum(n, 1.0))
+
+    def entropy(counts):
+        return np.log(n_rows) - n_log_n[counts].sum() / n_rows
+
+    partitions = np.stack([np.unique(z, return_inverse=True)[1] for z in partitions]).astype(np.int64)
+    single = np.array([entropy(np.bincount(z)) for z in partitions])
+    distance = np.zeros((n_draws, n_draws))
+    for i in range(n_draws):
+        for j in range(i):
+            joint = entropy(np.bincount(partitions[i] * (partitions[j].max() + 1) + partitions[j]))
+            distance[i, j] = distance[j, i] = max(2.0 * joint - single[i] - single[j], 0.0)
+    return distance
+
+
+def similarity(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
+    """Adjusted Rand index (Hubert & Arabie 1985) and variation of information, nats, of two partitions of some rows.
+
+    The index is 1 for the same partition and 0 on average for independent ones of the same cluster sizes.
+    """
+    n, a, b = len(a), a.astype(np.int64), b.astype(np.int64)
+    counts = [np.unique(z, return_counts=True)[1] for z in (a, b, a * (b.max() + 1) + b)]
+    pairs_a, pairs_b, pairs = (float((c * (c - 1)).sum()) / 2.0 for c in counts)
+    expected, most = pairs_a * pairs_b / max(n * (n - 1) / 2.0, 1.0), (pairs_a + pairs_b) / 2.0
+    entropy_a, entropy_b, joint = (float(np.log(n) - (c * np.log(c)).sum() / n) for c in counts)
+    ari = 1.0 if most == expected else (pairs - expected) / (most - expected)  # both one cluster, or all singletons
+    return ari, max(2.0 * joint - entropy_a - entropy_b, 0.0)
+
+
+def jaccard(together: np.ndarray) -> np.ndarray:
+    """Largest overlap (rows in both / rows in either) of each cluster of the first partition with one of the second.
+
+    `together`: `contingency` of the two; (K_a,).
+    """
+    either = together.sum(axis=1)[:, None] + together.sum(axis=0) - together
+    return (together / np.maximum(either, 1)).max(axis=1)
+
+
+def by_size(labels: np.ndarray) -> np.ndarray:
+    """The same partition, clusters numbered from the largest (0) to the smallest; equal sizes by their first row."""
+    size = np.bincount(labels)
+    first = np.full(len(size), len(labels))
+    np.minimum.at(first, labels, np.arange(len(labels)))
+    order = np.lexsort((first, -size))
+    number = np.empty(len(size), np.int64)
+    number[order] = np.arange(len(size))
+    return number[labels]
+
+
+def ordered_sizes(sizes: Sequence[np.ndarray], most: int) -> np.ndarray:
+    """Cluster sizes of each draw from the largest on, 0 where it has fewer clusters, (D, most)."""
+    table = np.zeros((len(sizes), most), np.int64)
+    for row, size in zip(table, sizes, strict=True):
+        largest = np.sort(size)[::-1][:most]
+        row[: len(largest)] = largest
+    return table

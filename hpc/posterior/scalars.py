@@ -1,0 +1,82 @@
+"""Scalars over all chains after burn-in: moments, effective sample size, R-hat, and what to warn of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+ENOUGH_ESS = 100.0
+ENOUGH_R_HAT = 1.01
+MOST_R_HAT = 100.0  # chains that stand still in different places have none
+ENOUGH_DRAWS = 10  # fewer kept draws make a poor summary
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """One quantity over all chains after burn-in. ess and r_hat are NaN where they have no meaning (`fixed`, few
+    draws); r_hat is MOST_R_HAT at most."""
+
+    mean: float
+    sd: float
+    low: float  # 5 %
+    high: float  # 95 %
+    ess: float
+    r_hat: float
+    fixed: bool
+    n_draws: int
+
+
+def scalar(chains: Sequence[np.ndarray]) -> Scalar:
+    """Summary of one quantity; `chains` are the draws of each chain after burn-in, NaN where it was not computed.
+
+    R-hat compares the chains, the two halves of a single one. Chains of different lengths are cut to their last draws.
+    """
+    import arviz
+
+    chains = [c[np.isfinite(c)] for c in chains]
+    draws = np.concatenate(chains)
+    if not len(draws):
+        return Scalar(*(np.nan,) * 6, fixed=False, n_draws=0)
+    fixed = bool(np.all(draws == draws[0]))
+    ess = r_hat = np.nan
+    n = min(len(c) for c in chains)
+    if not fixed and n >= 8:
+        together = np.stack([c[len(c) - n :] for c in chains])
+        halves = together if len(together) > 1 else together[:, n % 2 :].reshape(2, -1)
+        with np.errstate(divide="ignore", invalid="ignore"):  # a chain, or a half, that never moved
+            ess, r_hat = float(arviz.ess(together, method="bulk")), min(float(arviz.rhat(halves)), MOST_R_HAT)
+    low, high = np.quantile(draws, (0.05, 0.95))
+    sd = 0.0 if fixed else float(draws.std(ddof=1)) if len(draws) > 1 else np.nan
+    return Scalar(float(draws.mean()), sd, float(low), float(high), ess, r_hat, fixed, len(draws))
+
+
+def mixing_warnings(scalars: Mapping[str, Scalar], n_chains: int = 1) -> list[str]:
+    """What some quantities, by what they are called, say against the chains: a line for each kind of trouble."""
+    moving = {name: s for name, s in scalars.items() if not s.fixed}
+    unknown = [name for name, s in moving.items() if not np.isfinite(s.ess)]
+    short = [f"{name} {s.ess:.0f}" for name, s in moving.items() if s.ess < ENOUGH_ESS]
+    apart = [f"{name} {r_hat_in_words(s.r_hat, 2)}" for name, s in moving.items() if s.r_hat > ENOUGH_R_HAT]
+    found = []
+    if unknown:
+        found.append(f"too few draws after burn-in to judge {', '.join(unknown)}")
+    if short:
+        found.append(f"fewer than {ENOUGH_ESS:.0f} effective draws (ESS): {', '.join(short)}")
+    if apart:
+        found.append(f"R-hat above {ENOUGH_R_HAT}: {', '.join(apart)}")
+    if found:
+        found.append(
+            "until these are mended the figures are rough: the run is too short"
+            + (
+                ", or its chains have not met. Look at trace.png and chains.png; raise run.cycles"
+                if n_chains > 1
+                else ". Look at trace.png; raise run.cycles"
+            )
+        )
+    return found
+
+
+def r_hat_in_words(x: float, digits: int = 3) -> str:
+    """1.003, or > 100; - where there is none."""
+    return f"> {MOST_R_HAT:.0f}" if x >= MOST_R_HAT else f"{x:.{digits}f}" if np.isfinite(x) else "-"

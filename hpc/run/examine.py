@@ -1,0 +1,63 @@
+"""What is looked at before a run starts, and what any process of it takes; for `run`, `check` and `submit`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mpibayes.hpc.config import config as configuration
+from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.family import Family
+from mpibayes.hpc.parallel.comm import serial
+from mpibayes.hpc.registry import family_of
+from mpibayes.io.table import Table
+from mpibayes.text import counted
+
+MIB = 1 << 20
+
+# Measured resident memory on Linux x86-64, Python 3.11, numpy 2.4: the program before it has read a row.
+PROCESS_BYTES = 74 * MIB
+MPI_BYTES = 15 * MIB  # the MPI library and its shared buffers (mpich 5 wheel, 1 to 4 ranks)
+WORK_BYTES = 3 * MIB  # library pages first touched by a cycle, small temporaries
+
+
+@dataclass
+class Found:
+    """A configuration and the table it is about, after every check that needs no run."""
+
+    config: Config  # with "auto" as a first start decides it
+    table: Table
+    data: Data
+    n_heldout: int
+    family: Family
+
+
+def examine(config_path: str | Path, overrides: Sequence[str] = ()) -> Found:
+    """All that can be wrong before the run directory is opened. Raises ConfigError or DataError."""
+    config = configuration.load(config_path, overrides)
+    table = Table.open(config.table)
+    configuration.check_columns(config, table.columns, table.n_rows)
+    data = Data(table, config.unused, config.heldout_fraction, config.joint)
+    data.check_blocks()
+    family = family_of(config)(serial(), config, data)
+    family.read_files([], fresh=True)
+    n_heldout = table.n_rows - data.n_rows if family.heldout_file is None else len(family.heldout_file)
+    config = configuration.continued(config, family.decided(config, data.n_rows))
+    return Found(config, table, data, n_heldout, family)
+
+
+def about_table(config: Config, table: Table, data: Data, n_heldout: int) -> Iterator[tuple[str, str]]:
+    """What there is to say of the configuration and the table, whatever the model; (title, text) pairs."""
+    yield "configuration", f"{config.path}: valid"
+    yield "table", f"{table.path}: {counted(table.n_rows, 'row')}, fingerprint {table.fingerprint[:12]}"
+    kinds = [(kind, sum(c.kind == kind for c in data.columns)) for kind in ("categorical", "boolean", "real", "count")]
+    unused = f"; {len(config.unused)} left out" if config.unused else ""
+    yield "columns", ", ".join(f"{n} {kind}" for kind, n in kinds if n) + unused
+    for name, columns in data.carve.blocks.items():
+        yield "", f"modelled jointly, {name}: {', '.join(columns)}"
+    missing = sum(c.n_missing for c in data.columns) / (table.n_rows * len(data.columns))
+    yield "missing", f"{missing:.1%} of the cells"
+    held = f"{n_heldout:,} held out and scored" if config.data.heldout is not None else "none held out"
+    yield "rows", f"{data.n_rows:,} trained on, {held}"
