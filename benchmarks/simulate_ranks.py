@@ -5,7 +5,8 @@
 
 Compute: the constants of hpc/crosscat/cost_constants.py, with the spread from cycle to cycle that was measured; each
 rank draws its own, and every collective waits for the last. Shards are dealt as the program deals them, and in each
-cycle another one is collapsed. Messages: the latency-bandwidth model of hpc/crosscat/cost_model.py between ranks of a node
+cycle another one is collapsed. Messages: the latency-bandwidth model of hpc/crosscat/cost_model.py between ranks of a
+node
 and between nodes.
 What is not in it: other jobs on the network, processors that slow each other down by sharing memory bandwidth, the
 reading and writing of files.

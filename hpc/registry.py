@@ -1,17 +1,43 @@
-"""Which kind of model a configuration is about."""
+"""The families of models by `model.family`: each is a room with the same doors, loaded when one of them is wanted."""
 
 from __future__ import annotations
 
-from mpibayes.hpc.config.config import Config
+import importlib
+from types import ModuleType
+from typing import Any
+
+from mpibayes.errors import ConfigError
 from mpibayes.hpc.family import Family
 
+ROOMS = {"mixture": "crosscat", "logistic": "regression", "softmax": "regression", "student-t": "regression"}
 
-def family_of(config: Config) -> type[Family]:
-    """The class that knows what belongs to `model.family`; only that one's modules are loaded."""
-    if config.model.family == "mixture":
-        from mpibayes.hpc.crosscat.family import MixtureFamily
 
-        return MixtureFamily
-    from mpibayes.hpc.regression.family import RegressionFamily
+def family_of(family: str) -> type[Family]:
+    """What belongs to a kind of model before a chain starts."""
+    return _door(family, "family").Family
 
-    return RegressionFamily
+
+def kept_of(family: str) -> type[Any]:
+    """A run of it, opened for reading: Kept(run directories, burn-in, table)."""
+    return _door(family, "draws").Kept
+
+
+def report_of(family: str) -> Any:
+    """make(kept) -> Report."""
+    return _door(family, "report.report").make
+
+
+def forecast_of(family: str) -> type[Any]:
+    """What it predicts of new rows (`commands.predict.Forecast`)."""
+    return _door(family, "predict").Forecast
+
+
+def check_of(family: str) -> ModuleType:
+    """The module with findings(found, ranks) and memory(found, ranks)."""
+    return _door(family, "check")
+
+
+def _door(family: str, name: str) -> ModuleType:
+    if family not in ROOMS:
+        raise ConfigError(f'model.family = "{family}": there is no such family; expected one of {", ".join(ROOMS)}')
+    return importlib.import_module(f"mpibayes.hpc.{ROOMS[family]}.{name}")

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 
-from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.registry import check_of
 from mpibayes.hpc.run.examine import Found, examine
 from mpibayes.text import visible
 
@@ -21,19 +20,10 @@ def check(config_path: str | Path, overrides: Sequence[str] = (), ranks: int = 1
     Raises ConfigError or DataError with all that is wrong.
     """
     found = examine(config_path, overrides)
-    for title, text in _of_family(found.config).findings(found, ranks):
+    for title, text in check_of(found.config.model.family).findings(found, ranks):
         print(f"{title + ':' if title else '':<16}{visible(text)}")
 
 
 def memory(found: Found, ranks: int) -> dict[str, int]:
     """Resident bytes at the peak of the busiest of so many ranks, by part; foretold without a trial of the sampler."""
-    return _of_family(found.config).memory(found, ranks)
-
-
-def _of_family(config: Config) -> ModuleType:
-    """The module with `findings(found, ranks)` and `memory(found, ranks)` for `model.family`."""
-    if config.model.family == "mixture":
-        from mpibayes.hpc.crosscat import check as of_family
-    else:
-        from mpibayes.hpc.regression import check as of_family
-    return of_family
+    return check_of(found.config.model.family).memory(found, ranks)

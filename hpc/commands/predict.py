@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.posterior.chains import family_of
+from mpibayes.hpc.posterior.chains import family_in
+from mpibayes.hpc.registry import forecast_of, kept_of
 from mpibayes.io.files import reading, reason, replacing
 from mpibayes.io.table import Rows, Table
 from mpibayes.text import counted
@@ -76,13 +77,9 @@ def predict(
     _check_target(out, overwrite)
     if draws is not None and draws < 1:
         raise ConfigError(f"draws = {draws}: expected a whole number, 1 or more")
-    if family_of(run_dir) == "mixture":
-        from mpibayes.hpc.crosscat.draws import KeptRun as Kept
-        from mpibayes.hpc.crosscat.predictive import MixtureForecast as Made
-    else:
-        from mpibayes.hpc.regression.draws import KeptRegression as Kept
-        from mpibayes.hpc.regression.predict import RegressionForecast as Made
-    forecast: Forecast = Made(Kept([run_dir], burn_in, table), Path(source), draws, probabilities, impute)
+    family = family_in(run_dir)
+    kept = kept_of(family)([run_dir], burn_in, table)
+    forecast: Forecast = forecast_of(family)(kept, Path(source), draws, probabilities, impute)
     record: dict = {}
     more = {"batch_rows": batch_rows} if batch_rows else {}
     rows = stream_like(forecast.like, source, unseen=unseen, record=record, **more)

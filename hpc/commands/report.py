@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.posterior.chains import family_of
+from mpibayes.hpc.posterior.chains import family_in
 from mpibayes.hpc.posterior.tables import Report
+from mpibayes.hpc.registry import kept_of, report_of
 from mpibayes.io.files import reason, write_bytes, write_text
 
 WIDTH = 118  # of report.txt
@@ -43,16 +44,13 @@ def report(
     require_extra("matplotlib", "arviz")
     console = console or Console()
     run_dirs = [run_dirs] if isinstance(run_dirs, str | Path) else list(run_dirs)
-    if run_dirs and family_of(run_dirs[0]) != "mixture":
-        from mpibayes.hpc.regression.draws import KeptRegression as Kept
-        from mpibayes.hpc.regression.report.report import make
-    else:
-        from mpibayes.hpc.crosscat.draws import KeptRun as Kept
-        from mpibayes.hpc.crosscat.report.report import make
-    kept = Kept(run_dirs, burn_in, table)
+    if not run_dirs:
+        raise ConfigError("no run directory was given; expected one or more")
+    family = family_in(run_dirs[0])
+    kept = kept_of(family)(run_dirs, burn_in, table)
     folder = Path(out) if out is not None else Path(run_dirs[0]) / "report"
     _make_folder(folder)
-    made = make(kept)
+    made = report_of(family)(kept)
     _write(folder, made)
     for part in made.parts():
         console.print(part)

@@ -24,7 +24,7 @@ from mpibayes.io.table import Rows
 SLICE_ROWS = 65_536
 
 
-class KeptRun(KeptChains):
+class Kept(KeptChains):
     """Chains of one mixture on one table."""
 
     def __init__(self, run_dirs: Sequence[str | Path], burn_in: int | None = None, table: str | Path | None = None):

@@ -45,7 +45,7 @@ def settings_of(config: Config, n_rows: int) -> Settings:
     )
 
 
-class MixtureFamily:
+class Family:
     """See `sampler.Family`."""
 
     def __init__(self, comm: Communicator, config: Config, data: Data):

@@ -126,7 +126,7 @@ class KeptChains:
                 )
 
 
-def family_of(run_dir: str | Path) -> str:
+def family_in(run_dir: str | Path) -> str:
     """model.family of a run. Raises ConfigError where there is no run."""
     home = Path(run_dir)
     chain_directories(home)

@@ -20,7 +20,7 @@ from mpibayes.io import checkpoint
 from mpibayes.io.table import Table, slice_rows
 
 
-class KeptRegression(KeptChains):
+class Kept(KeptChains):
     """Chains of one regression on one table."""
 
     def __init__(self, run_dirs: Sequence[str | Path], burn_in: int | None = None, table: str | Path | None = None):

@@ -78,7 +78,7 @@ def axes_of(design: Design) -> dict[str, dict[str, list[str]]]:
     return {"theta": {**classes, "coefficient": list(design.names)}}
 
 
-class RegressionFamily:
+class Family:
     """See `sampler.Family`. The mode and the scales that have to be chosen are found once, for all chains."""
 
     def __init__(self, comm: Communicator, config: Config, data: Data):
@@ -171,7 +171,7 @@ class RegressionChain:
     scalars = REGRESSION_SCALARS
     growing = False
 
-    def __init__(self, family: RegressionFamily, config: Config, number: int):
+    def __init__(self, family: Family, config: Config, number: int):
         self.comm, self.config, self.family = family.comm, config, family
         self.axes = axes_of(family.design)
         self.firefly = Firefly(family.comm, family.problem, firefly_settings(config, number), number)

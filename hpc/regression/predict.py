@@ -24,7 +24,7 @@ import numpy as np
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.rows import used_columns
 from mpibayes.hpc.regression.design import Design
-from mpibayes.hpc.regression.draws import KeptRegression
+from mpibayes.hpc.regression.draws import Kept
 from mpibayes.hpc.regression.predictive import Predictive
 from mpibayes.io.recode import has_column
 from mpibayes.io.table import Rows, Table
@@ -34,10 +34,10 @@ DRAWS = 200
 QUANTILES = {"q05": 0.05, "q50": 0.5, "q95": 0.95}
 
 
-class RegressionForecast:
+class Forecast:
     """See `predict.Forecast`."""
 
-    def __init__(self, run: KeptRegression, source: Path, draws: int | None, probabilities: bool, impute: bool):
+    def __init__(self, run: Kept, source: Path, draws: int | None, probabilities: bool, impute: bool):
         if probabilities or impute:
             given = " and ".join(["--probabilities"] * probabilities + ["--impute"] * impute)
             raise ConfigError(

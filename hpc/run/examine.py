@@ -41,7 +41,7 @@ def examine(config_path: str | Path, overrides: Sequence[str] = ()) -> Found:
     configuration.check_columns(config, table.columns, table.n_rows)
     data = Data(table, config.unused, config.heldout_fraction, config.joint)
     data.check_blocks()
-    family = family_of(config)(serial(), config, data)
+    family = family_of(config.model.family)(serial(), config, data)
     family.read_files([], fresh=True)
     n_heldout = table.n_rows - data.n_rows if family.heldout_file is None else len(family.heldout_file)
     config = configuration.continued(config, family.decided(config, data.n_rows))

@@ -118,7 +118,7 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
     # what "auto" meant at the first start decides how the rows are cut
     config = on_root(comm, lambda: run_directory.as_continued(folder, config, fresh))
     # all that can be wrong with the input is found before the run directory is made
-    family = family_of(config)(comm, config, data)
+    family = family_of(config.model.family)(comm, config, data)
     content = {"fingerprint": table.fingerprint, **family.read_files(places, fresh)}
     family.load(places, fresh)
     lock = Lock()

@@ -10,6 +10,7 @@ from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.cli import main
 from mpibayes.hpc.commands import check as checking
 from mpibayes.hpc.crosscat import check as mixture_check
+from mpibayes.hpc.data.rows import Data
 from mpibayes.io.table import table_from_arrays, write_table
 
 
@@ -81,7 +82,7 @@ def test_the_sample_is_cut_from_all_over_the_table(tmp_path):
     n = 3 * mixture_check.SAMPLE_ROWS
     columns, rows = table_from_arrays([("x", "real", np.arange(n, dtype=float), None)])
     table = write_table(tmp_path / "t.h5", columns, rows)
-    sample = mixture_check.sample_rows(checking.Data(table, (), None))
+    sample = mixture_check.sample_rows(Data(table, (), None))
     assert len(sample) == mixture_check.SAMPLE_ROWS
     assert sample.reals.min() == 0 and sample.reals.max() == n - 1
     assert len(np.unique(sample.reals)) == mixture_check.SAMPLE_ROWS

@@ -17,7 +17,7 @@ from mpibayes.hpc.config.config import (
     resolved_toml,
 )
 from mpibayes.hpc.config.schema import OF_REGRESSIONS, SECTIONS
-from mpibayes.hpc.crosscat.family import MixtureFamily
+from mpibayes.hpc.crosscat.family import Family
 from mpibayes.hpc.crosscat.start import strategy
 from mpibayes.io.table import Column
 
@@ -313,7 +313,7 @@ def test_strata_against_the_table(write):
 
 
 def decided(config, n_rows):
-    return continued(config, MixtureFamily.decided(config, n_rows))
+    return continued(config, Family.decided(config, n_rows))
 
 
 @pytest.mark.parametrize(

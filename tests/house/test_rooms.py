@@ -1,4 +1,4 @@
-"""Who may import whom, by rooms; each room may also import itself. Kernels know NumPy alone, and a login node needs no MPI."""
+"""Who may import whom, by rooms; a room may import itself. Kernels know NumPy alone, and a login node needs no MPI."""
 
 import ast
 import subprocess
@@ -24,7 +24,7 @@ ROOMS = {
     "hpc.family": {"io", "hpc.config", "hpc.data", "hpc.parallel"},
     "hpc.registry": {*BELOW, "hpc.config", "hpc.family", "hpc.crosscat", "hpc.regression"},  # lazily
     "hpc.run": {*BELOW, "io", "hpc.config", "hpc.data", "hpc.family", "hpc.parallel", "hpc.registry"},
-    "hpc.posterior": {*BELOW, "io", "hpc.config", "hpc.data", "hpc.registry", "hpc.run"},
+    "hpc.posterior": {*BELOW, "io", "hpc.config", "hpc.data", "hpc.run"},
     "hpc.crosscat": {*BELOW, "io", "kernels", "hpc.components", "hpc.config", "hpc.data", "hpc.family"}
     | {"hpc.parallel", "hpc.posterior", "hpc.run"},
     "hpc.regression": {*BELOW, "io", "kernels", "hpc.config", "hpc.data", "hpc.family"}

@@ -12,8 +12,8 @@ from scipy.stats import nbinom, t
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.commands.predict import predict
-from mpibayes.hpc.crosscat.draws import KeptRun
-from mpibayes.hpc.crosscat.predictive import Predictor
+from mpibayes.hpc.crosscat.draws import Kept
+from mpibayes.hpc.crosscat.predict import Predictor
 from mpibayes.hpc.crosscat.report.report import representative
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.io.labels import DrawWriter, iterate_draws
@@ -111,7 +111,7 @@ def brute(small):
 
 
 def predictor_of(run_dir, draws=99, impute=True):
-    run = KeptRun([run_dir])
+    run = Kept([run_dir])
     kept = run.kept()
     return Predictor(run, evenly(kept, draws), representative(run, kept), impute)
 
@@ -215,7 +215,7 @@ def test_relabelled_draws_predict_the_same(small, tmp_path):
 def test_agrees_with_the_held_out_score_of_the_run(run_dir):
     """The same rows, the same draws (output.labels = 1: all of them): the run's averaged score is predict's mean log
     density."""
-    run = KeptRun([run_dir])
+    run = Kept([run_dir])
     rows = run.data._chosen(run.data.heldout)
     last = read_trace(run_dir)["heldout_lpd_averaged"][-1]
     assert predictor_of(run_dir)(rows).log_density.mean() == pytest.approx(last, abs=1e-6)
@@ -296,7 +296,7 @@ def test_all_chains_are_used(table, tmp_path):
 
 
 def logsumexp_of(chain, rows):
-    run = KeptRun([chain])
+    run = Kept([chain])
     kept = run.kept()
     return Predictor(run, kept, representative(run, kept))(rows).log_density
 

@@ -6,9 +6,9 @@ import pytest
 from scipy import stats
 from scipy.special import expit, log_softmax, softmax
 
-from mpibayes.hpc.posterior.chains import family_of
+from mpibayes.hpc.posterior.chains import family_in
 from mpibayes.hpc.regression.design import Built, Design
-from mpibayes.hpc.regression.draws import KeptRegression
+from mpibayes.hpc.regression.draws import Kept
 from mpibayes.hpc.regression.likelihood import LOGISTIC, SOFTMAX, STUDENT, Likelihood
 from mpibayes.hpc.regression.predictive import Predictive
 from mpibayes.hpc.regression.prior import Prior
@@ -191,8 +191,8 @@ def test_nothing_to_score():
 
 
 def test_the_second_opinion_tells_a_wrong_chain(runs):
-    assert family_of(runs["student-t"]) == "student-t"
-    run = KeptRegression([runs["student-t"]])
+    assert family_in(runs["student-t"]) == "student-t"
+    run = Kept([runs["student-t"]])
     run.read_traces()
     (draws,) = run.coefficients()
     draws = draws[:, 0]

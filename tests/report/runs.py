@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from mpibayes.hpc.config import config as configuration
-from mpibayes.hpc.crosscat.family import MixtureFamily
+from mpibayes.hpc.crosscat.family import Family
 from mpibayes.hpc.crosscat.heldout import HeldOut
 from mpibayes.hpc.crosscat.view import Mixture, Settings
 from mpibayes.hpc.data.rows import Data
@@ -94,7 +94,7 @@ def make_run(
     data = Data(table, config.unused, config.heldout_fraction)
     content = {"fingerprint": table.fingerprint, "heldout": None}
     lock = Lock()
-    decided = MixtureFamily.decided(config, data.n_rows)
+    decided = Family.decided(config, data.n_rows)
     config = run_directory.open_run(folder, config, table, content, decided, fresh=False, lock=lock)
     lock.release()
     settings = Settings(

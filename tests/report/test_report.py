@@ -10,7 +10,7 @@ from rich.console import Console
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.commands.report import report
-from mpibayes.hpc.crosscat.draws import KeptRun
+from mpibayes.hpc.crosscat.draws import Kept
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile
 from mpibayes.hpc.crosscat.report.report import ClusterLine, Posterior, _block_tables, representative
 from mpibayes.hpc.crosscat.start.subsample import Annealing
@@ -71,7 +71,7 @@ def test_the_default_place_is_the_run_directory(table, tmp_path):
 
 def test_the_representative_has_the_least_loss(run_dir):
     """Against the definition, on all rows: the table is smaller than the number of probe rows."""
-    run = KeptRun([run_dir])
+    run = Kept([run_dir])
     kept = run.kept()
     r = representative(run, kept)
     assert r.loss == pytest.approx(r.losses.min()) and len(r.losses) == len(kept)
@@ -263,7 +263,7 @@ def test_out_that_cannot_be_written(run_dir, tmp_path):
 
 
 def test_statistics_in_slices_are_those_of_the_whole(run_dir, monkeypatch):
-    run = KeptRun([run_dir])
+    run = Kept([run_dir])
     (_, draw), *_ = run.draws()
     whole = run.statistics([draw.labels])[0]
     moments, sample = run.moments(draw.labels), run.sample(100)

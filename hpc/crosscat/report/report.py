@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.draws import KeptRun, hyper_of
+from mpibayes.hpc.crosscat.draws import Kept, hyper_of
 from mpibayes.hpc.crosscat.partitions import (
     by_size,
     contingency,
@@ -106,7 +106,7 @@ class ClusterLine:
 class Posterior:
     """All that a report shows."""
 
-    run: KeptRun
+    run: Kept
     courses: list[Course]
     scalars: dict[str, Scalar]
     n_clusters: dict[int, float]
@@ -121,7 +121,7 @@ class Posterior:
     warnings: list[str] = field(default_factory=list)
 
 
-def make(run: KeptRun) -> Report:
+def make(run: Kept) -> Report:
     """See `report.report`."""
     posterior = summarise(run)
     pictures = _pictures(posterior)
@@ -131,7 +131,7 @@ def make(run: KeptRun) -> Report:
 # --- computing --------------------------------------------------------------------------------------------------------
 
 
-def summarise(run: KeptRun) -> Posterior:
+def summarise(run: Kept) -> Posterior:
     """Everything the report shows, from the traces, the kept draws and one pass over the table."""
     run.read_traces()
     run.require_draws()
@@ -185,7 +185,7 @@ def summarise(run: KeptRun) -> Posterior:
     return posterior
 
 
-def representative(run: KeptRun, kept: Sequence[tuple[int, int]]) -> Representative:
+def representative(run: Kept, kept: Sequence[tuple[int, int]]) -> Representative:
     """Of at most COMPARED kept draws, evenly spaced in each chain, the one with the least expected variation of
     information to them all. Ties go to the earlier draw."""
     compared = _compare(run, kept)
@@ -197,7 +197,7 @@ def representative(run: KeptRun, kept: Sequence[tuple[int, int]]) -> Representat
     return Representative(chain, cycle, z, np.bincount(z), loss, hyper_of(draw), compared)
 
 
-def _compare(run: KeptRun, kept: Sequence[tuple[int, int]]) -> Compared:
+def _compare(run: Kept, kept: Sequence[tuple[int, int]]) -> Compared:
     """The rows are drawn once and for all for a table of this length."""
     by_chain = [[pair for pair in kept if pair[0] == i] for i in sorted({i for i, _ in kept})]
     share = max(COMPARED // len(by_chain), chains.FEWEST)

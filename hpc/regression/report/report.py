@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.posterior.tables import Report, finite, machine_scalars
-from mpibayes.hpc.regression.draws import KeptRegression
+from mpibayes.hpc.regression.draws import Kept
 from mpibayes.hpc.regression.report.coefficients import LEVELS, Summary, centred, units
 from mpibayes.hpc.regression.report.mixing import Course
 from mpibayes.hpc.regression.report.scoring import Scores
@@ -17,7 +17,7 @@ from mpibayes.hpc.regression.report.tables import parts
 from mpibayes.io.export import csv_line
 
 
-def make(run: KeptRegression) -> Report:
+def make(run: Kept) -> Report:
     """See `report.report`."""
     posterior = summarise_run(run)
     pictures, lines = _pictures(posterior), _coefficients(posterior)

@@ -9,7 +9,7 @@ import numpy as np
 
 from mpibayes.errors import DataError, NumericalError
 from mpibayes.hpc.posterior.scalars import Scalar, scalar
-from mpibayes.hpc.regression.draws import KeptRegression
+from mpibayes.hpc.regression.draws import Kept
 from mpibayes.hpc.regression.predictive import Predictive
 from mpibayes.hpc.regression.prior import Prior
 from mpibayes.hpc.regression.report import mixing as faring
@@ -27,7 +27,7 @@ class Posterior:
     judged by, the same but for softmax, where it is less the mean over classes; original: these in the table's units,
     None where that is the same."""
 
-    run: KeptRegression
+    run: Kept
     n_rows: int
     courses: list[Course]
     scalars: dict[str, Scalar]
@@ -53,7 +53,7 @@ class Posterior:
         return self.run.design.family == "logistic"
 
 
-def summarise_run(run: KeptRegression) -> Posterior:
+def summarise_run(run: Kept) -> Posterior:
     """Everything the report shows, from the traces and a pass or two over the rows."""
     run.read_traces()
     run.require_draws()

@@ -30,7 +30,7 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.components import normal as normal_model
 from mpibayes.hpc.components.multinormal import Predictive
 from mpibayes.hpc.components.product import Prior
-from mpibayes.hpc.crosscat.draws import KeptRun, hyper_of
+from mpibayes.hpc.crosscat.draws import Kept, hyper_of
 from mpibayes.hpc.crosscat.partitions import contingency
 from mpibayes.hpc.crosscat.report.report import Representative, representative
 from mpibayes.hpc.posterior.chains import evenly
@@ -41,10 +41,10 @@ DRAWS = 50
 BATCH_CELLS = 4_000_000  # rows of a batch times clusters, so that a batch takes some tens of MiB
 
 
-class MixtureForecast:
+class Forecast:
     """See `predict.Forecast`."""
 
-    def __init__(self, run: KeptRun, source: Path, draws: int | None, probabilities: bool, impute: bool):
+    def __init__(self, run: Kept, source: Path, draws: int | None, probabilities: bool, impute: bool):
         folder = run.chains[0].home
         if not run.likelihood:
             raise ConfigError(
@@ -135,7 +135,7 @@ class Predictor:
     """
 
     def __init__(
-        self, run: KeptRun, wanted: Sequence[tuple[int, int]], representative: Representative, impute: bool = False
+        self, run: Kept, wanted: Sequence[tuple[int, int]], representative: Representative, impute: bool = False
     ):
         from mpibayes.hpc.crosscat.heldout import collapsed_clusters
 
