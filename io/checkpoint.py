@@ -145,6 +145,7 @@ def commit(
             sync_directory(folder)
     except BaseException:
         discard(draft)
+        guard()  # someone who has taken the directory may have removed the draft
         raise
     _remove_beyond(folder, cycle, keep, guard)
     return target
