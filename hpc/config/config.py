@@ -1,7 +1,7 @@
 """The configuration: a TOML file and `--set key=value`, checked whole, as one frozen object.
 
 All mistakes are reported together, each with its file, line, key, what was expected and the nearest valid key. Paths
-are relative to the configuration file. The keys themselves are in `config_schema.py`.
+are relative to the configuration file. The keys themselves are in `schema.py`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Kernels of Firefly Monte Carlo: gaps of the three models, brightness sweeps, updates of theta, whole cycles.
 
 MATH section 6; Maclaurin & Adams (2014), "Firefly Monte Carlo: exact MCMC with subsets of data". The loops are in C
-headers beside this file: firefly_gaps.h has the models, firefly_rows.h the sums over rows, firefly_lights.h the sweeps
-of z, firefly_target.h the density that theta sees, firefly_moves.h the updates of theta and their tuning,
-firefly_cycles.h puts them together. kernels/firefly/twin.py is the same in plain Python.
+headers beside this file: gaps.h has the models, rows.h the sums over rows, lights.h the sweeps
+of z, target.h the density that theta sees, moves.h the updates of theta and their tuning,
+cycles.h puts them together. kernels/firefly/twin.py is the same in plain Python.
 
 Rows: x float32 (n, W), W = D predictors rounded up to a multiple of 8, the rest zeros. y float64 (n,): logistic -1 or
 +1, softmax the class number, Student t the response. theta float64 (P,), P = K D, class by class (K = 1 but for

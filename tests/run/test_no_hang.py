@@ -222,18 +222,12 @@ def test_a_run_that_does_not_wait_says_nothing(place):
     assert done.returncode == 0 and done.stderr == ""
 
 
-<<<<<<< HEAD
-def test_a_rank_that_never_starts_mpi(place):
-    """MPICH's mpirun does not mind a process that leaves before MPI starts: then there is a limit."""
-    code = QUICK + "from mpibayes.hpc.parallel import comm; comm.START_LIMIT_S = 4.0\nif rank == 1: sys.exit(1)\n"
-=======
 @pytest.mark.parametrize(
     "how, said", [("sys.exit(1)", "has left"), ("time.sleep(60)", "in vain for all ranks to start MPI")]
 )
 def test_a_rank_that_never_starts_mpi(place, how, said):
     """MPICH's mpirun does not mind a process that leaves before MPI starts; and for one that hangs there is a limit."""
     code = QUICK + f"from mpibayes.hpc.parallel import comm; comm.START_LIMIT_S = 4.0\nimport time\nif rank == 1: {how}\n"
->>>>>>> main
     started = time.monotonic()
     done = faulty(place, code, "out")
     assert done.returncode != 0 and time.monotonic() - started < WITHIN
