@@ -227,7 +227,8 @@ def test_a_run_that_does_not_wait_says_nothing(place):
 )
 def test_a_rank_that_never_starts_mpi(place, how, said):
     """MPICH's mpirun does not mind a process that leaves before MPI starts; and for one that hangs there is a limit."""
-    code = QUICK + f"from mpibayes.hpc.parallel import comm; comm.START_LIMIT_S = 4.0\nimport time\nif rank == 1: {how}\n"
+    code = QUICK + "import time; from mpibayes.hpc.parallel import comm; comm.START_LIMIT_S = 4.0\n"
+    code += f"if rank == 1: {how}\n"
     started = time.monotonic()
     done = faulty(place, code, "out")
     assert done.returncode != 0 and time.monotonic() - started < WITHIN
