@@ -1,7 +1,8 @@
 """What the run loop needs of a sampler, whatever it samples: mixtures and regressions live under one roof.
 
 A *family* (`registry.py`) knows what belongs to one kind of model before a chain starts; a *sampler* is one chain of
-it. The loop in `run/loop.py` advances a sampler, stores what it tells, writes its state into checkpoints, and restores it.
+it. The loop in `run/loop.py` advances a sampler, stores what it tells, writes its state into checkpoints, and restores
+it.
 """
 
 from __future__ import annotations
