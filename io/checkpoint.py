@@ -58,7 +58,7 @@ MANIFEST = "MANIFEST.json"
 SHARED = "shared.h5"
 # A generation that is replaced by a new one of the same cycle waits under this name until the new one is in place.
 ASIDE = ".old"
-DRAFT = re.compile(r"\d{9,}-[0-9a-f]+" + re.escape(TEMPORARY))
+DRAFT = re.compile(r"\d{9,}(-[0-9a-f]+)?" + re.escape(TEMPORARY))
 
 
 # --- writing ---

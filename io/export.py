@@ -239,7 +239,7 @@ def _write(out: str | Path | None, fill) -> Exported:
     try:
         if path.is_dir():
             raise ConfigError(f"{path}: is a directory; name a file to write")
-        with replacing(path, shared=True) as file:
+        with replacing(path) as file:
             fill(file)
     except OSError as error:
         raise ConfigError(

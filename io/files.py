@@ -153,15 +153,15 @@ def sync_directory(path: str | Path) -> None:
 
 
 @contextmanager
-def replacing(path: str | Path, *, shared: bool = False, guard: Guard = unguarded) -> Iterator[BinaryIO]:
+def replacing(path: str | Path, *, guard: Guard = unguarded) -> Iterator[BinaryIO]:
     """Open a temporary binary file that becomes `path` when the block ends well, and is removed when it does not.
 
-    shared: several processes may write this file at once (exports), so the temporary name is one that no other has.
-    Run files have one writer; their fixed temporary name is reused after a kill, and nothing piles up.
+    Its name is one that no other has: several processes may write an export, and a run that was frozen may thaw beside
+    the one that took it for dead. A kill leaves it; see `remove_left_overs`.
     Raises OSError, and what the guard raises.
     """
     path = Path(path)
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}{TEMPORARY}" if shared else path.name + TEMPORARY)
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}{TEMPORARY}")
     guard()
     try:
         with create(temporary) as file:
@@ -177,9 +177,20 @@ def replacing(path: str | Path, *, shared: bool = False, guard: Guard = unguarde
     sync_directory(path.parent)
 
 
-def write_bytes(path: str | Path, data: bytes | memoryview, *, shared: bool = False, guard: Guard = unguarded) -> None:
+def remove_left_overs(folder: Path, guard: Guard = unguarded) -> None:
+    """Remove the temporary files of a run's writers that were killed; for whoever holds the folder. Raises OSError.
+
+    A report may be writing trace.h5 meanwhile: that one is left alone.
+    """
+    for name in os.listdir(folder):
+        if re.fullmatch(r"(?!trace\.h5\.).+\.[0-9a-f]{16}" + re.escape(TEMPORARY), name):
+            guard()
+            (folder / name).unlink(missing_ok=True)
+
+
+def write_bytes(path: str | Path, data: bytes | memoryview, *, guard: Guard = unguarded) -> None:
     """Replace `path` by `data` in one step. Raises OSError."""
-    with replacing(path, shared=shared, guard=guard) as file:
+    with replacing(path, guard=guard) as file:
         file.write(data)
 
 

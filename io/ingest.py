@@ -244,7 +244,7 @@ def _write_schema(path: Path, source: TextSource, profiles, decisions) -> None:
     encoding = dialect.encoding if dialect.encoding != "utf-8" else None
     text = schema_text(Schema(columns, usual, dialect.delimiter, dialect.header, encoding), comments)
     try:
-        with replacing(path, shared=True) as file:
+        with replacing(path) as file:
             file.write(text.encode())
     except OSError as error:
         raise DataError(f"{path}: the schema cannot be written: {reason(error)}; the table was written") from error

@@ -24,12 +24,12 @@ import numpy as np
 
 from mpibayes.errors import CheckpointError
 from mpibayes.io.files import (
-    TEMPORARY,
     Guard,
     h5_image,
     make_directory,
     reading,
     reason,
+    remove_left_overs,
     storing,
     sync_directory,
     unguarded,
@@ -149,9 +149,7 @@ class Segments:
         with storing(self.folder):
             self._guard()
             make_directory(self.folder)
-            for name in os.listdir(self.folder):
-                if re.fullmatch(r"seg-.*\.h5" + re.escape(TEMPORARY), name):
-                    self._remove(self.folder / name)
+            remove_left_overs(self.folder, self._guard)
             self._clean()
         self._recount()
 

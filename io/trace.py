@@ -202,7 +202,7 @@ def merge(run_dir: str | Path) -> Path | None:
         return None
     image = inference_image([trace], read_axes(run_dir))
     with storing(path):
-        write_bytes(path, image, shared=True)  # `report` and `export` may merge while a run does
+        write_bytes(path, image)  # `report` and `export` may merge while a run does
     return path
 
 

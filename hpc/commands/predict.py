@@ -142,7 +142,7 @@ def _writer(out: Path):
 
     try:
         with ExitStack() as stack:
-            file = stack.enter_context(replacing(out, shared=True))
+            file = stack.enter_context(replacing(out))
             if out.name.endswith(".gz"):
                 file = stack.enter_context(
                     gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=6, mtime=0)

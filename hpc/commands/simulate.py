@@ -256,7 +256,7 @@ def simulate(
 
 def _write_labels(path: Path, z: np.ndarray) -> None:
     try:
-        with replacing(path, shared=True) as file:
+        with replacing(path) as file:
             if path.suffix == ".npy":
                 np.save(file, z)
             else:

@@ -31,6 +31,7 @@ LONGEST_NAME = 200  # bytes; file systems take 255, and numbers and endings foll
 # What ends a line somewhere, hides from the eye or cannot be written, by the category of Unicode.
 UNFIT = {
     "Cc": "a control character",
+    "Cf": "an invisible character",
     "Zl": "a line separator",
     "Zp": "a paragraph separator",
     "Cs": "bytes that are not UTF-8",

@@ -11,8 +11,10 @@ SIZE_VARIABLES = (
     "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "MPI_LOCALNRANKS",
 )  # fmt: skip
 RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "SLURM_PROCID")
-# The launcher's process on this host, which starts the ranks there, and how many it is told to start.
-STARTERS = ("hydra_pmi_proxy", "orted", "prted", "mpirun", "orterun", "prterun", "slurmstepd")
+# The launcher's process on this host, which starts the ranks there, and how many it is told to start. Linux shows 15
+# characters of a name. Below SLURM's own process there may be another launcher: it counts only where srun is the one.
+STARTERS = ("hydra_pmi_proxy", "orted", "prted", "orterun", "prterun")
+STARTERS += tuple(name + made for name in ("mpirun", "mpiexec") for made in ("", ".openmpi"))
 LOCAL_SIZE_VARIABLES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE")
 MARKS = (*SIZE_VARIABLES, "PMI_RANK", "PMIX_RANK")
 
@@ -53,9 +55,11 @@ def ranks_missing_here(pid: int) -> bool:
 
     pid: a rank of this host. False where that cannot be told: other launchers, or no /proc.
     """
-    wanted = _first(LOCAL_SIZE_VARIABLES, len(os.environ.get("SLURM_GTIDS", "").split(",")))
+    wanted, starters = _first(LOCAL_SIZE_VARIABLES, 0), STARTERS
+    if wanted == 0 and "SLURM_GTIDS" in os.environ:  # the numbers of the step's ranks on this host
+        wanted, starters = len(os.environ["SLURM_GTIDS"].split(",")), ("slurmstepd",)
     try:
-        starter = _ancestor(pid, STARTERS)
+        starter = _ancestor(pid, starters)
         if starter is None:
             return False
         lists = [(task / "children").read_text() for task in Path(f"/proc/{starter}/task").iterdir()]

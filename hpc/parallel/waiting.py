@@ -89,7 +89,8 @@ def watched(what: str, limit_s: float, advice: str, loud: bool = True) -> Iterat
         yield
     finally:
         os.close(going_on)
-        os.waitpid(child, 0)
+        with contextlib.suppress(ChildProcessError):  # whoever started us may have SIGCHLD ignored
+            os.waitpid(child, 0)
 
 
 def _watch_from_outside(ended: int, parent: int, wait: _Wait, limit_s: float, advice: str, loud: bool) -> None:

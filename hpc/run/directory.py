@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import platform
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -30,6 +31,7 @@ from mpibayes.io.files import (
     read_regular,
     reading,
     reason,
+    remove_left_overs,
     replacing,
     set_aside,
     storing,
@@ -38,14 +40,14 @@ from mpibayes.io.files import (
 )
 from mpibayes.io.labels import FOLDER as LABELS
 from mpibayes.io.labels import last_draw
-from mpibayes.io.segments import list_segments, require
+from mpibayes.io.segments import require
 from mpibayes.io.table import Table
 from mpibayes.io.trace import FOLDER as TRACE
 from mpibayes.text import counted
 
 TRAINING_ROWS = "training_rows.npy"
 CHECKPOINTS = "checkpoints"
-UNFINISHED_START = {"config.toml", PROVENANCE, "config.toml.tmp", PROVENANCE + ".tmp", RESOLVED + ".tmp"}
+UNFINISHED_START = {"config.toml", PROVENANCE, RESOLVED}
 
 
 def chain_places(folder: Path, n_chains: int) -> list[Path]:
@@ -77,14 +79,13 @@ def note_checkpoint(place: Path, number: int, n_chains: int, guard: Guard = ungu
 
 def require_no_checkpoint_was_written(place: Path, number: int, n_chains: int) -> None:
     """A chain without checkpoints starts anew and drops its trace; refuse that where there was a checkpoint once."""
-    last = None
-    if number in records.read_provenance(_home(place, n_chains)).get(CHECKPOINTS, []):
-        last = max((s.last for folder in (TRACE, LABELS) for s in list_segments(place / folder)), default=None)
+    noted = number in records.read_provenance(_home(place, n_chains)).get(CHECKPOINTS, [])
+    left = noted and any((place / folder).exists() for folder in (TRACE, LABELS))
     with contextlib.suppress(MpibayesError):
-        last = read_status(place).get("last_checkpoint") or last
-    if last:
+        left = left or read_status(place).get("last_checkpoint")
+    if left:
         raise CheckpointError(
-            f"{place / CHECKPOINTS}: empty, but the chain had a checkpoint, and got to cycle {last}; put it back "
+            f"{place / CHECKPOINTS}: empty, but the chain had a checkpoint; put it back "
             f"(is it in a {place.name}.old-N that --fresh made?), or start anew with --fresh"
         )
 
@@ -109,21 +110,23 @@ def open_run(
     try:
         if not started:
             require_no_strangers(folder)
-        make_directory(folder)
+        make_directory(folder.resolve())
         lock.take(folder)
         started = holds_run(folder)
         if fresh and started:
+            lock.check()
             lock.follow(set_aside(folder.resolve()))  # held until it is out of the way of other starters
             lock.release()
-            make_directory(folder)
+            make_directory(folder.resolve())
             lock.take(folder)
             started = holds_run(folder)
+        remove_left_overs(folder, lock.check)
         if not started:
             config = configuration.continued(config, decided)
-            write_text(folder / "config.toml", config.text)
+            write_text(folder / "config.toml", config.text, guard=lock.check)
             record = {"run": records.new_name(), "table": str(table.path), **content, "starts": []}
-            records.write_provenance(folder, record)
-            records.write_resolved(folder, configuration.resolved_toml(config))
+            records.write_provenance(folder, record, lock.check)
+            records.write_resolved(folder, configuration.resolved_toml(config), lock.check)
             return config
     except OSError as error:
         kind = CheckpointError if started else ConfigError  # a full disk is not the configuration's mistake
@@ -144,7 +147,7 @@ def open_run(
             f"{folder}: holds a run with another configuration, which was left as it is; what differs:",
             [*changes, "to start anew: choose another directory with -o, or --fresh, which renames this one"],
         )
-    records.write_resolved(folder, configuration.resolved_toml(config))
+    records.write_resolved(folder, configuration.resolved_toml(config), lock.check)
     return config
 
 
@@ -160,11 +163,12 @@ def require_no_strangers(folder: Path) -> None:
     """ConfigError where a folder without a run has files in it; those of a start that was cut off are ours."""
     with reading(folder, ConfigError):
         names = {p.name for p in folder.iterdir()} if folder.exists() else set()
+    names = {re.sub(r"\.[0-9a-f]{16}\.tmp$", "", name) for name in names}
     if not {n for n in names if n.partition(".")[0] != locks.NAME} <= UNFINISHED_START:
         raise ConfigError(f"{folder}: not empty, and no run directory (it has no {RESOLVED}); choose another with -o")
 
 
-def record_start(folder: Path, hosts: Sequence[str]) -> None:
+def record_start(folder: Path, hosts: Sequence[str], guard: Guard) -> None:
     """Add this start to provenance.json: versions, hosts, ranks, command; root alone."""
     record = records.read_provenance(folder)
     record["starts"].append(
@@ -180,7 +184,7 @@ def record_start(folder: Path, hosts: Sequence[str]) -> None:
             "command": sys.argv,
         }
     )
-    records.write_provenance(folder, record)
+    records.write_provenance(folder, record, guard)
 
 
 def name_of_chain(place: Path, number: int, n_chains: int) -> str:
@@ -208,10 +212,10 @@ def require_what_it_kept(place: Path, found: Generation, name: str) -> None:
         require(place / folder, kept)
 
 
-def write_training_rows(folder: Path, training_rows: np.ndarray | None) -> None:
+def write_training_rows(folder: Path, training_rows: np.ndarray | None, guard: Guard) -> None:
     """The row numbers of the training rows, where some rows of the table are held out; root alone."""
     if training_rows is not None:
-        with storing(folder / TRAINING_ROWS), replacing(folder / TRAINING_ROWS) as file:
+        with storing(folder / TRAINING_ROWS), replacing(folder / TRAINING_ROWS, guard=guard) as file:
             np.save(file, training_rows)
 
 

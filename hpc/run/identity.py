@@ -27,11 +27,11 @@ def new_name() -> str:
     return secrets.token_hex(8)
 
 
-def write_resolved(folder: Path, text: str) -> None:
+def write_resolved(folder: Path, text: str, guard: Guard = unguarded) -> None:
     """The settings of the run whose provenance is there already. Raises CheckpointError."""
     text += f"# run {read_provenance(folder).get('run', '')}\n"
     with storing(folder / RESOLVED):
-        write_text(folder / RESOLVED, f"{text}# sha256 of the lines above: {_sum(text)}\n")
+        write_text(folder / RESOLVED, f"{text}# sha256 of the lines above: {_sum(text)}\n", guard=guard)
 
 
 def read_resolved(folder: Path) -> dict[str, Any]:

@@ -42,7 +42,7 @@ JOB_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")
 
 
 def job() -> str | None:
-    """The batch job that this process belongs to; an array's tasks have a number each."""
+    """The batch job that this process belongs to."""
     return next((os.environ[name] for name in JOB_VARIABLES if os.environ.get(name)), None)
 
 
@@ -53,15 +53,18 @@ def restarts() -> int:
 
 
 def place() -> str | None:
-    """Where this process's number means something: a boot of a kernel and a namespace of process ids.
+    """Where this process's number and start mean something: a boot of a kernel, and namespaces of process ids and time.
 
     None where that cannot be told. Hosts may share a name, and so may containers.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+        spaces = [os.readlink("/proc/self/ns/pid")]
     except OSError:
         return None
+    with contextlib.suppress(OSError):  # kernels before 5.6 have none
+        spaces.append(os.readlink("/proc/self/ns/time"))
+    return " ".join([boot, *spaces])
 
 
 def this_process() -> dict[str, Any]:
@@ -92,21 +95,21 @@ class Lock:
     def __init__(self):
         self.path: Path | None = None
         self._mine: dict[str, Any] = {}
+        self._took_s = 0.0  # to make the last file: longer on slow file systems
         self._done = threading.Event()
 
     def take(self, folder: Path) -> None:
         """Hold this directory, which exists. ConfigError when a run that seems alive holds it; OSError."""
         path = folder / NAME
         self._mine = {**this_process(), "token": secrets.token_hex(8)}
+        self.path = path  # `release` removes it if it is mine
         for _ in range(5):
-            began = time.monotonic()
             if self._make(path) or self._succeed(path):
-                time.sleep(min(2.0, 0.02 + 10.0 * (time.monotonic() - began)))  # longer on slow file systems
+                time.sleep(min(2.0, 0.02 + 10.0 * self._took_s))
                 if self._holds(path):
                     break
         else:
             raise ConfigError(_in_use(path, _read(path) or {}, "it has just started"))
-        self.path = path
         for claim in path.parent.glob(f"{NAME}.*{CLAIM}"):  # nobody wins by these any more
             if claim != _claim(path, self._mine):
                 claim.unlink(missing_ok=True)
@@ -115,16 +118,20 @@ class Lock:
 
     def _make(self, path: Path) -> bool:
         """Make this file, with what it says of me; False when it exists."""
+        began = time.monotonic()
         try:
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         except FileExistsError:
             return False
+        made = os.fstat(fd).st_ino
         try:
             with open(fd, "w") as file:
                 file.write(json.dumps(self._mine) + "\n")
         except BaseException:
-            path.unlink(missing_ok=True)
+            if (_heartbeat(path) or (None,))[0] == made:  # and not a successor's
+                path.unlink(missing_ok=True)
             raise
+        self._took_s = time.monotonic() - began
         return True
 
     def _succeed(self, path: Path) -> bool:
@@ -132,17 +139,25 @@ class Lock:
         chain = _chain(path)
         if not chain:  # released just now
             return False
-        last, owner = chain[-1]
-        if alive := self._seems_alive(owner, last):
-            raise ConfigError(_in_use(path, owner, alive))
-        claim = _claim(last, owner)
+        for file, owner in chain:  # each of them: whoever made a claim may have been wrong
+            if alive := self._seems_alive(owner, file):
+                raise ConfigError(_in_use(path, owner, alive))
+        claim = _claim(*chain[-1])
         if not self._make(claim):
             return False
-        if [file for file, _ in _chain(path)] != [*(file for file, _ in chain), claim]:
+        judged = [*(file for file, _ in chain), claim]
+        try:
+            found = [file for file, _ in _chain(path)]
+        except BaseException:
+            claim.unlink(missing_ok=True)
+            raise
+        if found != judged:
             claim.unlink(missing_ok=True)  # the LOCK that I have judged is gone
             return False
         with contextlib.suppress(FileNotFoundError):  # somebody holds me for dead in turn
             for file, _ in reversed(chain):
+                if not self._holds(claim):
+                    break
                 os.replace(claim, file)
                 claim = file
         return True
@@ -150,7 +165,8 @@ class Lock:
     def _seems_alive(self, owner: dict[str, Any], file: Path) -> str:
         """Why an owner counts as alive; "" when it does not. Takes a while where it has to be watched."""
         mine = self._mine
-        earlier = bool(owner.get("job")) and owner["job"] == mine["job"] and owner.get("restarts", 0) < mine["restarts"]
+        before = owner.get("restarts", 0)
+        earlier = isinstance(before, int) and before < mine["restarts"] and owner.get("job") == mine["job"] is not None
         if owner.get("place") and owner["place"] == mine["place"]:
 
             def gone() -> bool:
@@ -161,9 +177,9 @@ class Lock:
             return "" if gone() else "the process exists"
         if earlier:
             return ""
-        before = _heartbeat(file)
+        beat = _heartbeat(file)
         sign = f"a sign of life of {_who(owner)}; after {SILENT_S:.0f} s without one this run takes its place"
-        moved = _await(lambda: _heartbeat(file) != before, sign)
+        moved = _await(lambda: _heartbeat(file) != beat, sign)
         return "it has just given a sign of life" if moved and _heartbeat(file) else ""
 
     def _renew(self) -> None:
@@ -253,7 +269,7 @@ def _read(path: Path) -> dict[str, Any] | None:
         owner = json.loads(read_regular(path))
     except FileNotFoundError:
         return None
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return owner if isinstance(owner, dict) else {}
 

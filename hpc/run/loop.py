@@ -33,7 +33,7 @@ from mpibayes.hpc.run.clock import Clock
 from mpibayes.hpc.run.heap import return_what_is_freed
 from mpibayes.hpc.run.lock import Lock, this_process
 from mpibayes.hpc.run.progress import Progress
-from mpibayes.io.files import make_directory, open_regular, storing
+from mpibayes.io.files import make_directory, open_regular, remove_left_overs, storing
 from mpibayes.io.table import Table
 from mpibayes.io.trace import TraceWriter, merge
 from mpibayes.text import counted, visible
@@ -131,7 +131,7 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
             what=f"open {folder}",
         )
         hosts = comm.collect(socket.gethostname())
-        on_root(comm, lambda: run_directory.record_start(folder, hosts))
+        on_root(comm, lambda: run_directory.record_start(folder, hosts, lock.check))
         for number, place in enumerate(places):
             if number and any(comm.collect(clock.stop_reason() is not None)):
                 return EXIT_STOPPED
@@ -315,16 +315,17 @@ class Chain:
         def open_writers():
             with storing(self.folder):
                 make_directory(self.folder)
-            run_directory.write_training_rows(self.folder, self.data.training_rows)
+                remove_left_overs(self.folder, self.lock.check)
+            run_directory.write_training_rows(self.folder, self.data.training_rows, self.lock.check)
             self._before = status.ending(self.folder)
             self._name = run_directory.name_of_chain(self.folder, self.number, config.run.chains)
-            self.trace = TraceWriter(self.folder, sampler.scalars, self._name, sampler.axes, self.lock.check)
-            self.draws = sampler.draws(self.folder, self._name, self.lock.check)
             if found is None:
                 run_directory.require_no_checkpoint_was_written(self.folder, self.number, config.run.chains)
             else:
                 run_directory.require_what_it_kept(self.folder, found, self._name)
                 run_directory.note_checkpoint(self.folder, self.number, config.run.chains, self.lock.check)
+            self.trace = TraceWriter(self.folder, sampler.scalars, self._name, sampler.axes, self.lock.check)
+            self.draws = sampler.draws(self.folder, self._name, self.lock.check)
             self.trace.truncate(cycle)
             if self.draws is not None:
                 self.draws.truncate(cycle)

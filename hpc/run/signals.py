@@ -28,8 +28,7 @@ def noted() -> str | None:
 
 def act() -> None:
     """Signals end the process again, as they do by default; so do those noted meanwhile."""
-    missed = noted()
     for number in SIGNALS:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-    if missed:
+    if missed := noted():
         signal.raise_signal(signal.Signals[missed])

@@ -199,7 +199,7 @@ def _state(row: dict[str, Any]) -> str:
     if row["alive"] is None:
         return "running (cannot tell whether it still does)"
     if _is_here(row):
-        return f"died: process {row['pid']} is gone; the same command continues from the last checkpoint"
+        return f"died: process {row.get('pid', '?')} is gone; the same command continues from the last checkpoint"
     return f"running, but silent for {duration(row['age_s'])}: it may have died on {row.get('host', 'its host')}"
 
 

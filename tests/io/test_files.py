@@ -9,7 +9,7 @@ import pytest
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io import checkpoint, files
-from mpibayes.io.files import make_directory, open_regular, read_regular, reason, set_aside, write_bytes
+from mpibayes.io.files import make_directory, open_regular, read_regular, reason, set_aside
 from mpibayes.io.segments import Segments
 from mpibayes.io.table import Table, table_from_arrays, write_table
 
@@ -114,8 +114,7 @@ def table(folder):
 
 # How a file is written, its name, and those of the temporary one that somebody could guess.
 WRITTEN = {
-    "file": (lambda folder: write_bytes(folder / "file", b"new"), "file", "file.tmp"),
-    "segment": (segment, "trace/seg-000000001-000000003.h5", "trace/seg-000000001-000000003.h5.tmp"),
+    "segment": (segment, "trace/seg-000000001-000000003.h5", "trace/seg-000000001-000000003.h5.0badcafe0badcafe.tmp"),
     "table": (table, "table.h5", f".table.h5.tmp-{socket.gethostname()}-{os.getpid()}"),
     "generation": (generation, "000000003/shared.h5", "000000003-0badcafe.tmp"),
 }

@@ -138,7 +138,7 @@ def test_a_kill_between_joining_and_removing_repeats_nothing(tmp_path):
         path.write_bytes(data)
     check(tmp_path, range(1, 31))
     assert len(files(tmp_path)) == 4
-    (tmp_path / "trace" / "seg-000000031-000000040.h5.tmp").write_bytes(b"half")
+    (tmp_path / "trace" / "seg-000000031-000000040.h5.0123456789abcdef.tmp").write_bytes(b"half")
     TraceWriter(tmp_path)
     assert files(tmp_path) == ["seg-000000001-000000020.h5", "seg-000000021-000000030.h5"]
     # killed while cutting at 25: both the cut segment and the whole one are there

@@ -332,6 +332,71 @@ def test_a_starter_that_is_frozen_while_it_writes_its_name_loses(tmp_path, lock,
     lock.check()
 
 
+def test_a_claim_on_an_owner_that_lives_after_all(tmp_path, lock):
+    """An heir has held it for dead, and died itself before it took its place."""
+    lock.take(tmp_path)
+    token = json.loads((tmp_path / locks.NAME).read_text())["token"]
+    heir = {"token": "heir", "place": locks.place(), "pid": 1 << 30}
+    (tmp_path / f"{locks.NAME}.{token}{locks.CLAIM}").write_text(json.dumps(heir))
+    with pytest.raises(ConfigError, match="the process exists"):
+        Lock().take(tmp_path)
+    lock.check()
+
+
+def test_a_claim_is_taken_back_when_the_file_system_fails(tmp_path, lock, monkeypatch):
+    owned(tmp_path, place=locks.place(), pid=1 << 30)
+    look, looks = locks._chain, []
+
+    def chain(path):
+        looks.append(path)
+        if len(looks) == 2:
+            raise OSError(5, "Input/output error")
+        return look(path)
+
+    monkeypatch.setattr(locks, "_chain", chain)
+    with pytest.raises(OSError):
+        lock.take(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == [locks.NAME]
+
+
+def test_no_lock_is_left_when_the_last_look_fails(tmp_path, lock, monkeypatch):
+    look = Lock._holds
+
+    def holds(self, path):
+        monkeypatch.setattr(Lock, "_holds", look)
+        raise OSError(116, "Stale file handle")
+
+    monkeypatch.setattr(Lock, "_holds", holds)
+    with pytest.raises(OSError):
+        lock.take(tmp_path)
+    lock.release()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_starter_that_thaws_and_fails_leaves_the_lock_of_its_successor(tmp_path, lock, brief, monkeypatch):
+    frozen, write = Lock(), json.dumps
+
+    def fail(about, *words, **more):
+        if about is frozen._mine:
+            monkeypatch.setattr(json, "dumps", write)
+            lock.take(tmp_path)
+            raise OSError(5, "Input/output error")
+        return write(about, *words, **more)
+
+    monkeypatch.setattr(json, "dumps", fail)
+    with pytest.raises(OSError):
+        frozen.take(tmp_path)
+    lock.check()
+
+
+@pytest.mark.parametrize("text", ['{"job": "12", "restarts": null}', "[" * 200_000])
+def test_what_is_damaged_is_no_internal_error(tmp_path, lock, brief, monkeypatch, text):
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    (tmp_path / locks.NAME).write_text(text)
+    lock.take(tmp_path)
+
+
 def test_a_second_run_is_refused_and_a_killed_one_continued(place):
     process = start(place, "out", *ENDLESS, "--set", "run.checkpoint_minutes=0.001", ranks=1)
     try:

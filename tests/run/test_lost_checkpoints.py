@@ -6,6 +6,9 @@ import shutil
 
 import pytest
 
+from mpibayes.hpc.config import config
+from mpibayes.hpc.run import directory as run_directory
+from mpibayes.hpc.run import identity as records
 from mpibayes.hpc.run import lock
 from mpibayes.hpc.run.clock import Clock
 from mpibayes.io import checkpoint, files, labels, trace
@@ -32,7 +35,7 @@ def test_a_chain_that_lost_its_checkpoints_and_its_status_is_refused(tmp_path, c
     for _ in range(2):
         code, said = start(place)
         assert code == 4 and f"{last / 'checkpoints'}: empty, but the chain had a checkpoint" in said, said
-        assert "cycle 8" in said and "--fresh" in said
+        assert "--fresh" in said
     assert count_rows(last / "trace") == 8 and count_rows(last / "labels") == 4
     shutil.copytree(whole / "checkpoints", last / "checkpoints")
     done(start(place))
@@ -120,3 +123,74 @@ def test_every_directory_of_a_run_is_on_disk_in_its_parent(tmp_path, monkeypatch
             assert then == ("synced", event.parent), event
             found.add(event.name)
     assert found == names
+
+
+def taken_over(folder):
+    """As if another run had found this one dead."""
+    (folder / lock.NAME).write_text(json.dumps({"host": "elsewhere", "token": "other"}))
+
+
+@pytest.mark.parametrize("when", ["new_name", "resolved_toml", "record_start", "write_training_rows"])
+def test_a_run_that_was_frozen_at_its_start_writes_nothing(tmp_path, monkeypatch, when):
+    """It overwrote the name of the run that had taken over, whose checkpoints then were another run's."""
+    place = half_way(tmp_path / "place")
+    first = when in ("new_name", "resolved_toml")
+    if first:
+        shutil.rmtree(place / "run")
+    module = {"new_name": records, "resolved_toml": config}.get(when, run_directory)
+    freeze = getattr(module, when)
+    before = {}
+
+    def thaw(*words, **more):
+        before.update(contents(place / "run"))
+        taken_over(place / "run")
+        return freeze(*words, **more)
+
+    monkeypatch.setattr(module, when, thaw)
+    code, said = start(place, "--set", "run.cycles=12")
+    assert code == 4 and "writes nothing more" in said, said
+    after = contents(place / "run")
+    assert {name: data for name, data in after.items() if name != lock.NAME} == {
+        name: data for name, data in before.items() if name != lock.NAME
+    }
+
+
+def contents(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_fresh_leaves_a_run_that_has_taken_over_where_it_is(tmp_path, monkeypatch):
+    place = half_way(tmp_path / "place")
+    take = lock.Lock.take
+
+    def thaw(self, folder):
+        take(self, folder)
+        taken_over(folder)
+
+    monkeypatch.setattr(lock.Lock, "take", thaw)
+    code, said = start(place, "--fresh")
+    assert code == 4 and "writes nothing more" in said, said
+    assert not (place / "run.old-1").exists() and count_rows(place / "run" / "trace") == 8
+
+
+@pytest.mark.parametrize("dangling", [False, True])
+def test_a_run_directory_that_is_a_link(tmp_path, dangling):
+    place = half_way(tmp_path / "place")
+    (place / "run").rename(tmp_path / "elsewhere")
+    (place / "run").symlink_to(tmp_path / "elsewhere")
+    if dangling:
+        shutil.rmtree(tmp_path / "elsewhere")
+    done(start(place))
+    done(start(place, "--fresh"))
+    assert (place / "run").is_symlink() and count_rows(place / "run" / "trace") == 12
+
+
+def test_what_a_killed_writer_left_is_removed(tmp_path):
+    place = half_way(tmp_path / "place")
+    left = [place / "run" / name for name in ("status.json", "trace/seg-000000001-000000004.h5", "config.toml")]
+    left = [path.with_name(f"{path.name}.0123456789abcdef.tmp") for path in left]
+    report = place / "run" / "trace.h5.0123456789abcdef.tmp"  # which may be writing it now
+    for path in (*left, report):
+        path.write_text("half")
+    done(start(place))
+    assert not any(path.exists() for path in left) and report.exists()

@@ -86,3 +86,16 @@ def test_a_late_rank_is_waited_for(place, mpirun):
 
 def test_without_a_launcher_nobody_is_missing():
     assert not launcher.ranks_missing_here(os.getpid())
+
+
+def test_a_launcher_below_the_batch_systems_own_process(tmp_path, monkeypatch):
+    """As Open MPI's mpirun in a batch script: its ranks are counted among its children, not among SLURM's."""
+    look = {10: ("python", "S", "9"), 9: ("mpiexec", "S", "8"), 8: ("bash", "S", "7"), 7: ("slurmstepd", "S", "1")}
+    look[1] = ("init", "S", "0")
+    monkeypatch.setattr(launcher, "_stat", lambda pid: look[int(pid)])
+    assert launcher._ancestor(10, launcher.STARTERS) == 9
+    look[9] = ("another", "S", "8")
+    assert launcher._ancestor(10, launcher.STARTERS) is None
+    monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2")
+    monkeypatch.setenv("SLURM_GTIDS", "0")
+    assert not launcher.ranks_missing_here(10)
