@@ -3,6 +3,7 @@
 Memory is a model whose constants are those of `run/examine.py`; time is measured by some cycles of the chain itself,
 on all rows; importance sampling from Laplace's approximation says whether the chain could be done without (MATH 6,
 004).
+"""
 
 from __future__ import annotations
 
