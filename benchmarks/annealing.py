@@ -38,6 +38,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from machine import markdown
 from public_tables import ATTACK, folder, imported
 
 from mpibayes.hpc.crosscat import strata
@@ -263,7 +264,7 @@ def by_strategy(results: list[dict], case: Case, what: Callable[[dict], float]) 
     return {name: {b: np.array(v) for b, v in sorted(values.items())} for name, values in found.items() if values}
 
 
-def markdown(results: list[dict], cases: tuple[Case, ...]) -> str:
+def summary(results: list[dict], cases: tuple[Case, ...]) -> str:
     """A table for each table: mean, standard deviation over seeds and worst seed, nats a held-out row; and K."""
     parts = []
     for case in cases:
@@ -274,9 +275,7 @@ def markdown(results: list[dict], cases: tuple[Case, ...]) -> str:
             continue
         n_seeds = {len(v) for values in scores.values() for v in values.values()}
         seeds = f"{min(n_seeds)} seeds" if len(n_seeds) == 1 else f"{min(n_seeds)} to {max(n_seeds)} seeds"
-        parts += [f"**{case.name}** ({seeds})", ""]
-        parts += ["| strategy | " + " | ".join(f"{b:g} s" for b in case.budgets) + " | median K at the end |"]
-        parts += ["| --- |" + " --- |" * (len(case.budgets) + 1)]
+        lines = []
         for name, values in scores.items():
             cells = []
             for b in case.budgets:
@@ -287,8 +286,9 @@ def markdown(results: list[dict], cases: tuple[Case, ...]) -> str:
                 mark = " (late)" if late[name][b].any() else ""
                 cells.append(f"{x.mean():.2f} ± {x.std(ddof=len(x) > 1):.2f}, worst {x.min():.2f}{mark}")
             k = clusters[name].get(case.budgets[-1], np.array([np.nan]))
-            parts.append(f"| {name} | " + " | ".join(cells) + f" | {np.median(k):g} |")
-        parts.append("")
+            lines.append([name, *cells, f"{np.median(k):g}"])
+        head = ["strategy", *(f"{b:g} s" for b in case.budgets), "median K at the end"]
+        parts += [f"**{case.name}** ({seeds})", "", markdown(head, lines), ""]
     return "\n".join(parts)
 
 
@@ -310,7 +310,7 @@ def paired(results: list[dict], cases: tuple[Case, ...]) -> str:
     seeds = sorted({r["seed"] for r in results})
     budgets = max(len(case.budgets) for case in cases)
     head = ["table", "difference", *(f"budget {i + 1}" for i in range(budgets))]
-    lines = ["| " + " | ".join(head) + " |", "| --- " * len(head) + "|"]
+    lines = []
     for case in cases:
         for a, b in PAIRS:
             cells = []
@@ -321,8 +321,8 @@ def paired(results: list[dict], cases: tuple[Case, ...]) -> str:
                     error = d.std(ddof=len(d) > 1) / np.sqrt(len(d))
                     cells.append(f"{budget:g} s: {d.mean():+.2f} ± {error:.2f}, {(d > 0).sum()} of {len(d)}")
             if cells:
-                lines.append("| " + " | ".join([case.name, f"{a} - {b}", *cells]) + " |")
-    return "\n".join(lines) + "\n"
+                lines.append([case.name, f"{a} - {b}", *cells])
+    return markdown(head, lines) + "\n"
 
 
 COLOURS = {
@@ -394,7 +394,7 @@ def main() -> None:
         done = {(r["table"], r["strategy"], r["seed"], r["budget"]) for r in read(path, cases)}
         compute(tasks(cases, seeds, done), given.out / "tables", path, given.jobs)
     results = read(path, cases)
-    (given.out / "annealing.md").write_text(markdown(results, cases) + "\n" + paired(results, cases))
+    (given.out / "annealing.md").write_text(summary(results, cases) + "\n" + paired(results, cases))
     figure(results, cases, given.out / "annealing.png")
     print((given.out / "annealing.md").read_text())
     print(f"results.csv, annealing.md and annealing.png are in {given.out}")

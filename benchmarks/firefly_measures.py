@@ -7,9 +7,6 @@
 from __future__ import annotations
 
 import csv
-import re
-import resource
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -73,14 +70,6 @@ def read_results(path: Path, numbers: Sequence[str]) -> list[dict]:
     with path.open(newline="") as file:
         lines = list(csv.DictReader(file))
     return [line | {name: float(line[name] or "nan") for name in numbers} for line in lines]
-
-
-def peak_mib() -> float:
-    """Most memory that this process had resident; not that of the process it was started from, as getrusage may say."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        return int(re.search(r"VmHWM:\s*(\d+) kB", status.read_text())[1]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 # --- the posterior, in NumPy -----------------------------------------------------------------------------------------

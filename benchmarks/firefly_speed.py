@@ -31,8 +31,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-from firefly_measures import bulk_ess, peak_mib, posterior_mode, read_results, spectral_ess
+from firefly_measures import bulk_ess, posterior_mode, read_results, spectral_ess
 from firefly_tables import Regression, synthetic, table
+from machine import markdown, peak_mib
 
 PRIOR_SCALE = {"mnist": 0.5, "synthetic": 2.5}  # mnist: what predicts the test rows best, see firefly_table1.py
 FIELDS = (
@@ -232,11 +233,18 @@ def read(path: Path) -> list[dict]:
 # --- what came out ---------------------------------------------------------------------------------------------------
 
 
-def speeds(results: list[dict]) -> list[str]:
-    lines = [
-        "| table | sampler | draws | effective samples a CPU second, min / median | all in | coda's | us | MiB |",
-        "| --- " * 8 + "|",
-    ]
+SPEEDS = (
+    "table", "sampler", "draws", "effective samples a CPU second, min / median", "all in", "coda's", "us", "MiB",
+)  # fmt: skip
+EXACTNESS = ("table", "sampler", "means: rms, largest", "standard deviations: rms, largest")
+COSTS = (
+    "table", "ranks", "us a cycle, CPU of all", "wall", "bright", "queries (theta + z)", "accepted", "start, CPU s",
+    "peak MiB of a rank", "of these the rows",
+)  # fmt: skip
+
+
+def speeds(results: list[dict]) -> list[list[str]]:
+    lines = []
     for r in results:
         if r["part"] != "speed":
             continue
@@ -244,13 +252,13 @@ def speeds(results: list[dict]) -> list[str]:
         cells += [f"{r[f'{kind}_min'] / t:.3g} / {r[f'{kind}_median'] / t:.4g}" for kind, t in
                   (("bulk", r["seconds"]), ("bulk", r["seconds_all"]), ("spectral", r["seconds"]))]  # fmt: skip
         cells += [f"{1e6 * r['seconds'] / r['draws']:.3g}", f"{r['peak_mib']:.0f}"]
-        lines.append("| " + " | ".join(cells) + " |")
+        lines.append(cells)
     return lines
 
 
-def exactness(results: list[dict], out: Path) -> list[str]:
+def exactness(results: list[dict], out: Path) -> list[list[str]]:
     """Means and standard deviations against NUTS, in standard errors of the difference."""
-    lines = ["| table | sampler | means: rms, largest | standard deviations: rms, largest |", "| --- " * 4 + "|"]
+    lines = []
     for name in dict.fromkeys(r["table"] for r in results if r["part"] == "speed"):
         reference = next(
             (p for p in (out / f"nuts.{part}.{name}.npz" for part in ("reference", "speed")) if p.exists()), None
@@ -267,7 +275,7 @@ def exactness(results: list[dict], out: Path) -> list[str]:
             for (a, error_a), (b, error_b) in zip(moments(theta), truth, strict=True):
                 z = (a - b) / np.hypot(error_a, error_b)
                 cells.append(f"{np.sqrt((z**2).mean()):.2f}, {np.abs(z).max():.2f}")
-            lines.append(f"| {title(name)} | {sampler} | {cells[0]} | {cells[1]} |")
+            lines.append([title(name), sampler, *cells])
     return lines
 
 
@@ -282,12 +290,8 @@ def moments(theta: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     ]
 
 
-def costs(results: list[dict], part: str) -> list[str]:
-    lines = [
-        "| table | ranks | us a cycle, CPU of all | wall | bright | queries (theta + z) | accepted | start, CPU s"
-        " | peak MiB of a rank | of these the rows |",
-        "| --- " * 10 + "|",
-    ]
+def costs(results: list[dict], part: str) -> list[list[str]]:
+    lines = []
     for r in results:
         if r["part"] == part:
             cells = [title(r["table"]), f"{r['ranks']:.0f}", f"{1e6 * r['seconds'] / r['draws']:.1f}"]
@@ -298,7 +302,7 @@ def costs(results: list[dict], part: str) -> list[str]:
                 f"{r['peak_mib']:.0f}",
                 f"{r['data_mib']:.0f}",
             ]
-            lines.append("| " + " | ".join(cells) + " |")
+            lines.append(cells)
     return lines
 
 
@@ -331,8 +335,9 @@ def figure(results: list[dict], path: Path) -> None:
 def report(out: Path) -> str:
     results = read(out / "results.csv")
     figure(results, out / "cost.png")
-    parts = [speeds(results), exactness(results, out), costs(results, "cost"), costs(results, "ranks")]
-    text = "\n\n".join("\n".join(part) for part in parts if len(part) > 2) + "\n"
+    parts = [(SPEEDS, speeds(results)), (EXACTNESS, exactness(results, out))]
+    parts += [(COSTS, costs(results, part)) for part in ("cost", "ranks")]
+    text = "\n\n".join(markdown(head, lines) for head, lines in parts if lines) + "\n"
     (out / "speed.md").write_text(text)
     return text
 

@@ -44,6 +44,7 @@ from firefly_measures import (
     spectral_ess,
 )  # fmt: skip
 from firefly_tables import NU, Regression, components, opv, table
+from machine import markdown
 
 ALGORITHMS = ("regular", "untuned", "tuned", "default")
 TITLES = {
@@ -282,7 +283,7 @@ HEAD = (
 )  # fmt: skip
 
 
-def markdown(results: list[dict], cases: tuple[Case, ...]) -> str:
+def report(results: list[dict], cases: tuple[Case, ...]) -> str:
     """A table for each case. Speed-ups are of the median coefficient and, in brackets, of the slowest.
 
     An asterisk marks a chain too short to tell: fewer than RESOLVED effective samples of its slowest coefficient.
@@ -293,7 +294,7 @@ def markdown(results: list[dict], cases: tuple[Case, ...]) -> str:
                  and r["iterations"] == case.iterations[r["algorithm"]]}  # fmt: skip
         if not lines:
             continue
-        parts += [f"**{case.title}**", "", "| " + " | ".join(HEAD) + " |", "| --- " * len(HEAD) + "|"]
+        rows = []
         for algorithm, r in lines.items():
             n = r["iterations"]
             few = "*" if r["spectral_min"] < RESOLVED else ""
@@ -309,8 +310,8 @@ def markdown(results: list[dict], cases: tuple[Case, ...]) -> str:
             cells += [gain(r, lines.get("regular"), lambda r: r["seconds"] / r["iterations"])]
             number = ALGORITHMS.index(algorithm)
             cells += [f"{v:,}" for v in case.paper[number]] if number < len(case.paper) else ["", "", ""]
-            parts.append("| " + " | ".join(cells) + " |")
-        parts.append("")
+            rows.append(cells)
+        parts += [f"**{case.title}**", "", markdown(HEAD, rows), ""]
     return "\n".join(parts)
 
 
@@ -402,7 +403,7 @@ def main() -> None:
     if not given.report:
         done = {(r["case"], r["algorithm"], r["iterations"]) for r in read(given.out / "results.csv")}
         compute(tasks(cases, given.seeds, done, given.out), given.data, given.out, given.jobs)
-    (given.out / "table1.md").write_text(markdown(read(given.out / "results.csv"), cases) + "\n" + NOTES)
+    (given.out / "table1.md").write_text(report(read(given.out / "results.csv"), cases) + "\n" + NOTES)
     figure(cases, given.out)
     print((given.out / "table1.md").read_text())
     print(f"results.csv, table1.md and figure4.png are in {given.out}")

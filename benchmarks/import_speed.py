@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import resource
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from machine import peak_mib
 
 COLUMNS = 68
 
@@ -45,11 +45,10 @@ def measure(path: Path, out: Path) -> None:
     wall, cpu = time.perf_counter(), time.process_time()
     summary = import_table(path, out)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
     cells = summary.rows * len(summary.columns)
     print(
         f"{path.name}: {summary.rows:,} x {len(summary.columns)}: {cpu:.2f} s processor, {wall:.2f} s wall, "
-        f"{1e9 * cpu / cells:.0f} ns a cell, peak {peak:.0f} MiB, table {out.stat().st_size / 1e6:.0f} MB",
+        f"{1e9 * cpu / cells:.0f} ns a cell, peak {peak_mib():.0f} MiB, table {out.stat().st_size / 1e6:.0f} MB",
         flush=True,
     )
 

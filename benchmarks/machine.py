@@ -2,8 +2,8 @@
 
 A kept result is NAME.json: title, command, date, commit, machine, versions of other programs, `tables` as they
 were printed ({"title", "head", "lines", "note"}), `pictures` beside it, and whatever else the command measured, every
-repeat.
-results/README.md is made from all of them.
+repeat, in DIGITS significant digits. Each key has a line, each of several records one of its own. results/README.md is
+made from all of them.
 """
 
 from __future__ import annotations
@@ -12,22 +12,25 @@ import json
 import os
 import platform
 import re
+import resource
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from mpibayes.kernels.mixture import mixture as kernels
-
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).resolve().parent / "results"
 COMPILER = os.environ.get("CC", "cc")
+DIGITS = 6  # significant, of a kept number
 
 
 def machine() -> dict:
     """Processor, cores, caches, instruction set of the kernels, compiler, system, load at the moment."""
+    from mpibayes.kernels.mixture import mixture as kernels
+
     about = _text("/proc/cpuinfo")
     model = re.search(r"model name\s*:\s*(.*)", about)
     caches = {}
@@ -70,6 +73,14 @@ def _first_line(command: list[str]) -> str:
     return found.splitlines()[0] if found else ""
 
 
+def peak_mib() -> float:
+    """Most memory that this process had resident; not that of the process it was started from, as getrusage may say."""
+    found = re.search(r"VmHWM:\s*(\d+) kB", _text("/proc/self/status"))
+    if found:
+        return int(found[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+
+
 def markdown(head: Sequence[str], lines: Sequence[Sequence[object]]) -> str:
     """A table; cells are shown as they are."""
     rows = [head, ["---"] * len(head), *lines]
@@ -82,9 +93,30 @@ def keep(name: str, title: str, command: str, tables: list[dict], **measured) ->
     result = {"title": title, "command": command, "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())}
     result |= {"commit": commit(), "machine": machine(), "tables": tables, **measured}
     path = RESULTS / f"{name}.json"
-    path.write_text(json.dumps(result, indent=1, default=_plain) + "\n")
+    path.write_text(as_text(result))
     write_readme()
     return path
+
+
+def as_text(result: dict) -> str:
+    """The JSON of a result: each key on a line, each of several records on one of its own."""
+    plain = json.loads(json.dumps(result, default=_plain), parse_float=_rounded)
+    keys = (f"{json.dumps(key)}: {_records(value)}" for key, value in plain.items())
+    return "{\n" + ",\n".join(keys) + "\n}\n"
+
+
+def _records(value: object) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)}: {_records(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list) and len(value) > 1 and all(isinstance(item, dict | list) for item in value):
+        return "[\n" + ",\n".join(map(_records, value)) + "\n]"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_records, value)) + "]"
+    return json.dumps(value)
+
+
+def _rounded(digits: str) -> float:
+    return float(f"{float(digits):.{DIGITS}g}")
 
 
 def _plain(value: object) -> object:

@@ -16,11 +16,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
+from joint import jointly
 
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.sweep import instantiated
-from mpibayes.hpc.data.rows import Carve, in_blocks
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels.mixture import mixture
 
@@ -32,9 +32,8 @@ def table(width, k, n, rng):
     labels = rng.integers(k, size=n).astype(np.int32)
     mix = rng.normal(size=(k, width, width)) + 2.0 * np.eye(width)
     x = np.einsum("nij,nj->ni", mix[labels], rng.normal(size=(n, width))) + 3.0 * rng.normal(size=(k, width))[labels]
-    columns, rows = table_from_arrays([(f"x{d}", "real", x[:, d], None) for d in range(width)])
-    blocks = {"all": {"columns": [c.name for c in columns]}}
-    return Carve(columns, blocks)(rows), labels, Components(in_blocks(columns, blocks), {}, blocks)
+    columns, rows, more = jointly(*table_from_arrays([(f"x{d}", "real", x[:, d], None) for d in range(width)]))
+    return rows, labels, Components(columns, {}, more["blocks"])
 
 
 def seconds(repeats, work):

@@ -25,19 +25,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from discrete_tables import Discrete, from_npz, made, real
+from discrete_tables import Discrete, from_npz, made
+from machine import markdown
 from public_tables import folder
 from scorer import adjusted_rand, heldout_codes
+from tables import PUBLIC, discrete
 
 from mpibayes.hpc.crosscat.view import Mixture, Settings
 from mpibayes.hpc.parallel.comm import serial
 
-WITHOUT_DATA = {
-    "cat_10k": lambda: made("cat_10k", 10_000, 68, 20, 0.8, seed=1),
-    "cat_100k": lambda: made("cat_100k", 100_000, 68, 20, 0.8, seed=1),
-    "weak_10k": lambda: made("weak_10k", 10_000, 68, 20, 0.3, seed=1),
-}
-REAL = {"income_20k": "income", "kdd_20k": "kdd"}
+WITHOUT_DATA = ("cat_10k", "cat_100k", "weak_10k")
 BETTER_THAN = {"income_20k": -22.0, "kdd_20k": -7.30}  # nats a row
 MEDIAN_S = {"cat_10k": 3.0, "cat_100k": 15.0}
 MARKS_S = (1.0, 3.0, 10.0)
@@ -80,8 +77,8 @@ def chain(table: Discrete, seed: int, budget_s: float, enough: float) -> Course:
     return Course(hit_s, agreement, len(np.unique(labels)), tuple(scores))
 
 
-def compare(table: Discrete, n_seeds: int) -> tuple[str, list[str]]:
-    """A line of the markdown table, and the targets that were missed."""
+def compare(table: Discrete, n_seeds: int) -> tuple[list[str], list[str]]:
+    """A line of the table, and the targets that were missed."""
     n, courses, missed = len(table.x), [], []
     enough = min(0.95 if table.name.startswith("weak") else 0.99, table.attainable - 0.01)
     budget_s = max(MARKS_S) if table.z is None else max(3.0, 15.0 * n / 100_000)
@@ -108,7 +105,7 @@ def compare(table: Discrete, n_seeds: int) -> tuple[str, list[str]]:
         if not np.median(hits) <= limit:
             missed.append(f"{table.name}: {np.median(hits):.2f} s in the median, expected {limit:g} at most")
     cells.append(f"{int(np.median(k))} ({k[0]} to {k[-1]})")
-    return "| " + " | ".join(cells) + " |", missed
+    return cells, missed
 
 
 HEADS = {
@@ -121,7 +118,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", help="folder of public tables (default: $MPIBAYES_DATA; without one none are used)")
     parser.add_argument("--seeds", type=int, default=10, help="how many")
-    parser.add_argument("--only", nargs="+", choices=[*WITHOUT_DATA, *REAL], help="these tables")
+    parser.add_argument("--only", nargs="+", choices=[*WITHOUT_DATA, *PUBLIC], help="these tables")
     parser.add_argument("--made", nargs="+", metavar="ROWS,COLUMNS,CLUSTERS,PRIVATE[,SEED]", help="such tables instead")
     parser.add_argument("--npz", nargs="+", type=Path, metavar="FILE", help="tables from files instead")
     given = parser.parse_args()
@@ -131,10 +128,10 @@ def main() -> None:
     else:
         names = given.only or list(WITHOUT_DATA)
         data = None
-        if given.data or (given.only and set(given.only) & set(REAL)):
+        if given.data or set(names) & set(PUBLIC):
             data = folder(given.data)
-            names = given.only or [*WITHOUT_DATA, *REAL]
-        tables = [WITHOUT_DATA.get(n) or (lambda n=n: real(n, data, REAL[n], 20_000)) for n in names]
+            names = given.only or [*WITHOUT_DATA, *PUBLIC]
+        tables = [lambda name=name: discrete(name, data) for name in names]
     lines, missed = {True: [], False: []}, []
     for make in tables:
         table = make()
@@ -144,7 +141,7 @@ def main() -> None:
     for with_clusters, found in lines.items():
         if found:
             head = (*HEADS[with_clusters], "K, median (range)")
-            print("", "| " + " | ".join(head) + " |", "| --- " * len(head) + "|", *found, sep="\n")
+            print("", markdown(head, found), sep="\n")
     print("", *(f"missed: {m}" for m in missed) if missed else ["all targets met"], sep="\n")
     raise SystemExit(1 if missed else 0)
 

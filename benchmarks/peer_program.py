@@ -102,10 +102,7 @@ def mpibayes(x, levels, seed, clock, full=False) -> None:
     columns, rows = table_from_arrays(cells)
     settings = {}
     if full:
-        try:
-            columns, rows, settings = jointly(columns, rows)
-        except ImportError:
-            raise SystemExit("this mpibayes has no component with a full covariance") from None
+        columns, rows, settings = jointly(columns, rows)
     settings = Settings(seed=seed, **settings)
     mixture = Mixture(serial(), columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings)
     mixture.start("one")

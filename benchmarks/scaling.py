@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 from dataclasses import replace
@@ -24,7 +23,7 @@ from scipy.optimize import nnls
 
 sys.path.insert(0, str(Path(__file__).parent))
 from crowd import Crowd, quiet_seed
-from machine import keep, kept, markdown
+from machine import keep, kept, markdown, peak_mib
 from phases import PHASES, Stopwatch
 
 from mpibayes.hpc.commands.simulate import Shape, Truth, categorical_columns, census
@@ -50,7 +49,7 @@ def truth_of(args) -> Truth:
 
 
 def peak_bytes() -> int:
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak_mib() * 2**20)
 
 
 def _digest(laps: list[tuple[float, float]]) -> dict[str, float]:
@@ -296,7 +295,7 @@ def fit() -> None:
     text = CONSTANTS.replace("ABOUT", f"{about}, {kept()['scaling']['date']}, commit {kept()['scaling']['commit']}")
     for phase, table in found.items():
         text += f'    "{phase}": {{\n' + "".join(f'        "{n}": {b!r},\n' for n, b in table.items()) + "    },\n"
-    path = Path(__file__).resolve().parent.parent / "hpc" / "cost_constants.py"
+    path = Path(__file__).resolve().parent.parent / "hpc" / "crosscat" / "cost_constants.py"
     path.write_text(text + "}\n")
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from discrete_tables import HELD_OUT, made, real
+from discrete_tables import HELD_OUT, Discrete, made, real
 from scorer import heldout_codes, heldout_reals
 
 MADE = {  # rows, clusters, share of (cluster, column) apart
@@ -57,6 +57,14 @@ def gaussians(rows: int, dimensions: int = 10, clusters: int = 20, seed: int = 1
     return mean[z] + np.einsum("nab,nb->na", root[z], draws.normal(size=(rows, dimensions))), z
 
 
+def discrete(name: str, data: Path | None) -> Discrete:
+    """A categorical table by name; a real one from the folder `data`."""
+    if name in PUBLIC:
+        return real(name, data, PUBLIC[name], 20_000)
+    rows, clusters, private = MADE[name]
+    return made(name, rows, 68, clusters, private, seed=1)
+
+
 def table(name: str, folder: Path, data: Path | None) -> Comparison:
     """A table by name, written to FOLDER/NAME.npz where it is not there yet."""
     path = folder / f"{name}.npz"
@@ -66,11 +74,7 @@ def table(name: str, folder: Path, data: Path | None) -> Comparison:
             x, z = gaussians(REALS[name] + HELD_OUT)
             parts = {"x": x[:-HELD_OUT], "held": x[-HELD_OUT:], "levels": (), "z": z[:-HELD_OUT]}
         else:
-            if name in MADE:
-                rows, clusters, private = MADE[name]
-                found = made(name, rows, 68, clusters, private, seed=1)
-            else:
-                found = real(name, data, PUBLIC[name], 20_000)
+            found = discrete(name, data)
             z = np.zeros(0, int) if found.z is None else found.z
             parts = {"x": found.x, "held": found.held, "levels": found.levels, "z": z}
         np.savez(path, **{key: np.asarray(value) for key, value in parts.items()})
