@@ -1,4 +1,4 @@
-"""Held-out score against time: subsample annealing and plain Gibbs on real tables (000, Figure 3).
+"""Held-out score against time: subsample annealing and plain Gibbs, as in Obermeyer, Glidden & Jonas 2014, Figure 3.
 
     python benchmarks/annealing.py --data FOLDER --out DIR [--quick] [--seeds 10] [--jobs 2]
 

@@ -1,6 +1,7 @@
 """What the Firefly benchmarks measure with: effective sample sizes, and the posterior in plain NumPy.
 
-`spectral_ess` is `effectiveSize` of R's coda (Plummer et al. 2006), which 004 used: n var(x) / spectrum0.ar(x).
+`spectral_ess` is `effectiveSize` of R's coda (Plummer et al. 2006), n var(x) / spectrum0.ar(x), which Maclaurin & Adams
+(2014) used.
 `bulk_ess` is ArviZ's (Vehtari et al. 2021): rank-normalised, of the two halves of the chain; the stricter one.
 """
 

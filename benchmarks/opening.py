@@ -1,4 +1,4 @@
-"""Effective samples a CPU second with one collapsed shard a cycle and with all shards collapsed (MATH 2.1, 2.2).
+"""Effective samples a CPU second with one collapsed shard a cycle (docs/math.md 2.1) and with all of them (2.3).
 
     python benchmarks/opening.py [TABLE.h5] [--rows 5000] [--cycles 1000]
 

@@ -1,4 +1,4 @@
-"""Categorical and Boolean columns: Dirichlet prior, level probabilities integrated out or drawn (MATH 1).
+"""Categorical and Boolean columns: Dirichlet prior, level probabilities integrated out or drawn (docs/math.md 1.3).
 
 A column's pseudo-counts are a multiplier times its base: ones unless the prior was given. The multiplier is learned on
 a grid unless the prior was given. Arrays are [level row][cluster]; the last level row of a column counts its missing
@@ -76,7 +76,7 @@ class Categorical:
         return table
 
     def update(self, multiplier: np.ndarray, levels: np.ndarray, stream: Stream, first: int, last: int) -> np.ndarray:
-        """Multipliers of the columns first..last-1 drawn from their grids given the partition (MATH 2.4)."""
+        """Multipliers of the columns first..last-1 drawn from their grids given the partition (docs/math.md 2.4)."""
         multiplier = multiplier.copy()
         learned = {}
         for c in range(first, last):

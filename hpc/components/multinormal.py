@@ -1,4 +1,4 @@
-"""Blocks of real columns with a full covariance in each cluster: normal-inverse-Wishart prior (MATH 1, real vector).
+"""Blocks of real columns with a full covariance in each cluster: normal-inverse-Wishart prior (docs/math.md 1.6).
 
 A block of D columns has the hyperparameters (kappa, nu, variance), a row of a (B, 3) array, each fixed or learned on a
 grid, one after another given the others. The prior's matrix is S_0 = nu variance diag(scale^2), scale being the

@@ -1,4 +1,4 @@
-"""Real columns: normal likelihood, normal-inverse-chi-square prior (MATH 1).
+"""Real columns: normal likelihood, normal-inverse-chi-square prior (docs/math.md 1.5).
 
 Hyperparameters are rows (mean, kappa, nu, variance) of an (R, 4) array. Each is fixed or learned on a grid, one after
 another given the others. The default grids follow the column's own mean and standard deviation.

@@ -1,4 +1,4 @@
-"""Count columns: Poisson likelihood, gamma prior on the rate (MATH 1).
+"""Count columns: Poisson likelihood, gamma prior on the rate (docs/math.md 1.4).
 
 Hyperparameters are rows (shape, rate) of a (Q, 2) array, each fixed or learned on a grid. The factor 1 / x! of every
 cell does not depend on the partition; it enters `log_joint` once, as a constant of the table.

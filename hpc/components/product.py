@@ -195,7 +195,7 @@ class Components:
         )
 
     def update(self, hyper: Hyper, s: Statistics, part: Part, key: Mapping[str, int]) -> dict[str, np.ndarray]:
-        """Hyperparameters of a part's columns, drawn given the partition, parameters integrated out (MATH 2.4).
+        """Hyperparameters of a part's columns, drawn given the partition, parameters integrated out (docs/math.md 2.4).
 
         hyper and s are of all columns; the result has Hyper's names and the part's rows alone.
         """
@@ -215,7 +215,7 @@ class Components:
         }
 
     def draw(self, hyper: Hyper, s: Statistics, part: Part, key: Mapping[str, int]) -> Parameters:
-        """Component parameters of a part's columns in every cluster, given all its rows (MATH 2.1, step 4).
+        """Component parameters of a part's columns in every cluster, given all its rows (docs/math.md 2.1, step 4).
 
         hyper and s are of all columns; of `hyper` only the part's rows matter. The result has the part's rows.
         """

@@ -70,7 +70,7 @@ LENGTH_OF_TIME = 'a length of time: "3h50m", "90m", 3600 (seconds), "02:00:00", 
 
 
 class GammaPrior(Section):
-    """alpha ~ Gamma(shape, rate), updated by Escobar and West's auxiliary variable (MATH 2.4)."""
+    """alpha ~ Gamma(shape, rate), updated by Escobar and West's auxiliary variable (docs/math.md 2.4)."""
 
     gamma: tuple[Positive, Positive]
 

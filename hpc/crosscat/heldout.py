@@ -1,4 +1,4 @@
-"""Held-out log predictive density, for each draw and averaged over draws (MATH 2.5).
+"""Held-out log predictive density, for each draw and averaged over draws (docs/math.md 2.6).
 
     p(x) = sum_k (m_k - d) / (N + alpha) f(x | rows of k) + (alpha + K d) / (N + alpha) f_H(x)
 

@@ -1,4 +1,4 @@
-"""The Pitman-Yor prior on partitions and its concentration and discount (MATH 1 and 2.4)."""
+"""The Pitman-Yor prior on partitions and its concentration and discount (docs/math.md 1.1, 2.4)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEARNED_DISCOUNT = np.linspace(0.0, 0.9, 10)
 def log_eppf(size: np.ndarray, concentration, discount) -> np.ndarray:
     """Log probability of a partition with block sizes `size` (K,), all positive; broadcasts over (alpha, d).
 
-    Evaluated with products that start at i = 1, so that -d < alpha <= 0 is allowed (MATH 1).
+    Evaluated with products that start at i = 1, so that -d < alpha <= 0 is allowed (docs/math.md 1.1).
     """
     alpha = np.asarray(concentration, np.float64)[..., None]
     d = np.asarray(discount, np.float64)[..., None]

@@ -1,7 +1,7 @@
 """What a mixture predicts of new rows: log density, clusters and missing cells, averaged over kept draws.
 
-Of draw d, with its clusters k (MATH 2.5), p_d(x) = sum_k p_d(x, k): w_dk f(x | rows of k) for each cluster and for a
-new one, over the observed cells of x. Averages weigh the draws as the posterior does once x is known, by p_d(x):
+Of draw d, with its clusters k (docs/math.md 2.6), p_d(x) = sum_k p_d(x, k): w_dk f(x | rows of k) for each cluster and
+for a new one, over the observed cells of x. Averages weigh the draws as the posterior does once x is known, by p_d(x):
 
     log_density  log of mean_d p_d(x)
     P(c | x)     sum_d p_d(x) P_d(c | x) / sum_d p_d(x)        P_d(r | x) = sum_k p_d(k | x) n_rk / n_k

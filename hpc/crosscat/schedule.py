@@ -11,8 +11,8 @@ def owners(opening: str, seed: int, cycle: int, chain: int, n_clusters: int, n_s
     """The shard that owns each cluster during `cycle`, (K,) int64.
 
     A cluster whose rows all live on its owner is private there, hence collapsed. With `opening` "one" a single shard,
-    drawn uniformly, owns all clusters: it is the collapsed shard (MATH 2.1). With "all" every cluster draws its owner
-    and every shard is collapsed for what it owns (MATH 2.2).
+    drawn uniformly, owns all clusters: it is the collapsed shard (docs/math.md 2.1). With "all" every cluster draws its
+    owner and every shard is collapsed for what it owns (docs/math.md 2.3).
     """
     stream = generator(seed, Purpose.COLLAPSED, cycle, 0, chain)
     if opening == "one":

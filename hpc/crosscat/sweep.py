@@ -1,4 +1,4 @@
-"""One shard's part of a cycle (MATH 2.1, step 6; 2.2): L sweeps over its rows without communication."""
+"""One shard's part of a cycle (docs/math.md 2.1, step 6; 2.3): L sweeps over its rows without communication."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changes between two syncs besides labels (MATH 2.1, steps 1 to 5; 2.2).
+"""What changes between two syncs besides labels (docs/math.md 2.1, steps 1 to 5; 2.3).
 
 The order is part of the algorithm: hyperparameters are drawn with weights and parameters integrated out, then weights,
 then parameters. Concentration, discount and weights are drawn by root; every column's hyperparameters and parameters by
@@ -58,7 +58,7 @@ class Update:
         return Shared(hyper, summary.anchor[kept], weights, parameters)
 
     def draw_process(self, hyper: Hyper, summary: Summary, key) -> tuple[float, float]:
-        """Step 1: concentration and discount given the partition (MATH 2.4)."""
+        """Step 1: concentration and discount given the partition (docs/math.md 2.4)."""
         occupied = summary.size[summary.size > 0]
         return self.law.draw(occupied, hyper.concentration, generator(purpose=Purpose.CONCENTRATION, **key))
 

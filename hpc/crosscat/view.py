@@ -1,7 +1,7 @@
 """A Pitman-Yor mixture over shards and ranks: the chain's state and its cycle.
 
 State between cycles: the labels and the hyperparameters. One cycle leaves their posterior invariant for any number of
-shards, dealt to ranks in any way (MATH 2.1; 2.2 with `opening` "all").
+shards, dealt to ranks in any way (docs/math.md 2.1; 2.3 with `opening` "all").
 """
 
 from __future__ import annotations

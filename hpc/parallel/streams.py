@@ -67,7 +67,7 @@ class Stream:
         return (split.words(np.asarray(ids, np.int64), **vars(self)) >> np.uint64(11)) * 2.0**-53
 
     def log_gammas(self, shape: np.ndarray, ids: np.ndarray) -> np.ndarray:
-        """Logarithms of Gamma(shape, 1) draws, float64; nothing underflows (MATH 2.1)."""
+        """Logarithms of Gamma(shape, 1) draws, float64; nothing underflows (docs/math.md 2.1)."""
         return updates.log_gammas(shape, ids, **vars(self))
 
     def normals(self, ids: np.ndarray) -> np.ndarray:

@@ -1,8 +1,8 @@
 """`mpibayes check` of a regression: memory, time, bright rows, and how normal the posterior is.
 
 Memory is a model whose constants are those of `run/examine.py`; time is measured by some cycles of the chain itself,
-on all rows; importance sampling from Laplace's approximation says whether the chain could be done without (MATH 6,
-004).
+on all rows; importance sampling from Laplace's approximation says whether the chain could be done without
+(docs/math.md 4.6).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Firefly Monte Carlo: a chain over coefficients theta and brightnesses z of all rows (004; MATH 6).
+"""Firefly Monte Carlo: a chain over coefficients theta and brightnesses z of all rows.
 
-A cycle is one pass of brightness updates over every shard, without communication, and one update of theta given the
-bright rows. These are few, so the ranks send theirs to root, in row order, and root broadcasts theta: three messages a
-cycle. When they are many they stay where they are, and each look at the target is one broadcast and one sum in shard
-order. Both give the same bits, on any number of ranks.
+Maclaurin & Adams 2014; docs/math.md 4. A cycle is one pass of brightness updates over every shard, without
+communication, and one update of theta given the bright rows. These are few, so the ranks send theirs to root, in row
+order, and root broadcasts theta: three messages a cycle. When they are many they stay where they are, and each look at
+the target is one broadcast and one sum in shard order. Both give the same bits, on any number of ranks.
 
 Where one coefficient moves many rows at once (a level of a predictor at which a class never occurs, say), rows have to
 light up one after the other before it can move, and z mixes slowly. So now and then theta makes one step on all rows,

@@ -1,7 +1,8 @@
-"""Log likelihood, its slope and curvature, and its lower bounds, as functions of the linear predictors (MATH 6.2).
+"""Log likelihood, its slope and curvature, and its lower bounds, as functions of the linear predictors.
 
-Everything here is elementwise over rows: eta (n, K) float64, K = 1 but for softmax; y (n,) float64 and `bounds`
-(n, B) float64 as the kernels keep them. B columns: logistic (a, c), softmax (psi, g), Student t (xi^2).
+The bounds: docs/math.md 4.2. Everything here is elementwise over rows: eta (n, K) float64, K = 1 but for softmax; y
+(n,) float64 and `bounds` (n, B) float64 as the kernels keep them. B columns: logistic (a, c), softmax (psi, g), Student
+t (xi^2).
 """
 
 from __future__ import annotations

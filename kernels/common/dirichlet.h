@@ -46,7 +46,7 @@ static void FN(draw_levels)(const stream_key *key, const int32_t *levels, const 
 }
 
 /* Log marginal likelihood of columns first..last-1: by_column[c - first] over all clusters, and added to by_cluster[k]
- * over these columns (MATH 1). K8 = K rounded up to 8; by_cluster has room for K8. */
+ * over these columns (docs/math.md 1.3). K8 = K rounded up to 8; by_cluster has room for K8. */
 static void FN(marginals)(const int32_t *levels, const double *beta, const int64_t *offsets, int64_t first, int64_t last,
                           int64_t K, double *by_column, double *by_cluster) {
     for (int64_t c = first; c < last; c++) {

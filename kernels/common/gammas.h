@@ -83,7 +83,7 @@ ALWAYS_INLINE void FN(words_of)(const stream_key *key, const uint64_t *id, uint6
 }
 
 /* log of Gamma(shape, 1) draws by Marsaglia & Tsang (2000). Shapes below 1 are drawn as G(a) = G(a + 1) U^(1/a), in logs,
- * so that nothing underflows (MATH 2.1). */
+ * so that nothing underflows (docs/math.md 2.1). */
 ALWAYS_INLINE vd FN(log_gamma_draw)(const stream_key *key, vd shape, const uint64_t *id) {
     uint64_t word[4][N_DOUBLE];
     vl small = shape < 1.0, missing = ~(vl){0};

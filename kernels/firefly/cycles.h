@@ -1,4 +1,4 @@
-/* Whole cycles without Python: every shard's sweep, then theta, then adaptation (MATH 6.3, 6.4). */
+/* Whole cycles without Python: every shard's sweep, then theta, then adaptation (docs/math.md 4.3, 4.4). */
 #ifndef MPIBAYES_FIREFLY_CYCLES_H
 #define MPIBAYES_FIREFLY_CYCLES_H
 

@@ -1,6 +1,6 @@
 """Kernels of Firefly Monte Carlo: gaps of the three models, brightness sweeps, updates of theta, whole cycles.
 
-MATH section 6; Maclaurin & Adams (2014), "Firefly Monte Carlo: exact MCMC with subsets of data". The loops are in C
+docs/math.md 4; Maclaurin & Adams (2014), "Firefly Monte Carlo: exact MCMC with subsets of data". The loops are in C
 headers beside this file: gaps.h has the models, rows.h the sums over rows, lights.h the sweeps
 of z, target.h the density that theta sees, moves.h the updates of theta and their tuning,
 cycles.h puts them together. kernels/firefly/twin.py is the same in plain Python.
@@ -255,7 +255,7 @@ cdef class Rows:
                 tune(&self.model, &self.block, at, xi, &bounds[0, 0], self.scratch)
 
     def tune(self, theta):
-        """Let every bound touch its likelihood at theta (MATH 6.2)."""
+        """Let every bound touch its likelihood at theta (docs/math.md 4.2)."""
         self._touch(theta, 0.0)
 
     def untune(self, double xi=0.0):
@@ -420,7 +420,7 @@ cdef class Lights:
         self._merged(done)
 
     def sweep(self, theta, double q, bint explicit, uint64_t seed, uint64_t cycle, uint64_t chain, uint64_t shard):
-        """One sweep (MATH 6.3); returns how many gaps were evaluated.
+        """One sweep (docs/math.md 4.3); returns how many gaps were evaluated.
 
         implicit: rows that are bright go dark with probability min(1, q / L~) by their known gaps, dark rows are looked
         at with probability q and go bright with probability min(1, L~ / q). explicit: each row is drawn anew with
@@ -477,7 +477,7 @@ cdef double _ask(void *owner, const double *theta, double *gradient) noexcept wi
 
 
 cdef class Target:
-    """log p(theta, z) = log prior + sum of log B + sum over the bright rows that are loaded of log L~ (MATH 6.1).
+    """log p(theta, z) = log prior + sum of log B + sum over the bright rows loaded of log L~ (docs/math.md 4.1).
 
     family, n_predictors, n_classes, nu, scale: as in Rows. The sum of log B is c0 + <G, phi> - 1/2 sum_kl A_kl phi_k' S
     phi_l, phi = theta - theta0: theta0 (P,), S (D, D), A (K, K), G (P,), c0. prior: FLAT, GAUSSIAN or LAPLACE with

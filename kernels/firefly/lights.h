@@ -1,7 +1,7 @@
 /* Brightness of the rows of one shard: all anew, or one sweep. Included once for every instruction set (firefly.h).
  *
- * Leaves invariant: P(z_n = 1 | theta) = 1 - e^-gap, independently (MATH 6.1). A sweep visits each row at most once
- * (MATH 6.3, 6.4): rows that were bright at its start, and positions reached by Geometric(q) skips.
+ * Leaves invariant: P(z_n = 1 | theta) = 1 - e^-gap, independently (docs/math.md 4.1). A sweep visits each row at most
+ * once (docs/math.md 4.3, 4.5): rows that were bright at its start, and positions reached by Geometric(q) skips.
  * Cost: n q dot products and gaps. Random words: bright row m has word m (implicit only; then up to the next multiple
  * of 4), and every eight hits have the next sixteen: eight for the skips that lead to them, eight for the decisions.
  */

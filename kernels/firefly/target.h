@@ -1,5 +1,5 @@
-/* The log density that theta sees: log prior + sum of log B (a quadratic) + sum over bright rows of log L~ (MATH 6.1,
- * 6.4), or log prior + sum over all rows of log L. Cost: the rows, and K D^2 for the quadratic.
+/* The log density that theta sees: log prior + sum of log B (a quadratic) + sum over bright rows of log L~
+ * (docs/math.md 4.1, 4.5), or log prior + sum over all rows of log L. Cost: the rows, and K D^2 for the quadratic.
  *
  * Order of sums: ((prior + bounds) + (shard 0 + shard 1 + ...)), values and gradients alike.
  */

@@ -94,7 +94,7 @@ class Rows:
         return np.asarray(v).T @ self.x
 
     def gaps_and_slopes(self, theta, which=slice(None)):
-        """(gap (n,), slope (n, K)): log L - log B, and its derivative by each linear predictor (MATH 6.1, 6.2)."""
+        """(gap (n,), slope (n, K)): log L - log B, its derivative by each linear predictor (docs/math.md 4.1, 4.2)."""
         eta, bounds = self.linear(theta)[which], self.bounds[which]
         if self.family == LOGISTIC:
             s, (a, c) = eta[:, 0], bounds.T

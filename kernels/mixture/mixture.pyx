@@ -1,9 +1,10 @@
 """Kernels of the partially collapsed mixture sampler: one shard's sweep, its statistics, predictive densities.
 
-`sweep` leaves invariant the posterior of a shard's labels given the instantiated clusters (MATH 2.1 step 6, 2.2); with
-no instantiated cluster it is Neal (2000), Algorithm 3. The loops are in C headers beside this file: sweep.h reads like
-the algorithm, cells.h has the cells of rows, scores.h the inner loops, tail.h the collapsed clusters, draw.h the draw,
-moments.h sums for `accumulate`. kernels/mixture/twin.py is the same in plain Python and serves as the specification.
+`sweep` leaves invariant the posterior of a shard's labels given the instantiated clusters (docs/math.md 2.1 step 6,
+2.3); with no instantiated cluster it is Neal (2000), Algorithm 3. The loops are in C headers beside this file: sweep.h
+reads like the algorithm, cells.h has the cells of rows, scores.h the inner loops, tail.h the collapsed clusters, draw.h
+the draw, moments.h sums for `accumulate`. kernels/mixture/twin.py is the same in plain Python and serves as the
+specification.
 
 Labels within a sweep: 0..K1-1 instantiated clusters, base + t tail slot t with base = K1 rounded up to 16, -1 not
 seated but to be when the sweep meets the row, -2 and below idle: not in the subsample, no kernel looks at the row.
@@ -940,7 +941,7 @@ def log_predictive(rows, Tail tail):
     """log of the predictive density of each row given the tail's clusters, float64 (n,); rows are in no cluster.
 
     log sum over occupied slots and the new cluster of w (size - d) / (M + c) f(x | slot) and w (c + J d) / (M + c)
-    f_H(x), w = exp(log_weight); MATH 2.5, last equation, when the tail holds every cluster. Counts include their 1 /
+    f_H(x), w = exp(log_weight); docs/math.md 2.6 when the tail holds every cluster. Counts include their 1 /
     x!.
     """
     return _predictive(rows, tail, False)[:, 0]

@@ -2,9 +2,9 @@
  * for every instruction set (mixture.h).
  *
  * Leaves invariant: the posterior of the labels given the instantiated clusters' weights and parameters, the tail
- * integrated out and the anchors' rows fixed (MATH 2.1 step 6, 2.2; Neal 2000, Algorithms 3 and 7). `visit` does so
- * where every step seats the row that it takes out; else it grows or churns a subsample, and no law is invariant (MATH
- * 4.2).
+ * integrated out and the anchors' rows fixed (docs/math.md 2.1, step 6; 2.3; Neal 2000, Algorithms 3 and 7). `visit`
+ * does so where every step seats the row that it takes out; else it grows or churns a subsample, and no law is
+ * invariant (docs/math.md 3.2).
  * Cost per row: O((columns x candidates)); a move into or out of the tail adds O(columns). Random numbers per row: one
  * uniform, and one priority where anchors are in force.
  */
@@ -130,8 +130,8 @@ ALWAYS_INLINE int FN(settle)(int32_t *z, int64_t i, const instantiated_t *g, tai
 }
 
 /* how many instantiated clusters are open to a row with label old, -1 if it is an anchor. Without a tail, and with a
- * priority below every anchor's, all are: such a row has just come into the subsample (MATH 4.3), or did so earlier in
- * this cycle. */
+ * priority below every anchor's, all are: such a row has just come into the subsample (docs/math.md 3.3), or did so
+ * earlier in this cycle. */
 ALWAYS_INLINE int64_t FN(open_to)(const instantiated_t *g, const tail_t *t, int anchored, int64_t old,
                                   philox_stream *priorities, uint64_t row) {
     if (!anchored) return g->n;

@@ -1,8 +1,8 @@
 /* The collapsed clusters of a shard: adding and removing a row, and what is derived from the statistics.
  * Included once for every instruction set (mixture.h).
  *
- * Categorical table. The predictive of MATH 1 is the sum over observed cells of log(n_kcv + beta_v) - log(n_kc +
- * beta_c), n_kc counting observed cells. Its two parts are large and nearly cancel, so the table keeps
+ * Categorical table. The predictive of docs/math.md 1.3 is the sum over observed cells of log(n_kcv + beta_v) -
+ * log(n_kc + beta_c), n_kc counting observed cells. Its two parts are large and nearly cancel, so the table keeps
  *     table[level v of c][slot]  = log(n_kcv + beta_v) - reference[c][slot]
  *     table[missing of c][slot]  = log(n_kc + beta_c)  - reference[c][slot]          (near 0)
  *     norm[slot]                 = sum over c of log(n_kc + beta_c) - reference[c][slot]     (float64, near 0)
@@ -69,8 +69,8 @@ static void FN(update_categories)(tail_t *t, work_t *w, int64_t slot) {
     t->total_without[slot] = sum;
 }
 
-/* Student t of the next observation: t_nu(mu, sigma^2 (1 + 1/kappa)), MATH 1. scale = 1 / sqrt(nu sigma^2 (1 +
- * 1/kappa)) */
+/* Student t of the next observation: t_nu(mu, sigma^2 (1 + 1/kappa)), docs/math.md 1.5.
+ * scale = 1 / sqrt(nu sigma^2 (1 + 1/kappa)) */
 typedef struct { double location, scale, half, constant; } FN(student_t);
 ALWAYS_INLINE FN(student_t) FN(student_of)(const double *prior, int64_t n, double mean, double scatter) {
     double kappa = prior[1] + n, nu = prior[2] + n, off = prior[0] - mean;

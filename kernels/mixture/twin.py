@@ -2,8 +2,8 @@
 
 Same arguments, same random numbers, same labels. Differences allowed: the kernels keep categorical scores in float32,
 so a draw that falls within about 1e-5 of the boundary between two candidates may differ. They also take rows in blocks,
-which changes nothing: a row's step sees what the steps before it left. Equations are numbered as in docs and MATH 1
-(predictives), 2.1 step 6 and 2.2 (candidates, anchors).
+which changes nothing: a row's step sees what the steps before it left. Equations: docs/math.md 1.3 to
+1.6 (predictives), 2.1, step 6, and 2.3 (candidates, anchors).
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def log_negative_binomial(x, prior, n, total):
 
 
 def log_student_vector(x, prior, b, n, mean, scatter):
-    """Predictive of block b, a multivariate t with nu_n - D + 1 degrees of freedom (MATH 1); mean (D,), scatter (D,
-    D)."""
+    """Predictive of block b, a multivariate t with nu_n - D + 1 degrees of freedom (docs/math.md 1.6); mean (D,),
+    scatter (D, D)."""
     width = len(x)
     first = int(prior.widths[:b].sum())
     mean0, spread = prior.vector_mean[first : first + width], prior.vector_spread[first : first + width]
@@ -146,7 +146,7 @@ class Cluster:
                     self.vectors[b] = n - 1, before, scatter - np.outer(x - mean, x - before)
 
     def log_predictive(self, row):
-        """log f(row | rows of the cluster): the product over observed cells of the predictives of MATH 1."""
+        """log f(row | rows of the cluster): the product over observed cells of the predictives of docs/math.md 1."""
         offsets, beta = self.prior.offsets, self.prior.dirichlet
         score = 0.0
         for c, code in enumerate(row.codes):

@@ -57,7 +57,7 @@ def draw_levels(levels, beta, offsets, first, last, **key):
 
 
 def log_marginal(counts, beta):
-    """Dirichlet and multinomial: of one column's cells in one cluster (MATH 1)."""
+    """Dirichlet and multinomial: of one column's cells in one cluster (docs/math.md 1.3)."""
     score = lgamma(sum(beta)) - lgamma(sum(beta) + sum(counts))
     return score + sum(lgamma(b + n) - lgamma(b) for b, n in zip(beta, counts, strict=True))
 

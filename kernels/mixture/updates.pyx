@@ -51,7 +51,7 @@ def _padded(array, dtype, fill):
 def log_gammas(shape, ids, *, seed, purpose, sub, cycle, chain):
     """Logarithms of Gamma(shape, 1) draws, float64 and of the form of `shape`; all shapes positive.
 
-    ids: integers of the same form. Nothing underflows, however small a shape (MATH 2.1).
+    ids: integers of the same form. Nothing underflows, however small a shape (docs/math.md 2.1).
     """
     cdef stream_key key = _key(seed, purpose, sub, cycle, chain)
     shape = np.asarray(shape, np.float64)
@@ -118,8 +118,8 @@ def draw_levels(const int32_t[:, ::1] levels, const double[::1] beta, const int6
 
 def log_marginals(const int32_t[:, ::1] levels, const double[::1] beta, const int64_t[::1] offsets, int64_t first,
                   int64_t last):
-    """Log marginal likelihood of the columns first..last-1 (MATH 1): summed over clusters (last - first,), and over
-    these columns (K,). Arguments as of `draw_levels`."""
+    """Log marginal likelihood of the columns first..last-1 (docs/math.md 1.3): summed over clusters (last - first,),
+    and over these columns (K,). Arguments as of `draw_levels`."""
     cdef int64_t n_clusters = levels.shape[1]
     _check_columns(levels, beta, offsets, first, last)
     by_column, by_cluster = np.zeros(last - first), np.zeros((n_clusters + 7) // 8 * 8)
@@ -141,7 +141,7 @@ class Grid:
 
 
 def grid_scores(const int32_t[:, ::1] levels, const int64_t[::1] offsets, columns, grid):
-    """Log marginal likelihood of each of `columns` at every point of a Grid, (len(columns), G) float64 (MATH 2.4)."""
+    """Log marginal likelihood of `columns` at every point of a Grid, (len(columns), G) float64 (docs/math.md 2.4)."""
     cdef int64_t n_clusters = levels.shape[1], c, i
     cdef const double[::1] points = grid.points
     cdef const double[:, ::1] rising = grid.rising

@@ -1,4 +1,4 @@
-/* Scores of rows under full-covariance normals (MATH 1, "Real vector"). Included once for every instruction set.
+/* Scores of rows under full-covariance normals (docs/math.md 1.6). Included once for every instruction set.
  *
  * A block of D columns has a location of D entries and a lower triangle U of D (D + 1) / 2, packed by rows: (0,0), (1,0),
  * (1,1), (2,0) ... Each entry is an array over clusters. The log density is constant - 1/2 |U (x - location)|^2, that of

@@ -1,8 +1,8 @@
 """Which rows a shard takes out of its subsample and which it brings in, step by step: the lists of `mixture.sweep`.
 
-Subsample annealing (000, Section 2; MATH 4.1): pure assignments of idle rows grow the subsample, remove and assign
-pairs churn it. A function of labels and random words alone, so nothing is kept between cycles. Cost per step: O(1), two
-random words.
+Subsample annealing (Obermeyer, Glidden & Jonas 2014, section 2; docs/math.md 3.1): pure assignments of idle rows grow
+the subsample, remove and assign pairs churn it. A function of labels and random words alone, so nothing is kept between
+cycles. Cost per step: O(1), two random words.
 """
 
 import numpy as np

@@ -1,8 +1,9 @@
 """Small regressions whose posterior is known to many digits, with the law of Firefly's bright rows, by quadrature.
 
-Textbook densities, vectorised over grid points, with no code in common with the program: log L - log B as MATH 6.2
-prints it, not the program's form of the gap. The rule is a product of Gauss-Legendre panels that end at every
-threshold and at the kinks of the prior, so that events and Laplace priors are integrated as well as smooth functions.
+Textbook densities, vectorised over grid points, with no code in common with the program: log L - log B as
+docs/math.md 4.2 has it, not the program's form of the gap. The rule is a product of Gauss-Legendre panels that end at
+every threshold and at the kinks of the prior, so that events and Laplace priors are integrated as well as smooth
+functions.
 """
 
 from __future__ import annotations
@@ -181,8 +182,8 @@ class Posterior:
 def given_theta(case: Case, theta, tuned_at=None, xi=1.5) -> dict[str, np.ndarray]:
     """What the law of z given theta (G, P) says of the number of bright rows and of log p(theta, z), each (G,).
 
-    Rows are bright independently, with probability 1 - B/L (MATH 6.1): "number" and "square" are the first two moments
-    of their number, "none" is the probability that there is none, "lp" the mean of log p(theta, z).
+    Rows are bright independently, with probability 1 - B/L (docs/math.md 4.1): "number" and "square" are the first two
+    moments of their number, "none" is the probability that there is none, "lp" the mean of log p(theta, z).
     """
     log_b = case.log_bounds(theta, tuned_at, xi)
     gap = case.log_likelihoods(theta) - log_b

@@ -42,7 +42,7 @@ CONFIGURATIONS = [
 
 
 def test_quadrature_of_logistic24():
-    """MATH 8's figures, to their printed digits."""
+    """The figures of docs/math.md 6.4, to their printed digits."""
     law = posterior("logistic24")
     mean = law.mean(law.theta)
     centred = law.theta - mean

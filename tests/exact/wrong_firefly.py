@@ -26,7 +26,7 @@ MOVER = kernels.Mover  # the program's own, whatever is put in its place
 
 
 def right(was, light, hit, u, v, q):
-    """MATH 6.3."""
+    """docs/math.md 4.3."""
     return np.where(was, u * light >= q, hit & (v * q < light))
 
 

@@ -179,7 +179,7 @@ def test_cycles_agree_with_the_twin(family, update):
 
 
 def exact_gap(family, x, y, theta, theta0):
-    """log L - log B of one row in 60 digits, from log L itself and the bound's definition (MATH 6.2)."""
+    """log L - log B of one row in 60 digits, from log L itself and the bound's definition (docs/math.md 4.2)."""
     x, theta, theta0 = [Decimal(float(v)) for v in x], *(
         [[Decimal(float(v)) for v in row] for row in t] for t in (theta, theta0)
     )  # fmt: skip
@@ -230,7 +230,7 @@ def test_gaps_near_and_far_from_touching(family, far, at):
 
 @pytest.mark.parametrize("s", [1e-160, 1e-3, 5.0, 40.0, 800.0, 1e5, 1e100])
 def test_the_likelihood_is_never_below_its_bound(s):
-    """Logistic, touching points 0 to 800: the bound evaluated on its own is at most L, up to rounding (MATH 6.2)."""
+    """Logistic, touching points 0 to 800: the bound on its own is at most L, up to rounding (docs/math.md 4.2)."""
     x = np.zeros((600, 8), np.float32)
     x[:, 0] = np.concatenate([np.linspace(-1, 1, 599), [0]])
     rows = Rows(LOGISTIC, x, np.ones(600), 1)

@@ -1,7 +1,7 @@
 """The laws that the Firefly kernels claim: brightness given theta, and the joint chain's known expectations.
 
-MPIBAYES_TEST_SEED sets another seed. Each test's false-alarm rate is stated; wrong sweeps (MATH 6.3) must be rejected
-by the same test.
+MPIBAYES_TEST_SEED sets another seed. Each test's false-alarm rate is stated; wrong sweeps (docs/math.md 4.3) must be
+rejected by the same test.
 """
 
 import os
@@ -87,7 +87,7 @@ def test_queries_have_their_mean(q):
     )
 
 
-# ---- theta and z together: logistic24 of MATH 8 ----------------------------------------------------------------------
+# ---- theta and z together: logistic24 of docs/math.md 6.4 ------------------------------------------------------------
 
 VALUES = np.array([2.04, -2.56, 0.42, -0.57, -0.45, -0.22, -2.02, -0.23, -0.87, 3.32, 0.23, -0.35, -0.28, -0.67, -1.06,
                    -0.39, 0.48, -0.24, 0.96, -0.2, 0.02, 1.55, 0.55, -0.51])  # fmt: skip
@@ -145,7 +145,7 @@ def test_logistic24(kind, step, z):
 
 
 def test_the_printed_inequality_is_noticed():
-    """The twin with Algorithm 2 as printed (bright if L~ / q < u) is far from the law (MATH 6.3)."""
+    """The twin with Algorithm 2 as printed (bright if L~ / q < u) is far from the law (docs/math.md 4.3)."""
     rows, theta = logistic24(twin_firefly)[0].rows, np.array(MEAN)
     rng, gap, counts, bright = np.random.default_rng(SEED), rows.gaps(theta), np.zeros(24), np.zeros(24, bool)
     brightness, q, n = np.expm1(gap), 0.1, 2000

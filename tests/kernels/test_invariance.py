@@ -2,8 +2,8 @@
 
 A partition is drawn from the enumerated posterior, one sweep is applied, and the law of the result is compared with the
 posterior by a chi-square test over all 203 partitions of six rows (those expected fewer than 5 times are pooled). The
-draws are independent, so the false-alarm rate is the stated level, 1e-4 a test. Data: cat6 and cat6py of MATH 8.
-So do the steps of a list of visits while every row is in the subsample.
+draws are independent, so the false-alarm rate is the stated level, 1e-4 a test. Data: cat6 and cat6py of
+docs/math.md 6.1. So do the steps of a list of visits while every row is in the subsample.
 """
 
 import os
@@ -34,7 +34,7 @@ def partitions(n):
 
 
 def log_joint(z, alpha, d):
-    """log EPPF + log marginal likelihoods, MATH 1."""
+    """log EPPF + log marginal likelihoods, docs/math.md 1."""
     total = -sum(log(alpha + i) for i in range(1, len(z)))
     for k in range(max(z) + 1):
         rows = [X[i] for i in range(len(z)) if z[i] == k]

@@ -12,7 +12,7 @@ from .tables import Prior, Rows, Statistics, random_table
 
 
 def log_marginal(rows, prior):
-    """log f of all rows in one cluster, MATH 1."""
+    """log f of all rows in one cluster, docs/math.md 1."""
     total = 0.0
     codes = np.concatenate([rows.codes8, rows.codes16], axis=1).astype(int)
     for c in range(codes.shape[1]):

@@ -138,7 +138,7 @@ def anchored_table(n=30):
 
 
 def test_a_new_row_below_every_anchor_may_enter_every_cluster():
-    """MATH 4.3. It may move on in the same cycle, by a list or by a sweep."""
+    """docs/math.md 3.3. It may move on in the same cycle, by a list or by a sweep."""
     rows, prior, order, held = anchored_table()
     z = np.full(30, -2, dtype=np.int32)
     z[order[10:20]] = np.arange(10)

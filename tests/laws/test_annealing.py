@@ -36,7 +36,7 @@ def test_a_plan_costs_what_was_asked_for(schedule, n_rows, start_rows, passes):
 
 
 def test_linear_is_proportional_to_the_assignments_spent():
-    """000: n rows after n T assignments; and its number of cycles, which is that of hyperparameter updates."""
+    """As published: n rows after n T assignments; and its number of cycles, which is that of hyperparameter updates."""
     n, passes = 100_000, 10
     fractions = plan("linear", n, 100, passes)
     spent = np.cumsum(fractions)

@@ -1,4 +1,4 @@
-"""`predict` against the definitions: MATH 2.5 computed cell by cell with scipy, for mixed columns with missing
+"""`predict` against the definitions: docs/math.md 2.6 computed cell by cell with scipy, for mixed columns with missing
 cells."""
 
 import csv

@@ -64,7 +64,7 @@ def test_mode_and_covariance_against_scipy(family, prior):
 
 
 def test_the_posterior_of_logistic24():
-    """MATH 8: the mode under N(0, 4 I)."""
+    """docs/math.md 6.4: the mode under N(0, 4 I)."""
     pairs = [pair.split(":") for pair in LOGISTIC24.split()]
     x = np.zeros((24, 8), np.float32)
     x[:, 0], x[:, 1] = [float(value) for value, _ in pairs], 1.0
@@ -205,7 +205,7 @@ def test_softmax_needs_a_proper_prior():
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("tuned", [True, False])
 def test_the_quadratic_is_the_sum_of_the_bounds(family, tuned):
-    """And the bounds are bounds, touch where they should, and the kernels agree about the gaps (MATH 6.2)."""
+    """And the bounds are bounds, touch where they should, and the kernels agree about the gaps (docs/math.md 4.2)."""
     likelihood = FAMILIES[family]
     x, y = simulate(likelihood, 600)
     rows = dealt(serial(), likelihood, x, y)

@@ -1,4 +1,4 @@
-"""Split and merge moves at the sync, on rows that live on many ranks (MATH 2.6; docs/split_merge.md derives them).
+"""Split and merge moves at the sync, on rows that live on many ranks (docs/split_merge.md derives them).
 
 Weights and parameters are integrated out: the state is the partition alone, and the moves leave its posterior given the
 hyperparameters invariant.

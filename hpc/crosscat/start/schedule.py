@@ -1,9 +1,9 @@
-"""Schedules of subsample annealing: how many rows are active in each cycle of the growth phase (000, Section 2).
+"""Schedules of subsample annealing: how many rows are active in each cycle of the growth phase.
 
-A cycle is one pass: it makes as many assignments as rows are active at its end, some of which are rows that come in,
-while the others replace an active row by another (MATH 4.1). With u the assignments spent so far, in passes over all
-rows, a schedule is a curve beta(u) that reaches 1 at u = `passes`. The next cycle, of fraction f and cost f, ends on
-the curve:
+Obermeyer, Glidden & Jonas 2014, section 2. A cycle is one pass: it makes as many assignments as rows are active at its
+end, some of which are rows that come in, while the others replace an active row by another (docs/math.md 3.1). With u
+the assignments spent so far, in passes over all rows, a schedule is a curve beta(u) that reaches 1 at u = `passes`. The
+next cycle, of fraction f and cost f, ends on the curve:
 
     f = beta(u + f),        then u <- u + f.
 
@@ -33,7 +33,7 @@ def plan(
 
     The last entry is the first cycle over all rows. The cycles make passes * n_rows assignments together, that of every
     row's first seating among them; the fractions' sum is `passes`. schedule, one of
-      linear      active rows in proportion to the assignments spent (000, the schedule that is analysed there)
+      linear      active rows in proportion to the assignments spent (the schedule that the paper analyses)
       geometric   active rows grow by the same factor every so many assignments, so most cycles are short
       constant    all rows from the first cycle on: plain Gibbs, from whatever labels there are
       sequential  all rows in the first cycle, which seats them one after the other in random order
@@ -124,7 +124,7 @@ def _follow(knots_u: list[float], knots_f: list[float], start: float, n_cycles: 
 
 
 def shard_targets(fraction: float, sizes: np.ndarray) -> np.ndarray:
-    """Active rows of each shard, int64: n_p = ceil(fraction N_p) (MATH 4.3). A rounding error does not add a row."""
+    """Active rows of each shard, int64: ceil(fraction N_s) (docs/math.md 3.3). A rounding error does not add a row."""
     sizes = np.asarray(sizes, np.int64)
     return np.minimum(np.ceil(fraction * sizes * (1 - 1e-14)).astype(np.int64), sizes)
 

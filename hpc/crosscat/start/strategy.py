@@ -3,7 +3,7 @@
 `auto` starts from one cluster, which split and merge moves take apart; of several chains the others are overdispersed.
 `anneal` starts from a few rows, and others are added as `anneal.schedule` says. `sequential+gibbs` seats all rows one
 by one and `prior+gibbs` draws their clusters from the prior; with `sampler.split_merge = 0` these three are the
-strategies of 000, section 2.4.
+strategies of Obermeyer, Glidden & Jonas 2014, section 2.4.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mpibayes.hpc.crosscat.start.subsample import Annealing, planned_cycles
 from mpibayes.text import counted, duration
 
 START_ROWS = 1000  # of the first subsample, or a quarter of the rows where there are fewer than four times as many
-SETTLING = 20  # full-data cycles a shard that an annealed start needs (MATH 4.3: 10 leave a bias of a few percent)
+SETTLING = 20  # full-data cycles a shard that an annealed start needs (docs/math.md 3.3: 10 leave a bias)
 
 STARTS = {
     "one": "in one cluster",
@@ -72,7 +72,7 @@ def initial_of_chain(config: Config, number: int) -> str:
 
 
 def burn_in(config: Config, n_rows: int, n_shards: int) -> int:
-    """Cycles left out of summaries. After an annealed start shards have to settle at full data first (MATH 4.3)."""
+    """Cycles left out of summaries. After an annealed start shards have to settle first (docs/math.md 3.3)."""
     cycles = config.run.cycles
     if config.run.burn_in != "auto":
         return config.run.burn_in

@@ -1,7 +1,8 @@
 """The annealed subsample of a chain: how many rows every shard has active in a cycle, and which come and go.
 
-A schedule over the same kernels (000, section 2; MATH 4.1, 4.3). Labels alone say which rows are active, so nothing is
-kept between cycles but the plan, and that follows from the settings, except where it follows the clock ("seconds").
+A schedule over the same kernels (Obermeyer, Glidden & Jonas 2014, section 2; docs/math.md 3.1, 3.3). Labels alone say
+which rows are active, so nothing is kept between cycles but the plan, and that follows from the settings, except where
+it follows the clock ("seconds").
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Fit:
 class Quadratic:
     """Sum of log B over all rows: c0 + <G, phi> - 1/2 sum_kl A_kl phi_k' S phi_l, phi = theta - theta0 as (K, D).
 
-    theta0 (P,), S (D, D), A (K, K), G (K, D), c0; the same on every rank (MATH 6.2).
+    theta0 (P,), S (D, D), A (K, K), G (K, D), c0; the same on every rank (docs/math.md 4.2).
     """
 
     theta0: np.ndarray
