@@ -206,7 +206,9 @@ def _column_and_kind(item: str) -> tuple[str, str]:
 
 def _names(text: str | None) -> str | list[str] | None:
     """A file of names, or the names themselves."""
-    return text if text is None or os.path.isfile(text) else [name.strip() for name in text.split(",")]
+    if text is None or (os.path.exists(text) and not os.path.isdir(text)):  # it may be a pipe: <(...)
+        return text
+    return [name.strip() for name in text.split(",")]
 
 
 @contextlib.contextmanager

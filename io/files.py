@@ -28,6 +28,7 @@ TEMPORARY = ".tmp"
 # Asked just before a run's files are changed; raises CheckpointError when someone else has taken the run's directory.
 Guard = Callable[[], None]
 NOT_REGULAR = "not a regular file"
+NO_WRITER = "a pipe to which nobody writes; start its writer first"
 HDF5 = b"\x89HDF\r\n\x1a\n"  # what such a file begins with
 
 
@@ -89,9 +90,12 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def read_regular(path: str | Path, *, pipe: bool = False) -> bytes:
-    """The bytes of a file; see `open_regular`."""
+    """The bytes of a file; see `open_regular`. A pipe that nobody writes to, or not yet, raises OSError."""
     with open_regular(path, pipe=pipe) as file:
-        return file.read()
+        data = file.read()
+        if not data and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+            raise OSError(None, NO_WRITER, str(path))
+        return data
 
 
 def first_bytes(path: Path, advice: str = "name the files in it") -> bytes:

@@ -137,7 +137,7 @@ def _read_names(names: str | os.PathLike | Sequence[str] | None) -> list[str] | 
     try:
         lines = read_regular(names, pipe=True).decode("utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{names}: not a readable file of column names, one a line: {error}") from error
+        raise ConfigError(f"{names}: not a readable file of column names, one a line: {reason(error)}") from error
     return [line.strip() for line in lines if line.strip()]
 
 

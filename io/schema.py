@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mpibayes.errors import ConfigError
-from mpibayes.io.files import read_regular
+from mpibayes.io.files import read_regular, reason
 from mpibayes.io.source import near
 from mpibayes.io.table import KINDS, MAX_LEVELS
 from mpibayes.text import counted, toml_string, visible
@@ -59,7 +59,7 @@ def read_schema(path: str | os.PathLike) -> Schema:
     except (FileNotFoundError, IsADirectoryError) as error:
         raise ConfigError(f"{path}: no such schema file") from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"{path}: not a readable TOML file: {error}") from error
+        raise ConfigError(f"{path}: not a readable TOML file: {reason(error)}") from error
     problems: list[str] = []
     schema = _schema(content, problems)
     if problems:

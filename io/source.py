@@ -17,9 +17,10 @@ import io
 import itertools
 import lzma
 import os
+import statistics
 import sys
 import zlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -47,7 +48,7 @@ DELIMITERS, RARE_DELIMITERS = ",\t;|", " :"
 MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "null")
 NUMBER = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
 _MAGIC = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
-_UNREADABLE = (pa.ArrowException, OSError, EOFError, lzma.LZMAError, zlib.error, UnicodeError)
+_UNREADABLE = (pa.ArrowException, OSError, EOFError, lzma.LZMAError, zlib.error, UnicodeError, csv.Error)
 
 csv.field_size_limit(MAX_ROW_BYTES)  # of Python's csv module, for a cell; its own limit is 128 KiB
 
@@ -65,6 +66,7 @@ class Dialect:
     encoding: str = "utf-8"
     loose_quotes: bool = False  # blanks between a delimiter and a quote, which pyarrow does not read as a quote
     block_bytes: int = BLOCK_BYTES
+    long_rows: bool = False  # some do not fit into a block
     no_rows: bool = False  # nothing but a header, without a line's end, which pyarrow cannot read
 
     @property
@@ -242,8 +244,8 @@ def look(
     _check_names(path, names)
     if "\ufffd" in "".join(names):
         _require_decodable(path, encoding)
-    longest = max(sum(map(len, row)) + len(row) for row in rows)
-    block = max(BLOCK_BYTES, min(WIDE_ROWS * longest, WIDE_BLOCK_BYTES))
+    usual = statistics.median_high(sum(map(len, row)) + len(row) for row in rows)
+    block = max(BLOCK_BYTES, min(WIDE_ROWS * usual, WIDE_BLOCK_BYTES))
     return Dialect(tuple(names), "csv", delimiter, header, encoding, loose, block, no_rows=header and alone)
 
 
@@ -450,7 +452,7 @@ def _quiet() -> Iterator[None]:
 def _read_csv(
     path: Path, raw, dialect: Dialect, positions: list[int], done: int = 0
 ) -> Iterator[tuple[dict[int, Cells], int]]:
-    """All rows but the first `done`. Where a row does not fit into blocks, the file is read again in larger ones."""
+    """All rows but the first `done`. Where a row does not fit into blocks, the file is read again as `_WholeRows`."""
     row, last = 0, ""
     try:
         for batch in _blocks(path, raw, dialect, [*positions, len(dialect.names) - 1]):
@@ -461,15 +463,50 @@ def _read_csv(
                 yield {i: Cells.of(batch.column(j)) for j, i in enumerate(positions)}, len(batch)
         _require_closed_quote(path, dialect, row, last)
     except _LargerThanBlock as error:
-        if dialect.block_bytes >= MAX_ROW_BYTES:
+        if dialect.long_rows:
             raise _row_too_long(path, "a row") from error
-        larger = replace(dialect, block_bytes=min(8 * dialect.block_bytes, MAX_ROW_BYTES))
         with open_regular(path) as again:
-            yield from _read_csv(path, again, larger, positions, done)
+            yield from _read_csv(path, again, replace(dialect, long_rows=True), positions, done)
 
 
 class _LargerThanBlock(Exception):
-    """A row is larger than two blocks, or than one and what of it is in the next."""
+    """A row is larger than two blocks, or than one and what of it is in the next; or than MAX_ROW_BYTES."""
+
+
+class _WholeRows:
+    """A stream of UTF-8 of which each read returns whole rows: about a block, or more where a row is longer.
+
+    pyarrow takes what a read returns for a block. So a long row makes one block large, and not all those read ahead.
+    """
+
+    def __init__(self, raw, dialect: Dialect):
+        encoding = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
+        self._text = io.TextIOWrapper(_decompressed(raw), encoding, newline="")
+        self._rows = csv.reader(self._noted(), delimiter=dialect.delimiter)
+        self._lines: list[str] = []
+        self._length, self._enough = 0, dialect.block_bytes
+
+    closed = property(lambda self: self._text.closed)
+
+    def close(self) -> None:
+        self._text.close()
+
+    def _noted(self) -> Iterator[str]:
+        while line := self._text.readline(MAX_ROW_BYTES + 1):
+            self._lines.append(line)
+            self._length += len(line)
+            if self._length > self._enough + MAX_ROW_BYTES:
+                raise _LargerThanBlock
+            yield line
+
+    def read(self, _: int) -> bytes:
+        for _ in self._rows:
+            if self._length >= self._enough:
+                break
+        rows = "".join(self._lines).encode()
+        self._lines.clear()
+        self._length = 0
+        return rows
 
 
 def _blocks(path: Path, raw, dialect: Dialect, positions: list[int]) -> Iterator[pa.RecordBatch]:
@@ -482,16 +519,17 @@ def _blocks(path: Path, raw, dialect: Dialect, positions: list[int]) -> Iterator
     n_fields = len(dialect.names)
     fields = [str(i) for i in range(n_fields)]  # the true names may be anything
     text = pa.dictionary(pa.int32(), pa.string())
+    stream = _WholeRows(raw, dialect) if dialect.long_rows else _decompressed(raw)
     try:
         with _quiet():
             reader = pa.csv.open_csv(
-                _decompressed(raw),
+                stream,
                 pa.csv.ReadOptions(
                     use_threads=False,
-                    block_size=dialect.block_bytes,
+                    block_size=1 << 30 if dialect.long_rows else dialect.block_bytes,
                     column_names=fields,
                     skip_rows_after_names=int(bool(dialect.header)),
-                    encoding=dialect.encoding,
+                    encoding="utf-8" if dialect.long_rows else dialect.encoding,
                 ),
                 pa.csv.ParseOptions(
                     delimiter=dialect.delimiter,
@@ -508,10 +546,13 @@ def _blocks(path: Path, raw, dialect: Dialect, positions: list[int]) -> Iterator
         while (batch := _next_batch(reader)) is not None:
             yield batch
     except _UNREADABLE as error:
-        if not ragged and "straddling" in str(error):
+        if not ragged and ("straddling" in str(error) or "skip initial" in str(error)):  # the latter: the header
             raise _LargerThanBlock from error
         if not ragged:
             raise _unreadable(path, dialect, error) from error
+    finally:
+        if dialect.long_rows:
+            stream.close()
     if ragged:
         raise _ragged(path, dialect, [(number - bool(dialect.header), n, text) for number, n, text in ragged])
 
@@ -535,7 +576,7 @@ def _read_csv_loose(path: Path, raw, dialect: Dialect, positions: list[int]) -> 
                 yield {i: Cells.of(pa.array(columns[i], pa.string())) for i in positions}, len(chunk)
             if len(ragged) >= MAX_PROBLEMS:
                 break
-    except (*_UNREADABLE, csv.Error) as error:
+    except _UNREADABLE as error:
         raise _unreadable(path, dialect, error) from error
     if ragged:
         raise _ragged(path, dialect, ragged[:MAX_PROBLEMS])
@@ -544,25 +585,24 @@ def _read_csv_loose(path: Path, raw, dialect: Dialect, positions: list[int]) -> 
 
 def _require_closed_quote(path: Path, dialect: Dialect, row: int, last: str) -> None:
     """A quote that is never closed makes one cell of all that follows: the last cell of the last row, with line breaks
-    in it, and no quote at its end. Those in it are doubled."""
+    in it. A line after it would be part of that cell, too."""
     if not ("\n" in last or "\r" in last):
         return
-    end = ""
     with open_regular(path) as raw:
-        stream = _decompressed(raw)
-        pieces = iter(lambda: stream.read(1 << 20), b"")
-        for text in codecs.iterdecode(pieces, dialect.encoding, "replace"):
-            end = (end + text).rstrip()[-4096:] or end
-    if (len(end) - len(end.rstrip('"'))) % 2 == 0:
+        [(_, cells)] = deque(_python_rows(raw, dialect, "replace", after=["end"]), 1)
+    if cells != ["end"]:
         where = f"row {row:,}" + "".join(f" (line {line:,})" for _, line in _lines(path, dialect, {row}))
         raise DataError(f"{path}: {where}: a quote is left open, so that all that follows is one cell; close it")
 
 
-def _python_rows(raw, dialect: Dialect, errors: str = "strict") -> Iterator[tuple[int, list[str]]]:
-    """(line on which the row starts, fields) of every row that is not an empty line."""
+def _python_rows(
+    raw, dialect: Dialect, errors: str = "strict", after: Sequence[str] = ()
+) -> Iterator[tuple[int, list[str]]]:
+    """(line on which the row starts, fields) of every row that is not an empty line. after: lines that are added."""
     encoding = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
     text = io.TextIOWrapper(_decompressed(raw), encoding, errors, newline="")
-    reader = csv.reader(text, delimiter=dialect.delimiter, skipinitialspace=dialect.loose_quotes)
+    lines = itertools.chain(text, after)
+    reader = csv.reader(lines, delimiter=dialect.delimiter, skipinitialspace=dialect.loose_quotes)
     line = 1
     try:
         for cells in reader:
@@ -583,7 +623,7 @@ def _lines(path: Path, dialect: Dialect, rows: set[int]) -> Iterator[tuple[int, 
                     yield row, line
                 if row >= last:
                     return
-    except (*_UNREADABLE, csv.Error):
+    except _UNREADABLE:
         return
 
 

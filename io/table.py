@@ -23,8 +23,9 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
-import socket
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -46,6 +47,7 @@ MAX_LEVELS = 65_535
 MAX_COUNT = 2.0**53  # above this float64 no longer holds every integer
 SLICE_ROWS = 65_536
 SLICE_BYTES = 16 << 20
+LEFT_OVER_S = 86_400.0  # a temporary file that nobody has written to for so long is a dead import's
 
 
 @dataclass(frozen=True)
@@ -436,16 +438,14 @@ class TableWriter:
 
     def __enter__(self) -> TableWriter:
         check_target(self.path, self.overwrite)
-        beginning = f".{self.path.name}.tmp-{socket.gethostname()}-"
+        _remove_left_overs(self.path)
         with self._explain():
             self._check_space()
-            _remove_left_overs(self.path.parent, beginning)
-        self._temporary = self.path.with_name(f"{beginning}{os.getpid()}")
+        self._temporary = self.path.with_name(f".{self.path.name}.tmp-{secrets.token_hex(8)}")
         self._done = 0
         self._file = None
         try:
             with self._explain():
-                self._temporary.unlink(missing_ok=True)
                 self._file = h5py.File(self._temporary, "x")  # as `files.create`: follows no link
                 for block, width in block_widths(self.columns).items():
                     if width:
@@ -543,22 +543,17 @@ class TableWriter:
             raise DataError(f"{self.path}: cannot be written: {_reason(error)}") from error
 
 
-def _remove_left_overs(folder: Path, beginning: str) -> None:
-    """Temporary files of processes of this host that were killed: they may be as large as a table."""
-    for path in folder.iterdir():
-        pid = path.name.removeprefix(beginning)
-        if pid != path.name and pid.isdigit() and not _exists(int(pid)):
-            path.unlink(missing_ok=True)
+def _remove_left_overs(table: Path) -> None:
+    """Temporary files of imports that were killed: they may be as large as a table. What cannot be removed is left.
 
-
-def _exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # someone else's
-        return True
-    return True
+    Only their age tells: host name and process id are those of a live import, too, in another container.
+    """
+    ours = re.compile(re.escape(f".{table.name}.tmp-") + "[0-9a-f]{16}")
+    with contextlib.suppress(OSError):
+        for path in table.parent.iterdir():
+            with contextlib.suppress(OSError):
+                if ours.fullmatch(path.name) and time.time() - path.lstat().st_mtime > LEFT_OVER_S:
+                    path.unlink()
 
 
 def write_table(

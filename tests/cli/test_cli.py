@@ -196,3 +196,21 @@ def test_as_a_module():
         env=dict(os.environ),
     )
     assert done.returncode == 0 and done.stdout.startswith("mpibayes, version ")
+
+
+@pytest.mark.timeout(20)
+def test_names_from_a_pipe_or_a_file_or_the_command(tmp_path, monkeypatch, capsys):
+    """A shell's <(...) is a pipe; a directory may be called as a column is."""
+    from mpibayes.io.table import Table
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.csv").write_text("1.5,2.5\n2.5,3.5\n3.5,4.5\n")
+    (tmp_path / "names").write_text("x\ny\n")
+    (tmp_path / "x,y").mkdir()
+    ours, theirs = os.pipe()
+    os.write(theirs, b"x\ny\n")
+    os.close(theirs)
+    for names in (f"/dev/fd/{ours}", "names", "x,y"):
+        assert cli.main(["import", "data.csv", "table.h5", "--force", "--names", names]) == 0, capsys.readouterr()
+        assert [column.name for column in Table.open("table.h5").columns] == ["x", "y"]
+    os.close(ours)

@@ -59,9 +59,21 @@ def test_other_reasons_are_as_usual(tmp_path):
 
 @pytest.mark.timeout(20)
 def test_a_pipe_where_one_will_do(tmp_path):
-    """As from a shell's <(...); a FIFO that nobody writes to is empty."""
-    os.mkfifo(tmp_path / "fifo")
-    assert read_regular(tmp_path / "fifo", pipe=True) == b""
+    """As from a shell's <(...). A FIFO whose writer is late is not an empty file."""
+    from mpibayes.hpc import config
+    from mpibayes.io.ingest import import_table
+    from mpibayes.io.schema import read_schema
+
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    (tmp_path / "data.csv").write_text("1,2\n")
+    for read in (
+        config.load,
+        read_schema,
+        lambda path: import_table(tmp_path / "data.csv", tmp_path / "t.h5", names=path),
+    ):
+        with pytest.raises(ConfigError, match=r"fifo: .*: a pipe to which nobody writes; start its writer first$"):
+            read(fifo)
     ours, theirs = os.pipe()
     os.write(theirs, b"run.seed = 3\n")
     os.close(theirs)
@@ -115,7 +127,7 @@ def table(folder):
 # How a file is written, its name, and those of the temporary one that somebody could guess.
 WRITTEN = {
     "segment": (segment, "trace/seg-000000001-000000003.h5", "trace/seg-000000001-000000003.h5.0badcafe0badcafe.tmp"),
-    "table": (table, "table.h5", f".table.h5.tmp-{socket.gethostname()}-{os.getpid()}"),
+    "table": (table, "table.h5", f".table.h5.tmp-{'0badcafe' * 2}"),
     "generation": (generation, "000000003/shared.h5", "000000003-0badcafe.tmp"),
 }
 
@@ -136,6 +148,8 @@ def test_what_has_a_temporary_name_is_not_written_to(tmp_path, kind, there):
             temporary.symlink_to(victim if there == "link" else tmp_path / "made")
     elif there == "left over":
         temporary.write_text("half")
+    if os.path.lexists(temporary):
+        os.utime(temporary, (0, 0), follow_symlinks=False)  # a table's is removed when it is old
     before = os.umask(0o027)
     try:
         write(tmp_path / "folder")

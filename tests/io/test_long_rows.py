@@ -113,6 +113,12 @@ def test_a_row_longer_than_a_block(tmp_path, monkeypatch, at, blank):
     assert len(set(codes.tolist())) == 4 and (codes == codes[at]).sum() == 1
 
 
+def test_a_header_longer_than_a_block(tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "BLOCK_BYTES", 1 << 12)
+    summary = imported(tmp_path, f"a,{'b' * 30_000}\n" + "".join(f"{i}.5,x{i % 3}\n" for i in range(3000)))
+    assert summary.rows == 3000 and summary.columns[1].name == "b" * 30_000
+
+
 def test_wrong_rows_before_a_long_one(tmp_path, monkeypatch):
     monkeypatch.setattr(source, "BLOCK_BYTES", 1 << 12)
     content = "a,b\n1,2,3\n" + "1,2\n" * 500 + f'1,"{"y" * 300_000}"\n1,2,3\n'
@@ -132,6 +138,28 @@ def test_an_open_quote_takes_no_rows(tmp_path, blank):
     for end in ("", "\n", "\r\n\n"):
         closed = f'a,{blank}"b"\n' + f'1,{blank}"2"\n' * 30 + f'3,{blank}"said ""a\nb"""{end}'
         assert imported(tmp_path, closed, kinds={"b": "categorical"}).rows == 31
+
+
+@pytest.mark.parametrize("blank", ["", " "])
+def test_text_after_a_quoted_cell_leaves_no_quote_open(tmp_path, blank):
+    for last in ('"p\nq"z', '"p\nq"z ""', '"p\nq"""', '"p\nq" '):
+        content = "a,b\n" + "1,x\n" * 30 + f"2,{blank}{last}"
+        assert imported(tmp_path, content, kinds={"b": "categorical"}, keep=["a"]).rows == 31
+    with pytest.raises(DataError, match=r"row 31 \(line 32\): a quote is left open"):
+        imported(tmp_path, "a,b\n" + "1,x\n" * 30 + f'2,{blank}"p\nq""')
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+@pytest.mark.parametrize("at", [1, 1500])
+def test_a_long_row_makes_one_block_large_and_not_all(tmp_path, monkeypatch, encoding, at):
+    """pyarrow reads 32 blocks ahead: blocks that all have room for a long row would take 32 times its memory."""
+    monkeypatch.setattr(source, "BLOCK_BYTES", 1 << 12)
+    lines = [f"{i}.5,x{i % 3}\n" for i in range(3000)]
+    lines[at] = f'{at}.5,"{"y," * 150_000}\r\n"\n'
+    path = tmp_path / "data.csv"
+    path.write_text("a,b\n" + "".join(lines), encoding=encoding, newline="")
+    sizes = [batch.n_rows for batch in TextSource(path, encoding=encoding).batches()]
+    assert sum(sizes) == 3000 and max(sizes) < 1000
 
 
 @pytest.mark.parametrize("blank", ["", " "])

@@ -252,15 +252,20 @@ def test_space_is_looked_at_first(tmp_path, monkeypatch):
 
 
 def test_what_a_killed_import_left_is_removed(tmp_path):
-    """By the next one on the same host; a table that another process is writing now is left alone."""
-    host = socket.gethostname()
-    dead, alive = tmp_path / f".t.h5.tmp-{host}-{2**22 + 1}", tmp_path / f".t.h5.tmp-{host}-{os.getppid()}"
-    elsewhere = tmp_path / ".t.h5.tmp-elsewhere-4194305"
-    for path in (dead, alive, elsewhere):
+    """By a later one, a day after. What another process may be writing now, here or in another container of the same
+    host name and process ids, is left alone, and so is what has another form."""
+    dead, alive = tmp_path / f".t.h5.tmp-{'0a' * 8}", tmp_path / f".t.h5.tmp-{'1b' * 8}"
+    container = tmp_path / f".t.h5.tmp-{socket.gethostname()}-{2**22 + 1}"
+    others = [tmp_path / name for name in (f".u.h5.tmp-{'0a' * 8}", ".t.h5.tmp-mine", f"t.h5.tmp-{'0a' * 8}")]
+    folder = tmp_path / f".t.h5.tmp-{'2c' * 8}"
+    folder.mkdir()
+    for path in (dead, alive, container, *others):
         path.write_bytes(b"half a table")
+    for path in (dead, folder, *others):
+        os.utime(path, (0, 0))
     columns, rows = mixed()
     write_table(tmp_path / "t.h5", columns, rows)
-    assert not dead.exists() and alive.exists() and elsewhere.exists()
+    assert not dead.exists() and all(path.exists() for path in (alive, container, folder, *others))
 
 
 def test_every_flipped_byte_is_noticed(tmp_path):
