@@ -60,7 +60,7 @@ def test_other_reasons_are_as_usual(tmp_path):
 @pytest.mark.timeout(20)
 def test_a_pipe_where_one_will_do(tmp_path):
     """As from a shell's <(...). A FIFO whose writer is late is not an empty file."""
-    from mpibayes.hpc import config
+    from mpibayes.hpc.config import config
     from mpibayes.io.ingest import import_table
     from mpibayes.io.schema import read_schema
 
