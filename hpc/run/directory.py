@@ -80,12 +80,13 @@ def note_checkpoint(place: Path, number: int, n_chains: int, guard: Guard = ungu
 def require_no_checkpoint_was_written(place: Path, number: int, n_chains: int) -> None:
     """A chain without checkpoints starts anew and drops its trace; refuse that where there was a checkpoint once."""
     noted = number in records.read_provenance(_home(place, n_chains)).get(CHECKPOINTS, [])
-    left = noted and any((place / folder).exists() for folder in (TRACE, LABELS))
+    last = None
     with contextlib.suppress(MpibayesError):
-        left = left or read_status(place).get("last_checkpoint")
-    if left:
+        last = read_status(place).get("last_checkpoint")
+    if last or (noted and any((place / folder).exists() for folder in (TRACE, LABELS))):
+        of = f" of cycle {last}" if last else ""
         raise CheckpointError(
-            f"{place / CHECKPOINTS}: empty, but the chain had a checkpoint; put it back "
+            f"{place / CHECKPOINTS}: empty, but the chain had a checkpoint{of}; put it back "
             f"(is it in a {place.name}.old-N that --fresh made?), or start anew with --fresh"
         )
 
