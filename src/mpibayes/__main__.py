@@ -10,13 +10,12 @@ def main() -> int:
     Of several processes under a launcher none leaves by itself: signals are noted until the run can heed them, and a
     process that cannot load the program ends the others, too.
     """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     from mpibayes.hpc.parallel.launcher import launcher_size
     from mpibayes.hpc.run import signals
 
     if launcher_size() > 1:
         signals.note()
-    else:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
     from mpibayes.hpc.cli import main as command
 
     if launcher_size() == 1:
