@@ -66,7 +66,7 @@ def predict(
     Of a mixture: row (from 1), log_density, log_density_sd (over draws), cluster (number in the report, 0 = a new one),
     p_cluster, p_new; with `probabilities` p_1 ... p_R; with `impute` imputed_<name> and imputed_<name>_p (categorical:
     most probable level and its probability) or imputed_<name>_sd (mean and standard deviation) of every modelled
-    column, empty where the cell was observed. Of a regression: see `regression_predict`.
+    column, empty where the cell was observed. Of a regression: see `hpc/regression/predict.py`.
     Raises ConfigError, DataError, CheckpointError.
     """
     from mpibayes.io.recode import stream_like, unseen_message

@@ -36,7 +36,7 @@ from mpibayes.hpc.run.progress import Progress
 from mpibayes.io.files import make_directory, open_regular, remove_left_overs, storing
 from mpibayes.io.table import Table
 from mpibayes.io.trace import TraceWriter, merge
-from mpibayes.text import counted, visible
+from mpibayes.text import counted, visible, visible_lines
 
 STATUS_EVERY_S = 10.0
 
@@ -97,7 +97,7 @@ def _tell_internal(comm: Communicator | None, error: BaseException, folder: Path
     print(line, file=sys.stderr, flush=True)
     if isinstance(error, MemoryError):
         return
-    traceback.print_exception(error)
+    print(visible_lines("".join(traceback.format_exception(error))), end="", file=sys.stderr, flush=True)
     with contextlib.suppress(OSError), open_regular(folder / "logs" / f"rank-{rank:05d}.log", "a") as file:
         print(time.strftime("%Y-%m-%dT%H:%M:%S"), line, file=file)
         traceback.print_exception(error, file=file)
