@@ -34,7 +34,7 @@ export OMPI_MCA_hwloc_base_binding_policy := none
 export PRTE_MCA_hwloc_default_binding_policy := none
 export PRTE_MCA_rmaps_default_mapping_policy := :oversubscribe
 
-KERNELS := $(wildcard kernels/*/*.pyx kernels/*/*.h)
+KERNELS := $(wildcard kernels/*/*.pyx kernels/*/*.pxd kernels/*/*.h)
 EXAMPLE := examples/census_income
 
 .PHONY: help demo test test-openmpi setup check-tools clean

@@ -18,7 +18,7 @@ from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.io.files import Guard
-from mpibayes.io.table import Rows
+from mpibayes.io.rows import Rows
 
 
 @dataclass

@@ -11,9 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mpibayes.errors import DataError
-from mpibayes.io.source import MAX_PROBLEMS, NUMBER, Batch, Cells, Place, TextSource
-from mpibayes.io.table import MAX_COUNT, Column, Rows
+from mpibayes.io.dialect import MAX_PROBLEMS
+from mpibayes.io.rows import MAX_COUNT, Column, Rows
+from mpibayes.io.source import Batch, Cells, Place, TextSource
 
+NUMBER = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
 MAX_REAL = 1e150  # squares of larger numbers overflow
 
 

@@ -33,8 +33,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mpibayes.io.encode import MAX_REAL, Offences, expectation, is_missing, numbers, parse
+from mpibayes.io.rows import MAX_LEVELS
 from mpibayes.io.source import Batch, Place
-from mpibayes.io.table import MAX_LEVELS
 from mpibayes.text import counted
 
 MAX_TEXTS = 131_072

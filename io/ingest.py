@@ -18,11 +18,13 @@ import pyarrow as pa
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io import infer
+from mpibayes.io.dialect import MAX_PROBLEMS, MISSING
 from mpibayes.io.encode import Encoder, Offences
 from mpibayes.io.files import read_regular, reading, reason, replacing
+from mpibayes.io.rows import KINDS, check_levels, place_columns
 from mpibayes.io.schema import SCHEMA_KINDS, ColumnSchema, Schema, read_schema, schema_text
-from mpibayes.io.source import MAX_PROBLEMS, MISSING, Progress, TextSource, near
-from mpibayes.io.table import KINDS, Table, TableWriter, check_levels, check_table_name, check_target, place_columns
+from mpibayes.io.source import Progress, TextSource, near
+from mpibayes.io.table import Table, TableWriter, check_table_name, check_target
 from mpibayes.text import counted, is_unicode, visible
 
 LISTED = 500  # columns that are printed, at most

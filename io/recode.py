@@ -15,11 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from mpibayes.errors import ConfigError, DataError
+from mpibayes.io.dialect import MISSING
 from mpibayes.io.encode import Encoder, Offences, expectation, parse
 from mpibayes.io.files import HDF5, first_bytes
 from mpibayes.io.ingest import one_thread
-from mpibayes.io.source import MISSING, TextSource, near
-from mpibayes.io.table import SLICE_ROWS, Column, Rows, Table, slices_of
+from mpibayes.io.rows import SLICE_ROWS, Column, Rows, slices_of
+from mpibayes.io.source import TextSource, near
+from mpibayes.io.table import Table
 from mpibayes.text import counted
 
 

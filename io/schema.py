@@ -26,8 +26,8 @@ from pathlib import Path
 
 from mpibayes.errors import ConfigError
 from mpibayes.io.files import read_regular, reason
+from mpibayes.io.rows import KINDS, MAX_LEVELS
 from mpibayes.io.source import near
-from mpibayes.io.table import KINDS, MAX_LEVELS
 from mpibayes.text import counted, toml_string, visible
 
 SCHEMA_KINDS = (*KINDS, "ignored")

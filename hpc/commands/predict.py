@@ -14,7 +14,8 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.posterior.chains import family_in
 from mpibayes.hpc.registry import forecast_of, kept_of
 from mpibayes.io.files import reading, reason, replacing
-from mpibayes.io.table import Rows, Table
+from mpibayes.io.rows import Rows
+from mpibayes.io.table import Table
 from mpibayes.text import counted
 
 FORMS = (".csv", ".csv.gz", ".parquet")

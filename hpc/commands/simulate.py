@@ -24,17 +24,8 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.io.export import canonical_labels
 from mpibayes.io.files import reason, replacing
-from mpibayes.io.table import (
-    MAX_LEVELS,
-    Column,
-    Rows,
-    Table,
-    TableWriter,
-    check_table_name,
-    check_target,
-    place_columns,
-    slice_rows,
-)
+from mpibayes.io.rows import MAX_LEVELS, Column, Rows, place_columns, slice_rows
+from mpibayes.io.table import Table, TableWriter, check_table_name, check_target
 
 BLOCK = 16_384  # rows that share a random stream in each column
 SCORED_ROWS = 65_536  # of which the best reachable score is the mean

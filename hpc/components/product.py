@@ -93,7 +93,7 @@ class Dealing(NamedTuple):
 class Components:
     """The columns of a view, by kind and in block order.
 
-    `columns`: mpibayes.io.table.Column of every used column. `priors`: what is given by column name, see the kinds.
+    `columns`: mpibayes.io.rows.Column of every used column. `priors`: what is given by column name, see the kinds.
     `blocks`: {"columns": names, "prior": what is given} of each block by name, in the order of the rows' `vectors`,
     where their columns lie (data.in_blocks).
     """

@@ -569,7 +569,7 @@ def _start_rules(model: Model, sampler: Sampler, anneal: Anneal, report: _Report
 
 
 def check_columns(config: Config, columns: Sequence[Any], n_rows: int) -> None:
-    """Hold [columns.NAME] and [blocks.NAME] against the table's columns (`io.table.Column`); ConfigError lists all that
+    """Hold [columns.NAME] and [blocks.NAME] against the table's columns (`io.rows.Column`); ConfigError lists all that
     does not fit.
 
     Columns whose numbers the arithmetic cannot hold are refused too, since [columns.NAME] can leave them out.

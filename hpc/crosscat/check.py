@@ -21,7 +21,7 @@ from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_table
 from mpibayes.io.labels import BUFFERED
-from mpibayes.io.table import ARRAYS, BLOCKS, Column, Rows
+from mpibayes.io.rows import ARRAYS, BLOCKS, Column, Rows
 from mpibayes.io.trace import SCALARS
 from mpibayes.text import counted, duration, every, rate
 

@@ -18,8 +18,8 @@ from mpibayes.hpc.posterior.chains import KeptChains
 from mpibayes.io import checkpoint
 from mpibayes.io.labels import FOLDER as LABELS
 from mpibayes.io.labels import Draw, iterate_draws
+from mpibayes.io.rows import Rows
 from mpibayes.io.segments import read_blocks
-from mpibayes.io.table import Rows
 
 SLICE_ROWS = 65_536
 
@@ -71,7 +71,7 @@ class Kept(KeptChains):
 
     def statistics(self, partitions: Sequence[np.ndarray]) -> list[Statistics]:
         """Statistics of the clusters of each partition, (N,) labels 0..K-1, in one pass over the table."""
-        from mpibayes.kernels.mixture import mixture as kernels
+        from mpibayes.kernels import mixture as kernels
 
         offsets = self.components.categorical.offsets
         clusters = [int(z.max()) + 1 for z in partitions]
@@ -108,7 +108,7 @@ class Kept(KeptChains):
     def moments(self, z: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Mean and sum of squares about it, (K,) each, of the observed cells of real and count columns in each
         cluster of z."""
-        from mpibayes.kernels.mixture import mixture as kernels
+        from mpibayes.kernels import mixture as kernels
 
         # counts are summarised here as real numbers: their squares are no statistic of the model, but of interest to
         # a reader

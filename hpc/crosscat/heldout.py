@@ -15,7 +15,7 @@ from mpibayes.hpc.crosscat.view import Mixture
 from mpibayes.hpc.data.rows import HeldOutRows
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator
-from mpibayes.kernels.mixture import mixture as kernels
+from mpibayes.kernels import mixture as kernels
 
 
 def collapsed_clusters(statistics: Statistics, hyper: Hyper, prior: Prior) -> kernels.Tail:

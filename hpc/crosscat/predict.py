@@ -34,7 +34,8 @@ from mpibayes.hpc.crosscat.draws import Kept, hyper_of
 from mpibayes.hpc.crosscat.partitions import contingency
 from mpibayes.hpc.crosscat.report.report import Representative, representative
 from mpibayes.hpc.posterior.chains import evenly
-from mpibayes.io.table import Rows, Table
+from mpibayes.io.rows import Rows
+from mpibayes.io.table import Table
 from mpibayes.text import counted
 
 DRAWS = 50
@@ -210,7 +211,7 @@ class Predictor:
         return moments
 
     def __call__(self, rows: Rows) -> Result:
-        from mpibayes.kernels.mixture import mixture as kernels
+        from mpibayes.kernels import mixture as kernels
 
         n, n_clusters = len(rows), len(self.representative.sizes)
         holes = self._holes(rows) if self.impute else {}

@@ -18,7 +18,7 @@ from mpibayes.hpc.crosscat.view import Mixture, Settings
 from mpibayes.hpc.data.rows import PIECE, Data
 from mpibayes.hpc.parallel.comm import Communicator, broadcast_arrays, on_root, serial
 from mpibayes.hpc.parallel.streams import Purpose, generator
-from mpibayes.kernels.mixture import mixture as kernels
+from mpibayes.kernels import mixture as kernels
 
 StrataOf = Callable[[int, int], np.ndarray]
 PILOT_ROWS = 2000

@@ -13,7 +13,7 @@ from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.state import Shared
 from mpibayes.hpc.crosscat.sync import Changes, Counts
 from mpibayes.hpc.parallel.shards import Shard
-from mpibayes.kernels.mixture import mixture as kernels
+from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels.mixture.counts import recount
 
 WIDTH = 16  # clusters in a tile of the kernels; arrays over clusters are padded to a multiple of it

@@ -20,7 +20,7 @@ from mpibayes.hpc.crosscat.state import Summary
 from mpibayes.hpc.parallel import shards as cut
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.shards import Shard
-from mpibayes.kernels.mixture import mixture as kernels
+from mpibayes.kernels import mixture as kernels
 
 SHORT = 2**15 - 1  # changes that sum to no more travel as 16-bit integers
 

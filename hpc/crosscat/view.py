@@ -26,7 +26,7 @@ from mpibayes.hpc.crosscat.start.subsample import IDLE, Annealing, Growth, load_
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator, agree, broadcast_arrays
 from mpibayes.hpc.parallel.streams import Purpose, generator
-from mpibayes.kernels.mixture import mixture as kernels
+from mpibayes.kernels import mixture as kernels
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Mixture:
 
     The sum of a count column has to be below 2^53, so that it is exact (`config.check_columns` sees to it).
 
-    `columns`: the used columns of the table. `rows_of(start, stop)`: training rows as mpibayes.io.table.Rows with
+    `columns`: the used columns of the table. `rows_of(start, stop)`: training rows as mpibayes.io.rows.Rows with
     exactly those columns; asked only for the shards of this rank. An MpibayesError that it raises on one rank is raised
     on all. `strata_of(start, stop)`: stratum of each of these rows, int32, for a stratified subsample.
     """

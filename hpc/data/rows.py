@@ -13,7 +13,8 @@ from mpibayes.errors import DataError
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator, agree, broadcast_arrays, on_root
 from mpibayes.hpc.parallel.streams import Purpose, generator
-from mpibayes.io.table import ARRAYS, BLOCKS, Column, Rows, Table, slice_rows
+from mpibayes.io.rows import ARRAYS, BLOCKS, Column, Rows, slice_rows
+from mpibayes.io.table import Table
 from mpibayes.text import counted
 
 PIECE = 4096  # rows of the table that are read at once where not all are wanted

@@ -16,7 +16,7 @@ import numpy as np
 
 from mpibayes.errors import DataError
 from mpibayes.hpc.regression.settings import Settings
-from mpibayes.io.table import Column, Rows
+from mpibayes.io.rows import Column, Rows
 from mpibayes.text import counted, import_again
 
 INTERCEPT = "(intercept)"

@@ -17,7 +17,8 @@ from mpibayes.hpc.regression.likelihood import Likelihood
 from mpibayes.hpc.regression.problem import FAMILIES
 from mpibayes.hpc.run.directory import CHECKPOINTS
 from mpibayes.io import checkpoint
-from mpibayes.io.table import Table, slice_rows
+from mpibayes.io.rows import slice_rows
+from mpibayes.io.table import Table
 
 
 class Kept(KeptChains):

@@ -25,7 +25,7 @@ from mpibayes.hpc.regression.problem import Problem
 from mpibayes.hpc.regression.settings import Settings
 from mpibayes.hpc.run import directory as run_directory
 from mpibayes.io.files import Guard
-from mpibayes.io.table import SLICE_BYTES, SLICE_ROWS, Rows
+from mpibayes.io.rows import SLICE_BYTES, SLICE_ROWS, Rows
 from mpibayes.io.trace import QUERIES, REGRESSION_SCALARS
 
 BATCH_S = 0.05  # cycles are done in batches of about this length, between which the run looks at signals and the clock

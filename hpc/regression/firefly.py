@@ -27,7 +27,7 @@ from mpibayes.hpc.regression.mode.fit import Fit, Quadratic, bound_statistics, f
 from mpibayes.hpc.regression.mode.laplace import predicted_bright, whitening
 from mpibayes.hpc.regression.prior import KINDS
 from mpibayes.hpc.regression.problem import LANES, Problem
-from mpibayes.kernels.firefly import firefly as kernels
+from mpibayes.kernels import firefly as kernels
 
 UPDATES = {"hmc": kernels.HMC, "mala": kernels.MALA, "random-walk": kernels.RANDOM_WALK, "slice": kernels.SLICE}
 PROPOSED = 3.0  # dark rows that a sweep looks at, for each bright one

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mpibayes.hpc.parallel.comm import Communicator
-from mpibayes.kernels.firefly import firefly as kernels
+from mpibayes.kernels import firefly as kernels
 
 LOGISTIC, SOFTMAX, STUDENT = kernels.LOGISTIC, kernels.SOFTMAX, kernels.STUDENT
 

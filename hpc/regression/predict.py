@@ -27,7 +27,8 @@ from mpibayes.hpc.regression.design import Design
 from mpibayes.hpc.regression.draws import Kept
 from mpibayes.hpc.regression.predictive import Predictive
 from mpibayes.io.recode import has_column
-from mpibayes.io.table import Rows, Table
+from mpibayes.io.rows import Rows
+from mpibayes.io.table import Table
 from mpibayes.text import counted
 
 DRAWS = 200

@@ -12,7 +12,7 @@ from mpibayes.hpc.parallel.comm import Communicator, agree
 from mpibayes.hpc.regression.design import LANES
 from mpibayes.hpc.regression.likelihood import Likelihood
 from mpibayes.hpc.regression.prior import Prior
-from mpibayes.kernels.firefly import firefly as kernels
+from mpibayes.kernels import firefly as kernels
 
 FAMILIES = {"logistic": kernels.LOGISTIC, "softmax": kernels.SOFTMAX, "student-t": kernels.STUDENT}
 

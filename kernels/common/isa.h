@@ -1,11 +1,15 @@
-/* The instruction set in use, and the call of a loop that was compiled for each. Included once in a module, after the
- * loops, where MPIBAYES_MANY_ISAS says whether there is more than the baseline.
+/* The instruction set in use, and the call of a loop that was compiled for each (every_isa.h). Compilers without GCC's
+ * target pragma, and other processors, have the baseline alone.
  */
 #ifndef MPIBAYES_ISA_H
 #define MPIBAYES_ISA_H
 
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
+#define MPIBAYES_MANY_ISAS 1
+#endif
+
 enum { ISA_BASELINE = 0, ISA_AVX2 = 1, ISA_AVX512 = 2 };
-static int kernel_isa = ISA_BASELINE;
+static int kernel_isa __attribute__((unused)) = ISA_BASELINE; /* a module sets its own, to machine.ISA_NUMBER */
 
 static inline int widest_isa(void) {
 #ifdef MPIBAYES_MANY_ISAS

@@ -1,4 +1,4 @@
-/* Vectors of the width MB_BYTES, their exponential and logarithm. Included once for every instruction set (mixture.h).
+/* Vectors of the width MB_BYTES, their exponential and logarithm. Included once for every instruction set (every_isa.h).
  *
  * Every operation works lane by lane, or reduces 16 lanes by the one tree lane j + lane j + 8, + 4, + 2, + 1. Products
  * and sums are never fused (-ffp-contract=off). So no result bit depends on the width.

@@ -27,6 +27,3 @@
 #undef STUDENT_EVEN
 #undef UNROLL
 #undef ADD_TILE
-#undef FN
-#undef MB_BYTES
-#undef MB_TILE

@@ -1,14 +1,9 @@
-/* The Firefly kernels for every instruction set of this processor family, and the choice among them at run time, as in
- * mixture.h: all give the same bits.
- */
+/* The Firefly kernels: their loops for every instruction set, and the call of the one in use. */
 #ifndef MPIBAYES_FIREFLY_H
 #define MPIBAYES_FIREFLY_H
 #include "layout.h"
 #include "philox.h"
 #include "special.h"
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 /* words of 4 n_blocks consecutive rows of a stream */
 static inline void philox_fill(uint64_t seed, uint64_t purpose, uint64_t sub, uint64_t cycle, uint64_t chain,
@@ -25,27 +20,8 @@ static inline model_t new_model(int family, int64_t n_predictors, int64_t n_clas
     return m;
 }
 
-#define FN(name) name##_baseline
-#define MB_BYTES 16
-#include "loops.h"
-
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
-#define MPIBAYES_MANY_ISAS 1
-#pragma GCC push_options
-#pragma GCC target("avx2")
-#define FN(name) name##_avx2
-#define MB_BYTES 32
-#include "loops.h"
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512vl,avx512bw,avx512dq")
-#define FN(name) name##_avx512
-#define MB_BYTES 64
-#include "loops.h"
-#pragma GCC pop_options
-#endif
-
-#include "isa.h" /* the module sets kernel_isa to what the mixture kernels chose */
+#define LOOPS "loops.h"
+#include "every_isa.h"
 
 static inline double bright_sum(const model_t *m, const block_t *b, const double *theta, double *gap, double *gradient,
                                 double *scratch) {

@@ -1,5 +1,5 @@
 /* The gap delta = log L - log B of the three models, its slope in the linear predictor, and the log likelihood itself
- * (docs/math.md 4.1, 4.2). Lane by lane; included once for every instruction set (firefly.h).
+ * (docs/math.md 4.1, 4.2). Lane by lane; included once for every instruction set (every_isa.h).
  *
  * Gaps are differences of terms of order one: the absolute error is some 1e-16 times the largest term. Rounding below 0
  * is clamped. A row whose gap is 0 (below 1e-300) is never bright.

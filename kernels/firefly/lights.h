@@ -1,4 +1,4 @@
-/* Brightness of the rows of one shard: all anew, or one sweep. Included once for every instruction set (firefly.h).
+/* Brightness of the rows of one shard: all anew, or one sweep. Included once for every instruction set (every_isa.h).
  *
  * Leaves invariant: P(z_n = 1 | theta) = 1 - e^-gap, independently (docs/math.md 4.1). A sweep visits each row at most
  * once (docs/math.md 4.3, 4.5): rows that were bright at its start, and positions reached by Geometric(q) skips.

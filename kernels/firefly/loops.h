@@ -1,5 +1,4 @@
-/* All the Firefly loops for one instruction set; firefly.h defines FN (the suffix of names) and MB_BYTES (bytes in a
- * vector). */
+/* All the Firefly loops for one instruction set (every_isa.h). */
 #include "lanes.h"
 #include "gaps.h"
 #include "rows.h"

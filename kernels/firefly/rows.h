@@ -1,4 +1,4 @@
-/* Linear predictors and sums over rows. Included once for every instruction set (firefly.h).
+/* Linear predictors and sums over rows. Included once for every instruction set (every_isa.h).
  *
  * A dot product has eight lanes (column mod 8, in column order) and the tree j + 4, + 2, + 1; a sum over rows has eight
  * lanes (row mod 8) and the same tree; a gradient adds rows in order. So no bit depends on the width of vectors.

@@ -1,4 +1,4 @@
-"""The kernels of firefly.pyx in plain Python and NumPy: slow, and their specification.
+"""The kernels of this folder in plain Python and NumPy: slow, and their specification.
 
 Same classes, arguments and random words. Values agree to rounding, so the same rows are lit and the same proposals
 accepted, unless a uniform falls within about 1e-13 of its boundary.

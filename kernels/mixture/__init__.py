@@ -1,0 +1,20 @@
+"""The kernels of one view of a mixture: rows, clusters, the sweep, statistics. Their twin in plain Python is `twin`."""
+
+from mpibayes.kernels.mixture.gibbs import log_predictive, log_predictive_clusters, sweep
+from mpibayes.kernels.mixture.instantiated import Instantiated
+from mpibayes.kernels.mixture.rows import check_rows
+from mpibayes.kernels.mixture.statistics import UNANCHORED, accumulate, anchors, priorities
+from mpibayes.kernels.mixture.tail import Tail
+
+__all__ = [
+    "UNANCHORED",
+    "Instantiated",
+    "Tail",
+    "accumulate",
+    "anchors",
+    "check_rows",
+    "log_predictive",
+    "log_predictive_clusters",
+    "priorities",
+    "sweep",
+]

@@ -1,5 +1,5 @@
 /* The cells of rows as the loops over clusters want them: level rows, zeros for missing cells and where they are.
- * Included once for every instruction set (mixture.h).
+ * Included once for every instruction set (every_isa.h).
  */
 
 /* lanes where one of n cells is not a finite number */

@@ -1,5 +1,5 @@
 /* Draws from unnormalised log weights, of one row and of BLOCK rows at once. Included once for every instruction set
- * (mixture.h).
+ * (every_isa.h).
  *
  * The candidates stand in tiles of 16, but for one that stands alone before them, number -1; its score is -infinity
  * where there is none. A row's draw is the first candidate whose cumulative weight exceeds u * total: the tile first, by

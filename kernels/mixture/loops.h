@@ -1,5 +1,9 @@
-/* All the loops for one instruction set; mixture.h defines FN (the suffix of names), MB_BYTES (bytes in a vector) and
- * MB_TILE (clusters whose sums are held in registers). */
+/* All the mixture loops for one instruction set (every_isa.h). MB_TILE: clusters whose sums are held in registers. */
+#if MB_BYTES == 16
+#define MB_TILE 32
+#else
+#define MB_TILE 64
+#endif
 #include "lanes.h"
 #include "cells.h"
 #include "vectors.h"
@@ -10,3 +14,4 @@
 #include "sweep.h"
 #include "moments.h"
 #include "lanes_end.h"
+#undef MB_TILE

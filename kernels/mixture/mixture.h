@@ -1,39 +1,12 @@
-/* The mixture kernels for every instruction set of this processor family, and the choice among them at run time.
- *
- * The same source is compiled for vectors of 16, 32 and 64 bytes. All give the same bits (lanes.h), so the choice is
- * one of speed alone; MPIBAYES_ISA=baseline|avx2|avx512 forces it. Compilers without GCC's target pragma, and other
- * processors, get the first.
- */
+/* The mixture kernels: their loops for every instruction set, and the call of the one in use. */
 #ifndef MPIBAYES_MIXTURE_H
 #define MPIBAYES_MIXTURE_H
 #include "layout.h"
 #include "philox.h"
 #include "special.h"
 
-#define FN(name) name##_baseline
-#define MB_BYTES 16
-#define MB_TILE 32
-#include "loops.h"
-
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
-#define MPIBAYES_MANY_ISAS 1
-#pragma GCC push_options
-#pragma GCC target("avx2")
-#define FN(name) name##_avx2
-#define MB_BYTES 32
-#define MB_TILE 64
-#include "loops.h"
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512vl,avx512bw,avx512dq")
-#define FN(name) name##_avx512
-#define MB_BYTES 64
-#define MB_TILE 64
-#include "loops.h"
-#pragma GCC pop_options
-#endif
-
-#include "isa.h"
+#define LOOPS "loops.h"
+#include "every_isa.h"
 
 static inline outcome_t kernel_sweep(const rows_t *rows, int32_t *z, int64_t first, const instantiated_t *g, tail_t *t,
                                      work_t *w, uint64_t row0, uint64_t seed, uint64_t cycle, uint64_t sweep,

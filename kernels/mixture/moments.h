@@ -1,5 +1,5 @@
 /* Sums over the rows of each cluster, for the means and scatters of real columns. Included once for every instruction
- * set (mixture.h).
+ * set (every_isa.h).
  *
  * Accumulators are [cluster][column], columns padded to 8: the columns are the lanes. Every cluster and column is
  * summed in row order, whatever the width. cluster[i] is -1 for a row that does not count. Cost: a few operations a

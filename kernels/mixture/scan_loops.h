@@ -1,4 +1,4 @@
-/* One scan of a launch for one instruction set; scans.h defines FN and MB_BYTES.
+/* One scan of a launch for one instruction set (every_isa.h).
  *
  * Log odds are sums in float32, row by row in lanes of their own, columns in order: no bit depends on the width. Counts
  * are whole numbers. A launch need not be precise, but it has to be the same number again, on whichever rank.

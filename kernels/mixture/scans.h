@@ -1,11 +1,8 @@
-/* Scans of the launch of a split, for every instruction set; all give the same bits (lanes.h, scan_loops.h). */
+/* Scans of the launch of a split: their loops for every instruction set, and the call of the one in use. */
 #ifndef MPIBAYES_SCANS_H
 #define MPIBAYES_SCANS_H
 #include "philox.h"
 #include "special.h"
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 /* Rows are kept in chunks of one group, column by column: the codes of 64 rows are one look-up in registers, or a few.
  * A chunk has a multiple of 64 rows; the last ones may be padding, which is on no side. */
@@ -34,27 +31,8 @@ typedef struct { /* counts of some rows: [group][size, level rows, observed real
 static inline int64_t n_cells(const packed_t *p) { return 1 + p->n_levels + p->n_reals + p->n_tallies; }
 static inline int64_t n_sums(const packed_t *p) { return 2 * p->n_reals + p->n_tallies; }
 
-#define FN(name) name##_baseline
-#define MB_BYTES 16
-#include "scan_loops.h"
-
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
-#define MPIBAYES_MANY_ISAS 1
-#pragma GCC push_options
-#pragma GCC target("avx2")
-#define FN(name) name##_avx2
-#define MB_BYTES 32
-#include "scan_loops.h"
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512vl,avx512bw,avx512dq")
-#define FN(name) name##_avx512
-#define MB_BYTES 64
-#include "scan_loops.h"
-#pragma GCC pop_options
-#endif
-
-#include "isa.h" /* the module sets kernel_isa to what the mixture kernels chose */
+#define LOOPS "scan_loops.h"
+#include "every_isa.h"
 
 static inline void count_rows(const packed_t *p, const uint8_t *mask, counts_t out) { DISPATCH(count_rows, p, mask, out); }
 static inline void scan_rows(const packed_t *p, int64_t scan, const double *beta, const double *shrink,

@@ -10,14 +10,15 @@ import numpy as np
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
 
-from mpibayes.kernels.mixture.mixture import ISA
+from mpibayes.kernels.common.machine cimport address, aligned
+
+from mpibayes.kernels.common.machine import ISA_NUMBER
 
 
 cdef extern from "scans.h" nogil:
     void philox_block(const uint64_t *counter, uint64_t seed, uint64_t purpose, uint64_t *out)
     enum:
         TILE, CHUNK, SCANS_OF_A_BLOCK, MISSING_REAL, OVERREAD
-        ISA_BASELINE, ISA_AVX2, ISA_AVX512
     int kernel_isa
 
     ctypedef struct packed_t:
@@ -42,25 +43,9 @@ cdef extern from "scans.h" nogil:
                    counts_t, double *, float *, counts_t)
 
 
-kernel_isa = {"baseline": ISA_BASELINE, "avx2": ISA_AVX2, "avx512": ISA_AVX512}[ISA]
+kernel_isa = ISA_NUMBER
 WORDS = SCANS_OF_A_BLOCK  # scans for which `Packed.draw` serves
 UNIT = 2.0**-20  # of real cells, in standard deviations of their group
-
-
-cdef object _aligned(int64_t n, dtype):
-    """n zeros of a type, 64-byte aligned."""
-    size = n * np.dtype(dtype).itemsize
-    raw = np.zeros(size + 64, np.uint8)
-    cdef uint8_t[::1] view = raw
-    cdef int64_t start = (-<int64_t><size_t>&view[0]) & 63
-    return raw[start:start + size].view(dtype)
-
-
-cdef void *_address(object array) except? NULL:
-    """Address of an array; NULL when it is empty."""
-    if array.size == 0:
-        return NULL
-    return <void *><size_t>array.ctypes.data
 
 
 cdef class Counts:
@@ -130,8 +115,8 @@ cdef class Packed:
         start = np.concatenate([[0], np.cumsum(height_of)]).astype(np.int64)
         n = int(padded.sum())
         self.c.n_chunks, self.c.n_rows = len(chunk_group), n
-        blocks = [_aligned(n * self.c.n_codes8, np.uint8), _aligned(n * self.c.n_codes16, np.uint16),
-                  _aligned(n * self.c.n_reals, np.int32), _aligned(n * self.c.n_tallies, np.float64)]
+        blocks = [aligned(n * self.c.n_codes8, np.uint8), aligned(n * self.c.n_codes16, np.uint16),
+                  aligned(n * self.c.n_reals, np.int32), aligned(n * self.c.n_tallies, np.float64)]
         cdef uint8_t[::1] out8 = blocks[0]
         cdef uint16_t[::1] out16 = blocks[1]
         cdef int32_t[::1] out_real = blocks[2]
@@ -171,28 +156,28 @@ cdef class Packed:
                     for c in range(self.c.n_tallies):
                         out_tally[self.c.n_tallies * first + c * height + p] = tallies[m, c]
             base += n_part
-        words, free, side = np.zeros((WORDS, n), np.uint16), _aligned(n, np.uint8), _aligned(n, np.uint8)
+        words, free, side = np.zeros((WORDS, n), np.uint16), aligned(n, np.uint8), aligned(n, np.uint8)
         self._words, self._free, self._side = words, free, side
-        self._work = _aligned(self.c.n_levels + 8 + self.n_sums + self.n_cells // 2 + 1, np.float64)
-        self._table = _aligned(self.c.n_levels + 5 * self.c.n_reals + 2 * self.c.n_tallies + OVERREAD, np.float32)
+        self._work = aligned(self.c.n_levels + 8 + self.n_sums + self.n_cells // 2 + 1, np.float64)
+        self._table = aligned(self.c.n_levels + 5 * self.c.n_reals + 2 * self.c.n_tallies + OVERREAD, np.float32)
         self._arrays = [np.asarray(offset), chunk_group, start, *blocks, words]
-        self.c.offsets = <int64_t *>_address(self._arrays[0])
-        self.c.group = <int32_t *>_address(chunk_group)
-        self.c.start = <int64_t *>_address(start)
-        self.c.codes8 = <uint8_t *>_address(blocks[0])
-        self.c.codes16 = <uint16_t *>_address(blocks[1])
-        self.c.reals = <int32_t *>_address(blocks[2])
-        self.c.tallies = <double *>_address(blocks[3])
-        self.c.words = <uint16_t *>_address(words)
-        self.c.free = <uint8_t *>_address(free)
-        self.c.side = <uint8_t *>_address(side)
+        self.c.offsets = <int64_t *>address(self._arrays[0])
+        self.c.group = <int32_t *>address(chunk_group)
+        self.c.start = <int64_t *>address(start)
+        self.c.codes8 = <uint8_t *>address(blocks[0])
+        self.c.codes16 = <uint16_t *>address(blocks[1])
+        self.c.reals = <int32_t *>address(blocks[2])
+        self.c.tallies = <double *>address(blocks[3])
+        self.c.words = <uint16_t *>address(words)
+        self.c.free = <uint8_t *>address(free)
+        self.c.side = <uint8_t *>address(side)
 
     def count(self, chosen, Counts out):
         """Add some of the rows to counts; chosen: bool, in the order in which the parts came."""
-        mask = _aligned(self.c.n_rows, np.uint8)
+        mask = aligned(self.c.n_rows, np.uint8)
         mask[self.place[chosen]] = 255
         self._check(out)
-        cdef const uint8_t *m = <uint8_t *>_address(mask)
+        cdef const uint8_t *m = <uint8_t *>address(mask)
         with nogil:
             count_rows(&self.c, m, out.c)
 
@@ -249,8 +234,8 @@ cdef class Packed:
         cdef const double *given_tilt = NULL
         if tilt is not None:
             given_tilt = &log_odds[0]
-        cdef double *work = <double *>_address(self._work)
-        cdef float *table = <float *>_address(self._table)
+        cdef double *work = <double *>address(self._work)
+        cdef float *table = <float *>address(self._table)
         with nogil:
             scan_rows(&self.c, scan, given_beta, &rows[0], given_tilt, whole.c, one.c, counts_of_zero, work, table,
                       out.c)

@@ -1,4 +1,4 @@
-/* Scores of rows under many clusters: the inner loops. Included once for every instruction set (mixture.h).
+/* Scores of rows under many clusters: the inner loops. Included once for every instruction set (every_isa.h).
  *
  * Clusters are the lanes everywhere. A block of 1..BLOCK rows is scored at a time, so that a parameter is loaded once
  * for several rows; scores stand as out[row * stride + cluster]. A row's sums run in an order of their own: what

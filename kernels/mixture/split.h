@@ -3,7 +3,14 @@
  */
 #ifndef MPIBAYES_SPLIT_H
 #define MPIBAYES_SPLIT_H
+#include "philox.h"
 #include "special.h"
+
+enum { BLOCK = 256, AHEAD = 12 }; /* rows whose odds are worked out together; rows ahead that memory is asked for */
+
+static inline void fetch_row(const uint8_t *codes, int64_t n_codes) {
+    for (int64_t c = 0; c < n_codes; c += 64) __builtin_prefetch(codes + c);
+}
 
 /* Sum of a row's look-ups: four sums in float32, over every fourth column, so that no addition waits for the last. */
 ALWAYS_INLINE float sum_codes8(const float *table, const int64_t *offset, const uint8_t *code, int64_t n) {
@@ -38,5 +45,12 @@ ALWAYS_INLINE side_t side_of(double x, double u) {
     double lost = double_of_bits(odds & -(odds >> 63));                     /* these, where they are negative */
     side_t out = {one, lost - log_positive(1.0 + e) + (x - x)};
     return out;
+}
+
+#define LOOPS "split_loops.h"
+#include "every_isa.h"
+
+static inline void take_sides(const double *x, const double *u, uint64_t *one, double *log_p, int64_t n) {
+    DISPATCH(take_sides, x, u, one, log_p, n);
 }
 #endif

@@ -8,10 +8,10 @@ import numpy as np
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint64_t
 
-from mpibayes.kernels.mixture.mixture import ISA
+from mpibayes.kernels.common.machine import ISA_NUMBER
 
 
-cdef extern from "split_sides.h" nogil:
+cdef extern from "split.h" nogil:
     ctypedef struct philox_stream:
         pass
     philox_stream philox_open(uint64_t seed, uint64_t purpose, uint64_t sub, uint64_t cycle, uint64_t chain)
@@ -23,11 +23,10 @@ cdef extern from "split_sides.h" nogil:
     void fetch_row(const uint8_t *codes, int64_t n_codes)
     enum:
         BLOCK, AHEAD
-        ISA_BASELINE, ISA_AVX2, ISA_AVX512
     int kernel_isa
 
 
-kernel_isa = {"baseline": ISA_BASELINE, "avx2": ISA_AVX2, "avx512": ISA_AVX512}[ISA]
+kernel_isa = ISA_NUMBER
 
 
 cdef extern from "vector_odds.h" nogil:

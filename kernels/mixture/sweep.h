@@ -1,5 +1,5 @@
 /* One sweep of single-row Gibbs steps over a shard, steps of a list of visits, and predictive densities. Included once
- * for every instruction set (mixture.h).
+ * for every instruction set (every_isa.h).
  *
  * Leaves invariant: the posterior of the labels given the instantiated clusters' weights and parameters, the tail
  * integrated out and the anchors' rows fixed (docs/math.md 2.1, step 6; 2.3; Neal 2000, Algorithms 3 and 7). `visit`

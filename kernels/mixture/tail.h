@@ -1,5 +1,5 @@
 /* The collapsed clusters of a shard: adding and removing a row, and what is derived from the statistics.
- * Included once for every instruction set (mixture.h).
+ * Included once for every instruction set (every_isa.h).
  *
  * Categorical table. The predictive of docs/math.md 1.3 is the sum over observed cells of log(n_kcv + beta_v) -
  * log(n_kc + beta_c), n_kc counting observed cells. Its two parts are large and nearly cancel, so the table keeps

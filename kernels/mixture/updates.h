@@ -1,6 +1,4 @@
-/* The kernels of the global update for every instruction set of this processor family, and the choice among them at run
- * time, as in mixture.h: all give the same bits.
- */
+/* The kernels of the global update: their loops for every instruction set, and the call of the one in use. */
 #ifndef MPIBAYES_UPDATES_H
 #define MPIBAYES_UPDATES_H
 #include "philox.h"
@@ -9,27 +7,8 @@
 
 typedef struct { uint64_t seed, purpose, sub, cycle, chain; } stream_key; /* of a stream; sub < 2^32 */
 
-#define FN(name) name##_baseline
-#define MB_BYTES 16
-#include "updates_loops.h"
-
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
-#define MPIBAYES_MANY_ISAS 1
-#pragma GCC push_options
-#pragma GCC target("avx2")
-#define FN(name) name##_avx2
-#define MB_BYTES 32
-#include "updates_loops.h"
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512vl,avx512bw,avx512dq")
-#define FN(name) name##_avx512
-#define MB_BYTES 64
-#include "updates_loops.h"
-#pragma GCC pop_options
-#endif
-
-#include "isa.h" /* the module sets kernel_isa to what the mixture kernels chose */
+#define LOOPS "updates_loops.h"
+#include "every_isa.h"
 
 static inline void kernel_log_gammas(const stream_key *key, const double *shape, const uint64_t *id, int64_t n, double *out) {
     DISPATCH(log_gammas, key, shape, id, n, out);

@@ -10,13 +10,11 @@ import numpy as np
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
-from mpibayes.kernels.mixture.mixture import ISA
+from mpibayes.kernels.common.machine import ISA_NUMBER
 
 
 cdef extern from "updates.h" nogil:
     int kernel_isa
-    enum:
-        ISA_BASELINE, ISA_AVX2, ISA_AVX512
 
     ctypedef struct stream_key:
         uint64_t seed, purpose, sub, cycle, chain
@@ -30,7 +28,7 @@ cdef extern from "updates.h" nogil:
                             int64_t *, double *)
 
 
-kernel_isa = {"baseline": ISA_BASELINE, "avx2": ISA_AVX2, "avx512": ISA_AVX512}[ISA]
+kernel_isa = ISA_NUMBER
 TABULATED = 2048  # log rising factorials are looked up below this count; 16 at least
 
 

@@ -1,5 +1,5 @@
 /* Blocks of full-covariance normal columns in the collapsed clusters: statistics, and what is derived of them
- * (docs/math.md 1.6). Included once for every instruction set (mixture.h).
+ * (docs/math.md 1.6). Included once for every instruction set (every_isa.h).
  *
  * With n rows in a cluster, kappa_n = kappa_0 + n, nu_n = nu_0 + n, S_n = L L' the matrix of the posterior and m_n its
  * location, the next row is a Student t: constant - half log(1 + |U (x - m_n)|^2), half = (nu_n + 1) / 2,

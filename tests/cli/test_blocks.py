@@ -9,7 +9,7 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.components.multinormal import Block
 from mpibayes.hpc.components.normal import VARIANCE_GRID
 from mpibayes.hpc.config.config import as_dict, check_columns, difference, load, resolved_toml
-from mpibayes.io.table import Column
+from mpibayes.io.rows import Column
 
 MINIMAL = '[data]\ntable = "t.h5"\n'
 COLUMNS = [Column(f"x{i}", "real", "reals", i) for i in range(4)] + [

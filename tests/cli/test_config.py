@@ -19,7 +19,7 @@ from mpibayes.hpc.config.config import (
 from mpibayes.hpc.config.schema import OF_REGRESSIONS, SECTIONS
 from mpibayes.hpc.crosscat.family import Family
 from mpibayes.hpc.crosscat.start import strategy
-from mpibayes.io.table import Column
+from mpibayes.io.rows import Column
 
 MINIMAL = '[data]\ntable = "t.h5"\n'
 ANNEAL = '[sampler]\nstrategy = "anneal"\n[anneal]\n'

@@ -23,7 +23,7 @@ from mpibayes.hpc.crosscat.cost_model import (
     message_seconds,
     wire_bytes,
 )
-from mpibayes.io.table import place_columns
+from mpibayes.io.rows import place_columns
 
 FLAT = Network("flat", 1e-6, 1e9, ranks_per_node=1)
 CENSUS = Problem(500_000, 68, 465, 64, 10, widest=19, moves_every=0)

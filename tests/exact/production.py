@@ -23,7 +23,7 @@ from mpibayes.hpc.crosscat.view import Mixture, Settings
 from mpibayes.hpc.data.rows import Carve, in_blocks
 from mpibayes.hpc.parallel import shards
 from mpibayes.io.table import table_from_arrays
-from mpibayes.kernels.mixture import mixture as kernels
+from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels.mixture import twin
 from tests.exact.enumerate import Grids, Posterior, column_values, draw_prior_partition
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.parallel.streams import generator
-from mpibayes.kernels.firefly import firefly as kernels
+from mpibayes.kernels import firefly as kernels
 from tests.exact import production_firefly as production
 from tests.exact.regression_cases import posterior
 

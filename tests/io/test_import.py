@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.io import source
+from mpibayes.io import dialect, source
 from mpibayes.io.infer import Profile, text_hash
 from mpibayes.io.ingest import import_table, print_summary, summary_lines
 from mpibayes.io.table import Table
@@ -262,7 +262,7 @@ def test_any_csv_comes_back(tmp_path_factory, rows):
     ).table
     for j, name in enumerate(("one", "two")):
         if any(c.name == name and c.levels for c in table.columns):
-            expected = [None if strip(r[j]) in source.MISSING else strip(r[j]) for r in rows]
+            expected = [None if strip(r[j]) in dialect.MISSING else strip(r[j]) for r in rows]
             assert [c if c is None else strip(c) for c in cells(table, name)] == expected
     assert cells(table, "x") == [r[2] for r in rows]
 
@@ -273,7 +273,7 @@ def strip(text):
 
 
 def all_present(rows):
-    return all(any(strip(r[j]) not in source.MISSING for r in rows) for j in (0, 1))
+    return all(any(strip(r[j]) not in dialect.MISSING for r in rows) for j in (0, 1))
 
 
 def test_keep_drop_kinds_and_missing(tmp_path):
@@ -300,7 +300,7 @@ def test_seventy_thousand_levels(tmp_path):
 def test_very_many_texts_are_estimated():
     from mpibayes.io.encode import Offences
 
-    profile = Profile("x", None, None, source.MISSING)
+    profile = Profile("x", None, None, dialect.MISSING)
     for start in range(0, 600_000, 50_000):
         texts = pa.array([f"u{i}" for i in range(start, start + 50_000)] * 2).dictionary_encode()
         profile.add(source.Batch(None, 1, len(texts), {0: source.Cells.of(texts)}), 0, Offences())
@@ -451,7 +451,7 @@ def test_bad_files(tmp_path, content, options, message):
 
 
 def test_an_open_quote(tmp_path, monkeypatch):
-    monkeypatch.setattr(source, "BLOCK_BYTES", 1 << 16)
+    monkeypatch.setattr(dialect, "BLOCK_BYTES", 1 << 16)
     message = refused(tmp_path, "a,b\n1,2\n" + '3,"open\n' + "5,6\n" * 100_000)
     assert "row 2 (line 3): a quote is left open" in message
 

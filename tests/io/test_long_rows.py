@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from mpibayes.errors import DataError
-from mpibayes.io import source
+from mpibayes.io import dialect, source
 from mpibayes.io.ingest import _profiles, import_table, print_summary
 from mpibayes.io.schema import read_schema
 from mpibayes.io.source import TextSource
@@ -36,7 +36,7 @@ def imported(tmp_path, content, name="data.csv", **options):
 @pytest.mark.parametrize("end", ["\n", ""])
 def test_a_header_longer_than_the_sample(tmp_path, delimiter, end):
     content = text(1000, 12, delimiter, end)
-    assert content.index("0.5") > source.SAMPLE_BYTES
+    assert content.index("0.5") > dialect.SAMPLE_BYTES
     summary = imported(tmp_path, content)
     assert summary.rows == 12 and [c.name for c in summary.columns] == [f"column\n{i} {LONG}" for i in range(1000)]
     table = summary.table.read()
@@ -92,7 +92,8 @@ def test_few_columns_are_printed(tmp_path):
 
 def test_a_limit_is_told(tmp_path, monkeypatch):
     for name, value in (("SAMPLE_BYTES", 1 << 12), ("MORE_BYTES", 1 << 14), ("MAX_ROW_BYTES", 1 << 20)):
-        monkeypatch.setattr(source, name, value)
+        monkeypatch.setattr(dialect, name, value)
+    monkeypatch.setattr(source, "MAX_ROW_BYTES", 1 << 20)
     with pytest.raises(DataError, match="its first row is longer than 1 MiB; is a quote left open"):
         imported(tmp_path, '"a,b\n' + "1,2\n" * 300_000)
     with pytest.raises(DataError, match="a row is longer than 1 MiB; is a quote left open"):
@@ -103,7 +104,7 @@ def test_a_limit_is_told(tmp_path, monkeypatch):
 @pytest.mark.parametrize("blank", ["", "\n"])
 def test_a_row_longer_than_a_block(tmp_path, monkeypatch, at, blank):
     """Every row is there once, whatever the blocks; blank lines are none."""
-    monkeypatch.setattr(source, "BLOCK_BYTES", 1 << 12)
+    monkeypatch.setattr(dialect, "BLOCK_BYTES", 1 << 12)
     lines = [f"{i}.5,x{i % 3}\n{blank}" for i in range(3000)]
     lines[at] = f'{at}.5,"{"y" * 300_000}"\n'
     summary = imported(tmp_path, "a,b\n" + "".join(lines), kinds={"b": "categorical"})
@@ -114,13 +115,13 @@ def test_a_row_longer_than_a_block(tmp_path, monkeypatch, at, blank):
 
 
 def test_a_header_longer_than_a_block(tmp_path, monkeypatch):
-    monkeypatch.setattr(source, "BLOCK_BYTES", 1 << 12)
+    monkeypatch.setattr(dialect, "BLOCK_BYTES", 1 << 12)
     summary = imported(tmp_path, f"a,{'b' * 30_000}\n" + "".join(f"{i}.5,x{i % 3}\n" for i in range(3000)))
     assert summary.rows == 3000 and summary.columns[1].name == "b" * 30_000
 
 
 def test_wrong_rows_before_a_long_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(source, "BLOCK_BYTES", 1 << 12)
+    monkeypatch.setattr(dialect, "BLOCK_BYTES", 1 << 12)
     content = "a,b\n1,2,3\n" + "1,2\n" * 500 + f'1,"{"y" * 300_000}"\n1,2,3\n'
     with pytest.raises(DataError, match=r"row 1 \(line 2\): 3 fields"):
         imported(tmp_path, content)
@@ -153,7 +154,7 @@ def test_text_after_a_quoted_cell_leaves_no_quote_open(tmp_path, blank):
 @pytest.mark.parametrize("at", [1, 1500])
 def test_a_long_row_makes_one_block_large_and_not_all(tmp_path, monkeypatch, encoding, at):
     """pyarrow reads 32 blocks ahead: blocks that all have room for a long row would take 32 times its memory."""
-    monkeypatch.setattr(source, "BLOCK_BYTES", 1 << 12)
+    monkeypatch.setattr(dialect, "BLOCK_BYTES", 1 << 12)
     lines = [f"{i}.5,x{i % 3}\n" for i in range(3000)]
     lines[at] = f'{at}.5,"{"y," * 150_000}\r\n"\n'
     path = tmp_path / "data.csv"
@@ -170,7 +171,7 @@ def test_a_cell_longer_than_the_limit_of_python_csv(tmp_path, blank):
 
 def test_a_character_across_the_end_of_the_sample(tmp_path):
     for shift in range(3):
-        name = "x" * shift + "€" * (source.SAMPLE_BYTES // 3)
+        name = "x" * shift + "€" * (dialect.SAMPLE_BYTES // 3)
         assert TextSource(_put(tmp_path, f"{name},b\n1,2\n")).names == (name, "b")
 
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.io.table import SLICE_ROWS, Table, TableWriter, table_from_arrays, write_table
+from mpibayes.io.rows import SLICE_ROWS
+from mpibayes.io.table import Table, TableWriter, table_from_arrays, write_table
 
 
 def mixed(n=1000, seed=0):

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from mpibayes.kernels.firefly import firefly
-from mpibayes.kernels.firefly.firefly import LOGISTIC, SOFTMAX, STUDENT
+from mpibayes.kernels import firefly
+from mpibayes.kernels.firefly import LOGISTIC, SOFTMAX, STUDENT
 
 NAMES = {LOGISTIC: "logistic", SOFTMAX: "softmax", STUDENT: "student"}
 NU, SCALE = 4.0, 0.7

@@ -7,7 +7,7 @@ and the same bits in the tail. Rows in the wrong place, with their neighbours' r
 import numpy as np
 import pytest
 
-from mpibayes.kernels.mixture import mixture
+from mpibayes.kernels import mixture
 
 from .tables import FIELDS, random_parameters, random_table, with_reluctant_first
 

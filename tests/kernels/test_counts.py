@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from mpibayes.kernels.mixture import counts, mixture, twin_counts
+from mpibayes.kernels import mixture
+from mpibayes.kernels.mixture import counts, twin_counts
 
 from .tables import FIELDS, random_table
 from .test_twin import TABLES

@@ -6,9 +6,8 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from mpibayes.kernels.firefly import firefly
-from mpibayes.kernels.firefly import twin as twin_firefly
-from mpibayes.kernels.firefly.firefly import (
+from mpibayes.kernels import firefly
+from mpibayes.kernels.firefly import (
     FLAT,
     GAUSSIAN,
     HMC,
@@ -24,6 +23,7 @@ from mpibayes.kernels.firefly.firefly import (
     Rows,
     Target,
 )
+from mpibayes.kernels.firefly import twin as twin_firefly
 
 from .firefly_problems import NAMES, NU, SCALE, Problem, random_problem, record
 

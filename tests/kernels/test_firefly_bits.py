@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpibayes.kernels.firefly import firefly
-from mpibayes.kernels.firefly.firefly import HMC, MALA, RANDOM_WALK, SLICE, SOFTMAX, Lights, Mover
-from mpibayes.kernels.mixture.mixture import ISA
+from mpibayes.kernels import firefly
+from mpibayes.kernels.common.machine import ISA
+from mpibayes.kernels.firefly import HMC, MALA, RANDOM_WALK, SLICE, SOFTMAX, Lights, Mover
 
 from .firefly_problems import NAMES, random_problem, record
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from mpibayes.kernels.firefly import firefly
+from mpibayes.kernels import firefly
+from mpibayes.kernels.firefly import GAUSSIAN, HMC, LOGISTIC, MALA, RANDOM_WALK, SLICE, Lights, Mover, Rows
 from mpibayes.kernels.firefly import twin as twin_firefly
-from mpibayes.kernels.firefly.firefly import GAUSSIAN, HMC, LOGISTIC, MALA, RANDOM_WALK, SLICE, Lights, Mover, Rows
 
 from .firefly_problems import NAMES, random_problem, record
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from mpibayes.kernels.mixture import mixture
+from mpibayes.kernels import mixture
 from mpibayes.kernels.mixture.visits import visits
 
 from .tables import Prior, Rows, Statistics

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mpibayes.kernels.mixture import mixture
+from mpibayes.kernels.common.machine import ISA
 
 ROOT = Path(__file__).parents[2]
 WIDTHS = ("baseline", "avx2", "avx512")
@@ -27,7 +27,7 @@ def fingerprint(isa):
 
 @pytest.mark.skipif("MPIBAYES_ISA" in os.environ, reason="an instruction set is forced")
 def test_every_width_gives_the_same_bits():
-    available = WIDTHS[: WIDTHS.index(mixture.ISA) + 1]
+    available = WIDTHS[: WIDTHS.index(ISA) + 1]
     seen = {}
     for isa in available:
         done = fingerprint(isa)

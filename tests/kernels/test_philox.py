@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from mpibayes.kernels.mixture import mixture, twin
+from mpibayes.kernels import mixture
+from mpibayes.kernels.mixture import twin
 
 
 def test_bits_are_those_of_numpy():

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from mpibayes.kernels.mixture import mixture, twin
+from mpibayes.kernels import mixture
+from mpibayes.kernels.mixture import twin
 
 from .tables import Prior, Rows, Statistics, random_table
 

@@ -13,7 +13,7 @@ from scipy.special import gammaln
 from mpibayes.hpc.components.product import Components, Hyper
 from mpibayes.hpc.components.statistics import Statistics, merge_moments
 from mpibayes.io.table import table_from_arrays
-from mpibayes.kernels.mixture import mixture as kernels
+from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels.mixture import twin
 
 PRIORS = {

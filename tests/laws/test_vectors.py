@@ -13,7 +13,7 @@ from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics, merge_vectors, union
 from mpibayes.hpc.data.rows import Carve, in_blocks
 from mpibayes.io.table import table_from_arrays
-from mpibayes.kernels.mixture import mixture as kernels
+from mpibayes.kernels import mixture as kernels
 from tests.exact import wrong_vectors
 
 PRIOR = {"kappa": 0.3, "variance": 0.4}

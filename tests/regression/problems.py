@@ -8,7 +8,7 @@ import numpy as np
 
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.regression.likelihood import LOGISTIC, SOFTMAX, STUDENT, Likelihood
-from mpibayes.kernels.firefly.firefly import Rows
+from mpibayes.kernels.firefly import Rows
 
 FAMILIES = {
     "logistic": Likelihood(LOGISTIC, 5),

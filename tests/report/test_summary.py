@@ -10,7 +10,7 @@ from mpibayes.hpc.crosscat.partitions import by_size, contingency, jaccard, orde
 from mpibayes.hpc.crosscat.report import profiles as summary
 from mpibayes.hpc.posterior.scalars import MOST_R_HAT, mixing_warnings, r_hat_in_words, scalar
 from mpibayes.io.table import table_from_arrays
-from mpibayes.kernels.mixture import mixture as kernels
+from mpibayes.kernels import mixture as kernels
 from mpibayes.text import number, percent, spread, took
 from tests.report.runs import planted
 

@@ -60,10 +60,10 @@ def program() -> Finding:
 
 
 def kernels() -> Finding:
-    from mpibayes.kernels.mixture import mixture
+    from mpibayes.kernels.common.machine import ISA
 
     forced = " (MPIBAYES_ISA)" if os.environ.get("MPIBAYES_ISA") else ""
-    return Finding("kernels", OK, f"{mixture.ISA}{forced} on {platform.machine()}; results do not depend on it")
+    return Finding("kernels", OK, f"{ISA}{forced} on {platform.machine()}; results do not depend on it")
 
 
 def filters() -> Finding:

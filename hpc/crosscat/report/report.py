@@ -40,7 +40,7 @@ from mpibayes.hpc.posterior.tables import (
     states,
     warnings_in_words,
 )
-from mpibayes.io.table import Rows
+from mpibayes.io.rows import Rows
 from mpibayes.text import counted, number, percent, took, visible
 
 PROBES = 1000  # rows on which every kept draw is compared with every other

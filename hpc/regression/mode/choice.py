@@ -11,7 +11,7 @@ from mpibayes.hpc.regression.mode.fit import Fit, fit
 from mpibayes.hpc.regression.mode.scales import Chosen, choose_scale, joint_t_scale
 from mpibayes.hpc.regression.problem import Problem, padded
 from mpibayes.hpc.regression.settings import Settings
-from mpibayes.kernels.firefly.firefly import Rows
+from mpibayes.kernels.firefly import Rows
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from mpibayes.hpc.regression.likelihood import LOGISTIC, SOFTMAX, STUDENT, Likel
 from mpibayes.hpc.regression.mode.collinear import combinations
 from mpibayes.hpc.regression.mode.linear_algebra import cholesky, inverse, solve
 from mpibayes.hpc.regression.prior import Prior
-from mpibayes.kernels.firefly.firefly import Rows
+from mpibayes.kernels.firefly import Rows
 
 MAX_ITERATIONS = 100
 CONVERGED = 1e-8  # Newton decrement: squared step in posterior deviations. It is still taken, and the next is 1e-16

@@ -15,7 +15,7 @@ from mpibayes.hpc.regression.mode.importance import importance_sample
 from mpibayes.hpc.regression.prior import Prior
 from mpibayes.hpc.regression.problem import padded
 from mpibayes.hpc.regression.report.coefficients import Summary, centred
-from mpibayes.kernels.firefly import firefly as kernels
+from mpibayes.kernels import firefly as kernels
 
 DRAWS, FEWEST = 1000, 200
 LOOKS = 400_000_000  # rows times draws, at most: some ten seconds

@@ -1,0 +1,313 @@
+"""How a file is written: packing, encoding, delimiter, header and column names, from a look at its beginning."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import csv
+import gzip
+import io
+import itertools
+import lzma
+import statistics
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from mpibayes.errors import ConfigError, DataError
+from mpibayes.io.files import HDF5, first_bytes, open_regular
+from mpibayes.text import counted, is_unicode
+
+BLOCK_BYTES = 1 << 20  # pyarrow reads up to 32 blocks ahead
+WIDE_BLOCK_BYTES = 16 << 20  # at most, where a row is long: work on a block has a part that each column pays anew
+WIDE_ROWS = 128  # wanted in such a block
+SAMPLE_BYTES = 1 << 18  # of text that tells delimiter and header, if they have SAMPLE_ROWS
+MORE_BYTES = 1 << 22  # of text from which on two whole rows are enough
+SAMPLE_ROWS = 20
+MAX_ROW_BYTES = 64 << 20
+BATCH_ROWS, BATCH_CELLS = 32_768, 4 << 20  # at most, where we say how many rows are read at a time
+MAX_PROBLEMS = 10
+DELIMITERS, RARE_DELIMITERS = ",\t;|", " :"
+MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "null")
+_MAGIC = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
+UNREADABLE = (pa.ArrowException, OSError, EOFError, lzma.LZMAError, zlib.error, UnicodeError, csv.Error)
+
+csv.field_size_limit(MAX_ROW_BYTES)  # of Python's csv module, for a cell; its own limit is 128 KiB
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How one file is read. `header` and `delimiter` are None for Parquet, which needs neither."""
+
+    names: tuple[str, ...]
+    format: str = "csv"
+    delimiter: str | None = None
+    header: bool | None = None
+    encoding: str = "utf-8"
+    loose_quotes: bool = False  # blanks between a delimiter and a quote, which pyarrow does not read as a quote
+    block_bytes: int = BLOCK_BYTES
+    long_rows: bool = False  # some do not fit into a block
+    no_rows: bool = False  # nothing but a header, without a line's end, which pyarrow cannot read
+
+    @property
+    def batch_rows(self) -> int:
+        return max(1, min(BATCH_ROWS, BATCH_CELLS // len(self.names)))
+
+
+def look(
+    path: Path,
+    delimiter: str | None,
+    header: bool | None,
+    encoding: str,
+    names: Sequence[str] | None,
+    expected: Sequence[str],
+) -> Dialect:
+    """Format, delimiter, header and column names of one file, from the beginning of its text."""
+    magic = first_bytes(path)
+    if magic.startswith(b"PAR1"):
+        return _look_parquet(path, names)
+    if magic == HDF5:
+        raise DataError(f"{path}: is an HDF5 file; expected CSV or Parquet (a typed table needs no import)")
+    if magic.startswith(b"PK\x03\x04"):
+        raise DataError(f"{path}: is a zip archive (or a spreadsheet); unpack it to CSV first")
+    delimiter, loose, rows, alone = _first_rows(path, encoding, delimiter)
+    if header is None:
+        header = is_header(rows, expected)
+    if names is not None:
+        if len(names) != len(rows[0]):
+            raise DataError(f"{path}: {counted(len(rows[0]), 'column')}, but {counted(len(names), 'name')} given")
+        names = [n.strip() for n in names]
+    elif header:
+        names = [n.strip() or f"column_{i}" for i, n in enumerate(rows[0], 1)]
+    else:
+        names = [f"column_{i}" for i in range(1, len(rows[0]) + 1)]
+    _check_names(path, names)
+    if "\ufffd" in "".join(names):
+        _require_decodable(path, encoding)
+    usual = statistics.median_high(sum(map(len, row)) + len(row) for row in rows)
+    block = max(BLOCK_BYTES, min(WIDE_ROWS * usual, WIDE_BLOCK_BYTES))
+    return Dialect(tuple(names), "csv", delimiter, header, encoding, loose, block, no_rows=header and alone)
+
+
+def _look_parquet(path: Path, names: Sequence[str] | None) -> Dialect:
+    try:
+        schema = pa.parquet.read_schema(path)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path}: damaged Parquet file: {first_line(error)}") from error
+    nested = [f.name for f in schema if pa.types.is_nested(f.type)]
+    if nested:
+        raise DataError(f"{path}: nested columns cannot be imported: {', '.join(nested)}")
+    if names is not None and len(names) != len(schema.names):
+        raise DataError(f"{path}: {counted(len(schema.names), 'column')}, but {counted(len(names), 'name')} given")
+    names = list(names or schema.names)
+    _check_names(path, names)
+    return Dialect(tuple(names), "parquet")
+
+
+def _check_names(path: Path, names: Sequence[str]) -> None:
+    if not names:
+        raise DataError(f"{path}: no columns")
+    if not all(map(is_unicode, names)):
+        raise DataError(f"{path}: not UTF-8: the column name {next(n for n in names if not is_unicode(n))}")
+    repeated = sorted(n for n, count in Counter(names).items() if count > 1)
+    if repeated:
+        problems = [
+            f"'{n}' is the name of columns {', '.join(str(i) for i, m in enumerate(names, 1) if m == n)}"
+            for n in repeated[:MAX_PROBLEMS]
+        ]
+        raise DataError(
+            f"{path}: duplicate column names; rename them or give names (--names), "
+            "or say --no-header if the first line is data",
+            problems,
+        )
+
+
+def check_encoding(encoding: str | None) -> str:
+    if encoding is None:
+        return "utf-8"
+    try:
+        name = codecs.lookup(encoding).name
+    except LookupError as error:
+        raise ConfigError(f"encoding '{encoding}' is unknown; usual ones are utf-8, latin-1, cp1252") from error
+    return "utf-8" if name in ("utf-8", "utf-8-sig", "ascii") else name
+
+
+def _first_rows(path: Path, encoding: str, delimiter: str | None) -> tuple[str, bool, list[list[str]], bool]:
+    """The delimiter, whether there are loose quotes, the first rows, all of them whole, and whether the file is one row
+    without a line's end."""
+    n_bytes, enough, tried = SAMPLE_BYTES, SAMPLE_ROWS, delimiter or DELIMITERS + RARE_DELIMITERS
+    while True:
+        text, whole = _head(path, encoding, n_bytes)
+        if not text.strip() and whole:
+            raise DataError(f"{path}: is empty; expected CSV or Parquet with at least one row")
+        if "\0" in text:
+            raise DataError(f"{path}: contains NUL bytes; expected text (if it is UTF-16, say --encoding utf-16)")
+        if whole or n_bytes >= MAX_ROW_BYTES:
+            break
+        # where a quote begins a field, and so a row ends, depends on the delimiter
+        if all(len(_sample(text, by, True, whole, enough)) == enough for by in tried):
+            break
+        n_bytes *= 4
+        enough = SAMPLE_ROWS if n_bytes < MORE_BYTES else 2
+    by = delimiter or sniff_delimiter(text, whole)
+    loose = any(f'{by}{blank}"' in text for blank in (" ", "\t") if blank != by)
+    rows = _sample(text, by, loose, whole)
+    if not rows:
+        raise row_too_long(path, "its first row")
+    return by, loose, rows, whole and len(rows) == 1 and not text.endswith(("\n", "\r"))
+
+
+def _head(path: Path, encoding: str, n_bytes: int) -> tuple[str, bool]:
+    """So many bytes of text, less a character cut at their end, and whether that is the whole file."""
+    data = bytearray()
+    try:
+        with open_regular(path) as raw:
+            stream = decompressed(raw)
+            while len(data) < n_bytes and (some := stream.read(n_bytes - len(data))):
+                data += some
+    except UNREADABLE as error:
+        raise DataError(f"{path}: cannot be read: {first_line(error)}") from error
+    text = codecs.getincrementaldecoder(encoding)("replace").decode(bytes(data))
+    return text.removeprefix("\ufeff"), len(data) < n_bytes
+
+
+def _sample(text: str, delimiter: str, loose: bool, whole: bool, n: int = 500) -> list[list[str]]:
+    """The first rows of the text, without blank ones and without a last one that may be cut."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=loose)
+    rows: list[list[str]] = []
+    try:
+        for row in reader:
+            if len(rows) == n:
+                return rows
+            if row:
+                rows.append(row)
+    except csv.Error:  # a field without end, for one: the rows before it say enough
+        return rows
+    return rows if whole else rows[:-1]
+
+
+def sniff_delimiter(text: str, whole: bool = True) -> str:
+    """The delimiter that cuts the most rows of the sample into the same number of fields, at least two.
+
+    Of equally good ones: the one with more fields, then the order of DELIMITERS. Blanks and colons are tried only when
+    none of these fits. One column has no delimiter, and a comma is as good as any.
+    """
+    for candidates in (DELIMITERS, RARE_DELIMITERS):
+        best = (0.0, 0, ",")
+        for delimiter in candidates:
+            widths = [len(row) for row in _sample(text, delimiter, True, whole)]
+            usual = max(set(widths), key=widths.count, default=0)
+            share = widths.count(usual) / max(len(widths), 1)
+            if usual > 1 and share >= 0.8 and (round(share, 2), usual) > best[:2]:
+                best = (round(share, 2), usual, delimiter)
+        if best[1]:
+            return best[2]
+    return ","
+
+
+def is_header(rows: list[list[str]], expected: Sequence[str] = ()) -> bool:
+    """Whether the first row holds names. Yes when most names expected are there. No when one of its fields is a number.
+
+    Else yes when a column is numeric below a first field that is not, or when no first field comes again in its column;
+    a first row of which nothing comes again in a file of text alone is taken for a header.
+    """
+    first, rest = [c.strip() for c in rows[0]], rows[1:]
+    if expected and len(set(first) & set(expected)) * 2 >= len(set(expected)):
+        return True
+    if any(_is_number(c) for c in first) or sum(not c for c in first) > 1:
+        return False
+    below = [[r[i].strip() for r in rest if len(r) > i] for i in range(len(first))]
+    below = [[c for c in cells if c not in MISSING] for cells in below]
+    if any(cells and all(_is_number(c) for c in cells) for cells in below):
+        return True
+    return not any(c in cells for c, cells in zip(first, below, strict=True))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text and text.lower() not in ("nan", "inf", "infinity", "-inf", "-infinity")
+
+
+def decompressed(raw):
+    """A stream of the content of the open file `raw`; the packing is known by its first bytes."""
+    head = raw.read(6)
+    raw.seek(0)
+    packing = next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
+    if packing == "xz":
+        return lzma.open(raw)
+    if packing == "gzip":
+        return gzip.open(raw)
+    if packing == "bz2":
+        return bz2.open(raw)
+    if packing == "zstd":
+        return pa.CompressedInputStream(pa.PythonFile(raw, "r"), "zstd")
+    return raw
+
+
+def python_rows(
+    raw, dialect: Dialect, errors: str = "strict", after: Sequence[str] = ()
+) -> Iterator[tuple[int, list[str]]]:
+    """(line on which the row starts, fields) of every row that is not an empty line. after: lines that are added."""
+    encoding = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
+    text = io.TextIOWrapper(decompressed(raw), encoding, errors, newline="")
+    lines = itertools.chain(text, after)
+    reader = csv.reader(lines, delimiter=dialect.delimiter, skipinitialspace=dialect.loose_quotes)
+    line = 1
+    try:
+        for cells in reader:
+            if cells or len(dialect.names) == 1:
+                yield line, cells or [""]
+            line = reader.line_num + 1
+    finally:
+        text.detach()  # whoever opened the file closes it
+
+
+def row_too_long(path: Path, what: str) -> DataError:
+    return DataError(f"{path}: {what} is longer than {MAX_ROW_BYTES >> 20} MiB; is a quote left open?")
+
+
+def _require_decodable(path: Path, encoding: str) -> None:
+    """pyarrow skips the header without looking at its bytes; only what it holds can raise here."""
+    try:
+        with open_regular(path) as raw:
+            for _ in itertools.islice(python_rows(raw, Dialect((), delimiter=",", encoding=encoding)), 1):
+                pass
+    except UnicodeError:
+        raise not_decodable(path, encoding) from None
+
+
+def not_decodable(path: Path, encoding: str) -> DataError:
+    """Where the first byte is that this encoding does not have."""
+    decoder = codecs.getincrementaldecoder(encoding)()
+    offset, line = 0, 1
+    with open_regular(path) as raw:
+        stream = decompressed(raw)
+        while True:
+            chunk = stream.read(1 << 20)
+            pending = len(decoder.getstate()[0])
+            try:
+                decoder.decode(chunk, final=not chunk)
+            except UnicodeDecodeError as error:
+                at = error.start - pending
+                line += chunk[: max(at, 0)].count(b"\n")
+                bad = error.object[error.start : error.start + 1].hex()
+                return DataError(
+                    f"{path}: not {encoding.upper()}: byte 0x{bad} on line {line:,} (byte offset {offset + at:,}); "
+                    "if it is a Western European file, say --encoding latin-1"
+                )
+            if not chunk:
+                return DataError(f"{path}: cannot be decoded as {encoding.upper()}; say --encoding latin-1")
+            offset += len(chunk)
+            line += chunk.count(b"\n")
+
+
+def first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

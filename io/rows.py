@@ -1,0 +1,196 @@
+"""Columns and rows of a typed table in memory: what each column is, where its cells lie, and its moments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mpibayes.errors import DataError
+
+KINDS = ("categorical", "boolean", "real", "count")
+BLOCKS = {"codes8": np.uint8, "codes16": np.uint16, "reals": np.float64, "tallies": np.float64}
+ARRAYS = (*BLOCKS, "vectors")  # of Rows
+MAX_LEVELS = 65_535
+MAX_COUNT = 2.0**53  # above this float64 no longer holds every integer
+SLICE_ROWS = 65_536
+SLICE_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a typed table: what it is, where it lies, and its summary over all rows."""
+
+    name: str
+    kind: str
+    block: str
+    index: int
+    levels: tuple[str, ...] = ()
+    n_missing: int = 0
+    center: float = 0.0
+    scale: float = 1.0
+    minimum: float = 0.0
+    maximum: float = 0.0
+
+
+@dataclass
+class Rows:
+    """Some rows of a table: C-contiguous arrays of the same length, possibly with zero columns.
+
+    codes8 (n, C8) uint8, codes16 (n, C16) uint16, reals (n, R) float64, tallies (n, Q) float64. A run that models
+    blocks of real columns jointly has these in vectors (n, sum of widths) float64, the columns of a block side by side,
+    and widths (B,) int64; there are none on disk.
+    """
+
+    codes8: np.ndarray
+    codes16: np.ndarray
+    reals: np.ndarray
+    tallies: np.ndarray
+    vectors: np.ndarray | None = None
+    widths: np.ndarray | None = None
+
+    def __post_init__(self):
+        if self.vectors is None:
+            self.vectors, self.widths = np.empty((len(self.codes8), 0)), np.zeros(0, np.int64)
+
+    def __len__(self) -> int:
+        return len(self.codes8)
+
+    def take(self, index: np.ndarray | slice) -> Rows:
+        """The chosen rows, copied."""
+        return self._alike(lambda array: np.array(array[index], order="C"))
+
+    def without_cells(self) -> Rows:
+        """As many rows of no columns."""
+        return Rows(*(np.empty((len(self), 0), dtype) for dtype in BLOCKS.values()))
+
+    def _alike(self, change: Callable[[np.ndarray], np.ndarray]) -> Rows:
+        return Rows(*(change(getattr(self, b)) for b in ARRAYS), self.widths)
+
+    @classmethod
+    def empty(cls, columns: Sequence[Column], n: int) -> Rows:
+        """Arrays of the right shapes for `n` rows of `columns`; their content is arbitrary."""
+        widths = block_widths(columns)
+        return cls(*(np.empty((n, widths[block]), dtype) for block, dtype in BLOCKS.items()))
+
+    @classmethod
+    def concatenate(cls, columns: Sequence[Column], parts: Sequence[Rows]) -> Rows:
+        if not parts:
+            return cls.empty(columns, 0)
+        return cls(*(np.concatenate([getattr(p, b) for p in parts]) for b in ARRAYS), parts[0].widths)
+
+
+def block_widths(columns: Iterable[Column]) -> dict[str, int]:
+    """Number of columns in each block."""
+    widths = dict.fromkeys(BLOCKS, 0)
+    for column in columns:
+        widths[column.block] += 1
+    return widths
+
+
+def slice_rows(columns: Iterable[Column]) -> int:
+    """Rows that are worked on at a time: at most SLICE_ROWS, and SLICE_BYTES in a wide table."""
+    row_bytes = sum(np.dtype(BLOCKS[c.block]).itemsize for c in columns)
+    return max(1, min(SLICE_ROWS, SLICE_BYTES // max(row_bytes, 1)))
+
+
+def place_columns(kinds: Iterable[tuple[str, str, Sequence[str]]]) -> tuple[Column, ...]:
+    """Columns (name, kind, levels) in schema order, each given its block and its position there."""
+    columns: list[Column] = []
+    widths = dict.fromkeys(BLOCKS, 0)
+    for name, kind, levels in kinds:
+        block = {"real": "reals", "count": "tallies"}.get(kind, "codes8" if len(levels) <= 255 else "codes16")
+        columns.append(Column(name, kind, block, widths[block], tuple(levels)))
+        widths[block] += 1
+    return tuple(columns)
+
+
+def summarise(columns: Sequence[Column], slices: Iterable[Rows]) -> tuple[Column, ...]:
+    """The columns with n_missing, center, scale, minimum and maximum of the observed cells of `slices`.
+
+    Means and sums of squares of the slices are merged by Chan, Golub & LeVeque (1979). The result depends on how the
+    rows are cut, so callers cut as slice_rows says, whatever the batches that they come in.
+    """
+    widths = block_widths(columns)
+    missing = {block: np.zeros(width, np.int64) for block, width in widths.items()}
+    moments = {block: _Moments(widths[block]) for block in ("reals", "tallies")}
+    blank = {
+        block: np.array([len(c.levels) for c in columns if c.block == block], dtype=BLOCKS[block])
+        for block in ("codes8", "codes16")
+    }
+    for rows in slices:
+        for block in ("codes8", "codes16"):
+            missing[block] += (getattr(rows, block) == blank[block]).sum(axis=0)
+        for block, moment in moments.items():
+            missing[block] += moment.add(getattr(rows, block))
+    result = []
+    for column in columns:
+        change: dict[str, float] = {"n_missing": int(missing[column.block][column.index])}
+        if column.block in moments:
+            change |= moments[column.block].of(column.index)
+        result.append(replace(column, **change))
+    return tuple(result)
+
+
+class _Moments:
+    """Count, mean, sum of squares about the mean, minimum and maximum of each column; NaN cells are skipped."""
+
+    def __init__(self, width: int):
+        self.n = np.zeros(width)
+        self.mean = np.zeros(width)
+        self.scatter = np.zeros(width)
+        self.minimum = np.full(width, np.inf)
+        self.maximum = np.full(width, -np.inf)
+
+    def add(self, x: np.ndarray) -> np.ndarray:
+        """Adds the rows of `x` (n, width); returns the number of missing cells a column."""
+        seen = ~np.isnan(x)
+        n = seen.sum(axis=0).astype(float)
+        if x.size:
+            mean = np.where(seen, x, 0.0).sum(axis=0) / np.maximum(n, 1)
+            scatter = (np.where(seen, x - mean, 0.0) ** 2).sum(axis=0)
+            total = np.maximum(self.n + n, 1)
+            shift = mean - self.mean
+            self.scatter += scatter + shift**2 * self.n * n / total
+            self.mean += shift * n / total
+            self.n += n
+            self.minimum = np.minimum(self.minimum, np.where(seen, x, np.inf).min(axis=0))
+            self.maximum = np.maximum(self.maximum, np.where(seen, x, -np.inf).max(axis=0))
+        return len(x) - n.astype(np.int64)
+
+    def of(self, i: int) -> dict[str, float]:
+        if self.n[i] == 0:
+            return {}
+        scale = float(np.sqrt(self.scatter[i] / self.n[i]))
+        return {
+            "center": float(self.mean[i]),
+            "scale": scale if scale > 0 else 1.0,
+            "minimum": float(self.minimum[i]),
+            "maximum": float(self.maximum[i]),
+        }
+
+
+def check_levels(name: str, kind: str, levels: Sequence[str]) -> None:
+    """Raises DataError unless `levels` can be those of a column of this kind."""
+    if kind in ("real", "count"):
+        return
+    if kind == "boolean" and len(levels) != 2:
+        raise DataError(f"column '{name}': a boolean column has two levels, found {len(levels)}")
+    if not levels:
+        raise DataError(f"column '{name}': a categorical column needs at least one level")
+    if len(levels) > MAX_LEVELS:
+        raise DataError(
+            f"column '{name}': {len(levels):,} levels, more than the {MAX_LEVELS:,} a categorical column can have; "
+            'leave it out (kind = "ignored" in the schema)'
+        )
+    if len(set(levels)) != len(levels):
+        raise DataError(f"column '{name}': a level is listed twice")
+    if any("\0" in level for level in levels):
+        raise DataError(f"column '{name}': a level contains a NUL character; is this a text file?")
+
+
+def slices_of(rows: Rows, step: int) -> Iterator[Rows]:
+    """`rows` in slices of `step` rows (views, not copies)."""
+    for start in range(0, len(rows), step):
+        yield rows._alike(lambda array, start=start: array[start : start + step])

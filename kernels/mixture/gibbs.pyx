@@ -1,0 +1,172 @@
+"""Gibbs steps of the rows of a shard, and predictive densities of rows that are in no cluster.
+
+`sweep` leaves invariant the posterior of a shard's labels given the instantiated clusters (docs/math.md 2.1 step 6,
+2.3); with no instantiated cluster it is Neal (2000), Algorithm 3. The loops are in C headers beside this file: sweep.h
+reads like the algorithm, cells.h has the cells of rows, scores.h the inner loops, tail.h the collapsed clusters, draw.h
+the draw. kernels/mixture/twin.py is the same in plain Python and serves as the specification.
+
+Labels within a sweep: 0..K1-1 instantiated clusters, base + t tail slot t with base = K1 rounded up to 16, -1 not
+seated but to be when the sweep meets the row, -2 and below idle: not in the subsample, no kernel looks at the row.
+"""
+
+import numpy as np
+
+from libc.stdint cimport int32_t, int64_t, uint64_t
+
+from mpibayes.kernels.mixture.instantiated cimport Instantiated
+from mpibayes.kernels.mixture.layout cimport (
+    STATUS_BAD_LABEL, STATUS_DONE, STATUS_GROW, STATUS_NO_CANDIDATE, STATUS_NOT_A_NUMBER, instantiated_t, outcome_t,
+    rows_t, tail_t, work_t,
+)
+from mpibayes.kernels.mixture.rows cimport HeldRows
+from mpibayes.kernels.mixture.tail cimport Tail, Work
+
+from mpibayes.kernels.common.machine import ISA_NUMBER
+from mpibayes.kernels.mixture.rows import pairs_of
+
+
+cdef extern from "mixture.h" nogil:
+    int kernel_isa
+    void keep_counts()
+    outcome_t kernel_sweep(const rows_t *, int32_t *, int64_t, const instantiated_t *, tail_t *, work_t *, uint64_t,
+                           uint64_t, uint64_t, uint64_t, uint64_t, int)
+    outcome_t kernel_visit(const rows_t *, int32_t *, const int32_t *, const int32_t *, int64_t, int64_t,
+                           const instantiated_t *, tail_t *, work_t *, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
+                           int)
+    outcome_t kernel_predictive(const rows_t *, tail_t *, work_t *, double *, double *)
+
+
+kernel_isa = ISA_NUMBER
+keep_counts()
+_NOTHING = Instantiated()
+
+
+cdef int _check_columns(HeldRows rows, Tail tail) except -1:
+    if rows.c.n_codes != tail.c.n_codes or rows.c.n_reals != tail.c.n_reals or rows.c.n_tallies != tail.c.n_tallies \
+            or rows.c.offsets[rows.c.n_codes] != tail.c.n_levels \
+            or not np.array_equal(rows.widths, tail.widths_array):
+        raise ValueError("rows and tail have different columns")
+    return 0
+
+
+cdef int _raise(outcome_t done, int64_t row0) except -1:
+    row = row0 + done.row
+    if done.status == STATUS_NOT_A_NUMBER:
+        raise FloatingPointError(f"row {row}: its score under some cluster is not a number; look for infinite cells and for "
+                         "parameters that are not finite")
+    if done.status == STATUS_NO_CANDIDATE:
+        raise FloatingPointError(f"row {row}: it has probability 0 under every cluster it may enter")
+    if done.status == STATUS_BAD_LABEL:
+        raise ValueError(f"row {row}: its label is not negative, no instantiated cluster, and no occupied tail slot")
+    return 0
+
+
+cdef int _check_steps(const int32_t[::1] steps, int64_t n_steps, int64_t n, name) except -1:
+    """Raise ValueError unless there are n_steps steps, each of a row below n or -1."""
+    cdef int64_t s
+    if steps.shape[0] != n_steps:
+        raise ValueError("remove and assign have different numbers of steps")
+    for s in range(n_steps):
+        if not -1 <= steps[s] < n:
+            raise ValueError(f"{name}[{s}] = {steps[s]} is not one of the {n} rows, nor -1")
+    return 0
+
+
+def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated instantiated, Tail tail, prior,
+          priority_free=False, remove=None, assign=None):
+    """One Gibbs step for every row of a shard in order; the number of rows that changed cluster.
+
+    z: int32 (n,), labels as in the module's docstring, changed in place; row0: global id of the first row. instantiated
+    or tail may be None. priority_free: every row may enter every instantiated cluster and no row is an anchor, as on
+    the collapsed shard. A row alone in its tail slot that opens a new cluster counts as unmoved. Raises, naming
+    the row, FloatingPointError when a score is NaN or no candidate has a positive probability, and ValueError when a label
+    is out of range; rows before it have been moved then.
+
+    With remove and assign, int32 (steps,) local row numbers or -1 for nobody, the steps of these lists are made
+    instead: row remove[s] is taken out, label -2, and row assign[s] seated by the conditional of a Gibbs step; the same
+    row twice is a Gibbs step of it. An anchor is never taken out, and its whole step is skipped; a row that is idle
+    already needs no taking out; one that is seated already is not seated again. Where there is neither a tail nor an
+    instantiated cluster, the row to be seated stays idle. Rows seated count as moved, rows taken out do not. For
+    example remove = [-1, 3, 5], assign = [4, 3, 6] seats row 4, makes a Gibbs step of row 3, and exchanges 5 for 6.
+    """
+    cdef Instantiated held = _NOTHING if instantiated is None else instantiated
+    cdef HeldRows r = HeldRows(rows, prior.offsets)
+    cdef uint64_t u_row0 = row0, u_seed = seed, u_cycle = cycle, u_sweep = sweep, u_chain = chain
+    cdef int anchored = not priority_free
+    cdef bint listed = remove is not None
+    cdef const int32_t[::1] leaving, coming
+    cdef int64_t moved = 0, n_steps = 0
+    cdef outcome_t done
+    cdef tail_t *t = NULL
+    cdef Work work
+    if z.shape[0] != r.c.n:
+        raise ValueError(f"{z.shape[0]} labels for {r.c.n} rows")
+    if listed != (assign is not None):
+        raise ValueError("remove and assign go together")
+    if listed:
+        leaving, coming = remove, assign
+        n_steps = coming.shape[0]
+        _check_steps(leaving, n_steps, r.c.n, "remove")
+        _check_steps(coming, n_steps, r.c.n, "assign")
+    if held.n and (held.n_levels != r.c.offsets[r.c.n_codes] or held.n_reals != r.c.n_reals
+                   or held.n_tallies != r.c.n_tallies or held.n_blocks != r.c.n_blocks or held.n_vector != r.c.n_vector
+                   or held.n_pairs != pairs_of(np.asarray(r.widths)).sum()):
+        raise ValueError("rows and instantiated clusters have different columns")
+    if tail is not None:
+        _check_columns(r, tail)
+        t = &tail.c
+    if r.c.n == 0 or (listed and n_steps == 0):
+        return 0
+    done.row = 0
+    while True:
+        work = Work(held.base, tail.c.capacity if tail is not None else 0, r.c.offsets[r.c.n_codes], r.c.n_codes,
+                     r.c.n_reals, r.c.n_tallies, r.c.n_blocks)
+        with nogil:
+            if listed:
+                done = kernel_visit(&r.c, &z[0], &leaving[0], &coming[0], done.row, n_steps, &held.c, t, &work.c,
+                                    u_row0, u_seed, u_cycle, u_sweep, u_chain, anchored)
+            else:
+                done = kernel_sweep(&r.c, &z[0], done.row, &held.c, t, &work.c, u_row0, u_seed, u_cycle, u_sweep,
+                                    u_chain, anchored)
+        moved += done.moved
+        if done.status == STATUS_GROW:
+            tail._grow()
+            continue
+        if done.status != STATUS_DONE:
+            _raise(done, u_row0)
+        return moved
+
+
+cdef object _predictive(rows, Tail tail, bint by_cluster):
+    cdef HeldRows r = HeldRows(rows, tail.offsets_array)
+    _check_columns(r, tail)
+    if tail.c.vacant >= tail.c.capacity:
+        tail._grow()
+    cdef Work work = Work(0, tail.c.capacity, tail.c.n_levels, r.c.n_codes, r.c.n_reals, r.c.n_tallies, r.c.n_blocks)
+    out = np.empty((r.c.n, tail.c.n_slots + 1 if by_cluster else 1))
+    if r.c.n == 0:
+        return out
+    cdef double[:, ::1] view = out
+    cdef double *terms = &view[0, 0] if by_cluster else NULL
+    cdef double *totals = NULL if by_cluster else &view[0, 0]
+    cdef outcome_t done
+    with nogil:
+        done = kernel_predictive(&r.c, &tail.c, &work.c, terms, totals)
+    _raise(done, 0)
+    return out
+
+
+def log_predictive(rows, Tail tail):
+    """log of the predictive density of each row given the tail's clusters, float64 (n,); rows are in no cluster.
+
+    log sum over occupied slots and the new cluster of w (size - d) / (M + c) f(x | slot) and w (c + J d) / (M + c)
+    f_H(x), w = exp(log_weight); docs/math.md 2.6 when the tail holds every cluster. Counts include their 1 /
+    x!.
+    """
+    return _predictive(rows, tail, False)[:, 0]
+
+
+def log_predictive_clusters(rows, Tail tail):
+    """The terms of `log_predictive`, float64 (n, n_slots + 1); the last column is the new cluster, vacant slots
+    -inf."""
+    return _predictive(rows, tail, True)

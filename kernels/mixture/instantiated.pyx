@@ -1,0 +1,109 @@
+"""Clusters with a weight and parameters of their own, as the sweep reads them."""
+
+import numpy as np
+
+from libc.stdint cimport int64_t, uint64_t
+
+from mpibayes.kernels.common.machine cimport address, aligned
+from mpibayes.kernels.mixture.rows cimport pad16
+
+
+cdef class Instantiated:
+    """Clusters whose weights and parameters were drawn, as `sweep` wants them; arguments are copied, aligned.
+
+    n: K1 clusters. free: how many of the first every row may enter. anchors: uint64 (K1 - free,), ascending.
+    log_weight: float64 (K1,). The rest is padded by the caller to base = K1 rounded up to 16 clusters, and None stands
+    for no such columns: table float32 (L, base), log theta (0 in missing rows); location, half_precision, constant
+    float64 (R, base): score = constant - half_precision (x - location)^2; log_rate, rate float64 (Q, base):
+    score = x log_rate - rate; vector_location (sum of D, base), vector_factor (sum of D (D + 1) / 2, base) and
+    vector_constant (B, base) of the blocks, see vectors.h. What the padding holds does not matter, as long as it is
+    finite.
+    """
+
+    def __init__(self, n=0, free=None, anchors=None, log_weight=None, table=None, location=None, half_precision=None,
+                 constant=None, log_rate=None, rate=None, vector_location=None, vector_factor=None,
+                 vector_constant=None):
+        self.n = n
+        self.base = pad16(n)
+        self.free = n if free is None else free
+        if not 0 <= self.free <= self.n:
+            raise ValueError(f"free = {self.free} is not between 0 and the {self.n} instantiated clusters")
+        self.n_levels = 0 if table is None else len(table)
+        self.n_reals = 0 if location is None else len(location)
+        self.n_tallies = 0 if log_rate is None else len(log_rate)
+        self.n_vector = 0 if vector_location is None else len(vector_location)
+        self.n_pairs = 0 if vector_factor is None else len(vector_factor)
+        self.n_blocks = 0 if vector_constant is None else len(vector_constant)
+        parts = [
+            ("log_weight", log_weight, np.float64, 0), ("anchors", anchors, np.uint64, 0),
+            ("table", table, np.float32, self.n_levels),
+            ("location", location, np.float64, self.n_reals),
+            ("half_precision", half_precision, np.float64, self.n_reals),
+            ("constant", constant, np.float64, self.n_reals),
+            ("log_rate", log_rate, np.float64, self.n_tallies), ("rate", rate, np.float64, self.n_tallies),
+            ("vector_location", vector_location, np.float64, self.n_vector),
+            ("vector_factor", vector_factor, np.float64, self.n_pairs),
+            ("vector_constant", vector_constant, np.float64, self.n_blocks),
+        ]
+        cdef int64_t doubles = 3 + 3 * self.n_reals + 2 * self.n_tallies + self.n_vector + self.n_pairs + self.n_blocks
+        cdef int64_t total = 8 * self.base * doubles + 4 * self.base * self.n_levels
+        cdef int64_t at = 0
+        self.buffer = aligned(total, np.uint8)
+        starts = {}
+        for name, given, dtype, n_rows in parts:
+            if name == "log_weight":
+                stop = at + 8 * self.base
+                padded = self.buffer[at:stop].view(dtype)
+                padded[:n] = self._checked(name, given, (n,))
+                padded[n:] = -np.inf
+            elif name == "anchors":
+                stop = at + 8 * self.base
+                array = self._checked(name, given, (n - self.free,))
+                if not np.all(array[1:] >= array[:len(array) - 1]):
+                    raise ValueError("anchors are not in ascending order")
+                self.buffer[at:stop].view(dtype)[:n - self.free] = array
+            else:
+                stop = at + self.base * n_rows * np.dtype(dtype).itemsize
+                if n_rows and self.base:
+                    self.buffer[at:stop].view(dtype)[:] = self._checked(name, given, (n_rows, self.base)).ravel()
+            starts[name] = at
+            at = stop
+        cdef char *start = <char *>address(self.buffer)
+        self.c.n, self.c.base, self.c.free = self.n, self.base, self.free
+        self.c.log_weight = <const double *>(start + <int64_t>starts["log_weight"])
+        self.c.anchors = <const uint64_t *>(start + <int64_t>starts["anchors"])
+        self.c.table = <const float *>(start + <int64_t>starts["table"])
+        self.c.location = <const double *>(start + <int64_t>starts["location"])
+        self.c.half_precision = <const double *>(start + <int64_t>starts["half_precision"])
+        self.c.constant = <const double *>(start + <int64_t>starts["constant"])
+        self.c.log_rate = <const double *>(start + <int64_t>starts["log_rate"])
+        self.c.rate = <const double *>(start + <int64_t>starts["rate"])
+        self.c.vector_location = <const double *>(start + <int64_t>starts["vector_location"])
+        self.c.vector_factor = <const double *>(start + <int64_t>starts["vector_factor"])
+        self.c.vector_constant = <const double *>(start + <int64_t>starts["vector_constant"])
+        self._sum_terms(<double *>(start + at))
+
+    cdef int _sum_terms(self, double *out) except -1:
+        """What no cell changes, summed over columns in their order."""
+        cdef int64_t k, r
+        self.c.start = out
+        for k in range(self.base):
+            out[k] = self.c.log_weight[k]
+        for r in range(self.n_reals):
+            for k in range(self.base):
+                out[k] += self.c.constant[r * self.base + k]
+        for r in range(self.n_tallies):
+            for k in range(self.base):
+                out[k] -= self.c.rate[r * self.base + k]
+        return 0
+
+    @staticmethod
+    def _checked(name, given, shape):
+        if given is None:
+            if 0 in shape:
+                return np.zeros(shape)
+            raise ValueError(f"{name} is missing: an array of shape {shape} was expected")
+        array = np.asarray(given)
+        if array.shape != shape:
+            raise ValueError(f"{name} has shape {array.shape}, expected {shape} (clusters padded to a multiple of 16)")
+        return array

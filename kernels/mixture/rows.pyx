@@ -1,0 +1,73 @@
+"""Rows of a table as the kernels read them, checked."""
+
+import numpy as np
+
+from libc.math cimport floor
+
+from mpibayes.kernels.mixture.layout cimport CHECKS, VECTOR_MOST
+
+
+def pairs_of(widths):
+    """int64 (B,): entries of the packed triangle of each block of `widths` columns."""
+    return widths * (widths + 1) // 2
+
+
+def widths_of(blocks):
+    """int64 (B,) of rows or of a prior; those made before there were blocks have none."""
+    widths = np.ascontiguousarray(getattr(blocks, "widths", ()), dtype=np.int64)
+    if widths.ndim != 1 or ((widths < 1) | (widths > VECTOR_MOST)).any():
+        raise ValueError(f"widths: blocks have 1 to {VECTOR_MOST} columns")
+    return widths
+
+
+cdef class HeldRows:
+    def __cinit__(self, rows, offsets):
+        self.codes8, self.codes16, self.reals, self.tallies = rows.codes8, rows.codes16, rows.reals, rows.tallies
+        self.offsets, self.widths = offsets, widths_of(rows)
+        cdef int64_t n = self.codes8.shape[0]
+        self.vectors = rows.vectors if self.widths.shape[0] else np.zeros((n, 0))
+        if self.codes16.shape[0] != n or self.reals.shape[0] != n or self.tallies.shape[0] != n \
+                or self.vectors.shape[0] != n:
+            raise ValueError("the blocks of rows have different numbers of rows")
+        self.c.n = n
+        self.c.n_codes8, self.c.n_codes16 = self.codes8.shape[1], self.codes16.shape[1]
+        self.c.n_codes = self.c.n_codes8 + self.c.n_codes16
+        self.c.n_reals, self.c.n_tallies = self.reals.shape[1], self.tallies.shape[1]
+        if self.offsets.shape[0] != self.c.n_codes + 1:
+            raise ValueError(f"{self.c.n_codes} categorical columns need {self.c.n_codes + 1} offsets, "
+                             f"not {self.offsets.shape[0]}")
+        self.c.offsets = &self.offsets[0]
+        self.c.codes8 = &self.codes8[0, 0] if n and self.c.n_codes8 else NULL
+        self.c.codes16 = &self.codes16[0, 0] if n and self.c.n_codes16 else NULL
+        self.c.reals = &self.reals[0, 0] if n and self.c.n_reals else NULL
+        self.c.tallies = &self.tallies[0, 0] if n and self.c.n_tallies else NULL
+        self.c.n_blocks, self.c.n_vector = self.widths.shape[0], self.vectors.shape[1]
+        if self.c.n_vector != np.sum(self.widths):
+            raise ValueError(f"widths are of {np.sum(self.widths)} columns, vectors has {self.c.n_vector}")
+        self.c.widths = &self.widths[0] if self.c.n_blocks else NULL
+        self.c.vectors = &self.vectors[0, 0] if n and self.c.n_vector else NULL
+        if CHECKS:
+            self.check()
+
+    cdef int check(self) except -1:
+        """Raise ValueError for a code beyond its column's missing code, or a count that is none; the loops trust both."""
+        cdef int64_t i, c, code
+        cdef double x
+        for i in range(self.c.n):
+            for c in range(self.c.n_codes):
+                code = self.c.codes8[i * self.c.n_codes8 + c] if c < self.c.n_codes8 \
+                    else self.c.codes16[i * self.c.n_codes16 + c - self.c.n_codes8]
+                if code >= self.c.offsets[c + 1] - self.c.offsets[c]:
+                    raise ValueError(f"row {i}, categorical column {c}: code {code} is not one of its "
+                                     f"{self.c.offsets[c + 1] - self.c.offsets[c] - 1} levels or missing")
+            for c in range(self.c.n_tallies):
+                x = self.c.tallies[i * self.c.n_tallies + c]
+                if x < 0 or (x == x and x != floor(x)):
+                    raise ValueError(f"row {i}, count column {c}: {x} is not a whole number, 0 or above")
+        return 0
+
+
+def check_rows(rows, offsets):
+    """Raise ValueError naming the first row with a code that is no level of its column, or a count that is not a whole
+    number. The loops trust them: call it once for rows that come from outside."""
+    HeldRows(rows, offsets).check()

@@ -1,0 +1,209 @@
+"""Statistics of the clusters among some rows, and the anchors of clusters (docs/math.md 2.1, step 6).
+
+moments.h has the sums of real columns. kernels/mixture/twin.py is the same in plain Python.
+"""
+
+import numpy as np
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from mpibayes.kernels.common.machine cimport address, aligned
+from mpibayes.kernels.mixture.layout cimport VECTOR_MOST, rows_t
+from mpibayes.kernels.mixture.rows cimport HeldRows
+
+from mpibayes.kernels.common.machine import ISA_NUMBER
+from mpibayes.kernels.mixture.rows import pairs_of
+
+
+cdef extern from "mixture.h" nogil:
+    int kernel_isa
+    ctypedef struct philox_stream:
+        pass
+    philox_stream philox_open(uint64_t seed, uint64_t purpose, uint64_t sweep, uint64_t cycle, uint64_t chain)
+    uint64_t philox_word(philox_stream *stream, uint64_t row)
+    enum:
+        PURPOSE_PRIORITY
+    void kernel_add_cells(const rows_t *, const int32_t *, int64_t, double *, int64_t *)
+    void kernel_add_squares(const rows_t *, const int32_t *, int64_t, const double *, double *)
+
+
+kernel_isa = ISA_NUMBER
+UNANCHORED = 2**64 - 1  # `anchors` of a cluster without rows here
+
+
+def priorities(row0, int64_t n, seed, cycle, chain):
+    """uint64 (n,): the priorities of rows row0 .. row0 + n - 1 in a cycle."""
+    cdef philox_stream stream = philox_open(seed, PURPOSE_PRIORITY, 0, cycle, chain)
+    cdef uint64_t start = row0
+    cdef int64_t i
+    out = np.empty(n, dtype=np.uint64)
+    cdef uint64_t[::1] view = out
+    for i in range(n):
+        view[i] = philox_word(&stream, start + i)
+    return out
+
+
+def anchors(const int32_t[::1] z, row0, seed, cycle, chain, owned, int64_t n_clusters):
+    """uint64 (n_clusters,): the least priority among the rows of each cluster here, 2^64 - 1 where there is none.
+
+    z: int32 (n,), clusters 0..n_clusters-1, negative labels are skipped; owned: bool (n_clusters,), clusters to skip
+    (their anchor lies on other shards). The caller takes the minimum over shards.
+    """
+    cdef philox_stream stream = philox_open(seed, PURPOSE_PRIORITY, 0, cycle, chain)
+    cdef uint64_t start = row0, word
+    cdef int64_t i, bad = -1
+    cdef int32_t k
+    out = np.full(n_clusters, UNANCHORED, dtype=np.uint64)
+    cdef uint64_t[::1] least = out
+    cdef const uint8_t[::1] skip = np.ascontiguousarray(owned, dtype=bool).view(np.uint8)
+    if skip.shape[0] != n_clusters:
+        raise ValueError(f"owned has {skip.shape[0]} entries for {n_clusters} clusters")
+    with nogil:
+        for i in range(z.shape[0]):
+            k = z[i]
+            if k >= n_clusters:
+                bad = i
+                break
+            if k >= 0 and not skip[k]:
+                word = philox_word(&stream, start + i)
+                if word < least[k]:
+                    least[k] = word
+    if bad >= 0:
+        raise ValueError(f"row {start + bad}: label {z[bad]} is not below the number of clusters, {n_clusters}")
+    return out
+
+
+def accumulate(rows, const int32_t[::1] z, int64_t n_clusters, offsets, relabel=None):
+    """Statistics of the clusters 0..n_clusters-1 among these rows.
+
+    z: int32 (n,); relabel: int32, maps a label to a cluster or to -1, skip; without it labels are clusters. Negative
+    labels are skipped. Returns size int64 (K,), levels int32 (L, K), real_n int64 (R, K), real_mean and real_scatter
+    float64 (R, K), tally_n int64 (Q, K), tally_sum float64 (Q, K), and of the blocks vector_n int64 (B, K), vector_mean
+    float64 (their columns, K), vector_scatter float64 (their pairs of columns, K). Means first, then squares about them,
+    each summed in row order: the result is a function of rows and labels only.
+    """
+    cdef HeldRows r = HeldRows(rows, offsets)
+    cdef rows_t *p = &r.c
+    cdef int64_t n = p.n, C8 = p.n_codes8, C16 = p.n_codes16, R = p.n_reals, Q = p.n_tallies, i, c, k, bad = -1
+    cdef double x
+    if z.shape[0] != n:
+        raise ValueError(f"{z.shape[0]} labels for {n} rows")
+    cdef bint mapped = relabel is not None
+    cdef const int32_t[::1] target = relabel if mapped else np.zeros(0, dtype=np.int32)
+    cdef int64_t n_labels = target.shape[0] if mapped else n_clusters
+    out = (
+        np.zeros(n_clusters, np.int64), np.zeros((p.offsets[p.n_codes], n_clusters), np.int32),
+        np.zeros((R, n_clusters), np.int64), np.zeros((R, n_clusters)), np.zeros((R, n_clusters)),
+        np.zeros((Q, n_clusters), np.int64), np.zeros((Q, n_clusters)),
+        np.zeros((p.n_blocks, n_clusters), np.int64), np.zeros((p.n_vector, n_clusters)),
+        np.zeros((pairs_of(np.asarray(r.widths)).sum(), n_clusters)),
+    )
+    cdef int64_t[::1] size = out[0]
+    cdef int32_t[:, ::1] levels = out[1]
+    cdef int64_t[:, ::1] tally_n = out[5]
+    cdef double[:, ::1] tally_sum = out[6]
+    clusters = np.full(n, -1, dtype=np.int32)
+    cdef int32_t[::1] cluster = clusters
+    with nogil:
+        for i in range(n):
+            k = z[i]
+            if k < 0:
+                continue
+            if k >= n_labels or (mapped and target[k] >= n_clusters):
+                bad = i
+                break
+            if mapped:
+                k = target[k]
+                if k < 0:
+                    continue
+            cluster[i] = <int32_t>k
+            size[k] += 1
+            for c in range(C8):
+                levels[p.offsets[c] + p.codes8[i * C8 + c], k] += 1
+            for c in range(C16):
+                levels[p.offsets[C8 + c] + p.codes16[i * C16 + c], k] += 1
+            for c in range(Q):
+                x = p.tallies[i * Q + c]
+                if x == x:
+                    tally_n[c, k] += 1
+                    tally_sum[c, k] += x
+    if bad >= 0:
+        raise ValueError(f"row {bad} of the slice: label {z[bad]} maps to no cluster below {n_clusters}")
+    if R and n and n_clusters:
+        _moments(r, cluster, n_clusters, out[2], out[3], out[4])
+    if p.n_blocks and n and n_clusters:
+        _accumulate_blocks(r, cluster, n_clusters, out[7], out[8], out[9])
+    return out
+
+
+cdef int _moments(HeldRows r, const int32_t[::1] cluster, int64_t n_clusters, real_n, real_mean, real_scatter) except -1:
+    """Fill the last three, (R, K), with numbers, means and sums of squares about the means of the real cells."""
+    cdef int64_t R = r.c.n_reals, pad = (R + 7) & ~<int64_t>7
+    n, means, scatters = (aligned(pad * n_clusters, t).reshape(n_clusters, pad) for t in ("i8", "f8", "f8"))
+    cdef void *count = address(n)
+    cdef void *mean = address(means)
+    cdef void *scatter = address(scatters)
+    with nogil:
+        kernel_add_cells(&r.c, &cluster[0], pad, <double *>mean, <int64_t *>count)
+    means /= np.maximum(n, 1)
+    with nogil:
+        kernel_add_squares(&r.c, &cluster[0], pad, <const double *>mean, <double *>scatter)
+    for out, found in ((real_n, n), (real_mean, means), (real_scatter, scatters)):
+        out[...] = found[:, :R].T
+    return 0
+
+
+cdef int _accumulate_blocks(HeldRows r, const int32_t[::1] cluster, int64_t n_clusters, int64_t[:, ::1] n,
+                            double[:, ::1] mean, double[:, ::1] scatter) except -1:
+    """The part of blocks of columns in `accumulate`.
+
+    One cluster's numbers lie side by side while rows are added, [cluster][entry].
+    """
+    cdef int64_t n_vector = r.c.n_vector, n_pairs = scatter.shape[0], i, b, d, e, k, width, column, pair
+    total_array, square_array = np.zeros((n_clusters, n_vector)), np.zeros((n_clusters, n_pairs))
+    cdef double[:, ::1] total = total_array, square = square_array
+    cdef const double *x
+    cdef double *row
+    cdef double off[VECTOR_MOST]
+    cdef bint again
+    cdef double a
+    with nogil:
+        for again in range(2):
+            for i in range(r.c.n):
+                k = cluster[i]
+                if k < 0:
+                    continue
+                x = r.c.vectors + i * n_vector
+                column = pair = 0
+                for b in range(r.c.n_blocks):
+                    width = r.c.widths[b]
+                    a = 0.0
+                    for d in range(width):
+                        if x[column + d] != x[column + d]:
+                            a = 1.0
+                    if a == 0.0 and not again:
+                        n[b, k] += 1
+                        for d in range(width):
+                            total[k, column + d] += x[column + d]
+                    elif a == 0.0:
+                        row = &square[k, pair]
+                        for d in range(width):
+                            off[d] = x[column + d] - total[k, column + d]
+                        for d in range(width):
+                            a = off[d]
+                            for e in range(d + 1):
+                                row[e] += a * off[e]
+                            row += d + 1
+                    column += width
+                    pair += width * (width + 1) // 2
+            if not again:
+                column = 0
+                for b in range(r.c.n_blocks):
+                    for d in range(r.c.widths[b]):
+                        for k in range(n_clusters):
+                            if n[b, k]:
+                                total[k, column] /= n[b, k]
+                        column += 1
+    np.asarray(mean)[:] = total_array.T
+    np.asarray(scatter)[:] = square_array.T
+    return 0

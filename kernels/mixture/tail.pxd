@@ -1,0 +1,29 @@
+from libc.stdint cimport int32_t, int64_t
+
+from mpibayes.kernels.mixture.layout cimport tail_t, work_t
+
+
+cdef class Work:
+    """Scratch of one call, freed with it."""
+
+    cdef work_t c
+    cdef void *memory
+
+
+cdef class Tail:
+    cdef tail_t c
+    cdef object buffer, starts, offsets_array, dirichlet_array, normal_array, gamma_array, plain
+    cdef object widths_array, wishart_array, vector_mean_array, vector_spread_array
+    cdef int64_t items[9]
+    cdef int32_t[::1] by_power
+    cdef const float[::1] prior_table
+    cdef double[::1] prior_sums, count_scores_kept
+    cdef int32_t[::1] missing
+    cdef int64_t[::1] power_ends
+
+    cdef int _sum_prior(self) except -1
+    cdef int _sort_by_nu(self, nu) except -1
+    cdef int _allocate(self, int64_t capacity) except -1
+    cdef int _point_at_blocks(self, char *at) except -1
+    cdef int _refresh(self, int64_t start, int64_t stop) except -1
+    cdef int _grow(self) except -1

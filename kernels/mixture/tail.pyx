@@ -1,0 +1,351 @@
+"""The collapsed clusters of a shard: their statistics, what is derived from them, and scratch for the loops."""
+
+import numpy as np
+
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free
+from libc.string cimport memset
+from posix.stdlib cimport posix_memalign
+
+from mpibayes.kernels.common.machine cimport address, aligned
+from mpibayes.kernels.mixture.layout cimport (
+    ADD_BLOCK, BLOCK, OWN_FIELDS, POWERS, VECTOR_MOST, WITHOUT_FIELDS, tail_t, work_t,
+)
+from mpibayes.kernels.mixture.rows cimport pad16
+
+from mpibayes.kernels.common.machine import ISA_NUMBER
+from mpibayes.kernels.mixture.rows import pairs_of, widths_of
+
+
+cdef extern from "mixture.h" nogil:
+    int kernel_isa
+    enum:
+        N_COUNTS_KEPT
+    void kernel_refresh(tail_t *, work_t *, int64_t, int64_t)
+
+
+kernel_isa = ISA_NUMBER
+
+
+cdef class Work:
+    def __cinit__(self, int64_t base, int64_t capacity, int64_t n_levels, int64_t n_codes, int64_t n_reals,
+                  int64_t n_tallies, int64_t n_blocks=0):
+        cdef int64_t lanes = BLOCK * (base + capacity)
+        cdef int64_t n_logs = pad16(max(n_levels + n_codes, 3 * n_codes) + 16), n_own = pad16(max(n_reals, n_tallies))
+        cdef int64_t reals = pad16(n_reals), tallies = pad16(n_tallies), codes = pad16(n_codes)
+        cdef int64_t doubles = lanes + lanes // 2 + pad16(lanes // 16) + n_logs + (2 + 3 * BLOCK) * reals \
+            + (3 + 2 * BLOCK) * tallies + OWN_FIELDS * n_own
+        # two locations and two packed triangles of the widest block of columns there can be
+        cdef int64_t n_scratch = 2 * VECTOR_MOST + VECTOR_MOST * (VECTOR_MOST + 1) if n_blocks else 0
+        doubles += n_scratch
+        cdef int64_t words = lanes + BLOCK * codes + reals + tallies + BLOCK * pad16(n_blocks)
+        if posix_memalign(&self.memory, 64, 8 * doubles + 4 * words + 64) != 0:
+            raise MemoryError(f"no memory for the scores of {base + capacity} clusters")
+        self.c.scores = <double *>self.memory
+        self.c.part = self.c.scores + lanes
+        self.c.sums = self.c.part + lanes // 2
+        self.c.logs = self.c.sums + pad16(lanes // 16)
+        self.c.real_x = self.c.logs + n_logs
+        self.c.x_kept = self.c.real_x + reals
+        self.c.crossed = self.c.x_kept + reals
+        self.c.tally_x = self.c.crossed + BLOCK * reals
+        self.c.tally_log_factorial = self.c.tally_x + tallies
+        self.c.tally_saddle = self.c.tally_log_factorial + tallies
+        self.c.own = self.c.tally_saddle + tallies
+        self.c.block.reals_kept = self.c.own + OWN_FIELDS * n_own
+        self.c.block.tallies_kept = self.c.block.reals_kept + BLOCK * reals
+        self.c.block.reals_seen = <int64_t *>(self.c.block.tallies_kept + BLOCK * tallies)
+        self.c.block.tallies_seen = self.c.block.reals_seen + BLOCK * reals
+        self.c.vector_scratch = <double *>(self.c.block.tallies_seen + BLOCK * tallies)
+        self.c.weights = <float *>(self.c.vector_scratch + n_scratch)
+        self.c.block.level = <int32_t *>(self.c.weights + lanes)
+        self.c.block.level_stride = codes
+        memset(self.c.block.level, 0, BLOCK * codes * sizeof(int32_t))
+        self.c.real_c = self.c.block.level + BLOCK * codes
+        self.c.tally_c = self.c.real_c + reals
+        self.c.block.vectors_seen = self.c.tally_c + tallies
+
+    def __dealloc__(self):
+        free(self.memory)
+
+
+# name, dtype, and which number of items a slot has: 1, L, C, R, Q, or all that own_reals wants of the slot, and then the
+# items of a slot stand together, or blocks of columns, their columns, their pairs of columns; the first ten are the
+# statistics, in the order of the Statistics class and of `accumulate`
+_FIELDS = (
+    ("size", "i8", 0), ("levels", "i4", 1), ("real_n", "i8", 3), ("real_mean", "f8", 3), ("real_scatter", "f8", 3),
+    ("tally_n", "i8", 4), ("tally_sum", "f8", 4),
+    ("vector_n", "i8", 6), ("vector_mean", "f8", 7), ("vector_scatter", "f8", 8),
+    ("log_size", "f8", 0), ("log_size_without", "f8", 0), ("norm", "f8", 0), ("total_without", "f8", 0),
+    ("reference_size", "i8", 0), ("reference", "f8", 2), ("table", "f4", 1),
+    ("t_location", "f8", 3), ("t_scale", "f8", 3), ("t_half", "f8", 3), ("t_constant", "f8", 3),
+    ("t_total", "f8", 0), ("without", "f8", 5),
+    ("nb_shape", "f8", 4), ("nb_rate", "f8", 4), ("nb_zero", "f8", 4), ("nb_log_p", "f8", 4), ("nb_log_q", "f8", 4),
+    ("nb_remainder", "f8", 4), ("nb_log_p_without", "f8", 4), ("nb_base", "f8", 4),
+    ("uneven", "i8", 0),
+    ("v_location", "f8", 7), ("v_factor", "f8", 8), ("v_half", "f8", 6), ("v_constant", "f8", 6), ("v_without", "f8", 6),
+)
+_STATISTICS = tuple(name for name, _, _ in _FIELDS[:10])
+
+
+cdef class Tail:
+    """The collapsed clusters of one shard: a Pitman-Yor(concentration, discount) mixture of total log weight
+    log_weight.
+
+    `prior` has offsets, dirichlet, normal, gamma, and widths, wishart, vector_mean, vector_spread where there are blocks
+    (hpc/components/product.py). Statistics are the attributes size, levels, real_n, real_mean, real_scatter, tally_n,
+    tally_sum, vector_n, vector_mean, vector_scatter: views of `capacity` slots (a multiple of 16, doubled when
+    full), to be read only between sweeps and changed only through `load`. n_slots: one more than the highest slot ever
+    used. A Tail is changed by `sweep`; it must not be used by two threads at once.
+    """
+
+    def __init__(self, prior, double concentration, double discount, double log_weight, capacity=16):
+        offsets = np.ascontiguousarray(prior.offsets, dtype=np.int64)
+        dirichlet = np.array(prior.dirichlet, dtype=np.float64)
+        self.normal_array = np.ascontiguousarray(prior.normal, dtype=np.float64)
+        self.gamma_array = np.ascontiguousarray(prior.gamma, dtype=np.float64)
+        self.items[0], self.items[1], self.items[2] = 1, len(dirichlet), len(offsets) - 1
+        self.items[3], self.items[4] = len(self.normal_array), len(self.gamma_array)
+        padded = (self.items[3] + 7) // 8 * 8
+        self.items[5] = WITHOUT_FIELDS * padded
+        self._hold_blocks(prior)
+        if len(offsets) < 1 or offsets[len(offsets) - 1] != len(dirichlet):
+            raise ValueError(f"prior.dirichlet has {len(dirichlet)} level rows, which is not where prior.offsets end")
+        if not (0 <= discount < 1 and concentration > -1e308):
+            raise ValueError(f"concentration {concentration} and discount {discount}: 0 <= discount < 1 is needed")
+        if self.items[2]:
+            self._sum_levels(offsets, dirichlet)
+        if self.items[3] and not (np.isfinite(self.normal_array).all() and (self.normal_array[:, 1:] > 0).all()):
+            raise ValueError("prior.normal: kappa, nu and variance must be positive and finite")
+        if self.items[4] and not (np.isfinite(self.gamma_array).all() and (self.gamma_array > 0).all()):
+            raise ValueError("prior.gamma: shape and rate must be positive and finite")
+        self.plain = aligned(24 * padded, np.uint8)
+        plain = self.plain.view(np.float64).reshape(3, padded)
+        plain[1] = 1.0
+        plain[2].view(np.int64)[:self.items[3]] = -1
+        plain[0, :self.items[3]] = self.normal_array[:, 0] if self.items[3] else 0.0
+        plain[1, :self.items[3]] = self.normal_array[:, 2] * self.normal_array[:, 3] if self.items[3] else 0.0
+        self._sort_by_nu(self.normal_array[:, 2] if self.items[3] else np.zeros(0))
+        self.offsets_array, self.dirichlet_array = offsets, dirichlet
+        self.c.concentration, self.c.discount, self.c.log_weight = concentration, discount, log_weight
+        self._allocate(max(16, pad16(capacity)))
+        self._refresh(0, self.c.capacity)
+        self.prior_table = self._field("table")[:, 0].copy()
+        self.c.prior_table = &self.prior_table[0] if self.items[1] else NULL
+        self._sum_prior()
+        self.count_scores_kept = np.full(self.items[4] * N_COUNTS_KEPT, np.nan)
+        self.c.count_scores = &self.count_scores_kept[0] if self.items[4] else NULL
+
+    def _hold_blocks(self, prior):
+        """Take the prior of the blocks; ValueError where it is none."""
+        widths = self.widths_array = widths_of(prior)
+        n = int(widths.sum())
+        blank = np.zeros((0, 2)), np.zeros(0), np.zeros(0)
+        given = (prior.wishart[:, :2], prior.vector_mean, prior.vector_spread) if n else blank
+        arrays = [np.ascontiguousarray(a, dtype=np.float64) for a in given]
+        if [a.shape for a in arrays] != [(len(widths), 2), (n,), (n,)]:
+            raise ValueError("prior.wishart, vector_mean and vector_spread do not fit prior.widths")
+        wishart, mean, spread = arrays
+        if not (np.isfinite(wishart).all() and (wishart[:, 0] > 0).all() and (wishart[:, 1] > widths - 1).all()
+                and np.isfinite(mean).all() and np.isfinite(spread).all() and (spread > 0).all()):
+            raise ValueError("prior of a block: kappa and vector_spread must be positive, nu above its columns less one")
+        self.wishart_array, self.vector_mean_array, self.vector_spread_array = arrays
+        self.items[6], self.items[7], self.items[8] = len(widths), n, int(pairs_of(widths).sum())
+
+    @staticmethod
+    def _sum_levels(offsets, dirichlet):
+        """Put each column's total pseudo-count into its missing row, which is where tail.h looks for it."""
+        missing = offsets[1:] - 1
+        dirichlet[missing] = 0.0
+        observed = np.ones(len(dirichlet), dtype=bool)
+        observed[missing] = False
+        if not (dirichlet[observed] >= 1e-30).all() or not np.isfinite(dirichlet).all():
+            raise ValueError("prior.dirichlet: pseudo-counts must be finite and at least 1e-30")
+        dirichlet[missing] = np.add.reduceat(dirichlet, offsets[:len(offsets) - 1])
+        if not (dirichlet[missing] > 0).all():
+            raise ValueError("prior.dirichlet: a categorical column has no level")
+
+    cdef int _sum_prior(self) except -1:
+        """Add up the prior's column of the table, as scores.h would, for rows without missing cells, where that can be
+        done once for all."""
+        cdef int64_t c, C = self.items[2], l
+        cdef float total = 0
+        self.c.prior_sums, self.c.missing = NULL, NULL
+        if C == 0:
+            return 0
+        missing = aligned(pad16(C), np.int32)
+        missing[:C] = self.offsets_array[1:] - 1
+        missing[C:] = -1
+        self.missing = missing
+        self.c.missing = &self.missing[0]
+        self.prior_sums = np.zeros((C + ADD_BLOCK - 1) // ADD_BLOCK)
+        for c in range(C):
+            for l in range(self.c.offsets[c] + 1, self.missing[c]):
+                if self.prior_table[l] != self.prior_table[l - 1]:
+                    return 0
+            total = (total if c % ADD_BLOCK else 0) + self.prior_table[self.c.offsets[c]]
+            self.prior_sums[c // ADD_BLOCK] = total
+        self.c.prior_sums = &self.prior_sums[0]
+        return 0
+
+    cdef int _sort_by_nu(self, nu) except -1:
+        """Say which way the Student t densities of the real columns go (scores.h)."""
+        powers = 2.0 ** np.arange(POWERS - 1, -1, -1)
+        self.c.one_nu, self.c.by_power = len(np.unique(nu)) == 1, NULL
+        if len(nu) and np.isin(nu, powers).all():
+            self.by_power = np.argsort(-nu, kind="stable").astype(np.int32)
+            self.power_ends = (nu[:, None] >= powers).sum(axis=0)
+            self.c.by_power, self.c.power_ends = &self.by_power[0], &self.power_ends[0]
+        return 0
+
+    cdef int _allocate(self, int64_t capacity) except -1:
+        cdef int64_t total = 0
+        starts = {}
+        for name, dtype, kind in _FIELDS:
+            starts[name] = total
+            total += capacity * self.items[<int>kind] * (4 if dtype[1] == "4" else 8)
+        self.buffer, self.starts = aligned(total, np.uint8), starts
+        self.c.capacity = capacity
+        self.c.n_levels, self.c.n_codes = self.items[1], self.items[2]
+        self.c.n_reals, self.c.n_tallies = self.items[3], self.items[4]
+        cdef const int64_t[::1] offsets = self.offsets_array
+        cdef const double[::1] dirichlet = self.dirichlet_array
+        cdef const double[:, ::1] normal = self.normal_array.reshape(self.items[3], 4)
+        cdef const double[:, ::1] gamma = self.gamma_array.reshape(self.items[4], 2)
+        self.c.offsets = &offsets[0]
+        self.c.dirichlet = &dirichlet[0] if dirichlet.shape[0] else NULL
+        self.c.normal = &normal[0, 0] if normal.shape[0] else NULL
+        self.c.gamma = &gamma[0, 0] if gamma.shape[0] else NULL
+        cdef char *at = <char *>address(self.buffer)
+        self.c.size = <int64_t *>(at + <int64_t>starts["size"])
+        self.c.levels = <int32_t *>(at + <int64_t>starts["levels"])
+        self.c.real_n = <int64_t *>(at + <int64_t>starts["real_n"])
+        self.c.real_mean = <double *>(at + <int64_t>starts["real_mean"])
+        self.c.real_scatter = <double *>(at + <int64_t>starts["real_scatter"])
+        self.c.tally_n = <int64_t *>(at + <int64_t>starts["tally_n"])
+        self.c.tally_sum = <double *>(at + <int64_t>starts["tally_sum"])
+        self.c.log_size = <double *>(at + <int64_t>starts["log_size"])
+        self.c.log_size_without = <double *>(at + <int64_t>starts["log_size_without"])
+        self.c.norm = <double *>(at + <int64_t>starts["norm"])
+        self.c.total_without = <double *>(at + <int64_t>starts["total_without"])
+        self.c.reference_size = <int64_t *>(at + <int64_t>starts["reference_size"])
+        self.c.reference = <double *>(at + <int64_t>starts["reference"])
+        self.c.table = <float *>(at + <int64_t>starts["table"])
+        self.c.t_location = <double *>(at + <int64_t>starts["t_location"])
+        self.c.t_scale = <double *>(at + <int64_t>starts["t_scale"])
+        self.c.t_half = <double *>(at + <int64_t>starts["t_half"])
+        self.c.t_constant = <double *>(at + <int64_t>starts["t_constant"])
+        self.c.t_total = <double *>(at + <int64_t>starts["t_total"])
+        self.c.without = <double *>(at + <int64_t>starts["without"])
+        self.c.plain = <double *>address(self.plain)
+        self.c.nb_shape = <double *>(at + <int64_t>starts["nb_shape"])
+        self.c.nb_rate = <double *>(at + <int64_t>starts["nb_rate"])
+        self.c.nb_zero = <double *>(at + <int64_t>starts["nb_zero"])
+        self.c.nb_log_p = <double *>(at + <int64_t>starts["nb_log_p"])
+        self.c.nb_log_q = <double *>(at + <int64_t>starts["nb_log_q"])
+        self.c.nb_remainder = <double *>(at + <int64_t>starts["nb_remainder"])
+        self.c.nb_base = <double *>(at + <int64_t>starts["nb_base"])
+        self.c.uneven = <int64_t *>(at + <int64_t>starts["uneven"])
+        self.c.nb_log_p_without = <double *>(at + <int64_t>starts["nb_log_p_without"])
+        self._point_at_blocks(at)
+        return 0
+
+    cdef int _point_at_blocks(self, char *at) except -1:
+        cdef const int64_t[::1] widths = self.widths_array
+        cdef const double[:, ::1] wishart = self.wishart_array
+        cdef const double[::1] mean = self.vector_mean_array, spread = self.vector_spread_array
+        starts = self.starts
+        self.c.n_blocks = self.items[6]
+        if self.c.n_blocks:
+            self.c.widths, self.c.wishart = &widths[0], &wishart[0, 0]
+            self.c.v_mean, self.c.v_spread = &mean[0], &spread[0]
+        self.c.vector_n = <int64_t *>(at + <int64_t>starts["vector_n"])
+        self.c.vector_mean = <double *>(at + <int64_t>starts["vector_mean"])
+        self.c.vector_scatter = <double *>(at + <int64_t>starts["vector_scatter"])
+        self.c.v_location = <double *>(at + <int64_t>starts["v_location"])
+        self.c.v_factor = <double *>(at + <int64_t>starts["v_factor"])
+        self.c.v_half = <double *>(at + <int64_t>starts["v_half"])
+        self.c.v_constant = <double *>(at + <int64_t>starts["v_constant"])
+        self.c.v_without = <double *>(at + <int64_t>starts["v_without"])
+        return 0
+
+    cdef int _refresh(self, int64_t start, int64_t stop) except -1:
+        cdef Work work = Work(0, 16, self.c.n_levels, self.c.n_codes, self.c.n_reals, self.c.n_tallies, self.c.n_blocks)
+        with nogil:
+            kernel_refresh(&self.c, &work.c, start, stop)
+        return 0
+
+    def _field(self, name):
+        dtype, kind = next((d, k) for n, d, k in _FIELDS if n == name)
+        cdef int64_t start = self.starts[name], n_rows = self.items[<int>kind], capacity = self.c.capacity
+        flat = self.buffer[start:start + n_rows * capacity * (4 if dtype[1] == "4" else 8)].view(dtype)
+        if kind == 5:
+            return flat.reshape(capacity, n_rows).T
+        return flat if kind == 0 else flat.reshape(n_rows, capacity)
+
+    cdef int _grow(self) except -1:
+        """Twice the slots; what is there stays where it is, and derived values keep their bits."""
+        cdef int64_t old = self.c.capacity, n_slots = self.c.n_slots
+        before = {name: self._field(name) for name, _, _ in _FIELDS}
+        self._allocate(2 * old)
+        for name, array in before.items():
+            self._field(name)[..., :old] = array
+        self._refresh(old, 2 * old)
+        self.c.n_slots = n_slots
+        return 0
+
+    def load(self, statistics):
+        """Make the clusters of `statistics` slots 0..K-1 and every other slot vacant. Clusters without rows are
+        vacant."""
+        cdef int64_t n = len(statistics.size)
+        self._allocate(max(self.c.capacity, pad16(n)))
+        self.c.n_uneven = 0
+        cdef int64_t[::1] size = self._field("size")
+        for name in _STATISTICS[:10 if self.c.n_blocks else 7]:
+            given = getattr(statistics, name)
+            if given.size:
+                self._field(name)[..., :n] = given
+        self.c.n_slots = n
+        while self.c.n_slots > 0 and size[self.c.n_slots - 1] == 0:
+            self.c.n_slots -= 1
+        self._refresh(0, self.c.capacity)
+
+    @property
+    def count_scores(self):
+        """float64 (Q, 1024): what is known so far of layout.h's count_scores, a copy; NaN elsewhere."""
+        return np.array(self.count_scores_kept).reshape(self.items[4], N_COUNTS_KEPT)
+
+    @property
+    def concentration(self):
+        return self.c.concentration
+
+    @property
+    def discount(self):
+        return self.c.discount
+
+    @property
+    def log_weight(self):
+        return self.c.log_weight
+
+    @property
+    def capacity(self):
+        return self.c.capacity
+
+    @property
+    def n_slots(self):
+        return self.c.n_slots
+
+    @property
+    def n_rows(self):
+        """Rows seated in the tail."""
+        return self.c.n_rows
+
+    @property
+    def n_occupied(self):
+        """Slots that hold rows."""
+        return self.c.n_occupied
+
+    def __getattr__(self, name):
+        if name in _STATISTICS:
+            return self._field(name)
+        raise AttributeError(name)

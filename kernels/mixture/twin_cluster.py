@@ -1,0 +1,154 @@
+"""One cluster in plain Python: its statistics, and the predictive density of a row (docs/math.md 1.3 to 1.6)."""
+
+from __future__ import annotations
+
+from math import isnan, lgamma, log, log1p, pi
+
+import numpy as np
+
+
+def widths_of(blocks):
+    """Columns of each block of full-covariance normals in rows or a prior."""
+    return np.asarray(getattr(blocks, "widths", ()), dtype=np.int64)
+
+
+class Row:
+    """One row: codes of the categorical columns in block order, real and count cells with NaN for missing, and a vector
+    for each block, None where it is missing."""
+
+    def __init__(self, rows, i):
+        self.codes = [int(v) for v in (*rows.codes8[i], *rows.codes16[i])]
+        self.reals = rows.reals[i].tolist()
+        self.tallies = rows.tallies[i].tolist()
+        blocks = np.split(rows.vectors[i], np.cumsum(rows.widths)[:-1]) if len(widths_of(rows)) else []
+        self.vectors = [None if np.isnan(x).any() else x for x in blocks]
+
+
+def log_student(x, prior, n, mean, scatter):
+    """Predictive t_nu(mu, sigma^2 (1 + 1/kappa)) of a normal column, prior = (mean, kappa, nu, variance)."""
+    mean0, kappa0, nu0, variance0 = prior
+    kappa, nu = kappa0 + n, nu0 + n
+    location = mean0 + (mean - mean0) * (n / kappa)
+    spread = nu0 * variance0 + scatter + n * kappa0 / kappa * (mean0 - mean) ** 2
+    square = spread * (1 + 1 / kappa)
+    y = min(((x - location) / square**0.5) ** 2, 1e300)
+    return lgamma((nu + 1) / 2) - lgamma(nu / 2) - 0.5 * log(pi * square) - (nu + 1) / 2 * log1p(y)
+
+
+def log_negative_binomial(x, prior, n, total):
+    """Predictive of a count column, rate ~ Gamma(shape, rate)."""
+    a, b = prior[0] + total, prior[1] + n
+    return lgamma(a + x) - lgamma(a) - lgamma(x + 1) - a * log1p(1 / b) - x * log(b + 1)
+
+
+def log_student_vector(x, prior, b, n, mean, scatter):
+    """Predictive of block b, a multivariate t with nu_n - D + 1 degrees of freedom (docs/math.md 1.6); mean (D,),
+    scatter (D, D)."""
+    width = len(x)
+    first = int(prior.widths[:b].sum())
+    mean0, spread = prior.vector_mean[first : first + width], prior.vector_spread[first : first + width]
+    kappa0, nu0 = prior.wishart[b, :2]
+    kappa, nu, off = kappa0 + n, nu0 + n, mean - mean0
+    location = mean0 + off * n / kappa
+    matrix = np.diag(spread) + scatter + n * kappa0 / kappa * np.outer(off, off)
+    matrix *= (kappa + 1) / kappa
+    y = (x - location) @ np.linalg.solve(matrix, x - location)
+    return (
+        lgamma((nu + 1) / 2)
+        - lgamma((nu + 1 - width) / 2)
+        - 0.5 * (width * log(pi) + np.linalg.slogdet(matrix)[1])
+        - (nu + 1) / 2 * log1p(min(y, 1e300))
+    )
+
+
+class Cluster:
+    """Statistics of one cluster, and its predictive; `n` levels etc. as in the Statistics class."""
+
+    def __init__(self, prior):
+        self.prior = prior
+        self.size = 0
+        self.levels = np.zeros(prior.offsets[-1], dtype=np.int64)
+        self.reals = [(0, 0.0, 0.0) for _ in prior.normal]  # n, mean, scatter
+        self.tallies = [(0, 0.0) for _ in prior.gamma]  # n, sum
+        self.vectors = [(0, np.zeros(d), np.zeros((d, d))) for d in widths_of(prior)]  # n, mean, scatter
+
+    def add(self, row):
+        self.size += 1
+        for c, code in enumerate(row.codes):
+            self.levels[self.prior.offsets[c] + code] += 1
+        for r, x in enumerate(row.reals):
+            if not isnan(x):
+                n, mean, scatter = self.reals[r]
+                after = mean + (x - mean) / (n + 1)
+                self.reals[r] = n + 1, after, scatter + (x - mean) * (x - after)
+        for q, x in enumerate(row.tallies):
+            if not isnan(x):
+                n, total = self.tallies[q]
+                self.tallies[q] = n + 1, total + x
+        for b, x in enumerate(row.vectors):
+            if x is not None:
+                n, mean, scatter = self.vectors[b]
+                after = mean + (x - mean) / (n + 1)
+                self.vectors[b] = n + 1, after, scatter + np.outer(x - mean, x - after)
+
+    def remove(self, row):
+        """Undoes `add`; the scatter stays at or above 0 and the last cell leaves exact zeros."""
+        self.size -= 1
+        for c, code in enumerate(row.codes):
+            self.levels[self.prior.offsets[c] + code] -= 1
+        for r, x in enumerate(row.reals):
+            if not isnan(x):
+                n, mean, scatter = self.reals[r]
+                if n == 1:
+                    self.reals[r] = 0, 0.0, 0.0
+                else:
+                    before = mean - (x - mean) / (n - 1)
+                    self.reals[r] = n - 1, before, max(0.0, scatter - (x - mean) * (x - before))
+        for q, x in enumerate(row.tallies):
+            if not isnan(x):
+                n, total = self.tallies[q]
+                self.tallies[q] = n - 1, total - x if n > 1 else 0.0
+        for b, x in enumerate(row.vectors):
+            if x is not None:
+                n, mean, scatter = self.vectors[b]
+                if n == 1:
+                    self.vectors[b] = 0, 0.0 * mean, 0.0 * scatter
+                else:
+                    before = mean - (x - mean) / (n - 1)
+                    self.vectors[b] = n - 1, before, scatter - np.outer(x - mean, x - before)
+
+    def log_predictive(self, row):
+        """log f(row | rows of the cluster): the product over observed cells of the predictives of docs/math.md 1."""
+        offsets, beta = self.prior.offsets, self.prior.dirichlet
+        score = 0.0
+        for c, code in enumerate(row.codes):
+            first, missing = offsets[c], offsets[c + 1] - 1
+            if first + code != missing:
+                n, total = self.levels[first:missing], beta[first:missing].sum()
+                score += log(n[code] + beta[first + code]) - log(n.sum() + total)
+        for r, x in enumerate(row.reals):
+            if not isnan(x):
+                score += log_student(x, self.prior.normal[r], *self.reals[r])
+        for q, x in enumerate(row.tallies):
+            if not isnan(x):
+                score += log_negative_binomial(x, self.prior.gamma[q], *self.tallies[q])
+        for b, x in enumerate(row.vectors):
+            if x is not None:
+                score += log_student_vector(x, self.prior, b, *self.vectors[b])
+        return score
+
+
+def square(pairs):
+    """The symmetric matrix (D, D) of a packed lower triangle."""
+    width = int((2 * len(pairs)) ** 0.5)
+    out = np.zeros((width, width))
+    out[np.tril_indices(width)] = pairs
+    return out + np.tril(out, -1).T
+
+
+def blocks_of(widths, s, k):
+    """(mean, packed scatter) of each block in cluster k."""
+    if not len(widths):
+        return []
+    columns, pairs = np.cumsum(widths)[:-1], np.cumsum(widths * (widths + 1) // 2)[:-1]
+    return zip(np.split(s.vector_mean[:, k], columns), np.split(s.vector_scatter[:, k], pairs), strict=True)
