@@ -49,7 +49,7 @@ from mpibayes.hpc.crosscat.view import Mixture, Settings
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import Table
-from mpibayes.kernels.mixture import mixture as kernels
+from mpibayes.kernels import mixture as kernels
 
 GROWTH = 0.9  # of the budget
 GIBBS = ("prior+gibbs", "sequential+gibbs")

@@ -19,7 +19,8 @@ from pyarrow import csv
 from scorer import adjusted_rand
 
 from mpibayes.io.ingest import one_thread
-from mpibayes.io.table import Column, Rows, table_from_arrays
+from mpibayes.io.rows import Column, Rows
+from mpibayes.io.table import table_from_arrays
 
 HELD_OUT = 10_000
 MOST_LEVELS, INTERVALS, INTERVALS_WITHOUT_TIES = 60, 12, 7

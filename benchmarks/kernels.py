@@ -37,7 +37,8 @@ from machine import keep, machine, markdown
 from mpibayes.hpc.crosscat.view import Mixture, Settings
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import table_from_arrays
-from mpibayes.kernels.mixture import mixture as kernels
+from mpibayes.kernels import mixture as kernels
+from mpibayes.kernels.common.machine import ISA
 
 ROWS = 20_000  # a shard of them is swept; a multiple of floor.c's blocks
 CYCLES_BEFORE = 2  # not timed
@@ -305,7 +306,7 @@ def one_figure(name: str, rows: int, repeats: int) -> None:
 def instruction_sets(rows: int, repeats: int) -> list[dict]:
     """Cases under each instruction set that this processor has, in turns."""
     sets = ["baseline", "avx2", "avx512"]
-    sets = sets[: sets.index(kernels.ISA) + 1]
+    sets = sets[: sets.index(ISA) + 1]
     found = []
     for name in ISA_CASES:
         figures = {isa: [] for isa in sets}

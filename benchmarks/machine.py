@@ -15,6 +15,7 @@ import re
 import resource
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +30,7 @@ DIGITS = 6  # significant, of a kept number
 
 def machine() -> dict:
     """Processor, cores, caches, instruction set of the kernels, compiler, system, load at the moment."""
-    from mpibayes.kernels.mixture import mixture as kernels
+    from mpibayes.kernels.common.machine import ISA
 
     about = _text("/proc/cpuinfo")
     model = re.search(r"model name\s*:\s*(.*)", about)
@@ -42,7 +43,7 @@ def machine() -> dict:
         "processor": model[1].strip() if model else platform.processor() or platform.machine(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "caches": caches,
-        "instruction_set": kernels.ISA,
+        "instruction_set": ISA,
         "compiler": _first_line([COMPILER, "--version"]),
         "system": platform.platform(),
         "python": platform.python_version(),
@@ -130,28 +131,37 @@ def kept() -> dict[str, dict]:
     return {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
 
 
+def prose(text: str) -> str:
+    """Lines of at most 100 characters."""
+    return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
+
+
 def write_readme() -> None:
     """README.md of the kept results."""
     parts = [
         "# Kept results of the benchmarks",
-        "Written by the commands themselves (`--keep`); every repeat and every figure is in the json files. Ratios "
-        "carry over to other machines better than seconds do.",
+        prose(
+            "Written by the commands themselves (`--keep`); every repeat and every figure is in the json files. "
+            "Ratios carry over to other machines better than seconds do."
+        ),
     ]
     for name, result in kept().items():
         m = result["machine"]
         caches = ", ".join(f"{k} {v}" for k, v in m["caches"].items())
         parts += [
             f"## {result['title']}",
-            f"`{result['command']}`, {result['date']}, commit {result['commit']}, [{name}.json]({name}.json).",
-            f"{m['processor']}, {m['cores']} cores ({caches}), kernels {m['instruction_set']}; {m['compiler']}; "
-            f"{m['system']}; Python {m['python']}, NumPy {m['numpy']}; load {m['load']} at the end.",
+            prose(f"`{result['command']}`, {result['date']}, commit {result['commit']}, [{name}.json]({name}.json)."),
+            prose(
+                f"{m['processor']}, {m['cores']} cores ({caches}), kernels {m['instruction_set']}; {m['compiler']}; "
+                f"{m['system']}; Python {m['python']}, NumPy {m['numpy']}; load {m['load']} at the end."
+            ),
         ]
         if result.get("versions"):
-            parts.append("With " + ", ".join(f"{k} {v}" for k, v in result["versions"].items()) + ".")
+            parts.append(prose("With " + ", ".join(f"{k} {v}" for k, v in result["versions"].items()) + "."))
         for table in result["tables"]:
             parts += [f"### {table['title']}"] if table.get("title") else []
             parts += [markdown(table["head"], table["lines"])]
-            parts += [table["note"]] if table.get("note") else []
+            parts += [prose(table["note"])] if table.get("note") else []
         parts += [f"![{p}]({p})" for p in result.get("pictures", ())]
     (RESULTS / "README.md").write_text("\n\n".join(parts) + "\n")
 

@@ -22,7 +22,8 @@ from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.sweep import instantiated
 from mpibayes.io.table import table_from_arrays
-from mpibayes.kernels.mixture import mixture
+from mpibayes.kernels import mixture
+from mpibayes.kernels.common.machine import ISA
 
 CASES = [(d, k) for d in (2, 5, 10, 20) for k in (16, 64)]
 
@@ -89,7 +90,7 @@ def main():
     parser.add_argument("--rows", type=int, default=20000)
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
-    print(f"instruction set {mixture.ISA}, {options.rows} rows, median of {options.repeats}, CPU time")
+    print(f"instruction set {ISA}, {options.rows} rows, median of {options.repeats}, CPU time")
     for width, k in CASES:
         run(width, k, options.rows, options.repeats)
 

@@ -81,7 +81,7 @@ def mpibayes(x, levels, seed, clock, full=False) -> None:
     from mpibayes.hpc.crosscat.view import Mixture, Settings
     from mpibayes.hpc.parallel.comm import serial
     from mpibayes.io.table import table_from_arrays
-    from mpibayes.kernels.mixture import mixture as kernels
+    from mpibayes.kernels import mixture as kernels
 
     spent: dict[str, list[float]] = {"sweep_seconds": [], "move_seconds": []}
 

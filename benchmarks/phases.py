@@ -12,9 +12,9 @@ import time
 
 # phase, module or class, attribute. A phase ending in "*" also owns all that is called inside it.
 WRAPPED = [
-    ("sweep", "mpibayes.kernels.mixture.mixture", "sweep"),
-    ("statistics", "mpibayes.kernels.mixture.mixture", "accumulate"),
-    ("statistics", "mpibayes.kernels.mixture.mixture", "anchors"),
+    ("sweep", "mpibayes.kernels.mixture", "sweep"),
+    ("statistics", "mpibayes.kernels.mixture", "accumulate"),
+    ("statistics", "mpibayes.kernels.mixture", "anchors"),
     ("statistics", "mpibayes.hpc.crosscat.sweep.Step", "_count"),
     ("hyperparameters", "mpibayes.hpc.components.product.Components", "update"),
     ("draw", "mpibayes.hpc.components.product.Components", "draw"),

@@ -32,7 +32,7 @@ from mpibayes.hpc.crosscat.update import private_clusters
 from mpibayes.hpc.crosscat.view import Mixture, Settings
 from mpibayes.hpc.parallel import comm as communicators
 from mpibayes.hpc.parallel import shards as cut
-from mpibayes.io.table import summarise
+from mpibayes.io.rows import summarise
 
 LATE = 1000  # the cycle from which a case goes on: moves are then as rare as they become
 WARM_UP = 2
@@ -211,9 +211,9 @@ def measure(only: str | None, quick: bool) -> None:
 
 
 def tables(results: list[dict]) -> list[dict]:
-    """What one looks at first: a line a case."""
+    """What one looks at first: a line a case, of repeated ones the run of median time."""
     lines = []
-    for case in results:
+    for case in once(results):
         seconds = phase_seconds(case)
         row = [case["figure"], case["ranks"], f"{case['rows']:,}", case["columns"], case["level_rows"]]
         row += [case["clusters_at_end"], case["shards"], f"{case['moved']:.2f}", f"{case['cycle_s'] * 1e3:.1f}"]
