@@ -52,8 +52,8 @@ cdef int _check_columns(HeldRows rows, Tail tail) except -1:
 cdef int _raise(outcome_t done, int64_t row0) except -1:
     row = row0 + done.row
     if done.status == STATUS_NOT_A_NUMBER:
-        raise FloatingPointError(f"row {row}: its score under some cluster is not a number; look for infinite cells and for "
-                         "parameters that are not finite")
+        raise FloatingPointError(f"row {row}: its score under some cluster is not a number; look for infinite cells and "
+                                 "for parameters that are not finite")
     if done.status == STATUS_NO_CANDIDATE:
         raise FloatingPointError(f"row {row}: it has probability 0 under every cluster it may enter")
     if done.status == STATUS_BAD_LABEL:
@@ -78,8 +78,8 @@ def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated in
 
     z: int32 (n,), labels as in the module's docstring, changed in place; row0: global id of the first row. instantiated
     or tail may be None. priority_free: every row may enter every instantiated cluster and no row is an anchor, as on
-    the collapsed shard. A row alone in its tail slot that opens a new cluster counts as unmoved. Raises, naming
-    the row, FloatingPointError when a score is NaN or no candidate has a positive probability, and ValueError when a label
+    the collapsed shard. A row alone in its tail slot that opens a new cluster counts as unmoved. Raises, naming the
+    row, FloatingPointError when a score is NaN or no candidate has a positive probability, and ValueError when a label
     is out of range; rows before it have been moved then.
 
     With remove and assign, int32 (steps,) local row numbers or -1 for nobody, the steps of these lists are made

@@ -1,9 +1,10 @@
 """Kernels of a launch's scans: rows of many groups, each of which takes a side again and again.
 
-A scan draws the side of every row from the odds that the sides of the last scan suggest (hpc/crosscat/moves/scans.py). Rows of a rank
-are packed by group and in columns, so that one permutation of a register looks up the cells of 16 rows. What goes in
-and comes out are counts, whole numbers that ranks can add up in any order. Cost per row and scan: about half an
-instruction a categorical cell to look it up, and one to count it; one random number of 16 bits.
+A scan draws the side of every row from the odds that the sides of the last scan suggest
+(hpc/crosscat/moves/scans.py). Rows of a rank are packed by group and in columns, so that one permutation of a register
+looks up the cells of 16 rows. What goes in and comes out are counts, whole numbers that ranks can add up in any order.
+Cost per row and scan: about half an instruction a categorical cell to look it up, and one to count it; one random
+number of 16 bits.
 """
 
 import numpy as np

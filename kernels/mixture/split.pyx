@@ -1,6 +1,6 @@
 """Kernels of the split and merge moves: which rows seed a split, and which side every other row takes.
 
-hpc/crosscat/moves/launched.py and hpc/crosscat/moves/alike.py have the algorithms. Cost per row: four instructions a categorical cell and
+hpc/crosscat/moves/launched.py and alike.py have the algorithms. Cost per row: four instructions a categorical cell and
 about 15 for its side, in vectors; one random number. Nothing here depends on the number of clusters.
 """
 

@@ -136,7 +136,8 @@ def accumulate(rows, const int32_t[::1] z, int64_t n_clusters, offsets, relabel=
     return out
 
 
-cdef int _moments(HeldRows r, const int32_t[::1] cluster, int64_t n_clusters, real_n, real_mean, real_scatter) except -1:
+cdef int _moments(HeldRows r, const int32_t[::1] cluster, int64_t n_clusters, real_n, real_mean,
+                  real_scatter) except -1:
     """Fill the last three, (R, K), with numbers, means and sums of squares about the means of the real cells."""
     cdef int64_t R = r.c.n_reals, pad = (R + 7) & ~<int64_t>7
     n, means, scatters = (aligned(pad * n_clusters, t).reshape(n_clusters, pad) for t in ("i8", "f8", "f8"))

@@ -2,7 +2,7 @@
 
 Every draw has an id of its own within a stream, and its random numbers are those of Philox blocks (id, sub + attempt
 2^32, cycle, chain) under the key (seed, purpose). So draws can be dealt to ranks in any way. gammas.h has the draws,
-dirichlet.h the categorical columns; kernels/mixture/twin_updates.py is the same in plain Python. No result bit depends on the
+dirichlet.h the categorical columns; twin_updates.py is the same in plain Python. No result bit depends on the
 instruction set (MPIBAYES_ISA).
 """
 
