@@ -1,11 +1,12 @@
 """The kernels of this checkout and of another in turns: CPU time here over CPU time there, median of pairs.
 
-    python benchmarks/side_by_side.py OTHER [--pairs 9] [--turns 3] [--only TEXT]
+    python benchmarks/side_by_side.py OTHER [--rounds 3] [--pairs 3] [--turns 3] [--only TEXT]
 
 OTHER is a checkout of another commit with its kernels built. The cases are those of kernels.py (its `Ours`, without
 floor, NumPy and runs) and Firefly on 20,000 and 100,000 synthetic rows (firefly_speed.py). Each checkout has a process
 of its own with one thread, and they work by turns; a figure of the loops is the least of `turns`, so that what else the
-machine does counts little. Exits with 1 where a median is above LIMIT. About three minutes.
+machine does counts little. Every round has new processes: where the memory of one happens to lie is worth some percent.
+Exits with 1 where a median is above LIMIT. About five minutes.
 """
 
 from __future__ import annotations
@@ -77,38 +78,43 @@ class Checkout:
         return json.loads(done.stdout.splitlines()[-1])["seconds"]
 
 
-def ratio(name: str, time, pairs: int) -> float:
-    """Print and return the median of here / there; which of the two comes first changes from pair to pair."""
-    ratios = []
+def ratios(time, pairs: int) -> list[float]:
+    """Here / there of each pair; which of the two comes first changes from pair to pair."""
+    found = []
     for i in range(pairs):
         taken = {who: time(who) for who in ((0, 1) if i % 2 else (1, 0))}
-        ratios.append(taken[0] / taken[1])
-    found = float(np.median(ratios))
-    print(f"{name}: {found:.3f} ({min(ratios):.3f} to {max(ratios):.3f})", flush=True)
+        found.append(taken[0] / taken[1])
     return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("other", type=Path, help="the other checkout")
-    parser.add_argument("--pairs", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--pairs", type=int, default=3, help="of each round")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--only", default="", help="cases with this text in their name")
     options = parser.parse_args()
-    both = [Checkout(HERE), Checkout(options.other.resolve())]
     sys.path.insert(0, str(HERE / "src"))
     import kernels
 
-    found = {}
-    for case in kernels.CASES:
-        if options.only in case.name:
+    found: dict[str, list[float]] = {}
+    for _ in range(options.rounds):
+        both = [Checkout(HERE), Checkout(options.other.resolve())]
+        for name in (case.name for case in kernels.CASES if options.only in case.name):
             for checkout in both:
-                checkout.ask(case.name)
-            found[case.name] = ratio(case.name, lambda i: both[i].loops(options.turns), options.pairs)
-    for rows in FIREFLY:
-        if options.only in (name := f"firefly, {rows:,} rows"):
-            found[name] = ratio(name, lambda i, rows=rows: both[i].firefly(rows), options.pairs)
-    slower = [name for name, value in found.items() if value > LIMIT]
+                checkout.ask(name)
+            found.setdefault(name, []).extend(ratios(lambda i: both[i].loops(options.turns), options.pairs))  # noqa: B023
+        for rows in FIREFLY:
+            if options.only in (name := f"firefly, {rows:,} rows"):
+                time = lambda i, rows=rows: both[i].firefly(rows)  # noqa: B023, E731
+                found.setdefault(name, []).extend(ratios(time, options.pairs))
+        for checkout in both:
+            checkout.worker.communicate()
+    slower = []
+    for name, values in found.items():
+        print(f"{name}: {np.median(values):.3f} ({min(values):.3f} to {max(values):.3f})")
+        slower += [name] if np.median(values) > LIMIT else []
     sys.exit(f"slower by more than {LIMIT - 1:.0%}: {', '.join(slower)}" if slower else 0)
 
 
