@@ -66,7 +66,7 @@ def missing_links(path, text):
 
 def missing_files(text):
     """Files of this repository that a text names in backquotes and that are not there."""
-    for name in re.findall(r"(?:%s)/[\w./-]*\w" % "|".join(FOLDERS), " ".join(re.findall(r"`[^`\n]+`", text))):
+    for name in re.findall(rf"(?:{'|'.join(FOLDERS)})/[\w./-]*\w", " ".join(re.findall(r"`[^`\n]+`", text))):
         if not (ROOT / name).exists():
             yield name
 
