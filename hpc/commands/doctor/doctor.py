@@ -165,9 +165,7 @@ def _work(checks: Sequence[Check], report: int) -> None:
             os.write(report, (json.dumps(asdict(finding)) + "\n").encode())
     except OSError:  # the parent has gone
         code = 1
-    sys.exit(
-        code
-    )  # not os._exit: MPI ends when Python does, and a launcher thinks a process dead that has not ended MPI
+    sys.exit(code)  # not os._exit: MPI has to end with Python, or the launcher counts this process as dead
 
 
 def _die_with_parent() -> None:
