@@ -48,7 +48,7 @@ def settings_of(config: Config) -> Settings:
     """What is regressed on what."""
     r = config.regression
     return Settings(
-        family=config.model.family,
+        likelihood=config.model.family,
         response=r.response,
         predictors=None if r.predictors == "all" else r.predictors,
         standardise=r.standardise,
@@ -74,7 +74,7 @@ def firefly_settings(config: Config, number: int = 0) -> FireflySettings:
 
 def axes_of(design: Design) -> dict[str, dict[str, list[str]]]:
     """Of theta in the trace."""
-    classes = {"class": list(design.classes)} if design.family == "softmax" else {}
+    classes = {"class": list(design.classes)} if design.n_classes > 1 else {}
     return {"theta": {**classes, "coefficient": list(design.names)}}
 
 
@@ -113,7 +113,7 @@ class Family:
         """The rows and their prior; of scales that have to be chosen, a first guess. Collective."""
         s, design, data = self.settings, self.design, self.data
         return Problem(
-            self.comm, s.family, self._training, data.n_rows, n_shards, n_predictors=design.n_predictors,
+            self.comm, s.likelihood, self._training, data.n_rows, n_shards, n_predictors=design.n_predictors,
             n_classes=design.n_classes, prior=s.prior, prior_scale=2.5 if s.prior_scale == "heldout" else s.prior_scale,
             nu=s.degrees_of_freedom, scale=1.0 if isinstance(s.scale, str) else s.scale,
         )  # fmt: skip

@@ -23,10 +23,11 @@ from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.reduce import shard_sum_everywhere
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.hpc.regression.cost import cost
+from mpibayes.hpc.regression.likelihoods.likelihood import LANES
 from mpibayes.hpc.regression.mode.fit import Fit, Quadratic, bound_statistics, fit
 from mpibayes.hpc.regression.mode.laplace import predicted_bright, whitening
 from mpibayes.hpc.regression.prior import KINDS
-from mpibayes.hpc.regression.problem import LANES, Problem
+from mpibayes.hpc.regression.problem import Problem
 from mpibayes.kernels.firefly import firefly as kernels
 
 UPDATES = {"hmc": kernels.HMC, "mala": kernels.MALA, "random-walk": kernels.RANDOM_WALK, "slice": kernels.SLICE}
@@ -58,7 +59,7 @@ class Settings:
     theta_update: str = "hmc"
     z_update: str = "implicit"
     q: float | str = "auto"
-    xi: float | None = None  # where untuned bounds touch; None: 1.5 (logistic), 0 (student-t)
+    xi: float | None = None  # where untuned bounds touch; None: where the likelihood has it
     whiten: bool = True
     step_size: float | str = "auto"
     leapfrog_steps: int = 4
@@ -113,7 +114,7 @@ class Firefly:
             if s.bounds == "tuned":
                 rows.tune(mode)
             else:
-                rows.untune(s.xi if s.xi is not None else 1.5 if m.family == kernels.LOGISTIC else 0.0)
+                rows.untune(m.untuned_at if s.xi is None else s.xi)
         self._lights = [(i, kernels.Lights(rows)) for i, rows in p.rows] if self.firefly else []
         self._quadratic = quadratic = bound_statistics(self.comm, p.rows, p.n_shards, mode)
         self.target = self._new_target(quadratic)
@@ -127,7 +128,7 @@ class Firefly:
     def _new_target(self, quadratic: Quadratic) -> kernels.Target:
         m, prior = self.problem.likelihood, self.problem.prior
         return kernels.Target(
-            m.family, m.n_predictors, m.n_classes, m.nu, m.scale, quadratic.theta0, quadratic.S, quadratic.A,
+            m.code, m.n_predictors, m.n_classes, m.nu, m.scale, quadratic.theta0, quadratic.S, quadratic.A,
             quadratic.G, quadratic.c0, KINDS.index(prior.kind), prior.scale,
         )  # fmt: skip
 

@@ -14,7 +14,7 @@ from mpibayes.errors import NumericalError
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.reduce import shard_sum_everywhere
 from mpibayes.hpc.parallel.streams import Purpose, generator
-from mpibayes.hpc.regression.likelihood import Likelihood
+from mpibayes.hpc.regression.likelihoods import Likelihood, likelihood_of
 from mpibayes.hpc.regression.mode.fit import Fit, Quadratic, bound_statistics, every
 from mpibayes.hpc.regression.mode.linear_algebra import cholesky
 
@@ -69,7 +69,7 @@ def predicted_bright(
     mean `expected_gap` knows, as control variate; the same on every rank. quadratic: bound_statistics of these bounds;
     it and the likelihood are found where not given.
     """
-    likelihood = likelihood or Likelihood.of(comm, rows)
+    likelihood = likelihood or likelihood_of(comm, rows)
     quadratic = quadratic or bound_statistics(comm, rows, n_shards, fit.theta, likelihood)
     n_rows = sum(comm.collect(sum(len(r.y) for _, r in rows)))
     stride = max(1, n_rows // sample)

@@ -9,13 +9,11 @@ import numpy as np
 from scipy.special import ndtri
 
 from mpibayes.hpc.parallel.comm import serial
-from mpibayes.hpc.regression.likelihood import Likelihood
+from mpibayes.hpc.regression.likelihoods import Likelihood
 from mpibayes.hpc.regression.mode.fit import fit
 from mpibayes.hpc.regression.mode.importance import importance_sample
 from mpibayes.hpc.regression.prior import Prior
-from mpibayes.hpc.regression.problem import padded
 from mpibayes.hpc.regression.report.coefficients import Summary, centred
-from mpibayes.kernels.firefly import firefly as kernels
 
 DRAWS, FEWEST = 1000, 200
 LOOKS = 400_000_000  # rows times draws, at most: some ten seconds
@@ -72,10 +70,7 @@ def second_opinion(
     Raises NumericalError without a mode.
     """
     m = likelihood
-    rows = [
-        (i, kernels.Rows(m.family, padded(x, m.n_predictors), y, m.n_predictors, m.n_classes, m.nu, m.scale))
-        for i, (x, y) in enumerate(blocks)
-    ]
+    rows = [(i, m.rows(x, y)) for i, (x, y) in enumerate(blocks)]
     fitted = fit(serial(), rows, len(rows), prior, likelihood=m)
     w = importance_sample(serial(), rows, len(rows), fitted, prior, n_draws)
     theta = centred(w.draws.reshape(n_draws, m.n_classes, -1)).reshape(n_draws, -1)

@@ -76,7 +76,8 @@ def _machine(p: Posterior, lines: list[dict[str, Any]], pictures: list[str]) -> 
     document: dict[str, Any] = {
         "format": "mpibayes-report",
         "version": 1,
-        "family": s.family,
+        "family": "regression",
+        "likelihood": s.likelihood,
         "runs": [{"directory": str(c.folder), **_machine_course(course)} for c, course in zip(run.chains, p.courses)],
         "table": {
             "path": str(run.table.path),
@@ -94,8 +95,8 @@ def _machine(p: Posterior, lines: list[dict[str, Any]], pictures: list[str]) -> 
             "missing": s.missing,
             "prior": s.prior,
             "prior_scale": finite(run.prior_scale),
-            "degrees_of_freedom": s.degrees_of_freedom if s.family == "student-t" else None,
-            "scale": run.likelihood.scale if s.family == "student-t" else None,
+            "degrees_of_freedom": s.degrees_of_freedom if run.likelihood.has_scale else None,
+            "scale": run.likelihood.scale if run.likelihood.has_scale else None,
         },
         "sampler": run.chains[0].config.firefly.model_dump(),
         "scalars": machine_scalars(p.scalars),
@@ -169,11 +170,10 @@ def _pictures(p: Posterior) -> dict[str, bytes]:
     if any(names):
         words = "mean, 5 to 95 %" + ("; numeric predictors in standard deviations" if design.standardise else "")
         words += "; less the mean over classes" if design.n_classes > 1 else ""
-        title = {"logistic": "Log odds ratios", "softmax": "Coefficients", "student-t": "Coefficients"}[design.family]
-        if design.family == "student-t" and design.standardise:
+        if design.standardised_response:
             words += ", of the response as well"
         pictures["coefficients.png"] = figures.forest(
-            p.shown, names, design.classes if design.n_classes > 1 else (), title, words
+            p.shown, names, design.classes if design.n_classes > 1 else (), design.likelihood.coefficients_title, words
         )
     worst = np.argsort(np.nan_to_num(p.shown.ess_bulk, nan=-1.0), kind="stable")
     chosen = list(dict.fromkeys([*worst[:3].tolist(), int(worst[len(worst) // 2])]))

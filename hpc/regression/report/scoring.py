@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mpibayes.hpc.regression.design import Built, Design
-from mpibayes.hpc.regression.likelihood import STUDENT
-from mpibayes.hpc.regression.predictive import Predictive
+from mpibayes.hpc.regression.likelihoods import StudentT
+from mpibayes.hpc.regression.predictive import Average
 
 BINS = 20  # of probabilities, for the calibration
 
@@ -39,7 +39,7 @@ class Mean:
 
 @dataclass
 class Scores:
-    """Of held-out rows; what a family does not have has no rows.
+    """Of held-out rows; what a likelihood does not have has no rows.
 
     log_density: log predictive density a row, nats, averaged over draws; at_mean: with the posterior mean of theta.
     correct, correct_at_mean: whether the most probable class is the true one; by_frequency: of the most frequent class.
@@ -80,42 +80,40 @@ class Scores:
         return float(np.sqrt(max(self.response.squares / self.response.n - self.response.value**2, 0.0)))
 
 
-def score(blocks: Iterable[Built], predictive: Predictive, mean: np.ndarray, design: Design) -> Scores | None:
+def score(blocks: Iterable[Built], average: Average, mean: np.ndarray, design: Design) -> Scores | None:
     """blocks: the rows; mean (K, D): the posterior mean of theta. None where there are no rows."""
-    s = Scores(0, len(predictive.theta))
-    alone = Predictive(predictive.likelihood, mean[None])
-    student = predictive.likelihood.family == STUDENT
+    s, likelihood = Scores(0, len(average.theta)), average.likelihood
+    alone = Average(likelihood, mean[None])
     n_classes = len(design.classes)
-    if student:
+    if likelihood.numeric:
         s.places = np.zeros(BINS, np.int64)
     else:
         s.by_class = np.zeros(n_classes, np.int64)
         s.counts, s.predicted, s.seen = (np.zeros((n_classes, BINS)) for _ in range(3))
     for built in blocks:
-        for start in range(0, len(built.x), predictive.batch):
-            x, y = (a[start : start + predictive.batch] for a in (built.x, built.y))
-            eta, eta_mean = predictive.linear(x), alone.linear(x)
+        for start in range(0, len(built.x), average.batch):
+            x, y = (a[start : start + average.batch] for a in (built.x, built.y))
+            eta, eta_mean = average.linear(x), alone.linear(x)
             jacobian = np.log(design.scale)
             s.n_rows += len(y)
-            s.log_density.add(predictive.log_density(eta, y) - jacobian)
+            s.log_density.add(average.log_density(eta, y) - jacobian)
             s.at_mean.add(alone.log_density(eta_mean, y) - jacobian)
-            if student:
-                _add_numbers(s, predictive, eta, y, design)
+            if likelihood.numeric:
+                _add_numbers(s, likelihood, eta, y, design)
             else:
-                true = y.astype(np.int64) if n_classes > 2 or design.family == "softmax" else (y > 0).astype(np.int64)
-                p = predictive.probabilities(eta).mean(axis=1)
-                _add_classes(s, p, true)
-                s.correct_at_mean.add(alone.probabilities(eta_mean)[:, 0].argmax(axis=1) == true)
+                true = likelihood.decode(y).astype(np.int64)
+                _add_classes(s, likelihood.probabilities(eta).mean(axis=1), true)
+                s.correct_at_mean.add(likelihood.probabilities(eta_mean)[:, 0].argmax(axis=1) == true)
     return s if s.n_rows else None
 
 
-def _add_numbers(s: Scores, predictive: Predictive, eta: np.ndarray, y: np.ndarray, design: Design) -> None:
-    mean, _ = predictive.moments(eta)
+def _add_numbers(s: Scores, likelihood: StudentT, eta: np.ndarray, y: np.ndarray, design: Design) -> None:
+    mean, _ = likelihood.moments(eta)
     error = design.scale * (y - mean)
     s.squared.add(error**2)
     s.absolute.add(np.abs(error))
     s.response.add(design.scale * y)  # about the column's mean: digits are kept
-    place = predictive.cdf(eta, y)
+    place = likelihood.cdf(eta, y)
     s.covered.add((place >= 0.05) & (place <= 0.95))
     s.places += np.bincount(np.minimum((place * BINS).astype(int), BINS - 1), minlength=BINS)
 

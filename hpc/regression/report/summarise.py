@@ -10,7 +10,7 @@ import numpy as np
 from mpibayes.errors import DataError, NumericalError
 from mpibayes.hpc.posterior.scalars import Scalar, scalar
 from mpibayes.hpc.regression.draws import Kept
-from mpibayes.hpc.regression.predictive import Predictive
+from mpibayes.hpc.regression.predictive import Average
 from mpibayes.hpc.regression.prior import Prior
 from mpibayes.hpc.regression.report import mixing as faring
 from mpibayes.hpc.regression.report.coefficients import Summary, centred, in_original_units, summarise
@@ -50,7 +50,7 @@ class Posterior:
     @property
     def odds(self) -> bool:
         """Whether the exponential of a coefficient is an odds ratio."""
-        return self.run.design.family == "logistic"
+        return self.run.design.likelihood.odds
 
 
 def summarise_run(run: Kept) -> Posterior:
@@ -62,7 +62,7 @@ def summarise_run(run: Kept) -> Posterior:
     shown, original = theta, None
     if design.n_classes > 1:
         shown = summarise([centred(d).reshape(len(d), -1) for d in draws])
-    if design.standardise and (design.family == "student-t" or any(t.numeric for t in design.terms)):
+    if design.standardised_response or (design.standardise and any(t.numeric for t in design.terms)):
         plain = [in_original_units(centred(d), design).reshape(len(d), -1) for d in draws]
         original = summarise(plain, judged=False)
     later = [c.later() for c in run.chains]
@@ -122,9 +122,9 @@ def _score(p: Posterior) -> None:
     if config.heldout_path is not None and not os.path.exists(config.heldout_path):
         p.warnings.append(f"{config.heldout_path}: the held-out rows are not there any more, so nothing is scored")
         return
-    predictive = Predictive(run.likelihood, run.draws(SCORED))
+    average = Average.of(run.draws(SCORED))
     mean = p.theta.mean.reshape(run.design.n_classes, -1)
     try:
-        p.scores = score(run.heldout_blocks(), predictive, mean, run.design)
+        p.scores = score(run.heldout_blocks(), average, mean, run.design)
     except DataError as error:
         p.warnings.append(f"the held-out rows cannot be scored: {error}")

@@ -72,20 +72,13 @@ def _about(p: Posterior) -> list[tuple[str, str]]:
 
 def _model(p: Posterior) -> str:
     design, s = p.run.design, p.run.settings
-    if s.family == "logistic":
-        return f"logistic regression of {design.response}: the probability of {_quoted(design.classes[1])}"
-    if s.family == "softmax":
-        few = ", ".join(map(_quoted, design.classes[:6])) + (", ..." if len(design.classes) > 6 else "")
-        return f"softmax regression of {design.response}: {len(design.classes)} classes, {few}"
-    scale = p.run.likelihood.scale
+    m = p.run.likelihood
+    words = f"{m.title} regression of {design.response}: {m.in_words(design.classes)}"
+    if not m.has_scale:
+        return words
     how = {"auto": "the most probable one", "heldout": "the best one on held-out rows"}.get(str(s.scale), "given")
-    words = f"Student t regression of {design.response}: {s.degrees_of_freedom:g} degrees of freedom, scale "
-    words += f"{number(scale)} ({how})"
-    return words + (f", that is {number(scale * design.scale)} in the table's units" if design.standardise else "")
-
-
-def _quoted(level: str) -> str:
-    return f'"{level}"'
+    words += f" ({how})"
+    return words + (f", that is {number(m.scale * design.scale)} in the table's units" if design.standardise else "")
 
 
 def _predictors(p: Posterior) -> str:
@@ -312,12 +305,12 @@ def _original(p: Posterior) -> Sequence[Any]:
     design, s = p.run.design, p.original
     d, unit = design.n_predictors, units(design)
     numeric = {t.first for t in design.terms if t.numeric} | ({0} if design.intercept else set())
-    if design.family == "student-t":
+    if design.likelihood.numeric:
         numeric = set(range(d))
     places = [j for j in by_importance(p.shown, design) if j % d in numeric]
     title = Text("In the table's own units", style="bold")
     words = "of numeric predictors, a coefficient of one unit; intercepts where they all are 0"
-    if design.family == "student-t":
+    if design.likelihood.numeric:
         words = f"of {design.response}; numeric predictors by one unit; the intercept where they all are 0"
     title.line(words, style="not bold dim")
     if len(places) > LISTED_NUMERIC:
