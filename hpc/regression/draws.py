@@ -35,7 +35,7 @@ class Kept(KeptChains):
     def draws(self, most: int) -> Iterator[Predictive]:
         """At most so many draws, evenly spaced in each chain and as many of each, as distributions over rows.
 
-        Raises CheckpointError where only a checkpoint tells the scale of the t distribution, and there is none.
+        Raises CheckpointError where the scale of the t distribution is in a checkpoint that is gone.
         """
         likelihood, share = self.likelihood, max(1, most // len(self.chains))
         for c in self.chains:
@@ -54,7 +54,7 @@ class Kept(KeptChains):
 
     @property
     def prior_scale(self) -> float:
-        """Of every coefficient; inf: flat. Raises CheckpointError where only a checkpoint would tell."""
+        """Of every coefficient; inf: flat. Raises CheckpointError where it is in a checkpoint that is gone."""
         s = self.settings
         if s.prior == "flat":
             return np.inf
@@ -62,7 +62,10 @@ class Kept(KeptChains):
 
     @property
     def likelihood(self) -> Likelihood:
-        """With the scale of the t distribution in units of y. Raises CheckpointError where only a checkpoint tells."""
+        """With the scale of the t distribution in units of y.
+
+        Raises CheckpointError where that is in a checkpoint that is gone.
+        """
         s, d = self.settings, self.design
         scale = 1.0
         if d.likelihood.has_scale:

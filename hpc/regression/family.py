@@ -207,10 +207,10 @@ class RegressionChain:
         self._batch = int(np.clip(n * BATCH_S / max(time.perf_counter() - began, 1e-6), 1, min(MOST, 4 * n)))
         if values is not None:
             self._gather_queries(range(first, first + n), values)
-        told = Told(range(first, first + n), news[:-1].tolist(), values or {})
+        info = Told(range(first, first + n), news[:-1].tolist(), values or {})
         if values is not None and not np.isfinite(values["lp"]).all():
-            told.problem = "log p(theta, z) is not a finite number"
-        return told
+            info.problem = "log p(theta, z) is not a finite number"
+        return info
 
     def _gather_queries(self, cycles: range, values: dict[str, np.ndarray]) -> None:
         """Let each cycle that the trace keeps have the queries of those before it that the trace leaves out."""

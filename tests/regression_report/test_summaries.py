@@ -14,7 +14,7 @@ from mpibayes.hpc.regression.predictive import Average
 from mpibayes.hpc.regression.prior import Prior
 from mpibayes.hpc.regression.report import coefficients as coef
 from mpibayes.hpc.regression.report.figures import autocorrelation
-from mpibayes.hpc.regression.report.importance_check import affordable, second_opinion
+from mpibayes.hpc.regression.report.importance_check import affordable, importance_check
 from mpibayes.hpc.regression.report.scoring import score
 from mpibayes.hpc.regression.settings import Settings
 from mpibayes.io.table import table_from_arrays
@@ -187,10 +187,10 @@ def test_nothing_to_score():
     assert score([], p, p.theta[0], design) is None
 
 
-# --- the second opinion -----------------------------------------------------------------------------------------------
+# --- the check by importance sampling ---------------------------------------------------------------------------------
 
 
-def test_the_second_opinion_tells_a_wrong_chain(runs):
+def test_importance_sampling_finds_a_wrong_chain(runs):
     assert family_in(runs["student-t"]) == "student-t"
     run = Kept([runs["student-t"]])
     run.read_traces()
@@ -199,18 +199,18 @@ def test_the_second_opinion_tells_a_wrong_chain(runs):
     blocks = [(b.x, b.y) for b in run.blocks()]
     prior = Prior.of("gaussian", 2.5, run.design.n_parameters)
 
-    def asked(theta):
-        return second_opinion(blocks, run.likelihood, prior, coef.summarise([theta]), 1000)
+    def checked(theta):
+        return importance_check(blocks, run.likelihood, prior, coef.summarise([theta]), 1000)
 
-    sound = asked(draws)
+    sound = checked(draws)
     assert sound.trusted and sound.agrees and sound.n_effective > 500
-    shifted = asked(draws + 0.5 * draws.std(axis=0) * (np.arange(draws.shape[1]) == 2))
+    shifted = checked(draws + 0.5 * draws.std(axis=0) * (np.arange(draws.shape[1]) == 2))
     assert shifted.trusted and not shifted.agrees and shifted.mean_at == 2
-    wide = asked(draws.mean(axis=0) + 1.5 * (draws - draws.mean(axis=0)))
+    wide = checked(draws.mean(axis=0) + 1.5 * (draws - draws.mean(axis=0)))
     assert not wide.agrees and wide.sd_gap > wide.by_chance
 
 
-def test_a_second_opinion_has_its_price():
+def test_what_importance_sampling_costs():
     assert affordable(12_000, 56) == 1000 and affordable(1_000_000, 56) == 400
     assert affordable(10_000_000, 8) == 0 and affordable(1_500_000, 400) == 0
 

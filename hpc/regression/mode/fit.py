@@ -197,31 +197,32 @@ def _newton_step(objective: Objective, gradient, names) -> tuple[np.ndarray, flo
     """(step (P,), Newton decrement) on every rank, and the likelihood's curvature on root."""
     comm, prior, theta = objective.comm, objective.prior, objective.theta
     curvature = objective.curvature()
-    told = np.full(len(theta) + 1, np.nan)
+    solved = np.full(len(theta) + 1, np.nan)
     if comm.rank == 0:
-        _solve(curvature + np.diag(prior.smooth_curvature(theta)), gradient, told)
-    comm.broadcast(told)
-    if np.isnan(told[-1]) and not objective.likelihood.log_concave:
+        _solve(curvature + np.diag(prior.smooth_curvature(theta)), gradient, solved)
+    comm.broadcast(solved)
+    if np.isnan(solved[-1]) and not objective.likelihood.log_concave:
         # far from the mode, go by weighted least squares, which always climb
         weighted = objective.weighted_least_squares()
         if comm.rank == 0:
-            _solve(weighted + np.diag(prior.smooth_curvature(theta)), gradient, told)
-        comm.broadcast(told)
-        if told[-1] <= CONVERGED:
+            _solve(weighted + np.diag(prior.smooth_curvature(theta)), gradient, solved)
+        comm.broadcast(solved)
+        if solved[-1] <= CONVERGED:
             raise NumericalError(
                 "the posterior of the t regression has no curvature at its mode",
                 ["too few rows for the predictors, or several modes? set a narrower prior, or a larger scale"],
             )
-    if not np.isfinite(told).all():
+    if not np.isfinite(solved).all():
         _refuse_singular(objective, names)
-    return told[:-1], float(told[-1]), curvature
+    return solved[:-1], float(solved[-1]), curvature
 
 
-def _solve(matrix: np.ndarray, gradient: np.ndarray, told: np.ndarray) -> None:
+def _solve(matrix: np.ndarray, gradient: np.ndarray, solved: np.ndarray) -> None:
+    """Writes (step, Newton decrement) into `solved`, unless the matrix is not positive definite."""
     factor = cholesky(matrix)
     if factor is not None:
-        told[:-1] = solve(factor, gradient)
-        told[-1] = (told[:-1] * gradient).sum()
+        solved[:-1] = solve(factor, gradient)
+        solved[-1] = (solved[:-1] * gradient).sum()
 
 
 def _start(objective: Objective, names) -> np.ndarray:
@@ -252,14 +253,14 @@ def _least_squares(objective: Objective, names) -> np.ndarray:
         for r in objective.rows
     ]
     total = shard_sum(comm, parts, (d * d + d,), objective.n_shards)
-    told = np.full(p + 1, np.nan)
+    solved = np.full(p + 1, np.nan)
     if comm.rank == 0:
         ridge = objective.prior.smooth_curvature(np.zeros(p)) * objective.likelihood.scale**2
-        _solve(total[: d * d].reshape(d, d) + np.diag(ridge), total[d * d :], told)
-    comm.broadcast(told)
-    if not np.isfinite(told).all():
+        _solve(total[: d * d].reshape(d, d) + np.diag(ridge), total[d * d :], solved)
+    comm.broadcast(solved)
+    if not np.isfinite(solved).all():
         _refuse_singular(objective, names)
-    return told[:-1]
+    return solved[:-1]
 
 
 def _finish(objective: Objective, theta, curvature, iterations: int) -> Fit:

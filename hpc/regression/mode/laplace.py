@@ -1,4 +1,4 @@
-"""What the Laplace approximation foretells: coordinates to sample in, bright rows, and whether Firefly pays.
+"""What follows from the Laplace approximation: coordinates to sample in, bright rows, and whether Firefly pays.
 
 With bounds that touch at the mode, a row's gap at theta is about half the curvature that its bound has too much, times
 (x'(theta - mode))^2, so the expected sum of gaps over theta ~ N(mode, covariance) is half a trace, whatever the number

@@ -10,7 +10,7 @@ import numpy as np
 from mpibayes.hpc.posterior.tables import Report, finite, machine_scalars
 from mpibayes.hpc.regression.draws import Kept
 from mpibayes.hpc.regression.report.coefficients import LEVELS, Summary, centred, units
-from mpibayes.hpc.regression.report.mixing import Course
+from mpibayes.hpc.regression.report.mixing import ChainSummary
 from mpibayes.hpc.regression.report.scoring import Scores
 from mpibayes.hpc.regression.report.summarise import Posterior, summarise_run
 from mpibayes.hpc.regression.report.tables import parts
@@ -78,7 +78,7 @@ def _machine(p: Posterior, lines: list[dict[str, Any]], pictures: list[str]) -> 
         "version": 1,
         "family": "regression",
         "likelihood": s.likelihood,
-        "runs": [{"directory": str(c.folder), **_machine_course(course)} for c, course in zip(run.chains, p.courses)],
+        "runs": [{"directory": str(c.folder), **_machine_chain(summary)} for c, summary in zip(run.chains, p.chains)],
         "table": {
             "path": str(run.table.path),
             "fingerprint": run.table.fingerprint,
@@ -118,8 +118,8 @@ def _machine(p: Posterior, lines: list[dict[str, Any]], pictures: list[str]) -> 
     }
     if run.design.n_classes > 1:
         document["sampled"] = [{"name": name, **_numbers(t, j)} for j, name in enumerate(p.names)]
-    if p.opinion is not None:
-        o = p.opinion
+    if p.importance is not None:
+        o = p.importance
         document["laplace_importance_sampling"] = {k: finite(v) for k, v in asdict(o).items()} | {
             "mean_at": p.names[o.mean_at], "sd_at": p.names[o.sd_at], "agrees": o.agrees if o.trusted else None,
         }  # fmt: skip
@@ -130,7 +130,7 @@ def _pairs(name: str, values: tuple[float, float]) -> dict[str, float | None]:
     return {f"{name}_min": finite(values[0]), f"{name}_median": finite(values[1])}
 
 
-def _machine_course(c: Course) -> dict[str, Any]:
+def _machine_chain(c: ChainSummary) -> dict[str, Any]:
     document = {name: finite(value) for name, value in vars(c).items()}
     return document | {"scalars": machine_scalars(c.scalars)}
 
