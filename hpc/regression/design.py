@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -65,7 +65,7 @@ class Built:
 
 @dataclass(frozen=True)
 class Design:
-    """How rows of one table become predictors and a response; plain data, to be written as JSON (as_dict, from_dict).
+    """How rows of one table become predictors and a response.
 
     likelihood: its class. center, scale: of the response, y = (encoded cell - center) / scale; 0 and 1 unless that is
     standardised.
@@ -172,7 +172,8 @@ class Design:
         if self.missing == "error":
             missing = _cells(dropped, self.response, "missing cell", first_row)
         for term in self.terms:
-            empty = self._fill(x, term, *_cells_of(rows, term.column))
+            cells, empty = _cells_of(rows, term.column)
+            self._fill(x, term, cells, empty)
             if self.missing == "drop":
                 dropped |= empty
             elif not term.indicator:
@@ -206,8 +207,8 @@ class Design:
         missing = np.nan if column.kind in NUMERIC else len(column.levels)
         getattr(rows, column.block)[:, column.index] = np.where(np.isnan(y), missing, cells)
 
-    def _fill(self, x: np.ndarray, term: Term, cells: np.ndarray, empty: np.ndarray) -> np.ndarray:
-        """Writes a term's predictors into x; returns `empty`, which cells are missing."""
+    def _fill(self, x: np.ndarray, term: Term, cells: np.ndarray, empty: np.ndarray) -> None:
+        """Writes a term's predictors into x; empty: which cells are missing."""
         column = term.column
         if term.numeric:
             value = np.where(empty, column.center, cells)
@@ -218,34 +219,12 @@ class Design:
             x[row, term.first - 1 + cells[row].astype(np.int64)] = 1.0
         if term.indicator:
             x[:, term.first + term.width - 1] = empty
-        return empty
-
-    def as_dict(self) -> dict:
-        """Of numbers, strings, lists and dictionaries."""
-        return {
-            **{name: getattr(self, name) for name in ("intercept", "standardise", "missing")},
-            "likelihood": self.likelihood.name,
-            "response": asdict(self.response_column),
-            "terms": [{"column": asdict(t.column), "first": t.first, "indicator": t.indicator} for t in self.terms],
-        }
-
-    @classmethod
-    def from_dict(cls, entry: dict) -> Design:
-        terms = tuple(Term(_column(t["column"]), t["first"], t["indicator"]) for t in entry["terms"])
-        return cls(
-            LIKELIHOODS[entry["likelihood"]], _column(entry["response"]), terms,
-            entry["intercept"], entry["standardise"], entry["missing"],
-        )  # fmt: skip
 
 
 def _cells_of(rows: Rows, column: Column) -> tuple[np.ndarray, np.ndarray]:
     """The cells of a column, (n,), and which of them are missing."""
     cells = getattr(rows, column.block)[:, column.index]
     return cells, np.isnan(cells) if column.kind in NUMERIC else cells == len(column.levels)
-
-
-def _column(entry: dict) -> Column:
-    return Column(**{**entry, "levels": tuple(entry["levels"])})
 
 
 def _nearest(name: str, known) -> str:

@@ -114,7 +114,7 @@ class Firefly:
             if s.bounds == "tuned":
                 rows.tune(mode)
             else:
-                rows.untune(m.untuned_at if s.xi is None else s.xi)
+                rows.untune((m.untuned_at or 0.0) if s.xi is None else s.xi)
         self._lights = [(i, kernels.Lights(rows)) for i, rows in p.rows] if self.firefly else []
         self._quadratic = quadratic = bound_statistics(self.comm, p.rows, p.n_shards, mode)
         self.target = self._new_target(quadratic)

@@ -1,7 +1,6 @@
 """From imported tables to predictors and response, and every way in which a table can fail to fit."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -122,13 +121,6 @@ class TestBuild:
         design = Design.of(settings(missing="indicator"), patients.columns)
         built = design.build(patients.read(), response=False)
         assert built.kept is None and len(built.x) == 8 and np.isnan(built.y).all()
-
-    def test_as_json(self, patients):
-        for change in ({}, {"likelihood": "student-t", "response": "cost", "standardise": False}):
-            design = Design.of(settings(missing="indicator", **change), patients.columns)
-            again = Design.from_dict(json.loads(json.dumps(design.as_dict())))
-            assert again == design and again.names == design.names
-            assert np.array_equal(again.build(patients.read()).x, design.build(patients.read()).x)
 
     def test_all_used_columns_are_predictors(self, patients):
         design = Design.of(settings(predictors=None, missing="drop"), patients.columns)

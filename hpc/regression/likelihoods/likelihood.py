@@ -39,7 +39,7 @@ class Likelihood:
     log_concave: ClassVar[bool] = True  # if not, there is `weight`
     separable: ClassVar[bool] = False  # two classes may lie on two sides of a plane; then a flat prior leaves no mode
     needs_prior: ClassVar[str] = ""  # why a flat prior never leaves a proper posterior; "" where it may
-    untuned_at: ClassVar[float] = 0.0  # where untuned bounds touch, unless firefly.xi says
+    untuned_at: ClassVar[float | None] = None  # where untuned bounds touch, unless firefly.xi says; None: it cannot
     odds: ClassVar[bool] = False  # the exponential of a coefficient is an odds ratio
     coefficients_title: ClassVar[str] = "Coefficients"
     n_curvatures: ClassVar[int] = 1

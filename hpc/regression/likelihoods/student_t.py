@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
 
 from mpibayes.hpc.regression.likelihoods.likelihood import NUMERIC, Likelihood
 from mpibayes.io.table import Column
@@ -25,6 +24,7 @@ class StudentT(Likelihood):
     code = kernels.STUDENT
     numeric = has_scale = True
     log_concave = False
+    untuned_at = 0.0
     n_bounds = 1
 
     @classmethod
@@ -85,6 +85,8 @@ class StudentT(Likelihood):
 
     def cdf(self, eta: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Probability of a response below y, (n,), of the mixture."""
+        from scipy.special import stdtr  # slow to import, and chains have no need of it
+
         return stdtr(self.nu, (y[:, None] - eta[..., 0]) / self.scale).mean(axis=1)
 
     def quantile(self, eta: np.ndarray, p: float) -> np.ndarray:
@@ -92,6 +94,8 @@ class StudentT(Likelihood):
 
         Newton's method, kept between the least and the largest of the draws' own quantiles, between which it lies.
         """
+        from scipy.special import stdtr, stdtrit
+
         nu, scale = self.nu, self.scale
         centre = eta[..., 0]
         own = scale * float(stdtrit(nu, p))
