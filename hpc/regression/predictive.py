@@ -78,7 +78,7 @@ class Average:
 
     @property
     def batch(self) -> int:
-        """Rows that are to be worked on at a time."""
+        """Rows to work on at a time."""
         return max(64, CELLS // (len(self.theta) * max(2, self.likelihood.n_classes)))
 
     def linear(self, x: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from mpibayes.kernels.firefly import firefly as kernels
 
 
 class Problem:
-    """What is to be sampled. Collective.
+    """What a chain samples. Collective.
 
     x_of(start, stop): (x float32 (n, D) or padded with zeros to a multiple of 8, y float64 (n,)) of training rows
     start..stop-1, or fewer where some are left out; asked for the shards of this rank alone. y: as the likelihood, one

@@ -15,7 +15,7 @@ import numpy as np
 from mpibayes.io.table import Column
 from mpibayes.kernels.firefly import firefly as kernels
 
-LANES = 8  # a row of predictors is padded to a multiple of so many numbers
+LANES = 8  # a row of predictors is padded to a multiple of this many numbers
 NUMERIC = ("real", "count")  # kinds of columns whose cells are numbers; those of others are levels
 
 

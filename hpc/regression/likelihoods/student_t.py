@@ -13,7 +13,7 @@ from mpibayes.kernels.firefly import firefly as kernels
 from mpibayes.text import import_again, number
 
 QUANTILES = {"q05": 0.05, "q50": 0.5, "q95": 0.95}
-CLOSE = 1e-9  # a quantile is known to so many scales
+CLOSE = 1e-9  # accuracy of a quantile, in scales
 ROUNDS = 60
 
 

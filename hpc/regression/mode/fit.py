@@ -226,7 +226,7 @@ def _solve(matrix: np.ndarray, gradient: np.ndarray, solved: np.ndarray) -> None
 
 
 def _start(objective: Objective, names) -> np.ndarray:
-    """Where Newton's method starts, (P,): the mode of every so many rows of a large table."""
+    """Where Newton's method starts, (P,): of a large table the mode of every n-th row."""
     comm, likelihood, prior = objective.comm, objective.likelihood, objective.prior
     n_rows = sum(comm.collect(sum(len(r.y) for r in objective.rows)))
     stride = n_rows // max(FEW_ROWS, 20 * likelihood.n_parameters)
@@ -241,7 +241,7 @@ def _start(objective: Objective, names) -> np.ndarray:
 
 
 def every(rows: Rows, stride: int, likelihood: Likelihood) -> Rows:
-    """Every so many rows of a shard, from its first."""
+    """Every `stride`-th row of a shard, from its first."""
     return likelihood.rows(np.ascontiguousarray(rows.x[::stride]), np.ascontiguousarray(rows.y[::stride]))
 
 

@@ -65,7 +65,7 @@ def predicted_bright(
 ) -> float:
     """Expected number of bright rows once the chain is at work, with the bounds that `rows` now have. Collective.
 
-    The mean of sum 1 - exp(-gap) over Laplace draws on every so many rows of each shard, with the sum of gaps, whose
+    The mean of sum 1 - exp(-gap) over Laplace draws on every n-th row of each shard, with the sum of gaps, whose
     mean `expected_gap` knows, as control variate; the same on every rank. quadratic: bound_statistics of these bounds;
     it and the likelihood are found where not given.
     """

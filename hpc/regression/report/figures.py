@@ -22,7 +22,7 @@ from mpibayes.hpc.posterior.drawing import (
     thousands,
 )  # fmt: skip
 from mpibayes.hpc.regression.report.coefficients import Summary
-from mpibayes.hpc.regression.report.scoring import BINS, Scores
+from mpibayes.hpc.regression.report.scoring import BINS, ClassScores, NumberScores
 
 POINTS = 4000  # of a line: more look the same
 FEWEST = 20  # looks at the log posterior that make a curve; else log p(theta, z) is shown
@@ -193,7 +193,7 @@ def autocorrelation(x: np.ndarray) -> np.ndarray:
 
 
 @styled
-def calibration(scores: Scores, classes: Sequence[str]):
+def calibration(scores: ClassScores, classes: Sequence[str]):
     """Of held-out rows: how often a class is true where it is given a probability, and how often that is given.
 
     Points have bars of two binomial standard errors. Of two classes the second alone is shown."""
@@ -223,7 +223,7 @@ def calibration(scores: Scores, classes: Sequence[str]):
 
 
 @styled
-def places(scores: Scores, response: str):
+def places(scores: NumberScores, response: str):
     """Of held-out rows: where responses lie in their predictive distributions; flat where these are right."""
     figure = plot(6.8, 3.9)
     axes = figure.subplots()

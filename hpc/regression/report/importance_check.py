@@ -57,7 +57,7 @@ class ImportanceCheck:
 
 
 def affordable(n_rows: int, width: int) -> int:
-    """Draws that so many rows allow; 0 where it would take too long, or too much memory."""
+    """Draws that this many rows allow; 0 where it would take too long, or too much memory."""
     n = min(DRAWS, LOOKS // max(n_rows, 1))
     return n if n >= FEWEST and n_rows * width <= NUMBERS else 0
 

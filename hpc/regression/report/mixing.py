@@ -42,7 +42,7 @@ class ChainSummary:
 
 def summarise_chain(chain: Chain) -> ChainSummary:
     """Of a chain whose trace was read."""
-    thin = chain.config.output.thin  # a line has the queries of so many cycles
+    thin = chain.config.output.thin  # a line of the trace has the queries of this many cycles
     cycles, later = int(chain.trace["cycle"][-1]), chain.later()
     seconds = chain.seconds
     before = seconds[chain.trace["cycle"] <= chain.burn_in]

@@ -11,7 +11,7 @@ from mpibayes.hpc.posterior.tables import Report, finite, machine_scalars
 from mpibayes.hpc.regression.draws import Kept
 from mpibayes.hpc.regression.report.coefficients import LEVELS, Summary, centred, units
 from mpibayes.hpc.regression.report.mixing import ChainSummary
-from mpibayes.hpc.regression.report.scoring import Scores
+from mpibayes.hpc.regression.report.scoring import ClassScores, NumberScores, Scores
 from mpibayes.hpc.regression.report.summarise import Posterior, summarise_run
 from mpibayes.hpc.regression.report.tables import parts
 from mpibayes.io.export import csv_line
@@ -142,15 +142,15 @@ def _machine_scores(s: Scores, classes: tuple[str, ...]) -> dict[str, Any]:
     document: dict[str, Any] = {"rows": s.n_rows, "draws": s.n_draws}
     document |= mean(s.log_density, "log_predictive_density")
     document |= mean(s.at_mean, "log_density_at_posterior_mean")
-    document |= mean(s.correct, "accuracy") | mean(s.correct_at_mean, "accuracy_at_posterior_mean")
-    if s.by_class is not None:
+    if isinstance(s, ClassScores):
+        document |= mean(s.correct, "accuracy") | mean(s.correct_at_mean, "accuracy_at_posterior_mean")
         document["accuracy_of_the_most_frequent_class"] = s.by_frequency
         document["classes"] = dict(zip(classes, s.by_class.tolist()))
         document["calibration"] = {
             label: {"rows": s.counts[c].tolist(), "predicted": s.predicted[c].tolist(), "seen": s.seen[c].tolist()}
             for c, label in enumerate(classes)
         }
-    if s.squared.n:
+    if isinstance(s, NumberScores):
         document |= {"rmse": s.rmse, "rmse_of_the_mean": s.rmse_of_mean}
         document |= mean(s.absolute, "mean_absolute_error") | mean(s.covered, "coverage_of_90_percent_intervals")
         document["places"] = s.places.tolist()
@@ -182,7 +182,7 @@ def _pictures(p: Posterior) -> dict[str, bytes]:
         draws, run.chains, [p.names[j] for j in chosen], [p.shown.ess_bulk[j] for j in chosen]
     )
     if p.scores is not None:
-        if p.scores.places is None:
+        if isinstance(p.scores, ClassScores):
             pictures["heldout.png"] = figures.calibration(p.scores, design.classes)
         else:
             pictures["heldout.png"] = figures.places(p.scores, design.response)

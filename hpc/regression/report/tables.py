@@ -11,6 +11,7 @@ from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.posterior.scalars import Scalar, r_hat_in_words
 from mpibayes.hpc.posterior.tables import fixed, head, not_started, shards, span, states, warnings_in_words
 from mpibayes.hpc.regression.report.coefficients import Summary, by_importance, units
+from mpibayes.hpc.regression.report.scoring import ClassScores
 from mpibayes.hpc.regression.report.summarise import Posterior
 from mpibayes.text import counted, every, number, percent, took
 
@@ -239,7 +240,7 @@ def _importance(p: Posterior) -> list[Any]:
 def _score_table(p: Posterior) -> Any:
     s = p.scores
     draws = f"mean over {counted(s.n_draws, 'draw')}"
-    if s.by_class is not None:
+    if isinstance(s, ClassScores):
         table = _table(f"{s.n_rows:,} held-out rows", draws, "", "posterior mean", "most frequent class")
         shares = s.by_class[s.by_class > 0] / s.by_class.sum()
         entropy = float(-(shares * np.log(shares)).sum())
