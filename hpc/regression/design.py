@@ -172,8 +172,8 @@ class Design:
         if self.missing == "error":
             missing = _cells(dropped, self.response, "missing cell", first_row)
         for term in self.terms:
-            cells, empty = _cells_of(rows, term.column)
-            self._fill(x, term, cells, empty)
+            empty = blank_cells(rows, term.column)
+            self._fill(x, term, _cells_of(rows, term.column), empty)
             if self.missing == "drop":
                 dropped |= empty
             elif not term.indicator:
@@ -197,15 +197,13 @@ class Design:
 
     def response_of(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         """y, and which rows have none."""
-        cells, blank = _cells_of(rows, self.response_column)
+        cells, blank = _cells_of(rows, self.response_column), blank_cells(rows, self.response_column)
         return np.where(blank, 0.0, (self.likelihood.encode(cells) - self.center) / self.scale), blank
 
-    def set_response(self, rows: Rows, y: np.ndarray) -> None:
-        """Write responses y (n,), NaN for a missing one, into the cells of `rows`."""
+    def set_response(self, rows: Rows, places: np.ndarray, y: np.ndarray) -> None:
+        """Write the responses y (m,) into the cells of the rows at `places` (m,)."""
         column = self.response_column
-        cells = self.likelihood.decode(self.center + self.scale * y)
-        missing = np.nan if column.kind in NUMERIC else len(column.levels)
-        getattr(rows, column.block)[:, column.index] = np.where(np.isnan(y), missing, cells)
+        getattr(rows, column.block)[places, column.index] = self.likelihood.decode(self.center + self.scale * y)
 
     def _fill(self, x: np.ndarray, term: Term, cells: np.ndarray, empty: np.ndarray) -> None:
         """Writes a term's predictors into x; empty: which cells are missing."""
@@ -221,10 +219,14 @@ class Design:
             x[:, term.first + term.width - 1] = empty
 
 
-def _cells_of(rows: Rows, column: Column) -> tuple[np.ndarray, np.ndarray]:
-    """The cells of a column, (n,), and which of them are missing."""
-    cells = getattr(rows, column.block)[:, column.index]
-    return cells, np.isnan(cells) if column.kind in NUMERIC else cells == len(column.levels)
+def blank_cells(rows: Rows, column: Column) -> np.ndarray:
+    """Which cells of a column are missing, (n,) bool."""
+    cells = _cells_of(rows, column)
+    return np.isnan(cells) if column.kind in NUMERIC else cells == len(column.levels)
+
+
+def _cells_of(rows: Rows, column: Column) -> np.ndarray:
+    return getattr(rows, column.block)[:, column.index]
 
 
 def _nearest(name: str, known) -> str:

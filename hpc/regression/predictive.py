@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpibayes.hpc.regression.design import Design
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.parallel.streams import Stream
+from mpibayes.hpc.regression.design import Design, blank_cells
 from mpibayes.hpc.regression.likelihoods import Likelihood
 from mpibayes.hpc.regression.likelihoods.classes import log_sum_exp
 from mpibayes.io.table import Column, Rows
@@ -39,20 +41,24 @@ class Predictive:
         value[places[seen]] -= np.log(self.design.scale)
         return value
 
-    def simulate(self, given: Rows, columns: Sequence[Column], stream: np.random.Generator) -> Rows:
-        """`given` with the cells of `columns`, of which only the response can be one, drawn from this distribution.
+    def simulate(self, given: Rows, columns: Sequence[Column], stream: Stream, first_row: int = 0) -> Rows:
+        """`given` with missing responses drawn from this distribution, where `columns` has the response.
 
-        The response is missing where a predictor is and such rows are dropped. Raises ValueError for other columns.
+        A row's draw depends on `stream` and its number alone, which counts from first_row. A response stays missing
+        where a predictor is missing and such rows are dropped. Raises ConfigError where `columns` has predictors with
+        missing cells, which are never drawn.
         """
-        others = [column.name for column in columns if column.name != self.design.response]
-        if others:
-            raise ValueError(f"a regression has no distribution of its predictors: {', '.join(others)}")
         drawn = given.take(slice(None))
-        if columns:
+        others = [c.name for c in columns if c.name != self.design.response and blank_cells(given, c).any()]
+        if others:
+            raise ConfigError(f"a regression has no distribution of its predictors: {', '.join(others)}")
+        blank = blank_cells(given, self.design.response_column)
+        if any(c.name == self.design.response for c in columns) and blank.any():
             x, places = self._predictors(given)
-            y = np.full(len(given), np.nan)
-            y[places] = self.likelihood.draw(self._linear(x), stream)
-            self.design.set_response(drawn, y)
+            wanted = blank[places]
+            places = places[wanted]
+            y = self.likelihood.draw(self._linear(x[wanted]), stream.uniforms(first_row + places))
+            self.design.set_response(drawn, places, y)
         return drawn
 
     def _predictors(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:

@@ -5,6 +5,8 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.hpc.regression.design import Design
 from mpibayes.hpc.regression.likelihoods import LIKELIHOODS, Logistic, Softmax, StudentT
 from mpibayes.hpc.regression.predictive import Average, Predictive
@@ -13,6 +15,7 @@ from mpibayes.io.table import table_from_arrays
 
 FALSE_ALARM = 1e-6  # of each test of a law; wrong laws are rejected at a thousandth of it
 ROWS, COPIES = 5, 4000
+STREAM = Stream(11, Purpose.CELLS, 0)
 RESPONSE = {"logistic": "sick", "softmax": "job", "student-t": "cost"}
 
 
@@ -49,8 +52,9 @@ def cells(rows, column):
 def p_value(draw: Predictive, rows) -> float:
     """Of simulated responses of a few rows, each simulated many times, under exp(log_density) of every response."""
     column = draw.design.response_column
-    simulated = draw.simulate(rows.take(np.repeat(np.arange(ROWS), COPIES)), [column], np.random.default_rng(11))
-    simulated = cells(simulated, column).reshape(ROWS, COPIES)
+    given = rows.take(np.repeat(np.arange(ROWS), COPIES))
+    cells(given, column)[:] = len(column.levels) or np.nan
+    simulated = cells(draw.simulate(given, [column], STREAM), column).reshape(ROWS, COPIES)
     if column.levels:
         support = np.arange(len(column.levels))
     else:
@@ -80,18 +84,18 @@ def test_simulate_has_the_law_that_log_density_says(name, standardise):
 
 
 class OfTheOtherSign(Logistic):
-    def draw(self, eta, stream):
-        return -super().draw(eta, stream)
+    def draw(self, eta, u):
+        return -super().draw(eta, u)
 
 
 class TooFlat(Softmax):
-    def draw(self, eta, stream):
-        return super().draw(0.8 * eta, stream)
+    def draw(self, eta, u):
+        return super().draw(0.8 * eta, u)
 
 
 class Normal(StudentT):
-    def draw(self, eta, stream):
-        return eta[:, 0] + self.scale * stream.normal(size=len(eta))
+    def draw(self, eta, u):
+        return stats.norm.ppf(u, eta[:, 0], self.scale)
 
 
 @pytest.mark.parametrize("wrong", [OfTheOtherSign, TooFlat, Normal])
@@ -115,13 +119,20 @@ def test_missing_cells():
     cells(rows, column)[10] = len(column.levels)
     density = draw.log_density(rows)
     assert np.isnan(density[:5]).all() and density[10] == 0.0 and (np.delete(density[5:], 5) < 0).all()
-    drawn = draw.simulate(rows, [column], np.random.default_rng(1))
-    assert (cells(drawn, column)[:5] == 2).all() and (cells(drawn, column)[5:] < 2).all()
-    assert cells(rows, column)[10] == 2  # what was given stays as it was
+    drawn = draw.simulate(rows, [column], STREAM)
+    assert cells(drawn, column)[10] < 2 and cells(rows, column)[10] == 2  # what was given stays as it was
+    assert np.array_equal(np.delete(cells(drawn, column), 10), np.delete(cells(rows, column), 10))
+    cells(rows, column)[:] = 2
+    drawn = cells(draw.simulate(rows, [column], STREAM), column)
+    assert (drawn[:5] == 2).all() and (drawn[5:] < 2).all()
+    later = draw.simulate(rows.take(slice(20, None)), [column], STREAM, first_row=20)
+    assert np.array_equal(cells(later, column), drawn[20:])
 
 
 def test_predictors_have_no_distribution():
-    draw, rows = one_draw("student-t")
-    with pytest.raises(ValueError, match="no distribution of its predictors: age"):
-        draw.simulate(rows, [draw.design.terms[0].column], np.random.default_rng(1))
-    assert np.array_equal(draw.simulate(rows, [], np.random.default_rng(1)).reals, rows.reals)
+    draw, rows = one_draw("student-t", holes=True, missing="indicator")
+    age = draw.design.terms[0].column
+    with pytest.raises(ConfigError, match="no distribution of its predictors: age"):
+        draw.simulate(rows, [age], STREAM)
+    whole = rows.take(slice(5, None))
+    assert np.array_equal(draw.simulate(whole, [age], STREAM).reals, whole.reals)

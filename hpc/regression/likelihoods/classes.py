@@ -30,6 +30,11 @@ class OfClasses(Likelihood):
         """Of each class, (..., C), where eta is (..., K)."""
         raise NotImplementedError
 
+    def draw(self, eta: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """A class number of each row, (n,)."""
+        below = self.probabilities(eta).cumsum(axis=1)
+        return (u[:, None] >= below[:, :-1]).sum(axis=1).astype(np.float64)
+
     def predictions(self, eta: np.ndarray, classes: Sequence[str], center: float, scale: float) -> dict[str, Any]:
         """The most probable class, and 5 and 95 % points of the probabilities over draws."""
         import pyarrow as pa

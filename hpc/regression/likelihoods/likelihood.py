@@ -108,8 +108,8 @@ class Likelihood:
 
     # --- predictions --------------------------------------------------------------------------------------------------
 
-    def draw(self, eta: np.ndarray, stream: np.random.Generator) -> np.ndarray:
-        """A response y of each row, (n,)."""
+    def draw(self, eta: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """A response y of each row, (n,), where the distribution function passes u (n,), uniform in [0, 1)."""
         raise NotImplementedError
 
     def predictions(self, eta: np.ndarray, classes: Sequence[str], center: float, scale: float) -> dict[str, Any]:

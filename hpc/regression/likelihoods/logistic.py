@@ -56,8 +56,8 @@ class Logistic(OfClasses):
         a = bounds[:, 0]
         return -2.0 * a, (2.0 * a * eta[:, 0] + 0.5 * y)[:, None]
 
-    def draw(self, eta: np.ndarray, stream: np.random.Generator) -> np.ndarray:
-        return np.where(stream.logistic(size=len(eta)) < eta[:, 0], 1.0, -1.0)
+    def draw(self, eta: np.ndarray, u: np.ndarray) -> np.ndarray:
+        return 2.0 * super().draw(eta, u) - 1.0
 
     def probabilities(self, eta: np.ndarray) -> np.ndarray:
         return softmax(np.concatenate([np.zeros_like(eta), eta], axis=-1))

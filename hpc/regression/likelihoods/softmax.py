@@ -70,9 +70,6 @@ class Softmax(OfClasses):
         k = self.n_classes
         return 0.5 * (np.eye(k) - 1.0 / k)
 
-    def draw(self, eta: np.ndarray, stream: np.random.Generator) -> np.ndarray:
-        return np.argmax(eta + stream.gumbel(size=eta.shape), axis=1).astype(np.float64)
-
     def probabilities(self, eta: np.ndarray) -> np.ndarray:
         return softmax(eta)
 

@@ -68,8 +68,10 @@ class StudentT(Likelihood):
         weight = (self.nu + 1) / (self.nu * self.scale**2 + bounds[:, 0])
         return weight, (weight * (y - eta[:, 0]))[:, None]
 
-    def draw(self, eta: np.ndarray, stream: np.random.Generator) -> np.ndarray:
-        return eta[:, 0] + self.scale * stream.standard_t(self.nu, size=len(eta))
+    def draw(self, eta: np.ndarray, u: np.ndarray) -> np.ndarray:
+        from scipy.special import stdtrit
+
+        return eta[:, 0] + self.scale * stdtrit(self.nu, u + 2.0**-54)  # u is a multiple of 2^-53, and may be 0
 
     def predictions(self, eta: np.ndarray, classes: Sequence[str], center: float, scale: float) -> dict:
         """Mean, standard deviation and quantiles, in the table's units."""
