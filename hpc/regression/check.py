@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial
+from mpibayes.hpc.regression import keys
 from mpibayes.hpc.regression.design import Design
 from mpibayes.hpc.regression.family import firefly_settings, slice_rows
 from mpibayes.hpc.regression.firefly import Firefly
@@ -103,7 +104,7 @@ def findings(found: Found, n_ranks: int) -> Iterator[tuple[str, str]]:
 
 
 def _updates(config) -> str:
-    f = config.firefly
+    f = config.of(keys.Firefly)
     return f"{f.theta_update}, {f.z_update} z updates" if f.bounds != "none" else f"{f.theta_update} on all rows"
 
 

@@ -15,6 +15,7 @@ from mpibayes.hpc.data.rows import Data, digest
 from mpibayes.hpc.family import Told
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator, agree, on_root
+from mpibayes.hpc.regression import keys
 from mpibayes.hpc.regression.design import Built, Design
 from mpibayes.hpc.regression.firefly import Firefly
 from mpibayes.hpc.regression.firefly import Settings as FireflySettings
@@ -46,9 +47,9 @@ def slice_rows(design: Design) -> int:
 
 def settings_of(config: Config) -> Settings:
     """What is regressed on what."""
-    r = config.regression
+    r = config.of(keys.Regression)
     return Settings(
-        family=config.model.family,
+        family=config.of(keys.Model).likelihood,
         response=r.response,
         predictors=None if r.predictors == "all" else r.predictors,
         standardise=r.standardise,
@@ -63,7 +64,8 @@ def settings_of(config: Config) -> Settings:
 
 def firefly_settings(config: Config, number: int = 0) -> FireflySettings:
     """How it is sampled. number: of the chain, from 0."""
-    f, every, thin = config.firefly, config.output.log_posterior, config.output.thin
+    f, output = config.of(keys.Firefly), config.of(keys.Output)
+    every, thin = output.log_posterior, output.thin
     return FireflySettings(
         seed=config.run.seed, bounds=f.bounds, theta_update=f.theta_update, z_update=f.z_update, q=f.q,
         xi=None if f.xi == "auto" else f.xi, whiten=f.whiten, step_size=f.step_size, leapfrog_steps=f.leapfrog_steps,
