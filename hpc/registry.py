@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mpibayes.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mpibayes.hpc.family import Check, Family, Keys, Rules
+    from mpibayes.hpc.family import Check, Family, Forecast, Kept, Keys, Rules
 
 ROOMS = {"mixture": "crosscat", "regression": "regression"}
 FAMILIES = tuple(ROOMS)
@@ -33,8 +33,8 @@ def family_of(family: str) -> type[Family]:
     return _door(family, "family").Family
 
 
-def kept_of(family: str) -> type[Any]:
-    """A run of it, opened for reading: Kept(run directories, burn-in, table)."""
+def kept_of(family: str) -> type[Kept]:
+    """A run of it, opened for reading."""
     return _door(family, "draws").Kept
 
 
@@ -43,8 +43,8 @@ def report_of(family: str) -> Any:
     return _door(family, "report.report").make
 
 
-def forecast_of(family: str) -> type[Any]:
-    """What it predicts of new rows (`commands.predict.Forecast`)."""
+def forecast_of(family: str) -> type[Forecast]:
+    """What it predicts of new rows."""
     return _door(family, "predict").Forecast
 
 

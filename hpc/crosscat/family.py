@@ -47,7 +47,7 @@ def settings_of(config: Config, n_rows: int) -> Settings:
 
 
 class Family:
-    """See `sampler.Family`."""
+    """See `hpc.family.Family`."""
 
     def __init__(self, comm: Communicator, config: Config, data: Data):
         self.comm, self.data = comm, data
@@ -92,7 +92,7 @@ class Family:
 
 
 class MixtureChain:
-    """See `sampler.Sampler`: a mixture, the scores of its held-out rows, and its kept labels."""
+    """See `hpc.family.Sampler`: a mixture, the scores of its held-out rows, and its kept labels."""
 
     scalars = SCALARS
     axes: Mapping[str, Mapping[str, Sequence[str]]] = {}

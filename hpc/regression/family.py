@@ -81,7 +81,7 @@ def axes_of(design: Design) -> dict[str, dict[str, list[str]]]:
 
 
 class Family:
-    """See `sampler.Family`. The mode and the scales that have to be chosen are found once, for all chains."""
+    """See `hpc.family.Family`. The mode and the scales that have to be chosen are found once, for all chains."""
 
     def __init__(self, comm: Communicator, config: Config, data: Data):
         self.comm, self.data, self._config = comm, data, config
@@ -168,7 +168,7 @@ class Family:
 
 
 class RegressionChain:
-    """See `sampler.Sampler`: a Firefly chain, in batches of cycles."""
+    """See `hpc.family.Sampler`: a Firefly chain, in batches of cycles."""
 
     scalars = REGRESSION_SCALARS
     growing = False
@@ -227,9 +227,9 @@ class RegressionChain:
         p = self.firefly.problem
         return mine, shared | {"prior_scale": p.prior.scale, "scale": p.likelihood.scale, "passed": self._passed}
 
-    def restore(self, shared: Mapping[str, Any], mine: Mapping[int, Mapping[str, np.ndarray]]) -> None:
+    def restore(self, shared: Mapping[str, Any], shards: Mapping[int, Mapping[str, np.ndarray]]) -> None:
         self.firefly.problem.rescaled(shared["prior_scale"], float(shared["scale"]))
-        self.firefly.restore(int(shared["cycles"]), shared, mine)
+        self.firefly.restore(int(shared["cycles"]), shared, shards)
         self._passed = dict(shared["passed"])
 
     def draws(self, folder: Path, run: str, guard: Guard) -> None:

@@ -35,7 +35,7 @@ QUANTILES = {"q05": 0.05, "q50": 0.5, "q95": 0.95}
 
 
 class Forecast:
-    """See `predict.Forecast`."""
+    """See `hpc.family.Forecast`."""
 
     def __init__(self, run: Kept, source: Path, draws: int | None, probabilities: bool, impute: bool):
         if probabilities or impute:
