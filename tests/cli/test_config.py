@@ -231,6 +231,13 @@ def test_paths_start_at_the_file(tmp_path):
     (tmp_path / "a" / "run.toml").write_text('[data]\ntable = "../t.h5"\nheldout = "/x/h.csv"\n')
     config = load(tmp_path / "a" / "run.toml")
     assert config.table == tmp_path / "t.h5" and config.heldout_path == Path("/x/h.csv")
+    labels = load(tmp_path / "a" / "run.toml", ["sampler.init=labels", "sampler.init_labels=old"])
+    written = as_dict(labels)
+    assert written["data"] == {"table": f"{tmp_path}/t.h5", "heldout": "/x/h.csv", "unseen": "error"}
+    assert written["sampler"]["init_labels"] == f"{tmp_path}/a/old"
+    assert "cannot be a path" in problems(
+        tmp_path / "a" / "run.toml", "sampler.init=labels", 'sampler.init_labels="\\u0000"'
+    )
 
 
 def test_files_that_are_no_configuration(write, tmp_path):
@@ -522,7 +529,7 @@ def test_family_and_likelihood(write, model, words):
 
 
 def test_what_another_family_has(write):
-    """Sections, keys of sections that both have, and keys of columns."""
+    """Sections, once each where the file has them; keys of sections that both have; keys of columns."""
     text = problems(
         write(
             MINIMAL + REGRESSION + 'likelihood = "logistic"\n[sampler]\nopening = "some"\n[output]\nlabels = 3\n'
@@ -532,7 +539,7 @@ def test_what_another_family_has(write):
     )
     no_use = 'given, but model.family = "regression" has no use for it; take it out, or set model.family = "mixture"'
     for expected in (
-        f"run.toml:7: sampler.opening: {no_use}",
+        f"run.toml:6: sampler: {no_use}",
         f"run.toml:9: output.labels: {no_use}",
         f"run.toml:11: columns.a.prior: {no_use}",
         f"--set anneal.passes: {no_use}",
@@ -541,9 +548,11 @@ def test_what_another_family_has(write):
     ):
         assert expected in text, (expected, text)
     text = problems(write(MINIMAL + '[regression]\nresponse = "y"\n[output]\nlog_posterior = 0\n'))
-    for key in ("run.toml:4: regression.response", "run.toml:6: output.log_posterior"):
+    for key in ("run.toml:3: regression", "run.toml:6: output.log_posterior"):
         assert f'{key}: given, but model.family = "mixture" has no use for it' in text, text
     assert 'set model.family = "regression"' in text and "2 problems" in text
+    assert "scale: unknown key; did you mean regression.scale?" in problems(write("scale = 3\n" + MINIMAL + REGRESSION))
+    assert "unknown section; did you mean [firefly]?" in problems(write(MINIMAL + "[firefl]\nq = 0.1\n"))
 
 
 def test_two_families_differ_in_the_keys_that_both_have(write):
