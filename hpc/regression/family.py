@@ -15,6 +15,7 @@ from mpibayes.hpc.data.rows import Data, digest
 from mpibayes.hpc.family import Told
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator, agree, on_root
+from mpibayes.hpc.regression import keys
 from mpibayes.hpc.regression.design import Built, Design
 from mpibayes.hpc.regression.firefly import Firefly
 from mpibayes.hpc.regression.firefly import Settings as FireflySettings
@@ -46,9 +47,9 @@ def slice_rows(design: Design) -> int:
 
 def settings_of(config: Config) -> Settings:
     """What is regressed on what."""
-    r = config.regression
+    r = config.of(keys.Regression)
     return Settings(
-        likelihood=config.model.family,
+        likelihood=config.of(keys.Model).likelihood,
         response=r.response,
         predictors=None if r.predictors == "all" else r.predictors,
         standardise=r.standardise,
@@ -63,7 +64,8 @@ def settings_of(config: Config) -> Settings:
 
 def firefly_settings(config: Config, number: int = 0) -> FireflySettings:
     """How it is sampled. number: of the chain, from 0."""
-    f, every, thin = config.firefly, config.output.log_posterior, config.output.thin
+    f, output = config.of(keys.Firefly), config.of(keys.Output)
+    every, thin = output.log_posterior, output.thin
     return FireflySettings(
         seed=config.run.seed, bounds=f.bounds, theta_update=f.theta_update, z_update=f.z_update, q=f.q,
         xi=None if f.xi == "auto" else f.xi, whiten=f.whiten, step_size=f.step_size, leapfrog_steps=f.leapfrog_steps,
@@ -79,7 +81,7 @@ def axes_of(design: Design) -> dict[str, dict[str, list[str]]]:
 
 
 class Family:
-    """See `sampler.Family`. The mode and the scales that have to be chosen are found once, for all chains."""
+    """See `hpc.family.Family`. The mode and the scales that have to be chosen are found once, for all chains."""
 
     def __init__(self, comm: Communicator, config: Config, data: Data):
         self.comm, self.data, self._config = comm, data, config
@@ -166,7 +168,7 @@ class Family:
 
 
 class RegressionChain:
-    """See `sampler.Sampler`: a Firefly chain, in batches of cycles."""
+    """See `hpc.family.Sampler`: a Firefly chain, in batches of cycles."""
 
     scalars = REGRESSION_SCALARS
     growing = False
@@ -225,9 +227,9 @@ class RegressionChain:
         p = self.firefly.problem
         return mine, shared | {"prior_scale": p.prior.scale, "scale": p.likelihood.scale, "passed": self._passed}
 
-    def restore(self, shared: Mapping[str, Any], mine: Mapping[int, Mapping[str, np.ndarray]]) -> None:
+    def restore(self, shared: Mapping[str, Any], shards: Mapping[int, Mapping[str, np.ndarray]]) -> None:
         self.firefly.problem.rescaled(shared["prior_scale"], float(shared["scale"]))
-        self.firefly.restore(int(shared["cycles"]), shared, mine)
+        self.firefly.restore(int(shared["cycles"]), shared, shards)
         self._passed = dict(shared["passed"])
 
     def draws(self, folder: Path, run: str, guard: Guard) -> None:

@@ -34,7 +34,7 @@ DRAWS = 200
 
 
 class Forecast:
-    """See `predict.Forecast`."""
+    """See `hpc.family.Forecast`."""
 
     def __init__(self, run: Kept, source: Path, draws: int | None, probabilities: bool, impute: bool):
         if probabilities or impute:

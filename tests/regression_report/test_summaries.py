@@ -191,7 +191,7 @@ def test_nothing_to_score():
 
 
 def test_importance_sampling_finds_a_wrong_chain(runs):
-    assert family_in(runs["student-t"]) == "student-t"
+    assert family_in(runs["student-t"]) == "regression"
     run = Kept([runs["student-t"]])
     run.read_traces()
     (draws,) = run.coefficients()

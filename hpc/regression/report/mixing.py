@@ -9,6 +9,7 @@ import numpy as np
 
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.posterior.scalars import ENOUGH_ESS, ENOUGH_R_HAT, Scalar, r_hat_in_words, scalar
+from mpibayes.hpc.regression.keys import Firefly
 from mpibayes.hpc.regression.report.coefficients import Summary
 from mpibayes.text import counted, percent
 
@@ -87,7 +88,7 @@ def warnings(
 ) -> list[str]:
     """theta: of all coefficients as they are sampled, (P,), and their names; scalars: of all chains together."""
     found = _mixing(theta, names, scalars, summaries)
-    firefly = chains[0].config.firefly
+    firefly = chains[0].config.of(Firefly)
     low, high = ACCEPTANCE.get(firefly.theta_update, (0.0, np.inf))
     for c in summaries:
         rate = c.scalars["acceptance_rate"].mean if "acceptance_rate" in c.scalars else np.nan

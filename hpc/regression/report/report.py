@@ -9,6 +9,7 @@ import numpy as np
 
 from mpibayes.hpc.posterior.tables import Report, finite, machine_scalars
 from mpibayes.hpc.regression.draws import Kept
+from mpibayes.hpc.regression.keys import Firefly
 from mpibayes.hpc.regression.report.coefficients import LEVELS, Summary, centred, units
 from mpibayes.hpc.regression.report.mixing import ChainSummary
 from mpibayes.hpc.regression.report.scoring import ClassScores, NumberScores, Scores
@@ -98,7 +99,7 @@ def _machine(p: Posterior, lines: list[dict[str, Any]], pictures: list[str]) -> 
             "degrees_of_freedom": s.degrees_of_freedom if run.likelihood.has_scale else None,
             "scale": run.likelihood.scale if run.likelihood.has_scale else None,
         },
-        "sampler": run.chains[0].config.firefly.model_dump(),
+        "sampler": run.chains[0].config.of(Firefly).model_dump(),
         "scalars": machine_scalars(p.scalars),
         "efficiency": {
             "ess_min": finite(e.least),

@@ -10,6 +10,7 @@ import numpy as np
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.posterior.scalars import Scalar, r_hat_in_words
 from mpibayes.hpc.posterior.tables import fixed, head, not_started, shards, span, states, warnings_in_words
+from mpibayes.hpc.regression.keys import Firefly
 from mpibayes.hpc.regression.report.coefficients import Summary, by_importance, units
 from mpibayes.hpc.regression.report.scoring import ClassScores
 from mpibayes.hpc.regression.report.summarise import Posterior
@@ -121,7 +122,7 @@ def _prior(p: Posterior) -> str:
 
 
 def _sampler(config: Config) -> str:
-    f = config.firefly
+    f = config.of(Firefly)
     steps = f" with {counted(f.leapfrog_steps, 'leapfrog step')}" if f.theta_update == "hmc" else ""
     update = f"{f.theta_update}{steps}"
     update += " in coordinates whitened by Laplace's approximation" if f.whiten else ""
@@ -162,7 +163,7 @@ def _scalar_table(p: Posterior) -> Any:
 
 
 def _all_rows(p: Posterior) -> bool:
-    return p.run.chains[0].config.firefly.bounds == "none"
+    return p.run.chains[0].config.of(Firefly).bounds == "none"
 
 
 def _scalar_cells(key: str, s: Scalar, judged: bool) -> list[str]:
