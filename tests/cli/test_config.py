@@ -555,6 +555,25 @@ def test_what_another_family_has(write):
     assert "unknown section; did you mean [firefly]?" in problems(write(MINIMAL + "[firefl]\nq = 0.1\n"))
 
 
+@pytest.mark.parametrize(
+    "likelihood, more, words",
+    [
+        ("logistic", "scale = 1.0", 'regression.scale: given, but model.likelihood = "logistic" has none'),
+        ("softmax", "degrees_of_freedom = 3", 'model.likelihood = "softmax" has none; take it out'),
+        ("student-t", 'prior = "flat"\nprior_scale = 3', 'regression.prior = "flat" has none; take it out'),
+        ("student-t", 'scale = "heldout"', 'regression.scale: "heldout" needs rows to choose by: set data.heldout'),
+        ("logistic", 'predictors = ["x", "y"]', 'regression.predictors: "y" is the response itself'),
+        ("logistic", 'prior = "flat"\n[firefly]\ninit = "prior"', "firefly.init: got"),
+        ("logistic", "[firefly]\nxi = 2", "firefly.xi: is for untuned bounds of logistic and student-t"),
+        ("softmax", '[firefly]\nbounds = "untuned"\nxi = 2', "firefly.xi: is for untuned bounds"),
+    ],
+)
+def test_rules_of_a_regression(write, likelihood, more, words):
+    text = f'{REGRESSION}likelihood = "{likelihood}"\n[regression]\nresponse = "y"\n{more}\n'
+    said = problems(write(MINIMAL + text))
+    assert words in said and "one problem" in said
+
+
 def test_two_families_differ_in_the_keys_that_both_have(write):
     regression = load(write(MINIMAL + REGRESSION + 'likelihood = "softmax"\n[regression]\nresponse = "y"\n'))
     mixture = load(write(MINIMAL), ["run.burn_in=4000"])
