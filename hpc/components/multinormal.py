@@ -11,14 +11,17 @@ blocks are the rows of one array (pairs, K).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import gammaln
 
 from mpibayes.hpc.components import normal
+from mpibayes.hpc.components.component import Array
 from mpibayes.hpc.components.grid import as_grid, draw_on_grid
+from mpibayes.hpc.parallel.streams import Stream, generator
+from mpibayes.io.table import Column
 
 KAPPA, NU, VARIANCE = range(3)
 NAMES = ("kappa", "nu", "variance")
@@ -200,12 +203,62 @@ def log_multigamma(a: np.ndarray, d: int) -> np.ndarray:
     return gammaln(a[..., None] - 0.5 * np.arange(d)).sum(axis=-1) + 0.25 * d * (d - 1) * np.log(np.pi)
 
 
-class Vectors:
-    """All blocks of a view, in order: their columns side by side, their pairs of columns side by side."""
+def merge_vectors(n: np.ndarray, mean: np.ndarray, scatter: np.ndarray, widths: np.ndarray):
+    """As `normal.merge_moments`, of blocks of `widths` columns: n (S, B, ...), mean (S, columns, ...), scatter (S,
+    pairs, ...)."""
+    of_column = np.repeat(np.arange(len(widths)), widths)
+    of_pair = np.repeat(np.arange(len(widths)), n_pairs(widths))
+    i, j = _pairs(widths)
+    total_n, total_mean, total_scatter = n[0].copy(), mean[0].copy(), scatter[0].copy()
+    for n_s, mean_s, scatter_s in zip(n[1:], mean[1:], scatter[1:]):
+        both = total_n + n_s
+        share = n_s / np.maximum(both, 1)
+        step = np.where((n_s > 0)[of_column], mean_s - total_mean, 0.0)
+        total_scatter += scatter_s + step[i] * step[j] * (total_n * share)[of_pair]
+        total_mean += step * share[of_column]
+        total_n = both
+    return total_n, total_mean, total_scatter
 
-    def __init__(self, blocks: Sequence[Block]):
-        self.blocks = list(blocks)
-        self.widths = np.array([b.width for b in blocks], np.int64)
+
+def _pairs(widths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The two columns of every pair, counted through all blocks."""
+    first, i, j = 0, [np.zeros(0, np.intp)], [np.zeros(0, np.intp)]
+    for width in widths:
+        rows, columns = np.tril_indices(width)
+        i.append(first + rows)
+        j.append(first + columns)
+        first += width
+    return np.concatenate(i), np.concatenate(j)
+
+
+class Multinormal:
+    """All blocks of a view, in order: a block counts as one column; its columns, and its pairs of columns, lie side by
+    side. joint: {"columns": names, "prior": what is given} by the name of each block, in the order of the rows'
+    `vectors`, where their columns lie (data.in_blocks).
+
+    Statistics are n (B, K), the rows in which a block is there, mean (columns of all blocks, K), and scatter (their
+    pairs of columns, K), sums of products about the means.
+    """
+
+    name, hyper, hyper_form = "multinormal", "wishart", (3,)
+    stored = ("vectors",)
+    statistics = Array("vector_n", dtype=np.int64), Array("vector_mean", "coordinate"), Array("vector_scatter", "pair")
+    parameters = Array("vector_location", "coordinate"), Array("vector_factor", "pair"), Array("vector_constant")
+    exact = False
+    substreams = range(4, 2**31)  # one a block; below 2^32, where the attempts of a draw are counted
+
+    def __init__(self, columns: Sequence[Column], priors: Mapping, joint: Mapping[str, Mapping]):
+        self.columns = tuple(columns)
+        by_name = {c.name: c for c in columns}
+        self.blocks = []
+        for name, said in joint.items():
+            own = [by_name[c] for c in said["columns"]]
+            centers, scales = [c.center for c in own], [c.scale for c in own]
+            self.blocks.append(Block(name, said["columns"], centers, scales, said.get("prior")))
+        self.widths = widths = np.array([b.width for b in self.blocks], np.int64)
+        each = {"column": np.ones_like(widths), "coordinate": widths, "pair": n_pairs(widths)}
+        self.cuts = {axis: np.concatenate([[0], np.cumsum(n)]) for axis, n in each.items()}
+        self.cost = 8.0 * widths + 0.2 * widths**3
 
     def __len__(self) -> int:
         return len(self.blocks)
@@ -214,48 +267,46 @@ class Vectors:
         """Initial hyperparameters, (B, 3)."""
         return np.array([b.start for b in self.blocks]).reshape(-1, 3)
 
-    def parts(self, s) -> Iterator[tuple[Block, np.ndarray, np.ndarray, np.ndarray]]:
-        """(block, n (K,), mean (D, K), scatter (pairs, K)) of each block in the Statistics `s`."""
-        column = pair = 0
+    def prior(self, wishart: np.ndarray) -> dict[str, np.ndarray]:
+        """With the locations and the diagonals of S_0 of all blocks, side by side."""
+        none = np.zeros(0)
+        mean = np.concatenate([none, *(b.mean for b in self.blocks)])
+        spread = np.concatenate([none, *(b.spread(h) for b, h in zip(self.blocks, wishart))])
+        return {"widths": self.widths, "wishart": wishart, "vector_mean": mean, "vector_spread": spread}
+
+    def merge(self, n, mean, scatter) -> tuple[np.ndarray, ...]:
+        return merge_vectors(n, mean, scatter, self.widths)
+
+    def parts(self, s: tuple) -> Iterator[tuple[Block, np.ndarray, np.ndarray, np.ndarray]]:
+        """(block, n (K,), mean (D, K), scatter (pairs, K)) of each block."""
+        n, mean, scatter = s
+        column, pair = self.cuts["coordinate"], self.cuts["pair"]
         for b, block in enumerate(self.blocks):
-            d = block.width
-            mean, scatter = s.vector_mean[column : column + d], s.vector_scatter[pair : pair + n_pairs(d)]
-            yield block, s.vector_n[b], mean, scatter
-            column, pair = column + d, pair + n_pairs(d)
+            yield block, n[b], mean[column[b] : column[b + 1]], scatter[pair[b] : pair[b + 1]]
 
-    def spread(self, wishart: np.ndarray) -> np.ndarray:
-        """Diagonals of the blocks' S_0, side by side."""
-        return np.concatenate([np.zeros(0), *(b.spread(h) for b, h in zip(self.blocks, wishart))])
-
-    @property
-    def mean(self) -> np.ndarray:
-        """Locations of the blocks' priors, side by side."""
-        return np.concatenate([np.zeros(0), *(b.mean for b in self.blocks)])
-
-    def log_marginal(self, wishart: np.ndarray, s, first: int, last: int) -> np.ndarray:
-        """Log marginal likelihood of blocks first..last-1, summed over clusters, (last - first,)."""
-        parts = zip(wishart[first:last], list(self.parts(s))[first:last])
+    def log_marginal(self, wishart: np.ndarray, s: tuple, columns: slice) -> np.ndarray:
+        parts = zip(wishart[columns], list(self.parts(s))[columns])
         return np.array([block.log_marginal_cells(h, *moments).sum() for h, (block, *moments) in parts])
 
-    def log_marginal_clusters(self, wishart: np.ndarray, s) -> np.ndarray:
-        """Log marginal likelihood of every cluster, summed over blocks, (K,)."""
-        total = np.zeros(len(s))
+    def log_marginal_clusters(self, wishart: np.ndarray, s: tuple) -> np.ndarray:
+        total = np.zeros(s[0].shape[-1])
         for h, (block, *moments) in zip(wishart, self.parts(s)):
             total += block.log_marginal_cells(h, *moments)
         return total
 
-    def update(self, wishart: np.ndarray, s, stream_of, first: int, last: int) -> np.ndarray:
-        """Hyperparameters of blocks first..last-1 drawn given the partition, (last - first, 3); stream_of(b): a stream
-        for each block."""
-        parts = list(enumerate(zip(wishart, self.parts(s))))[first:last]
-        return np.array([b.update(h, *m, stream_of(i)) for i, (h, (b, *m)) in parts]).reshape(-1, 3)
+    def update(self, wishart: np.ndarray, s: tuple, columns: slice, stream: Stream) -> np.ndarray:
+        """Hyperparameters coordinate by coordinate; a block has a stream of its own."""
+        parts = list(enumerate(zip(wishart, self.parts(s))))[columns]
+        return np.array([b.update(h, *m, self._own(stream, i)) for i, (h, (b, *m)) in parts]).reshape(-1, 3)
 
-    def draw(self, wishart: np.ndarray, s, stream_of, first: int, last: int):
-        """Parameters of blocks first..last-1: location (their columns, K), factor (their pairs, K), constant (last -
-        first, K)."""
-        parts = list(enumerate(zip(wishart, self.parts(s))))[first:last]
-        drawn = [b.draw(h, *m, stream_of(i)) for i, (h, (b, *m)) in parts]
-        none = np.zeros((0, len(s)))
+    def draw(self, wishart: np.ndarray, s: tuple, columns: slice, stream: Stream) -> tuple[np.ndarray, ...]:
+        """location (columns of these blocks, K), factor (their pairs, K), constant (blocks, K); see `Block.draw`."""
+        n_clusters, parts = s[0].shape[-1], list(enumerate(zip(wishart, self.parts(s))))[columns]
+        drawn = [b.draw(h, *m, self._own(stream, i)) for i, (h, (b, *m)) in parts]
+        none = np.zeros((0, n_clusters))
         location, factor, constant = zip(*drawn) if drawn else ((), (), ())
-        constant = np.array(constant).reshape(len(drawn), len(s))
+        constant = np.array(constant).reshape(len(drawn), n_clusters)
         return np.concatenate([none, *location]), np.concatenate([none, *factor]), constant
+
+    def _own(self, stream: Stream, block: int) -> np.random.Generator:
+        return generator(**vars(replace(stream, sub=self.substreams[block])))

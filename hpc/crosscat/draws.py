@@ -12,8 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from mpibayes.errors import DataError
-from mpibayes.hpc.components.product import Components, Hyper
-from mpibayes.hpc.components.statistics import Statistics, union
+from mpibayes.hpc.components.hyper import Hyper
+from mpibayes.hpc.components.kinds import KINDS
+from mpibayes.hpc.components.normal import Normal, merge_moments
+from mpibayes.hpc.components.product import Components
+from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.posterior.chains import KeptChains
 from mpibayes.io import checkpoint
 from mpibayes.io.labels import FOLDER as LABELS
@@ -80,7 +83,7 @@ class Kept(KeptChains):
             for i, z in enumerate(partitions):
                 part_z = np.ascontiguousarray(z[start : start + len(rows)], np.int32)
                 part = Statistics(*kernels.accumulate(rows, part_z, clusters[i], offsets))
-                totals[i] = part if totals[i] is None else union(totals[i], part, self.components.vectors.widths)
+                totals[i] = part if totals[i] is None else self.components.union(totals[i], part)
         return totals
 
     def sample(self, most: int) -> Rows:
@@ -121,13 +124,13 @@ class Kept(KeptChains):
                 np.empty((n, 0), np.uint8), np.empty((n, 0), np.uint16), np.ascontiguousarray(x), np.empty((n, 0))
             )
             part_z = np.ascontiguousarray(z[start : start + n], np.int32)
-            part = Statistics(*kernels.accumulate(plain, part_z, k, np.zeros(1, np.int64)))
-            total = part if total is None else union(total, part)
-        return {c.name: (total.real_mean[i], total.real_scatter[i]) for i, c in enumerate(numeric)}
+            part = Statistics(*kernels.accumulate(plain, part_z, k, np.zeros(1, np.int64))).of(Normal)
+            total = part if total is None else merge_moments(*map(np.stack, zip(total, part)))
+        return {c.name: (total[1][i], total[2][i]) for i, c in enumerate(numeric)}
 
 
 def hyper_of(draw: Draw) -> Hyper:
-    return Hyper(draw.concentration, draw.discount, draw.dirichlet, draw.normal, draw.gamma, draw.wishart)
+    return Hyper(draw.concentration, draw.discount, **{kind.hyper: getattr(draw, kind.hyper) for kind in KINDS})
 
 
 def _without_gaps(draw: Draw) -> Draw:

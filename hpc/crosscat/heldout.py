@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpibayes.hpc.components.product import Hyper, Prior
+from mpibayes.hpc.components.hyper import Hyper
+from mpibayes.hpc.components.product import Prior
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.view import Mixture
 from mpibayes.hpc.data.rows import HeldOutRows

@@ -28,7 +28,7 @@ import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.components import normal as normal_model
-from mpibayes.hpc.components.multinormal import Predictive
+from mpibayes.hpc.components.multinormal import Multinormal, Predictive
 from mpibayes.hpc.components.product import Prior
 from mpibayes.hpc.crosscat.draws import Kept, hyper_of
 from mpibayes.hpc.crosscat.partitions import contingency
@@ -145,8 +145,8 @@ class Predictor:
             representative,
             impute,
         )
-        self.categorical = self.components.categorical_columns
-        self._joint = {c.name: c for c in self.components.vector_columns}
+        self.categorical = self.components.categorical.columns
+        self._joint = {c.name: c for c in self.components.multinormal.columns}
         drawn = [
             (hyper_of(d), d.labels.astype(np.min_scalar_type(int(d.labels.max())))) for _, d in run.draws(wanted)
         ]  # labels in as few bytes as they need: the table is read once for all draws
@@ -156,12 +156,12 @@ class Predictor:
             together = contingency(representative.labels, z.astype(np.int64))
             membership = np.ascontiguousarray((together / together.sum(axis=0)).T, np.float32)
             theta, moments = (self._levels(prior, s), self._moments(prior, s)) if impute else (None, {})
-            parts = zip(hyper.wishart, self.components.vectors.parts(s))
+            parts = zip(hyper.wishart, self.components.multinormal.parts(s.of(Multinormal)))
             blocks = [block.predictive(h, *m) for h, (block, *m) in parts]
             self.models.append(_DrawModel(collapsed_clusters(s, hyper, prior), membership, theta, moments, blocks))
         self.n_draws = len(self.models)
         most = max(m.tail.n_slots for m in self.models) + len(representative.sizes)
-        widest = max([1, *self.components.vectors.widths])
+        widest = max([1, *self.components.multinormal.widths])
         self.batch = max(256, BATCH_CELLS // ((most + 1) * widest))
 
     @property
@@ -190,7 +190,7 @@ class Predictor:
         """Means and mean squares of x - center (the column's own mean, which keeps digits), new cluster last."""
         moments = {}
         none = np.zeros(1)
-        for r, column in enumerate(self.components.real_columns):
+        for r, column in enumerate(self.components.normal.columns):
             n, mean, scatter = (np.append(a[r], none) for a in (s.real_n, s.real_mean, s.real_scatter))
             location, kappa, nu, spread = (
                 a[0] for a in normal_model.posterior(prior.normal[r : r + 1], n[None], mean[None], scatter[None])
@@ -201,7 +201,7 @@ class Predictor:
             )
             shift = location - column.center
             moments[column.name] = shift, variance + shift**2
-        for q, column in enumerate(self.components.count_columns):
+        for q, column in enumerate(self.components.poisson.columns):
             a = prior.gamma[q, 0] + np.append(s.tally_sum[q], 0.0)
             b = prior.gamma[q, 1] + np.append(s.tally_n[q], 0)
             mean = a / b
@@ -253,7 +253,7 @@ class Predictor:
     def _patterns(self, rows: Rows) -> Iterator[_Pattern]:
         """The rows that lack cells of a block, by block and by the columns that they lack."""
         first = 0
-        for b, block in enumerate(self.components.vectors.blocks):
+        for b, block in enumerate(self.components.multinormal.blocks):
             x = rows.vectors[:, first : first + block.width]
             missing = np.isnan(x)
             some = np.flatnonzero(missing.any(axis=1))
@@ -267,7 +267,7 @@ class Predictor:
         """Add the weighted sums over the clusters of both moments of the cells that the rows of `p` lack."""
         mean, variance = model.blocks[p.block].conditional(p.x, p.seen, p.lacking)
         for i, column in enumerate(p.lacking):
-            name = self.components.vectors.blocks[p.block].columns[column]
+            name = self.components.multinormal.blocks[p.block].columns[column]
             shift = mean[:, :, i] - self._joint[name].center
             at = np.searchsorted(holes[name], p.rows)
             cells[name][at, 0] += (weight * shift).sum(axis=1)

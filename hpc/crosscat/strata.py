@@ -11,7 +11,8 @@ from functools import partial
 
 import numpy as np
 
-from mpibayes.hpc.components.product import Components, Hyper
+from mpibayes.hpc.components.hyper import Hyper
+from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.heldout import collapsed_clusters
 from mpibayes.hpc.crosscat.view import Mixture, Settings

@@ -160,7 +160,8 @@ def test_predict_scores_and_imputes_the_missing_part_of_a_block(place):
         log_weight = np.log(np.append(s.size - 0.0, hyper.concentration) / (s.size.sum() + hyper.concentration))
         terms = np.tile(log_weight, (len(new), 1))
         conditional = np.full((len(new), 7, len(log_weight)), nan)
-        for wishart, (block, *moments) in zip(hyper.wishart, kept.components.vectors.parts(s)):
+        joint = kept.components.multinormal
+        for wishart, (block, *moments) in zip(hyper.wishart, joint.parts(s.of(joint))):
             p = block.predictive(wishart, *moments)
             for r, row in enumerate(new):
                 x = np.array(row)[order[block.name]]
