@@ -65,8 +65,8 @@ class Categorical:
     def prior(self, multiplier: np.ndarray) -> dict[str, np.ndarray]:
         return {"offsets": self.offsets, "dirichlet": self.pseudo_counts(multiplier)}
 
-    def merge(self, levels: np.ndarray) -> tuple[np.ndarray]:
-        return (levels.sum(axis=0, dtype=levels.dtype),)
+    def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray]:
+        return (a[0] + b[0],)
 
     def pseudo_counts(self, multiplier: np.ndarray) -> np.ndarray:
         """Dirichlet parameters by level row, (L,); 0 in missing rows."""

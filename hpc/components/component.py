@@ -9,7 +9,7 @@ several of, and whose last axis runs over clusters.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -45,7 +45,7 @@ class Component(Protocol):
     cuts: Mapping[str, np.ndarray]  # by axis: the first row of every column, and the number of rows, (C + 1,) int64
     cost: np.ndarray  # (C,) about what the update of each column takes
 
-    def __init__(self, columns: Sequence[Column], priors: Mapping[str, Any], joint: Mapping[str, Mapping]): ...
+    def __init__(self, columns: Sequence[Column], priors: Mapping, joint: Mapping): ...
 
     def __len__(self) -> int: ...
 
@@ -55,8 +55,8 @@ class Component(Protocol):
     def prior(self, hyper: np.ndarray) -> dict[str, np.ndarray]:
         """The prior as the kernels read it, by the names they know."""
 
-    def merge(self, *s: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Statistics of the union of several sets of rows; the first axis of each array runs over these sets."""
+    def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray, ...]:
+        """Statistics of the rows of `a` and `b` together, cluster by cluster; one of them may have a single cluster."""
 
     def log_marginal(self, hyper: np.ndarray, s: tuple, columns: slice) -> np.ndarray:
         """Log marginal likelihood of each of `columns`, summed over clusters."""

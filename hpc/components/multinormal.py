@@ -247,7 +247,7 @@ class Multinormal:
     exact = False
     substreams = range(4, 2**31)  # one a block; below 2^32, where the attempts of a draw are counted
 
-    def __init__(self, columns: Sequence[Column], priors: Mapping, joint: Mapping[str, Mapping]):
+    def __init__(self, columns: Sequence[Column], priors: Mapping, joint: Mapping):
         self.columns = tuple(columns)
         by_name = {c.name: c for c in columns}
         self.blocks = []
@@ -274,8 +274,8 @@ class Multinormal:
         spread = np.concatenate([none, *(b.spread(h) for b, h in zip(self.blocks, wishart))])
         return {"widths": self.widths, "wishart": wishart, "vector_mean": mean, "vector_spread": spread}
 
-    def merge(self, n, mean, scatter) -> tuple[np.ndarray, ...]:
-        return merge_vectors(n, mean, scatter, self.widths)
+    def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray, ...]:
+        return merge_vectors(*(np.stack(np.broadcast_arrays(x, y)) for x, y in zip(a, b)), self.widths)
 
     def parts(self, s: tuple) -> Iterator[tuple[Block, np.ndarray, np.ndarray, np.ndarray]]:
         """(block, n (K,), mean (D, K), scatter (pairs, K)) of each block."""

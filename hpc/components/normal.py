@@ -108,8 +108,8 @@ class Normal:
     def prior(self, normal: np.ndarray) -> dict[str, np.ndarray]:
         return {"normal": normal}
 
-    def merge(self, n, mean, scatter) -> tuple[np.ndarray, ...]:
-        return merge_moments(n, mean, scatter)
+    def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray, ...]:
+        return merge_moments(*(np.stack(np.broadcast_arrays(x, y)) for x, y in zip(a, b)))
 
     def log_marginal(self, normal: np.ndarray, s: tuple, columns: slice) -> np.ndarray:
         return log_marginal_cells(normal[columns], *(a[columns] for a in s)).sum(axis=-1)

@@ -67,8 +67,8 @@ class Poisson:
     def prior(self, gamma: np.ndarray) -> dict[str, np.ndarray]:
         return {"gamma": gamma}
 
-    def merge(self, n, total) -> tuple[np.ndarray, ...]:
-        return tuple(a.sum(axis=0, dtype=a.dtype) for a in (n, total))
+    def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray, ...]:
+        return tuple(x + y for x, y in zip(a, b))
 
     def log_marginal(self, gamma: np.ndarray, s: tuple, columns: slice) -> np.ndarray:
         """Without the 1 / x!."""

@@ -86,10 +86,7 @@ class Components:
 
     def union(self, a: Statistics, b: Statistics) -> Statistics:
         """Statistics of clusters of `a` joined with those of `b`, pair by pair; one of them may have one cluster."""
-        merged = [a.size + b.size]
-        for kind in self.kinds:
-            merged += kind.merge(*(np.stack(np.broadcast_arrays(x, y)) for x, y in zip(a.of(kind), b.of(kind))))
-        return Statistics(*merged)
+        return Statistics(a.size + b.size, *(m for kind in self.kinds for m in kind.merge(a.of(kind), b.of(kind))))
 
     @property
     def everything(self) -> Part:

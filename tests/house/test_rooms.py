@@ -18,7 +18,7 @@ ROOMS = {
     "io": {*BELOW},
     "kernels": set(),
     "hpc.parallel": {*BELOW, "kernels"},
-    "hpc.components": {*BELOW, "kernels", "hpc.parallel"},
+    "hpc.components": {*BELOW, "io", "kernels", "hpc.parallel"},
     "hpc.config": {*BELOW, "io", "hpc.components"},  # the default prior of a block of columns
     "hpc.data": {*BELOW, "io", "hpc.parallel"},
     "hpc.family": {"io", "hpc.config", "hpc.data", "hpc.parallel"},
