@@ -7,7 +7,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,8 +17,9 @@ import numpy as np
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.parallel.streams import Stream
 from mpibayes.io.files import Guard
-from mpibayes.io.table import Rows
+from mpibayes.io.table import Column, Rows
 
 
 @dataclass
@@ -77,6 +78,35 @@ class Sampler(Protocol):
 
     def in_words(self) -> list[str]:
         """How the chain starts, or goes on, and from which cycle its draws count; root alone."""
+
+
+class Predictive(Protocol):
+    """One draw as a distribution over rows of the modelled columns; NaN, or the code behind the last level, is a
+    missing cell. Conditionals and surprisal are differences of log densities, imputation an average of simulations."""
+
+    def log_density(self, rows: Rows) -> np.ndarray:
+        """Log density of the observed cells of each row, (n,) float64, the missing ones marginalised."""
+
+    def simulate(self, given: Rows, columns: Sequence[Column], stream: Stream, first_row: int = 0) -> Rows:
+        """`given` with the missing cells of `columns` drawn from this distribution, given the observed cells of their
+        row. A row's draws depend on `stream` and its number alone, which counts from first_row."""
+
+
+class Clustered(Predictive, Protocol):
+    """A draw of a family with clusters or views."""
+
+    def together(self, rows: Rows) -> np.ndarray:
+        """Probability that two rows belong together, given the observed cells of each, (n, n)."""
+
+    def dependent(self, columns: Sequence[Column]) -> np.ndarray:
+        """Probability that two columns depend on each other, (C, C)."""
+
+
+class Posterior(Protocol):
+    """A run opened for reading."""
+
+    def draws(self, most: int) -> Iterator[Predictive]:
+        """At most so many of the kept draws, evenly spaced."""
 
 
 class Family(Protocol):

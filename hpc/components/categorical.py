@@ -14,12 +14,42 @@ import numpy as np
 
 from mpibayes.hpc.components.component import Array
 from mpibayes.hpc.components.grid import as_grid, pick_on_grid
+from mpibayes.hpc.components.single import one_uniform
 from mpibayes.hpc.parallel.streams import Stream
 from mpibayes.io.table import Column
 from mpibayes.kernels.mixture import updates
 
 GRID = 2.0 ** np.arange(-6.0, 4.5, 0.5)  # pseudo-count of each level
 START = 0.5
+
+
+class Levels:
+    """See `Law`: probabilities theta (L, K + 1) float32 of all levels."""
+
+    def __init__(self, kind: Categorical, beta: np.ndarray, levels: np.ndarray):
+        self.offsets = kind.offsets
+        k = levels.shape[1]
+        self.theta = np.zeros((self.offsets[-1], k + 1), np.float32)
+        for c in range(len(kind)):
+            rows = self._rows(c)
+            count = np.repeat(beta[rows, None], k + 1, axis=1)
+            count[:, :k] += levels[rows]
+            self.theta[rows] = count / count.sum(axis=0)
+        self.n_bytes = self.theta.nbytes
+
+    def _rows(self, column: int) -> slice:
+        return slice(self.offsets[column], self.offsets[column + 1] - 1)
+
+    def log_density(self, column, x, seen):
+        raise NotImplementedError("a single cell is there or not")
+
+    def averages(self, column, x, seen, lacking, weight) -> list[np.ndarray]:
+        return [weight @ self.theta[self._rows(column)].T]
+
+    def draw(self, column, x, seen, lacking, clusters, stream: Stream, ids) -> np.ndarray:
+        u = one_uniform(stream, Categorical.substreams[0], column, ids)
+        cumulative = self.theta[self._rows(column)][:, clusters].astype(np.float64).cumsum(axis=0)
+        return (cumulative[:-1] <= u * cumulative[-1]).sum(axis=0)[:, None]
 
 
 class Categorical:
@@ -58,6 +88,9 @@ class Categorical:
     def __len__(self) -> int:
         return len(self.columns)
 
+    def members(self, column: int) -> tuple[Column]:
+        return (self.columns[column],)
+
     def start(self) -> np.ndarray:
         """Initial multiplier of every column, (C,)."""
         return np.array([g[np.argmin(np.abs(np.log(g / START)))] for g in self.grids])
@@ -85,6 +118,9 @@ class Categorical:
     def log_marginal_clusters(self, multiplier: np.ndarray, s: tuple) -> np.ndarray:
         (levels,), beta = s, self.pseudo_counts(multiplier)
         return updates.log_marginals(np.ascontiguousarray(levels), beta, self.offsets, 0, len(self))[1]
+
+    def predictive(self, multiplier: np.ndarray, s: tuple) -> Levels:
+        return Levels(self, self.pseudo_counts(multiplier), *s)
 
     def log_predictive_table(self, multiplier: np.ndarray, levels: np.ndarray) -> np.ndarray:
         """Log predictive probability of every level in every cluster, (L, K); 0 in missing rows."""

@@ -25,6 +25,29 @@ class Array(NamedTuple):
     dtype: type = np.float64
 
 
+class Law(Protocol):
+    """The cells of a further row in each of K clusters, and last in a new one, (..., K + 1).
+
+    `column`: number of a column of the kind. It has one cell in a row, or one for each of its members; those of m rows
+    are known at the members `seen`, x (m, len(seen)), and not at those `lacking`.
+    """
+
+    n_bytes: int
+
+    def log_density(self, column: int, x: np.ndarray, seen: np.ndarray) -> np.ndarray:
+        """Log density of the cells that are there, where others lack, (m, K + 1)."""
+
+    def averages(self, column: int, x, seen: np.ndarray, lacking: np.ndarray, weight: np.ndarray) -> list[np.ndarray]:
+        """Of each lacking cell, given those seen, sums over the clusters weighted by `weight` (m, K + 1): of the
+        probabilities of its levels (m, V), or of the first two moments about the column's center (m, 2)."""
+
+    def draw(
+        self, column: int, x, seen: np.ndarray, lacking: np.ndarray, clusters: np.ndarray, stream: Stream, ids
+    ) -> np.ndarray:
+        """The lacking cells, (m, len(lacking)), given those seen and the row's cluster (m,). ids (m,): a draw is named
+        by the stream, a row's id below 2^32, and the column."""
+
+
 class Component(Protocol):
     """A kind of column: a likelihood and its conjugate prior.
 
@@ -49,6 +72,9 @@ class Component(Protocol):
 
     def __len__(self) -> int: ...
 
+    def members(self, column: int) -> Sequence[Column]:
+        """The table's columns that make one up: itself, or those of a block."""
+
     def start(self) -> np.ndarray:
         """Initial hyperparameters, (C, *hyper_form)."""
 
@@ -63,6 +89,9 @@ class Component(Protocol):
 
     def log_marginal_clusters(self, hyper: np.ndarray, s: tuple) -> np.ndarray:
         """Log marginal likelihood of every cluster, summed over all columns, (K,)."""
+
+    def predictive(self, hyper: np.ndarray, s: tuple) -> Law:
+        """The law of a further row's cells, with parameters integrated out."""
 
     def update(self, hyper: np.ndarray, s: tuple, columns: slice, stream: Stream) -> np.ndarray:
         """Hyperparameters of `columns`, drawn given the partition (docs/math.md 2.4)."""

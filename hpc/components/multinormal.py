@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.special import gammaln
@@ -88,15 +89,32 @@ class Predictive:
 
     def conditional(self, x: np.ndarray, seen: np.ndarray, lacking: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of the lacking cells given the others, (n, K, len(lacking)) each."""
-        norm, _, off = self._norm(x, seen)
-        cross = self.matrix[:, seen[:, None], lacking]
-        slope = np.linalg.solve(self.matrix[:, seen[:, None], seen], cross)
-        mean = self.location[:, lacking] + np.einsum("nkd,kdm->nkm", off, slope)
+        norm, mean, cross, slope = self._given(x, seen, lacking)
         rest = self.matrix[:, lacking, lacking] - (cross * slope).sum(axis=1)
         nu = self.nu + len(seen)
         # a t with nu <= 2 has no variance: it then counts with that of nu = 3
         widen = np.where(nu > 2.0, nu / np.where(nu > 2.0, nu - 2.0, 1.0), 3.0)
         return mean, (widen / nu * (1.0 + norm))[:, :, None] * np.maximum(rest, 0.0)
+
+    def draw(self, x: np.ndarray, seen: np.ndarray, lacking: np.ndarray, z: np.ndarray, log_gammas) -> np.ndarray:
+        """The lacking cells given the others, of the only cluster, (n, len(lacking)): from standard normal z of that
+        form and log_gammas(shape), logarithms of n Gamma(shape, 1) draws.
+
+        A t with nu + len(seen) degrees of freedom, and (1 + norm) / them times the rest of the matrix as its scale.
+        """
+        norm, mean, cross, slope = self._given(x, seen, lacking)
+        rest = self.matrix[0][np.ix_(lacking, lacking)] - cross[0].T @ slope[0]
+        half = np.exp(log_gammas(0.5 * (self.nu[0] + len(seen))))  # of a chi-square
+        wide = np.sqrt(0.5 * (1.0 + norm[:, 0]) / half)
+        return mean[:, 0] + wide[:, None] * (z @ np.linalg.cholesky(rest).T)
+
+    def _given(self, x, seen, lacking):
+        """`_norm`, the location (n, K, len(lacking)) given the cells seen, and the matrices it comes from."""
+        norm, _, off = self._norm(x, seen)
+        cross = self.matrix[:, seen[:, None], lacking]
+        slope = np.linalg.solve(self.matrix[:, seen[:, None], seen], cross)
+        mean = self.location[:, lacking] + np.einsum("nkd,kdm->nkm", off, slope)
+        return norm, mean, cross, slope
 
     def _norm(self, x, seen):
         """(x - m)' matrix^-1 (x - m) (n, K), the log determinant of the matrix (K,), and x - m (n, K, len(seen))."""
@@ -231,6 +249,48 @@ def _pairs(widths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(i), np.concatenate(j)
 
 
+class Students:
+    """See `Law`: a multivariate t for each block."""
+
+    def __init__(self, kind: Multinormal, wishart: np.ndarray, s: tuple):
+        self._kind, self._wishart, self._s = kind, wishart, s
+
+    @cached_property
+    def blocks(self) -> list[Predictive]:
+        return [block.predictive(h, *m) for h, (block, *m) in zip(self._wishart, self._kind.parts(self._s))]
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(2 * block.matrix.nbytes for block in self.blocks)
+
+    def log_density(self, column: int, x, seen) -> np.ndarray:
+        return self.blocks[column].log_density(x, seen)
+
+    def averages(self, column: int, x, seen, lacking, weight) -> list[np.ndarray]:
+        mean, variance = self.blocks[column].conditional(x, seen, lacking)
+        members, found = self._kind.members(column), []
+        for i, member in enumerate(lacking):
+            shift = mean[:, :, i] - members[member].center
+            second = variance[:, :, i] + shift**2
+            found.append(np.column_stack([(weight * shift).sum(axis=1), (weight * second).sum(axis=1)]))
+        return found
+
+    def draw(self, column: int, x, seen, lacking, clusters, stream: Stream, ids) -> np.ndarray:
+        p, out = self.blocks[column], np.empty((len(ids), len(lacking)))
+        normals, gammas = (replace(stream, sub=Multinormal.substreams[i]) for i in (0, 1))
+        first = self._kind.cuts["coordinate"][column]
+        z = np.column_stack([normals.normals((first + member) << 32 | ids) for member in lacking])
+        for k in np.unique(clusters):
+            at = np.flatnonzero(clusters == k)
+            of_k = Predictive(p.location[[k]], p.matrix[[k]], p.nu[[k]])
+
+            def log_gammas(shape: float, named=column << 32 | ids[at]) -> np.ndarray:
+                return gammas.log_gammas(np.full(len(named), shape), named)
+
+            out[at] = of_k.draw(x[at], seen, lacking, z[at], log_gammas)
+        return out
+
+
 class Multinormal:
     """All blocks of a view, in order: a block counts as one column; its columns, and its pairs of columns, lie side by
     side. joint: {"columns": names, "prior": what is given} by the name of each block, in the order of the rows'
@@ -249,7 +309,7 @@ class Multinormal:
 
     def __init__(self, columns: Sequence[Column], priors: Mapping, joint: Mapping):
         self.columns = tuple(columns)
-        by_name = {c.name: c for c in columns}
+        self._by_name = by_name = {c.name: c for c in columns}
         self.blocks = []
         for name, said in joint.items():
             own = [by_name[c] for c in said["columns"]]
@@ -262,6 +322,9 @@ class Multinormal:
 
     def __len__(self) -> int:
         return len(self.blocks)
+
+    def members(self, column: int) -> tuple[Column, ...]:
+        return tuple(self._by_name[name] for name in self.blocks[column].columns)
 
     def start(self) -> np.ndarray:
         """Initial hyperparameters, (B, 3)."""
@@ -293,6 +356,9 @@ class Multinormal:
         for h, (block, *moments) in zip(wishart, self.parts(s)):
             total += block.log_marginal_cells(h, *moments)
         return total
+
+    def predictive(self, wishart: np.ndarray, s: tuple) -> Students:
+        return Students(self, wishart, s)
 
     def update(self, wishart: np.ndarray, s: tuple, columns: slice, stream: Stream) -> np.ndarray:
         """Hyperparameters coordinate by coordinate; a block has a stream of its own."""

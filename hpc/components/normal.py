@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import gammaln
+from scipy.special import gammaln, stdtrit
 
 from mpibayes.hpc.components.component import Array
 from mpibayes.hpc.components.grid import Grids, as_grid
+from mpibayes.hpc.components.single import Numbers, with_new
 from mpibayes.hpc.parallel.streams import Stream, cells
 from mpibayes.io.table import Column
 
@@ -70,6 +71,23 @@ def merge_moments(n: np.ndarray, mean: np.ndarray, scatter: np.ndarray) -> tuple
     return total_n, total_mean, total_scatter
 
 
+class Student(Numbers):
+    """See `Law`: t distributions with nu degrees of freedom."""
+
+    def __init__(self, kind: Normal, normal: np.ndarray, *s: np.ndarray):
+        self.location, kappa, self.nu, spread = posterior(normal, *with_new(*s))
+        variance = spread / self.nu * (1.0 + 1.0 / kappa)
+        self.scale = np.sqrt(variance)
+        # a t with nu <= 2 has no variance: it then counts with that of nu = 3
+        variance = variance * np.where(self.nu > 2.0, self.nu / np.where(self.nu > 2.0, self.nu - 2.0, 1.0), 3.0)
+        shift = self.location - np.array([c.center for c in kind.columns]).reshape(-1, 1)
+        super().__init__(kind.substreams[0], shift, variance + shift**2)
+
+    def quantile(self, column: int, clusters: np.ndarray, u: np.ndarray) -> np.ndarray:
+        location, scale, nu = (a[column, clusters] for a in (self.location, self.scale, self.nu))
+        return location + scale * stdtrit(nu, u)
+
+
 class Normal:
     """All real columns of a view that are modelled one by one. A column's prior: None or {"mean": number or grid, ...}.
 
@@ -101,6 +119,9 @@ class Normal:
     def __len__(self) -> int:
         return len(self.columns)
 
+    def members(self, column: int) -> tuple[Column]:
+        return (self.columns[column],)
+
     def start(self) -> np.ndarray:
         """Initial hyperparameters, (R, 4)."""
         return self._start.copy()
@@ -116,6 +137,9 @@ class Normal:
 
     def log_marginal_clusters(self, normal: np.ndarray, s: tuple) -> np.ndarray:
         return log_marginal_cells(normal, *s).sum(axis=0)
+
+    def predictive(self, normal: np.ndarray, s: tuple) -> Student:
+        return Student(self, normal, *s)
 
     def update(self, normal: np.ndarray, s: tuple, columns: slice, stream: Stream) -> np.ndarray:
         """Hyperparameters coordinate by coordinate."""

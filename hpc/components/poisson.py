@@ -14,6 +14,7 @@ from scipy.special import gammaln
 
 from mpibayes.hpc.components.component import Array
 from mpibayes.hpc.components.grid import Grids, as_grid
+from mpibayes.hpc.components.single import Numbers, with_new
 from mpibayes.hpc.parallel.streams import Stream, cells
 from mpibayes.io.table import Column
 
@@ -29,6 +30,23 @@ def log_marginal_cells(gamma, n, total) -> np.ndarray:
 
 def _log_marginal(a, b, n, total):
     return a * np.log(b) - gammaln(a) + gammaln(a + total) - (a + total) * np.log(b + n)
+
+
+class NegativeBinomial(Numbers):
+    """See `Law`: Poisson with a rate that is Gamma(shape, rate)."""
+
+    def __init__(self, kind: Poisson, gamma: np.ndarray, *s: np.ndarray):
+        n, total = with_new(*s)
+        self.shape, self.rate = gamma[:, 0, None] + total, gamma[:, 1, None] + n
+        mean = self.shape / self.rate
+        shift = mean - np.array([c.center for c in kind.columns]).reshape(-1, 1)
+        super().__init__(kind.substreams[0], shift, mean * (1.0 + 1.0 / self.rate) + shift**2)
+
+    def quantile(self, column: int, clusters: np.ndarray, u: np.ndarray) -> np.ndarray:
+        shape, rate = (a[column, clusters] for a in (self.shape, self.rate))
+        from scipy.stats import nbinom  # slow to import
+
+        return nbinom.ppf(u, shape, rate / (rate + 1.0))
 
 
 class Poisson:
@@ -60,6 +78,9 @@ class Poisson:
     def __len__(self) -> int:
         return len(self.columns)
 
+    def members(self, column: int) -> tuple[Column]:
+        return (self.columns[column],)
+
     def start(self) -> np.ndarray:
         """Initial hyperparameters, (Q, 2)."""
         return self._start.copy()
@@ -77,6 +98,9 @@ class Poisson:
     def log_marginal_clusters(self, gamma: np.ndarray, s: tuple) -> np.ndarray:
         """Without the 1 / x!."""
         return log_marginal_cells(gamma, *s).sum(axis=0)
+
+    def predictive(self, gamma: np.ndarray, s: tuple) -> NegativeBinomial:
+        return NegativeBinomial(self, gamma, *s)
 
     def update(self, gamma: np.ndarray, s: tuple, columns: slice, stream: Stream) -> np.ndarray:
         """Hyperparameters coordinate by coordinate."""

@@ -17,7 +17,8 @@ from mpibayes.hpc.components.kinds import KINDS
 from mpibayes.hpc.components.normal import Normal, merge_moments
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
-from mpibayes.hpc.posterior.chains import KeptChains
+from mpibayes.hpc.crosscat.predictive import Predictive, ViewPredictive
+from mpibayes.hpc.posterior.chains import KeptChains, evenly
 from mpibayes.io import checkpoint
 from mpibayes.io.labels import FOLDER as LABELS
 from mpibayes.io.labels import Draw, iterate_draws
@@ -54,8 +55,16 @@ class Kept(KeptChains):
             for cycle in block["cycle"]
         ]
 
-    def draws(self, wanted: Sequence[tuple[int, int]] | None = None) -> Iterator[tuple[int, Draw]]:
-        """(number of the chain, draw) of the kept draws after burn-in, of `wanted` alone when given; one at a time.
+    def draws(self, most: int) -> Iterator[Predictive]:
+        """At most so many kept draws, evenly spaced, as distributions over rows; their clusters take one pass over the
+        table."""
+        states = [draw for _, draw in self.states(evenly(self.kept(), most))]
+        for draw, s in zip(states, self.statistics([draw.labels for draw in states]), strict=True):
+            yield Predictive([ViewPredictive(self.components, hyper_of(draw), s)])
+
+    def states(self, wanted: Sequence[tuple[int, int]] | None = None) -> Iterator[tuple[int, Draw]]:
+        """(number of the chain, labels and hyperparameters) of the kept draws after burn-in, of `wanted` alone when
+        given; one at a time.
 
         Labels are 0..K-1, none of them empty.
         """
