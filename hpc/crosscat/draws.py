@@ -17,6 +17,7 @@ from mpibayes.hpc.components.kinds import KINDS
 from mpibayes.hpc.components.normal import Normal, merge_moments
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.hpc.crosscat.keys import Model, priors
 from mpibayes.hpc.crosscat.predictive import Predictive, ViewPredictive
 from mpibayes.hpc.posterior.chains import KeptChains, evenly
 from mpibayes.io import checkpoint
@@ -34,9 +35,9 @@ class Kept(KeptChains):
     def __init__(self, run_dirs: Sequence[str | Path], burn_in: int | None = None, table: str | Path | None = None):
         super().__init__(run_dirs, burn_in, table)
         config = self.chains[0].config
-        self.likelihood = config.model.likelihood
+        self.likelihood = config.of(Model).likelihood
         self.columns = self.data.columns if self.likelihood else ()
-        self.components = Components(self.columns, config.priors, config.joint if self.likelihood else {})
+        self.components = Components(self.columns, priors(config), config.joint if self.likelihood else {})
 
     def slices(self) -> Iterator[tuple[int, Rows]]:
         """(first training row, Rows of the used columns), in order."""
