@@ -30,9 +30,11 @@ def used_columns(
 
 
 def take_columns(rows: Rows, positions: dict[str, np.ndarray]) -> Rows:
-    """The columns at `positions` of each block; no copy of a block that is used whole."""
-    blocks = ((getattr(rows, b), positions[b]) for b in BLOCKS)
-    return Rows(*(a if len(p) == a.shape[1] else np.ascontiguousarray(a[:, p]) for a, p in blocks))
+    """The columns at `positions` of each array of the rows; no copy of an array that is used whole. Those of `vectors`
+    have to be whole blocks; "widths" are then the blocks' numbers of columns."""
+    arrays = ((getattr(rows, name), positions[name]) for name in (ARRAYS if "vectors" in positions else BLOCKS))
+    taken = (a if len(p) == a.shape[1] else np.ascontiguousarray(a[:, p]) for a, p in arrays)
+    return Rows(*taken, **({"widths": positions["widths"]} if "vectors" in positions else {}))
 
 
 def in_blocks(columns: Sequence[Column], blocks: Mapping[str, Mapping]) -> tuple[Column, ...]:

@@ -1,5 +1,6 @@
 """Every family in the registry has every door of `hpc/family.py`, with the protocol's names and arguments."""
 
+import importlib
 import inspect
 import re
 import types
@@ -21,12 +22,18 @@ def chain_of(family):
     return getattr(room, inspect.signature(registry.family_of(family).chain).return_annotation)
 
 
+def predictive_of(family):
+    """What the draws of a run are."""
+    return importlib.import_module(f"mpibayes.hpc.{registry.ROOMS[family]}.predictive").Predictive
+
+
 DOORS = {
     "keys": (registry.keys_of, doors.Keys),
     "rules": (registry.rules_of, doors.Rules),
     "family": (registry.family_of, doors.Family),
     "chain": (chain_of, doors.Sampler),
     "draws": (registry.kept_of, doors.Kept),
+    "predictive": (predictive_of, doors.Predictive),
     "predict": (registry.forecast_of, doors.Forecast),
     "check": (registry.check_of, doors.Check),
 }

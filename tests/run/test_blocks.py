@@ -155,12 +155,13 @@ def test_predict_scores_and_imputes_the_missing_part_of_a_block(place):
     wanted = evenly(kept.kept(), 3)
     order = {"body": [0, 2, 1], "pair": [5, 6]}  # columns of the file, in the blocks' order
     densities, means = np.empty((3, len(new))), np.empty((3, len(new), 7))
-    for d, (_, draw) in enumerate(kept.draws(wanted)):
+    for d, (_, draw) in enumerate(kept.states(wanted)):
         hyper, (s,) = hyper_of(draw), kept.statistics([draw.labels])
         log_weight = np.log(np.append(s.size - 0.0, hyper.concentration) / (s.size.sum() + hyper.concentration))
         terms = np.tile(log_weight, (len(new), 1))
         conditional = np.full((len(new), 7, len(log_weight)), nan)
-        for wishart, (block, *moments) in zip(hyper.wishart, kept.components.vectors.parts(s)):
+        joint = kept.components.multinormal
+        for wishart, (block, *moments) in zip(hyper.wishart, joint.parts(s.of(joint))):
             p = block.predictive(wishart, *moments)
             for r, row in enumerate(new):
                 x = np.array(row)[order[block.name]]
