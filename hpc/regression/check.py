@@ -17,9 +17,7 @@ from mpibayes.hpc.regression.design import Design
 from mpibayes.hpc.regression.family import firefly_settings, slice_rows
 from mpibayes.hpc.regression.firefly import Firefly
 from mpibayes.hpc.regression.forecast import in_words
-from mpibayes.hpc.regression.likelihood import Likelihood
 from mpibayes.hpc.regression.mode.importance import importance_sample
-from mpibayes.hpc.regression.problem import FAMILIES
 from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_table
 from mpibayes.io.trace import MERGED_AT_MOST, REGRESSION_SCALARS
 from mpibayes.text import counted, duration
@@ -43,9 +41,8 @@ def memory_per_rank(design: Design, n_train: int, n_shards: int, n_ranks: int, n
     cut = shards.bounds(n_train, n_shards)
     mine = shards.of_rank(n_shards, n_ranks, 0)
     rows = int(cut[mine.stop] - cut[mine.start])
-    k = design.n_classes
     row = 4 * design.width + 8
-    bounds = 8 * Likelihood(FAMILIES[design.family], design.n_predictors, k).n_bounds
+    bounds = 8 * design.likelihood(design.n_predictors, design.n_classes).n_bounds
     return {
         "process": PROCESS_BYTES + (MPI_BYTES if n_ranks > 1 else 0) + WORK_BYTES,
         "rows": rows * row,

@@ -49,7 +49,7 @@ def settings_of(config: Config) -> Settings:
     """What is regressed on what."""
     r = config.of(keys.Regression)
     return Settings(
-        family=config.of(keys.Model).likelihood,
+        likelihood=config.of(keys.Model).likelihood,
         response=r.response,
         predictors=None if r.predictors == "all" else r.predictors,
         standardise=r.standardise,
@@ -76,7 +76,7 @@ def firefly_settings(config: Config, number: int = 0) -> FireflySettings:
 
 def axes_of(design: Design) -> dict[str, dict[str, list[str]]]:
     """Of theta in the trace."""
-    classes = {"class": list(design.classes)} if design.family == "softmax" else {}
+    classes = {"class": list(design.classes)} if design.n_classes > 1 else {}
     return {"theta": {**classes, "coefficient": list(design.names)}}
 
 
@@ -115,7 +115,7 @@ class Family:
         """The rows and their prior; of scales that have to be chosen, a first guess. Collective."""
         s, design, data = self.settings, self.design, self.data
         return Problem(
-            self.comm, s.family, self._training, data.n_rows, n_shards, n_predictors=design.n_predictors,
+            self.comm, s.likelihood, self._training, data.n_rows, n_shards, n_predictors=design.n_predictors,
             n_classes=design.n_classes, prior=s.prior, prior_scale=2.5 if s.prior_scale == "heldout" else s.prior_scale,
             nu=s.degrees_of_freedom, scale=1.0 if isinstance(s.scale, str) else s.scale,
         )  # fmt: skip
@@ -209,10 +209,10 @@ class RegressionChain:
         self._batch = int(np.clip(n * BATCH_S / max(time.perf_counter() - began, 1e-6), 1, min(MOST, 4 * n)))
         if values is not None:
             self._gather_queries(range(first, first + n), values)
-        told = Told(range(first, first + n), news[:-1].tolist(), values or {})
+        info = Told(range(first, first + n), news[:-1].tolist(), values or {})
         if values is not None and not np.isfinite(values["lp"]).all():
-            told.problem = "log p(theta, z) is not a finite number"
-        return told
+            info.problem = "log p(theta, z) is not a finite number"
+        return info
 
     def _gather_queries(self, cycles: range, values: dict[str, np.ndarray]) -> None:
         """Let each cycle that the trace keeps have the queries of those before it that the trace leaves out."""

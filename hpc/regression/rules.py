@@ -9,6 +9,7 @@ from mpibayes.hpc.config.keys import Data
 from mpibayes.hpc.config.places import Report, shown
 from mpibayes.hpc.config.section import Section
 from mpibayes.hpc.regression.keys import Firefly, Model, Regression
+from mpibayes.hpc.regression.likelihoods import LIKELIHOODS
 from mpibayes.io.table import Column
 
 
@@ -38,7 +39,7 @@ def _heldout_rules(regression: Regression, data: Data, report: Report) -> None:
 
 
 def _bound_rules(model: Model, firefly: Firefly, report: Report) -> None:
-    if firefly.xi != "auto" and (model.likelihood == "softmax" or firefly.bounds != "untuned"):
+    if firefly.xi != "auto" and (LIKELIHOODS[model.likelihood].untuned_at is None or firefly.bounds != "untuned"):
         report.add(("firefly", "xi"), "is for untuned bounds of logistic and student-t; take it out")
 
 
@@ -46,7 +47,7 @@ def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str
     """Keys that have no effect, each with the setting that makes it so."""
     model, regression = sections["model"], sections["regression"]
     idle = {}
-    if model.likelihood != "student-t":
+    if not LIKELIHOODS[model.likelihood].has_scale:
         because = f'model.likelihood = "{model.likelihood}"'
         idle |= {("regression", key): because for key in ("degrees_of_freedom", "scale")}
     if regression.prior == "flat":
