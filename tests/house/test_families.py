@@ -5,6 +5,7 @@ import inspect
 import re
 import types
 import typing
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from mpibayes.hpc import registry
 from mpibayes.hpc.config import keys as shared
 from mpibayes.hpc.config.section import Section
 
+HPC = Path(__file__).parents[2] / "hpc"
 FAMILIES = pytest.mark.parametrize("family", registry.FAMILIES)
 
 
@@ -107,6 +109,20 @@ def test_a_room_for_each_name_and_one_default():
     assert registry.DEFAULT in registry.FAMILIES
     with pytest.raises(registry.ConfigError, match="no such family; expected one of mixture, regression"):
         registry.keys_of("mixtures")
+
+
+def test_only_the_registry_looks_at_a_name():
+    """What depends on the family is behind one of its doors."""
+    pattern = re.compile(r"family *(==|!=|\bin\b)")
+    found = [
+        f"{path.relative_to(HPC)}:{number}"
+        for path in sorted(HPC.rglob("*.py"))
+        if path.name != "registry.py"
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if pattern.search(line)
+    ]
+    assert found == []
+    assert all(map(pattern.search, ['if family == "mixture"', "model.family != x", "family in FAMILIES"]))
 
 
 def test_a_wrong_door_is_seen():
