@@ -12,7 +12,7 @@ from rich.console import Console
 from mpibayes.errors import CheckpointError, ConfigError
 from mpibayes.hpc.commands.report import report
 from mpibayes.io.trace import read_trace
-from tests.regression_report.runs import BIRDS, customers, make_run, rewritten, write_csv, write_customers
+from tests.regression.report.runs import BIRDS, customers, make_run, rewritten, write_csv, write_customers
 from tests.report.test_report import assert_picture
 
 
@@ -49,7 +49,7 @@ def test_the_whole_report(runs, tmp_path):
         "chain-2",
     ):
         assert words in printed and words in text, words
-    assert summary["family"] == "logistic" and len(summary["runs"]) == 2
+    assert (summary["family"], summary["likelihood"]) == ("regression", "logistic") and len(summary["runs"]) == 2
 
 
 def test_the_numbers_are_those_of_the_trace(runs, tmp_path):
