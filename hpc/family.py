@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
+if TYPE_CHECKING:  # whoever asks the registry for a family's scalars loads none of these
+    import numpy as np
 
-from mpibayes.hpc.config.config import Config
-from mpibayes.hpc.data.rows import Data
-from mpibayes.hpc.parallel.comm import Communicator
-from mpibayes.io.files import Guard
-from mpibayes.io.table import Rows
+    from mpibayes.hpc.config.config import Config
+    from mpibayes.hpc.data.rows import Data
+    from mpibayes.hpc.parallel.comm import Communicator
+    from mpibayes.hpc.scalar import Scalar
+    from mpibayes.io.files import Guard
+    from mpibayes.io.table import Rows
 
 
 @dataclass
@@ -57,7 +59,7 @@ class Sampler(Protocol):
     cycles: int  # done
     growing: bool  # some rows are not in yet: no draw counts
     shards: Sequence[int]  # numbers of this rank's shards
-    scalars: Sequence[str]  # of the trace, with `seconds`
+    scalars: Sequence[Scalar]  # of the trace, with `seconds`
     axes: Mapping[str, Mapping[str, Sequence[str]]]  # of the arrays of the trace (`io.trace.Axes`)
 
     def start(self) -> None:
@@ -82,6 +84,7 @@ class Sampler(Protocol):
 class Family(Protocol):
     """One kind of model with its configuration and its rows, on all ranks, as far as all chains of a run share it."""
 
+    scalars: Sequence[Scalar]  # of the trace, in its order; declared in the family's `scalars.py`
     heldout_file: Rows | None  # on root, once read
 
     def __init__(self, comm: Communicator, config: Config, data: Data): ...

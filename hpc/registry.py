@@ -8,6 +8,7 @@ from typing import Any
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.family import Family
+from mpibayes.hpc.scalar import Scalar
 
 ROOMS = {"mixture": "crosscat", "logistic": "regression", "softmax": "regression", "student-t": "regression"}
 
@@ -15,6 +16,11 @@ ROOMS = {"mixture": "crosscat", "logistic": "regression", "softmax": "regression
 def family_of(family: str) -> type[Family]:
     """What belongs to a kind of model before a chain starts."""
     return _door(family, "family").Family
+
+
+def scalars_of(family: str) -> tuple[Scalar, ...]:
+    """The scalars of its trace; light to import."""
+    return _door(family, "scalars").SCALARS
 
 
 def kept_of(family: str) -> type[Any]:

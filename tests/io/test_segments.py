@@ -171,13 +171,13 @@ def test_who_lost_the_folder_changes_nothing_more(tmp_path, change, monkeypatch)
 
 
 def test_traces_and_draws_ask_too(tmp_path):
-    from mpibayes.io.labels import DrawWriter
+    from mpibayes.io.draws import DrawWriter
     from mpibayes.io.trace import TraceWriter
 
     guard = Taken()
     trace, draws = TraceWriter(tmp_path, ["x"], guard=guard), DrawWriter(tmp_path, guard=guard)
     trace.append(1, {"x": 2.0})
-    draws.append(1, np.zeros(4, np.int32), 1.0, 0.0, np.zeros(0), np.zeros((0, 4)), np.zeros((0, 2)))
+    draws.append(1, labels=np.zeros(4, np.int32))
     guard.left = 0
     for writer in (trace, draws):
         with pytest.raises(CheckpointError, match="taken over"):

@@ -18,6 +18,7 @@ from mpibayes.hpc.run.status import duration, liveness, read_status, show_status
 
 STATUS = {
     "state": "running",
+    "family": "mixture",
     "cycle": 400,
     "cycles": 1600,
     "n_clusters": 37,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.run.directory import initial_labels
+from mpibayes.hpc.crosscat.start.labels import given_labels
 from mpibayes.io.table import Table, table_from_arrays, write_table
 from tests.run.conftest import run
 
@@ -189,7 +189,7 @@ def test_labels_to_start_from(tmp_path):
     (tmp_path / "c.npy").write_bytes(b"\x93NUMPY")
     (tmp_path / "c.txt").write_bytes(b"\x93")
     for name in ("a.npy", "a.txt"):
-        assert initial_labels(tmp_path / name, 4).tolist() == [2, 0, 2, 1]
+        assert given_labels(tmp_path / name, 4).tolist() == [2, 0, 2, 1]
     for name, words in (
         ("a.npy", "4 labels, expected 5"),
         ("b.npy", "whole numbers"),
@@ -198,4 +198,4 @@ def test_labels_to_start_from(tmp_path):
         ("d.txt", "No such file"),
     ):
         with pytest.raises(ConfigError, match=words):
-            initial_labels(tmp_path / name, 5)
+            given_labels(tmp_path / name, 5)

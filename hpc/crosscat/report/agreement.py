@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from mpibayes.hpc.crosscat.partitions import similarity
+from mpibayes.hpc.crosscat.scalars import MOVES
 from mpibayes.hpc.crosscat.schedule import moves_due
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.posterior.scalars import Scalar, r_hat_in_words, scalar
-from mpibayes.io.trace import MOVES
 
 SUMMARISED = ("log_joint", "n_clusters", "entropy", "heldout_lpd")
 FEWEST = 4  # kept draws of a chain whose halves can be compared
