@@ -184,9 +184,8 @@ def record_start(folder: Path, hosts: Sequence[str], guard: Guard) -> None:
 
 
 def name_of_chain(place: Path, number: int, n_chains: int) -> str:
-    """What the chain's own files are marked with; "" in a run of a version that did not mark them."""
-    name = records.read_provenance(_home(place, n_chains)).get("run")
-    return f"{name}-{number + 1}" if name else ""
+    """What the chain's own files are marked with. number: of the chain, from 0."""
+    return f"{records.read_provenance(_home(place, n_chains))['run']}-{number + 1}"
 
 
 def _home(place: Path, n_chains: int) -> Path:
@@ -199,8 +198,8 @@ def require_what_it_kept(place: Path, found: Generation, name: str) -> None:
     for folder in (TRACE, LABELS):
         kept = found.kept(folder)
         if kept is None:
-            return
-        if kept.run and name and kept.run != name:
+            continue
+        if kept.run != name:
             raise CheckpointError(
                 f"{found.path}: is a checkpoint of another run than this directory's {PROVENANCE} tells. "
                 "Put the file of this run back"

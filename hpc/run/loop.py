@@ -291,7 +291,7 @@ class Chain:
                 self.draws.flush()
 
         on_root(self.comm, flush, share=False, what="write the trace and the draws")
-        kept = None
+        kept = {}
         if self.comm.rank == 0:
             kept = {"run": self._name, "trace": self.trace.last_cycle}
             kept |= {} if self.draws is None else {"labels": self.draws.last_cycle}

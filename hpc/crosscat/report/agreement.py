@@ -43,7 +43,7 @@ class Course:
     n_clusters: int  # in the last cycle
     scalars: dict[str, Scalar]  # of this chain's draws after burn-in
     heldout_averaged: float  # NaN where there is none
-    moves: dict[str, dict[str, int]] | None  # by phase, with the phase's `cycles`; None where the trace has no counts
+    moves: dict[str, dict[str, int]]  # by phase, with the phase's `cycles`
     moves_in_every_cycle: bool  # by its settings
 
     @property
@@ -59,15 +59,14 @@ def course(chain: Chain) -> Course:
     t, later = chain.trace, chain.later()
     level = np.quantile(later["log_joint"][len(later["cycle"]) // 2 :], 0.05)
     settled = int(np.argmax((t["cycle"] >= chain.growth) & (t["log_joint"] >= level)))
-    scalars = {name: scalar([later[name]]) for name in SUMMARISED if name in later}
-    averaged = later.get("heldout_lpd_averaged", [np.nan])
+    scalars = {name: scalar([later[name]]) for name in SUMMARISED}
     cycles, every = int(t["cycle"][-1]), chain.config.sampler.split_merge
     due = (moves_due(None if every == "auto" else every, cycle + 1) for cycle in range(cycles))
     return Course(
         chain.name, cycles, chain.growth, float(np.interp(chain.growth, t["cycle"], chain.seconds)), chain.burn_in,
         int(t["cycle"][settled]), float(chain.seconds[settled]), climb(later["log_joint"]), float(chain.seconds[-1]),
-        int(t["n_clusters"][-1]), {name: s for name, s in scalars.items() if s.n_draws}, float(averaged[-1]),
-        moves(chain), all(due),
+        int(t["n_clusters"][-1]), {name: s for name, s in scalars.items() if s.n_draws},
+        float(later["heldout_lpd_averaged"][-1]), moves(chain), all(due),
     )  # fmt: skip
 
 
@@ -81,11 +80,9 @@ def climb(log_joint: np.ndarray) -> float:
     return rise if rise > APART_NATS else 0.0
 
 
-def moves(chain: Chain) -> dict[str, dict[str, int]] | None:
+def moves(chain: Chain) -> dict[str, dict[str, int]]:
     """Splits and merges tried and accepted in the growth phase, the burn-in after it, and the rest."""
     t = chain.trace
-    if not all(name in t for name in MOVES):
-        return None
     ends = {"growth": chain.growth, "burn-in": chain.burn_in, "kept": int(t["cycle"][-1])}
     counts, start = {}, 0
     for phase, end in ends.items():
@@ -96,16 +93,16 @@ def moves(chain: Chain) -> dict[str, dict[str, int]] | None:
     return counts
 
 
-def moves_together(courses: Sequence[Course]) -> dict[str, dict[str, int]] | None:
-    """Those of all chains, summed; None where no trace has counts."""
+def moves_together(courses: Sequence[Course]) -> dict[str, dict[str, int]]:
+    """Those of all chains, summed."""
     total: dict[str, dict[str, int]] = {}
-    for counts in (c.moves for c in courses if c.moves is not None):
+    for counts in (c.moves for c in courses):
         for phase, some in counts.items():
             into = total.setdefault(phase, dict.fromkeys(some, 0))
             for name, n in some.items():
                 into[name] += n
     order = ("growth", "burn-in", "kept")
-    return {phase: total[phase] for phase in order if phase in total} or None
+    return {phase: total[phase] for phase in order if phase in total}
 
 
 # --- agreement --------------------------------------------------------------------------------------------------------
@@ -274,8 +271,8 @@ def _best(a: Agreement, courses: Sequence[Course]) -> str:
 
 
 def moves_in(courses: Sequence[Course], phase: str | None = None) -> tuple[int, int]:
-    """Splits and merges tried and accepted in a phase, None: in all, as far as the traces have counts."""
-    chosen = [n for name, n in (moves_together(courses) or {}).items() if phase in (None, name)]
+    """Splits and merges tried and accepted in a phase, None: in all."""
+    chosen = [n for name, n in moves_together(courses).items() if phase in (None, name)]
     tried, done = (("splits_tried", "merges_tried"), ("splits", "merges"))
     return tuple(sum(n[name] for n in chosen for name in names) for names in (tried, done))
 

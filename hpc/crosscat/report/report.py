@@ -326,11 +326,7 @@ def _about_courses(p: Posterior) -> list[tuple[str, str]]:
             halves += " between the representative partitions of the two halves of the draws"
             lines.append(("halves", f"{halves}. A chain that is stuck agrees with itself too. {SECOND_CHAIN}"))
     if not chains.moves_in(courses)[0]:
-        recorded = any(c.moves is not None for c in courses)
-        why = (
-            "no split or merge was tried (sampler.split_merge)" if recorded else "not recorded by the version that ran"
-        )
-        lines.append(("moves", why))
+        lines.append(("moves", "no split or merge was tried (sampler.split_merge)"))
     return lines
 
 
@@ -444,7 +440,7 @@ def _move_table(p: Posterior) -> Any:
     table.add_column("moves of all chains" if len(p.courses) > 1 else "moves")
     for name in ("cycles", "splits tried", "accepted", "merges tried", "accepted"):
         table.add_column(name, justify="right")
-    for phase, n in (chains.moves_together(p.courses) or {}).items():
+    for phase, n in chains.moves_together(p.courses).items():
         cells = []
         for tried, accepted in ((n["splits_tried"], n["splits"]), (n["merges_tried"], n["merges"])):
             cells += [f"{tried:,}", f"{accepted:,}" + (f" ({percent(accepted / tried)})" if tried else "")]
