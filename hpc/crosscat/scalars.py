@@ -5,7 +5,7 @@ from mpibayes.hpc.scalar import ACTIVE_ROWS, FINE, NATS, SHARE, WHOLE, Scalar
 SCALARS = (
     Scalar(
         "log_joint", NATS, "nats", place=3, log="logp", status="log joint", label="log joint",
-        title="Log joint probability", column="log joint",
+        title="Log joint", column="log joint",
     ),
     Scalar(
         "n_clusters", WHOLE, place=1, log="K", status="clusters", label="clusters K", title="Number of clusters",

@@ -20,6 +20,7 @@ from mpibayes.hpc.registry import ROOMS, scalars_of
 from mpibayes.hpc.run.lock import lives, place
 from mpibayes.hpc.scalar import ACTIVE_ROWS, Scalar, shown
 from mpibayes.io.files import chain_directories, read_regular, reason, storing, write_text
+from mpibayes.text import duration
 
 NAME = "status.json"
 # A running program writes its status every 10 seconds, or once a cycle where cycles are longer.
@@ -149,7 +150,7 @@ def _show_several(run_dir: str | Path, rows: list[dict[str, Any]], console: Any)
             _progress(row, percent=False),
             *(_value(row, s) for s in told),
             _number(row.get("seconds_per_cycle"), ".3g"),
-            duration(row.get("eta_s")) if row["alive"] else "-",
+            duration(row.get("eta_s"), words=True) if row["alive"] else "-",
             _ago(row),
         )
     console.print(Text(str(run_dir), style="bold"))
@@ -168,8 +169,8 @@ def _lines(row: dict[str, Any]) -> list[tuple[str, str]]:
         ("state", _state(row)),
         ("cycle", _progress(row)),
         ("rate", rate),
-        ("left", duration(row.get("eta_s")) if row["alive"] else "-"),
-        ("elapsed", duration(row.get("elapsed_s"))),
+        ("left", duration(row.get("eta_s"), words=True) if row["alive"] else "-"),
+        ("elapsed", duration(row.get("elapsed_s"), words=True)),
         *((s.status, _value(row, s)) for s in _scalars(row) if s.status),
         ("checkpoint", f"cycle {checkpoint}" if isinstance(checkpoint, int) else str(checkpoint or "-")),
         ("where", _where(row)),
@@ -188,7 +189,8 @@ def _state(row: dict[str, Any]) -> str:
         return "running (cannot tell whether it still does)"
     if _is_here(row):
         return f"died: process {row.get('pid', '?')} is gone; the same command continues from the last checkpoint"
-    return f"running, but silent for {duration(row['age_s'])}: it may have died on {row.get('host', 'its host')}"
+    silence = duration(row["age_s"], words=True)
+    return f"running, but silent for {silence}: it may have died on {row.get('host', 'its host')}"
 
 
 def _is_here(status: dict[str, Any]) -> bool:
@@ -248,24 +250,9 @@ def _before(last: Any) -> str:
 def _ago(row: dict[str, Any]) -> str:
     age = row["age_s"]
     if age is not None and age < -CLOCKS_S:
-        return (
-            f"{duration(-age)} from now, by the clock of {row.get('host', 'its host')}, which is ahead of the one here"
-        )
-    return "-" if age is None else f"{duration(age)} ago"
-
-
-def duration(seconds: float | None) -> str:
-    """A time span as people write it: 9 s, 4 min 12 s, 3 h 5 min, 2 d 7 h."""
-    if seconds is None:
-        return "-"
-    s = max(0, round(seconds))
-    if s < 60:
-        return f"{s} s"
-    if s < 3600:
-        return f"{s // 60} min {s % 60} s"
-    if s < 86400:
-        return f"{s // 3600} h {s % 3600 // 60} min"
-    return f"{s // 86400} d {s % 86400 // 3600} h"
+        ahead, host = duration(-age, words=True), row.get("host", "its host")
+        return f"{ahead} from now, by the clock of {host}, which is ahead of the one here"
+    return "-" if age is None else f"{duration(age, words=True)} ago"
 
 
 def _number(value: Any, form: str, unit: str = "") -> str:

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from mpibayes.hpc.crosscat.partitions import similarity
-from mpibayes.hpc.crosscat.scalars import MOVES
+from mpibayes.hpc.crosscat.scalars import MOVES, SCALARS
 from mpibayes.hpc.crosscat.schedule import moves_due
 from mpibayes.hpc.posterior.chains import Chain
-from mpibayes.hpc.posterior.scalars import Scalar, r_hat_in_words, scalar
+from mpibayes.hpc.posterior.scalars import ScalarSummary, r_hat_in_words, summary_of
 
-SUMMARISED = ("log_joint", "n_clusters", "entropy", "heldout_lpd")
 FEWEST = 4  # kept draws of a chain whose halves can be compared
 SLACK = 0.02  # of the adjusted Rand index: chains this much farther from each other than from themselves still agree
 ALIKE = 0.9  # adjusted Rand index of partitions that differ in details
@@ -41,7 +40,7 @@ class Course:
     climbed: float
     seconds: float
     n_clusters: int  # in the last cycle
-    scalars: dict[str, Scalar]  # of this chain's draws after burn-in
+    scalars: dict[str, ScalarSummary]  # of this chain's draws after burn-in
     heldout_averaged: float  # NaN where there is none
     moves: dict[str, dict[str, int]]  # by phase, with the phase's `cycles`
     moves_in_every_cycle: bool  # by its settings
@@ -59,7 +58,7 @@ def course(chain: Chain) -> Course:
     t, later = chain.trace, chain.later()
     level = np.quantile(later["log_joint"][len(later["cycle"]) // 2 :], 0.05)
     settled = int(np.argmax((t["cycle"] >= chain.growth) & (t["log_joint"] >= level)))
-    scalars = {name: scalar([later[name]]) for name in SUMMARISED}
+    scalars = {s.name: summary_of([later[s.name]]) for s in SCALARS if s.title}
     cycles, every = int(t["cycle"][-1]), chain.config.sampler.split_merge
     due = (moves_due(None if every == "auto" else every, cycle + 1) for cycle in range(cycles))
     return Course(
