@@ -26,7 +26,7 @@ APART_NATS = 100.0  # which a few rows more or less in small clusters do not exp
 
 
 @dataclass(frozen=True)
-class Course:
+class ChainSummary:
     """One chain in numbers. `settled`: first cycle over all rows whose log joint reaches the 5 % point of those in the
     second half after burn-in. `climbed`: see `climb`."""
 
@@ -53,7 +53,7 @@ class Course:
         return self.scalars["heldout_lpd"].mean
 
 
-def course(chain: Chain) -> Course:
+def summarise_chain(chain: Chain) -> ChainSummary:
     """What the trace of a chain says about it; some of it lies after burn-in."""
     t, later = chain.trace, chain.later()
     level = np.quantile(later["log_joint"][len(later["cycle"]) // 2 :], 0.05)
@@ -61,7 +61,7 @@ def course(chain: Chain) -> Course:
     scalars = {s.name: summary_of([later[s.name]]) for s in SCALARS if s.title}
     cycles, every = int(t["cycle"][-1]), chain.config.sampler.split_merge
     due = (moves_due(None if every == "auto" else every, cycle + 1) for cycle in range(cycles))
-    return Course(
+    return ChainSummary(
         chain.name, cycles, chain.growth, float(np.interp(chain.growth, t["cycle"], chain.seconds)), chain.burn_in,
         int(t["cycle"][settled]), float(chain.seconds[settled]), climb(later["log_joint"]), float(chain.seconds[-1]),
         int(t["n_clusters"][-1]), {name: s for name, s in scalars.items() if s.n_draws},
@@ -92,7 +92,7 @@ def moves(chain: Chain) -> dict[str, dict[str, int]]:
     return counts
 
 
-def moves_together(courses: Sequence[Course]) -> dict[str, dict[str, int]]:
+def moves_together(courses: Sequence[ChainSummary]) -> dict[str, dict[str, int]]:
     """Those of all chains, summed."""
     total: dict[str, dict[str, int]] = {}
     for counts in (c.moves for c in courses):
@@ -164,7 +164,7 @@ class Agreement:
 
 
 def agreement(
-    courses: Sequence[Course], r_hat: float, chain: np.ndarray, labels: np.ndarray, distances: np.ndarray
+    courses: Sequence[ChainSummary], r_hat: float, chain: np.ndarray, labels: np.ndarray, distances: np.ndarray
 ) -> Agreement:
     """Of kept draws in their order: chain (D,) that each is of, labels (D, M), distances (D, D) between them; r_hat:
     of the log joint."""
@@ -192,7 +192,7 @@ def nearest(some: np.ndarray, distances: np.ndarray) -> int:
     return int(some[np.argmin(np.round(distances[np.ix_(some, some)].mean(axis=1), 12))])
 
 
-def answer(a: Agreement, courses: Sequence[Course]) -> list[str]:
+def answer(a: Agreement, courses: Sequence[ChainSummary]) -> list[str]:
     """Whether the chains found the same clustering, in sentences; if not, which is best and what to do."""
     verdict = a.verdict
     measured = f"that takes at least {FEWEST} kept draws of each chain (output.labels)"
@@ -220,7 +220,7 @@ def answer(a: Agreement, courses: Sequence[Course]) -> list[str]:
     return [*said, _best(a, courses), _advice(a, courses)]
 
 
-def _not_met(a: Agreement, courses: Sequence[Course]) -> str:
+def _not_met(a: Agreement, courses: Sequence[ChainSummary]) -> str:
     """How far the log joints are from one another, and which of them still rise."""
     reasons = []
     if a.gap:
@@ -232,7 +232,7 @@ def _not_met(a: Agreement, courses: Sequence[Course]) -> str:
     return f"The chains have not met: {'; '.join(reasons)}."
 
 
-def climbed(courses: Sequence[Course]) -> str:
+def climbed(courses: Sequence[ChainSummary]) -> str:
     """By how much chains still climb."""
     low, high = (f"{f(c.climbed for c in courses):,.0f}" for f in (min, max))
     span = low if low == high else f"{low} to {high}"
@@ -250,7 +250,7 @@ def _range(values: np.ndarray) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _best(a: Agreement, courses: Sequence[Course]) -> str:
+def _best(a: Agreement, courses: Sequence[ChainSummary]) -> str:
     """Which chain leads in log joint, and in the held-out score; by how much before chains of other clusterings."""
     several = len(a.groups) > 1 and np.all(np.isfinite(a.ari))
     what_next = "clustering" if several else "chain"
@@ -269,14 +269,14 @@ def _best(a: Agreement, courses: Sequence[Course]) -> str:
     return "; ".join(f"{name} has {' and '.join(words)}" for name, words in leads.items()) + "."
 
 
-def moves_in(courses: Sequence[Course], phase: str | None = None) -> tuple[int, int]:
+def moves_in(courses: Sequence[ChainSummary], phase: str | None = None) -> tuple[int, int]:
     """Splits and merges tried and accepted in a phase, None: in all."""
     chosen = [n for name, n in moves_together(courses).items() if phase in (None, name)]
     tried, done = (("splits_tried", "merges_tried"), ("splits", "merges"))
     return tuple(sum(n[name] for n in chosen for name in names) for names in (tried, done))
 
 
-def _advice(a: Agreement, courses: Sequence[Course]) -> str:
+def _advice(a: Agreement, courses: Sequence[ChainSummary]) -> str:
     means = "raise run.cycles"
     if not moves_in(courses)[0]:
         means = f'let split and merge moves run (sampler.split_merge = "auto"), {means}'

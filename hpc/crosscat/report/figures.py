@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.report.agreement import Course
+from mpibayes.hpc.crosscat.report.agreement import ChainSummary
 from mpibayes.hpc.crosscat.report.profiles import TELLING, ColumnProfile
 from mpibayes.hpc.crosscat.scalars import SCALARS
 from mpibayes.hpc.posterior.chains import Chain
@@ -160,7 +160,7 @@ def _schedule(chains: Sequence[Chain]) -> str:
 
 
 @styled
-def chains_compared(courses: Sequence[Course], ari: np.ndarray, vi: np.ndarray):
+def chains_compared(courses: Sequence[ChainSummary], ari: np.ndarray, vi: np.ndarray):
     """Which chains found the same clustering (C, C), the diagonal being the two halves of a chain; and, on the same
     lines, where each chain is in log joint, held-out score, clusters and entropy: mean and 5 to 95 % of its draws."""
     from matplotlib import colormaps

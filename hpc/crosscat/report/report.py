@@ -24,7 +24,7 @@ from mpibayes.hpc.crosscat.partitions import (
 )
 from mpibayes.hpc.crosscat.report import agreement as chains
 from mpibayes.hpc.crosscat.report import profiles as summary
-from mpibayes.hpc.crosscat.report.agreement import Agreement, Course
+from mpibayes.hpc.crosscat.report.agreement import Agreement, ChainSummary
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile, ColumnProfile, Trait
 from mpibayes.hpc.crosscat.scalars import SCALARS
 from mpibayes.hpc.posterior.chains import evenly
@@ -106,7 +106,7 @@ class Posterior:
     """All that a report shows."""
 
     run: Kept
-    courses: list[Course]
+    courses: list[ChainSummary]
     scalars: dict[str, ScalarSummary]
     n_clusters: dict[int, float]
     heldout_averaged: float | None
@@ -137,7 +137,7 @@ def summarise(run: Kept) -> Posterior:
     later = [c.later() for c in run.chains]
     scalars = {s.name: summary_of([t[s.name] for t in later]) for s in shown(SCALARS) if s.label}
     kept = run.kept()
-    courses = [chains.course(c) for c in run.chains]
+    courses = [chains.summarise_chain(c) for c in run.chains]
     averaged = [c.heldout_averaged for c in courses if np.isfinite(c.heldout_averaged)]
     posterior = Posterior(
         run, courses, {k: s for k, s in scalars.items() if s.n_draws},
@@ -549,7 +549,7 @@ def _machine(p: Posterior, pictures: list[str]) -> dict[str, Any]:
     document: dict[str, Any] = {
         "format": "mpibayes-report",
         "version": 1,
-        "runs": [{"directory": str(c.folder), **_machine_course(course)} for c, course in zip(run.chains, p.courses)],
+        "runs": [{"directory": str(c.folder), **_machine_chain(course)} for c, course in zip(run.chains, p.courses)],
         "table": {
             "path": str(run.table.path),
             "fingerprint": run.table.fingerprint,
@@ -618,7 +618,7 @@ def _machine_block(block: BlockProfile, clusters: Sequence[ClusterLine]) -> dict
     }
 
 
-def _machine_course(c: Course) -> dict[str, Any]:
+def _machine_chain(c: ChainSummary) -> dict[str, Any]:
     document = {name: finite(value) for name, value in vars(c).items()}
     return document | {"scalars": machine_scalars(c.scalars)}
 

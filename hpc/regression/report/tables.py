@@ -156,10 +156,9 @@ def _sampler(config: Config) -> str:
 
 
 def _scalar_table(p: Posterior) -> Any:
-    summaries = dict(p.scalars)
-    remarks = (
-        {"n_bright": f"{percent(summaries['n_bright'].mean / p.n_rows)} of the rows"} if "n_bright" in summaries else {}
-    )
+    summaries, remarks = dict(p.scalars), {}
+    if "n_bright" in summaries:
+        remarks["n_bright"] = f"{percent(summaries['n_bright'].mean / p.n_rows)} of the rows"
     if "log_posterior" in summaries and _all_rows(p):
         summaries.pop("lp", None)  # the same
     elif "log_posterior" in summaries:
