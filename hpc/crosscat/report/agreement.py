@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mpibayes.hpc.crosscat.keys import Sampler
 from mpibayes.hpc.crosscat.partitions import similarity
 from mpibayes.hpc.crosscat.scalars import MOVES, SCALARS
 from mpibayes.hpc.crosscat.schedule import moves_due
@@ -59,7 +60,7 @@ def summarise_chain(chain: Chain) -> ChainSummary:
     level = np.quantile(later["log_joint"][len(later["cycle"]) // 2 :], 0.05)
     settled = int(np.argmax((t["cycle"] >= chain.growth) & (t["log_joint"] >= level)))
     scalars = {s.name: summary_of([later[s.name]]) for s in SCALARS if s.title}
-    cycles, every = int(t["cycle"][-1]), chain.config.sampler.split_merge
+    cycles, every = int(t["cycle"][-1]), chain.config.of(Sampler).split_merge
     due = (moves_due(None if every == "auto" else every, cycle + 1) for cycle in range(cycles))
     return ChainSummary(
         chain.name, cycles, chain.growth, float(np.interp(chain.growth, t["cycle"], chain.seconds)), chain.burn_in,

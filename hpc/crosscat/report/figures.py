@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mpibayes.hpc.crosscat.keys import Anneal
 from mpibayes.hpc.crosscat.report.agreement import ChainSummary
 from mpibayes.hpc.crosscat.report.profiles import TELLING, ColumnProfile
 from mpibayes.hpc.crosscat.scalars import SCALARS
@@ -151,7 +152,7 @@ def annealing(chains: Sequence[Chain], settled: Sequence[tuple[int, float] | Non
 
 def _schedule(chains: Sequence[Chain]) -> str:
     """How rows were added, where it was alike in all chains."""
-    plans = {(c.config.anneal.schedule, c.config.anneal.passes) for c in chains if c.growth}
+    plans = {(a.schedule, a.passes) for a in (c.config.of(Anneal) for c in chains if c.growth)}
     schedule, passes = plans.pop()
     if plans or not isinstance(schedule, str) or schedule == "seconds":
         return ""
