@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from mpibayes.hpc.regression.scalars import SCALARS
-from mpibayes.hpc.run.directory import name_of_chain
 from mpibayes.hpc.scalar import kinds
+from mpibayes.io.segments import read_attributes
 from mpibayes.io.table import Table, table_from_arrays, write_table
 from mpibayes.io.trace import TraceWriter, read_axes, read_trace
 
@@ -116,7 +116,9 @@ def rewritten(run_dir: Path, folder: Path, change) -> Path:
     trace, axes = change(read_trace(run_dir)), read_axes(run_dir)
     shutil.rmtree(folder / "trace")
     shutil.rmtree(folder / "checkpoints")  # it tells what the trace held
-    writer = TraceWriter(folder, [s.name for s in SCALARS], name_of_chain(folder, 0, 1), axes, kinds=kinds(SCALARS))
+    writer = TraceWriter(
+        folder, [s.name for s in SCALARS], str(read_attributes(run_dir / "trace")["run"]), axes, kinds=kinds(SCALARS)
+    )
     writer.extend(trace["cycle"], trace)
     writer.flush()
     return folder
