@@ -10,15 +10,14 @@ from rich.console import Console
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.commands.report import report
-from mpibayes.hpc.crosscat.draws import Kept
+from mpibayes.hpc.crosscat.draws import Kept, iterate_draws
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile
 from mpibayes.hpc.crosscat.report.report import ClusterLine, Posterior, _block_tables, representative
 from mpibayes.hpc.crosscat.start.subsample import Annealing
 from mpibayes.hpc.posterior.chains import evenly
-from mpibayes.io.labels import iterate_draws
 from mpibayes.io.table import table_from_arrays, write_table
 from mpibayes.io.trace import read_trace
-from tests.report.runs import OLD_SCALARS, make_run, planted, write_planted
+from tests.report.runs import make_run, planted, write_planted
 
 
 def run_report(run_dirs, **options):
@@ -167,16 +166,6 @@ def test_chains_with_and_without_growth(table, tmp_path):
     assert [r["name"] for r in summary["runs"]] == ["plain", "grown"]
     assert summary["moves"]["kept"]["cycles"] == 35 + 15
     assert_picture(folder / "annealing.png")
-
-
-def test_a_trace_of_an_older_version(table, tmp_path):
-    run = make_run(tmp_path / "a", table, scalars=OLD_SCALARS)
-    _, printed, summary = run_report(run)
-    assert summary["moves"] is None and summary["runs"][0]["moves"] is None and summary["exact_from_cycle"] == 1
-    assert "not recorded" in printed and "annealing.png" not in summary["pictures"]
-    new = make_run(tmp_path / "b", table)
-    _, _, both = run_report([run, new], out=tmp_path / "both")
-    assert both["moves"]["kept"]["cycles"] == 30
 
 
 def test_runs_of_different_models_are_not_mixed(run_dir, table, tmp_path):
