@@ -62,6 +62,7 @@ def test_the_whole_report(run_dir, tmp_path):
     assert sum(summary["n_clusters"].values()) == pytest.approx(1.0)
 
 
+@pytest.mark.thorough
 def test_the_default_place_is_the_run_directory(table, tmp_path):
     run = make_run(tmp_path / "a", table, cycles=15, burn_in=3)
     folder, *_ = run_report(run)
@@ -159,6 +160,7 @@ def test_a_chain_that_still_grows_has_no_report(table, tmp_path):
         report(run)
 
 
+@pytest.mark.thorough
 def test_chains_with_and_without_growth(table, tmp_path):
     grown = make_run(tmp_path / "grown", table, burn_in=25, **ANNEALED)
     plain = make_run(tmp_path / "plain", table, burn_in=5)

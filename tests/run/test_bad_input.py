@@ -11,7 +11,8 @@ from mpibayes.hpc.run.directory import initial_labels
 from mpibayes.io.table import Table, table_from_arrays, write_table
 from tests.run.conftest import run
 
-RANKS = pytest.mark.parametrize("ranks", [1, 3])
+ON_SEVERAL = pytest.mark.parametrize("ranks", [1, 3])
+RANKS = pytest.mark.parametrize("ranks", [1, pytest.param(3, marks=pytest.mark.thorough)])
 
 
 def refused(done, code, *words):
@@ -24,7 +25,7 @@ def refused(done, code, *words):
         assert word in done.stderr, (word, text)
 
 
-@RANKS
+@ON_SEVERAL
 def test_missing_table(place, ranks):
     (place / "table.h5").unlink()
     refused(run(place, "out", ranks=ranks), 3, "table.h5", "no such file")
@@ -58,7 +59,7 @@ def test_wrong_table_version(place):
     refused(run(place, "out"), 3, "table.h5", "version 99", "version 1")
 
 
-@RANKS
+@ON_SEVERAL
 def test_a_slice_that_only_one_rank_finds_damaged(place, ranks):
     """A code beyond its column's levels in the last rows: the rank that reads them tells the others."""
     with h5py.File(place / "table.h5", "r+") as file:

@@ -72,6 +72,7 @@ def faulty(place, code, out, *words, ranks=3, env=None, timeout=WITHIN):
     return launch([*mpirun, *program], timeout=timeout, cwd=place, env={**OPEN_MPI, **(env or {})})
 
 
+@pytest.mark.quick("exception", "unreadable-slice", "no-room", "before-mpi")
 @pytest.mark.parametrize(
     "code, exit_codes, words",
     [
@@ -112,6 +113,7 @@ def test_several_ranks_fail_with_one_message(place):
     assert re.search(rf"likewise rank 2 {HOST}", done.stderr)
 
 
+@pytest.mark.quick("cycle-2")
 @pytest.mark.parametrize("rank", [0, 2])
 @pytest.mark.parametrize("when", [IN_A_CYCLE, WHILE_READING], ids=["cycle", "reading"])
 def test_a_killed_rank(place, when, rank):
@@ -125,6 +127,7 @@ def test_a_killed_rank(place, when, rank):
     assert run(place, "out", *words, ranks=2).returncode == 0
 
 
+@pytest.mark.thorough
 def test_no_room_on_one_rank_costs_nothing_else(place):
     """The checkpoint before stays; what was half written goes; the same command continues once there is room."""
     assert run(place, "straight", "--set", "run.cycles=8", "--set", "run.burn_in=2").returncode == 0
@@ -197,6 +200,8 @@ run.merge = slow
 LATE = "time.sleep(3.0 * (rank == 1))\n"
 
 
+@pytest.mark.alone
+@pytest.mark.quick("part", "read-alone")
 @pytest.mark.parametrize(
     "code, words, ranks",
     [
