@@ -153,7 +153,7 @@ def test_joint_prior_comes_back(n_shards):
     assert p >= LEVEL, f"event {worst}, z {z:.2f} (seed {seed(51)})"
 
 
-@pytest.mark.quick("missing_counted_as_seen", "no_anchors")
+@pytest.mark.quick("missing_counted_as_seen")
 @pytest.mark.parametrize("wrong", [one_degree_short, missing_counted_as_seen, production.no_anchors])
 def test_wrong_programs_are_rejected(wrong):
     with wrong():

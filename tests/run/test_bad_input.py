@@ -81,7 +81,7 @@ def test_an_annealed_start_that_does_not_fit(place):
     done = run(place, "out", *anneal, "--set", "anneal.strata=x", ranks=3)
     refused(done, 2, "anneal.strata", "column x is real", "c0, c1, c2, c3")
     refused(run(place, "out", *anneal, "--set", "anneal.strata=c33"), 2, "anneal.strata", "did you mean c3?")
-    done = run(place, "out", *anneal, "--set", "run.cycles=9", ranks=3)
+    done = run(place, "out", *anneal, "--set", "run.cycles=9")
     refused(done, 2, "run.cycles: got 9", "630 rows are added until cycle", "run.burn_in: got 4")
     assert not (place / "out").exists()
 
