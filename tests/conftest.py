@@ -139,23 +139,23 @@ def pytest_collection_modifyitems(config, items):
 
 
 def mark_thorough(config, items):
-    """The variants of a test that its mark `quick` does not name belong to `make test-all` alone: they are `thorough`.
+    """The variants of a test that its mark `quick` leaves out belong to `make test-all` alone: they are `thorough`.
 
-    A name that no variant has is an error, so that a change of parameters cannot empty `make test` unseen.
+    quick("a", "b") keeps the variants of these names, quick(every=3) every third one. A name that no variant has is an
+    error, so that a change of parameters cannot empty `make test` unseen.
     """
-    named, found = {}, {}
+    marks, found = {}, {}
     for item in items:
         mark = item.get_closest_marker("quick")
         if mark:
-            test = item.nodeid.partition("[")[0]
-            variant = item.callspec.id if hasattr(item, "callspec") else ""
-            named[test] = mark.args
-            found.setdefault(test, set()).add(variant)
-            if variant not in mark.args:
+            test, variant = item.nodeid.partition("[")[0], item.callspec.id
+            marks[test], variants = mark, found.setdefault(test, [])
+            if len(variants) % mark.kwargs["every"] if "every" in mark.kwargs else variant not in mark.args:
                 item.add_marker(pytest.mark.thorough)
+            variants.append(variant)
     if not any("::" in word for word in config.args):
-        for test, names in named.items():
-            if missing := set(names) - found[test]:
+        for test, mark in marks.items():
+            if missing := set(mark.args) - set(found[test]):
                 raise pytest.UsageError(f"{test}: no variant has the name {', '.join(sorted(missing))}")
 
 

@@ -75,20 +75,7 @@ def test_quadrature_against_draws(name):
 # ---- laws ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.quick(
-    "logistic24-untuned-hmc-explicit-1",
-    "logistic24-untuned-mala-few-2",
-    "logistic24-tuned-random-walk-many-2",
-    "logistic24-tuned-slice-explicit-3",
-    "student16-untuned-random-walk-many-3",
-    "student16-untuned-slice-few-1",
-    "student16-tuned-hmc-many-2",
-    "student16-tuned-mala-few-1",
-    "softmax12-untuned-hmc-few-2",
-    "softmax12-untuned-mala-many-3",
-    "softmax12-tuned-random-walk-few-4",
-    "softmax12-tuned-slice-many-1",
-)
+@pytest.mark.quick(every=5)
 @pytest.mark.parametrize("name, bounds, move, sweep, n_shards", CONFIGURATIONS)
 def test_law(name, bounds, move, sweep, n_shards):
     found = production.verdict(

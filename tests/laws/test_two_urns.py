@@ -69,15 +69,7 @@ def test_posterior():
     assert means == pytest.approx((10.795064, 11.687686), abs=1e-6)
 
 
-@pytest.mark.quick(
-    "size0-prior",
-    "size1-sequential",
-    "size2-gibbs",
-    "size3-sequential+gibbs",
-    "size4-anneal_energy",
-    "size5-anneal_stepsize",
-    "size6-anneal_subsample",
-)
+@pytest.mark.quick(every=4)
 @pytest.mark.parametrize(("size", "name"), CASES)
 def test_exact_law(size, name, final_law):
     law = final_law(size, name)
@@ -149,15 +141,7 @@ def p_value(some, name, passes, size, law, kind=chains.Chains):
     return chi_square(np.ravel_multi_index((i, j), law.shape), law.ravel())
 
 
-@pytest.mark.quick(
-    "size0-prior",
-    "size1-sequential",
-    "size2-gibbs",
-    "size3-sequential+gibbs",
-    "size4-anneal_energy",
-    "size5-anneal_stepsize",
-    "size6-anneal_subsample",
-)
+@pytest.mark.quick(every=4)
 @pytest.mark.parametrize(("size", "name"), CASES)
 def test_sampler_has_the_exact_law(size, name, final_law):
     p = p_value(urns.Urns(*size), name, PASSES, SIZES[size], final_law(size, name))
