@@ -182,12 +182,14 @@ def test_escobar_west():
 # ---- ranks -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick("a third")
 @pytest.mark.mpi
-def test_same_bits_on_every_number_of_ranks():
+@pytest.mark.parametrize("third", range(3), ids=["a third", "another", "the last"])
+def test_same_bits_on_every_number_of_ranks(third):
     """Labels and hyperparameters after every cycle equal those of one process, for every case, cut and opening."""
     comm = world()
     generator = np.random.Generator(np.random.Philox(seed(38)))
-    for name, n_shards, opening in CONFIGURATIONS:
+    for name, n_shards, opening in CONFIGURATIONS[third::3]:
         case = CASES[name]
         starts = Posterior(case).draw(generator, 2)
 

@@ -65,7 +65,7 @@ def place(tmp_path_factory):
     return place
 
 
-@pytest.mark.quick("3")
+@pytest.mark.thorough
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_any_number_of_ranks(place, ranks):
     done = run(place, f"ranks-{ranks}", ranks=ranks)

@@ -106,6 +106,7 @@ def test_a_rank_has_a_log_of_its_own_when_it_has_something_to_say(place):
     assert re.search(rf"rank 1 {HOST}: internal error: RuntimeError: boom", text) and "Traceback" in text
 
 
+@pytest.mark.thorough
 def test_several_ranks_fail_with_one_message(place):
     done = faulty(place, WHILE_READING.replace("rank == 1", "rank > 0").format("raise MemoryError"), "out")
     assert done.returncode == 70 and done.stderr.count("mpibayes: error:") == 1, done.stderr
