@@ -5,7 +5,7 @@
 #   MPI=mpich|system     force the MPI: the `mpich` wheel, or the machine's own mpirun and libmpi (auto: its own if it works)
 #   RANKS="1 2 3 4"      the numbers of ranks that `make test` goes through
 #   PYTEST_ARGS="-x"     for every pytest pass;  SERIAL_ARGS=... MPI_ARGS=...  for those without mpirun, for those under it
-#   WORKERS=4            processes that share the tests without mpirun (auto: one a core)
+#   WORKERS=4            processes that share the tests without mpirun (one more than cores)
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -123,7 +123,8 @@ demo: setup demo/census.h5
 # `make test` is what has to pass before a commit, in minutes; `make test-rest` has the tests marked `thorough`: more tables,
 # cuts, lengths and settings of the same claims, and more wrong programs. On one rank the program is what it is without MPI,
 # so that pass only starts it.
-WORKERS ?= auto
+# One process more than cores, since tests that start programs mostly wait for them.
+WORKERS ?= $(shell echo $$(( $$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) + 1 )))
 SPREAD := -n $(WORKERS) --maxprocesses 8 --dist worksteal
 ON_RANKS := $(shell grep -rlE 'mark\.mpi\b' tests --include='test_*.py')
 # Where no test is chosen pytest ends with 5.

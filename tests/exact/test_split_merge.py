@@ -390,6 +390,7 @@ def test_law_of_moves_on_ranks(wrong):
     assert passed == (wrong is None), f"{text} (seed {seed(62)})"
 
 
+@pytest.mark.thorough
 @pytest.mark.mpi(min_size=2)
 def test_posterior_law_on_ranks():
     comm = world()

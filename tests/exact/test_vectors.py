@@ -121,6 +121,7 @@ def test_same_bits_on_every_number_of_ranks():
         assert comm.share(together) == comm.share(alone), (name, n_shards, opening, seed(67))
 
 
+@pytest.mark.thorough
 @pytest.mark.mpi(min_size=2)
 def test_posterior_law_on_ranks():
     comm = world()

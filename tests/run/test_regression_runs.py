@@ -79,7 +79,7 @@ UPDATES = {
 }
 
 
-@pytest.mark.quick("softmax")
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", RESPONSE)
 def test_any_number_of_ranks(place, family):
     configure(place, family)

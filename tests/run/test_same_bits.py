@@ -24,7 +24,7 @@ def straight(tmp_path_factory):
     return place, exported(place, "one")
 
 
-@pytest.mark.quick("3")
+@pytest.mark.thorough
 @pytest.mark.parametrize("ranks", [2, 3, 4, 7])
 def test_any_number_of_ranks(straight, ranks):
     place, expected = straight
