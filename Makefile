@@ -124,7 +124,7 @@ demo: setup demo/census.h5
 # cuts, lengths and settings of the same claims, and more wrong programs. On one rank the program is what it is without MPI,
 # so that pass only starts it.
 # One process more than cores, since tests that start programs mostly wait for them.
-WORKERS ?= $(shell echo $$(( $$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) + 1 )))
+WORKERS ?= $(shell echo $$(( $$(env -u OMP_NUM_THREADS nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) + 1 )))
 SPREAD := -n $(WORKERS) --maxprocesses 8 --dist worksteal
 ON_RANKS := $(shell grep -rlE 'mark\.mpi\b' tests --include='test_*.py')
 # Where no test is chosen pytest ends with 5.
