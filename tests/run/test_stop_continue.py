@@ -68,6 +68,7 @@ def test_max_time(place):
     assert "run the same command again" in done.stdout
 
 
+@pytest.mark.alone
 def test_a_plan_by_the_clock_is_replayed_and_ends_with_all_rows(place):
     """What came before the stop stays as it was; the growth goes on from there by the clock, until all rows are in."""
     changes = ("sampler.strategy=anneal", "anneal.schedule=seconds", "anneal.seconds=3", "run.burn_in=auto")
