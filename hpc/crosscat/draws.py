@@ -12,10 +12,14 @@ from pathlib import Path
 import numpy as np
 
 from mpibayes.errors import DataError
-from mpibayes.hpc.components.product import Components, Hyper
-from mpibayes.hpc.components.statistics import Statistics, union
+from mpibayes.hpc.components.hyper import Hyper
+from mpibayes.hpc.components.kinds import KINDS
+from mpibayes.hpc.components.normal import Normal, merge_moments
+from mpibayes.hpc.components.product import Components
+from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.keys import Model, priors
-from mpibayes.hpc.posterior.chains import KeptChains
+from mpibayes.hpc.crosscat.predictive import Predictive, ViewPredictive
+from mpibayes.hpc.posterior.chains import KeptChains, evenly
 from mpibayes.io import checkpoint
 from mpibayes.io.labels import FOLDER as LABELS
 from mpibayes.io.labels import Draw, iterate_draws
@@ -52,8 +56,16 @@ class Kept(KeptChains):
             for cycle in block["cycle"]
         ]
 
-    def draws(self, wanted: Sequence[tuple[int, int]] | None = None) -> Iterator[tuple[int, Draw]]:
-        """(number of the chain, draw) of the kept draws after burn-in, of `wanted` alone when given; one at a time.
+    def draws(self, most: int) -> Iterator[Predictive]:
+        """At most so many kept draws, evenly spaced, as distributions over rows; their clusters take one pass over the
+        table."""
+        states = [draw for _, draw in self.states(evenly(self.kept(), most))]
+        for draw, s in zip(states, self.statistics([draw.labels for draw in states]), strict=True):
+            yield Predictive([ViewPredictive(self.components, hyper_of(draw), s)])
+
+    def states(self, wanted: Sequence[tuple[int, int]] | None = None) -> Iterator[tuple[int, Draw]]:
+        """(number of the chain, labels and hyperparameters) of the kept draws after burn-in, of `wanted` alone when
+        given; one at a time.
 
         Labels are 0..K-1, none of them empty.
         """
@@ -81,7 +93,7 @@ class Kept(KeptChains):
             for i, z in enumerate(partitions):
                 part_z = np.ascontiguousarray(z[start : start + len(rows)], np.int32)
                 part = Statistics(*kernels.accumulate(rows, part_z, clusters[i], offsets))
-                totals[i] = part if totals[i] is None else union(totals[i], part, self.components.vectors.widths)
+                totals[i] = part if totals[i] is None else self.components.union(totals[i], part)
         return totals
 
     def sample(self, most: int) -> Rows:
@@ -122,13 +134,13 @@ class Kept(KeptChains):
                 np.empty((n, 0), np.uint8), np.empty((n, 0), np.uint16), np.ascontiguousarray(x), np.empty((n, 0))
             )
             part_z = np.ascontiguousarray(z[start : start + n], np.int32)
-            part = Statistics(*kernels.accumulate(plain, part_z, k, np.zeros(1, np.int64)))
-            total = part if total is None else union(total, part)
-        return {c.name: (total.real_mean[i], total.real_scatter[i]) for i, c in enumerate(numeric)}
+            part = Statistics(*kernels.accumulate(plain, part_z, k, np.zeros(1, np.int64))).of(Normal)
+            total = part if total is None else merge_moments(*map(np.stack, zip(total, part)))
+        return {c.name: (total[1][i], total[2][i]) for i, c in enumerate(numeric)}
 
 
 def hyper_of(draw: Draw) -> Hyper:
-    return Hyper(draw.concentration, draw.discount, draw.dirichlet, draw.normal, draw.gamma, draw.wishart)
+    return Hyper(draw.concentration, draw.discount, **{kind.hyper: getattr(draw, kind.hyper) for kind in KINDS})
 
 
 def _without_gaps(draw: Draw) -> Draw:

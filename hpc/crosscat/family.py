@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.components.product import Hyper
+from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.crosscat import strata
 from mpibayes.hpc.crosscat.heldout import HeldOut

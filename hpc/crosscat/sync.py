@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpibayes.hpc.components.multinormal import n_pairs
-from mpibayes.hpc.components.statistics import VECTORS, Statistics, merge_moments, merge_vectors, zeros
+from mpibayes.hpc.components.multinormal import Multinormal, merge_vectors, n_pairs
+from mpibayes.hpc.components.normal import Normal, merge_moments
+from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.state import Summary
 from mpibayes.hpc.parallel import shards as cut
 from mpibayes.hpc.parallel.comm import Communicator
@@ -35,7 +36,9 @@ class Counts(NamedTuple):
 
     @classmethod
     def zeros(cls, n_clusters: int, shape) -> Counts:
-        return cls(*(getattr(zeros(n_clusters, *shape), name) for name in cls._fields))
+        k, (n_level_rows, _, n_count, _) = n_clusters, shape
+        cells = np.zeros(k, np.int64), np.zeros((n_level_rows, k), np.int32)
+        return cls(*cells, np.zeros((n_count, k), np.int64), np.zeros((n_count, k)))
 
 
 class Changes:
@@ -186,8 +189,7 @@ class Moments:
         for i, (rows, z) in zip(own, labelled):
             reals = without(rows, "codes8", "codes16", "tallies")
             part = Statistics(*kernels.accumulate(reals, z, k, np.zeros(1, np.int64)))
-            names = ("real_n", "real_mean", "real_scatter", *VECTORS)
-            parts[i] = np.concatenate([getattr(part, name).astype(np.float64) for name in names])
+            parts[i] = np.concatenate([a.astype(np.float64) for kind in (Normal, Multinormal) for a in part.of(kind)])
         return merge_up(comm, parts, n_shards, self._merge)
 
     def _merge(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -14,7 +14,8 @@ import numpy as np
 from scipy.special import gammaln
 
 from mpibayes.errors import DataError, NumericalError
-from mpibayes.hpc.components.product import Components, Hyper
+from mpibayes.hpc.components.hyper import Hyper
+from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat import schedule, state, sync
 from mpibayes.hpc.crosscat import sweep as shard_step
@@ -238,7 +239,7 @@ class Mixture:
         dealing, comm = self.update.dealing, self.comm
         part = dealing.part(comm.rank)
         mine = self.components.log_marginal(self.hyper, self.summary.statistics, part)
-        starts = dealing.categorical, dealing.real, dealing.count, dealing.vector
+        starts = [of["column"] for of in dealing.starts]
         return [comm.gather_to_root(own, np.diff(of).tolist()) for own, of in zip(mine, starts) if of[-1]]
 
     def _log_count_factorials(self) -> float:

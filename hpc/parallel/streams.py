@@ -43,6 +43,7 @@ class Purpose(IntEnum):
     LAPLACE = 24  # draws of Laplace's approximation
     TRUTH = 25  # the mixture that a simulated table is drawn from; chain = kind of column, sub = column
     CELLS = 26  # cells of a simulated table; cycle = block of rows, chain = kind of column, sub = column
+    SIMULATED = 27  # missing cells of rows, drawn from the predictive of a draw; sub = kind of column
 
 
 def generator(seed: int, purpose: Purpose, cycle: int = 0, sub: int = 0, chain: int = 0) -> np.random.Generator:

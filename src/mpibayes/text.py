@@ -1,4 +1,4 @@
-"""How numbers, lengths of time, and other people's words are written in messages and reports."""
+"""How numbers, durations and names from outside are written in messages and reports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def every(n: int, noun: str = "cycle") -> str:
 
 
 def visible(text: object) -> str:
-    r"""A text in one line that cannot steer a terminal: what is not printable is escaped.
+    r"""A text in one line that cannot control a terminal: what is not printable is escaped.
 
     >>> visible("Zürich"), visible("\x1b[31mred\u202e\n")
     ('Zürich', '\\x1b[31mred\\u202e\\n')
@@ -38,12 +38,12 @@ def visible_lines(text: str) -> str:
 
 
 def is_unicode(text: str) -> bool:
-    """False for half a surrogate pair, which is what Python makes of a byte in arguments that is not UTF-8."""
+    """False for half a surrogate pair, as which Python reads a byte of an argument that is not UTF-8."""
     return not any("\ud800" <= c <= "\udfff" for c in text)
 
 
 def toml_string(text: str) -> str:
-    r"""A TOML string that is read back the same and can be looked at.
+    r"""A TOML string that is read back the same and has only printable characters.
 
     >>> toml_string('5" \x1b')
     '"5\\" \\u001b"'
@@ -58,7 +58,7 @@ def toml_string(text: str) -> str:
 
 
 def import_again(column: str, kind: str) -> str:
-    """What to do where a column should be of another kind than the table has it.
+    """What to do when a column should be of another kind.
 
     >>> import_again("zip code", "categorical")
     "import the table again with --kind 'zip code=categorical' --force"

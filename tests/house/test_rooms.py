@@ -18,7 +18,7 @@ ROOMS = {
     "io": {*BELOW},
     "kernels": set(),
     "hpc.parallel": {*BELOW, "kernels"},
-    "hpc.components": {*BELOW, "kernels", "hpc.parallel"},
+    "hpc.components": {*BELOW, "io", "kernels", "hpc.parallel"},
     "hpc.config": {*BELOW, "io", "hpc.registry"},  # for the keys of the family that a file names
     "hpc.data": {*BELOW, "io", "hpc.parallel"},
     "hpc.family": {"io", "hpc.config", "hpc.data", "hpc.parallel"},

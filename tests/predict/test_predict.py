@@ -130,6 +130,14 @@ def test_log_density_is_the_definition(brute, result):
     assert result.log_density_sd == pytest.approx(each.std(axis=0, ddof=1), abs=2e-4)
 
 
+def test_draws_are_distributions_over_rows(small, result):
+    """The average of the kept draws, one by one, is what is predicted."""
+    rows = table_from_arrays(new_rows())[1]
+    each = [draw.log_density(rows) for draw in Kept([small[0]]).draws(99)]
+    assert len(each) == 6
+    assert logsumexp(each, axis=0) - np.log(6) == pytest.approx(result.log_density, abs=1e-5)
+
+
 def test_cluster_probabilities_are_the_definition(small, brute, result):
     run, _, draws = small
     r = predictor_of(run).representative

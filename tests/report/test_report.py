@@ -266,7 +266,7 @@ def test_out_that_cannot_be_written(run_dir, tmp_path):
 
 def test_statistics_in_slices_are_those_of_the_whole(run_dir, monkeypatch):
     run = Kept([run_dir])
-    (_, draw), *_ = run.draws()
+    (_, draw), *_ = run.states()
     whole = run.statistics([draw.labels])[0]
     moments, sample = run.moments(draw.labels), run.sample(100)
     cuts = {"height": np.array([0.0, 30.0]), "visits": np.array([3.0])}

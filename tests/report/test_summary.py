@@ -186,7 +186,7 @@ def test_phrases_are_for_people(profiled):
 
 def test_divergence_of_a_categorical_column_is_exact(profiled):
     components, prior, s, made = profiled
-    c = next(i for i, column in enumerate(components.categorical_columns) if column.name == "flag")  # no missing cell
+    c = next(i for i, column in enumerate(components.categorical.columns) if column.name == "flag")  # no missing cell
     rows = slice(prior.offsets[c], prior.offsets[c + 1] - 1)
     p = s.levels[rows] + prior.dirichlet[rows, None]
     p = p / p.sum(axis=0)

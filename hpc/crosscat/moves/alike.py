@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from mpibayes.hpc.components.grid import draw_on_grid
-from mpibayes.hpc.components.statistics import Statistics, union
+from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.moves.ledger import Book, Labelled
 from mpibayes.hpc.crosscat.moves.odds import odds_of_predictive
 from mpibayes.hpc.parallel.shards import Shard
@@ -97,9 +97,7 @@ class Informed(Book):
     def _gains(self, label: int) -> tuple[Statistics, np.ndarray]:
         """A cluster joined with each of the others: statistics, and the log of what that does to the likelihood."""
         column = self.column[label]
-        joined = union(
-            self.statistics.take(self.column), self.statistics.take([column]), self.components.vectors.widths
-        )
+        joined = self.components.union(self.statistics.take(self.column), self.statistics.take([column]))
         gain = self.components.log_marginal_clusters(self.hyper, joined)
         gain -= self.log_f[self.column] + self.log_f[column]
         gain[label] = -np.inf

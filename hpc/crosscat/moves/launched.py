@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from mpibayes.hpc.components.statistics import Statistics, union
+from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.moves import grouping
 from mpibayes.hpc.crosscat.moves.ledger import Book, Labelled
 from mpibayes.hpc.crosscat.moves.odds import Odds, both_sides, odds_of_predictive, vector_length
@@ -135,12 +135,12 @@ class Guided(Book):
         n, chosen = len(groups), [self._subset(shard, group, seeds, groups) for shard in self.shards]
         parts = [(s.rows, at, group[s.z[at]], s.start + at) for s, at in zip(self.shards, chosen)]
         whole = None
-        if self.components.has_moments:
+        if not self.components.exact:
             whole = self._total(self._labelled(chosen, [p[2] for p in parts]), n)
         labels = [self._seeded(s.z[at], p[3], group, seeds, lone) for s, at, p in zip(self.shards, chosen, parts)]
         if SCANS:
             scanned = parts
-            if self.components.vector_columns:
+            if self.components.multinormal.columns:
                 scanned = [(as_single(rows.take(at)), np.arange(len(at)), *rest) for rows, at, *rest in parts]
             subset = Subset(self.comm, self.components, scanned, whole, shrink, self._key(Purpose.SIDES))
             subset.begin(*self._flat(parts, labels, seeds))
@@ -148,7 +148,7 @@ class Guided(Book):
                 subset.scan(scan, tilt if scan < FREE else None)
             cut = np.cumsum([len(at) for at in chosen])[:-1]
             labels = [2 * p[2] + side for p, side in zip(parts, np.split(subset.sides(), cut))]
-        if SCANS and not self.components.has_moments:  # its counts are all there is to know
+        if SCANS and self.components.exact:  # its counts are all there is to know
             sides = subset.statistics()
         else:
             sides = self._total(self._labelled(chosen, labels), 2 * n)
@@ -247,7 +247,7 @@ class Guided(Book):
         def group_of_side_one(i):
             return np.where(sides[i] == 1, group_of(i), -1).astype(np.int32)
 
-        if self.components.has_moments:
+        if not self.components.exact:
             return self._total(Labelled(self.shards, label), 2 * n)
         # the other side is what is left: half the rows to count, and half the numbers to add up
         one = self._total(Labelled(self.shards, group_of_side_one), n)
@@ -265,7 +265,7 @@ class Guided(Book):
         pairs = np.flatnonzero(groups[:, 0] != groups[:, 1])
         one, two = (self.statistics.take([self.column[i] for i in groups[pairs, end]]) for end in (0, 1))
         joined = (
-            self._enter(union(one, two, self.components.vectors.widths)) + np.cumsum(groups[:, 0] != groups[:, 1]) - 1
+            self._enter(self.components.union(one, two)) + np.cumsum(groups[:, 0] != groups[:, 1]) - 1
         )  # of each pair
         others = np.setdiff1d(np.arange(self.n_labels), groups)
         after = [(self.column[i], [i]) for i in others]  # of each new label: its column, its places in `new`

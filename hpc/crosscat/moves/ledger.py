@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaln
 
-from mpibayes.hpc.components.product import Components, Hyper
+from mpibayes.hpc.components.hyper import Hyper
+from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics, join
 from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.moves.odds import Odds, vector_length

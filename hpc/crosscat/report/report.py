@@ -191,7 +191,7 @@ def representative(run: Kept, kept: Sequence[tuple[int, int]]) -> Representative
     compared = _compare(run, kept)
     best = chains.nearest(np.arange(len(compared.cycle)), compared.distances)
     chain, cycle = int(compared.chain[best]), int(compared.cycle[best])
-    ((_, draw),) = run.draws([(chain, cycle)])
+    ((_, draw),) = run.states([(chain, cycle)])
     z = by_size(draw.labels)
     loss = float(compared.distances[best].mean())
     return Representative(chain, cycle, z, np.bincount(z), loss, hyper_of(draw), compared)
@@ -205,7 +205,7 @@ def _compare(run: Kept, kept: Sequence[tuple[int, int]]) -> Compared:
     if run.n_rows > SAMPLED:
         rows = np.sort(np.random.default_rng(run.n_rows).choice(run.n_rows, SAMPLED, replace=False))
     seen, labels = [], []
-    for chain, draw in run.draws([pair for some in by_chain for pair in evenly(some, share)]):
+    for chain, draw in run.states([pair for some in by_chain for pair in evenly(some, share)]):
         seen.append((chain, draw.cycle))
         labels.append(draw.labels[rows].astype(np.int32))
     probes = evenly(np.random.default_rng(run.n_rows).permutation(len(rows)), PROBES)
@@ -218,7 +218,7 @@ def _describe(posterior: Posterior, r: Representative, kept: Sequence[tuple[int,
     run = posterior.run
     overlap, sizes = np.zeros(len(r.sizes)), []
     used = evenly(kept, COMPARED)
-    for _, draw in run.draws(used):
+    for _, draw in run.states(used):
         overlap += jaccard(contingency(r.labels, draw.labels))
         sizes.append(np.bincount(draw.labels))
     posterior.ordered = ordered_sizes(sizes, max(len(s) for s in sizes))
