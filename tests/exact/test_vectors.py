@@ -36,7 +36,7 @@ def verdict(comm, name, n_shards, opening, n_replicates, default_seed, **setting
     return None if history is None else judge_history(history, posterior, LEVEL)
 
 
-@pytest.mark.quick("niw5-3-all", "niwmiss6-6-one")
+@pytest.mark.quick("niwmiss6-6-one")
 @pytest.mark.parametrize("name, n_shards, opening", CONFIGURATIONS)
 def test_posterior_law(name, n_shards, opening):
     found = verdict(serial(), name, n_shards, opening, 150, 61)
@@ -77,6 +77,7 @@ def test_right_draws_pass_at_the_same_size():
     assert found.passed, f"{found} (seed {seed(61)})"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("wrong", [production.no_anchors])
 def test_wrong_programs_are_rejected(wrong):
     with wrong():
