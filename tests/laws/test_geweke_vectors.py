@@ -100,12 +100,14 @@ def geweke(n_shards, n_replicates, steps, default_seed):
     return min(1.0, p[worst] * np.isfinite(p).sum()), worst, z[worst]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_shards", [1, 3])
 def test_joint_prior_comes_back(n_shards):
     p, worst, z = geweke(n_shards, 80, 10, 71)
     assert p >= LEVEL, f"event {worst}, z {z:.2f} (seed {seed(71)})"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("wrong", [wrong_vectors.one_degree_short, wrong_vectors.scatter_about_the_prior])
 def test_wrong_programs_are_rejected(wrong):
     with wrong():

@@ -12,7 +12,8 @@ from mpibayes.io.seal import append_seal
 from mpibayes.io.table import Table, table_from_arrays, write_table
 from tests.run.conftest import run
 
-RANKS = pytest.mark.parametrize("ranks", [1, 3])
+ON_SEVERAL = pytest.mark.parametrize("ranks", [1, 3])
+RANKS = pytest.mark.parametrize("ranks", [1, pytest.param(3, marks=pytest.mark.thorough)])
 
 
 def refused(done, code, *words):
@@ -25,7 +26,7 @@ def refused(done, code, *words):
         assert word in done.stderr, (word, text)
 
 
-@RANKS
+@ON_SEVERAL
 def test_missing_table(place, ranks):
     (place / "table.h5").unlink()
     refused(run(place, "out", ranks=ranks), 3, "table.h5", "no such file")
@@ -65,7 +66,7 @@ def test_wrong_table_version(place):
     refused(run(place, "out"), 3, "table.h5", "version 99", "version 1")
 
 
-@RANKS
+@ON_SEVERAL
 def test_a_slice_that_only_one_rank_finds_damaged(place, ranks):
     """A code beyond its column's levels in the last rows: the rank that reads them tells the others."""
     with h5py.File(place / "table.h5", "r+") as file:
@@ -87,7 +88,7 @@ def test_an_annealed_start_that_does_not_fit(place):
     done = run(place, "out", *anneal, "--set", "anneal.strata=x", ranks=3)
     refused(done, 2, "anneal.strata", "column x is real", "c0, c1, c2, c3")
     refused(run(place, "out", *anneal, "--set", "anneal.strata=c33"), 2, "anneal.strata", "did you mean c3?")
-    done = run(place, "out", *anneal, "--set", "run.cycles=9", ranks=3)
+    done = run(place, "out", *anneal, "--set", "run.cycles=9")
     refused(done, 2, "run.cycles: got 9", "630 rows are added until cycle", "run.burn_in: got 4")
     assert not (place / "out").exists()
 
