@@ -11,11 +11,11 @@ import numpy as np
 
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.crosscat import schedule
+from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.family import settings_of
 from mpibayes.hpc.crosscat.moves.launched import BATCH, SUBSET
 from mpibayes.hpc.crosscat.speed import TYPICAL_NETWORK, Speed, Timing
 from mpibayes.hpc.crosscat.start import strategy
-from mpibayes.hpc.crosscat.view import Mixture, Settings
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial

@@ -265,7 +265,7 @@ def test_moves_reach_every_partition():
     with production.constants(SCANS=2, **EVEN, **OFTEN):
         for _ in range(2500):
             mixture.cycle()
-            index.append(posterior.index(mixture.labels()))
+            index.append(posterior.index(mixture.view.labels()))
     assert posterior.p[np.unique(index)].sum() > 0.98
     assert chi_square(np.array(index[100::20]), posterior.p) >= LEVEL, seed(55)
 

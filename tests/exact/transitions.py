@@ -125,24 +125,20 @@ class Moves:
         self.p, self.partitions = self.posterior.p, self.posterior.partitions
         self.mixture = production.sampler(serial(), case, n_shards, seed, **settings)
         self.n_rows, self.cycle, self.seed = case.n_rows, cycle, seed
-        self._summaries = {}
+        self._partitions = {}
 
     def round_from(self, number: int) -> split_merge.Round:
         """A round of the partition with this number, which has not moved yet."""
-        m, z = self.mixture, np.full(self.n_rows, -2, np.int32)
+        m, view, z = self.mixture, self.mixture.view, np.full(self.n_rows, -2, np.int32)
         z[self.active] = self.partitions[number]
-        for shard in m.shards:
-            shard.z[:] = z[shard.start : shard.start + len(shard)]
-        if number not in self._summaries:
-            m.cycles, m.n_labels = self.cycle, int(z.max()) + 1
-            m._count()
-            m._summarise()
-            self._summaries[number] = m.summary
-        summary = self._summaries[number]
-        return split_merge.Round(
-            m.comm, m.shards, m.components, m.hyper, summary.size, summary.statistics, m.n_shards,
-            seed=self.seed, cycle=self.cycle, chain=0,
-        )  # fmt: skip
+        for shard, labels in zip(view.shards, view.z):
+            labels[:] = z[shard.start : shard.start + len(shard)]
+        if number not in self._partitions:
+            view.n_labels = int(z.max()) + 1
+            m.resume(self.cycle)
+            self._partitions[number] = view.partition
+        view.partition = self._partitions[number]
+        return split_merge.Round(view, self.cycle)
 
     def matrix(self, move: Callable[[split_merge.Round, Tape], None]) -> np.ndarray:
         """Transition probabilities (B, B) of move(round, tape)."""
@@ -153,7 +149,7 @@ class Moves:
                 with taped(tape):
                     moves = self.round_from(number)
                     move(moves, tape)
-                labels = np.concatenate([s.z for s in self.mixture.shards])
+                labels = np.concatenate(self.mixture.view.z)
                 assert (np.delete(labels, self.active) == -2).all()
                 labels = labels[self.active]
                 assert np.array_equal(np.unique(labels), np.arange(moves.n_labels))
@@ -202,7 +198,7 @@ def taped(tape: Tape):
         words = {}
         for a, b in groups:
             for k in {int(a), int(b)}:
-                rows = [int(s.start + i) for s in self.shards for i in np.flatnonzero(s.z == k)]
+                rows = [int(s.start + i) for s, z in zip(self.shards, self.z) for i in np.flatnonzero(z == k)]
                 words |= {row: 100 + row for row in rows}
                 for place in range(min(len(rows), 2 if a == b else 1)):
                     words[rows.pop(tape.choose(np.full(len(rows), 1.0 / len(rows))))] = place

@@ -6,9 +6,9 @@ import pytest
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import merge_moments
 from mpibayes.hpc.crosscat import sync
+from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.moves import launched as guided_moves
 from mpibayes.hpc.crosscat.start.subsample import Annealing
-from mpibayes.hpc.crosscat.view import Mixture, Settings
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.io.table import table_from_arrays
@@ -47,11 +47,9 @@ def counts_of_every_cycle(mixture, cycles=12):
     mixture.start("sequential")
     for _ in range(cycles):
         mixture.cycle()
-        fresh = sync.count(
-            mixture.comm, mixture.shards, mixture.n_labels, mixture.components.shape,
-            mixture.components.categorical.offsets,
-        )  # fmt: skip
-        yield mixture.counts, fresh
+        carried = mixture.view.counts
+        sync.count(mixture.comm, mixture.views)
+        yield carried, mixture.view.counts
 
 
 @pytest.mark.parametrize("opening", OPENINGS)
@@ -130,7 +128,7 @@ def test_launches_in_batches_are_those_at_once(seed, monkeypatch):
     def labels():
         mixture = chain(serial(), seed=seed, split_merge=1)
         mixture.start("random", 12)
-        return [mixture.cycle() and mixture.labels().tolist() for _ in range(6)]
+        return [mixture.cycle() and mixture.view.labels().tolist() for _ in range(6)]
 
     at_once = labels()
     cut = []

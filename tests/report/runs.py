@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from mpibayes.hpc.config import config as configuration
+from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.family import Family
 from mpibayes.hpc.crosscat.heldout import HeldOut
-from mpibayes.hpc.crosscat.view import Mixture, Settings
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.run import directory as run_directory
@@ -119,7 +119,7 @@ def make_run(
             scores = {"heldout_lpd": lpd, "heldout_lpd_averaged": averaged}
             trace.append(cycle, {**vars(info), **scores, "seconds": seconds})
             if keep and cycle % labels == 0 and not mixture.growing:
-                draws.append(cycle, mixture.labels(), **vars(mixture.hyper))
+                draws.append(cycle, mixture.view.labels(), **vars(mixture.view.hyper))
         trace.flush()
         draws.flush()
     return folder

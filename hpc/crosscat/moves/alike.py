@@ -14,7 +14,6 @@ from mpibayes.hpc.components.grid import draw_on_grid
 from mpibayes.hpc.components.statistics import Statistics, union
 from mpibayes.hpc.crosscat.moves.ledger import Book, Labelled
 from mpibayes.hpc.crosscat.moves.odds import odds_of_predictive
-from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.hpc.parallel.streams import Purpose, generator
 
 INFORMED = 8  # steps a round
@@ -91,8 +90,8 @@ class Informed(Book):
         self.comm.broadcast(accepted)
         if accepted[0]:
             self.changed, self.n_labels = True, k + 1
-            for shard, side in zip(self.shards, sides_of_rows):
-                shard.z[side == 1] = k
+            for z, side in zip(self.z, sides_of_rows):
+                z[side == 1] = k
 
     def _gains(self, label: int) -> tuple[Statistics, np.ndarray]:
         """A cluster joined with each of the others: statistics, and the log of what that does to the likelihood."""
@@ -130,12 +129,12 @@ class Informed(Book):
         n_rows, first, cluster = self._first_row(pair)
         share = max(RECALLED, min(1.0, RECALLED_ROWS / n_rows))
         present, recalled, counts = [], [], np.zeros(2, np.int64)
-        for shard in self.shards:
-            member = _members(shard, pair)
+        for shard, z in zip(self.shards, self.z):
+            member = _members(z, pair)
             ids = shard.start + member
             head = ids == first
             keep = ~head & (self._uniforms(ids, Purpose.RECALLED, step) < share)
-            side = shard.z[member] != cluster
+            side = z[member] != cluster
             if bias is not None:
                 side = self._uniforms(ids, Purpose.DEALT, step) < bias
             counts += (keep & ~side).sum(), (keep & side).sum()
@@ -169,11 +168,11 @@ class Informed(Book):
     def _first_row(self, pair: np.ndarray) -> tuple[int, int, int]:
         """Rows of a pair of clusters, the first one's id, and its cluster; on every rank."""
         found = np.array([[0, 0, 0]], np.int64)
-        for shard in self.shards:
-            member = _members(shard, pair)
+        for shard, z in zip(self.shards, self.z):
+            member = _members(z, pair)
             if len(member):
                 if found[0, 0] == 0:
-                    found[0, 1:] = shard.start + member[0], shard.z[member[0]]
+                    found[0, 1:] = shard.start + member[0], z[member[0]]
                 found[0, 0] += len(member)
         found = self.comm.gather_to_root(found, [1] * self.comm.size)
         head = np.zeros(3, np.int64)
@@ -183,6 +182,6 @@ class Informed(Book):
         return tuple(int(h) for h in head)
 
 
-def _members(shard: Shard, pair: np.ndarray) -> np.ndarray:
-    """Places, in a shard, of the rows of a pair of clusters."""
-    return np.flatnonzero((shard.z == pair[0]) | (shard.z == pair[1]))
+def _members(z: np.ndarray, pair: np.ndarray) -> np.ndarray:
+    """Places, in a shard with labels z, of the rows of a pair of clusters."""
+    return np.flatnonzero((z == pair[0]) | (z == pair[1]))

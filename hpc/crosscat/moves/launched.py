@@ -60,7 +60,8 @@ class Guided(Book):
 
     def _seeds(self, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(G, 2) rows, the lower id first (-1 where a group has fewer than two rows), and the first one's cluster."""
-        found = [kernels.two_least(s.z, s.start, self.n_labels, **self._key(Purpose.SEEDS)) for s in self.shards]
+        key = self._key(Purpose.SEEDS)
+        found = [kernels.two_least(z, s.start, self.n_labels, **key) for s, z in zip(self.shards, self.z)]
         word, row = self._least(np.array(found, np.uint64).reshape(len(found), self.n_labels, 2, 2))
         out = np.full((len(groups), 3), -1, np.int64)
         for g, (a, b) in enumerate(groups):
@@ -132,12 +133,13 @@ class Guided(Book):
         return [slice(a, b) for a, b in pairwise([0, *cut.tolist(), len(groups)])]
 
     def _launch_batch(self, groups, group, seeds, lone, tilt, shrink) -> Odds | None:
-        n, chosen = len(groups), [self._subset(shard, group, seeds, groups) for shard in self.shards]
-        parts = [(s.rows, at, group[s.z[at]], s.start + at) for s, at in zip(self.shards, chosen)]
+        n, shards = len(groups), list(zip(self.shards, self.z))
+        chosen = [self._subset(shard, z, group, seeds, groups) for shard, z in shards]
+        parts = [(s.rows, at, group[z[at]], s.start + at) for (s, z), at in zip(shards, chosen)]
         whole = None
         if self.components.has_moments:
             whole = self._total(self._labelled(chosen, [p[2] for p in parts]), n)
-        labels = [self._seeded(s.z[at], p[3], group, seeds, lone) for s, at, p in zip(self.shards, chosen, parts)]
+        labels = [self._seeded(z[at], p[3], group, seeds, lone) for z, at, p in zip(self.z, chosen, parts)]
         if SCANS:
             scanned = parts
             if self.components.vector_columns:
@@ -154,12 +156,12 @@ class Guided(Book):
             sides = self._total(self._labelled(chosen, labels), 2 * n)
         return odds_of_predictive(self.components, self.hyper, sides) if self.comm.rank == 0 else None
 
-    def _subset(self, shard: Shard, group, seeds, groups) -> np.ndarray:
+    def _subset(self, shard: Shard, z: np.ndarray, group, seeds, groups) -> np.ndarray:
         """Places, in a shard, of the rows that shape the launch: the seeds, and a random share of every group."""
         share, member = np.ones(self.n_labels), group >= 0
         share[member] = np.minimum(1.0, SUBSET / self._group_sizes(groups)[group[member]])
-        seated = np.maximum(shard.z, 0)
-        keep = (shard.z >= 0) & member[seated]
+        seated = np.maximum(z, 0)
+        keep = (z >= 0) & member[seated]
         if (share < 1.0).any():
             ids = shard.start + np.arange(len(shard))
             keep &= self._uniforms(ids, Purpose.SUBSET) < share[seated]
@@ -208,9 +210,9 @@ class Guided(Book):
     def _propose(self, group, given, seeds, odds, single):
         """The side of every row that a split is proposed to, -1 for the others, and on root log q of every group."""
         sides, log_q = [], np.zeros((len(self.shards), len(seeds)))
-        for i, shard in enumerate(self.shards):
+        for i, (shard, z) in enumerate(zip(self.shards, self.z)):
             ids = shard.start + np.arange(len(shard))
-            label, log_q[i] = self._sides(shard.rows, shard.z, ids, group, given, seeds, odds, Purpose.SIDES, SCANS)
+            label, log_q[i] = self._sides(shard.rows, z, ids, group, given, seeds, odds, Purpose.SIDES, SCANS)
             asked = (label >= 0) & single[np.maximum(label, 0) >> 1]
             sides.append(np.where(asked, label & 1, -1).astype(np.int8))
         return sides, self._add_up(log_q)
@@ -228,18 +230,18 @@ class Guided(Book):
         self.changed = True
         old, split = new[:k_before], new[k_before:]
         self.n_labels = int(new.max()) + 1
-        for shard, side in zip(self.shards, sides):
-            asked, seated = np.flatnonzero(side >= 0), shard.z >= 0
-            label = split[2 * group[shard.z[asked]] + side[asked]]
-            shard.z[seated] = old[shard.z[seated]]
-            shard.z[asked[label >= 0]] = label[label >= 0]
+        for z, side in zip(self.z, sides):
+            asked, seated = np.flatnonzero(side >= 0), z >= 0
+            label = split[2 * group[z[asked]] + side[asked]]
+            z[seated] = old[z[seated]]
+            z[asked[label >= 0]] = label[label >= 0]
 
     def _sides_taken(self, groups, group, sides) -> Statistics | None:
         """Statistics of the sides of every group of which a split is proposed, on root."""
         n = len(groups)
 
         def group_of(i):
-            return group[np.maximum(self.shards[i].z, 0)]
+            return group[np.maximum(self.z[i], 0)]
 
         def label(i):
             return np.where(sides[i] >= 0, 2 * group_of(i) + sides[i], -1).astype(np.int32)

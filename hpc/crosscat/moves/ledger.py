@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import gammaln
 
-from mpibayes.hpc.components.product import Components, Hyper
 from mpibayes.hpc.components.statistics import Statistics, join
 from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.moves.odds import Odds, vector_length
-from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.hpc.parallel.streams import Purpose
 from mpibayes.kernels.mixture import split as kernels
+
+if TYPE_CHECKING:
+    from mpibayes.hpc.crosscat.view import View
 
 
 @dataclass
@@ -40,21 +42,18 @@ class Labelled:
 
 
 class Book:
-    """The clusters of all shards during a round. Their rows' labels, on `shards`, are changed in place.
+    """The clusters of a view during a round. Their rows' labels, `z` of each shard, are changed in place.
 
     On root `statistics` and `log_f` have a column for each cluster that is or was proposed in the round, `column[k]` is
     that of label k. Everywhere, labels are 0..n_labels-1, every one with rows; idle rows have negative ones.
     """
 
-    def __init__(
-        self, comm: Communicator, shards: Sequence[Shard], components: Components, hyper: Hyper, size, statistics,
-        n_shards: int, *, seed: int, cycle: int, chain: int,
-    ):  # fmt: skip
-        self.comm, self.shards, self.components, self.hyper = comm, shards, components, hyper
-        self.n_shards, self.key = n_shards, {"seed": seed, "cycle": cycle, "chain": chain}
+    def __init__(self, view: View, cycle: int):
+        self.comm, self.components, self.hyper = view.comm, view.components, view.hyper
+        self.shards, self.z, self.n_shards, self.key = view.shards, view.z, view.n_shards, view.key(cycle)
         self.tally = Tally()
         self.changed = False
-        self._open_ledger(size, statistics)
+        self._open_ledger(view.partition.size, view.partition.statistics)
 
     def _open_ledger(self, size: np.ndarray, statistics: Statistics | None) -> None:
         occupied = np.flatnonzero(size)
@@ -86,9 +85,9 @@ class Book:
     def _relabel(self, label: np.ndarray) -> None:
         """Rename the clusters on this rank's shards; idle rows stay idle."""
         label = label.astype(np.int32)
-        for shard in self.shards:
-            seated = shard.z >= 0
-            shard.z[seated] = label[shard.z[seated]]
+        for z in self.z:
+            seated = z >= 0
+            z[seated] = label[z[seated]]
 
     def _count(self, split: bool, accepted: bool) -> None:
         kind = "splits" if split else "merges"

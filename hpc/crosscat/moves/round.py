@@ -11,7 +11,7 @@ from mpibayes.hpc.crosscat.moves.launched import Guided
 
 
 class Round(Guided, Informed):
-    """One round of moves on the labels of all shards. Collective; arguments as of Book."""
+    """One round of moves on the labels of a view. Collective; arguments as of Book."""
 
     def run(self) -> None:
         self.guided()
