@@ -188,7 +188,7 @@ class Mixture:
         log_joints = [view.log_joint() for view in self.views]
         if self.comm.rank == 0:
             shares = [size / self.n_active for size in sizes]
-            info.entropy = sum(float(-(share * np.log(share)).sum()) for share in shares)
+            info.entropy = -sum(float((share * np.log(share)).sum()) for share in shares)
             info.log_joint = sum(log_joints)
             if len(self.views) == 1:
                 info.concentration, info.discount = self.view.hyper.concentration, self.view.hyper.discount
