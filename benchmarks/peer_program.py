@@ -107,7 +107,7 @@ def mpibayes(x, levels, seed, clock, full=False) -> None:
     mixture = Mixture(serial(), columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings)
     mixture.start("one")
     kernels.sweep = noted("sweep_seconds", kernels.sweep)
-    split_merge.Round.run = noted("move_seconds", split_merge.Round.run)
+    split_merge.run = noted("move_seconds", split_merge.run)
     MORE.update(spent)
     while True:
         for seconds in spent.values():

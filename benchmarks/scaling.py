@@ -29,9 +29,9 @@ from phases import PHASES, Stopwatch
 from mpibayes.hpc.commands.simulate import Shape, Truth, categorical_columns, census
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.cost_model import COMPUTE, Problem, compute_seconds, features, forecast
-from mpibayes.hpc.crosscat.update import private_clusters
 from mpibayes.hpc.parallel import comm as communicators
 from mpibayes.hpc.parallel import shards as cut
+from mpibayes.hpc.parallel.collapse import private_clusters
 from mpibayes.io.table import summarise
 
 LATE = 1000  # the cycle from which a case goes on: moves are then as rare as they become

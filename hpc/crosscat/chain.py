@@ -13,7 +13,8 @@ import numpy as np
 
 from mpibayes.errors import DataError, NumericalError
 from mpibayes.hpc.components.product import Components
-from mpibayes.hpc.crosscat import schedule, sync
+from mpibayes.hpc.crosscat import sync
+from mpibayes.hpc.crosscat.moves import round as moves
 from mpibayes.hpc.crosscat.moves.ledger import Tally
 from mpibayes.hpc.crosscat.pitman_yor import PitmanYor
 from mpibayes.hpc.crosscat.start import seating
@@ -171,7 +172,7 @@ class Mixture:
 
     def _split_and_merge(self) -> Tally:
         tally = Tally()
-        if not schedule.moves_due(self.settings.split_merge, self.cycles):
+        if not moves.due(self.settings.split_merge, self.cycles):
             return tally
         done = [view.split_and_merge(self.cycles) for view in self.views]
         changed = [view for view, (_, moved) in zip(self.views, done) if moved]

@@ -9,8 +9,7 @@ deep.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ from mpibayes.hpc.components.statistics import VECTORS, Statistics, merge_moment
 from mpibayes.hpc.crosscat.state import Partition
 from mpibayes.hpc.parallel import shards as cut
 from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.parallel.reduce import merge_up
 from mpibayes.kernels.mixture import mixture as kernels
 
 if TYPE_CHECKING:
@@ -137,46 +137,6 @@ def without(rows, *blocks: str):
     if "vectors" in blocks:
         held["widths"] = np.zeros(0, np.int64)
     return type(rows)(**held)
-
-
-def merge_up(
-    comm: Communicator,
-    mine: Mapping[int, np.ndarray],
-    n_shards: int,
-    merge: Callable[[np.ndarray, np.ndarray], np.ndarray],
-) -> np.ndarray | None:
-    """The shards' arrays merged on root; None elsewhere. Collective.
-
-    mine: by shard, all of one form. Neighbours are merged in pairs, then pairs of pairs, always the same ones and the
-    lower shards first; what is merged lies with the rank of its first shard. So each rank sends about log2(S) arrays at
-    most, and the bits do not depend on the ranks.
-    """
-    nodes, sent = dict(mine), []
-    for left, right, to, source in _merges(n_shards, comm.size, comm.rank):
-        if comm.rank == source and to != source:
-            sent.append(comm.send(nodes.pop(right), to))
-        if comm.rank == to:
-            other = nodes.pop(right) if to == source else comm.receive(np.empty_like(nodes[left]), source)
-            nodes[left] = merge(nodes[left], other)
-    for done in sent:
-        done()
-    return nodes[0] if comm.rank == 0 else None
-
-
-@lru_cache(maxsize=4)
-def _merges(n_shards: int, n_ranks: int, rank: int) -> list[tuple[int, int, int, int]]:
-    """The merges of the tree that one rank has part in, in order: (left node, right node, who holds each)."""
-    holder = np.empty(n_shards, np.int64)
-    for r in range(n_ranks):
-        own = cut.of_rank(n_shards, n_ranks, r)
-        holder[own.start : own.stop] = r
-    found, step = [], 1
-    while step < n_shards:
-        left = np.arange(0, n_shards - step, 2 * step)
-        mine = (holder[left] == rank) | (holder[left + step] == rank)
-        found += [(int(i), int(i + step), int(holder[i]), int(holder[i + step])) for i in left[mine]]
-        step *= 2
-    return found
 
 
 class Moments:

@@ -15,6 +15,7 @@ import numpy as np
 from mpibayes.hpc.components.product import Components, Dealing, Hyper
 from mpibayes.hpc.crosscat.pitman_yor import PitmanYor
 from mpibayes.hpc.crosscat.state import Partition, Shared, Weights, exchange
+from mpibayes.hpc.parallel import collapse
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
 
@@ -40,7 +41,7 @@ class Update:
         self, comm: Communicator, hyper: Hyper, partition: Partition, key: Mapping[str, int], learn: bool = True
     ) -> Shared:
         """All of it, between two syncs. Collective. `learn=False` keeps the hyperparameters as they are."""
-        private, part = private_clusters(partition.size, partition.owned), self.dealing.part(comm.rank)
+        private, part = collapse.private_clusters(partition.size, partition.owned), self.dealing.part(comm.rank)
         kept, weights = np.flatnonzero(~private), None
         if comm.rank == 0:
             process = self.draw_process(hyper, partition, key) if learn else (hyper.concentration, hyper.discount)
@@ -80,8 +81,3 @@ class Update:
         rows = np.bincount(owner[private], size[private], S)
         log_w = stream.log_dirichlet(np.concatenate([shape, tail + rows]))
         return Weights(concentration, discount, log_w[:n_1], log_w[n_1:], tail)
-
-
-def private_clusters(size: np.ndarray, owned: np.ndarray) -> np.ndarray:
-    """Step 3: clusters with every row on their owner, (K,) bool. An empty cluster is private and so disappears."""
-    return owned == size

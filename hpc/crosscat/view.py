@@ -13,14 +13,15 @@ import numpy as np
 from scipy.special import gammaln
 
 from mpibayes.hpc.components.product import Components, Hyper
-from mpibayes.hpc.crosscat import schedule, sync
+from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat import update as global_update
-from mpibayes.hpc.crosscat.moves import round as split_merge
-from mpibayes.hpc.crosscat.moves.ledger import Tally
+from mpibayes.hpc.crosscat.moves import round as moves
+from mpibayes.hpc.crosscat.moves.ledger import Ledger, Tally
 from mpibayes.hpc.crosscat.pitman_yor import PitmanYor, log_eppf
 from mpibayes.hpc.crosscat.start.subsample import Annealing
 from mpibayes.hpc.crosscat.state import Partition
 from mpibayes.hpc.crosscat.sweep import Step
+from mpibayes.hpc.parallel import collapse
 from mpibayes.hpc.parallel import shards as cut
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.shards import Shard
@@ -41,7 +42,7 @@ class Settings:
     priors: Mapping[str, Mapping] = field(default_factory=dict)  # given component priors by column name
     blocks: Mapping[str, Mapping] = field(default_factory=dict)  # of full-covariance normals, see Components
     hyper_every: int = 1  # cycles between updates of hyperparameters
-    split_merge: int | None = None  # cycles between rounds of moves, 0: none; None: see schedule.moves_due
+    split_merge: int | None = None  # cycles between rounds of moves, 0: none; None: see moves.round.due
     annealing: Annealing | None = None  # None: all rows from the start
 
 
@@ -90,19 +91,19 @@ class View:
     def begin(self, cycle: int, learn: bool) -> Step:
         """Draw hyperparameters, unless they are not to be learned, weights and parameters. Collective."""
         now, key = self.partition, self.key(cycle)
-        private = global_update.private_clusters(now.size, now.owned)
+        private = collapse.private_clusters(now.size, now.owned)
         shared = self.update.run(self.comm, self.hyper, now, key, learn=learn)
         self.hyper = shared.hyper
         s = self.settings
         return Step(
             shared, private, now.owner, self.counts, self.components.prior(self.hyper), self.components.shape,
-            range(self.n_shards) if s.opening == "all" else [int(now.owner[0])], s.sweeps_per_cycle, key,
+            collapse.collapsed_shards(s.opening, now.owner, self.n_shards), s.sweeps_per_cycle, key,
         )  # fmt: skip
 
     def owners(self, cycle: int) -> np.ndarray:
         """The shard that owns each cluster in a cycle, (K,) int64."""
         opening, key = self.settings.opening, self.key(cycle)
-        return schedule.owners(opening, **key, n_clusters=self.n_labels, n_shards=self.n_shards)
+        return collapse.owners(opening, **key, n_clusters=self.n_labels, n_shards=self.n_shards)
 
     def renumber(self, n_kept: int, opened: Mapping[int, int]) -> dict[int, int]:
         """Give the clusters of the tails labels of their own behind the n_kept instantiated ones, in shard order.
@@ -120,10 +121,10 @@ class View:
 
     def split_and_merge(self, cycle: int) -> tuple[Tally, bool]:
         """A round of moves, and whether they changed the partition. Collective."""
-        moves = split_merge.Round(self, cycle)
-        moves.run()
-        self.n_labels = moves.n_labels
-        return moves.tally, moves.changed
+        ledger = Ledger(self, cycle)
+        moves.run(ledger)
+        self.n_labels = ledger.n_labels
+        return ledger.tally, ledger.changed
 
     # --- the state ---------------------------------------------------------------------------------------------------
 

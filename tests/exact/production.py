@@ -19,8 +19,9 @@ from mpibayes.hpc.crosscat.moves import alike as informed_moves
 from mpibayes.hpc.crosscat.moves import grouping
 from mpibayes.hpc.crosscat.moves import launched as guided_moves
 from mpibayes.hpc.crosscat.moves import round as split_merge
+from mpibayes.hpc.crosscat.moves.ledger import Ledger
 from mpibayes.hpc.data.rows import Carve, in_blocks
-from mpibayes.hpc.parallel import shards
+from mpibayes.hpc.parallel import collapse, shards
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels.mixture import mixture as kernels
 from mpibayes.kernels.mixture import twin
@@ -264,7 +265,7 @@ def no_anchors():
 
 def nothing_private():
     """All occupied clusters are instantiated, those that live on the collapsed shard too."""
-    return mock.patch.object(global_update, "private_clusters", lambda size, owned: size == 0)
+    return mock.patch.object(collapse, "private_clusters", lambda size, owned: size == 0)
 
 
 class _TailOverRows(twin.Tail):
@@ -360,19 +361,19 @@ def guided_alone(**values):
 
 @contextlib.contextmanager
 def informed_alone(**values):
-    with constants(**values), mock.patch.object(split_merge.Round, "guided", lambda self: None):
+    with constants(**values), mock.patch.object(split_merge, "KINDS", [informed_moves.informed]):
         yield
 
 
 def without_q():
     """The probability of the sides proposed is left out."""
-    right = split_merge.Round._propose
+    right = guided_moves._propose
 
     def propose(self, *arguments):
         labels, log_q = right(self, *arguments)
         return labels, None if log_q is None else 0.0 * log_q
 
-    return mock.patch.object(split_merge.Round, "_propose", propose)
+    return mock.patch.object(guided_moves, "_propose", propose)
 
 
 def q_of_root_alone():
@@ -381,13 +382,13 @@ def q_of_root_alone():
 
 
 def _changed_q(change):
-    right = split_merge.Round._sides
+    right = Ledger.sides
 
     def sides(self, *arguments):
         labels, log_q = right(self, *arguments)
         return labels, change(self, log_q)
 
-    return mock.patch.object(split_merge.Round, "_sides", sides)
+    return mock.patch.object(Ledger, "sides", sides)
 
 
 def without_grouping():
@@ -397,28 +398,28 @@ def without_grouping():
 
 def without_seeds():
     """The seeds' probability is left out: m (m - 1) / (2 m_a m_b). For guided moves alone."""
-    right = split_merge.Round._log_split
+    right = Ledger.log_split
 
     def log_split(self, a, b, both, n_before):
         m = self.statistics.size
         return right(self, a, b, both, n_before) - np.log(m[both] * (m[both] - 1.0) / (2.0 * m[a] * m[b]))
 
-    return mock.patch.object(split_merge.Round, "_log_split", log_split)
+    return mock.patch.object(Ledger, "log_split", log_split)
 
 
 def clusters_of_the_start():
     """The prior's factor alpha + K d with the K that the round began with, for every group. For guided moves alone."""
-    right = split_merge.Round._log_split
+    right = Ledger.log_split
 
     def log_split(self, a, b, both, n_before):
         return right(self, a, b, both, self.n_labels - (both not in self.column))
 
-    return mock.patch.object(split_merge.Round, "_log_split", log_split)
+    return mock.patch.object(Ledger, "log_split", log_split)
 
 
 def launch_from_the_split():
     """The launch of a pair starts from its present clusters. For one shard."""
-    right = split_merge.Round._seeded
+    right = guided_moves._seeded
 
     def seeded(z, ids, group, seeds, *more):
         label, cluster = right(z, ids, group, seeds, *more), dict(zip(ids.tolist(), z.tolist()))
@@ -427,17 +428,17 @@ def launch_from_the_split():
                 label[z == cluster[i]], label[z == cluster[j]] = 2 * g, 2 * g + 1
         return label
 
-    return mock.patch.object(split_merge.Round, "_seeded", staticmethod(seeded))
+    return mock.patch.object(guided_moves, "_seeded", seeded)
 
 
 def order_of_labels():
     """Groups are accepted in the order in which the grouping was drawn, that of labels."""
-    return mock.patch.object(split_merge.Round, "_order", staticmethod(lambda seeds: np.flatnonzero(seeds[:, 0] >= 0)))
+    return mock.patch.object(guided_moves, "_order", lambda seeds: np.flatnonzero(seeds[:, 0] >= 0))
 
 
 def without_urn():
     """The probability of the urn split is left out."""
-    return mock.patch.object(split_merge.Round, "_log_urn", staticmethod(lambda m_a, m_b: 0.0))
+    return mock.patch.object(informed_moves, "_log_urn", lambda m_a, m_b: 0.0)
 
 
 def without_q_of_the_rest():
@@ -450,7 +451,7 @@ def odds_from_all_rows():
 
     For one shard. A split, which has no present sides, is proposed as it is.
     """
-    right = split_merge.Round._total
+    right = Ledger.total
 
     def total(self, labelled, k):
         (rows, z), now = next(iter(labelled)), self.z[0]
@@ -459,19 +460,17 @@ def odds_from_all_rows():
             z = np.where(np.isin(now, clusters), now != first, -1).astype(np.int32)
         return right(self, [(rows, z)], k)
 
-    return mock.patch.object(split_merge.Round, "_total", total)
+    return mock.patch.object(Ledger, "total", total)
 
 
 def without_choice():
     """The probability of the partner chosen for an informed merge is left out."""
-    return mock.patch.object(split_merge.Round, "_log_choice", staticmethod(lambda gain, other: 0.0))
+    return mock.patch.object(informed_moves, "_log_choice", lambda gain, other: 0.0)
 
 
 def uniform_choice():
     """The partner of an informed merge is taken to have been chosen uniformly."""
-    return mock.patch.object(
-        split_merge.Round, "_log_choice", staticmethod(lambda gain, other: -np.log(len(gain) - 1.0))
-    )
+    return mock.patch.object(informed_moves, "_log_choice", lambda gain, other: -np.log(len(gain) - 1.0))
 
 
 def choice_of_one_side():

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mpibayes.hpc.crosscat.moves.round import due as moves_due
 from mpibayes.hpc.crosscat.partitions import similarity
-from mpibayes.hpc.crosscat.schedule import moves_due
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.posterior.scalars import Scalar, r_hat_in_words, scalar
 from mpibayes.io.trace import MOVES
