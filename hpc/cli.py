@@ -92,7 +92,7 @@ class Duration(click.ParamType):
             self.fail(str(error), param, ctx)
 
     def parse(self, text):
-        from mpibayes.hpc.config.schema import parse_duration
+        from mpibayes.hpc.config.section import parse_duration
 
         return parse_duration(text)
 
@@ -247,8 +247,9 @@ def run(config, out, overrides, max_time, fresh):
       run.chains = 4                    overdispersed starts: one cluster, and random numbers of random clusters
 
     \b
-    A regression of one column on others instead of a mixture, by Firefly Monte Carlo; it needs these two keys:
-      model.family = "logistic"         two classes; or "softmax", "student-t" (outliers)
+    A regression of one column on others instead of a mixture, by Firefly Monte Carlo; it needs these three keys:
+      model.family = "regression"
+      model.likelihood = "logistic"     two classes; or "softmax", "student-t" (outliers)
       regression.response = "income"    the column; regression.predictors = ["age", "job"], all others by default
       firefly.bounds = "tuned"          few rows are looked at; "none": all of them in every step
 

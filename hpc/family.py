@@ -1,24 +1,57 @@
-"""What the run loop needs of a sampler, whatever it samples: mixtures and regressions live under one roof.
+"""The doors of a family of models, the same for each; `registry.py` opens them, by the files of the family's room.
 
-A *family* (`registry.py`) knows what belongs to one kind of model before a chain starts; a *sampler* is one chain of
-it. The loop in `run/loop.py` advances a sampler, stores what it tells, writes its state into checkpoints, and restores
-it.
+keys.py             Keys: the sections of its configuration; with rules.py all that reading one needs, and light
+rules.py            Rules: what holds between keys, and between them and the table
+family.py           Family: before a chain starts; and Sampler, a chain, which `run/loop.py` advances and stores
+draws.py            Kept: a run opened for reading
+predict.py          Forecast: what it predicts of new rows
+report/report.py    make(kept) -> `posterior.tables.Report`
+check.py            Check: what `mpibayes check` says of it
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
-from mpibayes.hpc.config.config import Config
-from mpibayes.hpc.data.rows import Data
-from mpibayes.hpc.parallel.comm import Communicator
-from mpibayes.io.files import Guard
-from mpibayes.io.table import Rows
+    from mpibayes.hpc.config.config import Config
+    from mpibayes.hpc.config.places import Report
+    from mpibayes.hpc.config.section import Section
+    from mpibayes.hpc.data.rows import Data
+    from mpibayes.hpc.parallel.comm import Communicator
+    from mpibayes.io.files import Guard
+    from mpibayes.io.table import Column, Rows, Table
+
+
+class Keys(Protocol):
+    """The sections of its configuration, in the order of config.resolved.toml.
+
+    Those that all families have (`config/keys.py`) are there, as they are or extended. `Model.family` has the names of
+    the family.
+    """
+
+    SECTIONS: Mapping[str, type[Section]]
+    NAMED: Mapping[str, type[Section]]  # [columns.NAME] and others with a name
+
+
+class Rules(Protocol):
+    """What holds between the keys of its configuration, and between them and the table."""
+
+    def rules(
+        self, sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Section]], report: Report
+    ) -> None:
+        """Reports what no key alone can say. Sections that are not valid in themselves are missing."""
+
+    def without_effect(self, sections: Mapping[str, Section]) -> dict[tuple[str, str], str]:
+        """Keys, as ("run", "seed"), that nothing looks at, each with the setting that makes it so."""
+
+    def against_table(self, config: Config, columns: Mapping[str, Column], report: Report) -> None:
+        """Reports what does not fit the table's columns."""
 
 
 @dataclass
@@ -101,3 +134,44 @@ class Family(Protocol):
 
     def chain(self, config: Config, number: int) -> Sampler:
         """A chain, counted from 0, before it starts; `config` with "auto" decided. Collective."""
+
+
+class Kept(Protocol):
+    """A run opened for reading. Raises ConfigError, DataError or CheckpointError where it cannot be."""
+
+    def __init__(self, run_dirs: Sequence[str | Path], burn_in: int | None = None, table: str | Path | None = None): ...
+
+    def read_traces(self) -> None:
+        """Read the whole trace of every chain."""
+
+    def require_draws(self) -> None:
+        """ConfigError where a trace, which was read, has nothing after burn-in."""
+
+
+class Forecast(Protocol):
+    """What one kind of model makes of new rows. Made before the new file is opened; it raises what can be known then.
+
+    draws: at most so many, None for all. probabilities, impute: whether these were asked for.
+    """
+
+    like: Table  # the columns that are read from the new file
+    batch: int  # rows that are given to it at a time
+    n_draws: int
+
+    def __init__(self, run: Kept, source: Path, draws: int | None, probabilities: bool, impute: bool): ...
+
+    def prepare(self) -> str:
+        """The work before the first rows; what it came to, in words. `batch` and `n_draws` are known from then on."""
+
+    def __call__(self, rows: Rows, first_row: int) -> tuple[dict[str, Any], np.ndarray]:
+        """Named columns for rows first_row.. (from 0) of the new file, and the log densities of those that have one."""
+
+
+class Check(Protocol):
+    """What `mpibayes check` says of a configuration and its table (`run.examine.Found`)."""
+
+    def memory(self, found: Any, ranks: int) -> dict[str, int]:
+        """Resident bytes at the peak of the busiest of so many ranks, by part; predicted without running a chain."""
+
+    def findings(self, found: Any, ranks: int) -> Iterator[tuple[str, str]]:
+        """(title, text) pairs, with the time of some cycles. Raises DataError as a run would."""

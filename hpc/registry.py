@@ -1,15 +1,31 @@
-"""The families of models by `model.family`: each is a room with the same doors, loaded when one of them is wanted."""
+"""The families of models by `model.family`: each is a room with the same doors, loaded when one of them is wanted.
+
+The doors are described in `family.py`. Those that a configuration needs, `keys` and `rules`, are light.
+"""
 
 from __future__ import annotations
 
 import importlib
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.family import Family
 
-ROOMS = {"mixture": "crosscat", "logistic": "regression", "softmax": "regression", "student-t": "regression"}
+if TYPE_CHECKING:
+    from mpibayes.hpc.family import Check, Family, Forecast, Kept, Keys, Rules
+
+ROOMS = {"mixture": "crosscat", "regression": "regression"}
+FAMILIES = tuple(ROOMS)
+DEFAULT = "mixture"
+
+
+def keys_of(family: str) -> Keys:
+    """The sections of its configuration."""
+    return _door(family, "keys")
+
+
+def rules_of(family: str) -> Rules:
+    """What holds between the keys of its configuration, and between them and the table."""
+    return _door(family, "rules")
 
 
 def family_of(family: str) -> type[Family]:
@@ -17,8 +33,8 @@ def family_of(family: str) -> type[Family]:
     return _door(family, "family").Family
 
 
-def kept_of(family: str) -> type[Any]:
-    """A run of it, opened for reading: Kept(run directories, burn-in, table)."""
+def kept_of(family: str) -> type[Kept]:
+    """A run of it, opened for reading."""
     return _door(family, "draws").Kept
 
 
@@ -27,17 +43,17 @@ def report_of(family: str) -> Any:
     return _door(family, "report.report").make
 
 
-def forecast_of(family: str) -> type[Any]:
-    """What it predicts of new rows (`commands.predict.Forecast`)."""
+def forecast_of(family: str) -> type[Forecast]:
+    """What it predicts of new rows."""
     return _door(family, "predict").Forecast
 
 
-def check_of(family: str) -> ModuleType:
-    """The module with findings(found, ranks) and memory(found, ranks)."""
+def check_of(family: str) -> Check:
+    """What `mpibayes check` says of it."""
     return _door(family, "check")
 
 
-def _door(family: str, name: str) -> ModuleType:
+def _door(family: str, name: str) -> Any:
     if family not in ROOMS:
         raise ConfigError(f'model.family = "{family}": there is no such family; expected one of {", ".join(ROOMS)}')
     return importlib.import_module(f"mpibayes.hpc.{ROOMS[family]}.{name}")

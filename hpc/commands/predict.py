@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Any
 
 from mpibayes.errors import ConfigError
+from mpibayes.hpc.family import Forecast
 from mpibayes.hpc.posterior.chains import family_in
 from mpibayes.hpc.registry import forecast_of, kept_of
 from mpibayes.io.files import reading, reason, replacing
-from mpibayes.io.table import Rows, Table
+from mpibayes.io.table import Rows
 from mpibayes.text import counted
 
 FORMS = (".csv", ".csv.gz", ".parquet")
@@ -29,20 +28,6 @@ class Predicted:
     n_draws: int
     log_density: float  # mean over the rows that have one, else NaN
     notes: tuple[str, ...] = ()
-
-
-class Forecast(Protocol):
-    """What one kind of model makes of new rows. Made before the new file is opened; it raises what can be told then."""
-
-    like: Table  # the columns that are read from the new file
-    batch: int  # rows that are given to it at a time
-    n_draws: int
-
-    def prepare(self) -> str:
-        """The work before the first rows; what it came to, in words. `batch` and `n_draws` are known from then on."""
-
-    def __call__(self, rows: Rows, first_row: int) -> tuple[dict[str, Any], np.ndarray]:
-        """Named columns for rows first_row.. (from 0) of the new file, and the log densities of those that have one."""
 
 
 def predict(

@@ -17,9 +17,10 @@ from pathlib import Path
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.commands import check as checking
 from mpibayes.hpc.commands.batch_script import Job, clock, filled, folder_of_python
-from mpibayes.hpc.config import config as configuration
 from mpibayes.hpc.config.config import Config
-from mpibayes.hpc.config.schema import parse_duration
+from mpibayes.hpc.config.load import load
+from mpibayes.hpc.config.resolved import as_dict, continued, difference
+from mpibayes.hpc.config.section import parse_duration
 from mpibayes.hpc.run import directory as run_directory
 from mpibayes.hpc.run import identity as records
 from mpibayes.hpc.run.examine import MIB, examine
@@ -44,7 +45,7 @@ def submit(config_path: Path, folder: Path, overrides: Sequence[str], job: Job, 
     _check_request(config_path.absolute(), folder, overrides, job)
     found = examine(config_path, overrides)
     for place, more in _places(folder, job):
-        _refuse_another_run(place, configuration.load(config_path, [*overrides, *more]))
+        _refuse_another_run(place, load(config_path, [*overrides, *more]))
     n_shards = found.config.run.shards
     tasks = job.ntasks_per_node or -(-n_shards // job.nodes)
     ranks = job.nodes * tasks
@@ -156,8 +157,8 @@ def _refuse_another_run(folder: Path, config: Config) -> None:
         run_directory.require_no_strangers(folder)
         return
     old = records.read_resolved(folder)
-    new = configuration.as_dict(configuration.continued(config, old))
-    changes = configuration.difference(old, new, same_table=True)  # the run itself will compare the contents
+    new = as_dict(continued(config, old))
+    changes = difference(old, new, same_table=True)  # the run itself will compare the contents
     if config.heldout_path is not None:
         changes = [c for c in changes if not c.startswith("data.heldout:")]
     if changes:

@@ -49,7 +49,7 @@ class Info:
 class Mixture:
     """One chain. Every public method is collective: all ranks call it, in the same order.
 
-    The sum of a count column has to be below 2^53, so that it is exact (`config.check_columns` sees to it).
+    The sum of a count column has to be below 2^53, so that it is exact (`config/against_table.py` sees to it).
 
     `columns`: the used columns of the table. `rows_of(start, stop)`: training rows as mpibayes.io.table.Rows with
     exactly those columns; asked only for the shards of this rank. An MpibayesError that it raises on one rank is raised

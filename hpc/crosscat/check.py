@@ -12,6 +12,7 @@ import numpy as np
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.family import settings_of
+from mpibayes.hpc.crosscat.keys import Anneal, Model, Output, Sampler
 from mpibayes.hpc.crosscat.moves.launched import BATCH, SUBSET
 from mpibayes.hpc.crosscat.moves.round import EVERY, OFTEN
 from mpibayes.hpc.crosscat.speed import TYPICAL_NETWORK, Speed, Timing
@@ -153,7 +154,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     run, n_shards = config.run, config.run.shards
     working = min(ranks, n_shards)
     yield from about_table(config, table, data, n_heldout)
-    yield "shards", f"{n_shards} of about {data.n_rows // n_shards:,} rows; opening = {config.sampler.opening}"
+    yield "shards", f"{n_shards} of about {data.n_rows // n_shards:,} rows; opening = {config.of(Sampler).opening}"
     if ranks > n_shards:
         yield "", f"warning: {ranks - n_shards} of {ranks} ranks would have no shard and idle; see run.shards"
     if n_shards > 16:
@@ -165,14 +166,14 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     grows = strategy.growth_in_words(config, data.n_rows)
     if grows:
         yield "", grows
-    yield "draws", f"{strategy.counting_in_words(config)}; labels are kept {every(config.output.labels)}"
+    yield "draws", f"{strategy.counting_in_words(config)}; labels are kept {every(config.of(Output).labels)}"
 
     n_clusters = max(32, 2 * timing.n_clusters)
     growth = strategy.growth_cycles(config, data.n_rows)
-    kept = run.cycles // config.output.labels - (growth or 0) // config.output.labels
+    kept = run.cycles // config.of(Output).labels - (growth or 0) // config.of(Output).labels
     parts = memory_per_rank(
         data.columns, data.n_rows, n_shards, ranks, n_clusters, kept, n_heldout, mpi=ranks > 1,
-        moves=config.sampler.split_merge != 0, growing=growth != 0, strata=config.anneal.strata != "none",
+        moves=config.of(Sampler).split_merge != 0, growing=growth != 0, strata=config.of(Anneal).strata != "none",
         joint=[len(columns) for columns in data.carve.blocks.values()],
     )  # fmt: skip
     yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB on the busiest of {counted(ranks, 'rank')}, of which"
@@ -205,7 +206,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
 
 def _cycles_per_round(config: Config) -> float:
     """Cycles of the run for each round of split and merge moves; 0: there is none."""
-    moves, cycles = config.sampler.split_merge, config.run.cycles
+    moves, cycles = config.of(Sampler).split_merge, config.run.cycles
     if moves != "auto":
         return moves
     often = min(cycles, OFTEN)
@@ -215,12 +216,12 @@ def _cycles_per_round(config: Config) -> float:
 def _start(config: Config) -> tuple[str, int]:
     """How the sample is started; labels that are given fit the whole table, not a sample of it."""
     init = strategy.initial(config)
-    return ("sequential" if init == "labels" else init), config.sampler.init_clusters
+    return ("sequential" if init == "labels" else init), config.of(Sampler).init_clusters
 
 
 def _exactness(config: Config) -> str:
     """What the sampler leaves invariant, in words."""
-    law = "the prior on partitions (model.likelihood = false)" if not config.model.likelihood else "the posterior"
-    learned = [name for name in ("concentration", "discount") if getattr(config.model, name) == "learn"]
+    law = "the prior on partitions (model.likelihood = false)" if not config.of(Model).likelihood else "the posterior"
+    learned = [name for name in ("concentration", "discount") if getattr(config.of(Model), name) == "learn"]
     grid = f"; {' and '.join(learned)} on a grid" if learned else ""
     return f"exact: every cycle leaves {law} invariant, on any number of ranks{grid}"

@@ -14,6 +14,7 @@ import numpy as np
 from mpibayes.errors import DataError
 from mpibayes.hpc.components.product import Components, Hyper
 from mpibayes.hpc.components.statistics import Statistics, union
+from mpibayes.hpc.crosscat.keys import Model, priors
 from mpibayes.hpc.posterior.chains import KeptChains
 from mpibayes.io import checkpoint
 from mpibayes.io.labels import FOLDER as LABELS
@@ -30,9 +31,9 @@ class Kept(KeptChains):
     def __init__(self, run_dirs: Sequence[str | Path], burn_in: int | None = None, table: str | Path | None = None):
         super().__init__(run_dirs, burn_in, table)
         config = self.chains[0].config
-        self.likelihood = config.model.likelihood
+        self.likelihood = config.of(Model).likelihood
         self.columns = self.data.columns if self.likelihood else ()
-        self.components = Components(self.columns, config.priors, config.joint if self.likelihood else {})
+        self.components = Components(self.columns, priors(config), config.joint if self.likelihood else {})
 
     def slices(self) -> Iterator[tuple[int, Rows]]:
         """(first training row, Rows of the used columns), in order."""

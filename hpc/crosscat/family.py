@@ -14,6 +14,7 @@ from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.crosscat import strata
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.heldout import HeldOut
+from mpibayes.hpc.crosscat.keys import Anneal, Model, Output, Sampler, priors
 from mpibayes.hpc.crosscat.start import strategy
 from mpibayes.hpc.data.rows import Data, digest
 from mpibayes.hpc.family import Told
@@ -28,25 +29,25 @@ from mpibayes.text import visible
 
 def settings_of(config: Config, n_rows: int) -> Settings:
     """What the sampler needs of a configuration in which "auto" has been decided. n_rows: training rows."""
-    moves = config.sampler.split_merge
+    model, sampler = config.of(Model), config.of(Sampler)
     return Settings(
         seed=config.run.seed,
         shards=config.run.shards,
-        concentration=config.concentration,
-        discount=config.model.discount,
-        sweeps_per_cycle=config.sampler.sweeps_per_cycle,
-        opening=config.sampler.opening,
-        likelihood=config.model.likelihood,
-        priors=config.priors,
+        concentration=model.law,
+        discount=model.discount,
+        sweeps_per_cycle=sampler.sweeps_per_cycle,
+        opening=sampler.opening,
+        likelihood=model.likelihood,
+        priors=priors(config),
         blocks=config.joint,
-        hyper_every=config.sampler.hyper_every,
-        split_merge=None if moves == "auto" else moves,
+        hyper_every=sampler.hyper_every,
+        split_merge=None if sampler.split_merge == "auto" else sampler.split_merge,
         annealing=strategy.annealing(config, n_rows),
     )
 
 
 class Family:
-    """See `sampler.Family`."""
+    """See `hpc.family.Family`."""
 
     def __init__(self, comm: Communicator, config: Config, data: Data):
         self.comm, self.data = comm, data
@@ -56,7 +57,7 @@ class Family:
     @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
         shards = default_count(n_training) if config.run.shards == "auto" else config.run.shards
-        opening = config.sampler.opening
+        opening = config.of(Sampler).opening
         if opening == "auto":  # cheaper cycles, and effective draws a second no worse: benchmarks/opening.py
             opening = "one"
         shards = min(shards, n_training)
@@ -71,8 +72,12 @@ class Family:
     def read_files(self, places: Sequence[Path], fresh: bool) -> dict[str, Any]:
         comm, config, data = self.comm, self._config, self.data
         on_root(comm, lambda: strategy.check_length(config, data.n_rows))
-        if config.sampler.init == "labels" and (fresh or on_root(comm, lambda: run_directory.lacks_checkpoint(places))):
-            self._labels = on_root(comm, lambda: run_directory.initial_labels(config.init_labels_path, data.n_rows))
+        if config.of(Sampler).init == "labels" and (
+            fresh or on_root(comm, lambda: run_directory.lacks_checkpoint(places))
+        ):
+            self._labels = on_root(
+                comm, lambda: run_directory.initial_labels(strategy.labels_path(config), data.n_rows)
+            )
         if config.heldout_path is not None:
             self.heldout_file, message = data.read_heldout_file(comm, config.heldout_path, config.data.unseen)
             if message:
@@ -87,7 +92,7 @@ class Family:
 
 
 class MixtureChain:
-    """See `sampler.Sampler`: a mixture, the scores of its held-out rows, and its kept labels."""
+    """See `hpc.family.Sampler`: a mixture, the scores of its held-out rows, and its kept labels."""
 
     scalars = SCALARS
     axes: Mapping[str, Mapping[str, Sequence[str]]] = {}
@@ -98,10 +103,10 @@ class MixtureChain:
         settings = settings_of(config, data.n_rows)
         strata_of = None
         if settings.annealing is not None:
-            strata_of = strata.chosen(comm, data, settings, config.anneal.strata, number)
+            strata_of = strata.chosen(comm, data, settings, config.of(Anneal).strata, number)
         self.mixture = Mixture(comm, data.columns, data.rows_of, data.n_rows, settings, number, strata_of)
         self.heldout = None
-        if (data.heldout is not None or config.heldout_path is not None) and config.model.likelihood:
+        if (data.heldout is not None or config.heldout_path is not None) and config.of(Model).likelihood:
             self.heldout = HeldOut(comm, data.heldout_blocks(comm, self.mixture.n_shards, heldout_file))
 
     @property
@@ -126,11 +131,11 @@ class MixtureChain:
 
     def start(self) -> None:
         how = strategy.initial_of_chain(self.config, self.number) if self._labels is None else self._labels
-        self.mixture.start(how, self.config.sampler.init_clusters)
+        self.mixture.start(how, self.config.of(Sampler).init_clusters)
 
     def advance(self, word: Sequence[int], limit: int) -> Told:
         """One cycle, its scores, and its labels where they are kept."""
-        mixture, output = self.mixture, self.config.output
+        mixture, output = self.mixture, self.config.of(Output)
         info = mixture.cycle(word)
         lpd = averaged = np.nan
         whole = not mixture.growing

@@ -42,7 +42,7 @@ BATCH_CELLS = 4_000_000  # rows of a batch times clusters, so that a batch takes
 
 
 class Forecast:
-    """See `predict.Forecast`."""
+    """See `hpc.family.Forecast`."""
 
     def __init__(self, run: Kept, source: Path, draws: int | None, probabilities: bool, impute: bool):
         folder = run.chains[0].home

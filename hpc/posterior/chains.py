@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.hpc.config import config as configuration
 from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.config.load import load
+from mpibayes.hpc.config.resolved import as_dict, difference
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.run.directory import TRAINING_ROWS
 from mpibayes.hpc.run.identity import RESOLVED, read_provenance, read_resolved
@@ -21,12 +22,10 @@ from mpibayes.io.table import Table
 from mpibayes.io.trace import read_trace
 from mpibayes.text import counted
 
-SAME_MODEL = ("model.", "columns.", "blocks.", "regression.", "data.heldout")  # keys in which chains of one model agree
-
 
 @dataclass(frozen=True)
 class Chain:
-    """One chain's directory; `home` is the run directory that holds its configuration.
+    """One chain's directory; `home` is the run directory that holds its
 
     What `KeptChains.read_traces` adds: `trace`, every recorded cycle, {} where there is none yet; `growth`, cycles
     until every row is active, 0 where all are from the start. They are always part of the burn-in.
@@ -130,7 +129,7 @@ def family_in(run_dir: str | Path) -> str:
     """model.family of a run. Raises ConfigError where there is no run."""
     home = Path(run_dir)
     chain_directories(home)
-    return configuration.load(_settings_in(home) / RESOLVED).model.family
+    return load(_settings_in(home) / RESOLVED).model.family
 
 
 def evenly(items: Sequence, most: int) -> list:
@@ -145,16 +144,15 @@ def _find_chains(run_dirs: list[Path], burn_in: int | None) -> list[Chain]:
     for home in run_dirs:
         folders = chain_directories(home)
         parent = _settings_in(home)
-        config = configuration.load(parent / RESOLVED)
+        config = load(parent / RESOLVED)
         for folder in folders:
             chains.append(Chain("", folder, parent, config, config.burn_in if burn_in is None else burn_in))
     common = os.path.commonpath([c.folder.resolve() for c in chains])
     names = [os.path.relpath(c.folder.resolve(), common) for c in chains]
     chains = [replace(c, name=c.folder.name if name == "." else name) for c, name in zip(chains, names)]
-    first = configuration.as_dict(chains[0].config)
+    first = as_dict(chains[0].config)
     for chain in chains[1:]:
-        lines = configuration.difference(first, configuration.as_dict(chain.config), same_table=True)
-        lines = [line for line in lines if line.startswith(SAME_MODEL)]
+        lines = difference(first, as_dict(chain.config), same_table=True, model_alone=True)
         if lines:
             raise ConfigError(
                 f"{chain.folder}: not a chain of the same model as {chains[0].folder}; what differs:", lines

@@ -1,4 +1,4 @@
-"""Bayesian regression: the design of a table, the posterior mode, and what can be foretold from it.
+"""Bayesian regression: the design of a table, the likelihoods, the posterior mode, and Firefly Monte Carlo.
 
-Reading order: settings, design, checks; likelihood, prior, fit; laplace, forecast, importance, scales.
+Reading order: settings, design, likelihoods, prior; mode/fit, mode/laplace; problem, firefly; draws, predictive.
 """

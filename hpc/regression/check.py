@@ -12,13 +12,12 @@ from collections.abc import Iterator
 
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial
+from mpibayes.hpc.regression import keys
 from mpibayes.hpc.regression.design import Design
 from mpibayes.hpc.regression.family import firefly_settings, slice_rows
 from mpibayes.hpc.regression.firefly import Firefly
 from mpibayes.hpc.regression.forecast import in_words
-from mpibayes.hpc.regression.likelihood import Likelihood
 from mpibayes.hpc.regression.mode.importance import importance_sample
-from mpibayes.hpc.regression.problem import FAMILIES
 from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_table
 from mpibayes.io.trace import MERGED_AT_MOST, REGRESSION_SCALARS
 from mpibayes.text import counted, duration
@@ -42,9 +41,8 @@ def memory_per_rank(design: Design, n_train: int, n_shards: int, n_ranks: int, n
     cut = shards.bounds(n_train, n_shards)
     mine = shards.of_rank(n_shards, n_ranks, 0)
     rows = int(cut[mine.stop] - cut[mine.start])
-    k = design.n_classes
     row = 4 * design.width + 8
-    bounds = 8 * Likelihood(FAMILIES[design.family], design.n_predictors, k).n_bounds
+    bounds = 8 * design.likelihood(design.n_predictors, design.n_classes).n_bounds
     return {
         "process": PROCESS_BYTES + (MPI_BYTES if n_ranks > 1 else 0) + WORK_BYTES,
         "rows": rows * row,
@@ -62,15 +60,15 @@ def memory(found: Found, ranks: int) -> dict[str, int]:
     return memory_per_rank(found.family.design, found.data.n_rows, config.run.shards, ranks, kept)
 
 
-def findings(found: Found, n_ranks: int) -> Iterator[tuple[str, str]]:
+def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     """What there is to say, as (title, text) pairs. Raises DataError as a run would."""
     config, family, run = found.config, found.family, found.config.run
     began = time.perf_counter()
     family.load([], fresh=True)
     yield from about_table(config, found.table, found.data, found.n_heldout)
     yield "shards", f"{run.shards} of about {found.data.n_rows // run.shards:,} rows"
-    if n_ranks > run.shards:
-        yield "", f"warning: {n_ranks - run.shards} of {n_ranks} ranks would have no shard and idle; see run.shards"
+    if ranks > run.shards:
+        yield "", f"warning: {ranks - run.shards} of {ranks} ranks would have no shard and idle; see run.shards"
     for warning in family.warnings:
         yield "", f"warning: {warning}"
     chain = Firefly(serial(), family.problem, firefly_settings(config))
@@ -84,17 +82,19 @@ def findings(found: Found, n_ranks: int) -> Iterator[tuple[str, str]]:
     counting = f"from {config.burn_in + 1:,} on they count, when nothing is adapted any more"
     yield "draws", f"{counted(run.cycles, 'cycle')}; {counting}"
 
-    parts = memory(found, n_ranks)
-    busiest = f"on the busiest of {counted(n_ranks, 'rank')}"
+    parts = memory(found, ranks)
+    busiest = f"on the busiest of {counted(ranks, 'rank')}"
     yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB {busiest}, of which"
     yield "", ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
-    cycle_s = _time(chain) + (MESSAGES_S if n_ranks > 1 else 0.0)
-    ranks = counted(n_ranks, "rank")
-    yield "time", f"{cycle_s:.2g} s a cycle on {ranks}, {start_s / min(n_ranks, run.shards):.2g} s to start"
-    total = duration((start_s / min(n_ranks, run.shards) + cycle_s * run.cycles) * run.chains)
+    cycle_s = _time(chain) + (MESSAGES_S if ranks > 1 else 0.0)
+    yield (
+        "time",
+        f"{cycle_s:.2g} s a cycle on {counted(ranks, 'rank')}, {start_s / min(ranks, run.shards):.2g} s to start",
+    )
+    total = duration((start_s / min(ranks, run.shards) + cycle_s * run.cycles) * run.chains)
     chains = f" x {run.chains} chains" if run.chains > 1 else ""
     yield "", f"{total} for {counted(run.cycles, 'cycle')}{chains}"
-    if n_ranks > 1:
+    if ranks > 1:
         yield "", f"of a cycle {MESSAGES_S:.1g} s are messages: one rank is quicker, where it can hold the rows"
     trace = 8 * (1 + len(REGRESSION_SCALARS) + family.design.n_parameters) * run.cycles / config.output.thin
     state = 8 * family.design.n_parameters**2
@@ -103,7 +103,7 @@ def findings(found: Found, n_ranks: int) -> Iterator[tuple[str, str]]:
 
 
 def _updates(config) -> str:
-    f = config.firefly
+    f = config.of(keys.Firefly)
     return f"{f.theta_update}, {f.z_update} z updates" if f.bounds != "none" else f"{f.theta_update} on all rows"
 
 

@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
 from mpibayes.errors import DataError
+from mpibayes.hpc.regression.likelihoods import LIKELIHOODS
+from mpibayes.hpc.regression.likelihoods.likelihood import LANES, NUMERIC, Likelihood
 from mpibayes.hpc.regression.settings import Settings
 from mpibayes.io.table import Column, Rows
-from mpibayes.text import counted, import_again
+from mpibayes.text import counted
 
 INTERCEPT = "(intercept)"
 MAX_PARAMETERS = 4096  # the covariance of the coefficients is dense: 128 MiB, and half a minute a factorisation
-LANES = 8  # a row is padded to a multiple of so many numbers
 SHOWN = 5  # of a kind that are listed one by one
-NUMERIC = ("real", "count")
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class Term:
 class Built:
     """Some rows as regression sees them.
 
-    x (n, W) float32, zeros beyond the D predictors; y (n,) float64: -1 or 1, a class number, or a real response, NaN
-    where a response was not asked for. kept: positions (n,) int64 of these among the rows given, None = all of them.
+    x (n, W) float32, zeros beyond the D predictors; y (n,) float64: the response as its likelihood encodes it, NaN
+    where it was not asked for. kept: positions (n,) int64 of these among the rows given, None = all of them.
     """
 
     x: np.ndarray
@@ -65,12 +65,13 @@ class Built:
 
 @dataclass(frozen=True)
 class Design:
-    """How rows of one table become predictors and a response; plain data, to be written as JSON (as_dict, from_dict).
+    """How rows of one table become predictors and a response.
 
-    center, scale: of the response, y = (value - center) / scale; 0 and 1 but for a standardised real one.
+    likelihood: its class. center, scale: of the response, y = (encoded cell - center) / scale; 0 and 1 unless that is
+    standardised.
     """
 
-    family: str
+    likelihood: type[Likelihood]
     response_column: Column
     terms: tuple[Term, ...]
     intercept: bool
@@ -81,12 +82,12 @@ class Design:
     def of(cls, settings: Settings, columns: Sequence[Column]) -> Design:
         """The design of a table's used columns. Raises DataError with every problem that their headers show."""
         by_name = {c.name: c for c in columns}
-        problems = []
+        problems, likelihood = [], LIKELIHOODS[settings.likelihood]
         response = by_name.get(settings.response)
         if response is None:
             problems.append(f"no response column '{settings.response}'{_nearest(settings.response, by_name)}")
         else:
-            problems += _response_problems(settings.family, response)
+            problems += likelihood.response_problems(response)
         names = settings.predictors
         if names is None:
             names = tuple(name for name in by_name if name != settings.response)
@@ -104,12 +105,12 @@ class Design:
         for column in predictors:
             terms.append(Term(column, first, settings.missing == "indicator" and column.n_missing > 0))
             first += terms[-1].width
-        n_classes = len(response.levels) if response and settings.family == "softmax" else 1
+        n_classes = likelihood.n_classes_of(response.levels) if response else 1
         if first * n_classes > MAX_PARAMETERS:
             problems.append(_too_many(first, n_classes, terms))
         if problems:
             raise DataError("the table does not fit the regression", problems)
-        return cls(settings.family, response, tuple(terms), settings.intercept, settings.standardise, settings.missing)
+        return cls(likelihood, response, tuple(terms), settings.intercept, settings.standardise, settings.missing)
 
     @property
     def names(self) -> list[str]:
@@ -136,20 +137,25 @@ class Design:
 
     @property
     def n_classes(self) -> int:
-        """Rows of coefficients: the classes of softmax, else 1."""
-        return len(self.classes) if self.family == "softmax" else 1
+        """K, rows of coefficients."""
+        return self.likelihood.n_classes_of(self.classes)
 
     @property
     def n_parameters(self) -> int:
         return self.n_classes * self.n_predictors
 
     @property
+    def standardised_response(self) -> bool:
+        """Whether y is in standard deviations of the response about its mean."""
+        return self.standardise and self.likelihood.has_scale
+
+    @property
     def center(self) -> float:
-        return self.response_column.center if self.family == "student-t" and self.standardise else 0.0
+        return self.response_column.center if self.standardised_response else 0.0
 
     @property
     def scale(self) -> float:
-        return self.response_column.scale if self.family == "student-t" and self.standardise else 1.0
+        return self.response_column.scale if self.standardised_response else 1.0
 
     def build(self, rows: Rows, first_row: int | np.ndarray = 0, response: bool = True) -> Built:
         """Predictors and response of `rows`, whose numbers in their table start at `first_row` or are given, from 0.
@@ -166,7 +172,8 @@ class Design:
         if self.missing == "error":
             missing = _cells(dropped, self.response, "missing cell", first_row)
         for term in self.terms:
-            empty = self._fill(x, term, getattr(rows, term.column.block)[:, term.column.index])
+            empty = blank_cells(rows, term.column)
+            self._fill(x, term, _cells_of(rows, term.column), empty)
             if self.missing == "drop":
                 dropped |= empty
             elif not term.indicator:
@@ -190,49 +197,36 @@ class Design:
 
     def response_of(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         """y, and which rows have none."""
-        column = self.response_column
-        cells = getattr(rows, column.block)[:, column.index]
-        if self.family == "student-t":
-            blank = np.isnan(cells)
-            return np.where(blank, 0.0, (cells - self.center) / self.scale), blank
-        codes = cells.astype(np.float64)
-        return (codes if self.family == "softmax" else 2.0 * codes - 1.0), cells == len(column.levels)
+        cells, blank = _cells_of(rows, self.response_column), blank_cells(rows, self.response_column)
+        return np.where(blank, 0.0, (self.likelihood.encode(cells) - self.center) / self.scale), blank
 
-    def _fill(self, x: np.ndarray, term: Term, cells: np.ndarray) -> np.ndarray:
-        """Writes a term's predictors into x; returns which cells are missing."""
+    def set_response(self, rows: Rows, places: np.ndarray, y: np.ndarray) -> None:
+        """Write the responses y (m,) into the cells of the rows at `places` (m,)."""
+        column = self.response_column
+        getattr(rows, column.block)[places, column.index] = self.likelihood.decode(self.center + self.scale * y)
+
+    def _fill(self, x: np.ndarray, term: Term, cells: np.ndarray, empty: np.ndarray) -> None:
+        """Writes a term's predictors into x; empty: which cells are missing."""
         column = term.column
         if term.numeric:
-            empty = np.isnan(cells)
             value = np.where(empty, column.center, cells)
             with np.errstate(over="ignore", invalid="ignore"):  # looked for afterwards
                 x[:, term.first] = (value - column.center) / column.scale if self.standardise else value
         else:
-            empty = cells == len(column.levels)
             row = np.flatnonzero((cells > 0) & ~empty)
             x[row, term.first - 1 + cells[row].astype(np.int64)] = 1.0
         if term.indicator:
             x[:, term.first + term.width - 1] = empty
-        return empty
-
-    def as_dict(self) -> dict:
-        """Of numbers, strings, lists and dictionaries."""
-        return {
-            **{name: getattr(self, name) for name in ("family", "intercept", "standardise", "missing")},
-            "response": asdict(self.response_column),
-            "terms": [{"column": asdict(t.column), "first": t.first, "indicator": t.indicator} for t in self.terms],
-        }
-
-    @classmethod
-    def from_dict(cls, entry: dict) -> Design:
-        terms = tuple(Term(_column(t["column"]), t["first"], t["indicator"]) for t in entry["terms"])
-        return cls(
-            entry["family"], _column(entry["response"]), terms,
-            entry["intercept"], entry["standardise"], entry["missing"],
-        )  # fmt: skip
 
 
-def _column(entry: dict) -> Column:
-    return Column(**{**entry, "levels": tuple(entry["levels"])})
+def blank_cells(rows: Rows, column: Column) -> np.ndarray:
+    """Which cells of a column are missing, (n,) bool."""
+    cells = _cells_of(rows, column)
+    return np.isnan(cells) if column.kind in NUMERIC else cells == len(column.levels)
+
+
+def _cells_of(rows: Rows, column: Column) -> np.ndarray:
+    return getattr(rows, column.block)[:, column.index]
 
 
 def _nearest(name: str, known) -> str:
@@ -243,30 +237,6 @@ def _nearest(name: str, known) -> str:
 def _list(words: Sequence[str]) -> str:
     more = f" and {len(words) - SHOWN:,} more" if len(words) > SHOWN else ""
     return ", ".join(f"'{word}'" for word in words[:SHOWN]) + more
-
-
-def _response_problems(family: str, column: Column) -> list[str]:
-    name, kind, n_levels = column.name, column.kind, len(column.levels)
-    if family == "student-t":
-        if kind not in NUMERIC:
-            other = "logistic" if n_levels == 2 else "softmax"
-            return [
-                f"response '{name}' is {kind}; student-t needs a real or count column: family = \"{other}\"? Or, if it "
-                f"has numbers, {import_again(name, 'real')}"
-            ]
-        if column.minimum == column.maximum:
-            return [f"response '{name}' is constant ({column.minimum:g})"]
-        return []
-    if kind in NUMERIC:
-        return [
-            f"response '{name}' is {kind}; {family} needs classes: {import_again(name, 'categorical')}, or set "
-            'family = "student-t"'
-        ]
-    if n_levels < 2:
-        return [f"response '{name}' has one level ({column.levels[0]!r}); {family} needs two"]
-    if family == "logistic" and n_levels > 2:
-        return [f"response '{name}' has {n_levels:,} levels; logistic needs two: family = \"softmax\"?"]
-    return []
 
 
 def _predictor_problems(column: Column) -> list[str]:

@@ -13,8 +13,8 @@ from mpibayes.errors import CheckpointError
 from mpibayes.hpc.posterior.chains import KeptChains, evenly
 from mpibayes.hpc.regression.design import Built, Design
 from mpibayes.hpc.regression.family import settings_of
-from mpibayes.hpc.regression.likelihood import Likelihood
-from mpibayes.hpc.regression.problem import FAMILIES
+from mpibayes.hpc.regression.likelihoods import Likelihood
+from mpibayes.hpc.regression.predictive import Predictive
 from mpibayes.hpc.run.directory import CHECKPOINTS
 from mpibayes.io import checkpoint
 from mpibayes.io.table import Table, slice_rows
@@ -32,11 +32,16 @@ class Kept(KeptChains):
         """Of each chain whose trace was read, every draw after burn-in, (n, K, D)."""
         return [self._as_classes(c.trace["theta"][c.trace["cycle"] > c.burn_in]) for c in self.chains]
 
-    def draws(self, most: int) -> np.ndarray:
-        """At most so many of them, evenly spaced in each chain and as many of each, (S, K, D)."""
-        share = max(1, most // len(self.chains))
-        places = [evenly(np.flatnonzero(c.trace["cycle"] > c.burn_in), share) for c in self.chains]
-        return np.concatenate([self._as_classes(c.trace["theta"][p]) for c, p in zip(self.chains, places)])
+    def draws(self, most: int) -> Iterator[Predictive]:
+        """At most so many draws, evenly spaced in each chain and as many of each, as distributions over rows.
+
+        Raises CheckpointError where the scale of the t distribution is in a checkpoint that is gone.
+        """
+        likelihood, share = self.likelihood, max(1, most // len(self.chains))
+        for c in self.chains:
+            places = evenly(np.flatnonzero(c.trace["cycle"] > c.burn_in), share)
+            for theta in self._as_classes(c.trace["theta"][places]):
+                yield Predictive(self.design, likelihood, theta)
 
     def _as_classes(self, theta: np.ndarray) -> np.ndarray:
         return theta.reshape(len(theta), self.design.n_classes, self.design.n_predictors)
@@ -49,7 +54,7 @@ class Kept(KeptChains):
 
     @property
     def prior_scale(self) -> float:
-        """Of every coefficient; inf: flat. Raises CheckpointError where only a checkpoint would tell."""
+        """Of every coefficient; inf: flat. Raises CheckpointError where it is in a checkpoint that is gone."""
         s = self.settings
         if s.prior == "flat":
             return np.inf
@@ -57,12 +62,15 @@ class Kept(KeptChains):
 
     @property
     def likelihood(self) -> Likelihood:
-        """With the scale of the t distribution in units of y. Raises CheckpointError where only a checkpoint tells."""
+        """With the scale of the t distribution in units of y.
+
+        Raises CheckpointError where that is in a checkpoint that is gone.
+        """
         s, d = self.settings, self.design
         scale = 1.0
-        if s.family == "student-t":
+        if d.likelihood.has_scale:
             scale = float(self._chosen("scale")) if isinstance(s.scale, str) else float(s.scale)
-        return Likelihood(FAMILIES[s.family], d.n_predictors, d.n_classes, float(s.degrees_of_freedom), scale)
+        return d.likelihood(d.n_predictors, d.n_classes, float(s.degrees_of_freedom), scale)
 
     def _chosen(self, name: str) -> Any:
         if name not in self.state:

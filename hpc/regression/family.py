@@ -15,6 +15,7 @@ from mpibayes.hpc.data.rows import Data, digest
 from mpibayes.hpc.family import Told
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator, agree, on_root
+from mpibayes.hpc.regression import keys
 from mpibayes.hpc.regression.design import Built, Design
 from mpibayes.hpc.regression.firefly import Firefly
 from mpibayes.hpc.regression.firefly import Settings as FireflySettings
@@ -46,9 +47,9 @@ def slice_rows(design: Design) -> int:
 
 def settings_of(config: Config) -> Settings:
     """What is regressed on what."""
-    r = config.regression
+    r = config.of(keys.Regression)
     return Settings(
-        family=config.model.family,
+        likelihood=config.of(keys.Model).likelihood,
         response=r.response,
         predictors=None if r.predictors == "all" else r.predictors,
         standardise=r.standardise,
@@ -63,7 +64,8 @@ def settings_of(config: Config) -> Settings:
 
 def firefly_settings(config: Config, number: int = 0) -> FireflySettings:
     """How it is sampled. number: of the chain, from 0."""
-    f, every, thin = config.firefly, config.output.log_posterior, config.output.thin
+    f, output = config.of(keys.Firefly), config.of(keys.Output)
+    every, thin = output.log_posterior, output.thin
     return FireflySettings(
         seed=config.run.seed, bounds=f.bounds, theta_update=f.theta_update, z_update=f.z_update, q=f.q,
         xi=None if f.xi == "auto" else f.xi, whiten=f.whiten, step_size=f.step_size, leapfrog_steps=f.leapfrog_steps,
@@ -74,12 +76,12 @@ def firefly_settings(config: Config, number: int = 0) -> FireflySettings:
 
 def axes_of(design: Design) -> dict[str, dict[str, list[str]]]:
     """Of theta in the trace."""
-    classes = {"class": list(design.classes)} if design.family == "softmax" else {}
+    classes = {"class": list(design.classes)} if design.n_classes > 1 else {}
     return {"theta": {**classes, "coefficient": list(design.names)}}
 
 
 class Family:
-    """See `sampler.Family`. The mode and the scales that have to be chosen are found once, for all chains."""
+    """See `hpc.family.Family`. The mode and the scales that have to be chosen are found once, for all chains."""
 
     def __init__(self, comm: Communicator, config: Config, data: Data):
         self.comm, self.data, self._config = comm, data, config
@@ -113,7 +115,7 @@ class Family:
         """The rows and their prior; of scales that have to be chosen, a first guess. Collective."""
         s, design, data = self.settings, self.design, self.data
         return Problem(
-            self.comm, s.family, self._training, data.n_rows, n_shards, n_predictors=design.n_predictors,
+            self.comm, s.likelihood, self._training, data.n_rows, n_shards, n_predictors=design.n_predictors,
             n_classes=design.n_classes, prior=s.prior, prior_scale=2.5 if s.prior_scale == "heldout" else s.prior_scale,
             nu=s.degrees_of_freedom, scale=1.0 if isinstance(s.scale, str) else s.scale,
         )  # fmt: skip
@@ -166,7 +168,7 @@ class Family:
 
 
 class RegressionChain:
-    """See `sampler.Sampler`: a Firefly chain, in batches of cycles."""
+    """See `hpc.family.Sampler`: a Firefly chain, in batches of cycles."""
 
     scalars = REGRESSION_SCALARS
     growing = False
@@ -207,10 +209,10 @@ class RegressionChain:
         self._batch = int(np.clip(n * BATCH_S / max(time.perf_counter() - began, 1e-6), 1, min(MOST, 4 * n)))
         if values is not None:
             self._gather_queries(range(first, first + n), values)
-        told = Told(range(first, first + n), news[:-1].tolist(), values or {})
+        info = Told(range(first, first + n), news[:-1].tolist(), values or {})
         if values is not None and not np.isfinite(values["lp"]).all():
-            told.problem = "log p(theta, z) is not a finite number"
-        return told
+            info.problem = "log p(theta, z) is not a finite number"
+        return info
 
     def _gather_queries(self, cycles: range, values: dict[str, np.ndarray]) -> None:
         """Let each cycle that the trace keeps have the queries of those before it that the trace leaves out."""
@@ -225,9 +227,9 @@ class RegressionChain:
         p = self.firefly.problem
         return mine, shared | {"prior_scale": p.prior.scale, "scale": p.likelihood.scale, "passed": self._passed}
 
-    def restore(self, shared: Mapping[str, Any], mine: Mapping[int, Mapping[str, np.ndarray]]) -> None:
+    def restore(self, shared: Mapping[str, Any], shards: Mapping[int, Mapping[str, np.ndarray]]) -> None:
         self.firefly.problem.rescaled(shared["prior_scale"], float(shared["scale"]))
-        self.firefly.restore(int(shared["cycles"]), shared, mine)
+        self.firefly.restore(int(shared["cycles"]), shared, shards)
         self._passed = dict(shared["passed"])
 
     def draws(self, folder: Path, run: str, guard: Guard) -> None:

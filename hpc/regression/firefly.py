@@ -23,10 +23,11 @@ from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.reduce import shard_sum_everywhere
 from mpibayes.hpc.parallel.streams import Purpose, generator, in_lane
 from mpibayes.hpc.regression.cost import cost
+from mpibayes.hpc.regression.likelihoods.likelihood import LANES
 from mpibayes.hpc.regression.mode.fit import Fit, Quadratic, bound_statistics, fit
 from mpibayes.hpc.regression.mode.laplace import predicted_bright, whitening
 from mpibayes.hpc.regression.prior import KINDS
-from mpibayes.hpc.regression.problem import LANES, Problem
+from mpibayes.hpc.regression.problem import Problem
 from mpibayes.kernels.firefly import firefly as kernels
 
 UPDATES = {"hmc": kernels.HMC, "mala": kernels.MALA, "random-walk": kernels.RANDOM_WALK, "slice": kernels.SLICE}
@@ -37,7 +38,7 @@ ALL_ROWS = 1  # the lane of the steps on all rows
 POSTERIOR_SHARE = 0.1  # of the rows looked at, those for `log_posterior`
 FULL_STEP = 0.8  # of hmc on all rows, at first
 STEP, STEP_AVERAGE = 0, 1  # in `tuning`, see kernels.start_tuning
-TOLD = {  # what `advance` tells, and the kernels' name for it
+OUTPUTS = {  # of `advance`, and the kernels' names for them
     "theta": "theta", "lp": "lp", "acceptance_rate": "acceptance", "step_size": "step_size", "n_bright": "bright",
     "queries_theta": "queries_theta", "queries_z": "queries_z",
 }  # fmt: skip
@@ -58,7 +59,7 @@ class Settings:
     theta_update: str = "hmc"
     z_update: str = "implicit"
     q: float | str = "auto"
-    xi: float | None = None  # where untuned bounds touch; None: 1.5 (logistic), 0 (student-t)
+    xi: float | None = None  # where untuned bounds touch; None: where the likelihood has it
     whiten: bool = True
     step_size: float | str = "auto"
     leapfrog_steps: int = 4
@@ -113,7 +114,7 @@ class Firefly:
             if s.bounds == "tuned":
                 rows.tune(mode)
             else:
-                rows.untune(s.xi if s.xi is not None else 1.5 if m.family == kernels.LOGISTIC else 0.0)
+                rows.untune((m.untuned_at or 0.0) if s.xi is None else s.xi)
         self._lights = [(i, kernels.Lights(rows)) for i, rows in p.rows] if self.firefly else []
         self._quadratic = quadratic = bound_statistics(self.comm, p.rows, p.n_shards, mode)
         self.target = self._new_target(quadratic)
@@ -127,7 +128,7 @@ class Firefly:
     def _new_target(self, quadratic: Quadratic) -> kernels.Target:
         m, prior = self.problem.likelihood, self.problem.prior
         return kernels.Target(
-            m.family, m.n_predictors, m.n_classes, m.nu, m.scale, quadratic.theta0, quadratic.S, quadratic.A,
+            m.code, m.n_predictors, m.n_classes, m.nu, m.scale, quadratic.theta0, quadratic.S, quadratic.A,
             quadratic.G, quadratic.c0, KINDS.index(prior.kind), prior.scale,
         )  # fmt: skip
 
@@ -166,7 +167,7 @@ class Firefly:
         """So many cycles; what they came to, on root: theta (n, P), or softmax (n, K, D), lp, log_posterior,
         acceptance_rate, step_size float64 (n,), n_bright, queries_theta, queries_z int64 (n,).
         """
-        told = self._room(n_cycles)
+        values = self._room(n_cycles)
         done, every = 0, self.posterior_every
         while done < n_cycles:
             refresh = self.refresh_every
@@ -175,7 +176,7 @@ class Firefly:
             n = n if not every else min(n, every - self.cycles % every)
             n = n if not refresh else min(n, refresh - (self.cycles + 1) % refresh)
             n = n if self.cycles >= self.settings.burn_in else min(n, self.settings.burn_in - self.cycles)
-            part = {name: array[done : done + n] for name, array in told.items()}
+            part = {name: array[done : done + n] for name, array in values.items()}
             if self.comm.size == 1:
                 self._run(n, part)
             else:
@@ -187,17 +188,17 @@ class Firefly:
                 value = self.log_posterior(self.theta)
                 part["log_posterior"][-1] = value
         if not self.firefly:
-            told["log_posterior"][:] = told["lp"]
+            values["log_posterior"][:] = values["lp"]
         if self.comm.rank != 0:
             return None
         if (k := self.problem.likelihood.n_classes) > 1:
-            told["theta"] = told["theta"].reshape(n_cycles, k, -1)
-        return told
+            values["theta"] = values["theta"].reshape(n_cycles, k, -1)
+        return values
 
     def _room(self, n: int) -> dict[str, np.ndarray]:
-        told = {name: np.zeros(n) for name in ("lp", "acceptance_rate", "step_size")}
-        told |= {name: np.zeros(n, np.int64) for name in ("n_bright", "queries_theta", "queries_z")}
-        return {"theta": np.zeros((n, self.problem.n_parameters)), **told, "log_posterior": np.full(n, np.nan)}
+        values = {name: np.zeros(n) for name in ("lp", "acceptance_rate", "step_size")}
+        values |= {name: np.zeros(n, np.int64) for name in ("n_bright", "queries_theta", "queries_z")}
+        return {"theta": np.zeros((n, self.problem.n_parameters)), **values, "log_posterior": np.full(n, np.nan)}
 
     @property
     def posterior_every(self) -> int:
@@ -221,8 +222,8 @@ class Firefly:
         if s.theta_update != "hmc" or not s.whiten:
             return 0  # the sampler as it was published
         p = self.problem
-        told = cost(p.n_rows, self.predicted, m.n_predictors, m.n_classes, s.leapfrog_steps, PROPOSED, p.n_shards)
-        every = max(2, int(np.ceil(told.full_cycle_s / (REFRESH_SHARE * told.firefly_cycle_s))))
+        expected = cost(p.n_rows, self.predicted, m.n_predictors, m.n_classes, s.leapfrog_steps, PROPOSED, p.n_shards)
+        every = max(2, int(np.ceil(expected.full_cycle_s / (REFRESH_SHARE * expected.firefly_cycle_s))))
         # in burn-in some in any case: their step size is adapted there, and they bring the chain to where it belongs
         return min(every, max(2, s.burn_in // IN_BURN_IN)) if self.cycles < s.burn_in else every
 
@@ -255,7 +256,7 @@ class Firefly:
         kernels.cycles(
             [lights for _, lights in self._lights], self.target, self.mover, self.theta, self.tuning, self._q_factor,
             s.z_update == "explicit", s.leapfrog_steps, s.seed, self.cycles + 1, self.chain, n, s.burn_in,
-            {inner: out[name] for name, inner in TOLD.items()},
+            {inner: out[name] for name, inner in OUTPUTS.items()},
         )  # fmt: skip
         self.cycles += n
 
@@ -314,10 +315,10 @@ class Firefly:
     def _move_in_place(self, step: float, cycle: int) -> tuple[float, int]:
         """Bright rows, or all where there are no bounds, stay where they are."""
         sources = self._lights or self.problem.rows
-        told = self._step_in_place(self.target, self.mover, sources, step, cycle, self.chain)
+        outcome = self._step_in_place(self.target, self.mover, sources, step, cycle, self.chain)
         for _, lights in self._lights:
             lights.refresh(self.theta)
-        return told
+        return outcome
 
     def _step_in_place(self, target, mover, sources, step: float, cycle: int, chain: int) -> tuple[float, int]:
         """An update of theta on rows that stay where they are; root asks for sums over them as often as it wants.

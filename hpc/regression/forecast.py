@@ -1,4 +1,4 @@
-"""What a chain will cost, told before it starts: bright rows, likelihoods a cycle, and whether Firefly pays."""
+"""What a chain will cost, before it starts: bright rows, likelihoods a cycle, and whether Firefly pays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def looked_at(firefly: Firefly) -> float:
     return looks * bright + (min(PROPOSED * bright, n) if s.q == "auto" else float(s.q) * n)
 
 
-def foretold(firefly: Firefly) -> Cost:
+def expected_cost(firefly: Firefly) -> Cost:
     """Seconds for an effective draw of hmc by Firefly, and on all rows."""
     p, m = firefly.problem, firefly.problem.likelihood
     steps = firefly.settings.leapfrog_steps
@@ -30,11 +30,11 @@ def foretold(firefly: Firefly) -> Cost:
 def in_words(design: Design, firefly: Firefly, choice: Choice) -> list[str]:
     """The start of a chain, for its log; on root."""
     s, p = firefly.settings, firefly.problem
-    classes = f" of {len(design.classes)} classes" if design.family == "softmax" else ""
+    classes = f" of {len(design.classes)} classes" if design.n_classes > 1 else ""
     prior = "flat prior" if p.prior.flat.all() else f"{p.prior.kind} prior of scale {p.prior.scale.min():.4g}"
     lines = [
-        f"{design.family} regression{classes} of {design.response}: {counted(p.n_parameters, 'coefficient')}, {prior}, "
-        f"{counted(p.n_rows, 'row')}",
+        f"{design.likelihood.name} regression{classes} of {design.response}: "
+        f"{counted(p.n_parameters, 'coefficient')}, {prior}, {counted(p.n_rows, 'row')}",
         *choice.words,
         f"posterior mode: found in {counted(choice.fit.iterations, 'iteration')}, log posterior "
         f"{choice.fit.log_posterior:.8g}",
@@ -49,17 +49,17 @@ def in_words(design: Design, firefly: Firefly, choice: Choice) -> list[str]:
         f"bounds {where}: about {firefly.predicted:,.3g} of {p.n_rows:,} rows will be bright; a cycle looks at about "
         f"{every:,.3g} likelihoods, and without bounds at {all_rows:,.0f}"
     )
-    told = foretold(firefly)
-    if told.advises_full and tuned:
+    expected = expected_cost(firefly)
+    if expected.advises_full and tuned:
         lines.append(
-            f"warning: expect {told.speed_up:.2g} times the effective draws a second of hmc on all rows, which is the "
-            'simpler sampler: set firefly.bounds = "none"'
+            f"warning: expect {expected.speed_up:.2g} times the effective draws a second of hmc on all rows, which is "
+            'the simpler sampler: set firefly.bounds = "none"'
         )
-    elif told.advises_full:
+    elif expected.advises_full:
         lines.append(
-            f"warning: expect {told.speed_up:.2g} times the effective draws a second of hmc on all rows; set "
+            f"warning: expect {expected.speed_up:.2g} times the effective draws a second of hmc on all rows; set "
             'firefly.bounds = "tuned"'
         )
     elif s.theta_update == "hmc" and s.whiten:
-        lines.append(f"expect about {told.speed_up:.2g} times the effective draws a second of hmc on all rows")
+        lines.append(f"expect about {expected.speed_up:.2g} times the effective draws a second of hmc on all rows")
     return lines

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from mpibayes.errors import DataError
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator, agree
-from mpibayes.hpc.regression.design import LANES
-from mpibayes.hpc.regression.likelihood import Likelihood
+from mpibayes.hpc.regression.likelihoods import LIKELIHOODS
 from mpibayes.hpc.regression.prior import Prior
 from mpibayes.kernels.firefly import firefly as kernels
 
-FAMILIES = {"logistic": kernels.LOGISTIC, "softmax": kernels.SOFTMAX, "student-t": kernels.STUDENT}
-
 
 class Problem:
-    """What is to be sampled. Collective.
+    """What a chain samples. Collective.
 
     x_of(start, stop): (x float32 (n, D) or padded with zeros to a multiple of 8, y float64 (n,)) of training rows
-    start..stop-1, or fewer where some are left out; asked for the shards of this rank alone. y: -1 or 1 (logistic),
-    class number (softmax), response. prior_scale: a number, or one a coefficient (K D,).
+    start..stop-1, or fewer where some are left out; asked for the shards of this rank alone. y: as the likelihood, one
+    of `LIKELIHOODS`, encodes it. prior_scale: a number, or one a coefficient (K D,).
     `rows`: (shard number, kernels' Rows) of this rank, in order. `sizes`: rows of every shard, (n_shards,) int64.
     """
 
     def __init__(
         self,
         comm: Communicator,
-        family: str,
+        likelihood: str,
         x_of: Callable[[int, int], tuple[np.ndarray, np.ndarray]],
         n_rows: int,
         n_shards: int,
@@ -54,36 +52,21 @@ class Problem:
         if not self.n_rows:
             raise DataError("no row is left to train on: every one has a missing cell")
         d = n_predictors or comm.share(blocks[0][0].shape[1] if comm.rank == 0 else None)  # root has shard 0
-        self.likelihood = Likelihood(FAMILIES[family], d, n_classes, nu, scale)
+        self.likelihood = LIKELIHOODS[likelihood](d, n_classes, nu, scale)
         self.prior = Prior.of(prior, prior_scale, self.likelihood.n_parameters)
         self._blocks = blocks
         self.rows = self._kernel_rows()
 
     def _kernel_rows(self) -> list[tuple[int, kernels.Rows]]:
-        m = self.likelihood
-        return [
-            (i, kernels.Rows(m.family, padded(x, m.n_predictors), y, m.n_predictors, m.n_classes, m.nu, m.scale))
-            for i, (x, y) in self._blocks.items()
-        ]
+        return [(i, self.likelihood.rows(x, y)) for i, (x, y) in self._blocks.items()]
 
     def rescaled(self, prior_scale, scale: float) -> None:
         """Take another prior scale, and another scale of the t distribution."""
         self.prior = Prior.of(self.prior.kind, prior_scale, self.likelihood.n_parameters)
         if scale != self.likelihood.scale:
-            m = self.likelihood
-            self.likelihood = Likelihood(m.family, m.n_predictors, m.n_classes, m.nu, scale)
+            self.likelihood = replace(self.likelihood, scale=scale)
             self.rows = self._kernel_rows()
 
     @property
     def n_parameters(self) -> int:
         return self.likelihood.n_parameters
-
-
-def padded(x: np.ndarray, n_predictors: int) -> np.ndarray:
-    """x with its rows filled with zeros to a multiple of LANES numbers; itself where they are."""
-    width = -(-n_predictors // LANES) * LANES
-    if x.shape[1] == width and x.dtype == np.float32 and x.flags.c_contiguous:
-        return x
-    out = np.zeros((len(x), width), np.float32)
-    out[:, :n_predictors] = x[:, :n_predictors]
-    return out

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from numbers import Real
 
 from mpibayes.errors import ConfigError
+from mpibayes.hpc.regression.likelihoods import LIKELIHOODS
 
-FAMILIES = ("logistic", "softmax", "student-t")
 MISSING = ("error", "drop", "indicator")
 PRIORS = ("gaussian", "laplace", "flat")
 
@@ -24,7 +24,7 @@ class Settings:
     coefficients, "heldout" the best on held-out rows.
     """
 
-    family: str
+    likelihood: str
     response: str
     predictors: tuple[str, ...] | None = None
     standardise: bool = True
@@ -42,7 +42,7 @@ class Settings:
 
     def _problems(self) -> list[str]:
         problems = []
-        for name, allowed in (("family", FAMILIES), ("missing", MISSING), ("prior", PRIORS)):
+        for name, allowed in (("likelihood", tuple(LIKELIHOODS)), ("missing", MISSING), ("prior", PRIORS)):
             if getattr(self, name) not in allowed:
                 problems.append(f"{name} = {getattr(self, name)!r}; expected one of {', '.join(allowed)}")
         for name, words in (("prior_scale", ("heldout",)), ("degrees_of_freedom", ()), ("scale", ("auto", "heldout"))):
@@ -57,9 +57,7 @@ class Settings:
                 problems.append(f"'{self.response}' is the response and a predictor; take it out of predictors")
             twice = sorted({name for name in self.predictors if self.predictors.count(name) > 1})
             problems += [f"predictor '{name}' is listed twice" for name in twice]
-        if self.family == "softmax" and self.prior == "flat":
-            problems.append(
-                "softmax with a flat prior has no proper posterior: the same vector added to the coefficients of all "
-                'classes changes nothing; set prior = "gaussian"'
-            )
+        likelihood = LIKELIHOODS.get(self.likelihood)
+        if likelihood and likelihood.needs_prior and self.prior == "flat":
+            problems.append(likelihood.needs_prior)
         return problems

@@ -15,8 +15,8 @@ import numpy as np
 
 import mpibayes
 from mpibayes.errors import CheckpointError, ConfigError, MpibayesError
-from mpibayes.hpc.config import config as configuration
 from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.config.resolved import as_dict, continued, difference, resolved_toml
 from mpibayes.hpc.run import identity as records
 from mpibayes.hpc.run import lock as locks
 from mpibayes.hpc.run.identity import PROVENANCE, RESOLVED
@@ -95,7 +95,7 @@ def as_continued(folder: Path, config: Config, fresh: bool) -> Config:
     """The configuration with "auto" as an earlier start in this directory decided it, if there was one; root alone."""
     if fresh or not holds_run(folder):
         return config
-    return configuration.continued(config, records.read_resolved(folder))
+    return continued(config, records.read_resolved(folder))
 
 
 def open_run(
@@ -123,19 +123,19 @@ def open_run(
             started = holds_run(folder)
         remove_left_overs(folder, lock.check)
         if not started:
-            config = configuration.continued(config, decided)
+            config = continued(config, decided)
             write_text(folder / "config.toml", config.text, guard=lock.check)
             record = {"run": records.new_name(), "table": str(table.path), **content, "starts": []}
             records.write_provenance(folder, record, lock.check)
-            records.write_resolved(folder, configuration.resolved_toml(config), lock.check)
+            records.write_resolved(folder, resolved_toml(config), lock.check)
             return config
     except OSError as error:
         kind = CheckpointError if started else ConfigError  # a full disk is not the configuration's mistake
         raise kind(f"{error.filename or folder}: cannot be written: {reason(error)}") from None
     before, old = records.read_provenance(folder), records.read_resolved(folder)
-    config = configuration.continued(config, old)
+    config = continued(config, old)
     same_table = before["fingerprint"] == content["fingerprint"]
-    changes = configuration.difference(old, configuration.as_dict(config), same_table)
+    changes = difference(old, as_dict(config), same_table)
     same_heldout = before.get("heldout") == content["heldout"]
     if same_heldout and content["heldout"] is not None:  # a file that was moved is the same data
         changes = [c for c in changes if not c.startswith("data.heldout:")]
@@ -148,7 +148,7 @@ def open_run(
             f"{folder}: holds a run with another configuration, which was left as it is; what differs:",
             [*changes, "to start anew: choose another directory with -o, or --fresh, which renames this one"],
         )
-    records.write_resolved(folder, configuration.resolved_toml(config), lock.check)
+    records.write_resolved(folder, resolved_toml(config), lock.check)
     return config
 
 

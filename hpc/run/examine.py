@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mpibayes.hpc.config import config as configuration
+from mpibayes.hpc.config.against_table import check_columns
 from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.config.load import load
+from mpibayes.hpc.config.resolved import continued
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.family import Family
 from mpibayes.hpc.parallel.comm import serial
@@ -36,15 +38,15 @@ class Found:
 
 def examine(config_path: str | Path, overrides: Sequence[str] = ()) -> Found:
     """All that can be wrong before the run directory is opened. Raises ConfigError or DataError."""
-    config = configuration.load(config_path, overrides)
+    config = load(config_path, overrides)
     table = Table.open(config.table)
-    configuration.check_columns(config, table.columns, table.n_rows)
+    check_columns(config, table.columns, table.n_rows)
     data = Data(table, config.unused, config.heldout_fraction, config.joint)
     data.check_blocks()
     family = family_of(config.model.family)(serial(), config, data)
     family.read_files([], fresh=True)
     n_heldout = table.n_rows - data.n_rows if family.heldout_file is None else len(family.heldout_file)
-    config = configuration.continued(config, family.decided(config, data.n_rows))
+    config = continued(config, family.decided(config, data.n_rows))
     return Found(config, table, data, n_heldout, family)
 
 

@@ -17,8 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from mpibayes.errors import EXIT_STOPPED, MpibayesError, NumericalError
-from mpibayes.hpc.config import config as configuration
+from mpibayes.hpc.config.against_table import check_columns
 from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.config.load import load
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.family import Sampler, Told
 from mpibayes.hpc.parallel import waiting
@@ -104,13 +105,13 @@ def _tell_internal(comm: Communicator | None, error: BaseException, folder: Path
 
 
 def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fresh: bool) -> int:
-    config: Config = on_root(comm, lambda: configuration.load(config_path, overrides), what=f"read {config_path}")
+    config: Config = on_root(comm, lambda: load(config_path, overrides), what=f"read {config_path}")
     if clock.max_time_s is None:
         clock.max_time_s = config.run.max_time
     if comm.rank == 0:
         clock.watch_job()
     table: Table = on_root(comm, lambda: Table.open(config.table), what=f"open {config.table}")
-    on_root(comm, lambda: configuration.check_columns(config, table.columns, table.n_rows))
+    on_root(comm, lambda: check_columns(config, table.columns, table.n_rows))
     folder = run_folder(out, config_path)
     data = Data(table, config.unused, config.heldout_fraction, config.joint)
     on_root(comm, data.check_blocks, what=f"read {config.table}")

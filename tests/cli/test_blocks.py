@@ -8,7 +8,9 @@ import pytest
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.components.multinormal import Block
 from mpibayes.hpc.components.normal import VARIANCE_GRID
-from mpibayes.hpc.config.config import as_dict, check_columns, difference, load, resolved_toml
+from mpibayes.hpc.config.against_table import check_columns
+from mpibayes.hpc.config.load import load
+from mpibayes.hpc.config.resolved import as_dict, difference, resolved_toml
 from mpibayes.io.table import Column
 
 MINIMAL = '[data]\ntable = "t.h5"\n'
@@ -101,9 +103,9 @@ def test_values_and_keys(write):
     assert "blocks.c.colums: unknown key; did you mean columns?" in text
     assert "did you mean [blocks]?" in problems(write(MINIMAL + '[block.a]\ncolumns = ["x0", "x1"]\n'))
     assert "expected a section [blocks.a], got 3" in problems(write(MINIMAL + "[blocks]\na = 3\n"))
-    text = problems(write(MINIMAL + '[model]\nfamily = "logistic"\n[regression]\nresponse = "sex"\n[blocks.a]\n'
-                          'columns = ["x0", "x1"]\n'))  # fmt: skip
-    assert 'blocks.a: is for mixtures; model.family = "logistic" has no use for it' in text
+    regression = '[model]\nfamily = "regression"\nlikelihood = "logistic"\n[regression]\nresponse = "sex"\n'
+    text = problems(write(MINIMAL + regression + '[blocks.a]\ncolumns = ["x0", "x1"]\n'))
+    assert 'run.toml:8: blocks.a: given, but model.family = "regression" has no use for it' in text
 
 
 def test_mistakes_in_a_prior_are_named_one_by_one(write):

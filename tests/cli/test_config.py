@@ -6,22 +6,18 @@ from pathlib import Path
 import pytest
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.config import config as configuration
-from mpibayes.hpc.config.config import (
-    as_dict,
-    check_columns,
-    continued,
-    difference,
-    load,
-    parse_duration,
-    resolved_toml,
-)
-from mpibayes.hpc.config.schema import OF_REGRESSIONS, SECTIONS
+from mpibayes.hpc import registry
+from mpibayes.hpc.config.against_table import check_columns
+from mpibayes.hpc.config.load import load
+from mpibayes.hpc.config.resolved import as_dict, continued, difference, resolved_toml
+from mpibayes.hpc.config.section import parse_duration
 from mpibayes.hpc.crosscat.family import Family
+from mpibayes.hpc.crosscat.keys import SECTIONS, Anneal, Model, Output, Sampler, priors
 from mpibayes.hpc.crosscat.start import strategy
 from mpibayes.io.table import Column
 
 MINIMAL = '[data]\ntable = "t.h5"\n'
+REGRESSION = '[model]\nfamily = "regression"\n'
 ANNEAL = '[sampler]\nstrategy = "anneal"\n[anneal]\n'
 
 
@@ -46,17 +42,17 @@ def test_defaults(write, tmp_path):
     config = load(write(MINIMAL))
     assert config.table == tmp_path / "t.h5"
     assert (config.heldout_fraction, config.heldout_path, config.data.unseen) == (None, None, "error")
-    assert (config.model.concentration, config.model.discount, config.model.likelihood) == ("learn", 0.0, True)
-    assert (config.sampler.sweeps_per_cycle, config.sampler.opening, config.sampler.init) == (1, "auto", "auto")
-    assert (config.sampler.strategy, config.sampler.split_merge) == ("auto", "auto")
-    anneal = config.anneal
+    model, sampler, anneal = config.of(Model), config.of(Sampler), config.of(Anneal)
+    assert (model.concentration, model.discount, model.likelihood) == ("learn", 0.0, True)
+    assert (sampler.sweeps_per_cycle, sampler.opening, sampler.init) == (1, "auto", "auto")
+    assert (sampler.strategy, sampler.split_merge) == ("auto", "auto")
     assert (anneal.schedule, anneal.passes, anneal.start_rows, anneal.seconds) == ("linear", 10.0, "auto", None)
     assert anneal.strata == "none"
-    assert (config.sampler.init_clusters, config.sampler.hyper_every) == (64, 1)
+    assert (sampler.init_clusters, sampler.hyper_every) == (64, 1)
     assert (config.run.seed, config.run.shards, config.run.cycles, config.run.chains) == (0, "auto", 1000, 1)
     assert (config.burn_in, config.run.checkpoint_minutes, config.run.max_time) == (200, 5.0, None)
-    assert (config.output.thin, config.output.labels) == (1, 10)
-    assert config.priors == {} and config.unused == frozenset()
+    assert (config.output.thin, config.of(Output).labels) == (1, 10)
+    assert priors(config) == {} and config.unused == frozenset()
 
 
 def test_a_configuration_cannot_be_changed(write):
@@ -204,8 +200,6 @@ def test_resolved_is_read_back(write, line):
     assert "\n[regression]" not in text and "\n[firefly]" not in text
     for name, section in SECTIONS.items():
         for key in section.model_fields:
-            if name in OF_REGRESSIONS or f"{name}.{key}" in OF_REGRESSIONS:
-                continue
             said = (f"\n{key} = ", f"\n# {key} = (not set)", f"\n# {key} = (not used: ")
             assert any(words in text for words in said), (name, key)
 
@@ -222,9 +216,9 @@ def test_overrides(write, tmp_path):
     assert config.run.seed == 3
     assert config.heldout_path == tmp_path / "held out.csv"
     assert config.run.max_time == 93600
-    assert config.model.concentration == 2.0
-    assert config.priors == {"a": {"shape": 1.0, "rate": 2.0}} and config.unused == {"a", "b c"}
-    assert config.sampler.init == "one"
+    assert config.of(Model).concentration == 2.0
+    assert priors(config) == {"a": {"shape": 1.0, "rate": 2.0}} and config.unused == {"a", "b c"}
+    assert config.of(Sampler).init == "one"
     assert config.table == tmp_path / "u.h5"
     assert load(path, ["data.heldout=0.25", "data.heldout=none"]).data.heldout is None
     assert load(path, ["run.max_time=02:00:00"]).run.max_time == 7200
@@ -237,6 +231,13 @@ def test_paths_start_at_the_file(tmp_path):
     (tmp_path / "a" / "run.toml").write_text('[data]\ntable = "../t.h5"\nheldout = "/x/h.csv"\n')
     config = load(tmp_path / "a" / "run.toml")
     assert config.table == tmp_path / "t.h5" and config.heldout_path == Path("/x/h.csv")
+    labels = load(tmp_path / "a" / "run.toml", ["sampler.init=labels", "sampler.init_labels=old"])
+    written = as_dict(labels)
+    assert written["data"] == {"table": f"{tmp_path}/t.h5", "heldout": "/x/h.csv", "unseen": "error"}
+    assert written["sampler"]["init_labels"] == f"{tmp_path}/a/old"
+    assert "cannot be a path" in problems(
+        tmp_path / "a" / "run.toml", "sampler.init=labels", 'sampler.init_labels="\\u0000"'
+    )
 
 
 def test_files_that_are_no_configuration(write, tmp_path):
@@ -289,7 +290,8 @@ def test_all_problems_of_a_start_at_once(write):
     )
     for words in ("3 problems", "run.toml:5: sampler.init", "run.toml:7: anneal.strata", "run.toml:8: anneal.passes"):
         assert words in text, text
-    assert load(write(MINIMAL), ["anneal.seconds=none"]).anneal.seconds is None  # takes a value back, and gives none
+    config = load(write(MINIMAL), ["anneal.seconds=none"])  # takes a value back, and gives none
+    assert config.of(Anneal).seconds is None
 
 
 def test_strata_against_the_table(write):
@@ -333,7 +335,7 @@ def decided(config, n_rows):
 )
 def test_how_chains_start(write, change, init, of_chains):
     config = decided(load(write(MINIMAL), change), 50_000)
-    assert config.sampler.init == init
+    assert config.of(Sampler).init == init
     assert [strategy.initial_of_chain(config, i) for i in range(config.run.chains)] == of_chains
     again = load(write(resolved_toml(config), "config.resolved.toml"))  # as the report reads it
     assert as_dict(again) == as_dict(config)
@@ -346,7 +348,7 @@ def test_what_auto_comes_to_when_annealing(write):
         assert strategy.start_rows(given, n_rows) == start_rows
     config = decided(given, 50_000)
     growth = strategy.growth_cycles(config, 50_000)
-    assert config.anneal.start_rows == 1000 and 10 < growth < 100
+    assert config.of(Anneal).start_rows == 1000 and 10 < growth < 100
     assert config.burn_in == growth + (1000 - growth) // 5  # 20 cycles for each of 4 shards are fewer
     assert (
         decided(load(write(MINIMAL), ["sampler.strategy=anneal", "run.cycles=150"]), 50_000).burn_in
@@ -382,7 +384,7 @@ def test_a_run_of_an_older_version_goes_on(write):
     old = [line for line in old if not line.startswith(("strategy", "split_merge", "# schedule"))]
     stored = tomllib.loads("\n".join(old))
     config = continued(load(write(MINIMAL)), stored)
-    assert config.sampler.init == "random" and difference(stored, as_dict(config)) == []
+    assert config.of(Sampler).init == "random" and difference(stored, as_dict(config)) == []
 
 
 def test_what_may_change(write):
@@ -391,7 +393,7 @@ def test_what_may_change(write):
     longer = load(write(MINIMAL), ["run.cycles=5000", "run.checkpoint_minutes=1", "run.max_time=1h"])
     assert difference(stored, as_dict(longer)) == []
     held = continued(longer, stored)
-    assert (held.burn_in, held.run.shards, held.sampler.opening, held.run.cycles) == (200, 4, "one", 5000)
+    assert (held.burn_in, held.run.shards, held.of(Sampler).opening, held.run.cycles) == (200, 4, "one", 5000)
 
 
 @pytest.mark.parametrize(
@@ -442,26 +444,160 @@ def test_no_durations(text):
         parse_duration(text)
 
 
-def test_every_key_is_explained():
-    for name, section in SECTIONS.items():
+@pytest.mark.parametrize("family", registry.FAMILIES)
+def test_every_key_is_explained(family):
+    keys = registry.keys_of(family)
+    for name, section in [*keys.SECTIONS.items(), *keys.NAMED.items()]:
         for key, info in section.model_fields.items():
             assert info.description and info.json_schema_extra["expected"], (name, key)
-    assert set(configuration.MAY_CHANGE) < {f"{n}.{k}" for n, s in SECTIONS.items() for k in s.model_fields}
 
 
 @pytest.mark.parametrize(
     "lines",
     [
-        '[model]\nfamily = "logistic"\n[regression]\nresponse = "y"\nprior = "flat"',
-        '[model]\nfamily = "softmax"\n[regression]\nresponse = "y"\npredictors = ["a", "b"]\nprior_scale = "heldout"',
-        '[model]\nfamily = "student-t"\n[regression]\nresponse = "y"\nscale = 0.5\n'
-        '[firefly]\nbounds = "untuned"\nxi = 2',
+        'likelihood = "logistic"\n[regression]\nresponse = "y"\nprior = "flat"',
+        'likelihood = "softmax"\n[regression]\nresponse = "y"\npredictors = ["a", "b"]\nprior_scale = "heldout"',
+        'likelihood = "student-t"\n[regression]\nresponse = "y"\nscale = 0.5\n[firefly]\nbounds = "untuned"\nxi = 2',
     ],
 )
 def test_resolved_regressions_are_read_back(write, lines):
-    config = load(write(MINIMAL + lines + "\n"), ["data.heldout=0.1", "run.burn_in=7"])
+    config = load(write(MINIMAL + REGRESSION + lines + "\n"), ["data.heldout=0.1", "run.burn_in=7"])
     text = resolved_toml(config)
     again = load(write(text, "config.resolved.toml"))
     assert as_dict(again) == as_dict(config) and config.run.cycles == 20_000
     assert difference(tomllib.loads(text), as_dict(config)) == []
     assert "\n[sampler]" not in text and "concentration" not in text and "output.labels" not in text
+
+
+# --- families ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_family_is_reported_with_all_else(write):
+    text = problems(
+        write(
+            MINIMAL + '[model]\nfamily = "mixtures"\ndiscount = 0.5\n[run]\ncycles = 0\nseeds = 3\n[sampler]\n'
+            'init = "two"\n[firefly]\nq = 2\n[rum]\n'
+        )
+    )
+    for expected in (
+        'run.toml:4: model.family: got "mixtures", expected "mixture" or "regression"',
+        "run.toml:7: run.cycles: got 0",
+        "run.toml:8: run.seeds: unknown key; did you mean run.seed?",
+        'run.toml:10: sampler.init: got "two"',
+        "run.toml:12: firefly.q: got 2",
+        "run.toml:13: rum: unknown section; did you mean [run]?",
+        "6 problems",
+    ):
+        assert expected in text, (expected, text)
+
+
+@pytest.mark.parametrize(
+    "model, words",
+    [
+        (
+            'family = "logistic"',
+            'model.family: got "logistic", expected "mixture" or "regression"; did you mean family = "regression" and '
+            'likelihood = "logistic"?',
+        ),
+        ("family = 3", 'model.family: got 3, expected "mixture" or "regression"'),
+        ("family = []", 'model.family: got [], expected "mixture" or "regression"'),
+        ('family = "regression"', 'model.likelihood: this key is required: "logistic", "softmax" or "student-t"'),
+        (
+            'family = "regression"\nlikelihood = true',
+            'model.likelihood: got true, expected "logistic", "softmax" or "student-t"; it is a value for '
+            'model.family = "mixture"',
+        ),
+        (
+            'likelihood = "logistic"',
+            'model.likelihood: got "logistic", expected true or false; it is a value for model.family = "regression"',
+        ),
+        (
+            'family = "mixture"\nlikelihood = "logit"',
+            'model.likelihood: got "logit", expected true or false',
+        ),
+        (
+            'family = "regression"\nlikelihood = "softmax"\ndiscount = 0.5',
+            'model.discount: given, but model.family = "regression" has no use for it; take it out, or set '
+            'model.family = "mixture"',
+        ),
+    ],
+)
+def test_family_and_likelihood(write, model, words):
+    response = '[regression]\nresponse = "y"\n' if "regression" in model else ""
+    text = problems(write(f"{MINIMAL}[model]\n{model}\n{response}"))
+    assert any(line.endswith(words) for line in text.splitlines()) and "one problem" in text, text
+
+
+def test_what_another_family_has(write):
+    """Sections, once each where the file has them; keys of sections that both have; keys of columns."""
+    text = problems(
+        write(
+            MINIMAL + REGRESSION + 'likelihood = "logistic"\n[sampler]\nopening = "some"\n[output]\nlabels = 3\n'
+            "[columns.a]\nprior = {shape = 1, rate = 1}\n"
+        ),
+        "anneal.passes=3",
+    )
+    no_use = 'given, but model.family = "regression" has no use for it; take it out, or set model.family = "mixture"'
+    for expected in (
+        f"run.toml:6: sampler: {no_use}",
+        f"run.toml:9: output.labels: {no_use}",
+        f"run.toml:11: columns.a.prior: {no_use}",
+        f"--set anneal.passes: {no_use}",
+        "run.toml: regression.response: this key is required: the name of the column to explain",
+        "5 problems",
+    ):
+        assert expected in text, (expected, text)
+    text = problems(write(MINIMAL + '[regression]\nresponse = "y"\n[output]\nlog_posterior = 0\n'))
+    for key in ("run.toml:3: regression", "run.toml:6: output.log_posterior"):
+        assert f'{key}: given, but model.family = "mixture" has no use for it' in text, text
+    assert 'set model.family = "regression"' in text and "2 problems" in text
+    assert "scale: unknown key; did you mean regression.scale?" in problems(write("scale = 3\n" + MINIMAL + REGRESSION))
+    assert "unknown section; did you mean [firefly]?" in problems(write(MINIMAL + "[firefl]\nq = 0.1\n"))
+
+
+@pytest.mark.parametrize(
+    "likelihood, more, words",
+    [
+        ("logistic", "scale = 1.0", 'regression.scale: given, but model.likelihood = "logistic" has none'),
+        ("softmax", "degrees_of_freedom = 3", 'model.likelihood = "softmax" has none; take it out'),
+        ("student-t", 'prior = "flat"\nprior_scale = 3', 'regression.prior = "flat" has none; take it out'),
+        ("student-t", 'scale = "heldout"', 'regression.scale: "heldout" needs rows to choose by: set data.heldout'),
+        ("logistic", 'predictors = ["x", "y"]', 'regression.predictors: "y" is the response itself'),
+        ("logistic", 'prior = "flat"\n[firefly]\ninit = "prior"', "firefly.init: got"),
+        ("logistic", "[firefly]\nxi = 2", "firefly.xi: is for untuned bounds of logistic and student-t"),
+        ("softmax", '[firefly]\nbounds = "untuned"\nxi = 2', "firefly.xi: is for untuned bounds"),
+    ],
+)
+def test_rules_of_a_regression(write, likelihood, more, words):
+    text = f'{REGRESSION}likelihood = "{likelihood}"\n[regression]\nresponse = "y"\n{more}\n'
+    said = problems(write(MINIMAL + text))
+    assert words in said and "one problem" in said
+
+
+def test_two_families_differ_in_the_keys_that_both_have(write):
+    regression = load(write(MINIMAL + REGRESSION + 'likelihood = "softmax"\n[regression]\nresponse = "y"\n'))
+    mixture = load(write(MINIMAL), ["run.burn_in=4000"])
+    assert difference(as_dict(mixture), as_dict(regression)) == [
+        'model.family: was "mixture", is now "regression"',
+        'model.likelihood: was true, is now "softmax"',
+    ]
+
+
+@pytest.mark.parametrize(
+    "change, model_differs",
+    [
+        ("run.seed=3", False),
+        ("data.unseen=missing", False),
+        ("sampler.opening=all", False),
+        ("output.thin=2", False),
+        ("data.heldout=0.1", True),
+        ("model.discount=0.5", True),
+        ("columns.a.use=false", True),
+        ('blocks.a.columns=["x", "y"]', True),
+    ],
+)
+def test_what_the_model_is(write, change, model_differs):
+    """Chains that were started, kept or seeded otherwise are chains of one model."""
+    first, other = (as_dict(load(write(MINIMAL), changes)) for changes in ([], [change]))
+    assert len(difference(first, other)) == 1
+    assert len(difference(first, other, model_alone=True)) == model_differs

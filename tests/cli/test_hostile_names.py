@@ -36,7 +36,7 @@ chains = {chains}
 [output]
 labels = 1
 """
-REGRESSION = '[model]\nfamily = "softmax"\n[regression]\nresponse = {response}\n'
+REGRESSION = '[model]\nfamily = "regression"\nlikelihood = "softmax"\n[regression]\nresponse = {response}\n'
 
 
 @pytest.fixture(autouse=True)

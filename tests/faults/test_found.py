@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.hpc.config import config
+from mpibayes.hpc.config.load import load
 from mpibayes.hpc.run import clock, signals
 from mpibayes.hpc.run import loop as run
 from mpibayes.io.table import Table
@@ -45,7 +45,7 @@ def test_a_row_too_long_that_is_not_utf8_has_one_message(tmp_path):
 def test_a_text_that_is_no_path_is_a_mistake_in_the_configuration(tmp_path, path):
     (tmp_path / "run.toml").write_text(f'data.table = "{path}"\n')
     with pytest.raises(ConfigError, match=r"run\.toml.*cannot be a path"):
-        config.load(tmp_path / "run.toml")
+        load(tmp_path / "run.toml")
 
 
 def test_a_name_beyond_all_limits_is_no_table(tmp_path):

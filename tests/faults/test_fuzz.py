@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mpibayes.errors import MpibayesError
-from mpibayes.hpc.config import config as configuration
-from mpibayes.hpc.config.schema import SECTIONS
+from mpibayes.hpc import registry
+from mpibayes.hpc.config.load import load
+from mpibayes.hpc.config.resolved import as_dict, difference, resolved_toml
 from mpibayes.io.ingest import import_table
 from mpibayes.io.table import Table, table_from_arrays, write_table
 from mpibayes.text import toml_string
@@ -37,7 +38,8 @@ thin = 2
 """
 pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 
-KEYS = [f"{section}.{key}" for section, model in SECTIONS.items() for key in model.model_fields]
+SECTIONS = [item for family in registry.FAMILIES for item in registry.keys_of(family).SECTIONS.items()]
+KEYS = [f"{section}.{key}" for section, model in SECTIONS for key in model.model_fields]
 KEYS += ["columns.x.prior", "columns.x.use", "columns.'a b'.prior.dirichlet", "columns.x.prior.mean", "model.x.y.z"]
 WORDS = ["auto", "learn", "none", "one", "all", "anneal", "linear", "seconds", "labels", "3h50m", "02:00:00", "", "\0"]
 SCALARS = st.one_of(
@@ -106,13 +108,13 @@ def survives(step, *args, **options):
 
 
 def read(path, overrides=()):
-    config = survives(configuration.load, path, overrides)
+    config = survives(load, path, overrides)
     if config is not None:
-        text = configuration.resolved_toml(config)
+        text = resolved_toml(config)
         tomllib.loads(text)
         path.with_name("again.toml").write_text(text)
-        again = configuration.load(path.with_name("again.toml"))  # what was understood is understood again, alike
-        lines = configuration.difference(configuration.as_dict(config), configuration.as_dict(again))
+        again = load(path.with_name("again.toml"))  # what was understood is understood again, alike
+        lines = difference(as_dict(config), as_dict(again))
         assert [line for line in lines if not line.startswith('run.burn_in: was "auto"')] == []
 
 

@@ -60,7 +60,7 @@ def test_other_reasons_are_as_usual(tmp_path):
 @pytest.mark.timeout(20)
 def test_a_pipe_where_one_will_do(tmp_path):
     """As from a shell's <(...). A FIFO whose writer is late is not an empty file."""
-    from mpibayes.hpc.config import config
+    from mpibayes.hpc.config.load import load
     from mpibayes.io.ingest import import_table
     from mpibayes.io.schema import read_schema
 
@@ -68,7 +68,7 @@ def test_a_pipe_where_one_will_do(tmp_path):
     os.mkfifo(fifo)
     (tmp_path / "data.csv").write_text("1,2\n")
     for read in (
-        config.load,
+        load,
         read_schema,
         lambda path: import_table(tmp_path / "data.csv", tmp_path / "t.h5", names=path),
     ):
@@ -95,15 +95,15 @@ def test_tables_and_sources_are_regular_files(tmp_path, kind):
 
 @pytest.mark.timeout(20)
 def test_a_configuration_may_be_a_pipe_but_nothing_else(tmp_path):
-    from mpibayes.hpc.config import config
+    from mpibayes.hpc.config.load import load
 
     put(tmp_path / "socket.toml", "socket")
     with pytest.raises(ConfigError, match=r"socket\.toml: cannot be read: not a regular file"):
-        config.load(tmp_path / "socket.toml")
+        load(tmp_path / "socket.toml")
     ours, theirs = os.pipe()
     os.write(theirs, b'data.table = "table.h5"\n')
     os.close(theirs)
-    assert config.load(f"/dev/fd/{ours}").data.table == "table.h5"
+    assert load(f"/dev/fd/{ours}").data.table == "table.h5"
     os.close(ours)
 
 

@@ -7,13 +7,13 @@ import os
 import numpy as np
 
 from mpibayes.hpc.parallel import shards
-from mpibayes.hpc.regression.likelihood import LOGISTIC, SOFTMAX, STUDENT, Likelihood
+from mpibayes.hpc.regression.likelihoods import Likelihood, Logistic, Softmax, StudentT
 from mpibayes.kernels.firefly.firefly import Rows
 
-FAMILIES = {
-    "logistic": Likelihood(LOGISTIC, 5),
-    "softmax": Likelihood(SOFTMAX, 4, n_classes=3),
-    "student-t": Likelihood(STUDENT, 6, nu=4.0, scale=0.5),
+LIKELIHOODS = {
+    "logistic": Logistic(5),
+    "softmax": Softmax(4, n_classes=3),
+    "student-t": StudentT(6, nu=4.0, scale=0.5),
 }
 
 
@@ -29,16 +29,15 @@ def simulate(likelihood: Likelihood, n: int, default_seed: int = 7, size: float 
     x[:, :d] = rng.normal(size=(n, d))
     x[:, 0] = 1.0
     eta = x[:, :d] @ (size * rng.normal(size=(d, k)))
-    if likelihood.family == LOGISTIC:
+    if isinstance(likelihood, Logistic):
         return x, np.where(rng.logistic(size=n) < eta[:, 0], 1.0, -1.0)
-    if likelihood.family == SOFTMAX:
+    if isinstance(likelihood, Softmax):
         return x, np.argmax(eta + rng.gumbel(size=eta.shape), axis=1).astype(np.float64)
     return x, eta[:, 0] + likelihood.scale * rng.standard_t(likelihood.nu, size=n)
 
 
 def rows_of(likelihood: Likelihood, x: np.ndarray, y: np.ndarray) -> Rows:
-    m = likelihood
-    return Rows(m.family, np.ascontiguousarray(x), y.copy(), m.n_predictors, m.n_classes, m.nu, m.scale)
+    return likelihood.rows(np.ascontiguousarray(x), y.copy())
 
 
 def dealt(comm, likelihood: Likelihood, x: np.ndarray, y: np.ndarray, n_shards: int = 5) -> list[tuple[int, Rows]]:

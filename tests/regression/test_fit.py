@@ -9,13 +9,13 @@ from scipy import optimize, stats
 
 from mpibayes.errors import DataError
 from mpibayes.hpc.parallel.comm import serial, world
-from mpibayes.hpc.regression.likelihood import LOGISTIC, SOFTMAX, STUDENT, Likelihood
+from mpibayes.hpc.regression.likelihoods import Likelihood, Logistic, Softmax, StudentT
 from mpibayes.hpc.regression.mode.fit import Objective, bound_statistics, fit
 from mpibayes.hpc.regression.prior import Prior
-from tests.regression.problems import FAMILIES, dealt, rows_of, seed, simulate
+from tests.regression.problems import LIKELIHOODS, dealt, rows_of, seed, simulate
 
 PRIORS = ("gaussian", "laplace", "flat")
-EVERY = [(family, prior) for family in FAMILIES for prior in PRIORS if (family, prior) != ("softmax", "flat")]
+EVERY = [(name, prior) for name in LIKELIHOODS for prior in PRIORS if (name, prior) != ("softmax", "flat")]
 LOGISTIC24 = (
     "2.04:+ -2.56:- .42:+ -.57:- -.45:+ -.22:- -2.02:- -.23:+ -.87:- 3.32:+ .23:+ -.35:- -.28:+ -.67:- -1.06:- -.39:+ "
     ".48:- -.24:- .96:+ -.2:- .02:- 1.55:+ .55:- -.51:+"
@@ -25,9 +25,9 @@ LOGISTIC24 = (
 def plain_log_posterior(likelihood: Likelihood, prior: str, scale: float, x, y, theta) -> float:
     """Written from the textbook, with SciPy's densities; |t| as sqrt(t^2 + b^2)."""
     eta = x[:, : likelihood.n_predictors].astype(np.float64) @ theta.reshape(likelihood.n_classes, -1).T
-    if likelihood.family == LOGISTIC:
+    if isinstance(likelihood, Logistic):
         total = -np.logaddexp(0.0, -y * eta[:, 0]).sum()
-    elif likelihood.family == SOFTMAX:
+    elif isinstance(likelihood, Softmax):
         total = (eta[np.arange(len(y)), y.astype(int)] - np.logaddexp.reduce(eta, axis=1)).sum()
     else:
         total = stats.t.logpdf(y, likelihood.nu, loc=eta[:, 0], scale=likelihood.scale).sum()
@@ -38,9 +38,9 @@ def plain_log_posterior(likelihood: Likelihood, prior: str, scale: float, x, y, 
     return total
 
 
-@pytest.mark.parametrize("family, prior", EVERY)
-def test_mode_and_covariance_against_scipy(family, prior):
-    likelihood, scale = FAMILIES[family], 0.7
+@pytest.mark.parametrize("name, prior", EVERY)
+def test_mode_and_covariance_against_scipy(name, prior):
+    likelihood, scale = LIKELIHOODS[name], 0.7
     x, y = simulate(likelihood, 900)
     found = fit(serial(), dealt(serial(), likelihood, x, y), 5, prior, scale, likelihood=likelihood)
 
@@ -68,7 +68,7 @@ def test_the_posterior_of_logistic24():
     pairs = [pair.split(":") for pair in LOGISTIC24.split()]
     x = np.zeros((24, 8), np.float32)
     x[:, 0], x[:, 1] = [float(value) for value, _ in pairs], 1.0
-    likelihood = Likelihood(LOGISTIC, 2)
+    likelihood = Logistic(2)
     rows = rows_of(likelihood, x, np.array([1.0 if sign == "+" else -1.0 for _, sign in pairs]))
     found = fit(serial(), [(0, rows)], 1, "gaussian", 2.0, likelihood=likelihood)
     np.testing.assert_allclose(found.theta, [1.32197, -0.07440], atol=1e-5)
@@ -76,15 +76,15 @@ def test_the_posterior_of_logistic24():
 
 def test_closed_forms():
     """One class alone: log odds of the intercept. A t with many degrees of freedom: ridge regression."""
-    likelihood = Likelihood(LOGISTIC, 1)
+    likelihood = Logistic(1)
     x = np.zeros((100, 8), np.float32)
     x[:, 0] = 1.0
     y = np.where(np.arange(100) < 73, 1.0, -1.0)
     found = fit(serial(), dealt(serial(), likelihood, x, y), 5, "flat", likelihood=likelihood)
     assert found.theta[0] == pytest.approx(math.log(73 / 27), abs=1e-10)
     assert found.covariance[0, 0] == pytest.approx(1 / 73 + 1 / 27, rel=1e-6)
-    normal = Likelihood(STUDENT, 6, nu=1e9, scale=0.5)
-    x, y = simulate(FAMILIES["student-t"], 300)
+    normal = StudentT(6, nu=1e9, scale=0.5)
+    x, y = simulate(LIKELIHOODS["student-t"], 300)
     found = fit(serial(), dealt(serial(), normal, x, y), 5, "gaussian", 0.3, likelihood=normal)
     wide = x[:, :6].astype(np.float64)
     precision = wide.T @ wide / 0.25 + np.eye(6) / 0.09
@@ -94,8 +94,8 @@ def test_closed_forms():
 
 def test_a_t_regression_far_from_its_mode_is_found():
     """Outliers on one side, where the density is not log-concave; the fit starts from a bad point."""
-    likelihood = Likelihood(STUDENT, 6, nu=1.5, scale=0.1)
-    x, y = simulate(FAMILIES["student-t"], 400)
+    likelihood = StudentT(6, nu=1.5, scale=0.1)
+    x, y = simulate(LIKELIHOODS["student-t"], 400)
     y[:60] += 500.0
     rows = dealt(serial(), likelihood, x, y)
     prior = Prior.of("gaussian", 10.0, 6)
@@ -107,7 +107,7 @@ def test_a_t_regression_far_from_its_mode_is_found():
 
 
 def test_a_large_table_starts_from_some_of_its_rows():
-    likelihood = FAMILIES["logistic"]
+    likelihood = LIKELIHOODS["logistic"]
     x, y = simulate(likelihood, 200_000)
     rows = dealt(serial(), likelihood, x, y)
     quick = fit(serial(), rows, 5, "gaussian", 2.5, likelihood=likelihood)
@@ -117,10 +117,10 @@ def test_a_large_table_starts_from_some_of_its_rows():
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("family, prior", EVERY)
-def test_same_bits_on_any_number_of_ranks(family, prior):
+@pytest.mark.parametrize("name, prior", EVERY)
+def test_same_bits_on_any_number_of_ranks(name, prior):
     """Also on more ranks than shards; every rank has the same Fit and the same quadratic."""
-    likelihood = FAMILIES[family]
+    likelihood = LIKELIHOODS[name]
     x, y = simulate(likelihood, 3_000)
     for n_shards in (1, 2, 7):
         told = []
@@ -137,7 +137,7 @@ def test_same_bits_on_any_number_of_ranks(family, prior):
 
 @pytest.mark.mpi
 def test_failures_are_shared():
-    comm, likelihood = world(), FAMILIES["logistic"]
+    comm, likelihood = world(), LIKELIHOODS["logistic"]
     x, _ = simulate(likelihood, 300)
     y = np.where(x[:, 1] > 0.2, 1.0, -1.0)
     with pytest.raises(DataError, match="separated"):
@@ -150,7 +150,7 @@ def test_failures_are_shared():
 
 
 class TestSeparation:
-    likelihood = FAMILIES["logistic"]
+    likelihood = LIKELIHOODS["logistic"]
 
     def fit(self, x, y, prior="flat", scale=None):
         rows = dealt(serial(), self.likelihood, x, y)
@@ -196,17 +196,17 @@ class TestSeparation:
 
 
 def test_softmax_needs_a_proper_prior():
-    likelihood = FAMILIES["softmax"]
+    likelihood = LIKELIHOODS["softmax"]
     rows = dealt(serial(), likelihood, *simulate(likelihood, 100))
     with pytest.raises(DataError, match="proper"):
         fit(serial(), rows, 5, "flat", likelihood=likelihood)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("name", LIKELIHOODS)
 @pytest.mark.parametrize("tuned", [True, False])
-def test_the_quadratic_is_the_sum_of_the_bounds(family, tuned):
+def test_the_quadratic_is_the_sum_of_the_bounds(name, tuned):
     """And the bounds are bounds, touch where they should, and the kernels agree about the gaps (docs/math.md 4.2)."""
-    likelihood = FAMILIES[family]
+    likelihood = LIKELIHOODS[name]
     x, y = simulate(likelihood, 600)
     rows = dealt(serial(), likelihood, x, y)
     mode = fit(serial(), rows, 5, "gaussian", 2.0, likelihood=likelihood).theta
@@ -228,9 +228,9 @@ def test_the_quadratic_is_the_sum_of_the_bounds(family, tuned):
     assert quadratic.A.shape == (likelihood.n_classes,) * 2 and quadratic.S.shape == (likelihood.n_predictors,) * 2
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_slope_and_curvature_are_derivatives(family):
-    likelihood = FAMILIES[family]
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_slope_and_curvature_are_derivatives(name):
+    likelihood = LIKELIHOODS[name]
     rows = dealt(serial(), likelihood, *simulate(likelihood, 200))
     for prior in ("gaussian", "laplace"):
         objective = Objective(serial(), rows, 5, likelihood, Prior.of(prior, 0.3, likelihood.n_parameters))

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from mpibayes.hpc.parallel.comm import serial, world
-from mpibayes.hpc.regression.likelihood import LOGISTIC, STUDENT, Likelihood
+from mpibayes.hpc.regression.likelihoods import Logistic, StudentT
 from mpibayes.hpc.regression.mode.fit import fit
 from mpibayes.hpc.regression.mode.importance import fit_pareto, importance_sample, kish, pareto_smoothed
 from mpibayes.hpc.regression.prior import Prior
-from tests.regression.problems import FAMILIES, dealt, rows_of, seed, simulate
+from tests.regression.problems import LIKELIHOODS, dealt, rows_of, seed, simulate
 from tests.regression.test_fit import LOGISTIC24
 
 
@@ -51,7 +51,7 @@ def test_logistic24_against_its_quadrature():
     pairs = [pair.split(":") for pair in LOGISTIC24.split()]
     x = np.zeros((24, 8), np.float32)
     x[:, 0], x[:, 1] = [float(value) for value, _ in pairs], 1.0
-    likelihood, prior = Likelihood(LOGISTIC, 2), Prior.of("gaussian", 2.0, 2)
+    likelihood, prior = Logistic(2), Prior.of("gaussian", 2.0, 2)
     rows = [(0, rows_of(likelihood, x, np.array([1.0 if sign == "+" else -1.0 for _, sign in pairs])))]
     found = importance_sample(serial(), rows, 1, fit(serial(), rows, 1, prior), prior, 20_000, seed(1))
     np.testing.assert_allclose(found.mean, [1.587820, -0.046412], atol=0.03)
@@ -61,8 +61,8 @@ def test_logistic24_against_its_quadrature():
 
 def test_a_normal_posterior_needs_no_weights():
     """And its evidence is known: the normal integral."""
-    likelihood, prior = Likelihood(STUDENT, 6, nu=1e7, scale=0.5), Prior.of("gaussian", 0.7, 6)
-    x, y = simulate(FAMILIES["student-t"], 200)
+    likelihood, prior = StudentT(6, nu=1e7, scale=0.5), Prior.of("gaussian", 0.7, 6)
+    x, y = simulate(LIKELIHOODS["student-t"], 200)
     rows = dealt(serial(), likelihood, x, y)
     mode = fit(serial(), rows, 5, prior, likelihood=likelihood)
     found = importance_sample(serial(), rows, 5, mode, prior, 200)
@@ -74,7 +74,7 @@ def test_a_normal_posterior_needs_no_weights():
 
 def test_a_posterior_that_is_far_from_normal_is_told():
     """A handful of rows and a nearly flat prior: heavy tails of the ratio."""
-    likelihood, prior = FAMILIES["logistic"], Prior.of("laplace", 50.0, 5)
+    likelihood, prior = LIKELIHOODS["logistic"], Prior.of("laplace", 50.0, 5)
     x, y = simulate(likelihood, 7)
     rows = dealt(serial(), likelihood, x, y)
     found = importance_sample(serial(), rows, 5, fit(serial(), rows, 5, prior), prior, 1_000)
@@ -83,7 +83,7 @@ def test_a_posterior_that_is_far_from_normal_is_told():
 
 @pytest.mark.mpi
 def test_the_same_on_every_rank():
-    comm, likelihood = world(), FAMILIES["softmax"]
+    comm, likelihood = world(), LIKELIHOODS["softmax"]
     prior, (x, y) = Prior.of("gaussian", 1.0, 12), simulate(likelihood, 300)
     told = []
     for c in (serial(), comm):

@@ -6,9 +6,10 @@ import pytest
 from mpibayes.errors import NumericalError
 from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.hpc.regression.cost import cost
+from mpibayes.hpc.regression.likelihoods import likelihood_of
 from mpibayes.hpc.regression.mode.fit import bound_statistics, fit
 from mpibayes.hpc.regression.mode.laplace import expected_gap, laplace_draws, predicted_bright, whitening
-from tests.regression.problems import FAMILIES, dealt, rows_of, seed, simulate
+from tests.regression.problems import LIKELIHOODS, dealt, rows_of, seed, simulate
 
 
 def fitted(comm, likelihood, x, y, tuned: bool = True, prior: str = "gaussian"):
@@ -29,7 +30,7 @@ def test_whitening():
 
 
 def test_draws_have_the_covariance():
-    likelihood = FAMILIES["softmax"]
+    likelihood = LIKELIHOODS["softmax"]
     _, found = fitted(serial(), likelihood, *simulate(likelihood, 500))
     draws = laplace_draws(found, 20_000, seed(5))
     u = np.linalg.solve(whitening(found.covariance), (draws - found.theta).T)
@@ -38,10 +39,10 @@ def test_draws_have_the_covariance():
 
 @pytest.mark.parametrize("prior", ["gaussian", "laplace"])
 @pytest.mark.parametrize("tuned", [True, False], ids=["tuned", "untuned"])
-@pytest.mark.parametrize("family", FAMILIES)
-def test_bright_rows_against_brute_force(family, tuned, prior):
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_bright_rows_against_brute_force(name, tuned, prior):
     """Every row's probability, by the kernels, at 3,000 other Laplace draws; both means have an error below 1 %."""
-    likelihood = FAMILIES[family]
+    likelihood = LIKELIHOODS[name]
     x, y = simulate(likelihood, 4_000)
     rows, found = fitted(serial(), likelihood, x, y, tuned, prior)
     told = predicted_bright(serial(), rows, 5, found)
@@ -56,7 +57,7 @@ def test_bright_rows_against_brute_force(family, tuned, prior):
 
 
 def test_the_bright_count_does_not_depend_on_the_number_of_rows():
-    likelihood, told = FAMILIES["logistic"], []
+    likelihood, told = LIKELIHOODS["logistic"], []
     x, y = simulate(likelihood, 64_000)
     for n in (4_000, 64_000):  # of the second, every third row is looked at
         rows, found = fitted(serial(), likelihood, x[:n], y[:n])
@@ -66,7 +67,7 @@ def test_the_bright_count_does_not_depend_on_the_number_of_rows():
 
 @pytest.mark.mpi
 def test_the_same_on_every_rank():
-    comm, likelihood = world(), FAMILIES["student-t"]
+    comm, likelihood = world(), LIKELIHOODS["student-t"]
     x, y = simulate(likelihood, 2_000)
     told = []
     for c in (serial(), comm):
@@ -85,6 +86,6 @@ def test_cost():
 
 
 def test_kernels_rows_know_their_model():
-    for likelihood in FAMILIES.values():
+    for likelihood in LIKELIHOODS.values():
         rows = [(0, rows_of(likelihood, *simulate(likelihood, 20)))]
-        assert type(likelihood).of(serial(), rows) == likelihood
+        assert likelihood_of(serial(), rows) == likelihood

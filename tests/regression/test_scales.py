@@ -8,12 +8,12 @@ from scipy import optimize, stats
 
 from mpibayes.errors import DataError
 from mpibayes.hpc.parallel.comm import serial, world
-from mpibayes.hpc.regression.likelihood import LOGISTIC, Likelihood
+from mpibayes.hpc.regression.likelihoods import Logistic
 from mpibayes.hpc.regression.mode.scales import choose_scale, joint_t_scale, log_predictive
 from mpibayes.hpc.regression.prior import Prior
-from tests.regression.problems import FAMILIES, dealt, simulate
+from tests.regression.problems import LIKELIHOODS, dealt, simulate
 
-T = FAMILIES["student-t"]
+T = LIKELIHOODS["student-t"]
 
 
 @pytest.mark.parametrize("prior", ["gaussian", "flat"])
@@ -47,7 +47,7 @@ def test_a_response_without_error(rounding):
 
 def test_prior_scale_on_heldout_rows():
     """Coefficients of size 0.1 from few rows: a narrow prior predicts best; where all is flat nothing changes."""
-    likelihood = Likelihood(LOGISTIC, 30)
+    likelihood = Logistic(30)
     x, y = simulate(likelihood, 3_000, size=0.1)
     rows, heldout = dealt(serial(), likelihood, x[:300], y[:300]), dealt(serial(), likelihood, x[300:], y[300:])
     found = choose_scale("prior", serial(), rows, 5, heldout, 5, Prior.of("gaussian", 1.0, 30), likelihood=likelihood)

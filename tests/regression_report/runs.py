@@ -19,7 +19,8 @@ CONFIG = """
 table = "{table}"
 heldout = {heldout}
 [model]
-family = "{family}"
+family = "regression"
+likelihood = "{family}"
 [regression]
 response = "{response}"
 predictors = {predictors}

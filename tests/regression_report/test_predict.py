@@ -47,7 +47,7 @@ def plain_predictors(columns, run):
     x = [np.ones(len(cells["age"]))]
     x += [(cells[name] - scale[name][0]) / scale[name][1] for name in ("age", "income", "visits")]
     x += [cells["job"] == j for j in range(1, len(JOBS))] + [cells["smoker"] == 1]
-    return np.column_stack(x), run.draws(200)
+    return np.column_stack(x), np.stack([draw.theta for draw in run.draws(200)])
 
 
 def opened(run_dir):

@@ -49,7 +49,7 @@ def test_the_whole_report(runs, tmp_path):
         "chain-2",
     ):
         assert words in printed and words in text, words
-    assert summary["family"] == "logistic" and len(summary["runs"]) == 2
+    assert (summary["family"], summary["likelihood"]) == ("regression", "logistic") and len(summary["runs"]) == 2
 
 
 def test_the_numbers_are_those_of_the_trace(runs, tmp_path):

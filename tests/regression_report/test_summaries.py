@@ -9,12 +9,12 @@ from scipy.special import expit, log_softmax, softmax
 from mpibayes.hpc.posterior.chains import family_in
 from mpibayes.hpc.regression.design import Built, Design
 from mpibayes.hpc.regression.draws import Kept
-from mpibayes.hpc.regression.likelihood import LOGISTIC, SOFTMAX, STUDENT, Likelihood
-from mpibayes.hpc.regression.predictive import Predictive
+from mpibayes.hpc.regression.likelihoods import Logistic, Softmax, StudentT
+from mpibayes.hpc.regression.predictive import Average
 from mpibayes.hpc.regression.prior import Prior
 from mpibayes.hpc.regression.report import coefficients as coef
 from mpibayes.hpc.regression.report.figures import autocorrelation
-from mpibayes.hpc.regression.report.importance_check import affordable, second_opinion
+from mpibayes.hpc.regression.report.importance_check import affordable, importance_check
 from mpibayes.hpc.regression.report.scoring import score
 from mpibayes.hpc.regression.settings import Settings
 from mpibayes.io.table import table_from_arrays
@@ -93,16 +93,16 @@ def test_the_important_ones_come_first():
 X = np.random.default_rng(6).normal(size=(40, 8)).astype(np.float32)
 
 
-def predictive(family, k=1, s=30, d=6):
+def average(likelihood, k=1, s=30, d=6):
     theta = np.random.default_rng(7).normal(size=(s, k, d))
-    return Predictive(Likelihood(family, d, k, 4.0, 0.7), theta)
+    return Average(likelihood(d, k, 4.0, 0.7), theta)
 
 
 def test_probabilities_of_two_classes():
-    p = predictive(LOGISTIC)
+    p = average(Logistic)
     eta = X[:, :6].astype(float) @ p.theta[:, 0].T
     assert np.allclose(p.linear(X)[..., 0], eta)
-    told = p.probabilities(p.linear(X))
+    told = p.likelihood.probabilities(p.linear(X))
     assert np.allclose(told[..., 1], expit(eta)) and np.allclose(told.sum(axis=2), 1.0)
     y = np.where(np.arange(40) % 2, 1.0, -1.0)
     expected = np.log(np.where(y > 0, expit(eta).mean(axis=1), expit(-eta).mean(axis=1)))
@@ -110,36 +110,36 @@ def test_probabilities_of_two_classes():
 
 
 def test_probabilities_of_three_classes():
-    p = predictive(SOFTMAX, k=3)
+    p = average(Softmax, k=3)
     eta = np.einsum("nd,skd->nsk", X[:, :6].astype(float), p.theta)
-    assert np.allclose(p.probabilities(p.linear(X)), softmax(eta, axis=2))
+    assert np.allclose(p.likelihood.probabilities(p.linear(X)), softmax(eta, axis=2))
     y = (np.arange(40) % 3).astype(float)
     chosen = log_softmax(eta, axis=2)[np.arange(40), :, y.astype(int)]
     assert np.allclose(p.log_density(p.linear(X), y), np.log(np.exp(chosen).mean(axis=1)))
 
 
 def test_a_mixture_of_t_distributions():
-    p = predictive(STUDENT)
+    p = average(StudentT)
     eta = p.linear(X)
     each = stats.t(4.0, loc=eta[..., 0], scale=0.7)
     y = np.linspace(-3, 3, 40)
-    assert np.allclose(p.cdf(eta, y), each.cdf(y[:, None]).mean(axis=1))
+    assert np.allclose(p.likelihood.cdf(eta, y), each.cdf(y[:, None]).mean(axis=1))
     assert np.allclose(p.log_density(eta, y), np.log(each.pdf(y[:, None]).mean(axis=1)))
-    mean, sd = p.moments(eta)
+    mean, sd = p.likelihood.moments(eta)
     assert np.allclose(mean, eta[..., 0].mean(axis=1))
     assert np.allclose(sd**2, eta[..., 0].var(axis=1) + 0.49 * 2.0)
     for level in (0.05, 0.5, 0.95, 1e-6):
-        assert np.allclose(p.cdf(eta, p.quantile(eta, level)), level, rtol=1e-6)
+        assert np.allclose(p.likelihood.cdf(eta, p.likelihood.quantile(eta, level)), level, rtol=1e-6)
 
 
 def test_quantiles_of_draws_that_are_far_apart():
     """Newton's method alone would leave for infinity from between two narrow peaks."""
-    likelihood = Likelihood(STUDENT, 1, 1, 3.0, 1e-3)
-    p = Predictive(likelihood, np.array([[[-50.0]], [[70.0]], [[70.5]]]))
+    likelihood = StudentT(1, 1, 3.0, 1e-3)
+    p = Average(likelihood, np.array([[[-50.0]], [[70.0]], [[70.5]]]))
     eta = p.linear(np.ones((1, 8), np.float32))
     for level in (0.05, 0.33, 0.34, 0.5, 0.9):
-        assert p.cdf(eta, p.quantile(eta, level)) == pytest.approx(level, abs=1e-6)
-    assert np.isinf(Predictive(Likelihood(STUDENT, 1, 1, 2.0, 1.0), p.theta).moments(eta)[1]).all()
+        assert p.likelihood.cdf(eta, p.likelihood.quantile(eta, level)) == pytest.approx(level, abs=1e-6)
+    assert np.isinf(StudentT(1, 1, 2.0, 1.0).moments(eta)[1]).all()
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------
@@ -151,10 +151,10 @@ def test_scores_of_classes(pieces, monkeypatch):
     design, _, rows = design_of("softmax")
     built = design.build(rows)
     g = np.random.default_rng(8)
-    p = Predictive(Likelihood(SOFTMAX, design.n_predictors, 3), g.normal(size=(20, 3, design.n_predictors)))
+    p = Average(Softmax(design.n_predictors, 3), g.normal(size=(20, 3, design.n_predictors)))
     parts = [Built(x, y, None) for x, y in zip(np.array_split(built.x, pieces), np.array_split(built.y, pieces))]
     s = score(parts, p, p.theta.mean(axis=0), design)
-    mean = p.probabilities(p.linear(built.x)).mean(axis=1)
+    mean = p.likelihood.probabilities(p.linear(built.x)).mean(axis=1)
     true = built.y.astype(int)
     assert s.n_rows == len(true) and s.n_draws == 20
     assert s.correct.value == pytest.approx((mean.argmax(axis=1) == true).mean())
@@ -169,7 +169,7 @@ def test_scores_of_classes(pieces, monkeypatch):
 def test_scores_of_numbers_are_in_the_tables_units():
     design, columns, rows = design_of("student-t")
     built = design.build(rows)
-    p = Predictive(Likelihood(STUDENT, design.n_predictors, 1, 4.0, 0.4), np.zeros((5, 1, design.n_predictors)))
+    p = Average(StudentT(design.n_predictors, 1, 4.0, 0.4), np.zeros((5, 1, design.n_predictors)))
     s = score([built], p, np.zeros((1, design.n_predictors)), design)
     price = rows.reals[:, next(c.index for c in columns if c.name == "price")]
     assert s.rmse == pytest.approx(price.std(), rel=1e-5) and s.rmse_of_mean == pytest.approx(price.std(), rel=1e-5)
@@ -183,15 +183,15 @@ def test_scores_of_numbers_are_in_the_tables_units():
 
 def test_nothing_to_score():
     design, *_ = design_of("softmax")
-    p = Predictive(Likelihood(SOFTMAX, design.n_predictors, 3), np.zeros((2, 3, design.n_predictors)))
+    p = Average(Softmax(design.n_predictors, 3), np.zeros((2, 3, design.n_predictors)))
     assert score([], p, p.theta[0], design) is None
 
 
-# --- the second opinion -----------------------------------------------------------------------------------------------
+# --- the check by importance sampling ---------------------------------------------------------------------------------
 
 
-def test_the_second_opinion_tells_a_wrong_chain(runs):
-    assert family_in(runs["student-t"]) == "student-t"
+def test_importance_sampling_finds_a_wrong_chain(runs):
+    assert family_in(runs["student-t"]) == "regression"
     run = Kept([runs["student-t"]])
     run.read_traces()
     (draws,) = run.coefficients()
@@ -199,18 +199,18 @@ def test_the_second_opinion_tells_a_wrong_chain(runs):
     blocks = [(b.x, b.y) for b in run.blocks()]
     prior = Prior.of("gaussian", 2.5, run.design.n_parameters)
 
-    def asked(theta):
-        return second_opinion(blocks, run.likelihood, prior, coef.summarise([theta]), 1000)
+    def checked(theta):
+        return importance_check(blocks, run.likelihood, prior, coef.summarise([theta]), 1000)
 
-    sound = asked(draws)
+    sound = checked(draws)
     assert sound.trusted and sound.agrees and sound.n_effective > 500
-    shifted = asked(draws + 0.5 * draws.std(axis=0) * (np.arange(draws.shape[1]) == 2))
+    shifted = checked(draws + 0.5 * draws.std(axis=0) * (np.arange(draws.shape[1]) == 2))
     assert shifted.trusted and not shifted.agrees and shifted.mean_at == 2
-    wide = asked(draws.mean(axis=0) + 1.5 * (draws - draws.mean(axis=0)))
+    wide = checked(draws.mean(axis=0) + 1.5 * (draws - draws.mean(axis=0)))
     assert not wide.agrees and wide.sd_gap > wide.by_chance
 
 
-def test_a_second_opinion_has_its_price():
+def test_what_importance_sampling_costs():
     assert affordable(12_000, 56) == 1000 and affordable(1_000_000, 56) == 400
     assert affordable(10_000_000, 8) == 0 and affordable(1_500_000, 400) == 0
 

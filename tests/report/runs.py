@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from mpibayes.hpc.config import config as configuration
+from mpibayes.hpc.config.load import load
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.family import Family
 from mpibayes.hpc.crosscat.heldout import HeldOut
+from mpibayes.hpc.crosscat.keys import Model, priors
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.run import directory as run_directory
@@ -90,16 +91,17 @@ def make_run(
     given += f"[output]\nlabels = {labels}\n{text}"
     path = folder.parent / f"{folder.name}.toml"
     path.write_text(given)
-    config = configuration.load(path)
+    config = load(path)
     data = Data(table, config.unused, config.heldout_fraction)
     content = {"fingerprint": table.fingerprint, "heldout": None}
     lock = Lock()
     decided = Family.decided(config, data.n_rows)
     config = run_directory.open_run(folder, config, table, content, decided, fresh=False, lock=lock)
     lock.release()
+    model = config.of(Model)
     settings = Settings(
-        seed=5, shards=2, concentration=config.model.concentration, discount=config.model.discount,
-        likelihood=config.model.likelihood, priors=config.priors,
+        seed=5, shards=2, concentration=model.law, discount=model.discount,
+        likelihood=model.likelihood, priors=priors(config),
         **more,
     )  # fmt: skip
     for chain in range(chains):

@@ -1,11 +1,13 @@
 """How chains fared, on traces and labels made by hand."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.config.places import Places
+from mpibayes.hpc.crosscat.keys import Sampler
 from mpibayes.hpc.crosscat.partitions import similarity, variations
 from mpibayes.hpc.crosscat.report import agreement as chains
 from mpibayes.hpc.posterior.chains import Chain, growth_of
@@ -18,7 +20,7 @@ def make_chain(burn_in=4, growth=0, name="a", **trace):
     plain = {"cycle": np.arange(1, n + 1), "seconds": np.full(n, 0.5), "log_joint": np.zeros(n)}
     plain |= {"n_clusters": np.full(n, 3.0), "entropy": np.full(n, 1.0)}
     trace = plain | {key: np.asarray(values, float) for key, values in trace.items()}
-    config = SimpleNamespace(sampler=SimpleNamespace(split_merge="auto"))
+    config = Config({"sampler": Sampler()}, {}, Places(Path("run.toml")))
     return Chain(name, Path(name), Path(name), config, burn_in, growth, trace)
 
 

@@ -6,7 +6,6 @@ import shutil
 
 import pytest
 
-from mpibayes.hpc.config import config
 from mpibayes.hpc.run import directory as run_directory
 from mpibayes.hpc.run import identity as records
 from mpibayes.hpc.run import lock
@@ -137,7 +136,7 @@ def test_a_run_that_was_frozen_at_its_start_writes_nothing(tmp_path, monkeypatch
     first = when in ("new_name", "resolved_toml")
     if first:
         shutil.rmtree(place / "run")
-    module = {"new_name": records, "resolved_toml": config}.get(when, run_directory)
+    module = {"new_name": records}.get(when, run_directory)
     freeze = getattr(module, when)
     before = {}
 

@@ -18,7 +18,8 @@ CONFIG = """
 table = "people.h5"
 heldout = 0.1
 [model]
-family = "{family}"
+family = "regression"
+likelihood = "{family}"
 [regression]
 response = "{response}"
 predictors = ["age", "job", "children"]
@@ -212,7 +213,7 @@ def refused(place, code, *words, ranks=1):
         (("model.discount=0.2",), 2, ["no use for it"]),
         (("regression.prior_scale=heldout", "data.heldout=none"), 2, ["set data.heldout"]),
         (("regression.prior=flat", "firefly.init=prior"), 2, ["a flat prior has no draws"]),
-        (("regression.scale=1.0",), 2, ["has none; take it out"]),
+        (("regression.scale=1.0",), 2, ['model.likelihood = "logistic" has none; take it out']),
     ],
 )  # fmt: skip
 def test_settings_that_do_not_fit(place, ranks, changes, code, words):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mpibayes.hpc.crosscat.keys import Sampler
 from mpibayes.hpc.crosscat.moves.round import due as moves_due
 from mpibayes.hpc.crosscat.partitions import similarity
 from mpibayes.hpc.posterior.chains import Chain
@@ -61,7 +62,7 @@ def course(chain: Chain) -> Course:
     settled = int(np.argmax((t["cycle"] >= chain.growth) & (t["log_joint"] >= level)))
     scalars = {name: scalar([later[name]]) for name in SUMMARISED if name in later}
     averaged = later.get("heldout_lpd_averaged", [np.nan])
-    cycles, every = int(t["cycle"][-1]), chain.config.sampler.split_merge
+    cycles, every = int(t["cycle"][-1]), chain.config.of(Sampler).split_merge
     due = (moves_due(None if every == "auto" else every, cycle + 1) for cycle in range(cycles))
     return Course(
         chain.name, cycles, chain.growth, float(np.interp(chain.growth, t["cycle"], chain.seconds)), chain.burn_in,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mpibayes.hpc.crosscat.keys import Anneal
 from mpibayes.hpc.crosscat.report.agreement import Course
 from mpibayes.hpc.crosscat.report.profiles import TELLING, ColumnProfile
 from mpibayes.hpc.posterior.chains import Chain
@@ -194,7 +195,7 @@ def annealing(chains: Sequence[Chain], settled: Sequence[tuple[int, float] | Non
 
 def _schedule(chains: Sequence[Chain]) -> str:
     """How rows were added, where it was alike in all chains."""
-    plans = {(c.config.anneal.schedule, c.config.anneal.passes) for c in chains if c.growth}
+    plans = {(a.schedule, a.passes) for a in (c.config.of(Anneal) for c in chains if c.growth)}
     schedule, passes = plans.pop()
     if plans or not isinstance(schedule, str) or schedule == "seconds":
         return ""

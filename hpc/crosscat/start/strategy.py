@@ -8,8 +8,11 @@ strategies of Obermeyer, Glidden & Jonas 2014, section 2.4.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.config.config import Config, growing_schedule
+from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.crosscat.keys import Anneal, Sampler, growing_schedule
 from mpibayes.hpc.crosscat.moves.round import EVERY, OFTEN
 from mpibayes.hpc.crosscat.start.subsample import Annealing, planned_cycles
 from mpibayes.text import counted, duration
@@ -27,15 +30,15 @@ STARTS = {
 
 def start_rows(config: Config, n_rows: int) -> int:
     """Rows of the first subsample."""
-    given = config.anneal.start_rows
+    given = config.of(Anneal).start_rows
     return max(1, min(n_rows // 4, START_ROWS)) if given == "auto" else min(given, n_rows)
 
 
 def annealing(config: Config, n_rows: int) -> Annealing | None:
     """How the subsample grows; None where all rows are there from the start."""
-    if not growing_schedule(config.sampler, config.anneal):
+    if not growing_schedule(config.of(Sampler), config.of(Anneal)):
         return None
-    a = config.anneal
+    a = config.of(Anneal)
     return Annealing(a.schedule, a.passes, start_rows(config, n_rows), a.seconds)
 
 
@@ -55,14 +58,19 @@ def growth_cost(config: Config, n_rows: int) -> float:
 
 def initial(config: Config) -> str:
     """The first partition, with "auto" decided."""
-    sampler = config.sampler
+    sampler = config.of(Sampler)
     if sampler.init != "auto":
         return sampler.init
     if sampler.strategy == "auto":
         return "one" if config.run.chains == 1 else "overdispersed"
-    if sampler.strategy == "prior+gibbs" or (sampler.strategy == "anneal" and config.anneal.schedule == "constant"):
+    if sampler.strategy == "prior+gibbs" or (sampler.strategy == "anneal" and config.of(Anneal).schedule == "constant"):
         return "prior"
     return "sequential"
+
+
+def labels_path(config: Config) -> Path:
+    """The file or the run directory of init = "labels"."""
+    return config.resolve(config.of(Sampler).init_labels)
 
 
 def initial_of_chain(config: Config, number: int) -> str:
@@ -88,7 +96,7 @@ def check_length(config: Config, n_rows: int) -> None:
     """ConfigError where the chain would end, or its draws would count, before all rows are there."""
     problems = []
     growth = growth_cycles(config, n_rows) or 0
-    given = config.anneal.start_rows
+    given = config.of(Anneal).start_rows
     if annealing(config, n_rows) is not None and given != "auto" and given >= n_rows:
         problems.append(
             f"{config.where(('anneal', 'start_rows'))}: got {given}, and the table has {n_rows:,} training rows: "
@@ -112,18 +120,18 @@ def start_in_words(config: Config, n_rows: int, number: int = 0) -> str:
     """How a chain starts; `config` with "auto" decided."""
     how = initial_of_chain(config, number)
     if how == "random":
-        clusters = f"in {counted(config.sampler.init_clusters, 'random cluster')}"
+        clusters = f"in {counted(config.of(Sampler).init_clusters, 'random cluster')}"
     elif how == "labels":
-        clusters = f"labelled as in {config.init_labels_path}"
+        clusters = f"labelled as in {labels_path(config)}"
     else:
         clusters = STARTS[how]
-    settings, every = annealing(config, n_rows), config.sampler.split_merge
+    settings, every = annealing(config, n_rows), config.of(Sampler).split_merge
     rows = "all rows" if settings is None else f"{min(settings.start_rows, n_rows):,} of {n_rows:,} rows"
     if every == "auto":
         moves = f"in every cycle until {OFTEN}, then every {EVERY} cycles"
     else:
         moves = "never" if every == 0 else "in every cycle" if every == 1 else f"every {every} cycles"
-    return f'strategy = "{config.sampler.strategy}": {rows} {clusters}; split and merge moves {moves}'
+    return f'strategy = "{config.of(Sampler).strategy}": {rows} {clusters}; split and merge moves {moves}'
 
 
 def growth_in_words(config: Config, n_rows: int) -> str:
@@ -131,7 +139,7 @@ def growth_in_words(config: Config, n_rows: int) -> str:
     settings = annealing(config, n_rows)
     if settings is None:
         return ""
-    by = "" if config.anneal.strata == "none" else f", in strata by {config.anneal.strata}"
+    by = "" if config.of(Anneal).strata == "none" else f", in strata by {config.of(Anneal).strata}"
     if settings.schedule == "seconds":
         return (
             f"rows are added for about {duration(settings.seconds)}{by}; the plan follows the clock: the run is not "
@@ -147,5 +155,5 @@ def counting_in_words(config: Config) -> str:
     """From which cycle draws count."""
     if config.burn_in >= config.run.cycles:
         return f"no draw counts: run.burn_in = {config.burn_in} of run.cycles = {config.run.cycles}"
-    later = ", once all rows are in" if config.anneal.schedule == "seconds" else ""
+    later = ", once all rows are in" if config.of(Anneal).schedule == "seconds" else ""
     return f"draws count from cycle {config.burn_in + 1} of {config.run.cycles}{later}"

@@ -9,9 +9,8 @@ import numpy as np
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.regression.mode.fit import Fit, fit
 from mpibayes.hpc.regression.mode.scales import Chosen, choose_scale, joint_t_scale
-from mpibayes.hpc.regression.problem import Problem, padded
+from mpibayes.hpc.regression.problem import Problem
 from mpibayes.hpc.regression.settings import Settings
-from mpibayes.kernels.firefly.firefly import Rows
 
 
 @dataclass(frozen=True)
@@ -28,12 +27,9 @@ def choose(comm: Communicator, settings: Settings, problem: Problem, heldout: li
     heldout: (number, x, y) of this rank's blocks of held-out rows; as many blocks as shards. names: of the predictors.
     """
     m, words, found = problem.likelihood, [], None
-    blocks = [
-        (i, Rows(m.family, padded(x, m.n_predictors), y, m.n_predictors, m.n_classes, m.nu, m.scale))
-        for i, x, y in heldout
-    ]
+    blocks = [(i, m.rows(x, y)) for i, x, y in heldout]
     rows, n, prior = problem.rows, problem.n_shards, problem.prior
-    if m.n_classes == 1 and settings.family == "student-t" and isinstance(settings.scale, str):
+    if m.has_scale and isinstance(settings.scale, str):
         if settings.scale == "auto":
             scale, found = joint_t_scale(comm, rows, n, prior, likelihood=m)
             words.append(f"scale of the t distribution: {scale:.4g}, the most probable one")

@@ -16,7 +16,7 @@ import numpy as np
 from mpibayes.errors import DataError, NumericalError
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.reduce import shard_sum, shard_sum_everywhere
-from mpibayes.hpc.regression.likelihood import LOGISTIC, SOFTMAX, STUDENT, Likelihood, pairs
+from mpibayes.hpc.regression.likelihoods import Likelihood, likelihood_of
 from mpibayes.hpc.regression.mode.collinear import combinations
 from mpibayes.hpc.regression.mode.linear_algebra import cholesky, inverse, solve
 from mpibayes.hpc.regression.prior import Prior
@@ -105,23 +105,22 @@ class Objective:
 
     def curvature(self) -> np.ndarray:
         """Minus the second derivatives of the log likelihood at theta, (P, P); root's alone is filled."""
-        d, k = self.likelihood.n_predictors, self.likelihood.n_classes
-        n_blocks = len(pairs(k)) if self.likelihood.family == SOFTMAX else 1
+        d, n_blocks = self.likelihood.n_predictors, self.likelihood.n_curvatures
         parts = [
             np.stack([r.gram(np.ascontiguousarray(w)) for w in self.likelihood.curvature(eta, r.y)])
             for r, eta in zip(self.rows, self.eta)
         ]
         blocks = shard_sum(self.comm, parts, (n_blocks, d, d), self.n_shards)
-        return _from_pairs(blocks, k) if self.likelihood.family == SOFTMAX else blocks[0]
+        return self.likelihood.join_curvatures(blocks)
 
     def weighted_least_squares(self) -> np.ndarray:
-        """The positive definite stand-in for the curvature of Student t, (D, D); root's alone is filled."""
+        """A positive definite stand-in for the curvature, (D, D); root's alone is filled."""
         d = self.likelihood.n_predictors
         parts = [r.gram(self.likelihood.weight(eta, r.y)) for r, eta in zip(self.rows, self.eta)]
         return shard_sum(self.comm, parts, (d, d), self.n_shards)
 
     def margins(self, direction: np.ndarray) -> tuple[float, float]:
-        """Least y x'direction of a row, and largest |x'direction|, over all rows. Logistic alone."""
+        """Least y x'direction of a row, and largest |x'direction|, over all rows; y = -1 or 1."""
         mine = [(r.y * eta[:, 0], np.abs(eta[:, 0])) for r, eta in zip(self.rows, self.linear(direction)) if len(eta)]
         each = self.comm.collect([(float(m.min()), float(a.max())) for m, a in mine])
         flat = [margin for rank in each for margin in rank]
@@ -146,16 +145,16 @@ def fit(
     for messages. Raises DataError where a flat prior leaves no mode (collinear or separable data), NumericalError where
     the iteration fails; on every rank.
     """
-    likelihood = likelihood or Likelihood.of(comm, rows)
+    likelihood = likelihood or likelihood_of(comm, rows)
     prior = prior if isinstance(prior, Prior) else Prior.of(prior, prior_scale, likelihood.n_parameters)
-    if likelihood.family == SOFTMAX and prior.flat.any():
-        raise DataError("softmax with a flat prior has no proper posterior; set a gaussian prior")
+    if likelihood.needs_prior and prior.flat.any():
+        raise DataError(likelihood.needs_prior)
     objective = Objective(comm, rows, n_shards, likelihood, prior)
     theta = _start(objective, names) if start is None else np.array(start, np.float64)
     value, gradient = objective.move(theta)
     for iteration in range(1, MAX_ITERATIONS + 1):
         step, decrement, curvature = _newton_step(objective, gradient, names)
-        if likelihood.family == LOGISTIC and prior.flat.any() and iteration >= LOOK_FROM:
+        if likelihood.separable and prior.flat.any() and iteration >= LOOK_FROM:
             _refuse_separation(objective, theta, step, names)
         if decrement <= CONVERGED:
             break
@@ -181,7 +180,7 @@ def bound_statistics(
     comm: Communicator, rows, n_shards: int, theta0: np.ndarray, likelihood: Likelihood | None = None
 ) -> Quadratic:
     """The sum of the bounds that `rows` now have, about theta0. Collective; the same on every rank."""
-    likelihood = likelihood or Likelihood.of(comm, rows)
+    likelihood = likelihood or likelihood_of(comm, rows)
     k, d = likelihood.n_classes, likelihood.n_predictors
     parts = []
     for _, r in rows:
@@ -198,35 +197,36 @@ def _newton_step(objective: Objective, gradient, names) -> tuple[np.ndarray, flo
     """(step (P,), Newton decrement) on every rank, and the likelihood's curvature on root."""
     comm, prior, theta = objective.comm, objective.prior, objective.theta
     curvature = objective.curvature()
-    told = np.full(len(theta) + 1, np.nan)
+    solved = np.full(len(theta) + 1, np.nan)
     if comm.rank == 0:
-        _solve(curvature + np.diag(prior.smooth_curvature(theta)), gradient, told)
-    comm.broadcast(told)
-    if np.isnan(told[-1]) and objective.likelihood.family == STUDENT:
-        # the t density is not log-concave: far from the mode, go by weighted least squares, which always climb
+        _solve(curvature + np.diag(prior.smooth_curvature(theta)), gradient, solved)
+    comm.broadcast(solved)
+    if np.isnan(solved[-1]) and not objective.likelihood.log_concave:
+        # far from the mode, go by weighted least squares, which always climb
         weighted = objective.weighted_least_squares()
         if comm.rank == 0:
-            _solve(weighted + np.diag(prior.smooth_curvature(theta)), gradient, told)
-        comm.broadcast(told)
-        if told[-1] <= CONVERGED:
+            _solve(weighted + np.diag(prior.smooth_curvature(theta)), gradient, solved)
+        comm.broadcast(solved)
+        if solved[-1] <= CONVERGED:
             raise NumericalError(
                 "the posterior of the t regression has no curvature at its mode",
                 ["too few rows for the predictors, or several modes? set a narrower prior, or a larger scale"],
             )
-    if not np.isfinite(told).all():
+    if not np.isfinite(solved).all():
         _refuse_singular(objective, names)
-    return told[:-1], float(told[-1]), curvature
+    return solved[:-1], float(solved[-1]), curvature
 
 
-def _solve(matrix: np.ndarray, gradient: np.ndarray, told: np.ndarray) -> None:
+def _solve(matrix: np.ndarray, gradient: np.ndarray, solved: np.ndarray) -> None:
+    """Writes (step, Newton decrement) into `solved`, unless the matrix is not positive definite."""
     factor = cholesky(matrix)
     if factor is not None:
-        told[:-1] = solve(factor, gradient)
-        told[-1] = (told[:-1] * gradient).sum()
+        solved[:-1] = solve(factor, gradient)
+        solved[-1] = (solved[:-1] * gradient).sum()
 
 
 def _start(objective: Objective, names) -> np.ndarray:
-    """Where Newton's method starts, (P,): the mode of every so many rows of a large table."""
+    """Where Newton's method starts, (P,): of a large table the mode of every n-th row."""
     comm, likelihood, prior = objective.comm, objective.likelihood, objective.prior
     n_rows = sum(comm.collect(sum(len(r.y) for r in objective.rows)))
     stride = n_rows // max(FEW_ROWS, 20 * likelihood.n_parameters)
@@ -235,16 +235,14 @@ def _start(objective: Objective, names) -> np.ndarray:
         proper = Prior("gaussian" if prior.flat.all() else prior.kind, np.where(prior.flat, 10.0, prior.scale))
         with contextlib.suppress(NumericalError):
             return fit(comm, few, objective.n_shards, proper, likelihood=likelihood).theta
-    if likelihood.family == STUDENT:
+    if not likelihood.log_concave:
         return _least_squares(objective, names)
     return np.zeros(likelihood.n_parameters)
 
 
 def every(rows: Rows, stride: int, likelihood: Likelihood) -> Rows:
-    """Every so many rows of a shard, from its first."""
-    x, y = np.ascontiguousarray(rows.x[::stride]), np.ascontiguousarray(rows.y[::stride])
-    m = likelihood
-    return Rows(m.family, x, y, m.n_predictors, m.n_classes, m.nu, m.scale)
+    """Every `stride`-th row of a shard, from its first."""
+    return likelihood.rows(np.ascontiguousarray(rows.x[::stride]), np.ascontiguousarray(rows.y[::stride]))
 
 
 def _least_squares(objective: Objective, names) -> np.ndarray:
@@ -255,14 +253,14 @@ def _least_squares(objective: Objective, names) -> np.ndarray:
         for r in objective.rows
     ]
     total = shard_sum(comm, parts, (d * d + d,), objective.n_shards)
-    told = np.full(p + 1, np.nan)
+    solved = np.full(p + 1, np.nan)
     if comm.rank == 0:
         ridge = objective.prior.smooth_curvature(np.zeros(p)) * objective.likelihood.scale**2
-        _solve(total[: d * d].reshape(d, d) + np.diag(ridge), total[d * d :], told)
-    comm.broadcast(told)
-    if not np.isfinite(told).all():
+        _solve(total[: d * d].reshape(d, d) + np.diag(ridge), total[d * d :], solved)
+    comm.broadcast(solved)
+    if not np.isfinite(solved).all():
         _refuse_singular(objective, names)
-    return told[:-1]
+    return solved[:-1]
 
 
 def _finish(objective: Objective, theta, curvature, iterations: int) -> Fit:
@@ -278,17 +276,6 @@ def _finish(objective: Objective, theta, curvature, iterations: int) -> Fit:
     slope, curvature, covariance = arrays[0].copy(), arrays[1 : p + 1].copy(), arrays[p + 1 :].copy()
     log_posterior = log_likelihood + float(prior.log_density(theta))
     return Fit(theta, covariance, log_posterior, iterations, log_likelihood, slope, curvature)
-
-
-def _from_pairs(blocks: np.ndarray, k: int) -> np.ndarray:
-    """The curvature of softmax from its blocks of pairs of classes; the blocks of a row sum to zero."""
-    d = blocks.shape[1]
-    whole = np.zeros((k, d, k, d))
-    for (i, j), block in zip(pairs(k), blocks):
-        whole[i, :, j] = whole[j, :, i] = block
-        whole[i, :, i] -= block
-        whole[j, :, j] -= block
-    return whole.reshape(k * d, k * d)
 
 
 def _refuse_separation(objective: Objective, theta, step, names) -> None:

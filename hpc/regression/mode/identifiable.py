@@ -70,7 +70,7 @@ def _class_counts(design: Design, y: np.ndarray) -> np.ndarray:
 
 
 def _codes(design: Design, y: np.ndarray) -> np.ndarray:
-    return (y if design.family == "softmax" else (y + 1) / 2).astype(np.int64)
+    return design.likelihood.decode(y).astype(np.int64)
 
 
 def _nobody(design: Design) -> np.ndarray:

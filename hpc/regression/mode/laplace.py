@@ -1,4 +1,4 @@
-"""What the Laplace approximation foretells: coordinates to sample in, bright rows, and whether Firefly pays.
+"""What follows from the Laplace approximation: coordinates to sample in, bright rows, and whether Firefly pays.
 
 With bounds that touch at the mode, a row's gap at theta is about half the curvature that its bound has too much, times
 (x'(theta - mode))^2, so the expected sum of gaps over theta ~ N(mode, covariance) is half a trace, whatever the number
@@ -14,7 +14,7 @@ from mpibayes.errors import NumericalError
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.reduce import shard_sum_everywhere
 from mpibayes.hpc.parallel.streams import Purpose, generator
-from mpibayes.hpc.regression.likelihood import Likelihood
+from mpibayes.hpc.regression.likelihoods import Likelihood, likelihood_of
 from mpibayes.hpc.regression.mode.fit import Fit, Quadratic, bound_statistics, every
 from mpibayes.hpc.regression.mode.linear_algebra import cholesky
 
@@ -65,11 +65,11 @@ def predicted_bright(
 ) -> float:
     """Expected number of bright rows once the chain is at work, with the bounds that `rows` now have. Collective.
 
-    The mean of sum 1 - exp(-gap) over Laplace draws on every so many rows of each shard, with the sum of gaps, whose
+    The mean of sum 1 - exp(-gap) over Laplace draws on every n-th row of each shard, with the sum of gaps, whose
     mean `expected_gap` knows, as control variate; the same on every rank. quadratic: bound_statistics of these bounds;
     it and the likelihood are found where not given.
     """
-    likelihood = likelihood or Likelihood.of(comm, rows)
+    likelihood = likelihood or likelihood_of(comm, rows)
     quadratic = quadratic or bound_statistics(comm, rows, n_shards, fit.theta, likelihood)
     n_rows = sum(comm.collect(sum(len(r.y) for _, r in rows)))
     stride = max(1, n_rows // sample)

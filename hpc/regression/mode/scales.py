@@ -10,7 +10,7 @@ import numpy as np
 from mpibayes.errors import DataError
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.reduce import shard_sum_everywhere
-from mpibayes.hpc.regression.likelihood import Likelihood
+from mpibayes.hpc.regression.likelihoods import Likelihood, likelihood_of
 from mpibayes.hpc.regression.mode.fit import Fit, fit
 from mpibayes.hpc.regression.prior import Prior
 
@@ -70,7 +70,7 @@ def joint_t_scale(
     Newton's method for the coefficients and for the logarithm of the scale in turn; both are nearly orthogonal, so a
     few turns do. Raises DataError where the coefficients fit so many rows exactly that the mode is at scale 0.
     """
-    likelihood = likelihood or Likelihood.of(comm, rows)
+    likelihood = likelihood or likelihood_of(comm, rows)
     fitted = fit(comm, rows, n_shards, prior, likelihood=likelihood)
     for _ in range(ROUNDS):
         scale = _scale_given(comm, rows, n_shards, fitted.theta, likelihood)

@@ -50,11 +50,11 @@ def summarise(chains: Sequence[np.ndarray], judged: bool = True) -> Summary:
     together = np.stack([c[len(c) - n :] for c in chains])
     moving = np.ptp(draws, axis=0) > 0
     sd[~moving] = 0.0  # not what rounding makes of it
-    told = np.full((3, len(mean)), np.nan)
+    diagnostics = np.full((3, len(mean)), np.nan)
     if judged and n >= FEWEST:
         for j in np.flatnonzero(moving):
-            told[:, j] = diagnose(together[:, :, j])
-    return Summary(mean, sd, quantiles, *told)
+            diagnostics[:, j] = diagnose(together[:, :, j])
+    return Summary(mean, sd, quantiles, *diagnostics)
 
 
 def diagnose(draws: np.ndarray) -> tuple[float, float, float]:

@@ -22,9 +22,9 @@ from mpibayes.hpc.posterior.drawing import (
     thousands,
 )  # fmt: skip
 from mpibayes.hpc.regression.report.coefficients import Summary
-from mpibayes.hpc.regression.report.scoring import BINS, Scores
+from mpibayes.hpc.regression.report.scoring import BINS, ClassScores, NumberScores
 
-POINTS = 4000  # of a line: more cannot be told apart
+POINTS = 4000  # of a line: more look the same
 FEWEST = 20  # looks at the log posterior that make a curve; else log p(theta, z) is shown
 SHOWN = 30  # coefficients in the forest; of several classes a third
 NAME_LETTERS = 36
@@ -168,9 +168,9 @@ def mixing(draws: Sequence[np.ndarray], chains: Sequence[Chain], names: Sequence
             rho = autocorrelation(d[:, m])
             longest = max(longest, int(np.argmax(rho < 0.02)) or len(rho) - 1)
             right.plot(rho, color=chain_colour(i), linewidth=1.4)
-        told = f"{effective:,.0f} effective draws" if np.isfinite(effective) else "too few draws to judge"
+        words = f"{effective:,.0f} effective draws" if np.isfinite(effective) else "too few draws to judge"
         left.set_title(shortened(name, 40))
-        left.set_title(told, loc="right", fontsize=8, fontweight="normal", color=FAINT)
+        left.set_title(words, loc="right", fontsize=8, fontweight="normal", color=FAINT)
         left.margins(x=0.0)
         right.axhline(0.0, color=FAINT, linewidth=0.8)
         right.set_ylim(-0.1, 1.02)
@@ -193,7 +193,7 @@ def autocorrelation(x: np.ndarray) -> np.ndarray:
 
 
 @styled
-def calibration(scores: Scores, classes: Sequence[str]):
+def calibration(scores: ClassScores, classes: Sequence[str]):
     """Of held-out rows: how often a class is true where it is given a probability, and how often that is given.
 
     Points have bars of two binomial standard errors. Of two classes the second alone is shown."""
@@ -223,7 +223,7 @@ def calibration(scores: Scores, classes: Sequence[str]):
 
 
 @styled
-def places(scores: Scores, response: str):
+def places(scores: NumberScores, response: str):
     """Of held-out rows: where responses lie in their predictive distributions; flat where these are right."""
     figure = plot(6.8, 3.9)
     axes = figure.subplots()

@@ -1,4 +1,4 @@
-"""The chain held against Laplace importance sampling about a mode that is found anew."""
+"""The chain checked against Laplace importance sampling, about a mode that is found anew."""
 
 from __future__ import annotations
 
@@ -9,25 +9,23 @@ import numpy as np
 from scipy.special import ndtri
 
 from mpibayes.hpc.parallel.comm import serial
-from mpibayes.hpc.regression.likelihood import Likelihood
+from mpibayes.hpc.regression.likelihoods import Likelihood
 from mpibayes.hpc.regression.mode.fit import fit
 from mpibayes.hpc.regression.mode.importance import importance_sample
 from mpibayes.hpc.regression.prior import Prior
-from mpibayes.hpc.regression.problem import padded
 from mpibayes.hpc.regression.report.coefficients import Summary, centred
-from mpibayes.kernels.firefly import firefly as kernels
 
 DRAWS, FEWEST = 1000, 200
 LOOKS = 400_000_000  # rows times draws, at most: some ten seconds
 NUMBERS = 200_000_000  # of the rows in memory, at most: 800 MB
-TRUSTED = 0.5  # Pareto k up to which the weighted draws are held against the chain
+TRUSTED = 0.5  # Pareto k up to which the weighted draws are compared with the chain
 NEARLY_ALL = 0.95
 FEWEST_EFFECTIVE = 100  # draws of the chain's least effective coefficient: with fewer its own errors are not known
 BY_CHANCE = 1e-3  # probability that sound chains are called wrong
 
 
 @dataclass(frozen=True)
-class Opinion:
+class ImportanceCheck:
     """n_draws, of which n_effective (Kish) count; pareto_k of the weights' tail. mean_gap, sd_gap: the largest
     difference from the chain's means and standard deviations, in standard errors, and where (place in (P,));
     by_chance: a largest difference that sound chains exceed with probability BY_CHANCE. chain_effective: draws of the
@@ -45,8 +43,8 @@ class Opinion:
     chain_effective: float
 
     @property
-    def answers(self) -> bool:
-        """Whether the chain has enough effective draws to be held against anything."""
+    def possible(self) -> bool:
+        """Whether the chain has enough effective draws to be compared with anything."""
         return self.chain_effective >= FEWEST_EFFECTIVE
 
     @property
@@ -55,27 +53,24 @@ class Opinion:
 
     @property
     def agrees(self) -> bool:
-        return not self.answers or max(self.mean_gap, self.sd_gap) <= self.by_chance
+        return not self.possible or max(self.mean_gap, self.sd_gap) <= self.by_chance
 
 
 def affordable(n_rows: int, width: int) -> int:
-    """Draws that so many rows allow; 0 where it would take too long, or too much memory."""
+    """Draws that this many rows allow; 0 where it would take too long, or too much memory."""
     n = min(DRAWS, LOOKS // max(n_rows, 1))
     return n if n >= FEWEST and n_rows * width <= NUMBERS else 0
 
 
-def second_opinion(
+def importance_check(
     blocks: Sequence[tuple[np.ndarray, np.ndarray]], likelihood: Likelihood, prior: Prior, chain: Summary, n_draws: int
-) -> Opinion:
+) -> ImportanceCheck:
     """blocks: (x, y) of all training rows; chain: summary of the coefficients (P,), of several classes less their mean.
 
     Raises NumericalError without a mode.
     """
     m = likelihood
-    rows = [
-        (i, kernels.Rows(m.family, padded(x, m.n_predictors), y, m.n_predictors, m.n_classes, m.nu, m.scale))
-        for i, (x, y) in enumerate(blocks)
-    ]
+    rows = [(i, m.rows(x, y)) for i, (x, y) in enumerate(blocks)]
     fitted = fit(serial(), rows, len(rows), prior, likelihood=m)
     w = importance_sample(serial(), rows, len(rows), fitted, prior, n_draws)
     theta = centred(w.draws.reshape(n_draws, m.n_classes, -1)).reshape(n_draws, -1)
@@ -87,7 +82,7 @@ def second_opinion(
     fewer = np.minimum(chain.ess_bulk, chain.ess_tail)
     sd_gap = np.abs(chain.sd - sd) / np.hypot(chain.sd / np.sqrt(2.0 * fewer), sd_error)
     by_chance = float(-ndtri(BY_CHANCE / (4.0 * len(mean))))
-    return Opinion(
+    return ImportanceCheck(
         n_draws, w.n_effective, w.pareto_k, float(gap.max()), int(gap.argmax()), float(sd_gap.max()),
         int(sd_gap.argmax()), by_chance, w.log_evidence, float(np.min(fewer)),
     )  # fmt: skip

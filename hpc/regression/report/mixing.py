@@ -1,4 +1,4 @@
-"""How a regression's chains fared: in numbers, and what is to be said against them."""
+"""How well a regression's chains mixed: in numbers, and what to warn of."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.posterior.scalars import ENOUGH_ESS, ENOUGH_R_HAT, Scalar, r_hat_in_words, scalar
+from mpibayes.hpc.regression.keys import Firefly
 from mpibayes.hpc.regression.report.coefficients import Summary
 from mpibayes.text import counted, percent
 
@@ -21,7 +22,7 @@ NAMED = 3  # coefficients that are named in a warning
 
 
 @dataclass(frozen=True)
-class Course:
+class ChainSummary:
     """One chain after burn-in, but for cycles and seconds, which are all of it. queries: likelihoods looked at in a
     cycle, for theta and for z."""
 
@@ -40,13 +41,13 @@ class Course:
         return self.queries_theta + self.queries_z
 
 
-def course(chain: Chain) -> Course:
+def summarise_chain(chain: Chain) -> ChainSummary:
     """Of a chain whose trace was read."""
-    thin = chain.config.output.thin  # a line has the queries of so many cycles
+    thin = chain.config.output.thin  # a line of the trace has the queries of this many cycles
     cycles, later = int(chain.trace["cycle"][-1]), chain.later()
     seconds = chain.seconds
     before = seconds[chain.trace["cycle"] <= chain.burn_in]
-    return Course(
+    return ChainSummary(
         chain.name, cycles, chain.burn_in, cycles - chain.burn_in, float(seconds[-1]),
         float(seconds[-1] - (before[-1] if len(before) else 0.0)),
         {name: s for name in SCALARS if (s := scalar([later[name]])).n_draws},
@@ -68,30 +69,30 @@ class Efficiency:
         return (self.least / cost, self.median / cost) if cost > 0 else (np.nan, np.nan)
 
 
-def efficiency(courses: Sequence[Course], theta: Summary) -> Efficiency:
+def efficiency(summaries: Sequence[ChainSummary], theta: Summary) -> Efficiency:
     known = theta.ess_bulk[np.isfinite(theta.ess_bulk)]
     least, median = (float(known.min()), float(np.median(known))) if len(known) else (np.nan, np.nan)
     return Efficiency(
-        least, median, sum(c.kept_cycles for c in courses), sum(c.kept_seconds for c in courses),
-        sum(c.kept_cycles * c.queries for c in courses),
+        least, median, sum(c.kept_cycles for c in summaries), sum(c.kept_seconds for c in summaries),
+        sum(c.kept_cycles * c.queries for c in summaries),
     )  # fmt: skip
 
 
 def warnings(
     chains: Sequence[Chain],
-    courses: Sequence[Course],
+    summaries: Sequence[ChainSummary],
     theta: Summary,
     names: Sequence[str],
     scalars: dict[str, Scalar],
     n_rows: int,
 ) -> list[str]:
     """theta: of all coefficients as they are sampled, (P,), and their names; scalars: of all chains together."""
-    found = _mixing(theta, names, scalars, courses)
-    firefly = chains[0].config.firefly
+    found = _mixing(theta, names, scalars, summaries)
+    firefly = chains[0].config.of(Firefly)
     low, high = ACCEPTANCE.get(firefly.theta_update, (0.0, np.inf))
-    for c in courses:
+    for c in summaries:
         rate = c.scalars["acceptance_rate"].mean if "acceptance_rate" in c.scalars else np.nan
-        where = f"{c.name}: " if len(courses) > 1 else ""
+        where = f"{c.name}: " if len(summaries) > 1 else ""
         if rate < low:
             found.append(
                 f"{where}{firefly.theta_update} accepts {percent(rate)} of its proposals: its steps are too "
@@ -102,7 +103,7 @@ def warnings(
                 f"{where}{firefly.theta_update} accepts {percent(rate)} of its proposals: its steps are shorter"
                 " than they need be. Raise run.burn_in, in which they are adapted, or firefly.step_size"
             )
-    for name, c in ((f"{c.name}: " if len(courses) > 1 else "", c) for c in courses):
+    for name, c in ((f"{c.name}: " if len(summaries) > 1 else "", c) for c in summaries):
         if firefly.bounds != "none" and "n_bright" in c.scalars and c.scalars["n_bright"].mean > BRIGHT * n_rows:
             share = percent(c.scalars["n_bright"].mean / n_rows)
             tuned = 'firefly.bounds = "tuned" leaves fewer, ' if firefly.bounds == "untuned" else ""
@@ -113,8 +114,10 @@ def warnings(
     return found
 
 
-def _mixing(theta: Summary, names: Sequence[str], scalars: dict[str, Scalar], courses: Sequence[Course]) -> list[str]:
-    found, several = [], len(courses) > 1
+def _mixing(
+    theta: Summary, names: Sequence[str], scalars: dict[str, Scalar], summaries: Sequence[ChainSummary]
+) -> list[str]:
+    found, several = [], len(summaries) > 1
     if not np.isfinite(theta.ess_bulk).any():
         found.append("too few draws after burn-in to judge the coefficients")
     stuck = np.flatnonzero(theta.sd == 0)
@@ -124,21 +127,21 @@ def _mixing(theta: Summary, names: Sequence[str], scalars: dict[str, Scalar], co
         short = np.flatnonzero(ess < ENOUGH_ESS)
         if len(short):
             worst = short[np.argsort(ess[short], kind="stable")]
-            told = _some(worst, names, [f"{ess[j]:.0f}" for j in worst])
+            values = _some(worst, names, [f"{ess[j]:.0f}" for j in worst])
             found.append(
-                f"fewer than {ENOUGH_ESS:.0f} effective draws (ESS, {kind}) of {_coefficients(len(short))}: {told}"
+                f"fewer than {ENOUGH_ESS:.0f} effective draws (ESS, {kind}) of {_coefficients(len(short))}: {values}"
             )
     apart = np.flatnonzero(theta.r_hat > ENOUGH_R_HAT)
     if len(apart):
         worst = apart[np.argsort(-theta.r_hat[apart], kind="stable")]
-        told = _some(worst, names, [r_hat_in_words(theta.r_hat[j], 2) for j in worst])
-        found.append(f"R-hat above {ENOUGH_R_HAT} of {_coefficients(len(apart))}: {told}")
+        values = _some(worst, names, [r_hat_in_words(theta.r_hat[j], 2) for j in worst])
+        found.append(f"R-hat above {ENOUGH_R_HAT} of {_coefficients(len(apart))}: {values}")
     level = scalars.get("lp")  # in every cycle, which log_posterior is not
     if level is not None and not len(apart) and level.r_hat > ENOUGH_R_HAT:
         found.append(f"R-hat of log p(coefficients, z) is {r_hat_in_words(level.r_hat, 2)}")
     if several and len(apart) and np.nanmax(theta.r_hat) > APART:
-        key = "log_posterior" if all("log_posterior" in c.scalars for c in courses) else "lp"
-        best = max(courses, key=lambda c: c.scalars[key].mean)
+        key = "log_posterior" if all("log_posterior" in c.scalars for c in summaries) else "lp"
+        best = max(summaries, key=lambda c: c.scalars[key].mean)
         found.append(
             "the chains are apart: averages over them mean little. Either they are too short, or the posterior has "
             f"several modes; the highest log posterior is that of {best.name}"
@@ -155,6 +158,6 @@ def _coefficients(n: int) -> str:
     return counted(n, "coefficient")
 
 
-def _some(places: np.ndarray, names: Sequence[str], told: Sequence[str] | None = None) -> str:
-    words = [names[j] + (f" ({told[i]})" if told else "") for i, j in enumerate(places[:NAMED])]
+def _some(places: np.ndarray, names: Sequence[str], values: Sequence[str] | None = None) -> str:
+    words = [names[j] + (f" ({values[i]})" if values else "") for i, j in enumerate(places[:NAMED])]
     return ", ".join(words) + (", ..." if len(places) > NAMED else "")

@@ -9,9 +9,10 @@ import numpy as np
 
 from mpibayes.hpc.posterior.tables import Report, finite, machine_scalars
 from mpibayes.hpc.regression.draws import Kept
+from mpibayes.hpc.regression.keys import Firefly
 from mpibayes.hpc.regression.report.coefficients import LEVELS, Summary, centred, units
-from mpibayes.hpc.regression.report.mixing import Course
-from mpibayes.hpc.regression.report.scoring import Scores
+from mpibayes.hpc.regression.report.mixing import ChainSummary
+from mpibayes.hpc.regression.report.scoring import ClassScores, NumberScores, Scores
 from mpibayes.hpc.regression.report.summarise import Posterior, summarise_run
 from mpibayes.hpc.regression.report.tables import parts
 from mpibayes.io.export import csv_line
@@ -76,8 +77,9 @@ def _machine(p: Posterior, lines: list[dict[str, Any]], pictures: list[str]) -> 
     document: dict[str, Any] = {
         "format": "mpibayes-report",
         "version": 1,
-        "family": s.family,
-        "runs": [{"directory": str(c.folder), **_machine_course(course)} for c, course in zip(run.chains, p.courses)],
+        "family": "regression",
+        "likelihood": s.likelihood,
+        "runs": [{"directory": str(c.folder), **_machine_chain(summary)} for c, summary in zip(run.chains, p.chains)],
         "table": {
             "path": str(run.table.path),
             "fingerprint": run.table.fingerprint,
@@ -94,10 +96,10 @@ def _machine(p: Posterior, lines: list[dict[str, Any]], pictures: list[str]) -> 
             "missing": s.missing,
             "prior": s.prior,
             "prior_scale": finite(run.prior_scale),
-            "degrees_of_freedom": s.degrees_of_freedom if s.family == "student-t" else None,
-            "scale": run.likelihood.scale if s.family == "student-t" else None,
+            "degrees_of_freedom": s.degrees_of_freedom if run.likelihood.has_scale else None,
+            "scale": run.likelihood.scale if run.likelihood.has_scale else None,
         },
-        "sampler": run.chains[0].config.firefly.model_dump(),
+        "sampler": run.chains[0].config.of(Firefly).model_dump(),
         "scalars": machine_scalars(p.scalars),
         "efficiency": {
             "ess_min": finite(e.least),
@@ -117,8 +119,8 @@ def _machine(p: Posterior, lines: list[dict[str, Any]], pictures: list[str]) -> 
     }
     if run.design.n_classes > 1:
         document["sampled"] = [{"name": name, **_numbers(t, j)} for j, name in enumerate(p.names)]
-    if p.opinion is not None:
-        o = p.opinion
+    if p.importance is not None:
+        o = p.importance
         document["laplace_importance_sampling"] = {k: finite(v) for k, v in asdict(o).items()} | {
             "mean_at": p.names[o.mean_at], "sd_at": p.names[o.sd_at], "agrees": o.agrees if o.trusted else None,
         }  # fmt: skip
@@ -129,7 +131,7 @@ def _pairs(name: str, values: tuple[float, float]) -> dict[str, float | None]:
     return {f"{name}_min": finite(values[0]), f"{name}_median": finite(values[1])}
 
 
-def _machine_course(c: Course) -> dict[str, Any]:
+def _machine_chain(c: ChainSummary) -> dict[str, Any]:
     document = {name: finite(value) for name, value in vars(c).items()}
     return document | {"scalars": machine_scalars(c.scalars)}
 
@@ -141,15 +143,15 @@ def _machine_scores(s: Scores, classes: tuple[str, ...]) -> dict[str, Any]:
     document: dict[str, Any] = {"rows": s.n_rows, "draws": s.n_draws}
     document |= mean(s.log_density, "log_predictive_density")
     document |= mean(s.at_mean, "log_density_at_posterior_mean")
-    document |= mean(s.correct, "accuracy") | mean(s.correct_at_mean, "accuracy_at_posterior_mean")
-    if s.by_class is not None:
+    if isinstance(s, ClassScores):
+        document |= mean(s.correct, "accuracy") | mean(s.correct_at_mean, "accuracy_at_posterior_mean")
         document["accuracy_of_the_most_frequent_class"] = s.by_frequency
         document["classes"] = dict(zip(classes, s.by_class.tolist()))
         document["calibration"] = {
             label: {"rows": s.counts[c].tolist(), "predicted": s.predicted[c].tolist(), "seen": s.seen[c].tolist()}
             for c, label in enumerate(classes)
         }
-    if s.squared.n:
+    if isinstance(s, NumberScores):
         document |= {"rmse": s.rmse, "rmse_of_the_mean": s.rmse_of_mean}
         document |= mean(s.absolute, "mean_absolute_error") | mean(s.covered, "coverage_of_90_percent_intervals")
         document["places"] = s.places.tolist()
@@ -169,11 +171,10 @@ def _pictures(p: Posterior) -> dict[str, bytes]:
     if any(names):
         words = "mean, 5 to 95 %" + ("; numeric predictors in standard deviations" if design.standardise else "")
         words += "; less the mean over classes" if design.n_classes > 1 else ""
-        title = {"logistic": "Log odds ratios", "softmax": "Coefficients", "student-t": "Coefficients"}[design.family]
-        if design.family == "student-t" and design.standardise:
+        if design.standardised_response:
             words += ", of the response as well"
         pictures["coefficients.png"] = figures.forest(
-            p.shown, names, design.classes if design.n_classes > 1 else (), title, words
+            p.shown, names, design.classes if design.n_classes > 1 else (), design.likelihood.coefficients_title, words
         )
     worst = np.argsort(np.nan_to_num(p.shown.ess_bulk, nan=-1.0), kind="stable")
     chosen = list(dict.fromkeys([*worst[:3].tolist(), int(worst[len(worst) // 2])]))
@@ -182,7 +183,7 @@ def _pictures(p: Posterior) -> dict[str, bytes]:
         draws, run.chains, [p.names[j] for j in chosen], [p.shown.ess_bulk[j] for j in chosen]
     )
     if p.scores is not None:
-        if p.scores.places is None:
+        if isinstance(p.scores, ClassScores):
             pictures["heldout.png"] = figures.calibration(p.scores, design.classes)
         else:
             pictures["heldout.png"] = figures.places(p.scores, design.response)

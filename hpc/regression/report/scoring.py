@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mpibayes.hpc.regression.design import Built, Design
-from mpibayes.hpc.regression.likelihood import STUDENT
-from mpibayes.hpc.regression.predictive import Predictive
+from mpibayes.hpc.regression.predictive import Average
 
 BINS = 20  # of probabilities, for the calibration
 
@@ -39,36 +38,77 @@ class Mean:
 
 @dataclass
 class Scores:
-    """Of held-out rows; what a family does not have has no rows.
+    """Of held-out rows. log_density: log predictive density a row, nats, averaged over draws; at_mean: with the
+    posterior mean of theta."""
 
-    log_density: log predictive density a row, nats, averaged over draws; at_mean: with the posterior mean of theta.
-    correct, correct_at_mean: whether the most probable class is the true one; by_frequency: of the most frequent class.
-    squared, absolute: errors of the predictive mean in units of the response; covered: whether the response is between
-    the 5 and 95 % points. counts, predicted, seen (C, BINS): rows by the probability of a class, the sum of these
-    probabilities, and how many of the rows are of that class. places (BINS,): rows by the place of the response in
-    their predictive distribution.
-    """
-
-    n_rows: int
     n_draws: int
+    n_rows: int = 0
     log_density: Mean = field(default_factory=Mean)
     at_mean: Mean = field(default_factory=Mean)
+
+    def add(self, average: Average, mean: Average, x: np.ndarray, y: np.ndarray, design: Design) -> None:
+        """Predictors x (n, W) and responses y (n,) of more rows; mean: the posterior mean alone."""
+        eta, eta_mean = average.linear(x), mean.linear(x)
+        jacobian = np.log(design.scale)
+        self.n_rows += len(y)
+        self.log_density.add(average.log_density(eta, y) - jacobian)
+        self.at_mean.add(mean.log_density(eta_mean, y) - jacobian)
+        self._add_predictions(average.likelihood, eta, eta_mean, y, design)
+
+
+@dataclass
+class ClassScores(Scores):
+    """correct, correct_at_mean: whether the most probable class is the true one; by_class (C,): rows of each class.
+    counts, predicted, seen (C, BINS): rows by the probability of a class, the sum of these probabilities, and how many
+    of the rows are of that class."""
+
     correct: Mean = field(default_factory=Mean)
     correct_at_mean: Mean = field(default_factory=Mean)
+    by_class: np.ndarray | int = 0
+    counts: np.ndarray | float = 0.0
+    predicted: np.ndarray | float = 0.0
+    seen: np.ndarray | float = 0.0
+
+    def _add_predictions(self, likelihood, eta, eta_mean, y, design) -> None:
+        n_classes = len(design.classes)
+        true = likelihood.decode(y).astype(np.int64)
+        p = likelihood.probabilities(eta).mean(axis=1)
+        self.correct.add(p.argmax(axis=1) == true)
+        self.correct_at_mean.add(likelihood.probabilities(eta_mean)[:, 0].argmax(axis=1) == true)
+        self.by_class += np.bincount(true, minlength=n_classes)
+        cell = np.minimum((p * BINS).astype(int), BINS - 1)
+        each = range(n_classes)
+        self.counts += np.array([np.bincount(cell[:, c], minlength=BINS) for c in each], float)
+        self.predicted += np.array([np.bincount(cell[:, c], p[:, c], minlength=BINS) for c in each])
+        self.seen += np.array([np.bincount(cell[true == c, c], minlength=BINS) for c in each], float)
+
+    @property
+    def by_frequency(self) -> float:
+        """Accuracy of the most frequent class of these rows."""
+        return float(self.by_class.max() / self.by_class.sum())
+
+
+@dataclass
+class NumberScores(Scores):
+    """squared, absolute: errors of the predictive mean in units of the response; covered: whether the response is
+    between the 5 and 95 % points; places (BINS,): rows by the place of the response in their predictive
+    distribution."""
+
     squared: Mean = field(default_factory=Mean)
     absolute: Mean = field(default_factory=Mean)
     covered: Mean = field(default_factory=Mean)
     response: Mean = field(default_factory=Mean)
-    by_class: np.ndarray | None = None
-    counts: np.ndarray | None = None
-    predicted: np.ndarray | None = None
-    seen: np.ndarray | None = None
-    places: np.ndarray | None = None
+    places: np.ndarray | int = 0
 
-    @property
-    def by_frequency(self) -> float:
-        """Accuracy of the most frequent class of these rows, or NaN."""
-        return float(self.by_class.max() / self.by_class.sum()) if self.by_class is not None else np.nan
+    def _add_predictions(self, likelihood, eta, eta_mean, y, design) -> None:
+        mean, _ = likelihood.moments(eta)
+        error = design.scale * (y - mean)
+        self.squared.add(error**2)
+        self.absolute.add(np.abs(error))
+        self.response.add(design.scale * y)  # about the column's mean: digits are kept
+        place = likelihood.cdf(eta, y)
+        self.covered.add((place >= 0.05) & (place <= 0.95))
+        self.places += np.bincount(np.minimum((place * BINS).astype(int), BINS - 1), minlength=BINS)
 
     @property
     def rmse(self) -> float:
@@ -80,52 +120,12 @@ class Scores:
         return float(np.sqrt(max(self.response.squares / self.response.n - self.response.value**2, 0.0)))
 
 
-def score(blocks: Iterable[Built], predictive: Predictive, mean: np.ndarray, design: Design) -> Scores | None:
+def score(blocks: Iterable[Built], average: Average, mean: np.ndarray, design: Design) -> Scores | None:
     """blocks: the rows; mean (K, D): the posterior mean of theta. None where there are no rows."""
-    s = Scores(0, len(predictive.theta))
-    alone = Predictive(predictive.likelihood, mean[None])
-    student = predictive.likelihood.family == STUDENT
-    n_classes = len(design.classes)
-    if student:
-        s.places = np.zeros(BINS, np.int64)
-    else:
-        s.by_class = np.zeros(n_classes, np.int64)
-        s.counts, s.predicted, s.seen = (np.zeros((n_classes, BINS)) for _ in range(3))
+    scores = (NumberScores if design.likelihood.numeric else ClassScores)(len(average.theta))
+    alone = Average(average.likelihood, mean[None])
     for built in blocks:
-        for start in range(0, len(built.x), predictive.batch):
-            x, y = (a[start : start + predictive.batch] for a in (built.x, built.y))
-            eta, eta_mean = predictive.linear(x), alone.linear(x)
-            jacobian = np.log(design.scale)
-            s.n_rows += len(y)
-            s.log_density.add(predictive.log_density(eta, y) - jacobian)
-            s.at_mean.add(alone.log_density(eta_mean, y) - jacobian)
-            if student:
-                _add_numbers(s, predictive, eta, y, design)
-            else:
-                true = y.astype(np.int64) if n_classes > 2 or design.family == "softmax" else (y > 0).astype(np.int64)
-                p = predictive.probabilities(eta).mean(axis=1)
-                _add_classes(s, p, true)
-                s.correct_at_mean.add(alone.probabilities(eta_mean)[:, 0].argmax(axis=1) == true)
-    return s if s.n_rows else None
-
-
-def _add_numbers(s: Scores, predictive: Predictive, eta: np.ndarray, y: np.ndarray, design: Design) -> None:
-    mean, _ = predictive.moments(eta)
-    error = design.scale * (y - mean)
-    s.squared.add(error**2)
-    s.absolute.add(np.abs(error))
-    s.response.add(design.scale * y)  # about the column's mean: digits are kept
-    place = predictive.cdf(eta, y)
-    s.covered.add((place >= 0.05) & (place <= 0.95))
-    s.places += np.bincount(np.minimum((place * BINS).astype(int), BINS - 1), minlength=BINS)
-
-
-def _add_classes(s: Scores, p: np.ndarray, true: np.ndarray) -> None:
-    """p (n, C) of each class, true (n,) its number."""
-    s.correct.add(p.argmax(axis=1) == true)
-    s.by_class += np.bincount(true, minlength=len(s.by_class))
-    cell = np.minimum((p * BINS).astype(int), BINS - 1)
-    for c in range(p.shape[1]):
-        s.counts[c] += np.bincount(cell[:, c], minlength=BINS)
-        s.predicted[c] += np.bincount(cell[:, c], p[:, c], minlength=BINS)
-        s.seen[c] += np.bincount(cell[true == c, c], minlength=BINS)
+        for start in range(0, len(built.x), average.batch):
+            here = slice(start, start + average.batch)
+            scores.add(average, alone, built.x[here], built.y[here], design)
+    return scores if scores.n_rows else None

@@ -10,12 +10,12 @@ import numpy as np
 from mpibayes.errors import DataError, NumericalError
 from mpibayes.hpc.posterior.scalars import Scalar, scalar
 from mpibayes.hpc.regression.draws import Kept
-from mpibayes.hpc.regression.predictive import Predictive
+from mpibayes.hpc.regression.predictive import Average
 from mpibayes.hpc.regression.prior import Prior
-from mpibayes.hpc.regression.report import mixing as faring
+from mpibayes.hpc.regression.report import mixing
 from mpibayes.hpc.regression.report.coefficients import Summary, centred, in_original_units, summarise
-from mpibayes.hpc.regression.report.importance_check import Opinion, affordable, second_opinion
-from mpibayes.hpc.regression.report.mixing import Course, Efficiency
+from mpibayes.hpc.regression.report.importance_check import ImportanceCheck, affordable, importance_check
+from mpibayes.hpc.regression.report.mixing import ChainSummary, Efficiency
 from mpibayes.hpc.regression.report.scoring import Scores, score
 
 SCORED = 200  # draws that held-out rows are scored with, at most
@@ -29,14 +29,14 @@ class Posterior:
 
     run: Kept
     n_rows: int
-    courses: list[Course]
+    chains: list[ChainSummary]
     scalars: dict[str, Scalar]
     theta: Summary
     shown: Summary
     original: Summary | None
     efficiency: Efficiency
     scores: Scores | None = None
-    opinion: Opinion | None = None
+    importance: ImportanceCheck | None = None
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -50,7 +50,7 @@ class Posterior:
     @property
     def odds(self) -> bool:
         """Whether the exponential of a coefficient is an odds ratio."""
-        return self.run.design.family == "logistic"
+        return self.run.design.likelihood.odds
 
 
 def summarise_run(run: Kept) -> Posterior:
@@ -62,19 +62,19 @@ def summarise_run(run: Kept) -> Posterior:
     shown, original = theta, None
     if design.n_classes > 1:
         shown = summarise([centred(d).reshape(len(d), -1) for d in draws])
-    if design.standardise and (design.family == "student-t" or any(t.numeric for t in design.terms)):
+    if design.standardised_response or (design.standardise and any(t.numeric for t in design.terms)):
         plain = [in_original_units(centred(d), design).reshape(len(d), -1) for d in draws]
         original = summarise(plain, judged=False)
     later = [c.later() for c in run.chains]
-    scalars = {name: scalar([t[name] for t in later]) for name in faring.SCALARS}
-    courses = [faring.course(c) for c in run.chains]
+    scalars = {name: scalar([t[name] for t in later]) for name in mixing.SCALARS}
+    chains = [mixing.summarise_chain(c) for c in run.chains]
     posterior = Posterior(
-        run, run.n_rows, courses, {k: s for k, s in scalars.items() if s.n_draws}, theta, shown, original,
-        faring.efficiency(courses, shown),
+        run, run.n_rows, chains, {k: s for k, s in scalars.items() if s.n_draws}, theta, shown, original,
+        mixing.efficiency(chains, shown),
     )  # fmt: skip
     _look_at_rows(posterior)
-    posterior.warnings[:0] = faring.warnings(
-        run.chains, courses, shown, posterior.names, posterior.scalars, posterior.n_rows
+    posterior.warnings[:0] = mixing.warnings(
+        run.chains, chains, shown, posterior.names, posterior.scalars, posterior.n_rows
     )
     adapting = [c for c in run.chains if c.burn_in < min(c.config.burn_in, c.trace["cycle"][-1])]
     if adapting:
@@ -87,7 +87,7 @@ def summarise_run(run: Kept) -> Posterior:
 
 
 def _look_at_rows(p: Posterior) -> None:
-    """Counts the training rows, and asks for a second opinion where that is affordable."""
+    """Counts the training rows, and checks the chains by importance sampling where that is affordable."""
     run, design = p.run, p.run.design
     n_draws = affordable(run.n_rows, design.width)
     incomplete = any(c.n_missing for c in (design.response_column, *(t.column for t in design.terms)))
@@ -103,11 +103,11 @@ def _look_at_rows(p: Posterior) -> None:
         return
     prior = Prior.of(run.settings.prior, run.prior_scale, design.n_parameters)
     try:
-        p.opinion = second_opinion(blocks, run.likelihood, prior, p.shown, n_draws)
+        p.importance = importance_check(blocks, run.likelihood, prior, p.shown, n_draws)
     except NumericalError as error:
         p.warnings.append(f"no check by Laplace importance sampling: {error}")
-    if p.opinion is not None and p.opinion.trusted and not p.opinion.agrees:
-        o = p.opinion
+    if p.importance is not None and p.importance.trusted and not p.importance.agrees:
+        o = p.importance
         what, at, gap = max(("mean", o.mean_at, o.mean_gap), ("sd", o.sd_at, o.sd_gap), key=lambda w: w[2])
         p.warnings.append(
             f"Laplace importance sampling finds another posterior: the {what} of {p.names[at]} differs by {gap:.1f} "
@@ -122,9 +122,9 @@ def _score(p: Posterior) -> None:
     if config.heldout_path is not None and not os.path.exists(config.heldout_path):
         p.warnings.append(f"{config.heldout_path}: the held-out rows are not there any more, so nothing is scored")
         return
-    predictive = Predictive(run.likelihood, run.draws(SCORED))
+    average = Average.of(run.draws(SCORED))
     mean = p.theta.mean.reshape(run.design.n_classes, -1)
     try:
-        p.scores = score(run.heldout_blocks(), predictive, mean, run.design)
+        p.scores = score(run.heldout_blocks(), average, mean, run.design)
     except DataError as error:
         p.warnings.append(f"the held-out rows cannot be scored: {error}")

@@ -10,7 +10,9 @@ import numpy as np
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.posterior.scalars import Scalar, r_hat_in_words
 from mpibayes.hpc.posterior.tables import fixed, head, not_started, shards, span, states, warnings_in_words
+from mpibayes.hpc.regression.keys import Firefly
 from mpibayes.hpc.regression.report.coefficients import Summary, by_importance, units
+from mpibayes.hpc.regression.report.scoring import ClassScores
 from mpibayes.hpc.regression.report.summarise import Posterior
 from mpibayes.text import counted, every, number, percent, took
 
@@ -30,9 +32,9 @@ def parts(p: Posterior) -> list[Any]:
     shown = [head(p.run.chains, _about(p)), "", _scalar_table(p)]
     if p.warnings:
         shown += ["", warnings_in_words(p.warnings)]
-    if len(p.courses) > 1:
+    if len(p.chains) > 1:
         shown += ["", _chain_table(p)]
-    shown += ["", _efficiency_table(p), *_opinion(p)]
+    shown += ["", _efficiency_table(p), *_importance(p)]
     if p.scores is not None:
         shown += ["", _score_table(p)]
     shown += ["", _coefficient_title(p), _coefficient_table(p)]
@@ -52,16 +54,16 @@ def _about(p: Posterior) -> list[tuple[str, str]]:
     ]  # fmt: skip
     for words in dict.fromkeys(_sampler(c.config) for c in run.chains):
         lines.append(("sampler", words))
-    several = f", {len(p.courses)} chains" if len(p.courses) > 1 else ""
+    several = f", {len(p.chains)} chains" if len(p.chains) > 1 else ""
     wanted = span([c.config.run.cycles for c in run.chains])
     lines += [
-        ("cycles", f"{span([c.cycles for c in p.courses])} of {wanted}{several}, {states(run.chains)}"),
+        ("cycles", f"{span([c.cycles for c in p.chains])} of {wanted}{several}, {states(run.chains)}"),
         *not_started(run.chains),
     ]
     n_draws = sum(int((c.trace["cycle"] > c.burn_in).sum()) for c in run.chains)
-    left_out = span([c.burn_in for c in p.courses], "cycle")
+    left_out = span([c.burn_in for c in p.chains], "cycle")
     lines.append(("burn-in", f"{left_out} left out; {counted(n_draws, 'draw')} kept after it"))
-    seconds, kept = sum(c.seconds for c in p.courses), sum(c.kept_seconds for c in p.courses)
+    seconds, kept = sum(c.seconds for c in p.chains), sum(c.kept_seconds for c in p.chains)
     each = " of all chains" if several else ""
     lines.append(("time", f"{took(seconds)}{each} in cycles, {took(kept)} of it after burn-in"))
     exact = max(min(c.config.burn_in, c.config.run.cycles) for c in run.chains) + 1
@@ -72,20 +74,13 @@ def _about(p: Posterior) -> list[tuple[str, str]]:
 
 def _model(p: Posterior) -> str:
     design, s = p.run.design, p.run.settings
-    if s.family == "logistic":
-        return f"logistic regression of {design.response}: the probability of {_quoted(design.classes[1])}"
-    if s.family == "softmax":
-        few = ", ".join(map(_quoted, design.classes[:6])) + (", ..." if len(design.classes) > 6 else "")
-        return f"softmax regression of {design.response}: {len(design.classes)} classes, {few}"
-    scale = p.run.likelihood.scale
+    m = p.run.likelihood
+    words = f"{m.title} regression of {design.response}: {m.in_words(design.classes)}"
+    if not m.has_scale:
+        return words
     how = {"auto": "the most probable one", "heldout": "the best one on held-out rows"}.get(str(s.scale), "given")
-    words = f"Student t regression of {design.response}: {s.degrees_of_freedom:g} degrees of freedom, scale "
-    words += f"{number(scale)} ({how})"
-    return words + (f", that is {number(scale * design.scale)} in the table's units" if design.standardise else "")
-
-
-def _quoted(level: str) -> str:
-    return f'"{level}"'
+    words += f" ({how})"
+    return words + (f", that is {number(m.scale * design.scale)} in the table's units" if design.standardise else "")
 
 
 def _predictors(p: Posterior) -> str:
@@ -127,7 +122,7 @@ def _prior(p: Posterior) -> str:
 
 
 def _sampler(config: Config) -> str:
-    f = config.firefly
+    f = config.of(Firefly)
     steps = f" with {counted(f.leapfrog_steps, 'leapfrog step')}" if f.theta_update == "hmc" else ""
     update = f"{f.theta_update}{steps}"
     update += " in coordinates whitened by Laplace's approximation" if f.whiten else ""
@@ -168,7 +163,7 @@ def _scalar_table(p: Posterior) -> Any:
 
 
 def _all_rows(p: Posterior) -> bool:
-    return p.run.chains[0].config.firefly.bounds == "none"
+    return p.run.chains[0].config.of(Firefly).bounds == "none"
 
 
 def _scalar_cells(key: str, s: Scalar, judged: bool) -> list[str]:
@@ -180,10 +175,10 @@ def _scalar_cells(key: str, s: Scalar, judged: bool) -> list[str]:
 
 
 def _chain_table(p: Posterior) -> Any:
-    seen = all("log_posterior" in c.scalars and c.scalars["log_posterior"].n_draws >= ENOUGH for c in p.courses)
+    seen = all("log_posterior" in c.scalars and c.scalars["log_posterior"].n_draws >= ENOUGH for c in p.chains)
     key = "log_posterior" if seen else "lp"
     table = _table("chains", "cycles", "time", LABELS[key], "sd", "acceptance", "step size", "bright", "queries")
-    for c in p.courses:
+    for c in p.chains:
         s, level = c.scalars, c.scalars[key]
         table.add_row(
             c.name, f"{c.cycles:,}", took(c.seconds), fixed(level.mean, 1), fixed(level.sd, 1),
@@ -200,8 +195,8 @@ def _efficiency_table(p: Posterior) -> Any:
     of += ", each less the mean of all classes" if p.run.design.n_classes > 1 else ""
     table.add_row(f"in {counted(e.cycles, 'cycle')} after burn-in", fixed(e.least, 0), fixed(e.median, 0), of)
     queries, theta = (
-        sum(n * c.kept_cycles for n, c in zip(each, p.courses)) / max(e.cycles, 1)
-        for each in ([c.queries for c in p.courses], [c.queries_theta for c in p.courses])
+        sum(n * c.kept_cycles for n, c in zip(each, p.chains)) / max(e.cycles, 1)
+        for each in ([c.queries for c in p.chains], [c.queries_theta for c in p.chains])
     )
     often = queries / p.n_rows
     share = f"{often:.2g} times all rows" if often >= 0.1 else f"{percent(often)} of all rows"
@@ -216,20 +211,20 @@ def _efficiency_table(p: Posterior) -> Any:
     return table
 
 
-def _opinion(p: Posterior) -> list[Any]:
+def _importance(p: Posterior) -> list[Any]:
     from mpibayes.terminal import Text
 
-    o = p.opinion
+    o = p.importance
     if o is None:
         return []
     text = Text("A second opinion, by Laplace importance sampling: ", style="bold")
     words = f"{o.n_draws:,} draws, {o.n_effective:,.0f} of them effective, Pareto k {o.pareto_k:.2f}. "
-    if not o.answers:
+    if not o.possible:
         words += (
-            f"The chain has too few effective draws ({o.chain_effective:.0f} of a coefficient) to be held against it."
+            f"The chain has too few effective draws ({o.chain_effective:.0f} of a coefficient) to be compared with it."
         )
     elif not o.trusted:
-        words += "The normal approximation is too far from the posterior to be held against the chain (k above 0.5)."
+        words += "The normal approximation is too far from the posterior to be compared with the chain (k above 0.5)."
     else:
         verdict = "It agrees with the chain" if o.agrees else "It does not agree with the chain"
         words += (
@@ -246,7 +241,7 @@ def _opinion(p: Posterior) -> list[Any]:
 def _score_table(p: Posterior) -> Any:
     s = p.scores
     draws = f"mean over {counted(s.n_draws, 'draw')}"
-    if s.by_class is not None:
+    if isinstance(s, ClassScores):
         table = _table(f"{s.n_rows:,} held-out rows", draws, "", "posterior mean", "most frequent class")
         shares = s.by_class[s.by_class > 0] / s.by_class.sum()
         entropy = float(-(shares * np.log(shares)).sum())
@@ -312,12 +307,12 @@ def _original(p: Posterior) -> Sequence[Any]:
     design, s = p.run.design, p.original
     d, unit = design.n_predictors, units(design)
     numeric = {t.first for t in design.terms if t.numeric} | ({0} if design.intercept else set())
-    if design.family == "student-t":
+    if design.likelihood.numeric:
         numeric = set(range(d))
     places = [j for j in by_importance(p.shown, design) if j % d in numeric]
     title = Text("In the table's own units", style="bold")
     words = "of numeric predictors, a coefficient of one unit; intercepts where they all are 0"
-    if design.family == "student-t":
+    if design.likelihood.numeric:
         words = f"of {design.response}; numeric predictors by one unit; the intercept where they all are 0"
     title.line(words, style="not bold dim")
     if len(places) > LISTED_NUMERIC:

@@ -1,0 +1,54 @@
+"""A configuration held against the columns of its table."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from mpibayes.errors import ConfigError
+from mpibayes.hpc import registry
+from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.config.places import Report
+from mpibayes.io.table import Column
+from mpibayes.text import import_again
+
+
+def check_columns(config: Config, columns: Sequence[Column], n_rows: int) -> None:
+    """Hold [columns.NAME], and what the family says of columns, against the table's; ConfigError lists all that does
+    not fit.
+
+    Columns whose numbers the arithmetic cannot hold are refused too, since [columns.NAME] can leave them out.
+    """
+    by_name = {column.name: column for column in columns}
+    report = Report(config.places)
+    for name in config.columns:
+        if name not in by_name:
+            report.add(("columns", name), f"the table has no such column; {nearest_column(name, list(by_name))}")
+    registry.rules_of(config.model.family).against_table(config, by_name, report)
+    for column in columns:
+        key = ("columns", column.name)
+        if column.name in config.unused:
+            continue
+        if column.kind == "count" and column.center * (n_rows - column.n_missing) >= 2.0**53:
+            report.add(
+                key,
+                "the sum of its counts is 2^53 or more, too large to be exact; "
+                f"{import_again(column.name, 'real')}, or set use = false",
+            )
+        if column.kind == "real" and not (1e-150 < column.scale < 1e150 and abs(column.center) < 1e150):
+            report.add(
+                key, "its numbers are too large or too small for double precision; scale them, or set use = false"
+            )
+    if columns and all(column.name in config.unused for column in columns) and not report.problems:
+        report.add(("columns",), "every column has use = false, so that nothing is left to model")
+    if report.problems:
+        raise ConfigError(f"{config.path}: the configuration does not fit the table {config.table}", report.problems)
+
+
+def nearest_column(name: str, names: list[str]) -> str:
+    near = difflib.get_close_matches(name, names, 1, 0.6) or [n for n in names if n.lower() == name.lower()]
+    return f"did you mean {near[0]}?" if near else f"it has {some(names)}"
+
+
+def some(names: list[str], most: int = 12) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,98 @@
+"""The sections that every family of models has. What a family adds to them is in its own `keys.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from mpibayes.hpc.config.section import LENGTH_OF_TIME, Duration, Name, Section, key, none, tuples
+
+MOST_JOINT = 64  # columns of a block
+
+
+class Data(Section):
+    table: str = key(
+        ..., "the typed table that `mpibayes import` wrote; relative to this file", "the path of a table", path=True
+    )
+    heldout: Annotated[Annotated[float, Field(gt=0, le=0.5)] | Name | None, BeforeValidator(none)] = key(
+        None,
+        "rows kept out of training and scored: a fraction, or the path of a .h5, CSV or Parquet file",
+        'a fraction in (0, 0.5], the path of a file, or "none"',
+        path=True,
+        of_the_model=True,
+    )
+    unseen: Literal["error", "missing"] = key(
+        "error",
+        "a level of held-out or new rows that the table does not have: stop, or take the cell as missing",
+        '"error" or "missing"',
+    )
+
+
+class Model(Section):
+    """A family adds its own keys, and says with `family` by which names it goes."""
+
+    of_the_model: ClassVar[bool] = True
+
+    family: str = key("", "the family of the model", "the name of a family")
+
+
+class Run(Section):
+    seed: int = key(0, "names the random streams", "a whole number from 0 to 2^63 - 1", ge=0, lt=2**63)
+    shards: Literal["auto"] | Annotated[int, Field(ge=1)] = key(
+        "auto",
+        "fixed pieces of the table; not more ranks than shards can work",
+        '"auto" or a whole number, 1 or more',
+        decided_once=True,
+    )
+    cycles: int = key(
+        1000,
+        "length of the chain; raise it to extend a finished run",
+        "a whole number, 1 or more",
+        may_change=True,
+        ge=1,
+    )
+    burn_in: Literal["auto"] | Annotated[int, Field(ge=0)] = key(
+        "auto",
+        "cycles left out of summaries; auto is a fifth of cycles, counted from the end of an annealed start, decided "
+        "at the first start",
+        '"auto" or a whole number, 0 or more',
+        decided_once=True,
+    )
+    chains: int = key(1, "independent chains, in DIR/chain-1 and so on", "a whole number, 1 or more", ge=1)
+    checkpoint_minutes: float = key(5.0, "minutes between two checkpoints", "a number above 0", may_change=True, gt=0)
+    max_time: Duration = key(
+        None,
+        "stop at a checkpoint before this much time has passed (seconds here; 3h50m and 1-02:00:00 are understood)",
+        LENGTH_OF_TIME,
+        may_change=True,
+    )
+
+
+class Output(Section):
+    thin: int = key(1, "cycles between two lines of the trace", "a whole number, 1 or more", ge=1)
+
+
+class Column(Section):
+    """[columns.NAME]"""
+
+    of_the_model: ClassVar[bool] = True
+
+    use: bool = key(True, "false leaves the column out of the model", "true or false")
+
+
+class Block(Section):
+    """[blocks.NAME], in families that have them: columns whose cells lie side by side in the rows."""
+
+    of_the_model: ClassVar[bool] = True
+
+    columns: Annotated[tuple[Name, ...], Field(min_length=2, max_length=MOST_JOINT), BeforeValidator(tuples)] = key(
+        ...,
+        "real columns that are modelled jointly, with a full covariance in each cluster",
+        f"a list of the names of 2 to {MOST_JOINT} real columns",
+    )
+
+
+SECTIONS: Mapping[str, type[Section]] = {"data": Data, "model": Model, "run": Run, "output": Output}
+NAMED: Mapping[str, type[Section]] = {"columns": Column}  # [columns.NAME]

@@ -1,0 +1,90 @@
+"""Reading a configuration: a TOML file and `--set key=value`, checked whole.
+
+All mistakes are reported together, each with its file, line, key, what was expected and the nearest valid key. Paths
+are relative to the configuration file. Which sections there are depends on `model.family`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from mpibayes.errors import ConfigError
+from mpibayes.hpc import registry
+from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.config.places import (
+    Key,
+    Places,
+    Report,
+    leaves,
+    line_numbers,
+    merge,
+    parse_override,
+    times_as_text,
+)
+from mpibayes.hpc.config.section import marked
+from mpibayes.hpc.config.validate import validated
+from mpibayes.io.files import read_regular, reason
+
+
+def load(path: str | Path, overrides: Iterable[str] = ()) -> Config:
+    """Read and check a configuration; ConfigError (exit 2) lists every problem at once."""
+    path = Path(path)
+    text = _read(path)
+    document = _parsed(path, text)
+    problems: list[str] = []
+    set_keys: set[Key] = set()
+    for item in overrides:
+        try:
+            change = parse_override(item)
+        except ValueError as error:
+            problems.append(str(error))
+            continue
+        set_keys |= set(leaves(change))
+        merge(document, change, {kind for name in registry.FAMILIES for kind in registry.keys_of(name).NAMED})
+    places = Places(path, line_numbers(text), frozenset(set_keys))
+    sections, named = validated(times_as_text(document), Report(places, problems))
+    if problems:
+        many = f"{len(problems)} problems" if len(problems) > 1 else "one problem"
+        raise ConfigError(f"{path}: {many} in the configuration", problems)
+    config = Config(sections, named, places, text)
+    for section in sections.values():
+        for value in (getattr(section, key) for key in marked(type(section), "path")):
+            if isinstance(value, str):
+                config.resolve(value)  # a text that cannot be a path is reported now
+    return config
+
+
+def _read(path: Path) -> str:
+    try:
+        return read_regular(path, pipe=True).decode("utf-8").replace("\r\n", "\n")
+    except FileNotFoundError:
+        near = difflib.get_close_matches(
+            path.name, [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else [], 1
+        )
+        hint = f"; did you mean {path.parent / near[0]}?" if near else ""
+        raise ConfigError(f"{path}: there is no such configuration file{hint}") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path}: this is a folder; a configuration (TOML) file was expected") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 text (byte {error.start}); a configuration is a TOML file") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {reason(error)}") from None
+
+
+def _parsed(path: Path, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        message, line = str(error), 1
+        found = re.search(r"\s*\(at line (\d+), column (\d+)\)", message)
+        if found:
+            line = int(found[1])
+            message = message.replace(found[0], f" (column {found[2]})")
+        elif "at end of document" in message:
+            line = text.count("\n") + 1
+        raise ConfigError(f"{path}:{line}: not valid TOML: {message}") from None

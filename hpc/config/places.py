@@ -1,0 +1,170 @@
+"""Where each key of a configuration was given, how keys and values are written, and the list of what is wrong."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mpibayes.text import toml_string
+
+Key = tuple[str, ...]  # ("run", "seed"), ("columns", "age", "use"), ("blocks", "body", "prior", "nu")
+
+
+@dataclass(frozen=True)
+class Places:
+    """The file, the line of each section and key in it, and the keys that --set gave."""
+
+    path: Path
+    lines: Mapping[Key, int] = field(default_factory=dict)
+    set_keys: frozenset[Key] = frozenset()
+
+    def where(self, key: Key) -> str:
+        """`run.toml:12: run.seed`, or `--set run.seed` where the command line gave it."""
+        for length in range(len(key), 0, -1):
+            if any(given[:length] == key[:length] for given in self.set_keys) and length > 1:
+                return f"--set {dotted(key)}"
+            if key[:length] in self.lines:
+                return f"{self.path}:{self.lines[key[:length]]}: {dotted(key)}"
+        return f"{self.path}: {dotted(key)}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """Collects problems with the place that each comes from."""
+
+    places: Places
+    problems: list[str] = field(default_factory=list)
+
+    def add(self, key: Key, what: str) -> None:
+        self.problems.append(f"{self.places.where(key)}: {what}")
+
+
+_PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""  # of a dotted key: bare, or in quotes
+
+
+def line_numbers(text: str) -> dict[Key, int]:
+    """Line of each section and key. A scan of the text, not a parser: it reads what people write, one key a line."""
+    lines: dict[Key, int] = {}
+    section: Key = ()
+    for number, line in enumerate(text.split("\n"), 1):
+        header = re.match(r"\s*\[\[?([^\[\]]+)\]\]?\s*(#.*)?$", line)
+        assignment = re.match(rf"\s*({_PART}(?:\s*\.\s*{_PART})*)\s*=", line)
+        if header:
+            section = _path_of(header[1]) or section
+            lines.setdefault(section, number)
+        elif assignment:
+            key = (*section, *_path_of(assignment[1]))
+            lines.setdefault(key, number)
+            inline = re.match(r"[^=]*=\s*\{(.*)\}", line)
+            for name in re.findall(r"([A-Za-z0-9_-]+)\s*=", inline[1]) if inline else ():
+                lines.setdefault((*key, name), number)
+    return lines
+
+
+def _path_of(dotted: str) -> Key:
+    try:
+        tree: Any = tomllib.loads(f"{dotted} = 0")
+    except tomllib.TOMLDecodeError:
+        return ()
+    path = []
+    while isinstance(tree, dict):
+        (key, tree), *_ = tree.items()
+        path.append(key)
+    return tuple(path)
+
+
+# --- keys and values as text ------------------------------------------------------------------------------------------
+
+
+def table(value: Any) -> dict[str, Any]:
+    """A table of the file, {} for what is none."""
+    return value if isinstance(value, dict) else {}
+
+
+def dotted(key: Sequence[str]) -> str:
+    return ".".join(bare(part) for part in key)
+
+
+def bare(part: str) -> str:
+    return part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else toml_string(part)
+
+
+def shown(value: Any) -> str:
+    text = as_toml(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def as_toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{bare(str(key))} = {as_toml(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(as_toml(item) for item in value) + "]"
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else str(value)
+    if isinstance(value, int):
+        return str(value)
+    return toml_string(str(value))
+
+
+# --- --set ------------------------------------------------------------------------------------------------------------
+
+
+def parse_override(item: str) -> dict[str, Any]:
+    """`run.seed=3` as {"run": {"seed": 3}}; a value that is no TOML is a text."""
+    key, equals, value = item.partition("=")
+    if not equals or not key.strip():
+        raise ValueError(f"--set {item}: expected key=value, for example --set run.seed=3")
+    value = value.strip()
+    try:
+        change = tomllib.loads(f"{key} = {value}")
+        if _has_time(change):  # 02:00:00 is a time of day in TOML, and a length of time here
+            raise tomllib.TOMLDecodeError
+        return change
+    except tomllib.TOMLDecodeError:
+        pass
+    try:
+        return tomllib.loads(f"{key} = {toml_string(value)}")
+    except tomllib.TOMLDecodeError:
+        raise ValueError(f"--set {item}: {key.strip()!r} is not a key such as run.seed or columns.age.use") from None
+
+
+def _has_time(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(_has_time(item) for item in value.values())
+    return isinstance(value, datetime.date | datetime.time)
+
+
+def times_as_text(value: Any) -> Any:
+    """Dates and times, which TOML knows and the configuration does not, as they were written."""
+    if isinstance(value, dict):
+        return {key: times_as_text(item) for key, item in value.items()}
+    return value.isoformat() if isinstance(value, datetime.date | datetime.time) else value
+
+
+def leaves(tree: Any, above: Key = ()) -> list[Key]:
+    """The keys that a change gives."""
+    if isinstance(tree, dict) and tree and len(above) < 3:
+        return [leaf for key, item in tree.items() for leaf in leaves(item, (*above, key))]
+    return [above]
+
+
+def merge(document: dict[str, Any], change: dict[str, Any], named: Iterable[str]) -> None:
+    """Puts `change` over `document`: sections are merged, also `named` ones ([columns.NAME]); values are replaced."""
+    for section, keys in change.items():
+        if not (isinstance(keys, dict) and isinstance(document.get(section), dict)):
+            document[section] = keys
+            continue
+        for key, value in keys.items():
+            old = document[section].get(key)
+            if section in named and isinstance(value, dict) and isinstance(old, dict):
+                old.update(value)
+            else:
+                document[section][key] = value

@@ -1,0 +1,142 @@
+"""What a section of the configuration is, how one of its keys is declared, and the types that sections share.
+
+A key has a type, a default, a line of explanation, which `config.resolved.toml` shows, and what is expected of it,
+which a message about a wrong value says. Unknown keys are refused; `load.py` names the near misses.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import types
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.fields import FieldInfo
+
+
+class Section(BaseModel):
+    """A table of the file. A family extends a section that it shares with others by inheritance."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    of_the_model: ClassVar[bool] = False  # its keys say what the model is: chains of one model agree in them
+
+    @classmethod
+    def implied(cls, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """By key, the entries of a value that hold where they are not given, for those that follow from other keys."""
+        return {}
+
+
+def key(
+    default: Any,
+    about: str,
+    expected: str,
+    *,
+    path: bool = False,
+    decided_once: bool = False,
+    may_change: bool = False,
+    of_the_model: bool = False,
+    **bounds: Any,
+) -> Any:
+    """A key of a section. default: `...` where it is required. bounds: of a number, as pydantic's `Field` has them.
+
+    path: a text is a path, relative to the configuration file. decided_once: what "auto" came to at the first start
+    holds when the run is continued. may_change: it says how long or how often, not what is sampled, and may differ when
+    the run is continued. of_the_model: see `Section`.
+    """
+    marks = {
+        "expected": expected,
+        "path": path,
+        "decided_once": decided_once,
+        "may_change": may_change,
+        "of_the_model": of_the_model,
+    }
+    return Field(default, description=about, json_schema_extra=marks, **bounds)
+
+
+def marked(section: type[Section], mark: str) -> list[str]:
+    """The keys of a section that were declared with this mark."""
+    return [name for name, info in section.model_fields.items() if info.json_schema_extra[mark]]
+
+
+def section_in(info: FieldInfo) -> type[Section] | None:
+    """The section that a key holds, as `prior = {kappa = 1}` does; None for a value, and for a choice of several."""
+    optional = get_origin(info.annotation) in (types.UnionType, Union)
+    found = [kind for kind in (get_args(info.annotation) if optional else (info.annotation,)) if kind is not type(None)]
+    one = found[0] if len(found) == 1 else None
+    return one if isinstance(one, type) and issubclass(one, Section) else None
+
+
+def expected(section: type[Section], *within: str) -> str:
+    """What the value of a key has to be, in words. within: the key, and the key in the section that it holds."""
+    info = section.model_fields[within[0]]
+    return expected(section_in(info), *within[1:]) if within[1:] else info.json_schema_extra["expected"]
+
+
+# --- types that sections share ----------------------------------------------------------------------------------------
+
+_UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "min": 60.0, "s": 1.0}
+LENGTH_OF_TIME = 'a length of time: "3h50m", "90m", 3600 (seconds), "02:00:00", "1-02:00:00", or "none"'
+
+
+def parse_duration(text: str | int | float) -> float:
+    """Seconds of a length of time as people and SLURM write it; ValueError where it is not one, or not positive.
+
+    >>> [parse_duration(t) for t in ("3h50m", "90m", "3600", "1-02:00:00", "02:00:00", "90:00", "1.5h")]
+    [13800.0, 5400.0, 3600.0, 93600.0, 7200.0, 5400.0, 5400.0]
+    """
+    if isinstance(text, int | float) and not isinstance(text, bool):
+        seconds = float(text)
+    else:
+        seconds = _seconds(str(text).strip().lower())
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise ValueError(
+            f"{text!r} is not a positive length of time such as 3h50m, 90m, 3600 (seconds), 02:00:00 or 1-02:00:00"
+        )
+    return seconds
+
+
+def _seconds(text: str) -> float:
+    """Seconds, or NaN where the text is no length of time."""
+    if re.fullmatch(r"\d+(\.\d*)?", text):
+        return float(text)
+    if re.fullmatch(r"(\d+(\.\d*)?\s*(d|h|min|m|s)\s*)+", text):
+        parts = re.findall(r"(\d+(?:\.\d*)?)\s*(d|h|min|m|s)", text)
+        if len({unit for _, unit in parts}) == len(parts):
+            return sum(float(number) * _UNITS[unit] for number, unit in parts)
+    # SLURM: minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes, days-hours:minutes:seconds
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
+    if match:
+        days, *rest = match.groups()
+        numbers = [int(n) for n in rest if n is not None]
+        if days is not None:
+            hours, minutes, seconds = [*numbers, 0, 0][:3]
+            return ((int(days) * 24 + hours) * 60 + minutes) * 60.0 + seconds
+        if len(numbers) == 3:
+            return (numbers[0] * 60 + numbers[1]) * 60.0 + numbers[2]
+        return numbers[0] * 60.0 + numbers[1]
+    return math.nan
+
+
+def tuples(value: Any) -> Any:
+    """TOML has lists; sections hold tuples, which nobody can change."""
+    if isinstance(value, dict):
+        return {name: tuples(item) for name, item in value.items()}
+    return tuple(map(tuples, value)) if isinstance(value, list) else value
+
+
+def none(value: Any) -> Any:
+    """TOML has no null; the word `none` takes a value back."""
+    return None if value == "none" else value
+
+
+def duration(value: Any) -> Any:
+    value = none(value)
+    return value if value is None else parse_duration(value)
+
+
+Positive = Annotated[float, Field(gt=0)]
+Name = Annotated[str, Field(min_length=1)]
+Duration = Annotated[float | None, BeforeValidator(duration)]

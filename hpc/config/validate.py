@@ -1,0 +1,214 @@
+"""Checking a document against the sections that its family has; every problem is reported, with the nearest valid key.
+
+Types, ranges and unknown keys are pydantic's to find; the words are here. What no key alone can say is in the family's
+rules.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from mpibayes.hpc import registry
+from mpibayes.hpc.config import keys as shared
+from mpibayes.hpc.config.places import Key, Report, dotted, shown, table
+from mpibayes.hpc.config.section import Section, expected, section_in
+
+
+def validated(document: dict[str, Any], report: Report) -> tuple[dict[str, Section], dict[str, dict[str, Section]]]:
+    """The sections by name, and the named ones by kind and name; those that are not valid are reported and missing."""
+    check = _Check(_family(document, report), document, report)
+    check.strangers(document)
+    sections = {
+        name: section
+        for name, of in check.sections.items()
+        if (section := check.section(of, table(document.get(name)), (name,))) is not None
+    }
+    named = {kind: check.with_names(kind, of, table(document.get(kind))) for kind, of in check.named.items()}
+    if check.family is not None:
+        registry.rules_of(check.family).rules(sections, named, report)
+    return sections, named
+
+
+def _family(document: dict[str, Any], report: Report) -> str | None:
+    """The name of the family; None where there is no such family, which is reported, and taken out."""
+    model = table(document.get("model"))
+    given = model.get("family", registry.DEFAULT)
+    if given in registry.FAMILIES:
+        return given
+    hint = ""
+    if isinstance(given, str):  # which may be what one of a family's own keys takes
+        for name in registry.FAMILIES:
+            section = registry.keys_of(name).SECTIONS["model"]
+            for key in (key for key in section.model_fields if _fits(section, key, given)):
+                hint = f'; did you mean family = "{name}" and {key} = {shown(given)}?'
+    report.add(("model", "family"), f"got {shown(given)}, expected {_either(registry.FAMILIES)}{hint}")
+    del model["family"]
+    return None
+
+
+def _fits(section: type[Section], key: str, value: Any) -> bool:
+    """Whether a key of a section takes this value."""
+    try:
+        section.model_validate({key: value})
+    except ValidationError as error:
+        return all(problem["loc"][0] != key for problem in error.errors())
+    return True
+
+
+def _either(names: Iterable[str]) -> str:
+    *some, last = (f'"{name}"' for name in names)
+    return f"{', '.join(some)} or {last}" if some else last
+
+
+def _near(name: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
+    return next(iter(difflib.get_close_matches(name, list(names), 1, cutoff)), None)
+
+
+class _Check:
+    """A document is held against the sections of its family.
+
+    Of a family that there is not (None), which is reported already, these are the sections that all families have, and
+    of others, whichever family they are of, those that the document has. Whether it should is not known.
+    """
+
+    def __init__(self, family: str | None, document: dict[str, Any], report: Report):
+        self.family, self.report = family, report
+        if family is not None:
+            keys = registry.keys_of(family)
+            self.sections, self.named = keys.SECTIONS, keys.NAMED
+        else:
+            every = {name: of for each in registry.FAMILIES for name, of in registry.keys_of(each).SECTIONS.items()}
+            self.sections = {name: of for name, of in every.items() if name in document} | shared.SECTIONS
+            self.named = shared.NAMED
+
+    def strangers(self, document: dict[str, Any]) -> None:
+        """Reports sections that the family does not have, and what is no section."""
+        for name, given in document.items():
+            if name in self.sections or name in self.named:
+                self._is_section((name,), given)
+            elif others := _families_with(name):
+                whole = (name,) in self.report.places.lines
+                for key in [(name,)] if whole else [(name, key) for key in table(given)]:
+                    self._no_use(key, others)
+            else:
+                what = "section" if isinstance(given, dict) else "key"
+                self.report.add((name,), f"unknown {what}; {self._near_section(name, what)}")
+
+    def with_names(self, kind: str, of: type[Section], given: dict[str, Any]) -> dict[str, Section]:
+        """The valid ones of [columns.NAME]."""
+        found = {
+            name: self.section(of, keys, (kind, name))
+            for name, keys in given.items()
+            if self._is_section((kind, name), keys)
+        }
+        return {name: section for name, section in found.items() if section is not None}
+
+    def section(self, of: type[Section], given: dict[str, Any], above: Key) -> Section | None:
+        """The section, or None with its problems reported: one for each key, in the words of its declaration."""
+        try:
+            return of.model_validate(given)
+        except ValidationError as error:
+            seen = set()
+            # unknown keys first: a key that is required may be there under a misspelt name
+            for problem in sorted(error.errors(), key=lambda p: p["type"] != "extra_forbidden"):
+                within, holder = _place(of, problem["loc"])
+                key = (*above, *within)
+                if key in seen:
+                    continue
+                seen.add(key)
+                if within[-1] not in holder.model_fields:
+                    self._unknown(key, holder, len(above))
+                elif problem["type"] == "missing" and len(problem["loc"]) == len(within):
+                    self._missing(key, expected(of, *within))
+                else:
+                    got: Any = given
+                    for step in within:
+                        got = got.get(step)
+                    self.report.add(key, f"got {shown(got)}, expected {expected(of, *within)}{_elsewhere(key, got)}")
+            return None
+
+    # --- what is reported ---------------------------------------------------------------------------------------------
+
+    def _is_section(self, key: Key, given: Any) -> bool:
+        if not isinstance(given, dict):
+            self.report.add(key, f"expected a section [{dotted(key)}], got {shown(given)}")
+        return isinstance(given, dict)
+
+    def _missing(self, key: Key, what: str) -> None:
+        if not any(line.endswith(f"; did you mean {dotted(key)}?") for line in self.report.problems):
+            self.report.add(key, f"this key is required: {what}")
+
+    def _unknown(self, key: Key, holder: type[Section], depth: int) -> None:
+        """depth: of the section that the key is in, or that the key which holds it is in."""
+        others = _families_with(key[0], key[-1]) if len(key) == depth + 1 else []
+        if others:
+            self._no_use(key, others)
+        elif len(key) == 2:
+            self.report.add(key, f"unknown key; {self._near_key(*key)}")
+        else:
+            *known, last = holder.model_fields
+            what = f"a {key[0][:-1]}" if len(key) == 3 else f"a {key[-2]} here"
+            has = f"{what} has {', '.join(known)}{' and ' if known else ''}{last}"
+            near = _near(key[-1], holder.model_fields)
+            self.report.add(key, f"unknown key; {f'did you mean {near}?' if near else has}")
+
+    def _no_use(self, key: Key, others: Sequence[str]) -> None:
+        if self.family is not None:
+            cure = f"take it out, or set model.family = {_either(others)}"
+            self.report.add(key, f'given, but model.family = "{self.family}" has no use for it; {cure}')
+
+    def _near_section(self, name: str, what: str) -> str:
+        own = [*self.sections, *self.named]
+        every = [section for family in registry.FAMILIES for section in _sections(family)]
+        if what == "key" and (homes := self._homes(name)):
+            return f"did you mean {homes[0]}?"
+        if near := _near(name, own) or _near(name, every):
+            return f"did you mean [{near}]?"
+        return f"sections are {', '.join(own)}"
+
+    def _near_key(self, section: str, name: str) -> str:
+        """The nearest valid key: of the same name in another section, like it in its own, or like it elsewhere."""
+        own = self.sections[section].model_fields
+        everywhere = {key: f"{home}.{key}" for home, of in self.sections.items() for key in of.model_fields}
+        if homes := self._homes(name):
+            return f"did you mean {homes[0]}?"
+        if near := _near(name, own):
+            return f"did you mean {section}.{near}?"
+        if near := _near(name, everywhere, 0.7):
+            return f"did you mean {everywhere[near]}?"
+        return f"[{section}] has {', '.join(own)}"
+
+    def _homes(self, key: str) -> list[str]:
+        return [f"{name}.{key}" for name, of in self.sections.items() if key in of.model_fields]
+
+
+def _sections(family: str) -> Mapping[str, type[Section]]:
+    """Of a family, by name and by kind of named sections."""
+    keys = registry.keys_of(family)
+    return {**keys.SECTIONS, **keys.NAMED}
+
+
+def _families_with(section: str, key: str | None = None) -> list[str]:
+    """The families that have this section, or this key of it."""
+    found = ((family, _sections(family).get(section)) for family in registry.FAMILIES)
+    return [family for family, of in found if of is not None and (key is None or key in of.model_fields)]
+
+
+def _elsewhere(key: Key, value: Any) -> str:
+    """The families that a wrong value is for, where it is one for others."""
+    fits = []
+    if len(key) == 2:
+        families = _families_with(*key)
+        fits = [family for family in families if _fits(_sections(family)[key[0]], key[1], value)]
+    return f"; it is a value for model.family = {_either(fits)}" if fits else ""
+
+
+def _place(section: type[Section], loc: Sequence[str | int]) -> tuple[tuple[str, ...], type[Section]]:
+    """Of a problem: the key, or the two where a key holds a section; and the section that the last of them is in."""
+    first = str(loc[0])
+    inner = section_in(section.model_fields[first]) if first in section.model_fields else None
+    return ((first, str(loc[1])), inner) if inner is not None and len(loc) > 1 else ((first,), section)

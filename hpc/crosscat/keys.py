@@ -1,0 +1,203 @@
+"""The sections of a mixture's configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from mpibayes.hpc.config import keys
+from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.config.section import LENGTH_OF_TIME, Duration, Name, Positive, Section, key, none, tuples
+
+
+class GammaPrior(Section):
+    """alpha ~ Gamma(shape, rate), updated by Escobar and West's auxiliary variable (docs/math.md 2.4)."""
+
+    gamma: tuple[Positive, Positive]
+
+
+class DirichletPrior(Section):
+    dirichlet: tuple[Annotated[float, Field(ge=1e-30)], ...] = Field(min_length=1)
+
+
+class NormalPrior(Section):
+    mean: float
+    kappa: Positive
+    nu: Positive
+    variance: Positive
+
+
+class RatePrior(Section):
+    shape: Positive
+    rate: Positive
+
+
+class Model(keys.Model):
+    family: Literal["mixture"] = key("mixture", "clusters of the rows, their number learned", '"mixture"')
+    concentration: Annotated[Literal["learn"] | float | GammaPrior, BeforeValidator(tuples)] = key(
+        "learn",
+        "alpha: learned on a grid, fixed to a number, or {gamma = [shape, rate]} for Escobar and West's update",
+        '"learn", a number above -discount, or {gamma = [shape, rate]} with both above 0',
+    )
+    discount: Literal["learn"] | Annotated[float, Field(ge=0, lt=1)] = key(
+        0.0, "d of the Pitman-Yor process; 0 is the Dirichlet process", 'a number in [0, 1), or "learn"'
+    )
+    likelihood: bool = key(True, "false samples the prior: the table's cells are ignored", "true or false")
+
+    @property
+    def law(self) -> str | float | dict[str, tuple[float, float]]:
+        """Of the concentration: "learn", a number, or {"gamma": (shape, rate)}."""
+        given = self.concentration
+        return given if isinstance(given, str | float) else given.model_dump()
+
+
+class Column(keys.Column):
+    prior: Annotated[DirichletPrior | NormalPrior | RatePrior | None, BeforeValidator(tuples)] = key(
+        None,
+        "fixes the column's hyperparameters, which are learned otherwise",
+        "{dirichlet = [one positive number a level]} for categorical and boolean columns, "
+        "{mean, kappa, nu, variance} for real ones, or {shape, rate} for counts",
+    )
+
+
+OneOrGrid = Positive | Annotated[tuple[Positive, ...], Field(min_length=1)]
+ONE_OR_GRID = "a number above 0, or a list of such numbers"
+
+
+class BlockPrior(Section):
+    """Of a block of D columns; what is not given is learned, but for the mean, which is then the columns' own."""
+
+    kappa: OneOrGrid | None = key(None, "rows that the prior's mean counts for", ONE_OR_GRID)
+    nu: OneOrGrid | None = key(None, "degrees of freedom, above D - 1", ONE_OR_GRID)
+    variance: OneOrGrid | None = key(None, "in units of each column's own", ONE_OR_GRID)
+    mean: tuple[float, ...] | None = key(None, "the prior's mean", "a list of one number a column")
+
+
+class Block(keys.Block):
+    prior: Annotated[BlockPrior | None, BeforeValidator(tuples)] = key(
+        None,
+        "fixes hyperparameters (a number) or says where they are learned (a grid); the variance is in units of each "
+        "column's own; the mean, if not given, is the columns' own",
+        "{kappa, nu, variance, mean} or some of these: kappa, nu (above D - 1 for D columns) and variance each a "
+        "number above 0 or a list of such numbers, mean a list of one number a column",
+    )
+
+    @classmethod
+    def implied(cls, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """What is taken of a block's prior where nothing is given; the mean is not in it, being the table's."""
+        from mpibayes.hpc.components.multinormal import default_grids
+
+        return {"prior": {name: grid.tolist() for name, grid in default_grids(len(given["columns"])).items()}}
+
+
+def _rising(knots: Any) -> Any:
+    """Knots of a piecewise schedule: passes and fractions rise, and in the end every row is in."""
+    if isinstance(knots, str):
+        return knots
+    passes, fractions = zip(*knots)
+    if (
+        not all(a < b for numbers in (passes, fractions) for a, b in pairwise(numbers))
+        or fractions[-1] < 1
+        or passes[-1] < 1
+    ):
+        raise ValueError("passes and fractions must rise, to the fraction 1.0 after 1 pass or later")
+    return knots
+
+
+class Sampler(Section):
+    strategy: Literal["auto", "anneal", "sequential+gibbs", "prior+gibbs"] = key(
+        "auto",
+        "how the chain starts: one cluster that moves split (auto), a growing subsample (see [anneal]), all rows "
+        "seated one by one, or clusters drawn from the prior",
+        '"auto", "anneal", "sequential+gibbs" or "prior+gibbs"',
+    )
+    split_merge: Literal["auto"] | Annotated[int, Field(ge=0)] = key(
+        "auto",
+        "cycles between two rounds of split and merge moves; auto: every cycle at first, later every fourth; 0: none",
+        '"auto" or a whole number, 0 or more',
+    )
+    init: Literal["auto", "one", "random", "sequential", "prior", "overdispersed", "labels"] = key(
+        "auto",
+        "the first partition: as strategy says (auto), one cluster, init_clusters random ones, rows seated one by one, "
+        "a draw of the prior, a random number of random clusters, or init_labels",
+        '"auto", "one", "random", "sequential", "prior", "overdispersed" or "labels"',
+        decided_once=True,
+    )
+    init_clusters: int = key(64, 'clusters of init = "random"', "a whole number, 1 or more", ge=1)
+    init_labels: Annotated[Name | None, BeforeValidator(none)] = key(
+        None,
+        'labels of init = "labels": a text file (its last line is taken) or a run directory; relative to this file',
+        "the path of a text file with one line of labels, or of a run directory",
+        path=True,
+    )
+    sweeps_per_cycle: int = key(1, "passes over the rows between two syncs", "a whole number, 1 or more", ge=1)
+    opening: Literal["auto", "one", "all"] = key(
+        "auto",
+        'shards that open clusters in a cycle; both are exact, "all" needs discount = 0',
+        '"auto", "one" or "all"',
+        decided_once=True,
+    )
+    hyper_every: int = key(1, "cycles between two hyperparameter updates", "a whole number, 1 or more", ge=1)
+
+
+Knot = tuple[Annotated[float, Field(ge=0, lt=1e6)], Annotated[float, Field(gt=0, le=1)]]
+
+
+class Anneal(Section):
+    """Subsample annealing: how the rows of the chain's start become all rows."""
+
+    schedule: Annotated[
+        Literal["linear", "geometric", "constant", "sequential", "seconds"]
+        | Annotated[tuple[Knot, ...], Field(min_length=1)],
+        BeforeValidator(tuples),
+        AfterValidator(_rising),
+    ] = key(
+        "linear",
+        "how the subsample grows with the passes spent; or knots [[passes, fraction], ...]; or by the clock (seconds); "
+        "constant and sequential have all rows from the first cycle on",
+        '"linear", "geometric", "constant", "sequential", "seconds", or knots [[passes, fraction], ...], both rising, '
+        "to the fraction 1.0 after 1 pass or later",
+    )
+    passes: Annotated[float, Field(ge=1, lt=1e6)] = key(
+        10.0, "what growing may cost: assignments a row of the table", "a number, 1 or more"
+    )
+    start_rows: Literal["auto"] | Annotated[int, Field(ge=1)] = key(
+        "auto",
+        "rows of the first subsample; auto is a quarter of the rows, at most 1000",
+        '"auto" or a whole number, 1 or more',
+        decided_once=True,
+    )
+    seconds: Duration = key(
+        None,
+        'time until all rows are in, of schedule = "seconds"; such a run cannot be repeated from its seed alone',
+        LENGTH_OF_TIME,
+    )
+    strata: Name = key(
+        "none",
+        "strata of the subsample, so that rare rows enter early: none, clusters (coarse ones that a pilot finds), or a "
+        "categorical or boolean column",
+        '"none", "clusters", or the name of a categorical or boolean column',
+    )
+
+
+def growing_schedule(sampler: Sampler, anneal: Anneal) -> bool:
+    """Whether the chain starts from a subsample that grows."""
+    return sampler.strategy == "anneal" and anneal.schedule not in ("constant", "sequential")
+
+
+class Output(keys.Output):
+    labels: int = key(10, "cycles between two kept draws of the labels", "a whole number, 1 or more", ge=1)
+
+
+SECTIONS: Mapping[str, type[Section]] = {
+    "data": keys.Data, "model": Model, "sampler": Sampler, "anneal": Anneal, "run": keys.Run, "output": Output,
+}  # fmt: skip
+NAMED: Mapping[str, type[Section]] = {"columns": Column, "blocks": Block}
+
+
+def priors(config: Config) -> dict[str, dict[str, Any]]:
+    """Given (fixed) priors by column name, each a dictionary with the keys of the configuration."""
+    return {name: c.prior.model_dump() for name, c in config.columns.items() if c.prior is not None}

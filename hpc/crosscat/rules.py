@@ -1,0 +1,200 @@
+"""What holds between the keys of a mixture's configuration, and between them and the table."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+from mpibayes.hpc.config.against_table import nearest_column, some
+from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.config.places import Report, bare, shown
+from mpibayes.hpc.config.section import Section
+from mpibayes.hpc.crosscat.keys import (
+    Anneal,
+    Block,
+    Column,
+    DirichletPrior,
+    Model,
+    NormalPrior,
+    RatePrior,
+    Sampler,
+    growing_schedule,
+)
+from mpibayes.io import table
+from mpibayes.text import counted, import_again
+
+PRIOR_OF_KIND = {"categorical": DirichletPrior, "boolean": DirichletPrior, "real": NormalPrior, "count": RatePrior}
+PRIOR_WORDS = {
+    DirichletPrior: "{dirichlet = [...]}",
+    NormalPrior: "{mean, kappa, nu, variance}",
+    RatePrior: "{shape, rate}",
+}
+
+
+def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Section]], report: Report) -> None:
+    """Reports what no key alone can say. Sections that are not valid in themselves are missing here."""
+    _block_rules(named["blocks"], named["columns"], report)
+    if {"model", "sampler"} <= sections.keys():
+        _joint_rules(sections["model"], sections["sampler"], report)
+    if {"model", "sampler", "anneal"} <= sections.keys():
+        _start_rules(sections["model"], sections["sampler"], sections["anneal"], report)
+
+
+def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str]:
+    """Keys that have no effect, each with the setting that makes it so."""
+    unused = _unused(sections["sampler"], sections["anneal"])
+    return {("anneal", key): because for key, because in unused.items()}
+
+
+def against_table(config: Config, columns: Mapping[str, table.Column], report: Report) -> None:
+    """Reports priors, blocks and strata that do not fit the table's columns."""
+    _check_priors(config, columns, report)
+    _check_blocks(config, columns, report)
+    _check_strata(config, columns, report)
+
+
+# --- between keys -----------------------------------------------------------------------------------------------------
+
+
+def _block_rules(blocks: Mapping[str, Block], columns: Mapping[str, Column], report: Report) -> None:
+    """Rules about blocks of columns that need no table."""
+    taken: dict[str, str] = {}
+    for name, block in blocks.items():
+        key, width = ("blocks", name, "columns"), len(block.columns)
+        for c in dict.fromkeys(block.columns):
+            if block.columns.count(c) > 1:
+                report.add(key, f"{shown(c)} is listed twice")
+            if c in taken:
+                report.add(key, f"{shown(c)} is in block {shown(taken[c])} too; a column can be in one block")
+            taken.setdefault(c, name)
+            settings = columns.get(c)
+            if settings is not None and not settings.use:
+                report.add(key, f"{shown(c)} has use = false in [columns.{bare(c)}]; take one of the two out")
+            elif settings is not None and settings.prior is not None:
+                report.add(key, f"{shown(c)} has a prior in [columns.{bare(c)}]; the block has one for all its columns")
+        prior, key = block.prior, ("blocks", name, "prior")
+        if prior is None:
+            continue
+        nu = prior.nu if isinstance(prior.nu, tuple) else () if prior.nu is None else (prior.nu,)
+        if any(v <= width - 1 for v in nu):
+            report.add((*key, "nu"), f"got {shown(prior.nu)}, expected above {width - 1} for {width} columns")
+        if prior.mean is not None and len(prior.mean) != width:
+            what = f"got {counted(len(prior.mean), 'number')}, expected {width}, one a column"
+            report.add((*key, "mean"), what)
+
+
+def _joint_rules(model: Model, sampler: Sampler, report: Report) -> None:
+    """Rules that tie two keys together."""
+    concentration, discount = model.concentration, model.discount
+    if isinstance(concentration, float):
+        if discount == "learn" and concentration <= 0:
+            report.add(
+                ("model", "concentration"), f'got {concentration}, expected a number above 0 where discount = "learn"'
+            )
+        elif discount != "learn" and concentration <= -discount:
+            report.add(
+                ("model", "concentration"), f"got {concentration}, expected a number above -discount = {-discount}"
+            )
+    elif concentration != "learn" and discount != 0:
+        report.add(
+            ("model", "concentration"),
+            'the gamma prior (Escobar and West) is for discount = 0; here use "learn", or set discount = 0',
+        )
+    if sampler.opening == "all" and discount != 0:
+        report.add(
+            ("sampler", "opening"),
+            '"all" is exact for discount = 0 alone; use "one" or "auto", or set model.discount = 0',
+        )
+    if sampler.init == "labels" and sampler.init_labels is None:
+        report.add(
+            ("sampler", "init"), '"labels" needs sampler.init_labels, the path of a labels file or of a run directory'
+        )
+    if sampler.init != "labels" and sampler.init_labels is not None:
+        report.add(
+            ("sampler", "init_labels"), f'given, but init is "{sampler.init}"; set sampler.init = "labels" to use it'
+        )
+
+
+def _unused(sampler: Sampler, anneal: Anneal) -> dict[str, str]:
+    """Keys of [anneal] that have no effect, each with the setting that makes it so."""
+    if sampler.strategy != "anneal":
+        return dict.fromkeys(Anneal.model_fields, f'sampler.strategy = "{sampler.strategy}"')
+    because = f"anneal.schedule = {shown(anneal.schedule)}"
+    none = [] if anneal.schedule in ("linear", "geometric") else ["passes"]
+    none += [] if anneal.schedule == "seconds" else ["seconds"]
+    none += [] if growing_schedule(sampler, anneal) else ["start_rows", "strata"]
+    return dict.fromkeys(none, because)
+
+
+def _start_rules(model: Model, sampler: Sampler, anneal: Anneal, report: Report) -> None:
+    """Rules that tie the keys together that say how a chain starts."""
+    fixed = {"sequential+gibbs": "sequential", "prior+gibbs": "prior"}.get(sampler.strategy)
+    if fixed is not None and sampler.init not in ("auto", fixed):
+        report.add(
+            ("sampler", "init"),
+            f'got "{sampler.init}", but sampler.strategy = "{sampler.strategy}" says how the chain starts; '
+            'take one of the two keys out, or use strategy = "auto" or "anneal" with this init',
+        )
+    unused = _unused(sampler, anneal)
+    for key in unused:
+        if key not in anneal.model_fields_set or getattr(anneal, key) is None:
+            continue
+        if sampler.strategy != "anneal":
+            cure = 'set sampler.strategy = "anneal" to use it, or take it out'
+        else:
+            cure = 'set anneal.schedule = "seconds" to use it, or take it out' if key == "seconds" else "take it out"
+        report.add(("anneal", key), f"given, but {unused[key]} has no use for it; {cure}")
+    if "seconds" not in unused and anneal.seconds is None:
+        report.add(
+            ("anneal", "schedule"), '"seconds" needs anneal.seconds, the time until all rows are in: "10m", or 600'
+        )
+    if "strata" not in unused and anneal.strata == "clusters" and not model.likelihood:
+        report.add(("anneal", "strata"), '"clusters" needs model.likelihood = true: without cells there are none')
+
+
+# --- against the table ------------------------------------------------------------------------------------------------
+
+
+def _check_priors(config: Config, by_name: Mapping[str, table.Column], report: Report) -> None:
+    for name, settings in config.columns.items():
+        key, column = ("columns", name), by_name.get(name)
+        if settings.prior is None or column is None:
+            continue
+        wanted = PRIOR_OF_KIND[column.kind]
+        if type(settings.prior) is not wanted:
+            got = PRIOR_WORDS[type(settings.prior)]
+            what = f"got {got}, but the column is {column.kind}; expected {PRIOR_WORDS[wanted]}"
+            kind = next(k for k, prior in PRIOR_OF_KIND.items() if prior is type(settings.prior))
+            report.add((*key, "prior"), f"{what}, or {import_again(name, kind)}")
+        elif wanted is DirichletPrior and len(settings.prior.dirichlet) != len(column.levels):
+            n, levels = len(settings.prior.dirichlet), list(column.levels)
+            what = f"got {counted(n, 'number')}, expected {len(levels)}, one for each level in the table's order"
+            report.add((*key, "prior"), f"{what}: {some(levels)}")
+
+
+def _check_blocks(config: Config, by_name: Mapping[str, table.Column], report: Report) -> None:
+    for name, block in config.blocks.items():
+        key = ("blocks", name, "columns")
+        fit = [c for c, column in by_name.items() if column.kind == "real" and c not in config.unused]
+        for c in block.columns:
+            if c not in by_name:
+                report.add(key, f"the table has no column {shown(c)}; {nearest_column(c, fit)}")
+            elif by_name[c].kind != "real":
+                what = f"column {shown(c)} is {by_name[c].kind}, expected real ones: {some(fit) or 'there are none'}"
+                report.add(key, f"{what}; if it has numbers, {import_again(c, 'real')}")
+
+
+def _check_strata(config: Config, by_name: Mapping[str, table.Column], report: Report) -> None:
+    strata = config.of(Anneal).strata
+    if strata in ("none", "clusters"):
+        return
+    fit = [name for name, column in by_name.items() if column.kind in ("categorical", "boolean")]
+    expect = f'expected "none", "clusters", or one of {some(fit)}' if fit else 'expected "none" or "clusters"'
+    if strata not in by_name:
+        near = difflib.get_close_matches(strata, [*fit, "none", "clusters"], 1, 0.6)
+        near = near or [name for name in fit if name.lower() == strata.lower()]
+        hint = f"did you mean {near[0]}?" if near else expect
+        report.add(("anneal", "strata"), f"the table has no column {shown(strata)}; {hint}")
+    elif strata not in fit:
+        cure = import_again(strata, "categorical")
+        report.add(("anneal", "strata"), f"column {strata} is {by_name[strata].kind}; {expect}, or {cure}")
