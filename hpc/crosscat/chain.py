@@ -140,7 +140,7 @@ class Mixture:
         news = [np.array([*step.opened.values(), step.moved, step.changes.bound], np.int64) for step in steps]
         message = np.concatenate([*news, [failed], np.asarray(word, np.int64)])
         comm.sum_everywhere(message)
-        *news, (failed, *word) = np.split(message, np.cumsum([len(part) for part in news]))
+        *news, (failed, *word) = sync.apart(message, [*map(len, news), 1 + len(word)])
         if failed:
             raise NumericalError(f"cycle {cycle}: a row cannot be scored", [t for t in comm.collect(trouble) if t])
         self._sync(steps, news)

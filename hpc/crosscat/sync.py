@@ -10,6 +10,7 @@ deep.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -89,21 +90,20 @@ def carry(
 def summarise(comm: Communicator, views: Sequence[View], cycle: int) -> None:
     """The views' partitions as `cycle`, the coming one, needs them. Collective; a message a kind, for all views."""
     owners = [view.owners(cycle) for view in views]
-    cuts = np.cumsum([len(owner) for owner in owners])[:-1]
-    owned = np.zeros(sum(len(owner) for owner in owners), np.int64)
-    anchor = np.full(len(owned), kernels.UNANCHORED, np.uint64)
-    for view, owner, *here in zip(views, owners, np.split(owned, cuts), np.split(anchor, cuts)):
+    clusters = [len(owner) for owner in owners]
+    owned, anchor = np.zeros(sum(clusters), np.int64), np.full(sum(clusters), kernels.UNANCHORED, np.uint64)
+    own, least = apart(owned, clusters), apart(anchor, clusters)  # of each view, in these
+    for view, owner, *here in zip(views, owners, own, least):
         _own(view, owner, cycle, *here)
     comm.sum_everywhere(owned)
     comm.least_everywhere(anchor)
     moments = [Moments(view.components.shape) for view in views]
     merged = merge_moments_up(
-        comm, moments, [view.labelled() for view in views], [len(o) for o in owners], views[0].n_shards, everywhere=True
+        comm, moments, [view.labelled() for view in views], clusters, views[0].n_shards, everywhere=True
     )
-    parts = zip(views, owners, np.split(owned, cuts), np.split(anchor, cuts), moments, merged)
-    for view, owner, own, least, kind, moment in parts:
-        statistics = kind.statistics(view.counts, moment)
-        view.partition = Partition(view.counts.size, owner, own, statistics, least)
+    for v, view in enumerate(views):
+        statistics = moments[v].statistics(view.counts, merged[v])
+        view.partition = Partition(view.counts.size, owners[v], own[v], statistics, least[v])
 
 
 def _own(view: View, owner: np.ndarray, cycle: int, owned: np.ndarray, anchor: np.ndarray) -> None:
@@ -178,17 +178,17 @@ def merge_moments_up(
     labelled: for each view (rows, labels) of each of this rank's shards, in order. Zeros off root, unless `everywhere`.
     """
     shapes = [(kind.length, k) for kind, k in zip(kinds, clusters)]
-    cuts = np.cumsum([length * k for length, k in shapes])
+    lengths = [length * k for length, k in shapes]
 
-    def apart(flat):
-        return [part.reshape(shape) for part, shape in zip(np.split(flat, cuts[:-1]), shapes)]
+    def shaped(flat):
+        return [part.reshape(shape) for part, shape in zip(apart(flat, lengths), shapes)]
 
     def merge(a, b):
-        return np.concatenate([kind.merge(*both).ravel() for kind, *both in zip(kinds, apart(a), apart(b))])
+        return np.concatenate([kind.merge(*both).ravel() for kind, *both in zip(kinds, shaped(a), shaped(b))])
 
-    merged = np.zeros(cuts[-1])
+    merged = np.zeros(sum(lengths))
     if not len(merged):
-        return apart(merged)
+        return shaped(merged)
     parts = {}
     for i, *views in zip(cut.of_rank(n_shards, comm.size, comm.rank), *labelled):
         parts[i] = np.concatenate([a for kind, view, k in zip(kinds, views, clusters) for a in kind.of(*view, k)])
@@ -196,7 +196,7 @@ def merge_moments_up(
     merged = merged if found is None else found
     if everywhere:
         comm.broadcast(merged)
-    return apart(merged)
+    return shaped(merged)
 
 
 def _add(total: Counts, part: Statistics) -> None:
@@ -222,7 +222,10 @@ def _sum_end_to_end(comm: Communicator, arrays: Sequence[np.ndarray], kind: type
     if not len(message):
         return
     comm.sum_everywhere(message)
-    start = 0
-    for array in arrays:
-        array[...] = message[start : start + array.size].reshape(array.shape)
-        start += array.size
+    for array, part in zip(arrays, apart(message, [array.size for array in arrays])):
+        array[...] = part.reshape(array.shape)
+
+
+def apart(flat: np.ndarray, lengths: Sequence[int]) -> list[np.ndarray]:
+    """The arrays that lie end to end in `flat`, not copied."""
+    return [flat[end - length : end] for length, end in zip(lengths, accumulate(lengths))]
