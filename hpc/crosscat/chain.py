@@ -83,17 +83,21 @@ class Mixture:
             sizes = np.diff(shards.bounds(n_rows, self.n_shards))
             self.growth = Growth(comm, settings.annealing, sizes, strata, settings.seed, chain)
         self.cycles = 0
+        self.views: list[View] = []
         self.arrange(views or [[column.name for column in columns]])
 
     def _load(self, rows_of) -> list[shards.Shard]:
-        """This rank's shards, with all columns."""
-        cut = shards.bounds(self.n_rows, self.n_shards).tolist()
-        own = shards.of_rank(self.n_shards, self.comm.size, self.comm.rank)
-        return [shards.Shard(i, cut[i], rows_of(cut[i], cut[i + 1])) for i in own]
+        """This rank's shards, with all columns, or none where the cells are not looked at."""
+        cut, loaded = shards.bounds(self.n_rows, self.n_shards).tolist(), []
+        for i in shards.of_rank(self.n_shards, self.comm.size, self.comm.rank):
+            rows = rows_of(cut[i], cut[i + 1])
+            loaded.append(shards.Shard(i, cut[i], rows if self.settings.likelihood else rows.without_cells()))
+        return loaded
 
     def arrange(self, views: Sequence[Sequence[str]]) -> None:
-        """Deal the columns to views, by name, which start without a state: `start` or `resume` has to follow."""
-        self.views = [self._view(names, lane) for lane, names in enumerate(views)]
+        """Deal the columns to views, by name. New views have no state: `start` or `resume` has to follow."""
+        if [tuple(names) for names in views] != [view.columns for view in self.views]:
+            self.views = [self._view(names, lane) for lane, names in enumerate(views)]
 
     def _view(self, names: Sequence[str], lane: int) -> View:
         s, chosen = self.settings, [c for c in self.columns if c.name in set(names)]
@@ -106,10 +110,10 @@ class Mixture:
         return View(self.comm, names, components, own, self.n_rows, self.n_shards, s, self.chain, lane)
 
     def _cells(self, rows, chosen: Sequence):
-        """The cells that a view looks at. With all columns they are the table's, else a copy."""
-        if not self.settings.likelihood:
-            return rows.without_cells()
-        return rows if len(chosen) == len(self.columns) else of_columns(rows, chosen, self.settings.blocks)
+        """The cells of a view. With all columns they are the table's, else a copy."""
+        if len(chosen) == len(self.columns) or not self.settings.likelihood:
+            return rows
+        return of_columns(rows, chosen, self.settings.blocks)
 
     @property
     def view(self) -> View:
