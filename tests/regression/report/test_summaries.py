@@ -18,7 +18,7 @@ from mpibayes.hpc.regression.report.importance_check import affordable, importan
 from mpibayes.hpc.regression.report.scoring import score
 from mpibayes.hpc.regression.settings import Settings
 from mpibayes.io.table import table_from_arrays
-from tests.regression_report.runs import PREDICTORS, RESPONSE, customers
+from tests.regression.report.runs import PREDICTORS, RESPONSE, customers
 
 
 def design_of(family, holes=False, **more):

@@ -16,7 +16,7 @@ from mpibayes.hpc.commands.predict import predict
 from mpibayes.hpc.regression.draws import Kept
 from mpibayes.io.export import export
 from mpibayes.io.trace import read_trace
-from tests.regression_report.runs import BIRDS, JOBS, customers, make_run, write_csv, write_customers
+from tests.regression.report.runs import BIRDS, JOBS, customers, make_run, write_csv, write_customers
 
 QUIET = {"console": Console(quiet=True)}
 

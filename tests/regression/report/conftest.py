@@ -1,6 +1,6 @@
 import pytest
 
-from tests.regression_report.runs import make_run, write_customers
+from tests.regression.report.runs import make_run, write_customers
 
 
 @pytest.fixture(scope="session")
