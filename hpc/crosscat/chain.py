@@ -95,7 +95,13 @@ class Mixture:
         return loaded
 
     def arrange(self, views: Sequence[Sequence[str]]) -> None:
-        """Deal the columns to views, by name. New views have no state: `start` or `resume` has to follow."""
+        """Deal the columns to views, by name. New views have no state: `start` or `resume` has to follow.
+
+        An annealed chain has one view: a row that is an anchor does not leave the subsample, and it would be one in
+        some views and not in others.
+        """
+        if self.growth is not None and len(views) > 1:
+            raise ValueError("a chain that is annealed has one view")
         if [tuple(names) for names in views] != [view.columns for view in self.views]:
             self.views = [self._view(names, lane) for lane, names in enumerate(views)]
 
@@ -133,7 +139,7 @@ class Mixture:
         target = self.growth.targets(self.growth.fraction(cycle)) if self.growing else None
         trouble, failed = "", 0
         for i, shard in enumerate(self.shards):
-            visits = None  # which rows are active is the same in every view
+            visits = None
             if target is not None:
                 visits = self.growth.steps(shard, self.views[0].z[i], int(target[shard.index]), cycle)
             try:
