@@ -43,7 +43,7 @@ from public_tables import ATTACK, folder, imported
 
 from mpibayes.hpc.crosscat import strata
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
-from mpibayes.hpc.crosscat.heldout import collapsed_clusters
+from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
 from mpibayes.hpc.crosscat.start import strategy
 from mpibayes.hpc.crosscat.start.subsample import Annealing
 from mpibayes.hpc.data.rows import Data
@@ -133,7 +133,7 @@ def run(table: Table, task: Task) -> list[dict]:
     results = []
     for budget, state in zip(task.budgets, states(chain, how, task.budgets, spent), strict=True):
         statistics, hyper, more = state
-        tail = collapsed_clusters(statistics, hyper, chain.view.components.prior(hyper))
+        tail = collapsed_clusters(chain.view.components, hyper, statistics)
         heldout = data.heldout_blocks(serial(), 1).blocks[0]
         log_density = kernels.log_predictive(heldout, tail)
         score = float(log_density.sum())

@@ -349,7 +349,7 @@ def doc() -> None:
     page = PAGE.read_text()
     for name, text in {
         "machine": f"{m['processor']}, {m['cores']} cores, kernels {m['instruction_set']}, {m['python']}, load "
-        f"{m['load']} at the end; {result['date']}, commit {result['commit']}.",
+        f"{m['load']} at the end;\n{result['date']}, commit {result['commit']}.",
         "efficiency": efficiency_table(found),
         "growth": growth_table(found),
         "crowd": crowd_table(found),

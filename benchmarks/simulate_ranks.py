@@ -178,18 +178,17 @@ def study(problem: Problem, net: Network, design: Design, spread: Spread) -> lis
 
 
 def report(spread: Spread, moves_every: int) -> str:
-    """The tables of all problems, both designs, on the first network; and the second design on all networks."""
-    text = []
+    """A table of all problems on the first network, with both designs' efficiencies, and one of networks."""
+    cells: dict[int, dict[str, str]] = {}  # by ranks, by problem
     for title, problem in PROBLEMS.items():
         problem = replace(problem, moves_every=moves_every)
-        text.append(f"**{title}**, {problem.shards:,} shards, {NETWORKS[0].name}\n")
         lines = {name: study(problem, NETWORKS[0], design, spread) for name, design in DESIGNS.items()}
-        rows = []
         for old, new in zip(lines["root"], lines["divided"]):
-            rows.append([f"{old['ranks']:,}", *_cells(old), *_cells(new)])
-        head = ["ranks", "all on root: ms a cycle", "efficiency", "limited by"]
-        head += ["divided: ms a cycle", "efficiency", "limited by"]
-        text.append(markdown(head, rows) + "\n")
+            text = f"{new['cycle_s'] * 1e3:,.1f} ({new['efficiency']:.2f}; {old['efficiency']:.2f})"
+            cells.setdefault(new["ranks"], {})[title] = text
+    heads = ["ranks", *(f"{title}, {problem.shards:,} shards" for title, problem in PROBLEMS.items())]
+    rows = [[f"{ranks:,}", *(found.get(title, "") for title in PROBLEMS)] for ranks, found in sorted(cells.items())]
+    text = [f"Milliseconds a cycle (efficiency; with all on root), {NETWORKS[0].name}:\n", markdown(heads, rows) + "\n"]
     text.append("**Networks**: 50M rows, K = 64, 1,000 ranks; divided\n")
     rows = []
     for net in NETWORKS:

@@ -1,6 +1,6 @@
-"""The command `mpibayes`: what its words mean, and what leaves the program as an exit code.
+"""The command `mpibayes`: its commands and options, and the exit code.
 
-Only `run` uses MPI. Each command imports what it needs when it is called, so that `mpibayes --help` is quick and works
+Only `run` uses MPI. Each command imports what it needs when it is called, so that `mpibayes --help` is fast and works
 on a login node without an MPI library.
 """
 
@@ -36,7 +36,7 @@ Exit codes:
   3   data: a table or input file cannot be used
   4   checkpoint: no generation of the run is usable
   5   numerical failure
-  70  internal error (please report it; MPIBAYES_DEBUG=1 shows where any error comes from)
+  70  internal error (please report it; MPIBAYES_DEBUG=1 shows the traceback of any error)
   75  stopped early at a checkpoint: run the same command again to continue
   130 interrupted
 """
@@ -77,7 +77,7 @@ class Commands(click.Group):
             raise click.UsageError(f"there is no command '{args[0]}'; {hint}", ctx) from error
 
     def list_commands(self, ctx):
-        return list(self.commands)  # in the order in which one meets them, not by the alphabet
+        return list(self.commands)  # in the order of use, not alphabetical
 
 
 class Duration(click.ParamType):
@@ -106,13 +106,13 @@ def cli(ctx):
     \b
     Five steps from a file to an answer:
       mpibayes import people.csv people.h5            a typed table: categories, reals, counts, missing cells
-      mpibayes check run.toml --ranks 8               is all well, how long will it take, how much memory
+      mpibayes check run.toml --ranks 8               is the configuration right; time and memory
       mpirun -n 8 mpibayes run run.toml -o runs/a     start, or continue: the same command every time
-      mpibayes status runs/a                          where it is, from any node
+      mpibayes status runs/a                          how far it is, from any node
       mpibayes report runs/a                          tables and pictures of the posterior
 
     \b
-    The least run.toml:
+    The shortest run.toml:
       [data]
       table = "people.h5"
     """
@@ -139,15 +139,15 @@ TABLE = click.option(
 @click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.argument("table", type=click.Path(path_type=Path))
 @click.option("--schema", type=click.Path(path_type=Path), help="Column kinds from this TOML file, not inferred.")
-@click.option("--write-schema", type=click.Path(path_type=Path), help="Write the schema that came out, to edit.")
+@click.option("--write-schema", type=click.Path(path_type=Path), help="Write the resulting schema, to edit.")
 @click.option(
     "--kind", "kinds", multiple=True, metavar="COLUMN=KIND", help=f"{', '.join(KINDS)} or ignored. Repeatable."
 )
 @click.option("--keep", multiple=True, metavar="COLUMN", help="Keep a column taken for constant or an identifier.")
 @click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out.")
-@click.option("--missing", multiple=True, metavar="TEXT", help="Means a missing cell, besides ?, NA, NaN and empty.")
-@click.option("--delimiter", metavar="CHAR", help="Field separator; found out when not given. Write a tab as '\\t'.")
-@click.option("--header/--no-header", default=None, help="Whether the first line has names; found out when not given.")
+@click.option("--missing", multiple=True, metavar="TEXT", help="Text of a missing cell, besides ?, NA, NaN and empty.")
+@click.option("--delimiter", metavar="CHAR", help="Field separator; detected if not given. Write a tab as '\\t'.")
+@click.option("--header/--no-header", default=None, help="Whether the first line has names; detected if not given.")
 @click.option("--names", help="Column names separated by commas, or a file with one a line.")
 @click.option("--encoding", help="Of the text.  [default: utf-8]")
 @click.option("--force", is_flag=True, help="Replace TABLE if it exists.")
@@ -213,7 +213,7 @@ def _names(text: str | None) -> str | list[str] | None:
 
 @contextlib.contextmanager
 def _import_progress(console):
-    """On a terminal, a line that tells how far the import is; else nothing."""
+    """On a terminal, a line with the progress of the import; else nothing."""
     if not console.is_terminal:
         yield None
         return
@@ -226,12 +226,12 @@ def _import_progress(console):
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Run directory.  [default: runs/<name of CONFIG>]")
 @SET
 @click.option("--max-time", type=Duration(), help="Stop at a checkpoint before this is over: 3h50m, 90m, 1-02:00:00.")
-@click.option("--fresh", is_flag=True, help="Start anew; an existing run directory is renamed, never deleted.")
+@click.option("--fresh", is_flag=True, help="Start over; an existing run directory is renamed, never deleted.")
 def run(config, out, overrides, max_time, fresh):
     """Run the sampler, alone or under mpirun: start it, continue it, or extend it.
 
-    The same command does the first start and every later one. A run that is finished says so; a larger run.cycles
-    extends it; a configuration that would change the statistics is refused with what differs. SIGUSR1, SIGTERM and
+    The same command makes the first start and every later one. A run that is finished says so; a larger run.cycles
+    extends it; a configuration that would change the statistics is refused, with the differences. SIGUSR1, SIGTERM and
     Ctrl-C lead to a checkpoint and exit code 75. Results are the same, bit for bit, on any number of ranks.
 
     \b
@@ -281,15 +281,15 @@ def run(config, out, overrides, max_time, fresh):
     return start(config, out, list(overrides), max_time, fresh)
 
 
-@cli.command(short_help="Check a configuration; foretell memory, time and disk.")
+@cli.command(short_help="Check a configuration; predict memory, time and disk.")
 @click.argument("config", type=click.Path(path_type=Path))
 @SET
 @click.option("--ranks", type=click.IntRange(min=1), default=1, show_default=True, help="Ranks to plan for.")
 def check(config, overrides, ranks):
-    """Check a configuration and its table; foretell memory, time and disk. Needs no MPI.
+    """Check a configuration and its table; predict memory, time and disk. Needs no MPI.
 
     It also says how the chain starts, until which cycle an annealed one adds rows, from which cycle draws count, and
-    the seconds a cycle and the efficiency at several numbers of ranks, to choose one by.
+    the seconds a cycle and efficiency at several numbers of ranks.
 
     \b
     Examples:
@@ -318,7 +318,7 @@ class TimeLimit(Duration):
 @click.option("--ntasks-per-node", type=click.IntRange(min=1), help="Ranks on a node.  [default: a rank a shard]")
 @click.option("--time", "time_s", type=TimeLimit(), default="4:00:00", show_default=True, help="Limit of one job.")
 @click.option("--array", metavar="N", help='N chains with seeds 1 to N in OUT/seed-*, or as in sbatch: "1-10%3".')
-@click.option("--chain", is_flag=True, help="A job after the other, where the site does not let jobs requeue.")
+@click.option("--chain", is_flag=True, help="One job after another, where jobs may not requeue themselves.")
 @click.option("--partition", metavar="NAME")
 @click.option("--account", metavar="NAME")
 @click.option(
@@ -351,23 +351,22 @@ def submit(config, out, overrides, dry_run, **asked):
 @click.argument("directory", default=".", metavar="[DIR]", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 @click.option(
-    "--seconds", type=click.FloatRange(0.1, 600), default=5.0, show_default=True, help="Of the test of messages."
+    "--seconds", type=click.FloatRange(0.1, 600), default=5.0, show_default=True, help="Length of the test of messages."
 )
 def doctor(directory, as_json, seconds):
     """Examine what a run needs: one line a check, with ok, warning or problem, and what to do.
 
     Versions, kernels, HDF5, the MPI library and whether it fits the launcher, ranks and threads against cores, the
     batch job and its end, DIR (the current one, or where a run is to write): written, flushed, renamed, locked, seen by
-    all ranks; and how long messages between ranks take. Start it as you start the run. No check lasts longer than its
-    limit.
+    all ranks; and how long messages between ranks take. Start it as you start the run. Every check has a time limit.
 
-    
+    \b
     Exit code, of the worst finding:
-      0  all is well, or there are warnings alone
+      0  no problem, or only warnings
       2  a problem of the set-up: launcher and MPI library do not match, versions differ, a check did not end
       4  DIR cannot hold a run: it cannot be written, or not all ranks see it
 
-    
+    \b
     Examples:
       mpibayes doctor                        on a login node; needs no MPI
       mpirun -n 8 mpibayes doctor runs
@@ -378,11 +377,11 @@ def doctor(directory, as_json, seconds):
     return examine(directory, as_json, seconds)
 
 
-@cli.command(short_help="Tell where a run is, from any node.")
+@cli.command(short_help="Show how far a run is, from any node.")
 @click.argument("run_dir", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def status(run_dir, as_json):
-    """Tell where a run is, from any node that sees its directory.
+    """Show how far a run is, from any node that sees its directory.
 
     \b
     Examples:
@@ -400,8 +399,8 @@ def status(run_dir, as_json):
 @click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
 @TABLE
 def report(run_dirs, out, burn_in, table):
-    """Summarise the posterior: of a mixture its clusters and what marks them, of a regression its coefficients and
-    odds ratios; held-out score, traces, R-hat and effective draws of both.
+    """Summarise the posterior: of a mixture its clusters and what characterises them, of a regression its coefficients
+    and odds ratios; held-out score, traces, R-hat and effective draws of both.
 
     Several run directories are taken as chains of one posterior.
 
@@ -456,9 +455,9 @@ def export(run_dirs, to, out, burn_in, timings):
     type=click.Choice(["error", "missing"]),
     default="error",
     show_default=True,
-    help="A level that the table does not have: stop, or take the cell as missing.",
+    help="A level that the table does not have: stop, or treat the cell as missing.",
 )
-@click.option("--draws", type=click.IntRange(min=1), help="Average over so many.  [default: 50; regressions: 200]")
+@click.option("--draws", type=click.IntRange(min=1), help="Draws to average over.  [default: 50; regressions: 200]")
 @click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
 @TABLE
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
@@ -507,7 +506,7 @@ class LevelRange(click.ParamType):
 def _a_number(ctx, param, value: float) -> float:
     """A range lets NaN through."""
     if value != value:
-        raise click.BadParameter("nan is no number.", ctx, param)
+        raise click.BadParameter("nan is not a number.", ctx, param)
     return value
 
 
@@ -523,7 +522,7 @@ def _simulated(command):
             default=1.0,
             show_default=True,
             callback=_a_number,
-            help="How far clusters are apart; 0.3 is hard for 68 columns of few levels.",
+            help="How far apart clusters are; 0.3 is hard for 68 columns of few levels.",
         ),
         click.option(
             "--missing",
@@ -543,12 +542,12 @@ def _simulated(command):
     return command
 
 
-@cli.group(cls=Commands, short_help="Draw a table from a mixture that is known.")
+@cli.group(cls=Commands, short_help="Draw a table from a known mixture.")
 def simulate():
-    """Draw a typed table from a mixture that is known: for trials of speed, and of whether the truth is found.
+    """Draw a typed table from a known mixture, to test speed, and whether the truth is found.
 
-    The same seed gives the same rows, and with more --rows the first ones stay as they are. What the truth itself
-    scores on a row is printed: no model can do better on rows of this table.
+    The same seed gives the same rows; more --rows leave the first ones as they are. The truth's own score of a row is
+    printed: no model can do better on rows of this table.
 
     \b
     Examples:
@@ -578,13 +577,13 @@ def census1990(rows, **asked):
 @_simulated
 @click.option("--rows", type=click.IntRange(1, 2**31 - 1), default=100_000, show_default=True)
 @click.option("--categorical", type=click.IntRange(0, 4096), default=20, show_default=True, help="Columns.")
-@click.option("--levels", type=LevelRange(), default="2-18", show_default=True, help="Of each, or the range they have.")
+@click.option("--levels", type=LevelRange(), default="2-18", show_default=True, help="Levels a column, or their range.")
 @click.option("--real", type=click.IntRange(0, 4096), default=0, show_default=True, help="Columns.")
 @click.option("--count", type=click.IntRange(0, 4096), default=0, show_default=True, help="Columns.")
 def mixture(rows, categorical, levels, real, count, seed, **asked):
     """Draw a table of any size with categorical, real and count columns.
 
-    A categorical column has in each cluster level probabilities of its own, Dirichlet(1/separation, ...); a real one
+    A categorical column has its own level probabilities in each cluster, Dirichlet(1/separation, ...); a real one
     Normal(mean, 1) with mean ~ Normal(0, separation^2); a count one Poisson with a log-normal rate about 5.
 
     \b
@@ -625,7 +624,7 @@ def _simulate(categorical, real, count, rows, table, clusters, seed, separation,
 
 @contextlib.contextmanager
 def _simulate_progress(console, rows):
-    """On a terminal, a line that tells how many rows are written; else nothing."""
+    """On a terminal, a line with the number of rows written; else nothing."""
     if not console.is_terminal:
         yield None
         return
@@ -644,7 +643,7 @@ def _guarded(command: Callable[[], int | None]) -> int:
         sys.stdout.flush()
         return int(code) if isinstance(code, int) else 0
     except click.ClickException as error:
-        # Every rank sees the same mistake in the command line; root tells it.
+        # Every rank sees the same mistake in the command line; root reports it.
         if launcher_rank() > 0:
             return 0
         hint = ""
@@ -662,7 +661,7 @@ def _guarded(command: Callable[[], int | None]) -> int:
             print("mpibayes: interrupted", file=sys.stderr)
         return INTERRUPTED
     except (BrokenPipeError, ReaderLeft):
-        # `mpibayes report ... | head`: the reader has what it wanted.
+        # `mpibayes report ... | head`: the reader has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())  # or Python complains when it ends
         return 0
     except Exception as error:

@@ -4,6 +4,7 @@ keys.py             Keys: the sections of its configuration; with rules.py all t
 rules.py            Rules: what holds between keys, and between them and the table
 family.py           Family: before a chain starts; and Sampler, a chain, which `run/loop.py` advances and stores
 draws.py            Kept: a run opened for reading
+predictive.py       Predictive: one draw as a distribution over rows
 predict.py          Forecast: what it predicts of new rows
 report/report.py    make(kept) -> `posterior.tables.Report`
 check.py            Check: what `mpibayes check` says of it
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # whoever asks the registry for a family's keys or scalars loads none of these
     import numpy as np
 
     from mpibayes.hpc.config.config import Config
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from mpibayes.hpc.config.section import Section
     from mpibayes.hpc.data.rows import Data
     from mpibayes.hpc.parallel.comm import Communicator
+    from mpibayes.hpc.parallel.streams import Stream
+    from mpibayes.hpc.scalar import Scalar
     from mpibayes.io.files import Guard
     from mpibayes.io.table import Column, Rows, Table
 
@@ -90,7 +93,7 @@ class Sampler(Protocol):
     cycles: int  # done
     growing: bool  # some rows are not in yet: no draw counts
     shards: Sequence[int]  # numbers of this rank's shards
-    scalars: Sequence[str]  # of the trace, with `seconds`
+    scalars: Sequence[Scalar]  # of the trace, with `seconds`
     axes: Mapping[str, Mapping[str, Sequence[str]]]  # of the arrays of the trace (`io.trace.Axes`)
 
     def start(self) -> None:
@@ -115,6 +118,7 @@ class Sampler(Protocol):
 class Family(Protocol):
     """One kind of model with its configuration and its rows, on all ranks, as far as all chains of a run share it."""
 
+    scalars: Sequence[Scalar]  # of the trace, in its order; declared in the family's `scalars.py`
     heldout_file: Rows | None  # on root, once read
 
     def __init__(self, comm: Communicator, config: Config, data: Data): ...
@@ -146,6 +150,31 @@ class Kept(Protocol):
 
     def require_draws(self) -> None:
         """ConfigError where a trace, which was read, has nothing after burn-in."""
+
+    def draws(self, most: int) -> Iterator[Predictive]:
+        """At most so many of the kept draws, evenly spaced, one by one."""
+
+
+class Predictive(Protocol):
+    """One draw as a distribution over rows of the modelled columns; NaN, or the code behind the last level, is a
+    missing cell. Conditionals and surprisal are differences of log densities, imputation an average of simulations."""
+
+    def log_density(self, rows: Rows) -> np.ndarray:
+        """Log density of the observed cells of each row, (n,) float64, the missing ones marginalised."""
+
+    def simulate(self, given: Rows, columns: Sequence[Column], stream: Stream, first_row: int = 0) -> Rows:
+        """`given` with the missing cells of `columns` drawn from this distribution, given the observed cells of their
+        row. A row's draws depend on `stream` and its number alone, which counts from first_row."""
+
+
+class Clustered(Predictive, Protocol):
+    """A draw of a family with clusters or views."""
+
+    def together(self, rows: Rows) -> np.ndarray:
+        """Probability that two rows belong together, given the observed cells of each, (n, n)."""
+
+    def dependent(self, columns: Sequence[Column]) -> np.ndarray:
+        """Probability that two columns depend on each other, (C, C)."""
 
 
 class Forecast(Protocol):

@@ -25,10 +25,10 @@ class Job:
     ntasks_per_node: int | None = None  # None: a rank for every shard
     time_s: float = 4 * 3600.0
     array: str | None = None  # "4" or what sbatch takes, "1-10%3": independent chains, seeds as numbered
-    chain: bool = False  # a job after the other, where SLURM may not requeue
+    chain: bool = False  # one job after another, where SLURM may not requeue
     partition: str | None = None
     account: str | None = None
-    mpi: str | None = None  # of LAUNCHERS; None: as found out by `launcher`
+    mpi: str | None = None  # one of LAUNCHERS; None: `launcher` decides
     setup: tuple[str, ...] = ()  # lines of the script, such as "module load openmpi"
     sbatch: tuple[str, ...] = ()  # options as they are, such as "--qos=long"
 
@@ -59,7 +59,7 @@ def launcher(mpi: str | None) -> str:
 
 
 def folder_of_python() -> Path:
-    """Where the command `mpibayes` lies that belongs to this program."""
+    """The folder of this program's command `mpibayes`."""
     return Path(sys.executable).parent
 
 

@@ -1,4 +1,4 @@
-"""`mpibayes check`: is all well, and what will the run take: memory a rank, seconds a cycle, disk.
+"""`mpibayes check`: is the configuration right, and what will the run cost: memory a rank, seconds a cycle, disk.
 
 Needs no MPI. Time is measured by some cycles of the sampler itself; memory is a model whose constants were measured.
 What belongs to one kind of model is in its family's `check.py`.
@@ -25,5 +25,5 @@ def check(config_path: str | Path, overrides: Sequence[str] = (), ranks: int = 1
 
 
 def memory(found: Found, ranks: int) -> dict[str, int]:
-    """Resident bytes at the peak of the busiest of so many ranks, by part; foretold without a trial of the sampler."""
+    """Resident bytes at the peak of the busiest of so many ranks, by part; predicted without running the sampler."""
     return check_of(found.config.model.family).memory(found, ranks)

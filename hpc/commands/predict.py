@@ -68,7 +68,7 @@ def predict(
     record: dict = {}
     more = {"batch_rows": batch_rows} if batch_rows else {}
     rows = stream_like(forecast.like, source, unseen=unseen, record=record, **more)
-    first = next(rows, None)  # mistakes in the new file are told before the long work
+    first = next(rows, None)  # mistakes in the new file are reported before the long work
     _say(console, forecast.prepare())
     n_rows, n_scored, total = 0, 0, 0.0
     with _writer(out) as write:
@@ -105,7 +105,7 @@ def _chain(first: Rows | None, rest: Iterator[Rows]) -> Iterator[Rows]:
 def _check_target(out: Path, overwrite: bool) -> None:
     """Raises ConfigError before any work is done when nothing can be written at `out`."""
     if not out.name.endswith(FORMS):
-        raise ConfigError(f"{out}: the name tells the form; expected one that ends in {', '.join(FORMS)}")
+        raise ConfigError(f"{out}: the ending of the name decides the format; expected {', '.join(FORMS)}")
     with reading(out, ConfigError):
         if out.is_dir():
             raise ConfigError(f"{out}: is a directory; name a file to write")

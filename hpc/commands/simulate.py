@@ -1,4 +1,4 @@
-"""`mpibayes simulate`: typed tables drawn from a mixture that is known, for tests of speed and of recovery.
+"""`mpibayes simulate`: typed tables drawn from a known mixture, for tests of speed and of recovery.
 
 Rows are independent: a cluster z with probability w_z, then each cell from the cluster's own law of its column:
 
@@ -227,7 +227,7 @@ def simulate(
     if labels is not None:
         labels = Path(labels)
         if labels.resolve() == path.resolve():
-            raise ConfigError(f"{labels}: is to be the table already; name another file for the labels")
+            raise ConfigError(f"{labels}: is already the name of the table; name another file for the labels")
         check_target(labels, overwrite)
     check_target(path, overwrite)
     z = np.empty(n_rows if labels is not None else 0, np.int32)
@@ -270,7 +270,7 @@ def parse_levels(text: str) -> tuple[int, int]:
     """ "5" -> (5, 5), "2-18" -> (2, 18). Raises ValueError."""
     first, _, last = text.partition("-")
     if not first.isdigit() or (last and not last.isdigit()) or text.endswith("-"):
-        raise ValueError(f"'{text}' is no number of levels; expected for example 5, or 2-18 for a range")
+        raise ValueError(f"'{text}' is not a number of levels; expected for example 5, or 2-18 for a range")
     fewest, most = int(first), int(last or first)
     if not 2 <= fewest <= most <= MAX_LEVELS:
         raise ValueError(f"'{text}': a column has from 2 to {MAX_LEVELS:,} levels, the fewest first")

@@ -29,7 +29,7 @@ from mpibayes.text import counted, visible
 
 SHORTEST_S = 120.0
 LONGEST_NAME = 200  # bytes; file systems take 255, and numbers and endings follow in the names of script and log
-# What ends a line somewhere, hides from the eye or cannot be written, by the category of Unicode.
+# Characters that end a line somewhere, are invisible or cannot be written, by Unicode category.
 UNFIT = {
     "Cc": "a control character",
     "Cf": "an invisible character",
@@ -63,7 +63,7 @@ def submit(config_path: Path, folder: Path, overrides: Sequence[str], job: Job, 
         return
     if shutil.which("sbatch") is None:
         raise ConfigError(
-            "there is no sbatch here; submit from a login node of the cluster, or see the script with --dry-run"
+            "there is no sbatch here; submit from a login node of the cluster, or print the script with --dry-run"
         )
     _write(script, text)
     number = _sbatch(script)
@@ -80,7 +80,7 @@ def submit(config_path: Path, folder: Path, overrides: Sequence[str], job: Job, 
         print(f"status:  mpibayes status {place}")
 
 
-# --- what is checked before one waits in a queue ----------------------------------------------------------------------
+# --- what is checked before the job waits in a queue ------------------------------------------------------------------
 
 
 def _check_request(config_path: Path, folder: Path, overrides: Sequence[str], job: Job) -> None:
@@ -94,7 +94,7 @@ def _check_request(config_path: Path, folder: Path, overrides: Sequence[str], jo
     if job.array and any(item.split("=")[0].strip() == "run.seed" for item in overrides):
         problems.append("--set run.seed: in an array the number of the task is the seed; expected no run.seed")
     if job.time_s < SHORTEST_S:
-        problems.append(f"--time: {job.time_s:g} seconds are over before a run has started; expected 2m or more")
+        problems.append(f"--time: {job.time_s:g} seconds are too short to start a run; expected 2m or more")
     for line in job.setup:
         if line.endswith("\\"):
             problems.append(f"--setup {line!r}: the backslash would join it to the next line; expected a whole line")
@@ -106,7 +106,7 @@ def _check_request(config_path: Path, folder: Path, overrides: Sequence[str], jo
 
 
 def _unfit(config_path: Path, folder: Path, overrides: Sequence[str], job: Job) -> Iterator[str]:
-    """All that gets into the script has to stay on its line: what follows a line break there would be run."""
+    """Everything in the script has to stay on its line: what follows a line break would be executed."""
     texts = [("CONFIG", config_path), ("-o", folder), ("the folder of Python", folder_of_python())]
     texts += [("--partition", job.partition), ("--account", job.account)]
     for option, several in ("--set", overrides), ("--setup", job.setup), ("--sbatch", job.sbatch):
@@ -118,7 +118,7 @@ def _unfit(config_path: Path, folder: Path, overrides: Sequence[str], job: Job) 
 
 
 def _unusable(folder: Path) -> Iterator[str]:
-    """Paths that fit on a line, but that sbatch or PATH would take for others."""
+    """Paths that fit on a line, but that sbatch or PATH would misread."""
     if "\\" in str(folder):
         yield f"-o {str(folder)!r}: has a backslash, which sbatch takes out of a log's name; choose another with -o"
     if folder.name in ("", ".."):
@@ -144,7 +144,7 @@ def limit(text: str) -> float:
 
 
 def _places(folder: Path, job: Job) -> list[tuple[Path, list[str]]]:
-    """The run directories that the job continues, each with the settings of its own."""
+    """The run directories that the job continues, each with its own settings."""
     if not job.array:
         return [(folder, [])]
     seeds = [p for p in folder.glob("seed-*") if p.name[5:].isdigit()]

@@ -7,31 +7,74 @@ cells and has pseudo-count 0.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
 import numpy as np
 
+from mpibayes.hpc.components.component import Array
 from mpibayes.hpc.components.grid import as_grid, pick_on_grid
+from mpibayes.hpc.components.single import one_uniform
 from mpibayes.hpc.parallel.streams import Stream
+from mpibayes.io.table import Column
 from mpibayes.kernels.mixture import updates
 
 GRID = 2.0 ** np.arange(-6.0, 4.5, 0.5)  # pseudo-count of each level
 START = 0.5
 
 
-class Categorical:
-    """All categorical columns of a table, in block order.
+class Levels:
+    """See `Law`: probabilities theta (L, K + 1) float32 of all levels."""
 
-    `n_levels` (C,): levels of each column. `given[c]`: None, {"dirichlet": [V_c]} (fixed) or {"symmetric": grid}.
+    def __init__(self, kind: Categorical, beta: np.ndarray, levels: np.ndarray):
+        self.offsets = kind.offsets
+        k = levels.shape[1]
+        self.theta = np.zeros((self.offsets[-1], k + 1), np.float32)
+        for c in range(len(kind)):
+            rows = self._rows(c)
+            count = np.repeat(beta[rows, None], k + 1, axis=1)
+            count[:, :k] += levels[rows]
+            self.theta[rows] = count / count.sum(axis=0)
+        self.n_bytes = self.theta.nbytes
+
+    def _rows(self, column: int) -> slice:
+        return slice(self.offsets[column], self.offsets[column + 1] - 1)
+
+    def log_density(self, column, x, seen):
+        raise NotImplementedError("a single cell is there or not")
+
+    def averages(self, column, x, seen, lacking, weight) -> list[np.ndarray]:
+        return [weight @ self.theta[self._rows(column)].T]
+
+    def draw(self, column, x, seen, lacking, clusters, stream: Stream, ids) -> np.ndarray:
+        u = one_uniform(stream, Categorical.substreams[0], column, ids)
+        cumulative = self.theta[self._rows(column)][:, clusters].astype(np.float64).cumsum(axis=0)
+        return (cumulative[:-1] <= u * cumulative[-1]).sum(axis=0)[:, None]
+
+
+class Categorical:
+    """All categorical columns of a view. A column's prior: None, {"dirichlet": [V_c]} (fixed) or {"symmetric": grid}.
+
+    `n_levels` (C,): levels of each column; `offsets` (C + 1,): first level row of each.
     """
 
-    def __init__(self, n_levels, given):
-        self.n_levels = np.asarray(n_levels, np.int64)
+    name, hyper, hyper_form = "categorical", "dirichlet", ()
+    stored = "codes8", "codes16"
+    statistics = (Array("levels", "level", np.int32),)
+    parameters = (Array("table", "level", np.float32),)
+    exact = True
+    substreams = (0,)
+
+    def __init__(self, columns: Sequence[Column], priors: Mapping, joint: Mapping):
+        self.columns = tuple(columns)
+        self.n_levels = np.array([len(c.levels) for c in columns], np.int64)
         self.offsets = np.concatenate([[0], np.cumsum(self.n_levels + 1)]).astype(np.int64)
         self.missing_rows = self.offsets[1:] - 1
         self.column_of_row = np.repeat(np.arange(len(self.n_levels)), self.n_levels + 1)
         self.base = np.ones(self.offsets[-1])
         self.base[self.missing_rows] = 0.0
         self.grids = []
-        for c, prior in enumerate(given):
+        for c, prior in enumerate(priors.get(column.name) for column in columns):
             if prior and "dirichlet" in prior:
                 self.base[self.offsets[c] : self.missing_rows[c]] = prior["dirichlet"]
                 self.grids.append(np.ones(1))
@@ -39,10 +82,24 @@ class Categorical:
                 self.grids.append(as_grid(prior["symmetric"]) if prior else GRID)
         tables = {tuple(grid): updates.Grid(grid) for grid in self.grids if len(grid) > 1}
         self._tables = [tables.get(tuple(grid)) for grid in self.grids]  # None: the multiplier is fixed
+        self.cuts = {"column": np.arange(len(self) + 1), "level": self.offsets}
+        self.cost = self.n_levels + 2.0
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def members(self, column: int) -> tuple[Column]:
+        return (self.columns[column],)
 
     def start(self) -> np.ndarray:
         """Initial multiplier of every column, (C,)."""
         return np.array([g[np.argmin(np.abs(np.log(g / START)))] for g in self.grids])
+
+    def prior(self, multiplier: np.ndarray) -> dict[str, np.ndarray]:
+        return {"offsets": self.offsets, "dirichlet": self.pseudo_counts(multiplier)}
+
+    def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray]:
+        return (a[0] + b[0],)
 
     def pseudo_counts(self, multiplier: np.ndarray) -> np.ndarray:
         """Dirichlet parameters by level row, (L,); 0 in missing rows."""
@@ -54,14 +111,16 @@ class Categorical:
             return np.zeros((0, levels.shape[1]), np.int64)
         return np.add.reduceat(levels, self.offsets[:-1], axis=0, dtype=np.int64) - levels[self.missing_rows]
 
-    def log_marginal(self, multiplier: np.ndarray, levels: np.ndarray, first: int, last: int) -> np.ndarray:
-        """Log marginal likelihood of the columns first..last-1, summed over clusters, (last - first,)."""
-        return updates.log_marginals(levels, self.pseudo_counts(multiplier), self.offsets, first, last)[0]
+    def log_marginal(self, multiplier: np.ndarray, s: tuple, columns: slice) -> np.ndarray:
+        (levels,), beta = s, self.pseudo_counts(multiplier)
+        return updates.log_marginals(levels, beta, self.offsets, columns.start, columns.stop)[0]
 
-    def log_marginal_clusters(self, multiplier: np.ndarray, levels: np.ndarray) -> np.ndarray:
-        """Log marginal likelihood of every cluster, summed over columns, (K,)."""
-        levels = np.ascontiguousarray(levels)
-        return updates.log_marginals(levels, self.pseudo_counts(multiplier), self.offsets, 0, len(self.n_levels))[1]
+    def log_marginal_clusters(self, multiplier: np.ndarray, s: tuple) -> np.ndarray:
+        (levels,), beta = s, self.pseudo_counts(multiplier)
+        return updates.log_marginals(np.ascontiguousarray(levels), beta, self.offsets, 0, len(self))[1]
+
+    def predictive(self, multiplier: np.ndarray, s: tuple) -> Levels:
+        return Levels(self, self.pseudo_counts(multiplier), *s)
 
     def log_predictive_table(self, multiplier: np.ndarray, levels: np.ndarray) -> np.ndarray:
         """Log predictive probability of every level in every cluster, (L, K); 0 in missing rows."""
@@ -75,23 +134,23 @@ class Categorical:
         table[self.missing_rows] = 0.0
         return table
 
-    def update(self, multiplier: np.ndarray, levels: np.ndarray, stream: Stream, first: int, last: int) -> np.ndarray:
-        """Multipliers of the columns first..last-1 drawn from their grids given the partition (docs/math.md 2.4)."""
-        multiplier = multiplier.copy()
+    def update(self, multiplier: np.ndarray, s: tuple, columns: slice, stream: Stream) -> np.ndarray:
+        """Multipliers drawn from their grids; columns of one grid are scored together."""
+        (levels,), multiplier, stream = s, multiplier.copy(), self._own(stream)
         learned = {}
-        for c in range(first, last):
+        for c in range(columns.start, columns.stop):
             if self._tables[c] is not None:
                 learned.setdefault(id(self._tables[c]), []).append(c)
-        for columns in learned.values():
-            table, columns = self._tables[columns[0]], np.array(columns)
-            score = updates.grid_scores(levels, self.offsets, columns, table)
-            multiplier[columns] = table.points[pick_on_grid(score, stream.uniforms(columns))]
-        return multiplier[first:last]
+        for some in learned.values():
+            table, some = self._tables[some[0]], np.array(some)
+            score = updates.grid_scores(levels, self.offsets, some, table)
+            multiplier[some] = table.points[pick_on_grid(score, stream.uniforms(some))]
+        return multiplier[columns]
 
-    def draw(self, multiplier: np.ndarray, levels: np.ndarray, stream: Stream, first: int, last: int) -> np.ndarray:
-        """Log level probabilities of the columns first..last-1 in every cluster given its cells; 0 in missing rows.
+    def draw(self, multiplier: np.ndarray, s: tuple, columns: slice, stream: Stream) -> tuple[np.ndarray]:
+        """Log level probabilities, float32 (level rows of `columns`, K); 0 in missing rows."""
+        (levels,), beta, stream = s, self.pseudo_counts(multiplier), self._own(stream)
+        return (updates.draw_levels(levels, beta, self.offsets, columns.start, columns.stop, **vars(stream)),)
 
-        multiplier (C,) and levels (L, K) are of all columns. Returns float32 (level rows of these columns, K).
-        """
-        beta = self.pseudo_counts(multiplier)
-        return updates.draw_levels(levels, beta, self.offsets, first, last, **vars(stream))
+    def _own(self, stream: Stream) -> Stream:
+        return replace(stream, sub=self.substreams[0])

@@ -11,14 +11,18 @@ blocks are the rows of one array (pairs, K).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.special import gammaln
 
 from mpibayes.hpc.components import normal
+from mpibayes.hpc.components.component import Array
 from mpibayes.hpc.components.grid import as_grid, draw_on_grid
+from mpibayes.hpc.parallel.streams import Stream, generator
+from mpibayes.io.table import Column
 
 KAPPA, NU, VARIANCE = range(3)
 NAMES = ("kappa", "nu", "variance")
@@ -85,15 +89,32 @@ class Predictive:
 
     def conditional(self, x: np.ndarray, seen: np.ndarray, lacking: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of the lacking cells given the others, (n, K, len(lacking)) each."""
-        norm, _, off = self._norm(x, seen)
-        cross = self.matrix[:, seen[:, None], lacking]
-        slope = np.linalg.solve(self.matrix[:, seen[:, None], seen], cross)
-        mean = self.location[:, lacking] + np.einsum("nkd,kdm->nkm", off, slope)
+        norm, mean, cross, slope = self._given(x, seen, lacking)
         rest = self.matrix[:, lacking, lacking] - (cross * slope).sum(axis=1)
         nu = self.nu + len(seen)
         # a t with nu <= 2 has no variance: it then counts with that of nu = 3
         widen = np.where(nu > 2.0, nu / np.where(nu > 2.0, nu - 2.0, 1.0), 3.0)
         return mean, (widen / nu * (1.0 + norm))[:, :, None] * np.maximum(rest, 0.0)
+
+    def draw(self, x: np.ndarray, seen: np.ndarray, lacking: np.ndarray, z: np.ndarray, log_gammas) -> np.ndarray:
+        """The lacking cells given the others, of the only cluster, (n, len(lacking)): from standard normal z of that
+        form and log_gammas(shape), logarithms of n Gamma(shape, 1) draws.
+
+        A t with nu + len(seen) degrees of freedom, and (1 + norm) / them times the rest of the matrix as its scale.
+        """
+        norm, mean, cross, slope = self._given(x, seen, lacking)
+        rest = self.matrix[0][np.ix_(lacking, lacking)] - cross[0].T @ slope[0]
+        half = np.exp(log_gammas(0.5 * (self.nu[0] + len(seen))))  # of a chi-square
+        wide = np.sqrt(0.5 * (1.0 + norm[:, 0]) / half)
+        return mean[:, 0] + wide[:, None] * (z @ np.linalg.cholesky(rest).T)
+
+    def _given(self, x, seen, lacking):
+        """`_norm`, the location (n, K, len(lacking)) given the cells seen, and the matrices it comes from."""
+        norm, _, off = self._norm(x, seen)
+        cross = self.matrix[:, seen[:, None], lacking]
+        slope = np.linalg.solve(self.matrix[:, seen[:, None], seen], cross)
+        mean = self.location[:, lacking] + np.einsum("nkd,kdm->nkm", off, slope)
+        return norm, mean, cross, slope
 
     def _norm(self, x, seen):
         """(x - m)' matrix^-1 (x - m) (n, K), the log determinant of the matrix (K,), and x - m (n, K, len(seen))."""
@@ -200,62 +221,158 @@ def log_multigamma(a: np.ndarray, d: int) -> np.ndarray:
     return gammaln(a[..., None] - 0.5 * np.arange(d)).sum(axis=-1) + 0.25 * d * (d - 1) * np.log(np.pi)
 
 
-class Vectors:
-    """All blocks of a view, in order: their columns side by side, their pairs of columns side by side."""
+def merge_vectors(n: np.ndarray, mean: np.ndarray, scatter: np.ndarray, widths: np.ndarray):
+    """As `normal.merge_moments`, of blocks of `widths` columns: n (S, B, ...), mean (S, columns, ...), scatter (S,
+    pairs, ...)."""
+    of_column = np.repeat(np.arange(len(widths)), widths)
+    of_pair = np.repeat(np.arange(len(widths)), n_pairs(widths))
+    i, j = _pairs(widths)
+    total_n, total_mean, total_scatter = n[0].copy(), mean[0].copy(), scatter[0].copy()
+    for n_s, mean_s, scatter_s in zip(n[1:], mean[1:], scatter[1:]):
+        both = total_n + n_s
+        share = n_s / np.maximum(both, 1)
+        step = np.where((n_s > 0)[of_column], mean_s - total_mean, 0.0)
+        total_scatter += scatter_s + step[i] * step[j] * (total_n * share)[of_pair]
+        total_mean += step * share[of_column]
+        total_n = both
+    return total_n, total_mean, total_scatter
 
-    def __init__(self, blocks: Sequence[Block]):
-        self.blocks = list(blocks)
-        self.widths = np.array([b.width for b in blocks], np.int64)
+
+def _pairs(widths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The two columns of every pair, counted through all blocks."""
+    first, i, j = 0, [np.zeros(0, np.intp)], [np.zeros(0, np.intp)]
+    for width in widths:
+        rows, columns = np.tril_indices(width)
+        i.append(first + rows)
+        j.append(first + columns)
+        first += width
+    return np.concatenate(i), np.concatenate(j)
+
+
+class Students:
+    """See `Law`: a multivariate t for each block."""
+
+    def __init__(self, kind: Multinormal, wishart: np.ndarray, s: tuple):
+        self._kind, self._wishart, self._s = kind, wishart, s
+
+    @cached_property
+    def blocks(self) -> list[Predictive]:
+        return [block.predictive(h, *m) for h, (block, *m) in zip(self._wishart, self._kind.parts(self._s))]
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(2 * block.matrix.nbytes for block in self.blocks)
+
+    def log_density(self, column: int, x, seen) -> np.ndarray:
+        return self.blocks[column].log_density(x, seen)
+
+    def averages(self, column: int, x, seen, lacking, weight) -> list[np.ndarray]:
+        mean, variance = self.blocks[column].conditional(x, seen, lacking)
+        members, found = self._kind.members(column), []
+        for i, member in enumerate(lacking):
+            shift = mean[:, :, i] - members[member].center
+            second = variance[:, :, i] + shift**2
+            found.append(np.column_stack([(weight * shift).sum(axis=1), (weight * second).sum(axis=1)]))
+        return found
+
+    def draw(self, column: int, x, seen, lacking, clusters, stream: Stream, ids) -> np.ndarray:
+        p, out = self.blocks[column], np.empty((len(ids), len(lacking)))
+        normals, gammas = (replace(stream, sub=Multinormal.substreams[i]) for i in (0, 1))
+        first = self._kind.cuts["coordinate"][column]
+        z = np.column_stack([normals.normals((first + member) << 32 | ids) for member in lacking])
+        for k in np.unique(clusters):
+            at = np.flatnonzero(clusters == k)
+            of_k = Predictive(p.location[[k]], p.matrix[[k]], p.nu[[k]])
+
+            def log_gammas(shape: float, named=column << 32 | ids[at]) -> np.ndarray:
+                return gammas.log_gammas(np.full(len(named), shape), named)
+
+            out[at] = of_k.draw(x[at], seen, lacking, z[at], log_gammas)
+        return out
+
+
+class Multinormal:
+    """All blocks of a view, in order: a block counts as one column; its columns, and its pairs of columns, lie side by
+    side. joint: {"columns": names, "prior": what is given} by the name of each block, in the order of the rows'
+    `vectors`, where their columns lie (data.in_blocks).
+
+    Statistics are n (B, K), the rows in which a block is there, mean (columns of all blocks, K), and scatter (their
+    pairs of columns, K), sums of products about the means.
+    """
+
+    name, hyper, hyper_form = "multinormal", "wishart", (3,)
+    stored = ("vectors",)
+    statistics = Array("vector_n", dtype=np.int64), Array("vector_mean", "coordinate"), Array("vector_scatter", "pair")
+    parameters = Array("vector_location", "coordinate"), Array("vector_factor", "pair"), Array("vector_constant")
+    exact = False
+    substreams = range(4, 2**31)  # one a block; below 2^32, where the attempts of a draw are counted
+
+    def __init__(self, columns: Sequence[Column], priors: Mapping, joint: Mapping):
+        self.columns = tuple(columns)
+        self._by_name = by_name = {c.name: c for c in columns}
+        self.blocks = []
+        for name, said in joint.items():
+            own = [by_name[c] for c in said["columns"]]
+            centers, scales = [c.center for c in own], [c.scale for c in own]
+            self.blocks.append(Block(name, said["columns"], centers, scales, said.get("prior")))
+        self.widths = widths = np.array([b.width for b in self.blocks], np.int64)
+        each = {"column": np.ones_like(widths), "coordinate": widths, "pair": n_pairs(widths)}
+        self.cuts = {axis: np.concatenate([[0], np.cumsum(n)]) for axis, n in each.items()}
+        self.cost = 8.0 * widths + 0.2 * widths**3
 
     def __len__(self) -> int:
         return len(self.blocks)
+
+    def members(self, column: int) -> tuple[Column, ...]:
+        return tuple(self._by_name[name] for name in self.blocks[column].columns)
 
     def start(self) -> np.ndarray:
         """Initial hyperparameters, (B, 3)."""
         return np.array([b.start for b in self.blocks]).reshape(-1, 3)
 
-    def parts(self, s) -> Iterator[tuple[Block, np.ndarray, np.ndarray, np.ndarray]]:
-        """(block, n (K,), mean (D, K), scatter (pairs, K)) of each block in the Statistics `s`."""
-        column = pair = 0
+    def prior(self, wishart: np.ndarray) -> dict[str, np.ndarray]:
+        """With the locations and the diagonals of S_0 of all blocks, side by side."""
+        none = np.zeros(0)
+        mean = np.concatenate([none, *(b.mean for b in self.blocks)])
+        spread = np.concatenate([none, *(b.spread(h) for b, h in zip(self.blocks, wishart))])
+        return {"widths": self.widths, "wishart": wishart, "vector_mean": mean, "vector_spread": spread}
+
+    def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray, ...]:
+        return merge_vectors(*(np.stack(np.broadcast_arrays(x, y)) for x, y in zip(a, b)), self.widths)
+
+    def parts(self, s: tuple) -> Iterator[tuple[Block, np.ndarray, np.ndarray, np.ndarray]]:
+        """(block, n (K,), mean (D, K), scatter (pairs, K)) of each block."""
+        n, mean, scatter = s
+        column, pair = self.cuts["coordinate"], self.cuts["pair"]
         for b, block in enumerate(self.blocks):
-            d = block.width
-            mean, scatter = s.vector_mean[column : column + d], s.vector_scatter[pair : pair + n_pairs(d)]
-            yield block, s.vector_n[b], mean, scatter
-            column, pair = column + d, pair + n_pairs(d)
+            yield block, n[b], mean[column[b] : column[b + 1]], scatter[pair[b] : pair[b + 1]]
 
-    def spread(self, wishart: np.ndarray) -> np.ndarray:
-        """Diagonals of the blocks' S_0, side by side."""
-        return np.concatenate([np.zeros(0), *(b.spread(h) for b, h in zip(self.blocks, wishart))])
-
-    @property
-    def mean(self) -> np.ndarray:
-        """Locations of the blocks' priors, side by side."""
-        return np.concatenate([np.zeros(0), *(b.mean for b in self.blocks)])
-
-    def log_marginal(self, wishart: np.ndarray, s, first: int, last: int) -> np.ndarray:
-        """Log marginal likelihood of blocks first..last-1, summed over clusters, (last - first,)."""
-        parts = zip(wishart[first:last], list(self.parts(s))[first:last])
+    def log_marginal(self, wishart: np.ndarray, s: tuple, columns: slice) -> np.ndarray:
+        parts = zip(wishart[columns], list(self.parts(s))[columns])
         return np.array([block.log_marginal_cells(h, *moments).sum() for h, (block, *moments) in parts])
 
-    def log_marginal_clusters(self, wishart: np.ndarray, s) -> np.ndarray:
-        """Log marginal likelihood of every cluster, summed over blocks, (K,)."""
-        total = np.zeros(len(s))
+    def log_marginal_clusters(self, wishart: np.ndarray, s: tuple) -> np.ndarray:
+        total = np.zeros(s[0].shape[-1])
         for h, (block, *moments) in zip(wishart, self.parts(s)):
             total += block.log_marginal_cells(h, *moments)
         return total
 
-    def update(self, wishart: np.ndarray, s, stream_of, first: int, last: int) -> np.ndarray:
-        """Hyperparameters of blocks first..last-1 drawn given the partition, (last - first, 3); stream_of(b): a stream
-        for each block."""
-        parts = list(enumerate(zip(wishart, self.parts(s))))[first:last]
-        return np.array([b.update(h, *m, stream_of(i)) for i, (h, (b, *m)) in parts]).reshape(-1, 3)
+    def predictive(self, wishart: np.ndarray, s: tuple) -> Students:
+        return Students(self, wishart, s)
 
-    def draw(self, wishart: np.ndarray, s, stream_of, first: int, last: int):
-        """Parameters of blocks first..last-1: location (their columns, K), factor (their pairs, K), constant (last -
-        first, K)."""
-        parts = list(enumerate(zip(wishart, self.parts(s))))[first:last]
-        drawn = [b.draw(h, *m, stream_of(i)) for i, (h, (b, *m)) in parts]
-        none = np.zeros((0, len(s)))
+    def update(self, wishart: np.ndarray, s: tuple, columns: slice, stream: Stream) -> np.ndarray:
+        """Hyperparameters coordinate by coordinate; a block has a stream of its own."""
+        parts = list(enumerate(zip(wishart, self.parts(s))))[columns]
+        return np.array([b.update(h, *m, self._own(stream, i)) for i, (h, (b, *m)) in parts]).reshape(-1, 3)
+
+    def draw(self, wishart: np.ndarray, s: tuple, columns: slice, stream: Stream) -> tuple[np.ndarray, ...]:
+        """location (columns of these blocks, K), factor (their pairs, K), constant (blocks, K); see `Block.draw`."""
+        n_clusters, parts = s[0].shape[-1], list(enumerate(zip(wishart, self.parts(s))))[columns]
+        drawn = [b.draw(h, *m, self._own(stream, i)) for i, (h, (b, *m)) in parts]
+        none = np.zeros((0, n_clusters))
         location, factor, constant = zip(*drawn) if drawn else ((), (), ())
-        constant = np.array(constant).reshape(len(drawn), len(s))
+        constant = np.array(constant).reshape(len(drawn), n_clusters)
         return np.concatenate([none, *location]), np.concatenate([none, *factor]), constant
+
+    def _own(self, stream: Stream, block: int) -> np.random.Generator:
+        return generator(**vars(replace(stream, sub=self.substreams[block])))

@@ -6,11 +6,17 @@ another given the others. The default grids follow the column's own mean and sta
 
 from __future__ import annotations
 
-import numpy as np
-from scipy.special import gammaln
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+import numpy as np
+from scipy.special import gammaln, stdtrit
+
+from mpibayes.hpc.components.component import Array
 from mpibayes.hpc.components.grid import Grids, as_grid
+from mpibayes.hpc.components.single import Numbers, with_new
 from mpibayes.hpc.parallel.streams import Stream, cells
+from mpibayes.io.table import Column
 
 MEAN, KAPPA, NU, VARIANCE = range(4)
 NAMES = ("mean", "kappa", "nu", "variance")
@@ -47,38 +53,99 @@ def _log_marginal(m0, kappa0, nu0, variance0, n, mean, scatter):
     return by_nu + by_kappa + 0.5 * nu0 * np.log(nu0 * variance0) - 0.5 * nu * np.log(spread)
 
 
-class Normal:
-    """All real columns. center, scale (R,): each column's own; given[r]: None or {"mean": number or grid, ...}."""
+def merge_moments(n: np.ndarray, mean: np.ndarray, scatter: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Moments of the union of shards from the shards' moments.
 
-    def __init__(self, center, scale, given):
+    Arguments are (S, ...) arrays; the sum runs over the first axis in its order (Chan, Golub & LeVeque 1983), so
+    that the result does not depend on which rank held which shard.
+    """
+    n, mean, scatter = n.copy(), mean.copy(), scatter.copy()
+    total_n, total_mean, total_scatter = n[0], mean[0], scatter[0]
+    for n_s, mean_s, scatter_s in zip(n[1:], mean[1:], scatter[1:]):
+        both = total_n + n_s
+        share = n_s / np.maximum(both, 1)
+        step = np.where(n_s > 0, mean_s - total_mean, 0.0)
+        total_scatter += scatter_s + step * step * (total_n * share)
+        total_mean += step * share
+        total_n = both
+    return total_n, total_mean, total_scatter
+
+
+class Student(Numbers):
+    """See `Law`: t distributions with nu degrees of freedom."""
+
+    def __init__(self, kind: Normal, normal: np.ndarray, *s: np.ndarray):
+        self.location, kappa, self.nu, spread = posterior(normal, *with_new(*s))
+        variance = spread / self.nu * (1.0 + 1.0 / kappa)
+        self.scale = np.sqrt(variance)
+        # a t with nu <= 2 has no variance: it then counts with that of nu = 3
+        variance = variance * np.where(self.nu > 2.0, self.nu / np.where(self.nu > 2.0, self.nu - 2.0, 1.0), 3.0)
+        shift = self.location - np.array([c.center for c in kind.columns]).reshape(-1, 1)
+        super().__init__(kind.substreams[0], shift, variance + shift**2)
+
+    def quantile(self, column: int, clusters: np.ndarray, u: np.ndarray) -> np.ndarray:
+        location, scale, nu = (a[column, clusters] for a in (self.location, self.scale, self.nu))
+        return location + scale * stdtrit(nu, u)
+
+
+class Normal:
+    """All real columns of a view that are modelled one by one. A column's prior: None or {"mean": number or grid, ...}.
+
+    Moments are those of the observed cells: their number, their mean, and the sum of squares about it, each (R, K).
+    """
+
+    name, hyper, hyper_form = "normal", "normal", (4,)
+    stored = ("reals",)
+    statistics = Array("real_n", dtype=np.int64), Array("real_mean"), Array("real_scatter")
+    parameters = Array("location"), Array("half_precision"), Array("constant")
+    exact = False
+    substreams = 1, 3  # of grids and precisions, and of means
+
+    def __init__(self, columns: Sequence[Column], priors: Mapping, joint: Mapping):
+        self.columns = tuple(columns)
+        self.cuts, self.cost = {"column": np.arange(len(self) + 1)}, np.full(len(self), 8.0)
         grids = [[], [], [], []]
-        self._start = np.empty((len(given), 4))
-        for r, prior in enumerate(given):
-            prior = prior or {}
-            grid = (center[r] + scale[r] * MEAN_GRID, KAPPA_GRID, NU_GRID, scale[r] ** 2 * VARIANCE_GRID)
-            aim = (center[r], START[KAPPA], START[NU], scale[r] ** 2 * START[VARIANCE])
-            column = [as_grid(prior[name]) if name in prior else g for name, g in zip(NAMES, grid)]
-            self._start[r] = [g[np.argmin(np.abs(g - a))] for g, a in zip(column, aim)]
+        self._start = np.empty((len(self), 4))
+        for r, column in enumerate(columns):
+            prior, center, scale = priors.get(column.name) or {}, column.center, column.scale
+            grid = (center + scale * MEAN_GRID, KAPPA_GRID, NU_GRID, scale**2 * VARIANCE_GRID)
+            aim = (center, START[KAPPA], START[NU], scale**2 * START[VARIANCE])
+            own = [as_grid(prior[name]) if name in prior else g for name, g in zip(NAMES, grid)]
+            self._start[r] = [g[np.argmin(np.abs(g - a))] for g, a in zip(own, aim)]
             for i in range(4):
-                grids[i].append(column[i])
+                grids[i].append(own[i])
         self.grids = [Grids(g) for g in grids]
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def members(self, column: int) -> tuple[Column]:
+        return (self.columns[column],)
 
     def start(self) -> np.ndarray:
         """Initial hyperparameters, (R, 4)."""
         return self._start.copy()
 
-    def log_marginal(self, normal, n, mean, scatter) -> np.ndarray:
-        """Log marginal likelihood of every column, summed over clusters, (R,)."""
-        return log_marginal_cells(normal, n, mean, scatter).sum(axis=-1)
+    def prior(self, normal: np.ndarray) -> dict[str, np.ndarray]:
+        return {"normal": normal}
 
-    def update(self, normal, n, mean, scatter, stream: Stream, first: int, last: int) -> np.ndarray:
-        """Hyperparameters of columns first..last-1 given the partition, coordinate by coordinate, (last - first, 4).
+    def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray, ...]:
+        return merge_moments(*(np.stack(np.broadcast_arrays(x, y)) for x, y in zip(a, b)))
 
-        All other arguments are of all columns.
-        """
-        normal = normal.copy()
+    def log_marginal(self, normal: np.ndarray, s: tuple, columns: slice) -> np.ndarray:
+        return log_marginal_cells(normal[columns], *(a[columns] for a in s)).sum(axis=-1)
+
+    def log_marginal_clusters(self, normal: np.ndarray, s: tuple) -> np.ndarray:
+        return log_marginal_cells(normal, *s).sum(axis=0)
+
+    def predictive(self, normal: np.ndarray, s: tuple) -> Student:
+        return Student(self, normal, *s)
+
+    def update(self, normal: np.ndarray, s: tuple, columns: slice, stream: Stream) -> np.ndarray:
+        """Hyperparameters coordinate by coordinate."""
+        (n, mean, scatter), normal, stream = s, normal.copy(), replace(stream, sub=self.substreams[0])
         for i, grids in enumerate(self.grids):
-            learned = grids.learned(first, last)
+            learned = grids.learned(columns.start, columns.stop)
             step = max(1, AT_ONCE // (grids.points.shape[1] * max(1, n.shape[1])))
             for start in range(0, len(learned), step):
                 r = learned[start : start + step]
@@ -87,15 +154,16 @@ class Normal:
                 with np.errstate(invalid="ignore"):  # NaN stands where a shorter grid has no point
                     score = _log_marginal(*trial, n[r], mean[r], scatter[r]).sum(axis=-1)
                 normal[r, i] = grids.draw(r, score, stream.uniforms(4 * r + i))
-        return normal[first:last]
+        return normal[columns]
 
-    def draw(self, normal, n, mean, scatter, precisions: Stream, means: Stream, first: int):
-        """location, half_precision, constant, each (R, K): log density = constant - half_precision (x - location)^2.
+    def draw(self, normal: np.ndarray, s: tuple, columns: slice, stream: Stream) -> tuple[np.ndarray, ...]:
+        """location, half_precision, constant: log density = constant - half_precision (x - location)^2.
 
-        first: number of the first of these columns among all; with that of the cluster it is the id of a draw.
+        The id of a draw is the number of its column among all and that of its cluster.
         """
-        location, kappa, nu, spread = posterior(normal, n, mean, scatter)
-        ids = cells(first, *location.shape)
+        precisions, means = (replace(stream, sub=sub) for sub in self.substreams)
+        location, kappa, nu, spread = posterior(normal[columns], *(a[columns] for a in s))
+        ids = cells(columns.start, *location.shape)
         precision = 2.0 * np.exp(precisions.log_gammas(0.5 * nu, ids)) / spread
         mu = location + means.normals(ids) / np.sqrt(kappa * precision)
         return mu, 0.5 * precision, 0.5 * np.log(precision / (2.0 * np.pi))

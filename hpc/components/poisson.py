@@ -6,11 +6,17 @@ cell does not depend on the partition; it enters `log_joint` once, as a constant
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
 import numpy as np
 from scipy.special import gammaln
 
+from mpibayes.hpc.components.component import Array
 from mpibayes.hpc.components.grid import Grids, as_grid
+from mpibayes.hpc.components.single import Numbers, with_new
 from mpibayes.hpc.parallel.streams import Stream, cells
+from mpibayes.io.table import Column
 
 NAMES = ("shape", "rate")
 SHAPE_GRID = np.geomspace(0.05, 50.0, 13)
@@ -26,51 +32,95 @@ def _log_marginal(a, b, n, total):
     return a * np.log(b) - gammaln(a) + gammaln(a + total) - (a + total) * np.log(b + n)
 
 
-class Poisson:
-    """All count columns. center (Q,): each column's mean; given[q]: None or {"shape": number or grid, "rate": ...}."""
+class NegativeBinomial(Numbers):
+    """See `Law`: Poisson with a rate that is Gamma(shape, rate)."""
 
-    def __init__(self, center, given):
+    def __init__(self, kind: Poisson, gamma: np.ndarray, *s: np.ndarray):
+        n, total = with_new(*s)
+        self.shape, self.rate = gamma[:, 0, None] + total, gamma[:, 1, None] + n
+        mean = self.shape / self.rate
+        shift = mean - np.array([c.center for c in kind.columns]).reshape(-1, 1)
+        super().__init__(kind.substreams[0], shift, mean * (1.0 + 1.0 / self.rate) + shift**2)
+
+    def quantile(self, column: int, clusters: np.ndarray, u: np.ndarray) -> np.ndarray:
+        shape, rate = (a[column, clusters] for a in (self.shape, self.rate))
+        from scipy.stats import nbinom  # slow to import
+
+        return nbinom.ppf(u, shape, rate / (rate + 1.0))
+
+
+class Poisson:
+    """All count columns of a view. A column's prior: None or {"shape": number or grid, "rate": ...}.
+
+    Statistics are the number of observed cells and their sum, which is exact below 2^53, each (Q, K).
+    """
+
+    name, hyper, hyper_form = "poisson", "gamma", (2,)
+    stored = ("tallies",)
+    statistics = Array("tally_n", dtype=np.int64), Array("tally_sum")
+    parameters = Array("log_rate"), Array("rate")
+    exact = True
+    substreams = (2,)
+
+    def __init__(self, columns: Sequence[Column], priors: Mapping, joint: Mapping):
+        self.columns = tuple(columns)
+        self.cuts, self.cost = {"column": np.arange(len(self) + 1)}, np.full(len(self), 8.0)
         grids = [[], []]
-        self._start = np.empty((len(given), 2))
-        for q, prior in enumerate(given):
-            prior = prior or {}
-            rates = RATE_GRID / max(float(center[q]), 1e-6)
-            column = [as_grid(prior[name]) if name in prior else g for name, g in zip(NAMES, (SHAPE_GRID, rates))]
-            aim = (1.0, 1.0 / max(float(center[q]), 1e-6))
-            self._start[q] = [g[np.argmin(np.abs(np.log(g / a)))] for g, a in zip(column, aim)]
+        self._start = np.empty((len(self), 2))
+        for q, column in enumerate(columns):
+            prior, center = priors.get(column.name) or {}, max(float(column.center), 1e-6)
+            own = [as_grid(prior[n]) if n in prior else g for n, g in zip(NAMES, (SHAPE_GRID, RATE_GRID / center))]
+            self._start[q] = [g[np.argmin(np.abs(np.log(g / a)))] for g, a in zip(own, (1.0, 1.0 / center))]
             for i in range(2):
-                grids[i].append(column[i])
+                grids[i].append(own[i])
         self.grids = [Grids(g) for g in grids]
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def members(self, column: int) -> tuple[Column]:
+        return (self.columns[column],)
 
     def start(self) -> np.ndarray:
         """Initial hyperparameters, (Q, 2)."""
         return self._start.copy()
 
-    def log_marginal(self, gamma, n, total) -> np.ndarray:
-        """Log marginal likelihood of every column without the 1 / x!, summed over clusters, (Q,)."""
-        return log_marginal_cells(gamma, n, total).sum(axis=-1)
+    def prior(self, gamma: np.ndarray) -> dict[str, np.ndarray]:
+        return {"gamma": gamma}
 
-    def update(self, gamma, n, total, stream: Stream, first: int, last: int) -> np.ndarray:
-        """Hyperparameters of columns first..last-1 given the partition, coordinate by coordinate, (last - first, 2).
+    def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray, ...]:
+        return tuple(x + y for x, y in zip(a, b))
 
-        All other arguments are of all columns.
-        """
-        gamma = gamma.copy()
+    def log_marginal(self, gamma: np.ndarray, s: tuple, columns: slice) -> np.ndarray:
+        """Without the 1 / x!."""
+        return log_marginal_cells(gamma[columns], *(a[columns] for a in s)).sum(axis=-1)
+
+    def log_marginal_clusters(self, gamma: np.ndarray, s: tuple) -> np.ndarray:
+        """Without the 1 / x!."""
+        return log_marginal_cells(gamma, *s).sum(axis=0)
+
+    def predictive(self, gamma: np.ndarray, s: tuple) -> NegativeBinomial:
+        return NegativeBinomial(self, gamma, *s)
+
+    def update(self, gamma: np.ndarray, s: tuple, columns: slice, stream: Stream) -> np.ndarray:
+        """Hyperparameters coordinate by coordinate."""
+        (n, total), gamma, stream = s, gamma.copy(), replace(stream, sub=self.substreams[0])
         for i, grids in enumerate(self.grids):
-            r = grids.learned(first, last)
+            r = grids.learned(columns.start, columns.stop)
             if len(r):
                 trial = [gamma[r, j, None] for j in range(2)]
                 trial[i] = grids.points[r].T[:, :, None]
                 with np.errstate(invalid="ignore"):  # NaN stands where a shorter grid has no point
                     score = _log_marginal(*trial, n[r], total[r]).sum(axis=-1)
                 gamma[r, i] = grids.draw(r, score, stream.uniforms(2 * r + i))
-        return gamma[first:last]
+        return gamma[columns]
 
-    def draw(self, gamma, n, total, stream: Stream, first: int):
-        """(log_rate, rate), each (Q, K): log probability = x log_rate - rate - log x!.
+    def draw(self, gamma: np.ndarray, s: tuple, columns: slice, stream: Stream) -> tuple[np.ndarray, ...]:
+        """(log_rate, rate): log probability = x log_rate - rate - log x!.
 
-        first: number of the first of these columns among all; with that of the cluster it is the id of a draw.
+        The id of a draw is the number of its column among all and that of its cluster.
         """
+        (n, total), gamma, stream = (a[columns] for a in s), gamma[columns], replace(stream, sub=self.substreams[0])
         shape = gamma[:, 0, None] + total
-        log_rate = stream.log_gammas(shape, cells(first, *shape.shape)) - np.log(gamma[:, 1, None] + n)
+        log_rate = stream.log_gammas(shape, cells(columns.start, *shape.shape)) - np.log(gamma[:, 1, None] + n)
         return log_rate, np.exp(log_rate)

@@ -163,7 +163,7 @@ class _Check:
 
     def _near_section(self, name: str, what: str) -> str:
         own = [*self.sections, *self.named]
-        every = [section for family in registry.FAMILIES for section in _sections(family)]
+        every = [section for each in registry.FAMILIES for section in _sections(each)]
         if what == "key" and (homes := self._homes(name)):
             return f"did you mean {homes[0]}?"
         if near := _near(name, own) or _near(name, every):
@@ -194,16 +194,15 @@ def _sections(family: str) -> Mapping[str, type[Section]]:
 
 def _families_with(section: str, key: str | None = None) -> list[str]:
     """The families that have this section, or this key of it."""
-    found = ((family, _sections(family).get(section)) for family in registry.FAMILIES)
-    return [family for family, of in found if of is not None and (key is None or key in of.model_fields)]
+    found = ((name, _sections(name).get(section)) for name in registry.FAMILIES)
+    return [name for name, of in found if of is not None and (key is None or key in of.model_fields)]
 
 
 def _elsewhere(key: Key, value: Any) -> str:
     """The families that a wrong value is for, where it is one for others."""
     fits = []
     if len(key) == 2:
-        families = _families_with(*key)
-        fits = [family for family in families if _fits(_sections(family)[key[0]], key[1], value)]
+        fits = [name for name in _families_with(*key) if _fits(_sections(name)[key[0]], key[1], value)]
     return f"; it is a value for model.family = {_either(fits)}" if fits else ""
 
 

@@ -15,15 +15,15 @@ from mpibayes.hpc.crosscat.family import settings_of
 from mpibayes.hpc.crosscat.keys import Anneal, Model, Output, Sampler
 from mpibayes.hpc.crosscat.moves.launched import BATCH, SUBSET
 from mpibayes.hpc.crosscat.moves.round import EVERY, OFTEN
+from mpibayes.hpc.crosscat.scalars import SCALARS
 from mpibayes.hpc.crosscat.speed import TYPICAL_NETWORK, Speed, Timing
 from mpibayes.hpc.crosscat.start import strategy
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_table
-from mpibayes.io.labels import BUFFERED
+from mpibayes.io.draws import BUFFERED
 from mpibayes.io.table import ARRAYS, BLOCKS, Column, Rows
-from mpibayes.io.trace import SCALARS
 from mpibayes.text import counted, duration, every, rate
 
 SAMPLE_ROWS = 20_000

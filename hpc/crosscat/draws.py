@@ -1,28 +1,70 @@
 """What a mixture's run left behind, opened for reading: its chains, its training rows and its kept draws.
 
-A kept draw is the labels of the training rows and the hyperparameters they were drawn under. Everything else about its
-clusters is computed again from the table, read in slices.
+A kept draw is the labels of the training rows and the hyperparameters they were drawn under: labels (D, N), then
+concentration and discount (D,), dirichlet (D, C), normal (D, R, 4), gamma (D, Q, 2) and wishart (D, B, 3), as
+`io/draws.py` stores them. Everything else about its clusters is computed again from the table, read in slices.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from mpibayes.errors import DataError
-from mpibayes.hpc.components.product import Components, Hyper
-from mpibayes.hpc.components.statistics import Statistics, union
+from mpibayes.hpc.components.hyper import Hyper
+from mpibayes.hpc.components.kinds import KINDS
+from mpibayes.hpc.components.normal import Normal, merge_moments
+from mpibayes.hpc.components.product import Components
+from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.keys import Model, priors
-from mpibayes.hpc.posterior.chains import KeptChains
+from mpibayes.hpc.crosscat.predictive import Predictive, ViewPredictive
+from mpibayes.hpc.posterior.chains import KeptChains, evenly
 from mpibayes.io import checkpoint
-from mpibayes.io.labels import FOLDER as LABELS
-from mpibayes.io.labels import Draw, iterate_draws
+from mpibayes.io import draws as stored
+from mpibayes.io.draws import FOLDER, DrawWriter
+from mpibayes.io.files import Guard, unguarded
 from mpibayes.io.segments import read_blocks
 from mpibayes.io.table import Rows
 
 SLICE_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One kept draw."""
+
+    cycle: int
+    labels: np.ndarray  # int64 (N,), clusters as numbered in the run
+    concentration: float
+    discount: float
+    dirichlet: np.ndarray  # float64 (C,)
+    normal: np.ndarray  # float64 (R, 4)
+    gamma: np.ndarray  # float64 (Q, 2)
+    wishart: np.ndarray = field(default_factory=lambda: np.zeros((0, 3)))  # float64 (B, 3)
+
+
+def writer(folder: str | Path, run: str = "", guard: Guard = unguarded) -> DrawWriter:
+    """Keeps draws: `append(cycle, labels=, concentration=, ...)`. run, guard: see `io.segments.Segments`."""
+    return DrawWriter(folder, run, guard, whole=("labels",))
+
+
+def iterate_draws(run_dir: str | Path, start_cycle: int = 0) -> Iterator[Draw]:
+    """The kept draws of one chain with cycle >= start_cycle, one at a time. Raises CheckpointError."""
+    return (_draw(*draw) for draw in stored.iterate_draws(run_dir, start_cycle))
+
+
+def last_draw(run_dir: str | Path) -> Draw | None:
+    """The last kept draw of one chain; None when there is none."""
+    draw = stored.last_draw(run_dir)
+    return None if draw is None else _draw(*draw)
+
+
+def _draw(cycle: int, arrays: Mapping[str, np.ndarray]) -> Draw:
+    numbers = {name: float(arrays[name]) for name in ("concentration", "discount")}
+    return Draw(cycle, **{**arrays, **numbers, "labels": arrays["labels"].astype(np.int64)})
 
 
 class Kept(KeptChains):
@@ -48,12 +90,20 @@ class Kept(KeptChains):
         return [
             (i, int(cycle))
             for i, chain in enumerate(self.chains)
-            for block in read_blocks(chain.folder / LABELS, (), chain.burn_in, checkpoint.kept(chain.folder, LABELS))
+            for block in read_blocks(chain.folder / FOLDER, (), chain.burn_in, checkpoint.kept(chain.folder, FOLDER))
             for cycle in block["cycle"]
         ]
 
-    def draws(self, wanted: Sequence[tuple[int, int]] | None = None) -> Iterator[tuple[int, Draw]]:
-        """(number of the chain, draw) of the kept draws after burn-in, of `wanted` alone when given; one at a time.
+    def draws(self, most: int) -> Iterator[Predictive]:
+        """At most so many kept draws, evenly spaced, as distributions over rows; their clusters take one pass over the
+        table."""
+        states = [draw for _, draw in self.states(evenly(self.kept(), most))]
+        for draw, s in zip(states, self.statistics([draw.labels for draw in states]), strict=True):
+            yield Predictive([ViewPredictive(self.components, hyper_of(draw), s)])
+
+    def states(self, wanted: Sequence[tuple[int, int]] | None = None) -> Iterator[tuple[int, Draw]]:
+        """(number of the chain, labels and hyperparameters) of the kept draws after burn-in, of `wanted` alone when
+        given; one at a time.
 
         Labels are 0..K-1, none of them empty.
         """
@@ -81,7 +131,7 @@ class Kept(KeptChains):
             for i, z in enumerate(partitions):
                 part_z = np.ascontiguousarray(z[start : start + len(rows)], np.int32)
                 part = Statistics(*kernels.accumulate(rows, part_z, clusters[i], offsets))
-                totals[i] = part if totals[i] is None else union(totals[i], part, self.components.vectors.widths)
+                totals[i] = part if totals[i] is None else self.components.union(totals[i], part)
         return totals
 
     def sample(self, most: int) -> Rows:
@@ -122,17 +172,17 @@ class Kept(KeptChains):
                 np.empty((n, 0), np.uint8), np.empty((n, 0), np.uint16), np.ascontiguousarray(x), np.empty((n, 0))
             )
             part_z = np.ascontiguousarray(z[start : start + n], np.int32)
-            part = Statistics(*kernels.accumulate(plain, part_z, k, np.zeros(1, np.int64)))
-            total = part if total is None else union(total, part)
-        return {c.name: (total.real_mean[i], total.real_scatter[i]) for i, c in enumerate(numeric)}
+            part = Statistics(*kernels.accumulate(plain, part_z, k, np.zeros(1, np.int64))).of(Normal)
+            total = part if total is None else merge_moments(*map(np.stack, zip(total, part)))
+        return {c.name: (total[1][i], total[2][i]) for i, c in enumerate(numeric)}
 
 
 def hyper_of(draw: Draw) -> Hyper:
-    return Hyper(draw.concentration, draw.discount, draw.dirichlet, draw.normal, draw.gamma, draw.wishart)
+    return Hyper(draw.concentration, draw.discount, **{kind.hyper: getattr(draw, kind.hyper) for kind in KINDS})
 
 
 def _without_gaps(draw: Draw) -> Draw:
     used = np.bincount(draw.labels) > 0
     if used.all():
         return draw
-    return Draw(**{**vars(draw), "labels": (np.cumsum(used) - 1)[draw.labels]})
+    return replace(draw, labels=(np.cumsum(used) - 1)[draw.labels])

@@ -9,21 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.components.product import Hyper
+from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.config.config import Config
-from mpibayes.hpc.crosscat import strata
+from mpibayes.hpc.crosscat import draws, strata
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.heldout import HeldOut
 from mpibayes.hpc.crosscat.keys import Anneal, Model, Output, Sampler, priors
+from mpibayes.hpc.crosscat.scalars import SCALARS
 from mpibayes.hpc.crosscat.start import strategy
+from mpibayes.hpc.crosscat.start.labels import given_labels
 from mpibayes.hpc.data.rows import Data, digest
 from mpibayes.hpc.family import Told
 from mpibayes.hpc.parallel.comm import Communicator, on_root
 from mpibayes.hpc.parallel.shards import default_count
 from mpibayes.hpc.run import directory as run_directory
+from mpibayes.io.draws import DrawWriter
 from mpibayes.io.files import Guard
-from mpibayes.io.labels import DrawWriter
-from mpibayes.io.trace import SCALARS
 from mpibayes.text import visible
 
 
@@ -48,6 +49,8 @@ def settings_of(config: Config, n_rows: int) -> Settings:
 
 class Family:
     """See `hpc.family.Family`."""
+
+    scalars = SCALARS
 
     def __init__(self, comm: Communicator, config: Config, data: Data):
         self.comm, self.data = comm, data
@@ -75,9 +78,7 @@ class Family:
         if config.of(Sampler).init == "labels" and (
             fresh or on_root(comm, lambda: run_directory.lacks_checkpoint(places))
         ):
-            self._labels = on_root(
-                comm, lambda: run_directory.initial_labels(strategy.labels_path(config), data.n_rows)
-            )
+            self._labels = on_root(comm, lambda: given_labels(strategy.labels_path(config), data.n_rows))
         if config.heldout_path is not None:
             self.heldout_file, message = data.read_heldout_file(comm, config.heldout_path, config.data.unseen)
             if message:
@@ -144,7 +145,7 @@ class MixtureChain:
         labels = mixture.view.labels() if whole and info.cycle % output.labels == 0 else None
         told = Told(range(info.cycle, info.cycle + 1), info.word)
         if self.comm.rank == 0:
-            values = {name: getattr(info, name) for name in SCALARS if hasattr(info, name)}
+            values = {s.name: getattr(info, s.name) for s in SCALARS if hasattr(info, s.name)}
             values |= {"heldout_lpd": lpd, "heldout_lpd_averaged": averaged}
             told.values = {name: np.array([value]) for name, value in values.items()}
             told.draw = None if labels is None else {"labels": labels, **vars(mixture.view.hyper)}
@@ -184,7 +185,7 @@ class MixtureChain:
             self.heldout.log_sums = {i: arrays["heldout_log_sum"] for i, arrays in shards.items()}
 
     def draws(self, folder: Path, run: str, guard: Guard) -> DrawWriter:
-        return DrawWriter(folder, run, guard)
+        return draws.writer(folder, run, guard)
 
     def in_words(self) -> list[str]:
         config, n_rows, cycle = self.config, self.n_rows, self.cycles

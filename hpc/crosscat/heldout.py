@@ -9,22 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpibayes.hpc.components.product import Hyper, Prior
-from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.hpc.crosscat.predictive import Predictive, ViewPredictive
 from mpibayes.hpc.crosscat.view import View
 from mpibayes.hpc.data.rows import HeldOutRows
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator
-from mpibayes.kernels.mixture import mixture as kernels
-
-
-def collapsed_clusters(statistics: Statistics, hyper: Hyper, prior: Prior) -> kernels.Tail:
-    """All clusters of a draw with parameters and weights integrated out, ready to score rows that are in none."""
-    width = 16
-    capacity = (len(statistics) // width + 1) * width
-    tail = kernels.Tail(prior, hyper.concentration, hyper.discount, 0.0, capacity=capacity)
-    tail.load(statistics)
-    return tail
 
 
 class HeldOut:
@@ -40,11 +29,12 @@ class HeldOut:
 
         Collective; valid on root. `average`: whether this draw joins the average.
         """
-        tail = collapsed_clusters(view.partition.statistics, view.hyper, view.components.prior(view.hyper))
+        predictive = ViewPredictive(view.components, view.hyper, view.partition.statistics, cells=False)
+        draw = Predictive([predictive])
         self.n_draws += average
         sums = np.zeros((len(self.rows.blocks), 2))
         for row, (i, block) in enumerate(sorted(self.rows.blocks.items())):
-            log_density = kernels.log_predictive(block, tail)
+            log_density = draw.log_density(block)
             if average:
                 self.log_sums[i] = np.logaddexp(self.log_sums[i], log_density)
             sums[row] = log_density.sum(), self.log_sums[i].sum()
@@ -52,5 +42,5 @@ class HeldOut:
         everyone = self.comm.gather_to_root(sums, [len(shards.of_rank(n_blocks, ranks, r)) for r in range(ranks)])
         if self.comm.rank != 0:
             return np.nan, np.nan
-        draw, averaged = (sum(everyone[:, j].tolist()) / self.rows.n_rows for j in (0, 1))
-        return draw, averaged - np.log(self.n_draws) if self.n_draws else np.nan
+        now, averaged = (sum(everyone[:, j].tolist()) / self.rows.n_rows for j in (0, 1))
+        return now, averaged - np.log(self.n_draws) if self.n_draws else np.nan

@@ -22,7 +22,7 @@ def contingency(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def variations(partitions: np.ndarray) -> np.ndarray:
     """Variation of information between partitions, nats, (D, D); partitions (D, M) labels from 0.
 
-    VI(a, b) = 2 H(a, b) - H(a) - H(b), H the entropy of the shares of the M rows (Meila 2007).
+    VI(a, b) = 2 H(a, b) - H(a) - H(b), H the entropy of the shares of the M rows (Meilă 2007).
     """
     n_draws, n_rows = partitions.shape
     n = np.arange(n_rows + 1, dtype=np.float64)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from mpibayes.hpc.components.product import Dealing, Hyper, Parameters
+from mpibayes.hpc.components.component import Array
+from mpibayes.hpc.components.hyper import Hyper
+from mpibayes.hpc.components.kinds import KINDS
+from mpibayes.hpc.components.product import Dealing, Parameters
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.parallel.comm import Communicator
 
@@ -68,25 +72,23 @@ def exchange(
     concentration, discount, tail_concentration = process[:3].tolist()
     log_weight, log_tail_weight = np.split(process[3:], [n_kept])
 
-    def whole(mine, starts, *form, dtype=np.float64):
-        out = np.empty((int(starts[-1]), *form), dtype)
+    def whole(mine: np.ndarray, starts: np.ndarray) -> np.ndarray:
+        out = np.empty((int(starts[-1]), mine.shape[1]), mine.dtype)
         out[starts[comm.rank] : starts[comm.rank + 1]] = mine
         comm.share_rows(out, starts)
         return out
 
-    def side_by_side(widths, arrays, starts):
-        out = whole(np.concatenate(arrays, axis=1), starts, sum(widths))
-        return [np.ascontiguousarray(a) for a in np.split(out, np.cumsum(widths)[:-1], axis=1)]
-
-    p = parameters
-    dirichlet = whole(columns["dirichlet"], dealing.categorical)
-    table = whole(p.table, dealing.level_rows, n_kept, dtype=np.float32)
-    real = columns["normal"], p.location, p.half_precision, p.constant
-    normal, *real = side_by_side([4, n_kept, n_kept, n_kept], real, dealing.real)
-    gamma, *rates = side_by_side([2, n_kept, n_kept], (columns["gamma"], p.log_rate, p.rate), dealing.count)
-    wishart, constant = side_by_side([3, n_kept], (columns["wishart"], p.vector_constant), dealing.vector)
-    location = whole(p.vector_location, dealing.vector_columns, n_kept)
-    factor = whole(p.vector_factor, dealing.vector_pairs, n_kept)
+    hyper, found = {}, {}
+    for kind, starts in zip(KINDS, dealing.starts):
+        mine = {array.name: getattr(parameters, array.name) for array in kind.parameters}
+        mine[kind.hyper] = columns[kind.hyper].reshape(-1, math.prod(kind.hyper_form))
+        alike = {}  # arrays whose rows lie side by side in a message
+        for array in (Array(kind.hyper), *kind.parameters):
+            alike.setdefault((array.axis, array.dtype), []).append(array.name)
+        for (axis, _), names in alike.items():
+            out = whole(np.concatenate([mine[name] for name in names], axis=1), starts[axis])
+            parts = np.split(out, np.cumsum([mine[name].shape[1] for name in names])[:-1], axis=1)
+            found.update((name, np.ascontiguousarray(part)) for name, part in zip(names, parts))
+        hyper[kind.hyper] = found.pop(kind.hyper).reshape(-1, *kind.hyper_form)
     weights = Weights(concentration, discount, log_weight, log_tail_weight, tail_concentration)
-    hyper = Hyper(concentration, discount, dirichlet, normal, gamma, wishart)
-    return weights, hyper, Parameters(table, *real, *rates, location, factor, constant)
+    return weights, Hyper(concentration, discount, **hyper), Parameters(**found)

@@ -11,10 +11,11 @@ from functools import partial
 
 import numpy as np
 
-from mpibayes.hpc.components.product import Components, Hyper
+from mpibayes.hpc.components.hyper import Hyper
+from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
-from mpibayes.hpc.crosscat.heldout import collapsed_clusters
+from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
 from mpibayes.hpc.data.rows import PIECE, Data
 from mpibayes.hpc.parallel.comm import Communicator, broadcast_arrays, on_root, serial
 from mpibayes.hpc.parallel.streams import Purpose, generator
@@ -45,8 +46,7 @@ def _by_clusters(comm: Communicator, data: Data, settings: Settings, chain: int)
     found = broadcast_arrays(comm, found)
     hyper = Hyper(**{f.name: found.pop(f.name) for f in fields(Hyper)})
     hyper = replace(hyper, concentration=float(hyper.concentration), discount=float(hyper.discount))
-    prior = Components(data.columns, settings.priors, settings.blocks).prior(hyper)
-    tail = collapsed_clusters(Statistics(**found), hyper, prior)
+    tail = collapsed_clusters(Components(data.columns, settings.priors, settings.blocks), hyper, Statistics(**found))
 
     def strata_of(start: int, stop: int) -> np.ndarray:
         strata = np.empty(stop - start, np.int32)

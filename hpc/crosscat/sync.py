@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from mpibayes.hpc.components.multinormal import n_pairs
-from mpibayes.hpc.components.statistics import VECTORS, Statistics, merge_moments, merge_vectors, zeros
+from mpibayes.hpc.components.multinormal import Multinormal, merge_vectors, n_pairs
+from mpibayes.hpc.components.normal import Normal, merge_moments
+from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.state import Partition
 from mpibayes.hpc.parallel import shards as cut
 from mpibayes.hpc.parallel.comm import Communicator
@@ -39,7 +40,9 @@ class Counts(NamedTuple):
 
     @classmethod
     def zeros(cls, n_clusters: int, shape) -> Counts:
-        return cls(*(getattr(zeros(n_clusters, *shape), name) for name in cls._fields))
+        k, (n_level_rows, _, n_count, _) = n_clusters, shape
+        cells = np.zeros(k, np.int64), np.zeros((n_level_rows, k), np.int32)
+        return cls(*cells, np.zeros((n_count, k), np.int64), np.zeros((n_count, k)))
 
 
 class Changes:
@@ -155,8 +158,7 @@ class Moments:
             return []
         reals = without(rows, "codes8", "codes16", "tallies")
         part = Statistics(*kernels.accumulate(reals, z, k, np.zeros(1, np.int64)))
-        names = ("real_n", "real_mean", "real_scatter", *VECTORS)
-        return [getattr(part, name).astype(np.float64, copy=False).ravel() for name in names]
+        return [a.astype(np.float64, copy=False).ravel() for kind in (Normal, Multinormal) for a in part.of(kind)]
 
     def merge(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         both = np.split(np.stack([a, b]), self._cuts[:-1], axis=1)

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mpibayes.hpc.components.product import Components, Dealing, Hyper
+from mpibayes.hpc.components.hyper import Hyper
+from mpibayes.hpc.components.kinds import KINDS
+from mpibayes.hpc.components.product import Components, Dealing
 from mpibayes.hpc.crosscat.pitman_yor import PitmanYor
 from mpibayes.hpc.crosscat.state import Partition, Shared, Weights, exchange
 from mpibayes.hpc.parallel import collapse
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
-
-COLUMNS = ("dirichlet", "normal", "gamma", "wishart")  # Hyper's arrays, in the order of Part's ranges
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class Update:
         if comm.rank == 0:
             process = self.draw_process(hyper, partition, key) if learn else (hyper.concentration, hyper.discount)
             weights = self.draw_weights(*process, partition.size, private, partition.owner, key)
-        mine = {name: slice(*columns) for name, columns in zip(COLUMNS, part)}
+        mine = {kind.hyper: columns for kind, columns in zip(KINDS, part)}
         columns = {name: getattr(hyper, name)[rows] for name, rows in mine.items()}
         if learn:
             columns = self.components.update(hyper, partition.statistics, part, key)
-            hyper = replace(hyper, **{name: getattr(hyper, name).copy() for name in COLUMNS})
+            hyper = replace(hyper, **{name: getattr(hyper, name).copy() for name in mine})
             for name, rows in mine.items():
                 getattr(hyper, name)[rows] = columns[name]
         statistics = partition.statistics if len(kept) == len(private) else partition.statistics.take(kept)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import gammaln
 
-from mpibayes.hpc.components.product import Components, Hyper
+from mpibayes.hpc.components.hyper import Hyper
+from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat import update as global_update
 from mpibayes.hpc.crosscat.moves import round as moves
@@ -168,7 +169,7 @@ class View:
         dealing, comm = self.update.dealing, self.comm
         part = dealing.part(comm.rank)
         mine = self.components.log_marginal(self.hyper, self.partition.statistics, part)
-        starts = dealing.categorical, dealing.real, dealing.count, dealing.vector
+        starts = [of["column"] for of in dealing.starts]
         return [comm.gather_to_root(own, np.diff(of).tolist()) for own, of in zip(mine, starts) if of[-1]]
 
     def _log_count_factorials(self) -> float:

@@ -16,7 +16,7 @@ from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.io.table import ARRAYS, BLOCKS, Column, Rows, Table, slice_rows
 from mpibayes.text import counted
 
-PIECE = 4096  # rows of the table that are read at once where not all are wanted
+PIECE = 4096  # rows of the table read at once when only some are needed
 
 
 def used_columns(
@@ -30,9 +30,11 @@ def used_columns(
 
 
 def take_columns(rows: Rows, positions: dict[str, np.ndarray]) -> Rows:
-    """The columns at `positions` of each block; no copy of a block that is used whole."""
-    blocks = ((getattr(rows, b), positions[b]) for b in BLOCKS)
-    return Rows(*(a if len(p) == a.shape[1] else np.ascontiguousarray(a[:, p]) for a, p in blocks))
+    """The columns at `positions` of each array of the rows; no copy of an array that is used whole. Those of `vectors`
+    have to be whole blocks; "widths" are then the blocks' numbers of columns."""
+    arrays = ((getattr(rows, name), positions[name]) for name in (ARRAYS if "vectors" in positions else BLOCKS))
+    taken = (a if len(p) == a.shape[1] else np.ascontiguousarray(a[:, p]) for a, p in arrays)
+    return Rows(*taken, **({"widths": positions["widths"]} if "vectors" in positions else {}))
 
 
 def in_blocks(columns: Sequence[Column], blocks: Mapping[str, Mapping]) -> tuple[Column, ...]:
@@ -52,8 +54,8 @@ def in_blocks(columns: Sequence[Column], blocks: Mapping[str, Mapping]) -> tuple
 
 
 class Carve:
-    """Called with Rows of `columns` as they are stored, it returns them as `in_blocks` says, with cells of blocks in
-    `vectors`. Without blocks it changes nothing."""
+    """Takes Rows of `columns` as stored and returns them as `in_blocks` says, with cells of blocks in `vectors`.
+    Without blocks it changes nothing."""
 
     def __init__(self, columns: Sequence[Column], blocks: Mapping[str, Mapping]):
         self.blocks = {name: tuple(block["columns"]) for name, block in blocks.items()}
@@ -90,29 +92,29 @@ class Carve:
 
 
 def require_whole_blocks(carve: Carve, pieces: Iterator[tuple[int, Rows]], path, names: Collection[str]) -> None:
-    """DataError where a row has some cells of one of the blocks `names` and lacks others. pieces: (number of the first
+    """DataError if a row has some cells of one of the blocks `names` and lacks others. pieces: (number of the first
     row, carved rows) of the table or file at `path`."""
     found: dict[str, list] = {}  # rows, first row, columns missing there, missing cells by column
     for start, rows in pieces:
         for name, mask in carve.partly_missing(rows).items():
             partly = np.flatnonzero(mask.any(axis=1))
             if name in names and len(partly):
-                told = found.setdefault(name, [0, start + int(partly[0]), mask[partly[0]], 0])
-                told[0] += len(partly)
-                told[3] = told[3] + mask.sum(axis=0)
+                entry = found.setdefault(name, [0, start + int(partly[0]), mask[partly[0]], 0])
+                entry[0] += len(partly)
+                entry[3] = entry[3] + mask.sum(axis=0)
     problems = []
     for name, (n, first, mask, cells) in found.items():
         columns = carve.blocks[name]
         lacking = ", ".join(c for c, missing in zip(columns, mask) if missing)
         each = ", ".join(f"{c} in {k:,}" for c, k in zip(columns, cells.tolist()) if k)
         problems.append(
-            f"block {name}: {counted(n, 'row')} {'have' if n > 1 else 'has'} some of its columns and not all; the "
+            f"block {name}: {counted(n, 'row')} {'have' if n > 1 else 'has'} some of its columns but not all; the "
             f"first is row {first + 1:,}, which lacks {lacking}. Missing in such rows: {each}"
         )
     if problems:
         sections = " and ".join(f"[blocks.{name}]" for name in found)
         raise DataError(
-            f"{path}: a row has to have all cells of a block or none. Take the columns that are often missing out of "
+            f"{path}: a row has to have all cells of a block or none. Take columns that are often missing out of "
             f"{sections}, so that they are modelled one by one, or impute their cells",
             problems,
         )
@@ -187,8 +189,8 @@ class Data:
         return chosen
 
     def check_blocks(self) -> None:
-        """DataError where a row of the table has some cells of a block and lacks others. The table is read where a
-        block has missing cells."""
+        """DataError if a row of the table has some cells of a block and lacks others. Reads the table only if a block
+        has missing cells."""
         by_name = {c.name: c for c in self.stored}
         names = {b for b, of in self.carve.blocks.items() if any(by_name[c].n_missing for c in of)}
         if names:
@@ -199,7 +201,7 @@ class Data:
             require_whole_blocks(self.carve, pieces, self.table.path, names)
 
     def _pieces(self, row_numbers: np.ndarray) -> Iterator[tuple[slice, Rows, np.ndarray]]:
-        """Rows by their numbers, ascending, a piece of the table at a time, so that there is no second copy.
+        """Rows by their numbers, ascending, a piece of the table at a time, to avoid a second copy.
 
         Yields (where these are among row_numbers, rows of the whole table, where these are among those).
         """
@@ -248,7 +250,7 @@ class Data:
 
 
 def digest(rows: Rows) -> str:
-    """A name for the content of some rows, to recognise it later."""
+    """A digest of the content of some rows, to recognise it later."""
     content = hashlib.sha256()
     for block in ARRAYS:
         content.update(np.ascontiguousarray(getattr(rows, block)))

@@ -7,8 +7,8 @@ import sys
 def main() -> int:
     """The command. Ctrl-C while its modules are loaded ends it without a traceback.
 
-    Of several processes under a launcher none leaves by itself: signals are noted until the run can heed them, and a
-    process that cannot load the program ends the others, too.
+    Under a launcher no process leaves alone: signals are noted until the run can act on them, and a process that cannot
+    load the program ends the others too.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     from mpibayes.hpc.parallel.launcher import launcher_size

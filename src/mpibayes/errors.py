@@ -1,4 +1,4 @@
-"""What can go wrong in a way that the user can mend, and the exit code that says so.
+"""Errors that the user can correct, each with its exit code.
 
 Exit codes: 0 done, 2 configuration or usage, 3 data, 4 checkpoint unusable, 5 numerical failure, 70 internal error,
 75 stopped early at a checkpoint (run the same command again).

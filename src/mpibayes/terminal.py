@@ -1,5 +1,5 @@
 """rich as we use it: names from tables, files and configurations are shown as they are, never taken for markup, and
-none of them steers the terminal."""
+none of them controls the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How numbers, lengths of time, and other people's words are written in messages and reports."""
+"""How numbers, durations and names from outside are written in messages and reports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def every(n: int, noun: str = "cycle") -> str:
 
 
 def visible(text: object) -> str:
-    r"""A text in one line that cannot steer a terminal: what is not printable is escaped.
+    r"""A text in one line that cannot control a terminal: what is not printable is escaped.
 
     >>> visible("Zürich"), visible("\x1b[31mred\u202e\n")
     ('Zürich', '\\x1b[31mred\\u202e\\n')
@@ -38,12 +38,12 @@ def visible_lines(text: str) -> str:
 
 
 def is_unicode(text: str) -> bool:
-    """False for half a surrogate pair, which is what Python makes of a byte in arguments that is not UTF-8."""
+    """False for half a surrogate pair, as which Python reads a byte of an argument that is not UTF-8."""
     return not any("\ud800" <= c <= "\udfff" for c in text)
 
 
 def toml_string(text: str) -> str:
-    r"""A TOML string that is read back the same and can be looked at.
+    r"""A TOML string that is read back the same and has only printable characters.
 
     >>> toml_string('5" \x1b')
     '"5\\" \\u001b"'
@@ -58,7 +58,7 @@ def toml_string(text: str) -> str:
 
 
 def import_again(column: str, kind: str) -> str:
-    """What to do where a column should be of another kind than the table has it.
+    """What to do when a column should be of another kind.
 
     >>> import_again("zip code", "categorical")
     "import the table again with --kind 'zip code=categorical' --force"
@@ -110,18 +110,17 @@ def spread(mean: float, sd: float) -> str:
     return f"{mean:,.{digits}f} ± {sd:,.{digits}f}"
 
 
-def duration(seconds: float | None) -> str:
-    """Seconds as people read them: 48s, 5m12s, 3h05m, 2d04h."""
+def duration(seconds: float | None, words: bool = False) -> str:
+    """Seconds as people read them: 48s, 5m12s, 3h05m, 2d04h. words: 48 s, 5 min 12 s, 3 h 5 min, 2 d 4 h."""
     if seconds is None or not math.isfinite(seconds):
-        return "?"
+        return "-" if words else "?"
     s = max(0, round(seconds))
-    if s < 60:
-        return f"{s}s"
-    if s < 3600:
-        return f"{s // 60}m{s % 60:02d}s"
-    if s < 86400:
-        return f"{s // 3600}h{s % 3600 // 60:02d}m"
-    return f"{s // 86400}d{s % 86400 // 3600:02d}h"
+    units = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+    for size, unit, small, next_unit in units:
+        if s >= size:
+            n, rest = s // size, s % size // small
+            return f"{n} {unit} {rest} {next_unit}" if words else f"{n}{unit[0]}{rest:02d}{next_unit[0]}"
+    return f"{s} s" if words else f"{s}s"
 
 
 def rate(per_second: float | None) -> str:

@@ -156,7 +156,7 @@ def test_it_submits_an_array(place, sbatch, capsys):
         (("--time", "90"), 2, "minutes or seconds?"),
         (("--time", "4:00:00:00"), 2, "is not a time limit such as"),
         (("--time", "soon"), 2, "is not a time limit such as"),
-        (("--time", "30s"), 2, "over before a run has started"),
+        (("--time", "30s"), 2, "too short to start a run"),
         (("--nodes", "0"), 2, "--nodes"),
         (("--array", "three"), 2, "expected a number of chains"),
         (("--array", "2\ntouch PWNED"), 2, r"'2\ntouch PWNED': expected a number of chains"),

@@ -1,7 +1,7 @@
 """Exact posteriors of tiny tables, by writing out every partition of their rows.
 
 A *case* is a table of at most eight rows with the priors of its columns and PY(concentration, discount).  Everything
-a sampler can be asked about such a table is computed here from the formulas of docs/exactness.md (marginal
+a sampler can be asked about such a table is computed here from the formulas of docs/math.md 1 (marginal
 likelihoods of one cluster, and the EPPF), with no code in common with the program.
 
 The joint law of partition and hyperparameters factorises given the partition,

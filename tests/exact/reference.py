@@ -1,4 +1,4 @@
-"""The cycles of docs/exactness.md on simulated shards, for tiny tables, many replicates at once, in NumPy alone.
+"""The cycles of docs/math.md 2.1, 2.3 and 2.8 on simulated shards: tiny tables, many replicates at once, NumPy alone.
 
 This is an oracle and a set of wrong twins, not a sampler for use: it shares no code with the program, it looks marginal
 likelihoods of clusters up in tables indexed by subset of rows, and it moves thousands of independent chains in step, so

@@ -10,7 +10,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from mpibayes.hpc.components.product import Hyper
+from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.crosscat import chain as program
 from mpibayes.hpc.crosscat import sync, view
 from mpibayes.hpc.crosscat.chain import Mixture, Settings

@@ -60,9 +60,10 @@ def test_a_segment_that_is_missing_is_not_hidden_by_joining(victim, tmp_path, mo
 
     run = tmp_path / "run"
     shutil.copytree(victim.whole / "run", run)
+    _, *scalars = read_trace(run)
     monkeypatch.setattr(segments, "MANY", 4)
     sorted((run / "trace").iterdir())[1].unlink()
-    writer = TraceWriter(run)
+    writer = TraceWriter(run, scalars)
     for cycle in range(33, 45):
         writer.append(cycle, dict.fromkeys(writer.scalars, 0.0))
         writer.flush()

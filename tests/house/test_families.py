@@ -1,9 +1,11 @@
 """Every family in the registry has every door of `hpc/family.py`, with the protocol's names and arguments."""
 
+import importlib
 import inspect
 import re
 import types
 import typing
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from mpibayes.hpc import registry
 from mpibayes.hpc.config import keys as shared
 from mpibayes.hpc.config.section import Section
 
+HPC = Path(__file__).parents[2] / "hpc"
 FAMILIES = pytest.mark.parametrize("family", registry.FAMILIES)
 
 
@@ -21,12 +24,18 @@ def chain_of(family):
     return getattr(room, inspect.signature(registry.family_of(family).chain).return_annotation)
 
 
+def predictive_of(family):
+    """What the draws of a run are."""
+    return importlib.import_module(f"mpibayes.hpc.{registry.ROOMS[family]}.predictive").Predictive
+
+
 DOORS = {
     "keys": (registry.keys_of, doors.Keys),
     "rules": (registry.rules_of, doors.Rules),
     "family": (registry.family_of, doors.Family),
     "chain": (chain_of, doors.Sampler),
     "draws": (registry.kept_of, doors.Kept),
+    "predictive": (predictive_of, doors.Predictive),
     "predict": (registry.forecast_of, doors.Forecast),
     "check": (registry.check_of, doors.Check),
 }
@@ -100,6 +109,20 @@ def test_a_room_for_each_name_and_one_default():
     assert registry.DEFAULT in registry.FAMILIES
     with pytest.raises(registry.ConfigError, match="no such family; expected one of mixture, regression"):
         registry.keys_of("mixtures")
+
+
+def test_only_the_registry_looks_at_a_name():
+    """What depends on the family is behind one of its doors."""
+    pattern = re.compile(r"family *(==|!=|\bin\b)")
+    found = [
+        f"{path.relative_to(HPC)}:{number}"
+        for path in sorted(HPC.rglob("*.py"))
+        if path.name != "registry.py"
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if pattern.search(line)
+    ]
+    assert found == []
+    assert all(map(pattern.search, ['if family == "mixture"', "model.family != x", "family in FAMILIES"]))
 
 
 def test_a_wrong_door_is_seen():

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from scipy import integrate
 from scipy.special import gammaln
 
-from mpibayes.hpc.components.product import Components, Hyper
-from mpibayes.hpc.components.statistics import Statistics, merge_moments
+from mpibayes.hpc.components.hyper import Hyper
+from mpibayes.hpc.components.normal import merge_moments
+from mpibayes.hpc.components.product import Components
+from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels.mixture import mixture as kernels
 from mpibayes.kernels.mixture import twin

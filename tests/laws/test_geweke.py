@@ -16,7 +16,7 @@ import pytest
 from scipy.special import gammaln
 
 from mpibayes.hpc.components import normal
-from mpibayes.hpc.components.product import Hyper
+from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import table_from_arrays

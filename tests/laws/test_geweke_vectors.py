@@ -78,7 +78,7 @@ def geweke(n_shards, n_replicates, steps, default_seed):
     )
     carved = carve(rows)
     made = Mixture(serial(), in_blocks(columns, BLOCKS), lambda a, b: carved.take(slice(a, b)), N, settings)
-    square = made.view.components.vectors.blocks[0].square  # the scale of S_0 is that of the first table throughout
+    square = made.view.components.multinormal.blocks[0].square  # the scale of S_0 is that of the first table throughout
     means = []
     for r in range(n_replicates):
         wishart = np.array([[g.choice(KAPPAS), g.choice(NUS), g.choice(VARIANCES)]])

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from mpibayes.hpc.components.normal import merge_moments
 from mpibayes.hpc.components.product import Components
-from mpibayes.hpc.components.statistics import merge_moments
 from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.moves import launched as guided_moves
@@ -115,10 +115,11 @@ def test_every_column_is_dealt_once(n_ranks):
     columns, _ = table()
     components = Components(columns)
     dealing = components.deal(n_ranks)
-    for kind, n in enumerate(components.everything):
-        dealt = [i for rank in range(n_ranks) for i in range(*dealing.part(rank)[kind])]
-        assert dealt == list(range(n[1]))
-    assert dealing.level_rows.tolist() == components.categorical.offsets[dealing.categorical].tolist()
+    for i, kind in enumerate(components.kinds):
+        parts = [dealing.part(rank)[i] for rank in range(n_ranks)]
+        assert [c for part in parts for c in range(part.start, part.stop)] == list(range(len(kind)))
+    starts = dealing.starts[0]
+    assert starts["level"].tolist() == components.categorical.offsets[starts["column"]].tolist()
 
 
 @pytest.mark.parametrize("seed", [1, 2])

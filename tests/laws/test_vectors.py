@@ -8,9 +8,8 @@ from scipy import stats
 
 from mpibayes.hpc.components import multinormal as vector
 from mpibayes.hpc.components import normal
-from mpibayes.hpc.components import product as components_module
 from mpibayes.hpc.components.product import Components
-from mpibayes.hpc.components.statistics import Statistics, merge_vectors, union
+from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.data.rows import Carve, in_blocks
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels.mixture import mixture as kernels
@@ -124,7 +123,7 @@ def test_one_column_is_a_normal_column():
     """D = 1: marginal likelihoods, predictives and the law of the draws are those of kappa, nu, variance scale^2."""
     components, hyper, rows = joint_table(5, 20, [1])
     s = statistics(rows, np.arange(20) % 3, 3)
-    (block,) = components.vectors.blocks
+    (block,) = components.multinormal.blocks
     kappa, nu, variance = hyper.wishart[0]
     single = np.array([[block.mean[0], kappa, nu, variance * block.square[0]]])
     moments = s.vector_n, s.vector_mean, s.vector_scatter
@@ -173,7 +172,7 @@ def test_drawn_parameters_average_to_the_predictive():
 def test_predictive_integrates_to_one():
     components, hyper, rows = joint_table(13, 12, [2])
     s = statistics(rows, np.arange(12) % 2, 2)
-    (block,) = components.vectors.blocks
+    (block,) = components.multinormal.blocks
     u = np.linspace(-14.0, 14.0, 801)
     grid = block.mean + np.sqrt(block.square) * np.stack(np.meshgrid(np.sinh(u), np.sinh(u)), axis=-1)
     many = rows.take(np.zeros(u.size**2, int))
@@ -186,17 +185,18 @@ def test_predictive_integrates_to_one():
 @given(**STATES, parts=st.integers(1, 5))
 @settings(max_examples=30)
 def test_merging_parts_agrees_with_the_whole(seed, n_rows, widths, missing, parts):
-    _, _, rows = joint_table(seed, n_rows, widths, missing)
+    components, _, rows = joint_table(seed, n_rows, widths, missing)
     g = np.random.Generator(np.random.Philox(seed))
     z, cut = g.integers(3, size=n_rows), np.sort(g.integers(n_rows + 1, size=parts - 1))
     whole = statistics(rows, z, 4)
     pieces = [statistics(rows.take(part), z[part], 4) for part in np.split(np.arange(n_rows), cut)]
     names = ("vector_n", "vector_mean", "vector_scatter")
-    merged = merge_vectors(*(np.array([getattr(p, name) for p in pieces], float) for name in names), widths)
+    joint = components.multinormal.widths
+    merged = vector.merge_vectors(*(np.array([getattr(p, name) for p in pieces], float) for name in names), joint)
     for name, ours in zip(names, merged):
         np.testing.assert_allclose(ours, getattr(whole, name), rtol=1e-8, atol=1e-8, err_msg=name)
     one, two = whole.take(np.array([0, 1])), whole.take(np.array([2, 3]))
-    joined = union(one, two, widths)
+    joined = components.union(one, two)
     both = statistics(rows, z % 2, 2)
     for name in names:
         np.testing.assert_allclose(getattr(joined, name), getattr(both, name), rtol=1e-8, atol=1e-8, err_msg=name)
@@ -207,7 +207,7 @@ def test_a_row_far_from_its_cluster_is_scored_without_it():
     concentration that makes staying and leaving equally probable the row stays half of the time (level 1e-5)."""
     for far in (1.0, 1e2, 1e4, 1e6):
         components, hyper, rows = joint_table(14, 12, [4])
-        rows.vectors[3] += far * np.sqrt(components.vectors.blocks[0].square)
+        rows.vectors[3] += far * np.sqrt(components.multinormal.blocks[0].square)
         prior, others, one = components.prior(hyper), np.delete(np.arange(12), 3), np.array([3], np.int32)
         s = statistics(rows.take(others), np.zeros(11), 1)
         stays, leaves = predictive(components, hyper, s, rows.take(one))[0] + np.log([11.0, 1.0])
@@ -246,9 +246,3 @@ def test_pivots_are_put_right_matrix_by_matrix():
         np.testing.assert_allclose(lower @ lower.swapaxes(1, 2), both, rtol=1e-9, atol=1e-9)
         assert (np.diagonal(lower, axis1=1, axis2=2) ** 2 >= least * (1 - 1e-12)).all()
         assert vector.cholesky(both[1:], least[None]).tobytes() == lower[1].tobytes()
-
-
-def test_streams_of_blocks_are_nobody_elses():
-    """A draw's attempts are counted from 2^32 on in the sub-stream: all sub-streams stay below, and apart."""
-    assert components_module.VECTORS > components_module.REAL_MEAN
-    assert components_module.VECTORS + 2**16 < 2**32

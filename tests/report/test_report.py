@@ -10,15 +10,14 @@ from rich.console import Console
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.commands.report import report
-from mpibayes.hpc.crosscat.draws import Kept
+from mpibayes.hpc.crosscat.draws import Kept, iterate_draws
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile
 from mpibayes.hpc.crosscat.report.report import ClusterLine, Posterior, _block_tables, representative
 from mpibayes.hpc.crosscat.start.subsample import Annealing
 from mpibayes.hpc.posterior.chains import evenly
-from mpibayes.io.labels import iterate_draws
 from mpibayes.io.table import table_from_arrays, write_table
 from mpibayes.io.trace import read_trace
-from tests.report.runs import OLD_SCALARS, make_run, planted, write_planted
+from tests.report.runs import make_run, planted, write_planted
 
 
 def run_report(run_dirs, **options):
@@ -169,16 +168,6 @@ def test_chains_with_and_without_growth(table, tmp_path):
     assert_picture(folder / "annealing.png")
 
 
-def test_a_trace_of_an_older_version(table, tmp_path):
-    run = make_run(tmp_path / "a", table, scalars=OLD_SCALARS)
-    _, printed, summary = run_report(run)
-    assert summary["moves"] is None and summary["runs"][0]["moves"] is None and summary["exact_from_cycle"] == 1
-    assert "not recorded" in printed and "annealing.png" not in summary["pictures"]
-    new = make_run(tmp_path / "b", table)
-    _, _, both = run_report([run, new], out=tmp_path / "both")
-    assert both["moves"]["kept"]["cycles"] == 30
-
-
 def test_runs_of_different_models_are_not_mixed(run_dir, table, tmp_path):
     other = make_run(tmp_path / "b", table, cycles=15, burn_in=3, heldout=0.1, text="[model]\ndiscount = 0.5\n")
     with pytest.raises(ConfigError, match=r"model\.discount"):
@@ -264,7 +253,7 @@ def test_out_that_cannot_be_written(run_dir, tmp_path):
 
 def test_statistics_in_slices_are_those_of_the_whole(run_dir, monkeypatch):
     run = Kept([run_dir])
-    (_, draw), *_ = run.draws()
+    (_, draw), *_ = run.states()
     whole = run.statistics([draw.labels])[0]
     moments, sample = run.moments(draw.labels), run.sample(100)
     cuts = {"height": np.array([0.0, 30.0]), "visits": np.array([3.0])}

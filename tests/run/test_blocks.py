@@ -120,7 +120,7 @@ def test_a_row_with_a_part_of_a_block_is_a_data_error(tmp_path):
     for done in (run(tmp_path, "out", ranks=2), mpibayes(tmp_path, "check", "run.toml")):
         assert done.returncode == 3, done.stderr
         assert "table.h5: a row has to have all cells of a block or none" in done.stderr
-        assert "block body: 2 rows have some of its columns and not all; the first is row 8, which lacks" in done.stderr
+        assert "block body: 2 rows have some of its columns but not all; the first is row 8, which lacks" in done.stderr
         assert "lacks y. Missing in such rows: z in 1, y in 1" in done.stderr and "impute" in done.stderr
         assert "out of [blocks.body], so that" in done.stderr
     assert not (tmp_path / "out").exists()
@@ -155,12 +155,13 @@ def test_predict_scores_and_imputes_the_missing_part_of_a_block(place):
     wanted = evenly(kept.kept(), 3)
     order = {"body": [0, 2, 1], "pair": [5, 6]}  # columns of the file, in the blocks' order
     densities, means = np.empty((3, len(new))), np.empty((3, len(new), 7))
-    for d, (_, draw) in enumerate(kept.draws(wanted)):
+    for d, (_, draw) in enumerate(kept.states(wanted)):
         hyper, (s,) = hyper_of(draw), kept.statistics([draw.labels])
         log_weight = np.log(np.append(s.size - 0.0, hyper.concentration) / (s.size.sum() + hyper.concentration))
         terms = np.tile(log_weight, (len(new), 1))
         conditional = np.full((len(new), 7, len(log_weight)), nan)
-        for wishart, (block, *moments) in zip(hyper.wishart, kept.components.vectors.parts(s)):
+        joint = kept.components.multinormal
+        for wishart, (block, *moments) in zip(hyper.wishart, joint.parts(s.of(joint))):
             p = block.predictive(wishart, *moments)
             for r, row in enumerate(new):
                 x = np.array(row)[order[block.name]]

@@ -7,7 +7,7 @@ import h5py
 import numpy as np
 import pytest
 
-from mpibayes.io.labels import iterate_draws
+from mpibayes.hpc.crosscat.draws import iterate_draws
 from tests.run.conftest import exported, run, run_some
 
 

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
-from mpibayes.io.labels import iterate_draws
+from mpibayes.hpc.crosscat.draws import iterate_draws
 from mpibayes.io.trace import read_trace
 from tests.conftest import OPEN_MPI, is_open_mpi, launch
 from tests.run.conftest import command, exported, run, run_some

@@ -1,8 +1,8 @@
-"""`mpibayes doctor`: is this machine, this launcher and this directory fit for a run; one line a check, and no hang.
+"""`mpibayes doctor`: are machine, launcher and directory fit for a run? One line a check, and no check hangs.
 
-Checks run in a child process, which says over a pipe what it begins and what it found. When a check does not end within
-its limit, or takes its process with it (an MPI library may), that is what was found; the next child goes on behind it.
-Every rank has such a pair of processes; root's checks the machine first, while the others wait for it in MPI's start.
+Checks run in a child process, which reports its findings through a pipe. A check that does not end within its limit, or
+kills its process (an MPI library may), is itself the finding, and another child does the rest. Every rank has such a
+pair of processes; root's checks the machine first, while the others wait for it in the start of MPI.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class Finding:
 
 @dataclass
 class Check:
-    """A check has a limit in seconds; one that may hang or die for want of a matching MPI says so with `advice`."""
+    """A check with its limit in seconds; `advice` is for one that hangs or dies, as without a matching MPI."""
 
     name: str
     limit: float
     find: Callable[[], Finding]
     advice: str = ""
     code: int = SETUP
-    vital: bool = False  # when it finds a problem, those behind it mean nothing
+    vital: bool = False  # if it finds a problem, later checks mean nothing
 
 
 def doctor(directory: Path, as_json: bool = False, seconds: float = 5.0) -> int:
@@ -104,22 +104,22 @@ def examine(checks: Sequence[Check], go_on: bool = True) -> Iterator[Finding]:
 
 
 class _Child:
-    """A process that works through checks and tells of each through a pipe."""
+    """A process that works through checks and reports each through a pipe."""
 
     def __init__(self, checks: Sequence[Check]):
         sys.stdout.flush()
         sys.stderr.flush()
-        self._pipe, told = os.pipe()
+        self._pipe, report = os.pipe()
         self._text = b""
         self.gone = False
         self._pid = os.fork()
         if self._pid == 0:
             os.close(self._pipe)
-            _work(checks, told)
-        os.close(told)
+            _work(checks, report)
+        os.close(report)
 
     def next(self, check: Check) -> Finding:
-        """Its finding. When the limit is over or the child is dead, that; then `gone` is set."""
+        """Its finding; when time is up or the child is dead, that, and `gone` is set."""
         limit = time.monotonic() + check.limit
         while b"\n" not in self._text:
             left = limit - time.monotonic()
@@ -151,8 +151,8 @@ class _Child:
                 time.sleep(0.005)
 
 
-def _work(checks: Sequence[Check], told: int) -> None:
-    """The child: everything it has to say goes through the pipe, errors of the checks themselves too."""
+def _work(checks: Sequence[Check], report: int) -> None:
+    """The child: all its findings go through the pipe, errors of the checks themselves included."""
     _die_with_parent()
     code = 0
     try:
@@ -162,14 +162,14 @@ def _work(checks: Sequence[Check], told: int) -> None:
             except Exception as error:
                 text = f"could not be done: {type(error).__name__}: {error}"
                 finding = Finding(check.name, PROBLEM, " ".join(text.split()), check.advice, check.code)
-            os.write(told, (json.dumps(asdict(finding)) + "\n").encode())
+            os.write(report, (json.dumps(asdict(finding)) + "\n").encode())
     except OSError:  # the parent has gone
         code = 1
-    sys.exit(code)  # and no shortcut: MPI ends when Python does, and a launcher takes what has not ended MPI for dead
+    sys.exit(code)  # not os._exit: MPI has to end with Python, or the launcher counts this process as dead
 
 
 def _die_with_parent() -> None:
-    """A launcher that kills the process it started must not leave this one (Linux; elsewhere it ends by itself)."""
+    """A launcher that kills the process it started must not leave this one (Linux; elsewhere it ends in time)."""
     with contextlib.suppress(Exception):
         import ctypes
 

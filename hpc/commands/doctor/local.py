@@ -34,7 +34,7 @@ def checks(directory: Path) -> list[Check]:
         Check("launcher", 5.0, launcher),
         Check("job", 15.0, job),
         Check("directory", 60.0, lambda: written(directory), slow, DIRECTORY),
-        Check("locks", 20.0, lambda: locks(directory), "locks hang here; a run does without them", DIRECTORY),
+        Check("locks", 20.0, lambda: locks(directory), "locks hang here; a run does not need them", DIRECTORY),
     ]
 
 
@@ -77,7 +77,7 @@ def filters() -> Finding:
     with contextlib.suppress(Exception):
         import hdf5plugin  # noqa: F401 - registers its filters
     more = [name for name, number in (("zstd", 32015), ("blosc2", 32026)) if _has(number)]
-    also = f", {', '.join(more)}" if more else " (zstd and blosc2 would come with hdf5plugin; nothing here needs them)"
+    also = f", {', '.join(more)}" if more else " (hdf5plugin would add zstd and blosc2; nothing here needs them)"
     return Finding("hdf5", OK, f"filters gzip, fletcher32{also}" + (f", hdf5plugin {plugin}" if plugin else ""))
 
 
@@ -121,7 +121,7 @@ def job() -> Finding:
 
 
 def existing(directory: Path) -> Path:
-    """The directory, or the nearest above it that exists: where a run would make it."""
+    """The directory, or the nearest existing one above, where a run would make it."""
     directory = directory.absolute()
     return next(p for p in (directory, *directory.parents) if p.exists())
 
@@ -142,7 +142,7 @@ def unusable(check: str, directory: Path, error: OSError) -> Finding:
 
 
 def written(directory: Path) -> Finding:
-    """What checkpoints rest on: write, flush, rename over, flush the directory; and how fast, and how much room."""
+    """What checkpoints need: write, flush, rename over, flush the directory; also speed and free space."""
     place = existing(directory)
     if not place.is_dir():
         return Finding("directory", PROBLEM, f"{place}: is a file", "choose another with -o", DIRECTORY)
@@ -170,9 +170,14 @@ def written(directory: Path) -> Finding:
         f"4 MB in {took:.3g} s; {room / 2**30:.3g} GiB free"
     )
     if took > SLOW_S:
-        return Finding("directory", WARNING, text, "slow: checkpoint less often (run.checkpoint_minutes), or elsewhere")
+        return Finding(
+            "directory",
+            WARNING,
+            text,
+            "slow: checkpoint less often (run.checkpoint_minutes), or choose another directory",
+        )
     if room < LITTLE_ROOM:
-        return Finding("directory", WARNING, text, "little room; `mpibayes check` foretells what a run writes")
+        return Finding("directory", WARNING, text, "little room; `mpibayes check` predicts what a run writes")
     return Finding("directory", OK, text)
 
 
@@ -189,7 +194,7 @@ def file_system(place: Path) -> str:
 
 
 def locks(directory: Path) -> Finding:
-    """Input is read without locks, and a run's LOCK needs exclusive creation; but other programs may want them."""
+    """Input is read without locks, and a run's LOCK needs exclusive creation; but other programs may use them."""
     import h5py
 
     works = {}
@@ -202,12 +207,12 @@ def locks(directory: Path) -> Finding:
     except OSError as error:
         return unusable("locks", existing(directory), error)
     if not exclusive:
-        what = "a file that exists can be made again, so two runs could hold one directory; choose another file system"
+        what = "a file that exists can be made again, so two runs could use one directory; choose another file system"
         return Finding("locks", PROBLEM, what, code=DIRECTORY)
     text = ", ".join(f"{name} works" for name, ok in works.items() if ok)
     lacking = [name for name, ok in works.items() if not ok]
     if lacking:
-        advice = "a run does without them; other programs that open its files may need HDF5_USE_FILE_LOCKING=FALSE"
+        advice = "a run does not need them; other programs that open its files may need HDF5_USE_FILE_LOCKING=FALSE"
         return Finding("locks", WARNING, ", ".join(filter(None, [text, f"no {', no '.join(lacking)}"])), advice)
     return Finding("locks", OK, text)
 

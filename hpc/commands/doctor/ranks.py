@@ -22,7 +22,7 @@ from mpibayes.hpc.parallel.launcher import launched, launcher_size
 from mpibayes.text import counted
 
 START_S = 60.0
-SEEN_S = 20.0  # network file systems show a new file to other nodes after some seconds
+SEEN_S = 20.0  # network file systems show a new file to other nodes only after some seconds
 SLOW_ALLREDUCE_S = 1e-3  # for small messages; on one host they take microseconds
 SIZES = {"8 B": 8, "1 KB": 1024, "1 MB": 1 << 20}
 
@@ -30,7 +30,7 @@ SIZES = {"8 B": 8, "1 KB": 1024, "1 MB": 1 << 20}
 def checks(directory: Path, seconds: float, patience: float) -> list[Check]:
     """In one process, since they share what MPI has started. patience: how much later root may come, in seconds."""
     ranks = Ranks(directory, seconds)
-    hint = "launcher and MPI library do not match, or a rank never came: " + "; ".join(mpi.MATCHING)
+    hint = "launcher and MPI library do not match, or a rank did not start: " + "; ".join(mpi.MATCHING)
     found = [
         Check("mpi", START_S + patience, ranks.start, hint, vital=True),
         Check("cores", 30.0 + patience, ranks.cores),
@@ -69,7 +69,7 @@ class Ranks:
         try:
             name = mpi.library(mpi.load())
         except (ImportError, RuntimeError) as error:
-            advice = "one process needs none; for more load the cluster's MPI module, or pip install 'mpibayes[mpich]'"
+            advice = "one process needs none; for more, load the cluster's MPI module, or pip install 'mpibayes[mpich]'"
             return Finding("mpi", WARNING, f"no MPI library ({' '.join(str(error).split())})", advice)
         return Finding("mpi", OK, f"{name}, one process; to examine more: mpirun -n N mpibayes doctor")
 
@@ -105,7 +105,7 @@ class Ranks:
         text = ", ".join(texts[:4]) + (f" and {counted(len(texts) - 4, 'more host')}" if len(texts) > 4 else "")
         text += f"; BLAS threads {threads}, " + ", ".join(f"{name} {value}" for name, value in given.items())
         if crowded:
-            advice = "start no more ranks than cores; if it has to be, with Open MPI set OMPI_MCA_mpi_yield_when_idle=1"
+            advice = "start no more ranks than cores; if you must, with Open MPI set OMPI_MCA_mpi_yield_when_idle=1"
             return Finding("cores", WARNING, text, advice)
         if threaded:
             return Finding("cores", WARNING, text, "set OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1")
@@ -145,7 +145,7 @@ class Ranks:
         text = ", ".join(texts)
         if max(medians[:2]) > SLOW_ALLREDUCE_S:
             advice = (
-                "over 1 ms smells of more ranks than cores: start fewer ranks, and with Open MPI set "
+                "over 1 ms suggests more ranks than cores: start fewer ranks, and with Open MPI set "
                 "OMPI_MCA_mpi_yield_when_idle=1"
             )
             return Finding("allreduce", WARNING, text, advice)
@@ -169,7 +169,7 @@ def span(seconds: float) -> str:
 
 
 def seen_after(path: Path, word: bytes) -> float | None:
-    """Seconds until the file holds the word here; None when it does not in time."""
+    """Seconds until the file has the word here; None if it does not in time."""
     started = time.monotonic()
     while time.monotonic() - started < SEEN_S:
         with contextlib.suppress(OSError):
@@ -186,7 +186,7 @@ def usable_cores() -> set[int]:
 
 
 def quota() -> float | None:
-    """Processors' worth of time that a container may use, or None."""
+    """Number of processors that a container may use, or None."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         most, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()[:2]
         if most != "max":

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from mpibayes.hpc.components.grid import draw_on_grid
-from mpibayes.hpc.components.statistics import Statistics, union
+from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.moves.ledger import Labelled, Ledger
 from mpibayes.hpc.crosscat.moves.odds import odds_of_predictive
 from mpibayes.hpc.parallel.reduce import exact_sum
@@ -99,9 +99,7 @@ def _informed_split(ledger: Ledger, step: int, stream: np.random.Generator) -> N
 def _gains(ledger: Ledger, label: int) -> tuple[Statistics, np.ndarray]:
     """A cluster joined with each of the others: statistics, and the log of what that does to the likelihood."""
     column = ledger.column[label]
-    joined = union(
-        ledger.statistics.take(ledger.column), ledger.statistics.take([column]), ledger.components.vectors.widths
-    )
+    joined = ledger.components.union(ledger.statistics.take(ledger.column), ledger.statistics.take([column]))
     gain = ledger.components.log_marginal_clusters(ledger.hyper, joined)
     gain -= ledger.log_f[ledger.column] + ledger.log_f[column]
     gain[label] = -np.inf

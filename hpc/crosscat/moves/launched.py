@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from mpibayes.hpc.components.statistics import Statistics, union
+from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.moves import grouping
 from mpibayes.hpc.crosscat.moves.ledger import Labelled, Ledger
 from mpibayes.hpc.crosscat.moves.odds import Odds, both_sides, odds_of_predictive, vector_length
@@ -143,12 +143,12 @@ def _launch_batch(ledger: Ledger, groups, group, seeds, lone, tilt, shrink) -> O
     chosen = [_subset(ledger, shard, z, group, seeds, groups) for shard, z in shards]
     parts = [(s.rows, at, group[z[at]], s.start + at) for (s, z), at in zip(shards, chosen)]
     whole = None
-    if ledger.components.has_moments:
+    if not ledger.components.exact:
         whole = ledger.total(_labelled(ledger, chosen, [p[2] for p in parts]), n)
     labels = [_seeded(z[at], p[3], group, seeds, lone) for z, at, p in zip(ledger.z, chosen, parts)]
     if SCANS:
         scanned = parts
-        if ledger.components.vector_columns:
+        if ledger.components.multinormal.columns:
             scanned = [(as_single(rows.take(at)), np.arange(len(at)), *rest) for rows, at, *rest in parts]
         subset = Subset(ledger.comm, ledger.components, scanned, whole, shrink, ledger.stream(Purpose.SIDES))
         subset.begin(*_flat(parts, labels, seeds))
@@ -156,7 +156,7 @@ def _launch_batch(ledger: Ledger, groups, group, seeds, lone, tilt, shrink) -> O
             subset.scan(scan, tilt if scan < FREE else None)
         cut = np.cumsum([len(at) for at in chosen])[:-1]
         labels = [2 * p[2] + side for p, side in zip(parts, np.split(subset.sides(), cut))]
-    if SCANS and not ledger.components.has_moments:  # its counts are all there is to know
+    if SCANS and ledger.components.exact:  # its counts are all there is to know
         sides = subset.statistics()
     else:
         sides = ledger.total(_labelled(ledger, chosen, labels), 2 * n)
@@ -262,7 +262,7 @@ def _sides_taken(ledger: Ledger, groups, group, sides) -> Statistics | None:
     def group_of_side_one(i):
         return np.where(sides[i] == 1, group_of(i), -1).astype(np.int32)
 
-    if ledger.components.has_moments:
+    if not ledger.components.exact:
         return ledger.total(Labelled(ledger.shards, label), 2 * n)
     # the other side is what is left: half the rows to count, and half the numbers to add up
     one = ledger.total(Labelled(ledger.shards, group_of_side_one), n)
@@ -281,7 +281,7 @@ def _accept(ledger: Ledger, groups, n_pairs: int, log_q, sides: Statistics, new:
     pairs = np.flatnonzero(groups[:, 0] != groups[:, 1])
     one, two = (ledger.statistics.take([ledger.column[i] for i in groups[pairs, end]]) for end in (0, 1))
     joined = (
-        ledger.enter(union(one, two, ledger.components.vectors.widths)) + np.cumsum(groups[:, 0] != groups[:, 1]) - 1
+        ledger.enter(ledger.components.union(one, two)) + np.cumsum(groups[:, 0] != groups[:, 1]) - 1
     )  # of each pair
     others = np.setdiff1d(np.arange(ledger.n_labels), groups)
     after = [(ledger.column[i], [i]) for i in others]  # of each new label: its column, its places in `new`

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 
 from mpibayes.hpc.components import normal as reals
-from mpibayes.hpc.components.multinormal import n_pairs
-from mpibayes.hpc.components.product import Components, Hyper
+from mpibayes.hpc.components.hyper import Hyper
+from mpibayes.hpc.components.multinormal import Multinormal, n_pairs
+from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics, join
 
 
@@ -34,7 +35,7 @@ def odds_of_predictive(components: Components, hyper: Hyper, sides: Statistics) 
     location, kappa, nu, spread = reals.posterior(hyper.normal, sides.real_n, sides.real_mean, sides.real_scatter)
     rate = (hyper.gamma[:, 0, None] + sides.tally_sum) / (hyper.gamma[:, 1, None] + sides.tally_n)
     vector = []
-    for wishart, (block, *moments) in zip(hyper.wishart, components.vectors.parts(sides)):
+    for wishart, (block, *moments) in zip(hyper.wishart, components.multinormal.parts(sides.of(Multinormal))):
         p = block.posterior(wishart, *moments)
         widen = np.sqrt((p.kappa + 1.0) / (p.kappa * (p.nu - block.width + 1.0)))
         vector.append((p.location, p.lower * widen[:, None, None]))

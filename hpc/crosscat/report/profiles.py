@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpibayes.hpc.components.multinormal import unpack
+from mpibayes.hpc.components.multinormal import Multinormal, unpack
 from mpibayes.hpc.components.product import Components, Prior
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.text import percent, spread
@@ -113,7 +113,7 @@ def profiles(
     """
     size = s.size.astype(np.float64)
     made = []
-    for c, column in enumerate(components.categorical_columns):
+    for c, column in enumerate(components.categorical.columns):
         rows = slice(prior.offsets[c], prior.offsets[c + 1] - 1)
         counts = s.levels[rows] + prior.dirichlet[rows, None]
         p = counts / counts.sum(axis=0)
@@ -121,7 +121,7 @@ def profiles(
         overall = _mix(p, observed)
         inner = _divergence(p[:, shown], overall)
         made.append(_column(column, size, observed, shown, inner, overall, levels=column.levels, p=p[:, shown]))
-    for column in (*components.real_columns, *components.vector_columns, *components.count_columns):
+    for column in (*components.normal.columns, *components.multinormal.columns, *components.poisson.columns):
         given = numbers[column.name]
         n = given.counts.sum(axis=0)
         share = given.counts.sum(axis=1) / max(n.sum(), 1)
@@ -154,7 +154,7 @@ class BlockProfile:
 def block_profiles(components: Components, s: Statistics, shown: np.ndarray) -> list[BlockProfile]:
     """Of every block of columns that are modelled jointly, from the rows of the clusters `shown` (indices into `s`)."""
     made = []
-    for block, n, mean, scatter in components.vectors.parts(s):
+    for block, n, mean, scatter in components.multinormal.parts(s.of(Multinormal)):
         matrix = unpack(scatter)
         share = n / max(n.sum(), 1)
         centre = mean @ share

@@ -1,0 +1,100 @@
+"""What every kind of column has: the same methods, and names for its arrays.
+
+A kind is one file of this folder, and its place in `KINDS` (kinds.py). An object of it stands for all columns of the
+kind in a view, in order; several columns that are modelled jointly count as one. Its methods take the hyperparameters
+and the statistics of its own columns alone, as arrays whose first axis runs over columns, or over what a column has
+several of, and whose last axis runs over clusters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from mpibayes.hpc.parallel.streams import Stream
+from mpibayes.io.table import Column
+
+
+class Array(NamedTuple):
+    """An array of a kind, by the name that the kernels know. Its last axis runs over clusters."""
+
+    name: str
+    axis: str = "column"  # what its rows are: a key of its kind's `cuts`
+    dtype: type = np.float64
+
+
+class Law(Protocol):
+    """The cells of a further row in each of K clusters, and last in a new one, (..., K + 1).
+
+    `column`: number of a column of the kind. It has one cell in a row, or one for each of its members; those of m rows
+    are known at the members `seen`, x (m, len(seen)), and not at those `lacking`.
+    """
+
+    n_bytes: int
+
+    def log_density(self, column: int, x: np.ndarray, seen: np.ndarray) -> np.ndarray:
+        """Log density of the cells that are there, where others lack, (m, K + 1)."""
+
+    def averages(self, column: int, x, seen: np.ndarray, lacking: np.ndarray, weight: np.ndarray) -> list[np.ndarray]:
+        """Of each lacking cell, given those seen, sums over the clusters weighted by `weight` (m, K + 1): of the
+        probabilities of its levels (m, V), or of the first two moments about the column's center (m, 2)."""
+
+    def draw(
+        self, column: int, x, seen: np.ndarray, lacking: np.ndarray, clusters: np.ndarray, stream: Stream, ids
+    ) -> np.ndarray:
+        """The lacking cells, (m, len(lacking)), given those seen and the row's cluster (m,). ids (m,): a draw is named
+        by the stream, a row's id below 2^32, and the column."""
+
+
+class Component(Protocol):
+    """A kind of column: a likelihood and its conjugate prior.
+
+    `hyper` and `s` are of all columns of the kind: its array in `Hyper`, and its arrays in `Statistics`, a tuple.
+    `columns` is a slice: those that are meant.
+    """
+
+    name: str  # attribute of `Components`, and key where arrays are kept by kind
+    stored: tuple[str, ...]  # the arrays of `io.table.Rows` that hold its cells, in the order of the columns
+    hyper: str  # name of its hyperparameters
+    hyper_form: tuple[int, ...]  # form of those of a column
+    statistics: tuple[Array, ...]
+    parameters: tuple[Array, ...]  # of clusters, where they are drawn
+    exact: bool  # whether statistics are whole numbers, so that those of a part can be subtracted from the whole
+    substreams: Sequence[int]  # its `sub` in the streams it is given; no other kind has one of them
+
+    columns: Sequence[Column]
+    cuts: Mapping[str, np.ndarray]  # by axis: the first row of every column, and the number of rows, (C + 1,) int64
+    cost: np.ndarray  # (C,) about what the update of each column takes
+
+    def __init__(self, columns: Sequence[Column], priors: Mapping, joint: Mapping): ...
+
+    def __len__(self) -> int: ...
+
+    def members(self, column: int) -> Sequence[Column]:
+        """The table's columns that make one up: itself, or those of a block."""
+
+    def start(self) -> np.ndarray:
+        """Initial hyperparameters, (C, *hyper_form)."""
+
+    def prior(self, hyper: np.ndarray) -> dict[str, np.ndarray]:
+        """The prior as the kernels read it, by the names they know."""
+
+    def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray, ...]:
+        """Statistics of the rows of `a` and `b` together, cluster by cluster; one of them may have a single cluster."""
+
+    def log_marginal(self, hyper: np.ndarray, s: tuple, columns: slice) -> np.ndarray:
+        """Log marginal likelihood of each of `columns`, summed over clusters."""
+
+    def log_marginal_clusters(self, hyper: np.ndarray, s: tuple) -> np.ndarray:
+        """Log marginal likelihood of every cluster, summed over all columns, (K,)."""
+
+    def predictive(self, hyper: np.ndarray, s: tuple) -> Law:
+        """The law of a further row's cells, with parameters integrated out."""
+
+    def update(self, hyper: np.ndarray, s: tuple, columns: slice, stream: Stream) -> np.ndarray:
+        """Hyperparameters of `columns`, drawn given the partition (docs/math.md 2.4)."""
+
+    def draw(self, hyper: np.ndarray, s: tuple, columns: slice, stream: Stream) -> tuple[np.ndarray, ...]:
+        """`parameters` of `columns` in every cluster, drawn given its rows (docs/math.md 2.1, step 4)."""

@@ -1,0 +1,11 @@
+"""The kinds of columns there are: one more is its file, its kernel, and its place here."""
+
+from __future__ import annotations
+
+from mpibayes.hpc.components.categorical import Categorical
+from mpibayes.hpc.components.component import Component
+from mpibayes.hpc.components.multinormal import Multinormal
+from mpibayes.hpc.components.normal import Normal
+from mpibayes.hpc.components.poisson import Poisson
+
+KINDS: tuple[type[Component], ...] = (Categorical, Normal, Poisson, Multinormal)

@@ -1,0 +1,41 @@
+"""What the kinds share whose columns have one cell a row, which is drawn by its inverse distribution function."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from mpibayes.hpc.parallel.streams import Stream
+
+
+def one_uniform(stream: Stream, sub: int, column: int, ids: np.ndarray) -> np.ndarray:
+    """A number inside (0, 1) for each row, named by its id and the column."""
+    return replace(stream, sub=sub).uniforms(column << 32 | ids) + 2.0**-54
+
+
+class Numbers:
+    """See `Law`: columns of numbers with moments (C, K + 1) about their centers, whatever their distribution."""
+
+    n_bytes = 0  # next to nothing
+
+    def __init__(self, sub: int, shift: np.ndarray, square: np.ndarray):
+        """shift, square: means of x - center, and of its square."""
+        self._sub, self._shift, self._square = sub, shift, square
+
+    def quantile(self, column: int, clusters: np.ndarray, u: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+    def log_density(self, column, x, seen):
+        raise NotImplementedError("a single cell is there or not")
+
+    def averages(self, column, x, seen, lacking, weight) -> list[np.ndarray]:
+        return [weight @ np.column_stack([self._shift[column], self._square[column]])]
+
+    def draw(self, column, x, seen, lacking, clusters, stream: Stream, ids) -> np.ndarray:
+        return self.quantile(column, clusters, one_uniform(stream, self._sub, column, ids))[:, None]
+
+
+def with_new(*s: np.ndarray) -> list[np.ndarray]:
+    """Statistics (..., K) with those of a new cluster behind them, (..., K + 1)."""
+    return [np.append(a, np.zeros((*a.shape[:-1], 1), a.dtype), axis=-1) for a in s]
