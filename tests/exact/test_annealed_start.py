@@ -33,7 +33,7 @@ def final_partitions(comm, n_shards: int, settling: int, n_replicates: int) -> n
         # a row that meets no cluster it may enter waits, and the settling begins when none does
         while mixture.growing or mixture.cycles < cycles:
             mixture.cycle()
-        out.append(mixture.labels())
+        out.append(mixture.view.labels())
     return np.array(out) if comm.rank == 0 else None
 
 

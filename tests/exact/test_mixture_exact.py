@@ -161,7 +161,7 @@ def test_escobar_west():
     hypers = []
     for b in starts:
         p = posterior.process[:, b]
-        hypers.append(replace(mixture.hyper, concentration=float(generator.choice(alphas, p=p / p.sum()))))
+        hypers.append(replace(mixture.view.hyper, concentration=float(generator.choice(alphas, p=p / p.sum()))))
     tenths = alphas[np.searchsorted(np.cumsum(posterior.process.sum(axis=1)), np.arange(0.1, 0.95, 0.1))]
 
     def record(m, labels):

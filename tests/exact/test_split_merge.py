@@ -21,6 +21,7 @@ from mpibayes.hpc.crosscat.moves import alike as informed_moves
 from mpibayes.hpc.crosscat.moves import grouping
 from mpibayes.hpc.crosscat.moves import launched as guided_moves
 from mpibayes.hpc.crosscat.moves import ledger as cluster_book
+from mpibayes.hpc.crosscat.moves import round as round_of_moves
 from mpibayes.hpc.crosscat.moves import scans as launch_scans
 from mpibayes.hpc.parallel import streams
 from mpibayes.hpc.parallel.comm import serial, world
@@ -143,8 +144,10 @@ def test_launch_does_not_look_at_the_split(name, n_shards, subset):
             for i in range(len(z)) if k <= 2 else ():
                 for j in range(i + 1, len(z)):
                     if k == 1 or z[i] != z[j]:
-                        start = moves.round_from(number)
-                        odds = start._launch(np.array([[0, k - 1]]), np.zeros(k, np.int32), np.array([[i, j]]))
+                        start = moves.ledger_of(number)
+                        odds = guided_moves._launch(
+                            start, np.array([[0, k - 1]]), np.zeros(k, np.int32), np.array([[i, j]])
+                        )
                         found.setdefault((i, j), set()).add(b"".join(a.tobytes() for a in vars(odds).values()))
                         n_splits[i, j] += 1
     assert set(map(len, found.values())) == {1} and len({*map(frozenset, found.values())}) > 5
@@ -182,7 +185,7 @@ def test_no_stream_has_two_uses():
     ):
         for number in (0, 40, 100):
             opened.clear(), words.clear()
-            moves.round_from(number).run()
+            round_of_moves.run(moves.ledger_of(number))
             assert max(opened.values()) == 1
             assert sum(name == "scans" for name, *_ in words) == 2 * (moves.n_rows > 0)
             assert sum(purpose == streams.Purpose.INFORMED for purpose, _ in opened) == 1 + informed_moves.INFORMED
@@ -277,7 +280,7 @@ def test_moves_reach_every_partition():
     with production.constants(SCANS=2, **EVEN, **OFTEN):
         for _ in range(2500):
             mixture.cycle()
-            index.append(posterior.index(mixture.labels()))
+            index.append(posterior.index(mixture.view.labels()))
     assert posterior.p[np.unique(index)].sum() > 0.98
     assert chi_square(np.array(index[100::20]), posterior.p) >= LEVEL, seed(55)
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from mpibayes.hpc.config.load import load
+from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.draws import writer
 from mpibayes.hpc.crosscat.family import Family
 from mpibayes.hpc.crosscat.heldout import HeldOut
 from mpibayes.hpc.crosscat.keys import Model, priors
 from mpibayes.hpc.crosscat.scalars import SCALARS
-from mpibayes.hpc.crosscat.view import Mixture, Settings
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.run import directory as run_directory
@@ -109,7 +109,7 @@ def make_run(
             scores = {"heldout_lpd": lpd, "heldout_lpd_averaged": averaged}
             trace.append(cycle, {**vars(info), **scores, "seconds": seconds})
             if keep and cycle % labels == 0 and not mixture.growing:
-                draws.append(cycle, labels=mixture.labels(), **vars(mixture.hyper))
+                draws.append(cycle, labels=mixture.view.labels(), **vars(mixture.view.hyper))
         trace.flush()
         draws.flush()
     return folder

@@ -29,7 +29,7 @@ sys.exit(cli.main(["run", "run.toml", "-o", *sys.argv[2:]]))
 """
 
 IN_A_CYCLE = """
-from mpibayes.hpc.crosscat.view import Mixture
+from mpibayes.hpc.crosscat.chain import Mixture
 from mpibayes.errors import NumericalError
 cycle = Mixture.cycle
 def faulty(self, word=()):

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from mpibayes.hpc.crosscat.keys import Sampler
+from mpibayes.hpc.crosscat.moves.round import due as moves_due
 from mpibayes.hpc.crosscat.partitions import similarity
 from mpibayes.hpc.crosscat.scalars import MOVES, SCALARS
-from mpibayes.hpc.crosscat.schedule import moves_due
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.posterior.scalars import ScalarSummary, r_hat_in_words, summary_of
 
