@@ -42,10 +42,10 @@ from machine import markdown
 from public_tables import ATTACK, folder, imported
 
 from mpibayes.hpc.crosscat import strata
+from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
 from mpibayes.hpc.crosscat.start import strategy
 from mpibayes.hpc.crosscat.start.subsample import Annealing
-from mpibayes.hpc.crosscat.view import Mixture, Settings
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import Table
@@ -133,7 +133,7 @@ def run(table: Table, task: Task) -> list[dict]:
     results = []
     for budget, state in zip(task.budgets, states(chain, how, task.budgets, spent), strict=True):
         statistics, hyper, more = state
-        tail = collapsed_clusters(chain.components, hyper, statistics)
+        tail = collapsed_clusters(chain.view.components, hyper, statistics)
         heldout = data.heldout_blocks(serial(), 1).blocks[0]
         log_density = kernels.log_predictive(heldout, tail)
         score = float(log_density.sum())
@@ -183,8 +183,8 @@ def states(chain: Mixture, how: str, budgets: tuple[float, ...], spent: float) -
 
 
 def _state(chain: Mixture, spent: float) -> tuple:
-    more = {"clusters": int((chain.summary.size > 0).sum()), "cycles": chain.cycles, "seconds": spent}
-    return chain.summary.statistics, chain.hyper, more | {"active_rows": chain.n_active}
+    more = {"clusters": int((chain.view.partition.size > 0).sum()), "cycles": chain.cycles, "seconds": spent}
+    return chain.view.partition.statistics, chain.view.hyper, more | {"active_rows": chain.n_active}
 
 
 # --- all of them -----------------------------------------------------------------------------------------------------

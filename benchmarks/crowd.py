@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpibayes.hpc.crosscat import schedule
-from mpibayes.hpc.parallel import shards
+from mpibayes.hpc.parallel import collapse, shards
 from mpibayes.hpc.parallel.comm import Serial
 
 HALF = 0.5  # what the others say: of all parameters, weights and hyperparameters a value that can be worked with
@@ -57,6 +56,6 @@ class Crowd(Serial):
 def quiet_seed(crowd: Crowd, n_shards: int, cycles: range) -> int:
     """A seed with which no shard of the rank is the collapsed one in any of these cycles."""
     mine, seed = shards.of_rank(n_shards, crowd.size, crowd.rank), 1
-    while any(schedule.owners("one", seed, cycle, 0, 1, n_shards)[0] in mine for cycle in cycles):
+    while any(collapse.owners("one", seed, cycle, 0, 1, n_shards)[0] in mine for cycle in cycles):
         seed += 1
     return seed

@@ -145,7 +145,7 @@ def published(
 
 def package(x: np.ndarray, prior: Prior, concentration: float, seed: int, shards: int = 1, opening: str = "one"):
     """The package's sampler on `shards` shards in one process (the chain is the same on any number of ranks)."""
-    from mpibayes.hpc.crosscat.view import Mixture, Settings
+    from mpibayes.hpc.crosscat.chain import Mixture, Settings
     from mpibayes.hpc.parallel.comm import serial
     from mpibayes.io.table import table_from_arrays
 
@@ -165,7 +165,7 @@ def package(x: np.ndarray, prior: Prior, concentration: float, seed: int, shards
     mixture.start("one")
     while True:
         mixture.cycle()
-        yield mixture.labels()
+        yield mixture.view.labels()
 
 
 def f1(z: np.ndarray, truth: np.ndarray) -> float:

@@ -34,7 +34,7 @@ import whole_run
 from joint import jointly
 from machine import keep, machine, markdown
 
-from mpibayes.hpc.crosscat.view import Mixture, Settings
+from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels import mixture as kernels
@@ -175,9 +175,10 @@ class Ours:
 
     def turn(self) -> tuple[float, int]:
         if self.case.floor == "counts":
-            shard, offsets = self.chain.shards[0], self.chain.components.categorical.offsets
+            view = self.chain.view
+            shard, z, offsets = view.shards[0], view.z[0], view.components.categorical.offsets
             began = time.process_time()
-            kernels.accumulate(shard.rows, shard.z, self.case.clusters, offsets)
+            kernels.accumulate(shard.rows, z, self.case.clusters, offsets)
             return 1e9 * (time.process_time() - began) / len(shard.rows), self.case.clusters
         self.chain.cycle()
         calls = [c for c in self.watch.take() if c[3] == self.case.collapsed]

@@ -31,7 +31,7 @@ from public_tables import folder
 from scorer import adjusted_rand, heldout_codes
 from tables import PUBLIC, discrete
 
-from mpibayes.hpc.crosscat.view import Mixture, Settings
+from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.parallel.comm import serial
 
 WITHOUT_DATA = ("cat_10k", "cat_100k", "weak_10k")
@@ -57,7 +57,7 @@ def chain(table: Discrete, seed: int, budget_s: float, enough: float) -> Course:
     began = time.process_time()
     mixture.start("one")
     spent = time.process_time() - began
-    hit_s, labels, scores = np.inf, mixture.labels(), []
+    hit_s, labels, scores = np.inf, mixture.view.labels(), []
     marks = [] if table.z is not None else list(MARKS_S)
     while spent <= budget_s:
         began = time.process_time()
@@ -70,7 +70,7 @@ def chain(table: Discrete, seed: int, budget_s: float, enough: float) -> Course:
             )  # of the last state within that time
         if spent > budget_s:
             break
-        labels = mixture.labels()
+        labels = mixture.view.labels()
         if hit_s == np.inf and table.z is not None and adjusted_rand(table.z, labels) >= enough:
             hit_s = spent
     agreement = np.nan if table.z is None else adjusted_rand(table.z, labels)

@@ -15,7 +15,7 @@ import warnings
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.view import Mixture, Settings
+from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import Table, table_from_arrays
 

@@ -77,8 +77,8 @@ def mpibayes(x, levels, seed, clock, full=False) -> None:
     """The default configuration, from one cluster; full: all reals in one block with a full covariance."""
     from joint import jointly
 
+    from mpibayes.hpc.crosscat.chain import Mixture, Settings
     from mpibayes.hpc.crosscat.moves import round as split_merge
-    from mpibayes.hpc.crosscat.view import Mixture, Settings
     from mpibayes.hpc.parallel.comm import serial
     from mpibayes.io.table import table_from_arrays
     from mpibayes.kernels import mixture as kernels
@@ -107,13 +107,13 @@ def mpibayes(x, levels, seed, clock, full=False) -> None:
     mixture = Mixture(serial(), columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings)
     mixture.start("one")
     kernels.sweep = noted("sweep_seconds", kernels.sweep)
-    split_merge.Round.run = noted("move_seconds", split_merge.Round.run)
+    split_merge.run = noted("move_seconds", split_merge.run)
     MORE.update(spent)
     while True:
         for seconds in spent.values():
             seconds.append(0.0)
         mixture.cycle()
-        clock(mixture.labels)
+        clock(mixture.view.labels)
 
 
 def lace(x, levels, seed, clock, kernels=("slice",)) -> None:

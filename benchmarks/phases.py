@@ -23,8 +23,8 @@ WRAPPED = [
     ("reduction", "mpibayes.hpc.crosscat.sync", "summarise"),
     ("reduction", "mpibayes.hpc.crosscat.sync", "carry"),
     ("order", "mpibayes.hpc.crosscat.sweep.Step", "run"),
-    ("log joint", "mpibayes.hpc.crosscat.view.Mixture", "_info"),
-    ("moves*", "mpibayes.hpc.crosscat.view.Mixture", "_split_and_merge"),
+    ("log joint", "mpibayes.hpc.crosscat.chain.Mixture", "_info"),
+    ("moves*", "mpibayes.hpc.crosscat.chain.Mixture", "_split_and_merge"),
 ]
 COLLECTIVES = ("broadcast", "sum_everywhere", "least_everywhere", "gather_to_root", "share_rows", "send")
 PHASES = (

@@ -27,11 +27,11 @@ from machine import keep, kept, markdown, peak_mib
 from phases import PHASES, Stopwatch
 
 from mpibayes.hpc.commands.simulate import Shape, Truth, categorical_columns, census
+from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.cost_model import COMPUTE, Problem, compute_seconds, features, forecast
-from mpibayes.hpc.crosscat.update import private_clusters
-from mpibayes.hpc.crosscat.view import Mixture, Settings
 from mpibayes.hpc.parallel import comm as communicators
 from mpibayes.hpc.parallel import shards as cut
+from mpibayes.hpc.parallel.collapse import private_clusters
 from mpibayes.io.rows import summarise
 
 LATE = 1000  # the cycle from which a case goes on: moves are then as rare as they become
@@ -74,7 +74,9 @@ def run_case(args) -> dict | None:
     columns = summarise(truth.columns, [truth.rows(0, 10_000)])  # priors look at means and scales
     mixture = Mixture(comm, columns, truth.rows, args.rows, settings)
     bounds = cut.bounds(args.rows, mixture.n_shards)
-    mixture.resume(LATE, lambda i: truth.labels(int(bounds[i]), int(bounds[i + 1])), args.clusters, mixture.hyper)
+    view = mixture.view
+    view.resume(lambda i: truth.labels(int(bounds[i]), int(bounds[i + 1])), args.clusters, view.hyper)
+    mixture.resume(LATE)
     for _ in range(WARM_UP):
         mixture.cycle()
     watch.wrap()
@@ -82,7 +84,7 @@ def run_case(args) -> dict | None:
     watch.lap()
     laps, moved, instantiated, n_clusters = [], [], [], 0
     for _ in range(args.cycles):
-        instantiated.append((~private_clusters(mixture.summary.size, mixture.summary.owned)).sum())
+        instantiated.append((~private_clusters(view.partition.size, view.partition.owned)).sum())
         info = mixture.cycle()
         laps.append(watch.lap())
         moved.append(info.moved_fraction)
@@ -99,7 +101,7 @@ def run_case(args) -> dict | None:
     if comm.rank and not args.crowd:
         return None
     return {
-        "rows": args.rows, "columns": args.columns, "level_rows": int(mixture.components.shape[0]),
+        "rows": args.rows, "columns": args.columns, "level_rows": int(view.components.shape[0]),
         "reals": args.reals, "counts": args.counts, "clusters": args.clusters, "clusters_at_end": n_clusters,
         "instantiated": int(np.median(instantiated)),
         "levels": args.levels, "ranks": 1 if args.crowd else comm.size, "crowd": args.crowd, "rank": args.rank,

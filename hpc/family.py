@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # whoever asks the registry for a family's keys or scalars loads none of these
     import numpy as np
 
     from mpibayes.hpc.config.config import Config
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mpibayes.hpc.data.rows import Data
     from mpibayes.hpc.parallel.comm import Communicator
     from mpibayes.hpc.parallel.streams import Stream
+    from mpibayes.hpc.scalar import Scalar
     from mpibayes.io.files import Guard
     from mpibayes.io.rows import Column, Rows
     from mpibayes.io.table import Table
@@ -93,7 +94,7 @@ class Sampler(Protocol):
     cycles: int  # done
     growing: bool  # some rows are not in yet: no draw counts
     shards: Sequence[int]  # numbers of this rank's shards
-    scalars: Sequence[str]  # of the trace, with `seconds`
+    scalars: Sequence[Scalar]  # of the trace, with `seconds`
     axes: Mapping[str, Mapping[str, Sequence[str]]]  # of the arrays of the trace (`io.trace.Axes`)
 
     def start(self) -> None:
@@ -118,6 +119,7 @@ class Sampler(Protocol):
 class Family(Protocol):
     """One kind of model with its configuration and its rows, on all ranks, as far as all chains of a run share it."""
 
+    scalars: Sequence[Scalar]  # of the trace, in its order; declared in the family's `scalars.py`
     heldout_file: Rows | None  # on root, once read
 
     def __init__(self, comm: Communicator, config: Config, data: Data): ...

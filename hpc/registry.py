@@ -12,6 +12,7 @@ from mpibayes.errors import ConfigError
 
 if TYPE_CHECKING:
     from mpibayes.hpc.family import Check, Family, Forecast, Kept, Keys, Rules
+    from mpibayes.hpc.scalar import Scalar
 
 ROOMS = {"mixture": "crosscat", "regression": "regression"}
 FAMILIES = tuple(ROOMS)
@@ -31,6 +32,11 @@ def rules_of(family: str) -> Rules:
 def family_of(family: str) -> type[Family]:
     """What belongs to a kind of model before a chain starts."""
     return _door(family, "family").Family
+
+
+def scalars_of(family: str) -> tuple[Scalar, ...]:
+    """The scalars of its trace; light to import."""
+    return _door(family, "scalars").SCALARS
 
 
 def kept_of(family: str) -> type[Kept]:

@@ -28,6 +28,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import h5py
@@ -107,7 +108,7 @@ def commit(
     parts: Sequence[Mapping[str, Any] | None],
     shared: Mapping[str, Any],
     keep: int = 2,
-    kept: Mapping[str, Any] | None = None,
+    kept: Mapping[str, Any] = MappingProxyType({}),
     guard: Guard = unguarded,
 ) -> Path:
     """Make the generation complete and visible, then remove those beyond the `keep` newest; root alone.
@@ -129,8 +130,7 @@ def commit(
         for part in written:  # a file that another node wrote and this one sees otherwise must not be promised
             _check_size(draft / part["file"], part["bytes"])
         manifest: dict[str, Any] = {"format": FORMAT, "version": VERSION, "cycle": cycle, "parts": written}
-        if kept is not None:
-            manifest["kept"] = dict(kept)
+        manifest["kept"] = dict(kept)
         manifest["shared"] = _write(draft / SHARED, h5_image(lambda file: _fill_shared(file, cycle, shared)))
         manifest["sha256"] = _manifest_sum(manifest)
         _write(draft / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
@@ -251,8 +251,8 @@ class Generation:
         return sum(len(part["shards"]) for part in self.manifest["parts"])
 
     def kept(self, folder: str) -> Kept | None:
-        """What was in a folder of segments when this generation was written; None in those of older versions."""
-        said = self.manifest.get("kept", {})
+        """What was in a folder of segments when this generation was written; None where the run keeps none."""
+        said = self.manifest["kept"]
         return Kept(said[folder], said["run"]) if folder in said else None
 
     def shared(self) -> dict[str, Any]:
@@ -330,7 +330,7 @@ def latest(folder: str | Path, deep: bool = True) -> Generation | None:
 
 
 def kept(run_dir: str | Path, folder: str) -> Kept | None:
-    """What the newest generation says of a folder of segments; None where it says nothing, or cannot be read."""
+    """What the newest generation that is whole says of a folder of segments; None where it says nothing."""
     for cycle, path in _candidates(Path(run_dir) / "checkpoints"):
         generation, _ = _read_manifest(path, cycle)
         if generation is not None and not (

@@ -11,7 +11,7 @@ import io
 import itertools
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,11 +21,11 @@ import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.io import checkpoint
+from mpibayes.io.draws import FOLDER as LABELS
+from mpibayes.io.draws import iterate_draws
 from mpibayes.io.files import chain_directories, reading, reason, replacing
-from mpibayes.io.labels import FOLDER as LABELS
-from mpibayes.io.labels import iterate_draws
 from mpibayes.io.segments import list_segments, require
-from mpibayes.io.trace import INTEGERS, MERGED, TIMINGS, inference_image, read_axes, read_trace
+from mpibayes.io.trace import MERGED, inference_image, read_axes, read_kinds, read_trace
 from mpibayes.text import counted
 
 FORMS = ("labels", "csv", "arviz")
@@ -97,7 +97,7 @@ def _export_labels(chains: list[Path], out: str | Path | None, after: int) -> Ex
         segments = list_segments(chain / LABELS)
         if not segments and read_axes(chain):
             raise ConfigError(
-                f"{chain}: a regression, which has no labels; --to csv and --to arviz write its coefficients"
+                f"{chain}: a model without clusters, which has no labels; --to csv and --to arviz write its draws"
             )
         if not segments:
             raise ConfigError(
@@ -121,19 +121,18 @@ def _export_labels(chains: list[Path], out: str | Path | None, after: int) -> Ex
 
 
 def _write_labels(file: BinaryIO, chain: Path, after: int) -> None:
-    for draw in iterate_draws(chain, after + 1):
-        labels = canonical_labels(draw.labels)
+    for _, draw in iterate_draws(chain, after + 1):
+        labels = canonical_labels(draw["labels"])
         words = [str(k) for k in range(int(labels.max(initial=-1)) + 1)]
         file.write((" ".join([words[k] for k in labels.tolist()]) + "\n").encode())
 
 
 def _export_csv(chains: list[Path], out: str | Path | None, after: int, timings: bool) -> Exported:
-    axes = read_axes(chains[0])
+    axes, kinds = read_axes(chains[0]), read_kinds(chains[0])
     traces = [_in_columns(trace, axes) for trace in _traces(chains, after)]
-    names = [name for name in traces[0] if name not in TIMINGS]
-    if timings:
-        names += [name for name in traces[0] if name in TIMINGS]
-    return _write(out, lambda file: _write_csv(file, traces, names))
+    names = sorted(traces[0], key=lambda name: name in kinds["timing"])
+    names = [name for name in names if timings or name not in kinds["timing"]]
+    return _write(out, lambda file: _write_csv(file, traces, names, kinds["whole"]))
 
 
 def _in_columns(trace: dict[str, np.ndarray], axes: Mapping[str, Mapping[str, Sequence[str]]]) -> dict[str, np.ndarray]:
@@ -149,11 +148,11 @@ def _in_columns(trace: dict[str, np.ndarray], axes: Mapping[str, Mapping[str, Se
     return columns
 
 
-def _write_csv(file: BinaryIO, traces: list[dict[str, np.ndarray]], names: list[str]) -> None:
+def _write_csv(file: BinaryIO, traces: list[dict[str, np.ndarray]], names: list[str], whole: Collection[str]) -> None:
     several = len(traces) > 1
     file.write(csv_line(["chain"] * several + names).encode())
     for n, trace in enumerate(traces, 1):
-        columns = [_texts(name, trace[name]) for name in names]
+        columns = [_texts(trace[name], name in whole) for name in names]
         for i in range(0, len(trace["cycle"]), 4096):
             rows = zip(*(column[i : i + 4096] for column in columns), strict=True)
             prefix = f"{n}," if several else ""
@@ -167,8 +166,8 @@ def csv_line(cells: Sequence[object]) -> str:
     return line.getvalue().removesuffix("\r\n") + "\n"
 
 
-def _texts(name: str, values: np.ndarray) -> list[str]:
-    if name in INTEGERS:
+def _texts(values: np.ndarray, whole: bool) -> list[str]:
+    if whole:
         return [str(int(v)) if np.isfinite(v) else repr(v) for v in values.tolist()]
     return [repr(v) for v in values.tolist()]  # repr of a Python float is the shortest text that reads back exactly
 
@@ -192,7 +191,7 @@ def _export_arviz(chains: list[Path], out: str | Path, after: int) -> Exported:
     for trace in traces:
         rows = np.searchsorted(trace["cycle"], common)
         aligned.append({name: values[rows] for name, values in trace.items()})
-    image = inference_image(aligned, read_axes(chains[0]))
+    image = inference_image(aligned, read_axes(chains[0]), read_kinds(chains[0]))
     return Exported(_write(out, lambda file: file.write(image)).paths, notes)
 
 

@@ -6,8 +6,7 @@ tables of contents. A flipped bit there is other data, or a crash. A sealed file
     \\n{"piece": 1048576, "size": 4711, "apart": [[start, stop], ...], "crc32": [one a piece]}\\n
     mpibayes-seal <length of the line above with its first line feed, 16 digits> <its CRC-32, 8 hexadecimal digits>\\n
 
-`size` is that of the HDF5 file; the byte ranges in `apart` are large data that are verified when they are read. The
-attribute `sealed` of the HDF5 file says that these lines must be there; files of older versions have neither.
+`size` is that of the HDF5 file; the byte ranges in `apart` are large data that are verified when they are read.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -24,7 +23,6 @@ from typing import Any, BinaryIO
 from mpibayes.io.files import open_regular
 
 PIECE = 1 << 20
-ATTRIBUTE = "sealed"
 LAST = 41  # bytes of the last line, with the line feed before it
 
 
@@ -69,9 +67,9 @@ class Seal:
                 _known[key] = cls(path, _read(file, now.st_size))
             return _known[key]
 
-    def require(self, attributes: Mapping[str, Any]) -> None:
-        """ValueError when the HDF5 file, whose attributes these are, has lost its seal."""
-        if self.about is None and ATTRIBUTE in attributes:
+    def require(self) -> None:
+        """ValueError when the file has no seal, as every file of ours has."""
+        if self.about is None:
             raise ValueError("truncated: the checksums at its end are missing")
 
     def verify_contents(self) -> None:

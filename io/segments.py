@@ -7,7 +7,7 @@ range lies within another's; such a one says nothing new and is passed over. Seg
 writer that was taken for dead went on for a moment: a chain has the same row again, and each cycle counts once.
 
 A segment is sealed (`io/seal.py`). Its attributes `run` (whose it is) and `after` (the last cycle stored before it, -1:
-none) tell a segment of another run, and that one is missing; both may be absent in those of older versions.
+none) tell a segment of another run, and that one is missing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from mpibayes.io.files import (
     unguarded,
     write_bytes,
 )
-from mpibayes.io.seal import ATTRIBUTE, Seal, sealed
+from mpibayes.io.seal import Seal, sealed
 
 # More small segments than MANY are joined; a joined one stays below JOINED bytes, so joining is a bounded rewrite.
 MANY = 64
@@ -97,11 +97,11 @@ def read_blocks(
                 if (before := _check(file, segment, run)) > after and tries < 5:
                     tries += 1  # missing, or joined while the folder was listed
                     continue
-                run = run or str(file.attrs.get("run", ""))
+                run = run or str(file.attrs["run"])
             if before > after:
                 raise _missing(segment, before)
             for block in _blocks(segment.path, names):
-                new = _new(block["cycle"], after)
+                new = block["cycle"] > after  # where segments overlap, the first counts
                 after = int(block["cycle"].max(initial=after))
                 if new.any():
                     yield block if new.all() else {name: array[new] for name, array in block.items()}
@@ -142,7 +142,7 @@ class Segments:
 
     def __init__(self, folder: str | Path, format: str, version: int, run: str = "", guard: Guard = unguarded):
         self.folder, self._guard = Path(folder), guard
-        self.attributes = {"format": format, "version": version, ATTRIBUTE: True} | ({"run": run} if run else {})
+        self.attributes = {"format": format, "version": version, "run": run}
         self.last: int = -1  # the last cycle stored
         self._n_small: int = 0  # segments that may be small, at most
         self._joining = True
@@ -245,9 +245,9 @@ class Segments:
                 before = _check(file, segment, attributes.get("run", ""))
                 if i and before > segments[i - 1].last:
                     raise _missing(segment, before)
-                attributes = {**file.attrs, "after": attributes.get("after", file.attrs.get("after", -1))}
+                attributes = {**file.attrs, "after": attributes.get("after", file.attrs["after"])}
                 cycle = file["cycle"][()]
-                cycle = cycle[_new(cycle, final) & (cycle <= last)]
+                cycle = cycle[(cycle > final) & (cycle <= last)]
                 n_rows, final = n_rows + len(cycle), int(cycle.max(initial=final))
                 for name, data in file.items():
                     if shapes.setdefault(name, data.shape[1:]) != data.shape[1:]:
@@ -263,7 +263,7 @@ class Segments:
             for segment in segments:
                 for block in _blocks(segment.path, None):
                     cycle = block["cycle"]
-                    wanted = _new(cycle, done) & (cycle <= last)
+                    wanted = (cycle > done) & (cycle <= last)
                     n = int(wanted.sum())
                     for name, array in block.items():
                         out[name][at : at + n] = array[wanted]
@@ -294,11 +294,6 @@ def _list(folder: Path) -> tuple[list[Segment], list[Segment]]:
     return counting, within
 
 
-def _new(cycle: np.ndarray, after: int) -> np.ndarray:
-    """Which rows are of cycles beyond `after` and all rows before them: where segments overlap, the first counts."""
-    return cycle > np.maximum.accumulate(np.concatenate(([after], cycle[:-1])))
-
-
 def size_of(segment: Segment) -> int:
     """Bytes. Raises CheckpointError."""
     with reading(segment.path, CheckpointError):
@@ -307,12 +302,12 @@ def size_of(segment: Segment) -> int:
 
 def _check(file: h5py.File, segment: Segment, run: str) -> int:
     """The last cycle stored before this segment. CheckpointError when it is of another run, or of other cycles."""
-    found, cycle = str(file.attrs.get("run", "")), file["cycle"]
-    if found and run and found != run:
+    found, cycle = str(file.attrs["run"]), file["cycle"]
+    if run and found != run:
         raise CheckpointError(f"{segment.path}: is of another run. Restore this run's file from a copy.")
     if len(cycle) == 0 or (int(cycle[0]), int(cycle[-1])) != (segment.first, segment.last):
         raise ValueError("its cycles are not those of its name")
-    return int(file.attrs.get("after", -1))
+    return int(file.attrs["after"])
 
 
 def _missing(segment: Segment, before: int) -> CheckpointError:
@@ -342,9 +337,9 @@ class _open:
     def __enter__(self) -> h5py.File:
         try:
             seal = Seal.of(self.path)
+            seal.require()
             seal.verify_contents()
             self.file = h5py.File(self.path, "r", locking=False)
-            seal.require(self.file.attrs)
         except FileNotFoundError:
             raise
         except (OSError, ValueError) as error:

@@ -48,7 +48,7 @@ from mpibayes.io.rows import (
     slices_of,
     summarise,
 )
-from mpibayes.io.seal import ATTRIBUTE, Seal, append_seal
+from mpibayes.io.seal import Seal, append_seal
 
 FORMAT = "mpibayes-table"
 VERSION = 1
@@ -177,7 +177,8 @@ def _reading(path: Path) -> Iterator[h5py.File]:
         seal = Seal.of(path)
         seal.verify_contents()
         with h5py.File(path, "r", locking=False) as file:
-            seal.require(file.attrs)
+            if file.attrs.get("format") == FORMAT:
+                seal.require()
             yield file
     except (OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
         cut = "truncated" in str(error)
@@ -332,7 +333,6 @@ class TableWriter:
         self._file.attrs.update(
             format=FORMAT, version=VERSION, n_rows=self.n_rows, fingerprint=fingerprint, created_by=_created_by()
         )
-        self._file.attrs[ATTRIBUTE] = True
         blocks = (self._file[block] for block in BLOCKS if block in self._file)
         apart = [_extent(data, 0, len(data)) for data in blocks]
         self._file.close()

@@ -1,7 +1,8 @@
 """Traces: one row a cycle, appended in segments as a run goes on, merged into the `trace.h5` that ArviZ opens.
 
 `trace/seg-<first>-<last>.h5`: `cycle` int64 (n,), one float64 (n,) for each scalar and one float64 (n, ...) for each
-array that the sampler draws (`io/segments.py`). `trace/axes.json`: names of the axes of these arrays and of the places
+array that the sampler draws (`io/segments.py`). Its attributes name the scalars, and those of each of KINDS, so that a
+trace needs no model to be read. `trace/axes.json`: names of the axes of these arrays and of the places
 along them, {"theta": {"coefficient": ["(intercept)", "age"]}}.
 `trace.h5`: groups `posterior` and `sample_stats`, variables (chain, draw, ...), with HDF5 dimension scales `chain`,
 `draw` (the cycle number) and the names along further axes: a netCDF-4 file by its structure, so that
@@ -13,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,33 +26,9 @@ from mpibayes.io import checkpoint
 from mpibayes.io.files import TEMPORARY, Guard, h5_image, read_regular, storing, unguarded, write_bytes, write_text
 from mpibayes.io.segments import Segments, list_segments, read_attributes, read_blocks, size_of
 
-SCALARS = (
-    "log_joint",
-    "n_clusters",
-    "concentration",
-    "discount",
-    "entropy",
-    "heldout_lpd",
-    "heldout_lpd_averaged",
-    "moved_fraction",
-    "active_rows",
-    "splits_tried",
-    "splits",
-    "merges_tried",
-    "merges",
-    "seconds",
-)
-MOVES = ("splits_tried", "splits", "merges_tried", "merges")
-# Of a regression: log p(theta, z), log p(theta | data) up to a constant (NaN but every so often), how theta's update
-# fared, the bright rows, and the likelihoods that were looked at.
-QUERIES = ("queries_theta", "queries_z")
-REGRESSION_SCALARS = ("lp", "log_posterior", "acceptance_rate", "step_size", "n_bright", *QUERIES, "seconds")
-# How the sampler fared, rather than what it drew.
-SAMPLE_STATS = frozenset({"moved_fraction", "active_rows", *MOVES, *REGRESSION_SCALARS})
-# Differ from run to run of one chain, so comparisons leave them out.
-TIMINGS = frozenset({"seconds"})
-# Stored as float64 like the others, shown as whole numbers.
-INTEGERS = frozenset({"n_clusters", "active_rows", *MOVES, "n_bright", *QUERIES})
+# What a scalar may be besides a float64 number: shown as a whole number; how the sampler fared, rather than what it
+# drew; a time, which differs from run to run of one chain, so that comparisons leave it out.
+KINDS = ("whole", "statistic", "timing")
 FOLDER = "trace"
 MERGED = "trace.h5"
 AXES = "axes.json"
@@ -60,42 +37,37 @@ BUFFERED = 1 << 20  # bytes kept in memory before a segment is written
 
 
 Axes = Mapping[str, Mapping[str, Sequence[str]]]  # of each array: its axes, and the names of the places along each
+Kinds = Mapping[str, Collection[str]]  # of each of KINDS: the names of the scalars that are of it
 
 
 class TraceWriter:
     """Appends the scalars and arrays of each cycle; root alone. What was not flushed is lost with the process.
 
-    axes: of each array, by its name. guard: see `Segments`. A trace keeps the scalars that it began with, so that one
-    of an older version, which had fewer, goes on as it was.
+    scalars: names, in the order in which readers have them. kinds: see `Kinds`. axes: of each array, by its name.
+    guard: see `Segments`.
     """
 
     def __init__(
         self,
         run_dir: str | Path,
-        scalars: Sequence[str] = SCALARS,
+        scalars: Sequence[str],
         run: str = "",
         axes: Axes | None = None,
         guard: Guard = unguarded,
+        kinds: Kinds | None = None,
     ):
-        self._given, self._axes = tuple(scalars), axes or {}
+        self.scalars, self._axes = tuple(scalars), axes or {}
         self._segments = Segments(Path(run_dir) / FOLDER, "mpibayes-trace-segment", 1, run, guard)
-        self._choose_scalars()
         _remove_dead_merges(Path(run_dir))
-        self._attributes = {}
+        self._attributes: dict[str, str | list[str]] = {"scalars": list(self.scalars)}
+        self._attributes |= {kind: list((kinds or {}).get(kind, ())) for kind in KINDS}
         if self._axes:
             text, path = json.dumps(self._axes, ensure_ascii=False), self._segments.folder / AXES
-            self._attributes = {AXES: _digest(text)}
+            self._attributes[AXES] = _digest(text)
             with storing(path):
                 write_text(path, text, guard=guard)
         self._blocks: list[dict[str, np.ndarray]] = []
         self._bytes = 0
-
-    def _choose_scalars(self) -> None:
-        try:
-            stored = read_attributes(self._segments.folder).get("scalars", ())
-        except CheckpointError:  # a damaged segment is for the reader to tell: the chain does not depend on it
-            stored = ()
-        self.scalars = tuple(map(str, stored)) or self._given
 
     @property
     def last_cycle(self) -> int:
@@ -134,7 +106,7 @@ class TraceWriter:
             return
         names = self._blocks[0]
         columns = {name: np.concatenate([block[name] for block in self._blocks]) for name in names}
-        self._segments.write(columns, {"scalars": list(self.scalars)} | self._attributes)
+        self._segments.write(columns, self._attributes)
         self._blocks, self._bytes = [], 0
 
     def truncate(self, cycle: int) -> None:
@@ -142,8 +114,6 @@ class TraceWriter:
         kept = [{name: array[block["cycle"] <= cycle] for name, array in block.items()} for block in self._blocks]
         self._blocks = [block for block in kept if len(block["cycle"])]
         self._segments.truncate(cycle)
-        if not self._blocks:
-            self._choose_scalars()
 
 
 def read_axes(run_dir: str | Path) -> dict[str, dict[str, list[str]]]:
@@ -166,6 +136,12 @@ def read_axes(run_dir: str | Path) -> dict[str, dict[str, list[str]]]:
             "command again: a run that goes on writes it anew"
         )
     return json.loads(text)
+
+
+def read_kinds(run_dir: str | Path) -> dict[str, frozenset[str]]:
+    """Which scalars of a chain's trace are of which kind; {} where nothing is kept. Raises CheckpointError."""
+    attributes = read_attributes(Path(run_dir) / FOLDER)
+    return {kind: frozenset(map(str, attributes[kind])) for kind in KINDS if kind in attributes}
 
 
 def _digest(text: str) -> str:
@@ -200,7 +176,7 @@ def merge(run_dir: str | Path) -> Path | None:
     trace = read_trace(run_dir)
     if not trace:
         return None
-    image = inference_image([trace], read_axes(run_dir))
+    image = inference_image([trace], read_axes(run_dir), read_kinds(run_dir))
     with storing(path):
         write_bytes(path, image)  # `report` and `export` may merge while a run does
     return path
@@ -214,16 +190,16 @@ def _remove_dead_merges(run_dir: Path) -> None:
                 path.unlink()
 
 
-def inference_image(traces: Sequence[Mapping[str, np.ndarray]], axes: Axes | None = None) -> bytes:
+def inference_image(traces: Sequence[Mapping[str, np.ndarray]], axes: Axes, kinds: Kinds) -> bytes:
     """The bytes of a netCDF-4 file in ArviZ's schema; chains must have equal `cycle`. axes: of the arrays."""
-    axes = axes or {}
+    whole, statistics = (kinds.get(kind, ()) for kind in ("whole", "statistic"))
 
     def fill(file: h5py.File) -> None:
         file.attrs.update(format="mpibayes-trace", version=1, inference_library="mpibayes")
         names = [name for name in traces[0] if name != "cycle"]
         groups = {
-            "posterior": [name for name in names if name not in SAMPLE_STATS],
-            "sample_stats": [name for name in names if name in SAMPLE_STATS],
+            "posterior": [name for name in names if name not in statistics],
+            "sample_stats": [name for name in names if name in statistics],
         }
         for title, members in groups.items():
             group = file.create_group(title, track_order=True)
@@ -236,7 +212,7 @@ def inference_image(traces: Sequence[Mapping[str, np.ndarray]], axes: Axes | Non
                 group.create_dataset(name, data=values, dtype=dtype).make_scale(name)
             for name in members:
                 values = np.stack([trace[name] for trace in traces])
-                if name in INTEGERS and np.isfinite(values).all():
+                if name in whole and np.isfinite(values).all():
                     values = values.astype(np.int64)
                 data = group.create_dataset(name, data=values)
                 for axis, scale in enumerate(("chain", "draw", *axes.get(name, {}))):

@@ -28,6 +28,8 @@ import pytest
 LAUNCHER_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PALS_SIZE", "MV2_COMM_WORLD_SIZE")
 GRACE = float(os.environ.get("MPI_TEST_GRACE", "60"))
 
+# For ranks in tests, which are often more than cores: ranks that wait leave their core to others. MPICH's would spin;
+# with its heavy yield they sleep for a moment, and four ranks on two cores take a third of the processor time.
 OPEN_MPI = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -36,6 +38,7 @@ OPEN_MPI = {
     "OMPI_MCA_mpi_yield_when_idle": "1",
     "OMPI_MCA_hwloc_base_binding_policy": "none",  # jobs side by side would all be bound to the first cores
     "PRTE_MCA_hwloc_default_binding_policy": "none",
+    "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1",
     "OMP_NUM_THREADS": "1",
 }
 
@@ -112,7 +115,9 @@ def pytest_make_parametrize_id(config, val, argname):
 NO_DATA = "needs MPIBAYES_DATA=FOLDER, the folder of the large tables that CONTRIBUTING.md lists"
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest itself looks at -m
 def pytest_collection_modifyitems(config, items):
+    mark_thorough(config, items)
     size = comm.size if comm else 1
     chosen, serial = [], []
     for item in items:
@@ -131,6 +136,27 @@ def pytest_collection_modifyitems(config, items):
     if serial:
         config.hook.pytest_deselected(items=serial)
         items[:] = chosen
+
+
+def mark_thorough(config, items):
+    """The variants of a test that its mark `quick` leaves out belong to `make test-all` alone: they are `thorough`.
+
+    quick("a", "b") keeps the variants of these names, quick(every=3) every third one. A name that no variant has is an
+    error, so that a change of parameters cannot empty `make test` unseen.
+    """
+    marks, found = {}, {}
+    for item in items:
+        mark = item.get_closest_marker("quick")
+        if mark:
+            test, variant = item.nodeid.partition("[")[0], item.callspec.id
+            marks[test], variants = mark, found.setdefault(test, [])
+            if len(variants) % mark.kwargs["every"] if "every" in mark.kwargs else variant not in mark.args:
+                item.add_marker(pytest.mark.thorough)
+            variants.append(variant)
+    if not any("::" in word for word in config.args):
+        for test, mark in marks.items():
+            if missing := set(mark.args) - set(found[test]):
+                raise pytest.UsageError(f"{test}: no variant has the name {', '.join(sorted(missing))}")
 
 
 def pytest_collection_finish(session):

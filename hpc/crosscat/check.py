@@ -10,20 +10,20 @@ from dataclasses import replace
 import numpy as np
 
 from mpibayes.hpc.config.config import Config
-from mpibayes.hpc.crosscat import schedule
+from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.family import settings_of
 from mpibayes.hpc.crosscat.keys import Anneal, Model, Output, Sampler
 from mpibayes.hpc.crosscat.moves.launched import BATCH, SUBSET
+from mpibayes.hpc.crosscat.moves.round import EVERY, OFTEN
+from mpibayes.hpc.crosscat.scalars import SCALARS
 from mpibayes.hpc.crosscat.speed import TYPICAL_NETWORK, Speed, Timing
 from mpibayes.hpc.crosscat.start import strategy
-from mpibayes.hpc.crosscat.view import Mixture, Settings
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_table
-from mpibayes.io.labels import BUFFERED
+from mpibayes.io.draws import BUFFERED
 from mpibayes.io.rows import ARRAYS, BLOCKS, Column, Rows
-from mpibayes.io.trace import SCALARS
 from mpibayes.text import counted, duration, every, rate
 
 SAMPLE_ROWS = 20_000
@@ -209,8 +209,8 @@ def _cycles_per_round(config: Config) -> float:
     moves, cycles = config.of(Sampler).split_merge, config.run.cycles
     if moves != "auto":
         return moves
-    often = min(cycles, schedule.OFTEN)
-    return cycles / (often + (cycles - often) / schedule.EVERY)
+    often = min(cycles, OFTEN)
+    return cycles / (often + (cycles - often) / EVERY)
 
 
 def _start(config: Config) -> tuple[str, int]:

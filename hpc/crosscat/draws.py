@@ -1,12 +1,14 @@
 """What a mixture's run left behind, opened for reading: its chains, its training rows and its kept draws.
 
-A kept draw is the labels of the training rows and the hyperparameters they were drawn under. Everything else about its
-clusters is computed again from the table, read in slices.
+A kept draw is the labels of the training rows and the hyperparameters they were drawn under: labels (D, N), then
+concentration and discount (D,), dirichlet (D, C), normal (D, R, 4), gamma (D, Q, 2) and wishart (D, B, 3), as
+`io/draws.py` stores them. Everything else about its clusters is computed again from the table, read in slices.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +23,47 @@ from mpibayes.hpc.crosscat.keys import Model, priors
 from mpibayes.hpc.crosscat.predictive import Predictive, ViewPredictive
 from mpibayes.hpc.posterior.chains import KeptChains, evenly
 from mpibayes.io import checkpoint
-from mpibayes.io.labels import FOLDER as LABELS
-from mpibayes.io.labels import Draw, iterate_draws
-from mpibayes.io.rows import Rows
+from mpibayes.io import draws as stored
+from mpibayes.io.draws import FOLDER, DrawWriter
+from mpibayes.io.files import Guard, unguarded
 from mpibayes.io.segments import read_blocks
 
 SLICE_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One kept draw."""
+
+    cycle: int
+    labels: np.ndarray  # int64 (N,), clusters as numbered in the run
+    concentration: float
+    discount: float
+    dirichlet: np.ndarray  # float64 (C,)
+    normal: np.ndarray  # float64 (R, 4)
+    gamma: np.ndarray  # float64 (Q, 2)
+    wishart: np.ndarray = field(default_factory=lambda: np.zeros((0, 3)))  # float64 (B, 3)
+
+
+def writer(folder: str | Path, run: str = "", guard: Guard = unguarded) -> DrawWriter:
+    """Keeps draws: `append(cycle, labels=, concentration=, ...)`. run, guard: see `io.segments.Segments`."""
+    return DrawWriter(folder, run, guard, whole=("labels",))
+
+
+def iterate_draws(run_dir: str | Path, start_cycle: int = 0) -> Iterator[Draw]:
+    """The kept draws of one chain with cycle >= start_cycle, one at a time. Raises CheckpointError."""
+    return (_draw(*draw) for draw in stored.iterate_draws(run_dir, start_cycle))
+
+
+def last_draw(run_dir: str | Path) -> Draw | None:
+    """The last kept draw of one chain; None when there is none."""
+    draw = stored.last_draw(run_dir)
+    return None if draw is None else _draw(*draw)
+
+
+def _draw(cycle: int, arrays: Mapping[str, np.ndarray]) -> Draw:
+    numbers = {name: float(arrays[name]) for name in ("concentration", "discount")}
+    return Draw(cycle, **{**arrays, **numbers, "labels": arrays["labels"].astype(np.int64)})
 
 
 class Kept(KeptChains):
@@ -52,7 +89,7 @@ class Kept(KeptChains):
         return [
             (i, int(cycle))
             for i, chain in enumerate(self.chains)
-            for block in read_blocks(chain.folder / LABELS, (), chain.burn_in, checkpoint.kept(chain.folder, LABELS))
+            for block in read_blocks(chain.folder / FOLDER, (), chain.burn_in, checkpoint.kept(chain.folder, FOLDER))
             for cycle in block["cycle"]
         ]
 
@@ -147,4 +184,4 @@ def _without_gaps(draw: Draw) -> Draw:
     used = np.bincount(draw.labels) > 0
     if used.all():
         return draw
-    return Draw(**{**vars(draw), "labels": (np.cumsum(used) - 1)[draw.labels]})
+    return replace(draw, labels=(np.cumsum(used) - 1)[draw.labels])

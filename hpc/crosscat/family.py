@@ -11,19 +11,20 @@ import numpy as np
 
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.config.config import Config
-from mpibayes.hpc.crosscat import strata
+from mpibayes.hpc.crosscat import draws, strata
+from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.heldout import HeldOut
 from mpibayes.hpc.crosscat.keys import Anneal, Model, Output, Sampler, priors
+from mpibayes.hpc.crosscat.scalars import SCALARS
 from mpibayes.hpc.crosscat.start import strategy
-from mpibayes.hpc.crosscat.view import Mixture, Settings
+from mpibayes.hpc.crosscat.start.labels import given_labels
 from mpibayes.hpc.data.rows import Data, digest
 from mpibayes.hpc.family import Told
 from mpibayes.hpc.parallel.comm import Communicator, on_root
 from mpibayes.hpc.parallel.shards import default_count
 from mpibayes.hpc.run import directory as run_directory
+from mpibayes.io.draws import DrawWriter
 from mpibayes.io.files import Guard
-from mpibayes.io.labels import DrawWriter
-from mpibayes.io.trace import SCALARS
 from mpibayes.text import visible
 
 
@@ -48,6 +49,8 @@ def settings_of(config: Config, n_rows: int) -> Settings:
 
 class Family:
     """See `hpc.family.Family`."""
+
+    scalars = SCALARS
 
     def __init__(self, comm: Communicator, config: Config, data: Data):
         self.comm, self.data = comm, data
@@ -75,9 +78,7 @@ class Family:
         if config.of(Sampler).init == "labels" and (
             fresh or on_root(comm, lambda: run_directory.lacks_checkpoint(places))
         ):
-            self._labels = on_root(
-                comm, lambda: run_directory.initial_labels(strategy.labels_path(config), data.n_rows)
-            )
+            self._labels = on_root(comm, lambda: given_labels(strategy.labels_path(config), data.n_rows))
         if config.heldout_path is not None:
             self.heldout_file, message = data.read_heldout_file(comm, config.heldout_path, config.data.unseen)
             if message:
@@ -140,45 +141,51 @@ class MixtureChain:
         lpd = averaged = np.nan
         whole = not mixture.growing
         if self.heldout is not None and info.cycle % output.thin == 0:
-            lpd, averaged = self.heldout.score(mixture, average=whole and info.cycle > self.config.burn_in)
-        labels = mixture.labels() if whole and info.cycle % output.labels == 0 else None
+            lpd, averaged = self.heldout.score(mixture.view, average=whole and info.cycle > self.config.burn_in)
+        labels = mixture.view.labels() if whole and info.cycle % output.labels == 0 else None
         told = Told(range(info.cycle, info.cycle + 1), info.word)
         if self.comm.rank == 0:
-            values = {name: getattr(info, name) for name in SCALARS if hasattr(info, name)}
+            values = {s.name: getattr(info, s.name) for s in SCALARS if hasattr(info, s.name)}
             values |= {"heldout_lpd": lpd, "heldout_lpd_averaged": averaged}
             told.values = {name: np.array([value]) for name, value in values.items()}
-            told.draw = None if labels is None else {"labels": labels, **vars(mixture.hyper)}
+            told.draw = None if labels is None else {"labels": labels, **vars(mixture.view.hyper)}
             if not np.isfinite(info.log_joint):
                 told.problem = "the log joint probability is not a finite number"
         return told
 
     def state(self) -> tuple[dict[int, dict[str, np.ndarray]], dict[str, Any]]:
-        """Labels and the running scores of held-out rows; hyperparameters and the plan by which rows come in."""
+        """Every view's labels, columns and hyperparameters, the running scores of held-out rows, and the plan by which
+        rows come in. What belongs to the v-th view is called "view-v/..."."""
         mixture, heldout = self.mixture, self.heldout
-        shards = {shard.index: {"z": shard.z} for shard in mixture.shards}
+        shards: dict[int, dict[str, np.ndarray]] = {i: {} for i in self.shards}
+        shared: dict[str, Any] = {
+            "n_views": len(mixture.views),
+            "plan": np.asarray(mixture.plan, np.float64),
+            "heldout_draws": heldout.n_draws if heldout is not None else 0,
+        }
+        for v, view in enumerate(mixture.views):
+            labels, state = view.state()
+            shared |= {f"view-{v}/{name}": value for name, value in state.items()}
+            for i, z in labels.items():
+                shards[i][f"view-{v}/z"] = z
         if heldout is not None:
             for i in shards:
                 shards[i]["heldout_log_sum"] = heldout.log_sums[i]
-        shared = {
-            "n_labels": mixture.n_labels,
-            "plan": np.asarray(mixture.plan, np.float64),
-            "heldout_draws": heldout.n_draws if heldout is not None else 0,
-            **vars(mixture.hyper),
-        }
         return shards, shared
 
     def restore(self, shared: Mapping[str, Any], shards: Mapping[int, Mapping[str, np.ndarray]]) -> None:
-        # checkpoints of older versions have no blocks
-        hyper = Hyper(**{f.name: shared[f.name] for f in fields(Hyper) if f.name in shared})
-        plan = shared.get("plan", ())  # checkpoints of older versions have none
-        cycles, n_labels = int(shared["cycles"]), int(shared["n_labels"])
-        self.mixture.resume(cycles, lambda i: shards[i]["z"], n_labels, hyper, plan)
+        mixture, names = self.mixture, [f"view-{v}" for v in range(int(shared["n_views"]))]
+        mixture.arrange([shared[f"{name}/columns"] for name in names])
+        for view, name in zip(mixture.views, names):
+            hyper = Hyper(**{f.name: shared[f"{name}/{f.name}"] for f in fields(Hyper)})
+            view.resume(lambda i, z=f"{name}/z": shards[i][z], int(shared[f"{name}/n_labels"]), hyper)
+        mixture.resume(int(shared["cycles"]), shared["plan"])
         if self.heldout is not None:
             self.heldout.n_draws = int(shared["heldout_draws"])
             self.heldout.log_sums = {i: arrays["heldout_log_sum"] for i, arrays in shards.items()}
 
     def draws(self, folder: Path, run: str, guard: Guard) -> DrawWriter:
-        return DrawWriter(folder, run, guard)
+        return draws.writer(folder, run, guard)
 
     def in_words(self) -> list[str]:
         config, n_rows, cycle = self.config, self.n_rows, self.cycles

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpibayes.hpc.crosscat.predictive import Predictive, ViewPredictive
-from mpibayes.hpc.crosscat.view import Mixture
+from mpibayes.hpc.crosscat.view import View
 from mpibayes.hpc.data.rows import HeldOutRows
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator
@@ -24,13 +24,13 @@ class HeldOut:
         self.n_draws = 0
         self.log_sums = {i: np.full(len(block), -np.inf) for i, block in rows.blocks.items()}
 
-    def score(self, mixture: Mixture, average: bool) -> tuple[float, float]:
+    def score(self, view: View, average: bool) -> tuple[float, float]:
         """Mean log density a held-out row under the present draw, and under the average of the draws so far.
 
         Collective; valid on root. `average`: whether this draw joins the average.
         """
-        view = ViewPredictive(mixture.components, mixture.hyper, mixture.summary.statistics, cells=False)
-        draw = Predictive([view])
+        predictive = ViewPredictive(view.components, view.hyper, view.partition.statistics, cells=False)
+        draw = Predictive([predictive])
         self.n_draws += average
         sums = np.zeros((len(self.rows.blocks), 2))
         for row, (i, block) in enumerate(sorted(self.rows.blocks.items())):
@@ -38,7 +38,7 @@ class HeldOut:
             if average:
                 self.log_sums[i] = np.logaddexp(self.log_sums[i], log_density)
             sums[row] = log_density.sum(), self.log_sums[i].sum()
-        n_blocks, ranks = mixture.n_shards, self.comm.size
+        n_blocks, ranks = view.n_shards, self.comm.size
         everyone = self.comm.gather_to_root(sums, [len(shards.of_rank(n_blocks, ranks, r)) for r in range(ranks)])
         if self.comm.rank != 0:
             return np.nan, np.nan

@@ -1,4 +1,4 @@
-"""What the ranks tell each other in a cycle: the summary of the partition, and what is drawn given it."""
+"""What the ranks tell each other in a cycle: the partition, and what is drawn given it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from mpibayes.hpc.parallel.comm import Communicator
 
 
 @dataclass
-class Summary:
-    """The partition as the coming cycle needs it; the same on every rank."""
+class Partition:
+    """The partition of a view as the coming cycle needs it; the same on every rank."""
 
     size: np.ndarray  # (K,) int64, rows of each cluster
     owner: np.ndarray  # (K,) int64, the shard that owns it in the coming cycle

@@ -14,8 +14,8 @@ import numpy as np
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
-from mpibayes.hpc.crosscat.view import Mixture, Settings
 from mpibayes.hpc.data.rows import PIECE, Data
 from mpibayes.hpc.parallel.comm import Communicator, broadcast_arrays, on_root, serial
 from mpibayes.hpc.parallel.streams import Purpose, generator
@@ -70,4 +70,4 @@ def _pilot(data: Data, settings: Settings, chain: int) -> dict[str, np.ndarray]:
     pilot.start("one")
     for _ in range(PILOT_CYCLES):
         pilot.cycle()
-    return {**vars(pilot.summary.statistics), **vars(pilot.hyper)}
+    return {**vars(pilot.view.partition.statistics), **vars(pilot.view.hyper)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 
@@ -48,9 +48,10 @@ def instantiated(shared: Shared, order: np.ndarray, n_free: int) -> kernels.Inst
 
 @dataclass
 class Step:
-    """A cycle as all shards have it in common.
+    """A view's cycle as all shards have it in common, and what becomes of it on this rank.
 
     private (K,) bool and owner (K,) are of the clusters that the shards' labels name on entry, `counts` theirs.
+    collapsed: the shards that have a tail.
     """
 
     shared: Shared
@@ -58,8 +59,15 @@ class Step:
     owner: np.ndarray
     counts: Counts
     prior: Prior
+    shape: tuple
+    collapsed: Sequence[int]
     sweeps: int
     key: Mapping[str, int]
+
+    def __post_init__(self):
+        self.changes = Changes(len(self.kept), self.shape)
+        self.opened = dict.fromkeys(self.collapsed, 0)  # clusters in the tail that each shard leaves behind
+        self.moved = 0  # rows, in all sweeps
 
     @cached_property
     def kept(self) -> np.ndarray:
@@ -72,17 +80,15 @@ class Step:
         order = local_order(np.zeros(len(self.kept), bool), self.shared.anchor)
         return order, instantiated(self.shared, order, 0)
 
-    def run(self, shard: Shard, has_tail: bool, changes: Changes, steps=None) -> tuple[int, int]:
-        """Run the sweeps, leave new labels in `shard.z`, and add what they do to the counts to `changes`.
+    def run(self, shard: Shard, before: np.ndarray, steps=None) -> np.ndarray:
+        """Run the sweeps over a shard with labels `before`; the new ones. FloatingPointError: a row has no score.
 
-        steps: (remove, assign) lists to follow instead (growth.py). On return the instantiated clusters are 0..K1-1 in
-        the order they had, and the shard's own follow as K1, K1 + 1, ... in slot order. In between, the kernels want
-        the shard's order: with clusters 0..3, of which 1 is private here, and anchors that put 3 before 0 before 2,
-        `to_local` is [1, 16, 2, 0], and `to_next` maps back: 0 -> 2, 1 -> 0, 2 -> 1, 16 -> 3.
-
-        Returns (clusters in the shard's tail, rows moved in all sweeps).
+        steps: (remove, assign) lists to follow instead (start/subsample.py). On return the instantiated clusters are
+        0..K1-1 in the order they had, and the shard's own follow as K1, K1 + 1, ... in slot order. In between, the
+        kernels want the shard's order: with clusters 0..3, of which 1 is private here, and anchors that put 3 before 0
+        before 2, `to_local` is [1, 16, 2, 0], and `to_next` maps back: 0 -> 2, 1 -> 0, 2 -> 1, 16 -> 3.
         """
-        n_1, before = len(self.kept), shard.z
+        n_1, has_tail = len(self.kept), shard.index in self.opened
         free = self.owner[self.kept] == shard.index
         order, draw = self.free_of_owners if not free.any() else (local_order(free, self.shared.anchor), None)
         if draw is None:
@@ -94,51 +100,53 @@ class Step:
         if has_tail:
             mine = np.flatnonzero(self.private & (self.owner == shard.index))
             to_local[mine] = base + np.arange(len(mine))
-            tail = self._tail(shard, mine)
-        shard.z = _renamed(before, to_local)
-        moved = self._sweep(shard, draw, tail, steps)
+            tail = self._tail(shard, before, mine)
+        z = _renamed(before, to_local)
+        self.moved += self._sweep(shard, z, draw, tail, steps)
 
         occupied = np.flatnonzero(tail.size[: tail.n_slots]) if tail is not None else np.zeros(0, np.int64)
         to_next = np.full(base + (tail.n_slots if tail is not None else 0), -1, np.int32)
         to_next[:n_1] = order
         to_next[base + occupied] = n_1 + np.arange(len(occupied))
-        shard.z = _renamed(shard.z, to_next)
-        self._count(shard, before, mine, to_next[base:], len(occupied), changes)
-        return len(occupied), moved
+        z = _renamed(z, to_next)
+        self._count(shard, before, z, mine, to_next[base:], len(occupied))
+        if has_tail:
+            self.opened[shard.index] = len(occupied)
+        return z
 
-    def _tail(self, shard: Shard, mine: np.ndarray) -> kernels.Tail:
+    def _tail(self, shard: Shard, z: np.ndarray, mine: np.ndarray) -> kernels.Tail:
         weights = self.shared.weights
         log_weight = float(weights.log_tail_weight[shard.index if len(weights.log_tail_weight) > 1 else 0])
         concentration, discount = weights.tail_concentration, weights.discount
         tail = kernels.Tail(self.prior, concentration, discount, log_weight, capacity=padded(len(mine) + 1))
         slot = np.full(len(self.private), -1, np.int32)
         slot[mine] = np.arange(len(mine))
-        tail.load(Statistics(*kernels.accumulate(shard.rows, shard.z, len(mine), self.prior.offsets, relabel=slot)))
+        tail.load(Statistics(*kernels.accumulate(shard.rows, z, len(mine), self.prior.offsets, relabel=slot)))
         return tail
 
-    def _sweep(self, shard: Shard, draw: kernels.Instantiated, tail, steps) -> int:
+    def _sweep(self, shard: Shard, z: np.ndarray, draw: kernels.Instantiated, tail, steps) -> int:
         seed, cycle, chain = self.key["seed"], self.key["cycle"], self.key["chain"]
-        rows = shard.rows, shard.z, shard.start, seed, cycle
+        rows = shard.rows, z, shard.start, seed, cycle
         if steps is not None:
             return kernels.sweep(*rows, 0, chain, draw, tail, self.prior, False, *steps)
         return sum(kernels.sweep(*rows, sweep, chain, draw, tail, self.prior) for sweep in range(self.sweeps))
 
-    def _count(self, shard: Shard, before: np.ndarray, mine, next_of_slot, n_opened: int, changes: Changes) -> None:
+    def _count(self, shard: Shard, before: np.ndarray, z: np.ndarray, mine, next_of_slot, n_opened: int) -> None:
         """What the rows that changed do to the counts. A tail's cluster that was there before has kept its slot."""
-        n_1 = len(self.kept)
+        n_1, changes = len(self.kept), self.changes
         name = np.full(len(self.private), -1, np.int32)
         name[self.kept] = np.arange(n_1)
         stayed = np.full(len(mine), -1, np.int32)  # a tail has no slots for empty clusters behind its last row's
         stayed[: len(next_of_slot)] = next_of_slot[: len(mine)]
         name[mine] = stayed
         before = _renamed(before, name)
-        changed = int(np.count_nonzero(before != shard.z))
+        changed = int(np.count_nonzero(before != z))
         changes.bound += changed
         if not n_opened:
             if changed:
-                recount(shard.rows, before, shard.z, n_1, self.prior.offsets, changes.kept)
+                recount(shard.rows, before, z, n_1, self.prior.offsets, changes.kept)
             return
-        here = Counts(*recount(shard.rows, before, shard.z, n_1 + n_opened, self.prior.offsets))
+        here = Counts(*recount(shard.rows, before, z, n_1 + n_opened, self.prior.offsets))
         for whole, part, old in zip(changes.kept, here, self.counts):
             whole += part[..., :n_1]
             part[..., stayed[stayed >= 0]] += old[..., mine[stayed >= 0]]

@@ -16,7 +16,8 @@ from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.kinds import KINDS
 from mpibayes.hpc.components.product import Components, Dealing
 from mpibayes.hpc.crosscat.pitman_yor import PitmanYor
-from mpibayes.hpc.crosscat.state import Shared, Summary, Weights, exchange
+from mpibayes.hpc.crosscat.state import Partition, Shared, Weights, exchange
+from mpibayes.hpc.parallel import collapse
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
 
@@ -37,29 +38,29 @@ class Update:
         return self.n_shards if self.opening == "all" else 1
 
     def run(
-        self, comm: Communicator, hyper: Hyper, summary: Summary, key: Mapping[str, int], learn: bool = True
+        self, comm: Communicator, hyper: Hyper, partition: Partition, key: Mapping[str, int], learn: bool = True
     ) -> Shared:
         """All of it, between two syncs. Collective. `learn=False` keeps the hyperparameters as they are."""
-        private, part = private_clusters(summary.size, summary.owned), self.dealing.part(comm.rank)
+        private, part = collapse.private_clusters(partition.size, partition.owned), self.dealing.part(comm.rank)
         kept, weights = np.flatnonzero(~private), None
         if comm.rank == 0:
-            process = self.draw_process(hyper, summary, key) if learn else (hyper.concentration, hyper.discount)
-            weights = self.draw_weights(*process, summary.size, private, summary.owner, key)
+            process = self.draw_process(hyper, partition, key) if learn else (hyper.concentration, hyper.discount)
+            weights = self.draw_weights(*process, partition.size, private, partition.owner, key)
         mine = {kind.hyper: columns for kind, columns in zip(KINDS, part)}
         columns = {name: getattr(hyper, name)[rows] for name, rows in mine.items()}
         if learn:
-            columns = self.components.update(hyper, summary.statistics, part, key)
+            columns = self.components.update(hyper, partition.statistics, part, key)
             hyper = replace(hyper, **{name: getattr(hyper, name).copy() for name in mine})
             for name, rows in mine.items():
                 getattr(hyper, name)[rows] = columns[name]
-        statistics = summary.statistics if len(kept) == len(private) else summary.statistics.take(kept)
+        statistics = partition.statistics if len(kept) == len(private) else partition.statistics.take(kept)
         parameters = self.components.draw(hyper, statistics, part, key)
         weights, hyper, parameters = exchange(comm, self.dealing, len(kept), self.n_tails, weights, columns, parameters)
-        return Shared(hyper, summary.anchor[kept], weights, parameters)
+        return Shared(hyper, partition.anchor[kept], weights, parameters)
 
-    def draw_process(self, hyper: Hyper, summary: Summary, key) -> tuple[float, float]:
+    def draw_process(self, hyper: Hyper, partition: Partition, key) -> tuple[float, float]:
         """Step 1: concentration and discount given the partition (docs/math.md 2.4)."""
-        occupied = summary.size[summary.size > 0]
+        occupied = partition.size[partition.size > 0]
         return self.law.draw(occupied, hyper.concentration, generator(purpose=Purpose.CONCENTRATION, **key))
 
     def draw_weights(self, concentration: float, discount: float, size, private, owner, key) -> Weights:
@@ -80,8 +81,3 @@ class Update:
         rows = np.bincount(owner[private], size[private], S)
         log_w = stream.log_dirichlet(np.concatenate([shape, tail + rows]))
         return Weights(concentration, discount, log_w[:n_1], log_w[n_1:], tail)
-
-
-def private_clusters(size: np.ndarray, owned: np.ndarray) -> np.ndarray:
-    """Step 3: clusters with every row on their owner, (K,) bool. An empty cluster is private and so disappears."""
-    return owned == size

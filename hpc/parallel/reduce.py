@@ -1,11 +1,9 @@
-"""Sums over all rows: within a shard as its kernel adds, over shards on root in shard order.
-
-So a sum has the same bits on any number of ranks.
-"""
+"""Sums over all shards that have the same bits on any number of ranks: in shard order, up a fixed tree, or exact."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -42,3 +40,58 @@ def shard_sum_everywhere(
     total = shard_sum(comm, parts, shape, n_shards)
     comm.broadcast(total)
     return total
+
+
+def merge_up(
+    comm: Communicator,
+    mine: Mapping[int, np.ndarray],
+    n_shards: int,
+    merge: Callable[[np.ndarray, np.ndarray], np.ndarray],
+) -> np.ndarray | None:
+    """The shards' arrays merged on root; None elsewhere. Collective.
+
+    mine: by shard, all of one form. Neighbours are merged in pairs, then pairs of pairs, always the same ones and the
+    lower shards first; what is merged lies with the rank of its first shard. So each rank sends about log2(S) arrays at
+    most, and the bits do not depend on the ranks.
+    """
+    nodes, sent = dict(mine), []
+    for left, right, to, source in _merges(n_shards, comm.size, comm.rank):
+        if comm.rank == source and to != source:
+            sent.append(comm.send(nodes.pop(right), to))
+        if comm.rank == to:
+            other = nodes.pop(right) if to == source else comm.receive(np.empty_like(nodes[left]), source)
+            nodes[left] = merge(nodes[left], other)
+    for done in sent:
+        done()
+    return nodes[0] if comm.rank == 0 else None
+
+
+@lru_cache(maxsize=4)
+def _merges(n_shards: int, n_ranks: int, rank: int) -> list[tuple[int, int, int, int]]:
+    """The merges of the tree that one rank has part in, in order: (left node, right node, who holds each)."""
+    holder = np.empty(n_shards, np.int64)
+    for r in range(n_ranks):
+        own = shards.of_rank(n_shards, n_ranks, r)
+        holder[own.start : own.stop] = r
+    found, step = [], 1
+    while step < n_shards:
+        left = np.arange(0, n_shards - step, 2 * step)
+        mine = (holder[left] == rank) | (holder[left + step] == rank)
+        found += [(int(i), int(i + step), int(holder[i]), int(holder[i + step])) for i in left[mine]]
+        step *= 2
+    return found
+
+
+def exact_sum(comm: Communicator, parts: np.ndarray) -> np.ndarray | None:
+    """Sum over all shards of this rank's `parts` (shards here, ...) float64, on root; NaN where one is not finite.
+
+    As whole numbers of 2^-60, so that no order matters: parts are below 2^42, shards fewer than 2^23. Collective.
+    """
+    finite = np.isfinite(parts)
+    scaled = np.where(finite, parts, 0.0) * 2.0**20
+    high = np.floor(scaled)
+    block = np.stack([(part.astype(np.int64)).sum(axis=0) for part in (high, (scaled - high) * 2.0**40, ~finite)])
+    comm.sum_everywhere(block)
+    if comm.rank != 0:
+        return None
+    return np.where(block[2] == 0, (block[0] + block[1] * 2.0**-40) * 2.0**-20, np.nan)

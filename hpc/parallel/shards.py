@@ -37,7 +37,6 @@ class Shard:
     index: int
     start: int  # global id of the first row
     rows: object  # mpibayes.io.rows.Rows
-    z: np.ndarray  # (n,) int32, cluster of each row
 
     def __len__(self) -> int:
-        return len(self.z)
+        return len(self.rows)

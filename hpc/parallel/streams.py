@@ -4,6 +4,9 @@ Every draw comes from NumPy's counter-based Philox4x64-10 with key (seed, purpos
 chain). There is no generator state to save, and the same run gives the same bits on any number of ranks. Draws a row
 (priorities and assignments) are made inside the kernels from the same generator, with `sub` the sweep and the block
 counting rows in fours.
+
+What a chain does several times over in a cycle, as once for each view, it does in lanes: `in_lane` puts the lane into
+the upper half of the counter's `chain`. Everything here and in the kernels takes the two as one number.
 """
 
 from __future__ import annotations
@@ -44,6 +47,11 @@ class Purpose(IntEnum):
     TRUTH = 25  # the mixture that a simulated table is drawn from; chain = kind of column, sub = column
     CELLS = 26  # cells of a simulated table; cycle = block of rows, chain = kind of column, sub = column
     SIMULATED = 27  # missing cells of rows, drawn from the predictive of a draw; sub = kind of column
+
+
+def in_lane(chain: int, lane: int) -> int:
+    """The `chain` of the streams of one lane of a chain; both are below 2^32, and lane 0 is the chain's number."""
+    return chain | lane << 32
 
 
 def generator(seed: int, purpose: Purpose, cycle: int = 0, sub: int = 0, chain: int = 0) -> np.random.Generator:

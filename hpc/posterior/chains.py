@@ -17,6 +17,7 @@ from mpibayes.hpc.config.resolved import as_dict, difference
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.run.directory import TRAINING_ROWS
 from mpibayes.hpc.run.identity import RESOLVED, read_provenance, read_resolved
+from mpibayes.hpc.scalar import ACTIVE_ROWS
 from mpibayes.io.files import chain_directories, open_regular, reading, reason
 from mpibayes.io.table import Table
 from mpibayes.io.trace import read_trace
@@ -48,7 +49,7 @@ class Chain:
     def seconds(self) -> np.ndarray:
         """Seconds that the chain had taken at each line of the trace, its start and its checkpoints aside."""
         cycle = self.trace["cycle"]
-        return np.cumsum(self.trace.get("seconds", np.zeros(len(cycle))) * np.diff(cycle, prepend=0))
+        return np.cumsum(self.trace["seconds"] * np.diff(cycle, prepend=0))
 
 
 class KeptChains:
@@ -112,9 +113,9 @@ class KeptChains:
                     f"{chain.home})"
                 )
             last = int(t["cycle"][-1])
-            if chain.growth and t["active_rows"][-1] < self.n_rows:
+            if chain.growth and t[ACTIVE_ROWS][-1] < self.n_rows:
                 raise ConfigError(
-                    f"{chain.folder}: its subsample is still growing, with {t['active_rows'][-1]:,.0f} of "
+                    f"{chain.folder}: its subsample is still growing, with {t[ACTIVE_ROWS][-1]:,.0f} of "
                     f"{self.n_rows:,} rows after {counted(last, 'cycle')}: none of them is a draw of the posterior; "
                     "let the run go on"
                 )
@@ -176,7 +177,7 @@ def _settings_in(home: Path) -> Path:
 
 def growth_of(trace: Mapping[str, np.ndarray], n_rows: int) -> int:
     """The first recorded cycle after which every row is active; 0 where all are from the start, the last if none is."""
-    (growing,) = np.nonzero(trace.get("active_rows", np.zeros(0)) < n_rows)
+    (growing,) = np.nonzero(trace.get(ACTIVE_ROWS, np.zeros(0)) < n_rows)
     return int(trace["cycle"][min(growing[-1] + 1, len(trace["cycle"]) - 1)]) if len(growing) else 0
 
 

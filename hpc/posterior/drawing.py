@@ -11,9 +11,12 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.posterior.chains import Chain
+from mpibayes.hpc.scalar import Scalar
 from mpibayes.text import visible
 
 DPI = 150
+POINTS = 4000  # of a line: more cannot be told apart
+MOST_BARS = 40
 INK, FAINT, GRID = "#22272e", "#6b7280", "#e5e7eb"
 # neighbours differ in lightness too, for paper without colours
 CHAINS = ("#17406f", "#e8833a", "#2f957a", "#c2c94a", "#7b3f8c", "#63b3d6", "#a8324a", "#8a929c")
@@ -130,6 +133,82 @@ def phases(axes, chains: Sequence[Chain], seconds: bool = False) -> list[Any]:
             start = ends[name][0]
             keys.append(span)
     return keys
+
+
+def trace_panels(chains: Sequence[Chain], scalars: Sequence[Scalar], extra: int = 0):
+    """A figure with a row of panels for each scalar, and `extra` empty ones below: its axes are (rows, 2), on the left
+    over the cycles, on the right how the draws are distributed."""
+    n = len(scalars) + extra
+    figure = plot(10.0, 2.7 * n + 0.7)
+    axes = figure.subplots(n, 2, sharey="row", width_ratios=(5, 1), squeeze=False)
+    for left in axes[1:, 0]:
+        left.sharex(axes[0, 0])
+    for left in axes[:-1, 0]:
+        left.tick_params(labelbottom=False)
+    for row, scalar in zip(axes, scalars):
+        value_panel(chains, scalar, *row)
+    axes[0, 0].set_xlim(0, max(c.trace["cycle"][-1] for c in chains))
+    axes[-1, 0].set_xlabel("cycle")
+    axes[-1, 0].xaxis.set_major_formatter(thousands())
+    clock(axes[-1, 0], chains)
+    return figure, axes
+
+
+def value_panel(chains: Sequence[Chain], scalar: Scalar, left, right) -> None:
+    """One scalar over the cycles, and its distribution after burn-in. A density of a part of the rows is left out:
+    it is not comparable with that of all."""
+    every, later = [], []
+    for i, c in enumerate(chains):
+        seen = np.isfinite(c.trace[scalar.name]) & (scalar.whole | (c.trace["cycle"] >= c.growth))
+        cycle, value = c.trace["cycle"][seen], c.trace[scalar.name][seen]
+        every.append(value)
+        later.append(value[cycle > c.burn_in])
+        few = thinned(len(value))
+        look = {"marker": "."} if len(value) < 200 and not scalar.whole else {}
+        style = "steps-post" if scalar.whole else "default"
+        left.plot(cycle[few], value[few], color=chain_colour(i), linewidth=0.9, drawstyle=style, **look)
+    everything = np.concatenate(later)
+    if not len(everything):
+        everything = np.concatenate(every)
+    left.set_title(titled(scalar))
+    # a start far away must not flatten what the chain does later
+    limit(left, every, everything, scalar.whole)
+    for axis in (left, right):
+        axis.yaxis.set_major_formatter(plain())
+    if scalar.whole:
+        left.yaxis.get_major_locator().set_params(integer=True)
+    _distribution(right, later, everything, scalar.whole)
+
+
+def _distribution(axes, later: Sequence[np.ndarray], everything: np.ndarray, whole: bool) -> None:
+    """Of each chain's draws, in per cent of them."""
+    look: dict[str, Any] = {"histtype": "step" if len(later) > 1 else "stepfilled"}
+    low, high = float(everything.min()), float(everything.max())
+    bins = np.linspace(low, high, int(np.clip(2.0 * np.sqrt(min(map(len, later))), 8, 30)) + 1) if high > low else 3
+    if whole:
+        step = -(-int(high - low + 1) // MOST_BARS)
+        bins = np.arange(low - 0.5, high + step, step)
+        look = {"rwidth": 0.6} if len(later) == 1 and step == 1 else look
+    for i, v in enumerate(later):
+        if len(v):
+            weights = np.full(len(v), 100.0 / len(v))
+            look |= {"color": chain_colour(i), "alpha": 0.87, "linewidth": 1.1}
+            axes.hist(v, bins=bins, weights=weights, orientation="horizontal", **look)
+    axes.tick_params(labelleft=False, left=False)
+    axes.locator_params(axis="x", nbins=3)
+    axes.xaxis.set_major_formatter(lambda x, _: f"{x:g} %")
+    axes.set_title("draws after burn-in", fontweight="normal", fontsize=9, color=FAINT)
+    axes.grid(axis="x", visible=False)
+
+
+def titled(scalar: Scalar) -> str:
+    """The title of what shows a scalar, with its unit."""
+    return f"{scalar.title}, {scalar.unit}" if scalar.unit else scalar.title
+
+
+def thinned(n: int) -> np.ndarray:
+    """Places of at most POINTS of n, evenly spaced."""
+    return np.arange(n) if n <= POINTS else np.linspace(0, n - 1, POINTS).round().astype(np.int64)
 
 
 def note(axes, text: str, at, shift, coordinates="data", **look) -> None:

@@ -14,7 +14,7 @@ ENOUGH_DRAWS = 10  # fewer kept draws make a poor summary
 
 
 @dataclass(frozen=True)
-class Scalar:
+class ScalarSummary:
     """One quantity over all chains after burn-in. ess and r_hat are NaN where they have no meaning (`fixed`, few
     draws); r_hat is MOST_R_HAT at most."""
 
@@ -28,7 +28,7 @@ class Scalar:
     n_draws: int
 
 
-def scalar(chains: Sequence[np.ndarray]) -> Scalar:
+def summary_of(chains: Sequence[np.ndarray]) -> ScalarSummary:
     """Summary of one quantity; `chains` are the draws of each chain after burn-in, NaN where it was not computed.
 
     R-hat compares the chains, the two halves of a single one. Chains of different lengths are cut to their last draws.
@@ -38,7 +38,7 @@ def scalar(chains: Sequence[np.ndarray]) -> Scalar:
     chains = [c[np.isfinite(c)] for c in chains]
     draws = np.concatenate(chains)
     if not len(draws):
-        return Scalar(*(np.nan,) * 6, fixed=False, n_draws=0)
+        return ScalarSummary(*(np.nan,) * 6, fixed=False, n_draws=0)
     fixed = bool(np.all(draws == draws[0]))
     ess = r_hat = np.nan
     n = min(len(c) for c in chains)
@@ -49,10 +49,10 @@ def scalar(chains: Sequence[np.ndarray]) -> Scalar:
             ess, r_hat = float(arviz.ess(together, method="bulk")), min(float(arviz.rhat(halves)), MOST_R_HAT)
     low, high = np.quantile(draws, (0.05, 0.95))
     sd = 0.0 if fixed else float(draws.std(ddof=1)) if len(draws) > 1 else np.nan
-    return Scalar(float(draws.mean()), sd, float(low), float(high), ess, r_hat, fixed, len(draws))
+    return ScalarSummary(float(draws.mean()), sd, float(low), float(high), ess, r_hat, fixed, len(draws))
 
 
-def mixing_warnings(scalars: Mapping[str, Scalar], n_chains: int = 1) -> list[str]:
+def mixing_warnings(scalars: Mapping[str, ScalarSummary], n_chains: int = 1) -> list[str]:
     """What some quantities, by what they are called, say against the chains: a line for each kind of trouble."""
     moving = {name: s for name, s in scalars.items() if not s.fixed}
     unknown = [name for name, s in moving.items() if not np.isfinite(s.ess)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -11,9 +11,10 @@ import numpy as np
 
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.posterior.chains import Chain
-from mpibayes.hpc.posterior.scalars import Scalar
+from mpibayes.hpc.posterior.scalars import ScalarSummary, r_hat_in_words
+from mpibayes.hpc.scalar import Scalar, shown
 from mpibayes.io.files import chain_directories, read_regular
-from mpibayes.text import counted
+from mpibayes.text import counted, number
 
 
 @dataclass
@@ -91,6 +92,61 @@ def fixed(x: float, digits: int) -> str:
     return f"{x:,.{digits}f}" if np.isfinite(x) else "-"
 
 
+def plain_table(*columns: str) -> Any:
+    """A table whose first column is of words, and the others of numbers, but for a last one without a name."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
+    for i, name in enumerate(columns):
+        words = i == 0 or (i == len(columns) - 1 and not name)
+        table.add_column(name, justify="left" if words else "right", no_wrap=not words)
+    return table
+
+
+def scalar_table(
+    scalars: Sequence[Scalar],
+    summaries: Mapping[str, ScalarSummary],
+    remarks: Mapping[str, str],
+    unjudged: Collection[str] = (),
+) -> Any:
+    """A line for each scalar that has a label and a summary. unjudged: those whose ESS and R-hat are left out."""
+    table = plain_table("after burn-in", "mean", "sd", "5 %", "95 %", "ESS", "R-hat", "")
+    for scalar in shown(scalars):
+        if scalar.label and scalar.name in summaries:
+            cells = _cells(scalar, summaries[scalar.name], scalar.name not in unjudged)
+            unit = "" if scalar.unit == "nats" else scalar.unit  # which go without saying
+            table.add_row(scalar.label, *cells, remarks.get(scalar.name, unit))
+    return table
+
+
+def _cells(scalar: Scalar, s: ScalarSummary, judged: bool) -> list[str]:
+    if s.fixed:
+        return [number(s.mean) if abs(s.mean) < 1e4 else fixed(s.mean, 1), "fixed", "", "", "", ""]
+    digits = scalar.form.digits
+    cells = [
+        fixed(s.mean, digits), fixed(s.sd, digits), *(fixed(x, 0 if scalar.whole else digits) for x in (s.low, s.high))
+    ]  # fmt: skip
+    return [*cells, *([fixed(s.ess, 0), r_hat_in_words(s.r_hat)] if judged else ["", ""])]
+
+
+def chain_table(columns: Mapping[str, Sequence[str]]) -> Any:
+    """A line a chain: the cells of each column by its head, the chains' names first."""
+    table = plain_table(*columns)
+    for cells in zip(*columns.values(), strict=True):
+        table.add_row(*cells)
+    return table
+
+
+def means(scalar: Scalar, chains: Sequence[Mapping[str, ScalarSummary]]) -> list[str]:
+    """Of each chain, for a column of `chain_table`."""
+    return [fixed(c[scalar.name].mean, scalar.form.digits) for c in chains]
+
+
+def sds(scalar: Scalar, chains: Sequence[Mapping[str, ScalarSummary]]) -> list[str]:
+    """Of each chain, for a column of `chain_table`."""
+    return [fixed(c[scalar.name].sd, scalar.form.digits) for c in chains]
+
+
 def warnings_in_words(warnings: Sequence[str]) -> Any:
     from mpibayes.terminal import Text
 
@@ -106,5 +162,5 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
-def machine_scalars(scalars: Mapping[str, Scalar]) -> dict[str, Any]:
+def machine_scalars(scalars: Mapping[str, ScalarSummary]) -> dict[str, Any]:
     return {key: {name: finite(v) for name, v in asdict(s).items()} for key, s in scalars.items()}

@@ -18,8 +18,9 @@ from mpibayes.hpc.regression.family import firefly_settings, slice_rows
 from mpibayes.hpc.regression.firefly import Firefly
 from mpibayes.hpc.regression.forecast import in_words
 from mpibayes.hpc.regression.mode.importance import importance_sample
+from mpibayes.hpc.regression.scalars import SCALARS
 from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_table
-from mpibayes.io.trace import MERGED_AT_MOST, REGRESSION_SCALARS
+from mpibayes.io.trace import MERGED_AT_MOST
 from mpibayes.text import counted, duration
 
 TIMED_S = 1.0
@@ -96,7 +97,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     yield "", f"{total} for {counted(run.cycles, 'cycle')}{chains}"
     if ranks > 1:
         yield "", f"of a cycle {MESSAGES_S:.1g} s are messages: one rank is quicker, where it can hold the rows"
-    trace = 8 * (1 + len(REGRESSION_SCALARS) + family.design.n_parameters) * run.cycles / config.output.thin
+    trace = 8 * (1 + len(SCALARS) + family.design.n_parameters) * run.cycles / config.output.thin
     state = 8 * family.design.n_parameters**2
     yield "disk", f"a trace of {trace / MIB:.1f} MiB (see output.thin), two checkpoints of {state / MIB:.1f} MiB"
     yield from _importance(family, chain)

@@ -23,11 +23,11 @@ from mpibayes.hpc.regression.forecast import in_words
 from mpibayes.hpc.regression.mode.choice import Choice, choose
 from mpibayes.hpc.regression.mode.identifiable import check_training
 from mpibayes.hpc.regression.problem import Problem
+from mpibayes.hpc.regression.scalars import QUERIES, SCALARS
 from mpibayes.hpc.regression.settings import Settings
 from mpibayes.hpc.run import directory as run_directory
 from mpibayes.io.files import Guard
 from mpibayes.io.rows import SLICE_BYTES, SLICE_ROWS, Rows
-from mpibayes.io.trace import QUERIES, REGRESSION_SCALARS
 
 BATCH_S = 0.05  # cycles are done in batches of about this length, between which the run looks at signals and the clock
 MOST = 100_000  # cycles of a batch
@@ -82,6 +82,8 @@ def axes_of(design: Design) -> dict[str, dict[str, list[str]]]:
 
 class Family:
     """See `hpc.family.Family`. The mode and the scales that have to be chosen are found once, for all chains."""
+
+    scalars = SCALARS
 
     def __init__(self, comm: Communicator, config: Config, data: Data):
         self.comm, self.data, self._config = comm, data, config
@@ -170,7 +172,7 @@ class Family:
 class RegressionChain:
     """See `hpc.family.Sampler`: a Firefly chain, in batches of cycles."""
 
-    scalars = REGRESSION_SCALARS
+    scalars = SCALARS
     growing = False
 
     def __init__(self, family: Family, config: Config, number: int):

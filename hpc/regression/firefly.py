@@ -21,7 +21,7 @@ import numpy as np
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.reduce import shard_sum_everywhere
-from mpibayes.hpc.parallel.streams import Purpose, generator
+from mpibayes.hpc.parallel.streams import Purpose, generator, in_lane
 from mpibayes.hpc.regression.cost import cost
 from mpibayes.hpc.regression.likelihoods.likelihood import LANES
 from mpibayes.hpc.regression.mode.fit import Fit, Quadratic, bound_statistics, fit
@@ -34,7 +34,7 @@ UPDATES = {"hmc": kernels.HMC, "mala": kernels.MALA, "random-walk": kernels.RAND
 PROPOSED = 3.0  # dark rows that a sweep looks at, for each bright one
 REFRESH_SHARE = 0.15  # of the time, for steps on all rows, by the forecast
 IN_BURN_IN = 20  # of these in burn-in, at least
-ON_ALL_ROWS = 1 << 32  # added to the chain's number in the streams of these steps
+ALL_ROWS = 1  # the lane of the steps on all rows
 POSTERIOR_SHARE = 0.1  # of the rows looked at, those for `log_posterior`
 FULL_STEP = 0.8  # of hmc on all rows, at first
 STEP, STEP_AVERAGE = 0, 1  # in `tuning`, see kernels.start_tuning
@@ -238,7 +238,7 @@ class Firefly:
             same = s.theta_update == "hmc" and s.whiten
             own = self.mover if same else kernels.Mover(kernels.HMC, p.n_parameters, whitening(self.covariance))
             self._on_all_rows = target, own
-        accept, looks = self._step_in_place(*self._on_all_rows, p.rows, step, cycle, self.chain + ON_ALL_ROWS)
+        accept, looks = self._step_in_place(*self._on_all_rows, p.rows, step, cycle, in_lane(self.chain, ALL_ROWS))
         if adapting:
             kernels.adapt(self.full_tuning, accept, p.n_rows, kernels.GOALS[kernels.HMC])
         for i, lights in self._lights:

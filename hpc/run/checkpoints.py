@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from mpibayes.errors import CheckpointError, MpibayesError
 from mpibayes.hpc.family import Sampler
@@ -13,7 +15,7 @@ from mpibayes.io.files import Guard, unguarded
 from mpibayes.text import counted
 
 
-def save(comm: Communicator, place: Path, sampler: Sampler, kept: dict | None = None, guard: Guard = unguarded) -> None:
+def save(comm: Communicator, place: Path, sampler: Sampler, kept: Mapping[str, Any], guard: Guard = unguarded) -> None:
     """Write a generation of the chain's present state. A failure of one rank is raised on all of them.
 
     On root, kept: what the trace and the kept draws hold; guard: asked before anything is changed; see

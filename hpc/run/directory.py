@@ -23,12 +23,10 @@ from mpibayes.hpc.run.identity import PROVENANCE, RESOLVED
 from mpibayes.hpc.run.lock import Lock
 from mpibayes.hpc.run.status import read_status
 from mpibayes.io.checkpoint import Generation
+from mpibayes.io.draws import FOLDER as LABELS
 from mpibayes.io.files import (
     Guard,
-    chain_directories,
     make_directory,
-    open_regular,
-    read_regular,
     reading,
     reason,
     remove_left_overs,
@@ -38,12 +36,9 @@ from mpibayes.io.files import (
     unguarded,
     write_text,
 )
-from mpibayes.io.labels import FOLDER as LABELS
-from mpibayes.io.labels import last_draw
 from mpibayes.io.segments import require
 from mpibayes.io.table import Table
 from mpibayes.io.trace import FOLDER as TRACE
-from mpibayes.text import counted
 
 TRAINING_ROWS = "training_rows.npy"
 CHECKPOINTS = "checkpoints"
@@ -189,9 +184,8 @@ def record_start(folder: Path, hosts: Sequence[str], guard: Guard) -> None:
 
 
 def name_of_chain(place: Path, number: int, n_chains: int) -> str:
-    """What the chain's own files are marked with; "" in a run of a version that did not mark them."""
-    name = records.read_provenance(_home(place, n_chains)).get("run")
-    return f"{name}-{number + 1}" if name else ""
+    """What the chain's own files are marked with. number: of the chain, from 0."""
+    return f"{records.read_provenance(_home(place, n_chains))['run']}-{number + 1}"
 
 
 def _home(place: Path, n_chains: int) -> Path:
@@ -204,8 +198,8 @@ def require_what_it_kept(place: Path, found: Generation, name: str) -> None:
     for folder in (TRACE, LABELS):
         kept = found.kept(folder)
         if kept is None:
-            return
-        if kept.run and name and kept.run != name:
+            continue
+        if kept.run != name:
             raise CheckpointError(
                 f"{found.path}: is a checkpoint of another run than this directory's {PROVENANCE} tells. "
                 "Put the file of this run back"
@@ -218,37 +212,3 @@ def write_training_rows(folder: Path, training_rows: np.ndarray | None, guard: G
     if training_rows is not None:
         with storing(folder / TRAINING_ROWS), replacing(folder / TRAINING_ROWS, guard=guard) as file:
             np.save(file, training_rows)
-
-
-def initial_labels(path: Path, n_training: int) -> np.ndarray:
-    """One label a training row, int64: the last line of a text file, or the last kept draw of a run directory."""
-    labels = _labels_in(path)
-    if len(labels) != n_training:
-        raise ConfigError(
-            f"sampler.init_labels: {path} has {counted(len(labels), 'label')}, expected {n_training}, one a training "
-            "row (rows that are held out have none)"
-        )
-    return np.unique(labels, return_inverse=True)[1]
-
-
-def _labels_in(path: Path) -> np.ndarray:
-    with reading(path, ConfigError):
-        directory = path.is_dir()
-    if directory:
-        draw = last_draw(chain_directories(path)[0])
-        if draw is None:
-            raise ConfigError(f"sampler.init_labels: {path} has kept no draw of its labels")
-        return draw.labels
-    try:
-        if path.suffix == ".npy":
-            with open_regular(path) as file:
-                return np.load(file, allow_pickle=False).astype(np.int64, casting="same_kind").ravel()
-        lines = [line for line in read_regular(path).decode().splitlines() if line.strip()]
-        return np.array(lines[-1].split(), np.int64)
-    except OSError as error:
-        raise ConfigError(f"sampler.init_labels: {path}: cannot be read: {reason(error)}") from None
-    except (IndexError, ValueError, OverflowError, TypeError):
-        raise ConfigError(
-            f"sampler.init_labels: {path}: expected a line of whole numbers separated by blanks, one a training row, "
-            "a .npy array of them, or a run directory"
-        ) from None

@@ -2,7 +2,6 @@
 
 A digit that changed in one of them would be another run: other shards, another burn-in, another table. The provenance
 also has the run's name, drawn at its start, which is in its checkpoints and segments: files of another run are told.
-Directories of versions before these checksums have neither, and are taken as they are.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def new_name() -> str:
 
 def write_resolved(folder: Path, text: str, guard: Guard = unguarded) -> None:
     """The settings of the run whose provenance is there already. Raises CheckpointError."""
-    text += f"# run {read_provenance(folder).get('run', '')}\n"
+    text += f"# run {read_provenance(folder)['run']}\n"
     with storing(folder / RESOLVED):
         write_text(folder / RESOLVED, f"{text}# sha256 of the lines above: {_sum(text)}\n", guard=guard)
 
@@ -43,14 +42,12 @@ def read_resolved(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: cannot be read ({reason(error)}); it says what the run is") from None
     found = re.fullmatch(r"(.*\n)# sha256 of the lines above: ([0-9a-f]{64})\n", text, re.DOTALL)
-    if found is None and not read_provenance(folder).get("run"):  # of a version that wrote no checksum
-        return settings
     if found is None or _sum(found[1]) != found[2]:
         raise CheckpointError(
             f"{path}: damaged or edited (its own SHA-256 does not agree); it says what the run is. Restore it from a "
             "copy; a run is changed in the configuration that it is started with"
         )
-    if (name := re.search(r"\n# run (\w+)\n\Z", found[1])) and name[1] != read_provenance(folder).get("run"):
+    if not found[1].endswith(f"\n# run {read_provenance(folder)['run']}\n"):
         raise CheckpointError(f"{path}: is of another run than {folder / PROVENANCE}. Put the file of this run back")
     return settings
 
@@ -70,10 +67,10 @@ def read_provenance(folder: Path) -> dict[str, Any]:
         record = json.loads(read_regular(path))
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: cannot be read ({reason(error)}); the run's table cannot be told") from None
-    if not isinstance(record, dict) or not {"fingerprint", "starts"} <= record.keys():
+    if not isinstance(record, dict) or not {"run", "fingerprint", "starts"} <= record.keys():
         raise CheckpointError(f"{path}: damaged, not the record of a run; the run's table cannot be told")
     rest = {key: value for key, value in record.items() if key != "sha256"}
-    if ("run" in record or "sha256" in record) and record.get("sha256") != _sum(json.dumps(rest, sort_keys=True)):
+    if record.get("sha256") != _sum(json.dumps(rest, sort_keys=True)):
         raise CheckpointError(
             f"{path}: damaged (its own SHA-256 does not agree); the run's table cannot be told. Restore it from a copy"
         )

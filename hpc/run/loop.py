@@ -34,6 +34,7 @@ from mpibayes.hpc.run.clock import Clock
 from mpibayes.hpc.run.heap import return_what_is_freed
 from mpibayes.hpc.run.lock import Lock, this_process
 from mpibayes.hpc.run.progress import Progress
+from mpibayes.hpc.scalar import kinds
 from mpibayes.io.files import make_directory, open_regular, remove_left_overs, storing
 from mpibayes.io.table import Table
 from mpibayes.io.trace import TraceWriter, merge
@@ -244,8 +245,8 @@ class Chain:
         """
         self._last_status = self.clock.elapsed()
         about = {
-            "state": state, "last_checkpoint": self._saved_cycle, "ranks": self.comm.size,
-            "shards": self.sampler.n_shards,
+            "state": state, "family": self.config.model.family, "last_checkpoint": self._saved_cycle,
+            "ranks": self.comm.size, "shards": self.sampler.n_shards,
             **this_process(), "before": self._before, "message": message,
         }  # fmt: skip
         with contextlib.suppress(MpibayesError):
@@ -291,7 +292,7 @@ class Chain:
                 self.draws.flush()
 
         on_root(self.comm, flush, share=False, what="write the trace and the draws")
-        kept = None
+        kept = {}
         if self.comm.rank == 0:
             kept = {"run": self._name, "trace": self.trace.last_cycle}
             kept |= {} if self.draws is None else {"labels": self.draws.last_cycle}
@@ -325,12 +326,15 @@ class Chain:
             else:
                 run_directory.require_what_it_kept(self.folder, found, self._name)
                 run_directory.note_checkpoint(self.folder, self.number, config.run.chains, self.lock.check)
-            self.trace = TraceWriter(self.folder, sampler.scalars, self._name, sampler.axes, self.lock.check)
+            scalars = sampler.scalars
+            self.trace = TraceWriter(
+                self.folder, [s.name for s in scalars], self._name, sampler.axes, self.lock.check, kinds(scalars)
+            )
             self.draws = sampler.draws(self.folder, self._name, self.lock.check)
             self.trace.truncate(cycle)
             if self.draws is not None:
                 self.draws.truncate(cycle)
-            self.progress = Progress(self.folder, cycle, config.run.cycles, sampler.n_rows)
+            self.progress = Progress(self.folder, cycle, config.run.cycles, sampler.n_rows, scalars)
             for warning in found.warnings if found is not None else ():
                 self.progress.note(f"warning: {warning}; continuing from cycle {cycle}")
             if comm.size > sampler.n_shards:

@@ -1,12 +1,10 @@
 """The state of a run in one small file, `status.json`, written by root and read from any node.
 
-Fields: state (running, stopped, finished, failed), cycle, cycles, n_clusters, active_rows (fewer than rows while an
-annealed chain grows), rows, log_joint, concentration, discount, moved_fraction, heldout_lpd, seconds_per_cycle,
+Fields: state (running, stopped, finished, failed), family, cycle, cycles, the scalars that the family shows
+(`Scalar.place`; active_rows is fewer than rows while an annealed chain grows), rows, seconds_per_cycle,
 rows_per_second, eta_s, elapsed_s, last_checkpoint, ranks, shards, the writer's host, place, pid, started, job and
-restarts (as in LOCK), before
-(how the previous start ended: state, last_checkpoint, host, job, updated, message), updated (ISO time), message; of a
-regression also lp, log_posterior, acceptance_rate, step_size, n_bright. Any of them may be missing or null: early in a
-run not all are known.
+restarts (as in LOCK), before (how the previous start ended: state, last_checkpoint, host, job, updated, message),
+updated (ISO time), message. Any of them may be missing or null: early in a run not all are known.
 """
 
 from __future__ import annotations
@@ -18,8 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from mpibayes.errors import ConfigError, DataError, MpibayesError
+from mpibayes.hpc.registry import FAMILIES, scalars_of
 from mpibayes.hpc.run.lock import lives, place
+from mpibayes.hpc.scalar import ACTIVE_ROWS, Scalar, shown
 from mpibayes.io.files import chain_directories, read_regular, reason, storing, write_text
+from mpibayes.text import duration
 
 NAME = "status.json"
 # A running program writes its status every 10 seconds, or once a cycle where cycles are longer.
@@ -139,16 +140,17 @@ def _show_several(run_dir: str | Path, rows: list[dict[str, Any]], console: Any)
 
     from mpibayes.terminal import Text
 
-    table = Table("chain", "state", "cycle", "K", "log joint", "s/cycle", "left", "last word", box=None, pad_edge=False)
+    told = [s for s in next(filter(None, map(_scalars, rows)), []) if s.column]
+    heads = ("chain", "state", "cycle", *(s.column for s in told), "s/cycle", "left", "last word")
+    table = Table(*heads, box=None, pad_edge=False)
     for row in rows:
         table.add_row(
             Text(Path(row["directory"]).name),
             Text(_state(row)),
             _progress(row, percent=False),
-            _number(row.get("n_clusters")),
-            _number(row.get("log_joint"), ".8g"),
+            *(_value(row, s) for s in told),
             _number(row.get("seconds_per_cycle"), ".3g"),
-            duration(row.get("eta_s")) if row["alive"] else "-",
+            duration(row.get("eta_s"), words=True) if row["alive"] else "-",
             _ago(row),
         )
     console.print(Text(str(run_dir), style="bold"))
@@ -162,27 +164,14 @@ def _lines(row: dict[str, Any]) -> list[tuple[str, str]]:
     rate = _number(row.get("seconds_per_cycle"), ".3g", " s a cycle")
     if row.get("rows_per_second") is not None:
         rate += f", {row['rows_per_second']:,.0f} rows a second"
-    values = [
-        ("clusters", _number(row.get("n_clusters"))),
-        ("rows", _rows(row)),
-        ("log joint", _number(row.get("log_joint"), ".8g")),
-        ("concentration", _number(row.get("concentration"), ".4g")),
-        ("discount", _number(row.get("discount"), ".4g")),
-        ("rows moved", _number(row.get("moved_fraction"), ".2%")),
-        ("held-out score", _number(row.get("heldout_lpd"), ".6g", " a row")),
-        ("log p(theta, z)", _number(row.get("lp"), ".8g")),
-        ("log posterior", _number(row.get("log_posterior"), ".8g")),
-        ("acceptance", _number(row.get("acceptance_rate"), ".2f")),
-        ("bright rows", _number(row.get("n_bright"), ".0f")),
-    ]
     checkpoint = row.get("last_checkpoint")
     lines = [
         ("state", _state(row)),
         ("cycle", _progress(row)),
         ("rate", rate),
-        ("left", duration(row.get("eta_s")) if row["alive"] else "-"),
-        ("elapsed", duration(row.get("elapsed_s"))),
-        *values,
+        ("left", duration(row.get("eta_s"), words=True) if row["alive"] else "-"),
+        ("elapsed", duration(row.get("elapsed_s"), words=True)),
+        *((s.status, _value(row, s)) for s in _scalars(row) if s.status),
         ("checkpoint", f"cycle {checkpoint}" if isinstance(checkpoint, int) else str(checkpoint or "-")),
         ("where", _where(row)),
         ("last word", _ago(row)),
@@ -200,7 +189,8 @@ def _state(row: dict[str, Any]) -> str:
         return "running (cannot tell whether it still does)"
     if _is_here(row):
         return f"died: process {row.get('pid', '?')} is gone; the same command continues from the last checkpoint"
-    return f"running, but silent for {duration(row['age_s'])}: it may have died on {row.get('host', 'its host')}"
+    silence = duration(row["age_s"], words=True)
+    return f"running, but silent for {silence}: it may have died on {row.get('host', 'its host')}"
 
 
 def _is_here(status: dict[str, Any]) -> bool:
@@ -217,9 +207,22 @@ def _progress(row: dict[str, Any], percent: bool = True) -> str:
     return f"{cycle} of {cycles}" + (f" ({100 * cycle / cycles:.1f} %)" if percent else "")
 
 
+def _scalars(row: dict[str, Any]) -> list[Scalar]:
+    """The scalars of the chain's family, as people are shown them; [] where the family is unknown."""
+    name = row.get("family")
+    return shown(scalars_of(name)) if name in FAMILIES else []
+
+
+def _value(row: dict[str, Any], scalar: Scalar) -> str:
+    if scalar.name == ACTIVE_ROWS:
+        return _rows(row)
+    unit = scalar.unit.removeprefix("nats")  # which go without saying
+    return _number(row.get(scalar.name), scalar.form.status, unit)
+
+
 def _rows(row: dict[str, Any]) -> str:
     """Said only while some rows are not in yet."""
-    active, rows = row.get("active_rows"), row.get("rows")
+    active, rows = row.get(ACTIVE_ROWS), row.get("rows")
     if active is None or rows is None or active >= rows:
         return "-"
     return f"{active:,} of {rows:,} are in; no draw counts yet"
@@ -247,28 +250,15 @@ def _before(last: Any) -> str:
 def _ago(row: dict[str, Any]) -> str:
     age = row["age_s"]
     if age is not None and age < -CLOCKS_S:
-        return (
-            f"{duration(-age)} from now, by the clock of {row.get('host', 'its host')}, which is ahead of the one here"
-        )
-    return "-" if age is None else f"{duration(age)} ago"
+        ahead, host = duration(-age, words=True), row.get("host", "its host")
+        return f"{ahead} from now, by the clock of {host}, which is ahead of the one here"
+    return "-" if age is None else f"{duration(age, words=True)} ago"
 
 
-def duration(seconds: float | None) -> str:
-    """A time span as people write it: 9 s, 4 min 12 s, 3 h 5 min, 2 d 7 h."""
-    if seconds is None:
-        return "-"
-    s = max(0, round(seconds))
-    if s < 60:
-        return f"{s} s"
-    if s < 3600:
-        return f"{s // 60} min {s % 60} s"
-    if s < 86400:
-        return f"{s // 3600} h {s % 3600 // 60} min"
-    return f"{s // 86400} d {s % 86400 // 3600} h"
-
-
-def _number(value: Any, form: str = "", unit: str = "") -> str:
-    return "-" if value is None else f"{value:{form}}{unit}"
+def _number(value: Any, form: str, unit: str = "") -> str:
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        return "-" if value is None else str(value)
+    return f"{int(value) if form == 'd' else value:{form}}{unit}"
 
 
 def _finite(value: Any) -> Any:

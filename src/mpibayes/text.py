@@ -110,18 +110,17 @@ def spread(mean: float, sd: float) -> str:
     return f"{mean:,.{digits}f} ± {sd:,.{digits}f}"
 
 
-def duration(seconds: float | None) -> str:
-    """Seconds as people read them: 48s, 5m12s, 3h05m, 2d04h."""
+def duration(seconds: float | None, words: bool = False) -> str:
+    """Seconds as people read them: 48s, 5m12s, 3h05m, 2d04h. words: 48 s, 5 min 12 s, 3 h 5 min, 2 d 4 h."""
     if seconds is None or not math.isfinite(seconds):
-        return "?"
+        return "-" if words else "?"
     s = max(0, round(seconds))
-    if s < 60:
-        return f"{s}s"
-    if s < 3600:
-        return f"{s // 60}m{s % 60:02d}s"
-    if s < 86400:
-        return f"{s // 3600}h{s % 3600 // 60:02d}m"
-    return f"{s // 86400}d{s % 86400 // 3600:02d}h"
+    units = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+    for size, unit, small, next_unit in units:
+        if s >= size:
+            n, rest = s // size, s % size // small
+            return f"{n} {unit} {rest} {next_unit}" if words else f"{n}{unit[0]}{rest:02d}{next_unit[0]}"
+    return f"{s} s" if words else f"{s}s"
 
 
 def rate(per_second: float | None) -> str:

@@ -126,7 +126,7 @@ def test_speed_follows_the_sample():
 
 def test_a_sample_has_shards_as_long_as_a_run(tmp_path):
     """A run of many shards must not be timed with shards of a few rows."""
-    from mpibayes.hpc.crosscat.view import Settings
+    from mpibayes.hpc.crosscat.chain import Settings
     from mpibayes.hpc.data.rows import Data
     from mpibayes.io.table import table_from_arrays, write_table
 

@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from mpibayes.hpc.crosscat.scalars import SCALARS
 from mpibayes.hpc.run.progress import Progress, line
 from mpibayes.text import count, duration, rate
 
@@ -25,7 +26,7 @@ def values(cycle, **more):
 
 def test_lines_come_at_growing_distances_then_each_minute(tmp_path):
     clock, stream = Clock(), io.StringIO()
-    progress = Progress(tmp_path, 0, 1000, 5000, stream, clock)
+    progress = Progress(tmp_path, 0, 1000, 5000, SCALARS, stream, clock)
     for cycle in range(1, 1001):
         clock.now = 0.5 * cycle
         progress.update(values(cycle))
@@ -42,21 +43,21 @@ def test_lines_come_at_growing_distances_then_each_minute(tmp_path):
 
 
 def test_the_last_held_out_score_stays(tmp_path):
-    progress = Progress(tmp_path, 10, 20, 100, io.StringIO(), Clock())
+    progress = Progress(tmp_path, 10, 20, 100, SCALARS, io.StringIO(), Clock())
     progress.update(values(11, heldout_lpd=-20.5))
     progress.update(values(12))
     status = progress.status()
     assert status["heldout_lpd"] == -20.5 and status["cycle"] == 12 and status["n_clusters"] == 37
     assert status["eta_s"] == pytest.approx(4.0) and status["rows_per_second"] == pytest.approx(200.0)
     assert progress.status(values(12, log_joint=-1.0))["log_joint"] == -1.0
-    assert "heldout=-20.5000" in line(status)
+    assert "heldout=-20.5000" in line(status, SCALARS, {})
     progress.close()
 
 
 def test_rows_that_come_in_and_moves(tmp_path):
     """Rows are told while they come in; moves are counted from line to line; the rest takes as long as full cycles."""
     clock, stream = Clock(), io.StringIO()
-    progress = Progress(tmp_path, 0, 100, 180_000, stream, clock)
+    progress = Progress(tmp_path, 0, 100, 180_000, SCALARS, stream, clock)
     for cycle, active in ((1, 1000), (2, 12_345), (3, 180_000)):
         clock.now = 4.0 * cycle**2
         moves = {"splits_tried": 10.0, "splits": 2.0, "merges_tried": 3.0, "merges": 1.0}
@@ -77,28 +78,28 @@ def test_rows_that_come_in_and_moves(tmp_path):
 def test_the_time_left_while_rows_come_in(tmp_path):
     """Cycles of 0.05 s and 1 microsecond a row: nothing is said of ten cycles over 1,000 of 100,000 rows, which could
     be all fixed cost or all rows; then what a full cycle takes is found. Its cost a row is not that of small ones."""
-    progress = Progress(tmp_path, 0, 200, 100_000, io.StringIO(), Clock())
+    progress = Progress(tmp_path, 0, 200, 100_000, SCALARS, io.StringIO(), Clock())
     active = [1000] * 10 + [int(1000 * 1.15**i) for i in range(30)]
     for cycle, rows in enumerate(active, 1):
         progress.update(values(cycle, active_rows=float(rows), seconds=0.05 + 1e-6 * rows))
         if cycle <= 10:
-            assert progress.status()["eta_s"] is None and "eta=?" in line(progress.status())
+            assert progress.status()["eta_s"] is None and "eta=?" in line(progress.status(), SCALARS, {})
     assert progress.status()["eta_s"] == pytest.approx(160 * 0.15)
     progress.close()
 
 
 def test_before_the_first_cycle(tmp_path):
-    progress = Progress(tmp_path, 3, 20, 100, io.StringIO(), Clock())
+    progress = Progress(tmp_path, 3, 20, 100, SCALARS, io.StringIO(), Clock())
     status = progress.status(None)
     progress.close()
     assert status["cycle"] == 3 and status["seconds_per_cycle"] is None and status["eta_s"] is None
-    assert line(status) == "cycle=3/20"
+    assert line(status, SCALARS, {}) == "cycle=3/20"
 
 
 def test_notes_and_a_log_that_cannot_be_written(tmp_path):
     (tmp_path / "logs").write_text("in the way")
     stream = io.StringIO()
-    progress = Progress(tmp_path, 0, 1, 10, stream)
+    progress = Progress(tmp_path, 0, 1, 10, SCALARS, stream)
     progress.note("stopped [early]")
     progress.update(values(1))
     progress.close()
@@ -111,7 +112,7 @@ def test_a_terminal_gets_a_display(tmp_path):
             return True
 
     stream = Terminal()
-    progress = Progress(tmp_path, 0, 2, 10, stream)
+    progress = Progress(tmp_path, 0, 2, 10, SCALARS, stream)
     progress.update(values(1))
     progress.note("a [word]")
     progress.update(values(2))
@@ -140,7 +141,7 @@ def test_no_display_under_a_launcher(tmp_path, monkeypatch):
 
     stream = Terminal()
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
-    progress = Progress(tmp_path, 0, 10, 100, stream)
+    progress = Progress(tmp_path, 0, 10, 100, SCALARS, stream)
     progress.note("words")
     progress.close()
     assert stream.getvalue().endswith(" words\n") and "\x1b" not in stream.getvalue()

@@ -87,7 +87,7 @@ def posterior_rows(comm, cycles: int, digest_cycles: int, seed: int, split_merge
         digest, labels = hashlib.sha256(), []
         for t in range(cycles):
             mixture.cycle()
-            z = mixture.labels()
+            z = mixture.view.labels()
             if comm.rank == 0:
                 labels.append(z)
                 if t < digest_cycles:

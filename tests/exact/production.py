@@ -14,14 +14,14 @@ import numpy as np
 
 from mpibayes.hpc.crosscat import sweep as shard_step
 from mpibayes.hpc.crosscat import update as global_update
-from mpibayes.hpc.crosscat import view as program
+from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.moves import alike as informed_moves
 from mpibayes.hpc.crosscat.moves import grouping
 from mpibayes.hpc.crosscat.moves import launched as guided_moves
 from mpibayes.hpc.crosscat.moves import round as split_merge
-from mpibayes.hpc.crosscat.view import Mixture, Settings
+from mpibayes.hpc.crosscat.moves.ledger import Ledger
 from mpibayes.hpc.data.rows import Carve, in_blocks
-from mpibayes.hpc.parallel import shards
+from mpibayes.hpc.parallel import collapse, shards
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels.mixture import twin
@@ -82,9 +82,9 @@ def place(mixture: Mixture, labels: np.ndarray, cycles: int, hyper=None) -> None
     """Put the chain at labels (in row order, on every rank) after `cycles` cycles."""
     labels = np.unique(labels, return_inverse=True)[1]
     cut = shards.bounds(mixture.n_rows, mixture.n_shards)
-    mixture.resume(
-        cycles, lambda i: labels[cut[i] : cut[i + 1]], int(labels.max()) + 1, mixture.hyper if hyper is None else hyper
-    )
+    view = mixture.view
+    view.resume(lambda i: labels[cut[i] : cut[i + 1]], int(labels.max()) + 1, view.hyper if hyper is None else hyper)
+    mixture.resume(cycles)
 
 
 def replicates(mixture: Mixture, starts, cycles: int, record, hypers=None) -> list | None:
@@ -95,7 +95,7 @@ def replicates(mixture: Mixture, starts, cycles: int, record, hypers=None) -> li
         seen = []
         for _ in range(cycles):
             mixture.cycle()
-            now = mixture.labels()
+            now = mixture.view.labels()
             if mixture.comm.rank == 0:
                 seen.append(record(mixture, now))
         out.append(seen)
@@ -134,7 +134,7 @@ def digest(mixture: Mixture, starts, cycles: int, hypers=None) -> str | None:
 
     def feed(m, labels):
         total.update(labels.tobytes())
-        for value in vars(m.hyper).values():
+        for value in vars(m.view.hyper).values():
             total.update(np.ascontiguousarray(value, dtype=np.float64).tobytes())
 
     done = replicates(mixture, starts, cycles, feed, hypers)
@@ -178,7 +178,7 @@ class Joint:
 
     def index_of(self, mixture: Mixture) -> tuple[int, ...]:
         """Numbers of the grid points the chain is at: (alpha, d), then each column in the case's order."""
-        h = mixture.hyper
+        h = mixture.view.hyper
         out = [nearest(self.points, (h.concentration, h.discount))]
         at = {"categorical": 0, "real": 0, "count": 0, "vector": 0}
         for name, kind, *_ in self.case.columns:
@@ -227,7 +227,7 @@ class Joint:
 
     def history(self, mixture: Mixture, n_replicates: int, cycles: int, seed: int):
         """(partition numbers (R, T), grid points (R, T, 1 + columns)) on root, None elsewhere."""
-        starts, hypers = self.draw(np.random.Generator(np.random.Philox(seed)), n_replicates, mixture.hyper)
+        starts, hypers = self.draw(np.random.Generator(np.random.Philox(seed)), n_replicates, mixture.view.hyper)
         seen = replicates(mixture, starts, cycles, lambda m, z: (z, self.index_of(m)), hypers)
         if seen is None:
             return None
@@ -260,12 +260,12 @@ def no_anchors():
     def zero(z, row0, seed, cycle, chain, owned, n_clusters):
         return np.zeros(n_clusters, np.uint64)  # below every priority, and no row's own
 
-    return mock.patch.object(program.kernels, "anchors", zero)
+    return mock.patch.object(kernels, "anchors", zero)
 
 
 def nothing_private():
     """All occupied clusters are instantiated, those that live on the collapsed shard too."""
-    return mock.patch.object(global_update, "private_clusters", lambda size, owned: size == 0)
+    return mock.patch.object(collapse, "private_clusters", lambda size, owned: size == 0)
 
 
 class _TailOverRows(twin.Tail):
@@ -314,9 +314,9 @@ def heavy_new_cluster():
     def heavier(prior, concentration, discount, log_weight, capacity):
         return make(prior, concentration, discount, log_weight + 0.5, capacity=capacity)
 
-    def _tail(self, shard, mine):
+    def _tail(self, shard, z, mine):
         with mock.patch.object(kernels, "Tail", make if len(mine) else heavier):
-            return right(self, shard, mine)
+            return right(self, shard, z, mine)
 
     return mock.patch.object(shard_step.Step, "_tail", _tail)
 
@@ -325,11 +325,11 @@ def hypers_after_weights():
     """(alpha, d) drawn from p(. | z) after w, keeping w_*."""
     right = global_update.Update.run
 
-    def run(self, comm, hyper, summary, key, learn=True):
-        new = self.draw_process(hyper, summary, key)  # from a stream with a key: the same on every rank
+    def run(self, comm, hyper, partition, key, learn=True):
+        new = self.draw_process(hyper, partition, key)  # from a stream with a key: the same on every rank
         old = mock.patch.object(global_update.Update, "draw_process", lambda *_: (hyper.concentration, hyper.discount))
         with old:
-            shared = right(self, comm, hyper, summary, key, learn)
+            shared = right(self, comm, hyper, partition, key, learn)
         concentration, discount = shared.hyper.concentration, shared.hyper.discount = new
         shared.weights.concentration, shared.weights.discount = new
         shared.weights.tail_concentration = concentration + len(shared.weights.log_weight) * discount
@@ -361,19 +361,19 @@ def guided_alone(**values):
 
 @contextlib.contextmanager
 def informed_alone(**values):
-    with constants(**values), mock.patch.object(split_merge.Round, "guided", lambda self: None):
+    with constants(**values), mock.patch.object(split_merge, "KINDS", [informed_moves.informed]):
         yield
 
 
 def without_q():
     """The probability of the sides proposed is left out."""
-    right = split_merge.Round._propose
+    right = guided_moves._propose
 
     def propose(self, *arguments):
         labels, log_q = right(self, *arguments)
         return labels, None if log_q is None else 0.0 * log_q
 
-    return mock.patch.object(split_merge.Round, "_propose", propose)
+    return mock.patch.object(guided_moves, "_propose", propose)
 
 
 def q_of_root_alone():
@@ -382,13 +382,13 @@ def q_of_root_alone():
 
 
 def _changed_q(change):
-    right = split_merge.Round._sides
+    right = Ledger.sides
 
     def sides(self, *arguments):
         labels, log_q = right(self, *arguments)
         return labels, change(self, log_q)
 
-    return mock.patch.object(split_merge.Round, "_sides", sides)
+    return mock.patch.object(Ledger, "sides", sides)
 
 
 def without_grouping():
@@ -398,28 +398,28 @@ def without_grouping():
 
 def without_seeds():
     """The seeds' probability is left out: m (m - 1) / (2 m_a m_b). For guided moves alone."""
-    right = split_merge.Round._log_split
+    right = Ledger.log_split
 
     def log_split(self, a, b, both, n_before):
         m = self.statistics.size
         return right(self, a, b, both, n_before) - np.log(m[both] * (m[both] - 1.0) / (2.0 * m[a] * m[b]))
 
-    return mock.patch.object(split_merge.Round, "_log_split", log_split)
+    return mock.patch.object(Ledger, "log_split", log_split)
 
 
 def clusters_of_the_start():
     """The prior's factor alpha + K d with the K that the round began with, for every group. For guided moves alone."""
-    right = split_merge.Round._log_split
+    right = Ledger.log_split
 
     def log_split(self, a, b, both, n_before):
         return right(self, a, b, both, self.n_labels - (both not in self.column))
 
-    return mock.patch.object(split_merge.Round, "_log_split", log_split)
+    return mock.patch.object(Ledger, "log_split", log_split)
 
 
 def launch_from_the_split():
     """The launch of a pair starts from its present clusters. For one shard."""
-    right = split_merge.Round._seeded
+    right = guided_moves._seeded
 
     def seeded(z, ids, group, seeds, *more):
         label, cluster = right(z, ids, group, seeds, *more), dict(zip(ids.tolist(), z.tolist()))
@@ -428,17 +428,17 @@ def launch_from_the_split():
                 label[z == cluster[i]], label[z == cluster[j]] = 2 * g, 2 * g + 1
         return label
 
-    return mock.patch.object(split_merge.Round, "_seeded", staticmethod(seeded))
+    return mock.patch.object(guided_moves, "_seeded", seeded)
 
 
 def order_of_labels():
     """Groups are accepted in the order in which the grouping was drawn, that of labels."""
-    return mock.patch.object(split_merge.Round, "_order", staticmethod(lambda seeds: np.flatnonzero(seeds[:, 0] >= 0)))
+    return mock.patch.object(guided_moves, "_order", lambda seeds: np.flatnonzero(seeds[:, 0] >= 0))
 
 
 def without_urn():
     """The probability of the urn split is left out."""
-    return mock.patch.object(split_merge.Round, "_log_urn", staticmethod(lambda m_a, m_b: 0.0))
+    return mock.patch.object(informed_moves, "_log_urn", lambda m_a, m_b: 0.0)
 
 
 def without_q_of_the_rest():
@@ -451,28 +451,26 @@ def odds_from_all_rows():
 
     For one shard. A split, which has no present sides, is proposed as it is.
     """
-    right = split_merge.Round._total
+    right = Ledger.total
 
     def total(self, labelled, k):
-        (rows, z), shard = next(iter(labelled)), self.shards[0]
-        if k == 2 and (z >= 0).any() and (clusters := np.unique(shard.z[z >= 0])).size == 2:
-            first = shard.z[np.isin(shard.z, clusters)][0]
-            z = np.where(np.isin(shard.z, clusters), shard.z != first, -1).astype(np.int32)
+        (rows, z), now = next(iter(labelled)), self.z[0]
+        if k == 2 and (z >= 0).any() and (clusters := np.unique(now[z >= 0])).size == 2:
+            first = now[np.isin(now, clusters)][0]
+            z = np.where(np.isin(now, clusters), now != first, -1).astype(np.int32)
         return right(self, [(rows, z)], k)
 
-    return mock.patch.object(split_merge.Round, "_total", total)
+    return mock.patch.object(Ledger, "total", total)
 
 
 def without_choice():
     """The probability of the partner chosen for an informed merge is left out."""
-    return mock.patch.object(split_merge.Round, "_log_choice", staticmethod(lambda gain, other: 0.0))
+    return mock.patch.object(informed_moves, "_log_choice", lambda gain, other: 0.0)
 
 
 def uniform_choice():
     """The partner of an informed merge is taken to have been chosen uniformly."""
-    return mock.patch.object(
-        split_merge.Round, "_log_choice", staticmethod(lambda gain, other: -np.log(len(gain) - 1.0))
-    )
+    return mock.patch.object(informed_moves, "_log_choice", lambda gain, other: -np.log(len(gain) - 1.0))
 
 
 def choice_of_one_side():

@@ -20,6 +20,7 @@ from tests.exact.enumerate import CASES, Posterior
 LEVEL = 1e-4
 ANNEALING = Annealing("linear", passes=4.0, start_rows=1)
 REPLICATES = 300
+FEW = 200  # at which a chain that has not settled is rejected, with p = 2e-8
 
 
 def final_partitions(comm, n_shards: int, settling: int, n_replicates: int) -> np.ndarray | None:
@@ -32,31 +33,35 @@ def final_partitions(comm, n_shards: int, settling: int, n_replicates: int) -> n
         # a row that meets no cluster it may enter waits, and the settling begins when none does
         while mixture.growing or mixture.cycles < cycles:
             mixture.cycle()
-        out.append(mixture.labels())
+        out.append(mixture.view.labels())
     return np.array(out) if comm.rank == 0 else None
 
 
-@pytest.mark.parametrize("n_shards", [1, 2, 3])
-def test_settled_after_the_default_number_of_cycles(n_shards):
+@pytest.mark.quick("2-200")
+@pytest.mark.parametrize("n_shards, n_replicates", [(1, REPLICATES), (2, REPLICATES), (3, REPLICATES), (2, FEW)])
+def test_settled_after_the_default_number_of_cycles(n_shards, n_replicates):
     posterior = Posterior(CASES["cat6"])
-    found = final_partitions(serial(), n_shards, strategy.SETTLING * n_shards, REPLICATES)
+    found = final_partitions(serial(), n_shards, strategy.SETTLING * n_shards, n_replicates)
     p = chi_square(posterior.index(found), posterior.p)
     assert p >= LEVEL, f"p = {p} (seed {seed(71)})"
 
 
-@pytest.mark.parametrize("n_shards", [2, 3])
-def test_not_settled_when_growth_ends(n_shards):
+@pytest.mark.quick("2-200")
+@pytest.mark.parametrize("n_shards, n_replicates", [(2, 1000), (3, 1000), (2, FEW)])
+def test_not_settled_when_growth_ends(n_shards, n_replicates):
     posterior = Posterior(CASES["cat6"])
-    p = chi_square(posterior.index(final_partitions(serial(), n_shards, 0, 1000)), posterior.p)
+    p = chi_square(posterior.index(final_partitions(serial(), n_shards, 0, n_replicates)), posterior.p)
     assert p < LEVEL, f"p = {p}"
 
 
+@pytest.mark.quick("8")
 @pytest.mark.mpi(min_size=2)
-def test_settled_on_ranks():
-    """The same on real ranks, shorter; and the same bits as on one."""
+@pytest.mark.parametrize("n_replicates", [8, 60])
+def test_settled_on_ranks(n_replicates):
+    """The same on real ranks, shorter; and the same bits as on one, for which a few replicates are enough."""
     comm = world()
     posterior = Posterior(CASES["cat6"])
-    found = final_partitions(comm, 3, strategy.SETTLING * 3, 60)
+    found = final_partitions(comm, 3, strategy.SETTLING * 3, n_replicates)
     alone = final_partitions(serial(), 3, strategy.SETTLING * 3, 5) if comm.rank == 0 else None
     same, p = comm.share(
         (bool((found[:5] == alone).all()), chi_square(posterior.index(found), posterior.p)) if comm.rank == 0 else None

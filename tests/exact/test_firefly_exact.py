@@ -75,6 +75,7 @@ def test_quadrature_against_draws(name):
 # ---- laws ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick(every=5)
 @pytest.mark.parametrize("name, bounds, move, sweep, n_shards", CONFIGURATIONS)
 def test_law(name, bounds, move, sweep, n_shards):
     found = production.verdict(
@@ -100,6 +101,7 @@ def test_law_of_regular_mcmc(name, move):
     assert found.passed, f"{found} (seed {seed(63)})"
 
 
+@pytest.mark.quick("logistic24-tuned-hmc", "student16-untuned-hmc", "softmax12-tuned-random-walk")
 @pytest.mark.parametrize("move", ["hmc", "random-walk"])
 @pytest.mark.parametrize("bounds", ["untuned", "tuned"])
 @pytest.mark.parametrize("name", CASES)
@@ -165,6 +167,15 @@ def test_law_of_every_pair_on_ranks(bounds, move, sweep):
 # ---- wrong programs --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick(
+    "misprinted acceptance",
+    "darkened rows proposed again, tuned",
+    "stale gaps, explicit",
+    "z kept in a step on all rows",
+    "bounds raised by 0.05, softmax",
+    "hmc without acceptance",
+    "mala without its reverse",
+)
 @pytest.mark.parametrize("name", wrong.PROGRAMS)
 def test_wrong_programs_are_rejected(name):
     found = wrong.PROGRAMS[name].verdict(seed(64), LEVEL)

@@ -51,12 +51,22 @@ def verdict(comm, name, n_shards, opening, n_replicates, default_seed, cycles=CY
     return None if history is None else judge_history(history, posterior, level)
 
 
+@pytest.mark.quick(
+    "cat6-1-one",
+    "cat6-3-all",
+    "cat6py-6-one",
+    "cat6neg-2-one",
+    "nix5-5-all",
+    "count5-2-one",
+    "miss6-3-one",
+)
 @pytest.mark.parametrize("name, n_shards, opening", CONFIGURATIONS)
 def test_posterior_law(name, n_shards, opening):
     found = verdict(serial(), name, n_shards, opening, 150, 31)
     assert found.passed, f"{found} (seed {seed(31)})"
 
 
+@pytest.mark.quick("no anchors, cat6py", "tail over N, cat6")
 @pytest.mark.parametrize(
     "wrong, name, n_shards, n_replicates",
     [
@@ -83,6 +93,7 @@ def test_wrong_programs_are_rejected(wrong, name, n_shards, n_replicates):
     assert not found.passed, str(found)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["count5", "cat6"])
 def test_right_program_passes_at_the_largest_size(name):
     found = verdict(serial(), name, 2, "one", 1300, 31)
@@ -114,6 +125,7 @@ def joint_verdicts(joint, n_shards, n_replicates, context=contextlib.nullcontext
         return joint.judge(joint.history(mixture, n_replicates, CYCLES, seed(35)), LEVEL)
 
 
+@pytest.mark.quick("2")
 @pytest.mark.parametrize("n_shards", [1, 2, 6])
 def test_joint_law_with_hyperparameters(n_shards):
     """Partition with (alpha, d), and with the grids of a categorical, a real and a count column, all with holes."""
@@ -121,10 +133,13 @@ def test_joint_law_with_hyperparameters(n_shards):
     assert all(v.passed for v in found), f"{[str(v) for v in found]} (seed {seed(34)})"
 
 
+@pytest.mark.quick("350-True", "350-False")
 @pytest.mark.parametrize("right", [True, False])
-def test_hyperparameters_before_weights(right):
+@pytest.mark.parametrize("n_replicates", [350, 700])
+def test_hyperparameters_before_weights(right, n_replicates):
     """(alpha, d) drawn before w passes; drawn after w, with w_* kept, it is rejected (columns' priors fixed)."""
-    found = joint_verdicts(PROCESS, 2, 700, contextlib.nullcontext if right else production.hypers_after_weights)
+    wrong = contextlib.nullcontext if right else production.hypers_after_weights
+    found = joint_verdicts(PROCESS, 2, n_replicates, wrong)
     assert all(v.passed for v in found) == right, f"{[str(v) for v in found]} (seed {seed(34)})"
 
 
@@ -146,7 +161,7 @@ def test_escobar_west():
     hypers = []
     for b in starts:
         p = posterior.process[:, b]
-        hypers.append(replace(mixture.hyper, concentration=float(generator.choice(alphas, p=p / p.sum()))))
+        hypers.append(replace(mixture.view.hyper, concentration=float(generator.choice(alphas, p=p / p.sum()))))
     tenths = alphas[np.searchsorted(np.cumsum(posterior.process.sum(axis=1)), np.arange(0.1, 0.95, 0.1))]
 
     def record(m, labels):
@@ -167,12 +182,14 @@ def test_escobar_west():
 # ---- ranks -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick("a third")
 @pytest.mark.mpi
-def test_same_bits_on_every_number_of_ranks():
+@pytest.mark.parametrize("third", range(3), ids=["a third", "another", "the last"])
+def test_same_bits_on_every_number_of_ranks(third):
     """Labels and hyperparameters after every cycle equal those of one process, for every case, cut and opening."""
     comm = world()
     generator = np.random.Generator(np.random.Philox(seed(38)))
-    for name, n_shards, opening in CONFIGURATIONS:
+    for name, n_shards, opening in CONFIGURATIONS[third::3]:
         case = CASES[name]
         starts = Posterior(case).draw(generator, 2)
 
@@ -189,6 +206,7 @@ def test_same_bits_on_every_number_of_ranks():
         assert comm.share(together) == comm.share(alone), ("joint", n_shards, seed(39))
 
 
+@pytest.mark.quick("cat6py-6-one")
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("name, n_shards, opening", [("cat6py", 6, "one"), ("nix5", 4, "all"), ("miss6", 3, "one")])
 def test_posterior_law_on_ranks(name, n_shards, opening):
@@ -232,6 +250,7 @@ def clusters_verdict(comm, n_rows, alpha, d, n_shards, opening, n_replicates, cy
 PRIOR_LAWS = [(2.0, 0.0, "one"), (2.0, 0.0, "all"), (1.0, 0.3, "one"), (-0.2, 0.5, "one")]
 
 
+@pytest.mark.quick("2.0-0.0-all-4", "1.0-0.3-one-16", "-0.2-0.5-one-4")
 @pytest.mark.parametrize("n_shards", [1, 4, 16])
 @pytest.mark.parametrize("alpha, d, opening", PRIOR_LAWS)
 def test_number_of_clusters_without_likelihood(alpha, d, opening, n_shards):
@@ -246,6 +265,7 @@ def test_number_of_clusters_rejects_wrong_programs():
         assert p < LEVEL, text
 
 
+@pytest.mark.quick("60-2.0-0.0-one-40-12")
 @pytest.mark.mpi(size=4)
 @pytest.mark.parametrize(
     "n_rows, alpha, d, opening, n_replicates, cycles",

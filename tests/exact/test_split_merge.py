@@ -21,6 +21,7 @@ from mpibayes.hpc.crosscat.moves import alike as informed_moves
 from mpibayes.hpc.crosscat.moves import grouping
 from mpibayes.hpc.crosscat.moves import launched as guided_moves
 from mpibayes.hpc.crosscat.moves import ledger as cluster_book
+from mpibayes.hpc.crosscat.moves import round as round_of_moves
 from mpibayes.hpc.crosscat.moves import scans as launch_scans
 from mpibayes.hpc.parallel import streams
 from mpibayes.hpc.parallel.comm import serial, world
@@ -63,6 +64,7 @@ def test_law_of_groupings(n_clusters):
         assert abs(np.log(p) - grouping.log_probability(n_clusters, n_pairs)) < ROUNDING
 
 
+@pytest.mark.quick("cat6-1-1-values0", "nix5-5-1-values3", "cat6py-2-2-values7", "miss6-6-4-values13")
 @pytest.mark.parametrize(
     "name, n_shards, cycle, values",
     [(name, n_shards, 1, {}) for name, n_shards in SHARDS]
@@ -75,6 +77,7 @@ def test_guided_moves_keep_the_posterior(name, n_shards, cycle, values):
         assert change(name, transitions.guided, n_shards, cycle) < ROUNDING
 
 
+@pytest.mark.quick("cat6-1-values0", "cat6py-2-values2", "nix5-5-values1", "count5-4-values3", "miss6-6-values2")
 @pytest.mark.parametrize("values", [{}, {"INFORMED_SPLITS": 0.5}, FEW, {"RECALLED_ROWS": 0, "RECALLED": 0.0}])
 @pytest.mark.parametrize("name, n_shards", SHARDS)
 def test_informed_moves_keep_the_posterior(name, n_shards, values):
@@ -98,6 +101,12 @@ def test_moves_keep_the_posterior_of_five_rows(name):
         assert moves.error(moves.matrix(move)) < ROUNDING
 
 
+@pytest.mark.quick(
+    "without_q-cat6-guided-values0",
+    "clusters_of_the_start-cat6py-guided-values4",
+    "without_urn-cat6-informed-values6",
+    "choice_of_one_side-miss6-informed-values11",
+)
 @pytest.mark.parametrize(
     "wrong, name, move, values",
     [
@@ -124,6 +133,7 @@ def test_wrong_moves_do_not_keep_the_posterior(wrong, name, move, values):
             assert change(name, move) > 1e-4
 
 
+@pytest.mark.quick("nix5-5-2")
 @pytest.mark.parametrize("name, n_shards, subset", [("cat6", 1, 1000), ("miss6", 2, 1000), ("nix5", 5, 2)])
 def test_launch_does_not_look_at_the_split(name, n_shards, subset):
     """All ways to have a table's rows in one cluster or in two with the seeds apart launch with the same odds."""
@@ -134,8 +144,10 @@ def test_launch_does_not_look_at_the_split(name, n_shards, subset):
             for i in range(len(z)) if k <= 2 else ():
                 for j in range(i + 1, len(z)):
                     if k == 1 or z[i] != z[j]:
-                        start = moves.round_from(number)
-                        odds = start._launch(np.array([[0, k - 1]]), np.zeros(k, np.int32), np.array([[i, j]]))
+                        start = moves.ledger_of(number)
+                        odds = guided_moves._launch(
+                            start, np.array([[0, k - 1]]), np.zeros(k, np.int32), np.array([[i, j]])
+                        )
                         found.setdefault((i, j), set()).add(b"".join(a.tobytes() for a in vars(odds).values()))
                         n_splits[i, j] += 1
     assert set(map(len, found.values())) == {1} and len({*map(frozenset, found.values())}) > 5
@@ -173,7 +185,7 @@ def test_no_stream_has_two_uses():
     ):
         for number in (0, 40, 100):
             opened.clear(), words.clear()
-            moves.round_from(number).run()
+            round_of_moves.run(moves.ledger_of(number))
             assert max(opened.values()) == 1
             assert sum(name == "scans" for name, *_ in words) == 2 * (moves.n_rows > 0)
             assert sum(purpose == streams.Purpose.INFORMED for purpose, _ in opened) == 1 + informed_moves.INFORMED
@@ -203,6 +215,7 @@ PARTS = {
 }
 
 
+@pytest.mark.quick("cat6py-2-guided", "miss6-6-informed", "cat6-2-informed, two recalled")
 @pytest.mark.parametrize(
     "name, n_shards, part",
     [(name, s, part) for name, s in SHARDS for part in ("guided", "informed")]
@@ -216,6 +229,7 @@ def test_law_of_moves_alone(name, n_shards, part):
     assert found.passed, f"{found} (seed {seed(51)})"
 
 
+@pytest.mark.quick("miss6-6")
 @pytest.mark.parametrize("name, n_shards", [("cat6py", 2), ("miss6", 6)])
 def test_law_of_rounds(name, n_shards):
     """Both kinds of move, with the program's own constants."""
@@ -236,6 +250,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.quick("without_q-cat6-guided-60", "without_urn-cat6-informed-60")
 @pytest.mark.parametrize("wrong, name, part, n_replicates", WRONG)
 def test_wrong_moves_are_rejected(wrong, name, part, n_replicates):
     with PARTS[part](), wrong():
@@ -265,7 +280,7 @@ def test_moves_reach_every_partition():
     with production.constants(SCANS=2, **EVEN, **OFTEN):
         for _ in range(2500):
             mixture.cycle()
-            index.append(posterior.index(mixture.labels()))
+            index.append(posterior.index(mixture.view.labels()))
     assert posterior.p[np.unique(index)].sum() > 0.98
     assert chi_square(np.array(index[100::20]), posterior.p) >= LEVEL, seed(55)
 
@@ -280,6 +295,7 @@ def cycles(comm, name, n_shards, opening, n_replicates, n_cycles, default_seed):
     return None if history is None else judge_history(history, posterior, LEVEL)
 
 
+@pytest.mark.quick("cat6-6-all", "cat6py-3-one", "nix5-2-one", "miss6-3-one")
 @pytest.mark.parametrize("name, n_shards, opening", CONFIGURATIONS)
 def test_posterior_law(name, n_shards, opening):
     with production.constants(INFORMED=2, INFORMED_SPLITS=0.25, SCANS=3):
@@ -308,12 +324,14 @@ def clusters_verdict(comm, n_rows, alpha, d, n_shards, n_replicates, n_cycles, d
     return float(min(1.0, 2.0 * p.min())), f"N {n_rows}, alpha {alpha}, d {d}, S {n_shards}: E[K] {k.mean():.3f}, z {z}"
 
 
+@pytest.mark.quick("4-1.0-0.3")
 @pytest.mark.parametrize("n_shards, alpha, d", [(1, 2.0, 0.0), (4, 1.0, 0.3), (16, -0.2, 0.5)])
 def test_number_of_clusters_without_likelihood(n_shards, alpha, d):
     p, text = clusters_verdict(serial(), 60, alpha, d, n_shards, 40, 12, 59)
     assert p >= LEVEL, f"{text} (seed {seed(59)})"
 
 
+@pytest.mark.quick("without_grouping-guided")
 @pytest.mark.parametrize("wrong, part", [(production.without_grouping, "guided"), (production.without_urn, "informed")])
 def test_number_of_clusters_rejects_wrong_moves(wrong, part):
     with PARTS[part](), wrong():
@@ -324,13 +342,15 @@ def test_number_of_clusters_rejects_wrong_moves(wrong, part):
 # ---- ranks -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick("a third")
 @pytest.mark.mpi
-def test_same_bits_on_every_number_of_ranks():
+@pytest.mark.parametrize("third", range(3), ids=["a third", "another", "the last"])
+def test_same_bits_on_every_number_of_ranks(third):
     """Labels and hyperparameters after every cycle with moves equal those of one process, for every case and cut."""
     comm = world()
     generator = np.random.Generator(np.random.Philox(seed(60)))
     with production.constants(SCANS=2, SUBSET=3, **OFTEN, **FEW):
-        for name, n_shards, opening in CONFIGURATIONS:
+        for name, n_shards, opening in CONFIGURATIONS[third::3]:
             starts = Posterior(CASES[name]).draw(generator, 1)
 
             def digest(where, name=name, n_shards=n_shards, opening=opening, starts=starts):
@@ -373,6 +393,7 @@ def test_law_of_moves_on_ranks(wrong):
     assert passed == (wrong is None), f"{text} (seed {seed(62)})"
 
 
+@pytest.mark.thorough
 @pytest.mark.mpi(min_size=2)
 def test_posterior_law_on_ranks():
     comm = world()
@@ -382,6 +403,7 @@ def test_posterior_law_on_ranks():
     assert passed, f"{text} (seed {seed(63)})"
 
 
+@pytest.mark.quick("1.0-0.3")
 @pytest.mark.mpi(size=4)
 @pytest.mark.parametrize("alpha, d", [(2.0, 0.0), (1.0, 0.3)])
 def test_number_of_clusters_on_four_ranks(alpha, d):

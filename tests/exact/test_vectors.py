@@ -36,6 +36,7 @@ def verdict(comm, name, n_shards, opening, n_replicates, default_seed, **setting
     return None if history is None else judge_history(history, posterior, LEVEL)
 
 
+@pytest.mark.quick("niwmiss6-6-one")
 @pytest.mark.parametrize("name, n_shards, opening", CONFIGURATIONS)
 def test_posterior_law(name, n_shards, opening):
     found = verdict(serial(), name, n_shards, opening, 150, 61)
@@ -47,6 +48,7 @@ def test_posterior_law_with_moves():
     assert found.passed, f"{found} (seed {seed(62)})"
 
 
+@pytest.mark.quick("3")
 @pytest.mark.parametrize("n_shards", [1, 3])
 def test_joint_law_with_hyperparameters(n_shards):
     mixture = JOINT.sampler(serial(), n_shards, seed(63))
@@ -57,6 +59,7 @@ def test_joint_law_with_hyperparameters(n_shards):
 # ---- wrong versions of the component ---------------------------------------------------------------------------------
 
 
+@pytest.mark.quick("scatter_about_the_prior")
 @pytest.mark.parametrize("wrong", [wrong_vectors.scatter_about_the_prior, wrong_vectors.columns_apart])
 def test_wrong_draws_are_rejected(wrong):
     """With five shards of one row every cluster of two rows or more is instantiated; collapsed ones are right.
@@ -68,11 +71,13 @@ def test_wrong_draws_are_rejected(wrong):
     assert not found.passed, str(found)
 
 
+@pytest.mark.thorough
 def test_right_draws_pass_at_the_same_size():
     found = verdict(serial(), "niw5", 5, "one", 400, 61)
     assert found.passed, f"{found} (seed {seed(61)})"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("wrong", [production.no_anchors])
 def test_wrong_programs_are_rejected(wrong):
     with wrong():
@@ -83,6 +88,7 @@ def test_wrong_programs_are_rejected(wrong):
 # ---- moves, to rounding ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick("niw5-guided", "niwmiss6-informed")
 @pytest.mark.parametrize("move", [transitions.guided, transitions.informed])
 @pytest.mark.parametrize("name", ["niw5", "niwmiss6"])
 def test_moves_keep_the_posterior(name, move):
@@ -116,6 +122,7 @@ def test_same_bits_on_every_number_of_ranks():
         assert comm.share(together) == comm.share(alone), (name, n_shards, opening, seed(67))
 
 
+@pytest.mark.thorough
 @pytest.mark.mpi(min_size=2)
 def test_posterior_law_on_ranks():
     comm = world()

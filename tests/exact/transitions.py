@@ -20,7 +20,7 @@ import numpy as np
 from mpibayes.hpc.crosscat.moves import alike as informed_moves
 from mpibayes.hpc.crosscat.moves import launched as guided_moves
 from mpibayes.hpc.crosscat.moves import ledger as cluster_book
-from mpibayes.hpc.crosscat.moves import round as split_merge
+from mpibayes.hpc.crosscat.moves.ledger import Ledger
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.kernels.mixture import twin_split
 from tests.exact import production
@@ -125,38 +125,34 @@ class Moves:
         self.p, self.partitions = self.posterior.p, self.posterior.partitions
         self.mixture = production.sampler(serial(), case, n_shards, seed, **settings)
         self.n_rows, self.cycle, self.seed = case.n_rows, cycle, seed
-        self._summaries = {}
+        self._partitions = {}
 
-    def round_from(self, number: int) -> split_merge.Round:
-        """A round of the partition with this number, which has not moved yet."""
-        m, z = self.mixture, np.full(self.n_rows, -2, np.int32)
+    def ledger_of(self, number: int) -> Ledger:
+        """The ledger of a round from the partition with this number, which has not moved yet."""
+        m, view, z = self.mixture, self.mixture.view, np.full(self.n_rows, -2, np.int32)
         z[self.active] = self.partitions[number]
-        for shard in m.shards:
-            shard.z[:] = z[shard.start : shard.start + len(shard)]
-        if number not in self._summaries:
-            m.cycles, m.n_labels = self.cycle, int(z.max()) + 1
-            m._count()
-            m._summarise()
-            self._summaries[number] = m.summary
-        summary = self._summaries[number]
-        return split_merge.Round(
-            m.comm, m.shards, m.components, m.hyper, summary.size, summary.statistics, m.n_shards,
-            seed=self.seed, cycle=self.cycle, chain=0,
-        )  # fmt: skip
+        for shard, labels in zip(view.shards, view.z):
+            labels[:] = z[shard.start : shard.start + len(shard)]
+        if number not in self._partitions:
+            view.n_labels = int(z.max()) + 1
+            m.resume(self.cycle)
+            self._partitions[number] = view.partition
+        view.partition = self._partitions[number]
+        return Ledger(view, self.cycle)
 
-    def matrix(self, move: Callable[[split_merge.Round, Tape], None]) -> np.ndarray:
-        """Transition probabilities (B, B) of move(round, tape)."""
+    def matrix(self, move: Callable[[Ledger, Tape], None]) -> np.ndarray:
+        """Transition probabilities (B, B) of move(ledger, tape)."""
         out = np.zeros((len(self.p), len(self.p)))
         for number in range(len(self.p)):
 
             def run(tape, number=number):
                 with taped(tape):
-                    moves = self.round_from(number)
-                    move(moves, tape)
-                labels = np.concatenate([s.z for s in self.mixture.shards])
+                    ledger = self.ledger_of(number)
+                    move(ledger, tape)
+                labels = np.concatenate(self.mixture.view.z)
                 assert (np.delete(labels, self.active) == -2).all()
                 labels = labels[self.active]
-                assert np.array_equal(np.unique(labels), np.arange(moves.n_labels))
+                assert np.array_equal(np.unique(labels), np.arange(ledger.n_labels))
                 return int(self.posterior.index(labels))
 
             for p, result in outcomes(run):
@@ -169,40 +165,41 @@ class Moves:
         return 0.5 * float(np.abs(self.p @ matrix - self.p).sum())
 
 
-def guided(moves: split_merge.Round, tape: Tape) -> None:
-    moves.guided()
+def guided(ledger: Ledger, tape: Tape) -> None:
+    guided_moves.guided(ledger)
 
 
-def informed(moves: split_merge.Round, tape: Tape) -> None:
+def informed(ledger: Ledger, tape: Tape) -> None:
     """One step: an informed merge or split, by the program's coin."""
     splits = informed_moves.INFORMED_SPLITS
-    step = moves._informed_split if tape.choose([1.0 - splits, splits]) else moves._informed_merge
-    step(0, Stream(tape))
+    split = tape.choose([1.0 - splits, splits])
+    step = informed_moves._informed_split if split else informed_moves._informed_merge
+    step(ledger, 0, Stream(tape))
 
 
 @contextlib.contextmanager
 def taped(tape: Tape):
     """The program with its decisions on a tape, but for those of the launch."""
     in_launch = []
-    Round, right = split_merge.Round, {n: getattr(split_merge.Round, n) for n in ("_launch", "_seeds", "_sides")}
+    right_launch, right_seeds, right_sides = guided_moves._launch, guided_moves._seeds, Ledger.sides
     generator = guided_moves.generator
 
     def scripted_generator(purpose, **key):
         return generator(purpose=purpose, **key) if in_launch else Stream(tape)
 
-    def launch(self, *arguments):
+    def launch(*arguments):
         in_launch.append(True)
         try:
-            return right["_launch"](self, *arguments)
+            return right_launch(*arguments)
         finally:
             in_launch.pop()
 
-    def seeds(self, groups):
+    def seeds(ledger, groups):
         """The two first rows of every cluster are any two in any order; a pair looks at the first ones alone."""
         words = {}
         for a, b in groups:
             for k in {int(a), int(b)}:
-                rows = [int(s.start + i) for s in self.shards for i in np.flatnonzero(s.z == k)]
+                rows = [int(s.start + i) for s, z in zip(ledger.shards, ledger.z) for i in np.flatnonzero(z == k)]
                 words |= {row: 100 + row for row in rows}
                 for place in range(min(len(rows), 2 if a == b else 1)):
                     words[rows.pop(tape.choose(np.full(len(rows), 1.0 / len(rows))))] = place
@@ -214,12 +211,12 @@ def taped(tape: Tape):
             mock.patch.object(twin_split, "words", keyed),
             mock.patch.object(cluster_book.kernels, "two_least", twin_split.two_least),
         ):
-            return right["_seeds"](self, groups)
+            return right_seeds(ledger, groups)
 
     def sides(self, rows, z, ids, group, given, seeds, odds, *stream):
         """The last sides are choices; the program works out q from them, as if each row were a cluster of its own."""
         if in_launch:
-            return right["_sides"](self, rows, z, ids, group, given, seeds, odds, *stream)
+            return right_sides(self, rows, z, ids, group, given, seeds, odds, *stream)
         of_row = np.where(z >= 0, group[np.maximum(z, 0)], -1).astype(np.int32)
         side = np.where(z >= 0, given[np.maximum(z, 0)], -1).astype(np.int8)
         for i in np.flatnonzero((of_row >= 0) & (side < 0)):
@@ -230,7 +227,7 @@ def taped(tape: Tape):
             else:
                 side[i] = 0
         own = np.arange(len(z), dtype=np.int32)
-        return right["_sides"](self, rows, own, ids, of_row, side, seeds, odds, *stream)
+        return right_sides(self, rows, own, ids, of_row, side, seeds, odds, *stream)
 
     def draw_on_grid(log_weight, stream):
         weight = np.exp(log_weight[0] - log_weight[0].max())
@@ -239,8 +236,8 @@ def taped(tape: Tape):
     with (
         mock.patch.object(guided_moves, "generator", scripted_generator),
         mock.patch.object(informed_moves, "draw_on_grid", draw_on_grid),
-        mock.patch.object(Round, "_launch", launch),
-        mock.patch.object(Round, "_seeds", seeds),
-        mock.patch.object(Round, "_sides", sides),
+        mock.patch.object(guided_moves, "_launch", launch),
+        mock.patch.object(guided_moves, "_seeds", seeds),
+        mock.patch.object(Ledger, "sides", sides),
     ):
         yield

@@ -8,11 +8,13 @@ import pytest
 from tests.faults.campaign import campaign, table
 
 pytestmark = [
+    pytest.mark.alone,
     pytest.mark.skipif(shutil.which("mpirun") is None, reason="there is no mpirun on this machine"),
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for processes in /proc"),
 ]
 
 
+@pytest.mark.quick("0")
 @pytest.mark.parametrize("seed", range(5))
 def test_killed_runs_go_on_with_the_same_bits(tmp_path, seed):
     survived, wrong = campaign(4, seed, tmp_path)

@@ -45,6 +45,12 @@ def victim(tmp_path_factory) -> Victim:
     return Victim(tmp_path_factory.mktemp("found") / "victim", Random(1), ONE_CHAIN)
 
 
+@pytest.mark.quick(
+    "seg-N-N.h5-other run0",
+    "table.h5-flip",
+    "config.resolved.toml-truncate",
+    "MANIFEST.json-other run",
+)
 @pytest.mark.parametrize(("kind", "damage"), FOUND, ids=lambda word: word.rpartition("/")[2])
 def test_what_was_found(victim, tmp_path, monkeypatch, kind, damage):
     without_pictures(monkeypatch.setattr)
@@ -60,9 +66,10 @@ def test_a_segment_that_is_missing_is_not_hidden_by_joining(victim, tmp_path, mo
 
     run = tmp_path / "run"
     shutil.copytree(victim.whole / "run", run)
+    _, *scalars = read_trace(run)
     monkeypatch.setattr(segments, "MANY", 4)
     sorted((run / "trace").iterdir())[1].unlink()
-    writer = TraceWriter(run)
+    writer = TraceWriter(run, scalars)
     for cycle in range(33, 45):
         writer.append(cycle, dict.fromkeys(writer.scalars, 0.0))
         writer.flush()
@@ -71,6 +78,7 @@ def test_a_segment_that_is_missing_is_not_hidden_by_joining(victim, tmp_path, mo
         read_trace(run)
 
 
+@pytest.mark.quick("0")
 @pytest.mark.parametrize("tens", range(5))
 def test_damaged_files_are_told_or_do_no_harm(victim, tmp_path, monkeypatch, tens):
     without_pictures(monkeypatch.setattr)

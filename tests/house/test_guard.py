@@ -123,6 +123,7 @@ def test_passing_suite_prints_once(suite):
     assert "MPI: 3 ranks" in done.stdout
 
 
+@pytest.mark.thorough
 def test_serial_tests_stay_out(suite):
     done, _ = suite(ONE_SERIAL)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -137,6 +138,7 @@ def test_failure_on_one_rank_while_others_wait(suite):
     assert seconds < 45
 
 
+@pytest.mark.thorough
 def test_failure_on_one_rank_is_seen_on_all(suite):
     done, _ = suite(ONE_FAILS_ALONE)
     assert done.returncode != 0
@@ -159,6 +161,7 @@ def test_one_rank_sleeps(suite):
     assert seconds < 45
 
 
+@pytest.mark.thorough
 def test_all_ranks_hang(suite):
     done, seconds = suite(ALL_HANG, faulthandler=4)
     assert done.returncode != 0
@@ -166,23 +169,27 @@ def test_all_ranks_hang(suite):
     assert seconds < 45
 
 
+@pytest.mark.thorough
 def test_different_tests_on_one_rank(suite):
     done, _ = suite(STRAYS)
     assert done.returncode != 0
     assert "did not collect the same tests" in done.stdout + done.stderr
 
 
+@pytest.mark.thorough
 def test_without_the_option(suite):
     done, _ = suite(PASSES, more=())
     assert done.returncode != 0
     assert "--with-mpi" in done.stdout + done.stderr
 
 
+@pytest.mark.thorough
 def test_plain_pytest_mpi_hangs_on_one_failing_rank(suite):
     with pytest.raises(subprocess.TimeoutExpired):
         suite(ONE_FAILS, guarded=False, timeout=8, faulthandler=0)
 
 
+@pytest.mark.thorough
 def test_plain_pytest_mpi_prints_a_pass_over_a_failure(suite):
     done, _ = suite(ONE_FAILS_ALONE, guarded=False)
     assert done.stdout.count("test session starts") == 3

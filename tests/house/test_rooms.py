@@ -21,14 +21,15 @@ ROOMS = {
     "hpc.components": {*BELOW, "io", "kernels", "hpc.parallel"},
     "hpc.config": {*BELOW, "io", "hpc.registry"},  # for the keys of the family that a file names
     "hpc.data": {*BELOW, "io", "hpc.parallel"},
-    "hpc.family": {"io", "hpc.config", "hpc.data", "hpc.parallel"},
-    "hpc.registry": {*BELOW, "hpc.family", "hpc.crosscat", "hpc.regression"},  # lazily
-    "hpc.run": {*BELOW, "io", "hpc.config", "hpc.data", "hpc.family", "hpc.parallel", "hpc.registry"},
-    "hpc.posterior": {*BELOW, "io", "hpc.config", "hpc.data", "hpc.run"},
+    "hpc.scalar": set(),
+    "hpc.family": {"io", "hpc.config", "hpc.data", "hpc.parallel", "hpc.scalar"},
+    "hpc.registry": {*BELOW, "hpc.family", "hpc.scalar", "hpc.crosscat", "hpc.regression"},  # lazily
+    "hpc.run": {*BELOW, "io", "hpc.config", "hpc.data", "hpc.family", "hpc.parallel", "hpc.registry", "hpc.scalar"},
+    "hpc.posterior": {*BELOW, "io", "hpc.config", "hpc.data", "hpc.run", "hpc.scalar"},
     "hpc.crosscat": {*BELOW, "io", "kernels", "hpc.components", "hpc.config", "hpc.data", "hpc.family"}
-    | {"hpc.parallel", "hpc.posterior", "hpc.run"},
+    | {"hpc.parallel", "hpc.posterior", "hpc.run", "hpc.scalar"},
     "hpc.regression": {*BELOW, "io", "kernels", "hpc.config", "hpc.data", "hpc.family"}
-    | {"hpc.parallel", "hpc.posterior", "hpc.run"},
+    | {"hpc.parallel", "hpc.posterior", "hpc.run", "hpc.scalar"},
     "hpc.commands": {*BELOW, "io", "kernels", "hpc.config", "hpc.data", "hpc.family", "hpc.parallel"}
     | {"hpc.posterior", "hpc.registry", "hpc.run"},
     "hpc.cli": {*BELOW, "io", "hpc.commands", "hpc.config", "hpc.parallel", "hpc.run"},

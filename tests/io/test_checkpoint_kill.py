@@ -11,19 +11,24 @@ import numpy as np
 
 from mpibayes.io import segments
 from mpibayes.io.checkpoint import latest
-from mpibayes.io.labels import DrawWriter, iterate_draws
-from mpibayes.io.trace import SCALARS, TraceWriter, read_trace
+from mpibayes.io.draws import DrawWriter, iterate_draws
+from mpibayes.io.trace import TraceWriter, read_trace
 
 KILLS = 20
+SCALARS = [f"scalar_{i}" for i in range(14)]
 
 # A run in small: it goes on from the last checkpoint, and all it writes is a function of the cycle number.
-PROGRAM = """
+PROGRAM = (
+    f"""
+SCALARS = {SCALARS}
+"""
+    + """
 import sys
 import numpy as np
 from mpibayes.io import segments
 from mpibayes.io.checkpoint import begin, commit, latest, write_part
-from mpibayes.io.labels import DrawWriter
-from mpibayes.io.trace import SCALARS, TraceWriter, merge
+from mpibayes.io.draws import DrawWriter
+from mpibayes.io.trace import TraceWriter, merge
 
 segments.MANY = 5
 run, cycles = sys.argv[1], int(sys.argv[2])
@@ -31,13 +36,13 @@ generation = latest(run + "/checkpoints")
 start = 0 if generation is None else generation.cycle
 if generation:
     assert generation.shared()["cycle"] == start and (generation.shard(1)["labels"] == start).all()
-trace, draws = TraceWriter(run), DrawWriter(run)
+trace, draws = TraceWriter(run, SCALARS), DrawWriter(run, whole=["labels"])
 trace.truncate(start if generation else -1)
 draws.truncate(start if generation else -1)
 print("ready", flush=True)
 for cycle in range(start + 1, cycles + 1):
     trace.append(cycle, {name: cycle + i / 8 for i, name in enumerate(SCALARS)})
-    draws.append(cycle, np.arange(5) * cycle, cycle, 0.0, np.full(2, cycle), np.zeros((0, 4)), np.full((1, 2), cycle))
+    draws.append(cycle, labels=np.arange(5) * cycle, concentration=cycle, gamma=np.full((1, 2), cycle))
     if cycle % 3 == 0 or cycle == cycles:
         trace.flush()
         draws.flush()
@@ -46,6 +51,7 @@ for cycle in range(start + 1, cycles + 1):
         commit(draft, parts, {"cycle": cycle})
         merge(run)
 """
+)
 
 
 def check(run, cycle):
@@ -56,10 +62,10 @@ def check(run, cycle):
     for i, name in enumerate(SCALARS):
         assert not trace or np.array_equal(trace[name], trace["cycle"] + i / 8)
     draws = list(iterate_draws(run))
-    assert [d.cycle for d in draws[:cycle]] == list(range(1, cycle + 1))
-    for draw in draws:
-        assert np.array_equal(draw.labels, np.arange(5) * draw.cycle)
-        assert draw.concentration == draw.gamma[0, 1] == draw.cycle
+    assert [number for number, _ in draws[:cycle]] == list(range(1, cycle + 1))
+    for number, draw in draws:
+        assert np.array_equal(draw["labels"], np.arange(5) * number)
+        assert draw["concentration"] == draw["gamma"][0, 1] == number
 
 
 def test_a_kill_at_any_moment_leaves_a_whole_generation_and_traces_that_fit(tmp_path, monkeypatch):
@@ -86,7 +92,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_generation_and_traces_that_fit(tmp_
     assert kinds, "no kill came in the middle of a write: the test shows nothing; widen the moments"
     # Resuming here cuts the traces to the checkpoint, and the run ends with what an uninterrupted one has.
     monkeypatch.setattr(segments, "MANY", 5)
-    for writer in (TraceWriter(run), DrawWriter(run)):
+    for writer in (TraceWriter(run, SCALARS), DrawWriter(run, whole=["labels"])):
         writer.truncate(reached)
         assert writer.last_cycle == reached
     assert len(read_trace(run)["cycle"]) == reached
@@ -97,5 +103,5 @@ def test_a_kill_at_any_moment_leaves_a_whole_generation_and_traces_that_fit(tmp_
     assert all(p.name.startswith("trace.h5.") for p in left)
     for path in left:
         os.utime(path, (0, 0))
-    TraceWriter(run)
+    TraceWriter(run, SCALARS)
     assert not list(tmp_path.rglob("*.tmp"))

@@ -11,15 +11,18 @@ import numpy as np
 import pytest
 
 from mpibayes.errors import CheckpointError, ConfigError
+from mpibayes.hpc.crosscat import draws as kept
+from mpibayes.hpc.crosscat.scalars import MOVES, SCALARS
+from mpibayes.hpc.scalar import kinds
 from mpibayes.io.export import canonical_labels, export
-from mpibayes.io.labels import DrawWriter
-from mpibayes.io.trace import MOVES, SCALARS, TraceWriter
+from mpibayes.io.trace import TraceWriter
 
-HYPERS = (1.0, 0.0, np.ones(2), np.ones((0, 4)), np.ones((0, 2)))
+NAMES = [s.name for s in SCALARS]
+HYPERS = {"concentration": 1.0, "discount": 0.0, "dirichlet": np.ones(2)}
 
 
 def values_of(cycle, seed=0):
-    values = {name: np.sin(cycle * (i + 1) + seed) / 3 for i, name in enumerate(SCALARS)}
+    values = {name: np.sin(cycle * (i + 1) + seed) / 3 for i, name in enumerate(NAMES)}
     return values | {"n_clusters": cycle % 5 + 1, "heldout_lpd": float("nan")}
 
 
@@ -28,14 +31,14 @@ def labels_of(cycle):
 
 
 def run(directory, cycles, seed=0, seconds=0.0):
-    trace, draws = TraceWriter(directory), DrawWriter(directory)
+    trace, draws = TraceWriter(directory, NAMES, kinds=kinds(SCALARS)), kept.writer(directory)
     start = cycles[0] - 1
     trace.truncate(start)
     draws.truncate(start)
     for cycle in cycles:
         trace.append(cycle, values_of(cycle, seed) | {"seconds": seconds + cycle})
         if cycle % 2 == 0:
-            draws.append(cycle, labels_of(cycle), *HYPERS)
+            draws.append(cycle, labels=labels_of(cycle), **HYPERS)
         if cycle % 9 == 0:
             trace.flush()
             draws.flush()
@@ -149,7 +152,7 @@ def test_standard_output(tmp_path, monkeypatch):
 
 
 def test_a_reader_that_stops_early_is_no_error(tmp_path):
-    trace = TraceWriter(tmp_path)
+    trace = TraceWriter(tmp_path, NAMES, kinds=kinds(SCALARS))
     for cycle in range(1, 20001):
         trace.append(cycle, values_of(cycle))
     trace.flush()

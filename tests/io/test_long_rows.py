@@ -69,6 +69,7 @@ def test_a_header_alone_among_several_files(tmp_path):
     assert summary.table.read().reals[:, 0].tolist() == [1.5, 3.5, 5.5]
 
 
+@pytest.mark.thorough
 def test_forty_thousand_columns(tmp_path):
     """Nothing that is done for each column looks at all the others. (All but ten are left out: using them takes
     longer.)"""

@@ -95,28 +95,6 @@ def test_overlaps_are_cut(tmp_path, pieces, cycle):
     check(folder, 300)
 
 
-def test_doubles_that_an_older_version_joined_are_read_once(tmp_path):
-    """Joining used to keep the rows of both where segments overlapped."""
-    folder = tmp_path / "folder"
-    lay(folder, [(1, 150, -1)])
-    twice = [np.concatenate(pair) for pair in zip(rows(1, 100).values(), rows(51, 150).values(), strict=True)]
-    writer = Segments(tmp_path / "other", "f", 1, "run-1")
-
-    def fill(file):
-        file.attrs.update(writer.attributes | {"after": -1, "scalars": ["x"]})
-        for name, array in zip(rows(1, 1), twice, strict=True):
-            file[name] = array
-
-    writer._put(1, 150, segments.h5_image(fill))
-    (tmp_path / "other" / "seg-000000001-000000150.h5").rename(folder / "seg-000000001-000000150.h5")
-    check(folder, 150)
-    lay(folder, [(151, 250, 150)])
-    Segments(folder, "f", 1, "run-1")._join()
-    check(folder, 250)
-    Segments(folder, "f", 1, "run-1").truncate(80)
-    assert count_rows(folder) == 80
-
-
 class Taken:
     """A guard, and what it says once someone else has taken the directory."""
 
@@ -171,13 +149,13 @@ def test_who_lost_the_folder_changes_nothing_more(tmp_path, change, monkeypatch)
 
 
 def test_traces_and_draws_ask_too(tmp_path):
-    from mpibayes.io.labels import DrawWriter
+    from mpibayes.io.draws import DrawWriter
     from mpibayes.io.trace import TraceWriter
 
     guard = Taken()
     trace, draws = TraceWriter(tmp_path, ["x"], guard=guard), DrawWriter(tmp_path, guard=guard)
     trace.append(1, {"x": 2.0})
-    draws.append(1, np.zeros(4, np.int32), 1.0, 0.0, np.zeros(0), np.zeros((0, 4)), np.zeros((0, 2)))
+    draws.append(1, labels=np.zeros(4, np.int32))
     guard.left = 0
     for writer in (trace, draws):
         with pytest.raises(CheckpointError, match="taken over"):

@@ -14,10 +14,12 @@ from rich.console import Console
 
 from mpibayes.errors import CheckpointError, ConfigError, DataError
 from mpibayes.hpc.run.lock import place
-from mpibayes.hpc.run.status import duration, liveness, read_status, show_status, write_status
+from mpibayes.hpc.run.status import liveness, read_status, show_status, write_status
+from mpibayes.text import duration
 
 STATUS = {
     "state": "running",
+    "family": "mixture",
     "cycle": 400,
     "cycles": 1600,
     "n_clusters": 37,
@@ -135,4 +137,12 @@ def test_refusals(tmp_path):
 
 def test_duration():
     spans = [None, 0.4, 59, 61, 3599, 3661, 86400 + 7300]
-    assert [duration(s) for s in spans] == ["-", "0 s", "59 s", "1 min 1 s", "59 min 59 s", "1 h 1 min", "1 d 2 h"]
+    assert [duration(s, words=True) for s in spans] == [
+        "-",
+        "0 s",
+        "59 s",
+        "1 min 1 s",
+        "59 min 59 s",
+        "1 h 1 min",
+        "1 d 2 h",
+    ]

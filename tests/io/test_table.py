@@ -12,6 +12,7 @@ import pytest
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.rows import SLICE_ROWS
+from mpibayes.io.seal import append_seal
 from mpibayes.io.table import Table, TableWriter, table_from_arrays, write_table
 
 
@@ -111,9 +112,19 @@ def damage(tmp_path, change):
     columns, rows = mixed()
     path = write_table(tmp_path / "t.h5", columns, rows).path
     with h5py.File(path, "r+") as file:
-        del file.attrs["sealed"]  # h5py drops the checksums when it changes a file; so it counts as an older one
         change(file)
+    with open(path, "r+b") as file:  # h5py drops the checksums when it changes a file
+        append_seal(file)
     return path
+
+
+def test_a_table_without_its_checksums_is_refused(tmp_path):
+    columns, rows = mixed()
+    path = write_table(tmp_path / "t.h5", columns, rows).path
+    with h5py.File(path, "r+") as file:
+        file.attrs["n_rows"] = 999
+    with pytest.raises(DataError, match="changed since its import"):
+        Table.open(path)
 
 
 def _replace(name, data):

@@ -9,7 +9,14 @@ import pytest
 from mpibayes.errors import CheckpointError
 from mpibayes.io import segments
 from mpibayes.io.segments import list_segments, read_blocks
-from mpibayes.io.trace import MOVES, SAMPLE_STATS, SCALARS, TraceWriter, merge, read_trace
+from mpibayes.io.trace import TraceWriter, merge, read_kinds, read_trace
+
+SCALARS = ("log_joint", "n_clusters", "entropy", "heldout_lpd", "moved_fraction", "splits", "seconds")
+KINDS = {"whole": ["n_clusters", "splits"], "statistic": ["moved_fraction", "splits", "seconds"], "timing": ["seconds"]}
+
+
+def opened(run):
+    return TraceWriter(run, SCALARS, kinds=KINDS)
 
 
 def values_of(cycle):
@@ -38,7 +45,7 @@ def files(run):
 
 
 def test_round_trip(tmp_path):
-    writer = TraceWriter(tmp_path, SCALARS)
+    writer = opened(tmp_path)
     assert read_trace(tmp_path) == {} and merge(tmp_path) is None and writer.last_cycle == -1
     fill(writer, range(1, 26))
     check(tmp_path, range(1, 26))
@@ -51,8 +58,21 @@ def test_round_trip(tmp_path):
     assert read_trace(tmp_path, burn_in=25) == {}
 
 
+def test_a_trace_says_what_its_scalars_are(tmp_path):
+    """By itself, before and after its segments are joined and cut; one without whole numbers has none."""
+    assert read_kinds(tmp_path) == {}
+    writer = opened(tmp_path)
+    fill(writer, range(1, 101), flush_every=1)
+    writer.truncate(70)
+    assert read_kinds(tmp_path) == {kind: frozenset(names) for kind, names in KINDS.items()}
+    writer = TraceWriter(tmp_path / "plain", ["x"])
+    writer.append(1, {"x": 2.0})
+    writer.flush()
+    assert read_kinds(tmp_path / "plain") == dict.fromkeys(KINDS, frozenset())
+
+
 def test_what_is_buffered_is_not_yet_on_disk_and_comes_in_order(tmp_path):
-    writer = TraceWriter(tmp_path)
+    writer = opened(tmp_path)
     writer.append(3, values_of(3))
     assert read_trace(tmp_path) == {} and writer.last_cycle == 3
     with pytest.raises(ValueError, match="goes on from cycle 3"):
@@ -62,13 +82,13 @@ def test_what_is_buffered_is_not_yet_on_disk_and_comes_in_order(tmp_path):
     writer.flush()
     check(tmp_path, [3])
     with pytest.raises(ValueError, match="goes on from cycle 3"):
-        TraceWriter(tmp_path).append(2, values_of(2))
+        opened(tmp_path).append(2, values_of(2))
 
 
 @pytest.mark.parametrize("cycle", [-1, 0, 1, 9, 10, 11, 24, 25, 99])
 def test_truncate_keeps_exactly_what_the_checkpoint_had(tmp_path, cycle):
-    fill(TraceWriter(tmp_path), range(1, 26))
-    writer = TraceWriter(tmp_path)
+    fill(opened(tmp_path), range(1, 26))
+    writer = opened(tmp_path)
     writer.truncate(cycle)
     kept = range(1, min(cycle, 25) + 1)
     if len(kept):
@@ -80,7 +100,7 @@ def test_truncate_keeps_exactly_what_the_checkpoint_had(tmp_path, cycle):
 
 
 def test_truncate_reaches_the_buffer(tmp_path):
-    writer = TraceWriter(tmp_path)
+    writer = opened(tmp_path)
     for cycle in range(1, 8):
         writer.append(cycle, values_of(cycle))
     writer.truncate(5)
@@ -89,29 +109,12 @@ def test_truncate_reaches_the_buffer(tmp_path):
     check(tmp_path, range(1, 6))
 
 
-def test_a_trace_of_an_older_version_keeps_its_scalars(tmp_path):
-    """It is read as it is, and goes on as it is; from the beginning it has the scalars of this version."""
-    old = [name for name in SCALARS if name not in (*MOVES, "active_rows")]
-    fill(TraceWriter(tmp_path, old), range(1, 16))
-    assert list(read_trace(tmp_path)) == ["cycle", *old] and merge(tmp_path) is not None
-    writer = TraceWriter(tmp_path)
-    writer.truncate(12)
-    fill(writer, range(13, 100), flush_every=1)  # small segments are joined on the way
-    trace = read_trace(tmp_path)
-    assert list(trace) == ["cycle", *old] and trace["cycle"].tolist() == list(range(1, 100))
-    assert np.array_equal(trace["entropy"], [values_of(c)["entropy"] for c in range(1, 100)])
-    writer = TraceWriter(tmp_path)
-    writer.truncate(0)
-    fill(writer, range(1, 6))
-    check(tmp_path, range(1, 6))
-
-
 def test_many_small_segments_are_joined(tmp_path):
-    writer = TraceWriter(tmp_path)
+    writer = opened(tmp_path)
     fill(writer, range(1, 101), flush_every=1)
     assert len(files(tmp_path)) <= segments.MANY + 1
     check(tmp_path, range(1, 101))
-    writer = TraceWriter(tmp_path)
+    writer = opened(tmp_path)
     writer.truncate(80)
     check(tmp_path, range(1, 81))
 
@@ -120,7 +123,7 @@ def test_joining_leaves_large_segments_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(segments, "SMALL", 40_000)
     monkeypatch.setattr(segments, "JOINED", 60_000)
     monkeypatch.setattr(segments, "MANY", 4)
-    writer = TraceWriter(tmp_path)
+    writer = opened(tmp_path)
     fill(writer, range(1, 3001), flush_every=1500)
     large = files(tmp_path)
     fill(writer, range(3001, 3040), flush_every=1)
@@ -130,7 +133,7 @@ def test_joining_leaves_large_segments_alone(tmp_path, monkeypatch):
 
 def test_a_kill_between_joining_and_removing_repeats_nothing(tmp_path):
     """Old segments beside the joined one, a cut segment beside the whole one: each row counts once."""
-    fill(TraceWriter(tmp_path), range(1, 31))
+    fill(opened(tmp_path), range(1, 31))
     old = {p: p.read_bytes() for p in (tmp_path / "trace").iterdir()}
     store = segments.Segments(tmp_path / "trace", "mpibayes-trace-segment", 1)
     store._rewrite(list_segments(tmp_path / "trace")[:2], 20)
@@ -139,19 +142,19 @@ def test_a_kill_between_joining_and_removing_repeats_nothing(tmp_path):
     check(tmp_path, range(1, 31))
     assert len(files(tmp_path)) == 4
     (tmp_path / "trace" / "seg-000000031-000000040.h5.0123456789abcdef.tmp").write_bytes(b"half")
-    TraceWriter(tmp_path)
+    opened(tmp_path)
     assert files(tmp_path) == ["seg-000000001-000000020.h5", "seg-000000021-000000030.h5"]
     # killed while cutting at 25: both the cut segment and the whole one are there
     whole = (tmp_path / "trace" / "seg-000000021-000000030.h5").read_bytes()
-    TraceWriter(tmp_path).truncate(25)
+    opened(tmp_path).truncate(25)
     (tmp_path / "trace" / "seg-000000021-000000030.h5").write_bytes(whole)
     check(tmp_path, range(1, 31))
-    TraceWriter(tmp_path).truncate(25)
+    opened(tmp_path).truncate(25)
     check(tmp_path, range(1, 26))
 
 
 def test_a_reader_survives_joining_under_it(tmp_path):
-    fill(TraceWriter(tmp_path), range(1, 41))
+    fill(opened(tmp_path), range(1, 41))
     blocks = read_blocks(tmp_path / "trace")
     seen = next(blocks)["cycle"].tolist()
     store = segments.Segments(tmp_path / "trace", "mpibayes-trace-segment", 1)
@@ -163,7 +166,7 @@ def test_a_reader_survives_joining_under_it(tmp_path):
 
 @pytest.mark.parametrize("kind", ["bit", "cut", "empty", "text"])
 def test_a_damaged_segment_is_named(tmp_path, kind):
-    fill(TraceWriter(tmp_path), range(1, 2001), flush_every=1000)
+    fill(opened(tmp_path), range(1, 2001), flush_every=1000)
     path = list_segments(tmp_path / "trace")[1].path
     data = bytearray(path.read_bytes())
     if kind == "bit":
@@ -176,7 +179,7 @@ def test_a_damaged_segment_is_named(tmp_path, kind):
 
 
 def test_a_full_disk_is_named_and_nothing_is_lost(tmp_path, monkeypatch):
-    writer = TraceWriter(tmp_path)
+    writer = opened(tmp_path)
     fill(writer, range(1, 11))
     for cycle in range(11, 16):
         writer.append(cycle, values_of(cycle))
@@ -195,15 +198,16 @@ def test_a_full_disk_is_named_and_nothing_is_lost(tmp_path, monkeypatch):
 
 
 def test_merged_trace_opens_in_xarray_and_arviz(tmp_path):
-    fill(TraceWriter(tmp_path), range(1, 26))
+    fill(opened(tmp_path), range(1, 26))
     path = merge(tmp_path)
     assert path == tmp_path / "trace.h5"
     xarray = pytest.importorskip("xarray", reason="the report extra is not installed")
     pytest.importorskip("h5netcdf", reason="the report extra is not installed")
 
     def check_groups(posterior, sample_stats):
-        assert set(posterior.data_vars) == set(SCALARS) - SAMPLE_STATS
-        assert set(sample_stats.data_vars) == SAMPLE_STATS & set(SCALARS)
+        assert set(posterior.data_vars) == {"log_joint", "n_clusters", "entropy", "heldout_lpd"}
+        assert set(sample_stats.data_vars) == {"moved_fraction", "splits", "seconds"}
+        assert sample_stats.moved_fraction.dtype == np.float64
         assert posterior.n_clusters.dims == ("chain", "draw") and posterior.n_clusters.dtype == np.int64
         assert posterior.draw.values.tolist() == list(range(1, 26)) and posterior.chain.values.tolist() == [0]
         assert np.array_equal(posterior.log_joint.values[0], [values_of(c)["log_joint"] for c in range(1, 26)])

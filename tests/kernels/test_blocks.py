@@ -102,6 +102,7 @@ def test_moments_are_summed_in_row_order(n_reals, n):
         assert np.array_equal(ours, plain)
 
 
+@pytest.mark.quick(every=5)
 @pytest.mark.parametrize("kind", [*TABLES, "counts small and large"])
 @pytest.mark.parametrize("n_clusters", [3, 16, 20])
 def test_neighbours_do_not_matter_while_the_tail_is_empty(kind, n_clusters):

@@ -108,6 +108,7 @@ def law_after(kernel, alpha, d, n):
     return counts, p
 
 
+@pytest.mark.quick("0.5-0.4--12.606384-p_clusters1-gibbs_sweep", "1.0-0.0--12.704238-p_clusters0-random_scan")
 @pytest.mark.parametrize("kernel", [gibbs_sweep, random_scan])
 @pytest.mark.parametrize(
     "alpha, d, log_evidence, p_clusters",
@@ -124,6 +125,7 @@ def test_posterior_is_invariant(kernel, alpha, d, log_evidence, p_clusters):
     assert p_value(counts, p) > LEVEL, f"seed {SEED}"
 
 
+@pytest.mark.quick("four_at_a_time")
 @pytest.mark.parametrize("kernel", [unseated_rows, four_at_a_time])
 def test_wrong_variant_is_rejected(kernel):
     counts, p = law_after(kernel, 1.0, 0.0, 25_000)

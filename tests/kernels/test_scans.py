@@ -77,6 +77,7 @@ def test_scans_agree_with_the_twin(kind):
         one, zero = after, None
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("kind", ["levels of all widths", "mixed"])
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 1.0])
 def test_counts_of_large_groups(kind, share):

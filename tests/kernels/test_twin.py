@@ -47,6 +47,7 @@ def assert_same_tail(compiled, plain, prior):
     assert not compiled.size[plain.n_slots :].any()
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("discount", [0.0, 0.35])
 @pytest.mark.parametrize("kind", TABLES)
 def test_tail_alone(kind, discount):
@@ -73,6 +74,7 @@ def test_tail_alone(kind, discount):
     np.testing.assert_allclose(*both, atol=1e-4)
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("kind", TABLES)
 @pytest.mark.parametrize("with_tail", [False, True])
 @pytest.mark.parametrize("n_clusters, free", [(5, 0), (16, 3), (35, 35), (70, 20)])
@@ -112,6 +114,7 @@ def test_prefix_and_tail(kind, with_tail, n_clusters, free):
     assert np.array_equal(*free_of_anchors)
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("kind", [*TABLES, "counts small and large"])
 @pytest.mark.parametrize("n_clusters", [5, 16, 20])
 def test_empty_tail(kind, n_clusters):
@@ -133,6 +136,7 @@ def test_empty_tail(kind, n_clusters):
     assert opened > n
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("seed", range(30))
 def test_a_tail_that_empties_again(seed):
     """What is known of counts in a new cluster is of the prior alone, whoever was in slot 0 meanwhile."""

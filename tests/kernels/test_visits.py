@@ -45,6 +45,7 @@ def random_steps(rng, n, n_steps):
     return remove, assign
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("kind", TABLES)
 @pytest.mark.parametrize(
     "n_clusters, free, with_tail", [(0, 0, True), (35, 35, False), (20, 0, False), (20, 6, False), (70, 20, True)]

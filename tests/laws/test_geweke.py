@@ -17,7 +17,7 @@ from scipy.special import gammaln
 
 from mpibayes.hpc.components import normal
 from mpibayes.hpc.components.hyper import Hyper
-from mpibayes.hpc.crosscat.view import Mixture, Settings
+from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels.mixture import updates
@@ -103,16 +103,16 @@ def geweke(n_shards, n_replicates, steps, default_seed, opening="one"):
     mixture = Mixture(serial(), start[0], lambda a, b: start[1].take(np.arange(a, b)), N, settings)
     means = []
     for r in range(n_replicates):
-        hyper = draw_hyper(mixture.hyper, g)
+        hyper = draw_hyper(mixture.view.hyper, g)
         z = draw_prior_partition(N, hyper.concentration, hyper.discount, g)
         seen = []
         for t in range(steps):
             rows = draw_table(z, hyper, g)[1]
-            for shard in mixture.shards:
+            for shard in mixture.view.shards:
                 shard.rows = rows.take(np.arange(shard.start, shard.start + len(shard)))
             production.place(mixture, z, r * production.STRIDE + t, hyper)
             mixture.cycle()
-            z, hyper = np.unique(mixture.labels(), return_inverse=True)[1], mixture.hyper
+            z, hyper = np.unique(mixture.view.labels(), return_inverse=True)[1], mixture.view.hyper
             seen.append(events(z, hyper, rows))
         means.append(np.mean(seen, axis=0))
     p, z = replicate_means(np.array(means), expected())
@@ -146,12 +146,14 @@ def missing_counted_as_seen():
     return mock.patch.object(updates, "grid_scores", grid_scores)
 
 
+@pytest.mark.quick("4")
 @pytest.mark.parametrize("n_shards", [1, 4])
 def test_joint_prior_comes_back(n_shards):
     p, worst, z = geweke(n_shards, 120, 12, 51)
     assert p >= LEVEL, f"event {worst}, z {z:.2f} (seed {seed(51)})"
 
 
+@pytest.mark.quick("missing_counted_as_seen")
 @pytest.mark.parametrize("wrong", [one_degree_short, missing_counted_as_seen, production.no_anchors])
 def test_wrong_programs_are_rejected(wrong):
     with wrong():

@@ -88,6 +88,7 @@ def geweke(case, bounds, move, default_seed, misread=lambda case: case, n_replic
     return float(min(1.0, p[worst] * len(p))), worst, float(z[worst])
 
 
+@pytest.mark.quick("softmax6-untuned-hmc", "student6-tuned-mala")
 @pytest.mark.parametrize("bounds, move", [("untuned", "hmc"), ("untuned", "slice"), ("tuned", "mala")])
 @pytest.mark.parametrize("case", [SOFTMAX, STUDENT], ids=lambda case: case.name)
 def test_joint_prior_comes_back(case, bounds, move):
@@ -95,6 +96,7 @@ def test_joint_prior_comes_back(case, bounds, move):
     assert p >= LEVEL, f"functional {worst}, z {z:.2f} (seed {seed(71)})"
 
 
+@pytest.mark.quick("softmax6-misprinted acceptance")
 @pytest.mark.parametrize("name", WRONG_UPDATES)
 @pytest.mark.parametrize("case", [SOFTMAX, STUDENT], ids=lambda case: case.name)
 def test_wrong_updates_are_rejected(case, name):
@@ -116,6 +118,7 @@ def scale_forgotten(case):
 WRONG_MODELS = [(SOFTMAX, next_class), (STUDENT, scale_forgotten)]
 
 
+@pytest.mark.quick("case1-scale_forgotten")
 @pytest.mark.parametrize("case, misread", WRONG_MODELS)
 def test_wrong_models_are_rejected(case, misread):
     p, worst, z = geweke(case, "tuned", "hmc", 71, misread)

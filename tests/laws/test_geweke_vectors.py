@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mpibayes.hpc.crosscat.view import Mixture, Settings
+from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.data.rows import Carve, in_blocks
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import table_from_arrays
@@ -78,21 +78,21 @@ def geweke(n_shards, n_replicates, steps, default_seed):
     )
     carved = carve(rows)
     made = Mixture(serial(), in_blocks(columns, BLOCKS), lambda a, b: carved.take(slice(a, b)), N, settings)
-    square = made.components.multinormal.blocks[0].square  # the scale of S_0 is that of the first table throughout
+    square = made.view.components.multinormal.blocks[0].square  # the scale of S_0 is that of the first table throughout
     means = []
     for r in range(n_replicates):
         wishart = np.array([[g.choice(KAPPAS), g.choice(NUS), g.choice(VARIANCES)]])
-        hyper = replace(made.hyper, concentration=float(g.choice(ALPHAS)), wishart=wishart)
+        hyper = replace(made.view.hyper, concentration=float(g.choice(ALPHAS)), wishart=wishart)
         z = draw_prior_partition(N, hyper.concentration, 0.0, g)
         seen = []
         for t in range(steps):
             x, code = draw_table(z, hyper.wishart[0], square, g)
             fresh = carve(table(x, code)[1])
-            for shard in made.shards:
+            for shard in made.view.shards:
                 shard.rows = fresh.take(np.arange(shard.start, shard.start + len(shard)))
             production.place(made, z, r * production.STRIDE + t, hyper)
             made.cycle()
-            z, hyper = np.unique(made.labels(), return_inverse=True)[1], made.hyper
+            z, hyper = np.unique(made.view.labels(), return_inverse=True)[1], made.view.hyper
             seen.append(events(z, hyper, x))
         means.append(np.mean(seen, axis=0))
     p, z = replicate_means(np.array(means), expected())
@@ -100,12 +100,14 @@ def geweke(n_shards, n_replicates, steps, default_seed):
     return min(1.0, p[worst] * np.isfinite(p).sum()), worst, z[worst]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_shards", [1, 3])
 def test_joint_prior_comes_back(n_shards):
     p, worst, z = geweke(n_shards, 80, 10, 71)
     assert p >= LEVEL, f"event {worst}, z {z:.2f} (seed {seed(71)})"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("wrong", [wrong_vectors.one_degree_short, wrong_vectors.scatter_about_the_prior])
 def test_wrong_programs_are_rejected(wrong):
     with wrong():

@@ -6,10 +6,10 @@ import pytest
 from mpibayes.hpc.components.normal import merge_moments
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.crosscat import sync
+from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.moves import launched as guided_moves
 from mpibayes.hpc.crosscat.start.subsample import Annealing
-from mpibayes.hpc.crosscat.view import Mixture, Settings
-from mpibayes.hpc.parallel import shards
+from mpibayes.hpc.parallel import reduce, shards
 from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.io.table import table_from_arrays
 
@@ -47,11 +47,9 @@ def counts_of_every_cycle(mixture, cycles=12):
     mixture.start("sequential")
     for _ in range(cycles):
         mixture.cycle()
-        fresh = sync.count(
-            mixture.comm, mixture.shards, mixture.n_labels, mixture.components.shape,
-            mixture.components.categorical.offsets,
-        )  # fmt: skip
-        yield mixture.counts, fresh
+        carried = mixture.view.counts
+        sync.count(mixture.comm, mixture.views)
+        yield carried, mixture.view.counts
 
 
 @pytest.mark.parametrize("opening", OPENINGS)
@@ -85,7 +83,7 @@ def moments(n_shards):
 def merged(comm, n_shards, merge):
     own = shards.of_rank(n_shards, comm.size, comm.rank)
     mine = {i: array for i, array in moments(n_shards).items() if i in own}
-    return sync.merge_up(comm, mine, n_shards, merge)
+    return reduce.merge_up(comm, mine, n_shards, merge)
 
 
 def pairwise(a, b):
@@ -108,7 +106,7 @@ def test_the_tree_has_the_moments_of_the_whole(n_shards):
     found, whole = merged(serial(), n_shards, pairwise), merge_moments(*np.stack(list(parts.values()), axis=1))
     np.testing.assert_allclose(found, np.stack(whole), rtol=1e-12, atol=1e-12)
     order = []
-    sync.merge_up(serial(), {i: [i] for i in range(n_shards)}, n_shards, lambda a, b: order.append((a, b)) or a + b)
+    reduce.merge_up(serial(), {i: [i] for i in range(n_shards)}, n_shards, lambda a, b: order.append((a, b)) or a + b)
     assert all(max(a) < min(b) for a, b in order) and len(order) == n_shards - 1
 
 
@@ -131,12 +129,12 @@ def test_launches_in_batches_are_those_at_once(seed, monkeypatch):
     def labels():
         mixture = chain(serial(), seed=seed, split_merge=1)
         mixture.start("random", 12)
-        return [mixture.cycle() and mixture.labels().tolist() for _ in range(6)]
+        return [mixture.cycle() and mixture.view.labels().tolist() for _ in range(6)]
 
     at_once = labels()
     cut = []
-    batches = guided_moves.Guided._batches
+    batches = guided_moves._batches
     monkeypatch.setattr(guided_moves, "BATCH", 2000)
-    monkeypatch.setattr(guided_moves.Guided, "_batches", lambda *a: cut.append(batches(*a)) or cut[-1])
+    monkeypatch.setattr(guided_moves, "_batches", lambda *a: cut.append(batches(*a)) or cut[-1])
     assert labels() == at_once
     assert max(len(slices) for slices in cut) > 3

@@ -69,6 +69,7 @@ def test_posterior():
     assert means == pytest.approx((10.795064, 11.687686), abs=1e-6)
 
 
+@pytest.mark.quick(every=4)
 @pytest.mark.parametrize(("size", "name"), CASES)
 def test_exact_law(size, name, final_law):
     law = final_law(size, name)
@@ -77,6 +78,7 @@ def test_exact_law(size, name, final_law):
     assert tv == pytest.approx(LAWS[size][urns.STRATEGIES.index(name)], abs=1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("passes", "subsample", "gibbs"),
     [(2, 0.08277, 0.32252), (5, 0.04700, 0.13380), (20, 0.02077, 0.01870), (50, 0.01060, 0.00263)],
@@ -139,6 +141,7 @@ def p_value(some, name, passes, size, law, kind=chains.Chains):
     return chi_square(np.ravel_multi_index((i, j), law.shape), law.ravel())
 
 
+@pytest.mark.quick(every=4)
 @pytest.mark.parametrize(("size", "name"), CASES)
 def test_sampler_has_the_exact_law(size, name, final_law):
     p = p_value(urns.Urns(*size), name, PASSES, SIZES[size], final_law(size, name))
@@ -192,6 +195,7 @@ class StillCounted(chains.Chains):
         self.n += 1
 
 
+@pytest.mark.quick("anneal_subsample-AbsentLieOnTheRight")
 @pytest.mark.parametrize(("name", "kind"), [("anneal_subsample", AbsentLieOnTheRight), ("gibbs", StillCounted)])
 def test_wrong_sampler_is_rejected(name, kind, final_law):
     size = (8, 12)
@@ -224,6 +228,7 @@ def at_full_size(some, n_sequential, n_gibbs):
     return (i[:n_sequential], j[:n_sequential]), (i[n_sequential:], j[n_sequential:])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("size", "n_chains"), [((800, 1200), 4096), ((8000, 12000), 2048)], ids=["2000", "20000"])
 def test_order_at_large_n(size, n_chains):
     """Ten passes: subsample < sequential+gibbs < gibbs < prior in total variation over 10 x 10 bins; the prior exact.
@@ -291,6 +296,7 @@ def test_durations_and_their_growth():
 # --- the program ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_program_writes_tables_and_figures(tmp_path, capsys):
     pytest.importorskip("matplotlib")
     with (

@@ -12,11 +12,10 @@ from scipy.stats import nbinom, t
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.commands.predict import predict
-from mpibayes.hpc.crosscat.draws import Kept
+from mpibayes.hpc.crosscat.draws import Kept, iterate_draws, writer
 from mpibayes.hpc.crosscat.predict import Predictor
 from mpibayes.hpc.crosscat.report.report import representative
 from mpibayes.hpc.posterior.chains import evenly
-from mpibayes.io.labels import DrawWriter, iterate_draws
 from mpibayes.io.table import table_from_arrays, write_table
 from mpibayes.io.trace import read_trace
 from tests.report.runs import make_run, planted
@@ -207,11 +206,11 @@ def test_relabelled_draws_predict_the_same(small, tmp_path):
     other = tmp_path / "b"
     shutil.copytree(run, other)
     shutil.rmtree(other / "labels")
-    writer, g = DrawWriter(other), np.random.default_rng(0)
+    kept, g = writer(other), np.random.default_rng(0)
     for d in draws:
         fields = {name: getattr(d, name) for name in ("concentration", "discount", "dirichlet", "normal", "gamma")}
-        writer.append(d.cycle, g.permutation(d.labels.max() + 1)[d.labels], **fields)
-    writer.flush()
+        kept.append(d.cycle, labels=g.permutation(d.labels.max() + 1)[d.labels], **fields)
+    kept.flush()
     rows = table_from_arrays(new_rows())[1]
     one, two = (predictor_of(place)(rows) for place in (run, other))
     assert two.log_density == pytest.approx(one.log_density, abs=1e-5)

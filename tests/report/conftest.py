@@ -14,8 +14,15 @@ def run_dir(table, tmp_path_factory):
     return make_run(tmp_path_factory.mktemp("run") / "a", table, heldout=0.1)
 
 
+@pytest.fixture
+def pictures():
+    """For tests that look at a report's pictures: drawing is most of its time."""
+
+
 @pytest.fixture(autouse=True)
-def coarse_pictures(monkeypatch, request):
-    """A third of the resolution, but for the test that looks at pictures: drawing is most of a report's time."""
+def few_pictures(monkeypatch, request):
+    """None where no test looks, and all but the first at a third of the resolution."""
+    if "pictures" not in request.fixturenames:
+        monkeypatch.setattr("mpibayes.hpc.crosscat.report.report._pictures", lambda posterior: {})
     if "whole" not in request.node.name:
         monkeypatch.setattr("mpibayes.hpc.posterior.drawing.DPI", 50)

@@ -7,30 +7,19 @@ from pathlib import Path
 import numpy as np
 
 from mpibayes.hpc.config.load import load
+from mpibayes.hpc.crosscat.chain import Mixture, Settings
+from mpibayes.hpc.crosscat.draws import writer
 from mpibayes.hpc.crosscat.family import Family
 from mpibayes.hpc.crosscat.heldout import HeldOut
 from mpibayes.hpc.crosscat.keys import Model, priors
-from mpibayes.hpc.crosscat.view import Mixture, Settings
+from mpibayes.hpc.crosscat.scalars import SCALARS
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.run import directory as run_directory
 from mpibayes.hpc.run.lock import Lock
-from mpibayes.io.labels import DrawWriter
+from mpibayes.hpc.scalar import kinds
 from mpibayes.io.table import Table, table_from_arrays, write_table
 from mpibayes.io.trace import TraceWriter
-
-OLD_SCALARS = (
-    "log_joint",
-    "n_clusters",
-    "concentration",
-    "discount",
-    "entropy",
-    "heldout_lpd",
-    "heldout_lpd_averaged",
-    "moved_fraction",
-    "seconds",
-)
-SCALARS = (*OLD_SCALARS, "active_rows", "splits_tried", "splits", "merges_tried", "merges")
 
 
 def planted(n=400, seed=0):
@@ -79,7 +68,6 @@ def make_run(
     heldout=None,
     chains=1,
     keep=True,
-    scalars=SCALARS,
     starts=("sequential", "one"),
     **more,
 ) -> Path:
@@ -112,7 +100,7 @@ def make_run(
         score = HeldOut(serial(), data.heldout_blocks(serial(), 2)) if heldout else None
         if data.training_rows is not None:
             np.save(place / run_directory.TRAINING_ROWS, data.training_rows)
-        trace, draws = TraceWriter(place, scalars), DrawWriter(place)
+        trace, draws = TraceWriter(place, [s.name for s in SCALARS], kinds=kinds(SCALARS)), writer(place)
         for cycle in range(1, cycles + 1):
             started = time.perf_counter()
             info = mixture.cycle()
@@ -121,7 +109,7 @@ def make_run(
             scores = {"heldout_lpd": lpd, "heldout_lpd_averaged": averaged}
             trace.append(cycle, {**vars(info), **scores, "seconds": seconds})
             if keep and cycle % labels == 0 and not mixture.growing:
-                draws.append(cycle, mixture.labels(), **vars(mixture.hyper))
+                draws.append(cycle, labels=mixture.view.labels(), **vars(mixture.view.hyper))
         trace.flush()
         draws.flush()
     return folder

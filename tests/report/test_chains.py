@@ -19,6 +19,8 @@ def make_chain(burn_in=4, growth=0, name="a", **trace):
     n = len(next(iter(trace.values())))
     plain = {"cycle": np.arange(1, n + 1), "seconds": np.full(n, 0.5), "log_joint": np.zeros(n)}
     plain |= {"n_clusters": np.full(n, 3.0), "entropy": np.full(n, 1.0)}
+    plain |= dict.fromkeys(("heldout_lpd", "heldout_lpd_averaged"), np.full(n, np.nan))
+    plain |= dict.fromkeys(chains.MOVES, np.zeros(n))
     trace = plain | {key: np.asarray(values, float) for key, values in trace.items()}
     config = Config({"sampler": Sampler()}, {}, Places(Path("run.toml")))
     return Chain(name, Path(name), Path(name), config, burn_in, growth, trace)
@@ -38,7 +40,7 @@ def test_the_growth_ends_when_all_rows_are_active(active, growth):
     assert growth_of({"cycle": np.arange(1, len(active) + 1), "active_rows": np.array(active, float)}, 40) == growth
 
 
-def test_old_and_thinned_traces_have_their_growth():
+def test_thinned_traces_and_those_that_never_grow_have_their_growth():
     assert growth_of({"cycle": np.arange(5)}, 40) == growth_of({}, 40) == 0
     assert growth_of({"cycle": np.array([5, 10, 15]), "active_rows": np.array([10.0, 40, 40])}, 40) == 10
 
@@ -54,22 +56,21 @@ def test_moves_are_counted_by_phase():
     }
     assert list(chains.moves(make_chain(burn_in=2, growth=2, **counts))) == ["growth", "kept"]
     assert list(chains.moves(make_chain(burn_in=0, **counts))) == ["kept"]
-    assert chains.moves(make_chain(log_joint=np.zeros(9))) is None
-    one, other = (chains.course(make_chain(burn_in=b, growth=g, **counts)) for b, g in ((5, 2), (5, 0)))
-    old = chains.course(make_chain(log_joint=np.zeros(9)))
-    both = chains.moves_together([one, old, other])
+    one, other = (chains.summarise_chain(make_chain(burn_in=b, growth=g, **counts)) for b, g in ((5, 2), (5, 0)))
+    both = chains.moves_together([one, other])
     assert both["burn-in"]["splits_tried"] == 12 + 15 and list(both) == ["growth", "burn-in", "kept"]
-    assert chains.moves_together([old]) is None
 
 
 def test_settled_is_when_the_final_level_is_first_reached():
     rise = np.concatenate([np.linspace(-100, -10, 10), np.zeros(30)])
-    course = chains.course(make_chain(burn_in=20, log_joint=rise))
+    course = chains.summarise_chain(make_chain(burn_in=20, log_joint=rise))
     assert (course.settled, course.settled_s, course.seconds) == (11, 5.5, 20.0)
-    late = chains.course(make_chain(burn_in=5, log_joint=np.concatenate([np.zeros(15), np.ones(25)])))
+    late = chains.summarise_chain(make_chain(burn_in=5, log_joint=np.concatenate([np.zeros(15), np.ones(25)])))
     assert late.settled == 16  # after burn-in: the report warns of it
     # the log joint of few rows is high, and does not count
-    grown = chains.course(make_chain(burn_in=20, growth=12, log_joint=np.concatenate([np.full(11, 99.0), rise[11:]])))
+    grown = chains.summarise_chain(
+        make_chain(burn_in=20, growth=12, log_joint=np.concatenate([np.full(11, 99.0), rise[11:]]))
+    )
     assert grown.settled == 12 and grown.growth_s == 6.0
 
 
@@ -98,7 +99,7 @@ def agreement_of(draws, of=None, r_hat=1.0):
 def courses(n, log_joint=(0.0, -50.0, -80.0), heldout=(-2.0, -1.5, -2.5), tried=0.0, cycles=20):
     """log_joint: of each chain a number, or one for every cycle."""
     return [
-        chains.course(
+        chains.summarise_chain(
             make_chain(
                 name=f"chain-{i + 1}", log_joint=np.full(cycles, log_joint[i]), heldout_lpd=np.full(cycles, heldout[i]),
                 **dict.fromkeys(chains.MOVES, np.full(cycles, tried)),

@@ -10,15 +10,14 @@ from rich.console import Console
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.commands.report import report
-from mpibayes.hpc.crosscat.draws import Kept
+from mpibayes.hpc.crosscat.draws import Kept, iterate_draws
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile
 from mpibayes.hpc.crosscat.report.report import ClusterLine, Posterior, _block_tables, representative
 from mpibayes.hpc.crosscat.start.subsample import Annealing
 from mpibayes.hpc.posterior.chains import evenly
-from mpibayes.io.labels import iterate_draws
 from mpibayes.io.table import table_from_arrays, write_table
 from mpibayes.io.trace import read_trace
-from tests.report.runs import OLD_SCALARS, make_run, planted, write_planted
+from tests.report.runs import make_run, planted, write_planted
 
 
 def run_report(run_dirs, **options):
@@ -37,7 +36,7 @@ def assert_picture(path, at_least=(300, 150)):
     assert pixels.std() > 0.02  # something is drawn
 
 
-def test_the_whole_report(run_dir, tmp_path):
+def test_the_whole_report(run_dir, tmp_path, pictures):
     folder, printed, summary = run_report(run_dir, out=tmp_path / "r")
     names = {"report.txt", "summary.json", "trace.png", "cluster_sizes.png", "profiles.png", "heldout.png"}
     assert {p.name for p in folder.iterdir()} == names
@@ -62,6 +61,7 @@ def test_the_whole_report(run_dir, tmp_path):
     assert sum(summary["n_clusters"].values()) == pytest.approx(1.0)
 
 
+@pytest.mark.thorough
 def test_the_default_place_is_the_run_directory(table, tmp_path):
     run = make_run(tmp_path / "a", table, cycles=15, burn_in=3)
     folder, *_ = run_report(run)
@@ -81,7 +81,7 @@ def test_the_representative_has_the_least_loss(run_dir):
     assert np.all(np.diff(r.sizes) <= 0)
 
 
-def test_several_chains(table, tmp_path):
+def test_several_chains(table, tmp_path, pictures):
     run = make_run(tmp_path / "a", table, chains=2, labels=2)
     _, printed, summary = run_report(run)
     assert "2 chains" in printed and len(summary["runs"]) == 2 and summary["kept_draws"] == 30
@@ -134,7 +134,7 @@ def test_moves_that_all_fail_are_told(table, tmp_path):
 ANNEALED = {"annealing": Annealing("linear", 4.0, 40), "starts": ("sequential",)}
 
 
-def test_a_growth_phase_is_shown_and_never_counts(table, tmp_path):
+def test_a_growth_phase_is_shown_and_never_counts(table, tmp_path, pictures):
     run = make_run(tmp_path / "a", table, burn_in=25, **ANNEALED)
     folder, printed, summary = run_report(run)
     trace = read_trace(run)
@@ -159,7 +159,8 @@ def test_a_chain_that_still_grows_has_no_report(table, tmp_path):
         report(run)
 
 
-def test_chains_with_and_without_growth(table, tmp_path):
+@pytest.mark.thorough
+def test_chains_with_and_without_growth(table, tmp_path, pictures):
     grown = make_run(tmp_path / "grown", table, burn_in=25, **ANNEALED)
     plain = make_run(tmp_path / "plain", table, burn_in=5)
     folder, printed, summary = run_report([plain, grown])
@@ -167,16 +168,6 @@ def test_chains_with_and_without_growth(table, tmp_path):
     assert [r["name"] for r in summary["runs"]] == ["plain", "grown"]
     assert summary["moves"]["kept"]["cycles"] == 35 + 15
     assert_picture(folder / "annealing.png")
-
-
-def test_a_trace_of_an_older_version(table, tmp_path):
-    run = make_run(tmp_path / "a", table, scalars=OLD_SCALARS)
-    _, printed, summary = run_report(run)
-    assert summary["moves"] is None and summary["runs"][0]["moves"] is None and summary["exact_from_cycle"] == 1
-    assert "not recorded" in printed and "annealing.png" not in summary["pictures"]
-    new = make_run(tmp_path / "b", table)
-    _, _, both = run_report([run, new], out=tmp_path / "both")
-    assert both["moves"]["kept"]["cycles"] == 30
 
 
 def test_runs_of_different_models_are_not_mixed(run_dir, table, tmp_path):
@@ -188,7 +179,7 @@ def test_runs_of_different_models_are_not_mixed(run_dir, table, tmp_path):
         report([run_dir, rows])
 
 
-def test_without_likelihood_there_are_no_profiles(table, tmp_path):
+def test_without_likelihood_there_are_no_profiles(table, tmp_path, pictures):
     run = make_run(tmp_path / "a", table, text="[model]\nlikelihood = false\n")
     folder, printed, summary = run_report(run)
     assert "profiles.png" not in summary["pictures"] and summary["columns"] == []
@@ -216,7 +207,7 @@ def test_few_draws_are_called_few(table, tmp_path):
     assert summary["kept_draws"] == 1 and "only 1 draw of the labels kept" in printed.replace("\n", " ")
 
 
-def test_no_draws_leave_the_trace(table, tmp_path):
+def test_no_draws_leave_the_trace(table, tmp_path, pictures):
     run = make_run(tmp_path / "a", table, cycles=12, burn_in=4, keep=False)
     _, printed, summary = run_report(run)
     assert summary["pictures"] == ["trace.png"] and "clusters cannot be shown" in printed.replace("\n", " ")

@@ -8,7 +8,7 @@ from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.partitions import by_size, contingency, jaccard, ordered_sizes, similarity, variations
 from mpibayes.hpc.crosscat.report import profiles as summary
-from mpibayes.hpc.posterior.scalars import MOST_R_HAT, mixing_warnings, r_hat_in_words, scalar
+from mpibayes.hpc.posterior.scalars import MOST_R_HAT, mixing_warnings, r_hat_in_words, summary_of
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels import mixture as kernels
 from mpibayes.text import number, percent, spread, took
@@ -115,7 +115,7 @@ def test_ordered_sizes():
 def test_scalar_summary_of_independent_draws():
     """False alarm about 1e-4: ESS of 4 x 1000 independent normal draws is far above 1000, R-hat below 1.01."""
     chains = list(np.random.default_rng(4).normal(3.0, 2.0, (4, 1000)))
-    s = scalar(chains)
+    s = summary_of(chains)
     assert s.ess > 2000 and s.r_hat < 1.01 and not mixing_warnings({"K": s})
     assert s.mean == pytest.approx(3.0, abs=0.15) and s.sd == pytest.approx(2.0, abs=0.15)
     assert s.low == pytest.approx(3.0 - 2 * 1.645, abs=0.4)
@@ -123,18 +123,18 @@ def test_scalar_summary_of_independent_draws():
 
 def test_scalar_summary_sees_trouble():
     g = np.random.default_rng(5)
-    walk = scalar([np.cumsum(g.normal(size=400))])
+    walk = summary_of([np.cumsum(g.normal(size=400))])
     warnings = mixing_warnings({"K": walk})
     assert "ESS): K " in warnings[0] and "R-hat above 1.01: K " in warnings[1] and "run.cycles" in warnings[-1]
-    apart = scalar([g.normal(size=400), 5.0 + g.normal(size=400)])
+    apart = summary_of([g.normal(size=400), 5.0 + g.normal(size=400)])
     assert apart.r_hat > 1.5
-    still = scalar([np.full(50, 35.0), np.full(50, 39.0)])
+    still = summary_of([np.full(50, 35.0), np.full(50, 39.0)])
     assert still.r_hat == MOST_R_HAT and "K > 100" in mixing_warnings({"K": still})[1]
     assert [r_hat_in_words(x) for x in (1.0034, 2.29e15, np.nan)] == ["1.003", "> 100", "-"]
-    fixed = scalar([np.full(50, 0.25)])
+    fixed = summary_of([np.full(50, 0.25)])
     assert fixed.fixed and fixed.sd == 0 and not mixing_warnings({"alpha": fixed})
-    assert "too few draws" in mixing_warnings({"K": scalar([np.arange(3.0)])})[0]
-    assert scalar([np.full(9, np.nan)]).n_draws == 0
+    assert "too few draws" in mixing_warnings({"K": summary_of([np.arange(3.0)])})[0]
+    assert summary_of([np.full(9, np.nan)]).n_draws == 0
 
 
 def profiles_of(columns, rows, z):

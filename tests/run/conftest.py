@@ -1,13 +1,19 @@
-"""A small mixed table with missing cells, and the command as a user starts it, on any number of ranks."""
+"""A small mixed table with missing cells, and the command as a user gives it, on any number of ranks."""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mpibayes.hpc import cli
+from mpibayes.hpc.run import signals
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.conftest import OPEN_MPI, launch
 
@@ -57,12 +63,28 @@ def place(tmp_path) -> Path:
 
 
 def command(ranks: int, *words) -> list:
-    """`mpibayes words...` under mpirun; one rank is started without it, as on a laptop."""
+    """`mpibayes words...` as a process, under mpirun; one rank is started without it, as on a laptop."""
     program = [sys.executable, "-m", "mpibayes", *words]
     return program if ranks == 1 else ["mpirun", "-n", ranks, *program]
 
 
+def in_process(place: Path, *words) -> subprocess.CompletedProcess:
+    """`mpibayes words...` in this process, which saves its start, and with the answer of a process of its own."""
+    handlers = {number: signal.getsignal(number) for number in signals.SIGNALS}
+    out, err = io.StringIO(), io.StringIO()
+    try:
+        with contextlib.chdir(place), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = cli.main([str(word) for word in words])
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
+
+
 def mpibayes(place: Path, *words, ranks: int = 1, timeout: float = 100, env=None):
+    """The command on so many ranks: one is this process, unless it is given variables of the environment."""
+    if ranks == 1 and env is None:
+        return in_process(place, *words)
     return launch(command(ranks, *words), timeout=timeout, cwd=place, env={**OPEN_MPI, **(env or {})})
 
 

@@ -65,6 +65,7 @@ def place(tmp_path_factory):
     return place
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_any_number_of_ranks(place, ranks):
     done = run(place, f"ranks-{ranks}", ranks=ranks)
@@ -79,6 +80,7 @@ def test_stopped_and_continued(place):
     assert exported(place, "pieces") == exported(place, "one")
 
 
+@pytest.mark.thorough
 def test_annealed_from_a_prior_draw_and_with_all_opening(place):
     words = ["sampler.strategy=anneal", "anneal.start_rows=40", "anneal.strata=clusters", "anneal.passes=3"]
     words += ["run.cycles=30", "run.burn_in=auto"]

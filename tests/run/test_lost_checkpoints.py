@@ -10,7 +10,7 @@ from mpibayes.hpc.run import directory as run_directory
 from mpibayes.hpc.run import identity as records
 from mpibayes.hpc.run import lock
 from mpibayes.hpc.run.clock import Clock
-from mpibayes.io import checkpoint, files, labels, trace
+from mpibayes.io import checkpoint, draws, files, trace
 from mpibayes.io.segments import count_rows
 from tests.faults.cases import exports, mpibayes
 from tests.faults.small import TEXT, done, half_way, start
@@ -68,7 +68,7 @@ def test_a_run_that_ended_before_its_first_checkpoint_goes_on(tmp_path, monkeypa
     assert exports(place / "run", tmp_path / "exported") == expected
 
 
-def test_a_run_of_a_version_that_noted_nothing_goes_on_and_notes_it(tmp_path):
+def test_a_run_that_was_killed_before_it_noted_its_checkpoint_goes_on_and_notes_it(tmp_path):
     from mpibayes.hpc.run import identity as records
 
     place = half_way(tmp_path / "place")
@@ -82,7 +82,7 @@ def test_a_run_of_a_version_that_noted_nothing_goes_on_and_notes_it(tmp_path):
 def test_an_owner_that_thaws_changes_nothing(tmp_path, monkeypatch):
     """Its buffers are full, and are written between two checkpoints."""
     monkeypatch.setattr(trace, "BUFFERED", 1)
-    monkeypatch.setattr(labels, "BUFFERED", 1)
+    monkeypatch.setattr(draws, "BUFFERED", 1)
     place = half_way(tmp_path / "place")
     run, cycles, left = place / "run", [], {}
 

@@ -29,7 +29,7 @@ sys.exit(cli.main(["run", "run.toml", "-o", *sys.argv[2:]]))
 """
 
 IN_A_CYCLE = """
-from mpibayes.hpc.crosscat.view import Mixture
+from mpibayes.hpc.crosscat.chain import Mixture
 from mpibayes.errors import NumericalError
 cycle = Mixture.cycle
 def faulty(self, word=()):
@@ -72,6 +72,7 @@ def faulty(place, code, out, *words, ranks=3, env=None, timeout=WITHIN):
     return launch([*mpirun, *program], timeout=timeout, cwd=place, env={**OPEN_MPI, **(env or {})})
 
 
+@pytest.mark.quick("exception", "unreadable-slice", "no-room", "before-mpi")
 @pytest.mark.parametrize(
     "code, exit_codes, words",
     [
@@ -105,6 +106,7 @@ def test_a_rank_has_a_log_of_its_own_when_it_has_something_to_say(place):
     assert re.search(rf"rank 1 {HOST}: internal error: RuntimeError: boom", text) and "Traceback" in text
 
 
+@pytest.mark.thorough
 def test_several_ranks_fail_with_one_message(place):
     done = faulty(place, WHILE_READING.replace("rank == 1", "rank > 0").format("raise MemoryError"), "out")
     assert done.returncode == 70 and done.stderr.count("mpibayes: error:") == 1, done.stderr
@@ -112,6 +114,7 @@ def test_several_ranks_fail_with_one_message(place):
     assert re.search(rf"likewise rank 2 {HOST}", done.stderr)
 
 
+@pytest.mark.quick("cycle-2")
 @pytest.mark.parametrize("rank", [0, 2])
 @pytest.mark.parametrize("when", [IN_A_CYCLE, WHILE_READING], ids=["cycle", "reading"])
 def test_a_killed_rank(place, when, rank):
@@ -125,6 +128,7 @@ def test_a_killed_rank(place, when, rank):
     assert run(place, "out", *words, ranks=2).returncode == 0
 
 
+@pytest.mark.thorough
 def test_no_room_on_one_rank_costs_nothing_else(place):
     """The checkpoint before stays; what was half written goes; the same command continues once there is room."""
     assert run(place, "straight", "--set", "run.cycles=8", "--set", "run.burn_in=2").returncode == 0
@@ -197,6 +201,8 @@ run.merge = slow
 LATE = "time.sleep(3.0 * (rank == 1))\n"
 
 
+@pytest.mark.alone
+@pytest.mark.quick("part", "read-alone")
 @pytest.mark.parametrize(
     "code, words, ranks",
     [

@@ -80,6 +80,7 @@ UPDATES = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", RESPONSE)
 def test_any_number_of_ranks(place, family):
     configure(place, family)
@@ -93,6 +94,7 @@ def test_any_number_of_ranks(place, family):
     assert traces[0].count(b"\n") == 401 and all(trace == traces[0] for trace in traces)
 
 
+@pytest.mark.quick("firefly.refresh=29")
 @pytest.mark.parametrize("change", ["firefly.refresh=29", "firefly.bounds=none", "firefly.q=0.1"])
 def test_stopped_in_pieces_on_other_ranks(place, change):
     """Within burn-in, where step size and q are state, and after it."""
@@ -201,7 +203,7 @@ def refused(place, code, *words, ranks=1):
     return done.stderr
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("ranks", [1, pytest.param(3, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize(
     "changes, code, words",
     [

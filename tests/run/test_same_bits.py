@@ -7,7 +7,7 @@ import h5py
 import numpy as np
 import pytest
 
-from mpibayes.io.labels import iterate_draws
+from mpibayes.hpc.crosscat.draws import iterate_draws
 from tests.run.conftest import exported, run, run_some
 
 
@@ -24,6 +24,7 @@ def straight(tmp_path_factory):
     return place, exported(place, "one")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("ranks", [2, 3, 4, 7])
 def test_any_number_of_ranks(straight, ranks):
     place, expected = straight
@@ -42,6 +43,7 @@ def test_more_ranks_than_shards(straight, tmp_path):
     assert (many.stdout + many.stderr).count("run.shards") == 1
 
 
+@pytest.mark.quick("3-all")
 @pytest.mark.parametrize("opening", ["one", "all"])
 @pytest.mark.parametrize("sweeps", [1, 3])
 def test_stopped_at_random_cycles_on_other_ranks(straight, opening, sweeps):
@@ -68,6 +70,7 @@ def test_stopped_at_random_cycles_on_other_ranks(straight, opening, sweeps):
 ANNEALED = ("sampler.strategy=anneal", "anneal.start_rows=40", "run.burn_in=auto", "run.cycles=40")
 
 
+@pytest.mark.quick("knots")
 @pytest.mark.parametrize(
     "changes",
     [
@@ -101,6 +104,7 @@ def test_an_annealed_chain_stopped_while_it_grows_and_after(straight, changes, r
     assert kept == [cycle for cycle in range(3, 41, 3) if cycle > growth]  # no draw while some rows are not in
 
 
+@pytest.mark.quick("sampler.strategy=prior+gibbs")
 @pytest.mark.parametrize(
     "change", ["sampler.strategy=prior+gibbs", "sampler.strategy=sequential+gibbs", "run.chains=2"]
 )

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mpibayes.hpc.crosscat import strata
+from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.start.subsample import Annealing
-from mpibayes.hpc.crosscat.view import Mixture, Settings
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import table_from_arrays, write_table
@@ -36,7 +36,7 @@ def first_rows(data, strata_of):
     mixture = Mixture(serial(), data.columns, data.rows_of, data.n_rows, SETTINGS, 0, strata_of)
     mixture.start("sequential")
     assert mixture.growing and mixture.n_active == pytest.approx(START, abs=3)
-    return mixture.labels() >= 0
+    return mixture.view.labels() >= 0
 
 
 def test_without_strata_rare_rows_wait(table):

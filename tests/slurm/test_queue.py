@@ -11,7 +11,7 @@ import pytest
 
 from tests.run.conftest import config_text
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slurm, pytest.mark.alone, pytest.mark.timeout(180)]
 
 OFTEN = ("--set", "run.checkpoint_minutes=0.001")  # a checkpoint after every cycle or two
 
@@ -51,6 +51,7 @@ def test_three_rounds_in_the_queue_and_other_numbers_of_ranks(place):
     place.same_as_straight("runs/a")
 
 
+@pytest.mark.thorough
 def test_an_array_of_three_chains(place):
     """Each task has its seed and its directory, and only the task that was stopped is requeued."""
     cluster = place.cluster
@@ -82,6 +83,7 @@ def test_an_array_of_three_chains(place):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.thorough
 def test_a_chain_of_jobs(place):
     """Every job has its successor in the queue before it works; the last one calls its own off."""
     cluster = place.cluster
@@ -103,6 +105,7 @@ def test_a_chain_of_jobs(place):
     place.same_as_straight("runs/c")
 
 
+@pytest.mark.thorough
 def test_a_node_goes_down(place):
     """SLURM requeues the job, or fails it where that is forbidden; either way the run goes on where it was."""
     cluster = place.cluster
@@ -123,6 +126,7 @@ def test_a_node_goes_down(place):
     place.same_as_straight("runs/d")
 
 
+@pytest.mark.thorough
 def test_the_only_node_of_a_job_goes_down(place):
     """The batch script and root are lost with it. The job waits for the node, and goes on from its checkpoint."""
     cluster = place.cluster
@@ -144,6 +148,7 @@ def test_the_only_node_of_a_job_goes_down(place):
     place.same_as_straight("runs/h")
 
 
+@pytest.mark.thorough
 def test_six_requeues_of_one_job(place):
     """By turns from outside, which kills, and by a signal, after which the script requeues its own job."""
     cluster = place.cluster
@@ -164,6 +169,7 @@ def test_six_requeues_of_one_job(place):
     place.same_as_straight("runs/i")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("options", [(), ("--array", 1), ("--chain",)], ids=["run", "array", "chain"])
 def test_odd_names(place, options):
     """A name has no words of sbatch, of the shell, or of the pattern of a log; the log lies where `submit` says."""
@@ -182,6 +188,7 @@ def test_odd_names(place, options):
     assert {path.name for path in (place.folder / "runs").iterdir()} == {odd, f"{odd}.sbatch", Path(log).name}
 
 
+@pytest.mark.thorough
 def test_the_cap_of_restarts(place):
     """Exit code 75 at the cap ends the job, and says what to do."""
     cluster = place.cluster
@@ -200,6 +207,7 @@ def test_the_cap_of_restarts(place):
     assert "stopped at a checkpoint after 1 restarts; submit again to continue" in place.log("runs/e-*.log")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("template", ["run", "chain"])
 def test_no_other_exit_code_is_tried_again(place, template):
     """A configuration that is refused ends the job, and the chain."""

@@ -12,9 +12,9 @@ from scipy.special import gammaln, logsumexp
 
 from mpibayes.hpc.components.grid import draw_on_grid
 from mpibayes.hpc.components.statistics import Statistics
-from mpibayes.hpc.crosscat.moves.ledger import Book, Labelled
+from mpibayes.hpc.crosscat.moves.ledger import Labelled, Ledger
 from mpibayes.hpc.crosscat.moves.odds import odds_of_predictive
-from mpibayes.hpc.parallel.shards import Shard
+from mpibayes.hpc.parallel.reduce import exact_sum
 from mpibayes.hpc.parallel.streams import Purpose, generator
 
 INFORMED = 8  # steps a round
@@ -24,163 +24,168 @@ RECALLED_ROWS = 256  # and the least number of them; an urn deals fewer rows mor
 LEVEL_ROWS = 2**14  # of all steps of a round together, at most
 
 
-class Informed(Book):
-    def informed(self) -> None:
-        """Steps that each propose to join two alike clusters or, by a coin, a split."""
-        steps = min(INFORMED, max(1, LEVEL_ROWS // max(1, self.components.shape[0])))
-        coins = generator(**self._key(Purpose.INFORMED)).random(steps)
-        for step in range(steps):
-            stream = generator(**self._key(Purpose.INFORMED, 1 + step))
-            if coins[step] < INFORMED_SPLITS:
-                self._informed_split(step, stream)
-            else:
-                self._informed_merge(step, stream)
-
-    def _informed_merge(self, step: int, stream: np.random.Generator) -> None:
-        k, log_u = self.n_labels, np.log(stream.random())
-        pair, both, bound = np.full(2, -1, np.int64), -1, 0.0
-        if k > 1 and self.comm.rank == 0:
-            a = int(stream.integers(k))
-            joined, gain = self._gains(a)
-            b = int(draw_on_grid(gain[None], stream)[0])
-            both = self._enter(joined.take([b]))
-            bound = -self._log_split(self.column[a], self.column[b], both, k - 1)
-            bound += self._log_proposals(k - 1, self._log_choice(gain, b))
-            if log_u < bound:  # the choice can also be made from the other's side, which takes longer to work out
-                choices = self._log_choice(gain, b), self._log_choice(self._gains(b)[1], a)
-                bound += choices[0] - np.logaddexp(*choices)
-            if log_u < bound:  # a merge that would be accepted if the split were sure to find the border
-                pair[:] = a, b
-            else:
-                self._count(False, False)
-        self.comm.broadcast(pair)
-        if pair[0] < 0:
-            return
-        _, log_q = self._recalled_sides(pair, None, step)
-        label = np.arange(k)
-        if self.comm.rank == 0:
-            accepted = bool(log_u < bound + log_q)
-            self._count(False, accepted)
-            if accepted:
-                a, b = (int(i) for i in np.sort(pair))
-                self.column[a] = both
-                del self.column[b]
-                label = np.where(label == b, a, label - (label > b))
-        self.comm.broadcast(label)
-        if label[-1] != k - 1:
-            self.changed, self.n_labels = True, k - 1
-            self._relabel(label)
-
-    def _informed_split(self, step: int, stream: np.random.Generator) -> None:
-        k, log_u = self.n_labels, np.log(stream.random())
-        cluster, bias = int(stream.integers(k)), stream.random()
-        sides_of_rows, log_q = self._recalled_sides(np.array([cluster, cluster]), bias, step)
-        sides = self._total(self._by_side(sides_of_rows), 2)
-        accepted = np.zeros(1, np.int64)
-        if self.comm.rank == 0 and (sides.size > 0).all():
-            whole, one = self.column[cluster], self._enter(sides)
-            self.column[cluster] = one
-            self.column.append(one + 1)
-            choices = [self._log_choice(self._gains(i)[1], j) for i, j in ((cluster, k), (k, cluster))]
-            ratio = self._log_split(one, one + 1, whole, k) - log_q - self._log_proposals(k, np.logaddexp(*choices))
-            accepted[0] = log_u < ratio
-            self._count(True, bool(accepted[0]))
-            if not accepted[0]:
-                self.column.pop()
-                self.column[cluster] = whole
-        self.comm.broadcast(accepted)
-        if accepted[0]:
-            self.changed, self.n_labels = True, k + 1
-            for shard, side in zip(self.shards, sides_of_rows):
-                shard.z[side == 1] = k
-
-    def _gains(self, label: int) -> tuple[Statistics, np.ndarray]:
-        """A cluster joined with each of the others: statistics, and the log of what that does to the likelihood."""
-        column = self.column[label]
-        joined = self.components.union(self.statistics.take(self.column), self.statistics.take([column]))
-        gain = self.components.log_marginal_clusters(self.hyper, joined)
-        gain -= self.log_f[self.column] + self.log_f[column]
-        gain[label] = -np.inf
-        return joined, gain
-
-    @staticmethod
-    def _log_choice(gain: np.ndarray, other: int) -> float:
-        return float(gain[other] - logsumexp(gain))
-
-    @staticmethod
-    def _log_proposals(n_before: int, log_choice: float) -> float:
-        """Log of how often a split of one of n_before is proposed, but for its sides, over that of the merge."""
-        split, merge = np.log(INFORMED_SPLITS / n_before), np.log1p(-INFORMED_SPLITS) - np.log(n_before + 1.0)
-        return float(split - merge - log_choice)
-
-    @staticmethod
-    def _log_urn(n_zero: float, n_one: float) -> float:
-        """Log probability of these sides of some rows, one by one, by an urn that starts with a ball a side."""
-        return float(gammaln(n_zero + 1.0) + gammaln(n_one + 1.0) - gammaln(n_zero + n_one + 2.0))
-
-    def _recalled_sides(self, pair: np.ndarray, bias: float | None, step: int) -> tuple[list[np.ndarray], float]:
-        """The side (0, 1; -1: no member) of every row of a pair of clusters, and on root log q of these sides.
-
-        The first row of all has side 0. A random share of the others has the present sides or, where a split is
-        proposed (bias given), sides by a coin of this bias. The rest is drawn from the predictive of these, but keeps
-        its present sides where a merge is proposed.
-        """
-        n_rows, first, cluster = self._first_row(pair)
-        share = max(RECALLED, min(1.0, RECALLED_ROWS / n_rows))
-        present, recalled, counts = [], [], np.zeros(2, np.int64)
-        for shard in self.shards:
-            member = _members(shard, pair)
-            ids = shard.start + member
-            head = ids == first
-            keep = ~head & (self._uniforms(ids, Purpose.RECALLED, step) < share)
-            side = shard.z[member] != cluster
-            if bias is not None:
-                side = self._uniforms(ids, Purpose.DEALT, step) < bias
-            counts += (keep & ~side).sum(), (keep & side).sum()
-            present.append(np.full(len(shard), -1, np.int8))
-            present[-1][member] = side
-            recalled.append(np.full(len(shard), -1, np.int8))
-            recalled[-1][member] = np.where(keep, side, np.where(head, 0, -1))
-        sides = self._total(self._by_side(recalled), 2)
-        if sides is not None:
-            sides.size = sides.size + 1  # a side of which nothing is recalled
-            sides = odds_of_predictive(self.components, self.hyper, sides)
-        odds = self._broadcast(sides, pair[None])
-        labels, log_q = [], np.zeros((len(self.shards), 1))
-        given = np.array([0, 1] if bias is None else [-1, -1], np.int8)
-        for i, (shard, side, known) in enumerate(zip(self.shards, present, recalled)):
-            z = np.where(known < 0, side, -1).astype(np.int32)
-            ids, nobody = shard.start + np.arange(len(shard)), np.full((1, 2), -1, np.int64)
-            label, log_q[i] = self._sides(
-                shard.rows, z, ids, np.zeros(2, np.int32), given, nobody, odds, Purpose.REST, step
-            )
-            labels.append(np.where(known >= 0, known, label).astype(np.int8))
-        log_q = self._add_up(log_q)
-        self.comm.sum_everywhere(counts)
-        if self.comm.rank != 0:
-            return labels, 0.0
-        return labels, float(log_q[0]) + self._log_urn(*counts.astype(float))
-
-    def _by_side(self, sides: list[np.ndarray]) -> Labelled:
-        return Labelled(self.shards, lambda i: sides[i].astype(np.int32))
-
-    def _first_row(self, pair: np.ndarray) -> tuple[int, int, int]:
-        """Rows of a pair of clusters, the first one's id, and its cluster; on every rank."""
-        found = np.array([[0, 0, 0]], np.int64)
-        for shard in self.shards:
-            member = _members(shard, pair)
-            if len(member):
-                if found[0, 0] == 0:
-                    found[0, 1:] = shard.start + member[0], shard.z[member[0]]
-                found[0, 0] += len(member)
-        found = self.comm.gather_to_root(found, [1] * self.comm.size)
-        head = np.zeros(3, np.int64)
-        if self.comm.rank == 0:
-            head[:] = found[:, 0].sum(), *found[np.flatnonzero(found[:, 0])[0], 1:]
-        self.comm.broadcast(head)
-        return tuple(int(h) for h in head)
+def informed(ledger: Ledger) -> None:
+    """Steps that each propose to join two alike clusters or, by a coin, a split."""
+    steps = min(INFORMED, max(1, LEVEL_ROWS // max(1, ledger.components.shape[0])))
+    coins = generator(**ledger.stream(Purpose.INFORMED)).random(steps)
+    for step in range(steps):
+        stream = generator(**ledger.stream(Purpose.INFORMED, 1 + step))
+        if coins[step] < INFORMED_SPLITS:
+            _informed_split(ledger, step, stream)
+        else:
+            _informed_merge(ledger, step, stream)
 
 
-def _members(shard: Shard, pair: np.ndarray) -> np.ndarray:
-    """Places, in a shard, of the rows of a pair of clusters."""
-    return np.flatnonzero((shard.z == pair[0]) | (shard.z == pair[1]))
+def _informed_merge(ledger: Ledger, step: int, stream: np.random.Generator) -> None:
+    k, log_u = ledger.n_labels, np.log(stream.random())
+    pair, both, bound = np.full(2, -1, np.int64), -1, 0.0
+    if k > 1 and ledger.comm.rank == 0:
+        a = int(stream.integers(k))
+        joined, gain = _gains(ledger, a)
+        b = int(draw_on_grid(gain[None], stream)[0])
+        both = ledger.enter(joined.take([b]))
+        bound = -ledger.log_split(ledger.column[a], ledger.column[b], both, k - 1)
+        bound += _log_proposals(k - 1, _log_choice(gain, b))
+        if log_u < bound:  # the choice can also be made from the other's side, which takes longer to work out
+            choices = _log_choice(gain, b), _log_choice(_gains(ledger, b)[1], a)
+            bound += choices[0] - np.logaddexp(*choices)
+        if log_u < bound:  # a merge that would be accepted if the split were sure to find the border
+            pair[:] = a, b
+        else:
+            ledger.count(False, False)
+    ledger.comm.broadcast(pair)
+    if pair[0] < 0:
+        return
+    _, log_q = _recalled_sides(ledger, pair, None, step)
+    label = np.arange(k)
+    if ledger.comm.rank == 0:
+        accepted = bool(log_u < bound + log_q)
+        ledger.count(False, accepted)
+        if accepted:
+            a, b = (int(i) for i in np.sort(pair))
+            ledger.column[a] = both
+            del ledger.column[b]
+            label = np.where(label == b, a, label - (label > b))
+    ledger.comm.broadcast(label)
+    if label[-1] != k - 1:
+        ledger.changed, ledger.n_labels = True, k - 1
+        ledger.relabel(label)
+
+
+def _informed_split(ledger: Ledger, step: int, stream: np.random.Generator) -> None:
+    k, log_u = ledger.n_labels, np.log(stream.random())
+    cluster, bias = int(stream.integers(k)), stream.random()
+    sides_of_rows, log_q = _recalled_sides(ledger, np.array([cluster, cluster]), bias, step)
+    sides = ledger.total(_by_side(ledger, sides_of_rows), 2)
+    accepted = np.zeros(1, np.int64)
+    if ledger.comm.rank == 0 and (sides.size > 0).all():
+        whole, one = ledger.column[cluster], ledger.enter(sides)
+        ledger.column[cluster] = one
+        ledger.column.append(one + 1)
+        choices = [_log_choice(_gains(ledger, i)[1], j) for i, j in ((cluster, k), (k, cluster))]
+        ratio = ledger.log_split(one, one + 1, whole, k) - log_q - _log_proposals(k, np.logaddexp(*choices))
+        accepted[0] = log_u < ratio
+        ledger.count(True, bool(accepted[0]))
+        if not accepted[0]:
+            ledger.column.pop()
+            ledger.column[cluster] = whole
+    ledger.comm.broadcast(accepted)
+    if accepted[0]:
+        ledger.changed, ledger.n_labels = True, k + 1
+        for z, side in zip(ledger.z, sides_of_rows):
+            z[side == 1] = k
+
+
+def _gains(ledger: Ledger, label: int) -> tuple[Statistics, np.ndarray]:
+    """A cluster joined with each of the others: statistics, and the log of what that does to the likelihood."""
+    column = ledger.column[label]
+    joined = ledger.components.union(ledger.statistics.take(ledger.column), ledger.statistics.take([column]))
+    gain = ledger.components.log_marginal_clusters(ledger.hyper, joined)
+    gain -= ledger.log_f[ledger.column] + ledger.log_f[column]
+    gain[label] = -np.inf
+    return joined, gain
+
+
+def _log_choice(gain: np.ndarray, other: int) -> float:
+    return float(gain[other] - logsumexp(gain))
+
+
+def _log_proposals(n_before: int, log_choice: float) -> float:
+    """Log of how often a split of one of n_before is proposed, but for its sides, over that of the merge."""
+    split, merge = np.log(INFORMED_SPLITS / n_before), np.log1p(-INFORMED_SPLITS) - np.log(n_before + 1.0)
+    return float(split - merge - log_choice)
+
+
+def _log_urn(n_zero: float, n_one: float) -> float:
+    """Log probability of these sides of some rows, one by one, by an urn that starts with a ball a side."""
+    return float(gammaln(n_zero + 1.0) + gammaln(n_one + 1.0) - gammaln(n_zero + n_one + 2.0))
+
+
+def _recalled_sides(ledger: Ledger, pair: np.ndarray, bias: float | None, step: int) -> tuple[list[np.ndarray], float]:
+    """The side (0, 1; -1: no member) of every row of a pair of clusters, and on root log q of these sides.
+
+    The first row of all has side 0. A random share of the others has the present sides or, where a split is
+    proposed (bias given), sides by a coin of this bias. The rest is drawn from the predictive of these, but keeps
+    its present sides where a merge is proposed.
+    """
+    n_rows, first, cluster = _first_row(ledger, pair)
+    share = max(RECALLED, min(1.0, RECALLED_ROWS / n_rows))
+    present, recalled, counts = [], [], np.zeros(2, np.int64)
+    for shard, z in zip(ledger.shards, ledger.z):
+        member = _members(z, pair)
+        ids = shard.start + member
+        head = ids == first
+        keep = ~head & (ledger.uniforms(ids, Purpose.RECALLED, step) < share)
+        side = z[member] != cluster
+        if bias is not None:
+            side = ledger.uniforms(ids, Purpose.DEALT, step) < bias
+        counts += (keep & ~side).sum(), (keep & side).sum()
+        present.append(np.full(len(shard), -1, np.int8))
+        present[-1][member] = side
+        recalled.append(np.full(len(shard), -1, np.int8))
+        recalled[-1][member] = np.where(keep, side, np.where(head, 0, -1))
+    sides = ledger.total(_by_side(ledger, recalled), 2)
+    if sides is not None:
+        sides.size = sides.size + 1  # a side of which nothing is recalled
+        sides = odds_of_predictive(ledger.components, ledger.hyper, sides)
+    odds = ledger.broadcast(sides, pair[None])
+    labels, log_q = [], np.zeros((len(ledger.shards), 1))
+    given = np.array([0, 1] if bias is None else [-1, -1], np.int8)
+    for i, (shard, side, known) in enumerate(zip(ledger.shards, present, recalled)):
+        z = np.where(known < 0, side, -1).astype(np.int32)
+        ids, nobody = shard.start + np.arange(len(shard)), np.full((1, 2), -1, np.int64)
+        label, log_q[i] = ledger.sides(
+            shard.rows, z, ids, np.zeros(2, np.int32), given, nobody, odds, Purpose.REST, step
+        )
+        labels.append(np.where(known >= 0, known, label).astype(np.int8))
+    log_q = exact_sum(ledger.comm, log_q)
+    ledger.comm.sum_everywhere(counts)
+    if ledger.comm.rank != 0:
+        return labels, 0.0
+    return labels, float(log_q[0]) + _log_urn(*counts.astype(float))
+
+
+def _by_side(ledger: Ledger, sides: list[np.ndarray]) -> Labelled:
+    return Labelled(ledger.shards, lambda i: sides[i].astype(np.int32))
+
+
+def _first_row(ledger: Ledger, pair: np.ndarray) -> tuple[int, int, int]:
+    """Rows of a pair of clusters, the first one's id, and its cluster; on every rank."""
+    found = np.array([[0, 0, 0]], np.int64)
+    for shard, z in zip(ledger.shards, ledger.z):
+        member = _members(z, pair)
+        if len(member):
+            if found[0, 0] == 0:
+                found[0, 1:] = shard.start + member[0], z[member[0]]
+            found[0, 0] += len(member)
+    found = ledger.comm.gather_to_root(found, [1] * ledger.comm.size)
+    head = np.zeros(3, np.int64)
+    if ledger.comm.rank == 0:
+        head[:] = found[:, 0].sum(), *found[np.flatnonzero(found[:, 0])[0], 1:]
+    ledger.comm.broadcast(head)
+    return tuple(int(h) for h in head)
+
+
+def _members(z: np.ndarray, pair: np.ndarray) -> np.ndarray:
+    """Places, in a shard with labels z, of the rows of a pair of clusters."""
+    return np.flatnonzero((z == pair[0]) | (z == pair[1]))

@@ -19,9 +19,10 @@ import numpy as np
 
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.moves import grouping
-from mpibayes.hpc.crosscat.moves.ledger import Book, Labelled
+from mpibayes.hpc.crosscat.moves.ledger import Labelled, Ledger
 from mpibayes.hpc.crosscat.moves.odds import Odds, both_sides, odds_of_predictive, vector_length
 from mpibayes.hpc.crosscat.moves.scans import Subset, as_single
+from mpibayes.hpc.parallel.reduce import exact_sum
 from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.kernels.mixture import split as kernels
@@ -38,261 +39,276 @@ GROUPS, ACCEPT, LAUNCH = range(3)  # streams of Purpose.GUIDED
 NOBODY = np.uint64(2**64 - 1)
 
 
-class Guided(Book):
-    def guided(self) -> None:
-        groups = grouping.draw(self.n_labels, generator(**self._key(Purpose.GUIDED, GROUPS)))
-        seeds, side_zero = self._seeds(groups)
-        n_pairs = int((groups[:, 0] != groups[:, 1]).sum())
-        ready = self._affordable(self._order(seeds), seeds)
-        groups, seeds, side_zero = groups[ready], seeds[ready], side_zero[ready]
-        n = len(groups)
-        if n == 0:
-            return
-        single = groups[:, 0] == groups[:, 1]
-        group, given = np.full(self.n_labels, -1, np.int32), np.full(self.n_labels, -1, np.int8)
-        group[groups[:, 0]] = group[groups[:, 1]] = np.arange(n)
-        pairs = np.flatnonzero(~single)
-        given[groups[pairs, 0]] = side_zero[pairs] != groups[pairs, 0]
-        given[groups[pairs, 1]] = side_zero[pairs] != groups[pairs, 1]
-        odds = self._launch(groups, group, seeds)
-        sides, log_q = self._propose(group, given, seeds, odds, single)
-        self._decide(groups, group, n_pairs, sides, log_q)
+def guided(ledger: Ledger) -> None:
+    groups = grouping.draw(ledger.n_labels, generator(**ledger.stream(Purpose.GUIDED, GROUPS)))
+    seeds, side_zero = _seeds(ledger, groups)
+    n_pairs = int((groups[:, 0] != groups[:, 1]).sum())
+    ready = _affordable(ledger, _order(seeds), seeds)
+    groups, seeds, side_zero = groups[ready], seeds[ready], side_zero[ready]
+    n = len(groups)
+    if n == 0:
+        return
+    single = groups[:, 0] == groups[:, 1]
+    group, given = np.full(ledger.n_labels, -1, np.int32), np.full(ledger.n_labels, -1, np.int8)
+    group[groups[:, 0]] = group[groups[:, 1]] = np.arange(n)
+    pairs = np.flatnonzero(~single)
+    given[groups[pairs, 0]] = side_zero[pairs] != groups[pairs, 0]
+    given[groups[pairs, 1]] = side_zero[pairs] != groups[pairs, 1]
+    odds = _launch(ledger, groups, group, seeds)
+    sides, log_q = _propose(ledger, group, given, seeds, odds, single)
+    _decide(ledger, groups, group, n_pairs, sides, log_q)
 
-    def _seeds(self, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(G, 2) rows, the lower id first (-1 where a group has fewer than two rows), and the first one's cluster."""
-        found = [kernels.two_least(s.z, s.start, self.n_labels, **self._key(Purpose.SEEDS)) for s in self.shards]
-        word, row = self._least(np.array(found, np.uint64).reshape(len(found), self.n_labels, 2, 2))
-        out = np.full((len(groups), 3), -1, np.int64)
-        for g, (a, b) in enumerate(groups):
-            if a == b and word[a, 1] == NOBODY:
-                continue
-            i, j = int(row[a, 0]), int(row[a, 1] if a == b else row[b, 0])
-            out[g] = (i, j, a) if i < j else (j, i, b)
-        return out[:, :2].copy(), out[:, 2]
 
-    def _least(self, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The two least words of every cluster over all ranks and their rows, each (K, 2).
+def _seeds(ledger: Ledger, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(G, 2) rows, the lower id first (-1 where a group has fewer than two rows), and the first one's cluster."""
+    key = ledger.stream(Purpose.SEEDS)
+    found = [kernels.two_least(z, s.start, ledger.n_labels, **key) for s, z in zip(ledger.shards, ledger.z)]
+    word, row = _least(ledger, np.array(found, np.uint64).reshape(len(found), ledger.n_labels, 2, 2))
+    out = np.full((len(groups), 3), -1, np.int64)
+    for g, (a, b) in enumerate(groups):
+        if a == b and word[a, 1] == NOBODY:
+            continue
+        i, j = int(row[a, 0]), int(row[a, 1] if a == b else row[b, 0])
+        out[g] = (i, j, a) if i < j else (j, i, b)
+    return out[:, :2].copy(), out[:, 2]
 
-        found (shards here, K, 2, 2): each shard's words and rows.
-        """
-        nobody = np.full((1, *found.shape[1:]), NOBODY)
-        word, row = np.concatenate([found, nobody]).transpose(2, 1, 0, 3).reshape(2, self.n_labels, -1)
-        least, whose = np.empty((2, 2, self.n_labels), np.uint64)
-        for place in range(2):
-            at = word.argmin(axis=1)[:, None]
-            mine = np.take_along_axis(word, at, axis=1)[:, 0]
-            least[place] = mine
-            self.comm.least_everywhere(least[place])
-            whose[place] = np.where(mine == least[place], np.take_along_axis(row, at, axis=1)[:, 0], NOBODY)
-            here = np.flatnonzero(mine == least[place])
-            word[here, at[here, 0]] = NOBODY  # it is taken
-        self.comm.least_everywhere(whose)
-        return least.T, whose.T
 
-    @staticmethod
-    def _order(seeds: np.ndarray) -> np.ndarray:
-        """The groups that have two rows, in the order in which they are accepted.
+def _least(ledger: Ledger, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The two least words of every cluster over all ranks and their rows, each (K, 2).
 
-        It may depend on what moves keep, as seeds, but not on labels: whether a group is a single or a pair could show.
-        """
-        ready = np.flatnonzero(seeds[:, 0] >= 0)
-        return ready[np.argsort(seeds[ready, 0])]
+    found (shards here, K, 2, 2): each shard's words and rows.
+    """
+    nobody = np.full((1, *found.shape[1:]), NOBODY)
+    word, row = np.concatenate([found, nobody]).transpose(2, 1, 0, 3).reshape(2, ledger.n_labels, -1)
+    least, whose = np.empty((2, 2, ledger.n_labels), np.uint64)
+    for place in range(2):
+        at = word.argmin(axis=1)[:, None]
+        mine = np.take_along_axis(word, at, axis=1)[:, 0]
+        least[place] = mine
+        ledger.comm.least_everywhere(least[place])
+        whose[place] = np.where(mine == least[place], np.take_along_axis(row, at, axis=1)[:, 0], NOBODY)
+        here = np.flatnonzero(mine == least[place])
+        word[here, at[here, 0]] = NOBODY  # it is taken
+    ledger.comm.least_everywhere(whose)
+    return least.T, whose.T
 
-    def _affordable(self, ready: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-        """All groups, or where a table has very many levels, random ones, by words of the seeds, which moves keep."""
-        n_levels, n_real, n_count, widths = self.components.shape
-        most = max(1, CELLS // max(1, n_levels + 5 * n_real + 2 * n_count + vector_length(widths)))
-        if len(ready) <= most:
-            return ready
-        word = kernels.words(seeds[ready, 0], **self._key(Purpose.SEEDS, 1))
-        return ready[np.sort(np.argsort(word, kind="stable")[:most])]
 
-    def _launch(self, groups, group, seeds) -> Odds:
-        """Scan after scan on a subset of every group's rows; the log odds that their sides suggest in the end.
+def _order(seeds: np.ndarray) -> np.ndarray:
+    """The groups that have two rows, in the order in which they are accepted.
 
-        Launches have nothing to do with each other: they go in batches, so that few rows are copied at a time.
-        """
-        stream = generator(**self._key(Purpose.GUIDED, LAUNCH))
-        lone = stream.random(len(groups)) < LONE
-        tilt, shrink = self._inclinations(groups, lone, stream)
-        found = []
-        for some in self._batches(groups):
-            inside = (group >= some.start) & (group < some.stop)
-            here = np.where(inside, group - some.start, -1).astype(np.int32)
-            found.append(self._launch_batch(groups[some], here, seeds[some], lone[some], tilt[some], shrink[some]))
-        odds = None
-        if self.comm.rank == 0:
-            odds = Odds(*(np.concatenate([getattr(o, f.name) for o in found]) for f in fields(Odds)))
-        return self._broadcast(odds, groups)
+    It may depend on what moves keep, as seeds, but not on labels: whether a group is a single or a pair could show.
+    """
+    ready = np.flatnonzero(seeds[:, 0] >= 0)
+    return ready[np.argsort(seeds[ready, 0])]
 
-    def _batches(self, groups) -> list[slice]:
-        """Consecutive groups whose rows that shape the launch take about BATCH bytes a rank when they are copied."""
-        rows = np.cumsum(np.minimum(self._group_sizes(groups), SUBSET)) / self.comm.size
-        cut = np.flatnonzero(np.diff(rows * self.components.row_bytes // BATCH)) + 1
-        return [slice(a, b) for a, b in pairwise([0, *cut.tolist(), len(groups)])]
 
-    def _launch_batch(self, groups, group, seeds, lone, tilt, shrink) -> Odds | None:
-        n, chosen = len(groups), [self._subset(shard, group, seeds, groups) for shard in self.shards]
-        parts = [(s.rows, at, group[s.z[at]], s.start + at) for s, at in zip(self.shards, chosen)]
-        whole = None
-        if not self.components.exact:
-            whole = self._total(self._labelled(chosen, [p[2] for p in parts]), n)
-        labels = [self._seeded(s.z[at], p[3], group, seeds, lone) for s, at, p in zip(self.shards, chosen, parts)]
-        if SCANS:
-            scanned = parts
-            if self.components.multinormal.columns:
-                scanned = [(as_single(rows.take(at)), np.arange(len(at)), *rest) for rows, at, *rest in parts]
-            subset = Subset(self.comm, self.components, scanned, whole, shrink, self._key(Purpose.SIDES))
-            subset.begin(*self._flat(parts, labels, seeds))
-            for scan in range(SCANS):
-                subset.scan(scan, tilt if scan < FREE else None)
-            cut = np.cumsum([len(at) for at in chosen])[:-1]
-            labels = [2 * p[2] + side for p, side in zip(parts, np.split(subset.sides(), cut))]
-        if SCANS and self.components.exact:  # its counts are all there is to know
-            sides = subset.statistics()
+def _affordable(ledger: Ledger, ready: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+    """All groups, or where a table has very many levels, random ones, by words of the seeds, which moves keep."""
+    n_levels, n_real, n_count, widths = ledger.components.shape
+    most = max(1, CELLS // max(1, n_levels + 5 * n_real + 2 * n_count + vector_length(widths)))
+    if len(ready) <= most:
+        return ready
+    word = kernels.words(seeds[ready, 0], **ledger.stream(Purpose.SEEDS, 1))
+    return ready[np.sort(np.argsort(word, kind="stable")[:most])]
+
+
+def _launch(ledger: Ledger, groups, group, seeds) -> Odds:
+    """Scan after scan on a subset of every group's rows; the log odds that their sides suggest in the end.
+
+    Launches have nothing to do with each other: they go in batches, so that few rows are copied at a time.
+    """
+    stream = generator(**ledger.stream(Purpose.GUIDED, LAUNCH))
+    lone = stream.random(len(groups)) < LONE
+    tilt, shrink = _inclinations(ledger, groups, lone, stream)
+    found = []
+    for some in _batches(ledger, groups):
+        inside = (group >= some.start) & (group < some.stop)
+        here = np.where(inside, group - some.start, -1).astype(np.int32)
+        found.append(_launch_batch(ledger, groups[some], here, seeds[some], lone[some], tilt[some], shrink[some]))
+    odds = None
+    if ledger.comm.rank == 0:
+        odds = Odds(*(np.concatenate([getattr(o, f.name) for o in found]) for f in fields(Odds)))
+    return ledger.broadcast(odds, groups)
+
+
+def _batches(ledger: Ledger, groups) -> list[slice]:
+    """Consecutive groups whose rows that shape the launch take about BATCH bytes a rank when they are copied."""
+    rows = np.cumsum(np.minimum(_group_sizes(ledger, groups), SUBSET)) / ledger.comm.size
+    cut = np.flatnonzero(np.diff(rows * ledger.components.row_bytes // BATCH)) + 1
+    return [slice(a, b) for a, b in pairwise([0, *cut.tolist(), len(groups)])]
+
+
+def _launch_batch(ledger: Ledger, groups, group, seeds, lone, tilt, shrink) -> Odds | None:
+    n, shards = len(groups), list(zip(ledger.shards, ledger.z))
+    chosen = [_subset(ledger, shard, z, group, seeds, groups) for shard, z in shards]
+    parts = [(s.rows, at, group[z[at]], s.start + at) for (s, z), at in zip(shards, chosen)]
+    whole = None
+    if not ledger.components.exact:
+        whole = ledger.total(_labelled(ledger, chosen, [p[2] for p in parts]), n)
+    labels = [_seeded(z[at], p[3], group, seeds, lone) for z, at, p in zip(ledger.z, chosen, parts)]
+    if SCANS:
+        scanned = parts
+        if ledger.components.multinormal.columns:
+            scanned = [(as_single(rows.take(at)), np.arange(len(at)), *rest) for rows, at, *rest in parts]
+        subset = Subset(ledger.comm, ledger.components, scanned, whole, shrink, ledger.stream(Purpose.SIDES))
+        subset.begin(*_flat(parts, labels, seeds))
+        for scan in range(SCANS):
+            subset.scan(scan, tilt if scan < FREE else None)
+        cut = np.cumsum([len(at) for at in chosen])[:-1]
+        labels = [2 * p[2] + side for p, side in zip(parts, np.split(subset.sides(), cut))]
+    if SCANS and ledger.components.exact:  # its counts are all there is to know
+        sides = subset.statistics()
+    else:
+        sides = ledger.total(_labelled(ledger, chosen, labels), 2 * n)
+    return odds_of_predictive(ledger.components, ledger.hyper, sides) if ledger.comm.rank == 0 else None
+
+
+def _subset(ledger: Ledger, shard: Shard, z: np.ndarray, group, seeds, groups) -> np.ndarray:
+    """Places, in a shard, of the rows that shape the launch: the seeds, and a random share of every group."""
+    share, member = np.ones(ledger.n_labels), group >= 0
+    share[member] = np.minimum(1.0, SUBSET / _group_sizes(ledger, groups)[group[member]])
+    seated = np.maximum(z, 0)
+    keep = (z >= 0) & member[seated]
+    if (share < 1.0).any():
+        ids = shard.start + np.arange(len(shard))
+        keep &= ledger.uniforms(ids, Purpose.SUBSET) < share[seated]
+    here = seeds[(seeds >= shard.start) & (seeds < shard.start + len(shard))] - shard.start
+    keep[here] = True
+    return np.flatnonzero(keep)
+
+
+def _group_sizes(ledger: Ledger, groups) -> np.ndarray:
+    return ledger.size[groups].sum(axis=1) // np.where(groups[:, 0] == groups[:, 1], 2, 1)
+
+
+def _inclinations(ledger: Ledger, groups, lone, stream: np.random.Generator) -> np.ndarray:
+    """Of every group, log odds of the first scans, and how many rows the sides are shrunk by; from root."""
+    u, out = stream.random((2, len(groups))), np.zeros((2, len(groups)))
+    if ledger.comm.rank == 0:  # not everywhere: the last bit of a logarithm may differ between processors
+        n_chosen = np.minimum(_group_sizes(ledger, groups), SUBSET)
+        out[0] = np.where(lone, np.log(np.minimum(LEAST / n_chosen, 1.0)) * u[0], 0.0)
+        out[1] = SHRINK[0] * (SHRINK[1] / SHRINK[0]) ** u[1]
+    ledger.comm.broadcast(out)
+    return out
+
+
+def _seeded(z, ids: np.ndarray, group, seeds: np.ndarray, lone) -> np.ndarray:
+    """Where the launch begins: a seed a side, or one seed against all the other rows."""
+    label = np.where(lone[group[z]], 2 * group[z], -1).astype(np.int32)
+    at, hit = _find(ids, seeds)
+    label[hit] = at[hit]
+    return label
+
+
+def _flat(parts, labels, seeds) -> tuple[np.ndarray, np.ndarray]:
+    """(side, or -1 for none yet; whether it is a seed) of all rows that shape the launch on this rank."""
+    nothing = np.zeros(0, np.int64)
+    label, ids = (np.concatenate([nothing, *arrays]) for arrays in (labels, [p[3] for p in parts]))
+    return np.where(label < 0, -1, label & 1), _find(ids, seeds)[1]
+
+
+def _labelled(ledger: Ledger, chosen, labels) -> Labelled:
+    """All rows, with labels for the chosen ones alone."""
+
+    def label(i):
+        z = np.full(len(ledger.shards[i]), -1, np.int32)
+        z[chosen[i]] = labels[i]
+        return z
+
+    return Labelled(ledger.shards, label)
+
+
+def _propose(ledger: Ledger, group, given, seeds, odds, single):
+    """The side of every row that a split is proposed to, -1 for the others, and on root log q of every group."""
+    sides, log_q = [], np.zeros((len(ledger.shards), len(seeds)))
+    for i, (shard, z) in enumerate(zip(ledger.shards, ledger.z)):
+        ids = shard.start + np.arange(len(shard))
+        label, log_q[i] = ledger.sides(shard.rows, z, ids, group, given, seeds, odds, Purpose.SIDES, SCANS)
+        asked = (label >= 0) & single[np.maximum(label, 0) >> 1]
+        sides.append(np.where(asked, label & 1, -1).astype(np.int8))
+    return sides, exact_sum(ledger.comm, log_q)
+
+
+def _decide(ledger: Ledger, groups, group, n_pairs: int, sides, log_q) -> None:
+    """Accept or reject, group by group, and give the rows their labels."""
+    n, k_before = len(groups), ledger.n_labels
+    statistics = _sides_taken(ledger, groups, group, sides)
+    new = np.full(k_before + 2 * n, -1, np.int32)  # by old label, then by 2 g + side of a split
+    if ledger.comm.rank == 0:
+        _accept(ledger, groups, n_pairs, log_q, statistics, new)
+    ledger.comm.broadcast(new)
+    if (new < 0).all():  # nothing was accepted
+        return
+    ledger.changed = True
+    old, split = new[:k_before], new[k_before:]
+    ledger.n_labels = int(new.max()) + 1
+    for z, side in zip(ledger.z, sides):
+        asked, seated = np.flatnonzero(side >= 0), z >= 0
+        label = split[2 * group[z[asked]] + side[asked]]
+        z[seated] = old[z[seated]]
+        z[asked[label >= 0]] = label[label >= 0]
+
+
+def _sides_taken(ledger: Ledger, groups, group, sides) -> Statistics | None:
+    """Statistics of the sides of every group of which a split is proposed, on root."""
+    n = len(groups)
+
+    def group_of(i):
+        return group[np.maximum(ledger.z[i], 0)]
+
+    def label(i):
+        return np.where(sides[i] >= 0, 2 * group_of(i) + sides[i], -1).astype(np.int32)
+
+    def group_of_side_one(i):
+        return np.where(sides[i] == 1, group_of(i), -1).astype(np.int32)
+
+    if not ledger.components.exact:
+        return ledger.total(Labelled(ledger.shards, label), 2 * n)
+    # the other side is what is left: half the rows to count, and half the numbers to add up
+    one = ledger.total(Labelled(ledger.shards, group_of_side_one), n)
+    if one is None:
+        return None
+    whole = ledger.statistics.take([ledger.column[a] for a in groups[:, 0]])
+    for counts in vars(whole).values():
+        counts[..., groups[:, 0] != groups[:, 1]] = 0
+    return both_sides(whole, one)
+
+
+def _accept(ledger: Ledger, groups, n_pairs: int, log_q, sides: Statistics, new: np.ndarray) -> None:
+    """Root's decisions; `new` is filled where one is accepted. n_pairs: of the whole grouping."""
+    stream = generator(**ledger.stream(Purpose.GUIDED, ACCEPT))
+    base, k = ledger.enter(sides), ledger.n_labels
+    pairs = np.flatnonzero(groups[:, 0] != groups[:, 1])
+    one, two = (ledger.statistics.take([ledger.column[i] for i in groups[pairs, end]]) for end in (0, 1))
+    joined = (
+        ledger.enter(ledger.components.union(one, two)) + np.cumsum(groups[:, 0] != groups[:, 1]) - 1
+    )  # of each pair
+    others = np.setdiff1d(np.arange(ledger.n_labels), groups)
+    after = [(ledger.column[i], [i]) for i in others]  # of each new label: its column, its places in `new`
+    for g, (a, b) in enumerate(groups):
+        log_u, split = np.log(stream.random()), a == b
+        if split:
+            one, two, both = base + 2 * g, base + 2 * g + 1, ledger.column[a]
+            apart = [(one, [ledger.n_labels + 2 * g]), (two, [ledger.n_labels + 2 * g + 1])]
         else:
-            sides = self._total(self._labelled(chosen, labels), 2 * n)
-        return odds_of_predictive(self.components, self.hyper, sides) if self.comm.rank == 0 else None
-
-    def _subset(self, shard: Shard, group, seeds, groups) -> np.ndarray:
-        """Places, in a shard, of the rows that shape the launch: the seeds, and a random share of every group."""
-        share, member = np.ones(self.n_labels), group >= 0
-        share[member] = np.minimum(1.0, SUBSET / self._group_sizes(groups)[group[member]])
-        seated = np.maximum(shard.z, 0)
-        keep = (shard.z >= 0) & member[seated]
-        if (share < 1.0).any():
-            ids = shard.start + np.arange(len(shard))
-            keep &= self._uniforms(ids, Purpose.SUBSET) < share[seated]
-        here = seeds[(seeds >= shard.start) & (seeds < shard.start + len(shard))] - shard.start
-        keep[here] = True
-        return np.flatnonzero(keep)
-
-    def _group_sizes(self, groups) -> np.ndarray:
-        return self.size[groups].sum(axis=1) // np.where(groups[:, 0] == groups[:, 1], 2, 1)
-
-    def _inclinations(self, groups, lone, stream: np.random.Generator) -> np.ndarray:
-        """Of every group, log odds of the first scans, and how many rows the sides are shrunk by; from root."""
-        u, out = stream.random((2, len(groups))), np.zeros((2, len(groups)))
-        if self.comm.rank == 0:  # not everywhere: the last bit of a logarithm may differ between processors
-            n_chosen = np.minimum(self._group_sizes(groups), SUBSET)
-            out[0] = np.where(lone, np.log(np.minimum(LEAST / n_chosen, 1.0)) * u[0], 0.0)
-            out[1] = SHRINK[0] * (SHRINK[1] / SHRINK[0]) ** u[1]
-        self.comm.broadcast(out)
-        return out
-
-    @staticmethod
-    def _seeded(z, ids: np.ndarray, group, seeds: np.ndarray, lone) -> np.ndarray:
-        """Where the launch begins: a seed a side, or one seed against all the other rows."""
-        label = np.where(lone[group[z]], 2 * group[z], -1).astype(np.int32)
-        at, hit = _find(ids, seeds)
-        label[hit] = at[hit]
-        return label
-
-    @staticmethod
-    def _flat(parts, labels, seeds) -> tuple[np.ndarray, np.ndarray]:
-        """(side, or -1 for none yet; whether it is a seed) of all rows that shape the launch on this rank."""
-        nothing = np.zeros(0, np.int64)
-        label, ids = (np.concatenate([nothing, *arrays]) for arrays in (labels, [p[3] for p in parts]))
-        return np.where(label < 0, -1, label & 1), _find(ids, seeds)[1]
-
-    def _labelled(self, chosen, labels) -> Labelled:
-        """All rows, with labels for the chosen ones alone."""
-
-        def label(i):
-            z = np.full(len(self.shards[i]), -1, np.int32)
-            z[chosen[i]] = labels[i]
-            return z
-
-        return Labelled(self.shards, label)
-
-    def _propose(self, group, given, seeds, odds, single):
-        """The side of every row that a split is proposed to, -1 for the others, and on root log q of every group."""
-        sides, log_q = [], np.zeros((len(self.shards), len(seeds)))
-        for i, shard in enumerate(self.shards):
-            ids = shard.start + np.arange(len(shard))
-            label, log_q[i] = self._sides(shard.rows, shard.z, ids, group, given, seeds, odds, Purpose.SIDES, SCANS)
-            asked = (label >= 0) & single[np.maximum(label, 0) >> 1]
-            sides.append(np.where(asked, label & 1, -1).astype(np.int8))
-        return sides, self._add_up(log_q)
-
-    def _decide(self, groups, group, n_pairs: int, sides, log_q) -> None:
-        """Accept or reject, group by group, and give the rows their labels."""
-        n, k_before = len(groups), self.n_labels
-        statistics = self._sides_taken(groups, group, sides)
-        new = np.full(k_before + 2 * n, -1, np.int32)  # by old label, then by 2 g + side of a split
-        if self.comm.rank == 0:
-            self._accept(groups, n_pairs, log_q, statistics, new)
-        self.comm.broadcast(new)
-        if (new < 0).all():  # nothing was accepted
-            return
-        self.changed = True
-        old, split = new[:k_before], new[k_before:]
-        self.n_labels = int(new.max()) + 1
-        for shard, side in zip(self.shards, sides):
-            asked, seated = np.flatnonzero(side >= 0), shard.z >= 0
-            label = split[2 * group[shard.z[asked]] + side[asked]]
-            shard.z[seated] = old[shard.z[seated]]
-            shard.z[asked[label >= 0]] = label[label >= 0]
-
-    def _sides_taken(self, groups, group, sides) -> Statistics | None:
-        """Statistics of the sides of every group of which a split is proposed, on root."""
-        n = len(groups)
-
-        def group_of(i):
-            return group[np.maximum(self.shards[i].z, 0)]
-
-        def label(i):
-            return np.where(sides[i] >= 0, 2 * group_of(i) + sides[i], -1).astype(np.int32)
-
-        def group_of_side_one(i):
-            return np.where(sides[i] == 1, group_of(i), -1).astype(np.int32)
-
-        if not self.components.exact:
-            return self._total(Labelled(self.shards, label), 2 * n)
-        # the other side is what is left: half the rows to count, and half the numbers to add up
-        one = self._total(Labelled(self.shards, group_of_side_one), n)
-        if one is None:
-            return None
-        whole = self.statistics.take([self.column[a] for a in groups[:, 0]])
-        for counts in vars(whole).values():
-            counts[..., groups[:, 0] != groups[:, 1]] = 0
-        return both_sides(whole, one)
-
-    def _accept(self, groups, n_pairs: int, log_q, sides: Statistics, new: np.ndarray) -> None:
-        """Root's decisions; `new` is filled where one is accepted. n_pairs: of the whole grouping."""
-        stream = generator(**self._key(Purpose.GUIDED, ACCEPT))
-        base, k = self._enter(sides), self.n_labels
-        pairs = np.flatnonzero(groups[:, 0] != groups[:, 1])
-        one, two = (self.statistics.take([self.column[i] for i in groups[pairs, end]]) for end in (0, 1))
-        joined = (
-            self._enter(self.components.union(one, two)) + np.cumsum(groups[:, 0] != groups[:, 1]) - 1
-        )  # of each pair
-        others = np.setdiff1d(np.arange(self.n_labels), groups)
-        after = [(self.column[i], [i]) for i in others]  # of each new label: its column, its places in `new`
-        for g, (a, b) in enumerate(groups):
-            log_u, split = np.log(stream.random()), a == b
-            if split:
-                one, two, both = base + 2 * g, base + 2 * g + 1, self.column[a]
-                apart = [(one, [self.n_labels + 2 * g]), (two, [self.n_labels + 2 * g + 1])]
-            else:
-                one, two = self.column[a], self.column[b]
-                both = joined[g]
-                apart = [(one, [a]), (two, [b])]
-                k, n_pairs = k - 1, n_pairs - 1  # as seen from the merged side
-            m, m_one, m_two = (float(self.statistics.size[c]) for c in (both, one, two))
-            ratio = self._log_split(one, two, both, k) - log_q[g] + np.log(m * (m - 1.0) / (2.0 * m_one * m_two))
-            ratio += grouping.log_probability(k + 1, n_pairs + 1) - grouping.log_probability(k, n_pairs)
-            accepted = bool(log_u < (ratio if split else -ratio))
-            self._count(split, accepted)
-            if split == accepted:
-                k, n_pairs = k + 1, n_pairs + 1
-                after += apart
-            else:
-                after.append((both, [a, b]))
-        if self.tally.splits or self.tally.merges:
-            for label, (_, places) in enumerate(after):
-                new[places] = label
-            self.column = [column for column, _ in after]
+            one, two = ledger.column[a], ledger.column[b]
+            both = joined[g]
+            apart = [(one, [a]), (two, [b])]
+            k, n_pairs = k - 1, n_pairs - 1  # as seen from the merged side
+        m, m_one, m_two = (float(ledger.statistics.size[c]) for c in (both, one, two))
+        ratio = ledger.log_split(one, two, both, k) - log_q[g] + np.log(m * (m - 1.0) / (2.0 * m_one * m_two))
+        ratio += grouping.log_probability(k + 1, n_pairs + 1) - grouping.log_probability(k, n_pairs)
+        accepted = bool(log_u < (ratio if split else -ratio))
+        ledger.count(split, accepted)
+        if split == accepted:
+            k, n_pairs = k + 1, n_pairs + 1
+            after += apart
+        else:
+            after.append((both, [a, b]))
+    if ledger.tally.splits or ledger.tally.merges:
+        for label, (_, places) in enumerate(after):
+            new[places] = label
+        ledger.column = [column for column, _ in after]
 
 
 def _find(ids: np.ndarray, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,22 +1,23 @@
-"""What the steps of a round of split and merge moves share: root's book of clusters, and sides of rows on all ranks."""
+"""What the moves of a round share: root's ledger of clusters, and the sides of rows on all ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import gammaln
 
-from mpibayes.hpc.components.hyper import Hyper
-from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics, join
 from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.moves.odds import Odds, vector_length
-from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.hpc.parallel.streams import Purpose
 from mpibayes.kernels.mixture import split as kernels
+
+if TYPE_CHECKING:
+    from mpibayes.hpc.crosscat.view import View
 
 
 @dataclass
@@ -40,27 +41,24 @@ class Labelled:
         return ((shard.rows, self.label(i)) for i, shard in enumerate(self.shards))
 
 
-class Book:
-    """The clusters of all shards during a round. Their rows' labels, on `shards`, are changed in place.
+class Ledger:
+    """The clusters of a view during a round. Their rows' labels, `z` of each shard, are changed in place.
 
     On root `statistics` and `log_f` have a column for each cluster that is or was proposed in the round, `column[k]` is
     that of label k. Everywhere, labels are 0..n_labels-1, every one with rows; idle rows have negative ones.
     """
 
-    def __init__(
-        self, comm: Communicator, shards: Sequence[Shard], components: Components, hyper: Hyper, size, statistics,
-        n_shards: int, *, seed: int, cycle: int, chain: int,
-    ):  # fmt: skip
-        self.comm, self.shards, self.components, self.hyper = comm, shards, components, hyper
-        self.n_shards, self.key = n_shards, {"seed": seed, "cycle": cycle, "chain": chain}
+    def __init__(self, view: View, cycle: int):
+        self.comm, self.components, self.hyper = view.comm, view.components, view.hyper
+        self.shards, self.z, self.n_shards, self.key = view.shards, view.z, view.n_shards, view.key(cycle)
         self.tally = Tally()
         self.changed = False
-        self._open_ledger(size, statistics)
+        self._open(view.partition.size, view.partition.statistics)
 
-    def _open_ledger(self, size: np.ndarray, statistics: Statistics | None) -> None:
+    def _open(self, size: np.ndarray, statistics: Statistics | None) -> None:
         occupied = np.flatnonzero(size)
         if len(occupied) < len(size):
-            self._relabel(np.where(size > 0, np.cumsum(size > 0) - 1, -1))
+            self.relabel(np.where(size > 0, np.cumsum(size > 0) - 1, -1))
             self.changed = True
             statistics = statistics.take(occupied) if statistics is not None else None
         self.n_labels = len(occupied)
@@ -70,56 +68,42 @@ class Book:
             self.log_f = self.components.log_marginal_clusters(self.hyper, statistics)
             self.column = list(range(self.n_labels))  # of each label
 
-    def _enter(self, statistics: Statistics) -> int:
-        """Put clusters into the book; the column of the first."""
+    def enter(self, statistics: Statistics) -> int:
+        """Put clusters into the ledger; the column of the first."""
         first = len(self.log_f)
         self.statistics = join([self.statistics, statistics])
         self.log_f = np.append(self.log_f, self.components.log_marginal_clusters(self.hyper, statistics))
         return first
 
-    def _log_split(self, column_a: int, column_b: int, column_both: int, n_before: int) -> float:
+    def log_split(self, column_a: int, column_b: int, column_both: int, n_before: int) -> float:
         """Log of the posterior with the cluster split over that with it whole; n_before: clusters before the split."""
         d, m = self.hyper.discount, self.statistics.size
         prior = np.log(self.hyper.concentration + n_before * d) - gammaln(1.0 - d) - gammaln(m[column_both] - d)
         prior += gammaln(m[column_a] - d) + gammaln(m[column_b] - d)
         return float(prior + self.log_f[column_a] + self.log_f[column_b] - self.log_f[column_both])
 
-    def _relabel(self, label: np.ndarray) -> None:
+    def relabel(self, label: np.ndarray) -> None:
         """Rename the clusters on this rank's shards; idle rows stay idle."""
         label = label.astype(np.int32)
-        for shard in self.shards:
-            seated = shard.z >= 0
-            shard.z[seated] = label[shard.z[seated]]
+        for z in self.z:
+            seated = z >= 0
+            z[seated] = label[z[seated]]
 
-    def _count(self, split: bool, accepted: bool) -> None:
+    def count(self, split: bool, accepted: bool) -> None:
         kind = "splits" if split else "merges"
         setattr(self.tally, f"{kind}_tried", getattr(self.tally, f"{kind}_tried") + 1)
         setattr(self.tally, kind, getattr(self.tally, kind) + int(accepted))
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
-    def _key(self, purpose: Purpose, sub: int = 0) -> dict:
+    def stream(self, purpose: Purpose, sub: int = 0) -> dict:
         return {"purpose": purpose, "sub": sub, **self.key}
 
-    def _total(self, labelled, k: int) -> Statistics | None:
+    def total(self, labelled, k: int) -> Statistics | None:
         c = self.components
         return sync.total_statistics(self.comm, labelled, k, c.shape, c.categorical.offsets, self.n_shards)
 
-    def _add_up(self, parts: np.ndarray) -> np.ndarray | None:
-        """Sum over all shards of this rank's `parts` (shards here, ...) float64, on root; NaN where one is not finite.
-
-        As whole numbers of 2^-60, so that no order matters: parts are below 2^42, shards fewer than 2^23.
-        """
-        finite = np.isfinite(parts)
-        scaled = np.where(finite, parts, 0.0) * 2.0**20
-        high = np.floor(scaled)
-        block = np.stack([(part.astype(np.int64)).sum(axis=0) for part in (high, (scaled - high) * 2.0**40, ~finite)])
-        self.comm.sum_everywhere(block)
-        if self.comm.rank != 0:
-            return None
-        return np.where(block[2] == 0, (block[0] + block[1] * 2.0**-40) * 2.0**-20, np.nan)
-
-    def _broadcast(self, odds: Odds | None, groups: np.ndarray) -> Odds:
+    def broadcast(self, odds: Odds | None, groups: np.ndarray) -> Odds:
         """Root's odds on every rank, in one message."""
         n, (n_levels, n_real, n_count, widths) = len(groups), self.components.shape
         shapes = {"prior": (n,), "real": (n, n_real, 5), "count": (n, n_count, 2), "vector": (n, vector_length(widths))}
@@ -135,11 +119,11 @@ class Book:
         self.comm.broadcast(block)
         return Odds(**views)
 
-    def _sides(self, rows, z, ids, group, given, seeds, odds, purpose: Purpose, sub: int):
+    def sides(self, rows, z, ids, group, given, seeds, odds, purpose: Purpose, sub: int):
         """As kernels.split.sides: each row's label 2 g + side, and log q of every group's sides."""
         offsets = self.components.categorical.offsets
-        return kernels.sides(rows, z, ids, group, given, seeds, odds, offsets, **self._key(purpose, sub))
+        return kernels.sides(rows, z, ids, group, given, seeds, odds, offsets, **self.stream(purpose, sub))
 
-    def _uniforms(self, ids: np.ndarray, purpose: Purpose, sub: int = 0) -> np.ndarray:
+    def uniforms(self, ids: np.ndarray, purpose: Purpose, sub: int = 0) -> np.ndarray:
         """A number in [0, 1) for each row, keyed by its id."""
-        return (kernels.words(ids, **self._key(purpose, sub)) >> np.uint64(11)) * 2.0**-53
+        return (kernels.words(ids, **self.stream(purpose, sub)) >> np.uint64(11)) * 2.0**-53

@@ -6,13 +6,22 @@ hyperparameters invariant.
 
 from __future__ import annotations
 
-from mpibayes.hpc.crosscat.moves.alike import Informed
-from mpibayes.hpc.crosscat.moves.launched import Guided
+from mpibayes.hpc.crosscat.moves.alike import informed
+from mpibayes.hpc.crosscat.moves.launched import guided
+from mpibayes.hpc.crosscat.moves.ledger import Ledger
+
+KINDS = [guided, informed]
+OFTEN, EVERY = 100, 4  # moves matter most while the partition takes shape; later a round costs less than it is worth
 
 
-class Round(Guided, Informed):
-    """One round of moves on the labels of all shards. Collective; arguments as of Book."""
+def due(every: int | None, cycle: int) -> bool:
+    """Whether a round of split and merge moves ends a cycle. None: in every cycle at first, then in every fourth."""
+    if every is None:
+        every = 1 if cycle <= OFTEN else EVERY
+    return every > 0 and cycle % every == 0
 
-    def run(self) -> None:
-        self.guided()
-        self.informed()
+
+def run(ledger: Ledger) -> None:
+    """One round of moves. Collective."""
+    for moves in KINDS:
+        moves(ledger)

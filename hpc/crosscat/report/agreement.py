@@ -13,13 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from mpibayes.hpc.crosscat.keys import Sampler
+from mpibayes.hpc.crosscat.moves.round import due as moves_due
 from mpibayes.hpc.crosscat.partitions import similarity
-from mpibayes.hpc.crosscat.schedule import moves_due
+from mpibayes.hpc.crosscat.scalars import MOVES, SCALARS
 from mpibayes.hpc.posterior.chains import Chain
-from mpibayes.hpc.posterior.scalars import Scalar, r_hat_in_words, scalar
-from mpibayes.io.trace import MOVES
+from mpibayes.hpc.posterior.scalars import ScalarSummary, r_hat_in_words, summary_of
 
-SUMMARISED = ("log_joint", "n_clusters", "entropy", "heldout_lpd")
 FEWEST = 4  # kept draws of a chain whose halves can be compared
 SLACK = 0.02  # of the adjusted Rand index: chains this much farther from each other than from themselves still agree
 ALIKE = 0.9  # adjusted Rand index of partitions that differ in details
@@ -28,7 +27,7 @@ APART_NATS = 100.0  # which a few rows more or less in small clusters do not exp
 
 
 @dataclass(frozen=True)
-class Course:
+class ChainSummary:
     """One chain in numbers. `settled`: first cycle over all rows whose log joint reaches the 5 % point of those in the
     second half after burn-in. `climbed`: see `climb`."""
 
@@ -42,9 +41,9 @@ class Course:
     climbed: float
     seconds: float
     n_clusters: int  # in the last cycle
-    scalars: dict[str, Scalar]  # of this chain's draws after burn-in
+    scalars: dict[str, ScalarSummary]  # of this chain's draws after burn-in
     heldout_averaged: float  # NaN where there is none
-    moves: dict[str, dict[str, int]] | None  # by phase, with the phase's `cycles`; None where the trace has no counts
+    moves: dict[str, dict[str, int]]  # by phase, with the phase's `cycles`
     moves_in_every_cycle: bool  # by its settings
 
     @property
@@ -55,20 +54,19 @@ class Course:
         return self.scalars["heldout_lpd"].mean
 
 
-def course(chain: Chain) -> Course:
+def summarise_chain(chain: Chain) -> ChainSummary:
     """What the trace of a chain says about it; some of it lies after burn-in."""
     t, later = chain.trace, chain.later()
     level = np.quantile(later["log_joint"][len(later["cycle"]) // 2 :], 0.05)
     settled = int(np.argmax((t["cycle"] >= chain.growth) & (t["log_joint"] >= level)))
-    scalars = {name: scalar([later[name]]) for name in SUMMARISED if name in later}
-    averaged = later.get("heldout_lpd_averaged", [np.nan])
+    scalars = {s.name: summary_of([later[s.name]]) for s in SCALARS if s.title}
     cycles, every = int(t["cycle"][-1]), chain.config.of(Sampler).split_merge
     due = (moves_due(None if every == "auto" else every, cycle + 1) for cycle in range(cycles))
-    return Course(
+    return ChainSummary(
         chain.name, cycles, chain.growth, float(np.interp(chain.growth, t["cycle"], chain.seconds)), chain.burn_in,
         int(t["cycle"][settled]), float(chain.seconds[settled]), climb(later["log_joint"]), float(chain.seconds[-1]),
-        int(t["n_clusters"][-1]), {name: s for name, s in scalars.items() if s.n_draws}, float(averaged[-1]),
-        moves(chain), all(due),
+        int(t["n_clusters"][-1]), {name: s for name, s in scalars.items() if s.n_draws},
+        float(later["heldout_lpd_averaged"][-1]), moves(chain), all(due),
     )  # fmt: skip
 
 
@@ -82,11 +80,9 @@ def climb(log_joint: np.ndarray) -> float:
     return rise if rise > APART_NATS else 0.0
 
 
-def moves(chain: Chain) -> dict[str, dict[str, int]] | None:
+def moves(chain: Chain) -> dict[str, dict[str, int]]:
     """Splits and merges tried and accepted in the growth phase, the burn-in after it, and the rest."""
     t = chain.trace
-    if not all(name in t for name in MOVES):
-        return None
     ends = {"growth": chain.growth, "burn-in": chain.burn_in, "kept": int(t["cycle"][-1])}
     counts, start = {}, 0
     for phase, end in ends.items():
@@ -97,16 +93,16 @@ def moves(chain: Chain) -> dict[str, dict[str, int]] | None:
     return counts
 
 
-def moves_together(courses: Sequence[Course]) -> dict[str, dict[str, int]] | None:
-    """Those of all chains, summed; None where no trace has counts."""
+def moves_together(courses: Sequence[ChainSummary]) -> dict[str, dict[str, int]]:
+    """Those of all chains, summed."""
     total: dict[str, dict[str, int]] = {}
-    for counts in (c.moves for c in courses if c.moves is not None):
+    for counts in (c.moves for c in courses):
         for phase, some in counts.items():
             into = total.setdefault(phase, dict.fromkeys(some, 0))
             for name, n in some.items():
                 into[name] += n
     order = ("growth", "burn-in", "kept")
-    return {phase: total[phase] for phase in order if phase in total} or None
+    return {phase: total[phase] for phase in order if phase in total}
 
 
 # --- agreement --------------------------------------------------------------------------------------------------------
@@ -169,7 +165,7 @@ class Agreement:
 
 
 def agreement(
-    courses: Sequence[Course], r_hat: float, chain: np.ndarray, labels: np.ndarray, distances: np.ndarray
+    courses: Sequence[ChainSummary], r_hat: float, chain: np.ndarray, labels: np.ndarray, distances: np.ndarray
 ) -> Agreement:
     """Of kept draws in their order: chain (D,) that each is of, labels (D, M), distances (D, D) between them; r_hat:
     of the log joint."""
@@ -197,7 +193,7 @@ def nearest(some: np.ndarray, distances: np.ndarray) -> int:
     return int(some[np.argmin(np.round(distances[np.ix_(some, some)].mean(axis=1), 12))])
 
 
-def answer(a: Agreement, courses: Sequence[Course]) -> list[str]:
+def answer(a: Agreement, courses: Sequence[ChainSummary]) -> list[str]:
     """Whether the chains found the same clustering, in sentences; if not, which is best and what to do."""
     verdict = a.verdict
     measured = f"that takes at least {FEWEST} kept draws of each chain (output.labels)"
@@ -225,7 +221,7 @@ def answer(a: Agreement, courses: Sequence[Course]) -> list[str]:
     return [*said, _best(a, courses), _advice(a, courses)]
 
 
-def _not_met(a: Agreement, courses: Sequence[Course]) -> str:
+def _not_met(a: Agreement, courses: Sequence[ChainSummary]) -> str:
     """How far the log joints are from one another, and which of them still rise."""
     reasons = []
     if a.gap:
@@ -237,7 +233,7 @@ def _not_met(a: Agreement, courses: Sequence[Course]) -> str:
     return f"The chains have not met: {'; '.join(reasons)}."
 
 
-def climbed(courses: Sequence[Course]) -> str:
+def climbed(courses: Sequence[ChainSummary]) -> str:
     """By how much chains still climb."""
     low, high = (f"{f(c.climbed for c in courses):,.0f}" for f in (min, max))
     span = low if low == high else f"{low} to {high}"
@@ -255,7 +251,7 @@ def _range(values: np.ndarray) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _best(a: Agreement, courses: Sequence[Course]) -> str:
+def _best(a: Agreement, courses: Sequence[ChainSummary]) -> str:
     """Which chain leads in log joint, and in the held-out score; by how much before chains of other clusterings."""
     several = len(a.groups) > 1 and np.all(np.isfinite(a.ari))
     what_next = "clustering" if several else "chain"
@@ -274,14 +270,14 @@ def _best(a: Agreement, courses: Sequence[Course]) -> str:
     return "; ".join(f"{name} has {' and '.join(words)}" for name, words in leads.items()) + "."
 
 
-def moves_in(courses: Sequence[Course], phase: str | None = None) -> tuple[int, int]:
-    """Splits and merges tried and accepted in a phase, None: in all, as far as the traces have counts."""
-    chosen = [n for name, n in (moves_together(courses) or {}).items() if phase in (None, name)]
+def moves_in(courses: Sequence[ChainSummary], phase: str | None = None) -> tuple[int, int]:
+    """Splits and merges tried and accepted in a phase, None: in all."""
+    chosen = [n for name, n in moves_together(courses).items() if phase in (None, name)]
     tried, done = (("splits_tried", "merges_tried"), ("splits", "merges"))
     return tuple(sum(n[name] for n in chosen for name in names) for names in (tried, done))
 
 
-def _advice(a: Agreement, courses: Sequence[Course]) -> str:
+def _advice(a: Agreement, courses: Sequence[ChainSummary]) -> str:
     means = "raise run.cycles"
     if not moves_in(courses)[0]:
         means = f'let split and merge moves run (sampler.split_merge = "auto"), {means}'

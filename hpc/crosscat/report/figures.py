@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.crosscat.keys import Anneal
-from mpibayes.hpc.crosscat.report.agreement import Course
+from mpibayes.hpc.crosscat.report.agreement import ChainSummary
 from mpibayes.hpc.crosscat.report.profiles import TELLING, ColumnProfile
+from mpibayes.hpc.crosscat.scalars import SCALARS
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.posterior.drawing import (
     FAINT,
     INK,
     chain_colour,
-    clock,
     legend,
     limit,
     logarithmic,
@@ -28,7 +28,10 @@ from mpibayes.hpc.posterior.drawing import (
     shortened,
     styled,
     thousands,
+    titled,
+    trace_panels,
 )
+from mpibayes.hpc.scalar import named
 from mpibayes.text import counted, percent, took, visible
 
 EMPTY = "#f4f5f7"
@@ -46,26 +49,16 @@ def trace(chains: Sequence[Chain], settled: Sequence[tuple[int, float] | None]):
     to the end. Without moves there is no panel of them.
     """
     moving = [any(np.nansum(c.trace.get(name, 0)) for name in ("splits_tried", "merges_tried")) for c in chains]
-    n_panels = 3 if any(moving) else 2
-    figure = plot(10.0, 2.7 * n_panels + 0.7)
-    axes = figure.subplots(n_panels, 2, sharey="row", width_ratios=(5, 1))
-    for left in axes[1:, 0]:
-        left.sharex(axes[0, 0])
-    for left in axes[:-1, 0]:
-        left.tick_params(labelbottom=False)
-    _value_panel(chains, "log_joint", *axes[0])
-    _value_panel(chains, "n_clusters", *axes[1])
+    scalars = [named(SCALARS)[name] for name in ("log_joint", "n_clusters")]
+    figure, axes = trace_panels(chains, scalars, extra=any(moving))
     for i, (c, at) in enumerate(zip(chains, settled)):
         if at is not None:
             height = np.interp(at[0], c.trace["cycle"], c.trace["log_joint"])
             _mark_settled(axes[0, 0], (at[0], height), chain_colour(i))
-    if n_panels == 3:
+    if any(moving):
         _move_panel(chains, *axes[2])
-    axes[0, 0].set_xlim(0, max(c.trace["cycle"][-1] for c in chains))
     for left in axes[:, 0]:
         keys = phases(left, chains)
-    axes[-1, 0].set_xlabel("cycle")
-    clock(axes[-1, 0], chains)
     legend(figure, chains, [*keys, *_settled_key(settled)])
     return figure
 
@@ -82,42 +75,6 @@ def _settled_key(settled: Sequence[tuple[int, float] | None]) -> list[Any]:
     words = f"settled: cycle {settled[0][0]:,}, {took(settled[0][1])}" if len(settled) == 1 else "settled"
     ink = chain_colour(0) if len(settled) == 1 else INK
     return [Line2D([], [], color=ink, marker="v", markersize=7, markeredgecolor="white", linewidth=0, label=words)]
-
-
-def _value_panel(chains: Sequence[Chain], key: str, left, right) -> None:
-    """One scalar over the cycles, and its distribution after burn-in. What the log joint is of a part of the rows is
-    left out."""
-    whole = key == "n_clusters"
-    values = [np.where(whole | (c.trace["cycle"] >= c.growth), c.trace[key], np.nan) for c in chains]
-    later = [v[c.trace["cycle"] > c.burn_in] for c, v in zip(chains, values)]
-    for i, (c, v) in enumerate(zip(chains, values)):
-        style = "steps-post" if whole else "default"
-        left.plot(c.trace["cycle"], v, color=chain_colour(i), linewidth=1.0, drawstyle=style)
-    everything = np.concatenate(later)
-    left.set_title("Number of clusters" if whole else "Log joint probability, nats")
-    # a start with hundreds of clusters must not flatten what the chain does later
-    limit(left, [v[np.isfinite(v)] for v in values], everything, whole)
-    shape = "step" if len(chains) > 1 else "stepfilled"
-    look: dict[str, Any] = {"histtype": shape}
-    left.yaxis.set_major_formatter(plain())
-    if whole:
-        bins = np.arange(everything.min() - 0.5, everything.max() + 1.5)
-        if len(bins) > 60:
-            bins = 40
-        elif len(chains) == 1:
-            look = {"rwidth": 0.6}
-        left.yaxis.get_major_locator().set_params(integer=True)
-    else:
-        bins = np.linspace(everything.min(), everything.max(), 31) if np.ptp(everything) > 0 else 3
-    for i, v in enumerate(later):
-        weights = np.full(len(v), 100.0 / len(v))
-        look |= {"color": chain_colour(i), "alpha": 0.87, "linewidth": 1.1}
-        right.hist(v, bins=bins, weights=weights, orientation="horizontal", **look)
-    right.tick_params(labelleft=False, left=False)
-    right.locator_params(axis="x", nbins=3)
-    right.xaxis.set_major_formatter(lambda x, _: f"{x:g} %")
-    right.set_title("draws after burn-in", fontweight="normal", fontsize=9, color=FAINT)
-    right.grid(axis="x", visible=False)
 
 
 def _move_panel(chains: Sequence[Chain], left, right) -> None:
@@ -204,17 +161,13 @@ def _schedule(chains: Sequence[Chain]) -> str:
 
 
 @styled
-def chains_compared(courses: Sequence[Course], ari: np.ndarray, vi: np.ndarray):
+def chains_compared(courses: Sequence[ChainSummary], ari: np.ndarray, vi: np.ndarray):
     """Which chains found the same clustering (C, C), the diagonal being the two halves of a chain; and, on the same
     lines, where each chain is in log joint, held-out score, clusters and entropy: mean and 5 to 95 % of its draws."""
     from matplotlib import colormaps
 
     n = len(courses)
-    titles = {
-        "log_joint": "Log joint, nats", "heldout_lpd": "Held-out, nats a row", "n_clusters": "Clusters",
-        "entropy": "Entropy, nats",
-    }  # fmt: skip
-    keys = [key for key in titles if all(key in c.scalars for c in courses)]
+    keys = [s for s in SCALARS if s.title and all(s.name in c.scalars for c in courses)]
     side = max(0.42, min(0.85, 6.0 / n)) * n
     names = [shortened(c.name, NAME_LETTERS) for c in courses]
     short = names
@@ -254,7 +207,7 @@ def chains_compared(courses: Sequence[Course], ari: np.ndarray, vi: np.ndarray):
         axes = place(x + gap, wide)
         x += gap + wide
         for i, c in enumerate(courses):
-            s = c.scalars[key]
+            s = c.scalars[key.name]
             axes.plot([s.low, s.high], [i + 0.5] * 2, color=chain_colour(i), linewidth=2.2, solid_capstyle="butt")
             axes.plot(
                 s.mean,
@@ -266,7 +219,7 @@ def chains_compared(courses: Sequence[Course], ari: np.ndarray, vi: np.ndarray):
                 markeredgewidth=0.7,
             )
         axes.set(ylim=(n, 0), yticks=np.arange(n) + 0.5, yticklabels=[])
-        axes.set_title(titles[key])
+        axes.set_title(titled(key))
         axes.tick_params(axis="y", length=0)
         axes.tick_params(axis="x", labelsize=8)
         axes.margins(x=0.12)

@@ -24,22 +24,29 @@ from mpibayes.hpc.crosscat.partitions import (
 )
 from mpibayes.hpc.crosscat.report import agreement as chains
 from mpibayes.hpc.crosscat.report import profiles as summary
-from mpibayes.hpc.crosscat.report.agreement import Agreement, Course
+from mpibayes.hpc.crosscat.report.agreement import Agreement, ChainSummary
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile, ColumnProfile, Trait
+from mpibayes.hpc.crosscat.scalars import SCALARS
 from mpibayes.hpc.posterior.chains import evenly
-from mpibayes.hpc.posterior.scalars import ENOUGH_DRAWS, Scalar, mixing_warnings, r_hat_in_words, scalar
+from mpibayes.hpc.posterior.scalars import ENOUGH_DRAWS, ScalarSummary, mixing_warnings, summary_of
 from mpibayes.hpc.posterior.tables import (
     Report,
+    chain_table,
     finite,
     fixed,
     head,
     machine_scalars,
+    means,
     not_started,
+    plain_table,
+    scalar_table,
+    sds,
     shards,
     span,
     states,
     warnings_in_words,
 )
+from mpibayes.hpc.scalar import named, shown
 from mpibayes.io.rows import Rows
 from mpibayes.text import counted, number, percent, took, visible
 
@@ -52,14 +59,6 @@ LISTED = 30  # clusters in the table, at most
 LEAST_SHARE = 0.001  # smaller clusters are gathered in one line
 MEANS_SHOWN = 10  # columns of a block whose means the table has
 SECOND_CHAIN = "Only a second chain from another start can tell: run.chains = 2."
-SCALARS = (
-    ("n_clusters", "clusters K"),
-    ("log_joint", "log joint"),
-    ("concentration", "concentration"),
-    ("discount", "discount"),
-    ("entropy", "entropy of sizes"),
-    ("heldout_lpd", "held-out, each draw"),
-)
 
 
 @dataclass
@@ -107,8 +106,8 @@ class Posterior:
     """All that a report shows."""
 
     run: Kept
-    courses: list[Course]
-    scalars: dict[str, Scalar]
+    courses: list[ChainSummary]
+    scalars: dict[str, ScalarSummary]
     n_clusters: dict[int, float]
     heldout_averaged: float | None
     n_kept: int
@@ -136,10 +135,9 @@ def summarise(run: Kept) -> Posterior:
     run.read_traces()
     run.require_draws()
     later = [c.later() for c in run.chains]
-    names = [key for key, _ in SCALARS if all(key in t for t in later)]
-    scalars = {key: scalar([t[key] for t in later]) for key in names}
+    scalars = {s.name: summary_of([t[s.name] for t in later]) for s in shown(SCALARS) if s.label}
     kept = run.kept()
-    courses = [chains.course(c) for c in run.chains]
+    courses = [chains.summarise_chain(c) for c in run.chains]
     averaged = [c.heldout_averaged for c in courses if np.isfinite(c.heldout_averaged)]
     posterior = Posterior(
         run, courses, {k: s for k, s in scalars.items() if s.n_draws},
@@ -147,7 +145,7 @@ def summarise(run: Kept) -> Posterior:
         float(np.mean(averaged)) if averaged else None, len(kept),
     )  # fmt: skip
     posterior.warnings += mixing_warnings(
-        {n: posterior.scalars[k] for k, n in SCALARS if k in posterior.scalars}, len(run.chains)
+        {named(SCALARS)[name].label: s for name, s in posterior.scalars.items()}, len(run.chains)
     )
     climbing = [c for c in courses if c.climbed]
     late = [c for c in courses if c.settled - c.burn_in > LATE * (c.cycles - c.burn_in) and not c.climbed]
@@ -326,11 +324,7 @@ def _about_courses(p: Posterior) -> list[tuple[str, str]]:
             halves += " between the representative partitions of the two halves of the draws"
             lines.append(("halves", f"{halves}. A chain that is stuck agrees with itself too. {SECOND_CHAIN}"))
     if not chains.moves_in(courses)[0]:
-        recorded = any(c.moves is not None for c in courses)
-        why = (
-            "no split or merge was tried (sampler.split_merge)" if recorded else "not recorded by the version that ran"
-        )
-        lines.append(("moves", why))
+        lines.append(("moves", "no split or merge was tried (sampler.split_merge)"))
     return lines
 
 
@@ -340,17 +334,9 @@ def _first_exact(p: Posterior) -> int:
 
 
 def _scalar_table(p: Posterior) -> Any:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
-    table.add_column("after burn-in")
-    for name in ("mean", "sd", "5 %", "95 %", "ESS", "R-hat"):
-        table.add_column(name, justify="right")
-    table.add_column("")
-    for key, label in SCALARS:
-        if key in p.scalars:
-            s = p.scalars[key]
-            table.add_row(label, *_scalar_cells(key, s), _remark(p, key, s))
+    mode = max(p.n_clusters, key=p.n_clusters.get)
+    remarks = {"n_clusters": f"mode {mode} ({percent(p.n_clusters[mode])} of the draws)"}
+    table = scalar_table(SCALARS, p.scalars, remarks)
     if p.heldout_averaged is not None:
         own = [c.config.burn_in for c in p.run.chains]
         since = (
@@ -367,47 +353,27 @@ def _scalar_table(p: Posterior) -> Any:
     return table
 
 
-def _scalar_cells(key: str, s: Scalar) -> list[str]:
-    if s.fixed:
-        return [number(s.mean) if abs(s.mean) < 1e4 else fixed(s.mean, 1), "fixed", "", "", "", ""]
-    digits = {"log_joint": 1, "heldout_lpd": 3, "entropy": 3}.get(key)
-    if digits is None:
-        digits = 1 if key == "n_clusters" else 2
-    cells = [
-        fixed(x, 0 if key == "n_clusters" and x in (s.low, s.high) else digits) for x in (s.mean, s.sd, s.low, s.high)
-    ]
-    return [*cells, fixed(s.ess, 0), r_hat_in_words(s.r_hat)]
-
-
-def _remark(p: Posterior, key: str, s: Scalar) -> str:
-    if key == "n_clusters":
-        mode = max(p.n_clusters, key=p.n_clusters.get)
-        return f"mode {mode} ({percent(p.n_clusters[mode])} of the draws)"
-    return "nats a row" if key == "heldout_lpd" else ""
-
-
 def _chain_table(p: Posterior) -> Any:
-    from rich.table import Table
-
+    joint, k, entropy = (named(SCALARS)[name] for name in ("log_joint", "n_clusters", "entropy"))
+    chains = [c.scalars for c in p.courses]
     scored = any(np.isfinite(c.heldout) for c in p.courses)
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
-    table.add_column("chains")
-    for name in ("settled in cycle", "after", "log joint", "sd", *(("held-out",) if scored else ()), "K", "last K"):
-        table.add_column(name, justify="right")
-    table.add_column("entropy", justify="right")
-    for c in p.courses:
-        joint = c.scalars["log_joint"]
-        scores = [fixed(joint.mean, 1), fixed(joint.sd, 1), *([fixed(c.heldout, 3)] if scored else [])]
-        scores += [fixed(c.scalars["n_clusters"].mean, 1), str(c.n_clusters), fixed(c.scalars["entropy"].mean, 3)]
-        settled = ("climbs", "-") if c.climbed else (f"{c.settled:,}", took(c.settled_s))
-        table.add_row(c.name, *settled, *scores)
-    return table
+    return chain_table(
+        {
+            "chains": [c.name for c in p.courses],
+            "settled in cycle": ["climbs" if c.climbed else f"{c.settled:,}" for c in p.courses],
+            "after": ["-" if c.climbed else took(c.settled_s) for c in p.courses],
+            joint.column: means(joint, chains),
+            "sd": sds(joint, chains),
+            **({"held-out": [fixed(c.heldout, 3) for c in p.courses]} if scored else {}),
+            k.column: means(k, chains),
+            f"last {k.column}": [str(c.n_clusters) for c in p.courses],
+            "entropy": means(entropy, chains),
+        }
+    )
 
 
 def _agreement(p: Posterior) -> list[Any]:
     """The similarity of the chains' partitions, and what it comes to."""
-    from rich.table import Table
-
     from mpibayes.terminal import Text
 
     a = p.agreement
@@ -415,10 +381,7 @@ def _agreement(p: Posterior) -> list[Any]:
         return []
     parts: list[Any] = []
     if len(a.ari) <= MATRIX:
-        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
-        table.add_column("adjusted Rand index (variation of information)")
-        for c in p.courses:
-            table.add_column(c.name, justify="right")
+        table = plain_table("adjusted Rand index (variation of information)", *(c.name for c in p.courses))
         for i, c in enumerate(p.courses):
             cells = [
                 f"{x:.3f} ({v:.2f})" if np.isfinite(x) else "-" for x, v in zip(a.ari[i, : i + 1], a.vi[i, : i + 1])
@@ -438,13 +401,9 @@ def _agreement(p: Posterior) -> list[Any]:
 
 
 def _move_table(p: Posterior) -> Any:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
-    table.add_column("moves of all chains" if len(p.courses) > 1 else "moves")
-    for name in ("cycles", "splits tried", "accepted", "merges tried", "accepted"):
-        table.add_column(name, justify="right")
-    for phase, n in (chains.moves_together(p.courses) or {}).items():
+    words = "moves of all chains" if len(p.courses) > 1 else "moves"
+    table = plain_table(words, "cycles", "splits tried", "accepted", "merges tried", "accepted")
+    for phase, n in chains.moves_together(p.courses).items():
         cells = []
         for tried, accepted in ((n["splits_tried"], n["splits"]), (n["merges_tried"], n["merges"])):
             cells += [f"{tried:,}", f"{accepted:,}" + (f" ({percent(accepted / tried)})" if tried else "")]
@@ -590,7 +549,7 @@ def _machine(p: Posterior, pictures: list[str]) -> dict[str, Any]:
     document: dict[str, Any] = {
         "format": "mpibayes-report",
         "version": 1,
-        "runs": [{"directory": str(c.folder), **_machine_course(course)} for c, course in zip(run.chains, p.courses)],
+        "runs": [{"directory": str(c.folder), **_machine_chain(course)} for c, course in zip(run.chains, p.courses)],
         "table": {
             "path": str(run.table.path),
             "fingerprint": run.table.fingerprint,
@@ -659,7 +618,7 @@ def _machine_block(block: BlockProfile, clusters: Sequence[ClusterLine]) -> dict
     }
 
 
-def _machine_course(c: Course) -> dict[str, Any]:
+def _machine_chain(c: ChainSummary) -> dict[str, Any]:
     document = {name: finite(value) for name, value in vars(c).items()}
     return document | {"scalars": machine_scalars(c.scalars)}
 

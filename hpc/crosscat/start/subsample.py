@@ -98,12 +98,12 @@ class Growth:
         """Active rows of every shard, (S,) int64."""
         return annealing.shard_targets(fraction, self.sizes)
 
-    def steps(self, shard: Shard, target: int, cycle: int) -> tuple[np.ndarray, np.ndarray]:
+    def steps(self, shard: Shard, z: np.ndarray, target: int, cycle: int) -> tuple[np.ndarray, np.ndarray]:
         """(remove, assign) of one sweep: growth to `target` rows, and a churning step for every row now active.
 
         Where all rows are to be active each of them is named once: nobody leaves, so that nobody can be left over.
         """
-        active = shard.z > IDLE
+        active = z > IDLE
         n_active = int(active.sum())
         if target == len(shard) and cycle > 0:
             row = np.arange(len(shard), dtype=np.int32)
@@ -115,7 +115,7 @@ class Growth:
             have = np.bincount(strata[active], minlength=self.n_strata)
             grow = _toward(annealing.stratum_targets(n_active + n_grow, size), have, size, n_grow)
         return visits(
-            shard.z, n_grow, n_active, cycle=cycle, sweep=0, shard=shard.index, strata=strata,
+            z, n_grow, n_active, cycle=cycle, sweep=0, shard=shard.index, strata=strata,
             grow=grow, **self.key,
         )  # fmt: skip
 

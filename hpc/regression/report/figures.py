@@ -11,28 +11,25 @@ from mpibayes.hpc.posterior.drawing import (
     FAINT,
     INK,
     chain_colour,
-    clock,
     legend,
-    limit,
     phases,
-    plain,
     plot,
     shortened,
     styled,
+    thinned,
     thousands,
+    trace_panels,
 )  # fmt: skip
 from mpibayes.hpc.regression.report.coefficients import Summary
 from mpibayes.hpc.regression.report.scoring import BINS, ClassScores, NumberScores
+from mpibayes.hpc.regression.scalars import SCALARS
+from mpibayes.hpc.scalar import named
 
-POINTS = 4000  # of a line: more look the same
 FEWEST = 20  # looks at the log posterior that make a curve; else log p(theta, z) is shown
 SHOWN = 30  # coefficients in the forest; of several classes a third
 NAME_LETTERS = 36
 CLASSES = 8  # of the calibration: the most frequent
 LEAST_CELL = 10  # rows in a point of the calibration
-TITLES = {
-    "log_posterior": "Log posterior, nats", "lp": "Log p(coefficients, brightness), nats", "n_bright": "Bright rows",
-}  # fmt: skip
 
 
 @styled
@@ -42,59 +39,13 @@ def trace(chains: Sequence[Chain], n_rows: int):
     keys = ["log_posterior" if seen >= FEWEST else "lp"]
     if any(np.ptp(c.trace["n_bright"]) > 0 for c in chains):
         keys.append("n_bright")
-    figure = plot(10.0, 2.9 * len(keys) + 1.0)
-    axes = figure.subplots(len(keys), 2, sharey="row", width_ratios=(5, 1), squeeze=False)
-    for left in axes[1:, 0]:
-        left.sharex(axes[0, 0])
-    for left in axes[:-1, 0]:
-        left.tick_params(labelbottom=False)
-    for row, key in zip(axes, keys):
-        _value_panel(chains, key, *row)
+    figure, axes = trace_panels(chains, [named(SCALARS)[key] for key in keys])
     if "n_bright" in keys:
         _share_axis(axes[keys.index("n_bright"), 1], n_rows)
-    axes[0, 0].set_xlim(0, max(c.trace["cycle"][-1] for c in chains))
     for left in axes[:, 0]:
         shown = phases(left, chains)
-    axes[-1, 0].set_xlabel("cycle")
-    axes[-1, 0].xaxis.set_major_formatter(thousands())
-    clock(axes[-1, 0], chains)
     legend(figure, chains, shown)
     return figure
-
-
-def _value_panel(chains: Sequence[Chain], key: str, left, right) -> None:
-    every, later = [], []
-    for i, c in enumerate(chains):
-        seen = np.isfinite(c.trace[key])
-        cycle, value = c.trace["cycle"][seen], c.trace[key][seen]
-        every.append(value)
-        later.append(value[cycle > c.burn_in])
-        few = thinned(len(value))
-        look = {"marker": "."} if len(value) < 200 else {}
-        left.plot(cycle[few], value[few], color=chain_colour(i), linewidth=0.7, alpha=0.85, **look)
-    everything = np.concatenate(later)
-    if not len(everything):
-        everything = np.concatenate(every)
-    left.set_title(TITLES[key])
-    limit(left, every, everything, whole=key == "n_bright")
-    for axis in (left, right):
-        axis.yaxis.set_major_formatter(plain())
-    low, high = float(everything.min()), float(everything.max())
-    n_bins = int(np.clip(2.0 * np.sqrt(min(map(len, later))), 8, 30))
-    bins = np.linspace(low, high, n_bins + 1) if high > low else 3
-    if key == "n_bright":
-        step = -(-int(high - low + 1) // 40)
-        bins = np.arange(low - 0.5, high + step, step)
-    for i, v in enumerate(later):
-        if len(v):
-            look = {"color": chain_colour(i), "alpha": 0.87, "linewidth": 1.1}
-            look["histtype"] = "step" if len(chains) > 1 else "stepfilled"
-            right.hist(v, bins=bins, weights=np.full(len(v), 100.0 / len(v)), orientation="horizontal", **look)
-    right.tick_params(labelleft=False, left=False)
-    right.locator_params(axis="x", nbins=3)
-    right.xaxis.set_major_formatter(lambda x, _: f"{x:g} %")
-    right.set_title("draws after burn-in", fontweight="normal", fontsize=9, color=FAINT)
-    right.grid(axis="x", visible=False)
 
 
 def _share_axis(axes, n_rows: int) -> None:
@@ -102,11 +53,6 @@ def _share_axis(axes, n_rows: int) -> None:
     share.set_ylabel("% of the rows", fontsize=8)
     share.tick_params(labelsize=8)
     share.yaxis.set_major_formatter(lambda p, _: f"{p:g}")
-
-
-def thinned(n: int) -> np.ndarray:
-    """Places of at most POINTS of n, evenly spaced."""
-    return np.arange(n) if n <= POINTS else np.linspace(0, n - 1, POINTS).round().astype(np.int64)
 
 
 @styled

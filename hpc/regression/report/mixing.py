@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from mpibayes.hpc.posterior.chains import Chain
-from mpibayes.hpc.posterior.scalars import ENOUGH_ESS, ENOUGH_R_HAT, Scalar, r_hat_in_words, scalar
+from mpibayes.hpc.posterior.scalars import ENOUGH_ESS, ENOUGH_R_HAT, ScalarSummary, r_hat_in_words, summary_of
 from mpibayes.hpc.regression.keys import Firefly
 from mpibayes.hpc.regression.report.coefficients import Summary
+from mpibayes.hpc.regression.scalars import SCALARS
+from mpibayes.hpc.scalar import named
 from mpibayes.text import counted, percent
 
-SCALARS = ("log_posterior", "lp", "n_bright", "acceptance_rate", "step_size")
 APART = 1.1  # R-hat beyond which chains of one posterior have not met
 # Mean acceptance outside of which an update wastes its work; slice sampling accepts always.
 ACCEPTANCE = {"hmc": (0.4, 0.98), "mala": (0.3, 0.9), "random-walk": (0.08, 0.6)}
@@ -32,7 +33,7 @@ class ChainSummary:
     kept_cycles: int
     seconds: float
     kept_seconds: float
-    scalars: dict[str, Scalar]
+    scalars: dict[str, ScalarSummary]
     queries_theta: float
     queries_z: float
 
@@ -50,7 +51,7 @@ def summarise_chain(chain: Chain) -> ChainSummary:
     return ChainSummary(
         chain.name, cycles, chain.burn_in, cycles - chain.burn_in, float(seconds[-1]),
         float(seconds[-1] - (before[-1] if len(before) else 0.0)),
-        {name: s for name in SCALARS if (s := scalar([later[name]])).n_draws},
+        {s.name: found for s in SCALARS if s.label and (found := summary_of([later[s.name]])).n_draws},
         float(later["queries_theta"].mean()) / thin, float(later["queries_z"].mean()) / thin,
     )  # fmt: skip
 
@@ -83,7 +84,7 @@ def warnings(
     summaries: Sequence[ChainSummary],
     theta: Summary,
     names: Sequence[str],
-    scalars: dict[str, Scalar],
+    scalars: dict[str, ScalarSummary],
     n_rows: int,
 ) -> list[str]:
     """theta: of all coefficients as they are sampled, (P,), and their names; scalars: of all chains together."""
@@ -115,7 +116,7 @@ def warnings(
 
 
 def _mixing(
-    theta: Summary, names: Sequence[str], scalars: dict[str, Scalar], summaries: Sequence[ChainSummary]
+    theta: Summary, names: Sequence[str], scalars: dict[str, ScalarSummary], summaries: Sequence[ChainSummary]
 ) -> list[str]:
     found, several = [], len(summaries) > 1
     if not np.isfinite(theta.ess_bulk).any():
@@ -138,7 +139,7 @@ def _mixing(
         found.append(f"R-hat above {ENOUGH_R_HAT} of {_coefficients(len(apart))}: {values}")
     level = scalars.get("lp")  # in every cycle, which log_posterior is not
     if level is not None and not len(apart) and level.r_hat > ENOUGH_R_HAT:
-        found.append(f"R-hat of log p(coefficients, z) is {r_hat_in_words(level.r_hat, 2)}")
+        found.append(f"R-hat of {named(SCALARS)['lp'].label} is {r_hat_in_words(level.r_hat, 2)}")
     if several and len(apart) and np.nanmax(theta.r_hat) > APART:
         key = "log_posterior" if all("log_posterior" in c.scalars for c in summaries) else "lp"
         best = max(summaries, key=lambda c: c.scalars[key].mean)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mpibayes.errors import DataError, NumericalError
-from mpibayes.hpc.posterior.scalars import Scalar, scalar
+from mpibayes.hpc.posterior.scalars import ScalarSummary, summary_of
 from mpibayes.hpc.regression.draws import Kept
 from mpibayes.hpc.regression.predictive import Average
 from mpibayes.hpc.regression.prior import Prior
@@ -17,6 +17,7 @@ from mpibayes.hpc.regression.report.coefficients import Summary, centred, in_ori
 from mpibayes.hpc.regression.report.importance_check import ImportanceCheck, affordable, importance_check
 from mpibayes.hpc.regression.report.mixing import ChainSummary, Efficiency
 from mpibayes.hpc.regression.report.scoring import Scores, score
+from mpibayes.hpc.regression.scalars import SCALARS
 
 SCORED = 200  # draws that held-out rows are scored with, at most
 
@@ -30,7 +31,7 @@ class Posterior:
     run: Kept
     n_rows: int
     chains: list[ChainSummary]
-    scalars: dict[str, Scalar]
+    scalars: dict[str, ScalarSummary]
     theta: Summary
     shown: Summary
     original: Summary | None
@@ -66,7 +67,7 @@ def summarise_run(run: Kept) -> Posterior:
         plain = [in_original_units(centred(d), design).reshape(len(d), -1) for d in draws]
         original = summarise(plain, judged=False)
     later = [c.later() for c in run.chains]
-    scalars = {name: scalar([t[name] for t in later]) for name in mixing.SCALARS}
+    scalars = {s.name: summary_of([t[s.name] for t in later]) for s in SCALARS if s.label}
     chains = [mixing.summarise_chain(c) for c in run.chains]
     posterior = Posterior(
         run, run.n_rows, chains, {k: s for k, s in scalars.items() if s.n_draws}, theta, shown, original,

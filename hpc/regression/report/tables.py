@@ -8,12 +8,27 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.config.config import Config
-from mpibayes.hpc.posterior.scalars import Scalar, r_hat_in_words
-from mpibayes.hpc.posterior.tables import fixed, head, not_started, shards, span, states, warnings_in_words
+from mpibayes.hpc.posterior.scalars import r_hat_in_words
+from mpibayes.hpc.posterior.tables import (
+    chain_table,
+    fixed,
+    head,
+    means,
+    not_started,
+    plain_table,
+    scalar_table,
+    sds,
+    shards,
+    span,
+    states,
+    warnings_in_words,
+)
 from mpibayes.hpc.regression.keys import Firefly
 from mpibayes.hpc.regression.report.coefficients import Summary, by_importance, units
 from mpibayes.hpc.regression.report.scoring import ClassScores
 from mpibayes.hpc.regression.report.summarise import Posterior
+from mpibayes.hpc.regression.scalars import SCALARS
+from mpibayes.hpc.scalar import named
 from mpibayes.text import counted, every, number, percent, took
 
 LISTED = 30  # coefficients in the table, at most; coefficients.csv has them all
@@ -21,10 +36,6 @@ LISTED_NUMERIC = 15  # in the table's units
 NAME_LETTERS = 40
 JUDGED = 100  # looks that R-hat can be told of
 ENOUGH = 20  # looks at the log posterior that tell where a chain is
-LABELS = {
-    "log_posterior": "log posterior", "lp": "log p(coefficients, z)", "n_bright": "bright rows",
-    "acceptance_rate": "acceptance", "step_size": "step size",
-}  # fmt: skip
 
 
 def parts(p: Posterior) -> list[Any]:
@@ -139,58 +150,46 @@ def _sampler(config: Config) -> str:
 # --- how it was sampled -----------------------------------------------------------------------------------------------
 
 
-def _table(*columns: str) -> Any:
-    """A table whose first column is of words, and the others of numbers, but for a last one without a name."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
-    for i, name in enumerate(columns):
-        words = i == 0 or (i == len(columns) - 1 and not name)
-        table.add_column(name, justify="left" if words else "right", no_wrap=not words)
-    return table
-
-
 def _scalar_table(p: Posterior) -> Any:
-    table = _table("after burn-in", "mean", "sd", "5 %", "95 %", "ESS", "R-hat", "")
-    for key, label in LABELS.items():
-        if key in p.scalars and not (key == "lp" and "log_posterior" in p.scalars and _all_rows(p)):
-            s = p.scalars[key]
-            remark = f"{percent(s.mean / p.n_rows)} of the rows" if key == "n_bright" else ""
-            remark = f"in {s.n_draws:,} of the draws" if key == "log_posterior" and not _all_rows(p) else remark
-            judged = key in ("log_posterior", "lp", "n_bright") and s.n_draws >= JUDGED
-            table.add_row(label, *_scalar_cells(key, s, judged), remark)
-    return table
+    summaries, remarks = dict(p.scalars), {}
+    if "n_bright" in summaries:
+        remarks["n_bright"] = f"{percent(summaries['n_bright'].mean / p.n_rows)} of the rows"
+    if "log_posterior" in summaries and _all_rows(p):
+        summaries.pop("lp", None)  # the same
+    elif "log_posterior" in summaries:
+        remarks["log_posterior"] = f"in {summaries['log_posterior'].n_draws:,} of the draws"
+    judged = [name for name in ("log_posterior", "lp", "n_bright") if name in summaries]
+    judged = [name for name in judged if summaries[name].n_draws >= JUDGED]
+    return scalar_table(SCALARS, summaries, remarks, unjudged=summaries.keys() - set(judged))
 
 
 def _all_rows(p: Posterior) -> bool:
     return p.run.chains[0].config.of(Firefly).bounds == "none"
 
 
-def _scalar_cells(key: str, s: Scalar, judged: bool) -> list[str]:
-    if s.fixed:
-        return [number(s.mean), "fixed", "", "", "", ""]
-    digits = {"n_bright": 1, "acceptance_rate": 2, "step_size": 3}.get(key, 1)
-    cells = [fixed(x, digits) for x in (s.mean, s.sd, s.low, s.high)]
-    return [*cells, *([fixed(s.ess, 0), r_hat_in_words(s.r_hat)] if judged else ["", ""])]
-
-
 def _chain_table(p: Posterior) -> Any:
     seen = all("log_posterior" in c.scalars and c.scalars["log_posterior"].n_draws >= ENOUGH for c in p.chains)
-    key = "log_posterior" if seen else "lp"
-    table = _table("chains", "cycles", "time", LABELS[key], "sd", "acceptance", "step size", "bright", "queries")
-    for c in p.chains:
-        s, level = c.scalars, c.scalars[key]
-        table.add_row(
-            c.name, f"{c.cycles:,}", took(c.seconds), fixed(level.mean, 1), fixed(level.sd, 1),
-            fixed(s["acceptance_rate"].mean, 2), fixed(s["step_size"].mean, 3), fixed(s["n_bright"].mean, 1),
-            f"{c.queries:,.0f}",
-        )  # fmt: skip
-    return table
+    names = ("log_posterior" if seen else "lp", "acceptance_rate", "step_size", "n_bright")
+    level, accepted, step, bright = (named(SCALARS)[name] for name in names)
+    chains = [c.scalars for c in p.chains]
+    return chain_table(
+        {
+            "chains": [c.name for c in p.chains],
+            "cycles": [f"{c.cycles:,}" for c in p.chains],
+            "time": [took(c.seconds) for c in p.chains],
+            level.label: means(level, chains),
+            "sd": sds(level, chains),
+            accepted.label: means(accepted, chains),
+            step.label: means(step, chains),
+            bright.column: means(bright, chains),
+            "queries": [f"{c.queries:,.0f}" for c in p.chains],
+        }
+    )
 
 
 def _efficiency_table(p: Posterior) -> Any:
     e = p.efficiency
-    table = _table("effective draws (ESS, bulk)", "least", "median", "")
+    table = plain_table("effective draws (ESS, bulk)", "least", "median", "")
     of = f"of {len(p.theta):,} coefficients" if len(p.theta) > 1 else ""
     of += ", each less the mean of all classes" if p.run.design.n_classes > 1 else ""
     table.add_row(f"in {counted(e.cycles, 'cycle')} after burn-in", fixed(e.least, 0), fixed(e.median, 0), of)
@@ -242,7 +241,7 @@ def _score_table(p: Posterior) -> Any:
     s = p.scores
     draws = f"mean over {counted(s.n_draws, 'draw')}"
     if isinstance(s, ClassScores):
-        table = _table(f"{s.n_rows:,} held-out rows", draws, "", "posterior mean", "most frequent class")
+        table = plain_table(f"{s.n_rows:,} held-out rows", draws, "", "posterior mean", "most frequent class")
         shares = s.by_class[s.by_class > 0] / s.by_class.sum()
         entropy = float(-(shares * np.log(shares)).sum())
         table.add_row(
@@ -254,7 +253,7 @@ def _score_table(p: Posterior) -> Any:
             fixed(-s.at_mean.value, 4), fixed(entropy, 4),
         )  # fmt: skip
         return table
-    table = _table(f"{s.n_rows:,} held-out rows", draws, "", "posterior mean", "their own mean")
+    table = plain_table(f"{s.n_rows:,} held-out rows", draws, "", "posterior mean", "their own mean")
     error = s.squared.error / (2.0 * s.rmse) if s.rmse > 0 else 0.0
     of_squares, of_sizes = _near(error, error), _near(s.absolute.error, s.absolute.error)
     table.add_row("root mean squared error", _near(s.rmse, error), f"± {of_squares}", "", _near(s.rmse_of_mean, error))
@@ -291,7 +290,7 @@ def _coefficient_title(p: Posterior) -> Any:
 
 def _coefficient_table(p: Posterior) -> Any:
     odds = ("odds ratio", "5 %", "95 %") if p.odds else ()
-    table = _table("", "mean", "sd", "5 %", "50 %", "95 %", "ESS", "tail", "R-hat", *odds)
+    table = plain_table("", "mean", "sd", "5 %", "50 %", "95 %", "ESS", "tail", "R-hat", *odds)
     table.columns[0].no_wrap, table.columns[0].overflow = True, "ellipsis"
     s = p.shown
     for j in by_importance(s, p.run.design)[:LISTED]:
@@ -318,7 +317,7 @@ def _original(p: Posterior) -> Sequence[Any]:
     if len(places) > LISTED_NUMERIC:
         title.line(f"{LISTED_NUMERIC} of {len(places):,}; coefficients.csv has them all", style="not bold dim")
     odds = ("odds ratio", "5 %", "95 %") if p.odds else ()
-    table = _table("", "sd of the column", "mean", "sd", "5 %", "50 %", "95 %", *odds)
+    table = plain_table("", "sd of the column", "mean", "sd", "5 %", "50 %", "95 %", *odds)
     for j in places[:LISTED_NUMERIC]:
         width = unit[j % d]
         cells = [_near(x, s.sd[j]) for x in (s.mean[j], s.sd[j], *s.quantiles[:, j])]

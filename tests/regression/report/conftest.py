@@ -20,7 +20,14 @@ def runs(table, tmp_path_factory):
     }
 
 
+@pytest.fixture
+def pictures():
+    """For tests that look at a report's pictures: drawing is most of its time."""
+
+
 @pytest.fixture(autouse=True)
-def coarse_pictures(monkeypatch):
-    """A third of the resolution: drawing is most of a report's time."""
+def few_pictures(monkeypatch, request):
+    """None where no test looks, and a third of the resolution elsewhere."""
+    if "pictures" not in request.fixturenames:
+        monkeypatch.setattr("mpibayes.hpc.regression.report.report._pictures", lambda posterior: {})
     monkeypatch.setattr("mpibayes.hpc.posterior.drawing.DPI", 50)

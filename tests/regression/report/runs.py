@@ -7,8 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from mpibayes.hpc.regression.scalars import SCALARS
+from mpibayes.hpc.scalar import kinds
+from mpibayes.io.segments import read_attributes
 from mpibayes.io.table import Table, table_from_arrays, write_table
-from mpibayes.io.trace import REGRESSION_SCALARS, TraceWriter, read_axes, read_trace
+from mpibayes.io.trace import TraceWriter, read_axes, read_trace
 
 JOBS = ["clerk", "nurse", "cook", "pilot"]
 BIRDS = ["finch", "gull", "robin"]
@@ -113,7 +116,9 @@ def rewritten(run_dir: Path, folder: Path, change) -> Path:
     trace, axes = change(read_trace(run_dir)), read_axes(run_dir)
     shutil.rmtree(folder / "trace")
     shutil.rmtree(folder / "checkpoints")  # it tells what the trace held
-    writer = TraceWriter(folder, REGRESSION_SCALARS, axes=axes)
+    writer = TraceWriter(
+        folder, [s.name for s in SCALARS], str(read_attributes(run_dir / "trace")["run"]), axes, kinds=kinds(SCALARS)
+    )
     writer.extend(trace["cycle"], trace)
     writer.flush()
     return folder

@@ -23,7 +23,7 @@ def run_report(run_dirs, **options):
     return folder, paper.getvalue(), json.loads((folder / "summary.json").read_text())
 
 
-def test_the_whole_report(runs, tmp_path):
+def test_the_whole_report(runs, tmp_path, pictures):
     folder, printed, summary = run_report(runs["logistic"], out=tmp_path / "r")
     files = {"report.txt", "summary.json", "coefficients.csv"}
     assert {p.name for p in folder.iterdir()} == files | set(summary["pictures"])
@@ -94,6 +94,7 @@ def test_coefficients_of_classes_are_told_less_their_mean(runs, tmp_path):
     assert sum(summary["heldout"]["classes"].values()) == summary["heldout"]["rows"] == 300
 
 
+@pytest.mark.thorough
 def test_burn_in_and_one_chain_of_two(runs, tmp_path):
     _, printed, summary = run_report([runs["logistic"] / "chain-2"], out=tmp_path / "r", burn_in=7500)
     assert len(summary["runs"]) == 1 and summary["efficiency"]["cycles"] == 500
@@ -104,7 +105,7 @@ def test_burn_in_and_one_chain_of_two(runs, tmp_path):
         run_report(runs["softmax"], out=tmp_path / "s", burn_in=8000)
 
 
-def test_a_short_run_is_told(table, tmp_path):
+def test_a_short_run_is_told(table, tmp_path, pictures):
     run = make_run(tmp_path / "a", table, "logistic", cycles=12, burn_in=8, heldout="None")
     *_, summary = run_report(run)
     assert any("too few draws" in w for w in summary["warnings"]) and any("too short" in w for w in summary["warnings"])

@@ -1,0 +1,260 @@
+"""A chain: views side by side over the same rows, and the cycle that they go through together.
+
+Given the columns of each view, one cycle leaves the posterior of labels and hyperparameters invariant for any number of
+shards, dealt to ranks in any way (docs/math.md 2.1; 2.3 with `opening` "all"). Today one view has all the columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from mpibayes.errors import DataError, NumericalError
+from mpibayes.hpc.components.product import Components
+from mpibayes.hpc.crosscat import sync
+from mpibayes.hpc.crosscat.moves import round as moves
+from mpibayes.hpc.crosscat.moves.ledger import Tally
+from mpibayes.hpc.crosscat.pitman_yor import PitmanYor
+from mpibayes.hpc.crosscat.start import seating
+from mpibayes.hpc.crosscat.start.subsample import IDLE, Growth, load_strata
+from mpibayes.hpc.crosscat.view import Settings, View
+from mpibayes.hpc.parallel import shards
+from mpibayes.hpc.parallel.comm import Communicator, agree
+
+
+@dataclass
+class Info:
+    """Scalars of the state at the end of a cycle; those of the views are summed. Known on root, unless it says so.
+
+    concentration, discount: of a chain of one view.
+    """
+
+    cycle: int  # on every rank,
+    n_clusters: int  # as are these
+    moved_fraction: float
+    log_joint: float = np.nan
+    entropy: float = np.nan
+    concentration: float = np.nan
+    discount: float = np.nan
+    active_rows: int = 0  # and this
+    splits_tried: int = 0
+    splits: int = 0
+    merges_tried: int = 0
+    merges: int = 0
+    word: Sequence[int] = ()
+
+
+class Mixture:
+    """One chain. Every public method is collective: all ranks call it, in the same order.
+
+    The sum of a count column has to be below 2^53, so that it is exact (`config/against_table.py` sees to it).
+
+    `columns`: the used columns of the table. `rows_of(start, stop)`: training rows as mpibayes.io.rows.Rows with
+    exactly those columns; asked only for the shards of this rank. An MpibayesError that it raises on one rank is raised
+    on all. `strata_of(start, stop)`: stratum of each of these rows, int32, for a stratified subsample. `views`: names
+    of the columns of each view; one view has them all unless it is given.
+    """
+
+    def __init__(
+        self,
+        comm: Communicator,
+        columns: Sequence,
+        rows_of: Callable[[int, int], object],
+        n_rows: int,
+        settings: Settings,
+        chain: int = 0,
+        strata_of: Callable[[int, int], np.ndarray] | None = None,
+        views: Sequence[Sequence[str]] | None = None,
+    ):
+        self.comm, self.columns, self.settings, self.chain, self.n_rows = comm, columns, settings, chain, n_rows
+        if n_rows >= 2**31:
+            raise DataError(f"{n_rows:,} rows: a chain can have {2**31 - 1:,} at most")
+        if settings.opening == "all" and np.any(PitmanYor.of(settings.concentration, settings.discount).discounts != 0):
+            raise ValueError('opening "all" is exact for discount 0 alone')
+        self.n_shards = min(settings.shards or shards.default_count(n_rows), n_rows)
+        self.shards = agree(comm, lambda: self._load(rows_of), "read its rows of the table")
+        self.growth = None
+        if settings.annealing is not None:
+            strata = None
+            if strata_of is not None:
+                strata = agree(comm, lambda: load_strata(self.shards, strata_of), "read the strata of its rows")
+            sizes = np.diff(shards.bounds(n_rows, self.n_shards))
+            self.growth = Growth(comm, settings.annealing, sizes, strata, settings.seed, chain)
+        self.cycles = 0
+        self.views: list[View] = []
+        self.arrange(views or [[column.name for column in columns]])
+
+    def _load(self, rows_of) -> list[shards.Shard]:
+        """This rank's shards, with all columns, or none where the cells are not looked at."""
+        cut, loaded = shards.bounds(self.n_rows, self.n_shards).tolist(), []
+        for i in shards.of_rank(self.n_shards, self.comm.size, self.comm.rank):
+            rows = rows_of(cut[i], cut[i + 1])
+            loaded.append(shards.Shard(i, cut[i], rows if self.settings.likelihood else rows.without_cells()))
+        return loaded
+
+    def arrange(self, views: Sequence[Sequence[str]]) -> None:
+        """Deal the columns to views, by name. New views have no state: `start` or `resume` has to follow.
+
+        An annealed chain has one view: a row that is an anchor does not leave the subsample, and it would be one in
+        some views and not in others.
+        """
+        if self.growth is not None and len(views) > 1:
+            raise ValueError("a chain that is annealed has one view")
+        if [tuple(names) for names in views] != [view.columns for view in self.views]:
+            self.views = [self._view(names, lane) for lane, names in enumerate(views)]
+
+    def _view(self, names: Sequence[str], lane: int) -> View:
+        s, chosen = self.settings, [c for c in self.columns if c.name in set(names)]
+        if s.likelihood:
+            blocks = {b: of for b, of in s.blocks.items() if set(of["columns"]) <= set(names)}
+            components = Components(chosen, s.priors, blocks)
+        else:
+            components = Components([])
+        own = [replace(shard, rows=self._cells(shard.rows, chosen)) for shard in self.shards]
+        return View(self.comm, names, components, own, self.n_rows, self.n_shards, s, self.chain, lane)
+
+    def _cells(self, rows, chosen: Sequence):
+        """The cells of a view. With all columns they are the table's, else a copy."""
+        if len(chosen) == len(self.columns) or not self.settings.likelihood:
+            return rows
+        return of_columns(rows, chosen, self.settings.blocks)
+
+    @property
+    def view(self) -> View:
+        """The only view of a chain that has one."""
+        (view,) = self.views
+        return view
+
+    # --- the cycle ---------------------------------------------------------------------------------------------------
+
+    def cycle(self, word: Sequence[int] = ()) -> Info:
+        """One exact cycle: the global update, sweeps on every shard without communication, one sync.
+
+        word: small integers that the caller wants summed over ranks; the sums come back as `Info.word`.
+        """
+        s, cycle, comm = self.settings, self.cycles + 1, self.comm
+        steps = [view.begin(cycle, learn=self.cycles % s.hyper_every == 0) for view in self.views]
+        target = self.growth.targets(self.growth.fraction(cycle)) if self.growing else None
+        trouble, failed = "", 0
+        for i, shard in enumerate(self.shards):
+            visits = None
+            if target is not None:
+                visits = self.growth.steps(shard, self.views[0].z[i], int(target[shard.index]), cycle)
+            try:
+                for view, step in zip(self.views, steps):
+                    view.z[i] = step.run(view.shards[i], view.z[i], visits)
+            except FloatingPointError as error:
+                trouble, failed = str(error), 1
+        news = [np.array([*step.opened.values(), step.moved, step.changes.bound], np.int64) for step in steps]
+        message = np.concatenate([*news, [failed], np.asarray(word, np.int64)])
+        comm.sum_everywhere(message)
+        *news, (failed, *word) = sync.apart(message, [*map(len, news), 1 + len(word)])
+        if failed:
+            raise NumericalError(f"cycle {cycle}: a row cannot be scored", [t for t in comm.collect(trouble) if t])
+        self._sync(steps, news)
+        self.cycles = cycle
+        self._summarise()
+        tally = self._split_and_merge()
+        moved = sum(int(part[-2]) for part in news) / len(self.views)
+        info = self._info(moved / (self.n_active * (s.sweeps_per_cycle if target is None else 1)), tally)
+        info.word = [int(w) for w in word]
+        return info
+
+    def _sync(self, steps: Sequence, news: Sequence[np.ndarray]) -> None:
+        """Number the clusters that the tails leave behind, and bring the counts up to date."""
+        before, changes = [view.counts for view in self.views], []
+        for view, step, (*opened, _, _) in zip(self.views, steps, news):
+            first = view.renumber(len(step.kept), dict(zip(step.opened, opened)))
+            view.counts = step.changes.after(first, view.n_labels)
+        changes = [view.counts for view in self.views]
+        sync.carry(self.comm, before, [step.kept for step in steps], changes, max(int(part[-1]) for part in news))
+
+    def _summarise(self, views: Sequence[View] | None = None) -> None:
+        """What the coming cycle needs of the labels."""
+        sync.summarise(self.comm, views or self.views, self.cycles + 1)
+
+    def _count(self) -> None:
+        """The same afresh: where labels came by other ways than a cycle."""
+        sync.count(self.comm, self.views)
+        self._summarise()
+
+    def _split_and_merge(self) -> Tally:
+        tally = Tally()
+        if not moves.due(self.settings.split_merge, self.cycles):
+            return tally
+        done = [view.split_and_merge(self.cycles) for view in self.views]
+        changed = [view for view, (_, moved) in zip(self.views, done) if moved]
+        if changed:
+            sync.count(self.comm, changed)
+            self._summarise(changed)
+        for own, _ in done:
+            tally = Tally(*(getattr(tally, f.name) + getattr(own, f.name) for f in fields(Tally)))
+        return tally
+
+    def _info(self, moved: float, tally: Tally) -> Info:
+        sizes = [view.sizes() for view in self.views]
+        info = Info(self.cycles, sum(map(len, sizes)), moved, active_rows=self.n_active, **vars(tally))
+        log_joints = [view.log_joint() for view in self.views]
+        if self.comm.rank == 0:
+            shares = [size / self.n_active for size in sizes]
+            info.entropy = -sum(float((share * np.log(share)).sum()) for share in shares)
+            info.log_joint = sum(log_joints)
+            if len(self.views) == 1:
+                info.concentration, info.discount = self.view.hyper.concentration, self.view.hyper.discount
+        return info
+
+    @property
+    def n_active(self) -> int:
+        """Rows that are in the subsample; all of them, unless the chain is being annealed."""
+        return int(self.views[0].partition.size.sum())
+
+    @property
+    def growing(self) -> bool:
+        """Whether some rows are idle, so that what the chain has is no draw of the posterior."""
+        return self.n_active < self.n_rows
+
+    @property
+    def plan(self) -> list[float]:
+        """Active fraction of every growth cycle, as far as it is known; for a checkpoint."""
+        return [] if self.growth is None else self.growth.plan
+
+    # --- how a chain starts ------------------------------------------------------------------------------------------
+
+    def start(self, how: str | np.ndarray, n_clusters: int = 64) -> None:
+        """Initial labels of all rows, or of the first subsample where the chain is annealed; see seating.start."""
+        chosen = self._first_rows()
+        for view in self.views:
+            seating.start(view, how, n_clusters, chosen)
+        self.cycles = 0
+        self._count()
+
+    def _first_rows(self) -> list[np.ndarray]:
+        """The rows of each shard that the chain starts with, in the order they are seated; the others become idle."""
+        if self.growth is None:
+            return [np.arange(len(shard), dtype=np.int32) for shard in self.shards]
+        for view in self.views:
+            for z in view.z:
+                z[:] = IDLE
+        target = self.growth.targets(self.growth.first)
+        views = zip(self.shards, self.views[0].z)
+        return [self.growth.steps(shard, z, int(target[shard.index]), 0)[1] for shard, z in views]
+
+    def resume(self, cycles: int, plan: Sequence[float] = ()) -> None:
+        """Continue after `cycles` cycles, of which `plan` is the one so far; the views have been given their states."""
+        if self.growth is not None:
+            self.growth.resume(plan)
+        self.cycles = cycles
+        self._count()
+
+
+def of_columns(rows, chosen: Sequence, blocks) -> object:
+    """The cells of some columns of `rows`, copied. Columns that `blocks` joins are chosen together."""
+    by_block = {}
+    for block in ("codes8", "codes16", "reals", "tallies", "vectors"):
+        index = sorted(column.index for column in chosen if column.block == block)
+        by_block[block] = np.ascontiguousarray(getattr(rows, block)[:, index])
+    names = {column.name for column in chosen}
+    widths = [len(of["columns"]) for of in blocks.values() if set(of["columns"]) <= names]
+    return type(rows)(**by_block, widths=np.array(widths, np.int64))

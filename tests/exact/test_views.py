@@ -1,0 +1,204 @@
+"""Two views side by side have the exact posterior: the product of two mixtures' posteriors, each of its own columns.
+
+As in test_mixture_exact: replicates start at exact draws, here of labels, concentration and discount of both views.
+Every test of a law rejects a right program with probability at most LEVEL.
+"""
+
+from dataclasses import fields
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc.components.hyper import Hyper
+from mpibayes.hpc.crosscat import chain as program
+from mpibayes.hpc.crosscat import sync, view
+from mpibayes.hpc.crosscat.chain import Mixture, Settings
+from mpibayes.hpc.crosscat.family import MixtureChain
+from mpibayes.hpc.crosscat.start.subsample import Annealing
+from mpibayes.hpc.parallel import shards
+from mpibayes.hpc.parallel.comm import serial, world
+from mpibayes.io import checkpoint
+from mpibayes.io.table import table_from_arrays
+from tests.exact import production
+from tests.exact.compare import judge, seed
+from tests.exact.enumerate import NAN, Case
+
+LEVEL = 1e-4
+CYCLES = 12
+REPLICATES = 120
+MOVES = 10  # a round of moves a replicate
+COLUMNS = (  # every kind in both views, and not side by side; rows are alike in both, as what is shared then shows
+    ("a", "categorical", (0, 0, 1, 1, -1), ("r", "s")),
+    ("b", "categorical", (0, 0, 1, 2, 1), ("t", "u", "v")),
+    ("x", "real", (-1.8, -1.1, 1.2, 1.9, NAN), None),
+    ("y", "real", (-1.6, -1.3, 0.8, 2.1, 2.6), None),
+    ("m", "count", (NAN, 1.0, 6.0, 4.0, 0.0), None),
+    ("n", "count", (0.0, 2.0, 5.0, 7.0, 9.0), None),
+)
+REAL, COUNT = {"mean": 0.1, "kappa": 0.2, "nu": 2.0, "variance": 0.4}, {"shape": 1.3, "rate": 0.4}
+PRIORS = {
+    "a": {"dirichlet": (0.5, 0.7)},
+    "b": {"dirichlet": (0.3, 0.4, 0.6)},
+    **dict.fromkeys("xy", REAL),
+    **dict.fromkeys("mn", COUNT),
+}
+VIEWS = ("axm", "byn")
+PROCESS = {"concentration": [0.2, 4.0], "discount": [0.0, 0.6]}
+
+
+def law(names, columns=COLUMNS):
+    """The law of one view, by enumeration."""
+    own = tuple(column for column in columns if column[0] in names)
+    given = {name: PRIORS[name] for name in names}
+    return production.Joint(Case(names, own, given, 1.0, 0.0), **PROCESS, columns=given)
+
+
+LAWS = [law(names) for names in VIEWS]
+
+
+def sampler(comm, n_shards, views=VIEWS, **settings):
+    columns, rows = table_from_arrays(
+        [(name, kind, np.array(values), levels) for name, kind, values, levels in COLUMNS]
+    )
+    settings = {"split_merge": MOVES, "priors": PRIORS, "shards": n_shards, **PROCESS, **settings}
+    return Mixture(comm, columns, lambda a, b: rows.take(slice(a, b)), len(rows), Settings(**settings), views=views)
+
+
+def history(comm, n_shards, n_replicates, default_seed, **settings):
+    """Partition numbers (replicates, cycles) of each view on root; None elsewhere."""
+    mixture = sampler(comm, n_shards, seed=seed(default_seed), **settings)
+    generator = np.random.default_rng(seed(default_seed) + 1)
+    starts = [of.draw(generator, n_replicates, v.hyper) for of, v in zip(LAWS, mixture.views, strict=True)]
+    cut, seen = shards.bounds(mixture.n_rows, mixture.n_shards), []
+    for r in range(n_replicates):
+        for v, (labels, hypers) in zip(mixture.views, starts):
+            z = np.unique(labels[r], return_inverse=True)[1]
+            v.resume(lambda i, z=z: z[cut[i] : cut[i + 1]], int(z.max()) + 1, hypers[r])
+        mixture.resume(r * production.STRIDE)
+        seen += [mixture.cycle() and [v.labels() for v in mixture.views] for _ in range(CYCLES)]
+    if comm.rank:
+        return None
+    return [of.posterior.index(np.array(z)).reshape(n_replicates, CYCLES) for of, z in zip(LAWS, zip(*seen))]
+
+
+def verdict(comm, n_shards, n_replicates, default_seed, **settings):
+    """Both views' partitions against the product of their laws: all pairs of an event of each. None off root."""
+    found = history(comm, n_shards, n_replicates, default_seed, **settings)
+    if found is None:
+        return None
+    names, tables = zip(*(of.posterior.summaries() for of in LAWS))
+    names = [["always", *own] for own in names]
+    tables = [np.vstack([np.ones(table.shape[1]), table]) for table in tables]
+    p = [of.posterior.p for of in LAWS]
+    happened = [table.T[index] for table, index in zip(tables, found)]
+    means = np.einsum("rti,rtj->rij", *happened).reshape(n_replicates, -1) / CYCLES
+    expected = np.outer(*(table @ q for table, q in zip(tables, p))).ravel()
+    final = found[0][:, -1] * len(p[1]) + found[1][:, -1]
+    pairs = [f"{one}, {other}" for one in names[0] for other in names[1]]
+    return judge(final, np.outer(*p).ravel(), pairs, means, expected, LEVEL)
+
+
+@pytest.mark.parametrize("n_shards", [1, 3])
+def test_law_of_two_views(n_shards):
+    found = verdict(serial(), n_shards, REPLICATES, 91)
+    assert found.passed, f"{found} (seed {seed(91)})"
+
+
+@pytest.mark.mpi(min_size=2)
+def test_law_of_two_views_on_ranks():
+    """Sweeps alone; moves have the same bits on ranks, as a test below says, and a scan is a message."""
+    found = verdict(world(), 3, 40, 92, split_merge=0)
+    assert found is None or found.passed, f"{found} (seed {seed(92)})"
+
+
+def one_lane():
+    """Both views draw from the same streams."""
+    return mock.patch.object(view, "in_lane", lambda chain, lane: chain)
+
+
+def columns_by_place():
+    """A view takes as many columns as it has of a block, and not those that it has."""
+    right = program.of_columns
+
+    def wrong(rows, chosen, blocks):
+        places = []
+        for column in chosen:
+            before = sum(c.block == column.block for c in places)
+            places.append(mock.Mock(block=column.block, index=before))
+            places[-1].name = column.name
+        return right(rows, places, blocks)
+
+    return mock.patch.object(program, "of_columns", wrong)
+
+
+@pytest.mark.parametrize("wrong", [one_lane, columns_by_place])
+def test_wrong_views_are_rejected(wrong):
+    with wrong():
+        found = verdict(serial(), 1, REPLICATES, 91)
+    assert not found.passed, str(found)
+
+
+# ---- what views share ------------------------------------------------------------------------------------------------
+
+
+def labels_of(mixture, cycles):
+    return [mixture.cycle() and [v.labels().tolist() for v in mixture.views] for _ in range(cycles)]
+
+
+def test_views_have_carried_counts_of_their_own():
+    mixture = sampler(serial(), 3, opening="all", discount=0.0)
+    mixture.start("sequential")
+    for _ in range(12):
+        mixture.cycle()
+        carried = [v.counts for v in mixture.views]
+        sync.count(mixture.comm, mixture.views)
+        for one, v in zip(carried, mixture.views):
+            assert all(np.array_equal(*both) for both in zip(one, v.counts, strict=True))
+
+
+def test_an_annealed_chain_has_one_view():
+    with pytest.raises(ValueError, match="one view"):
+        sampler(serial(), 3, annealing=Annealing("linear", 4.0, 2))
+
+
+def test_first_of_two_views_is_a_chain_of_its_own():
+    """Lane 0 draws what a chain of these columns alone draws."""
+    both, alone = sampler(serial(), 3), sampler(serial(), 3, views=VIEWS[:1])
+    for mixture in (both, alone):
+        mixture.start("one")
+    assert [first for first, _ in labels_of(both, 8)] == [first for (first,) in labels_of(alone, 8)]
+
+
+@pytest.mark.mpi
+def test_two_views_have_the_same_bits_on_ranks():
+    if world().rank == 0:
+        mixture = sampler(serial(), 5)
+        mixture.start("random", 3)
+        expected = labels_of(mixture, 10)
+    mixture = sampler(world(), 5)
+    mixture.start("random", 3)
+    found = [mixture.cycle() and [v.labels() for v in mixture.views] for _ in range(10)]
+    assert world().rank or [[z.tolist() for z in cycle] for cycle in found] == expected
+
+
+def test_a_checkpoint_holds_every_view(tmp_path):
+    def door(mixture):
+        made = object.__new__(MixtureChain)  # no table, no configuration: what it keeps of a chain is all that is asked
+        made.mixture, made.heldout = mixture, None
+        return made
+
+    first = door(sampler(serial(), 3))
+    first.mixture.start("one")
+    labels_of(first.mixture, 5)
+    parts, shared = first.state()
+    draft = checkpoint.begin(tmp_path, 5)
+    part = checkpoint.write_part(draft, 0, parts)
+    checkpoint.commit(draft, [part], {"cycles": 5} | shared)
+    found = checkpoint.latest(tmp_path)
+    second = door(sampler(serial(), 3, views=["abxymn"]))
+    second.restore(found.shared(), {i: found.shard(i) for i in range(3)})
+    assert [v.columns for v in second.mixture.views] == [tuple(names) for names in VIEWS]
+    for one, two in zip(first.mixture.views, second.mixture.views):
+        assert all(np.array_equal(getattr(one.hyper, f.name), getattr(two.hyper, f.name)) for f in fields(Hyper))
+    assert labels_of(first.mixture, 6) == labels_of(second.mixture, 6)

@@ -1,0 +1,45 @@
+"""Which variants of a test `make test` has: those that its mark `quick` names, each of which must exist."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from tests.conftest import mark_thorough
+
+
+class Item:
+    """A collected variant of a test, as far as the marks go."""
+
+    def __init__(self, variant, *names, **every):
+        self.nodeid = f"test_x.py::test_x[{variant}]"
+        self.marks = [pytest.mark.quick(*names, **every)] if names or every else []
+        self.callspec = SimpleNamespace(id=variant)
+
+    def get_closest_marker(self, name):
+        return next((mark.mark for mark in self.marks if mark.name == name), None)
+
+    add_marker = property(lambda self: self.marks.append)
+
+
+def thorough(items, *words):
+    mark_thorough(SimpleNamespace(args=words or ("tests",)), items)
+    return [item.nodeid for item in items if item.get_closest_marker("thorough")]
+
+
+def test_variants_that_are_not_named_are_thorough():
+    items = [*(Item(variant, "a", "c") for variant in "abc"), Item("d")]
+    assert thorough(items) == ["test_x.py::test_x[b]"]
+
+
+def test_every_third_variant():
+    items = [Item(variant, every=3) for variant in "abcde"]
+    assert thorough(items) == [f"test_x.py::test_x[{variant}]" for variant in "bce"]
+
+
+def test_a_name_without_a_variant_is_an_error():
+    with pytest.raises(pytest.UsageError, match=r"test_x.py::test_x: no variant has the name d"):
+        thorough([Item("a", "a", "d")])
+
+
+def test_one_variant_can_be_asked_for_by_its_name():
+    assert thorough([Item("b", "a")], "tests/test_x.py::test_x[b]") == ["test_x.py::test_x[b]"]
