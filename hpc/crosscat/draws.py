@@ -26,6 +26,7 @@ from mpibayes.io import checkpoint
 from mpibayes.io import draws as stored
 from mpibayes.io.draws import FOLDER, DrawWriter
 from mpibayes.io.files import Guard, unguarded
+from mpibayes.io.rows import Rows
 from mpibayes.io.segments import read_blocks
 
 SLICE_ROWS = 65_536
