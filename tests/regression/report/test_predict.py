@@ -178,5 +178,5 @@ def test_exported_draws_open_in_arviz(runs, tmp_path):
 
 
 def test_a_regression_has_no_labels(runs, tmp_path):
-    with pytest.raises(ConfigError, match="a regression, which has no labels"):
+    with pytest.raises(ConfigError, match="a model without clusters, which has no labels"):
         export(runs["student-t"], "labels", tmp_path / "labels.txt")
