@@ -59,7 +59,7 @@ class Rules(Protocol):
 
 
 @dataclass
-class Told:
+class Info:
     """What some consecutive cycles came to.
 
     values: {name: (n,) or (n, ...)}, on root, a row a cycle; every scalar and array of the trace but `seconds`.
@@ -100,7 +100,7 @@ class Sampler(Protocol):
     def start(self) -> None:
         """The state before the first cycle."""
 
-    def advance(self, word: Sequence[int], limit: int) -> Told:
+    def advance(self, word: Sequence[int], limit: int) -> Info:
         """One cycle or several, `limit` at most. word: this rank's small integers, to be summed over ranks."""
 
     def state(self) -> tuple[dict[int, dict[str, np.ndarray]], dict[str, Any]]:
@@ -126,7 +126,7 @@ class Family(Protocol):
 
     @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
-        """What "auto" comes to at the first start, by section and key."""
+        """What "auto" means at the first start, by section and key."""
 
     def read_files(self, places: Sequence[Path], fresh: bool) -> dict[str, Any]:
         """All files besides the table that the chains in `places` start from; what of them the run depends on.

@@ -320,7 +320,7 @@ class Generation:
 
 
 def latest(folder: str | Path, deep: bool = True) -> Generation | None:
-    """The newest usable generation, or None when none was ever completed; `.warnings` tell of damaged newer ones.
+    """The newest usable generation, or None when none was ever completed; `.warnings` names damaged newer ones.
 
     deep: verify the checksum of every file. Otherwise the manifest, all sizes and shared.h5 are verified, and each rank
     verifies the part that it reads (`Generation.verify_part`), so that a large checkpoint is read once.

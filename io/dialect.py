@@ -26,7 +26,7 @@ from mpibayes.text import counted, is_unicode
 BLOCK_BYTES = 1 << 20  # pyarrow reads up to 32 blocks ahead
 WIDE_BLOCK_BYTES = 16 << 20  # at most, where a row is long: work on a block has a part that each column pays anew
 WIDE_ROWS = 128  # wanted in such a block
-SAMPLE_BYTES = 1 << 18  # of text that tells delimiter and header, if they have SAMPLE_ROWS
+SAMPLE_BYTES = 1 << 18  # of text that shows delimiter and header, if they have SAMPLE_ROWS
 MORE_BYTES = 1 << 22  # of text from which on two whole rows are enough
 SAMPLE_ROWS = 20
 MAX_ROW_BYTES = 64 << 20

@@ -327,6 +327,6 @@ def print_summary(summary: ImportSummary, console) -> None:
         grid.add_row(Text(c.name), c.kind, Text(content), share, Text(c.reason), style="dim" if ignored else "")
     console.print(grid)
     if len(summary.columns) > LISTED:
-        console.print(Text(f"and {len(summary.columns) - LISTED:,} more columns; --write-schema tells of all"))
+        console.print(Text(f"and {len(summary.columns) - LISTED:,} more columns; --write-schema lists all"))
     for warning in summary.warnings:
         console.print(Text(f"warning: {warning}", style="yellow"))

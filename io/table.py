@@ -374,7 +374,7 @@ class TableWriter:
 def _remove_left_overs(table: Path) -> None:
     """Temporary files of imports that were killed: they may be as large as a table. What cannot be removed is left.
 
-    Only their age tells: host name and process id are those of a live import, too, in another container.
+    Only their age counts: host name and process id are those of a live import, too, in another container.
     """
     ours = re.compile(re.escape(f".{table.name}.tmp-") + "[0-9a-f]{16}")
     with contextlib.suppress(OSError):

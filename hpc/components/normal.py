@@ -46,7 +46,7 @@ def log_marginal_cells(normal, n, mean, scatter) -> np.ndarray:
 
 
 def _log_marginal(m0, kappa0, nu0, variance0, n, mean, scatter):
-    """The hyperparameters need not have one form: what depends on few of them is worked out for few."""
+    """The hyperparameters may be of different shapes: what depends on few of them is computed for few."""
     _, kappa, nu, spread = _posterior(m0, kappa0, nu0, variance0, n, mean, scatter)
     by_nu = gammaln(0.5 * nu) - gammaln(0.5 * nu0) - 0.5 * n * np.log(np.pi)
     by_kappa = 0.5 * np.log(kappa0 / kappa)

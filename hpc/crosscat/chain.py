@@ -25,7 +25,7 @@ from mpibayes.hpc.parallel.comm import Communicator, agree
 
 
 @dataclass
-class Info:
+class CycleInfo:
     """Scalars of the state at the end of a cycle; those of the views are summed. Known on root, unless it says so.
 
     concentration, discount: of a chain of one view.
@@ -129,10 +129,10 @@ class Mixture:
 
     # --- the cycle ---------------------------------------------------------------------------------------------------
 
-    def cycle(self, word: Sequence[int] = ()) -> Info:
+    def cycle(self, word: Sequence[int] = ()) -> CycleInfo:
         """One exact cycle: the global update, sweeps on every shard without communication, one sync.
 
-        word: small integers that the caller wants summed over ranks; the sums come back as `Info.word`.
+        word: small integers that the caller wants summed over ranks; the sums come back as `CycleInfo.word`.
         """
         s, cycle, comm = self.settings, self.cycles + 1, self.comm
         steps = [view.begin(cycle, learn=self.cycles % s.hyper_every == 0) for view in self.views]
@@ -193,9 +193,9 @@ class Mixture:
             tally = Tally(*(getattr(tally, f.name) + getattr(own, f.name) for f in fields(Tally)))
         return tally
 
-    def _info(self, moved: float, tally: Tally) -> Info:
+    def _info(self, moved: float, tally: Tally) -> CycleInfo:
         sizes = [view.sizes() for view in self.views]
-        info = Info(self.cycles, sum(map(len, sizes)), moved, active_rows=self.n_active, **vars(tally))
+        info = CycleInfo(self.cycles, sum(map(len, sizes)), moved, active_rows=self.n_active, **vars(tally))
         log_joints = [view.log_joint() for view in self.views]
         if self.comm.rank == 0:
             shares = [size / self.n_active for size in sizes]

@@ -19,7 +19,7 @@ from mpibayes.hpc.crosscat.scalars import SCALARS
 from mpibayes.hpc.crosscat.start import strategy
 from mpibayes.hpc.crosscat.start.labels import given_labels
 from mpibayes.hpc.data.rows import Data, digest
-from mpibayes.hpc.family import Told
+from mpibayes.hpc.family import Info
 from mpibayes.hpc.parallel.comm import Communicator, on_root
 from mpibayes.hpc.parallel.shards import default_count
 from mpibayes.hpc.run import directory as run_directory
@@ -134,7 +134,7 @@ class MixtureChain:
         how = strategy.initial_of_chain(self.config, self.number) if self._labels is None else self._labels
         self.mixture.start(how, self.config.of(Sampler).init_clusters)
 
-    def advance(self, word: Sequence[int], limit: int) -> Told:
+    def advance(self, word: Sequence[int], limit: int) -> Info:
         """One cycle, its scores, and its labels where they are kept."""
         mixture, output = self.mixture, self.config.of(Output)
         info = mixture.cycle(word)
@@ -143,15 +143,15 @@ class MixtureChain:
         if self.heldout is not None and info.cycle % output.thin == 0:
             lpd, averaged = self.heldout.score(mixture.view, average=whole and info.cycle > self.config.burn_in)
         labels = mixture.view.labels() if whole and info.cycle % output.labels == 0 else None
-        told = Told(range(info.cycle, info.cycle + 1), info.word)
+        result = Info(range(info.cycle, info.cycle + 1), info.word)
         if self.comm.rank == 0:
             values = {s.name: getattr(info, s.name) for s in SCALARS if hasattr(info, s.name)}
             values |= {"heldout_lpd": lpd, "heldout_lpd_averaged": averaged}
-            told.values = {name: np.array([value]) for name, value in values.items()}
-            told.draw = None if labels is None else {"labels": labels, **vars(mixture.view.hyper)}
+            result.values = {name: np.array([value]) for name, value in values.items()}
+            result.draw = None if labels is None else {"labels": labels, **vars(mixture.view.hyper)}
             if not np.isfinite(info.log_joint):
-                told.problem = "the log joint probability is not a finite number"
-        return told
+                result.problem = "the log joint probability is not a finite number"
+        return result
 
     def state(self) -> tuple[dict[int, dict[str, np.ndarray]], dict[str, Any]]:
         """Every view's labels, columns and hyperparameters, the running scores of held-out rows, and the plan by which

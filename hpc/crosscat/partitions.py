@@ -82,3 +82,8 @@ def ordered_sizes(sizes: Sequence[np.ndarray], most: int) -> np.ndarray:
         largest = np.sort(size)[::-1][:most]
         row[: len(largest)] = largest
     return table
+
+
+def nearest(some: np.ndarray, distances: np.ndarray) -> int:
+    """Which of `some` draws is nearest to them all; the earliest on a tie."""
+    return int(some[np.argmin(np.round(distances[np.ix_(some, some)].mean(axis=1), 12))])

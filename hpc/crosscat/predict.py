@@ -30,7 +30,7 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.crosscat.draws import Kept, hyper_of
 from mpibayes.hpc.crosscat.partitions import contingency
 from mpibayes.hpc.crosscat.predictive import ViewPredictive, is_missing, patterns
-from mpibayes.hpc.crosscat.report.report import Representative, representative
+from mpibayes.hpc.crosscat.representative import Representative, representative
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.io.rows import Rows
 from mpibayes.io.table import Table

@@ -1,4 +1,4 @@
-"""What the ranks tell each other in a cycle: the partition, and what is drawn given it."""
+"""What the ranks exchange in a cycle: the partition, and what is drawn given it."""
 
 from __future__ import annotations
 

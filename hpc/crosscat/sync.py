@@ -2,7 +2,7 @@
 
 A function of labels and cycle number alone, so that a resumed chain starts from the same numbers. The views of a chain
 share every message: their arrays travel end to end. Counts are integers:
-they are kept up by the rows that changed, and summed by MPI in any order. Moments of real columns are worked out
+they are updated for the rows that changed, and summed by MPI in any order. Moments of real columns are worked out
 afresh, each shard's in row order, and merged up a fixed binary tree over shards, whoever holds them: log2(S) messages
 deep.
 """

@@ -93,7 +93,7 @@ class Serial:
 class Mpi:
     """All the ranks of an mpi4py communicator, which is duplicated so that nobody else's messages meet ours."""
 
-    HERE = 1  # tag of the empty message by which a rank tells root that it has come to a meeting
+    HERE = 1  # tag of the empty message by which a rank reports to root at a meeting
     PART = 2  # tag of what is sent from rank to rank
 
     def __init__(self, mpi, communicator):
@@ -214,7 +214,7 @@ def load():
     """
     if "mpi4py.MPI" in sys.modules:
         return sys.modules["mpi4py.MPI"]
-    advice = "some rank never came: look for what it or its node said; `mpibayes doctor` tells more"
+    advice = "some rank did not start: look for messages of it or its node; `mpibayes doctor` shows more"
     with watched("all ranks to start MPI", START_LIMIT_S, advice, launcher_rank() == 0), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that launcher and library do not match we say ourselves
         from mpi4py import MPI
@@ -293,13 +293,13 @@ def _expected(error: OSError | MemoryError, what: str) -> MpibayesError:
     if isinstance(error, MemoryError):
         return MpibayesError(
             f"out of memory{doing}",
-            ["`mpibayes check CONFIG --ranks N` foretells the memory of a rank; spread the ranks over more nodes"],
+            ["`mpibayes check CONFIG --ranks N` predicts the memory of a rank; spread the ranks over more nodes"],
         )
     return MpibayesError(f"{type(error).__name__}: {error}{doing}")
 
 
 def _one_for_all(comm: Communicator, failures: list[tuple[int, MpibayesError]]) -> MpibayesError:
-    """The first rank's failure, in words that tell whose it is."""
+    """The first rank's failure, with the rank's name."""
     (rank, error), others = failures[0], [rank for rank, _ in failures[1:]]
     if comm.size > 1 and (rank > 0 or others):
         also = [f"likewise {names(comm, others)}"] if others else []

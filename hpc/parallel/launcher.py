@@ -1,4 +1,4 @@
-"""What a launcher (mpirun, srun) tells the processes that it starts, in their environment; needs no MPI."""
+"""What a launcher (mpirun, srun) puts into the environment of its processes; needs no MPI."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SIZE_VARIABLES = (
     "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "MPI_LOCALNRANKS",
 )  # fmt: skip
 RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "SLURM_PROCID")
-# The launcher's process on this host, which starts the ranks there, and how many it is told to start. Linux shows 15
+# The launcher's process on this host, which starts the ranks there, and how many it has to start. Linux shows 15
 # characters of a name. Below SLURM's own process there may be another launcher: it counts only where srun is the one.
 STARTERS = ("hydra_pmi_proxy", "orted", "prted", "orterun", "prterun")
 STARTERS += tuple(name + made for name in ("mpirun", "mpiexec") for made in ("", ".openmpi"))
@@ -53,7 +53,7 @@ def launcher_name() -> str:
 def ranks_missing_here(pid: int) -> bool:
     """Whether the launcher has fewer live children on this host than ranks: one has ended, or not begun.
 
-    pid: a rank of this host. False where that cannot be told: other launchers, or no /proc.
+    pid: a rank of this host. False where that is unknown: other launchers, or no /proc.
     """
     wanted, starters = _first(LOCAL_SIZE_VARIABLES, 0), STARTERS
     if wanted == 0 and "SLURM_GTIDS" in os.environ:  # the numbers of the step's ranks on this host

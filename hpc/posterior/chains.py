@@ -86,8 +86,8 @@ class KeptChains:
                 continue
             except (OSError, ValueError, EOFError) as error:
                 raise DataError(
-                    f"{path}: cannot be read ({reason(error)}); it tells which rows of the table were trained on, and "
-                    "the run writes it anew when it is continued"
+                    f"{path}: cannot be read ({reason(error)}); it lists the rows of the table that were trained on, "
+                    "and the run writes it anew when it is continued"
                 ) from None
             mine = self.data.training_rows
             if mine is None or not np.array_equal(stored, mine):
@@ -171,7 +171,7 @@ def _settings_in(home: Path) -> Path:
             f"{home}: no run directory (it has no {RESOLVED}). Expected the directory of a run (the -o of "
             "`mpibayes run`)."
         )
-    read_resolved(parent)  # damaged settings are told as such, not as mistakes in a configuration
+    read_resolved(parent)  # damaged settings are reported as such, not as mistakes in a configuration
     return parent
 
 

@@ -15,7 +15,7 @@ from mpibayes.hpc.scalar import Scalar
 from mpibayes.text import visible
 
 DPI = 150
-POINTS = 4000  # of a line: more cannot be told apart
+POINTS = 4000  # of a line: more cannot be distinguished
 MOST_BARS = 40
 INK, FAINT, GRID = "#22272e", "#6b7280", "#e5e7eb"
 # neighbours differ in lightness too, for paper without colours
@@ -244,7 +244,7 @@ def chain_colour(i: int) -> str:
 
 
 def plain():
-    """Numbers in full, as many digits as tell the ticks apart, in groups of three: no offset to be added in one's
+    """Numbers in full, as many digits as distinguish the ticks, in groups of three: no offset to be added in one's
     head."""
     from matplotlib.ticker import ScalarFormatter
 

@@ -67,7 +67,7 @@ def mixing_warnings(scalars: Mapping[str, ScalarSummary], n_chains: int = 1) -> 
         found.append(f"R-hat above {ENOUGH_R_HAT}: {', '.join(apart)}")
     if found:
         found.append(
-            "until these are mended the figures are rough: the run is too short"
+            "the figures are rough: the run is too short"
             + (
                 ", or its chains have not met. Look at trace.png and chains.png; raise run.cycles"
                 if n_chains > 1

@@ -12,7 +12,7 @@ import numpy as np
 from mpibayes.errors import DataError
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.data.rows import Data, digest
-from mpibayes.hpc.family import Told
+from mpibayes.hpc.family import Info
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator, agree, on_root
 from mpibayes.hpc.regression import keys
@@ -201,7 +201,7 @@ class RegressionChain:
     def start(self) -> None:
         self.firefly.start(self.family.choice().fit)
 
-    def advance(self, word: Sequence[int], limit: int) -> Told:
+    def advance(self, word: Sequence[int], limit: int) -> Info:
         """A batch of cycles, as many as root thinks take BATCH_S."""
         first, began = self.cycles + 1, time.perf_counter()
         news = np.array([*word, self._batch if self.comm.rank == 0 else 0], np.int64)
@@ -211,7 +211,7 @@ class RegressionChain:
         self._batch = int(np.clip(n * BATCH_S / max(time.perf_counter() - began, 1e-6), 1, min(MOST, 4 * n)))
         if values is not None:
             self._gather_queries(range(first, first + n), values)
-        info = Told(range(first, first + n), news[:-1].tolist(), values or {})
+        info = Info(range(first, first + n), news[:-1].tolist(), values or {})
         if values is not None and not np.isfinite(values["lp"]).all():
             info.problem = "log p(theta, z) is not a finite number"
         return info

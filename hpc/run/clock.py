@@ -42,7 +42,7 @@ class Clock:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     def watch_job(self) -> None:
-        """Heed the end of the batch job that this process is part of, where the batch system tells it."""
+        """Obey the end of the batch job that this process is part of, if the batch system gives one."""
         left = job_time_left()
         self._job_ends = None if left is None else time.monotonic() + left - BATCH_MARGIN_S
 
@@ -76,7 +76,7 @@ class Clock:
 
 
 def job_time_left() -> float | None:
-    """Seconds until SLURM ends this process's job; None outside of a job, or where it has no end or none is told."""
+    """Seconds until SLURM ends this process's job; None outside of a job, or where it has no end or none is given."""
     number = os.environ.get("SLURM_JOB_ID", "")
     if not number:
         return None
@@ -89,8 +89,8 @@ def _ask_slurm(job: str) -> float:
     """Seconds until a job's end; 0 where that is not known."""
     command = ["scontrol", "-o", "show", "job", job]
     try:
-        told = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
-        found = re.search(r"\bEndTime=(\d{4}-\S+)", told)
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
+        found = re.search(r"\bEndTime=(\d{4}-\S+)", answer)
         return datetime.fromisoformat(found[1]).timestamp() - time.time() if found else 0.0
     except (OSError, subprocess.SubprocessError, ValueError):
         return 0.0

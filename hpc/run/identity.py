@@ -1,7 +1,8 @@
 """The two texts that say what a run is, `config.resolved.toml` and `provenance.json`, each with a checksum of itself.
 
 A digit that changed in one of them would be another run: other shards, another burn-in, another table. The provenance
-also has the run's name, drawn at its start, which is in its checkpoints and segments: files of another run are told.
+also has the run's name, drawn at its start, which is in its checkpoints and segments: files of another run are
+recognised.
 """
 
 from __future__ import annotations
@@ -66,13 +67,13 @@ def read_provenance(folder: Path) -> dict[str, Any]:
     try:
         record = json.loads(read_regular(path))
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({reason(error)}); the run's table cannot be told") from None
+        raise CheckpointError(f"{path}: cannot be read ({reason(error)}); the run's table is not known") from None
     if not isinstance(record, dict) or not {"run", "fingerprint", "starts"} <= record.keys():
-        raise CheckpointError(f"{path}: damaged, not the record of a run; the run's table cannot be told")
+        raise CheckpointError(f"{path}: damaged, not the record of a run; the run's table is not known")
     rest = {key: value for key, value in record.items() if key != "sha256"}
     if record.get("sha256") != _sum(json.dumps(rest, sort_keys=True)):
         raise CheckpointError(
-            f"{path}: damaged (its own SHA-256 does not agree); the run's table cannot be told. Restore it from a copy"
+            f"{path}: damaged (its own SHA-256 does not agree); the run's table is not known. Restore it from a copy"
         )
     return record
 

@@ -1,4 +1,4 @@
-"""One run at a time in a directory: the file LOCK says who works there, and its time that the owner is alive.
+"""One run at a time in a directory: the file LOCK says who works there, and its time shows that the owner still runs.
 
 LOCK is a JSON object (host, place, pid, started, job, restarts, token), made by exclusive creation, which network file
 systems do in one step. While the run goes on, a thread renews the file's time every RENEWED_S seconds. Whoever finds a
@@ -55,7 +55,7 @@ def restarts() -> int:
 def place() -> str | None:
     """Where this process's number and start mean something: a boot of a kernel, and namespaces of process ids and time.
 
-    None where that cannot be told. Hosts may share a name, and so may containers.
+    None if unknown. Hosts may share a name, and so may containers.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -76,7 +76,7 @@ def this_process() -> dict[str, Any]:
 
 
 def lives(pid: Any, started: Any) -> bool:
-    """Whether the process of this place that has this number began at `started`; it counts as alive if in doubt."""
+    """Whether the process of this place that has this number began at `started`; it counts as running if in doubt."""
     if not isinstance(pid, int) or pid <= 0:
         return False
     try:
@@ -99,7 +99,7 @@ class Lock:
         self._done = threading.Event()
 
     def take(self, folder: Path) -> None:
-        """Hold this directory, which exists. ConfigError when a run that seems alive holds it; OSError."""
+        """Hold this directory, which exists. ConfigError when a run that seems to run holds it; OSError."""
         path = folder / NAME
         self._mine = {**this_process(), "token": secrets.token_hex(8)}
         self.path = path  # `release` removes it if it is mine
@@ -135,7 +135,7 @@ class Lock:
         return True
 
     def _succeed(self, path: Path) -> bool:
-        """Take over from an owner that is dead; False when somebody was quicker. ConfigError when it seems alive."""
+        """Take over from an owner that is dead; False if another was faster. ConfigError when it seems to run."""
         chain = _chain(path)
         if not chain:  # released just now
             return False
@@ -163,7 +163,7 @@ class Lock:
         return True
 
     def _seems_alive(self, owner: dict[str, Any], file: Path) -> str:
-        """Why an owner counts as alive; "" when it does not. Takes a while where it has to be watched."""
+        """Why an owner counts as running; "" when it does not. Takes a while where it has to be watched."""
         mine = self._mine
         before = owner.get("restarts", 0)
         earlier = isinstance(before, int) and before < mine["restarts"] and owner.get("job") == mine["job"] is not None
@@ -184,7 +184,7 @@ class Lock:
 
     def _renew(self) -> None:
         while not self._done.wait(RENEWED_S):
-            with contextlib.suppress(OSError):  # a file system that stumbles; the next checkpoint will tell
+            with contextlib.suppress(OSError):  # the next checkpoint reports an error that lasts
                 if self.path is not None and self._holds(self.path):
                     os.utime(self.path)
 
@@ -192,15 +192,15 @@ class Lock:
         return (_read(path) or {}).get("token") == self._mine["token"]
 
     def check(self) -> None:
-        """CheckpointError when someone else has taken the directory, or that cannot be told."""
+        """CheckpointError when someone else has taken the directory, or that is unknown."""
         if self.path is None:
             return
         try:
             owner = _read(self.path)
         except OSError as error:
             raise CheckpointError(
-                f"{self.path}: cannot be read: {reason(error)}; so this run cannot tell whether the directory is still "
-                "its own, and writes nothing more. Run the same command again when the file system works"
+                f"{self.path}: cannot be read: {reason(error)}; so this run does not know whether the directory is "
+                "still its own, and writes nothing more. Run the same command again when the file system works"
             ) from error
         if owner is None or owner.get("token") != self._mine["token"]:
             how = "was removed while the run held it" if owner is None else f"was taken over by {_who(owner)}"
@@ -255,7 +255,7 @@ def _heartbeat(file: Path) -> tuple[int, int] | None:
 
 
 def _started(pid: int) -> int | None:
-    """When a process of this place began, in ticks since its kernel did; None where that cannot be told, -1: dead."""
+    """When a process of this place began, in ticks since its kernel did; None if unknown, -1: dead."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return -1 if fields[0] in "ZX" else int(fields[19])

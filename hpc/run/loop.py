@@ -21,7 +21,7 @@ from mpibayes.hpc.config.against_table import check_columns
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.data.rows import Data
-from mpibayes.hpc.family import Sampler, Told
+from mpibayes.hpc.family import Info, Sampler
 from mpibayes.hpc.parallel import waiting
 from mpibayes.hpc.parallel.comm import Communicator, end_job, names, on_root, world
 from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size
@@ -50,7 +50,7 @@ def main(
     max_time_s: float | None = None,
     fresh: bool = False,
 ) -> int:
-    """Run on all processes that the launcher started. The exit code of this rank: root's tells, the others return 0.
+    """Run on all processes that the launcher started. The exit code of this rank: root's counts, the others return 0.
 
     Errors that all ranks know end the program normally with the error's code; anything else ends the whole job.
     """
@@ -190,32 +190,32 @@ class Chain:
             started = time.perf_counter()
             patience = waiting.AFTER_S + 3.0 * self.clock.slowest_cycle
             with announce(f"cycle {sampler.cycles + 1} to end on all ranks", patience, loud=self.comm.rank == 0):
-                told = sampler.advance(self._word(), cycles - sampler.cycles)
-            self._keep(told, time.perf_counter() - started)
-            stop, save = self._heed(told.word)
+                info = sampler.advance(self._word(), cycles - sampler.cycles)
+            self._keep(info, time.perf_counter() - started)
+            stop, save = self._heed(info.word)
             if save or stop or sampler.cycles == cycles:
                 self._checkpoint()
         return sampler.cycles >= cycles
 
     # --- what is kept of some cycles ----------------------------------------------------------------------------------
 
-    def _keep(self, told: Told, seconds: float) -> None:
+    def _keep(self, info: Info, seconds: float) -> None:
         """Lines of the trace, a draw, progress; on root. A failure waits until the ranks next agree."""
         self.clock.cycle_took(seconds)
         if self.comm.rank != 0 or self._failure is not None:
             return
-        n, last = len(told.cycles), told.cycles[-1]
+        n, last = len(info.cycles), info.cycles[-1]
         try:
-            if told.problem:
+            if info.problem:
                 raise NumericalError(
-                    f"cycle {last}: {told.problem}; the last checkpoint is of cycle {self._saved_cycle}"
+                    f"cycle {last}: {info.problem}; the last checkpoint is of cycle {self._saved_cycle}"
                 )
-            cycles = np.arange(told.cycles[0], last + 1)
-            values = {**told.values, "seconds": np.full(n, seconds / n)}
+            cycles = np.arange(info.cycles[0], last + 1)
+            values = {**info.values, "seconds": np.full(n, seconds / n)}
             wanted = cycles % self.config.output.thin == 0
             self.trace.extend(cycles[wanted], {name: array[wanted] for name, array in values.items()})
-            if told.draw is not None:
-                self.draws.append(last, **told.draw)
+            if info.draw is not None:
+                self.draws.append(last, **info.draw)
             latest = {name: float(array[-1]) for name, array in values.items() if array.ndim == 1}
             self.progress.update({"cycle": last, **latest}, n)
             if self.clock.elapsed() - self._last_status > STATUS_EVERY_S:

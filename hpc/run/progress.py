@@ -32,7 +32,7 @@ from mpibayes.text import count, duration, rate, visible
 
 EVERY_S = 60.0
 SMOOTHING = 0.1  # weight of the newest cycle in running means
-SPREAD = 0.3  # of the active rows over recent cycles, relative: with less, what a row costs cannot be told
+SPREAD = 0.3  # of the active rows over recent cycles, relative: with less, the cost of a row is unknown
 
 
 Counts = Mapping[str, Sequence[int]]  # by their word in the log: successes and tries since the last line
@@ -67,7 +67,7 @@ def _growing(status: Mapping[str, Any]) -> bool:
 class Pace:
     """Running means over the cycles: active rows, seconds, and the products that a straight line through them needs.
 
-    A cycle has a part that no row pays for, so a cycle over few rows does not tell what one over all will take.
+    Part of a cycle's cost does not depend on rows, so a cycle over few rows does not show the time of one over all.
     """
 
     rows: float

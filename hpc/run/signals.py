@@ -1,7 +1,7 @@
 """The signals that ask a run to stop, noted from the program's first line on.
 
 A rank that left by itself while the others start would let them wait in MPI's start, and one that died would lose its
-say. So a process of several does nothing about a signal until the run can heed it (`hpc/run/clock.py`).
+say. So a process of several only notes a signal until the run can act on it (`hpc/run/clock.py`).
 """
 
 from __future__ import annotations

@@ -66,17 +66,17 @@ def ending(run_dir: str | Path) -> dict[str, Any] | None:
         last = read_status(run_dir)
     except MpibayesError:
         return None
-    told = {name: last.get(name) for name in ("state", "last_checkpoint", "host", "job", "updated", "message")}
-    if told["state"] == "running":
-        told |= {"state": "died", "message": "it ended without a word"}
-    return told
+    before = {name: last.get(name) for name in ("state", "last_checkpoint", "host", "job", "updated", "message")}
+    if before["state"] == "running":
+        before |= {"state": "died", "message": "it ended without a message"}
+    return before
 
 
 def liveness(status: dict[str, Any], now: datetime | None = None) -> tuple[bool | None, float | None]:
-    """(does the run seem alive, seconds since its last word).
+    """(does the run still go on, seconds since its last update).
 
     A run that is not `running` is not alive. In the run's own place (`lock.place`) the process is looked for; elsewhere
-    a long silence means no, by the two hosts' clocks. None where it cannot be told.
+    a long silence means no, by the two hosts' clocks. None if unknown.
     """
     try:
         updated = datetime.fromisoformat(status["updated"])
@@ -140,15 +140,15 @@ def _show_several(run_dir: str | Path, rows: list[dict[str, Any]], console: Any)
 
     from mpibayes.terminal import Text
 
-    told = [s for s in next(filter(None, map(_scalars, rows)), []) if s.column]
-    heads = ("chain", "state", "cycle", *(s.column for s in told), "s/cycle", "left", "last word")
+    columns = [s for s in next(filter(None, map(_scalars, rows)), []) if s.column]
+    heads = ("chain", "state", "cycle", *(s.column for s in columns), "s/cycle", "left", "last word")
     table = Table(*heads, box=None, pad_edge=False)
     for row in rows:
         table.add_row(
             Text(Path(row["directory"]).name),
             Text(_state(row)),
             _progress(row, percent=False),
-            *(_value(row, s) for s in told),
+            *(_value(row, s) for s in columns),
             _number(row.get("seconds_per_cycle"), ".3g"),
             duration(row.get("eta_s"), words=True) if row["alive"] else "-",
             _ago(row),
@@ -186,7 +186,7 @@ def _state(row: dict[str, Any]) -> str:
     if state != "running" or row["alive"]:
         return state
     if row["alive"] is None:
-        return "running (cannot tell whether it still does)"
+        return "running (unknown whether it still is)"
     if _is_here(row):
         return f"died: process {row.get('pid', '?')} is gone; the same command continues from the last checkpoint"
     silence = duration(row["age_s"], words=True)

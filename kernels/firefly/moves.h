@@ -4,7 +4,7 @@
  *
  * They work in coordinates u with theta = W u, where a gradient g in theta is W' g, and a momentum p moves theta along
  * W p. A state that is not finite is never accepted. Random words: in sequence from one stream. Cost: evaluations of
- * the target, and 2 n_steps + 1 products with (P, P), half as dear when W is triangular.
+ * the target, and 2 n_steps + 1 products with (P, P), half the cost when W is triangular.
  */
 #ifndef MPIBAYES_FIREFLY_MOVES_H
 #define MPIBAYES_FIREFLY_MOVES_H

@@ -6,7 +6,7 @@
 #include "philox.h"
 #include "special.h"
 
-enum { BLOCK = 256, AHEAD = 12 }; /* rows whose odds are worked out together; rows ahead that memory is asked for */
+enum { BLOCK = 256, AHEAD = 12 }; /* rows whose odds are computed together; rows prefetched ahead */
 
 static inline void fetch_row(const uint8_t *codes, int64_t n_codes) {
     for (int64_t c = 0; c < n_codes; c += 64) __builtin_prefetch(codes + c);

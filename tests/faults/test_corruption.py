@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
 # What the campaign found: damage that was not noticed, or not told with the file's name.
 FOUND = [
     ("run/trace/seg-N-N.h5", "other run"),  # exported as if it were this run's
-    ("run/trace/seg-N-N.h5", "remove"),  # its cycles were missing in the exports, without a word
+    ("run/trace/seg-N-N.h5", "remove"),  # its cycles were missing in the exports, without a warning
     ("run/labels/seg-N-N.h5", "remove"),
     ("run/labels/seg-N-N.h5", "other run"),
     ("table.h5", "flip"),  # other data, and so another chain

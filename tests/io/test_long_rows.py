@@ -183,7 +183,7 @@ def _put(tmp_path, content):
 
 
 def test_a_header_that_is_not_utf8(tmp_path):
-    """pyarrow does not look at the line that is skipped, so its names would be spoilt without a word."""
+    """pyarrow does not look at the line that is skipped, so its names would be spoilt without a warning."""
     with pytest.raises(DataError, match="not UTF-8: byte 0xf6 on line 1"):
         imported(tmp_path, "größe,b\n1.5,2.5\n2.5,3.5\n".encode("latin-1"))
     assert imported(tmp_path, "gr\ufffd,b\n1.5,2.5\n2.5,3.5\n").columns[0].name == "gr\ufffd"

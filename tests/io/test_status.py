@@ -96,7 +96,7 @@ def test_alive_silent_and_died(tmp_path):
         (STATUS | here | {"place": "another boot", "updated": ago(seconds=5), "pid": child.pid}, True, "running"),
         (STATUS | here | {"started": 1, "updated": ago(seconds=5), "pid": os.getpid()}, False, "died"),
         (STATUS | {"updated": ago(minutes=-9)}, True, "from now, by the clock of node17, which is ahead of"),
-        (STATUS | {"updated": "nonsense"}, None, "cannot tell"),
+        (STATUS | {"updated": "nonsense"}, None, "unknown whether"),
         (STATUS | {"state": "finished", "updated": ago(days=9)}, False, "finished"),
         (STATUS | {"state": "stopped", "updated": ago(days=9)}, False, "9 d 0 h ago"),
     ]

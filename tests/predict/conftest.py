@@ -1,3 +1,3 @@
-from tests.report.conftest import run_dir, table
+from tests.crosscat.report.conftest import run_dir, table
 
 __all__ = ["run_dir", "table"]

@@ -14,11 +14,11 @@ from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.commands.predict import predict
 from mpibayes.hpc.crosscat.draws import Kept, iterate_draws, writer
 from mpibayes.hpc.crosscat.predict import Predictor
-from mpibayes.hpc.crosscat.report.report import representative
+from mpibayes.hpc.crosscat.representative import representative
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.io.table import table_from_arrays, write_table
 from mpibayes.io.trace import read_trace
-from tests.report.runs import make_run, planted
+from tests.crosscat.report.runs import make_run, planted
 
 QUIET = {"console": Console(quiet=True)}
 

@@ -24,7 +24,7 @@ def places(folder, chains):
 
 @CHAINS
 def test_a_chain_that_lost_its_checkpoints_and_its_status_is_refused(tmp_path, chains):
-    """It started again, and dropped its trace without a word."""
+    """It started again, and dropped its trace without a warning."""
     place = half_way(tmp_path / "place", TEXT.replace("[run]\n", f"[run]\nchains = {chains}\n"))
     last = places(place, chains)[-1]
     whole = tmp_path / "whole"

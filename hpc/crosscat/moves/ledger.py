@@ -32,7 +32,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Labelled:
-    """(rows, labels) of this rank's shards, whose labels are worked out shard by shard; `label(i)` gives the i-th's."""
+    """(rows, labels) of this rank's shards, whose labels are computed shard by shard; `label(i)` gives the i-th's."""
 
     shards: Sequence[Shard]
     label: Callable[[int], np.ndarray]

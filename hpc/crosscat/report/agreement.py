@@ -2,7 +2,7 @@
 
 A chain without an annealed subsample has no growth phase. Two chains are compared by their representative partitions,
 against what one chain differs from itself: the representative partitions of the two halves of its kept draws. A chain
-that climbs differs from itself as well, so the log joints have a say first: chains that they tell apart have not met.
+that climbs differs from itself as well, so log joints are compared first: chains that differ in them have not met.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.keys import Sampler
 from mpibayes.hpc.crosscat.moves.round import due as moves_due
-from mpibayes.hpc.crosscat.partitions import similarity
+from mpibayes.hpc.crosscat.partitions import nearest, similarity
+from mpibayes.hpc.crosscat.representative import FEWEST
 from mpibayes.hpc.crosscat.scalars import MOVES, SCALARS
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.posterior.scalars import ScalarSummary, r_hat_in_words, summary_of
 
-FEWEST = 4  # kept draws of a chain whose halves can be compared
 SLACK = 0.02  # of the adjusted Rand index: chains this much farther from each other than from themselves still agree
 ALIKE = 0.9  # adjusted Rand index of partitions that differ in details
 APART_R_HAT = 1.1  # of the log joint: chains beyond it have not met where their means are as far apart as this,
@@ -93,10 +93,10 @@ def moves(chain: Chain) -> dict[str, dict[str, int]]:
     return counts
 
 
-def moves_together(courses: Sequence[ChainSummary]) -> dict[str, dict[str, int]]:
+def moves_together(summaries: Sequence[ChainSummary]) -> dict[str, dict[str, int]]:
     """Those of all chains, summed."""
     total: dict[str, dict[str, int]] = {}
-    for counts in (c.moves for c in courses):
+    for counts in (c.moves for c in summaries):
         for phase, some in counts.items():
             into = total.setdefault(phase, dict.fromkeys(some, 0))
             for name, n in some.items():
@@ -144,7 +144,7 @@ class Agreement:
 
     @property
     def verdict(self) -> str:
-        """ "different"; "apart" (not that, as far as one can tell, but the chains have not met); "same"; "nearly" (they
+        """ "different"; "apart" (not that, as far as can be seen, but the chains have not met); "same"; "nearly" (they
         differ in details); "spread" (no farther from one another than each from itself, but that is far); "unknown"."""
         several, known = len(self.ari) > 1, bool(np.all(np.isfinite(self.ari)))
         one = len(self.groups) == 1
@@ -165,14 +165,14 @@ class Agreement:
 
 
 def agreement(
-    courses: Sequence[ChainSummary], r_hat: float, chain: np.ndarray, labels: np.ndarray, distances: np.ndarray
+    summaries: Sequence[ChainSummary], r_hat: float, chain: np.ndarray, labels: np.ndarray, distances: np.ndarray
 ) -> Agreement:
     """Of kept draws in their order: chain (D,) that each is of, labels (D, M), distances (D, D) between them; r_hat:
     of the log joint."""
-    n_chains = len(courses)
-    gap = float(np.ptp([c.scalars["log_joint"].mean for c in courses]))
+    n_chains = len(summaries)
+    gap = float(np.ptp([c.scalars["log_joint"].mean for c in summaries]))
     gap = gap if gap > APART_NATS and r_hat > APART_R_HAT and n_chains > 1 else 0.0
-    climbing = tuple(i for i, c in enumerate(courses) if c.climbed)
+    climbing = tuple(i for i, c in enumerate(summaries) if c.climbed)
     whole, halves = [], []
     for i in range(n_chains):
         (own,) = np.nonzero(chain == i)
@@ -188,17 +188,12 @@ def agreement(
     return Agreement(ari, vi, labels.shape[1], r_hat, gap, climbing)
 
 
-def nearest(some: np.ndarray, distances: np.ndarray) -> int:
-    """Which of `some` draws is nearest to them all; the earliest on a tie."""
-    return int(some[np.argmin(np.round(distances[np.ix_(some, some)].mean(axis=1), 12))])
-
-
-def answer(a: Agreement, courses: Sequence[ChainSummary]) -> list[str]:
+def answer(a: Agreement, summaries: Sequence[ChainSummary]) -> list[str]:
     """Whether the chains found the same clustering, in sentences; if not, which is best and what to do."""
     verdict = a.verdict
     measured = f"that takes at least {FEWEST} kept draws of each chain (output.labels)"
     if verdict == "unknown":
-        return [f"It cannot be told: {measured}."]
+        return [f"This cannot be decided: {measured}."]
     if np.all(np.isfinite(a.ari)):
         between, within = _range(a.between(a.ari)), _range(a.within(a.ari))
         measured = f"adjusted Rand index {between} between chains, {within} between the halves of one chain"
@@ -207,35 +202,35 @@ def answer(a: Agreement, courses: Sequence[ChainSummary]) -> list[str]:
     if verdict == "spread":
         said = [
             f"As far as one chain agrees with itself: {measured}. The posterior is spread over many partitions, or the "
-            "chains are too short to tell."
+            "chains are too short to say."
         ]
     elif verdict == "apart":
-        said = [_not_met(a, courses), f"How alike their partitions are says little yet: {measured}."]
+        said = [_not_met(a, summaries), f"How alike their partitions are says little yet: {measured}."]
     elif verdict == "nearly":
         said = [f"Nearly; they agree on most rows and differ in the rest: {measured}."]
     else:
-        groups = " | ".join(_names([courses[i].name for i in group]) for group in a.groups)
+        groups = " | ".join(_names([summaries[i].name for i in group]) for group in a.groups)
         said = [f"No, there are {len(a.groups)} clusterings ({groups}): {measured}."]
         if not a.met:
-            said.append(_not_met(a, courses))
-    return [*said, _best(a, courses), _advice(a, courses)]
+            said.append(_not_met(a, summaries))
+    return [*said, _best(a, summaries), _advice(a, summaries)]
 
 
-def _not_met(a: Agreement, courses: Sequence[ChainSummary]) -> str:
+def _not_met(a: Agreement, summaries: Sequence[ChainSummary]) -> str:
     """How far the log joints are from one another, and which of them still rise."""
     reasons = []
     if a.gap:
         r_hat = r_hat_in_words(a.r_hat, 2)
         reasons.append(f"their mean log joints differ by {a.gap:,.0f} nats (R-hat {r_hat})")
     if a.climbing:
-        names = _names([courses[i].name for i in a.climbing])
-        reasons.append(f"still climbing: {names} ({climbed([courses[i] for i in a.climbing])})")
+        names = _names([summaries[i].name for i in a.climbing])
+        reasons.append(f"still climbing: {names} ({climbed([summaries[i] for i in a.climbing])})")
     return f"The chains have not met: {'; '.join(reasons)}."
 
 
-def climbed(courses: Sequence[ChainSummary]) -> str:
+def climbed(summaries: Sequence[ChainSummary]) -> str:
     """By how much chains still climb."""
-    low, high = (f"{f(c.climbed for c in courses):,.0f}" for f in (min, max))
+    low, high = (f"{f(c.climbed for c in summaries):,.0f}" for f in (min, max))
     span = low if low == high else f"{low} to {high}"
     return f"by {span} nats from the first half of the draws to the second"
 
@@ -251,14 +246,14 @@ def _range(values: np.ndarray) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _best(a: Agreement, courses: Sequence[ChainSummary]) -> str:
+def _best(a: Agreement, summaries: Sequence[ChainSummary]) -> str:
     """Which chain leads in log joint, and in the held-out score; by how much before chains of other clusterings."""
     several = len(a.groups) > 1 and np.all(np.isfinite(a.ari))
     what_next = "clustering" if several else "chain"
     leads: dict[str, list[str]] = {}
     measures = (
-        ("the highest mean log joint", [c.scalars["log_joint"].mean for c in courses], 1),
-        ("the best held-out score", [c.heldout for c in courses], 3),
+        ("the highest mean log joint", [c.scalars["log_joint"].mean for c in summaries], 1),
+        ("the best held-out score", [c.heldout for c in summaries], 3),
     )
     for what, values, digits in measures:
         if np.all(np.isfinite(values)):
@@ -266,25 +261,25 @@ def _best(a: Agreement, courses: Sequence[ChainSummary]) -> str:
             group = next(g for g in a.groups if best in g) if several else [best]
             second = max(v for i, v in enumerate(values) if i not in group)
             words = f"{what} ({values[best]:,.{digits}f}; the next {what_next} {second:,.{digits}f})"
-            leads.setdefault(courses[best].name, []).append(words)
+            leads.setdefault(summaries[best].name, []).append(words)
     return "; ".join(f"{name} has {' and '.join(words)}" for name, words in leads.items()) + "."
 
 
-def moves_in(courses: Sequence[ChainSummary], phase: str | None = None) -> tuple[int, int]:
+def moves_in(summaries: Sequence[ChainSummary], phase: str | None = None) -> tuple[int, int]:
     """Splits and merges tried and accepted in a phase, None: in all."""
-    chosen = [n for name, n in moves_together(courses).items() if phase in (None, name)]
+    chosen = [n for name, n in moves_together(summaries).items() if phase in (None, name)]
     tried, done = (("splits_tried", "merges_tried"), ("splits", "merges"))
     return tuple(sum(n[name] for n in chosen for name in names) for names in (tried, done))
 
 
-def _advice(a: Agreement, courses: Sequence[ChainSummary]) -> str:
+def _advice(a: Agreement, summaries: Sequence[ChainSummary]) -> str:
     means = "raise run.cycles"
-    if not moves_in(courses)[0]:
+    if not moves_in(summaries)[0]:
         means = f'let split and merge moves run (sampler.split_merge = "auto"), {means}'
-    elif not all(c.moves_in_every_cycle for c in courses):
+    elif not all(c.moves_in_every_cycle for c in summaries):
         means += ", or let moves run in every cycle (sampler.split_merge = 1)"
     if a.gap:
-        best = max(courses, key=lambda c: c.scalars["log_joint"].mean).name
+        best = max(summaries, key=lambda c: c.scalars["log_joint"].mean).name
         return (
             f"What to do: {means}. Until the chains meet, averages over them mean little: look at {best} by itself "
             "(mpibayes report on its directory)."

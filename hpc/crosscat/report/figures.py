@@ -161,15 +161,15 @@ def _schedule(chains: Sequence[Chain]) -> str:
 
 
 @styled
-def chains_compared(courses: Sequence[ChainSummary], ari: np.ndarray, vi: np.ndarray):
+def chains_compared(summaries: Sequence[ChainSummary], ari: np.ndarray, vi: np.ndarray):
     """Which chains found the same clustering (C, C), the diagonal being the two halves of a chain; and, on the same
     lines, where each chain is in log joint, held-out score, clusters and entropy: mean and 5 to 95 % of its draws."""
     from matplotlib import colormaps
 
-    n = len(courses)
-    keys = [s for s in SCALARS if s.title and all(s.name in c.scalars for c in courses)]
+    n = len(summaries)
+    keys = [s for s in SCALARS if s.title and all(s.name in c.scalars for c in summaries)]
     side = max(0.42, min(0.85, 6.0 / n)) * n
-    names = [shortened(c.name, NAME_LETTERS) for c in courses]
+    names = [shortened(c.name, NAME_LETTERS) for c in summaries]
     short = names
     if max(map(len, names)) > 8 or n > 7:
         short = [str(i + 1) for i in range(n)]
@@ -206,7 +206,7 @@ def chains_compared(courses: Sequence[ChainSummary], ari: np.ndarray, vi: np.nda
     for key in keys:
         axes = place(x + gap, wide)
         x += gap + wide
-        for i, c in enumerate(courses):
+        for i, c in enumerate(summaries):
             s = c.scalars[key.name]
             axes.plot([s.low, s.high], [i + 0.5] * 2, color=chain_colour(i), linewidth=2.2, solid_capstyle="butt")
             axes.plot(
@@ -298,7 +298,7 @@ def held_out(chains: Sequence[Chain]):
 
 @styled
 def heat_map(columns: Sequence[ColumnProfile], sizes: np.ndarray, n_rows: int, title: str, n_clusters: int):
-    """Profiles of the largest clusters (rows) in the columns that tell clusters apart best.
+    """Profiles of the largest clusters (rows) in the columns that distinguish clusters best.
 
     `sizes` (K',) rows of the clusters that `columns` show, the largest first, of `n_clusters`. At most MANY_CLUSTERS x
     MANY_COLUMNS cells, so that the picture fits a screen. Real and count columns: standardised mean. The others: their
@@ -346,7 +346,7 @@ def heat_map(columns: Sequence[ColumnProfile], sizes: np.ndarray, n_rows: int, t
     words = (
         f"{_of(len(sizes), n_clusters)} cluster{'s' * (n_clusters != 1)}, the largest; "
         f"{_of(len(shown), len(columns))} column{'s' * (len(columns) != 1)}, the most telling"
-        + (f" ({alike:,} others tell none of these clusters from all rows)" if alike else "")
+        + (f" ({alike:,} others distinguish none of these clusters from all rows)" if alike else "")
     )
     figure.text(0.18 / width, 1 - 0.42 / height, words, fontsize=8, va="center", color=FAINT)
     _keys(figure, (width, height), [look if kind else None for look, kind in zip(looks, (numeric, levels))])

@@ -19,7 +19,7 @@ from mpibayes.hpc.components.product import Components, Prior
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.text import percent, spread
 
-SAME_STORY = 0.75  # share of a column's entropy that another explains: naming both tells a reader nothing new
+SAME_STORY = 0.75  # share of a column's entropy that another explains: naming both adds nothing
 TELLING = 0.1  # nats: a column that differs less is not said to characterise a cluster
 TRAITS = 5  # columns named for each cluster
 CLOSE = 0.9999  # correlations beyond it are taken for it when they are compared
@@ -107,7 +107,7 @@ def profiles(
     Categorical columns: the cluster's posterior predictive, and that of all rows is the mixture of the clusters' with
     their shares as weights. Real and count columns: shares of the intervals in `numbers`, with one pseudo-row spread
     as all rows are, less the bias of small samples, about (intervals - 1) / 2n; not the component's predictive, whose
-    width in a cluster of equal values tells the cluster's size and nothing about the rows. The size-weighted mean of
+    width in a cluster of equal values shows the cluster's size and nothing about its rows. The size-weighted mean of
     a column's divergences is the mutual information of column and cluster, and a divergence is at most -log(share of
     the cluster).
     """
@@ -175,7 +175,7 @@ def _correlation(scatter: np.ndarray) -> np.ndarray:
 def correlated(block: BlockProfile, k: int, most: int = 3) -> list[tuple[str, str, float, float]]:
     """The pairs of columns whose correlations in cluster k (of those shown) say most: (a, b, there, in all rows).
 
-    First those farthest from all rows', on Fisher's scale, where a cluster's rows are enough to tell them apart.
+    First those farthest from all rows', on Fisher's scale, where a cluster's rows are enough to distinguish them.
     """
     i, j = np.tril_indices(len(block.columns), -1)
     here, everywhere = block.correlation[k][i, j], block.overall[i, j]
@@ -226,7 +226,7 @@ def traits(
 ) -> list[Trait]:
     """The columns that tell cluster k (of those shown) from all rows, the most telling first.
 
-    `explained[a, b]`: share of the entropy of column b that column a explains. Of columns that tell the same story
+    `explained[a, b]`: share of the entropy of column b that column a explains. Of columns that explain each other
     the most telling one is named.
     """
     named: list[Trait] = []

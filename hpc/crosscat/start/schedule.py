@@ -159,7 +159,7 @@ def next_fraction_seconds(
     """Active fraction of the next cycle of a plan that reaches 1 when budget_s is spent: beta = elapsed / budget.
 
     elapsed_s: since the growth phase began. fraction: that of the last cycle. fractions, seconds: of the last cycles,
-    newest last, from which a pass over all rows is foreseen to take c = sum(seconds) / sum(fractions). The next cycle
+    newest last, from which a pass over all rows is expected to take c = sum(seconds) / sum(fractions). The next cycle
     ends on the line, f = (elapsed + c f) / budget, but does not shrink the subsample and at most doubles it. The cycle
     over all rows comes when ending with it now misses the budget by less than ending one cycle later. Without a
     measured cycle the fraction stays.

@@ -1,4 +1,4 @@
-"""How a chain starts: what `sampler.strategy`, `sampler.init` and [anneal] come to, and from which cycle draws count.
+"""How a chain starts: what `sampler.strategy`, `sampler.init` and [anneal] mean, and from which cycle draws count.
 
 `auto` starts from one cluster, which split and merge moves take apart; of several chains the others are overdispersed.
 `anneal` starts from a few rows, and others are added as `anneal.schedule` says. `sequential+gibbs` seats all rows one

@@ -26,7 +26,7 @@ class Weighted:
     """Draws (J, P) and their normalised, smoothed weights (J,); mean and sd (P,) of the posterior by them.
 
     n_effective: Kish's effective size of the weights before smoothing. pareto_k: shape of their tail, NaN where there
-    are too few draws to tell. log_evidence: of the model.
+    are too few draws to judge. log_evidence: of the model.
     """
 
     draws: np.ndarray

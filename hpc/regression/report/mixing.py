@@ -148,10 +148,7 @@ def _mixing(
             f"several modes; the highest log posterior is that of {best.name}"
         )
     if found:
-        found.append(
-            "until these are mended the figures are rough: the run is too short. Look at trace.png and mixing.png; "
-            "raise run.cycles"
-        )
+        found.append("the figures are rough: the run is too short. Look at trace.png and mixing.png; raise run.cycles")
     return found
 
 

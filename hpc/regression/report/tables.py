@@ -34,8 +34,8 @@ from mpibayes.text import counted, every, number, percent, took
 LISTED = 30  # coefficients in the table, at most; coefficients.csv has them all
 LISTED_NUMERIC = 15  # in the table's units
 NAME_LETTERS = 40
-JUDGED = 100  # looks that R-hat can be told of
-ENOUGH = 20  # looks at the log posterior that tell where a chain is
+JUDGED = 100  # looks that R-hat needs
+ENOUGH = 20  # looks at the log posterior that show where a chain is
 
 
 def parts(p: Posterior) -> list[Any]:

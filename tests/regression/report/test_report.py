@@ -12,8 +12,8 @@ from rich.console import Console
 from mpibayes.errors import CheckpointError, ConfigError
 from mpibayes.hpc.commands.report import report
 from mpibayes.io.trace import read_trace
+from tests.crosscat.report.test_report import assert_picture
 from tests.regression.report.runs import BIRDS, customers, make_run, rewritten, write_csv, write_customers
-from tests.report.test_report import assert_picture
 
 
 def run_report(run_dirs, **options):

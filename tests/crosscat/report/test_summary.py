@@ -12,7 +12,7 @@ from mpibayes.hpc.posterior.scalars import MOST_R_HAT, mixing_warnings, r_hat_in
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels import mixture as kernels
 from mpibayes.text import number, percent, spread, took
-from tests.report.runs import planted
+from tests.crosscat.report.runs import planted
 
 
 def variation(a, b):

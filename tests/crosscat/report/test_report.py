@@ -12,12 +12,14 @@ from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.commands.report import report
 from mpibayes.hpc.crosscat.draws import Kept, iterate_draws
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile
-from mpibayes.hpc.crosscat.report.report import ClusterLine, Posterior, _block_tables, representative
+from mpibayes.hpc.crosscat.report.summarise import ClusterLine, Posterior
+from mpibayes.hpc.crosscat.report.tables import block_tables
+from mpibayes.hpc.crosscat.representative import representative
 from mpibayes.hpc.crosscat.start.subsample import Annealing
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.io.table import table_from_arrays, write_table
 from mpibayes.io.trace import read_trace
-from tests.report.runs import make_run, planted, write_planted
+from tests.crosscat.report.runs import make_run, planted, write_planted
 
 
 def run_report(run_dirs, **options):
@@ -119,7 +121,7 @@ def test_a_chain_that_is_stuck_is_found(table, tmp_path):
     _, printed, _ = run_report(run)
     said = " ".join(printed.split())
     assert "missing 2 of the 3 chains of" in said and "have not been started: run the same command again" in said
-    assert "A chain that is stuck agrees with itself too. Only a second chain from another start can tell" in said
+    assert "A chain that is stuck agrees with itself too. Only a second chain from another start can show that" in said
 
 
 def test_moves_that_all_fail_are_told(table, tmp_path):
@@ -140,11 +142,11 @@ def test_a_growth_phase_is_shown_and_never_counts(table, tmp_path, pictures):
     trace = read_trace(run)
     growth = int(trace["cycle"][np.argmax(trace["active_rows"] == 400)])
     assert 1 < growth < 25 and summary["exact_from_cycle"] == growth + 1
-    (course,) = summary["runs"]
-    assert course["growth"] == growth and course["settled"] >= growth and course["burn_in"] == 25
-    assert [course["moves"][phase]["cycles"] for phase in ("growth", "burn-in", "kept")] == [growth, 25 - growth, 15]
+    (chain,) = summary["runs"]
+    assert chain["growth"] == growth and chain["settled"] >= growth and chain["burn_in"] == 25
+    assert [chain["moves"][phase]["cycles"] for phase in ("growth", "burn-in", "kept")] == [growth, 25 - growth, 15]
     for name in ("splits_tried", "splits", "merges_tried", "merges"):
-        assert sum(phase[name] for phase in course["moves"].values()) == trace[name].sum()
+        assert sum(phase[name] for phase in chain["moves"].values()) == trace[name].sum()
     assert f"from cycle {growth + 1} on" in printed and "active rows at first, all 400 from cycle" in printed
     for name in ("annealing.png", "trace.png"):
         assert_picture(folder / name)
@@ -288,7 +290,7 @@ def test_a_block_of_ten_long_names_fits_a_hundred_letters():
     block = BlockProfile("body", names, np.full(4, 500.0), mean, here, mean.mean(axis=0), overall[0])
     clusters = [ClusterLine(k + 1, 500, 0.25, 1.0) for k in range(4)]
     paper = io.StringIO()
-    for part in _block_tables(Posterior(None, [], {}, {}, None, 0, clusters=clusters), block):
+    for part in block_tables(Posterior(None, [], {}, {}, None, 0, clusters=clusters), block):
         Console(file=paper, width=100).print(part)
     lines = paper.getvalue().splitlines()
     assert all(name in paper.getvalue() for name in names) and "\u2026" not in paper.getvalue()

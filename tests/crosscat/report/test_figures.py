@@ -6,7 +6,7 @@ import pytest
 from mpibayes.hpc.crosscat.report import figures
 from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
 from mpibayes.hpc.posterior import drawing
-from tests.report.test_chains import make_chain
+from tests.crosscat.report.test_chains import make_chain
 
 
 def real(name, divergence, mean):
@@ -33,7 +33,7 @@ def test_profiles_fit_a_screen_and_say_what_they_leave_out(monkeypatch):
     assert figure.get_figwidth() * 150 <= 2010
     words = [text.get_text() for text in figure.texts]
     assert (
-        "20 of 35 clusters, the largest; 14 of 41 columns, the most telling (1 others tell none of these clusters from "
+        "20 of 35 clusters, the largest; 14 of 41 columns, the most telling (1 others distinguish none of these clusters from "
         "all rows)"
     ) in words
 

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.report.runs import make_run, write_planted
+from tests.crosscat.report.runs import make_run, write_planted
 
 
 @pytest.fixture(scope="session")

@@ -104,7 +104,7 @@ def make_run(
         for cycle in range(1, cycles + 1):
             started = time.perf_counter()
             info = mixture.cycle()
-            lpd, averaged = score.score(mixture, cycle > burn_in) if score else (np.nan, np.nan)
+            lpd, averaged = score.score(mixture.view, cycle > burn_in) if score else (np.nan, np.nan)
             seconds = time.perf_counter() - started
             scores = {"heldout_lpd": lpd, "heldout_lpd_averaged": averaged}
             trace.append(cycle, {**vars(info), **scores, "seconds": seconds})

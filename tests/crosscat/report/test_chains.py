@@ -8,7 +8,7 @@ import pytest
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.places import Places
 from mpibayes.hpc.crosscat.keys import Sampler
-from mpibayes.hpc.crosscat.partitions import similarity, variations
+from mpibayes.hpc.crosscat.partitions import nearest, similarity, variations
 from mpibayes.hpc.crosscat.report import agreement as chains
 from mpibayes.hpc.posterior.chains import Chain, growth_of
 from mpibayes.hpc.posterior.scalars import MOST_R_HAT
@@ -63,8 +63,8 @@ def test_moves_are_counted_by_phase():
 
 def test_settled_is_when_the_final_level_is_first_reached():
     rise = np.concatenate([np.linspace(-100, -10, 10), np.zeros(30)])
-    course = chains.summarise_chain(make_chain(burn_in=20, log_joint=rise))
-    assert (course.settled, course.settled_s, course.seconds) == (11, 5.5, 20.0)
+    chain = chains.summarise_chain(make_chain(burn_in=20, log_joint=rise))
+    assert (chain.settled, chain.settled_s, chain.seconds) == (11, 5.5, 20.0)
     late = chains.summarise_chain(make_chain(burn_in=5, log_joint=np.concatenate([np.zeros(15), np.ones(25)])))
     assert late.settled == 16  # after burn-in: the report warns of it
     # the log joint of few rows is high, and does not count
@@ -93,10 +93,10 @@ def agreement_of(draws, of=None, r_hat=1.0):
     """`draws`: those of each chain, a list of labels."""
     labels = np.array([z for some in draws for z in some], np.int32)
     chain = np.repeat(np.arange(len(draws)), [len(some) for some in draws])
-    return chains.agreement(of or courses(len(draws)), r_hat, chain, labels, variations(labels))
+    return chains.agreement(of or summaries(len(draws)), r_hat, chain, labels, variations(labels))
 
 
-def courses(n, log_joint=(0.0, -50.0, -80.0), heldout=(-2.0, -1.5, -2.5), tried=0.0, cycles=20):
+def summaries(n, log_joint=(0.0, -50.0, -80.0), heldout=(-2.0, -1.5, -2.5), tried=0.0, cycles=20):
     """log_joint: of each chain a number, or one for every cycle."""
     return [
         chains.summarise_chain(
@@ -118,7 +118,7 @@ def test_chains_of_one_clustering_agree():
     a = agreement_of([partitions(g, TRUTH, 12, 0.02) for _ in range(3)])
     assert a.verdict == "same" and a.groups == [[0, 1, 2]] and a.n_rows == 1000
     assert a.ari == pytest.approx(a.ari.T) and np.all(a.ari > 0.85) and np.all(a.vi < 0.6)
-    (said,) = chains.answer(a, courses(3))
+    (said,) = chains.answer(a, summaries(3))
     assert said.startswith("Yes: adjusted Rand index 0.")
 
 
@@ -134,7 +134,7 @@ def test_the_representative_of_a_chain_is_nearest_to_its_draws():
     draws = partitions(g, TRUTH, 9, 0.2)
     draws.insert(3, TRUTH)  # what all others are scattered around
     labels = np.array(draws)
-    assert chains.nearest(np.arange(10), variations(labels)) == 3
+    assert nearest(np.arange(10), variations(labels)) == 3
     a = agreement_of([draws, [TRUTH] * 4])
     assert a.ari[0, 1] == 1 and a.vi[0, 1] == 0
 
@@ -144,15 +144,15 @@ def test_chains_of_other_clusterings_differ():
     draws = [partitions(g, z, 12, 0.02) for z in (TRUTH, MERGED, TRUTH)]
     a = agreement_of(draws)
     assert a.verdict == "different" and a.groups == [[0, 2], [1]]
-    said = " ".join(chains.answer(a, courses(3)))
+    said = " ".join(chains.answer(a, summaries(3)))
     assert said.startswith("No, there are 2 clusterings (chain-1, chain-3 | chain-2)")
     assert "chain-1 has the highest mean log joint (0.0; the next clustering -50.0)" in said
     assert "chain-2 has the best held-out score (-1.500; the next clustering -2.000)" in said
     assert 'sampler.split_merge = "auto"' in said
-    tried = " ".join(chains.answer(a, courses(3, heldout=(-1.0, -2.0, -3.0), tried=1.0)))
+    tried = " ".join(chains.answer(a, summaries(3, heldout=(-1.0, -2.0, -3.0), tried=1.0)))
     assert "(0.0; the next clustering -50.0) and the best held-out score (-1.000;" in tried
     assert "raise run.cycles. Until" in tried  # "auto" has a round in each of the first hundred cycles
-    assert "sampler.split_merge = 1" in " ".join(chains.answer(a, courses(3, tried=1.0, cycles=120)))
+    assert "sampler.split_merge = 1" in " ".join(chains.answer(a, summaries(3, tried=1.0, cycles=120)))
 
 
 def test_chains_that_their_log_joints_tell_apart_have_not_met():
@@ -160,7 +160,7 @@ def test_chains_that_their_log_joints_tell_apart_have_not_met():
     g = np.random.default_rng(5)
     alike = [[TRUTH] * 8, [TRUTH] * 8]
     spread = [list(g.integers(0, 6, (12, 1000))) for _ in range(2)]
-    of = courses(2, log_joint=(-3000.0, 0.0))
+    of = summaries(2, log_joint=(-3000.0, 0.0))
     for draws in (alike, spread):
         a = agreement_of(draws, of, r_hat=2.87)
         said = " ".join(chains.answer(a, of))
@@ -169,7 +169,7 @@ def test_chains_that_their_log_joints_tell_apart_have_not_met():
         assert "chain-2 has the highest mean log joint (0.0; the next chain -3,000.0)" in said
         assert "look at chain-2 by itself" in said
     assert agreement_of(alike, of, r_hat=1.05).verdict == "same"  # as wide as that in each chain
-    assert agreement_of(alike, courses(2, log_joint=(-90.0, 0.0)), r_hat=2.0).verdict == "same"  # nats do not matter
+    assert agreement_of(alike, summaries(2, log_joint=(-90.0, 0.0)), r_hat=2.0).verdict == "same"  # nats do not matter
     few = agreement_of([[TRUTH] * 9, [TRUTH]], of, r_hat=2.87)
     assert few.verdict == "apart" and "at least 4 kept draws" in " ".join(chains.answer(few, of))
     other = agreement_of([[TRUTH] * 8, [MERGED] * 8], of, r_hat=MOST_R_HAT)
@@ -177,7 +177,7 @@ def test_chains_that_their_log_joints_tell_apart_have_not_met():
 
 
 def test_a_chain_that_climbs_has_not_met_the_others():
-    of = courses(2, log_joint=(np.linspace(-500.0, 0.0, 20), 0.0))
+    of = summaries(2, log_joint=(np.linspace(-500.0, 0.0, 20), 0.0))
     a = agreement_of([[TRUTH] * 8, [TRUTH] * 8], of)
     assert of[0].climbed == pytest.approx(500 / 19 * 8) and of[1].climbed == 0
     assert a.verdict == "apart" and a.climbing == (0,)
@@ -193,19 +193,19 @@ def test_details_are_not_called_another_clustering():
     moved = TRUTH.copy()
     moved[:20] = 4  # a small cluster of its own
     a = agreement_of([[TRUTH] * 8, [moved] * 8])
-    assert a.verdict == "nearly" and chains.answer(a, courses(2))[0].startswith("Nearly")
+    assert a.verdict == "nearly" and chains.answer(a, summaries(2))[0].startswith("Nearly")
 
 
 def test_a_posterior_that_is_spread_out_is_no_disagreement():
     g = np.random.default_rng(4)
     a = agreement_of([list(g.integers(0, 6, (12, 1000))) for _ in range(2)])
-    assert a.verdict == "spread" and "spread over many partitions" in chains.answer(a, courses(2))[0]
+    assert a.verdict == "spread" and "spread over many partitions" in chains.answer(a, summaries(2))[0]
 
 
 def test_few_draws_do_not_decide():
     a = agreement_of([[TRUTH] * 9, [TRUTH] * (chains.FEWEST - 1)])
     assert a.verdict == "unknown" and np.isnan(a.ari[0, 1]) and np.isnan(a.ari[1, 1]) and a.ari[0, 0] == 1
-    assert "cannot be told" in chains.answer(a, courses(2))[0]
+    assert "cannot be decided" in chains.answer(a, summaries(2))[0]
     assert agreement_of([[TRUTH] * 9]).verdict == "unknown"  # one chain has nothing to agree with
 
 
