@@ -165,7 +165,7 @@ def test_escobar_west():
     tenths = alphas[np.searchsorted(np.cumsum(posterior.process.sum(axis=1)), np.arange(0.1, 0.95, 0.1))]
 
     def record(m, labels):
-        return posterior.index(labels), int(np.searchsorted(tenths, m.hyper.concentration, side="left"))
+        return posterior.index(labels), int(np.searchsorted(tenths, m.view.hyper.concentration, side="left"))
 
     seen = np.array(production.replicates(mixture, posterior.partitions[starts], CYCLES, record, hypers))
 
@@ -200,7 +200,7 @@ def test_same_bits_on_every_number_of_ranks(third):
         alone = digest(serial()) if comm.rank == 0 else None
         assert comm.share(together) == comm.share(alone), (name, n_shards, opening, seed(39))
     for n_shards in (1, 2, 6):
-        starts, hypers = JOINT.draw(generator, 2, JOINT.sampler(serial(), n_shards, 0).hyper)
+        starts, hypers = JOINT.draw(generator, 2, JOINT.sampler(serial(), n_shards, 0).view.hyper)
         together = production.digest(JOINT.sampler(comm, n_shards, seed(39)), starts, 4, hypers)
         alone = production.digest(JOINT.sampler(serial(), n_shards, seed(39)), starts, 4, hypers)
         assert comm.share(together) == comm.share(alone), ("joint", n_shards, seed(39))

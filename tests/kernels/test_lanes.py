@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator, in_lane
-from mpibayes.kernels.mixture import mixture, split
+from mpibayes.kernels import mixture
+from mpibayes.kernels.mixture import split
 
 LANES = range(5)
 ROWS = np.array([0, 5, 9])
