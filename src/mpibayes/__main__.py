@@ -1,5 +1,6 @@
 """`python -m mpibayes` is the command `mpibayes`."""
 
+import os
 import signal
 import sys
 
@@ -20,7 +21,21 @@ def main() -> int:
 
     if launcher_size() == 1:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    return command()
+    code = command()
+    if code and "pyarrow" in sys.modules and "mpi4py.MPI" not in sys.modules:
+        _leave_at_once(code)
+    return code
+
+
+def _leave_at_once(code: int) -> None:
+    """End the process without taking the interpreter apart.
+
+    After an error in a file pyarrow's threads may still be reading it, by way of Python; one that comes back while the
+    interpreter ends aborts the process ("terminate called without an active exception"), now and then.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

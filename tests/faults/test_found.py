@@ -41,6 +41,37 @@ def test_a_row_too_long_that_is_not_utf8_has_one_message(tmp_path):
     assert done.returncode == 3 and "Traceback" not in done.stderr and done.stderr.count("mpibayes: error") == 1
 
 
+SLOW = """
+import sys, time
+from mpibayes.io import source
+
+class Slow:
+    closed = False
+
+    def __init__(self, raw):
+        self.raw, self.reads = raw, 0
+
+    def read(self, size=-1):
+        self.reads += 1
+        time.sleep(0.3 * (self.reads > 1))
+        return self.raw.read(size)
+
+    def close(self): pass
+
+source.decompressed = Slow
+from mpibayes.__main__ import main
+sys.exit(main())
+"""
+
+
+def test_a_thread_that_still_reads_does_not_abort_the_process(tmp_path):
+    """pyarrow's, after an error in an earlier row: it came back while the interpreter ended."""
+    (tmp_path / "bad.csv").write_bytes(b"a,b\n" + b"1,2\n" * 9 + b"3,4,\x81\n" + b"1,2\n" * 3_000_000)
+    words = [sys.executable, "-c", SLOW, "import", "bad.csv", "bad.h5"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3 and done.stderr.count("mpibayes: error") == 1
+
+
 @pytest.mark.parametrize("path", ["a\\u0000b", "~nobody-has-this-name/table.h5"])
 def test_a_text_that_is_no_path_is_a_mistake_in_the_configuration(tmp_path, path):
     (tmp_path / "run.toml").write_text(f'data.table = "{path}"\n')

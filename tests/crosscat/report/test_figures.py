@@ -33,8 +33,8 @@ def test_profiles_fit_a_screen_and_say_what_they_leave_out(monkeypatch):
     assert figure.get_figwidth() * 150 <= 2010
     words = [text.get_text() for text in figure.texts]
     assert (
-        "20 of 35 clusters, the largest; 14 of 41 columns, the most telling (1 others distinguish none of these clusters "
-        "from all rows)"
+        "20 of 35 clusters, the largest; 14 of 41 columns, the most telling (1 others distinguish none of these "
+        "clusters from all rows)"
     ) in words
 
 
