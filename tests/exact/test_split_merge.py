@@ -215,7 +215,7 @@ PARTS = {
 }
 
 
-@pytest.mark.quick("cat6py-2-guided", "miss6-6-informed", "cat6-2-informed, two recalled")
+@pytest.mark.quick("cat6py-2-guided")
 @pytest.mark.parametrize(
     "name, n_shards, part",
     [(name, s, part) for name, s in SHARDS for part in ("guided", "informed")]
@@ -271,6 +271,7 @@ def test_moves_do_not_depend_on_the_number_of_shards():
         assert len(found) == 1, (name, seed(54))
 
 
+@pytest.mark.thorough
 def test_moves_reach_every_partition():
     """One chain of moves alone from one cluster, thinned: all 203 partitions, in their proportions."""
     posterior = Posterior(CASES["cat6"])
@@ -295,7 +296,7 @@ def cycles(comm, name, n_shards, opening, n_replicates, n_cycles, default_seed):
     return None if history is None else judge_history(history, posterior, LEVEL)
 
 
-@pytest.mark.quick("cat6-6-all", "cat6py-3-one", "nix5-2-one", "miss6-3-one")
+@pytest.mark.quick("cat6py-3-one", "nix5-2-one")
 @pytest.mark.parametrize("name, n_shards, opening", CONFIGURATIONS)
 def test_posterior_law(name, n_shards, opening):
     with production.constants(INFORMED=2, INFORMED_SPLITS=0.25, SCANS=3):
@@ -303,6 +304,7 @@ def test_posterior_law(name, n_shards, opening):
     assert found.passed, f"{found} (seed {seed(56)})"
 
 
+@pytest.mark.thorough
 def test_joint_law_with_hyperparameters():
     mixture = JOINT.sampler(serial(), 2, seed(57), split_merge=1)
     with production.constants(INFORMED=2, INFORMED_SPLITS=0.25, SCANS=3):

@@ -43,6 +43,7 @@ def test_posterior_law(name, n_shards, opening):
     assert found.passed, f"{found} (seed {seed(61)})"
 
 
+@pytest.mark.thorough
 def test_posterior_law_with_moves():
     found = verdict(serial(), "niw5", 2, "one", 40, 62, split_merge=1)
     assert found.passed, f"{found} (seed {seed(62)})"

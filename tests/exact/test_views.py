@@ -99,6 +99,7 @@ def verdict(comm, n_shards, n_replicates, default_seed, **settings):
     return judge(final, np.outer(*p).ravel(), pairs, means, expected, LEVEL)
 
 
+@pytest.mark.quick("3")
 @pytest.mark.parametrize("n_shards", [1, 3])
 def test_law_of_two_views(n_shards):
     found = verdict(serial(), n_shards, REPLICATES, 91)
@@ -132,6 +133,7 @@ def columns_by_place():
     return mock.patch.object(program, "of_columns", wrong)
 
 
+@pytest.mark.quick("one_lane")
 @pytest.mark.parametrize("wrong", [one_lane, columns_by_place])
 def test_wrong_views_are_rejected(wrong):
     with wrong():

@@ -158,6 +158,7 @@ def drawn_to_predictive(components, hyper, s, rows, draws=3000):
     return (density.mean(axis=0) - np.exp(predictive(components, hyper, s, rows)[:, :k])) / error
 
 
+@pytest.mark.thorough
 def test_drawn_parameters_average_to_the_predictive():
     """E f(x | theta) over theta | C is f(x | C): |z| < 5.1 for 24 pairs (false alarm 1e-5); wrong draws are seen."""
     components, hyper, rows = joint_table(12, 24, [3])
