@@ -30,7 +30,7 @@ GRACE = float(os.environ.get("MPI_TEST_GRACE", "60"))
 
 # For ranks in tests, which are often more than cores: ranks that wait leave their core to others. MPICH's would spin;
 # with its heavy yield they sleep for a moment, and four ranks on two cores take a third of the processor time.
-MORE_RANKS_THAN_CORES = {
+FOR_RANKS = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
@@ -45,7 +45,7 @@ MORE_RANKS_THAN_CORES = {
 # `mpirun` is found beside the Python that runs the tests, with or without an activated environment, and works for root
 # and with more ranks than cores, whichever MPI it is.
 os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", "")
-for _name, _value in MORE_RANKS_THAN_CORES.items():
+for _name, _value in FOR_RANKS.items():
     os.environ.setdefault(_name, _value)
 
 comm = None  # a duplicate of COMM_WORLD on two and more ranks, or None

@@ -13,7 +13,7 @@ from mpibayes.hpc.commands.doctor import ranks as doctor_mpi
 from mpibayes.hpc.commands.doctor.doctor import OK, PROBLEM, WARNING
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.parallel.launcher import MARKS, RANK_VARIABLES
-from tests.conftest import OPEN_MPI, launch
+from tests.conftest import FOR_RANKS, launch
 
 ALONE = ["program", "kernels", "hdf5", "extras", "launcher", "job", "directory", "locks", "mpi", "cores"]
 TOGETHER = [*ALONE, "same", "shared", "allreduce"]
@@ -30,7 +30,7 @@ def doctor(place, *words, ranks=0, env=None):
     """(lines as [level, check, text], completed process)"""
     program = [sys.executable, "-m", "mpibayes", "doctor", *words]
     command = ["mpirun", "-n", ranks, *program] if ranks else program
-    done = launch(command, timeout=150, cwd=place, env={**OPEN_MPI, **(env or {})})
+    done = launch(command, timeout=150, cwd=place, env={**FOR_RANKS, **(env or {})})
     assert "Traceback" not in done.stdout + done.stderr, done.stdout + done.stderr
     lines = [line.split(maxsplit=2) for line in done.stdout.splitlines()]
     return [line for line in lines if line and line[0] in (OK, WARNING, PROBLEM)], done

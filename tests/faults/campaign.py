@@ -34,7 +34,7 @@ from mpibayes.hpc.run.lock import NAME
 from mpibayes.io.checkpoint import latest
 from mpibayes.io.table import Table
 from mpibayes.io.trace import read_trace
-from tests.conftest import OPEN_MPI, launch
+from tests.conftest import FOR_RANKS, launch
 from tests.faults.cases import Wrong, config_text, exports, mpibayes, places, write_csv
 from tests.faults.starts import LIMIT, PROGRAM, SIGNALS, Start
 
@@ -120,7 +120,7 @@ class Case:
                 lock.write_text(json.dumps(json.loads(lock.read_text()) | {"place": "elsewhere"}))
         alone = ALONE if kind == SECOND and can_be_alone() else ()
         command = [*alone, sys.executable, PROGRAM, *RUN]
-        second = launch(command, timeout=LIMIT, cwd=self.folder, env=OPEN_MPI)
+        second = launch(command, timeout=LIMIT, cwd=self.folder, env=FOR_RANKS)
         self.history.append(f"{kind} beside {start.ranks} ranks ({phase}) -> {second.returncode}")
         said = second.stdout + second.stderr
         refused = second.returncode == 2 and "is running it" in said

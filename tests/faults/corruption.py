@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-from tests.conftest import OPEN_MPI, launch
+from tests.conftest import FOR_RANKS, launch
 from tests.faults.cases import Wrong, config_text, exports, mpibayes, write_csv
 
 LIMIT = 180  # seconds a command may take on a busy machine
@@ -63,7 +63,9 @@ class Victim:
         words = ["-m", "mpibayes", "run", "run.toml", "-o", out, *(w for c in changes for w in ("--set", c))]
         ranks = ranks if shutil.which("mpirun") else 1
         done = launch(
-            [*(["mpirun", "-n", ranks] if ranks > 1 else []), sys.executable, *words], cwd=self.whole, env=OPEN_MPI
+            [*(["mpirun", "-n", ranks] if ranks > 1 else []), sys.executable, *words],
+            cwd=self.whole,
+            env=FOR_RANKS,
         )
         expect((done.returncode, done.stdout + done.stderr))
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from tests.conftest import OPEN_MPI
+from tests.conftest import FOR_RANKS
 from tests.faults.cases import Wrong, places
 
 LIMIT = 120.0  # seconds without a sign of life after which a start counts as hanging, on a busy machine
@@ -47,7 +47,7 @@ class Start:
         with open(self.out, "wb") as out, open(self.err, "wb") as err:
             self.process = subprocess.Popen(
                 command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True,
-                env={**os.environ, **OPEN_MPI, MARK: self.mark},
+                env={**os.environ, **FOR_RANKS, MARK: self.mark},
             )  # fmt: skip
         self.began = time.time()
 

@@ -15,7 +15,7 @@ import pytest
 from mpibayes.hpc import cli
 from mpibayes.hpc.run import signals
 from mpibayes.io.table import table_from_arrays, write_table
-from tests.conftest import OPEN_MPI, launch
+from tests.conftest import FOR_RANKS, launch
 
 CONFIG = """
 [data]
@@ -85,7 +85,7 @@ def mpibayes(place: Path, *words, ranks: int = 1, timeout: float = 100, env=None
     """The command on so many ranks: one is this process, unless it is given variables of the environment."""
     if ranks == 1 and env is None:
         return in_process(place, *words)
-    return launch(command(ranks, *words), timeout=timeout, cwd=place, env={**OPEN_MPI, **(env or {})})
+    return launch(command(ranks, *words), timeout=timeout, cwd=place, env={**FOR_RANKS, **(env or {})})
 
 
 def run(place: Path, out: str, *words, ranks: int = 1, **options):
@@ -111,7 +111,7 @@ sys.exit(main(sys.argv[2], sys.argv[3], sys.argv[4:]))
 def run_some(place: Path, out: str, cycles: int, *changes, ranks: int = 1):
     """Run so many cycles of the configuration with these changes, which stop at a checkpoint as at a time limit."""
     program = [sys.executable, "-c", STOPPING, cycles, "run.toml", out, *changes]
-    return launch(program if ranks == 1 else ["mpirun", "-n", ranks, *program], timeout=100, cwd=place, env=OPEN_MPI)
+    return launch(program if ranks == 1 else ["mpirun", "-n", ranks, *program], timeout=100, cwd=place, env=FOR_RANKS)
 
 
 def exported(place: Path, out: str) -> tuple[bytes, bytes]:

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from tests.conftest import OPEN_MPI, launch
+from tests.conftest import FOR_RANKS, launch
 from tests.run.conftest import run
 
 HOST = re.escape(f"({socket.gethostname()})")
@@ -69,7 +69,7 @@ def faulty(place, code, out, *words, ranks=3, env=None, timeout=WITHIN):
     """(what was said, exit code); TimeoutExpired when it hangs."""
     program = [sys.executable, "-c", FAULTY, code, out, "--set", "run.cycles=8", "--set", "run.burn_in=2", *words]
     mpirun = ["mpirun", "-n", ranks] if ranks else []
-    return launch([*mpirun, *program], timeout=timeout, cwd=place, env={**OPEN_MPI, **(env or {})})
+    return launch([*mpirun, *program], timeout=timeout, cwd=place, env={**FOR_RANKS, **(env or {})})
 
 
 @pytest.mark.quick("exception", "unreadable-slice", "no-room", "before-mpi")

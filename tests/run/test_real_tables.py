@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import OPEN_MPI, launch
+from tests.conftest import FOR_RANKS, launch
 from tests.run.conftest import mpibayes
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "census_income"
@@ -52,7 +52,7 @@ def test_import_check_run_report(data_folder, tmp_path, load, rows, n_rows, few)
     forecast = float(re.search(r"memory:\s+([\d,]+) MiB", check.stdout)[1].replace(",", ""))
 
     (tmp_path / "peak.py").write_text(PEAK)
-    done = launch(["mpirun", "-n", 2, sys.executable, "peak.py"], timeout=400, cwd=tmp_path, env=OPEN_MPI)
+    done = launch(["mpirun", "-n", 2, sys.executable, "peak.py"], timeout=400, cwd=tmp_path, env=FOR_RANKS)
     assert done.returncode == 0, done.stderr
     status = json.loads((tmp_path / "out" / "status.json").read_text())
     assert status["state"] == "finished" and status["n_clusters"] > 20

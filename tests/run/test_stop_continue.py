@@ -12,7 +12,7 @@ import pytest
 
 from mpibayes.hpc.crosscat.draws import iterate_draws
 from mpibayes.io.trace import read_trace
-from tests.conftest import OPEN_MPI, is_open_mpi, launch
+from tests.conftest import FOR_RANKS, is_open_mpi, launch
 from tests.run.conftest import command, exported, run, run_some
 
 ENDLESS = ("--set", "run.cycles=1000000")
@@ -22,7 +22,7 @@ def start(place, out, *words, ranks):
     return subprocess.Popen(
         [str(w) for w in command(ranks, "run", "run.toml", "-o", out, *words)],
         cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        env={**os.environ, **OPEN_MPI},
+        env={**os.environ, **FOR_RANKS},
     )  # fmt: skip
 
 
