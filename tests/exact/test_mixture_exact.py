@@ -133,7 +133,7 @@ def test_joint_law_with_hyperparameters(n_shards):
     assert all(v.passed for v in found), f"{[str(v) for v in found]} (seed {seed(34)})"
 
 
-@pytest.mark.quick("350-True", "350-False")
+@pytest.mark.thorough
 @pytest.mark.parametrize("right", [True, False])
 @pytest.mark.parametrize("n_replicates", [350, 700])
 def test_hyperparameters_before_weights(right, n_replicates):

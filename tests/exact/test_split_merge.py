@@ -77,7 +77,7 @@ def test_guided_moves_keep_the_posterior(name, n_shards, cycle, values):
         assert change(name, transitions.guided, n_shards, cycle) < ROUNDING
 
 
-@pytest.mark.quick("cat6-1-values0", "cat6py-2-values2", "nix5-5-values1", "count5-4-values3", "miss6-6-values2")
+@pytest.mark.quick("cat6-1-values0", "cat6py-2-values2", "nix5-5-values1", "count5-4-values3")
 @pytest.mark.parametrize("values", [{}, {"INFORMED_SPLITS": 0.5}, FEW, {"RECALLED_ROWS": 0, "RECALLED": 0.0}])
 @pytest.mark.parametrize("name, n_shards", SHARDS)
 def test_informed_moves_keep_the_posterior(name, n_shards, values):
@@ -326,7 +326,7 @@ def clusters_verdict(comm, n_rows, alpha, d, n_shards, n_replicates, n_cycles, d
     return float(min(1.0, 2.0 * p.min())), f"N {n_rows}, alpha {alpha}, d {d}, S {n_shards}: E[K] {k.mean():.3f}, z {z}"
 
 
-@pytest.mark.quick("4-1.0-0.3")
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_shards, alpha, d", [(1, 2.0, 0.0), (4, 1.0, 0.3), (16, -0.2, 0.5)])
 def test_number_of_clusters_without_likelihood(n_shards, alpha, d):
     p, text = clusters_verdict(serial(), 60, alpha, d, n_shards, 40, 12, 59)

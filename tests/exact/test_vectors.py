@@ -36,7 +36,7 @@ def verdict(comm, name, n_shards, opening, n_replicates, default_seed, **setting
     return None if history is None else judge_history(history, posterior, LEVEL)
 
 
-@pytest.mark.quick("niwmiss6-6-one")
+@pytest.mark.thorough
 @pytest.mark.parametrize("name, n_shards, opening", CONFIGURATIONS)
 def test_posterior_law(name, n_shards, opening):
     found = verdict(serial(), name, n_shards, opening, 150, 61)

@@ -114,7 +114,7 @@ def test_prefix_and_tail(kind, with_tail, n_clusters, free):
     assert np.array_equal(*free_of_anchors)
 
 
-@pytest.mark.quick(every=3)
+@pytest.mark.quick("20-mixed", "16-counts small and large", "5-vector", "16-nothing", "20-wide")
 @pytest.mark.parametrize("kind", [*TABLES, "counts small and large"])
 @pytest.mark.parametrize("n_clusters", [5, 16, 20])
 def test_empty_tail(kind, n_clusters):
