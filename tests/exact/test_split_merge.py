@@ -362,7 +362,7 @@ def test_same_bits_on_every_number_of_ranks(third):
             together = digest(comm)
             alone = digest(serial()) if comm.rank == 0 else None
             assert comm.share(together) == comm.share(alone), (name, n_shards, opening, seed(61))
-        starts, hypers = JOINT.draw(generator, 1, JOINT.sampler(serial(), 6, 0).hyper)
+        starts, hypers = JOINT.draw(generator, 1, JOINT.sampler(serial(), 6, 0).view.hyper)
         together = production.digest(JOINT.sampler(comm, 6, seed(61), split_merge=1), starts, 3, hypers)
         alone = production.digest(JOINT.sampler(serial(), 6, seed(61), split_merge=1), starts, 3, hypers)
         assert comm.share(together) == comm.share(alone), ("joint", seed(61))
