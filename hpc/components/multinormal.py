@@ -43,6 +43,9 @@ def unpack(pairs: np.ndarray) -> np.ndarray:
     return out
 
 
+ROUNDING = 1e-14  # share of a variance that may be left of it by rounding alone
+
+
 def cholesky(matrix: np.ndarray, least: np.ndarray) -> np.ndarray:
     """Lower triangles L with L L' = matrix (..., D, D), where no pivot can be less than `least` (..., D).
 
@@ -103,10 +106,11 @@ class Predictive:
         A t with nu + len(seen) degrees of freedom, and (1 + norm) / them times the rest of the matrix as its scale.
         """
         norm, mean, cross, slope = self._given(x, seen, lacking)
-        rest = self.matrix[0][np.ix_(lacking, lacking)] - cross[0].T @ slope[0]
+        matrix = self.matrix[0][np.ix_(lacking, lacking)]
+        lower = cholesky(matrix - cross[0].T @ slope[0], ROUNDING * np.diagonal(matrix))
         half = np.exp(log_gammas(0.5 * (self.nu[0] + len(seen))))  # of a chi-square
         wide = np.sqrt(0.5 * (1.0 + norm[:, 0]) / half)
-        return mean[:, 0] + wide[:, None] * (z @ np.linalg.cholesky(rest).T)
+        return mean[:, 0] + wide[:, None] * (z[:, None, :] * lower).sum(axis=-1)  # BLAS would look at the other rows
 
     def _given(self, x, seen, lacking):
         """`_norm`, the location (n, K, len(lacking)) given the cells seen, and the matrices it comes from."""

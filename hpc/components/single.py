@@ -11,7 +11,12 @@ from mpibayes.hpc.parallel.streams import Stream
 
 def one_uniform(stream: Stream, sub: int, column: int, ids: np.ndarray) -> np.ndarray:
     """A number inside (0, 1) for each row, named by its id and the column."""
-    return replace(stream, sub=sub).uniforms(column << 32 | ids) + 2.0**-54
+    return inside(replace(stream, sub=sub).uniforms(column << 32 | ids))
+
+
+def inside(u: np.ndarray) -> np.ndarray:
+    """Multiples of 2^-53 from 0 to below 1 as numbers inside (0, 1)."""
+    return np.minimum(u + 2.0**-54, 1.0 - 2.0**-53)
 
 
 class Numbers:

@@ -102,17 +102,23 @@ class Mixture:
         """
         if self.growth is not None and len(views) > 1:
             raise ValueError("a chain that is annealed has one view")
+        if sorted(name for names in views for name in names) != sorted(column.name for column in self.columns):
+            raise ValueError("every column has to be in one view, and in no other")
+        for name, block in self.settings.blocks.items():
+            if not any(set(block["columns"]) <= set(names) for names in views):
+                raise ValueError(f"the columns of block {name} have to be in one view")
         if [tuple(names) for names in views] != [view.columns for view in self.views]:
             self.views = [self._view(names, lane) for lane, names in enumerate(views)]
 
     def _view(self, names: Sequence[str], lane: int) -> View:
         s, chosen = self.settings, [c for c in self.columns if c.name in set(names)]
+        own = [replace(shard, rows=self._cells(shard.rows, chosen)) for shard in self.shards]
         if s.likelihood:
+            chosen = renumbered(chosen)
             blocks = {b: of for b, of in s.blocks.items() if set(of["columns"]) <= set(names)}
             components = Components(chosen, s.priors, blocks)
         else:
             components = Components([])
-        own = [replace(shard, rows=self._cells(shard.rows, chosen)) for shard in self.shards]
         return View(self.comm, names, components, own, self.n_rows, self.n_shards, s, self.chain, lane)
 
     def _cells(self, rows, chosen: Sequence):
@@ -258,3 +264,11 @@ def of_columns(rows, chosen: Sequence, blocks) -> object:
     names = {column.name for column in chosen}
     widths = [len(of["columns"]) for of in blocks.values() if set(of["columns"]) <= names]
     return type(rows)(**by_block, widths=np.array(widths, np.int64))
+
+
+def renumbered(chosen: Sequence) -> list:
+    """The columns with their places in the cells that `of_columns` takes."""
+    places: dict[str, list[int]] = {}
+    for column in sorted(chosen, key=lambda c: c.index):
+        places.setdefault(column.block, []).append(column.index)
+    return [replace(column, index=places[column.block].index(column.index)) for column in chosen]

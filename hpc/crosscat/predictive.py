@@ -19,7 +19,7 @@ from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
 from mpibayes.hpc.data.rows import take_columns
-from mpibayes.hpc.parallel.streams import Stream
+from mpibayes.hpc.parallel.streams import Stream, in_lane
 from mpibayes.io.rows import Column, Rows
 from mpibayes.kernels import mixture as kernels
 
@@ -90,10 +90,12 @@ class ViewPredictive:
 
     def log_density(self, rows: Rows) -> np.ndarray:
         """Log density of the observed cells of each row, (n,) float64."""
-        partly = list(patterns(self.components, rows, partly=True))
-        if not partly:
-            return kernels.log_predictive(rows, self.tail)
-        return np.logaddexp.reduce(self.log_terms(rows, partly), axis=1)
+        density = kernels.log_predictive(rows, self.tail)
+        partly = [p.rows for p in patterns(self.components, rows, partly=True)]
+        if partly:  # by themselves, so that the other rows' last bits do not depend on them
+            some = np.unique(np.concatenate(partly))
+            density[some] = np.logaddexp.reduce(self.log_terms(rows.take(some)), axis=1)
+        return density
 
     def log_terms(self, rows: Rows, partly: Sequence[Pattern] | None = None) -> np.ndarray:
         """log p(x, k) of the observed cells x of each row, (n, K + 1). partly: `patterns` of the rows, if known."""
@@ -151,7 +153,7 @@ class Predictive:
         drawn = given.take(slice(None))
         for v, view in enumerate(self.views):
             own = [c for kind in view.components.kinds for c in kind.columns]
-            lane = replace(stream, chain=stream.chain | v << 32)
+            lane = replace(stream, chain=in_lane(stream.chain, v))
             part = view.simulate(self._of(v, given), [c for c in own if c.name in wanted], lane, first_row)
             for c in own:
                 at = c.index if self._places is None else self._places[v][c.block][c.index]

@@ -51,6 +51,8 @@ class Purpose(IntEnum):
 
 def in_lane(chain: int, lane: int) -> int:
     """The `chain` of the streams of one lane of a chain; both are below 2^32, and lane 0 is the chain's number."""
+    if not (0 <= chain < 1 << 32 and 0 <= lane < 1 << 32):
+        raise ValueError(f"chain {chain}, lane {lane}: a stream has no room for them")
     return chain | lane << 32
 
 

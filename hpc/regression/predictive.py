@@ -67,7 +67,8 @@ class Predictive:
         return built.x, np.arange(len(rows)) if built.kept is None else built.kept
 
     def _linear(self, x: np.ndarray) -> np.ndarray:
-        return Average(self.likelihood, self.theta[None]).linear(x)[:, 0]
+        """Linear predictors, (n, K), each row's by itself: a product of matrices rounds by the rows beside it."""
+        return np.einsum("nd,kd->nk", x[:, : self.theta.shape[1]].astype(np.float64), self.theta)
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ LAWS = [law(names) for names in VIEWS]
 
 def sampler(comm, n_shards, views=VIEWS, **settings):
     columns, rows = table_from_arrays(
-        [(name, kind, np.array(values), levels) for name, kind, values, levels in COLUMNS]
+        [(name, kind, np.array(values), levels) for name, kind, values, levels in COLUMNS if name in "".join(views)]
     )
     settings = {"split_merge": MOVES, "priors": PRIORS, "shards": n_shards, **PROCESS, **settings}
     return Mixture(comm, columns, lambda a, b: rows.take(slice(a, b)), len(rows), Settings(**settings), views=views)
@@ -162,6 +162,27 @@ def test_views_have_carried_counts_of_their_own():
 def test_an_annealed_chain_has_one_view():
     with pytest.raises(ValueError, match="one view"):
         sampler(serial(), 3, annealing=Annealing("linear", 4.0, 2))
+
+
+@pytest.mark.parametrize("views", [("axm", "by"), ("axm", "bynm"), ("axm", "bynz")])
+def test_every_column_has_one_view(views):
+    with pytest.raises(ValueError, match="in one view, and in no other"):
+        sampler(serial(), 3).arrange(views)
+
+
+def test_columns_of_a_view_lie_where_its_cells_are():
+    """Its draws as distributions over rows find the cells of their columns."""
+    mixture = sampler(serial(), 3)
+    mixture.start("one")
+    mixture.cycle()
+    for v in mixture.views:
+        rows, columns = v.shards[0].rows, [c for kind in v.components.kinds for c in kind.columns]
+        table = {name: np.array(values, float) for name, _, values, _ in COLUMNS}
+        for c in columns:
+            cells = getattr(rows, c.block)[:, c.index].astype(float)
+            expected = table[c.name][v.shards[0].start :][: len(rows)]
+            known = ~np.isnan(cells) & (expected >= 0 if c.levels else ~np.isnan(expected))
+            assert np.allclose(cells[known], expected[known]), c.name
 
 
 def test_first_of_two_views_is_a_chain_of_its_own():

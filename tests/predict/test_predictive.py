@@ -147,6 +147,26 @@ def test_a_rows_cells_depend_on_its_number_alone():
     assert (other["m"] != whole["m"]).any()
 
 
+def test_a_wide_blocks_draws_depend_on_their_row_alone():
+    """A product of matrices would round by the rows beside it, from some six columns on."""
+    g = np.random.default_rng(5)
+    d, n = 9, 50
+    half = g.normal(size=(d, 2 * d))
+    law = Student(g.normal(size=(1, d)), (half @ half.T)[None], np.array([12.0]))
+    x, z, chi = g.normal(size=(n, 2)), g.normal(size=(n, d - 2)), g.normal(size=n)
+    seen, lacking = np.arange(2), np.arange(2, d)
+    whole = law.draw(x, seen, lacking, z, lambda shape: chi)
+    parts = [law.draw(x[i : i + 1], seen, lacking, z[i : i + 1], lambda shape, i=i: chi[i : i + 1]) for i in range(n)]
+    np.testing.assert_array_equal(whole, np.concatenate(parts))
+
+
+def test_columns_that_repeat_each_other_are_drawn():
+    matrix = np.full((1, 3, 3), 2.0) + 1e-18 * np.eye(3)
+    law = Student(np.zeros((1, 3)), matrix, np.array([5.0]))
+    drawn = law.draw(np.ones((4, 1)), np.arange(1), np.arange(1, 3), np.ones((4, 2)), lambda shape: np.zeros(4))
+    assert drawn == pytest.approx(1.0, abs=1e-4)
+
+
 def test_views_are_a_product():
     """Two views over columns of one table: densities add, columns apart do not depend, and each view draws its own."""
     g = np.random.default_rng(2)

@@ -71,7 +71,7 @@ class StudentT(Likelihood):
     def draw(self, eta: np.ndarray, u: np.ndarray) -> np.ndarray:
         from scipy.special import stdtrit
 
-        return eta[:, 0] + self.scale * stdtrit(self.nu, u + 2.0**-54)  # u is a multiple of 2^-53, and may be 0
+        return eta[:, 0] + self.scale * stdtrit(self.nu, np.clip(u, 2.0**-54, None))  # u may be 0
 
     def predictions(self, eta: np.ndarray, classes: Sequence[str], center: float, scale: float) -> dict:
         """Mean, standard deviation and quantiles, in the table's units."""
