@@ -52,7 +52,7 @@ class DrawWriter:
         tops = {name: int(np.max(arrays[name], initial=0)) for name in self._whole}
         for name in self._whole:
             if np.min(arrays[name], initial=0) < 0:
-                raise ValueError(f"cycle {cycle}: {name} of a kept draw are whole numbers, and some one is negative")
+                raise ValueError(f"cycle {cycle}: {name} of a kept draw are whole numbers from 0, and one is negative")
         room = {name: np.iinfo(self._buffers[name].dtype).max for name in self._whole if self._buffers}
         if any(tops[name] > room[name] for name in room):
             self.flush()  # larger numbers leave room for fewer draws

@@ -242,7 +242,7 @@ def _write(out: str | Path | None, fill) -> Exported:
             fill(file)
     except OSError as error:
         raise ConfigError(
-            f"{path}: cannot be written: {reason(error)}. Choose another place with -o, or mend this one."
+            f"{path}: cannot be written: {reason(error)}. Choose another place with -o, or fix this one."
         ) from error
     return Exported([path])
 

@@ -1,1 +1,1 @@
-"""Compiled samplers, each with a plain-Python twin: mixtures (mixture, split, visits) and regressions (firefly)."""
+"""Compiled samplers, each with a plain-Python twin: a folder a family, and `common`."""

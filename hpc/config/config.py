@@ -97,7 +97,7 @@ class Config:
         except (ValueError, RuntimeError, OSError) as error:  # a NUL, a user without a home, a name beyond all limits
             raise ConfigError(f"{self.path}: {toml_string(path)} cannot be a path: {error}") from None
         if not is_unicode(str(place)):
-            raise ConfigError(f"{place}: the path is not UTF-8, as what a run writes of it has to be; rename it")
+            raise ConfigError(f"{place}: the path is not UTF-8, and a run has to write it down; rename it")
         return place
 
     def where(self, key: Key) -> str:

@@ -40,10 +40,13 @@ def _family(document: dict[str, Any], report: Report) -> str | None:
     if given in registry.FAMILIES:
         return given
     hint = ""
-    if isinstance(given, str):  # which may be what one of a family's own keys takes
+    if isinstance(given, str) and (near := _near(given.lower(), registry.FAMILIES)):
+        hint = f'; did you mean "{near}"?'
+    elif isinstance(given, str):  # which may be what a key takes that a family needs
         for name in registry.FAMILIES:
             section = registry.keys_of(name).SECTIONS["model"]
-            for key in (key for key in section.model_fields if _fits(section, key, given)):
+            needed = (key for key, info in section.model_fields.items() if info.is_required())
+            for key in (key for key in needed if _fits(section, key, given)):
                 hint = f'; did you mean family = "{name}" and {key} = {shown(given)}?'
     report.add(("model", "family"), f"got {shown(given)}, expected {_either(registry.FAMILIES)}{hint}")
     del model["family"]

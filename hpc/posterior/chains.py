@@ -26,7 +26,7 @@ from mpibayes.text import counted
 
 @dataclass(frozen=True)
 class Chain:
-    """One chain's directory; `home` is the run directory that holds its
+    """One chain's directory; `home` is the run directory that holds it.
 
     What `KeptChains.read_traces` adds: `trace`, every recorded cycle, {} where there is none yet; `growth`, cycles
     until every row is active, 0 where all are from the start. They are always part of the burn-in.

@@ -190,7 +190,7 @@ class Design:
 
     def _advice(self, missing: list[str]) -> list[str]:
         if not missing:
-            return ["mend these cells, or leave the columns out"]
+            return ["fix these cells, or leave the columns out"]
         if self.missing == "indicator":
             return ["these columns had no missing cells in the table of the run: fill the cells, or leave the rows out"]
         return ['fill the missing cells, set missing = "drop" or "indicator", or leave the columns out']

@@ -201,7 +201,7 @@ def require_what_it_kept(place: Path, found: Generation, name: str) -> None:
             continue
         if kept.run != name:
             raise CheckpointError(
-                f"{found.path}: is a checkpoint of another run than this directory's {PROVENANCE} tells. "
+                f"{found.path}: is a checkpoint of another run, not of the one in {PROVENANCE}. "
                 "Put the file of this run back"
             )
         require(place / folder, kept)

@@ -141,7 +141,7 @@ def _show_several(run_dir: str | Path, rows: list[dict[str, Any]], console: Any)
     from mpibayes.terminal import Text
 
     columns = [s for s in next(filter(None, map(_scalars, rows)), []) if s.column]
-    heads = ("chain", "state", "cycle", *(s.column for s in columns), "s/cycle", "left", "last word")
+    heads = ("chain", "state", "cycle", *(s.column for s in columns), "s/cycle", "left", "updated")
     table = Table(*heads, box=None, pad_edge=False)
     for row in rows:
         table.add_row(
@@ -174,7 +174,7 @@ def _lines(row: dict[str, Any]) -> list[tuple[str, str]]:
         *((s.status, _value(row, s)) for s in _scalars(row) if s.status),
         ("checkpoint", f"cycle {checkpoint}" if isinstance(checkpoint, int) else str(checkpoint or "-")),
         ("where", _where(row)),
-        ("last word", _ago(row)),
+        ("updated", _ago(row)),
         ("message", str(row.get("message") or "-")),
         ("before", _before(row.get("before"))),
     ]

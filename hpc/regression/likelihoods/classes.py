@@ -20,7 +20,7 @@ class OfClasses(Likelihood):
         if column.kind in NUMERIC:
             return [
                 f"response '{column.name}' is {column.kind}; {cls.name} needs classes: "
-                f'{import_again(column.name, "categorical")}, or set likelihood = "student-t"'
+                f'{import_again(column.name, "categorical")}, or set model.likelihood = "student-t"'
             ]
         if len(column.levels) < 2:
             return [f"response '{column.name}' has one level ({column.levels[0]!r}); {cls.name} needs two"]

@@ -19,7 +19,7 @@ class Softmax(OfClasses):
     code = kernels.SOFTMAX
     needs_prior = (
         "softmax with a flat prior has no proper posterior: the same vector added to the coefficients of all classes "
-        'changes nothing; set prior = "gaussian"'
+        'changes nothing; set regression.prior = "gaussian"'
     )
 
     @staticmethod
