@@ -117,8 +117,8 @@ NO_DATA = "needs MPIBAYES_DATA=FOLDER, the folder of the large tables that CONTR
 
 @pytest.hookimpl(tryfirst=True)  # before pytest itself looks at -m
 def pytest_collection_modifyitems(config, items):
-    mark_thorough(config, items)
     size = comm.size if comm else 1
+    mark_thorough(config, items, size)
     chosen, serial = [], []
     for item in items:
         mark = item.get_closest_marker("mpi")
@@ -138,16 +138,19 @@ def pytest_collection_modifyitems(config, items):
         items[:] = chosen
 
 
-def mark_thorough(config, items):
+def mark_thorough(config, items, size=1):
     """The variants of a test that its mark `quick` leaves out belong to `make test-all` alone: they are `thorough`.
 
-    quick("a", "b") keeps the variants of these names, quick(every=3) every third one. A name that no variant has is an
+    quick("a", "b") keeps the variants of these names, quick(every=3) every third one, quick(ranks=3) those on so many
+    ranks of the runs on more than one. A name that no variant has is an
     error, so that a change of parameters cannot empty `make test` unseen.
     """
     marks, found = {}, {}
     for item in items:
         mark = item.get_closest_marker("quick")
-        if mark:
+        if mark and mark.kwargs.get("ranks", size) != size > 1:
+            item.add_marker(pytest.mark.thorough)
+        if mark and (mark.args or "every" in mark.kwargs):
             test, variant = item.nodeid.partition("[")[0], item.callspec.id
             marks[test], variants = mark, found.setdefault(test, [])
             if len(variants) % mark.kwargs["every"] if "every" in mark.kwargs else variant not in mark.args:

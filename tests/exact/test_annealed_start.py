@@ -54,7 +54,7 @@ def test_not_settled_when_growth_ends(n_shards, n_replicates):
     assert p < LEVEL, f"p = {p}"
 
 
-@pytest.mark.quick("8")
+@pytest.mark.quick("8", ranks=3)
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("n_replicates", [8, 60])
 def test_settled_on_ranks(n_replicates):

@@ -73,6 +73,9 @@ WRONG = [
 ]
 
 
+@pytest.mark.quick(
+    "no anchors-cat6-2-1000-10", "tail PY(alpha, d)-cat6py-2-3000-15", "published, repaired-cat6-2-2000-15"
+)
 @pytest.mark.parametrize("twin, name, n_shards, replicates, cycles", WRONG)
 def test_wrong_twins_are_rejected(twin, name, n_shards, replicates, cycles):
     verdict = verdict_of(name, n_shards, TWINS[twin], replicates, cycles)
@@ -89,6 +92,7 @@ def test_fully_uncollapsed_sampler_is_not_exact():
         assert not verdict.passed, str(verdict)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "scheme, n_shards, right",
     [(EXACT, 1, True), (EXACT, 2, True), (EXACT, 6, True), (Scheme(hypers="after"), 2, False)],

@@ -384,6 +384,7 @@ def test_bits_differ_where_a_part_of_q_is_lost():
     assert comm.share(found[0] != found[-1])
 
 
+@pytest.mark.quick(ranks=3)
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("wrong", [None, production.without_q], ids=["right", "without q"])
 def test_law_of_moves_on_ranks(wrong):

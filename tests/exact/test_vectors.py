@@ -60,7 +60,7 @@ def test_joint_law_with_hyperparameters(n_shards):
 # ---- wrong versions of the component ---------------------------------------------------------------------------------
 
 
-@pytest.mark.quick("scatter_about_the_prior")
+@pytest.mark.thorough
 @pytest.mark.parametrize("wrong", [wrong_vectors.scatter_about_the_prior, wrong_vectors.columns_apart])
 def test_wrong_draws_are_rejected(wrong):
     """With five shards of one row every cluster of two rows or more is instantiated; collapsed ones are right.

@@ -106,6 +106,7 @@ def test_law_of_two_views(n_shards):
     assert found.passed, f"{found} (seed {seed(91)})"
 
 
+@pytest.mark.quick(ranks=3)
 @pytest.mark.mpi(min_size=2)
 def test_law_of_two_views_on_ranks():
     """Sweeps alone; moves have the same bits on ranks, as a test below says, and a scan is a message."""

@@ -78,7 +78,7 @@ def test_a_segment_that_is_missing_is_not_hidden_by_joining(victim, tmp_path, mo
         read_trace(run)
 
 
-@pytest.mark.quick("0")
+@pytest.mark.thorough
 @pytest.mark.parametrize("tens", range(5))
 def test_damaged_files_are_told_or_do_no_harm(victim, tmp_path, monkeypatch, tens):
     without_pictures(monkeypatch.setattr)

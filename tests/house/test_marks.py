@@ -43,3 +43,10 @@ def test_a_name_without_a_variant_is_an_error():
 
 def test_one_variant_can_be_asked_for_by_its_name():
     assert thorough([Item("b", "a")], "tests/test_x.py::test_x[b]") == ["test_x.py::test_x[b]"]
+
+
+@pytest.mark.parametrize("size, left_out", [(1, []), (2, ["test_x.py::test_x[a]"]), (3, [])])
+def test_on_one_number_of_ranks_alone(size, left_out):
+    items = [Item("a", ranks=3)]
+    mark_thorough(SimpleNamespace(args=["tests"]), items, size)
+    assert [item.nodeid for item in items if item.get_closest_marker("thorough")] == left_out

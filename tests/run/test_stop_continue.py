@@ -221,6 +221,7 @@ def test_labels_of_another_run_start_a_chain(place):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small file system")
+@pytest.mark.quick("2")
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_full_disk_ends_the_run_with_4_and_the_checkpoint_before_stays(place, ranks):
     small = place / "small"
