@@ -8,14 +8,13 @@ concentration and discount (D,), dirichlet (D, C), normal (D, R, 4), gamma (D, Q
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from mpibayes.errors import DataError
 from mpibayes.hpc.components.hyper import Hyper
-from mpibayes.hpc.components.kinds import KINDS
 from mpibayes.hpc.components.normal import Normal, merge_moments
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
@@ -38,12 +37,7 @@ class Draw:
 
     cycle: int
     labels: np.ndarray  # int64 (N,), clusters as numbered in the run
-    concentration: float
-    discount: float
-    dirichlet: np.ndarray  # float64 (C,)
-    normal: np.ndarray  # float64 (R, 4)
-    gamma: np.ndarray  # float64 (Q, 2)
-    wishart: np.ndarray = field(default_factory=lambda: np.zeros((0, 3)))  # float64 (B, 3)
+    hyper: Hyper
 
 
 def writer(folder: str | Path, run: str = "", guard: Guard = unguarded) -> DrawWriter:
@@ -63,8 +57,9 @@ def last_draw(run_dir: str | Path) -> Draw | None:
 
 
 def _draw(cycle: int, arrays: Mapping[str, np.ndarray]) -> Draw:
-    numbers = {name: float(arrays[name]) for name in ("concentration", "discount")}
-    return Draw(cycle, **{**arrays, **numbers, "labels": arrays["labels"].astype(np.int64)})
+    given = dict(arrays)
+    labels, alpha, d = (given.pop(name) for name in ("labels", "concentration", "discount"))
+    return Draw(cycle, labels.astype(np.int64), Hyper(float(alpha), float(d), **given))
 
 
 class Kept(KeptChains):
@@ -99,7 +94,7 @@ class Kept(KeptChains):
         table."""
         states = [draw for _, draw in self.states(evenly(self.kept(), most))]
         for draw, s in zip(states, self.statistics([draw.labels for draw in states]), strict=True):
-            yield Predictive([ViewPredictive(self.components, hyper_of(draw), s)])
+            yield Predictive([ViewPredictive(self.components, draw.hyper, s)])
 
     def states(self, wanted: Sequence[tuple[int, int]] | None = None) -> Iterator[tuple[int, Draw]]:
         """(number of the chain, labels and hyperparameters) of the kept draws after burn-in, of `wanted` alone when
@@ -175,10 +170,6 @@ class Kept(KeptChains):
             part = Statistics(*kernels.accumulate(plain, part_z, k, np.zeros(1, np.int64))).of(Normal)
             total = part if total is None else merge_moments(*map(np.stack, zip(total, part)))
         return {c.name: (total[1][i], total[2][i]) for i, c in enumerate(numeric)}
-
-
-def hyper_of(draw: Draw) -> Hyper:
-    return Hyper(draw.concentration, draw.discount, **{kind.hyper: getattr(draw, kind.hyper) for kind in KINDS})
 
 
 def _without_gaps(draw: Draw) -> Draw:

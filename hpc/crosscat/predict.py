@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.crosscat.draws import Kept, hyper_of
+from mpibayes.hpc.crosscat.draws import Kept
 from mpibayes.hpc.crosscat.partitions import contingency
 from mpibayes.hpc.crosscat.predictive import ViewPredictive, is_missing, patterns
 from mpibayes.hpc.crosscat.representative import Representative, representative
@@ -118,7 +118,7 @@ class Predictor:
             impute,
         )
         drawn = [
-            (hyper_of(d), d.labels.astype(np.min_scalar_type(int(d.labels.max())))) for _, d in run.states(wanted)
+            (d.hyper, d.labels.astype(np.min_scalar_type(int(d.labels.max())))) for _, d in run.states(wanted)
         ]  # labels in as few bytes as they need: the table is read once for all draws
         self.draws: list[ViewPredictive] = []
         self._membership: list[np.ndarray] = []  # (K, R) float32, n_rk / n_k

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.draws import Kept, hyper_of
+from mpibayes.hpc.crosscat.draws import Kept
 from mpibayes.hpc.crosscat.partitions import by_size, nearest, variations
 from mpibayes.hpc.posterior.chains import evenly
 
@@ -56,7 +56,7 @@ def representative(run: Kept, kept: Sequence[tuple[int, int]]) -> Representative
     ((_, draw),) = run.states([(chain, cycle)])
     z = by_size(draw.labels)
     loss = float(compared.distances[best].mean())
-    return Representative(chain, cycle, z, np.bincount(z), loss, hyper_of(draw), compared)
+    return Representative(chain, cycle, z, np.bincount(z), loss, draw.hyper, compared)
 
 
 def _compare(run: Kept, kept: Sequence[tuple[int, int]]) -> Compared:

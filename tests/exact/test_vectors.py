@@ -49,7 +49,7 @@ def test_posterior_law_with_moves():
     assert found.passed, f"{found} (seed {seed(62)})"
 
 
-@pytest.mark.quick("3")
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_shards", [1, 3])
 def test_joint_law_with_hyperparameters(n_shards):
     mixture = JOINT.sampler(serial(), n_shards, seed(63))

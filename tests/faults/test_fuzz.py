@@ -118,6 +118,7 @@ def read(path, overrides=()):
         assert [line for line in lines if not line.startswith('run.burn_in: was "auto"')] == []
 
 
+@pytest.mark.thorough
 def test_documents_of_known_keys_and_any_values(tmp_path, examples):
     @examples(400)
     @given(st.lists(st.tuples(st.sampled_from(KEYS), VALUES), max_size=6, unique_by=lambda pair: pair[0]))

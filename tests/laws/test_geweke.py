@@ -146,14 +146,14 @@ def missing_counted_as_seen():
     return mock.patch.object(updates, "grid_scores", grid_scores)
 
 
-@pytest.mark.quick("4")
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_shards", [1, 4])
 def test_joint_prior_comes_back(n_shards):
     p, worst, z = geweke(n_shards, 120, 12, 51)
     assert p >= LEVEL, f"event {worst}, z {z:.2f} (seed {seed(51)})"
 
 
-@pytest.mark.quick("missing_counted_as_seen")
+@pytest.mark.thorough
 @pytest.mark.parametrize("wrong", [one_degree_short, missing_counted_as_seen, production.no_anchors])
 def test_wrong_programs_are_rejected(wrong):
     with wrong():

@@ -43,14 +43,15 @@ def cluster_terms(columns, training, z, draw, x):
     """log w_k f(x | rows of k) of every cluster and of a new one, the naive way. `x`: {name: code or number, -1 or
     NaN missing}."""
     n, k_all = len(z), z.max() + 1
-    alpha, d = draw.concentration, draw.discount
+    alpha, d = draw.hyper.concentration, draw.hyper.discount
     blocks = {"codes": 0, "reals": 0, "tallies": 0}
     hyper = {}
     for name, kind, _, levels in columns:
         where = {"real": "reals", "count": "tallies"}.get(kind, "codes")
         i = blocks[where]
         blocks[where] += 1
-        hyper[name] = {"codes": draw.dirichlet, "reals": draw.normal, "tallies": draw.gamma}[where][i], levels, kind
+        h = draw.hyper
+        hyper[name] = {"codes": h.dirichlet, "reals": h.normal, "tallies": h.gamma}[where][i], levels, kind
     terms = []
     for k in range(k_all + 1):
         rows = z == k
@@ -176,7 +177,7 @@ def test_imputation_is_the_definition(small, brute, result, name):
     for at, value, spread in zip(cell.rows, cell.value, cell.spread, strict=True):
         weights, parts = [], []
         for d, terms in zip(draws, brute, strict=True):
-            hyper = {"real": d.normal, "count": d.gamma}.get(kind, d.dirichlet)[same.index(name)]
+            hyper = {"real": d.hyper.normal, "count": d.hyper.gamma}.get(kind, d.hyper.dirichlet)[same.index(name)]
             for k, w in enumerate(np.exp(terms[at])):
                 cells = training[name][d.labels == k]
                 weights.append(w)

@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from mpibayes.hpc.commands.predict import predict
-from mpibayes.hpc.crosscat.draws import Kept, hyper_of
+from mpibayes.hpc.crosscat.draws import Kept
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.run.conftest import exported, mpibayes, run
@@ -158,7 +158,7 @@ def test_predict_scores_and_imputes_the_missing_part_of_a_block(place):
     order = {"body": [0, 2, 1], "pair": [5, 6]}  # columns of the file, in the blocks' order
     densities, means = np.empty((3, len(new))), np.empty((3, len(new), 7))
     for d, (_, draw) in enumerate(kept.states(wanted)):
-        hyper, (s,) = hyper_of(draw), kept.statistics([draw.labels])
+        hyper, (s,) = draw.hyper, kept.statistics([draw.labels])
         log_weight = np.log(np.append(s.size - 0.0, hyper.concentration) / (s.size.sum() + hyper.concentration))
         terms = np.tile(log_weight, (len(new), 1))
         conditional = np.full((len(new), 7, len(log_weight)), nan)

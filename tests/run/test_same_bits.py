@@ -70,7 +70,7 @@ def test_stopped_at_random_cycles_on_other_ranks(straight, opening, sweeps):
 ANNEALED = ("sampler.strategy=anneal", "anneal.start_rows=40", "run.burn_in=auto", "run.cycles=40")
 
 
-@pytest.mark.quick("knots")
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "changes",
     [
