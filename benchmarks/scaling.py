@@ -209,19 +209,8 @@ def measure(only: str | None, quick: bool) -> None:
         results.append(case)
         print(f"{figure}:", end=" ")
         show(case, phases=False)
-    keep("scaling", "Seconds a cycle", "python benchmarks/scaling.py measure", tables(results), cases=results)
-
-
-def tables(results: list[dict]) -> list[dict]:
-    """What one looks at first: a line a case, of repeated ones the run of median time."""
-    lines = []
-    for case in once(results):
-        seconds = phase_seconds(case)
-        row = [case["figure"], case["ranks"], f"{case['rows']:,}", case["columns"], case["level_rows"]]
-        row += [case["clusters_at_end"], case["shards"], f"{case['moved']:.2f}", f"{case['cycle_s'] * 1e3:.1f}"]
-        lines.append(row + [f"{seconds[p] * 1e3:.2f}" for p in PHASES])
-    head = ["figure", "ranks", "rows", "columns", "level rows", "K", "shards", "moved", "ms a cycle", *PHASES]
-    return [{"head": head, "lines": lines, "note": "Phases in processor milliseconds of the busiest rank."}]
+    note = "Tables and pictures of these runs: [docs/scaling.md](../../docs/scaling.md)."
+    keep("scaling", "Seconds a cycle", "python benchmarks/scaling.py measure", [], note=note, cases=results)
 
 
 def phase_seconds(case: dict) -> dict[str, float]:
