@@ -1,9 +1,9 @@
 """The machine that a benchmark ran on, and the folder where results are kept with it: benchmarks/results.
 
-A kept result is NAME.json: title, command, date, commit, machine, versions of other programs, `tables` as they
-were printed ({"title", "head", "lines", "note"}), `pictures` beside it, and whatever else the command measured, every
-repeat, in DIGITS significant digits. Each key has a line, each of several records one of its own. results/README.md is
-made from all of them.
+A kept result is NAME.json: title, command, date, commit, machine, versions of other programs, `tables` as they were
+printed ({"title", "head", "lines", "note"}), a `note`, `pictures` beside it, and whatever else the command measured,
+every repeat, in DIGITS significant digits. Each key has a line, each of several records one of its own.
+results/README.md is made from all of them.
 """
 
 from __future__ import annotations
@@ -141,27 +141,31 @@ def write_readme() -> None:
     parts = [
         "# Kept results of the benchmarks",
         prose(
-            "Written by the commands themselves (`--keep`); every repeat and every figure is in the json files. "
-            "Ratios carry over to other machines better than seconds do."
+            "Written by the commands (`--keep`); the json files have every repeat. "
+            "Ratios carry over to other machines better than seconds."
         ),
     ]
+    last = ""
     for name, result in kept().items():
         m = result["machine"]
         caches = ", ".join(f"{k} {v}" for k, v in m["caches"].items())
+        about = (
+            f"{m['processor']}, {m['cores']} cores ({caches}), kernels {m['instruction_set']}; {m['compiler']}; "
+            f"{m['system']}; Python {m['python']}, NumPy {m['numpy']}"
+        )
         parts += [
             f"## {result['title']}",
             prose(f"`{result['command']}`, {result['date']}, commit {result['commit']}, [{name}.json]({name}.json)."),
-            prose(
-                f"{m['processor']}, {m['cores']} cores ({caches}), kernels {m['instruction_set']}; {m['compiler']}; "
-                f"{m['system']}; Python {m['python']}, NumPy {m['numpy']}; load {m['load']} at the end."
-            ),
+            prose(f"{'The same machine' if about == last else about}; load {m['load']} at the end."),
         ]
+        last = about
         if result.get("versions"):
             parts.append(prose("With " + ", ".join(f"{k} {v}" for k, v in result["versions"].items()) + "."))
         for table in result["tables"]:
             parts += [f"### {table['title']}"] if table.get("title") else []
             parts += [markdown(table["head"], table["lines"])]
             parts += [prose(table["note"])] if table.get("note") else []
+        parts += [prose(result["note"])] if result.get("note") else []
         parts += [f"![{p}]({p})" for p in result.get("pictures", ())]
     (RESULTS / "README.md").write_text("\n\n".join(parts) + "\n")
 

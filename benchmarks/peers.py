@@ -36,26 +36,24 @@ LOOM = "loom's row step"
 LOOM_HERE = f"{LOOM}, native"
 PROGRAM = Path(__file__).with_name("peer_program.py")
 NOT_RUN = (
-    "Not run: loom as a whole, which needs Python 2.7 (streaming, hyperparameters, views; its row step is, where the "
-    "library that it calls is at hand); bnpy 0.1.7, which calls functions that Python 3.11 no longer has; blackjax, "
-    "whose samplers are those of numpyro for continuous parameters: with labels summed out, one leapfrog step costs "
-    "what a gradient of `numpyro, mode` costs, a hundred sweeps of the others, and chains do not pass between orders "
-    "of the labels."
+    "Not run: loom as a whole (needs Python 2.7); bnpy 0.1.7 (calls functions that Python 3.11 no longer has); "
+    "blackjax, whose samplers are numpyro's: with labels summed out, a leapfrog step costs a gradient of "
+    "`numpyro, mode`, a hundred sweeps of the others, and chains do not pass between orders of the labels."
 )
 AHEAD = (  # program, what our sweep has to be ahead of its by, a cell, and what is in its figure
     (
         "lace slice",
         10.0,
-        "lace's figure has its row step, component parameters and hyperparameters in it; our cycle without moves has "
-        "those too, our whole cycle split and merge moves besides, which lace's slice sampler has none of.",
+        "lace's figure includes component parameters and hyperparameters, as our cycle without moves does; it has no "
+        "split and merge moves.",
     ),
     (
         LOOM,
         8.0,
-        "loom's figure is its row step alone, on rows in memory and with hyperparameters that stay as they are: what "
-        "our sweep alone compares with. It is built with its makers' flags (SSE4.1).",
+        "loom's figure is its row step alone, which compares with our sweep alone. It is built with its makers' flags "
+        "(SSE4.1).",
     ),
-    (LOOM_HERE, 8.0, "The same source, built for this very processor (-march=native), which its makers' build is not."),
+    (LOOM_HERE, 8.0, "The same source, built for this processor (-march=native)."),
 )
 
 

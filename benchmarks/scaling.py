@@ -209,19 +209,8 @@ def measure(only: str | None, quick: bool) -> None:
         results.append(case)
         print(f"{figure}:", end=" ")
         show(case, phases=False)
-    keep("scaling", "Seconds a cycle", "python benchmarks/scaling.py measure", tables(results), cases=results)
-
-
-def tables(results: list[dict]) -> list[dict]:
-    """What one looks at first: a line a case, of repeated ones the run of median time."""
-    lines = []
-    for case in once(results):
-        seconds = phase_seconds(case)
-        row = [case["figure"], case["ranks"], f"{case['rows']:,}", case["columns"], case["level_rows"]]
-        row += [case["clusters_at_end"], case["shards"], f"{case['moved']:.2f}", f"{case['cycle_s'] * 1e3:.1f}"]
-        lines.append(row + [f"{seconds[p] * 1e3:.2f}" for p in PHASES])
-    head = ["figure", "ranks", "rows", "columns", "level rows", "K", "shards", "moved", "ms a cycle", *PHASES]
-    return [{"head": head, "lines": lines, "note": "Phases in processor milliseconds of the busiest rank."}]
+    note = "Tables and pictures of these runs: [docs/scaling.md](../../docs/scaling.md)."
+    keep("scaling", "Seconds a cycle", "python benchmarks/scaling.py measure", [], note=note, cases=results)
 
 
 def phase_seconds(case: dict) -> dict[str, float]:
@@ -411,28 +400,30 @@ VARIED = {
 
 
 def growth_table(found: list[dict]) -> str:
+    """Of the cases in the picture every second and the last; all of the others."""
     lines = []
     for figure, words in VARIED.items():
-        for case in (c for c in found if c["figure"] == figure):
+        of_one = [c for c in found if c["figure"] == figure]
+        for case in [*of_one[:-1:2], of_one[-1]] if figure in GROWTH else of_one:
             seconds = phase_seconds(case)
             swept = seconds["sweep"] + seconds["collapsed sweep"]
-            head = [words, f"{case['rows']:,}", case["columns"], f"{case['level_rows']:,}", case["reals"]]
-            head += [case["counts"], case["clusters_at_end"], case["shards"], f"{case['moved']:.2f}"]
+            kinds = (("columns", ""), ("reals", " real"), ("counts", " counts"))
+            columns = ", ".join(f"{case[kind]}{word}" for kind, word in kinds if case[kind])
+            head = [words, f"{case['rows']:,}", columns, f"{case['level_rows']:,}"]
+            head += [case["clusters_at_end"], case["shards"], f"{case['moved']:.2f}"]
             whole = sum(seconds.values())
             lanes = 16 * -(-case["instantiated"] // 16)
             cells = case["rows"] * (case["columns"] + case["reals"] + case["counts"]) * lanes
             more = (case["ranks_detail"][0]["peak_bytes"] - case["ranks_detail"][0]["idle_bytes"]) / case["rows"]
-            lines.append(
-                [*head, _ms(swept), f"{swept / cells * 1e9:.3f}", _ms(whole), f"{whole / swept:.2f}", f"{more:.0f}"]
-            )
-    head = ["varied", "rows", "columns", "levels", "reals", "counts", "K", "shards", "moved", "sweep, ms", "ns a cell"]
-    return markdown([*head, "cycle, ms", "cycle / sweep", "bytes a row"], lines)
+            lines.append([*head, _ms(swept), f"{swept / cells * 1e9:.3f}", _ms(whole), f"{more:.0f}"])
+    head = ["varied", "rows", "columns", "levels", "K", "shards", "moved", "sweep, ms", "ns a cell", "cycle, ms"]
+    return markdown([*head, "bytes a row"], lines)
 
 
 def crowd_table(found: list[dict]) -> str:
     phases = ("order", "statistics", "reduction", "log joint", "hyperparameters", "draw", "broadcast", "other")
     lines = []
-    for case in (c for c in found if c["crowd"]):
+    for case in (c for c in found if c["crowd"] in (16, 1000, 4096)):
         seconds = phase_seconds(case)
         own = case["ranks_detail"][0]["shards"]
         row = [f"{case['crowd']:,}", "root" if case["rank"] == 0 else "another", f"{case['shards']:,}", own]
