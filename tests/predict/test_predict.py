@@ -209,8 +209,7 @@ def test_relabelled_draws_predict_the_same(small, tmp_path):
     shutil.rmtree(other / "labels")
     kept, g = writer(other), np.random.default_rng(0)
     for d in draws:
-        fields = {name: getattr(d, name) for name in ("concentration", "discount", "dirichlet", "normal", "gamma")}
-        kept.append(d.cycle, labels=g.permutation(d.labels.max() + 1)[d.labels], **fields)
+        kept.append(d.cycle, labels=g.permutation(d.labels.max() + 1)[d.labels], **vars(d.hyper))
     kept.flush()
     rows = table_from_arrays(new_rows())[1]
     one, two = (predictor_of(place)(rows) for place in (run, other))
