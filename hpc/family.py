@@ -168,16 +168,6 @@ class Predictive(Protocol):
         row. A row's draws depend on `stream` and its number alone, which counts from first_row."""
 
 
-class Clustered(Predictive, Protocol):
-    """A draw of a family with clusters or views."""
-
-    def together(self, rows: Rows) -> np.ndarray:
-        """Probability that two rows belong together, given the observed cells of each, (n, n)."""
-
-    def dependent(self, columns: Sequence[Column]) -> np.ndarray:
-        """Probability that two columns depend on each other, (C, C)."""
-
-
 class Forecast(Protocol):
     """What one kind of model makes of new rows. Made before the new file is opened; it raises what can be known then.
 
