@@ -14,6 +14,7 @@ from setuptools import Extension, setup
 
 KERNELS = "src/mpibayes/kernels"
 checks = os.environ.get("MPIBAYES_CHECKS") == "1"
+together = len(os.sched_getaffinity(0))  # compilers at a time
 flags = ["-O3", "-ffp-contract=off", "-fno-math-errno", "-g0", "-Wno-psabi"]
 if os.environ.get("MPIBAYES_NATIVE") == "1":
     flags.append("-march=native")
@@ -37,6 +38,7 @@ setup(
     ext_modules=cythonize(
         [extension(source) for source in sorted(glob.glob(f"{KERNELS}/*/*.pyx"))],
         build_dir="build/cython",
+        nthreads=together,
         compiler_directives={
             "language_level": 3,
             "boundscheck": checks,
@@ -45,4 +47,5 @@ setup(
             "cdivision": True,
         },
     ),
+    options={"build_ext": {"parallel": together}},
 )

@@ -80,11 +80,11 @@ def log_likelihood(
     table: Regression, x: np.ndarray, y: np.ndarray, theta: np.ndarray, scale: float = 1.0, gradient: bool = True
 ) -> tuple[float, np.ndarray | None]:
     """Sum over rows and its gradient (P,). theta (P,), for softmax (K, D) in row order; scale of the t errors."""
-    if table.family == "logistic":
+    if table.likelihood == "logistic":
         s = x @ theta
         value = (0.5 * y * s - 0.5 * np.abs(s) - np.log1p(np.exp(-np.abs(s)))).sum()
         weight = 0.5 * y - 0.5 * np.tanh(0.5 * s)
-    elif table.family == "softmax":
+    elif table.likelihood == "softmax":
         eta = x @ theta.reshape(table.n_classes, -1).T
         log_sum = logsumexp(eta, axis=1)
         rows, classes = np.arange(len(y)), y.astype(int)

@@ -73,7 +73,7 @@ def ours(given: argparse.Namespace) -> None:
     found = regression(given.one, given.data, given.out)
     began = time.process_time()
     problem = Problem(
-        comm, found.family, found.rows, found.n_rows, given.shards or default_shards(found.n_rows),
+        comm, found.likelihood, found.rows, found.n_rows, given.shards or default_shards(found.n_rows),
         n_predictors=found.n_predictors, prior_scale=prior_scale(given.one),
     )  # fmt: skip
     chain = Firefly(comm, problem, Settings(seed=given.seed, burn_in=given.burn_in, refresh=None), chain=0)

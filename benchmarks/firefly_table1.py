@@ -136,7 +136,7 @@ def scales(name: str, prior: str, data: str | None, out: Path) -> tuple[float, f
     known = json.loads(path.read_text()) if path.exists() else {}
     if name not in known:
         found = regression(name, data, out)
-        errors = ERRORS if found.family == "student-t" else (1.0,)
+        errors = ERRORS if found.likelihood == "student-t" else (1.0,)
         width, error, score = chosen_scales(found, prior, WIDTHS[prior], errors)
         tried = {f"{w:g}, {e:g}": s for (w, e), s in score.items()}
         known[name] = {"prior": width, "error": error, "log density a held-out row": tried}
@@ -157,14 +157,14 @@ def firefly(task: Task, data: str | None, out: Path, q: float | None, burn_in: i
     width, error = scales(task.case.name, task.case.prior, data, out)
     comm = serial()
     problem = Problem(
-        comm, found.family, found.rows, found.n_rows, 1, n_predictors=found.n_predictors, n_classes=found.n_classes,
+        comm, found.likelihood, found.rows, found.n_rows, 1, n_predictors=found.n_predictors, n_classes=found.n_classes,
         prior=task.case.prior, prior_scale=width, nu=NU, scale=error,
     )  # fmt: skip
     how = {"init": "prior" if task.figure else "laplace", "burn_in": burn_in}
     if task.algorithm != "default":
         how |= {"theta_update": task.case.update, "whiten": False, "z_update": "implicit"}
         how |= {"bounds": {"regular": "none"}.get(task.algorithm, task.algorithm)}
-        how |= {"q": q or "auto", "xi": 1.5 if found.family == "logistic" else 0.0}
+        how |= {"q": q or "auto", "xi": 1.5 if found.likelihood == "logistic" else 0.0}
     return Firefly(comm, problem, Settings(seed=task.seed, **how), chain=0), found, width, error
 
 

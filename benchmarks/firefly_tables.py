@@ -51,7 +51,7 @@ class Regression:
     """
 
     name: str
-    family: str
+    likelihood: str
     n_rows: int
     n_predictors: int
     rows: Callable[[int, int], tuple[np.ndarray, np.ndarray]]
@@ -261,7 +261,7 @@ def components(found: Regression) -> Regression:
 
     heldout = found.heldout and (turned(found.heldout[0]), found.heldout[1])
     name, n = f"{found.name} components", axes.shape[1] + 1
-    return Regression(name, found.family, found.n_rows, n, rows, found.n_classes, found.n_training, heldout)
+    return Regression(name, found.likelihood, found.n_rows, n, rows, found.n_classes, found.n_training, heldout)
 
 
 # --- all of them -----------------------------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ MAKERS = {
     "qm9": lambda data: molecules(data / "qm9/qm9_features57.csv.xz", 1),
     "cep": lambda data: molecules(data / "cep/cep_features57.csv.xz", 0),
 }
-FAMILIES = {"mnist": ("logistic", 1), "cifar": ("softmax", 3), "qm9": ("student-t", 1), "cep": ("student-t", 1)}
+LIKELIHOODS = {"mnist": ("logistic", 1), "cifar": ("softmax", 3), "qm9": ("student-t", 1), "cep": ("student-t", 1)}
 
 
 def table(name: str, data: str | Path | None, out: Path) -> Regression:
@@ -288,9 +288,9 @@ def table(name: str, data: str | Path | None, out: Path) -> Regression:
     x, y = arrays["x"], arrays["y"]
     n = int(arrays.get("n_training", len(x)))
     heldout = (arrays["x_heldout"], arrays["y_heldout"]) if "x_heldout" in arrays else (x[n:], y[n:])
-    family, n_classes = FAMILIES[name]
+    likelihood, n_classes = LIKELIHOODS[name]
     rows = lambda start, stop: (x[start:stop], y[start:stop])  # noqa: E731
-    return Regression(name, family, len(x), x.shape[1], rows, n_classes, n, heldout)
+    return Regression(name, likelihood, len(x), x.shape[1], rows, n_classes, n, heldout)
 
 
 def main() -> None:
@@ -304,7 +304,8 @@ def main() -> None:
         values, counts = np.unique(y, return_counts=True)
         response = dict(zip(values.tolist(), counts.tolist(), strict=True)) if len(values) < 9 else "real"
         print(
-            f"{name}: {found.family}, {x.shape[0]:,} x {x.shape[1]}, held out {len(found.heldout[1]):,}, y {response}"
+            f"{name}: {found.likelihood}, {x.shape[0]:,} x {x.shape[1]}, held out {len(found.heldout[1]):,}, "
+            f"y {response}"
         )
 
 

@@ -2,8 +2,8 @@
 
 keys.py             Keys: the sections of its configuration; with rules.py all that reading one needs, and light
 rules.py            Rules: what holds between keys, and between them and the table
-family.py           Family: before a chain starts; and Sampler, a chain, which `run/loop.py` advances and stores
-draws.py            Kept: a run opened for reading
+family.py           Family: before a chain starts; and Chain, which `run/loop.py` advances and stores
+draws.py            Posterior: a run opened for reading
 predictive.py       Predictive: one draw as a distribution over rows
 predict.py          Forecast: what it predicts of new rows
 report/report.py    make(kept) -> `posterior.tables.Report`
@@ -86,7 +86,7 @@ class Draws(Protocol):
     def truncate(self, cycle: int) -> None: ...
 
 
-class Sampler(Protocol):
+class Chain(Protocol):
     """One chain on all ranks. Every method but `in_words` and `draws` is collective."""
 
     n_rows: int  # training rows
@@ -137,11 +137,11 @@ class Family(Protocol):
     def load(self, places: Sequence[Path], fresh: bool) -> None:
         """What all chains share of the rows, and what those that have no checkpoint start from. Collective."""
 
-    def chain(self, config: Config, number: int) -> Sampler:
+    def chain(self, config: Config, number: int) -> Chain:
         """A chain, counted from 0, before it starts; `config` with "auto" decided. Collective."""
 
 
-class Kept(Protocol):
+class Posterior(Protocol):
     """A run opened for reading. Raises ConfigError, DataError or CheckpointError where it cannot be."""
 
     def __init__(self, run_dirs: Sequence[str | Path], burn_in: int | None = None, table: str | Path | None = None): ...
@@ -178,7 +178,7 @@ class Forecast(Protocol):
     batch: int  # rows that are given to it at a time
     n_draws: int
 
-    def __init__(self, run: Kept, source: Path, draws: int | None, probabilities: bool, impute: bool): ...
+    def __init__(self, run: Posterior, source: Path, draws: int | None, probabilities: bool, impute: bool): ...
 
     def prepare(self) -> str:
         """The work before the first rows; what it came to, in words. `batch` and `n_draws` are known from then on."""

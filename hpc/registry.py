@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mpibayes.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mpibayes.hpc.family import Check, Family, Forecast, Kept, Keys, Rules
+    from mpibayes.hpc.family import Check, Family, Forecast, Keys, Posterior, Rules
     from mpibayes.hpc.scalar import Scalar
 
 ROOMS = {"mixture": "crosscat", "regression": "regression"}
@@ -39,9 +39,9 @@ def scalars_of(family: str) -> tuple[Scalar, ...]:
     return _door(family, "scalars").SCALARS
 
 
-def kept_of(family: str) -> type[Kept]:
+def posterior_of(family: str) -> type[Posterior]:
     """A run of it, opened for reading."""
-    return _door(family, "draws").Kept
+    return _door(family, "draws").Posterior
 
 
 def report_of(family: str) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.family import Forecast
 from mpibayes.hpc.posterior.chains import family_in
-from mpibayes.hpc.registry import forecast_of, kept_of
+from mpibayes.hpc.registry import forecast_of, posterior_of
 from mpibayes.io.files import reading, reason, replacing
 from mpibayes.io.rows import Rows
 from mpibayes.text import counted
@@ -63,7 +63,7 @@ def predict(
     if draws is not None and draws < 1:
         raise ConfigError(f"draws = {draws}: expected a whole number, 1 or more")
     family = family_in(run_dir)
-    kept = kept_of(family)([run_dir], burn_in, table)
+    kept = posterior_of(family)([run_dir], burn_in, table)
     forecast: Forecast = forecast_of(family)(kept, Path(source), draws, probabilities, impute)
     record: dict = {}
     more = {"batch_rows": batch_rows} if batch_rows else {}

@@ -12,7 +12,7 @@ from typing import Any
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.posterior.chains import family_in
 from mpibayes.hpc.posterior.tables import Report
-from mpibayes.hpc.registry import kept_of, report_of
+from mpibayes.hpc.registry import posterior_of, report_of
 from mpibayes.io.files import reason, write_bytes, write_text
 
 WIDTH = 118  # of report.txt
@@ -47,7 +47,7 @@ def report(
     if not run_dirs:
         raise ConfigError("no run directory was given; expected one or more")
     family = family_in(run_dirs[0])
-    kept = kept_of(family)(run_dirs, burn_in, table)
+    kept = posterior_of(family)(run_dirs, burn_in, table)
     folder = Path(out) if out is not None else Path(run_dirs[0]) / "report"
     _make_folder(folder)
     made = report_of(family)(kept)

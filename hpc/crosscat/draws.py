@@ -62,7 +62,7 @@ def _draw(cycle: int, arrays: Mapping[str, np.ndarray]) -> Draw:
     return Draw(cycle, labels.astype(np.int64), Hyper(float(alpha), float(d), **given))
 
 
-class Kept(KeptChains):
+class Posterior(KeptChains):
     """Chains of one mixture on one table."""
 
     def __init__(self, run_dirs: Sequence[str | Path], burn_in: int | None = None, table: str | Path | None = None):

@@ -93,7 +93,7 @@ class Family:
 
 
 class MixtureChain:
-    """See `hpc.family.Sampler`: a mixture, the scores of its held-out rows, and its kept labels."""
+    """See `hpc.family.Chain`: a mixture, the scores of its held-out rows, and its kept labels."""
 
     scalars = SCALARS
     axes: Mapping[str, Mapping[str, Sequence[str]]] = {}

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.crosscat.draws import Kept
+from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.partitions import contingency
 from mpibayes.hpc.crosscat.predictive import ViewPredictive, is_missing, patterns
 from mpibayes.hpc.crosscat.representative import Representative, representative
@@ -43,7 +43,7 @@ BATCH_CELLS = 4_000_000  # rows of a batch times clusters, so that a batch takes
 class Forecast:
     """See `hpc.family.Forecast`."""
 
-    def __init__(self, run: Kept, source: Path, draws: int | None, probabilities: bool, impute: bool):
+    def __init__(self, run: Posterior, source: Path, draws: int | None, probabilities: bool, impute: bool):
         folder = run.chains[0].home
         if not run.likelihood:
             raise ConfigError(
@@ -109,7 +109,7 @@ class Predictor:
     """
 
     def __init__(
-        self, run: Kept, wanted: Sequence[tuple[int, int]], representative: Representative, impute: bool = False
+        self, run: Posterior, wanted: Sequence[tuple[int, int]], representative: Representative, impute: bool = False
     ):
         self.columns, self.components, self.representative, self.impute = (
             run.columns,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.draws import Kept
+from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.partitions import by_size, nearest, variations
 from mpibayes.hpc.posterior.chains import evenly
 
@@ -47,7 +47,7 @@ class Representative:
         return self.compared.distances.mean(axis=1)
 
 
-def representative(run: Kept, kept: Sequence[tuple[int, int]]) -> Representative:
+def representative(run: Posterior, kept: Sequence[tuple[int, int]]) -> Representative:
     """Of at most COMPARED kept draws, evenly spaced in each chain, the one with the least expected variation of
     information to them all. Ties go to the earlier draw."""
     compared = _compare(run, kept)
@@ -59,7 +59,7 @@ def representative(run: Kept, kept: Sequence[tuple[int, int]]) -> Representative
     return Representative(chain, cycle, z, np.bincount(z), loss, draw.hyper, compared)
 
 
-def _compare(run: Kept, kept: Sequence[tuple[int, int]]) -> Compared:
+def _compare(run: Posterior, kept: Sequence[tuple[int, int]]) -> Compared:
     """The rows are drawn once and for all for a table of this length."""
     by_chain = [[pair for pair in kept if pair[0] == i] for i in sorted({i for i, _ in kept})]
     share = max(COMPARED // len(by_chain), FEWEST)

@@ -1,8 +1,8 @@
 """Seconds for an effective draw by Firefly and by HMC on all rows, predicted from the bright count.
 
 Both are HMC in whitened coordinates on one core. The constants were measured with tuned bounds, 1,000 to 400,000 rows
-and 11 to 96 coefficients of all three families (AVX-512, two shared cores). There the ratio of medians was right to a
-factor of two; with a handful of coefficients Firefly is some times faster than that.
+and 11 to 96 coefficients of all three likelihoods (AVX-512, two shared cores). There the ratio of medians was right to
+a factor of two; with a handful of coefficients Firefly is some times faster than that.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ other predictors then take the column's mean or first level.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -80,32 +79,28 @@ class Design:
 
     @classmethod
     def of(cls, settings: Settings, columns: Sequence[Column]) -> Design:
-        """The design of a table's used columns. Raises DataError with every problem that their headers show."""
+        """The design of a table's used columns, which have those that the settings name (`rules.against_table`).
+
+        Raises DataError with every problem that their headers show.
+        """
         by_name = {c.name: c for c in columns}
         problems, likelihood = [], LIKELIHOODS[settings.likelihood]
-        response = by_name.get(settings.response)
-        if response is None:
-            problems.append(f"no response column '{settings.response}'{_nearest(settings.response, by_name)}")
-        else:
-            problems += likelihood.response_problems(response)
+        response = by_name[settings.response]
         names = settings.predictors
         if names is None:
             names = tuple(name for name in by_name if name != settings.response)
-        for name in names:
-            if name not in by_name:
-                problems.append(f"no predictor column '{name}'{_nearest(name, by_name)}")
-        predictors = [by_name[name] for name in names if name in by_name]
+        predictors = [by_name[name] for name in names]
         if not predictors and not settings.intercept:
             problems.append("no predictors and no intercept: there is nothing to estimate")
         for column in predictors:
             problems += _predictor_problems(column)
         if settings.missing == "error":
-            problems += _missing_problems([*([response] if response else []), *predictors])
+            problems += _missing_problems([response, *predictors])
         terms, first = [], int(settings.intercept)
         for column in predictors:
             terms.append(Term(column, first, settings.missing == "indicator" and column.n_missing > 0))
             first += terms[-1].width
-        n_classes = likelihood.n_classes_of(response.levels) if response else 1
+        n_classes = likelihood.n_classes_of(response.levels)
         if first * n_classes > MAX_PARAMETERS:
             problems.append(_too_many(first, n_classes, terms))
         if problems:
@@ -227,16 +222,6 @@ def blank_cells(rows: Rows, column: Column) -> np.ndarray:
 
 def _cells_of(rows: Rows, column: Column) -> np.ndarray:
     return getattr(rows, column.block)[:, column.index]
-
-
-def _nearest(name: str, known) -> str:
-    near = difflib.get_close_matches(name, list(known), 1, 0.6)
-    return f"; did you mean '{near[0]}'?" if near else f"; the used columns are {_list(list(known))}"
-
-
-def _list(words: Sequence[str]) -> str:
-    more = f" and {len(words) - SHOWN:,} more" if len(words) > SHOWN else ""
-    return ", ".join(f"'{word}'" for word in words[:SHOWN]) + more
 
 
 def _predictor_problems(column: Column) -> list[str]:

@@ -21,7 +21,7 @@ from mpibayes.io.rows import slice_rows
 from mpibayes.io.table import Table
 
 
-class Kept(KeptChains):
+class Posterior(KeptChains):
     """Chains of one regression on one table."""
 
     def __init__(self, run_dirs: Sequence[str | Path], burn_in: int | None = None, table: str | Path | None = None):

@@ -170,7 +170,7 @@ class Family:
 
 
 class RegressionChain:
-    """See `hpc.family.Sampler`: a Firefly chain, in batches of cycles."""
+    """See `hpc.family.Chain`: a Firefly chain, in batches of cycles."""
 
     scalars = SCALARS
     growing = False

@@ -24,7 +24,7 @@ import numpy as np
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.rows import used_columns
 from mpibayes.hpc.regression.design import Design
-from mpibayes.hpc.regression.draws import Kept
+from mpibayes.hpc.regression.draws import Posterior
 from mpibayes.hpc.regression.predictive import Average
 from mpibayes.io.recode import has_column
 from mpibayes.io.rows import Rows
@@ -37,7 +37,7 @@ DRAWS = 200
 class Forecast:
     """See `hpc.family.Forecast`."""
 
-    def __init__(self, run: Kept, source: Path, draws: int | None, probabilities: bool, impute: bool):
+    def __init__(self, run: Posterior, source: Path, draws: int | None, probabilities: bool, impute: bool):
         if probabilities or impute:
             given = " and ".join(["--probabilities"] * probabilities + ["--impute"] * impute)
             raise ConfigError(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mpibayes.hpc.config.against_table import nearest_column
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.keys import Data
-from mpibayes.hpc.config.places import Report, shown
+from mpibayes.hpc.config.places import Report, bare, shown
 from mpibayes.hpc.config.section import Section
 from mpibayes.hpc.regression.keys import Firefly, Model, Regression
 from mpibayes.hpc.regression.likelihoods import LIKELIHOODS
@@ -40,7 +41,9 @@ def _heldout_rules(regression: Regression, data: Data, report: Report) -> None:
 
 def _bound_rules(model: Model, firefly: Firefly, report: Report) -> None:
     if firefly.xi != "auto" and (LIKELIHOODS[model.likelihood].untuned_at is None or firefly.bounds != "untuned"):
-        report.add(("firefly", "xi"), "is for untuned bounds of logistic and student-t; take it out")
+        because = f'firefly.bounds = "{firefly.bounds}" with model.likelihood = "{model.likelihood}"'
+        what = 'has no use for it; take it out, or set bounds = "untuned" (logistic and student-t)'
+        report.add(("firefly", "xi"), f"given, but {because} {what}")
 
 
 def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str]:
@@ -56,4 +59,23 @@ def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str
 
 
 def against_table(config: Config, columns: Mapping[str, Column], report: Report) -> None:
-    """The design finds what does not fit, together with the table's cells (`design.Design.of`)."""
+    """Reports a response and predictors that the table does not have, or not as the likelihood needs them.
+
+    What their cells have to be is for the design to find (`design.Design.of`).
+    """
+    regression, used = config.of(Regression), [name for name in columns if name not in config.unused]
+
+    def column(key: str, name: str) -> Column | None:
+        if name not in columns:
+            report.add(("regression", key), f"the table has no column {shown(name)}; {nearest_column(name, used)}")
+        elif name in config.unused:
+            report.add(("regression", key), f"{shown(name)} has use = false in [columns.{bare(name)}]")
+        return columns.get(name)
+
+    response = column("response", regression.response)
+    if response is not None:
+        for problem in LIKELIHOODS[config.of(Model).likelihood].response_problems(response):
+            report.add(("regression", "response"), problem)
+    if regression.predictors != "all":
+        for name in regression.predictors:
+            column("predictors", name)

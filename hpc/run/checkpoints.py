@@ -8,23 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from mpibayes.errors import CheckpointError, MpibayesError
-from mpibayes.hpc.family import Sampler
+from mpibayes.hpc.family import Chain
 from mpibayes.hpc.parallel.comm import Communicator, agree, on_root
 from mpibayes.io import checkpoint
 from mpibayes.io.files import Guard, unguarded
 from mpibayes.text import counted
 
 
-def save(comm: Communicator, place: Path, sampler: Sampler, kept: Mapping[str, Any], guard: Guard = unguarded) -> None:
+def save(comm: Communicator, place: Path, chain: Chain, kept: Mapping[str, Any], guard: Guard = unguarded) -> None:
     """Write a generation of the chain's present state. A failure of one rank is raised on all of them.
 
     On root, kept: what the trace and the kept draws hold; guard: asked before anything is changed; see
     `checkpoint.commit`.
     """
-    cycle = sampler.cycles
+    cycle = chain.cycles
     name = f"checkpoint {cycle:09d}"
     draft = on_root(comm, lambda: checkpoint.begin(place, cycle, guard), what=f"begin {name}")
-    shards, shared = sampler.state()
+    shards, shared = chain.state()
     first = min(shards, default=0)
     try:
         part = agree(comm, lambda: checkpoint.write_part(draft, first, shards), f"write its part of {name}")
@@ -43,19 +43,19 @@ def save(comm: Communicator, place: Path, sampler: Sampler, kept: Mapping[str, A
     )
 
 
-def newest(comm: Communicator, place: Path, sampler: Sampler) -> checkpoint.Generation | None:
+def newest(comm: Communicator, place: Path, chain: Chain) -> checkpoint.Generation | None:
     """The newest generation that every rank finds whole, or None when there never was one."""
     found = on_root(comm, lambda: checkpoint.latest(place, deep=False), what="look for the newest checkpoint")
     while found is not None:
-        if found.n_shards != sampler.n_shards:
+        if found.n_shards != chain.n_shards:
             raise CheckpointError(
-                f"{found.path}: is of {counted(found.n_shards, 'shard')}, and this run has {sampler.n_shards} "
+                f"{found.path}: is of {counted(found.n_shards, 'shard')}, and this run has {chain.n_shards} "
                 "(run.shards): it is not this run's. Put the directory's own checkpoints back, or start anew with "
                 "--fresh"
             )
         problems = agree(
             comm,
-            lambda found=found: [p for index in sampler.shards if (p := found.verify_part(index))],
+            lambda found=found: [p for index in chain.shards if (p := found.verify_part(index))],
             f"verify its part of checkpoint {found.cycle:09d}",
         )
         everyone = [p for some in comm.collect(problems) for p in some]
@@ -65,11 +65,11 @@ def newest(comm: Communicator, place: Path, sampler: Sampler) -> checkpoint.Gene
     return None
 
 
-def restore(comm: Communicator, found: checkpoint.Generation, sampler: Sampler) -> None:
+def restore(comm: Communicator, found: checkpoint.Generation, chain: Chain) -> None:
     """Bring the chain to the state of a generation."""
     shared, mine = agree(
         comm,
-        lambda: (found.shared(), {index: found.shard(index) for index in sampler.shards}),
+        lambda: (found.shared(), {index: found.shard(index) for index in chain.shards}),
         f"read its part of checkpoint {found.cycle:09d}",
     )
-    sampler.restore(shared, mine)
+    chain.restore(shared, mine)

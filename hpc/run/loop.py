@@ -1,7 +1,7 @@
 """`mpibayes run`: start or continue the chains of a run directory, until they are long enough or it is time to stop.
 
 The loop is: a cycle or some, what is kept of them, and at times a checkpoint. Everything that depends on time, files
-or signals is decided on root and agreed on by all ranks between two cycles. What is sampled, and how, is the sampler's.
+or signals is decided on root and agreed on by all ranks between two cycles. What is sampled, and how, is the chain's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mpibayes.hpc.config.against_table import check_columns
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.data.rows import Data
-from mpibayes.hpc.family import Info, Sampler
+from mpibayes.hpc.family import Chain, Info
 from mpibayes.hpc.parallel import waiting
 from mpibayes.hpc.parallel.comm import Communicator, end_job, names, on_root, world
 from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size
@@ -137,22 +137,22 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
         for number, place in enumerate(places):
             if number and any(comm.collect(clock.stop_reason() is not None)):
                 return EXIT_STOPPED
-            sampler = family.chain(config, number)
-            if not Chain(comm, clock, lock, config, data, sampler, place, number).run():
+            chain = family.chain(config, number)
+            if not ChainRun(comm, clock, lock, config, data, chain, place, number).run():
                 return EXIT_STOPPED
         return 0
     finally:
         lock.release()
 
 
-class Chain:
+class ChainRun:
     """One chain and its directory, on all ranks. Writers and progress exist on root alone."""
 
     def __init__(
-        self, comm, clock: Clock, lock: Lock, config: Config, data: Data, sampler: Sampler, folder: Path, number: int
+        self, comm, clock: Clock, lock: Lock, config: Config, data: Data, chain: Chain, folder: Path, number: int
     ):  # fmt: skip
         self.comm, self.clock, self.lock, self.config, self.data = comm, clock, lock, config, data
-        self.sampler, self.folder, self.number = sampler, folder, number
+        self.chain, self.folder, self.number = chain, folder, number
         self.trace = self.draws = self.progress = None
         self._before: dict | None = None  # how the start before this one ended
         self._last_checkpoint = self._last_status = clock.elapsed()
@@ -162,7 +162,7 @@ class Chain:
     def run(self) -> bool:
         """Start or continue; whether the chain reached its full length."""
         self._resume_or_start()
-        if self.sampler.cycles >= self.config.run.cycles:
+        if self.chain.cycles >= self.config.run.cycles:
             on_root(self.comm, self._nothing_to_do)
             return True
         try:
@@ -176,7 +176,7 @@ class Chain:
         return finished
 
     def _nothing_to_do(self) -> None:
-        done = self.sampler.cycles
+        done = self.chain.cycles
         self.progress.note(
             f"{self.folder}: has all its {counted(done, 'cycle')}"
             + (f", and more than run.cycles = {self.config.run.cycles}" if done > self.config.run.cycles else "")
@@ -185,17 +185,17 @@ class Chain:
         self.progress.close()
 
     def _cycles(self) -> bool:
-        sampler, cycles, stop = self.sampler, self.config.run.cycles, False
-        while sampler.cycles < cycles and not stop:
+        chain, cycles, stop = self.chain, self.config.run.cycles, False
+        while chain.cycles < cycles and not stop:
             started = time.perf_counter()
             patience = waiting.AFTER_S + 3.0 * self.clock.slowest_cycle
-            with announce(f"cycle {sampler.cycles + 1} to end on all ranks", patience, loud=self.comm.rank == 0):
-                info = sampler.advance(self._word(), cycles - sampler.cycles)
+            with announce(f"cycle {chain.cycles + 1} to end on all ranks", patience, loud=self.comm.rank == 0):
+                info = chain.advance(self._word(), cycles - chain.cycles)
             self._keep(info, time.perf_counter() - started)
             stop, save = self._heed(info.word)
-            if save or stop or sampler.cycles == cycles:
+            if save or stop or chain.cycles == cycles:
                 self._checkpoint()
-        return sampler.cycles >= cycles
+        return chain.cycles >= cycles
 
     # --- what is kept of some cycles ----------------------------------------------------------------------------------
 
@@ -246,7 +246,7 @@ class Chain:
         self._last_status = self.clock.elapsed()
         about = {
             "state": state, "family": self.config.model.family, "last_checkpoint": self._saved_cycle,
-            "ranks": self.comm.size, "shards": self.sampler.n_shards,
+            "ranks": self.comm.size, "shards": self.chain.n_shards,
             **this_process(), "before": self._before, "message": message,
         }  # fmt: skip
         with contextlib.suppress(MpibayesError):
@@ -260,8 +260,8 @@ class Chain:
                 f"{self.folder}: the trace is large, so trace.h5 is left out: mpibayes export {self.folder} --to arviz"
             )
         if finished:
-            message = f"{self.folder}: has all its {counted(self.sampler.cycles, 'cycle')}"
-            if self.sampler.growing:
+            message = f"{self.folder}: has all its {counted(self.chain.cycles, 'cycle')}"
+            if self.chain.growing:
                 message += (
                     ", but not all rows are in: no draw counts yet; raise run.cycles and run the same command again"
                 )
@@ -296,8 +296,8 @@ class Chain:
         if self.comm.rank == 0:
             kept = {"run": self._name, "trace": self.trace.last_cycle}
             kept |= {} if self.draws is None else {"labels": self.draws.last_cycle}
-        resume.save(self.comm, self.folder / run_directory.CHECKPOINTS, self.sampler, kept, self.lock.check)
-        self._saved_cycle = self.sampler.cycles
+        resume.save(self.comm, self.folder / run_directory.CHECKPOINTS, self.chain, kept, self.lock.check)
+        self._saved_cycle = self.chain.cycles
         self._last_checkpoint = self.clock.elapsed()
         self.clock.checkpoint_took(time.monotonic() - started)
         if self.comm.rank == 0:
@@ -306,13 +306,13 @@ class Chain:
             self._write_status("running")
 
     def _resume_or_start(self) -> None:
-        comm, config, sampler = self.comm, self.config, self.sampler
-        found = resume.newest(comm, self.folder / run_directory.CHECKPOINTS, sampler)
+        comm, config, chain = self.comm, self.config, self.chain
+        found = resume.newest(comm, self.folder / run_directory.CHECKPOINTS, chain)
         if found is not None:
-            resume.restore(comm, found, sampler)
+            resume.restore(comm, found, chain)
         else:
-            sampler.start()
-        cycle = self._saved_cycle = sampler.cycles
+            chain.start()
+        cycle = self._saved_cycle = chain.cycles
 
         def open_writers():
             with storing(self.folder):
@@ -326,25 +326,25 @@ class Chain:
             else:
                 run_directory.require_what_it_kept(self.folder, found, self._name)
                 run_directory.note_checkpoint(self.folder, self.number, config.run.chains, self.lock.check)
-            scalars = sampler.scalars
+            scalars = chain.scalars
             self.trace = TraceWriter(
-                self.folder, [s.name for s in scalars], self._name, sampler.axes, self.lock.check, kinds(scalars)
+                self.folder, [s.name for s in scalars], self._name, chain.axes, self.lock.check, kinds(scalars)
             )
-            self.draws = sampler.draws(self.folder, self._name, self.lock.check)
+            self.draws = chain.draws(self.folder, self._name, self.lock.check)
             self.trace.truncate(cycle)
             if self.draws is not None:
                 self.draws.truncate(cycle)
-            self.progress = Progress(self.folder, cycle, config.run.cycles, sampler.n_rows, scalars)
+            self.progress = Progress(self.folder, cycle, config.run.cycles, chain.n_rows, scalars)
             for warning in found.warnings if found is not None else ():
                 self.progress.note(f"warning: {warning}; continuing from cycle {cycle}")
-            if comm.size > sampler.n_shards:
-                idle = comm.size - sampler.n_shards
+            if comm.size > chain.n_shards:
+                idle = comm.size - chain.n_shards
                 self.progress.note(
-                    f"warning: {comm.size} ranks, but {counted(sampler.n_shards, 'shard')}: "
+                    f"warning: {comm.size} ranks, but {counted(chain.n_shards, 'shard')}: "
                     f"{idle} rank{'s have' if idle > 1 else ' has'} nothing to do (run.shards)"
                 )
-            if sampler.cycles < config.run.cycles:
-                for words in sampler.in_words():
+            if chain.cycles < config.run.cycles:
+                for words in chain.in_words():
                     self.progress.note(words)
                 self._write_status("running")
 

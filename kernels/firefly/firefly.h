@@ -12,10 +12,10 @@ static inline void philox_fill(uint64_t seed, uint64_t purpose, uint64_t sub, ui
     for (int64_t b = 0; b < n_blocks; b++, counter[0]++) philox_block(counter, seed, purpose, out + 4 * b);
 }
 
-static inline model_t new_model(int family, int64_t n_predictors, int64_t n_classes, double nu, double scale) {
-    model_t m = {family, n_predictors, (n_predictors + 7) / 8 * 8, family == SOFTMAX ? n_classes : 1, 0,
+static inline model_t new_model(int likelihood, int64_t n_predictors, int64_t n_classes, double nu, double scale) {
+    model_t m = {likelihood, n_predictors, (n_predictors + 7) / 8 * 8, likelihood == SOFTMAX ? n_classes : 1, 0,
                  0.5 * (nu + 1.0), nu * scale * scale, 0.0};
-    m.n_bounds = family == LOGISTIC ? 2 : family == SOFTMAX ? 2 * n_classes : 1;
+    m.n_bounds = likelihood == LOGISTIC ? 2 : likelihood == SOFTMAX ? 2 * n_classes : 1;
     m.log_constant = log_gamma_half_step(0.5 * nu) - 0.5 * (log_positive(nu) + LOG_PI) - log_positive(scale);
     return m;
 }

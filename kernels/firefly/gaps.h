@@ -133,8 +133,8 @@ ALWAYS_INLINE void FN(gaps_softmax)(const model_t *m, const eight_t *rows, const
 }
 
 ALWAYS_INLINE void FN(gaps)(const model_t *m, const eight_t *rows, const double *eta, double *gap, double *slope) {
-    if (m->family == LOGISTIC) FN(gaps_logistic)(rows, eta, gap, slope);
-    else if (m->family == SOFTMAX) FN(gaps_softmax)(m, rows, eta, gap, slope);
+    if (m->likelihood == LOGISTIC) FN(gaps_logistic)(rows, eta, gap, slope);
+    else if (m->likelihood == SOFTMAX) FN(gaps_softmax)(m, rows, eta, gap, slope);
     else FN(gaps_student)(m, rows, eta, gap, slope);
 }
 
@@ -144,11 +144,11 @@ ALWAYS_INLINE void FN(likelihoods)(const model_t *m, const eight_t *rows, const 
     int64_t n_classes = m->n_classes;
     EACH_LANE(j) {
         vd y = LOOSE(rows->y + j), s = LANES(eta + j);
-        if (m->family == LOGISTIC) {
+        if (m->likelihood == LOGISTIC) {
             vd half_tanh, log_cosh = FN(log_two_cosh)(s, &half_tanh);
             LANES(value + j) = 0.5 * (y * s) - log_cosh;
             LANES(slope + j) = 0.5 * y - half_tanh;
-        } else if (m->family == STUDENT) {
+        } else if (m->likelihood == STUDENT) {
             vd r = y - s, v = r * r / m->nu_scale2;
             LANES(value + j) = m->log_constant - m->half_nu_plus_one * (vlog(1.0 + v) + (v - v));
             LANES(slope + j) = (2.0 * m->half_nu_plus_one) * r / (m->nu_scale2 + r * r);
@@ -168,13 +168,13 @@ ALWAYS_INLINE void FN(likelihoods)(const model_t *m, const eight_t *rows, const 
 ALWAYS_INLINE void FN(touch)(const model_t *m, const double *y, const double *eta, double *scratch, double *bounds) {
     int64_t n_bounds = m->n_bounds, n_classes = m->n_classes;
     EACH_LANE(j) {
-        if (m->family == LOGISTIC) {
+        if (m->likelihood == LOGISTIC) {
             vd s = LANES(eta + j), xi = FN(size_of)(s), x2 = xi * xi, half_tanh, log_cosh;
             log_cosh = FN(log_two_cosh)(xi, &half_tanh);
             vd series = -0.125 * (1.0 - x2 * (1.0 / 12 - x2 * (1.0 / 120)));
             vd a = SELECT(xi < SPREAD(1e-3), series, half_tanh / (-2.0 * xi)), c = -(a * x2) - log_cosh;
             for (int i = 0; i < N_DOUBLE; i++) bounds[(j + i) * 2] = a[i], bounds[(j + i) * 2 + 1] = c[i];
-        } else if (m->family == STUDENT) {
+        } else if (m->likelihood == STUDENT) {
             for (int i = 0; i < N_DOUBLE; i++) {
                 double r = y[j + i] - eta[j + i];
                 bounds[j + i] = r * r;

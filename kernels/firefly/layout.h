@@ -15,7 +15,7 @@ enum { FLAT = 0, GAUSSIAN = 1, LAPLACE = 2 };
 enum { PURPOSE_BRIGHTNESS = 21, PURPOSE_FIRST_LIGHT = 22, PURPOSE_THETA = 23 };
 
 typedef struct {
-    int family;
+    int likelihood;
     int64_t n_predictors, width, n_classes, n_bounds; /* D, W, K, B */
     double half_nu_plus_one, nu_scale2, log_constant; /* Student t: (nu + 1)/2, nu s^2, log density at 0 */
 } model_t;

@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, int64_t
 
 cdef extern from "layout.h" nogil:
     ctypedef struct model_t:
-        int family
+        int likelihood
         int64_t n_predictors, width, n_classes, n_bounds
 
     ctypedef struct block_t:

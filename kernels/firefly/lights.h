@@ -17,7 +17,7 @@ ALWAYS_INLINE void FN(fetch)(const lights_t *l, int64_t row) {
     x = (const char *)(l->rows.bounds + row * l->model->n_bounds);
     for (int64_t b = 0; b < 8 * l->model->n_bounds; b += 64) __builtin_prefetch(x + b);
     __builtin_prefetch(x + 8 * l->model->n_bounds - 1);
-    if (l->model->family == STUDENT) __builtin_prefetch(l->rows.y + row);
+    if (l->model->likelihood == STUDENT) __builtin_prefetch(l->rows.y + row);
 }
 
 /* Lights those of n dark rows for which u q < L~, or u < 1 - e^-gap when they are drawn `anew`; u + 1 is one_to_two. */
@@ -37,7 +37,7 @@ static void FN(light_rows)(lights_t *l, const double *theta, double q, int anew,
                 int64_t at = row[8 * g + r < left ? i + 8 * g + r : i + 8 * g];
                 rows[g].x[r] = l->rows.x + at * m->width;
                 rows[g].bounds[r] = l->rows.bounds + at * m->n_bounds;
-                rows[g].y[r] = m->family == STUDENT ? l->rows.y[at] : 0.0;
+                rows[g].y[r] = m->likelihood == STUDENT ? l->rows.y[at] : 0.0;
             }
             FN(dots)(m, &rows[g], theta, l->scratch + g * size);
         }

@@ -168,8 +168,8 @@ static void FN(tune)(const model_t *m, const block_t *b, const double *theta, do
         if (theta) FN(dots)(m, &rows, theta, scratch);
         else
             for (int64_t j = 0; j < 8 * m->n_classes; j++)
-                scratch[j] = m->family == STUDENT ? 0.0 : m->family == SOFTMAX ? 0.0 : xi;
-        if (!theta && m->family == STUDENT)
+                scratch[j] = m->likelihood == STUDENT ? 0.0 : m->likelihood == SOFTMAX ? 0.0 : xi;
+        if (!theta && m->likelihood == STUDENT)
             for (int r = 0; r < 8; r++) rows.y[r] = xi;
         FN(touch)(m, rows.y, scratch, scratch + 8 * m->n_classes, touching);
         memcpy(bounds + i * m->n_bounds, touching, 8 * (size_t)(n * m->n_bounds));

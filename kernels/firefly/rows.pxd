@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 
 cdef checked(name, array, dtype, shape)
 cdef double[::1] in_place(name, array, int64_t n)
-cdef model_t checked_model(family, n_predictors, n_classes, nu, scale) except *
+cdef model_t checked_model(likelihood, n_predictors, n_classes, nu, scale) except *
 
 
 cdef class Rows:
@@ -16,7 +16,7 @@ cdef class Rows:
     cdef double *scratch
     cdef double *padded
     cdef readonly int64_t n, n_predictors, n_classes, n_parameters, n_bounds
-    cdef readonly int family
+    cdef readonly int likelihood
     cdef readonly double nu, scale
 
     cdef int _pad(self, theta) except -1

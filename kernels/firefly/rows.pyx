@@ -52,27 +52,27 @@ cdef double[::1] in_place(name, array, int64_t n):
     return array
 
 
-cdef model_t checked_model(family, n_predictors, n_classes, nu, scale) except *:
-    if family not in (LOGISTIC, SOFTMAX, STUDENT):
-        raise ValueError(f"family {family} is not one of LOGISTIC, SOFTMAX, STUDENT")
-    if n_predictors < 1 or (family == SOFTMAX and n_classes < 2) or (family != SOFTMAX and n_classes != 1):
-        raise ValueError(f"{n_predictors} predictors and {n_classes} classes do not fit the family")
+cdef model_t checked_model(likelihood, n_predictors, n_classes, nu, scale) except *:
+    if likelihood not in (LOGISTIC, SOFTMAX, STUDENT):
+        raise ValueError(f"likelihood {likelihood} is not one of LOGISTIC, SOFTMAX, STUDENT")
+    if n_predictors < 1 or (likelihood == SOFTMAX and n_classes < 2) or (likelihood != SOFTMAX and n_classes != 1):
+        raise ValueError(f"{n_predictors} predictors and {n_classes} classes do not fit the likelihood")
     if not (0 < nu < np.inf and 0 < scale < np.inf):
         raise ValueError(f"degrees of freedom {nu} and scale {scale} have to be positive")
-    return new_model(family, n_predictors, n_classes, nu, scale)
+    return new_model(likelihood, n_predictors, n_classes, nu, scale)
 
 
 cdef class Rows:
     """The rows of one shard under one model, and their bounds.
 
-    family: LOGISTIC, SOFTMAX or STUDENT. x: float32 (n, W), kept, not copied; y: float64 (n,), kept. nu and scale are
+    likelihood: LOGISTIC, SOFTMAX or STUDENT. x: float32 (n, W), kept, not copied; y: float64 (n,), kept. nu and scale are
     those of Student t. Bounds touch at theta = 0's linear predictor (or at a residual of 0) until `tune` or `untune` is
     called. ValueError for arrays that do not fit.
     """
 
-    def __init__(self, family, x, y, n_predictors, n_classes=1, nu=4.0, scale=1.0):
-        self.model = checked_model(family, n_predictors, n_classes, nu, scale)
-        self.family, self.nu, self.scale = family, nu, scale
+    def __init__(self, likelihood, x, y, n_predictors, n_classes=1, nu=4.0, scale=1.0):
+        self.model = checked_model(likelihood, n_predictors, n_classes, nu, scale)
+        self.likelihood, self.nu, self.scale = likelihood, nu, scale
         cdef const float[:, ::1] x_view
         cdef const double[::1] y_view
         cdef double[:, ::1] bounds
@@ -85,9 +85,9 @@ cdef class Rows:
         self.x, self.y = x, checked("y", y, np.float64, (x.shape[0],))
         if x[:, n_predictors:].any():
             raise ValueError(f"x has to be 0 beyond its {n_predictors} predictors")
-        allowed = np.array([-1.0, 1.0]) if family == LOGISTIC else np.arange(n_classes)
-        if family != STUDENT and not np.isin(self.y, allowed).all():
-            raise ValueError("y has values other than " + ("-1 and +1" if family == LOGISTIC
+        allowed = np.array([-1.0, 1.0]) if likelihood == LOGISTIC else np.arange(n_classes)
+        if likelihood != STUDENT and not np.isin(self.y, allowed).all():
+            raise ValueError("y has values other than " + ("-1 and +1" if likelihood == LOGISTIC
                                                            else f"the classes 0..{n_classes - 1}"))
         x_view, y_view = self.x, self.y
         self.n, self.n_predictors, self.n_classes = x.shape[0], n_predictors, self.model.n_classes

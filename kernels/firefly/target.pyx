@@ -53,7 +53,7 @@ cdef double _ask(void *owner, const double *theta, double *gradient) noexcept wi
 cdef class Target:
     """log p(theta, z) = log prior + sum of log B + sum over the bright rows loaded of log L~ (docs/math.md 4.1).
 
-    family, n_predictors, n_classes, nu, scale: as in Rows. The sum of log B is c0 + <G, phi> - 1/2 sum_kl A_kl phi_k' S
+    likelihood, n_predictors, n_classes, nu, scale: as in Rows. The sum of log B is c0 + <G, phi> - 1/2 sum_kl A_kl phi_k' S
     phi_l, phi = theta - theta0: theta0 (P,), S (D, D), A (K, K), G (P,), c0. prior: FLAT, GAUSSIAN or LAPLACE with
     prior_scale (P,), positive, infinity where it is flat; densities are normalised. Arrays are copied. `remote`: None,
     or a function of (theta, gradient or None) that is asked for the sum over rows instead, and overwrites gradient
@@ -63,8 +63,8 @@ cdef class Target:
     def __cinit__(self):
         memset(&self.c, 0, sizeof(target_t))
 
-    def __init__(self, family, n_predictors, n_classes, nu, scale, theta0, S, A, G, c0, prior, prior_scale):
-        self.model = checked_model(family, n_predictors, n_classes, nu, scale)
+    def __init__(self, likelihood, n_predictors, n_classes, nu, scale, theta0, S, A, G, c0, prior, prior_scale):
+        self.model = checked_model(likelihood, n_predictors, n_classes, nu, scale)
         cdef int64_t n_k = self.model.n_classes, width = self.model.width, n = n_predictors * n_k
         if prior not in (FLAT, GAUSSIAN, LAPLACE):
             raise ValueError(f"prior {prior} is not one of FLAT, GAUSSIAN, LAPLACE")
@@ -113,7 +113,7 @@ cdef class Target:
         return 0
 
     cdef int _fits(self, Rows rows) except -1:
-        if rows.model.family != self.model.family or rows.model.n_predictors != self.model.n_predictors \
+        if rows.model.likelihood != self.model.likelihood or rows.model.n_predictors != self.model.n_predictors \
                 or rows.model.n_classes != self.model.n_classes:
             raise ValueError("the rows have another model than the target")
         return 0

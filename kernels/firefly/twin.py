@@ -58,20 +58,25 @@ def log_sum_exp(eta):
 
 
 class Rows:
-    def __init__(self, family, x, y, n_predictors, n_classes=1, nu=4.0, scale=1.0):
-        self.family, self.y, self.n_predictors, self.n_classes = family, np.asarray(y, float), n_predictors, n_classes
+    def __init__(self, likelihood, x, y, n_predictors, n_classes=1, nu=4.0, scale=1.0):
+        self.likelihood, self.y, self.n_predictors, self.n_classes = (
+            likelihood,
+            np.asarray(y, float),
+            n_predictors,
+            n_classes,
+        )
         self.nu, self.scale2, self.x = nu, scale**2, x[:, :n_predictors].astype(float)
         self.n, self.n_parameters = len(x), n_predictors * n_classes
         self.bounds = None
-        self._touch(np.zeros((self.n, n_classes)) + (self.y[:, None] if family == STUDENT else 0))
+        self._touch(np.zeros((self.n, n_classes)) + (self.y[:, None] if likelihood == STUDENT else 0))
 
     def _touch(self, eta):
-        if self.family == LOGISTIC:
+        if self.likelihood == LOGISTIC:
             xi = np.abs(eta[:, 0])
             near = np.where(xi > 1e-3, xi, 1.0)
             a = np.where(xi > 1e-3, -np.tanh(near / 2) / (4 * near), -0.125 * (1 - xi**2 / 12 + xi**4 / 120))
             self.bounds = np.column_stack([a, -a * xi**2 - log_two_cosh(xi)])
-        elif self.family == SOFTMAX:
+        elif self.likelihood == SOFTMAX:
             log_g = eta - log_sum_exp(eta)[:, None]
             self.bounds = np.column_stack([log_g, np.exp(log_g)])
         else:
@@ -81,7 +86,7 @@ class Rows:
         self._touch(self.linear(theta))
 
     def untune(self, xi=0.0):
-        at = {LOGISTIC: xi, SOFTMAX: 0.0, STUDENT: self.y[:, None] - xi}[self.family]
+        at = {LOGISTIC: xi, SOFTMAX: 0.0, STUDENT: self.y[:, None] - xi}[self.likelihood]
         self._touch(np.zeros((self.n, self.n_classes)) + at)
 
     def linear(self, theta):
@@ -96,10 +101,10 @@ class Rows:
     def gaps_and_slopes(self, theta, which=slice(None)):
         """(gap (n,), slope (n, K)): log L - log B, its derivative by each linear predictor (docs/math.md 4.1, 4.2)."""
         eta, bounds = self.linear(theta)[which], self.bounds[which]
-        if self.family == LOGISTIC:
+        if self.likelihood == LOGISTIC:
             s, (a, c) = eta[:, 0], bounds.T
             gap, slope = -log_two_cosh(s) - a * s**2 - c, (-np.tanh(s / 2) / 2 - 2 * a * s)[:, None]
-        elif self.family == SOFTMAX:
+        elif self.likelihood == SOFTMAX:
             log_g, g = bounds[:, : self.n_classes], bounds[:, self.n_classes :]
             d, lse = eta - log_g, log_sum_exp(eta)
             centred = d - d.mean(axis=1, keepdims=True)
@@ -117,10 +122,10 @@ class Rows:
 
     def log_likelihood(self, theta, gradient=None):
         eta, y = self.linear(theta), self.y
-        if self.family == LOGISTIC:
+        if self.likelihood == LOGISTIC:
             s = eta[:, 0]
             value, slope = y * s / 2 - log_two_cosh(s), (y / 2 - np.tanh(s / 2) / 2)[:, None]
-        elif self.family == SOFTMAX:
+        elif self.likelihood == SOFTMAX:
             own, lse = np.arange(self.n_classes) == y[:, None], log_sum_exp(eta)
             value, slope = (own * eta).sum(axis=1) - lse, own - np.exp(eta - lse[:, None])
         else:
@@ -194,8 +199,8 @@ class Lights:
 
 
 class Target:
-    def __init__(self, family, n_predictors, n_classes, nu, scale, theta0, S, A, G, c0, prior, prior_scale):
-        self.model = family, n_predictors, n_classes, nu, scale
+    def __init__(self, likelihood, n_predictors, n_classes, nu, scale, theta0, S, A, G, c0, prior, prior_scale):
+        self.model = likelihood, n_predictors, n_classes, nu, scale
         self.centre, self.S, self.A, self.G, self.c0 = np.array(theta0), S, np.array(A), np.ravel(G), c0
         self.prior, self.prior_scale, self.n_classes = prior, np.array(prior_scale), n_classes
         self.remote, self.shards, self.gap, self.log_density = None, [], np.empty(0), nan
@@ -208,10 +213,10 @@ class Target:
         self.shards, self.n_rows, self.gap = list(rows), sum(one.n for one in rows), np.empty(0)
 
     def load_arrays(self, x, y, bounds, lengths):
-        family, n_predictors, n_classes, nu, scale = self.model
+        likelihood, n_predictors, n_classes, nu, scale = self.model
         shards, stop = [], np.cumsum(lengths)
         for first, last in zip(stop - lengths, stop, strict=True):
-            one = Lights(Rows(family, x[first:last], y[first:last], n_predictors, n_classes, nu, scale))
+            one = Lights(Rows(likelihood, x[first:last], y[first:last], n_predictors, n_classes, nu, scale))
             one.rows.bounds = np.array(bounds[first:last])
             one.set_bright(np.arange(last - first))
             shards.append(one)

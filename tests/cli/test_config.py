@@ -556,6 +556,45 @@ def test_what_another_family_has(write):
 
 
 @pytest.mark.parametrize(
+    "likelihood, keys, problems",
+    [
+        (
+            "logistic",
+            'response = "sik"\npredictors = ["agee", "JOB", "zzz", "cost"]\n[columns.cost]\nuse = false',
+            [
+                'run.toml:7: regression.response: the table has no column "sik"; did you mean sick?',
+                'run.toml:8: regression.predictors: the table has no column "agee"; did you mean age?',
+                'run.toml:8: regression.predictors: the table has no column "JOB"; did you mean job?',
+                'run.toml:8: regression.predictors: the table has no column "zzz"; it has sick, age, job, one, two',
+                'run.toml:8: regression.predictors: "cost" has use = false in [columns.cost]',
+            ],
+        ),
+        ("logistic", 'response = "job"', ['3 levels; logistic needs two: likelihood = "softmax"?']),
+        ("logistic", 'response = "age"', ['likelihood = "student-t"']),
+        ("softmax", 'response = "cost"', ['likelihood = "student-t"']),
+        ("softmax", 'response = "one"', ["has one level ('only')"]),
+        ("student-t", 'response = "job"', ['likelihood = "softmax"?']),
+        ("student-t", 'response = "sick"', ['likelihood = "logistic"?']),
+        ("student-t", 'response = "two"', ["response 'two' is constant (2)"]),
+    ],
+)
+def test_response_and_predictors_against_the_table(write, likelihood, keys, problems):
+    columns = [
+        Column("sick", "boolean", "codes8", 0, ("no", "yes")),
+        Column("age", "real", "reals", 0, minimum=1.0, maximum=9.0),
+        Column("job", "categorical", "codes8", 1, ("a", "b", "c")),
+        Column("cost", "count", "tallies", 0, minimum=0.0, maximum=9.0),
+        Column("one", "categorical", "codes8", 2, ("only",)),
+        Column("two", "real", "reals", 1, minimum=2.0, maximum=2.0),
+    ]
+    config = load(write(f'{MINIMAL}{REGRESSION}likelihood = "{likelihood}"\n[regression]\n{keys}\n'))
+    with pytest.raises(ConfigError) as caught:
+        check_columns(config, columns, 100)
+    text = str(caught.value)
+    assert all(problem in text for problem in problems) and len(caught.value.problems) == len(problems), text
+
+
+@pytest.mark.parametrize(
     "likelihood, more, words",
     [
         ("logistic", "scale = 1.0", 'regression.scale: given, but model.likelihood = "logistic" has none'),
@@ -564,8 +603,16 @@ def test_what_another_family_has(write):
         ("student-t", 'scale = "heldout"', 'regression.scale: "heldout" needs rows to choose by: set data.heldout'),
         ("logistic", 'predictors = ["x", "y"]', 'regression.predictors: "y" is the response itself'),
         ("logistic", 'prior = "flat"\n[firefly]\ninit = "prior"', "firefly.init: got"),
-        ("logistic", "[firefly]\nxi = 2", "firefly.xi: is for untuned bounds of logistic and student-t"),
-        ("softmax", '[firefly]\nbounds = "untuned"\nxi = 2', "firefly.xi: is for untuned bounds"),
+        (
+            "logistic",
+            "[firefly]\nxi = 2",
+            'firefly.xi: given, but firefly.bounds = "tuned" with model.likelihood = "logistic" has no use',
+        ),
+        (
+            "softmax",
+            '[firefly]\nbounds = "untuned"\nxi = 2',
+            'model.likelihood = "softmax" has no use for it; take it out',
+        ),
     ],
 )
 def test_rules_of_a_regression(write, likelihood, more, words):

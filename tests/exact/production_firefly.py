@@ -19,9 +19,9 @@ XI = {"logistic": 1.5, "softmax": 1.5, "student-t": 1.0}  # where untuned bounds
 
 def problem(comm, case: Case, n_shards: int) -> Problem:
     """The program's form of a case."""
-    y = 2.0 * case.y - 1.0 if case.family == "logistic" else np.asarray(case.y, float)
+    y = 2.0 * case.y - 1.0 if case.likelihood == "logistic" else np.asarray(case.y, float)
     return Problem(
-        comm, case.family, lambda start, stop: (case.x[start:stop].astype(np.float32), y[start:stop]),
+        comm, case.likelihood, lambda start, stop: (case.x[start:stop].astype(np.float32), y[start:stop]),
         case.n_rows, n_shards, n_classes=case.n_classes,
         prior=case.prior, prior_scale=np.array(case.prior_scale), nu=case.nu, scale=case.scale,
     )  # fmt: skip
@@ -37,7 +37,7 @@ class InPython(program.Firefly):
 
 def chain(comm, case: Case, n_shards: int, seed: int, in_python=False, number: int = 0, **settings) -> program.Firefly:
     """A sampler that has not started."""
-    given = program.Settings(seed=seed, **({"burn_in": BURN_IN, "xi": XI[case.family]} | settings))
+    given = program.Settings(seed=seed, **({"burn_in": BURN_IN, "xi": XI[case.likelihood]} | settings))
     return (InPython if in_python else program.Firefly)(comm, problem(comm, case, n_shards), given, chain=number)
 
 

@@ -20,13 +20,13 @@ from scipy import optimize, special, stats
 class Case:
     """Rows x (N, D), responses y (N,) and a prior.
 
-    family: "logistic" (y 0 or 1), "softmax" (y < n_classes), "student-t". thresholds (P,): events theta_k > t_k are
+    likelihood: "logistic" (y 0 or 1), "softmax" (y < n_classes), "student-t". thresholds (P,): events theta_k > t_k are
     compared. theta is (..., P) everywhere, P = D times the number of classes for softmax, flattened class by class; y
     may have the same leading axes, then every theta has its own responses.
     """
 
     name: str
-    family: str
+    likelihood: str
     x: np.ndarray
     y: np.ndarray
     thresholds: tuple[float, ...]
@@ -52,28 +52,28 @@ class Case:
 
     def predictors(self, theta):
         """(..., N), or (..., N, K) for softmax."""
-        if self.family == "softmax":
+        if self.likelihood == "softmax":
             return np.einsum("nd,...kd->...nk", self.x, theta.reshape(*theta.shape[:-1], self.n_classes, -1))
         return theta @ self.x.T
 
     def log_likelihoods(self, theta):
         """log L_n, (..., N)."""
         eta = self.predictors(theta)
-        if self.family == "logistic":
+        if self.likelihood == "logistic":
             return special.log_expit((2 * self.y - 1) * eta)
-        if self.family == "softmax":
+        if self.likelihood == "softmax":
             return self._of_response(special.log_softmax(eta, axis=-1))
         return stats.t.logpdf((self.y - eta) / self.scale, self.nu) - np.log(self.scale)
 
     def log_bounds(self, theta, tuned_at=None, xi=1.5):
         """log B_n, (..., N): bounds that touch at the parameters tuned_at (P,), or untuned ones."""
         eta = self.predictors(theta)
-        if self.family == "logistic":
+        if self.likelihood == "logistic":
             xi = np.full(self.n_rows, xi) if tuned_at is None else np.abs(self.predictors(tuned_at))
             s = (2 * self.y - 1) * eta
             a = -np.tanh(xi / 2) / (4 * xi)
             return a * s**2 + s / 2 - a * xi**2 + xi / 2 - np.log1p(np.exp(xi))
-        if self.family == "softmax":
+        if self.likelihood == "softmax":
             psi = np.zeros((self.n_rows, self.n_classes)) if tuned_at is None else self.predictors(tuned_at)
             log_g = special.log_softmax(psi, axis=-1)
             d = eta - psi
@@ -96,9 +96,9 @@ class Case:
     def draw_responses(self, theta, generator):
         """Fresh responses (..., N) given theta."""
         eta = self.predictors(theta)
-        if self.family == "student-t":
+        if self.likelihood == "student-t":
             return eta + self.scale * generator.standard_t(self.nu, eta.shape)
-        if self.family == "logistic":
+        if self.likelihood == "logistic":
             return (generator.random(eta.shape) < special.expit(eta)).astype(np.int64)
         # Gumbel's trick: the largest of eta_k + G_k is class k with probability softmax(eta)_k.
         return (eta + generator.gumbel(size=eta.shape)).argmax(axis=-1)

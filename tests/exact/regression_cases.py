@@ -1,4 +1,4 @@
-"""The regressions that Firefly's exactness is tested on: logistic24, and one of each other family and prior.
+"""The regressions that Firefly's exactness is tested on: logistic24, and one of each other likelihood and prior.
 
 logistic24 is that of docs/math.md 6.4. Predictors are what the program stores, single precision.
 """

@@ -1,7 +1,7 @@
 """Firefly Monte Carlo has the posterior of small regressions, which quadrature knows, and the same bits on all ranks.
 
-Every pair of z- and theta-update, bounds tuned, untuned and none, three families and two priors: replicates from exact
-starts, and some long chains (tests/exact/regression_law.py). Every test of a law rejects a right program with
+Every pair of z- and theta-update, bounds tuned, untuned and none, three likelihoods and two priors: replicates from
+exact starts, and some long chains (tests/exact/regression_law.py). Every test of a law rejects a right program with
 probability at most LEVEL; there are about 110, so a change of seeds raises a false alarm once in 90 times. Seeds are
 fixed; MPIBAYES_TEST_SEED overrides them and every failure prints the seed. Wrong versions must be rejected by the same
 test on fewer cycles; docs/firefly_exactness.md has their measured power, from `python -m tests.exact.firefly_power`.

@@ -179,8 +179,8 @@ def test_none_usable_is_an_error_that_lists_each(tmp_path):
 def test_another_version_is_not_read(tmp_path):
     write(tmp_path, 400)
     path = tmp_path / "000000400" / "MANIFEST.json"
-    path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
-    with pytest.raises(CheckpointError, match="format version 2; this program reads version 1"):
+    path.write_text(path.read_text().replace('"version": 2', '"version": 3'))
+    with pytest.raises(CheckpointError, match="format version 3; this program reads version 2"):
         latest(tmp_path)
 
 

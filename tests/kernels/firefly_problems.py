@@ -16,7 +16,7 @@ NU, SCALE = 4.0, 0.7
 class Problem:
     """Arrays only, so that kernels and twin are built from the same."""
 
-    family: int
+    likelihood: int
     n_predictors: int
     n_classes: int
     x: np.ndarray  # float32 (n, W)
@@ -30,7 +30,7 @@ class Problem:
         out = []
         for first, last in pairwise(cut):
             rows = kernels.Rows(
-                self.family, np.ascontiguousarray(self.x[first:last]), self.y[first:last], self.n_predictors,
+                self.likelihood, np.ascontiguousarray(self.x[first:last]), self.y[first:last], self.n_predictors,
                 self.n_classes, NU, SCALE,
             )  # fmt: skip
             rows.untune(1.5) if untuned else rows.tune(self.theta0)
@@ -43,11 +43,11 @@ class Problem:
         s, g, c0 = np.zeros((d, d)), np.zeros((n_k, d)), 0.0
         for rows in shards:
             eta, bounds = rows.linear(self.theta0), rows.bounds
-            if self.family == LOGISTIC:
+            if self.likelihood == LOGISTIC:
                 s0, a = eta[:, 0], bounds[:, 0]
                 s += rows.gram(-2 * a)
                 g += rows.combine((2 * a * s0 + rows.y / 2)[:, None])
-            elif self.family == SOFTMAX:
+            elif self.likelihood == SOFTMAX:
                 log_g, p = bounds[:, :n_k], bounds[:, n_k:]
                 d0 = eta - log_g
                 own = np.arange(n_k) == rows.y[:, None]
@@ -58,33 +58,33 @@ class Problem:
                 s += rows.gram(w)
                 g += rows.combine(w[:, None] * (rows.y[:, None] - eta))
             c0 += rows.log_likelihood(self.theta0) - rows.gaps(self.theta0).sum()
-        mixing = (np.eye(n_k) - 1 / n_k) / 2 if self.family == SOFTMAX else np.eye(1)
+        mixing = (np.eye(n_k) - 1 / n_k) / 2 if self.likelihood == SOFTMAX else np.eye(1)
         return s, mixing, g, c0
 
     def target(self, kernels, shards):
         scale = np.full(self.n_predictors * self.n_classes, 2.5)
         scale[-1] = np.inf
         return kernels.Target(
-            self.family, self.n_predictors, self.n_classes, NU, SCALE, self.theta0, *self.quadratic(shards), self.prior,
-            scale,
+            self.likelihood, self.n_predictors, self.n_classes, NU, SCALE, self.theta0, *self.quadratic(shards),
+            self.prior, scale,
         )  # fmt: skip
 
 
-def random_problem(family, n=200, n_predictors=5, n_classes=3, seed=1, prior=firefly.GAUSSIAN):
-    rng = np.random.default_rng([seed, family])
-    n_k = n_classes if family == SOFTMAX else 1
+def random_problem(likelihood, n=200, n_predictors=5, n_classes=3, seed=1, prior=firefly.GAUSSIAN):
+    rng = np.random.default_rng([seed, likelihood])
+    n_k = n_classes if likelihood == SOFTMAX else 1
     x = np.zeros((n, (n_predictors + 7) // 8 * 8), np.float32)
     x[:, :n_predictors] = rng.normal(size=(n, n_predictors))
     x[:, n_predictors - 1] = 1
     theta = rng.normal(size=(n_k, n_predictors)) / np.sqrt(n_predictors)
     eta = x[:, :n_predictors].astype(float) @ theta.T
-    if family == LOGISTIC:
+    if likelihood == LOGISTIC:
         y = np.where(rng.random(n) < 1 / (1 + np.exp(-eta[:, 0])), 1.0, -1.0)
-    elif family == SOFTMAX:
+    elif likelihood == SOFTMAX:
         y = (eta + rng.gumbel(size=eta.shape)).argmax(axis=1).astype(float)
     else:
         y = eta[:, 0] + SCALE * rng.standard_t(NU, n)
-    return Problem(family, n_predictors, n_k, x, y, theta.ravel(), prior)
+    return Problem(likelihood, n_predictors, n_k, x, y, theta.ravel(), prior)
 
 
 def record(n, n_parameters):

@@ -27,7 +27,7 @@ from mpibayes.kernels.firefly import twin as twin_firefly
 
 from .firefly_problems import NAMES, NU, SCALE, Problem, random_problem, record
 
-FAMILIES = pytest.mark.parametrize("family", NAMES, ids=NAMES.values())
+LIKELIHOODS = pytest.mark.parametrize("likelihood", NAMES, ids=NAMES.values())
 UPDATES = {"hmc": HMC, "mala": MALA, "random-walk": RANDOM_WALK, "slice": SLICE}
 STEPS = {"hmc": 0.03, "mala": 0.04, "random-walk": 0.03, "slice": 0.5}
 KEY = {"seed": 7, "cycle": 3, "chain": 1, "shard": 2}
@@ -45,11 +45,11 @@ def both(problem, n_shards=1, untuned=False):
 # ---- against the twin ------------------------------------------------------------------------------------------------
 
 
-@FAMILIES
+@LIKELIHOODS
 @pytest.mark.parametrize("untuned", [False, True])
 @pytest.mark.parametrize("n, n_predictors", [(1, 1), (13, 5), (200, 8), (131, 51)])
-def test_rows_agree_with_the_twin(family, untuned, n, n_predictors):
-    problem = random_problem(family, n, n_predictors)
+def test_rows_agree_with_the_twin(likelihood, untuned, n, n_predictors):
+    problem = random_problem(likelihood, n, n_predictors)
     (rows,), (twin,) = both(problem, untuned=untuned)
     rng, theta = np.random.default_rng(3), near(problem)
     np.testing.assert_allclose(rows.bounds, twin.bounds, **CLOSE)
@@ -66,12 +66,12 @@ def test_rows_agree_with_the_twin(family, untuned, n, n_predictors):
     assert rows.log_likelihood(theta) == rows.log_likelihood(theta, gradient)
 
 
-@FAMILIES
+@LIKELIHOODS
 @pytest.mark.parametrize("explicit", [False, True])
 @pytest.mark.parametrize("q", [0.0, 1e-3, 0.07, 0.5, 1.0])
-def test_sweeps_agree_with_the_twin(family, explicit, q):
+def test_sweeps_agree_with_the_twin(likelihood, explicit, q):
     """Several sweeps, so that rows of every kind occur: stay bright, go dark, go bright, are hit while bright."""
-    problem = random_problem(family, 700)
+    problem = random_problem(likelihood, 700)
     (rows,), (twin_rows,) = both(problem)
     lights, twin, theta = Lights(rows), twin_firefly.Lights(twin_rows), near(problem, 2.0)
     lights.draw(theta, **KEY)
@@ -87,12 +87,12 @@ def test_sweeps_agree_with_the_twin(family, explicit, q):
         assert (lights.sweep(theta, 0.0, explicit, **key), lights.n_bright) == (0, twin.n_bright)
 
 
-@FAMILIES
+@LIKELIHOODS
 @pytest.mark.parametrize("prior", [FLAT, GAUSSIAN, LAPLACE])
-def test_targets_agree_with_the_twin_and_with_the_model(family, prior):
+def test_targets_agree_with_the_twin_and_with_the_model(likelihood, prior):
     """value = log prior + sum of log L + sum of log(B/L) over dark and of log(1 - B/L) over bright rows; gradients are
     those of differences."""
-    problem = random_problem(family, 150, prior=prior)
+    problem = random_problem(likelihood, 150, prior=prior)
     theta, values = near(problem), []
     for kernels in (firefly, twin_firefly):
         shards = problem.shards(kernels, 3)
@@ -120,12 +120,12 @@ def test_targets_agree_with_the_twin_and_with_the_model(family, prior):
         np.testing.assert_allclose(slope, difference, rtol=1e-5, atol=2e-5)
 
 
-@FAMILIES
+@LIKELIHOODS
 @pytest.mark.parametrize("update", UPDATES)
 @pytest.mark.parametrize("white", [False, True])
 @pytest.mark.parametrize("loaded", ["bright", "arrays", "full"])
-def test_updates_agree_with_the_twin(family, update, white, loaded):
-    problem = random_problem(family, 120)
+def test_updates_agree_with_the_twin(likelihood, update, white, loaded):
+    problem = random_problem(likelihood, 120)
     p = len(problem.theta0)
     mixing = np.random.default_rng(4).normal(size=(p, p)) / p + np.diag(np.linspace(0.5, 2, p)) if white else None
     told = []
@@ -157,9 +157,9 @@ def test_updates_agree_with_the_twin(family, update, white, loaded):
 
 
 @pytest.mark.parametrize("update", UPDATES)
-@FAMILIES
-def test_cycles_agree_with_the_twin(family, update):
-    problem, told = random_problem(family, 100), []
+@LIKELIHOODS
+def test_cycles_agree_with_the_twin(likelihood, update):
+    problem, told = random_problem(likelihood, 100), []
     for kernels in (firefly, twin_firefly):
         shards, theta, out = problem.shards(kernels, 2), near(problem), record(15, len(problem.theta0))
         lights, target = [kernels.Lights(rows) for rows in shards], problem.target(kernels, shards)
@@ -178,13 +178,13 @@ def test_cycles_agree_with_the_twin(family, update):
 # ---- against exact arithmetic ----------------------------------------------------------------------------------------
 
 
-def exact_gap(family, x, y, theta, theta0):
+def exact_gap(likelihood, x, y, theta, theta0):
     """log L - log B of one row in 60 digits, from log L itself and the bound's definition (docs/math.md 4.2)."""
     x, theta, theta0 = [Decimal(float(v)) for v in x], *(
         [[Decimal(float(v)) for v in row] for row in t] for t in (theta, theta0)
     )  # fmt: skip
     eta, at = ([sum(a * b for a, b in zip(row, x, strict=True)) for row in t] for t in (theta, theta0))
-    if family == LOGISTIC:
+    if likelihood == LOGISTIC:
         s, xi = eta[0], abs(at[0])
 
         def log_cosh(u):
@@ -193,7 +193,7 @@ def exact_gap(family, x, y, theta, theta0):
         tanh = (1 - (-xi).exp()) / (1 + (-xi).exp())
         a = -tanh / (4 * xi) if xi else Decimal(-1) / 8
         return -log_cosh(s) + log_cosh(xi) - a * (s * s - xi * xi)
-    if family == STUDENT:
+    if likelihood == STUDENT:
         nu, r2, xi2 = Decimal(NU), (Decimal(y) - eta[0]) ** 2, (Decimal(y) - at[0]) ** 2
         spread = nu * Decimal(SCALE) ** 2
         return (nu + 1) / 2 * ((r2 - xi2) / (spread + xi2) - ((spread + r2) / (spread + xi2)).ln())
@@ -208,13 +208,13 @@ def exact_gap(family, x, y, theta, theta0):
     return quadratic - (log_sum(eta) - log_sum(at) - sum(a * b for a, b in zip(g, d, strict=True)))
 
 
-@FAMILIES
+@LIKELIHOODS
 @pytest.mark.parametrize("far", [0.0, 1e-9, 1e-8, 1e-6, 1e-4, 1e-2, 1.0, 10.0, 100.0])
 @pytest.mark.parametrize("at", [0.0, 1e-4, 1.0, 30.0])
-def test_gaps_near_and_far_from_touching(family, far, at):
+def test_gaps_near_and_far_from_touching(likelihood, far, at):
     """Gaps from 1e-18 to 1e4: the error stays below 1e-15 times the size of the terms that are subtracted."""
     rng = np.random.default_rng([int(far * 1e9), int(at * 1e4)])
-    problem = random_problem(family, 40, 3)
+    problem = random_problem(likelihood, 40, 3)
     theta0 = at * rng.normal(size=(problem.n_classes, 3))
     theta = theta0 + far * rng.normal(size=theta0.shape)
     problem.theta0 = theta0.ravel()
@@ -222,8 +222,10 @@ def test_gaps_near_and_far_from_touching(family, far, at):
     gap, eta = rows.gaps(theta.ravel()), np.abs(rows.linear(theta.ravel())).max(axis=1)
     with decimal.localcontext() as context:
         context.prec = 60
-        exact = [float(exact_gap(family, x[:3], y, theta, theta0)) for x, y in zip(problem.x, problem.y, strict=True)]
-    size = 1 + eta + np.abs(rows.linear(theta0.ravel())).max(axis=1) + (np.abs(rows.y) if family == STUDENT else 0)
+        exact = [
+            float(exact_gap(likelihood, x[:3], y, theta, theta0)) for x, y in zip(problem.x, problem.y, strict=True)
+        ]
+    size = 1 + eta + np.abs(rows.linear(theta0.ravel())).max(axis=1) + (np.abs(rows.y) if likelihood == STUDENT else 0)
     assert (gap >= 0).all()
     np.testing.assert_array_less(np.abs(gap - exact), 2e-15 * (size + size**2 * min(1, far)) + 4e-15 * np.abs(exact))
 
@@ -243,16 +245,18 @@ def test_the_likelihood_is_never_below_its_bound(s):
         assert (rows.gaps([s]) >= 0).all()
 
 
-def one_row_target(family, gap_of_zero=False):
+def one_row_target(likelihood, gap_of_zero=False):
     """A single bright row with x = 1, tuned at 1, a flat prior and no bounds: value = log L~."""
-    problem = Problem(family, 1, 2 if family == SOFTMAX else 1, np.eye(1, 8, dtype=np.float32), np.ones(1), None)
+    problem = Problem(
+        likelihood, 1, 2 if likelihood == SOFTMAX else 1, np.eye(1, 8, dtype=np.float32), np.ones(1), None
+    )
     problem.theta0 = np.ones(problem.n_classes)
-    if family == SOFTMAX:
+    if likelihood == SOFTMAX:
         problem.theta0[1] = 0.25
     (rows,) = problem.shards(firefly, 1)
     p = problem.n_classes
     target = Target(
-        family, 1, p, NU, SCALE, problem.theta0, np.zeros((1, 1)), np.zeros((p, p)), np.zeros(p), 0.0, FLAT,
+        likelihood, 1, p, NU, SCALE, problem.theta0, np.zeros((1, 1)), np.zeros((p, p)), np.zeros(p), 0.0, FLAT,
         np.ones(p),
     )  # fmt: skip
     lights = Lights(rows)
@@ -261,10 +265,10 @@ def one_row_target(family, gap_of_zero=False):
     return rows, lights, target, problem.theta0
 
 
-@FAMILIES
-def test_log_brightness_where_the_naive_form_overflows(family):
+@LIKELIHOODS
+def test_log_brightness_where_the_naive_form_overflows(likelihood):
     """log(e^gap - 1): gaps of 1e-14 to 1e5; and -infinity, never NaN, where the gap is 0."""
-    rows, lights, target, theta0 = one_row_target(family)
+    rows, lights, target, theta0 = one_row_target(likelihood)
     for far in (1e-6, 1e-3, 1.0, 40.0, 700.0, 2e3):
         theta = theta0.copy()
         theta[0] += far
@@ -289,12 +293,12 @@ def test_log_brightness_where_the_naive_form_overflows(family):
 
 
 @pytest.mark.parametrize("update", UPDATES)
-@FAMILIES
-def test_a_state_that_is_not_finite_is_rejected(family, update):
+@LIKELIHOODS
+def test_a_state_that_is_not_finite_is_rejected(likelihood, update):
     """Steps so long that every proposal overflows: theta stays, and the numbers told are finite."""
-    _, _, target, theta0 = one_row_target(family)
+    _, _, target, theta0 = one_row_target(likelihood)
     theta, mover = theta0 + 0.5, Mover(UPDATES[update], len(theta0))
-    if family == SOFTMAX:
+    if likelihood == SOFTMAX:
         theta[0] += 1
     start = theta.copy()
     for cycle in range(5):

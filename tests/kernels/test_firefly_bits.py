@@ -20,9 +20,9 @@ WIDTHS = ("baseline", "avx2", "avx512")
 N_CYCLES, ADAPTING_UNTIL = 40, 25
 
 
-def started(family, n_shards, n_predictors=5, n=300, untuned=True):
+def started(likelihood, n_shards, n_predictors=5, n=300, untuned=True):
     """(shards' lights, target, theta, tuning): all rows drawn once."""
-    problem = random_problem(family, n, n_predictors)
+    problem = random_problem(likelihood, n, n_predictors)
     shards, theta = problem.shards(firefly, n_shards, untuned), problem.theta0 + 0.05
     lights = [Lights(rows) for rows in shards]
     for shard, one in enumerate(lights):
@@ -30,8 +30,8 @@ def started(family, n_shards, n_predictors=5, n=300, untuned=True):
     return lights, problem.target(firefly, shards), theta, firefly.start_tuning(0.1, 30.0)
 
 
-def in_one_call(family, kind, n_shards, explicit, **more):
-    lights, target, theta, tuning = started(family, n_shards, **more)
+def in_one_call(likelihood, kind, n_shards, explicit, **more):
+    lights, target, theta, tuning = started(likelihood, n_shards, **more)
     out = record(N_CYCLES, len(theta))
     mover = Mover(kind, len(theta), np.diag(np.linspace(0.5, 1.0, len(theta))))
     for first in (0, 7, 30):  # in pieces
@@ -44,9 +44,9 @@ def in_one_call(family, kind, n_shards, explicit, **more):
     return out, tuning, lights
 
 
-def step_by_step(family, kind, n_shards, explicit, way, **more):
+def step_by_step(likelihood, kind, n_shards, explicit, way, **more):
     """The same chain as a Python loop, with rows gathered (`arrays`), asked for (`remote`), or where they are."""
-    lights, target, theta, tuning = started(family, n_shards, **more)
+    lights, target, theta, tuning = started(likelihood, n_shards, **more)
     out, n_rows = record(N_CYCLES, len(theta)), sum(one.rows.n for one in lights)
     mover = Mover(kind, len(theta), np.diag(np.linspace(0.5, 1.0, len(theta))))
 
@@ -90,12 +90,12 @@ def step_by_step(family, kind, n_shards, explicit, way, **more):
 
 @pytest.mark.parametrize("n_shards", [1, 2, 3, 4])
 @pytest.mark.parametrize("kind", [HMC, MALA, RANDOM_WALK, SLICE])
-@pytest.mark.parametrize("family", NAMES, ids=NAMES.values())
-def test_a_loop_in_python_gives_the_same_bits(family, kind, n_shards):
+@pytest.mark.parametrize("likelihood", NAMES, ids=NAMES.values())
+def test_a_loop_in_python_gives_the_same_bits(likelihood, kind, n_shards):
     explicit = (kind + n_shards) % 2 == 0
-    out, tuning, lights = in_one_call(family, kind, n_shards, explicit)
+    out, tuning, lights = in_one_call(likelihood, kind, n_shards, explicit)
     for way in ("lights", "arrays", "remote"):
-        again, again_tuning, again_lights = step_by_step(family, kind, n_shards, explicit, way)
+        again, again_tuning, again_lights = step_by_step(likelihood, kind, n_shards, explicit, way)
         for name, values in out.items():
             assert np.array_equal(values, again[name]), (way, name)
         assert np.array_equal(tuning, again_tuning)
@@ -131,16 +131,16 @@ def test_regular_sampling_gives_the_same_bits():
 def fingerprint():
     """A hash of chains of every model and update, with widths that do and do not fill the vectors."""
     digest = hashlib.sha256()
-    for family in NAMES:
+    for likelihood in NAMES:
         for kind in (HMC, MALA, RANDOM_WALK, SLICE):
             for n_predictors, untuned in ((5, True), (8, False), (37, False)):
                 n = 301 + 10 * n_predictors
                 out, tuning, lights = in_one_call(
-                    family, kind, 2, kind == MALA, n_predictors=n_predictors, n=n, untuned=untuned
+                    likelihood, kind, 2, kind == MALA, n_predictors=n_predictors, n=n, untuned=untuned
                 )
                 for values in (*out.values(), tuning, *(one.gap for one in lights)):
                     digest.update(np.ascontiguousarray(values).tobytes())
-        problem = random_problem(family, 203, 19)
+        problem = random_problem(likelihood, 203, 19)
         (rows,) = problem.shards(firefly, 1)
         v, gradient = np.random.default_rng(1).normal(size=(203, problem.n_classes)), np.empty(rows.n_parameters)
         rows.log_likelihood(problem.theta0, gradient)

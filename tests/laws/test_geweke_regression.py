@@ -53,7 +53,7 @@ def expected(case, bright):
     case = replace(case, y=case.draw_responses(theta, generator))
     n_bright = None
     if bright:
-        gap = case.log_likelihoods(theta) - case.log_bounds(theta, xi=production.XI[case.family])
+        gap = case.log_likelihoods(theta) - case.log_bounds(theta, xi=production.XI[case.likelihood])
         n_bright = (generator.random(gap.shape) < -np.expm1(-gap)).sum(axis=-1)
     values = functionals(case, theta, n_bright)
     mean, error = values.mean(axis=0), values.std(axis=0) / np.sqrt(REFERENCE)

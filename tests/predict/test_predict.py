@@ -12,7 +12,7 @@ from scipy.stats import nbinom, t
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.commands.predict import predict
-from mpibayes.hpc.crosscat.draws import Kept, iterate_draws, writer
+from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws, writer
 from mpibayes.hpc.crosscat.predict import Predictor
 from mpibayes.hpc.crosscat.representative import representative
 from mpibayes.hpc.posterior.chains import evenly
@@ -111,7 +111,7 @@ def brute(small):
 
 
 def predictor_of(run_dir, draws=99, impute=True):
-    run = Kept([run_dir])
+    run = Posterior([run_dir])
     kept = run.kept()
     return Predictor(run, evenly(kept, draws), representative(run, kept), impute)
 
@@ -133,7 +133,7 @@ def test_log_density_is_the_definition(brute, result):
 def test_draws_are_distributions_over_rows(small, result):
     """The average of the kept draws, one by one, is what is predicted."""
     rows = table_from_arrays(new_rows())[1]
-    each = [draw.log_density(rows) for draw in Kept([small[0]]).draws(99)]
+    each = [draw.log_density(rows) for draw in Posterior([small[0]]).draws(99)]
     assert len(each) == 6
     assert logsumexp(each, axis=0) - np.log(6) == pytest.approx(result.log_density, abs=1e-5)
 
@@ -222,7 +222,7 @@ def test_relabelled_draws_predict_the_same(small, tmp_path):
 def test_agrees_with_the_held_out_score_of_the_run(run_dir):
     """The same rows, the same draws (output.labels = 1: all of them): the run's averaged score is predict's mean log
     density."""
-    run = Kept([run_dir])
+    run = Posterior([run_dir])
     rows = run.data._chosen(run.data.heldout)
     last = read_trace(run_dir)["heldout_lpd_averaged"][-1]
     assert predictor_of(run_dir)(rows).log_density.mean() == pytest.approx(last, abs=1e-6)
@@ -303,7 +303,7 @@ def test_all_chains_are_used(table, tmp_path):
 
 
 def logsumexp_of(chain, rows):
-    run = Kept([chain])
+    run = Posterior([chain])
     kept = run.kept()
     return Predictor(run, kept, representative(run, kept))(rows).log_density
 

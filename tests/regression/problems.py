@@ -1,4 +1,4 @@
-"""Regressions simulated for the tests, dealt to ranks in shards; the three families side by side."""
+"""Regressions simulated for the tests, dealt to ranks in shards; the three likelihoods side by side."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from mpibayes.hpc.commands.predict import predict
-from mpibayes.hpc.crosscat.draws import Kept
+from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.run.conftest import exported, mpibayes, run
@@ -107,7 +107,7 @@ def test_check_and_report(place):
     document = json.loads((place / "one" / "report" / "summary.json").read_text())
     body = document["blocks"][0]
     assert body["block"] == "body" and body["columns"] == ["x", "z", "y"]
-    kept = Kept([place / "one"])
+    kept = Posterior([place / "one"])
     kept.read_traces()
     table = kept.data.rows_of(0, kept.n_rows)
     whole = table.vectors[:, :3][~np.isnan(table.vectors[:, 0])]
@@ -152,7 +152,7 @@ def test_predict_scores_and_imputes_the_missing_part_of_a_block(place):
     predict(place / "one", place / "new.csv", place / "out.csv", impute=True, draws=3, overwrite=True)
     with (place / "out.csv").open() as file:
         out = list(csv.DictReader(file))
-    kept = Kept([place / "one"])
+    kept = Posterior([place / "one"])
     kept.read_traces()
     wanted = evenly(kept.kept(), 3)
     order = {"body": [0, 2, 1], "pair": [5, 6]}  # columns of the file, in the blocks' order

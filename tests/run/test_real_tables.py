@@ -38,8 +38,10 @@ def import_kdd(folder: Path, place: Path):
 @pytest.mark.data
 @pytest.mark.parametrize(
     "load, rows, n_rows, few",
-    [(import_census, 179_571, 161_614, 40), (import_kdd, 444_619, 400_157, 15)],
-    ids=["census", "kdd"],
+    [
+        pytest.param(import_census, 179_571, 161_614, 40, id="census"),
+        pytest.param(import_kdd, 444_619, 400_157, 15, id="kdd", marks=pytest.mark.thorough),
+    ],
 )
 def test_import_check_run_report(data_folder, tmp_path, load, rows, n_rows, few):
     done = load(data_folder, tmp_path)

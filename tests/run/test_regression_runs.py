@@ -207,8 +207,8 @@ def refused(place, code, *words, ranks=1):
 @pytest.mark.parametrize(
     "changes, code, words",
     [
-        (("regression.response=bougt",), 3, ["did you mean 'bought'"]),
-        (("regression.response=colour",), 3, ["3 levels", 'likelihood = "softmax"']),
+        (("regression.response=bougt",), 2, ["--set regression.response", "did you mean bought?"]),
+        (("regression.response=colour",), 2, ["3 levels", 'likelihood = "softmax"']),
         (("regression.missing=error",), 3, ["'age'", 'missing = "drop"']),
         (('regression.predictors=["age", "bought"]',), 2, ["is the response itself"]),
         (("sampler.opening=all",), 2, ["no use for it"]),

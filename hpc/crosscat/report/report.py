@@ -7,24 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.draws import Kept
+from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.report import agreement
 from mpibayes.hpc.crosscat.report.agreement import ChainSummary
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile, Trait
-from mpibayes.hpc.crosscat.report.summarise import ClusterLine, Posterior, summarise
+from mpibayes.hpc.crosscat.report.summarise import ClusterLine, RunSummary, summarise
 from mpibayes.hpc.crosscat.report.tables import first_exact, parts, which_draw
 from mpibayes.hpc.posterior.tables import Report, finite, machine_scalars
 from mpibayes.text import visible
 
 
-def make(run: Kept) -> Report:
+def make(run: Posterior) -> Report:
     """See `report.report`."""
     posterior = summarise(run)
     pictures = _pictures(posterior)
     return Report(lambda: parts(posterior), _machine(posterior, list(pictures)), pictures)
 
 
-def _pictures(p: Posterior) -> dict[str, bytes]:
+def _pictures(p: RunSummary) -> dict[str, bytes]:
     """File names and PNG bytes."""
     from mpibayes.hpc.crosscat.report import figures
 
@@ -45,7 +45,7 @@ def _pictures(p: Posterior) -> dict[str, bytes]:
     return pictures
 
 
-def _machine(p: Posterior, pictures: list[str]) -> dict[str, Any]:
+def _machine(p: RunSummary, pictures: list[str]) -> dict[str, Any]:
     """summary.json. Numbers that do not exist are null."""
     r, run = p.representative, p.run
     document: dict[str, Any] = {

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.draws import Kept
+from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.partitions import contingency, jaccard, ordered_sizes, posterior_of_count
 from mpibayes.hpc.crosscat.report import agreement, profiles
 from mpibayes.hpc.crosscat.report.agreement import Agreement, ChainSummary
@@ -42,10 +42,10 @@ class ClusterLine:
 
 
 @dataclass
-class Posterior:
+class RunSummary:
     """All that a report shows."""
 
-    run: Kept
+    run: Posterior
     summaries: list[ChainSummary]
     scalars: dict[str, ScalarSummary]
     n_clusters: dict[int, float]
@@ -60,7 +60,7 @@ class Posterior:
     warnings: list[str] = field(default_factory=list)
 
 
-def summarise(run: Kept) -> Posterior:
+def summarise(run: Posterior) -> RunSummary:
     """Everything the report shows, from the traces, the kept draws and one pass over the table."""
     run.read_traces()
     run.require_draws()
@@ -69,7 +69,7 @@ def summarise(run: Kept) -> Posterior:
     kept = run.kept()
     summaries = [agreement.summarise_chain(c) for c in run.chains]
     averaged = [c.heldout_averaged for c in summaries if np.isfinite(c.heldout_averaged)]
-    posterior = Posterior(
+    posterior = RunSummary(
         run, summaries, {k: s for k, s in scalars.items() if s.n_draws},
         posterior_of_count(np.concatenate([t["n_clusters"] for t in later])),
         float(np.mean(averaged)) if averaged else None, len(kept),
@@ -113,7 +113,7 @@ def summarise(run: Kept) -> Posterior:
     return posterior
 
 
-def _describe(posterior: Posterior, r: Representative, kept: Sequence[tuple[int, int]]) -> None:
+def _describe(posterior: RunSummary, r: Representative, kept: Sequence[tuple[int, int]]) -> None:
     """Stability, sizes and profiles of the clusters."""
     run = posterior.run
     overlap, sizes = np.zeros(len(r.sizes)), []

@@ -9,7 +9,7 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.report import agreement, profiles
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile, Trait
-from mpibayes.hpc.crosscat.report.summarise import SECOND_CHAIN, Posterior
+from mpibayes.hpc.crosscat.report.summarise import SECOND_CHAIN, RunSummary
 from mpibayes.hpc.crosscat.scalars import SCALARS
 from mpibayes.hpc.posterior.tables import (
     chain_table,
@@ -32,7 +32,7 @@ MATRIX = 8  # chains that are compared pair by pair in the text; the picture and
 MEANS_SHOWN = 10  # columns of a block whose means the table has
 
 
-def parts(posterior: Posterior) -> list[Any]:
+def parts(posterior: RunSummary) -> list[Any]:
     """What is printed, in order."""
     text = [head(posterior.run.chains, _about(posterior)), "", _scalar_table(posterior)]
     if posterior.warnings:
@@ -48,7 +48,7 @@ def parts(posterior: Posterior) -> list[Any]:
     return text
 
 
-def _about(p: Posterior) -> list[tuple[str, str]]:
+def _about(p: RunSummary) -> list[tuple[str, str]]:
     run, config = p.run, p.run.chains[0].config
     data = run.data
     kinds: dict[str, int] = {}
@@ -68,7 +68,7 @@ def _about(p: Posterior) -> list[tuple[str, str]]:
     return [*lines, *_about_chains(p)]
 
 
-def _about_chains(p: Posterior) -> list[tuple[str, str]]:
+def _about_chains(p: RunSummary) -> list[tuple[str, str]]:
     """Length and phases of the chains, in words."""
     summaries, several = p.summaries, len(p.summaries) > 1
     wanted = span([c.config.run.cycles for c in p.run.chains])
@@ -106,12 +106,12 @@ def _about_chains(p: Posterior) -> list[tuple[str, str]]:
     return lines
 
 
-def first_exact(p: Posterior) -> int:
+def first_exact(p: RunSummary) -> int:
     """The cycle from which on every chain is exact."""
     return max(c.growth for c in p.summaries) + 1
 
 
-def _scalar_table(p: Posterior) -> Any:
+def _scalar_table(p: RunSummary) -> Any:
     mode = max(p.n_clusters, key=p.n_clusters.get)
     remarks = {"n_clusters": f"mode {mode} ({percent(p.n_clusters[mode])} of the draws)"}
     table = scalar_table(SCALARS, p.scalars, remarks)
@@ -131,7 +131,7 @@ def _scalar_table(p: Posterior) -> Any:
     return table
 
 
-def _chain_table(p: Posterior) -> Any:
+def _chain_table(p: RunSummary) -> Any:
     joint, k, entropy = (named(SCALARS)[name] for name in ("log_joint", "n_clusters", "entropy"))
     chains = [c.scalars for c in p.summaries]
     scored = any(np.isfinite(c.heldout) for c in p.summaries)
@@ -150,7 +150,7 @@ def _chain_table(p: Posterior) -> Any:
     )
 
 
-def _agreement(p: Posterior) -> list[Any]:
+def _agreement(p: RunSummary) -> list[Any]:
     """The similarity of the chains' partitions, and the conclusion."""
     from mpibayes.terminal import Text
 
@@ -178,7 +178,7 @@ def _agreement(p: Posterior) -> list[Any]:
     return [*parts, "", text]
 
 
-def _move_table(p: Posterior) -> Any:
+def _move_table(p: RunSummary) -> Any:
     words = "moves of all chains" if len(p.summaries) > 1 else "moves"
     table = plain_table(words, "cycles", "splits tried", "accepted", "merges tried", "accepted")
     for phase, n in agreement.moves_together(p.summaries).items():
@@ -193,7 +193,7 @@ def _move_table(p: Posterior) -> Any:
     return table
 
 
-def _cluster_title(p: Posterior) -> Any:
+def _cluster_title(p: RunSummary) -> Any:
     from mpibayes.terminal import Text
 
     r = p.representative
@@ -212,13 +212,13 @@ def _cluster_title(p: Posterior) -> Any:
     return text
 
 
-def which_draw(p: Posterior) -> str:
+def which_draw(p: RunSummary) -> str:
     """Which draw the representative partition is."""
     r = p.representative
     return (f"{p.run.chains[r.chain].name}, " if len(p.run.chains) > 1 else "") + f"cycle {r.cycle:,}"
 
 
-def _cluster_table(p: Posterior) -> Any:
+def _cluster_table(p: RunSummary) -> Any:
     from rich.table import Table
 
     from mpibayes.terminal import Text
@@ -240,7 +240,7 @@ def _cluster_table(p: Posterior) -> Any:
     return table
 
 
-def block_tables(p: Posterior, block: BlockProfile) -> list[Any]:
+def block_tables(p: RunSummary, block: BlockProfile) -> list[Any]:
     """The columns of a block, numbered; by these numbers, as names are too long for table headers, their means and
     telling correlations in the clusters shown."""
     from rich.columns import Columns
@@ -289,7 +289,7 @@ def _phrase(t: Trait) -> Any:
     return text
 
 
-def _small_clusters(p: Posterior) -> list[Any]:
+def _small_clusters(p: RunSummary) -> list[Any]:
     from mpibayes.terminal import Text
 
     rest = p.representative.sizes[len(p.clusters) :]

@@ -19,6 +19,6 @@ def likelihood_of(comm: Communicator, rows) -> Likelihood:
     mine = None
     if comm.rank == 0:
         first = rows[0][1]
-        (kind,) = (kind for kind in LIKELIHOODS.values() if kind.code == first.family)
+        (kind,) = (kind for kind in LIKELIHOODS.values() if kind.code == first.likelihood)
         mine = kind(first.n_predictors, first.n_classes, first.nu, first.scale)
     return comm.share(mine)

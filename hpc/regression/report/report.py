@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.posterior.tables import Report, finite, machine_scalars
-from mpibayes.hpc.regression.draws import Kept
+from mpibayes.hpc.regression.draws import Posterior
 from mpibayes.hpc.regression.keys import Firefly
 from mpibayes.hpc.regression.report.coefficients import LEVELS, Summary, centred, units
 from mpibayes.hpc.regression.report.mixing import ChainSummary
 from mpibayes.hpc.regression.report.scoring import ClassScores, NumberScores, Scores
-from mpibayes.hpc.regression.report.summarise import Posterior, summarise_run
+from mpibayes.hpc.regression.report.summarise import RunSummary, summarise_run
 from mpibayes.hpc.regression.report.tables import parts
 from mpibayes.io.export import csv_line
 
 
-def make(run: Kept) -> Report:
+def make(run: Posterior) -> Report:
     """See `report.report`."""
     posterior = summarise_run(run)
     pictures, lines = _pictures(posterior), _coefficients(posterior)
@@ -29,7 +29,7 @@ def make(run: Kept) -> Report:
 # --- for other programs -----------------------------------------------------------------------------------------------
 
 
-def _coefficients(p: Posterior) -> list[dict[str, Any]]:
+def _coefficients(p: RunSummary) -> list[dict[str, Any]]:
     """A line for each, in the order of the design; None for what does not exist."""
     design, lines = p.run.design, []
     d = design.n_predictors
@@ -70,7 +70,7 @@ def _csv(lines: list[dict[str, Any]]) -> str:
     return csv_line(list(lines[0])) + "".join(csv_line(list(line.values())) for line in lines)
 
 
-def _machine(p: Posterior, lines: list[dict[str, Any]], pictures: list[str]) -> dict[str, Any]:
+def _machine(p: RunSummary, lines: list[dict[str, Any]], pictures: list[str]) -> dict[str, Any]:
     """summary.json. Numbers that do not exist are null."""
     run, e, t = p.run, p.efficiency, p.theta
     s = run.settings
@@ -161,7 +161,7 @@ def _machine_scores(s: Scores, classes: tuple[str, ...]) -> dict[str, Any]:
 # --- pictures ---------------------------------------------------------------------------------------------------------
 
 
-def _pictures(p: Posterior) -> dict[str, bytes]:
+def _pictures(p: RunSummary) -> dict[str, bytes]:
     """File names and PNG bytes."""
     from mpibayes.hpc.regression.report import figures
 

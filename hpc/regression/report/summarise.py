@@ -9,7 +9,7 @@ import numpy as np
 
 from mpibayes.errors import DataError, NumericalError
 from mpibayes.hpc.posterior.scalars import ScalarSummary, summary_of
-from mpibayes.hpc.regression.draws import Kept
+from mpibayes.hpc.regression.draws import Posterior
 from mpibayes.hpc.regression.predictive import Average
 from mpibayes.hpc.regression.prior import Prior
 from mpibayes.hpc.regression.report import mixing
@@ -23,12 +23,12 @@ SCORED = 200  # draws that held-out rows are scored with, at most
 
 
 @dataclass
-class Posterior:
+class RunSummary:
     """All that a report shows. theta: of the coefficients as they are sampled, (K, D) flattened; shown: what they are
     judged by, the same but for softmax, where it is less the mean over classes; original: these in the table's units,
     None where that is the same."""
 
-    run: Kept
+    run: Posterior
     n_rows: int
     chains: list[ChainSummary]
     scalars: dict[str, ScalarSummary]
@@ -54,7 +54,7 @@ class Posterior:
         return self.run.design.likelihood.odds
 
 
-def summarise_run(run: Kept) -> Posterior:
+def summarise_run(run: Posterior) -> RunSummary:
     """Everything the report shows, from the traces and a pass or two over the rows."""
     run.read_traces()
     run.require_draws()
@@ -69,7 +69,7 @@ def summarise_run(run: Kept) -> Posterior:
     later = [c.later() for c in run.chains]
     scalars = {s.name: summary_of([t[s.name] for t in later]) for s in SCALARS if s.label}
     chains = [mixing.summarise_chain(c) for c in run.chains]
-    posterior = Posterior(
+    posterior = RunSummary(
         run, run.n_rows, chains, {k: s for k, s in scalars.items() if s.n_draws}, theta, shown, original,
         mixing.efficiency(chains, shown),
     )  # fmt: skip
@@ -87,7 +87,7 @@ def summarise_run(run: Kept) -> Posterior:
     return posterior
 
 
-def _look_at_rows(p: Posterior) -> None:
+def _look_at_rows(p: RunSummary) -> None:
     """Counts the training rows, and checks the chains by importance sampling where that is affordable."""
     run, design = p.run, p.run.design
     n_draws = affordable(run.n_rows, design.width)
@@ -117,7 +117,7 @@ def _look_at_rows(p: Posterior) -> None:
         )
 
 
-def _score(p: Posterior) -> None:
+def _score(p: RunSummary) -> None:
     run = p.run
     config = run.chains[0].config
     if config.heldout_path is not None and not os.path.exists(config.heldout_path):

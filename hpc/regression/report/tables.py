@@ -26,7 +26,7 @@ from mpibayes.hpc.posterior.tables import (
 from mpibayes.hpc.regression.keys import Firefly
 from mpibayes.hpc.regression.report.coefficients import Summary, by_importance, units
 from mpibayes.hpc.regression.report.scoring import ClassScores
-from mpibayes.hpc.regression.report.summarise import Posterior
+from mpibayes.hpc.regression.report.summarise import RunSummary
 from mpibayes.hpc.regression.scalars import SCALARS
 from mpibayes.hpc.scalar import named
 from mpibayes.text import counted, every, number, percent, took
@@ -38,7 +38,7 @@ JUDGED = 100  # looks that R-hat needs
 ENOUGH = 20  # looks at the log posterior that show where a chain is
 
 
-def parts(p: Posterior) -> list[Any]:
+def parts(p: RunSummary) -> list[Any]:
     """What is printed, in order."""
     shown = [head(p.run.chains, _about(p)), "", _scalar_table(p)]
     if p.warnings:
@@ -57,7 +57,7 @@ def parts(p: Posterior) -> list[Any]:
 # --- what was run -----------------------------------------------------------------------------------------------------
 
 
-def _about(p: Posterior) -> list[tuple[str, str]]:
+def _about(p: RunSummary) -> list[tuple[str, str]]:
     run, config = p.run, p.run.chains[0].config
     lines = [
         ("table", str(run.table.path)), ("model", _model(p)), ("predictors", _predictors(p)), ("rows", _rows(p)),
@@ -83,7 +83,7 @@ def _about(p: Posterior) -> list[tuple[str, str]]:
     return lines
 
 
-def _model(p: Posterior) -> str:
+def _model(p: RunSummary) -> str:
     design, s = p.run.design, p.run.settings
     m = p.run.likelihood
     words = f"{m.title} regression of {design.response}: {m.in_words(design.classes)}"
@@ -94,7 +94,7 @@ def _model(p: Posterior) -> str:
     return words + (f", that is {number(m.scale * design.scale)} in the table's units" if design.standardise else "")
 
 
-def _predictors(p: Posterior) -> str:
+def _predictors(p: RunSummary) -> str:
     design = p.run.design
     numeric = sum(t.numeric for t in design.terms)
     others = [t for t in design.terms if not t.numeric]
@@ -111,7 +111,7 @@ def _predictors(p: Posterior) -> str:
     return f"{counted(len(design.terms), 'column')}: {', '.join(kinds)}; {counted(design.n_parameters, 'coefficient')}"
 
 
-def _rows(p: Posterior) -> str:
+def _rows(p: RunSummary) -> str:
     run, config = p.run, p.run.chains[0].config
     rows = counted(p.n_rows, "training row")
     if p.n_rows < run.n_rows:
@@ -123,7 +123,7 @@ def _rows(p: Posterior) -> str:
     return rows
 
 
-def _prior(p: Posterior) -> str:
+def _prior(p: RunSummary) -> str:
     s = p.run.settings
     if s.prior == "flat":
         return "flat"
@@ -150,7 +150,7 @@ def _sampler(config: Config) -> str:
 # --- how it was sampled -----------------------------------------------------------------------------------------------
 
 
-def _scalar_table(p: Posterior) -> Any:
+def _scalar_table(p: RunSummary) -> Any:
     summaries, remarks = dict(p.scalars), {}
     if "n_bright" in summaries:
         remarks["n_bright"] = f"{percent(summaries['n_bright'].mean / p.n_rows)} of the rows"
@@ -163,11 +163,11 @@ def _scalar_table(p: Posterior) -> Any:
     return scalar_table(SCALARS, summaries, remarks, unjudged=summaries.keys() - set(judged))
 
 
-def _all_rows(p: Posterior) -> bool:
+def _all_rows(p: RunSummary) -> bool:
     return p.run.chains[0].config.of(Firefly).bounds == "none"
 
 
-def _chain_table(p: Posterior) -> Any:
+def _chain_table(p: RunSummary) -> Any:
     seen = all("log_posterior" in c.scalars and c.scalars["log_posterior"].n_draws >= ENOUGH for c in p.chains)
     names = ("log_posterior" if seen else "lp", "acceptance_rate", "step_size", "n_bright")
     level, accepted, step, bright = (named(SCALARS)[name] for name in names)
@@ -187,7 +187,7 @@ def _chain_table(p: Posterior) -> Any:
     )
 
 
-def _efficiency_table(p: Posterior) -> Any:
+def _efficiency_table(p: RunSummary) -> Any:
     e = p.efficiency
     table = plain_table("effective draws (ESS, bulk)", "least", "median", "")
     of = f"of {len(p.theta):,} coefficients" if len(p.theta) > 1 else ""
@@ -210,7 +210,7 @@ def _efficiency_table(p: Posterior) -> Any:
     return table
 
 
-def _importance(p: Posterior) -> list[Any]:
+def _importance(p: RunSummary) -> list[Any]:
     from mpibayes.terminal import Text
 
     o = p.importance
@@ -237,7 +237,7 @@ def _importance(p: Posterior) -> list[Any]:
 # --- held-out rows ----------------------------------------------------------------------------------------------------
 
 
-def _score_table(p: Posterior) -> Any:
+def _score_table(p: RunSummary) -> Any:
     s = p.scores
     draws = f"mean over {counted(s.n_draws, 'draw')}"
     if isinstance(s, ClassScores):
@@ -269,7 +269,7 @@ def _score_table(p: Posterior) -> Any:
 # --- coefficients -----------------------------------------------------------------------------------------------------
 
 
-def _coefficient_title(p: Posterior) -> Any:
+def _coefficient_title(p: RunSummary) -> Any:
     from mpibayes.terminal import Text
 
     design = p.run.design
@@ -288,7 +288,7 @@ def _coefficient_title(p: Posterior) -> Any:
     return text
 
 
-def _coefficient_table(p: Posterior) -> Any:
+def _coefficient_table(p: RunSummary) -> Any:
     odds = ("odds ratio", "5 %", "95 %") if p.odds else ()
     table = plain_table("", "mean", "sd", "5 %", "50 %", "95 %", "ESS", "tail", "R-hat", *odds)
     table.columns[0].no_wrap, table.columns[0].overflow = True, "ellipsis"
@@ -300,7 +300,7 @@ def _coefficient_table(p: Posterior) -> Any:
     return table
 
 
-def _original(p: Posterior) -> Sequence[Any]:
+def _original(p: RunSummary) -> Sequence[Any]:
     from mpibayes.terminal import Text
 
     design, s = p.run.design, p.original

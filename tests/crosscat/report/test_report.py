@@ -10,9 +10,9 @@ from rich.console import Console
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.commands.report import report
-from mpibayes.hpc.crosscat.draws import Kept, iterate_draws
+from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile
-from mpibayes.hpc.crosscat.report.summarise import ClusterLine, Posterior
+from mpibayes.hpc.crosscat.report.summarise import ClusterLine, RunSummary
 from mpibayes.hpc.crosscat.report.tables import block_tables
 from mpibayes.hpc.crosscat.representative import representative
 from mpibayes.hpc.crosscat.start.subsample import Annealing
@@ -73,7 +73,7 @@ def test_the_default_place_is_the_run_directory(table, tmp_path):
 
 def test_the_representative_has_the_least_loss(run_dir):
     """Against the definition, on all rows: the table is smaller than the number of probe rows."""
-    run = Kept([run_dir])
+    run = Posterior([run_dir])
     kept = run.kept()
     r = representative(run, kept)
     assert r.loss == pytest.approx(r.losses.min()) and len(r.losses) == len(kept)
@@ -256,7 +256,7 @@ def test_out_that_cannot_be_written(run_dir, tmp_path):
 
 
 def test_statistics_in_slices_are_those_of_the_whole(run_dir, monkeypatch):
-    run = Kept([run_dir])
+    run = Posterior([run_dir])
     (_, draw), *_ = run.states()
     whole = run.statistics([draw.labels])[0]
     moments, sample = run.moments(draw.labels), run.sample(100)
@@ -290,7 +290,7 @@ def test_a_block_of_ten_long_names_fits_a_hundred_letters():
     block = BlockProfile("body", names, np.full(4, 500.0), mean, here, mean.mean(axis=0), overall[0])
     clusters = [ClusterLine(k + 1, 500, 0.25, 1.0) for k in range(4)]
     paper = io.StringIO()
-    for part in block_tables(Posterior(None, [], {}, {}, None, 0, clusters=clusters), block):
+    for part in block_tables(RunSummary(None, [], {}, {}, None, 0, clusters=clusters), block):
         Console(file=paper, width=100).print(part)
     lines = paper.getvalue().splitlines()
     assert all(name in paper.getvalue() for name in names) and "\u2026" not in paper.getvalue()

@@ -10,13 +10,18 @@ def table(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def runs(table, tmp_path_factory):
-    """A run of each family, for tests that only read it; the logistic one has two chains."""
+    """A run of each likelihood, for tests that only read it; the logistic one has two chains."""
     folder = tmp_path_factory.mktemp("regressions")
     return {
-        family: make_run(
-            folder / family, table, family, cycles=8000, burn_in=1000, chains=2 if family == "logistic" else 1
+        likelihood: make_run(
+            folder / likelihood,
+            table,
+            likelihood,
+            cycles=8000,
+            burn_in=1000,
+            chains=2 if likelihood == "logistic" else 1,
         )
-        for family in ("logistic", "softmax", "student-t")
+        for likelihood in ("logistic", "softmax", "student-t")
     }
 
 

@@ -23,7 +23,7 @@ table = "{table}"
 heldout = {heldout}
 [model]
 family = "regression"
-likelihood = "{family}"
+likelihood = "{likelihood}"
 [regression]
 response = "{response}"
 predictors = {predictors}
@@ -87,7 +87,7 @@ def write_csv(path: Path, columns, leave_out=()) -> Path:
 def make_run(
     folder: Path,
     table: Table,
-    family: str,
+    likelihood: str,
     *,
     cycles=2000,
     burn_in=500,
@@ -100,8 +100,8 @@ def make_run(
     config = folder.parent / f"{folder.name}.toml"
     config.write_text(
         CONFIG.format(
-            table=table.path, heldout=heldout, family=family, response=RESPONSE[family], cycles=cycles, burn_in=burn_in,
-            predictors=list(PREDICTORS), chains=chains, regression=regression, text=text,
+            table=table.path, heldout=heldout, likelihood=likelihood, response=RESPONSE[likelihood], cycles=cycles,
+            burn_in=burn_in, predictors=list(PREDICTORS), chains=chains, regression=regression, text=text,
         ).replace("heldout = None\n", "")
     )  # fmt: skip
     command = [sys.executable, "-m", "mpibayes", "run", str(config), "-o", str(folder)]

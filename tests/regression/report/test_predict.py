@@ -13,7 +13,7 @@ from scipy.special import expit
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.commands.predict import predict
-from mpibayes.hpc.regression.draws import Kept
+from mpibayes.hpc.regression.draws import Posterior
 from mpibayes.io.export import export
 from mpibayes.io.trace import read_trace
 from tests.regression.report.runs import BIRDS, JOBS, customers, make_run, write_csv, write_customers
@@ -51,7 +51,7 @@ def plain_predictors(columns, run):
 
 
 def opened(run_dir):
-    run = Kept([run_dir])
+    run = Posterior([run_dir])
     run.read_traces()
     return run
 

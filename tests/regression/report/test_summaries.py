@@ -8,7 +8,7 @@ from scipy.special import expit, log_softmax, softmax
 
 from mpibayes.hpc.posterior.chains import family_in
 from mpibayes.hpc.regression.design import Built, Design
-from mpibayes.hpc.regression.draws import Kept
+from mpibayes.hpc.regression.draws import Posterior
 from mpibayes.hpc.regression.likelihoods import Logistic, Softmax, StudentT
 from mpibayes.hpc.regression.predictive import Average
 from mpibayes.hpc.regression.prior import Prior
@@ -21,9 +21,9 @@ from mpibayes.io.table import table_from_arrays
 from tests.regression.report.runs import PREDICTORS, RESPONSE, customers
 
 
-def design_of(family, holes=False, **more):
+def design_of(likelihood, holes=False, **more):
     columns, rows = table_from_arrays(customers(holes=holes))
-    settings = Settings(family, RESPONSE[family], PREDICTORS, **more)
+    settings = Settings(likelihood, RESPONSE[likelihood], PREDICTORS, **more)
     return Design.of(settings, columns), columns, rows
 
 
@@ -50,12 +50,12 @@ def test_chains_of_different_lengths_and_few_draws():
     assert np.isnan(few.ess_bulk).all() and np.isfinite(few.mean).all()
 
 
-@pytest.mark.parametrize("family", ["logistic", "student-t"])
+@pytest.mark.parametrize("likelihood", ["logistic", "student-t"])
 @pytest.mark.parametrize("missing", ["error", "indicator"])
-def test_coefficients_in_the_tables_units_give_the_same_predictor(family, missing):
+def test_coefficients_in_the_tables_units_give_the_same_predictor(likelihood, missing):
     """x theta of the standardised design is that of the plain one, with the coefficients in the table's units."""
-    design, _, rows = design_of(family, holes=missing == "indicator", missing=missing)
-    plain, *_ = design_of(family, holes=missing == "indicator", missing=missing, standardise=False)
+    design, _, rows = design_of(likelihood, holes=missing == "indicator", missing=missing)
+    plain, *_ = design_of(likelihood, holes=missing == "indicator", missing=missing, standardise=False)
     theta = np.random.default_rng(3).normal(size=(1, design.n_predictors))
     x, raw = (d.build(rows, response=False).x[:, : d.n_predictors].astype(float) for d in (design, plain))
     eta = design.center + design.scale * (x @ theta[0])
@@ -192,7 +192,7 @@ def test_nothing_to_score():
 
 def test_importance_sampling_finds_a_wrong_chain(runs):
     assert family_in(runs["student-t"]) == "regression"
-    run = Kept([runs["student-t"]])
+    run = Posterior([runs["student-t"]])
     run.read_traces()
     (draws,) = run.coefficients()
     draws = draws[:, 0]
