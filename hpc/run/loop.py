@@ -100,9 +100,11 @@ def _tell_internal(comm: Communicator | None, error: BaseException, folder: Path
     if isinstance(error, MemoryError):
         return
     print(visible_lines("".join(traceback.format_exception(error))), end="", file=sys.stderr, flush=True)
-    with contextlib.suppress(OSError), open_regular(folder / "logs" / f"rank-{rank:05d}.log", "a") as file:
-        print(time.strftime("%Y-%m-%dT%H:%M:%S"), line, file=file)
-        traceback.print_exception(error, file=file)
+    with contextlib.suppress(OSError):
+        (folder / "logs").mkdir(exist_ok=True)  # in DIR even where the chains have their own folders
+        with open_regular(folder / "logs" / f"rank-{rank:05d}.log", "a") as file:
+            print(time.strftime("%Y-%m-%dT%H:%M:%S"), line, file=file)
+            traceback.print_exception(error, file=file)
 
 
 def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fresh: bool) -> int:
