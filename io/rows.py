@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mpibayes.errors import DataError
+from mpibayes.io import recording
 
 CODES = {"codes8": np.uint8, "codes16": np.uint16}  # of levels, and last the code of a missing cell
 BLOCKS = {**CODES, "reals": np.float64, "tallies": np.float64}  # on disk
@@ -24,7 +25,12 @@ SLICE_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a typed table: what it is, where it lies, and its summary over all rows."""
+    """One column of a typed table: what it is, where it lies, how it was recorded, and its summary over all rows.
+
+    A real column was recorded in steps of `resolution` (0: as it is), and some of its values, the `atoms`, are not
+    measurements but values of their own; on a log scale (`log`) all others are positive. `rest_center` and `rest_scale`
+    are the mean and the deviation of the cells that are no atoms, on that scale (`recording.rest`).
+    """
 
     name: str
     kind: str
@@ -36,6 +42,11 @@ class Column:
     scale: float = 1.0
     minimum: float = 0.0
     maximum: float = 0.0
+    resolution: float = 0.0
+    atoms: tuple[float, ...] = ()
+    log: bool = False
+    rest_center: float = 0.0
+    rest_scale: float = 1.0
 
 
 @dataclass
@@ -112,7 +123,8 @@ def place_columns(kinds: Iterable[tuple[str, str, Sequence[str]]]) -> tuple[Colu
 
 
 def summarise(columns: Sequence[Column], slices: Iterable[Rows]) -> tuple[Column, ...]:
-    """The columns with n_missing, center, scale, minimum and maximum of the observed cells of `slices`.
+    """The columns with n_missing, center, scale, minimum and maximum of the observed cells of `slices`, and center and
+    scale of their rests. Raises DataError where a column has no logarithms though they are its scale.
 
     Means and sums of squares of the slices are merged by Chan, Golub & LeVeque (1979). The result depends on how the
     rows are cut, so callers cut as slice_rows says, whatever the batches that they come in.
@@ -123,18 +135,54 @@ def summarise(columns: Sequence[Column], slices: Iterable[Rows]) -> tuple[Column
     blank = {
         block: np.array([len(c.levels) for c in columns if c.block == block], dtype) for block, dtype in CODES.items()
     }
+    rests = _Rests(columns)
     for rows in slices:
         for block, code in blank.items():
             missing[block] += (getattr(rows, block) == code).sum(axis=0)
         for block, moment in moments.items():
             missing[block] += moment.add(getattr(rows, block))
+        rests.add(rows)
     result = []
     for column in columns:
         change: dict[str, float] = {"n_missing": int(missing[column.block][column.index])}
         if column.block in moments:
             change |= moments[column.block].of(column.index)
-        result.append(replace(column, **change))
+        result.append(rests.of(replace(column, **change)))
     return tuple(result)
+
+
+class _Rests:
+    """Center and scale of what a mixture takes for normal: of the cells that are no atoms, on the model's scale."""
+
+    def __init__(self, columns: Sequence[Column]):
+        self.columns = [c for c in columns if c.atoms or c.log]
+        self._place = {c.name: i for i, c in enumerate(self.columns)}
+        self._moments = _Moments(len(self.columns))
+        self._n_atoms = np.zeros(len(self.columns), np.int64)
+        self._n_without = np.zeros(len(self.columns), np.int64)
+
+    def add(self, rows: Rows) -> None:
+        if self.columns:
+            cells = [rows.reals[:, c.index] for c in self.columns]
+            self._n_atoms += [int(np.isin(x, c.atoms).sum()) for c, x in zip(self.columns, cells)]
+            y = np.column_stack([recording.rest(c, x) for c, x in zip(self.columns, cells)])
+            self._n_without += self._moments.add(y)
+
+    def of(self, column: Column) -> Column:
+        """A column that has its other statistics, with these."""
+        if column.kind != "real":
+            return column
+        found = {"center": column.center, "scale": column.scale}
+        i = self._place.get(column.name)
+        if i is not None:
+            found = self._moments.of(i) or {"center": 0.0, "scale": 1.0}
+            if self._n_without[i] > column.n_missing + self._n_atoms[i]:
+                raise DataError(
+                    f"column '{column.name}': has values of 0 or below that are no atoms, so that it has no "
+                    'logarithms; give scale = "linear" in the schema'
+                )
+        spread = 0.0 if column.log else column.resolution / np.sqrt(12.0)  # of latent values within their cells
+        return replace(column, rest_center=found["center"], rest_scale=float(np.hypot(found["scale"], spread)))
 
 
 class _Moments:

@@ -1,6 +1,6 @@
 """The typed table: columns of codes, reals and counts in one HDF5 file, written once and read in slices.
 
-File layout (format "mpibayes-table", version 1; all datasets contiguous, row-major, absent when they have no column):
+File layout (format "mpibayes-table", version 2; all datasets contiguous, row-major, absent when they have no column):
 
     codes8   (N, C8)  uint8     categorical and boolean columns of at most 255 levels: code 0..V-1, missing = V
     codes16  (N, C16) uint16    categorical columns of 256 to 65,535 levels, coded likewise
@@ -52,7 +52,7 @@ from mpibayes.io.rows import (
 from mpibayes.io.seal import Seal, append_seal
 
 FORMAT = "mpibayes-table"
-VERSION = 1
+VERSION = 2
 SUFFIXES = (".h5", ".hdf5")
 LEFT_OVER_S = 86_400.0  # a temporary file that nobody has written to for so long is a dead import's
 
@@ -202,6 +202,7 @@ def _read_header(path: Path, file: h5py.File) -> Table:
     for number, entry in enumerate(json.loads(file["columns"][()])):
         if entry.pop("n_levels"):
             entry["levels"] = tuple(file[f"levels/{number}"].asstr()[:])
+        entry["atoms"] = tuple(entry["atoms"])
         columns.append(Column(**entry))
     problems = []
     for block, width in block_widths(columns).items():
@@ -328,7 +329,7 @@ class TableWriter:
                 self._file.create_dataset(f"levels/{number}", data=list(levels), dtype=h5py.string_dtype("utf-8"))
         self._file["columns"] = json.dumps(entries, ensure_ascii=False)
         self._file["source"] = json.dumps(dict(self.source), ensure_ascii=False)
-        content = [[c.name, c.kind, list(c.levels)] for c in columns]
+        content = [[c.name, c.kind, list(c.levels), c.resolution, list(c.atoms), c.log] for c in columns]
         content.append([self.n_rows, *(d.hexdigest() for d in digests.values())])
         fingerprint = hashlib.sha256(json.dumps(content, ensure_ascii=False).encode()).hexdigest()
         self._file.attrs.update(

@@ -43,8 +43,12 @@ class Levels:
     def log_density(self, column, x, seen):
         raise NotImplementedError("a single cell is there or not")
 
+    def probabilities(self, column: int) -> np.ndarray:
+        """Of a column's levels in every cluster, (V, K + 1)."""
+        return self.theta[self._rows(column)]
+
     def averages(self, column, x, seen, lacking, weight) -> list[np.ndarray]:
-        return [weight @ self.theta[self._rows(column)].T]
+        return [weight @ self.probabilities(column).T]
 
     def draw(self, column, x, seen, lacking, clusters, stream: Stream, ids) -> np.ndarray:
         u = one_uniform(stream, Categorical.substreams[0], column, ids)

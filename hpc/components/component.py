@@ -88,7 +88,8 @@ class Component(Protocol):
         """The prior as the kernels read it, by the names they know."""
 
     def log_base(self, rows: Rows) -> float:
-        """Of the log likelihood of some rows, what is left out elsewhere, as it is of their cells alone."""
+        """Of the log likelihood of some rows, what is left out elsewhere, as it is of their cells alone: -log x! of
+        counts, and the widths of the cells that recorded numbers stand for."""
 
     def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray, ...]:
         """Statistics of the rows of `a` and `b` together, cluster by cluster; one of them may have a single cluster."""

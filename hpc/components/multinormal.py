@@ -22,6 +22,7 @@ from mpibayes.hpc.components import normal
 from mpibayes.hpc.components.component import Array
 from mpibayes.hpc.components.grid import as_grid, draw_on_grid
 from mpibayes.hpc.parallel.streams import Stream, generator
+from mpibayes.io.recording import log_cells
 from mpibayes.io.rows import Column, Rows
 
 KAPPA, NU, VARIANCE = range(3)
@@ -339,7 +340,7 @@ class Multinormal:
         return {"widths": self.widths, "wishart": wishart, "vector_mean": mean, "vector_spread": spread}
 
     def log_base(self, rows: Rows) -> float:
-        return 0.0
+        return float(log_cells(self.columns, rows).sum())
 
     def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray, ...]:
         """As `normal.merge_moments`, block by block."""

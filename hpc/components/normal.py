@@ -16,6 +16,7 @@ from mpibayes.hpc.components.component import Array
 from mpibayes.hpc.components.grid import Grids, as_grid
 from mpibayes.hpc.components.single import Numbers, with_new
 from mpibayes.hpc.parallel.streams import Stream, cells
+from mpibayes.io.recording import log_cells
 from mpibayes.io.rows import Column, Rows
 
 MEAN, KAPPA, NU, VARIANCE = range(4)
@@ -123,7 +124,7 @@ class Normal:
         return {"normal": normal}
 
     def log_base(self, rows: Rows) -> float:
-        return 0.0
+        return float(log_cells(self.columns, rows).sum())
 
     def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray, ...]:
         return merge_moments(a, b)

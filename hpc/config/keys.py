@@ -34,6 +34,7 @@ class Model(Section):
     """A family adds its own keys, and says with `family` by which names it goes."""
 
     of_the_model: ClassVar[bool] = True
+    latent: ClassVar[bool] = False  # whether real columns are modelled as `data.latent.Latent` has them
 
     family: str = key("", "the family of the model", "the name of a family")
 

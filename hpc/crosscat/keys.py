@@ -36,6 +36,8 @@ class RatePrior(Section):
 
 
 class Model(keys.Model):
+    latent: ClassVar[bool] = True
+
     family: Literal["mixture"] = key("mixture", "clusters of the rows, their number learned", '"mixture"')
     concentration: Annotated[Literal["learn"] | float | GammaPrior, BeforeValidator(tuples)] = key(
         "learn",

@@ -19,8 +19,8 @@ The statistics of all draws are built once; new rows then stream through in batc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +29,11 @@ import numpy as np
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.partitions import contingency
-from mpibayes.hpc.crosscat.predictive import ViewPredictive, is_missing, patterns
+from mpibayes.hpc.crosscat.predictive import Pattern, ViewPredictive, is_missing, patterns
 from mpibayes.hpc.crosscat.representative import Representative, representative
+from mpibayes.hpc.data.latent import OF_NEW_ROWS
 from mpibayes.hpc.posterior.chains import evenly
-from mpibayes.io.rows import Rows
+from mpibayes.io.rows import Column, Rows
 from mpibayes.io.table import Table
 from mpibayes.text import counted
 
@@ -72,7 +73,7 @@ class Forecast:
         )
 
     def __call__(self, rows: Rows, first_row: int) -> tuple[dict[str, Any], np.ndarray]:
-        rows = self._run.data.carve(rows)
+        rows = self._run.data.as_modelled(rows, first_row + np.arange(len(rows)), OF_NEW_ROWS)
         result = self._predictor(rows)
         return _columns(self._predictor, rows, result, first_row, self._probabilities), result.log_density
 
@@ -111,12 +112,10 @@ class Predictor:
     def __init__(
         self, run: Posterior, wanted: Sequence[tuple[int, int]], representative: Representative, impute: bool = False
     ):
-        self.columns, self.components, self.representative, self.impute = (
-            run.columns,
-            run.components,
-            representative,
-            impute,
-        )
+        self.components, self.representative, self.impute = run.components, representative, impute
+        self._which = run.data.latent.which
+        parts = {own.name for own in self._which.values()}
+        self.columns = [c for c in run.columns if c.name not in parts]
         drawn = [
             (d.hyper, d.labels.astype(np.min_scalar_type(int(d.labels.max())))) for _, d in run.states(wanted)
         ]  # labels in as few bytes as they need: the table is read once for all draws
@@ -139,8 +138,8 @@ class Predictor:
     def __call__(self, rows: Rows) -> Result:
         n, n_clusters = len(rows), len(self.representative.sizes)
         partly = list(patterns(self.components, rows, partly=True))
-        lacking = list(patterns(self.components, rows)) if self.impute else []
         holes = self._holes(rows) if self.impute else {}
+        lacking = list(self._lacking(rows, holes))
         sums = {"p": np.zeros((n, n_clusters)), "new": np.zeros(n), "total": np.zeros(n)}
         cells = {name: np.zeros((len(at), self._width(name))) for name, at in holes.items()}
         largest = np.full(n, -np.inf)  # running maximum of log p_d(x): sums are kept relative to it
@@ -162,10 +161,13 @@ class Predictor:
                 sums[part] += add
             for name, at in holes.items():
                 cells[name] *= fade[at, None]
-            for p in lacking:
-                averages = draw.averages(p, weight[p.rows])
+            for p, which in lacking:
+                share = 1.0 if which is None else draw.share_of_rest(which)
+                averages = draw.averages(p, weight[p.rows] * share)
                 for i, column in p.members():
-                    cells[column.name][np.searchsorted(holes[column.name], p.rows)] += averages[i]
+                    name, first = self._home(column)
+                    at = np.searchsorted(holes[name], p.rows)
+                    cells[name][at, first : first + averages[i].shape[1]] += averages[i]
         total = sums["total"]
         spread = log_density.std(axis=0, ddof=1) if self.n_draws > 1 else np.full(n, np.nan)
         imputed = {name: self._imputed(name, at, cells[name] / total[at, None]) for name, at in holes.items()}
@@ -173,26 +175,58 @@ class Predictor:
             largest + np.log(total / self.n_draws), spread, sums["new"] / total, sums["p"] / total[:, None], imputed
         )
 
+    def _lacking(self, rows: Rows, holes: dict[str, np.ndarray]) -> Iterator[tuple[Pattern, Column | None]]:
+        """The cells to predict. Of a column with atoms the rest is predicted where nobody knows which it is, not where
+        it is an atom; the second of a pair is then the column of which it is."""
+        for p in patterns(self.components, rows) if self.impute else ():
+            which = self._which.get(p.kind.members(p.column)[0].name)
+            if which is not None:
+                known = np.isin(p.rows, holes.get(p.kind.members(p.column)[0].name, ()))
+                p = replace(p, rows=p.rows[known], x=p.x[known])
+            if len(p.rows):
+                yield p, which
+
+    def _home(self, column: Column) -> tuple[str, int]:
+        """The table's column that a column is a part of, and where its averages begin among that one's."""
+        return next(((name, 2) for name, own in self._which.items() if own.name == column.name), (column.name, 0))
+
     def _holes(self, rows: Rows) -> dict[str, np.ndarray]:
         """Rows with a missing cell, by column; columns without any are left out."""
         holes = {}
         for c in self.columns:
-            at = np.flatnonzero(is_missing(rows, c))
+            at = np.flatnonzero(is_missing(rows, self._which.get(c.name, c)))
             if len(at):
                 holes[c.name] = at
         return holes
 
     def _width(self, name: str) -> int:
         column = next(c for c in self.columns if c.name == name)
-        return len(column.levels) or 2
+        return len(column.levels) or 2 + (len(column.atoms) + 1 if name in self._which else 0)
 
     def _imputed(self, name: str, at: np.ndarray, average: np.ndarray) -> Imputed:
         column = next(c for c in self.columns if c.name == name)
         if column.levels:
             best = average.argmax(axis=1)
             return Imputed(at, best, average[np.arange(len(at)), best])
-        mean, square = average.T
-        return Imputed(at, mean + column.center, np.sqrt(np.maximum(square - mean**2, 0.0)))
+        return Imputed(at, *_mean_and_sd(column, average))
+
+
+def _mean_and_sd(column: Column, average: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of numbers with averages (m, 2): of x - center and its square; of those with atoms (m, 2 + atoms + 1), where
+    these are of the rest alone, times its probability, which comes last, behind those of the atoms.
+
+    On a log scale, on which a t has no mean: the geometric mean of the rest, and how far one deviation goes beyond it.
+    """
+    mean, square, *p = average.T
+    if column.log:
+        share = np.maximum(p[-1], 1e-300) if p else 1.0
+        y = mean / share
+        value = np.exp(y + column.center)
+        step = value * np.expm1(np.sqrt(np.maximum(square / share - y**2, 0.0)))
+        mean, square = (value - column.center) * share, ((value - column.center) ** 2 + step**2) * share
+    for atom, of_atom in zip(column.atoms if p else (), p):
+        mean, square = mean + (atom - column.center) * of_atom, square + (atom - column.center) ** 2 * of_atom
+    return mean + column.center, np.sqrt(np.maximum(square - mean**2, 0.0))
 
 
 def _columns(predictor: Predictor, rows: Rows, result: Result, start: int, probabilities: bool) -> dict[str, Any]:

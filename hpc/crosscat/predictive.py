@@ -20,6 +20,7 @@ from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
 from mpibayes.hpc.data.rows import take_columns
 from mpibayes.hpc.parallel.streams import Stream, in_lane
+from mpibayes.io.recording import log_cells
 from mpibayes.io.rows import Column, Rows
 from mpibayes.kernels import mixture as kernels
 
@@ -90,7 +91,7 @@ class ViewPredictive:
 
     def log_density(self, rows: Rows) -> np.ndarray:
         """Log density of the observed cells of each row, (n,) float64."""
-        density = kernels.log_predictive(rows, self.tail)
+        density = kernels.log_predictive(rows, self.tail) + self._log_cells(rows)
         partly = [p.rows for p in patterns(self.components, rows, partly=True)]
         if partly:  # by themselves, so that the other rows' last bits do not depend on them
             some = np.unique(np.concatenate(partly))
@@ -99,7 +100,7 @@ class ViewPredictive:
 
     def log_terms(self, rows: Rows, partly: Sequence[Pattern] | None = None) -> np.ndarray:
         """log p(x, k) of the observed cells x of each row, (n, K + 1). partly: `patterns` of the rows, if known."""
-        terms = kernels.log_predictive_clusters(rows, self.tail)
+        terms = kernels.log_predictive_clusters(rows, self.tail) + self._log_cells(rows)[:, None]
         for p in patterns(self.components, rows, partly=True) if partly is None else partly:
             if len(p.seen):  # the kernel leaves blocks out that are not whole
                 terms[p.rows] += self._laws[p.kind.name].log_density(p.column, p.x, p.seen)
@@ -109,6 +110,10 @@ class ViewPredictive:
         """Of each cell that the rows of `p` lack, sums over the clusters, weighted by (m, K + 1): of the probabilities
         of its levels (m, V), or of the first two moments about the column's center (m, 2)."""
         return self._laws[p.kind.name].averages(p.column, p.x, p.seen, p.lacking, weight)
+
+    def share_of_rest(self, which: Column) -> np.ndarray:
+        """Probability of the last level of a categorical column of at most 255 levels in every cluster, (K + 1,)."""
+        return self._laws["categorical"].probabilities(which.index)[-1]
 
     def simulate(self, given: Rows, columns: Sequence[Column], stream: Stream, first_row: int = 0) -> Rows:
         """See `Predictive.simulate`; `columns` are some of the view's."""
@@ -125,6 +130,10 @@ class ViewPredictive:
                 for i, column in members:
                     getattr(drawn, column.block)[p.rows, column.index] = x[:, i]
         return drawn
+
+    def _log_cells(self, rows: Rows) -> np.ndarray:
+        """See `io.recording.log_cells`."""
+        return log_cells((c for kind in self.components.kinds for c in kind.columns), rows)
 
     def together(self, rows: Rows) -> np.ndarray:
         """See `Predictive.together`."""

@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from mpibayes.errors import DataError
+from mpibayes.hpc.data.latent import OF_NEW_ROWS, OF_TABLE, AsRecorded, Latent
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator, agree, broadcast_arrays, on_root
 from mpibayes.hpc.parallel.streams import Purpose, generator
@@ -132,8 +133,9 @@ class Data:
     """Training rows by their place in the training order, and this rank's blocks of the held-out rows.
 
     `training_rows`: None when every row of the table is a training row, else their row numbers, ascending int64.
-    `blocks`: {"columns": names, ...} of each block of columns that are modelled jointly. `stored`: the used columns as
-    they lie in the table, `columns`: as they lie in the rows given out.
+    `blocks`: {"columns": names, ...} of each block of columns that are modelled jointly. `latent`: whether real columns
+    are given out as `latent.Latent` has them. `stored`: the used columns as they lie in the table, `columns`: as they
+    lie in the rows given out.
     """
 
     def __init__(
@@ -142,10 +144,14 @@ class Data:
         unused: Collection[str],
         heldout_fraction: float | None,
         blocks: Mapping[str, Mapping] | None = None,
+        latent: bool = False,
     ):
-        self.table = table
+        self.table, blocks = table, blocks or {}
         self.stored, self._positions = used_columns(table.columns, unused)
-        self.columns, self.carve = in_blocks(self.stored, blocks or {}), Carve(self.stored, blocks or {})
+        joint = {name for block in blocks.values() for name in block["columns"]}
+        self.latent = Latent(self.stored, table.fingerprint, joint) if latent else AsRecorded(self.stored)
+        modelled = self.latent.columns
+        self.columns, self.carve = in_blocks(modelled, blocks), Carve(modelled, blocks)
         self.training_rows = self.heldout = None
         if heldout_fraction is not None and table.n_rows > 1:
             self.heldout = heldout_rows(table.n_rows, heldout_fraction)
@@ -160,8 +166,8 @@ class Data:
         """Training rows start..stop-1, used columns only."""
         if self.training_rows is not None:
             return self._chosen(self.training_rows[start:stop])
-        if len(self.columns) == len(self.table.columns) and not self.carve.blocks:
-            return self.table.read(start, stop)
+        if len(self.stored) == len(self.table.columns):
+            return self.as_modelled(self.table.read(start, stop), np.arange(start, stop))
         return self._chosen(np.arange(start, stop))
 
     def rows_at(self, places: np.ndarray) -> Rows:
@@ -182,12 +188,16 @@ class Data:
 
     def _chosen(self, row_numbers: np.ndarray) -> Rows:
         """Rows by their numbers in the table, ascending; used columns only."""
-        chosen = self.carve.empty(self.stored, len(row_numbers))
+        chosen = self.carve.empty(self.latent.columns, len(row_numbers))
         for place, rows, index in self._pieces(row_numbers):
-            piece = self.carve(take_columns(rows, self._positions))
+            piece = self.as_modelled(take_columns(rows, self._positions).take(index), row_numbers[place])
             for block in ARRAYS:
-                getattr(chosen, block)[place] = getattr(piece, block)[index]
+                getattr(chosen, block)[place] = getattr(piece, block)
         return chosen
+
+    def as_modelled(self, rows: Rows, numbers: np.ndarray, of: int = OF_TABLE) -> Rows:
+        """Rows of the `stored` columns as they are given out. numbers, of: see `Latent`."""
+        return self.carve(self.latent(rows, numbers, of))
 
     def check_blocks(self) -> None:
         """DataError if a row of the table has some cells of a block and lacks others. Reads the table only if a block
@@ -197,7 +207,8 @@ class Data:
         if names:
             step = slice_rows(self.table.columns)
             pieces = (
-                (i * step, self.carve(take_columns(r, self._positions))) for i, r in enumerate(self.table.slices())
+                (i * step, self.as_modelled(take_columns(r, self._positions), i * step + np.arange(len(r))))
+                for i, r in enumerate(self.table.slices())
             )
             require_whole_blocks(self.carve, pieces, self.table.path, names)
 
@@ -243,7 +254,8 @@ class Data:
             record: dict = {}
             table = self.table
             used = Table(table.path, table.n_rows, self.stored, table.fingerprint, table.source)
-            rows = self.carve(read_like(used, path, unseen=unseen, record=record))
+            rows = read_like(used, path, unseen=unseen, record=record)
+            rows = self.as_modelled(rows, np.arange(len(rows)), OF_NEW_ROWS)
             require_whole_blocks(self.carve, iter([(0, rows)]), path, self.carve.blocks)
             return rows, unseen_message(record, path)
 

@@ -47,6 +47,7 @@ class Purpose(IntEnum):
     TRUTH = 25  # the mixture that a simulated table is drawn from; chain = kind of column, sub = column
     CELLS = 26  # cells of a simulated table; cycle = block of rows, chain = kind of column, sub = column
     SIMULATED = 27  # missing cells of rows, drawn from the predictive of a draw; sub = kind of column
+    RECORDED = 28  # latent numbers of recorded values; seed = the table's, sub = column, chain = whose rows
 
 
 def in_lane(chain: int, lane: int) -> int:

@@ -68,7 +68,7 @@ class KeptChains:
         self.chains = _find_chains([Path(d) for d in run_dirs], burn_in)
         config = self.chains[0].config
         self.table = _open_table(self.chains, table)
-        self.data = Data(self.table, config.unused, config.heldout_fraction, config.joint)
+        self.data = Data(self.table, config.unused, config.heldout_fraction, config.joint, config.model.latent)
         self._check_training_rows()
 
     @property

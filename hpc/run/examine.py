@@ -42,7 +42,7 @@ def examine(config_path: str | Path, overrides: Sequence[str] = ()) -> Found:
     config = load(config_path, overrides)
     table = Table.open(config.table)
     check_columns(config, table.columns, table.n_rows)
-    data = Data(table, config.unused, config.heldout_fraction, config.joint)
+    data = Data(table, config.unused, config.heldout_fraction, config.joint, config.model.latent)
     data.check_blocks()
     family = family_of(config.model.family)(serial(), config, data)
     family.read_files([], fresh=True)

@@ -116,7 +116,7 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
     table: Table = on_root(comm, lambda: Table.open(config.table), what=f"open {config.table}")
     on_root(comm, lambda: check_columns(config, table.columns, table.n_rows))
     folder = run_folder(out, config_path)
-    data = Data(table, config.unused, config.heldout_fraction, config.joint)
+    data = Data(table, config.unused, config.heldout_fraction, config.joint, config.model.latent)
     on_root(comm, data.check_blocks, what=f"read {config.table}")
     places = run_directory.chain_places(folder, config.run.chains)
     # what "auto" meant at the first start decides how the rows are cut

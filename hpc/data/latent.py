@@ -1,0 +1,89 @@
+"""Real columns as a mixture models them: where a value was recorded in steps, a latent number of its cell instead.
+
+A density has no bound at a value that comes again, and people's values do. So the latent number of a recorded value is
+uniform in its cell, from the stream of its table, column and row alone: chains of any seed have the same data, and
+their posterior is one. A column with atoms takes two columns, which are modelled one by one (docs/math.md 1.9): which
+atom a cell is, if any, and the rest (`io.recording`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from mpibayes.hpc.parallel.streams import Purpose, Stream
+from mpibayes.io import recording
+from mpibayes.io.rows import Column, Rows
+
+OF_TABLE, OF_NEW_ROWS = 0, 1  # whose row numbers name the latent numbers
+
+
+class AsRecorded:
+    """Rows as they are recorded."""
+
+    def __init__(self, stored: Sequence[Column]):
+        self.columns = tuple(stored)
+        self.which: dict[str, Column] = {}
+
+    def __call__(self, rows: Rows, numbers: np.ndarray, of: int = OF_TABLE) -> Rows:
+        return rows
+
+    def recorded(self, rows: Rows) -> Rows:
+        return rows
+
+
+class Latent:
+    """Takes Rows of `stored` columns, as recorded, and returns Rows of `columns`.
+
+    fingerprint: the table's. joint: names of columns that are modelled in blocks, which keep no atoms of their own.
+    """
+
+    def __init__(self, stored: Sequence[Column], fingerprint: str, joint: Collection[str] = ()):
+        self.stored, self._seed = tuple(stored), int(fingerprint[:15] or "0", 16)
+        reals = [replace(c, atoms=(), log=False) if c.name in joint else c for c in stored if c.kind == "real"]
+        self._reals = [c for c in reals if c.resolution or c.atoms or c.log]
+        self._first = sum(c.block == "codes8" for c in stored)
+        taken, added = {c.name for c in stored}, []
+        for i, c in enumerate(c for c in self._reals if c.atoms):
+            name = f"{c.name} ({'/'.join(recording.levels(c)[:-1])} or other)"
+            while name in taken:
+                name += "'"
+            added.append(Column(name, "categorical", "codes8", self._first + i, recording.levels(c), c.n_missing))
+        # by a column's name, the one of which atom it is
+        self.which = {c.name: own for c, own in zip((c for c in self._reals if c.atoms), added)}
+        latent = {
+            c.name: replace(c, center=c.rest_center, scale=c.rest_scale) for c in self._reals if c.name not in joint
+        } | {c.name: c for c in self._reals if c.name in joint}
+        self.columns = (*(latent.get(c.name, c) for c in stored), *added)
+
+    def __call__(self, rows: Rows, numbers: np.ndarray, of: int = OF_TABLE) -> Rows:
+        """numbers: of the rows in the table, or in the file `of` new rows, int64 (n,)."""
+        if not self._reals:
+            return rows
+        reals, codes = rows.reals.copy(), np.empty((len(rows), len(self.which)), np.uint8)
+        for c in self._reals:
+            x = rows.reals[:, c.index]
+            if c.name in self.which:
+                codes[:, self.which[c.name].index - self._first] = recording.which(c, x)
+            reals[:, c.index] = recording.rest(c, x, self._shift(c, numbers, of))
+        return Rows(np.column_stack([rows.codes8, codes]), rows.codes16, reals, rows.tallies)
+
+    def _shift(self, column: Column, numbers: np.ndarray, of: int) -> np.ndarray:
+        """Of the latent numbers, from the middle of their cells."""
+        name = int.from_bytes(hashlib.sha256(column.name.encode()).digest()[:7], "big")
+        u = Stream(self._seed, Purpose.RECORDED, cycle=0, chain=of, sub=name).uniforms(numbers)
+        return column.resolution * (u - 0.5)
+
+    def recorded(self, rows: Rows) -> Rows:
+        """The recorded values of Rows of `columns`."""
+        if not self._reals:
+            return rows
+        reals = rows.reals.copy()
+        for c in self._reals:
+            own = self.which.get(c.name)
+            code = None if own is None else rows.codes8[:, own.index]
+            reals[:, c.index] = recording.recorded(c, code, rows.reals[:, c.index])
+        return Rows(np.ascontiguousarray(rows.codes8[:, : self._first]), rows.codes16, reals, rows.tallies)

@@ -1,0 +1,68 @@
+"""How a real column was recorded: in steps, with atoms, over orders of magnitude; and what a mixture makes of it.
+
+Nobody records a density. A value stands for a cell of width `resolution` about it; a value that comes again and again,
+as 0 does among dividends, is an atom of its own; and what spans orders of magnitude is close to normal only in its
+logarithm. So a column is modelled in two parts: *which* of its atoms a cell is, or none, and the *rest*, a number on
+the model's scale where it is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from mpibayes.io.rows import Column, Rows
+
+OTHER = "other"  # the level of a cell that is no atom
+
+
+def levels(column: Column) -> tuple[str, ...]:
+    """Of `which`: the atoms, and last what is none of them."""
+    return (*(f"{atom:.15g}" for atom in column.atoms), OTHER)
+
+
+def which(column: Column, x: np.ndarray) -> np.ndarray:
+    """Which atom each cell is, or len(atoms): none; len(atoms) + 1: missing. uint8 (n,)."""
+    n_atoms = len(column.atoms)
+    atoms = np.array(column.atoms)
+    code = np.minimum(np.searchsorted(atoms, x), n_atoms - 1)
+    return np.where(np.isnan(x), n_atoms + 1, np.where(atoms[code] == x, code, n_atoms)).astype(np.uint8)
+
+
+def rest(column: Column, x: np.ndarray, shift: np.ndarray | float = 0.0) -> np.ndarray:
+    """The cells that are no atoms on the model's scale, shifted before its logarithm; NaN for the others, and for those
+    that have none. float64 (n,)."""
+    lacks = np.isin(x, column.atoms) if column.atoms else np.zeros(len(x), bool)
+    if column.log:
+        lacks |= ~(x > 0.5 * column.resolution)
+    y = np.where(lacks, np.nan, x + shift)
+    return np.log(y) if column.log else y
+
+
+def recorded(column: Column, code: np.ndarray | None, y: np.ndarray) -> np.ndarray:
+    """The values that `which` and `rest` are of, at the column's resolution; code: None for a column without atoms."""
+    x = np.exp(y) if column.log else y
+    if column.resolution:
+        x = np.round(x / column.resolution) * column.resolution
+        if column.log:
+            x = np.maximum(x, column.resolution)
+    if code is None:
+        return x
+    atoms = np.array([*column.atoms, np.nan, np.nan])
+    return np.where(code == len(column.atoms), x, atoms[code])
+
+
+def log_cells(columns: Iterable[Column], rows: Rows) -> np.ndarray:
+    """Log of the widths, on the model's scale, of the cells that the latent numbers of each row stand for, summed over
+    its real columns, float64 (n,): a density at them times it is the probability of the recorded values. Where a column
+    has no resolution it stays a density."""
+    total = np.zeros(len(rows))
+    for c in columns:
+        if c.resolution or c.log:
+            y = getattr(rows, c.block)[:, c.index]
+            width = np.log(c.resolution) if c.resolution else 0.0
+            total += np.where(np.isnan(y), 0.0, width - y if c.log else width)
+    return total
