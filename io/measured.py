@@ -1,0 +1,226 @@
+"""How a real column was recorded, found from all its values: their step, their atoms, their scale.
+
+The rules, and where they come from (docs/tables.md has them for users):
+
+* The resolution is the largest power of ten of which 98 % of the values are multiples, zero without a vote, each value
+  weighing at most three times the median, so that heaping does not pass for a step; any other step only where all
+  agree. Values of more than 7.5 digits have one only if their differences have a common one.
+* An atom is a value of 2 % of the cells or more, at least 20, and at least five times the commonest of its four
+  neighbours a side. A sentinel is the least or the greatest value, far from the others and more common than the next.
+* Values whose normal logarithm describes them much better are modelled on a log scale.
+* At most 20 values, each ten times or more, are categories.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+MOST_VALUES = 65_536  # different values that are kept
+DIGITS = 7.5
+ON_GRID = 0.98
+HEAPED = 3.0  # times the median: what a value weighs at most
+ATOM_SHARE, ATOM_CELLS, ATOM_TIMES, NEIGHBOURS = 0.02, 20, 5.0, 4
+SENTINEL_CELLS, SENTINEL_TIMES, SENTINEL_GAP = 5, 2.0, 0.25
+FEW_VALUES, FEW_CELLS = 20, 10
+LOG_RANGE, LOG_GAIN = 20.0, 0.25
+ROUGH_CELLS = 12_000  # cells at which roughness is quoted
+CODES, DOUBTFUL = 50.0, 12.0  # roughness of codes, and of what may be
+
+
+class Histogram:
+    """Values with their numbers of cells; beyond MOST_VALUES a sample of the rare ones, by a hash of the value."""
+
+    def __init__(self):
+        self.values, self.cells = np.zeros(0), np.zeros(0, np.int64)
+        self.n = 0
+        self.whole = True  # no value was left out
+        self._waiting: list[tuple[np.ndarray, np.ndarray]] = []
+        self._n_waiting = 0
+        self._limit = np.uint64(2**64 - 1)
+
+    def add(self, values: np.ndarray, cells: np.ndarray) -> None:
+        self._waiting.append((values, cells.astype(np.int64)))
+        self._n_waiting += len(values)
+        self.n += int(cells.sum())
+        if self._n_waiting > MOST_VALUES:
+            self.merge()
+
+    def merge(self) -> Histogram:
+        """Takes in what waits."""
+        if self._waiting:
+            values = np.concatenate([self.values, *(v for v, _ in self._waiting)]) + 0.0  # no -0
+            cells = np.concatenate([self.cells, *(c for _, c in self._waiting)])
+            self._waiting, self._n_waiting = [], 0
+            self.values, place = np.unique(values, return_inverse=True)
+            self.cells = np.bincount(place, cells, len(self.values)).astype(np.int64)
+            self._thin()
+        return self
+
+    def _thin(self) -> None:
+        common = self.cells >= 0.25 * ATOM_SHARE * self.n
+        word = _hash(self.values)
+        keep = common | (word <= self._limit)
+        while keep.sum() > MOST_VALUES:
+            self._limit >>= np.uint64(1)
+            keep = common | (word <= self._limit)
+        if not keep.all():
+            self.whole = False
+            self.values, self.cells = self.values[keep], self.cells[keep]
+
+
+def _hash(values: np.ndarray) -> np.ndarray:
+    """A mixed 64-bit word of each value, as in splitmix64."""
+    h = values.view(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        h = (h ^ (h >> np.uint64(shift))) * np.uint64(factor)
+    return h ^ (h >> np.uint64(31))
+
+
+@dataclass(frozen=True)
+class Recording:
+    """resolution: 0 for none. sentinels: the atoms that look like missing cells. few: the values are categories.
+    roughness: of the histogram, 1 for a smooth one; 0 where it is no question."""
+
+    resolution: float = 0.0
+    atoms: tuple[float, ...] = ()
+    log: bool = False
+    sentinels: tuple[float, ...] = ()
+    few: bool = False
+    roughness: float = 0.0
+
+
+def recording(h: Histogram, resolution: float | None = None, atoms=None, log: bool | None = None) -> Recording:
+    """How the column of a histogram was recorded; what is given is not asked."""
+    values, cells = h.merge().values, h.cells
+    if not len(values):
+        return Recording(resolution or 0.0, tuple(atoms or ()), bool(log))
+    step = _resolution(values, cells) if resolution is None else resolution
+    found = Recording(step, few=h.whole and len(values) <= FEW_VALUES and int(cells.min()) >= FEW_CELLS)
+    sentinels = ()
+    if atoms is None:
+        sentinels = _sentinels(values, cells)
+        atoms = tuple(sorted({*_atoms(values, cells, h.n, step), *sentinels}))
+    if len(atoms) >= len(values):  # nothing is left to be normal
+        atoms = ()
+    rest = ~np.isin(values, atoms)
+    if log is None:
+        log = _is_log(values[rest], cells[rest], step) and values[-1] not in atoms
+    rough = _roughness(values[rest], cells[rest], step) if h.whole else 0.0
+    return replace(found, atoms=tuple(atoms), sentinels=sentinels, log=log, roughness=rough)
+
+
+# --- resolution -------------------------------------------------------------------------------------------------------
+
+
+def _resolution(values: np.ndarray, cells: np.ndarray) -> float:
+    seen = values != 0
+    v, w = np.abs(values[seen]), cells[seen]
+    if not len(v):
+        return 0.0
+    w = np.minimum(w, HEAPED * np.median(w))
+    largest = v.max()
+    for exponent in range(int(np.floor(np.log10(largest))), int(np.ceil(np.log10(largest) - DIGITS)) - 1, -1):
+        step = 10.0**exponent
+        if w[_multiples(v, step)].sum() >= ON_GRID * w.sum():
+            return _common_step(v, step)
+    return _step_of_differences(values)
+
+
+def _multiples(v: np.ndarray, step: float) -> np.ndarray:
+    times = v / step
+    return np.abs(times - np.round(times)) <= 1e-9 * np.maximum(times, 1.0)
+
+
+def _common_step(v: np.ndarray, step: float) -> float:
+    """A multiple of a step of which all values are multiples, or else the step itself."""
+    if not _multiples(v, step).all():
+        return step
+    return step * float(np.gcd.reduce(np.round(v / step).astype(np.int64)))
+
+
+def _step_of_differences(values: np.ndarray) -> float:
+    """The least difference of values, where all others are multiples of it and the values have few enough digits."""
+    differences = np.diff(values)
+    if len(differences) < 2:
+        return 0.0
+    step = float(differences.min())
+    span = float(values[-1] - values[0])
+    # a step that is not far above the rounding of the values themselves is none
+    if span / step > 10.0**DIGITS or step < 1e-9 * np.abs(values).max():
+        return 0.0
+    times = differences / step
+    return step if (np.abs(times - np.round(times)) <= 1e-3).all() and np.median(times) < 1e3 else 0.0
+
+
+# --- atoms ------------------------------------------------------------------------------------------------------------
+
+
+def _atoms(values: np.ndarray, cells: np.ndarray, n: int, step: float) -> list[float]:
+    found = []
+    for i in np.flatnonzero((cells >= ATOM_SHARE * n) & (cells >= ATOM_CELLS)):
+        near = np.r_[max(i - NEIGHBOURS, 0) : i, i + 1 : min(i + 1 + NEIGHBOURS, len(values))]
+        if step:
+            near = near[np.abs(values[near] - values[i]) < (NEIGHBOURS + 0.5) * step]
+        if cells[i] >= ATOM_TIMES * cells[near].max(initial=0):
+            found.append(float(values[i]))
+    return found
+
+
+def _sentinels(values: np.ndarray, cells: np.ndarray) -> tuple[float, ...]:
+    if len(values) < 5:
+        return ()
+    found = []
+    for end, next_one, others in ((0, 1, slice(1, None)), (-1, -2, slice(None, -1))):
+        low, high = _quantiles(values[others], cells[others], (0.25, 0.75))
+        gap = abs(values[end] - values[next_one])
+        if (
+            cells[end] >= SENTINEL_CELLS
+            and cells[end] >= SENTINEL_TIMES * cells[next_one]
+            and gap > SENTINEL_GAP * (high - low)
+        ):
+            found.append(float(values[end]))
+    return tuple(found)
+
+
+def _quantiles(values: np.ndarray, cells: np.ndarray, shares) -> list[float]:
+    below = np.cumsum(cells)
+    return [float(values[np.searchsorted(below, share * below[-1])]) for share in shares]
+
+
+# --- scale ------------------------------------------------------------------------------------------------------------
+
+
+def _is_log(values: np.ndarray, cells: np.ndarray, step: float) -> bool:
+    if len(values) < 3 or values[0] <= 0.5 * step or values[0] <= 0:
+        return False
+    low, high = _quantiles(values, cells, (0.01, 0.99))
+    if high <= LOG_RANGE * low:
+        return False
+    y = np.log(values)
+    mean = np.average(y, weights=cells)
+    spread = np.sqrt(np.average((y - mean) ** 2, weights=cells))
+    plain = np.sqrt(np.average((values - np.average(values, weights=cells)) ** 2, weights=cells))
+    return bool(np.log(plain) - np.log(spread) - mean > LOG_GAIN)
+
+
+# --- codes ------------------------------------------------------------------------------------------------------------
+
+
+def _roughness(values: np.ndarray, cells: np.ndarray, step: float) -> float:
+    """Chi-square a cell of the grid between each value's number of cells and its eight neighbours' mean, at 12,000 cells;
+    for integers alone, and where a good part of the grid is met."""
+    if not (step == 1.0 and len(values) > FEW_VALUES):
+        return 0.0
+    span = values[-1] - values[0] + 1
+    if span > 1_000 or len(values) < 0.3 * span or not (values == np.round(values)).all():
+        return 0.0
+    counts = np.zeros(int(span))
+    counts[(values - values[0]).astype(np.int64)] = cells
+    kernel = np.ones(2 * NEIGHBOURS + 1)
+    kernel[NEIGHBOURS] = 0.0
+    n_near = np.convolve(np.ones(len(counts)), kernel, "same")
+    expected = np.maximum(np.convolve(counts, kernel, "same") / n_near, 0.5)
+    chi = float(np.mean((counts - expected) ** 2 / (expected * (1.0 + 1.0 / n_near))))
+    return 1.0 + (chi - 1.0) * min(1.0, ROUGH_CELLS / counts.sum())
