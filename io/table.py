@@ -37,6 +37,7 @@ from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.files import HDF5, first_bytes, reading, sync_directory
 from mpibayes.io.rows import (
     BLOCKS,
+    CODES,
     KINDS,
     MAX_COUNT,
     Column,
@@ -140,7 +141,7 @@ class Table:
                 if getattr(rows, block).size:
                     Seal.of(self.path).verify(*_extent(file[block], start, stop))
             _read_rows(file, rows, start)
-        for block in ("codes8", "codes16"):
+        for block in CODES:
             codes = getattr(rows, block)
             top = [len(c.levels) for c in self.columns if c.block == block]
             if codes.size and (codes.max(axis=0) > top).any():

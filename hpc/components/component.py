@@ -23,6 +23,10 @@ class Array(NamedTuple):
     name: str
     axis: str = "column"  # what its rows are: a key of its kind's `cuts`
     dtype: type = np.float64
+    wire: type = np.int32  # of a kind that is `exact`: the integers that ranks add up; int32 holds counts of rows
+
+    def zeros(self, kind: Component, n_clusters: int) -> np.ndarray:
+        return np.zeros((kind.cuts[self.axis][-1], n_clusters), self.dtype)
 
 
 class Law(Protocol):

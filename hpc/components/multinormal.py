@@ -225,23 +225,6 @@ def log_multigamma(a: np.ndarray, d: int) -> np.ndarray:
     return gammaln(a[..., None] - 0.5 * np.arange(d)).sum(axis=-1) + 0.25 * d * (d - 1) * np.log(np.pi)
 
 
-def merge_vectors(n: np.ndarray, mean: np.ndarray, scatter: np.ndarray, widths: np.ndarray):
-    """As `normal.merge_moments`, of blocks of `widths` columns: n (S, B, ...), mean (S, columns, ...), scatter (S,
-    pairs, ...)."""
-    of_column = np.repeat(np.arange(len(widths)), widths)
-    of_pair = np.repeat(np.arange(len(widths)), n_pairs(widths))
-    i, j = _pairs(widths)
-    total_n, total_mean, total_scatter = n[0].copy(), mean[0].copy(), scatter[0].copy()
-    for n_s, mean_s, scatter_s in zip(n[1:], mean[1:], scatter[1:]):
-        both = total_n + n_s
-        share = n_s / np.maximum(both, 1)
-        step = np.where((n_s > 0)[of_column], mean_s - total_mean, 0.0)
-        total_scatter += scatter_s + step[i] * step[j] * (total_n * share)[of_pair]
-        total_mean += step * share[of_column]
-        total_n = both
-    return total_n, total_mean, total_scatter
-
-
 def _pairs(widths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The two columns of every pair, counted through all blocks."""
     first, i, j = 0, [np.zeros(0, np.intp)], [np.zeros(0, np.intp)]
@@ -342,7 +325,15 @@ class Multinormal:
         return {"widths": self.widths, "wishart": wishart, "vector_mean": mean, "vector_spread": spread}
 
     def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray, ...]:
-        return merge_vectors(*(np.stack(np.broadcast_arrays(x, y)) for x, y in zip(a, b)), self.widths)
+        """As `normal.merge_moments`, block by block."""
+        (n_a, mean_a, scatter_a), (n_b, mean_b, scatter_b) = a, b
+        of_column, of_pair = (np.repeat(np.arange(len(self)), n) for n in (self.widths, n_pairs(self.widths)))
+        i, j = _pairs(self.widths)
+        n = n_a + n_b
+        share = n_b / np.maximum(n, 1)
+        step = np.where((n_b > 0)[of_column], mean_b - mean_a, 0.0)
+        scatter = scatter_a + (scatter_b + step[i] * step[j] * (n_a * share)[of_pair])
+        return n, mean_a + step * share[of_column], scatter
 
     def parts(self, s: tuple) -> Iterator[tuple[Block, np.ndarray, np.ndarray, np.ndarray]]:
         """(block, n (K,), mean (D, K), scatter (pairs, K)) of each block."""

@@ -53,22 +53,13 @@ def _log_marginal(m0, kappa0, nu0, variance0, n, mean, scatter):
     return by_nu + by_kappa + 0.5 * nu0 * np.log(nu0 * variance0) - 0.5 * nu * np.log(spread)
 
 
-def merge_moments(n: np.ndarray, mean: np.ndarray, scatter: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Moments of the union of shards from the shards' moments.
-
-    Arguments are (S, ...) arrays; the sum runs over the first axis in its order (Chan, Golub & LeVeque 1983), so
-    that the result does not depend on which rank held which shard.
-    """
-    n, mean, scatter = n.copy(), mean.copy(), scatter.copy()
-    total_n, total_mean, total_scatter = n[0], mean[0], scatter[0]
-    for n_s, mean_s, scatter_s in zip(n[1:], mean[1:], scatter[1:]):
-        both = total_n + n_s
-        share = n_s / np.maximum(both, 1)
-        step = np.where(n_s > 0, mean_s - total_mean, 0.0)
-        total_scatter += scatter_s + step * step * (total_n * share)
-        total_mean += step * share
-        total_n = both
-    return total_n, total_mean, total_scatter
+def merge_moments(a: tuple, b: tuple) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(n, mean, scatter) of the rows of `a` and `b` together (Chan, Golub & LeVeque 1983)."""
+    (n_a, mean_a, scatter_a), (n_b, mean_b, scatter_b) = a, b
+    n = n_a + n_b
+    share = n_b / np.maximum(n, 1)
+    step = np.where(n_b > 0, mean_b - mean_a, 0.0)
+    return n, mean_a + step * share, scatter_a + (scatter_b + step * step * (n_a * share))
 
 
 class Student(Numbers):
@@ -130,7 +121,7 @@ class Normal:
         return {"normal": normal}
 
     def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray, ...]:
-        return merge_moments(*(np.stack(np.broadcast_arrays(x, y)) for x, y in zip(a, b)))
+        return merge_moments(a, b)
 
     def log_marginal(self, normal: np.ndarray, s: tuple, columns: slice) -> np.ndarray:
         return log_marginal_cells(normal[columns], *(a[columns] for a in s)).sum(axis=-1)

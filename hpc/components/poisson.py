@@ -57,7 +57,7 @@ class Poisson:
 
     name, hyper, hyper_form = "poisson", "gamma", (2,)
     stored = ("tallies",)
-    statistics = Array("tally_n", dtype=np.int64), Array("tally_sum")
+    statistics = Array("tally_n", dtype=np.int64), Array("tally_sum", wire=np.int64)
     parameters = Array("log_rate"), Array("rate")
     exact = True
     substreams = (2,)

@@ -77,7 +77,7 @@ class Kept(KeptChains):
         for start in range(0, self.n_rows, SLICE_ROWS):
             rows = self.data.rows_of(start, min(start + SLICE_ROWS, self.n_rows))
             if not self.likelihood:
-                rows = rows.without_cells()
+                rows = rows.only(())
             yield start, rows
 
     def kept(self) -> list[tuple[int, int]]:
@@ -168,7 +168,7 @@ class Kept(KeptChains):
             )
             part_z = np.ascontiguousarray(z[start : start + n], np.int32)
             part = Statistics(*kernels.accumulate(plain, part_z, k, np.zeros(1, np.int64))).of(Normal)
-            total = part if total is None else merge_moments(*map(np.stack, zip(total, part)))
+            total = part if total is None else merge_moments(total, part)
         return {c.name: (total[1][i], total[2][i]) for i, c in enumerate(numeric)}
 
 

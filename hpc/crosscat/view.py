@@ -97,7 +97,7 @@ class View:
         self.hyper = shared.hyper
         s = self.settings
         return Step(
-            shared, private, now.owner, self.counts, self.components.prior(self.hyper), self.components.shape,
+            shared, private, now.owner, self.counts, self.components.prior(self.hyper), self.components,
             collapse.collapsed_shards(s.opening, now.owner, self.n_shards), s.sweeps_per_cycle, key,
         )  # fmt: skip
 

@@ -100,8 +100,7 @@ class Ledger:
         return {"purpose": purpose, "sub": sub, **self.key}
 
     def total(self, labelled, k: int) -> Statistics | None:
-        c = self.components
-        return sync.total_statistics(self.comm, labelled, k, c.shape, c.categorical.offsets, self.n_shards)
+        return sync.total_statistics(self.comm, self.components, labelled, k, self.n_shards)
 
     def broadcast(self, odds: Odds | None, groups: np.ndarray) -> Odds:
         """Root's odds on every rank, in one message."""
