@@ -62,6 +62,7 @@ class Categorical:
     stored = "codes8", "codes16"
     statistics = (Array("levels", "level", np.int32),)
     parameters = (Array("table", "level", np.float32),)
+    odds = "table", np.float32
     exact = True
     substreams = (0,)
 
@@ -84,6 +85,7 @@ class Categorical:
         self._tables = [tables.get(tuple(grid)) for grid in self.grids]  # None: the multiplier is fixed
         self.cuts = {"column": np.arange(len(self) + 1), "level": self.offsets}
         self.cost = self.n_levels + 2.0
+        self.odds_form = (int(self.offsets[-1]),)
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -118,6 +120,14 @@ class Categorical:
     def log_marginal_clusters(self, multiplier: np.ndarray, s: tuple) -> np.ndarray:
         (levels,), beta = s, self.pseudo_counts(multiplier)
         return updates.log_marginals(np.ascontiguousarray(levels), beta, self.offsets, 0, len(self))[1]
+
+    def cell_moments(self, s: tuple):
+        raise NotImplementedError("the cells are counted as they are")
+
+    def side_odds(self, multiplier: np.ndarray, s: tuple) -> np.ndarray:
+        """Log odds of every level; 0 in missing rows."""
+        table = self.log_predictive_table(multiplier, *s)
+        return np.ascontiguousarray((table[:, 1::2] - table[:, 0::2]).T, np.float32)
 
     def predictive(self, multiplier: np.ndarray, s: tuple) -> Levels:
         return Levels(self, self.pseudo_counts(multiplier), *s)

@@ -65,12 +65,14 @@ class Component(Protocol):
     hyper_form: tuple[int, ...]  # form of those of a column
     statistics: tuple[Array, ...]
     parameters: tuple[Array, ...]  # of clusters, where they are drawn
+    odds: tuple[str, type]  # of the sides of a split: name and type of its array in `Odds`
     exact: bool  # whether statistics are whole numbers, so that those of a part can be subtracted from the whole
     substreams: Sequence[int]  # its `sub` in the streams it is given; no other kind has one of them
 
     columns: Sequence[Column]
     cuts: Mapping[str, np.ndarray]  # by axis: the first row of every column, and the number of rows, (C + 1,) int64
     cost: np.ndarray  # (C,) about what the update of each column takes
+    odds_form: tuple[int, ...]  # form of its part of `Odds` in one group
 
     def __init__(self, columns: Sequence[Column], priors: Mapping, joint: Mapping): ...
 
@@ -93,6 +95,13 @@ class Component(Protocol):
 
     def log_marginal_clusters(self, hyper: np.ndarray, s: tuple) -> np.ndarray:
         """Log marginal likelihood of every cluster, summed over all columns, (K,)."""
+
+    def cell_moments(self, s: tuple) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of each of `columns` by itself, n, mean and scatter, (columns, K) each; where the kind is not `exact`."""
+
+    def side_odds(self, hyper: np.ndarray, s: tuple) -> np.ndarray:
+        """What kernels/mixture/split.pyx makes a row's log odds of, between clusters 1, 3, 5, ... and 0, 2, 4, ... of
+        `s`: posterior means plugged in, (K / 2, *odds_form)."""
 
     def predictive(self, hyper: np.ndarray, s: tuple) -> Law:
         """The law of a further row's cells, with parameters integrated out."""

@@ -173,6 +173,18 @@ class Block:
         matrix = (p.lower @ p.lower.swapaxes(-1, -2)) * ((p.kappa + 1.0) / p.kappa)[:, None, None]
         return Predictive(p.location, matrix, p.nu - self.width + 1.0)
 
+    def side_odds(self, wishart: np.ndarray, n, mean, scatter) -> np.ndarray:
+        """Of K / 2 pairs of clusters, as kernels/mixture/vector_odds.h reads them, (K / 2, 1 + 2 (D + pairs))."""
+        p = self.posterior(wishart, n, mean, scatter)
+        widen = np.sqrt((p.kappa + 1.0) / (p.kappa * (p.nu - self.width + 1.0)))
+        lower = p.lower * widen[:, None, None]
+        factor = np.linalg.solve(lower, np.broadcast_to(np.eye(self.width), lower.shape))
+        log_diagonal = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
+        i, j = np.tril_indices(self.width)
+        sides = np.concatenate([p.location, factor[:, i, j]], axis=1)
+        level = (log_diagonal[1::2] - log_diagonal[0::2])[:, None]
+        return np.concatenate([level, sides[1::2], sides[0::2]], axis=1)
+
     def log_marginal_cells(self, wishart: np.ndarray, n, mean, scatter) -> np.ndarray:
         """Log marginal likelihood of each cluster, (..., K)."""
         d, post = self.width, self.posterior(wishart, n, mean, scatter)
@@ -291,6 +303,7 @@ class Multinormal:
     stored = ("vectors",)
     statistics = Array("vector_n", dtype=np.int64), Array("vector_mean", "coordinate"), Array("vector_scatter", "pair")
     parameters = Array("vector_location", "coordinate"), Array("vector_factor", "pair"), Array("vector_constant")
+    odds = "vector", np.float64
     exact = False
     substreams = range(4, 2**31)  # one a block; below 2^32, where the attempts of a draw are counted
 
@@ -306,6 +319,7 @@ class Multinormal:
         each = {"column": np.ones_like(widths), "coordinate": widths, "pair": n_pairs(widths)}
         self.cuts = {axis: np.concatenate([[0], np.cumsum(n)]) for axis, n in each.items()}
         self.cost = 8.0 * widths + 0.2 * widths**3
+        self.odds_form = (int((1 + 2 * (widths + n_pairs(widths))).sum()),)
 
     def __len__(self) -> int:
         return len(self.blocks)
@@ -351,6 +365,17 @@ class Multinormal:
         for h, (block, *moments) in zip(wishart, self.parts(s)):
             total += block.log_marginal_cells(h, *moments)
         return total
+
+    def cell_moments(self, s: tuple) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        n, mean, scatter = s
+        i, j = _pairs(self.widths)
+        return np.repeat(n, self.widths, axis=0), mean, scatter[i == j]
+
+    def side_odds(self, wishart: np.ndarray, s: tuple) -> np.ndarray:
+        """Block by block, see `Block.side_odds`."""
+        none = np.zeros((s[0].shape[-1] // 2, 0))
+        parts = zip(wishart, self.parts(s))
+        return np.concatenate([none, *(block.side_odds(h, *m) for h, (block, *m) in parts)], axis=1)
 
     def predictive(self, wishart: np.ndarray, s: tuple) -> Students:
         return Students(self, wishart, s)

@@ -89,12 +89,14 @@ class Normal:
     stored = ("reals",)
     statistics = Array("real_n", dtype=np.int64), Array("real_mean"), Array("real_scatter")
     parameters = Array("location"), Array("half_precision"), Array("constant")
+    odds = "real", np.float64
     exact = False
     substreams = 1, 3  # of grids and precisions, and of means
 
     def __init__(self, columns: Sequence[Column], priors: Mapping, joint: Mapping):
         self.columns = tuple(columns)
         self.cuts, self.cost = {"column": np.arange(len(self) + 1)}, np.full(len(self), 8.0)
+        self.odds_form = (len(self), 5)
         grids = [[], [], [], []]
         self._start = np.empty((len(self), 4))
         for r, column in enumerate(columns):
@@ -128,6 +130,17 @@ class Normal:
 
     def log_marginal_clusters(self, normal: np.ndarray, s: tuple) -> np.ndarray:
         return log_marginal_cells(normal, *s).sum(axis=0)
+
+    def cell_moments(self, s: tuple) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return s
+
+    def side_odds(self, normal: np.ndarray, s: tuple) -> np.ndarray:
+        """Of a cell x: [0] - [2] (x - [1])^2 + [4] (x - [3])^2."""
+        location, kappa, nu, spread = posterior(normal, *s)
+        half = 0.5 / (spread * (kappa + 1.0) / (nu * kappa))
+        level = 0.5 * np.log(half[:, 1::2] / half[:, 0::2])
+        numbers = [level, location[:, 1::2], half[:, 1::2], location[:, 0::2], half[:, 0::2]]
+        return np.ascontiguousarray(np.stack(numbers).transpose(2, 1, 0))
 
     def predictive(self, normal: np.ndarray, s: tuple) -> Student:
         return Student(self, normal, *s)

@@ -62,11 +62,6 @@ class Components:
         vars(self).update({kind.name: kind for kind in self.kinds})
 
     @property
-    def shape(self) -> tuple[int, int, int, np.ndarray]:
-        """(L, R, Q, widths): level rows, real columns, count columns, and the columns of each block, int64."""
-        return int(self.categorical.offsets[-1]), len(self.normal), len(self.poisson), self.multinormal.widths
-
-    @property
     def exact(self) -> bool:
         """Whether all statistics are whole numbers, so that those of a part can be subtracted from the whole."""
         return all(kind.exact for kind in self.kinds if len(kind))

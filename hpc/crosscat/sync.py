@@ -44,6 +44,10 @@ class Counts(namedtuple("Arrays", [array.name for array in COUNTS])):
         arrays = (array.zeros(kind, n_clusters) for kind in components.kinds if kind.exact for array in kind.statistics)
         return cls(np.zeros(n_clusters, np.int64), *arrays)
 
+    def of_wire(self, wire: type) -> list[np.ndarray]:
+        """Those that are added up as integers of one type."""
+        return [array for of, array in zip(COUNTS, self) if of.wire is wire]
+
 
 class Changes:
     """What the rows of this rank's shards do to a view's counts in a cycle: to those of the instantiated clusters, and
@@ -210,8 +214,7 @@ def _sum(comm: Communicator, many: Sequence[Counts], bound: int | None) -> None:
     if comm.size == 1 or bound == 0:
         return
     for wire, kind in ((np.int32, np.int32 if bound is None or bound > SHORT else np.int16), (np.int64, np.int64)):
-        arrays = [array for counts in many for of, array in zip(COUNTS, counts) if of.wire is wire]
-        _sum_end_to_end(comm, arrays, kind)
+        _sum_end_to_end(comm, [array for counts in many for array in counts.of_wire(wire)], kind)
 
 
 def _sum_end_to_end(comm: Communicator, arrays: Sequence[np.ndarray], kind: type) -> None:
