@@ -16,7 +16,7 @@ from mpibayes.hpc.components.component import Array
 from mpibayes.hpc.components.grid import as_grid, pick_on_grid
 from mpibayes.hpc.components.single import one_uniform
 from mpibayes.hpc.parallel.streams import Stream
-from mpibayes.io.rows import Column
+from mpibayes.io.rows import Column, Rows
 from mpibayes.kernels.mixture import updates
 
 GRID = 2.0 ** np.arange(-6.0, 4.5, 0.5)  # pseudo-count of each level
@@ -99,6 +99,9 @@ class Categorical:
 
     def prior(self, multiplier: np.ndarray) -> dict[str, np.ndarray]:
         return {"offsets": self.offsets, "dirichlet": self.pseudo_counts(multiplier)}
+
+    def log_base(self, rows: Rows) -> float:
+        return 0.0
 
     def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray]:
         return (a[0] + b[0],)

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from mpibayes.hpc.parallel.streams import Stream
-from mpibayes.io.rows import Column
+from mpibayes.io.rows import Column, Rows
 
 
 class Array(NamedTuple):
@@ -86,6 +86,9 @@ class Component(Protocol):
 
     def prior(self, hyper: np.ndarray) -> dict[str, np.ndarray]:
         """The prior as the kernels read it, by the names they know."""
+
+    def log_base(self, rows: Rows) -> float:
+        """Of the log likelihood of some rows, what is left out elsewhere, as it is of their cells alone."""
 
     def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray, ...]:
         """Statistics of the rows of `a` and `b` together, cluster by cluster; one of them may have a single cluster."""

@@ -22,7 +22,7 @@ from mpibayes.hpc.components import normal
 from mpibayes.hpc.components.component import Array
 from mpibayes.hpc.components.grid import as_grid, draw_on_grid
 from mpibayes.hpc.parallel.streams import Stream, generator
-from mpibayes.io.rows import Column
+from mpibayes.io.rows import Column, Rows
 
 KAPPA, NU, VARIANCE = range(3)
 NAMES = ("kappa", "nu", "variance")
@@ -337,6 +337,9 @@ class Multinormal:
         mean = np.concatenate([none, *(b.mean for b in self.blocks)])
         spread = np.concatenate([none, *(b.spread(h) for b, h in zip(self.blocks, wishart))])
         return {"widths": self.widths, "wishart": wishart, "vector_mean": mean, "vector_spread": spread}
+
+    def log_base(self, rows: Rows) -> float:
+        return 0.0
 
     def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray, ...]:
         """As `normal.merge_moments`, block by block."""

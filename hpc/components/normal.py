@@ -16,7 +16,7 @@ from mpibayes.hpc.components.component import Array
 from mpibayes.hpc.components.grid import Grids, as_grid
 from mpibayes.hpc.components.single import Numbers, with_new
 from mpibayes.hpc.parallel.streams import Stream, cells
-from mpibayes.io.rows import Column
+from mpibayes.io.rows import Column, Rows
 
 MEAN, KAPPA, NU, VARIANCE = range(4)
 NAMES = ("mean", "kappa", "nu", "variance")
@@ -121,6 +121,9 @@ class Normal:
 
     def prior(self, normal: np.ndarray) -> dict[str, np.ndarray]:
         return {"normal": normal}
+
+    def log_base(self, rows: Rows) -> float:
+        return 0.0
 
     def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray, ...]:
         return merge_moments(a, b)

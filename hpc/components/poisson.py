@@ -16,7 +16,7 @@ from mpibayes.hpc.components.component import Array
 from mpibayes.hpc.components.grid import Grids, as_grid
 from mpibayes.hpc.components.single import Numbers, with_new
 from mpibayes.hpc.parallel.streams import Stream, cells
-from mpibayes.io.rows import Column
+from mpibayes.io.rows import Column, Rows
 
 NAMES = ("shape", "rate")
 SHAPE_GRID = np.geomspace(0.05, 50.0, 13)
@@ -89,6 +89,10 @@ class Poisson:
 
     def prior(self, gamma: np.ndarray) -> dict[str, np.ndarray]:
         return {"gamma": gamma}
+
+    def log_base(self, rows: Rows) -> float:
+        """The 1 / x! of the cells that are there."""
+        return -float(np.nansum(gammaln(rows.tallies + 1.0)))
 
     def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray, ...]:
         return tuple(x + y for x, y in zip(a, b))
