@@ -40,6 +40,7 @@ from mpibayes.io.rows import (
     CODES,
     KINDS,
     MAX_COUNT,
+    NUMERIC,
     Column,
     Rows,
     block_widths,
@@ -75,7 +76,7 @@ def table_from_arrays(
     for name, kind, values, levels in columns:
         if kind not in KINDS:
             raise DataError(f"column '{name}': unknown kind '{kind}'; expected one of {', '.join(KINDS)}")
-        if kind in ("real", "count"):
+        if kind in NUMERIC:
             levels = ()
         elif levels is None:
             top = int(np.max(values, initial=0)) + 1

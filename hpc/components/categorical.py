@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mpibayes.hpc.components.component import Array
+from mpibayes.hpc.components.component import Array, PriorKey
 from mpibayes.hpc.components.grid import as_grid, pick_on_grid
 from mpibayes.hpc.components.single import one_uniform
 from mpibayes.hpc.parallel.streams import Stream
@@ -60,6 +60,7 @@ class Categorical:
 
     name, hyper, hyper_form = "categorical", "dirichlet", ()
     stored = "codes8", "codes16"
+    prior_keys = (PriorKey("dirichlet", least=1e-30, by_level=True),)
     statistics = (Array("levels", "level", np.int32),)
     parameters = (Array("table", "level", np.float32),)
     odds = "table", np.float32

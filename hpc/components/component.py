@@ -8,6 +8,7 @@ several of, and whose last axis runs over clusters.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -27,6 +28,14 @@ class Array(NamedTuple):
 
     def zeros(self, kind: Component, n_clusters: int) -> np.ndarray:
         return np.zeros((kind.cuts[self.axis][-1], n_clusters), self.dtype)
+
+
+class PriorKey(NamedTuple):
+    """A key of the prior that a column is given: a number, or one for each of the column's levels."""
+
+    name: str
+    least: float = math.ulp(0.0)  # any above 0
+    by_level: bool = False
 
 
 class Law(Protocol):
@@ -61,6 +70,7 @@ class Component(Protocol):
 
     name: str  # attribute of `Components`, and key where arrays are kept by kind
     stored: tuple[str, ...]  # the arrays of `io.table.Rows` that hold its cells, in the order of the columns
+    prior_keys: tuple[PriorKey, ...]  # of the prior of a column that is given one; none: columns have no own prior
     hyper: str  # name of its hyperparameters
     hyper_form: tuple[int, ...]  # form of those of a column
     statistics: tuple[Array, ...]

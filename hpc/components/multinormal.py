@@ -301,6 +301,7 @@ class Multinormal:
 
     name, hyper, hyper_form = "multinormal", "wishart", (3,)
     stored = ("vectors",)
+    prior_keys = ()  # a block has a prior, under its own name
     statistics = Array("vector_n", dtype=np.int64), Array("vector_mean", "coordinate"), Array("vector_scatter", "pair")
     parameters = Array("vector_location", "coordinate"), Array("vector_factor", "pair"), Array("vector_constant")
     odds = "vector", np.float64

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import gammaln, stdtrit
 
-from mpibayes.hpc.components.component import Array
+from mpibayes.hpc.components.component import Array, PriorKey
 from mpibayes.hpc.components.grid import Grids, as_grid
 from mpibayes.hpc.components.single import Numbers, with_new
 from mpibayes.hpc.parallel.streams import Stream, cells
@@ -87,6 +87,7 @@ class Normal:
 
     name, hyper, hyper_form = "normal", "normal", (4,)
     stored = ("reals",)
+    prior_keys = PriorKey("mean", least=-np.inf), PriorKey("kappa"), PriorKey("nu"), PriorKey("variance")
     statistics = Array("real_n", dtype=np.int64), Array("real_mean"), Array("real_scatter")
     parameters = Array("location"), Array("half_precision"), Array("constant")
     odds = "real", np.float64

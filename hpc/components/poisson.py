@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import gammaln
 
-from mpibayes.hpc.components.component import Array
+from mpibayes.hpc.components.component import Array, PriorKey
 from mpibayes.hpc.components.grid import Grids, as_grid
 from mpibayes.hpc.components.single import Numbers, with_new
 from mpibayes.hpc.parallel.streams import Stream, cells
@@ -57,6 +57,7 @@ class Poisson:
 
     name, hyper, hyper_form = "poisson", "gamma", (2,)
     stored = ("tallies",)
+    prior_keys = PriorKey("shape"), PriorKey("rate")
     statistics = Array("tally_n", dtype=np.int64), Array("tally_sum", wire=np.int64)
     parameters = Array("log_rate"), Array("rate")
     odds = "count", np.float64

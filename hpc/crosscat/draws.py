@@ -163,9 +163,7 @@ class Kept(KeptChains):
         for start, rows in self.slices() if numeric else ():
             n = len(rows)
             x = np.column_stack([getattr(rows, c.block)[:, c.index] for c in numeric])
-            plain = Rows(
-                np.empty((n, 0), np.uint8), np.empty((n, 0), np.uint16), np.ascontiguousarray(x), np.empty((n, 0))
-            )
+            plain = replace(Rows.empty((), n), reals=np.ascontiguousarray(x))
             part_z = np.ascontiguousarray(z[start : start + n], np.int32)
             part = Statistics(*kernels.accumulate(plain, part_z, k, np.zeros(1, np.int64))).of(Normal)
             total = part if total is None else merge_moments(total, part)
