@@ -101,7 +101,7 @@ def run_case(args) -> dict | None:
     if comm.rank and not args.crowd:
         return None
     return {
-        "rows": args.rows, "columns": args.columns, "level_rows": int(view.components.shape[0]),
+        "rows": args.rows, "columns": args.columns, "level_rows": int(view.components.categorical.offsets[-1]),
         "reals": args.reals, "counts": args.counts, "clusters": args.clusters, "clusters_at_end": n_clusters,
         "instantiated": int(np.median(instantiated)),
         "levels": args.levels, "ranks": 1 if args.crowd else comm.size, "crowd": args.crowd, "rank": args.rank,

@@ -1,6 +1,6 @@
 """The families of models by `model.family`: each is a room with the same doors, loaded when one of them is wanted.
 
-The doors are described in `family.py`. Those that a configuration needs, `keys` and `rules`, are light.
+The doors are described in `family.py`. Those that a configuration needs, `keys` and `rules`, load no MPI.
 """
 
 from __future__ import annotations

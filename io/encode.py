@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from mpibayes.errors import DataError
 from mpibayes.io.dialect import MAX_PROBLEMS
-from mpibayes.io.rows import MAX_COUNT, Column, Rows
+from mpibayes.io.rows import MAX_COUNT, NUMERIC, Column, Rows
 from mpibayes.io.source import Batch, Cells, Place, TextSource
 
 NUMBER = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
@@ -37,7 +37,7 @@ def parse(kind: str, levels: pa.StringArray | None, texts: pa.StringArray, missi
     values: float64 with NaN = missing for real and count; integers with V = missing for categorical and boolean, where
     texts that are no level get V too. missing: bool, which texts are missing markers.
     """
-    if kind in ("real", "count"):
+    if kind in NUMERIC:
         values = numbers(texts)
         values[missing] = np.nan
         bad = ~missing & ~(np.abs(values) <= MAX_REAL)
@@ -140,7 +140,7 @@ class Encoder:
             missing = is_missing(cells.texts, markers)
             values, bad = parse(column.kind, levels, cells.texts, missing)
             if bad.any():
-                if column.kind in ("real", "count"):
+                if column.kind in NUMERIC:
                     values[bad] = np.nan
                 offences = unseen if column.levels else wrong
                 offences.add(batch, column.name, cells, cells.counts(), bad, expectation(column.kind, column.levels))

@@ -33,7 +33,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mpibayes.io.encode import MAX_REAL, Offences, expectation, is_missing, numbers, parse
-from mpibayes.io.rows import MAX_LEVELS
+from mpibayes.io.rows import MAX_LEVELS, NUMERIC
 from mpibayes.io.source import Batch, Place
 from mpibayes.text import counted
 
@@ -95,7 +95,7 @@ class Profile:
         if self.kind == "ignored":
             self.n_observed = self.n_observed + batch.n_rows - int(counts[missing].sum())
             return
-        if self.kind in ("real", "count") or self.levels is not None:
+        if self.kind in NUMERIC or self.levels is not None:
             _, bad = parse(self.kind, self._level_array, cells.texts, missing)
             offences.add(batch, self.name, cells, counts, bad, expectation(self.kind, self.levels or ()))
         present = np.flatnonzero(~missing & (counts > 0))  # a dictionary may have texts that no cell has
@@ -305,7 +305,7 @@ def _categorical(p: Profile, reason: str) -> Decision:
 
 def _as_given(p: Profile) -> Decision:
     """The user's kind; levels that were not given are those found."""
-    if p.kind in ("ignored", "real", "count") or p.levels is not None:
+    if p.kind in ("ignored", *NUMERIC) or p.levels is not None:
         return Decision(p.kind, p.levels or (), "as given")
     if p.n_observed == 0:
         what = f"given as {p.kind}, but all its cells are missing; give levels"

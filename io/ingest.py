@@ -21,7 +21,7 @@ from mpibayes.io import infer
 from mpibayes.io.dialect import MAX_PROBLEMS, MISSING
 from mpibayes.io.encode import Encoder, Offences
 from mpibayes.io.files import read_regular, reading, reason, replacing
-from mpibayes.io.rows import KINDS, check_levels, place_columns
+from mpibayes.io.rows import KINDS, LEVELLED, check_levels, place_columns
 from mpibayes.io.schema import SCHEMA_KINDS, ColumnSchema, Schema, read_schema, schema_text
 from mpibayes.io.source import Progress, TextSource, near
 from mpibayes.io.table import Table, TableWriter, check_table_name, check_target
@@ -175,7 +175,7 @@ def _profiles(source, schema: Schema, missing, kinds, keep, drop) -> list[infer.
     for name in source.names:
         column = schema.columns.get(name, ColumnSchema())
         kind = "ignored" if name in drop else kinds.get(name, column.kind)
-        levels = column.levels if kind in ("categorical", "boolean") else None
+        levels = column.levels if kind in LEVELLED else None
         said_missing = (m for m in (column.missing, schema.missing) if m is not None)
         usual = next(said_missing, MISSING)
         markers = tuple(dict.fromkeys([*usual, *(m.strip() for m in missing)]))

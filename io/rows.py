@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mpibayes.errors import DataError
 
-KINDS = ("categorical", "boolean", "real", "count")
-BLOCKS = {"codes8": np.uint8, "codes16": np.uint16, "reals": np.float64, "tallies": np.float64}
-ARRAYS = (*BLOCKS, "vectors")  # of Rows
+CODES = {"codes8": np.uint8, "codes16": np.uint16}  # of levels, and last the code of a missing cell
+BLOCKS = {**CODES, "reals": np.float64, "tallies": np.float64}  # on disk
+ARRAYS = {**BLOCKS, "vectors": np.float64}  # of Rows
+STORED = {"categorical": tuple(CODES), "boolean": tuple(CODES), "real": ("reals",), "count": ("tallies",)}  # by kind
+KINDS = tuple(STORED)
+LEVELLED = tuple(kind for kind, arrays in STORED.items() if arrays[0] in CODES)
+NUMERIC = tuple(kind for kind in KINDS if kind not in LEVELLED)
 MAX_LEVELS = 65_535
 MAX_COUNT = 2.0**53  # above this float64 no longer holds every integer
 SLICE_ROWS = 65_536
@@ -51,8 +55,8 @@ class Rows:
     widths: np.ndarray | None = None
 
     def __post_init__(self):
-        if self.vectors is None:
-            self.vectors, self.widths = np.empty((len(self.codes8), 0)), np.zeros(0, np.int64)
+        self.vectors = np.empty((len(self), 0)) if self.vectors is None else self.vectors
+        self.widths = np.zeros(0, np.int64) if self.widths is None else self.widths
 
     def __len__(self) -> int:
         return len(self.codes8)
@@ -61,9 +65,10 @@ class Rows:
         """The chosen rows, copied."""
         return self._alike(lambda array: np.array(array[index], order="C"))
 
-    def without_cells(self) -> Rows:
-        """As many rows of no columns."""
-        return Rows(*(np.empty((len(self), 0), dtype) for dtype in BLOCKS.values()))
+    def only(self, arrays: Collection[str]) -> Rows:
+        """The same rows, with no columns in the other arrays."""
+        held = (getattr(self, name) if name in arrays else np.empty((len(self), 0), of) for name, of in ARRAYS.items())
+        return Rows(*held, self.widths if "vectors" in arrays else None)
 
     def _alike(self, change: Callable[[np.ndarray], np.ndarray]) -> Rows:
         return Rows(*(change(getattr(self, b)) for b in ARRAYS), self.widths)
@@ -100,7 +105,7 @@ def place_columns(kinds: Iterable[tuple[str, str, Sequence[str]]]) -> tuple[Colu
     columns: list[Column] = []
     widths = dict.fromkeys(BLOCKS, 0)
     for name, kind, levels in kinds:
-        block = {"real": "reals", "count": "tallies"}.get(kind, "codes8" if len(levels) <= 255 else "codes16")
+        block = STORED[kind][-1 if len(levels) > 255 else 0]
         columns.append(Column(name, kind, block, widths[block], tuple(levels)))
         widths[block] += 1
     return tuple(columns)
@@ -114,14 +119,13 @@ def summarise(columns: Sequence[Column], slices: Iterable[Rows]) -> tuple[Column
     """
     widths = block_widths(columns)
     missing = {block: np.zeros(width, np.int64) for block, width in widths.items()}
-    moments = {block: _Moments(widths[block]) for block in ("reals", "tallies")}
+    moments = {block: _Moments(widths[block]) for block in BLOCKS.keys() - CODES.keys()}
     blank = {
-        block: np.array([len(c.levels) for c in columns if c.block == block], dtype=BLOCKS[block])
-        for block in ("codes8", "codes16")
+        block: np.array([len(c.levels) for c in columns if c.block == block], dtype) for block, dtype in CODES.items()
     }
     for rows in slices:
-        for block in ("codes8", "codes16"):
-            missing[block] += (getattr(rows, block) == blank[block]).sum(axis=0)
+        for block, code in blank.items():
+            missing[block] += (getattr(rows, block) == code).sum(axis=0)
         for block, moment in moments.items():
             missing[block] += moment.add(getattr(rows, block))
     result = []
@@ -173,7 +177,7 @@ class _Moments:
 
 def check_levels(name: str, kind: str, levels: Sequence[str]) -> None:
     """Raises DataError unless `levels` can be those of a column of this kind."""
-    if kind in ("real", "count"):
+    if kind in NUMERIC:
         return
     if kind == "boolean" and len(levels) != 2:
         raise DataError(f"column '{name}': a boolean column has two levels, found {len(levels)}")

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from mpibayes.errors import ConfigError
 from mpibayes.io.files import read_regular, reason
-from mpibayes.io.rows import KINDS, MAX_LEVELS
+from mpibayes.io.rows import KINDS, LEVELLED, MAX_LEVELS
 from mpibayes.io.source import near
 from mpibayes.text import counted, toml_string, visible
 
@@ -97,7 +97,7 @@ def _column(where: str, entry: dict, problems: list[str]) -> ColumnSchema:
         kind = None
     levels = _texts(f"{where}.levels", entry, problems)
     if levels is not None:
-        if kind not in ("categorical", "boolean"):
+        if kind not in LEVELLED:
             problems.append(f"{where}.levels: only categorical and boolean columns have levels (kind = {kind!r})")
         if (kind == "boolean" and len(levels) != 2) or not 1 <= len(levels) <= MAX_LEVELS:
             expected = "2" if kind == "boolean" else f"1 to {MAX_LEVELS:,}"

@@ -37,8 +37,10 @@ from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.files import HDF5, first_bytes, reading, sync_directory
 from mpibayes.io.rows import (
     BLOCKS,
+    CODES,
     KINDS,
     MAX_COUNT,
+    NUMERIC,
     Column,
     Rows,
     block_widths,
@@ -74,7 +76,7 @@ def table_from_arrays(
     for name, kind, values, levels in columns:
         if kind not in KINDS:
             raise DataError(f"column '{name}': unknown kind '{kind}'; expected one of {', '.join(KINDS)}")
-        if kind in ("real", "count"):
+        if kind in NUMERIC:
             levels = ()
         elif levels is None:
             top = int(np.max(values, initial=0)) + 1
@@ -140,7 +142,7 @@ class Table:
                 if getattr(rows, block).size:
                     Seal.of(self.path).verify(*_extent(file[block], start, stop))
             _read_rows(file, rows, start)
-        for block in ("codes8", "codes16"):
+        for block in CODES:
             codes = getattr(rows, block)
             top = [len(c.levels) for c in self.columns if c.block == block]
             if codes.size and (codes.max(axis=0) > top).any():

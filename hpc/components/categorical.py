@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from mpibayes.hpc.components.component import Array
+from mpibayes.hpc.components.component import Array, PriorKey
 from mpibayes.hpc.components.grid import as_grid, pick_on_grid
 from mpibayes.hpc.components.single import one_uniform
 from mpibayes.hpc.parallel.streams import Stream
-from mpibayes.io.rows import Column
+from mpibayes.io.rows import Column, Rows
 from mpibayes.kernels.mixture import updates
 
 GRID = 2.0 ** np.arange(-6.0, 4.5, 0.5)  # pseudo-count of each level
@@ -60,8 +60,10 @@ class Categorical:
 
     name, hyper, hyper_form = "categorical", "dirichlet", ()
     stored = "codes8", "codes16"
+    prior_keys = (PriorKey("dirichlet", least=1e-30, by_level=True),)
     statistics = (Array("levels", "level", np.int32),)
     parameters = (Array("table", "level", np.float32),)
+    odds = "table", np.float32
     exact = True
     substreams = (0,)
 
@@ -84,6 +86,7 @@ class Categorical:
         self._tables = [tables.get(tuple(grid)) for grid in self.grids]  # None: the multiplier is fixed
         self.cuts = {"column": np.arange(len(self) + 1), "level": self.offsets}
         self.cost = self.n_levels + 2.0
+        self.odds_form = (int(self.offsets[-1]),)
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -97,6 +100,9 @@ class Categorical:
 
     def prior(self, multiplier: np.ndarray) -> dict[str, np.ndarray]:
         return {"offsets": self.offsets, "dirichlet": self.pseudo_counts(multiplier)}
+
+    def log_base(self, rows: Rows) -> float:
+        return 0.0
 
     def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray]:
         return (a[0] + b[0],)
@@ -118,6 +124,14 @@ class Categorical:
     def log_marginal_clusters(self, multiplier: np.ndarray, s: tuple) -> np.ndarray:
         (levels,), beta = s, self.pseudo_counts(multiplier)
         return updates.log_marginals(np.ascontiguousarray(levels), beta, self.offsets, 0, len(self))[1]
+
+    def cell_moments(self, s: tuple):
+        raise NotImplementedError("the cells are counted as they are")
+
+    def side_odds(self, multiplier: np.ndarray, s: tuple) -> np.ndarray:
+        """Log odds of every level; 0 in missing rows."""
+        table = self.log_predictive_table(multiplier, *s)
+        return np.ascontiguousarray((table[:, 1::2] - table[:, 0::2]).T, np.float32)
 
     def predictive(self, multiplier: np.ndarray, s: tuple) -> Levels:
         return Levels(self, self.pseudo_counts(multiplier), *s)

@@ -8,13 +8,14 @@ several of, and whose last axis runs over clusters.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from mpibayes.hpc.parallel.streams import Stream
-from mpibayes.io.rows import Column
+from mpibayes.io.rows import Column, Rows
 
 
 class Array(NamedTuple):
@@ -23,6 +24,18 @@ class Array(NamedTuple):
     name: str
     axis: str = "column"  # what its rows are: a key of its kind's `cuts`
     dtype: type = np.float64
+    wire: type = np.int32  # of a kind that is `exact`: the integers that ranks add up; int32 holds counts of rows
+
+    def zeros(self, kind: Component, n_clusters: int) -> np.ndarray:
+        return np.zeros((kind.cuts[self.axis][-1], n_clusters), self.dtype)
+
+
+class PriorKey(NamedTuple):
+    """A key of the prior that a column is given: a number, or one for each of the column's levels."""
+
+    name: str
+    least: float = math.ulp(0.0)  # any above 0
+    by_level: bool = False
 
 
 class Law(Protocol):
@@ -57,16 +70,19 @@ class Component(Protocol):
 
     name: str  # attribute of `Components`, and key where arrays are kept by kind
     stored: tuple[str, ...]  # the arrays of `io.table.Rows` that hold its cells, in the order of the columns
+    prior_keys: tuple[PriorKey, ...]  # of the prior of a column that is given one; none: columns have no own prior
     hyper: str  # name of its hyperparameters
     hyper_form: tuple[int, ...]  # form of those of a column
     statistics: tuple[Array, ...]
     parameters: tuple[Array, ...]  # of clusters, where they are drawn
+    odds: tuple[str, type]  # of the sides of a split: name and type of its array in `Odds`
     exact: bool  # whether statistics are whole numbers, so that those of a part can be subtracted from the whole
     substreams: Sequence[int]  # its `sub` in the streams it is given; no other kind has one of them
 
     columns: Sequence[Column]
     cuts: Mapping[str, np.ndarray]  # by axis: the first row of every column, and the number of rows, (C + 1,) int64
     cost: np.ndarray  # (C,) about what the update of each column takes
+    odds_form: tuple[int, ...]  # form of its part of `Odds` in one group
 
     def __init__(self, columns: Sequence[Column], priors: Mapping, joint: Mapping): ...
 
@@ -81,6 +97,9 @@ class Component(Protocol):
     def prior(self, hyper: np.ndarray) -> dict[str, np.ndarray]:
         """The prior as the kernels read it, by the names they know."""
 
+    def log_base(self, rows: Rows) -> float:
+        """Of the log likelihood of some rows, what is left out elsewhere, as it is of their cells alone."""
+
     def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray, ...]:
         """Statistics of the rows of `a` and `b` together, cluster by cluster; one of them may have a single cluster."""
 
@@ -89,6 +108,13 @@ class Component(Protocol):
 
     def log_marginal_clusters(self, hyper: np.ndarray, s: tuple) -> np.ndarray:
         """Log marginal likelihood of every cluster, summed over all columns, (K,)."""
+
+    def cell_moments(self, s: tuple) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of each of `columns` by itself, n, mean and scatter, (columns, K) each; where the kind is not `exact`."""
+
+    def side_odds(self, hyper: np.ndarray, s: tuple) -> np.ndarray:
+        """What kernels/mixture/split.pyx makes a row's log odds of, between clusters 1, 3, 5, ... and 0, 2, 4, ... of
+        `s`: posterior means plugged in, (K / 2, *odds_form)."""
 
     def predictive(self, hyper: np.ndarray, s: tuple) -> Law:
         """The law of a further row's cells, with parameters integrated out."""

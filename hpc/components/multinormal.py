@@ -22,7 +22,7 @@ from mpibayes.hpc.components import normal
 from mpibayes.hpc.components.component import Array
 from mpibayes.hpc.components.grid import as_grid, draw_on_grid
 from mpibayes.hpc.parallel.streams import Stream, generator
-from mpibayes.io.rows import Column
+from mpibayes.io.rows import Column, Rows
 
 KAPPA, NU, VARIANCE = range(3)
 NAMES = ("kappa", "nu", "variance")
@@ -173,6 +173,18 @@ class Block:
         matrix = (p.lower @ p.lower.swapaxes(-1, -2)) * ((p.kappa + 1.0) / p.kappa)[:, None, None]
         return Predictive(p.location, matrix, p.nu - self.width + 1.0)
 
+    def side_odds(self, wishart: np.ndarray, n, mean, scatter) -> np.ndarray:
+        """Of K / 2 pairs of clusters, as kernels/mixture/vector_odds.h reads them, (K / 2, 1 + 2 (D + pairs))."""
+        p = self.posterior(wishart, n, mean, scatter)
+        widen = np.sqrt((p.kappa + 1.0) / (p.kappa * (p.nu - self.width + 1.0)))
+        lower = p.lower * widen[:, None, None]
+        factor = np.linalg.solve(lower, np.broadcast_to(np.eye(self.width), lower.shape))
+        log_diagonal = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
+        i, j = np.tril_indices(self.width)
+        sides = np.concatenate([p.location, factor[:, i, j]], axis=1)
+        level = (log_diagonal[1::2] - log_diagonal[0::2])[:, None]
+        return np.concatenate([level, sides[1::2], sides[0::2]], axis=1)
+
     def log_marginal_cells(self, wishart: np.ndarray, n, mean, scatter) -> np.ndarray:
         """Log marginal likelihood of each cluster, (..., K)."""
         d, post = self.width, self.posterior(wishart, n, mean, scatter)
@@ -223,23 +235,6 @@ class Block:
 def log_multigamma(a: np.ndarray, d: int) -> np.ndarray:
     """Logarithm of the multivariate gamma function of each of a."""
     return gammaln(a[..., None] - 0.5 * np.arange(d)).sum(axis=-1) + 0.25 * d * (d - 1) * np.log(np.pi)
-
-
-def merge_vectors(n: np.ndarray, mean: np.ndarray, scatter: np.ndarray, widths: np.ndarray):
-    """As `normal.merge_moments`, of blocks of `widths` columns: n (S, B, ...), mean (S, columns, ...), scatter (S,
-    pairs, ...)."""
-    of_column = np.repeat(np.arange(len(widths)), widths)
-    of_pair = np.repeat(np.arange(len(widths)), n_pairs(widths))
-    i, j = _pairs(widths)
-    total_n, total_mean, total_scatter = n[0].copy(), mean[0].copy(), scatter[0].copy()
-    for n_s, mean_s, scatter_s in zip(n[1:], mean[1:], scatter[1:]):
-        both = total_n + n_s
-        share = n_s / np.maximum(both, 1)
-        step = np.where((n_s > 0)[of_column], mean_s - total_mean, 0.0)
-        total_scatter += scatter_s + step[i] * step[j] * (total_n * share)[of_pair]
-        total_mean += step * share[of_column]
-        total_n = both
-    return total_n, total_mean, total_scatter
 
 
 def _pairs(widths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -306,8 +301,10 @@ class Multinormal:
 
     name, hyper, hyper_form = "multinormal", "wishart", (3,)
     stored = ("vectors",)
+    prior_keys = ()  # a block has a prior, under its own name
     statistics = Array("vector_n", dtype=np.int64), Array("vector_mean", "coordinate"), Array("vector_scatter", "pair")
     parameters = Array("vector_location", "coordinate"), Array("vector_factor", "pair"), Array("vector_constant")
+    odds = "vector", np.float64
     exact = False
     substreams = range(4, 2**31)  # one a block; below 2^32, where the attempts of a draw are counted
 
@@ -323,6 +320,7 @@ class Multinormal:
         each = {"column": np.ones_like(widths), "coordinate": widths, "pair": n_pairs(widths)}
         self.cuts = {axis: np.concatenate([[0], np.cumsum(n)]) for axis, n in each.items()}
         self.cost = 8.0 * widths + 0.2 * widths**3
+        self.odds_form = (int((1 + 2 * (widths + n_pairs(widths))).sum()),)
 
     def __len__(self) -> int:
         return len(self.blocks)
@@ -341,8 +339,19 @@ class Multinormal:
         spread = np.concatenate([none, *(b.spread(h) for b, h in zip(self.blocks, wishart))])
         return {"widths": self.widths, "wishart": wishart, "vector_mean": mean, "vector_spread": spread}
 
+    def log_base(self, rows: Rows) -> float:
+        return 0.0
+
     def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray, ...]:
-        return merge_vectors(*(np.stack(np.broadcast_arrays(x, y)) for x, y in zip(a, b)), self.widths)
+        """As `normal.merge_moments`, block by block."""
+        (n_a, mean_a, scatter_a), (n_b, mean_b, scatter_b) = a, b
+        of_column, of_pair = (np.repeat(np.arange(len(self)), n) for n in (self.widths, n_pairs(self.widths)))
+        i, j = _pairs(self.widths)
+        n = n_a + n_b
+        share = n_b / np.maximum(n, 1)
+        step = np.where((n_b > 0)[of_column], mean_b - mean_a, 0.0)
+        scatter = scatter_a + (scatter_b + step[i] * step[j] * (n_a * share)[of_pair])
+        return n, mean_a + step * share[of_column], scatter
 
     def parts(self, s: tuple) -> Iterator[tuple[Block, np.ndarray, np.ndarray, np.ndarray]]:
         """(block, n (K,), mean (D, K), scatter (pairs, K)) of each block."""
@@ -360,6 +369,17 @@ class Multinormal:
         for h, (block, *moments) in zip(wishart, self.parts(s)):
             total += block.log_marginal_cells(h, *moments)
         return total
+
+    def cell_moments(self, s: tuple) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        n, mean, scatter = s
+        i, j = _pairs(self.widths)
+        return np.repeat(n, self.widths, axis=0), mean, scatter[i == j]
+
+    def side_odds(self, wishart: np.ndarray, s: tuple) -> np.ndarray:
+        """Block by block, see `Block.side_odds`."""
+        none = np.zeros((s[0].shape[-1] // 2, 0))
+        parts = zip(wishart, self.parts(s))
+        return np.concatenate([none, *(block.side_odds(h, *m) for h, (block, *m) in parts)], axis=1)
 
     def predictive(self, wishart: np.ndarray, s: tuple) -> Students:
         return Students(self, wishart, s)

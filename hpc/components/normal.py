@@ -12,11 +12,11 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import gammaln, stdtrit
 
-from mpibayes.hpc.components.component import Array
+from mpibayes.hpc.components.component import Array, PriorKey
 from mpibayes.hpc.components.grid import Grids, as_grid
 from mpibayes.hpc.components.single import Numbers, with_new
 from mpibayes.hpc.parallel.streams import Stream, cells
-from mpibayes.io.rows import Column
+from mpibayes.io.rows import Column, Rows
 
 MEAN, KAPPA, NU, VARIANCE = range(4)
 NAMES = ("mean", "kappa", "nu", "variance")
@@ -53,22 +53,13 @@ def _log_marginal(m0, kappa0, nu0, variance0, n, mean, scatter):
     return by_nu + by_kappa + 0.5 * nu0 * np.log(nu0 * variance0) - 0.5 * nu * np.log(spread)
 
 
-def merge_moments(n: np.ndarray, mean: np.ndarray, scatter: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Moments of the union of shards from the shards' moments.
-
-    Arguments are (S, ...) arrays; the sum runs over the first axis in its order (Chan, Golub & LeVeque 1983), so
-    that the result does not depend on which rank held which shard.
-    """
-    n, mean, scatter = n.copy(), mean.copy(), scatter.copy()
-    total_n, total_mean, total_scatter = n[0], mean[0], scatter[0]
-    for n_s, mean_s, scatter_s in zip(n[1:], mean[1:], scatter[1:]):
-        both = total_n + n_s
-        share = n_s / np.maximum(both, 1)
-        step = np.where(n_s > 0, mean_s - total_mean, 0.0)
-        total_scatter += scatter_s + step * step * (total_n * share)
-        total_mean += step * share
-        total_n = both
-    return total_n, total_mean, total_scatter
+def merge_moments(a: tuple, b: tuple) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(n, mean, scatter) of the rows of `a` and `b` together (Chan, Golub & LeVeque 1983)."""
+    (n_a, mean_a, scatter_a), (n_b, mean_b, scatter_b) = a, b
+    n = n_a + n_b
+    share = n_b / np.maximum(n, 1)
+    step = np.where(n_b > 0, mean_b - mean_a, 0.0)
+    return n, mean_a + step * share, scatter_a + (scatter_b + step * step * (n_a * share))
 
 
 class Student(Numbers):
@@ -96,14 +87,17 @@ class Normal:
 
     name, hyper, hyper_form = "normal", "normal", (4,)
     stored = ("reals",)
+    prior_keys = PriorKey("mean", least=-np.inf), PriorKey("kappa"), PriorKey("nu"), PriorKey("variance")
     statistics = Array("real_n", dtype=np.int64), Array("real_mean"), Array("real_scatter")
     parameters = Array("location"), Array("half_precision"), Array("constant")
+    odds = "real", np.float64
     exact = False
     substreams = 1, 3  # of grids and precisions, and of means
 
     def __init__(self, columns: Sequence[Column], priors: Mapping, joint: Mapping):
         self.columns = tuple(columns)
         self.cuts, self.cost = {"column": np.arange(len(self) + 1)}, np.full(len(self), 8.0)
+        self.odds_form = (len(self), 5)
         grids = [[], [], [], []]
         self._start = np.empty((len(self), 4))
         for r, column in enumerate(columns):
@@ -129,14 +123,28 @@ class Normal:
     def prior(self, normal: np.ndarray) -> dict[str, np.ndarray]:
         return {"normal": normal}
 
+    def log_base(self, rows: Rows) -> float:
+        return 0.0
+
     def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray, ...]:
-        return merge_moments(*(np.stack(np.broadcast_arrays(x, y)) for x, y in zip(a, b)))
+        return merge_moments(a, b)
 
     def log_marginal(self, normal: np.ndarray, s: tuple, columns: slice) -> np.ndarray:
         return log_marginal_cells(normal[columns], *(a[columns] for a in s)).sum(axis=-1)
 
     def log_marginal_clusters(self, normal: np.ndarray, s: tuple) -> np.ndarray:
         return log_marginal_cells(normal, *s).sum(axis=0)
+
+    def cell_moments(self, s: tuple) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return s
+
+    def side_odds(self, normal: np.ndarray, s: tuple) -> np.ndarray:
+        """Of a cell x: [0] - [2] (x - [1])^2 + [4] (x - [3])^2."""
+        location, kappa, nu, spread = posterior(normal, *s)
+        half = 0.5 / (spread * (kappa + 1.0) / (nu * kappa))
+        level = 0.5 * np.log(half[:, 1::2] / half[:, 0::2])
+        numbers = [level, location[:, 1::2], half[:, 1::2], location[:, 0::2], half[:, 0::2]]
+        return np.ascontiguousarray(np.stack(numbers).transpose(2, 1, 0))
 
     def predictive(self, normal: np.ndarray, s: tuple) -> Student:
         return Student(self, normal, *s)

@@ -12,11 +12,11 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import gammaln
 
-from mpibayes.hpc.components.component import Array
+from mpibayes.hpc.components.component import Array, PriorKey
 from mpibayes.hpc.components.grid import Grids, as_grid
 from mpibayes.hpc.components.single import Numbers, with_new
 from mpibayes.hpc.parallel.streams import Stream, cells
-from mpibayes.io.rows import Column
+from mpibayes.io.rows import Column, Rows
 
 NAMES = ("shape", "rate")
 SHAPE_GRID = np.geomspace(0.05, 50.0, 13)
@@ -57,14 +57,17 @@ class Poisson:
 
     name, hyper, hyper_form = "poisson", "gamma", (2,)
     stored = ("tallies",)
-    statistics = Array("tally_n", dtype=np.int64), Array("tally_sum")
+    prior_keys = PriorKey("shape"), PriorKey("rate")
+    statistics = Array("tally_n", dtype=np.int64), Array("tally_sum", wire=np.int64)
     parameters = Array("log_rate"), Array("rate")
+    odds = "count", np.float64
     exact = True
     substreams = (2,)
 
     def __init__(self, columns: Sequence[Column], priors: Mapping, joint: Mapping):
         self.columns = tuple(columns)
         self.cuts, self.cost = {"column": np.arange(len(self) + 1)}, np.full(len(self), 8.0)
+        self.odds_form = (len(self), 2)
         grids = [[], []]
         self._start = np.empty((len(self), 2))
         for q, column in enumerate(columns):
@@ -88,6 +91,10 @@ class Poisson:
     def prior(self, gamma: np.ndarray) -> dict[str, np.ndarray]:
         return {"gamma": gamma}
 
+    def log_base(self, rows: Rows) -> float:
+        """The 1 / x! of the cells that are there."""
+        return -float(np.nansum(gammaln(rows.tallies + 1.0)))
+
     def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray, ...]:
         return tuple(x + y for x, y in zip(a, b))
 
@@ -98,6 +105,17 @@ class Poisson:
     def log_marginal_clusters(self, gamma: np.ndarray, s: tuple) -> np.ndarray:
         """Without the 1 / x!."""
         return log_marginal_cells(gamma, *s).sum(axis=0)
+
+    def cell_moments(self, s: tuple):
+        raise NotImplementedError("the cells are counted as they are")
+
+    def side_odds(self, gamma: np.ndarray, s: tuple) -> np.ndarray:
+        """Of a cell x: x [0] - [1]."""
+        n, total = s
+        rate = (gamma[:, 0, None] + total) / (gamma[:, 1, None] + n)
+        log_rate = np.log(rate)
+        numbers = [log_rate[:, 1::2] - log_rate[:, 0::2], rate[:, 1::2] - rate[:, 0::2]]
+        return np.ascontiguousarray(np.stack(numbers).transpose(2, 1, 0))
 
     def predictive(self, gamma: np.ndarray, s: tuple) -> NegativeBinomial:
         return NegativeBinomial(self, gamma, *s)

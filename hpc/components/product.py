@@ -14,10 +14,9 @@ from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.kinds import KINDS
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.parallel.streams import Purpose, Stream
-from mpibayes.io.rows import Column
+from mpibayes.io.rows import ARRAYS, Column
 
 HANDS = 32  # ranks that update columns, at most
-CELL_BYTES = {"codes8": 1, "codes16": 2}  # 8 in the other arrays
 
 Part = list[slice]  # columns of each kind, in the order of KINDS: what one rank updates, or all
 
@@ -63,11 +62,6 @@ class Components:
         vars(self).update({kind.name: kind for kind in self.kinds})
 
     @property
-    def shape(self) -> tuple[int, int, int, np.ndarray]:
-        """(L, R, Q, widths): level rows, real columns, count columns, and the columns of each block, int64."""
-        return int(self.categorical.offsets[-1]), len(self.normal), len(self.poisson), self.multinormal.widths
-
-    @property
     def exact(self) -> bool:
         """Whether all statistics are whole numbers, so that those of a part can be subtracted from the whole."""
         return all(kind.exact for kind in self.kinds if len(kind))
@@ -75,7 +69,7 @@ class Components:
     @property
     def row_bytes(self) -> int:
         """Of a row that is copied, about: its cells and 80 bytes of labels, ids and random words."""
-        return 80 + sum(CELL_BYTES.get(c.block, 8) for kind in self.kinds for c in kind.columns)
+        return 80 + sum(np.dtype(ARRAYS[c.block]).itemsize for kind in self.kinds for c in kind.columns)
 
     def start(self, concentration: float, discount: float) -> Hyper:
         return Hyper(concentration, discount, **{kind.hyper: kind.start() for kind in self.kinds})

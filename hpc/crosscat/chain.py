@@ -22,6 +22,7 @@ from mpibayes.hpc.crosscat.start.subsample import IDLE, Growth, load_strata
 from mpibayes.hpc.crosscat.view import Settings, View
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator, agree
+from mpibayes.io.rows import ARRAYS
 
 
 @dataclass
@@ -91,7 +92,7 @@ class Mixture:
         cut, loaded = shards.bounds(self.n_rows, self.n_shards).tolist(), []
         for i in shards.of_rank(self.n_shards, self.comm.size, self.comm.rank):
             rows = rows_of(cut[i], cut[i + 1])
-            loaded.append(shards.Shard(i, cut[i], rows if self.settings.likelihood else rows.without_cells()))
+            loaded.append(shards.Shard(i, cut[i], rows if self.settings.likelihood else rows.only(())))
         return loaded
 
     def arrange(self, views: Sequence[Sequence[str]]) -> None:
@@ -258,7 +259,7 @@ class Mixture:
 def of_columns(rows, chosen: Sequence, blocks) -> object:
     """The cells of some columns of `rows`, copied. Columns that `blocks` joins are chosen together."""
     by_block = {}
-    for block in ("codes8", "codes16", "reals", "tallies", "vectors"):
+    for block in ARRAYS:
         index = sorted(column.index for column in chosen if column.block == block)
         by_block[block] = np.ascontiguousarray(getattr(rows, block)[:, index])
     names = {column.name for column in chosen}

@@ -23,7 +23,7 @@ from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_table
 from mpibayes.io.draws import BUFFERED
-from mpibayes.io.rows import ARRAYS, BLOCKS, Column, Rows
+from mpibayes.io.rows import ARRAYS, Column, Rows
 from mpibayes.text import counted, duration, every, rate
 
 SAMPLE_ROWS = 20_000
@@ -68,7 +68,7 @@ def memory_per_rank(
                scores of the counts up to 1,023
     """
     widths = {block: sum(c.block == block for c in columns) for block in ARRAYS}
-    row = sum(width * np.dtype(BLOCKS.get(block, np.float64)).itemsize for block, width in widths.items())
+    row = sum(width * np.dtype(ARRAYS[block]).itemsize for block, width in widths.items())
     cut = shards.bounds(n_train, n_shards)
     mine = shards.of_rank(n_shards, n_ranks, 0)
     rows = int(cut[mine.stop] - cut[mine.start])

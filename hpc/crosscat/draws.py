@@ -77,7 +77,7 @@ class Posterior(KeptChains):
         for start in range(0, self.n_rows, SLICE_ROWS):
             rows = self.data.rows_of(start, min(start + SLICE_ROWS, self.n_rows))
             if not self.likelihood:
-                rows = rows.without_cells()
+                rows = rows.only(())
             yield start, rows
 
     def kept(self) -> list[tuple[int, int]]:
@@ -163,12 +163,10 @@ class Posterior(KeptChains):
         for start, rows in self.slices() if numeric else ():
             n = len(rows)
             x = np.column_stack([getattr(rows, c.block)[:, c.index] for c in numeric])
-            plain = Rows(
-                np.empty((n, 0), np.uint8), np.empty((n, 0), np.uint16), np.ascontiguousarray(x), np.empty((n, 0))
-            )
+            plain = replace(Rows.empty((), n), reals=np.ascontiguousarray(x))
             part_z = np.ascontiguousarray(z[start : start + n], np.int32)
             part = Statistics(*kernels.accumulate(plain, part_z, k, np.zeros(1, np.int64))).of(Normal)
-            total = part if total is None else merge_moments(*map(np.stack, zip(total, part)))
+            total = part if total is None else merge_moments(total, part)
         return {c.name: (total[1][i], total[2][i]) for i, c in enumerate(numeric)}
 
 

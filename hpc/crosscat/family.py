@@ -145,9 +145,8 @@ class MixtureChain:
         labels = mixture.view.labels() if whole and info.cycle % output.labels == 0 else None
         result = Info(range(info.cycle, info.cycle + 1), info.word)
         if self.comm.rank == 0:
-            values = {s.name: getattr(info, s.name) for s in SCALARS if hasattr(info, s.name)}
-            values |= {"heldout_lpd": lpd, "heldout_lpd_averaged": averaged}
-            result.values = {name: np.array([value]) for name, value in values.items()}
+            values = vars(info) | {"heldout_lpd": lpd, "heldout_lpd_averaged": averaged}
+            result.values = {s.name: np.array([values[s.name]]) for s in SCALARS if not s.timing}
             result.draw = None if labels is None else {"labels": labels, **vars(mixture.view.hyper)}
             if not np.isfinite(info.log_joint):
                 result.problem = "the log joint probability is not a finite number"

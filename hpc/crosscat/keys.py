@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Union
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
+from mpibayes.hpc.components.component import Component, PriorKey
+from mpibayes.hpc.components.kinds import KINDS
+from mpibayes.hpc.components.multinormal import default_grids
 from mpibayes.hpc.config import keys
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.section import LENGTH_OF_TIME, Duration, Name, Positive, Section, key, none, tuples
+from mpibayes.io.rows import STORED
 
 
 class GammaPrior(Section):
@@ -19,20 +23,28 @@ class GammaPrior(Section):
     gamma: tuple[Positive, Positive]
 
 
-class DirichletPrior(Section):
-    dirichlet: tuple[Annotated[float, Field(ge=1e-30)], ...] = Field(min_length=1)
+def _prior(kind: type[Component]) -> type[Section]:
+    """The prior of a column of this kind."""
+
+    def of(key: PriorKey) -> Any:
+        number = Annotated[float, Field(ge=key.least)]
+        return Annotated[tuple[number, ...], Field(min_length=1)] if key.by_level else number
+
+    keys_of = {key.name: (of(key), ...) for key in kind.prior_keys}
+    return create_model(f"{kind.__name__}Prior", __base__=Section, **keys_of)
 
 
-class NormalPrior(Section):
-    mean: float
-    kappa: Positive
-    nu: Positive
-    variance: Positive
+def prior_words(kind: type[Component], numbers: str = "...") -> str:
+    """What such a prior looks like."""
+    return f"{{{', '.join(f'{key.name} = [{numbers}]' if key.by_level else key.name for key in kind.prior_keys)}}}"
 
 
-class RatePrior(Section):
-    shape: Positive
-    rate: Positive
+def table_kinds(kind: type[Component]) -> list[str]:
+    """The kinds of column in a table whose cells it models."""
+    return [name for name, arrays in STORED.items() if arrays[0] in kind.stored]
+
+
+PRIORS = {kind: _prior(kind) for kind in KINDS if kind.prior_keys}
 
 
 class Model(keys.Model):
@@ -55,11 +67,13 @@ class Model(keys.Model):
 
 
 class Column(keys.Column):
-    prior: Annotated[DirichletPrior | NormalPrior | RatePrior | None, BeforeValidator(tuples)] = key(
+    prior: Annotated[Union[*PRIORS.values(), None], BeforeValidator(tuples)] = key(
         None,
         "fixes the column's hyperparameters, which are learned otherwise",
-        "{dirichlet = [one positive number a level]} for categorical and boolean columns, "
-        "{mean, kappa, nu, variance} for real ones, or {shape, rate} for counts",
+        " or ".join(
+            f"{prior_words(kind, 'one positive number a level')} for {' and '.join(table_kinds(kind))} columns"
+            for kind in PRIORS
+        ),
     )
 
 
@@ -88,8 +102,6 @@ class Block(keys.Block):
     @classmethod
     def implied(cls, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """What is taken of a block's prior where nothing is given; the mean is not in it, being the table's."""
-        from mpibayes.hpc.components.multinormal import default_grids
-
         return {"prior": {name: grid.tolist() for name, grid in default_grids(len(given["columns"])).items()}}
 
 

@@ -128,7 +128,7 @@ class Predictor:
             self._membership.append(np.ascontiguousarray((together / together.sum(axis=0)).T, np.float32))
         self.n_draws = len(self.draws)
         most = max(draw.tail.n_slots for draw in self.draws) + len(representative.sizes)
-        widest = max([1, *self.components.multinormal.widths])
+        widest = max((len(kind.members(c)) for kind in self.components.kinds for c in range(len(kind))), default=1)
         self.batch = max(256, BATCH_CELLS // ((most + 1) * widest))
 
     @property

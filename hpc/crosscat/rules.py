@@ -10,25 +10,19 @@ from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.places import Report, bare, shown
 from mpibayes.hpc.config.section import Section
 from mpibayes.hpc.crosscat.keys import (
+    PRIORS,
     Anneal,
     Block,
     Column,
-    DirichletPrior,
     Model,
-    NormalPrior,
-    RatePrior,
     Sampler,
     growing_schedule,
+    prior_words,
+    table_kinds,
 )
 from mpibayes.io import table
+from mpibayes.io.rows import LEVELLED
 from mpibayes.text import counted, import_again
-
-PRIOR_OF_KIND = {"categorical": DirichletPrior, "boolean": DirichletPrior, "real": NormalPrior, "count": RatePrior}
-PRIOR_WORDS = {
-    DirichletPrior: "{dirichlet = [...]}",
-    NormalPrior: "{mean, kappa, nu, variance}",
-    RatePrior: "{shape, rate}",
-}
 
 
 def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Section]], report: Report) -> None:
@@ -160,16 +154,17 @@ def _check_priors(config: Config, by_name: Mapping[str, table.Column], report: R
         key, column = ("columns", name), by_name.get(name)
         if settings.prior is None or column is None:
             continue
-        wanted = PRIOR_OF_KIND[column.kind]
-        if type(settings.prior) is not wanted:
-            got = PRIOR_WORDS[type(settings.prior)]
-            what = f"got {got}, but the column is {column.kind}; expected {PRIOR_WORDS[wanted]}"
-            kind = next(k for k, prior in PRIOR_OF_KIND.items() if prior is type(settings.prior))
-            report.add((*key, "prior"), f"{what}, or {import_again(name, kind)}")
-        elif wanted is DirichletPrior and len(settings.prior.dirichlet) != len(column.levels):
-            n, levels = len(settings.prior.dirichlet), list(column.levels)
-            what = f"got {counted(n, 'number')}, expected {len(levels)}, one for each level in the table's order"
-            report.add((*key, "prior"), f"{what}: {some(levels)}")
+        wanted = next(kind for kind in PRIORS if column.kind in table_kinds(kind))
+        given = next(kind for kind, prior in PRIORS.items() if prior is type(settings.prior))
+        if given is not wanted:
+            what = f"got {prior_words(given)}, but the column is {column.kind}; expected {prior_words(wanted)}"
+            report.add((*key, "prior"), f"{what}, or {import_again(name, table_kinds(given)[0])}")
+            continue
+        for numbers in (getattr(settings.prior, of.name) for of in wanted.prior_keys if of.by_level):
+            if len(numbers) != len(column.levels):
+                n, levels = len(numbers), list(column.levels)
+                what = f"got {counted(n, 'number')}, expected {len(levels)}, one for each level in the table's order"
+                report.add((*key, "prior"), f"{what}: {some(levels)}")
 
 
 def _check_blocks(config: Config, by_name: Mapping[str, table.Column], report: Report) -> None:
@@ -188,7 +183,7 @@ def _check_strata(config: Config, by_name: Mapping[str, table.Column], report: R
     strata = config.of(Anneal).strata
     if strata in ("none", "clusters"):
         return
-    fit = [name for name, column in by_name.items() if column.kind in ("categorical", "boolean")]
+    fit = [name for name, column in by_name.items() if column.kind in LEVELLED]
     expect = f'expected "none", "clusters", or one of {some(fit)}' if fit else 'expected "none" or "clusters"'
     if strata not in by_name:
         near = difflib.get_close_matches(strata, [*fit, "none", "clusters"], 1, 0.6)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mpibayes.hpc.components.product import Parameters, Prior
+from mpibayes.hpc.components.product import Components, Parameters, Prior
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.state import Shared
 from mpibayes.hpc.crosscat.sync import Changes, Counts
@@ -59,13 +59,13 @@ class Step:
     owner: np.ndarray
     counts: Counts
     prior: Prior
-    shape: tuple
+    components: Components
     collapsed: Sequence[int]
     sweeps: int
     key: Mapping[str, int]
 
     def __post_init__(self):
-        self.changes = Changes(len(self.kept), self.shape)
+        self.changes = Changes(self.components, len(self.kept))
         self.opened = dict.fromkeys(self.collapsed, 0)  # clusters in the tail that each shard leaves behind
         self.moved = 0  # rows, in all sweeps
 

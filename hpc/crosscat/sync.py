@@ -9,48 +9,52 @@ deep.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import accumulate, islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mpibayes.hpc.components.multinormal import Multinormal, merge_vectors, n_pairs
-from mpibayes.hpc.components.normal import Normal, merge_moments
+from mpibayes.hpc.components.component import Array
+from mpibayes.hpc.components.kinds import KINDS
+from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.state import Partition
 from mpibayes.hpc.parallel import shards as cut
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.reduce import merge_up
+from mpibayes.io.rows import Rows
 from mpibayes.kernels import mixture as kernels
 
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.view import View
 
 SHORT = 2**15 - 1  # changes that sum to no more travel as 16-bit integers
+EXACT, INEXACT = ([kind for kind in KINDS if kind.exact is exact] for exact in (True, False))
+COUNTS = [Array("size", dtype=np.int64), *(array for kind in EXACT for array in kind.statistics)]
 
 
-class Counts(NamedTuple):
-    """The integers among the statistics of K clusters; `tally_sum` holds whole numbers below 2^53."""
-
-    size: np.ndarray  # (K,) int64
-    levels: np.ndarray  # (L, K) int32
-    tally_n: np.ndarray  # (Q, K) int64
-    tally_sum: np.ndarray  # (Q, K) float64
+class Counts(namedtuple("Arrays", [array.name for array in COUNTS])):
+    """The whole numbers among the statistics of K clusters, whatever type holds them: `size`, and those of the kinds
+    that are `exact`; as `recount` returns them."""
 
     @classmethod
-    def zeros(cls, n_clusters: int, shape) -> Counts:
-        k, (n_level_rows, _, n_count, _) = n_clusters, shape
-        cells = np.zeros(k, np.int64), np.zeros((n_level_rows, k), np.int32)
-        return cls(*cells, np.zeros((n_count, k), np.int64), np.zeros((n_count, k)))
+    def zeros(cls, components: Components, n_clusters: int) -> Counts:
+        arrays = (array.zeros(kind, n_clusters) for kind in components.kinds if kind.exact for array in kind.statistics)
+        return cls(np.zeros(n_clusters, np.int64), *arrays)
+
+    def of_wire(self, wire: type) -> list[np.ndarray]:
+        """Those that are added up as integers of one type."""
+        return [array for of, array in zip(COUNTS, self) if of.wire is wire]
 
 
 class Changes:
     """What the rows of this rank's shards do to a view's counts in a cycle: to those of the instantiated clusters, and
     of the clusters that the tails leave behind."""
 
-    def __init__(self, n_kept: int, shape):
-        self.kept = Counts.zeros(n_kept, shape)
+    def __init__(self, components: Components, n_kept: int):
+        self.kept = Counts.zeros(components, n_kept)
         self.tails: dict[int, Counts] = {}  # by shard
         self.bound = 0  # no entry's absolute value is greater
 
@@ -68,11 +72,7 @@ class Changes:
 def count(comm: Communicator, views: Sequence[View]) -> None:
     """The counts of the views' clusters over all shards, by a pass over all rows, on every rank. Collective."""
     for view in views:
-        view.counts = Counts.zeros(view.n_labels, view.components.shape)
-        offsets = view.components.categorical.offsets
-        for rows, z in view.labelled():
-            categories = without(rows, "reals", "vectors")
-            _add(view.counts, Statistics(*kernels.accumulate(categories, z, view.n_labels, offsets)))
+        view.counts = _counted(view.components, view.labelled(), view.n_labels)
     _sum(comm, [view.counts for view in views], None)
 
 
@@ -100,7 +100,7 @@ def summarise(comm: Communicator, views: Sequence[View], cycle: int) -> None:
         _own(view, owner, cycle, *here)
     comm.sum_everywhere(owned)
     comm.least_everywhere(anchor)
-    moments = [Moments(view.components.shape) for view in views]
+    moments = [Moments(view.components) for view in views]
     merged = merge_moments_up(
         comm, moments, [view.labelled() for view in views], clusters, views[0].n_shards, everywhere=True
     )
@@ -120,55 +120,48 @@ def _own(view: View, owner: np.ndarray, cycle: int, owned: np.ndarray, anchor: n
 
 
 def total_statistics(
-    comm: Communicator, labelled: Iterable[tuple[object, np.ndarray]], k: int, shape, offsets, n_shards: int
+    comm: Communicator, components: Components, labelled: Iterable[tuple[Rows, np.ndarray]], k: int, n_shards: int
 ) -> Statistics | None:
     """Statistics of clusters 0..k-1 over all shards, on root. Collective.
 
     labelled: (rows, labels) of each of this rank's shards, in order, gone through twice; negative labels are skipped.
     """
-    total, moments = Counts.zeros(k, shape), Moments(shape)
-    for rows, z in labelled:
-        _add(total, Statistics(*kernels.accumulate(without(rows, "reals", "vectors"), z, k, offsets)))
+    total, moments = _counted(components, labelled, k), Moments(components)
     _sum(comm, [total], None)
     merged = merge_moments_up(comm, [moments], [labelled], [k], n_shards)
     return moments.statistics(total, merged[0]) if comm.rank == 0 else None
 
 
-def without(rows, *blocks: str):
-    """The same rows with no columns in some blocks."""
-    held = {b: np.empty((len(a), 0), a.dtype) if b in blocks else a for b, a in vars(rows).items()}
-    if "vectors" in blocks:
-        held["widths"] = np.zeros(0, np.int64)
-    return type(rows)(**held)
-
-
 class Moments:
-    """The floating part of a view's statistics, an array (length, K): n, mean and scatter of every real column, then of
-    every block of columns. shape: that of Components."""
+    """The floating part of a view's statistics, an array (length, K): those of the kinds that are not `exact`, one
+    array after another."""
 
-    def __init__(self, shape):
-        _, n_real, _, self.widths = shape
-        n_columns, n_products = int(self.widths.sum()), int(n_pairs(self.widths).sum())
-        self._cuts = np.cumsum([n_real, n_real, n_real, len(self.widths), n_columns, n_products])
+    def __init__(self, components: Components):
+        self._kinds = [kind for kind in components.kinds if not kind.exact]
+        self._cuts = np.cumsum([kind.cuts[array.axis][-1] for kind in self._kinds for array in kind.statistics])
         self.length = int(self._cuts[-1])
 
     def of(self, rows, z: np.ndarray, k: int) -> list[np.ndarray]:
         """Of the rows of one shard, flat."""
         if not self.length:
             return []
-        reals = without(rows, "codes8", "codes16", "tallies")
-        part = Statistics(*kernels.accumulate(reals, z, k, np.zeros(1, np.int64)))
-        return [a.astype(np.float64, copy=False).ravel() for kind in (Normal, Multinormal) for a in part.of(kind)]
+        measured = rows.only([stored for kind in INEXACT for stored in kind.stored])
+        part = Statistics(*kernels.accumulate(measured, z, k, np.zeros(1, np.int64)))
+        return [array.astype(np.float64, copy=False).ravel() for kind in INEXACT for array in part.of(kind)]
 
     def merge(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        both = np.split(np.stack([a, b]), self._cuts[:-1], axis=1)
-        return np.concatenate([*merge_moments(*both[:3]), *merge_vectors(*both[3:], self.widths)])
+        each = zip(self._kinds, self._by_kind(a), self._by_kind(b))
+        return np.concatenate([array for kind, *both in each for array in kind.merge(*both)])
 
     def statistics(self, counts: Counts, moments: np.ndarray) -> Statistics:
-        real_n, *real, vector_n, mean, scatter = (np.ascontiguousarray(m) for m in np.split(moments, self._cuts[:-1]))
-        numbers = real_n.astype(np.int64), *real
-        vectors = vector_n.astype(np.int64), mean, scatter
-        return Statistics(counts.size, counts.levels, *numbers, *counts[2:], *vectors)
+        found = counts._asdict()
+        for kind, arrays in zip(self._kinds, self._by_kind(moments)):
+            found |= {of.name: a.astype(of.dtype, copy=False) for of, a in zip(kind.statistics, arrays)}
+        return Statistics(**found)
+
+    def _by_kind(self, moments: np.ndarray) -> list[tuple[np.ndarray, ...]]:
+        arrays = iter(np.split(moments, self._cuts[:-1]))
+        return [tuple(islice(arrays, len(kind.statistics))) for kind in self._kinds]
 
 
 def merge_moments_up(
@@ -201,22 +194,27 @@ def merge_moments_up(
     return shaped(merged)
 
 
-def _add(total: Counts, part: Statistics) -> None:
-    for name, array in zip(Counts._fields, total):
-        array += getattr(part, name)
+def _counted(components: Components, labelled: Iterable[tuple[Rows, np.ndarray]], k: int) -> Counts:
+    """The counts of clusters 0..k-1 over this rank's shards, by a pass over their rows."""
+    total, offsets = Counts.zeros(components, k), components.categorical.offsets
+    for rows, z in labelled:
+        counted = rows.only([stored for kind in EXACT for stored in kind.stored])
+        part = Statistics(*kernels.accumulate(counted, z, k, offsets))
+        for name, array in total._asdict().items():
+            array += getattr(part, name)
+    return total
 
 
 def _sum(comm: Communicator, many: Sequence[Counts], bound: int | None) -> None:
-    """Sum over ranks, in place, end to end. Counts of cells and rows fit 32 bits (Mixture refuses more rows), sums of
-    counts 64.
+    """Sum over ranks, in place, end to end; the arrays of one `wire` in one message. Counts of rows fit 32 bits, since
+    Mixture refuses more rows.
 
-    bound: what no sum's absolute value exceeds, if known.
+    bound: what no sum of counts of rows exceeds in absolute value, if known.
     """
     if comm.size == 1 or bound == 0:
         return
-    whole = [part for counts in many for part in (counts.size, counts.levels, counts.tally_n)]
-    _sum_end_to_end(comm, whole, np.int32 if bound is None or bound > SHORT else np.int16)
-    _sum_end_to_end(comm, [counts.tally_sum for counts in many], np.int64)
+    for wire, kind in ((np.int32, np.int32 if bound is None or bound > SHORT else np.int16), (np.int64, np.int64)):
+        _sum_end_to_end(comm, [array for counts in many for array in counts.of_wire(wire)], kind)
 
 
 def _sum_end_to_end(comm: Communicator, arrays: Sequence[np.ndarray], kind: type) -> None:

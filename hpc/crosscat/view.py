@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import gammaln
 
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
@@ -77,7 +76,7 @@ class View:
         self.counts: sync.Counts | None = None
         self.partition: Partition | None = None
         self.update = global_update.Update(self.law, components, components.deal(comm.size), settings.opening, n_shards)
-        self._constant = self._log_count_factorials()
+        self._log_base = self._sum_log_base()
 
     def key(self, cycle: int) -> dict[str, int]:
         """What names the view's random streams of a cycle, but for their purpose."""
@@ -97,7 +96,7 @@ class View:
         self.hyper = shared.hyper
         s = self.settings
         return Step(
-            shared, private, now.owner, self.counts, self.components.prior(self.hyper), self.components.shape,
+            shared, private, now.owner, self.counts, self.components.prior(self.hyper), self.components,
             collapse.collapsed_shards(s.opening, now.owner, self.n_shards), s.sweeps_per_cycle, key,
         )  # fmt: skip
 
@@ -162,7 +161,7 @@ class View:
         if self.comm.rank != 0:
             return np.nan
         prior = float(log_eppf(self.sizes(), self.hyper.concentration, self.hyper.discount))
-        return prior + sum(float(kind.sum()) for kind in marginals) - self._constant
+        return prior + sum(float(kind.sum()) for kind in marginals) + self._log_base
 
     def _log_marginals(self) -> list[np.ndarray]:
         """On root, the log marginal likelihood of every column, an array a kind; every rank works out its own."""
@@ -172,9 +171,9 @@ class View:
         starts = [of["column"] for of in dealing.starts]
         return [comm.gather_to_root(own, np.diff(of).tolist()) for own, of in zip(mine, starts) if of[-1]]
 
-    def _log_count_factorials(self) -> float:
-        """Sum of log x! over the observed count cells of all rows, summed in shard order; valid on root."""
-        parts = [np.nansum(gammaln(shard.rows.tallies + 1.0)) for shard in self.shards]
+    def _sum_log_base(self) -> float:
+        """The part of the log likelihood that is of the cells alone, summed in shard order; valid on root."""
+        parts = [sum(kind.log_base(shard.rows) for kind in self.components.kinds) for shard in self.shards]
         gathered = self.comm.gather_to_root(np.array(parts, np.float64), [len(own) for own in self._dealt()])
         return float(sum(gathered)) if self.comm.rank == 0 else np.nan
 

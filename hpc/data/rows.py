@@ -70,7 +70,7 @@ class Carve:
         if not self.blocks:
             return rows
         single, joint = (np.ascontiguousarray(rows.reals[:, at]) for at in (self._single, self._joint))
-        return Rows(rows.codes8, rows.codes16, single, rows.tallies, joint, self._widths)
+        return replace(rows, reals=single, vectors=joint, widths=self._widths)
 
     def empty(self, columns: Sequence[Column], n: int) -> Rows:
         """Room for n rows; `columns` are those stored."""

@@ -14,6 +14,7 @@ from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.family import Family
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.registry import family_of
+from mpibayes.io.rows import KINDS
 from mpibayes.io.table import Table
 from mpibayes.text import counted
 
@@ -54,7 +55,7 @@ def about_table(config: Config, table: Table, data: Data, n_heldout: int) -> Ite
     """What there is to say of the configuration and the table, whatever the model; (title, text) pairs."""
     yield "configuration", f"{config.path}: valid"
     yield "table", f"{table.path}: {counted(table.n_rows, 'row')}, fingerprint {table.fingerprint[:12]}"
-    kinds = [(kind, sum(c.kind == kind for c in data.columns)) for kind in ("categorical", "boolean", "real", "count")]
+    kinds = [(kind, sum(c.kind == kind for c in data.columns)) for kind in KINDS]
     unused = f"; {len(config.unused)} left out" if config.unused else ""
     yield "columns", ", ".join(f"{n} {kind}" for kind, n in kinds if n) + unused
     for name, columns in data.carve.blocks.items():

@@ -87,6 +87,33 @@ def test_arrays_are_as_a_kind_says():
             for array in arrays:
                 found, cuts = getattr(of, array.name), kind.cuts[array.axis]
                 assert found.shape == (cuts[-1], 3) and found.dtype == array.dtype and len(cuts) == len(kind) + 1
+        odds = kind.side_odds(getattr(hyper, kind.hyper), s.take([0, 1, 2, 0]).of(kind))
+        assert odds.shape == (2, *kind.odds_form) and odds.dtype == kind.odds[1] and odds.flags.c_contiguous
+
+
+def test_moments_are_those_of_each_column_by_itself():
+    components, rows, z = view()
+    s = Statistics(*kernels.accumulate(rows, z, 3, components.categorical.offsets))
+    for kind in components.kinds:
+        if not kind.exact:
+            n, mean, scatter = kind.cell_moments(s.of(kind))
+            for i, column in enumerate(sorted(kind.columns, key=lambda c: c.index)):
+                x = getattr(rows, column.block)[:, column.index]
+                each = [x[z == k] for k in range(3)]
+                assert n[i].tolist() == [len(own) for own in each]
+                np.testing.assert_allclose(mean[i], [own.mean() for own in each])
+                np.testing.assert_allclose(scatter[i], [len(own) * own.var() for own in each])
+
+
+def test_a_given_prior_is_taken():
+    """A kind reads the keys that it says it has."""
+    columns, _ = table_from_arrays([("c", "boolean", [0, 1], None), ("r", "real", [0.0, 2.0], None)])
+    columns += table_from_arrays([("n", "count", [1.0, 4.0], None)])[0]
+    for kind in (kind for kind in KINDS if kind.prior_keys):
+        own = next(column for column in columns if column.block in kind.stored)
+        said = {key.name: [3.0, 5.0] if key.by_level else 2.0 + i for i, key in enumerate(kind.prior_keys)}
+        made, given = kind([own], {own.name: said}, {}), np.hstack(list(said.values()))
+        assert made.prior(made.start())[kind.hyper].ravel()[: len(given)].tolist() == given.tolist()
 
 
 @pytest.mark.parametrize("rank", range(3))

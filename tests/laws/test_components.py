@@ -3,6 +3,8 @@
 States are random mixed tables with missing cells and skewed cluster sizes (hypothesis, derandomised in conftest).
 """
 
+from functools import reduce
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,7 +13,7 @@ from scipy import integrate
 from scipy.special import gammaln
 
 from mpibayes.hpc.components.hyper import Hyper
-from mpibayes.hpc.components.normal import merge_moments
+from mpibayes.hpc.components.normal import Normal, merge_moments
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.io.table import table_from_arrays
@@ -105,8 +107,7 @@ def test_merging_parts_agrees_with_the_whole(seed, n_rows, missing, parts):
     pieces = [statistics(components, rows.take(part), z[part], 4) for part in np.split(np.arange(n_rows), cut)]
     for name in ("size", "levels", "tally_n", "tally_sum"):
         np.testing.assert_array_equal(sum(getattr(p, name) for p in pieces), getattr(whole, name))
-    moments = (np.array([getattr(p, name) for p in pieces], float) for name in ("real_n", "real_mean", "real_scatter"))
-    n, mean, scatter = merge_moments(*moments)
+    n, mean, scatter = reduce(merge_moments, [p.of(Normal) for p in pieces])
     np.testing.assert_array_equal(n, whole.real_n)
     np.testing.assert_allclose(mean, whole.real_mean, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(scatter, whole.real_scatter, rtol=1e-8, atol=1e-8)

@@ -1,5 +1,7 @@
 """Laws of blocks of real columns with a full covariance: chain rule, ratio identity, normal columns, draws, merging."""
 
+from functools import reduce
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -192,8 +194,7 @@ def test_merging_parts_agrees_with_the_whole(seed, n_rows, widths, missing, part
     whole = statistics(rows, z, 4)
     pieces = [statistics(rows.take(part), z[part], 4) for part in np.split(np.arange(n_rows), cut)]
     names = ("vector_n", "vector_mean", "vector_scatter")
-    joint = components.multinormal.widths
-    merged = vector.merge_vectors(*(np.array([getattr(p, name) for p in pieces], float) for name in names), joint)
+    merged = reduce(components.multinormal.merge, [p.of(components.multinormal) for p in pieces])
     for name, ours in zip(names, merged):
         np.testing.assert_allclose(ours, getattr(whole, name), rtol=1e-8, atol=1e-8, err_msg=name)
     one, two = whole.take(np.array([0, 1])), whole.take(np.array([2, 3]))

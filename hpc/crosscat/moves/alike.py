@@ -26,7 +26,7 @@ LEVEL_ROWS = 2**14  # of all steps of a round together, at most
 
 def informed(ledger: Ledger) -> None:
     """Steps that each propose to join two alike clusters or, by a coin, a split."""
-    steps = min(INFORMED, max(1, LEVEL_ROWS // max(1, ledger.components.shape[0])))
+    steps = min(INFORMED, max(1, LEVEL_ROWS // max(1, int(ledger.components.categorical.offsets[-1]))))
     coins = generator(**ledger.stream(Purpose.INFORMED)).random(steps)
     for step in range(steps):
         stream = generator(**ledger.stream(Purpose.INFORMED, 1 + step))

@@ -4,7 +4,7 @@
    two of its rows, a pair's one of each cluster.
 2. The launch, a function of the group's rows, its seeds and a keyed stream, never of the present split: the seeds,
    or one against all others, then scans: every row of a random subset takes the side drawn from what the last scan's
-   sides suggest (launch_scans.py).
+   sides suggest (scans.py).
 3. Proposal: every row of a single draws its side from the predictive of the launch's sides; q is the probability of the
    sides taken. For a pair q is that of the present sides.
 4. Root accepts the groups' splits and merges one after another.
@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 from itertools import pairwise
 
@@ -20,7 +21,7 @@ import numpy as np
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.moves import grouping
 from mpibayes.hpc.crosscat.moves.ledger import Labelled, Ledger
-from mpibayes.hpc.crosscat.moves.odds import Odds, both_sides, odds_of_predictive, vector_length
+from mpibayes.hpc.crosscat.moves.odds import Odds, both_sides, odds_of_predictive
 from mpibayes.hpc.crosscat.moves.scans import Subset, as_single
 from mpibayes.hpc.parallel.reduce import exact_sum
 from mpibayes.hpc.parallel.shards import Shard
@@ -104,8 +105,7 @@ def _order(seeds: np.ndarray) -> np.ndarray:
 
 def _affordable(ledger: Ledger, ready: np.ndarray, seeds: np.ndarray) -> np.ndarray:
     """All groups, or where a table has very many levels, random ones, by words of the seeds, which moves keep."""
-    n_levels, n_real, n_count, widths = ledger.components.shape
-    most = max(1, CELLS // max(1, n_levels + 5 * n_real + 2 * n_count + vector_length(widths)))
+    most = max(1, CELLS // max(1, sum(math.prod(kind.odds_form) for kind in ledger.components.kinds)))
     if len(ready) <= most:
         return ready
     word = kernels.words(seeds[ready, 0], **ledger.stream(Purpose.SEEDS, 1))
@@ -147,9 +147,7 @@ def _launch_batch(ledger: Ledger, groups, group, seeds, lone, tilt, shrink) -> O
         whole = ledger.total(_labelled(ledger, chosen, [p[2] for p in parts]), n)
     labels = [_seeded(z[at], p[3], group, seeds, lone) for z, at, p in zip(ledger.z, chosen, parts)]
     if SCANS:
-        scanned = parts
-        if ledger.components.multinormal.columns:
-            scanned = [(as_single(rows.take(at)), np.arange(len(at)), *rest) for rows, at, *rest in parts]
+        scanned = [(*as_single(ledger.components, rows, at), *rest) for rows, at, *rest in parts]
         subset = Subset(ledger.comm, ledger.components, scanned, whole, shrink, ledger.stream(Purpose.SIDES))
         subset.begin(*_flat(parts, labels, seeds))
         for scan in range(SCANS):

@@ -11,7 +11,7 @@ from scipy.special import gammaln
 
 from mpibayes.hpc.components.statistics import Statistics, join
 from mpibayes.hpc.crosscat import sync
-from mpibayes.hpc.crosscat.moves.odds import Odds, vector_length
+from mpibayes.hpc.crosscat.moves.odds import Odds
 from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.hpc.parallel.streams import Purpose
 from mpibayes.kernels.mixture import split as kernels
@@ -100,24 +100,16 @@ class Ledger:
         return {"purpose": purpose, "sub": sub, **self.key}
 
     def total(self, labelled, k: int) -> Statistics | None:
-        c = self.components
-        return sync.total_statistics(self.comm, labelled, k, c.shape, c.categorical.offsets, self.n_shards)
+        return sync.total_statistics(self.comm, self.components, labelled, k, self.n_shards)
 
     def broadcast(self, odds: Odds | None, groups: np.ndarray) -> Odds:
         """Root's odds on every rank, in one message."""
-        n, (n_levels, n_real, n_count, widths) = len(groups), self.components.shape
-        shapes = {"prior": (n,), "real": (n, n_real, 5), "count": (n, n_count, 2), "vector": (n, vector_length(widths))}
-        wide = sum(int(np.prod(shape)) for shape in shapes.values())
-        block = np.empty(8 * wide + 4 * n * n_levels, np.uint8)
-        views, start = {"table": block[8 * wide :].view(np.float32).reshape(n, n_levels)}, 0
-        for name, shape in shapes.items():
-            stop = start + 8 * int(np.prod(shape))
-            views[name], start = block[start:stop].view(np.float64).reshape(shape), stop
+        message, everywhere = Odds.within(self.components, len(groups))
         if odds is not None:
-            for name, view in views.items():
-                view[...] = getattr(odds, name)
-        self.comm.broadcast(block)
-        return Odds(**views)
+            for name, array in vars(everywhere).items():
+                array[...] = getattr(odds, name)
+        self.comm.broadcast(message)
+        return everywhere
 
     def sides(self, rows, z, ids, group, given, seeds, odds, purpose: Purpose, sub: int):
         """As kernels.split.sides: each row's label 2 g + side, and log q of every group's sides."""

@@ -8,30 +8,36 @@ and squares are whole numbers as well.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from mpibayes.hpc.components.multinormal import n_pairs
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.moves.odds import both_sides
+from mpibayes.hpc.crosscat.sync import Counts, Moments, apart
 from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.io.rows import Rows
 from mpibayes.kernels.mixture import scans as kernels
 
 EVEN = 0.5  # pseudo-counts of a group's own distribution, in units of the columns' base
 
 
-def as_single(rows):
-    """Rows whose blocks of columns are single real columns, behind the others: a launch takes no notice of covariances,
-    which come in with the odds of its last sides."""
-    reals = np.concatenate([rows.reals, rows.vectors], axis=1)
-    return type(rows)(rows.codes8, rows.codes16, reals, rows.tallies)
+def as_single(components: Components, rows: Rows, at: np.ndarray) -> tuple[Rows, np.ndarray]:
+    """Rows in which all cells that are measured, of the kinds that are not `exact`, lie in `reals`, kind by kind, and
+    the places `at` in them. A launch takes no notice of covariances, which come in with the odds of its last sides."""
+    measured = [stored for kind in components.kinds if not kind.exact and kind.columns for stored in kind.stored]
+    if measured in ([], ["reals"]):
+        return rows, at
+    rows = rows.take(at)
+    reals = np.concatenate([getattr(rows, stored) for stored in measured], axis=1)
+    return replace(rows, reals=reals), np.arange(len(at))
 
 
 class Subset:
     """parts: of each of this rank's shards (rows, chosen, group, ids), as kernels.scans.Packed takes them.
 
-    whole: moments of the chosen rows of every group, over all ranks, on root; with real columns alone. shrink (G,)
+    whole: statistics of the chosen rows of every group, over all ranks, on root, if some are not exact. shrink (G,)
     float64: rows of the whole group that each side has besides its own, the same bits on every rank. key: of the stream
     of sides.
     """
@@ -39,11 +45,11 @@ class Subset:
     def __init__(
         self, comm: Communicator, components: Components, parts: Sequence[tuple], whole: Statistics | None, shrink, key
     ):
-        self.comm, self.shrink, self.key = comm, shrink, key
-        n_levels, n_single, n_count, widths = components.shape
-        n_real = n_single + int(widths.sum())
-        self.widths = widths
-        self.shape = (len(shrink), 1 + n_levels + n_real + n_count), (len(shrink), 2 * n_real + n_count)
+        self.comm, self.components, self.shrink, self.key = comm, components, shrink, key
+        n_real = sum(len(kind.columns) for kind in components.kinds if not kind.exact)
+        counted = Counts.zeros(components, 1)
+        n_cells, n_sums = (sum(array.size for array in counted.of_wire(wire)) for wire in (np.int32, np.int64))
+        self.shape = (len(shrink), n_cells + n_real), (len(shrink), n_sums + 2 * n_real)
         self.beta = components.categorical.pseudo_counts(np.full(len(components.categorical.n_levels), EVEN))
         offsets, unit = components.categorical.offsets, self._units(whole, n_real)
         self.packed = kernels.Packed(parts, len(shrink), offsets, *unit) if parts else None
@@ -53,12 +59,8 @@ class Subset:
         """Centre of each group's real cells, and one over their deviation, (2, G, R)."""
         unit = np.zeros((2, len(self.shrink), n_real))
         if n_real and self.comm.rank == 0:
-            pairs = np.cumsum([0, *n_pairs(self.widths)])[:-1]
-            squares = [first + n_pairs(np.arange(1, d + 1)) - 1 for first, d in zip(pairs, self.widths)]
-            mean = np.concatenate([whole.real_mean, whole.vector_mean])
-            n = np.concatenate([whole.real_n, np.repeat(whole.vector_n, self.widths, axis=0)])
-            diagonal = np.concatenate([np.zeros(0, np.intp), *squares]).astype(np.intp)
-            scatter = np.concatenate([whole.real_scatter, whole.vector_scatter[diagonal]])
+            moments = (kind.cell_moments(whole.of(kind)) for kind in self.components.kinds if not kind.exact)
+            n, mean, scatter = map(np.concatenate, zip(*moments))
             unit[0] = mean.T
             precision = np.divide(n, scatter, where=scatter > 0, out=np.zeros_like(mean))
             unit[1] = np.where(np.isfinite(precision), np.sqrt(precision), 0.0).T
@@ -100,13 +102,12 @@ class Subset:
 
     def statistics(self) -> Statistics:
         """Statistics of the two sides of every group over all ranks, for tables without real columns."""
-        return both_sides(*(self._statistics(counts) for counts in (self.whole, self.one)))
+        return both_sides(*(self._statistics(counts.cells, counts.sums) for counts in (self.whole, self.one)))
 
-    def _statistics(self, counts: kernels.Counts) -> Statistics:
-        n_levels, n_groups = len(self.beta), len(self.shrink)
-        levels, nothing = counts.cells[:, 1 : 1 + n_levels], np.zeros((0, n_groups))
-        return Statistics(
-            counts.cells[:, 0].astype(np.int64), np.ascontiguousarray(levels.T), nothing.astype(np.int64), nothing,
-            nothing, counts.cells[:, 1 + n_levels :].T.astype(np.int64), counts.sums.T.astype(np.float64),
-            nothing.astype(np.int64), nothing, nothing,
-        )  # fmt: skip
+    def _statistics(self, cells: np.ndarray, sums: np.ndarray) -> Statistics:
+        n, found = len(self.shrink), Counts.zeros(self.components, len(self.shrink))
+        for wire, counted in ((np.int32, cells), (np.int64, sums)):  # those of one wire lie side by side
+            arrays = found.of_wire(wire)
+            for array, part in zip(arrays, apart(counted.T, [array.size // n for array in arrays])):
+                array[...] = part.reshape(array.shape)
+        return Moments(self.components).statistics(found, np.zeros((0, n)))

@@ -121,7 +121,8 @@ def profiles(
         overall = _mix(p, observed)
         inner = _divergence(p[:, shown], overall)
         made.append(_column(column, size, observed, shown, inner, overall, levels=column.levels, p=p[:, shown]))
-    for column in (*components.normal.columns, *components.multinormal.columns, *components.poisson.columns):
+    kinds = sorted(components.kinds, key=lambda kind: kind.exact)  # reals, then counts
+    for column in (column for kind in kinds for column in kind.columns if not column.levels):
         given = numbers[column.name]
         n = given.counts.sum(axis=0)
         share = given.counts.sum(axis=1) / max(n.sum(), 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import SimpleNamespace
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.start.subsample import IDLE
 from mpibayes.hpc.parallel.comm import broadcast_arrays
 from mpibayes.hpc.parallel.streams import Purpose, generator
+from mpibayes.io.rows import Rows
 from mpibayes.kernels import mixture as kernels
 
 
@@ -50,8 +50,7 @@ def _prior_draw(view) -> np.ndarray:
     """A partition of all rows from the Pitman-Yor process, the same on every rank: a sweep over no columns."""
     nothing = Components([], {})
     prior = nothing.prior(nothing.start(view.hyper.concentration, view.hyper.discount))
-    types = {"codes8": np.uint8, "codes16": np.uint16, "reals": np.float64, "tallies": np.float64}
-    blank = SimpleNamespace(**{block: np.empty((view.n_rows, 0), dtype) for block, dtype in types.items()}, widths=())
+    blank = Rows.empty((), view.n_rows)
     z = np.full(view.n_rows, -1, np.int32)
     tail = kernels.Tail(prior, view.hyper.concentration, view.hyper.discount, 0.0)
     kernels.sweep(blank, z, 0, view.settings.seed, 0, 1, view.lane, None, tail, prior)
