@@ -26,13 +26,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from mpibayes.io.encode import MAX_REAL, Offences, expectation, is_missing, numbers, parse
+from mpibayes.io.measured import AS_IT_IS, CODES, DOUBTFUL, Histogram, Recording, in_words, recording
 from mpibayes.io.rows import MAX_LEVELS, NUMERIC
 from mpibayes.io.source import Batch, Place
 from mpibayes.text import counted
@@ -61,6 +63,7 @@ class Decision:
     reason: str = ""
     warning: str = ""
     error: str = ""
+    recording: Recording = AS_IT_IS  # of a real column
 
 
 class Profile:
@@ -85,6 +88,8 @@ class Profile:
         self._waiting: list = []
         self._n_waiting = 0
         self._marker_array = pa.array(list(markers), pa.string())
+        self.histogram = Histogram()
+        self.recorded: dict[str, Any] = {}  # what the user says of resolution, atoms and log
         self._level_array = None if levels is None else pa.array(list(levels), pa.string())
 
     def add(self, batch: Batch, position: int, offences: Offences) -> None:
@@ -119,6 +124,8 @@ class Profile:
 
     def _add_numbers(self, texts: pa.StringArray, values: np.ndarray, is_number: np.ndarray, n: np.ndarray) -> None:
         x, n = values[is_number], n[is_number].astype(float)
+        if self.kind in (None, "real"):
+            self.histogram.add(x, n)
         total = self.n_numbers + n.sum()
         mean = float(np.average(x, weights=n))
         self.scatter += float((n * (x - mean) ** 2).sum()) + (mean - self.mean) ** 2 * self.n_numbers * n.sum() / total
@@ -209,7 +216,29 @@ def text_hash(texts: pa.StringArray) -> np.ndarray:
 
 
 def decide(p: Profile, keep: bool = False) -> Decision:
-    """The kind and levels of a column from its profile; `keep`: even when it is constant or an identifier."""
+    """The kind and levels of a column from its profile, and how it was recorded where it is real; `keep`: even when it
+    is constant or an identifier."""
+    found = _decide(p, keep)
+    if found.kind != "real" or found.error:
+        return found
+    r = recording(p.histogram, **p.recorded)
+    if r.few and p.kind is None and p._texts is not None and not p.recorded:
+        return _categorical(p, f"{len(p._texts)} different numbers, each ten times or more")
+    warnings = [found.warning] if found.warning else []
+    if r.sentinels:
+        values = " and ".join(f"{value:.10g}" for value in r.sentinels)
+        warnings.append(
+            f"column '{p.name}': {values} {'is' if len(r.sentinels) == 1 else 'are'} far from all other values; if "
+            f'that means missing, say so in the schema: missing = ["{r.sentinels[0]:.10g}"]'
+        )
+    if r.roughness > DOUBTFUL:
+        sure = "its values are codes rather than measurements" if r.roughness > CODES else "its values may be codes"
+        warnings.append(f"column '{p.name}': {sure}, by their histogram; if so: --kind {p.name}=categorical")
+    reason = "; ".join(filter(None, [found.reason, in_words(r)]))
+    return replace(found, reason=reason, warning="; ".join(warnings), recording=r)
+
+
+def _decide(p: Profile, keep: bool) -> Decision:
     p._merge()
     if p.kind is not None:
         return _as_given(p)

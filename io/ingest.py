@@ -187,6 +187,8 @@ def _profiles(source, schema: Schema, missing, kinds, keep, drop) -> list[infer.
         if levels is not None and kind == "boolean" and len(levels) != 2:
             problems.append(f"column '{name}': a boolean column has two levels, the schema gives {len(levels)}")
         profiles.append(infer.Profile(name, kind, levels, markers))
+        said = {"resolution": column.resolution, "atoms": column.atoms, "log": column.log}
+        profiles[-1].recorded = {key: value for key, value in said.items() if value is not None}
     if problems:
         raise ConfigError("the description of the columns does not fit", problems)
     return profiles
@@ -217,6 +219,8 @@ def _write(source, out, overwrite, rows, profiles, decisions, progress) -> Table
     for i in used:
         check_levels(profiles[i].name, decisions[i].kind, decisions[i].levels)
     columns = place_columns((profiles[i].name, decisions[i].kind, decisions[i].levels) for i in used)
+    recorded = (decisions[i].recording for i in used)
+    columns = [replace(c, resolution=r.resolution, atoms=r.atoms, log=r.log) for c, r in zip(columns, recorded)]
     encoder = Encoder(columns, used, [profiles[i].markers for i in used])
     about = {
         "names": list(source.names),
@@ -240,7 +244,8 @@ def _write_schema(path: Path, source: TextSource, profiles, decisions) -> None:
     columns, comments = {}, {}
     ((usual, _),) = Counter(p.markers for p in profiles).most_common(1)
     for p, d in zip(profiles, decisions, strict=True):
-        columns[p.name] = ColumnSchema(d.kind, d.levels or None, p.markers if p.markers != usual else None)
+        r = (d.recording.resolution, d.recording.atoms, d.recording.log) if d.kind == "real" else ()
+        columns[p.name] = ColumnSchema(d.kind, d.levels or None, p.markers if p.markers != usual else None, *r)
         comments[p.name] = d.reason
     dialect = source.dialect
     encoding = dialect.encoding if dialect.encoding != "utf-8" else None

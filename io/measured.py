@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-MOST_VALUES = 65_536  # different values that are kept
+MOST_VALUES = 16_384  # different values that are kept
 DIGITS = 7.5
 ON_GRID = 0.98
 HEAPED = 3.0  # times the median: what a value weighs at most
@@ -91,6 +91,9 @@ class Recording:
     roughness: float = 0.0
 
 
+AS_IT_IS = Recording()
+
+
 def recording(h: Histogram, resolution: float | None = None, atoms=None, log: bool | None = None) -> Recording:
     """How the column of a histogram was recorded; what is given is not asked."""
     values, cells = h.merge().values, h.cells
@@ -109,6 +112,17 @@ def recording(h: Histogram, resolution: float | None = None, atoms=None, log: bo
         log = _is_log(values[rest], cells[rest], step) and values[-1] not in atoms
     rough = _roughness(values[rest], cells[rest], step) if h.whole else 0.0
     return replace(found, atoms=tuple(atoms), sentinels=sentinels, log=log, roughness=rough)
+
+
+def in_words(r: Recording) -> str:
+    """What was found, for people: "in steps of 0.1; 0 and 99 are values of their own; log scale"."""
+    parts = [f"in steps of {r.resolution:.6g}"] if r.resolution else []
+    if r.atoms:
+        named = [f"{atom:.10g}" for atom in r.atoms[:4]]
+        more = f" and {len(r.atoms) - 4} more" if len(r.atoms) > 4 else ""
+        verb = "is a value of its own" if len(r.atoms) == 1 else "are values of their own"
+        parts.append(f"{', '.join(named)}{more} {verb}")
+    return "; ".join([*parts, *(["log scale"] if r.log else [])])
 
 
 # --- resolution -------------------------------------------------------------------------------------------------------
@@ -171,7 +185,7 @@ def _atoms(values: np.ndarray, cells: np.ndarray, n: int, step: float) -> list[f
 def _sentinels(values: np.ndarray, cells: np.ndarray) -> tuple[float, ...]:
     if len(values) < 5:
         return ()
-    found = []
+    found = []  # the ends alone
     for end, next_one, others in ((0, 1, slice(1, None)), (-1, -2, slice(None, -1))):
         low, high = _quantiles(values[others], cells[others], (0.25, 0.75))
         gap = abs(values[end] - values[next_one])
@@ -209,8 +223,8 @@ def _is_log(values: np.ndarray, cells: np.ndarray, step: float) -> bool:
 
 
 def _roughness(values: np.ndarray, cells: np.ndarray, step: float) -> float:
-    """Chi-square a cell of the grid between each value's number of cells and its eight neighbours' mean, at 12,000 cells;
-    for integers alone, and where a good part of the grid is met."""
+    """Chi-square a place of the grid between each value's number of cells and its eight neighbours' mean, at 12,000
+    cells; for integers alone, and where a good part of the grid is met."""
     if not (step == 1.0 and len(values) > FEW_VALUES):
         return 0.0
     span = values[-1] - values[0] + 1

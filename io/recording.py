@@ -16,12 +16,11 @@ import numpy as np
 if TYPE_CHECKING:
     from mpibayes.io.rows import Column, Rows
 
-OTHER = "other"  # the level of a cell that is no atom
-
 
 def levels(column: Column) -> tuple[str, ...]:
     """Of `which`: the atoms, and last what is none of them."""
-    return (*(f"{atom:.15g}" for atom in column.atoms), OTHER)
+    atoms = [f"{atom:.15g}" for atom in column.atoms]
+    return (*atoms, f"not {atoms[0]}" if len(atoms) == 1 else "another value")
 
 
 def which(column: Column, x: np.ndarray) -> np.ndarray:

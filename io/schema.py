@@ -7,6 +7,9 @@
 
     [columns.age]
     kind = "real"                      # categorical, boolean, real, count or ignored
+    resolution = 0.5                   # the step in which it was recorded; "none": a true number
+    atoms = [0, 99]                    # values of their own, such as 0 among dividends
+    scale = "log"                      # on which the others are about normal; or "linear"
 
     [columns.education]
     kind = "categorical"
@@ -25,12 +28,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mpibayes.errors import ConfigError
+from mpibayes.io.encode import MAX_REAL
 from mpibayes.io.files import read_regular, reason
 from mpibayes.io.rows import KINDS, LEVELLED, MAX_LEVELS
 from mpibayes.io.source import near
 from mpibayes.text import counted, toml_string, visible
 
 SCHEMA_KINDS = (*KINDS, "ignored")
+COLUMN_KEYS = {"kind": str, "levels": list, "missing": list, "resolution": object, "atoms": list, "scale": str}
+MAX_ATOMS = 254  # with what is none of them, and missing, as many as a byte tells apart
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,9 @@ class ColumnSchema:
     kind: str | None = None
     levels: tuple[str, ...] | None = None
     missing: tuple[str, ...] | None = None
+    resolution: float | None = None  # 0: none
+    atoms: tuple[float, ...] | None = None
+    log: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +98,7 @@ def _schema(content: dict, problems: list[str]) -> Schema:
 
 
 def _column(where: str, entry: dict, problems: list[str]) -> ColumnSchema:
-    _check_keys(where + ".", entry, {"kind": str, "levels": list, "missing": list}, problems)
+    _check_keys(where + ".", entry, COLUMN_KEYS, problems)
     kind = entry.get("kind")
     if isinstance(kind, str) and kind not in SCHEMA_KINDS:
         known = ", ".join(SCHEMA_KINDS)
@@ -104,7 +113,38 @@ def _column(where: str, entry: dict, problems: list[str]) -> ColumnSchema:
             problems.append(f"{where}.levels: {counted(len(levels), 'level')}, expected {expected}")
         repeated = sorted({v for v in levels if levels.count(v) > 1}) if len(set(levels)) < len(levels) else []
         problems.extend(f"{where}.levels: {v!r} is listed twice" for v in repeated[:5])
-    return ColumnSchema(kind if isinstance(kind, str) else None, levels, _texts(f"{where}.missing", entry, problems))
+    missing = _texts(f"{where}.missing", entry, problems)
+    return ColumnSchema(kind if isinstance(kind, str) else None, levels, missing, *_recording(where, entry, problems))
+
+
+def _recording(
+    where: str, entry: dict, problems: list[str]
+) -> tuple[float | None, tuple[float, ...] | None, bool | None]:
+    """resolution, atoms and log of a column."""
+    given = [key for key in ("resolution", "atoms", "scale") if key in entry]
+    if given and entry.get("kind") not in (None, "real"):
+        problems.append(f"{where}.{given[0]}: only real columns have it (kind = {entry['kind']!r})")
+    resolution = entry.get("resolution")
+    if resolution is not None and resolution != "none" and not (_is_number(resolution) and 0 < resolution < MAX_REAL):
+        problems.append(f'{where}.resolution: expected a number above 0, or "none", found {resolution!r}')
+        resolution = None
+    atoms = entry.get("atoms") if isinstance(entry.get("atoms"), list) else None
+    wrong = [v for v in atoms or () if not _is_number(v) or abs(v) >= MAX_REAL]
+    problems.extend(f"{where}.atoms: expected numbers, found {v!r}" for v in wrong[:5])
+    if len(atoms or ()) > MAX_ATOMS:
+        problems.append(f"{where}.atoms: {len(atoms)} values, more than {MAX_ATOMS}")
+    scale = entry.get("scale")
+    if scale not in (None, "linear", "log"):
+        problems.append(f'{where}.scale: expected "linear" or "log", found {scale!r}')
+    return (
+        0.0 if resolution == "none" else resolution if resolution is None else float(resolution),
+        None if atoms is None or wrong else tuple(sorted({float(v) for v in atoms})),
+        None if scale is None else scale == "log",
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _check_keys(prefix: str, table: dict, known: dict[str, type], problems: list[str]) -> None:
@@ -112,7 +152,7 @@ def _check_keys(prefix: str, table: dict, known: dict[str, type], problems: list
     for key, value in table.items():
         if key not in known:
             problems.append(f"{prefix}{key}: unknown key{near(key, known)}")
-        elif not isinstance(value, known[key]):
+        elif known[key] is not object and not isinstance(value, known[key]):
             problems.append(f"{prefix}{key}: expected {words[known[key]]}, found {value!r}")
 
 
@@ -146,6 +186,12 @@ def schema_text(schema: Schema, comments: Mapping[str, str] | None = None) -> st
             lines.append(f"levels = {_value(column.levels)}")
         if column.missing is not None:
             lines.append(f"missing = {_value(column.missing)}")
+        if column.resolution is not None:
+            lines.append(f"resolution = {column.resolution!r}" if column.resolution else 'resolution = "none"')
+        if column.atoms is not None:
+            lines.append(f"atoms = [{', '.join(repr(atom) for atom in column.atoms)}]")
+        if column.log is not None:
+            lines.append(f'scale = "{"log" if column.log else "linear"}"')
     return "\n".join(lines) + "\n"
 
 

@@ -48,10 +48,11 @@ class Latent:
         self._first = sum(c.block == "codes8" for c in stored)
         taken, added = {c.name for c in stored}, []
         for i, c in enumerate(c for c in self._reals if c.atoms):
-            name = f"{c.name} ({'/'.join(recording.levels(c)[:-1])} or other)"
+            name = f"{c.name} ({' or '.join(recording.levels(c))})"
             while name in taken:
                 name += "'"
-            added.append(Column(name, "categorical", "codes8", self._first + i, recording.levels(c), c.n_missing))
+            levels = recording.levels(c)
+            added.append(Column(name, "categorical", "codes8", self._first + i, levels, c.n_missing, part_of=c.name))
         # by a column's name, the one of which atom it is
         self.which = {c.name: own for c, own in zip((c for c in self._reals if c.atoms), added)}
         latent = {

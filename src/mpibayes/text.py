@@ -96,6 +96,14 @@ def took(seconds: float) -> str:
     return f"{seconds:.2g}s" if seconds < 9.95 else duration(seconds)
 
 
+def factor(mean: float, sd: float) -> str:
+    """187, times or over 1.7: the geometric mean and deviation of what has logarithms of this mean and deviation."""
+    if not math.isfinite(mean) or mean > 600:
+        return "-"
+    middle = number(math.exp(mean))
+    return middle if not math.isfinite(sd) or sd > 600 else f"{middle} ×/÷ {math.exp(sd):.2g}"
+
+
 def spread(mean: float, sd: float) -> str:
     """8.1 ± 5.0, to the digits that the spread makes meaningful."""
     if not math.isfinite(sd):

@@ -3,6 +3,7 @@ imported when one is asked for."""
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -368,8 +369,9 @@ def _cell(c: ColumnProfile, k: int, means, levels) -> tuple[Any, list[str]]:
         norm, colours = means
         sd = c.overall[1]
         z = (c.mean[k] - c.overall[0]) / sd if sd > 0 else 0.0
-        small = abs(c.mean[k]) < sd / 200.0
-        return colours(norm(np.clip(z, -2.0, 2.0))), ["0" if small else _brief(c.mean[k])]
+        mean = math.exp(min(c.mean[k], 600.0)) if c.log else c.mean[k]
+        small = not c.log and abs(mean) < sd / 200.0
+        return colours(norm(np.clip(z, -2.0, 2.0))), ["0" if small else _brief(mean)]
     norm, colours = levels
     p = c.p[:, k]
     v = int(np.argmax(p * np.log(p / c.overall)))

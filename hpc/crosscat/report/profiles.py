@@ -17,7 +17,7 @@ import numpy as np
 from mpibayes.hpc.components.multinormal import Multinormal, unpack
 from mpibayes.hpc.components.product import Components, Prior
 from mpibayes.hpc.components.statistics import Statistics
-from mpibayes.text import percent, spread
+from mpibayes.text import factor, percent, spread
 
 SAME_STORY = 0.75  # share of a column's entropy that another explains: naming both adds nothing
 TELLING = 0.1  # nats: a column that differs less is not said to characterise a cluster
@@ -55,6 +55,7 @@ class ColumnProfile:
     """
 
     name: str
+    title: str  # for people; a column with atoms has two profiles, of which atom it is and of the rest
     kind: str
     divergence: np.ndarray
     missing_divergence: np.ndarray
@@ -66,6 +67,7 @@ class ColumnProfile:
     p: np.ndarray | None = None
     mean: np.ndarray | None = None
     sd: np.ndarray | None = None
+    log: bool = False  # mean and sd are of logarithms
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class Trait:
     """What one column says about one cluster. `value` and `overall` are for people, the rest is for programs."""
 
     column: str
+    title: str
     nats: float
     what: str  # "level", "mean" or "missing"
     value: str
@@ -86,8 +89,8 @@ class Trait:
 
     def __str__(self) -> str:
         if self.what == "level":
-            return f"{self.column} = {self.value} (overall {self.overall})"
-        return f"{self.column} {self.value} (overall {self.overall})"
+            return f"{self.title} = {self.value} (overall {self.overall})"
+        return f"{self.title} {self.value} (overall {self.overall})"
 
 
 def cuts(x: np.ndarray) -> np.ndarray:
@@ -134,7 +137,8 @@ def profiles(
         sd = np.sqrt((given.scatter + n * (given.mean - centre) ** 2).sum() / max(n.sum(), 1))
         own = np.sqrt(given.scatter / np.maximum(n, 1))
         mean = np.where(n > 0, given.mean, np.nan)[shown]
-        made.append(_column(column, size, n, shown, inner, np.array([centre, sd]), mean=mean, sd=own[shown]))
+        overall = np.array([centre, sd])
+        made.append(_column(column, size, n, shown, inner, overall, mean=mean, sd=own[shown], log=column.log))
     return made
 
 
@@ -206,6 +210,8 @@ def _column(column, size, observed, shown, inner, overall, **more) -> ColumnProf
     missing = (n_missing / size)[shown]
     everywhere = n_missing.sum() / size.sum()
     part = np.zeros(len(shown))
+    if column.atoms:  # what lacks here is an atom, or missing there, which the column's other profile says
+        n_missing, everywhere = np.zeros(len(size)), 0.0
     if everywhere > 0:
         # half a cell of each kind: a small cluster without missing cells says little
         m = (n_missing + 0.5) / (size + 1.0)
@@ -214,8 +220,11 @@ def _column(column, size, observed, shown, inner, overall, **more) -> ColumnProf
         part = m * np.log(m / all_m) + (1.0 - m) * np.log((1.0 - m) / (1.0 - all_m))
     divergence = part + (1.0 - missing) * inner
     information = float((size[shown] / size.sum() * divergence).sum())
+    title = column.part_of or column.name
+    if column.atoms:
+        missing = np.zeros(len(shown))
     return ColumnProfile(
-        column.name, column.kind, divergence, part, missing, float(everywhere), information, overall, **more
+        column.name, title, column.kind, divergence, part, missing, float(everywhere), information, overall, **more
     )
 
 
@@ -274,21 +283,25 @@ def trait(c: ColumnProfile, k: int) -> Trait:
     nats = float(c.divergence[k])
     if c.missing[k] >= 1.0 or c.missing_divergence[k] > 0.5 * nats:
         numbers = {"missing": float(c.missing[k]), "overall": c.missing_overall}
-        return Trait(c.name, nats, "missing", f"missing {percent(c.missing[k])}", percent(c.missing_overall), numbers)
+        return Trait(
+            c.name, c.title, nats, "missing", f"missing {percent(c.missing[k])}", percent(c.missing_overall), numbers
+        )
     if c.p is not None:
         chosen = telling_levels(c.p[:, k], c.overall)
         p, q = c.p[chosen, k], c.overall[chosen]
         few = "only " if p[0] < q[0] else ""
         value = " or ".join(f"{_quoted(c.levels[v])} {few}{percent(c.p[v, k])}" for v in chosen)
         numbers = {"levels": [c.levels[v] for v in chosen], "p": p.tolist(), "overall": q.tolist()}
-        return Trait(c.name, nats, "level", value, " and ".join(map(percent, q)), numbers)
+        return Trait(c.name, c.title, nats, "level", value, " and ".join(map(percent, q)), numbers)
     numbers = {
         "mean": float(c.mean[k]),
         "sd": _or_none(c.sd[k]),
         "overall_mean": float(c.overall[0]),
         "overall_sd": _or_none(c.overall[1]),
+        **({"scale": "log"} if c.log else {}),
     }
-    return Trait(c.name, nats, "mean", spread(c.mean[k], c.sd[k]), spread(*c.overall), numbers)
+    words = factor if c.log else spread
+    return Trait(c.name, c.title, nats, "mean", words(c.mean[k], c.sd[k]), words(*c.overall), numbers)
 
 
 def telling_levels(p: np.ndarray, q: np.ndarray) -> list[int]:

@@ -56,7 +56,7 @@ def _machine(p: RunSummary, pictures: list[str]) -> dict[str, Any]:
             "path": str(run.table.path),
             "fingerprint": run.table.fingerprint,
             "training_rows": run.n_rows,
-            "columns": len(run.data.columns),
+            "columns": len(run.data.stored),
         },
         "likelihood": run.likelihood,
         "exact_from_cycle": first_exact(p),

@@ -52,14 +52,14 @@ def _about(p: RunSummary) -> list[tuple[str, str]]:
     run, config = p.run, p.run.chains[0].config
     data = run.data
     kinds: dict[str, int] = {}
-    for c in data.columns:
+    for c in data.stored:
         kinds[c.kind] = kinds.get(c.kind, 0) + 1
     rows = counted(run.n_rows, "training row")
     if data.heldout is not None:
         rows += f", {len(data.heldout):,} held out"
     elif config.heldout_path is not None:
         rows += f"; held-out rows from {config.heldout_path}"
-    columns = f"{len(data.columns)} (" + ", ".join(f"{n} {kind}" for kind, n in kinds.items()) + ")"
+    columns = f"{len(data.stored)} (" + ", ".join(f"{n} {kind}" for kind, n in kinds.items()) + ")"
     if not run.likelihood:
         columns += "; their cells were ignored: model.likelihood = false samples the prior"
     lines = [("table", str(run.table.path)), ("rows", rows), ("columns", columns)]

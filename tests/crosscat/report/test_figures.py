@@ -15,7 +15,9 @@ def real(name, divergence, mean):
     none = np.zeros(len(divergence))
     information, overall = float(divergence.mean()), np.array([0.0, 1.0])
     mean = np.asarray(mean, float)
-    return ColumnProfile(name, "real", divergence, none, none, 0.0, information, overall, mean=mean, sd=none + 1.0)
+    return ColumnProfile(
+        name, name, "real", divergence, none, none, 0.0, information, overall, mean=mean, sd=none + 1.0
+    )
 
 
 def axes_of(monkeypatch, draw, *args):
