@@ -35,6 +35,7 @@ PRIORS = {
     "c": {"symmetric": list(SYMMETRIC)},
     "x": {"mean": list(MEANS), "kappa": [0.5], "nu": [3.0], "variance": list(VARIANCES)},
     "n": {"shape": list(SHAPES), "rate": list(RATES)},
+    "x (1 or not 1)": {"symmetric": list(SYMMETRIC)},  # see test_recorded.py
 }
 LEVELS = 3
 ANY = Hyper(1.0, 0.0, np.ones(1), np.array([[0.0, 0.5, 3.0, 1.0]]), np.ones((1, 2)))
@@ -63,7 +64,7 @@ def draw_hyper(template, g):
         template,
         concentration=float(g.choice(ALPHAS)),
         discount=float(g.choice(DISCOUNTS)),
-        dirichlet=np.array([g.choice(SYMMETRIC)]),
+        dirichlet=np.array([g.choice(SYMMETRIC) for _ in template.dirichlet]),
         normal=np.array([[g.choice(MEANS), 0.5, 3.0, g.choice(VARIANCES)]]),
         gamma=np.array([[g.choice(SHAPES), g.choice(RATES)]]),
     )
@@ -92,10 +93,10 @@ def expected():
     return np.array([*law, *[together] * 4, *[0.5] * 7, same_level, same_level, 0.5, zero])
 
 
-def geweke(n_shards, n_replicates, steps, default_seed, opening="one"):
-    """(p, index of the worst event, z)."""
+def geweke(n_shards, n_replicates, steps, default_seed, opening="one", draw=draw_table, start=ANY, law=expected):
+    """(p, index of the worst event, z). draw, start, law: the tables, hyperparameters of one, and the events' law."""
     g = np.random.Generator(np.random.Philox(seed(default_seed)))
-    start = draw_table(np.zeros(N, int), ANY, g)
+    start = draw(np.zeros(N, int), start, g)
     settings = Settings(
         seed=seed(default_seed), shards=n_shards, concentration=list(ALPHAS), discount=list(DISCOUNTS), opening=opening,
         priors=PRIORS,
@@ -107,7 +108,7 @@ def geweke(n_shards, n_replicates, steps, default_seed, opening="one"):
         z = draw_prior_partition(N, hyper.concentration, hyper.discount, g)
         seen = []
         for t in range(steps):
-            rows = draw_table(z, hyper, g)[1]
+            rows = draw(z, hyper, g)[1]
             for shard in mixture.view.shards:
                 shard.rows = rows.take(np.arange(shard.start, shard.start + len(shard)))
             production.place(mixture, z, r * production.STRIDE + t, hyper)
@@ -115,7 +116,7 @@ def geweke(n_shards, n_replicates, steps, default_seed, opening="one"):
             z, hyper = np.unique(mixture.view.labels(), return_inverse=True)[1], mixture.view.hyper
             seen.append(events(z, hyper, rows))
         means.append(np.mean(seen, axis=0))
-    p, z = replicate_means(np.array(means), expected())
+    p, z = replicate_means(np.array(means), law())
     worst = int(np.nanargmin(p))
     return min(1.0, p[worst] * np.isfinite(p).sum()), worst, z[worst]
 

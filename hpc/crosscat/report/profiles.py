@@ -290,7 +290,8 @@ def trait(c: ColumnProfile, k: int) -> Trait:
         chosen = telling_levels(c.p[:, k], c.overall)
         p, q = c.p[chosen, k], c.overall[chosen]
         few = "only " if p[0] < q[0] else ""
-        value = " or ".join(f"{_quoted(c.levels[v])} {few}{percent(c.p[v, k])}" for v in chosen)
+        name = str if c.title != c.name else _quoted  # atoms are numbers
+        value = " or ".join(f"{name(c.levels[v])} {few}{percent(c.p[v, k])}" for v in chosen)
         numbers = {"levels": [c.levels[v] for v in chosen], "p": p.tolist(), "overall": q.tolist()}
         return Trait(c.name, c.title, nats, "level", value, " and ".join(map(percent, q)), numbers)
     numbers = {

@@ -283,7 +283,7 @@ def _phrase(t: Trait) -> Any:
     from mpibayes.terminal import Text
 
     text = Text()
-    text.append(_short_name(t.column), style="cyan")
+    text.append(_short_name(t.title), style="cyan")
     text.append(f" = {t.value}" if t.what == "level" else f" {t.value}", style="")
     text.append(f" (overall {t.overall})", style="dim")
     return text
