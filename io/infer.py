@@ -225,11 +225,11 @@ def decide(p: Profile, keep: bool = False) -> Decision:
     if r.few and p.kind is None and p._texts is not None and not p.recorded:
         return _categorical(p, f"{len(p._texts)} different numbers, each ten times or more")
     warnings = [found.warning] if found.warning else []
-    if r.sentinels:
-        values = " and ".join(f"{value:.10g}" for value in r.sentinels)
+    if r.suspects:
+        values = " and ".join(f"{value:.10g}" for value in r.suspects)
         warnings.append(
-            f"column '{p.name}': {values} {'is' if len(r.sentinels) == 1 else 'are'} far from all other values; if "
-            f'that means missing, say so in the schema: missing = ["{r.sentinels[0]:.10g}"]'
+            f"column '{p.name}': {values} {'is' if len(r.suspects) == 1 else 'are'} far from all other values; if "
+            f'that means missing, say so in the schema: missing = ["{r.suspects[0]:.10g}"]'
         )
     if r.roughness > DOUBTFUL:
         sure = "its values are codes rather than measurements" if r.roughness > CODES else "its values may be codes"

@@ -23,10 +23,12 @@ ON_GRID = 0.98
 HEAPED = 3.0  # times the median: what a value weighs at most
 ATOM_SHARE, ATOM_CELLS, ATOM_TIMES, NEIGHBOURS = 0.02, 20, 5.0, 4
 SENTINEL_CELLS, SENTINEL_TIMES, SENTINEL_GAP = 5, 2.0, 0.25
+SUSPECT_SHARE = 0.25  # of the cells: a sentinel of more is hardly a missing cell
 FEW_VALUES, FEW_CELLS = 20, 10
 LOG_RANGE, LOG_GAIN = 20.0, 0.25
+MEDIAN_OF_CHI = 0.4549  # of a chi-square with one degree of freedom
 ROUGH_CELLS = 12_000  # cells at which roughness is quoted
-CODES, DOUBTFUL = 50.0, 12.0  # roughness of codes, and of what may be
+CODES, DOUBTFUL = 50.0, 30.0  # roughness of codes, and of what may be
 
 
 class Histogram:
@@ -80,13 +82,13 @@ def _hash(values: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Recording:
-    """resolution: 0 for none. sentinels: the atoms that look like missing cells. few: the values are categories.
+    """resolution: 0 for none. suspects: the sentinels that few cells have. few: the values are categories.
     roughness: of the histogram, 1 for a smooth one; 0 where it is no question."""
 
     resolution: float = 0.0
     atoms: tuple[float, ...] = ()
     log: bool = False
-    sentinels: tuple[float, ...] = ()
+    suspects: tuple[float, ...] = ()
     few: bool = False
     roughness: float = 0.0
 
@@ -101,9 +103,10 @@ def recording(h: Histogram, resolution: float | None = None, atoms=None, log: bo
         return Recording(resolution or 0.0, tuple(atoms or ()), bool(log))
     step = _resolution(values, cells) if resolution is None else resolution
     found = Recording(step, few=h.whole and len(values) <= FEW_VALUES and int(cells.min()) >= FEW_CELLS)
-    sentinels = ()
+    suspects = ()
     if atoms is None:
         sentinels = _sentinels(values, cells)
+        suspects = tuple(v for v in sentinels if cells[values == v][0] <= SUSPECT_SHARE * h.n)
         atoms = tuple(sorted({*_atoms(values, cells, h.n, step), *sentinels}))
     if len(atoms) >= len(values):  # nothing is left to be normal
         atoms = ()
@@ -111,7 +114,7 @@ def recording(h: Histogram, resolution: float | None = None, atoms=None, log: bo
     if log is None:
         log = _is_log(values[rest], cells[rest], step) and values[-1] not in atoms
     rough = _roughness(values[rest], cells[rest], step) if h.whole else 0.0
-    return replace(found, atoms=tuple(atoms), sentinels=sentinels, log=log, roughness=rough)
+    return replace(found, atoms=tuple(atoms), suspects=suspects, log=log, roughness=rough)
 
 
 def in_words(r: Recording) -> str:
@@ -223,8 +226,8 @@ def _is_log(values: np.ndarray, cells: np.ndarray, step: float) -> bool:
 
 
 def _roughness(values: np.ndarray, cells: np.ndarray, step: float) -> float:
-    """Chi-square a place of the grid between each value's number of cells and its eight neighbours' mean, at 12,000
-    cells; for integers alone, and where a good part of the grid is met."""
+    """Typical chi-square between a value's number of cells and its neighbours' mean, at 12,000 cells; for integers
+    alone, and where a good part of the grid is met. Its median, since people round: a few values stand out of ages."""
     if not (step == 1.0 and len(values) > FEW_VALUES):
         return 0.0
     span = values[-1] - values[0] + 1
@@ -236,5 +239,5 @@ def _roughness(values: np.ndarray, cells: np.ndarray, step: float) -> float:
     kernel[NEIGHBOURS] = 0.0
     n_near = np.convolve(np.ones(len(counts)), kernel, "same")
     expected = np.maximum(np.convolve(counts, kernel, "same") / n_near, 0.5)
-    chi = float(np.mean((counts - expected) ** 2 / (expected * (1.0 + 1.0 / n_near))))
+    chi = float(np.median((counts - expected) ** 2 / (expected * (1.0 + 1.0 / n_near)))) / MEDIAN_OF_CHI
     return 1.0 + (chi - 1.0) * min(1.0, ROUGH_CELLS / counts.sum())

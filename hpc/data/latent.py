@@ -2,7 +2,7 @@
 
 A density has no bound at a value that comes again, and people's values do. So the latent number of a recorded value is
 uniform in its cell, from the stream of its table, column and row alone: chains of any seed have the same data, and
-their posterior is one. A column with atoms takes two columns, which are modelled one by one (docs/math.md 1.9): which
+their posterior is one. A column with atoms takes two columns, which are modelled one by one (docs/math.md 1.7): which
 atom a cell is, if any, and the rest (`io.recording`).
 """
 

@@ -52,7 +52,7 @@ def test_file_follows_the_written_format(tmp_path):
     columns, rows = mixed()
     write_table(tmp_path / "t.h5", columns, rows)
     with h5py.File(tmp_path / "t.h5") as file:
-        assert file.attrs["format"] == "mpibayes-table" and file.attrs["version"] == 1 and file.attrs["n_rows"] == 1000
+        assert file.attrs["format"] == "mpibayes-table" and file.attrs["version"] == 2 and file.attrs["n_rows"] == 1000
         assert len(file.attrs["fingerprint"]) == 64
         assert file["codes8"].chunks is None and file["reals"].shape == (1000, 1)
         assert file["levels/0"].asstr()[:].tolist() == ["red", "grün", "blue"]
@@ -138,7 +138,7 @@ def _replace(name, data):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda f: f.attrs.__setitem__("version", 2), "table version 2; this program reads version 1"),
+        (lambda f: f.attrs.__setitem__("version", 1), "table version 1; this program reads version 2"),
         (lambda f: f.attrs.__setitem__("format", "other"), "no mpibayes table"),
         (lambda f: f.attrs.__delitem__("format"), "no mpibayes table"),
         (lambda f: f.attrs.__setitem__("n_rows", 0), "no rows"),

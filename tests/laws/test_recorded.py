@@ -1,4 +1,4 @@
-"""Columns recorded in steps, with atoms, on a log scale: the model is the one that docs/math.md 1.9 writes down.
+"""Columns recorded in steps, with atoms, on a log scale: the model is the one that docs/math.md 1.7 writes down.
 
 Log joints of all partitions against a closed form written here; probabilities of recorded values, which add up to 1;
 Geweke's test of a column with an atom on a log scale. Each rejects a wrong variant.

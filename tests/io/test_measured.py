@@ -1,0 +1,97 @@
+"""How real columns were recorded, found from their values: steps, atoms, sentinels, scales, codes."""
+
+import numpy as np
+import pytest
+
+from mpibayes.io.measured import MOST_VALUES, Histogram, in_words, recording
+
+G = np.random.Generator(np.random.Philox(7))
+NORMAL = 40 + 12 * G.standard_normal(3000)
+
+
+def found(*parts, batches=1):
+    h = Histogram()
+    for part in np.array_split(np.concatenate([np.atleast_1d(p) for p in parts]).astype(float), batches):
+        h.add(*np.unique(part, return_counts=True))
+    return recording(h)
+
+
+@pytest.mark.parametrize(
+    "values, resolution",
+    [
+        (np.round(NORMAL), 1.0),
+        (np.round(NORMAL, 1), 0.1),
+        (np.round(NORMAL * 50) * 1000, 1000.0),
+        (np.round(NORMAL * 4) / 4, 0.25),
+        (np.round(NORMAL / 5) * 5, 5.0),
+        (np.round(NORMAL / 12) * 12, 12.0),
+        (np.r_[np.round(NORMAL / 5) * 5, 41.0], 1.0),  # heaped, but one value knows better
+        (np.r_[np.round(NORMAL, 1), 41.2345678], 0.1),  # one of 3,000 does not count
+        (np.r_[np.round(NORMAL, 2), np.repeat(40.0, 9000)], 0.01),  # nor does a value that most cells have
+        (NORMAL, 0.0),
+        (NORMAL / 3e7, 0.0),
+        (np.round(NORMAL) / 3, 1 / 3),
+        (np.float32(NORMAL).astype(float), 0.0),
+        (np.zeros(10), 0.0),
+    ],
+)
+def test_resolution(values, resolution):
+    assert found(values).resolution == pytest.approx(resolution, rel=1e-6)
+
+
+def test_atoms_stand_out_of_their_neighbours():
+    gains = np.round(np.exp(7 + G.standard_normal(400)))
+    r = found(np.zeros(5000), gains, np.repeat(99999.0, 25))
+    assert r.atoms == (0.0, 99999.0) and r.suspects == (99999.0,) and not r.log and r.resolution == 1.0
+    assert in_words(r) == "in steps of 1; 0, 99999 are values of their own"
+    assert found(np.zeros(5000), gains).log  # without an atom at the maximum
+    assert found(np.round(NORMAL)).atoms == ()  # every age has 2 % of the cells, and so have its neighbours
+    assert found(np.round(NORMAL, 1), np.repeat(40.0, 50)).atoms == ()  # 50 of 3,050 are less than 2 %
+    assert found(np.round(NORMAL, 1), np.repeat(40.0, 100)).atoms == (40.0,)
+
+
+def test_sentinels():
+    assert found(NORMAL.round(1), np.repeat(-999.0, 5)).suspects == (-999.0,)
+    assert found(NORMAL.round(1), np.repeat(-999.0, 4)).suspects == ()  # too few to tell
+    r = found(np.abs(NORMAL).round() + 20, np.zeros(6), np.repeat(999.0, 8))
+    assert r.suspects == r.atoms == (0.0, 999.0)
+
+
+def test_scale():
+    wide = np.exp(3 + 1.5 * G.standard_normal(2000))
+    assert found(wide).log and found(wide.round(3), np.zeros(300)).log
+    assert not found(np.exp(3 + 0.3 * G.standard_normal(2000))).log  # spans too little
+    assert not found(wide - 1).log  # some are negative
+    assert not found(NORMAL).log
+
+
+def test_few_values_are_categories():
+    assert found(np.repeat(np.arange(20) / 2, 10)).few
+    assert not found(np.repeat(np.arange(21) / 2, 10)).few and not found(np.repeat(np.arange(20) / 2, 9)).few
+
+
+def test_codes_are_rougher_than_measurements():
+    codes = G.choice(60, p=G.dirichlet(np.full(60, 0.7)), size=12_000) + 1
+    ages = np.clip(np.round(NORMAL), 0, 90)
+    heaped = np.r_[ages, np.repeat([20.0, 30.0, 40.0, 50.0], 60)]
+    assert found(codes).roughness > 50 and found(ages).roughness < 4 and found(heaped).roughness < 8
+
+
+def test_many_values_in_batches():
+    """Beyond MOST_VALUES a sample of the rare ones is enough, and what is common is never lost."""
+    many = np.round(1e6 * G.random(60_000), 1)
+    r = found(np.r_[many, np.zeros(4000)], batches=30)
+    h = Histogram()
+    for part in np.array_split(np.r_[many, np.zeros(4000)], 30):
+        h.add(*np.unique(part, return_counts=True))
+    h.merge()
+    assert len(h.values) <= MOST_VALUES and not h.whole and h.n == 64_000
+    assert r.resolution == pytest.approx(0.1) and r.atoms == (0.0,)
+
+
+def test_what_is_given_is_not_asked():
+    h = Histogram()
+    h.add(*np.unique(np.r_[NORMAL.round(1), np.zeros(500)], return_counts=True))
+    assert recording(h, resolution=0.0, atoms=(), log=False) == recording(h, 0.0, (), False)
+    r = recording(h, resolution=0.5)
+    assert r.resolution == 0.5 and r.atoms == (0.0,)
