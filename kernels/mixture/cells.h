@@ -19,14 +19,24 @@ ALWAYS_INLINE vl FN(odd_cells)(const double *x, int64_t n) {
 }
 
 /* cells of a row with zeros where one is missing, in kept[column] and seen[column]; whether one is infinite */
-static int FN(keep_cells)(const double *x, int64_t n, double *kept, int64_t *seen) {
+ALWAYS_INLINE int FN(keep_cells)(const double *x, int64_t n, double *kept, int64_t *seen) {
     int infinite = 0;
-    for (int64_t c = 0; c < n; c++) {
+    vl odd = {0};
+    for (int64_t c = 0; n >= N_DOUBLE && c < n; c += N_DOUBLE) {
+        if (c > n - N_DOUBLE) c = n - N_DOUBLE; /* the last vector covers some cells again */
+        vd v = *(const FN(vd_loose) *)(x + c);
+        vl here = v == v;
+        v = (vd)((vl)v & here);
+        *(FN(vd_loose) *)(kept + c) = v;
+        *(FN(vl_loose) *)(seen + c) = here;
+        odd |= (vl)(v - v != 0.0);
+    }
+    for (int64_t c = 0; n < N_DOUBLE && c < n; c++) {
         seen[c] = -(int64_t)(x[c] == x[c]);
         kept[c] = seen[c] ? x[c] : 0.0;
         infinite |= !(kept[c] - kept[c] == 0);
     }
-    return infinite;
+    return infinite | FN(any)(odd);
 }
 
 /* the cells of row i in blocks of columns, as row j: a block with a missing cell is missing */

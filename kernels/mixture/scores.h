@@ -106,13 +106,12 @@ APART void FN(add_prior)(const tail_t *t, const block_t *block, double *total) {
             FN(add_prior_rows)(t->prior_table, level + j * step, step, n_codes, 1, total + j);
 }
 
-/* - half_precision (x - location)^2 of normal columns, for ROWS rows from `first` on: added to g->start, or to `out`
- * where a cell may be missing. Its term is masked away: its 0 would bring half_precision location^2. */
-#define ADD_NORMAL(ROWS, MASKED)                                                                                       \
+/* g->start - half_precision (x - location)^2 of normal columns, for ROWS rows from `first` on, without missing cells */
+#define ADD_NORMAL(ROWS)                                                                                               \
     for (int64_t k = 0; k < n; k += 2 * N_DOUBLE) {                                                                    \
         vd sum[ROWS][2];                                                                                               \
         UNROLL for (int j = 0; j < ROWS; j++) UNROLL for (int v = 0; v < 2; v++)                                       \
-            sum[j][v] = ((const vd *)(MASKED ? out + j * stride + k : g->start + k))[v];                               \
+            sum[j][v] = ((const vd *)(g->start + k))[v];                                                               \
         for (int64_t r = 0; r < n_columns; r++) {                                                                      \
             const vd *location = (const vd *)(g->location + r * g->base + k);                                          \
             const vd *half_precision = (const vd *)(g->half_precision + r * g->base + k);                              \
@@ -121,37 +120,57 @@ APART void FN(add_prior)(const tail_t *t, const block_t *block, double *total) {
             UNROLL for (int j = 0; j < ROWS; j++) {                                                                    \
                 vd x = SPREAD(block->reals[first + j][r]);                                                             \
                 vd d0 = x - location0, d1 = x - location1;                                                             \
-                d0 = half_precision0 * (d0 * d0), d1 = half_precision1 * (d1 * d1);                                    \
-                if (MASKED) {                                                                                          \
-                    vl seen = block->reals_seen[(first + j) * n_columns + r] - (vl){0};                                \
-                    d0 = (vd)((vl)d0 & seen), d1 = (vd)((vl)d1 & seen);                                                \
-                }                                                                                                      \
-                sum[j][0] -= d0, sum[j][1] -= d1;                                                                      \
+                sum[j][0] -= half_precision0 * (d0 * d0), sum[j][1] -= half_precision1 * (d1 * d1);                    \
             }                                                                                                          \
         }                                                                                                              \
         UNROLL for (int j = 0; j < ROWS; j++) UNROLL for (int v = 0; v < 2; v++)                                       \
             ((vd *)(out + j * stride + k))[v] = sum[j][v];                                                             \
     }
-#define DEFINE_NORMAL(NAME, ROWS, MASKED)                                                                              \
+#define DEFINE_NORMAL(NAME, ROWS)                                                                                      \
     APART void FN(NAME)(const instantiated_t *g, const block_t *block, int64_t first, int64_t n_columns, double *out,  \
                         int64_t stride, int64_t n) {                                                                   \
-        ADD_NORMAL(ROWS, MASKED)                                                                                       \
+        ADD_NORMAL(ROWS)                                                                                               \
     }
-DEFINE_NORMAL(normal_4, 4, 0)
-DEFINE_NORMAL(normal_4_masked, 4, 1)
-DEFINE_NORMAL(normal_1, 1, 0)
-DEFINE_NORMAL(normal_1_masked, 1, 1)
+DEFINE_NORMAL(normal_4, 4)
+DEFINE_NORMAL(normal_1, 1)
+
+/* one or the other address by a mask of ones or zeros: which cells are missing cannot be foreseen */
+ALWAYS_INLINE const vd *FN(either)(const double *there, const double *lacking, int64_t mask) {
+    return (const vd *)(((uintptr_t)there & (uintptr_t)mask) | ((uintptr_t)lacking & ~(uintptr_t)mask));
+}
+
+/* The same on top of `out`, which is g->start, for a row that may lack cells: what a missing one adds takes its column's
+ * constant out again, as constant (1 - 0)^2. */
+APART void FN(normal_seen)(const instantiated_t *g, const block_t *block, int64_t row, int64_t n_columns, double *out,
+                           int64_t n) {
+    static const double none[16] __attribute__((aligned(64)));
+    const int64_t *seen = block->reals_seen + row * n_columns;
+    const double *cells = block->reals[row];
+    for (int64_t k = 0; k < n; k += 16) {
+        vd sum[16 / N_DOUBLE];
+        UNROLL for (int v = 0; v < 16 / N_DOUBLE; v++) sum[v] = ((const vd *)(out + k))[v];
+        for (int64_t r = 0; r < n_columns; r++) {
+            int64_t at = r * g->base + k;
+            const vd *location = FN(either)(g->location + at, none, seen[r]);
+            const vd *factor = FN(either)(g->half_precision + at, g->constant + at, seen[r]);
+            vd x = SPREAD(cells[r] + (double)(1 + seen[r])); /* a missing cell is 0 in the block */
+            UNROLL for (int v = 0; v < 16 / N_DOUBLE; v++) {
+                vd d = x - location[v];
+                sum[v] -= factor[v] * (d * d);
+            }
+        }
+        UNROLL for (int v = 0; v < 16 / N_DOUBLE; v++) ((vd *)(out + k))[v] = sum[v];
+    }
+}
 
 /* normal columns under given parameters, on top of g->start */
 static void FN(add_normal)(const instantiated_t *g, const block_t *block, int64_t n_columns, double *out,
                            int64_t stride, int64_t n) {
-    int64_t j = 0, masked = block->some_missing;
-    for (; j + 4 <= block->n; j += 4)
-        if (masked) FN(normal_4_masked)(g, block, j, n_columns, out + j * stride, stride, n);
-        else FN(normal_4)(g, block, j, n_columns, out + j * stride, stride, n);
-    for (; j < block->n; j++)
-        if (masked) FN(normal_1_masked)(g, block, j, n_columns, out + j * stride, stride, n);
-        else FN(normal_1)(g, block, j, n_columns, out + j * stride, stride, n);
+    int64_t j = 0;
+    if (block->some_missing)
+        for (; j < block->n; j++) FN(normal_seen)(g, block, j, n_columns, out + j * stride, n);
+    for (; j + 4 <= block->n; j += 4) FN(normal_4)(g, block, j, n_columns, out + j * stride, stride, n);
+    for (; j < block->n; j++) FN(normal_1)(g, block, j, n_columns, out + j * stride, stride, n);
 }
 
 /* counts under given rates: x log rate; a missing count is 0 in the block. log x! is the same under every cluster. */
@@ -170,16 +189,11 @@ APART void FN(add_poisson)(const instantiated_t *g, const block_t *block, int64_
         }
 }
 
-/* takes the terms of missing cells out of `start` again */
+/* takes the terms of missing counts out of `start` again */
 static void FN(start_without)(const instantiated_t *g, const rows_t *rows, const block_t *block, double *out,
                               int64_t stride, int64_t n) {
     for (int64_t j = 0; j < block->n; j++) {
         double *own = out + j * stride;
-        for (int64_t r = 0; r < rows->n_reals; r++) {
-            const double *constant = g->constant + r * g->base;
-            if (block->reals_seen[j * rows->n_reals + r]) continue;
-            for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(own + k) -= *(const vd *)(constant + k);
-        }
         for (int64_t q = 0; q < rows->n_tallies; q++) {
             const double *rate = g->rate + q * g->base;
             if (block->tallies_seen[j * rows->n_tallies + q]) continue;
@@ -386,23 +400,39 @@ static void FN(add_student_powers)(const tail_t *t, const double *const *x, int6
     }
 }
 
-/* The same for an empty tail's new cluster alone and rows of a block, those of the mask, which have no missing cell:
- * out[row * stride]. Rows are the lanes, for a density is the same with x and location exchanged. So lane j takes scale,
+/* a where the mask has ones, b where it has zeros */
+ALWAYS_INLINE double FN(chosen)(double a, double b, uint64_t mask) {
+    union { double number; uint64_t bits; } first = {a}, second = {b};
+    first.bits = (first.bits & mask) | (second.bits & ~mask);
+    return first.number;
+}
+
+/* The same for an empty tail's new cluster alone and the rows of a block: out[row * stride]. A missing cell has the
+ * prior's mean, whose f is 1, and its column's constant is taken out. Rows are the lanes, for a density is the same with x and location exchanged. So lane j takes scale,
  * half and total from slot j, which is vacant, as all are, and has what the prior gives. */
-APART void FN(add_student_new)(const tail_t *t, work_t *w, int64_t mask, double *out, int64_t stride) {
+APART void FN(add_student_new)(const tail_t *t, work_t *w, double *out, int64_t stride) {
     const double *means = t->plain; /* of the prior */
+    const block_t *block = &w->block;
     vd score[BLOCK / N_DOUBLE];
+    double lacking[BLOCK] = {0};
     for (int64_t j = 0; j < BLOCK; j++) {
-        const double *x = mask >> j & 1 ? w->block.reals[j] : means;
-        for (int64_t r = 0; r < t->n_reals; r++) w->crossed[r * BLOCK + j] = x[r];
+        const double *x = j < block->n ? block->reals[j] : means;
+        if (!block->some_missing || j >= block->n)
+            for (int64_t r = 0; r < t->n_reals; r++) w->crossed[r * BLOCK + j] = x[r];
+        else {
+            const uint64_t *seen = (const uint64_t *)block->reals_seen + j * t->n_reals;
+            for (int64_t r = 0; r < t->n_reals; r++) {
+                w->crossed[r * BLOCK + j] = FN(chosen)(x[r], means[r], seen[r]);
+                lacking[j] += FN(chosen)(0.0, t->t_constant[r * t->capacity], seen[r]);
+            }
+        }
     }
     for (int i = 0; i < BLOCK / N_DOUBLE; i++) {
         score[i] = SPREAD(0.0);
         if (t->n_reals > 64 || !FN(student_powers)(t, w->crossed, &means, 1, 1, 1, i * N_DOUBLE, (double *)score, BLOCK))
             FN(student_powers)(t, w->crossed, &means, 1, 1, 0, i * N_DOUBLE, (double *)score, BLOCK);
     }
-    for (int64_t j = 0; j < BLOCK; j++)
-        if (mask >> j & 1) out[j * stride] += score[j / N_DOUBLE][j % N_DOUBLE];
+    for (int64_t j = 0; j < block->n; j++) out[j * stride] += score[j / N_DOUBLE][j % N_DOUBLE] - lacking[j];
 }
 
 /* t - log(1 + t) for |t| <= 0.1 without cancellation: with s = t / (2 + t), log(1 + t) = 2 atanh s and t - 2 s = t s */
@@ -507,14 +537,11 @@ ALWAYS_INLINE void FN(add_reals_of_row)(const tail_t *t, const work_t *w, double
 ALWAYS_INLINE int64_t FN(add_reals_of_block)(const tail_t *t, const rows_t *rows, work_t *w, double *out, int64_t stride,
                                              int64_t n, const int empty) {
     const block_t *block = &w->block;
-    int64_t j = 0, whole = (1 << block->n) - 1;
-    if (rows->n_reals == 0) return whole;
+    int64_t j = 0;
+    if (rows->n_reals == 0) return (1 << block->n) - 1;
     if (empty && t->by_power && !t->one_nu) {
-        if (block->some_missing)
-            for (int64_t i = 0; i < block->n * rows->n_reals; i++)
-                whole &= ~((int64_t)!block->reals_seen[i] << i / rows->n_reals);
-        FN(add_student_new)(t, w, whole, out, stride);
-        return whole;
+        FN(add_student_new)(t, w, out, stride);
+        return (1 << block->n) - 1;
     }
     if (t->n_uneven || block->some_missing) return 0;
     if (t->one_nu)
