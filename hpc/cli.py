@@ -230,6 +230,9 @@ def _import_progress(console):
 def run(config, out, overrides, max_time, fresh):
     """Run the sampler, alone or under mpirun: start it, continue it, or extend it.
 
+    CONFIG is a TOML file, or data as it is: CSV, Parquet or a table. Then the table and a TOML file to edit are made
+    beside the run directory.
+
     The same command makes the first start and every later one. A run that is finished says so; a larger run.cycles
     extends it; a configuration that would change the statistics is refused, with the differences. SIGUSR1, SIGTERM and
     Ctrl-C lead to a checkpoint and exit code 75. Results are the same, bit for bit, on any number of ranks.
@@ -255,6 +258,7 @@ def run(config, out, overrides, max_time, fresh):
 
     \b
     Examples:
+      mpibayes run people.csv                                   import it, two chains, default settings
       mpibayes run run.toml                                     one process, no MPI needed
       mpirun -n 8 mpibayes run run.toml -o runs/a --max-time 3h50m
       mpirun -n 8 mpibayes run run.toml -o runs/b --set run.seed=3 --set run.cycles=5000
@@ -277,7 +281,6 @@ def run(config, out, overrides, max_time, fresh):
             end_job(INTERNAL_ERROR)
         return INTERNAL_ERROR
 
-    out = Path("runs") / config.stem if out is None else out
     return start(config, out, list(overrides), max_time, fresh)
 
 

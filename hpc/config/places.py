@@ -27,7 +27,9 @@ class Places:
     def where(self, key: Key) -> str:
         """`run.toml:12: run.seed`, or `--set run.seed` where the command line gave it."""
         for length in range(len(key), 0, -1):
-            if any(given[:length] == key[:length] for given in self.set_keys) and length > 1:
+            if key[:length] in self.set_keys or (
+                length > 1 and any(given[:length] == key[:length] for given in self.set_keys)
+            ):
                 return f"--set {dotted(key)}"
             if key[:length] in self.lines:
                 return f"{self.path}:{self.lines[key[:length]]}: {dotted(key)}"

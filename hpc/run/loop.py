@@ -7,6 +7,7 @@ or signals is decided on root and agreed on by all ranks between two cycles. Wha
 from __future__ import annotations
 
 import contextlib
+import functools
 import socket
 import sys
 import time
@@ -22,14 +23,14 @@ from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.family import Chain, Info
-from mpibayes.hpc.parallel import waiting
+from mpibayes.hpc.parallel import cores, waiting
 from mpibayes.hpc.parallel.comm import Communicator, end_job, names, on_root, world
 from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size
 from mpibayes.hpc.parallel.waiting import announce
 from mpibayes.hpc.registry import family_of
 from mpibayes.hpc.run import checkpoints as resume
 from mpibayes.hpc.run import directory as run_directory
-from mpibayes.hpc.run import status
+from mpibayes.hpc.run import from_file, status
 from mpibayes.hpc.run.clock import Clock
 from mpibayes.hpc.run.heap import return_what_is_freed
 from mpibayes.hpc.run.lock import Lock, this_process
@@ -86,8 +87,11 @@ def main(
 
 
 def run_folder(out: str | Path | None, config_path: str | Path) -> Path:
-    """The run directory: as named, or after the configuration."""
-    return Path(out) if out is not None else Path("runs") / Path(config_path).stem
+    """The run directory: as named, or after the configuration or the data file."""
+    if out is not None:
+        return Path(out)
+    path = Path(config_path)
+    return Path("runs") / (from_file.stem(path) if from_file.is_data(path) else path.stem)
 
 
 def _tell_internal(comm: Communicator | None, error: BaseException, folder: Path) -> None:
@@ -108,14 +112,21 @@ def _tell_internal(comm: Communicator | None, error: BaseException, folder: Path
 
 
 def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fresh: bool) -> int:
+    folder = run_folder(out, config_path)
+    if from_file.is_data(config_path):
+        source = config_path
+        make = functools.partial(from_file.configuration, source, folder, fresh)
+        config_path = on_root(comm, make, what=f"import {source}")
     config: Config = on_root(comm, lambda: load(config_path, overrides), what=f"read {config_path}")
+    warning = cores.crowded(comm)
+    if warning and comm.rank == 0:
+        print(visible(f"warning: {warning}"), file=sys.stderr, flush=True)
     if clock.max_time_s is None:
         clock.max_time_s = config.run.max_time
     if comm.rank == 0:
         clock.watch_job()
     table: Table = on_root(comm, lambda: Table.open(config.table), what=f"open {config.table}")
     on_root(comm, lambda: check_columns(config, table.columns, table.n_rows))
-    folder = run_folder(out, config_path)
     data = Data(table, config.unused, config.heldout_fraction, config.joint, config.model.latent)
     on_root(comm, data.check_blocks, what=f"read {config.table}")
     places = run_directory.chain_places(folder, config.run.chains)
@@ -177,12 +188,17 @@ class ChainRun:
             raise
         return finished
 
+    @property
+    def _home(self) -> Path:
+        """The run's directory."""
+        return self.folder if self.config.run.chains == 1 else self.folder.parent
+
     def _nothing_to_do(self) -> None:
         done = self.chain.cycles
         self.progress.note(
             f"{self.folder}: has all its {counted(done, 'cycle')}"
             + (f", and more than run.cycles = {self.config.run.cycles}" if done > self.config.run.cycles else "")
-            + f"; look at them: mpibayes report {self.folder}"
+            + f"; look at them: mpibayes report {self._home}"
         )
         self.progress.close()
 
@@ -268,7 +284,7 @@ class ChainRun:
                     ", but not all rows are in: no draw counts yet; raise run.cycles and run the same command again"
                 )
             else:
-                message += f"; look at them: mpibayes report {self.folder}"
+                message += f"; look at them: mpibayes report {self._home}"
         else:
             why = self.clock.stop_reason() or "another rank"
             message = (

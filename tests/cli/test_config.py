@@ -528,6 +528,12 @@ def test_family_and_likelihood(write, model, words):
     assert any(line.endswith(words) for line in text.splitlines()) and "one problem" in text, text
 
 
+def test_a_wrong_key_of_the_command_line_is_placed_there(write):
+    path = write(MINIMAL)
+    assert "--set cycles: unknown key; did you mean run.cycles?" in problems(path, "cycles=10")
+    assert '--set model: expected a section [model], got "logistic"' in problems(path, "model=logistic")
+
+
 def test_what_another_family_has(write):
     """Sections, once each where the file has them; keys of sections that both have; keys of columns."""
     text = problems(

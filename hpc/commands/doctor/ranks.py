@@ -18,6 +18,7 @@ from mpibayes.errors import MpibayesError
 from mpibayes.hpc.commands.doctor.doctor import DIRECTORY, OK, PROBLEM, SETUP, WARNING, Check, Finding
 from mpibayes.hpc.commands.doctor.local import existing, scratch, unusable
 from mpibayes.hpc.parallel import comm as mpi
+from mpibayes.hpc.parallel.cores import quota, usable_cores
 from mpibayes.hpc.parallel.launcher import launched, launcher_size
 from mpibayes.text import counted
 
@@ -176,21 +177,6 @@ def seen_after(path: Path, word: bytes) -> float | None:
             if path.read_bytes() == word:
                 return time.monotonic() - started
         time.sleep(0.05)
-    return None
-
-
-def usable_cores() -> set[int]:
-    if hasattr(os, "sched_getaffinity"):
-        return set(os.sched_getaffinity(0))
-    return set(range(os.cpu_count() or 1))
-
-
-def quota() -> float | None:
-    """Number of processors that a container may use, or None."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        most, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()[:2]
-        if most != "max":
-            return int(most) / int(period)
     return None
 
 

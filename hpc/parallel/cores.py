@@ -1,0 +1,50 @@
+"""The processors that a rank may use, and hosts that have more ranks than these."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from pathlib import Path
+
+from mpibayes.hpc.parallel.comm import Communicator
+
+
+def usable_cores() -> set[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return set(os.sched_getaffinity(0))
+    return set(range(os.cpu_count() or 1))
+
+
+def quota() -> float | None:
+    """Number of processors that a container may use, or None."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        most, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()[:2]
+        if most != "max":
+            return int(most) / int(period)
+    return None
+
+
+def crowded(comm: Communicator) -> str | None:
+    """A warning where a host has more ranks than they may use cores, the worst host's; None where there is none.
+
+    Collective. Ranks that wait for each other take turns on a core: that costs far more than it gains.
+    """
+    if comm.size == 1:
+        return None
+    hosts: dict[str, list[set[int]]] = {}
+    for host, cores in comm.collect((socket.gethostname(), usable_cores())):
+        hosts.setdefault(host, []).append(cores)
+    limit = quota()
+    n_cores = {host: len(set.union(*sets)) for host, sets in hosts.items()}
+    if limit is not None:
+        n_cores = {host: min(n, max(1, int(limit))) for host, n in n_cores.items()}
+    worst = max(hosts, key=lambda host: len(hosts[host]) / n_cores[host])
+    n_ranks = len(hosts[worst])
+    if n_ranks <= n_cores[worst]:
+        return None
+    cores = "one core" if n_cores[worst] == 1 else f"{n_cores[worst]} cores"
+    return (
+        f"{n_ranks} ranks on {worst}, which gives them {cores}: ranks take turns, and the run is slower than with "
+        f"{n_cores[worst]}; start no more ranks than cores"
+    )

@@ -1,0 +1,104 @@
+"""`mpibayes run people.csv`: a data file instead of a configuration.
+
+Beside the run directory come the table that the file is imported into, and a configuration of few lines, which is for
+the user to edit: DIR.h5 and DIR.toml. The same command finds them again. The configuration's first line says which
+file, with which content, the table was made from, so that a changed file is noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+from mpibayes.errors import ConfigError, DataError
+from mpibayes.io.files import open_regular, reading, reason, write_text
+from mpibayes.io.table import SUFFIXES as TABLES
+from mpibayes.text import toml_string, visible
+
+TEXTS = (".csv", ".tsv", ".tab", ".txt", ".data", ".dat", ".parquet", ".pq")
+PACKED = (".gz", ".xz", ".bz2", ".zst")
+MADE_FROM = re.compile(r"# made by `mpibayes run` from (?P<name>\".*\"), sha256 (?P<digest>[0-9a-f]{64})\n")
+TEXT = """{made}# Edit it, and give it to `mpibayes run`; every key that is not here has its default.
+
+[data]
+table = {table}
+heldout = 0.1   # a tenth of the rows is not trained on, but scored
+
+[run]
+chains = 2      # from different starts, so that the report can tell whether they agree
+cycles = 2000
+"""
+
+
+def is_data(path: Path) -> bool:
+    """Whether a file has the name of a table, or of data that can be imported."""
+    name = path.name.lower()
+    for suffix in PACKED:
+        name = name.removesuffix(suffix)
+    return name.endswith((*TEXTS, *TABLES)) or name != path.name.lower()
+
+
+def stem(path: Path) -> str:
+    """people of people.csv.gz."""
+    return path.name.split(".")[0] or path.stem
+
+
+def configuration(source: Path, folder: Path, fresh: bool) -> Path:
+    """The configuration for a data file, made where there is none yet; on root.
+
+    folder: the run directory. fresh: make table and configuration again. Raises ConfigError where they belong to
+    another file, or to the file as it was; DataError where it cannot be imported.
+    """
+    place = folder.with_name(folder.name + ".toml")
+    own = source.suffix.lower() in TABLES
+    table = source if own else folder.with_name(folder.name + ".h5")
+    made = "" if own else f"# made by `mpibayes run` from {toml_string(source.name)}, sha256 {_digest(source)}\n"
+    if place.exists() and not fresh:
+        _require_same(place, table, source, made)
+        return place
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if not own:
+        _import(source, table, fresh)
+    named = table.absolute() if own else table.name
+    try:
+        write_text(place, TEXT.format(made=made, table=toml_string(str(named))))
+    except OSError as error:
+        raise DataError(f"{place}: cannot be written: {reason(error)}") from error
+    _tell(f"{place}: the configuration; every key is in docs/configuration.md")
+    return place
+
+
+def _digest(path: Path) -> str:
+    content = hashlib.sha256()
+    with reading(path), open_regular(path) as file:
+        while block := file.read(1 << 20):
+            content.update(block)
+    return content.hexdigest()
+
+
+def _require_same(place: Path, table: Path, source: Path, made: str) -> None:
+    with reading(place), open_regular(place) as file:
+        found = MADE_FROM.match(file.read(4096).decode("utf-8", "replace"))
+    if made and found is not None and found[0] != made:
+        was = "it has changed since then" if found["name"] == toml_string(source.name) else f"not {source.name}"
+        raise ConfigError(
+            f"{place}: was made from {found['name']}; {was}. Choose another directory with -o, or start over with "
+            "--fresh"
+        )
+    if not table.exists():
+        raise ConfigError(f"{place}: its table {table} is gone; start over with --fresh")
+
+
+def _import(source: Path, table: Path, fresh: bool) -> None:
+    from mpibayes.io.ingest import import_table, summary_lines
+
+    _tell(f"{source}: imports into {table}")
+    summary = import_table(source, table, overwrite=fresh)
+    lines = summary_lines(summary)
+    _tell("\n".join([*lines[:2], *(line for line in lines if line.startswith("warning: "))]))
+    _tell(f"what each column became, and why: mpibayes import {source} {table} --force")
+
+
+def _tell(words: str) -> None:
+    print("\n".join(visible(line) for line in words.split("\n")), flush=True)

@@ -1,0 +1,100 @@
+"""`mpibayes run people.csv`: from a data file to a finished run with one command, again and again."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc.parallel import cores
+from tests.run.conftest import mpibayes
+
+SHORT = ("--set", "run.cycles=4")
+
+
+@pytest.fixture
+def place(tmp_path):
+    g = np.random.Generator(np.random.Philox(4))
+    lines = [f"{'ab'[k]},{x:.1f}" for k, x in zip(g.integers(2, size=80), g.standard_normal(80))]
+    (tmp_path / "people.csv").write_text("kind,size\n" + "\n".join(lines) + "\n")
+    return tmp_path
+
+
+def test_a_data_file_runs_and_goes_on(place):
+    done = mpibayes(place, "run", "people.csv", *SHORT)
+    assert done.returncode == 0, done.stderr
+    assert "people.csv: imports into runs/people.h5" in done.stdout and "80 rows, 2 of 2 columns" in done.stdout
+    assert "mpibayes report runs/people\n" in done.stdout  # of both chains
+    table = (place / "runs" / "people.h5").stat().st_mtime_ns
+    again = mpibayes(place, "run", "people.csv", "--set", "run.cycles=6")
+    assert again.returncode == 0 and "imports into" not in again.stdout, again.stdout
+    assert "has all its 6 cycles" in again.stdout
+    assert (place / "runs" / "people.h5").stat().st_mtime_ns == table
+    same = mpibayes(place, "run", "runs/people.toml", "--set", "run.cycles=6")
+    assert same.returncode == 0 and "has all its 6 cycles" in same.stdout
+    assert mpibayes(place, "report", "runs/people").returncode == 0
+
+
+def test_a_changed_file_is_noticed_and_fresh_takes_it(place):
+    assert mpibayes(place, "run", "people.csv", *SHORT).returncode == 0
+    with (place / "people.csv").open("a") as file:
+        file.write("a,0.5\n")
+    done = mpibayes(place, "run", "people.csv", *SHORT)
+    assert done.returncode == 2 and 'was made from "people.csv"; it has changed since then' in done.stderr
+    done = mpibayes(place, "run", "people.csv", *SHORT, "--fresh")
+    assert done.returncode == 0 and "81 rows" in done.stdout, done.stderr
+    (place / "other").mkdir()
+    (place / "other" / "people.csv").write_text("a,b\n1,2\n")
+    (place / "others.csv").write_text("a,b\n1,2\n")
+    done = mpibayes(place, "run", "others.csv", "-o", "runs/people", *SHORT)
+    assert done.returncode == 2 and "not others.csv" in done.stderr
+
+
+def test_packed_files_and_tables(place):
+    (place / "packed.csv.gz").write_bytes(gzip.compress((place / "people.csv").read_bytes()))
+    assert mpibayes(place, "run", "packed.csv.gz", *SHORT).returncode == 0
+    assert mpibayes(place, "run", "runs/packed.h5", "-o", "from_table", *SHORT).returncode == 0
+    assert (place / "from_table.toml").exists() and not (place / "from_table.h5").exists()
+
+
+def test_what_cannot_be_imported_ends_all_ranks(place):
+    (place / "bad.csv").write_text("a,b\n1,2\n3\n")
+    done = mpibayes(place, "run", "bad.csv", *SHORT, ranks=2)
+    assert done.returncode == 3 and "bad.csv" in done.stderr and "expected 2" in done.stderr, done.stderr
+    assert done.stderr.count("mpibayes: error:") == 1 and not (place / "runs" / "bad.toml").exists()
+    done = mpibayes(place, "run", "none.csv", *SHORT)
+    assert done.returncode == 3 and "none.csv" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_ranks_share_the_import(place):
+    done = mpibayes(place, "run", "people.csv", *SHORT, ranks=2)
+    assert done.returncode == 0 and done.stdout.count("imports into") == 1, done.stderr
+
+
+class Ranks:
+    """A communicator of so many ranks on some hosts, as `crowded` sees it."""
+
+    def __init__(self, *everyone):
+        self.everyone, self.size = everyone, len(everyone)
+
+    def collect(self, mine):
+        return list(self.everyone)
+
+
+@pytest.mark.parametrize(
+    "ranks, words",
+    [
+        ([("a", {0, 1})] * 2, None),
+        ([("a", {0, 1})] * 4, "4 ranks on a, which gives them 2 cores"),
+        ([("a", {0}), ("a", {1}), ("b", {0}), ("b", {0})], "2 ranks on b, which gives them one core"),
+        ([("a", {0, 1})], None),
+    ],
+)
+def test_more_ranks_than_cores(monkeypatch, ranks, words):
+    monkeypatch.setattr(cores, "quota", lambda: None)
+    found = cores.crowded(Ranks(*ranks))
+    assert found is None if words is None else words in found
+
+
+def test_a_container_gives_less(monkeypatch):
+    monkeypatch.setattr(cores, "quota", lambda: 1.5)
+    assert "2 ranks on a, which gives them one core" in cores.crowded(Ranks(*[("a", {0, 1, 2, 3})] * 2))
