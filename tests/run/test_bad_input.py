@@ -63,7 +63,7 @@ def test_wrong_table_version(place):
     with h5py.File(place / "table.h5", "r+") as file:
         file.attrs["version"] = 99
     seal(place / "table.h5")
-    refused(run(place, "out"), 3, "table.h5", "version 99", "version 1")
+    refused(run(place, "out"), 3, "table.h5", "version 99", "version 2")
 
 
 @ON_SEVERAL
