@@ -145,15 +145,23 @@ TABLE = click.option(
 )
 @click.option("--keep", multiple=True, metavar="COLUMN", help="Keep a column taken for constant or an identifier.")
 @click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out.")
-@click.option("--missing", multiple=True, metavar="TEXT", help="Text of a missing cell, besides ?, NA, NaN and empty.")
+@click.option(
+    "--missing",
+    multiple=True,
+    metavar="TEXT",
+    help="Text of a missing cell, besides ?, NA, NaN and empty; -999 is -999.0, too. Repeatable.",
+)
+@click.option("--decimal", type=click.Choice([".", ","]), help="Of numbers such as 1,5; detected if not given.")
+@click.option("--thousands", type=click.Choice([",", ".", " ", "'"]), help="As in 1,234,567; detected if not given.")
 @click.option("--delimiter", metavar="CHAR", help="Field separator; detected if not given. Write a tab as '\\t'.")
 @click.option("--header/--no-header", default=None, help="Whether the first line has names; detected if not given.")
 @click.option("--names", help="Column names separated by commas, or a file with one a line.")
 @click.option("--encoding", help="Of the text.  [default: utf-8]")
 @click.option("--force", is_flag=True, help="Replace TABLE if it exists.")
 def import_(
-    sources, table, schema, write_schema, kinds, keep, drop, missing, delimiter, header, names, encoding, force
-):
+    sources, table, schema, write_schema, kinds, keep, drop, missing, decimal, thousands, delimiter, header, names,
+    encoding, force,
+):  # fmt: skip
     """Turn CSV or Parquet into a typed table.
 
     SOURCES are one or several files with the same columns, plain or compressed (gzip, xz, zstd). They are read twice:
@@ -180,6 +188,8 @@ def import_(
             header=header,
             encoding=encoding,
             missing=list(missing),
+            decimal=decimal,
+            thousands=thousands,
             kinds=dict(_column_and_kind(item) for item in kinds),
             keep=list(keep),
             drop=list(drop),

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from mpibayes.errors import DataError
 from mpibayes.io.dialect import MAX_PROBLEMS
+from mpibayes.io.forms import Form
 from mpibayes.io.rows import MAX_COUNT, NUMERIC, Column, Rows
 from mpibayes.io.source import Batch, Cells, Place, TextSource
 
@@ -19,8 +20,11 @@ NUMBER = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
 MAX_REAL = 1e150  # squares of larger numbers overflow
 
 
-def numbers(texts: pa.StringArray) -> np.ndarray:
-    """The number each text is (float64), NaN where it is none. `1e400` and `-inf` are infinite; `nan` is no number."""
+def numbers(texts: pa.StringArray, form: Form | None = None) -> np.ndarray:
+    """The number each text is (float64), NaN where it is none. `1e400` and `-inf` are infinite; `nan` is no number.
+
+    form: how they are written; None: plainly."""
+    texts = texts if form is None else form.plain(texts)
     try:
         values = pc.cast(texts, pa.float64())  # all are numbers: the usual case in a numeric column
     except pa.ArrowInvalid:
@@ -31,14 +35,16 @@ def numbers(texts: pa.StringArray) -> np.ndarray:
     return np.array(values.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def parse(kind: str, levels: pa.StringArray | None, texts: pa.StringArray, missing: np.ndarray):
+def parse(
+    kind: str, levels: pa.StringArray | None, texts: pa.StringArray, missing: np.ndarray, form: Form | None = None
+):
     """Cells of a column of this kind for some texts: (values, which texts it cannot hold).
 
     values: float64 with NaN = missing for real and count; integers with V = missing for categorical and boolean, where
     texts that are no level get V too. missing: bool, which texts are missing markers.
     """
     if kind in NUMERIC:
-        values = numbers(texts)
+        values = numbers(texts, form)
         values[missing] = np.nan
         bad = ~missing & ~(np.abs(values) <= MAX_REAL)
         if kind == "count":
@@ -119,13 +125,21 @@ class Offences:
 class Encoder:
     """Turns batches of text into Rows of known columns.
 
-    positions: for each column, where it lies in the source; markers: for each, the texts that mean missing.
+    positions: for each column, where it lies in the source; markers: for each, the texts that mean missing; forms: for
+    each, how its numbers are written.
     """
 
-    def __init__(self, columns: Sequence[Column], positions: Sequence[int], markers: Sequence[Sequence[str]]):
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        positions: Sequence[int],
+        markers: Sequence[Sequence[str]],
+        forms: Sequence[Form | None] | None = None,
+    ):
         self.columns = columns
         self.positions = positions
-        self._markers = [pa.array(list(m), pa.string()) for m in markers]
+        self._forms = forms or [None] * len(columns)
+        self._markers = [Markers(m) for m in markers]
         self._levels = [pa.array(c.levels, pa.string()) if c.levels else None for c in columns]
 
     def encode(self, batch: Batch, wrong: Offences, unseen: Offences) -> Rows:
@@ -133,12 +147,12 @@ class Encoder:
         expected, in `unseen` where a level was.
         """
         rows = Rows.empty(self.columns, batch.n_rows)
-        for column, position, markers, levels in zip(
-            self.columns, self.positions, self._markers, self._levels, strict=True
+        for column, position, markers, levels, form in zip(
+            self.columns, self.positions, self._markers, self._levels, self._forms, strict=True
         ):
             cells = batch.columns[position]
-            missing = is_missing(cells.texts, markers)
-            values, bad = parse(column.kind, levels, cells.texts, missing)
+            missing = markers.among(cells.texts, form)
+            values, bad = parse(column.kind, levels, cells.texts, missing, form)
             if bad.any():
                 if column.kind in NUMERIC:
                     values[bad] = np.nan
@@ -149,5 +163,20 @@ class Encoder:
         return rows
 
 
-def is_missing(texts: pa.StringArray, markers: pa.StringArray) -> np.ndarray:
-    return pc.is_in(texts, value_set=markers).to_numpy(zero_copy_only=False)
+class Markers:
+    """Texts that mean missing. One that is a number means the number, however it is written: -999 is -999.0, too; but
+    007 is not 7."""
+
+    def __init__(self, texts: Sequence[str]):
+        self._texts = pa.array(list(texts), pa.string())
+        values = numbers(self._texts) if len(self._texts) else np.zeros(0)
+        self._values = values[~np.isnan(values)]
+
+    def among(self, texts: pa.StringArray, form: Form | None = None, values: np.ndarray | None = None) -> np.ndarray:
+        """Which texts mean missing, bool (n,). values: their numbers, if known."""
+        found = pc.is_in(texts, value_set=self._texts).to_numpy(zero_copy_only=False)
+        if len(self._values):
+            values = numbers(texts, form) if values is None else values
+            coded = pc.match_substring_regex(texts, r"^[+-]?0\d").to_numpy(zero_copy_only=False)
+            found = found | (np.isin(values, self._values) & ~coded)
+        return found

@@ -33,7 +33,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mpibayes.io.encode import MAX_REAL, Offences, expectation, is_missing, numbers, parse
+from mpibayes.io.encode import MAX_REAL, Markers, Offences, expectation, numbers, parse
+from mpibayes.io.forms import Form
 from mpibayes.io.measured import AS_IT_IS, CODES, DOUBTFUL, Histogram, Recording, in_words, recording
 from mpibayes.io.rows import MAX_LEVELS, NUMERIC
 from mpibayes.io.source import Batch, Place
@@ -69,10 +70,19 @@ class Decision:
 class Profile:
     """What is known of one column after the batches added so far; its size does not grow with the rows.
 
-    kind, levels: given by the user, or None = to be inferred; of a given kind the offending cells are noted.
+    kind, levels: given by the user, or None = to be inferred; of a given kind the offending cells are noted. form: how
+    its numbers are written, None: plainly.
     """
 
-    def __init__(self, name: str, kind: str | None, levels: Sequence[str] | None, markers: Sequence[str]):
+    def __init__(
+        self,
+        name: str,
+        kind: str | None,
+        levels: Sequence[str] | None,
+        markers: Sequence[str],
+        form: Form | None = None,
+    ):
+        self.form = form
         self.name, self.kind, self.levels = name, kind, None if levels is None else tuple(levels)
         self.markers = tuple(markers)
         self.n_missing = self.n_observed = self.n_numbers = self.n_infinite = 0
@@ -87,21 +97,29 @@ class Profile:
         self._sketch: np.ndarray | None = None  # instead of the texts when they are too many: the smallest hashes
         self._waiting: list = []
         self._n_waiting = 0
-        self._marker_array = pa.array(list(markers), pa.string())
+        self._markers = Markers(markers)
+        self.n_marked: dict[str, int] = {}  # cells of markers that the user gave
         self.histogram = Histogram()
         self.recorded: dict[str, Any] = {}  # what the user says of resolution, atoms and log
         self._level_array = None if levels is None else pa.array(list(levels), pa.string())
 
+    def missing_among(self, texts: pa.StringArray) -> np.ndarray:
+        """Which texts mean missing, bool."""
+        return self._markers.among(texts, self.form)
+
     def add(self, batch: Batch, position: int, offences: Offences) -> None:
         cells = batch.columns[position]
         counts = cells.counts()
-        missing = is_missing(cells.texts, self._marker_array)
+        missing = self.missing_among(cells.texts)
         self.n_missing += int(counts[missing].sum())
+        for marker, n in self.n_marked.items():
+            if missing.any():
+                self.n_marked[marker] = n + int(counts[missing & Markers([marker]).among(cells.texts, self.form)].sum())
         if self.kind == "ignored":
             self.n_observed = self.n_observed + batch.n_rows - int(counts[missing].sum())
             return
         if self.kind in NUMERIC or self.levels is not None:
-            _, bad = parse(self.kind, self._level_array, cells.texts, missing)
+            _, bad = parse(self.kind, self._level_array, cells.texts, missing, self.form)
             offences.add(batch, self.name, cells, counts, bad, expectation(self.kind, self.levels or ()))
         present = np.flatnonzero(~missing & (counts > 0))  # a dictionary may have texts that no cell has
         texts, n = cells.texts, counts
@@ -110,7 +128,8 @@ class Profile:
         if not len(texts):
             return
         self.n_observed += int(n.sum())
-        values = numbers(texts)
+        plain = texts if self.form is None else self.form.plain(texts)
+        values = numbers(plain)
         is_number, is_infinite = np.abs(values) <= MAX_REAL, np.abs(values) > MAX_REAL
         self.n_infinite += int(n[is_infinite].sum())
         for flag, attribute in ((np.isnan(values), "example_text"), (is_infinite, "example_infinite")):
@@ -119,7 +138,7 @@ class Profile:
                 place = Place(batch.path, batch.first_row + cells.first(i))
                 setattr(self, attribute, (cells.texts[i].as_py(), place))
         if is_number.any():
-            self._add_numbers(texts, values, is_number, n)
+            self._add_numbers(plain, values, is_number, n)
         self._add_texts(texts)
 
     def _add_numbers(self, texts: pa.StringArray, values: np.ndarray, is_number: np.ndarray, n: np.ndarray) -> None:
@@ -185,7 +204,7 @@ class Profile:
     def sorted_levels(self) -> tuple[str, ...]:
         texts = self._texts.to_pylist()
         if self.n_numbers == self.n_observed:
-            values = numbers(self._texts).tolist()
+            values = numbers(self._texts, self.form).tolist()
             return tuple(text for _, text in sorted(zip(values, texts, strict=True)))
         lower = sorted(texts, key=str.lower)
         if self.kind in (None, "boolean") and tuple(t.lower() for t in lower) in TRUTH:
@@ -234,7 +253,8 @@ def decide(p: Profile, keep: bool = False) -> Decision:
     if r.roughness > DOUBTFUL:
         sure = "its values are codes rather than measurements" if r.roughness > CODES else "its values may be codes"
         warnings.append(f"column '{p.name}': {sure}, by their histogram; if so: --kind {p.name}=categorical")
-    reason = "; ".join(filter(None, [found.reason, in_words(r)]))
+    written = "" if p.form is None else p.form.in_words()
+    reason = "; ".join(filter(None, [written or found.reason, in_words(r)]))
     return replace(found, reason=reason, warning="; ".join(warnings), recording=r)
 
 
@@ -322,7 +342,7 @@ def _categorical(p: Profile, reason: str) -> Decision:
     if any("\0" in level for level in levels):
         return Decision("categorical", error=f"column '{p.name}': contains NUL characters; expected text")
     warning = ""
-    n_words = int(np.isnan(numbers(p._texts)).sum())
+    n_words = int(np.isnan(numbers(p._texts, p.form)).sum())
     if p.n_numbers > 0.5 * p.n_observed and 1 <= n_words <= 3 and len(levels) > FEW_INTEGERS:
         n = p.n_observed - p.n_numbers
         warning = (

@@ -11,16 +11,18 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io import infer
 from mpibayes.io.dialect import MAX_PROBLEMS, MISSING
 from mpibayes.io.encode import Encoder, Offences
 from mpibayes.io.files import read_regular, reading, reason, replacing
+from mpibayes.io.forms import form_of, settled
 from mpibayes.io.rows import KINDS, LEVELLED, check_levels, place_columns
 from mpibayes.io.schema import SCHEMA_KINDS, ColumnSchema, Schema, read_schema, schema_text
 from mpibayes.io.source import Progress, TextSource, near
@@ -69,6 +71,8 @@ def import_table(
     keep: Sequence[str] = (),
     drop: Sequence[str] = (),
     names: str | os.PathLike | Sequence[str] | None = None,
+    decimal: str | None = None,
+    thousands: str | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> ImportSummary:
@@ -76,8 +80,9 @@ def import_table(
 
     schema: a schema file (or Schema); write_schema: where to write the one that came out. missing: markers besides the
     usual ones (MISSING, or the schema's). kinds: column -> kind; keep: columns not to be left out as constant or
-    identifier; drop: columns to leave out. names: column names, or a file with one a line. progress is called with
-    (phase, rows done, share of the input read).
+    identifier; drop: columns to leave out. names: column names, or a file with one a line. decimal ("." or ","),
+    thousands (one of , . ' and a blank): how numbers are written, where that is not to be found out. progress is called
+    with (phase, rows done, share of the input read).
 
     Raises ConfigError (schema, options, `out` exists) or DataError (the files, or `out` cannot be written). Nothing is
     written under the final names unless all went well.
@@ -103,6 +108,7 @@ def import_table(
         )
         _protect_sources(source, out, write_schema)
         profiles = _profiles(source, schema, missing, kinds or {}, keep, drop)
+        guesses = _find_forms(source, profiles, decimal, thousands)
         rows = _profile_all(source, profiles, progress)
         kept = set(keep)
         decisions = [infer.decide(p, p.name in kept) for p in profiles]
@@ -116,7 +122,7 @@ def import_table(
         table,
         rows,
         _column_summaries(table, profiles, decisions),
-        tuple(d.warning for d in decisions if d.warning),
+        (*guesses, *_unmet(missing, profiles), *(d.warning for d in decisions if d.warning)),
         time.perf_counter() - start,
         _reading(source),
     )
@@ -187,11 +193,44 @@ def _profiles(source, schema: Schema, missing, kinds, keep, drop) -> list[infer.
         if levels is not None and kind == "boolean" and len(levels) != 2:
             problems.append(f"column '{name}': a boolean column has two levels, the schema gives {len(levels)}")
         profiles.append(infer.Profile(name, kind, levels, markers))
+        profiles[-1].n_marked = dict.fromkeys((m.strip() for m in missing), 0)
         said = {"resolution": column.resolution, "atoms": column.atoms, "log": column.log}
         profiles[-1].recorded = {key: value for key, value in said.items() if value is not None}
     if problems:
         raise ConfigError("the description of the columns does not fit", problems)
     return profiles
+
+
+def _find_forms(source: TextSource, profiles: list[infer.Profile], decimal, thousands) -> list[str]:
+    """Notes in each profile how its first cells are written; says where that was a guess."""
+    batches = source.batches()
+    first = next(batches, None)
+    batches.close()
+    found = {}
+    for position, profile in enumerate(profiles) if first is not None else ():
+        if profile.kind in (None, "real", "count"):
+            texts = first.columns[position].texts
+            there = pc.filter(texts, pa.array(~profile.missing_among(texts))).to_pylist()
+            found[profile.name] = form_of(there, decimal, thousands)
+    clear = [form for form, other in found.values() if form is not None and other is None]
+    guesses = []
+    for profile in profiles:
+        form, other = found.get(profile.name, (None, None))
+        if form is not None:
+            profile.form, guessed = settled(form, other, clear, source.dialect.delimiter)
+            if guessed:
+                option = "--decimal ," if profile.form.decimal == "." else "--decimal . --thousands ,"
+                guesses.append(
+                    f"column '{profile.name}': taken as {profile.form.in_words()}; if that is wrong: {option}"
+                )
+    return guesses
+
+
+def _unmet(missing: Sequence[str], profiles: list[infer.Profile]) -> Iterator[str]:
+    """Says which markers of the user no cell has."""
+    for marker in missing:
+        if not any(profile.n_marked.get(marker.strip()) for profile in profiles):
+            yield f"--missing {marker}: no cell has it"
 
 
 def _profile_all(source: TextSource, profiles: list[infer.Profile], progress: Progress | None) -> int:
@@ -221,7 +260,8 @@ def _write(source, out, overwrite, rows, profiles, decisions, progress) -> Table
     columns = place_columns((profiles[i].name, decisions[i].kind, decisions[i].levels) for i in used)
     recorded = (decisions[i].recording for i in used)
     columns = [replace(c, resolution=r.resolution, atoms=r.atoms, log=r.log) for c, r in zip(columns, recorded)]
-    encoder = Encoder(columns, used, [profiles[i].markers for i in used])
+    forms = [profiles[i].form for i in used]
+    encoder = Encoder(columns, used, [profiles[i].markers for i in used], forms)
     about = {
         "names": list(source.names),
         "files": [p.name for p in source.paths],
@@ -230,6 +270,7 @@ def _write(source, out, overwrite, rows, profiles, decisions, progress) -> Table
         "header": source.dialect.header,
         "encoding": source.dialect.encoding,
         "missing": {profiles[i].name: list(profiles[i].markers) for i in used},
+        "forms": {profiles[i].name: asdict(form) for i, form in zip(used, forms) if form is not None},
     }
     offences = Offences()
     with TableWriter(out, columns, rows, overwrite, about) as writer:

@@ -18,6 +18,7 @@ from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.dialect import MISSING
 from mpibayes.io.encode import Encoder, Offences, expectation, parse
 from mpibayes.io.files import HDF5, first_bytes
+from mpibayes.io.forms import Form
 from mpibayes.io.ingest import one_thread
 from mpibayes.io.rows import SLICE_ROWS, Column, Rows, slices_of
 from mpibayes.io.source import TextSource, near
@@ -168,7 +169,9 @@ class _TextFile:
         self.paths, self.describe, self.names = source.paths, source.describe, source.names
         markers = [(*about.get("missing", {}).get(n, MISSING), *(m.strip() for m in missing)) for n in names]
         place = {n: i for i, n in enumerate(source.names)}
-        self._encoder = Encoder(columns, [place[n] for n in names], markers)
+        written = about.get("forms", {})
+        forms = [Form(**written[n]) if n in written else None for n in names]
+        self._encoder = Encoder(columns, [place[n] for n in names], markers, forms)
 
     def read(self, wrong: Offences, new: Offences) -> Iterator[Rows]:
         with one_thread():

@@ -31,7 +31,7 @@ SAMPLE_SLICES = 20  # the sample is cut from all over the table, which may be so
 SAMPLE_CYCLES = 20  # from one cluster to about as many as there will be
 SAMPLE_S = 10.0  # or fewer cycles, where they are long
 TIMED = 3  # of the last cycles the quickest counts
-TYPICAL_CLUSTERS = 64
+TYPICAL_CLUSTERS = 256
 
 
 def memory_per_rank(

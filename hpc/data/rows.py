@@ -166,8 +166,8 @@ class Data:
         """Training rows start..stop-1, used columns only."""
         if self.training_rows is not None:
             return self._chosen(self.training_rows[start:stop])
-        if len(self.stored) == len(self.table.columns):
-            return self.as_modelled(self.table.read(start, stop), np.arange(start, stop))
+        if len(self.stored) == len(self.table.columns) and self.columns == self.stored:
+            return self.table.read(start, stop)
         return self._chosen(np.arange(start, stop))
 
     def rows_at(self, places: np.ndarray) -> Rows:

@@ -89,7 +89,7 @@ def test_run_passes_everything_on(stand_in):
     assert cli.main(words) == 75
     (config, out, overrides, max_time, fresh), _ = calls[0]
     assert (str(config), str(out), overrides, max_time, fresh) == (
-        "x/a.toml", "runs/a", ["run.seed=3", "run.cycles=9"], 3600.0, True,
+        "x/a.toml", "None", ["run.seed=3", "run.cycles=9"], 3600.0, True,
     )  # fmt: skip
     cli.main(["run", "a.toml", "-o", "there"])
     assert str(calls[1][0][1]) == "there" and calls[1][0][3] is None

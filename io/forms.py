@@ -1,0 +1,101 @@
+"""How people write numbers: decimal commas, groups of three digits, currencies, per cent; and how to read them.
+
+A form is looked for among a column's first cells and holds for all of it: cells that are not written so are no numbers.
+A plain number (`encode.NUMBER`) has no form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+BLANKS = " \u00a0\u202f"  # between groups: blank, no-break, narrow no-break
+UNITS = ("%", "$", "€", "£", "¥", "EUR", "USD", "GBP", "CHF", "JPY")
+SIGNS = "+-\u2212"
+
+
+@dataclass(frozen=True)
+class Form:
+    """decimal: "." or ","; thousands: "" for none, ",", ".", " " (any blank) or "'"; unit: "" or one of UNITS."""
+
+    decimal: str = "."
+    thousands: str = ""
+    unit: str = ""
+
+    def pattern(self) -> str:
+        """A regular expression of the numbers that are written so, with the sign and the digits as groups."""
+        group = f"[{BLANKS}]" if self.thousands == " " else re.escape(self.thousands)
+        grouped = rf"\d{{1,3}}(?:{group}\d{{3}})+|" if self.thousands else ""
+        digits = rf"(?:{grouped}\d+)(?:{re.escape(self.decimal)}\d*)?"
+        unit = re.escape(self.unit)
+        before, after = (rf"(?:{unit}[{BLANKS}]*)?", rf"(?:[{BLANKS}]*{unit})?") if self.unit else ("", "")
+        return rf"^{before}([{SIGNS}]?){before}({digits}){after}$"
+
+    def plain(self, texts: pa.StringArray) -> pa.StringArray:
+        """The texts as plain numbers; "" for what is not written in this form."""
+        pattern = self.pattern()
+        ours = pc.match_substring_regex(texts, pattern)
+        found = pc.replace_substring_regex(texts, pattern, r"\1\2")
+        found = pc.replace_substring(found, "\u2212", "-")
+        if self.thousands:
+            group = f"[{BLANKS}]" if self.thousands == " " else re.escape(self.thousands)
+            found = pc.replace_substring_regex(found, group, "")
+        if self.decimal != ".":
+            found = pc.replace_substring(found, self.decimal, ".")
+        return pc.if_else(ours, found, pa.scalar("", pa.string()))
+
+    def in_words(self) -> str:
+        parts = ["decimal commas"] if self.decimal == "," else []
+        if self.thousands:
+            groups = {",": "commas", ".": "points", " ": "blanks", "'": "apostrophes"}[self.thousands]
+            parts.append(f"{groups} between thousands")
+        unit = {"": [], "%": ["in per cent"]}.get(self.unit, [f"in {self.unit}"])
+        return " ".join(["numbers", *(["with " + " and ".join(parts)] if parts else []), *unit])
+
+
+def form_of(
+    texts: Sequence[str], decimal: str | None = None, thousands: str | None = None
+) -> tuple[Form | None, Form | None]:
+    """The form in which all the texts are numbers, and another one where both fit ("1,234"); None: plain, or none fits.
+
+    decimal, thousands: what the user says of them. Of forms that fit, the one with the fewest marks is taken.
+    """
+    if not texts:
+        return None, None
+    unit = next((u for u in UNITS if all(u in text for text in texts)), "")
+    forms = [
+        Form(d, t, unit)
+        for d, t in ((".", ""), (",", ""), (",", "."), (".", ","), (",", " "), (".", " "), (".", "'"), (",", "'"))
+        if (decimal or d) == d and (thousands or t) == t
+    ]
+    fit = [form for form in forms if all(re.match(form.pattern(), text) for text in texts)]
+    fit = [form for form in fit if _needed(form, texts)]
+    if not fit or fit[0] == Form():
+        return None, None
+    commas = [form for form in fit if "," in (form.decimal, form.thousands) and form.thousands in ("", ",")]
+    other = commas[1] if len(commas) > 1 and commas[0] == fit[0] else None
+    return fit[0], other
+
+
+def _needed(form: Form, texts: Sequence[str]) -> bool:
+    """Whether every mark of a form occurs."""
+    groups = set(BLANKS if form.thousands == " " else form.thousands)
+    return (form.decimal == "." or form.thousands == "." or any("," in text for text in texts)) and (
+        not groups or any(groups & set(text) for text in texts)
+    )
+
+
+def settled(form: Form, other: Form | None, clear: Collection[Form], delimiter: str | None) -> tuple[Form, bool]:
+    """Which of two forms of "1,234" it is, by the file's columns that leave no doubt, else by its delimiter; whether
+    that was a guess."""
+    if other is None:
+        return form, False
+    if any(f.decimal == "," for f in clear):
+        return form, False
+    if any(f.thousands == "," for f in clear):
+        return other, False
+    return (form if delimiter == ";" else other), True

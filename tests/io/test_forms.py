@@ -1,0 +1,133 @@
+"""Numbers as people write them are read, for what they are, in this file and in later ones; and markers by value."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from mpibayes.errors import DataError
+from mpibayes.io.forms import Form, form_of
+from mpibayes.io.ingest import import_table
+from mpibayes.io.recode import read_like
+
+G = np.random.Generator(np.random.Philox(5))
+
+
+@pytest.mark.parametrize(
+    "texts, form, plain",
+    [
+        (["1,5", "-2,25", "3"], Form(","), ["1.5", "-2.25", "3"]),
+        (["1.234,5", "12,0", "1.234.567,25"], Form(",", "."), ["1234.5", "12.0", "1234567.25"]),
+        (["1,234.5", "12"], Form(".", ","), ["1234.5", "12"]),
+        (["1,234,567", "1,234"], Form(".", ","), ["1234567", "1234"]),
+        (["1.234.567", "1.234"], Form(",", "."), ["1234567", "1234"]),
+        (["1 234 567", "12"], Form(".", " "), ["1234567", "12"]),
+        (["1\u00a0234,5", "1\u202f234"], Form(",", " "), ["1234.5", "1234"]),
+        (["1'234.5", "7"], Form(".", "'"), ["1234.5", "7"]),
+        (["$1,234.50", "$3", "-$4", "$-5"], Form(".", ",", "$"), ["1234.50", "3", "-4", "-5"]),
+        (["12 €", "3,50 €"], Form(",", "", "€"), ["12", "3.50"]),
+        (["EUR 12", "EUR 1.5"], Form(".", "", "EUR"), ["12", "1.5"]),
+        (["12.5 %", "3%"], Form(".", "", "%"), ["12.5", "3"]),
+        (["\u22124,5", "+1,0"], Form(","), ["-4.5", "+1.0"]),
+    ],
+)
+def test_forms(texts, form, plain):
+    assert form_of(texts) == (form, None) and form.plain(pa.array(texts)).to_pylist() == plain
+    assert form.plain(pa.array(["", "x", "1;5", "12,34,5"])).to_pylist() == [""] * 4
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["1.5", "2"],
+        ["1.234"],
+        ["1e5", "2"],
+        ["abc", "1,5"],
+        ["1,2,3"],
+        ["12,34.5"],
+        ["2020-01-01"],
+        ["$5", "6"],
+        [],
+        ["%"],
+    ],
+)
+def test_what_has_no_form(texts):
+    assert form_of(texts) == (None, None)
+
+
+def test_one_comma_and_three_digits_may_be_either():
+    assert form_of(["1,234", "5,678"]) == (Form(","), Form(".", ","))
+    assert form_of(["1,234", "5,678"], decimal=",") == (Form(","), None)
+    assert form_of(["1,234", "5,678"], thousands=",") == (Form(".", ","), None)
+
+
+def imported(tmp_path, text, **options):
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    summary = import_table(path, tmp_path / "t.h5", overwrite=True, **options)
+    return summary, {c.name: c for c in summary.columns}
+
+
+def european(n=150, extra=""):
+    """income with decimal commas and points, height with commas."""
+    income, height = np.round(np.exp(8 + G.standard_normal(n)), 2), np.round(1.7 + 0.1 * G.standard_normal(n), 2)
+    lines = [
+        f"{f'{a:,.2f}'.translate(str.maketrans(',.', '.,'))};{f'{b:.2f}'.replace('.', ',')}"
+        for a, b in zip(income, height)
+    ]
+    return "income;height\n" + "\n".join(lines) + "\n" + extra, income, height
+
+
+def test_decimal_commas_are_numbers(tmp_path):
+    text, income, height = european()
+    summary, columns = imported(tmp_path, text)
+    assert columns["income"].kind == columns["height"].kind == "real"
+    assert columns["height"].reason.startswith("numbers with decimal commas; in steps of 0.01")
+    assert "points between thousands" in columns["income"].reason and not summary.warnings
+    rows = summary.table.read()
+    np.testing.assert_allclose(rows.reals, np.column_stack([income, height]), rtol=1e-12)
+
+
+def test_later_files_are_read_in_the_same_way(tmp_path):
+    table = imported(tmp_path, european()[0])[0].table
+    (tmp_path / "new.csv").write_text("height;income\n1,85;12.345,5\n;7\n")
+    np.testing.assert_allclose(read_like(table, tmp_path / "new.csv").reals, [[12345.5, 1.85], [7, np.nan]])
+    (tmp_path / "bad.csv").write_text("height;income\n1.85;5\n")
+    with pytest.raises(DataError, match=r"row 1 \(line 2\), column 'height': found '1.85'"):
+        read_like(table, tmp_path / "bad.csv")
+
+
+def test_a_cell_in_another_form_makes_no_numbers_of_the_column(tmp_path):
+    columns = imported(tmp_path, european(extra="5,0;about 2\n")[0])[1]
+    assert columns["income"].kind == "real" and columns["height"].kind != "real"
+
+
+@pytest.mark.parametrize(
+    "text, options, values, words",
+    [
+        ("a;b\n1,234;1,5\n2,345;2,5\n", {}, [1.234, 2.345], ""),  # the other column says what commas are
+        ('a,b\n"1,234","1,234,567"\n"2,345",1\n', {}, [1234, 2345], ""),
+        ("a;b\n1,234;x\n2,345;y\n", {}, [1.234, 2.345], "--decimal . --thousands ,"),
+        ('a,b\n"1,234",x\n"2,345",y\n', {}, [1234, 2345], "--decimal ,"),
+        ('a,b\n"1,234",x\n"2,345",y\n', {"decimal": ","}, [1.234, 2.345], ""),
+    ],
+)
+def test_an_ambiguous_form_is_settled_or_warned_of(tmp_path, text, options, values, words):
+    summary, _ = imported(tmp_path, text * 1, kinds={"a": "real"}, keep=["b"], **options)
+    assert summary.table.read().reals[:, 0].tolist() == values
+    warned = [w for w in summary.warnings if "column 'a'" in w]
+    assert (words in warned[0]) if words else not warned, summary.warnings
+
+
+def test_markers_are_values(tmp_path):
+    """-999 is -999.0; 007 is not 7; a marker that no cell has is a warning."""
+    x = [f"{v:.1f}" for v in G.standard_normal(60)]
+    codes = [f"{i % 20:03d}" for i in range(60)]
+    lines = [f"{a},{c}" for a, c in zip(["-999.0", "-999", *x[2:]], codes)]
+    summary, columns = imported(tmp_path, "x,code\n" + "\n".join(lines) + "\n", missing=["-999", "7", "gone"])
+    assert columns["x"].n_missing == 2 and columns["x"].minimum > -10
+    assert columns["code"].n_levels == 20 and columns["code"].n_missing == 0
+    assert [w for w in summary.warnings if "no cell has it" in w] == [
+        "--missing 7: no cell has it", "--missing gone: no cell has it"
+    ]  # fmt: skip
+    text = european()[0].replace("income;height\n", "income;height\n-999,00;1,80\n")
+    assert imported(tmp_path, text, missing=["-999"])[1]["income"].n_missing == 1
