@@ -14,6 +14,7 @@ from pathlib import Path
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.files import open_regular, reading, reason, write_text
 from mpibayes.io.table import SUFFIXES as TABLES
+from mpibayes.io.table import Table
 from mpibayes.text import toml_string, visible
 
 TEXTS = (".csv", ".tsv", ".tab", ".txt", ".data", ".dat", ".parquet", ".pq")
@@ -59,7 +60,7 @@ def configuration(source: Path, folder: Path, fresh: bool) -> Path:
         return place
     folder.parent.mkdir(parents=True, exist_ok=True)
     if not own:
-        _import(source, table, fresh)
+        _import(source, table, fresh or _is_left_over(table, source))
     named = table.absolute() if own else table.name
     try:
         write_text(place, TEXT.format(made=made, table=toml_string(str(named))))
@@ -90,11 +91,21 @@ def _require_same(place: Path, table: Path, source: Path, made: str) -> None:
         raise ConfigError(f"{place}: its table {table} is gone; start over with --fresh")
 
 
-def _import(source: Path, table: Path, fresh: bool) -> None:
+def _is_left_over(table: Path, source: Path) -> bool:
+    """Whether a table is of this source, made by a start that was cut off before it wrote the configuration."""
+    if not table.exists():
+        return False
+    try:
+        return Table.open(table).source.get("files") == [source.name]
+    except DataError:
+        return False
+
+
+def _import(source: Path, table: Path, overwrite: bool) -> None:
     from mpibayes.io.ingest import import_table, summary_lines
 
     _tell(f"{source}: imports into {table}")
-    summary = import_table(source, table, overwrite=fresh)
+    summary = import_table(source, table, overwrite=overwrite)
     lines = summary_lines(summary)
     _tell("\n".join([*lines[:2], *(line for line in lines if line.startswith("warning: "))]))
     _tell(f"what each column became, and why: mpibayes import {source} {table} --force")

@@ -49,6 +49,16 @@ def test_a_changed_file_is_noticed_and_fresh_takes_it(place):
     assert done.returncode == 2 and "not others.csv" in done.stderr
 
 
+def test_a_start_that_was_cut_off_is_taken_up(place):
+    assert mpibayes(place, "run", "people.csv", *SHORT, "-o", "a").returncode == 0
+    (place / "a.toml").unlink()  # written last
+    assert mpibayes(place, "run", "people.csv", "--set", "run.cycles=6", "-o", "a").returncode == 0
+    (place / "b.h5").write_bytes((place / "a.h5").read_bytes())
+    (place / "other.csv").write_text((place / "people.csv").read_text())
+    done = mpibayes(place, "run", "other.csv", *SHORT, "-o", "b")
+    assert done.returncode == 2 and "b.h5: exists and is kept" in done.stderr
+
+
 def test_packed_files_and_tables(place):
     (place / "packed.csv.gz").write_bytes(gzip.compress((place / "people.csv").read_bytes()))
     assert mpibayes(place, "run", "packed.csv.gz", *SHORT).returncode == 0
