@@ -168,7 +168,8 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
         yield "", grows
     yield "draws", f"{strategy.counting_in_words(config)}; labels are kept {every(config.of(Output).labels)}"
 
-    n_clusters = max(32, 2 * timing.n_clusters)
+    # more rows have more clusters, and the sample has not had the time for all of its own
+    n_clusters = max(32, int(2 * timing.n_clusters * np.sqrt(data.n_rows / timing.n_rows)))
     growth = strategy.growth_cycles(config, data.n_rows)
     kept = run.cycles // config.of(Output).labels - (growth or 0) // config.of(Output).labels
     parts = memory_per_rank(
