@@ -113,6 +113,11 @@ class Design:
         return [INTERCEPT] * self.intercept + [name for term in self.terms for name in term.names]
 
     @property
+    def intercepts(self) -> np.ndarray:
+        """Which of the coefficients are intercepts, (P,) bool."""
+        return np.arange(self.n_parameters) % self.n_predictors < int(self.intercept)
+
+    @property
     def n_predictors(self) -> int:
         return self.intercept + sum(term.width for term in self.terms)
 

@@ -15,6 +15,7 @@ from mpibayes.hpc.regression.design import Built, Design
 from mpibayes.hpc.regression.family import settings_of
 from mpibayes.hpc.regression.likelihoods import Likelihood
 from mpibayes.hpc.regression.predictive import Predictive
+from mpibayes.hpc.regression.prior import Prior
 from mpibayes.hpc.run.directory import CHECKPOINTS
 from mpibayes.io import checkpoint
 from mpibayes.io.rows import slice_rows
@@ -55,11 +56,20 @@ class Posterior(KeptChains):
 
     @property
     def prior_scale(self) -> float:
-        """Of every coefficient; inf: flat. Raises CheckpointError where it is in a checkpoint that is gone."""
+        """Of every coefficient but intercepts; inf: flat. Raises CheckpointError where it is in a checkpoint that is
+        gone."""
         s = self.settings
         if s.prior == "flat":
             return np.inf
-        return float(np.max(self._chosen("prior_scale"))) if isinstance(s.prior_scale, str) else float(s.prior_scale)
+        if not isinstance(s.prior_scale, str):
+            return float(s.prior_scale)
+        return float(np.max(self._chosen("prior_scale")[~self.design.intercepts], initial=0.0))
+
+    @property
+    def prior(self) -> Prior:
+        """Raises CheckpointError as `prior_scale` does."""
+        prior = Prior.of(self.settings.prior, self.prior_scale, self.design.n_parameters)
+        return prior.with_intercepts(self.design.intercepts, self.settings.intercept_scale)
 
     @property
     def likelihood(self) -> Likelihood:

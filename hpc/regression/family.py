@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,7 @@ def settings_of(config: Config) -> Settings:
         missing=r.missing,
         prior=r.prior,
         prior_scale=r.prior_scale,
+        intercept_scale=r.intercept_scale,
         degrees_of_freedom=r.degrees_of_freedom,
         scale=r.scale,
     )
@@ -119,6 +121,7 @@ class Family:
         return Problem(
             self.comm, s.likelihood, self._training, data.n_rows, n_shards, n_predictors=design.n_predictors,
             n_classes=design.n_classes, prior=s.prior, prior_scale=2.5 if s.prior_scale == "heldout" else s.prior_scale,
+            intercept_scale=s.intercept_scale if s.intercept else None,
             nu=s.degrees_of_freedom, scale=1.0 if isinstance(s.scale, str) else s.scale,
         )  # fmt: skip
 
@@ -230,7 +233,8 @@ class RegressionChain:
         return mine, shared | {"prior_scale": p.prior.scale, "scale": p.likelihood.scale, "passed": self._passed}
 
     def restore(self, shared: Mapping[str, Any], shards: Mapping[int, Mapping[str, np.ndarray]]) -> None:
-        self.firefly.problem.rescaled(shared["prior_scale"], float(shared["scale"]))
+        p = self.firefly.problem
+        p.rescaled(replace(p.prior, scale=shared["prior_scale"]), float(shared["scale"]))
         self.firefly.restore(int(shared["cycles"]), shared, shards)
         self._passed = dict(shared["passed"])
 

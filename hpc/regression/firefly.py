@@ -26,7 +26,6 @@ from mpibayes.hpc.regression.cost import cost
 from mpibayes.hpc.regression.likelihoods.likelihood import LANES
 from mpibayes.hpc.regression.mode.fit import Fit, Quadratic, bound_statistics, fit
 from mpibayes.hpc.regression.mode.laplace import predicted_bright, whitening
-from mpibayes.hpc.regression.prior import KINDS
 from mpibayes.hpc.regression.problem import Problem
 from mpibayes.kernels import firefly as kernels
 
@@ -129,7 +128,7 @@ class Firefly:
         m, prior = self.problem.likelihood, self.problem.prior
         return kernels.Target(
             m.code, m.n_predictors, m.n_classes, m.nu, m.scale, quadratic.theta0, quadratic.S, quadratic.A,
-            quadratic.G, quadratic.c0, KINDS.index(prior.kind), prior.scale,
+            quadratic.G, quadratic.c0, prior.numbers, prior.scale,
         )  # fmt: skip
 
     def _first_theta(self) -> np.ndarray:
@@ -138,8 +137,7 @@ class Firefly:
         if s.init == "map":
             return self.mode.copy()
         if s.init == "prior":
-            draw = stream.laplace if p.prior.kind == "laplace" else stream.normal
-            return draw(0.0, p.prior.scale)
+            return p.prior.draw(stream)
         u = stream.standard_normal(p.n_parameters)
         return self.mode + s.wide * np.einsum("ij,j->i", whitening(self.covariance), u)
 

@@ -31,10 +31,9 @@ def in_words(design: Design, firefly: Firefly, choice: Choice) -> list[str]:
     """The start of a chain, for its log; on root."""
     s, p = firefly.settings, firefly.problem
     classes = f" of {len(design.classes)} classes" if design.n_classes > 1 else ""
-    prior = "flat prior" if p.prior.flat.all() else f"{p.prior.kind} prior of scale {p.prior.scale.min():.4g}"
     lines = [
         f"{design.likelihood.name} regression{classes} of {design.response}: "
-        f"{counted(p.n_parameters, 'coefficient')}, {prior}, {counted(p.n_rows, 'row')}",
+        f"{counted(p.n_parameters, 'coefficient')}, {p.prior.in_words()}, {counted(p.n_rows, 'row')}",
         *choice.words,
         f"posterior mode: found in {counted(choice.fit.iterations, 'iteration')}, log posterior "
         f"{choice.fit.log_posterior:.8g}",

@@ -51,13 +51,18 @@ class Regression(Section):
         '"error", "drop" or "indicator"',
     )
     prior: Literal["gaussian", "laplace", "flat"] = key(
-        "gaussian", "prior of every coefficient", '"gaussian", "laplace" or "flat"'
+        "gaussian", "prior of every coefficient but the intercept", '"gaussian", "laplace" or "flat"'
     )
     prior_scale: Literal["heldout"] | Positive = key(
         2.5,
         "standard deviation of the Gaussian prior, scale b of the Laplace prior exp(-|x|/b); heldout: the best of a "
         "grid on data.heldout",
         'a number above 0, or "heldout"',
+    )
+    intercept_scale: Positive = key(
+        10.0,
+        "standard deviation of the intercept's own Gaussian prior (softmax: of each class); prior = flat: it has none",
+        "a number above 0",
     )
     degrees_of_freedom: Positive = key(4.0, "of student-t", "a number above 0")
     scale: Literal["auto", "heldout"] | Positive = key(

@@ -1,5 +1,6 @@
 """The prior of the coefficients, independent in each, and a smooth stand-in for the Laplace prior.
 
+Intercepts have a Gaussian prior of their own: they say where 0 of the predictors is, not how much a predictor does.
 The mode and the curvature need two derivatives, which |t| lacks at 0: there |t| becomes sqrt(t^2 + b^2), whose
 curvature at 0, 1 / b^2, is the Laplace distribution's Fisher information. Densities are those of the true prior.
 """
@@ -7,7 +8,7 @@ curvature at 0, 1 / b^2, is the Laplace distribution's Fisher information. Densi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,41 +17,81 @@ KINDS = ("flat", "gaussian", "laplace")  # in the order of the kernels' FLAT, GA
 
 @dataclass(frozen=True)
 class Prior:
-    """kind: one of KINDS; scale (P,) float64: standard deviation or b of each coefficient, inf = flat in it."""
+    """kind: one of KINDS, of the coefficients; scale (P,) float64: standard deviation or b of each, inf = flat in it.
+    intercepts (P,) bool: which have a Gaussian prior whatever the kind is."""
 
     kind: str
     scale: np.ndarray
+    intercepts: np.ndarray
 
     @classmethod
     def of(cls, kind: str | int, scale, n_parameters: int) -> Prior:
-        """Of a name or the kernels' number, and one scale or one for each coefficient."""
+        """Of a name or the kernels' number, and one scale or one for each coefficient; no intercepts."""
         kind = kind if isinstance(kind, str) else KINDS[kind]
         scale = np.inf if kind == "flat" else scale
-        return cls(kind, np.array(np.broadcast_to(np.asarray(scale, np.float64), n_parameters)))
+        scale = np.array(np.broadcast_to(np.asarray(scale, np.float64), n_parameters))
+        return cls(kind, scale, np.zeros(n_parameters, bool))
+
+    def with_intercepts(self, where: np.ndarray, scale: float) -> Prior:
+        """With these, (P,) bool, as intercepts of this standard deviation; a flat prior is flat in them too."""
+        scale = np.inf if self.kind == "flat" else scale
+        return replace(self, scale=np.where(where, scale, self.scale), intercepts=np.array(where, bool))
+
+    def rescaled(self, scale: float) -> Prior:
+        """With this scale of all coefficients but intercepts and flat ones."""
+        return replace(self, scale=np.where(self.intercepts | self.flat, self.scale, scale))
+
+    def proper(self, scale: float) -> Prior:
+        """With this scale where it is flat; Gaussian where it is flat in all."""
+        kind = "gaussian" if self.kind == "flat" else self.kind
+        return replace(self, kind=kind, scale=np.where(self.flat, scale, self.scale))
 
     @property
     def flat(self) -> np.ndarray:
         """In which coefficients there is no prior, (P,) bool."""
         return np.isinf(self.scale)
 
+    @property
+    def gaussian(self) -> np.ndarray:
+        """Which coefficients have a Gaussian prior, (P,) bool, where they have one."""
+        return self.intercepts | (self.kind == "gaussian")
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """The kernels' number of each coefficient's kind, (P,) int32."""
+        return np.where(self.gaussian, KINDS.index("gaussian"), KINDS.index(self.kind)).astype(np.int32)
+
+    def in_words(self) -> str:
+        """For a log."""
+        if self.flat.all():
+            return "flat prior"
+        laws = [(self.kind, ~self.intercepts, ""), ("gaussian", self.intercepts, " of the intercept")]
+        return ", ".join(f"{kind} prior{of} of scale {self.scale[at].min():.4g}" for kind, at, of in laws if at.any())
+
+    def draw(self, stream: np.random.Generator) -> np.ndarray:
+        """One draw, (P,), of a prior that is nowhere flat."""
+        theta = (stream.laplace if self.kind == "laplace" else stream.normal)(0.0, self.scale)
+        if self.kind == "laplace":
+            theta[self.intercepts] = stream.normal(0.0, self.scale[self.intercepts])
+        return theta
+
     def log_density(self, theta: np.ndarray) -> np.ndarray | float:
         """Normalised log density, summed over the last axis; a flat coordinate adds 0."""
-        b, t = self.scale[~self.flat], theta[..., ~self.flat]
-        if self.kind == "gaussian":
-            return (-0.5 * math.log(2 * math.pi) - np.log(b) - 0.5 * (t / b) ** 2).sum(axis=-1)
-        return (-np.log(2 * b) - np.abs(t) / b).sum(axis=-1)
+        b, t, gaussian = self.scale[~self.flat], theta[..., ~self.flat], self.gaussian[~self.flat]
+        normal = -0.5 * math.log(2 * math.pi) - np.log(b) - 0.5 * (t / b) ** 2
+        return np.where(gaussian, normal, -np.log(2 * b) - np.abs(t) / b).sum(axis=-1)
 
     def smooth_log_density(self, theta: np.ndarray) -> float:
         """Up to a constant, with the smooth |t|."""
         u = theta / self.scale  # 0 where flat
-        return float(-(0.5 * u * u if self.kind == "gaussian" else np.sqrt(1.0 + u * u) - 1.0).sum())
+        return float(-np.where(self.gaussian, 0.5 * u * u, np.sqrt(1.0 + u * u) - 1.0).sum())
 
     def smooth_slope(self, theta: np.ndarray) -> np.ndarray:
         """Gradient of smooth_log_density, (P,)."""
         u = theta / self.scale
-        return -(u if self.kind == "gaussian" else u / np.sqrt(1.0 + u * u)) / self.scale
+        return -np.where(self.gaussian, u, u / np.sqrt(1.0 + u * u)) / self.scale
 
     def smooth_curvature(self, theta: np.ndarray) -> np.ndarray:
         """Minus its second derivatives, (P,)."""
         u = theta / self.scale
-        return (np.ones_like(u) if self.kind == "gaussian" else (1.0 + u * u) ** -1.5) / self.scale**2
+        return np.where(self.gaussian, 1.0, (1.0 + u * u) ** -1.5) / self.scale**2

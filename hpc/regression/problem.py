@@ -20,7 +20,8 @@ class Problem:
 
     x_of(start, stop): (x float32 (n, D) or padded with zeros to a multiple of 8, y float64 (n,)) of training rows
     start..stop-1, or fewer where some are left out; asked for the shards of this rank alone. y: as the likelihood, one
-    of `LIKELIHOODS`, encodes it. prior_scale: a number, or one a coefficient (K D,).
+    of `LIKELIHOODS`, encodes it. prior_scale: a number, or one a coefficient (K D,). intercept_scale: that of the first
+    predictor, which is an intercept with a Gaussian prior of its own; None: it is a predictor like the others.
     `rows`: (shard number, kernels' Rows) of this rank, in order. `sizes`: rows of every shard, (n_shards,) int64.
     """
 
@@ -36,6 +37,7 @@ class Problem:
         n_classes: int = 1,
         prior: str = "gaussian",
         prior_scale: float | np.ndarray = 2.5,
+        intercept_scale: float | None = None,
         nu: float = 4.0,
         scale: float = 1.0,
     ):
@@ -53,16 +55,18 @@ class Problem:
             raise DataError("no row is left to train on: every one has a missing cell")
         d = n_predictors or comm.share(blocks[0][0].shape[1] if comm.rank == 0 else None)  # root has shard 0
         self.likelihood = LIKELIHOODS[likelihood](d, n_classes, nu, scale)
-        self.prior = Prior.of(prior, prior_scale, self.likelihood.n_parameters)
+        self.prior = Prior.of(prior, prior_scale, self.n_parameters)
+        if intercept_scale is not None:
+            self.prior = self.prior.with_intercepts(np.arange(self.n_parameters) % d == 0, intercept_scale)
         self._blocks = blocks
         self.rows = self._kernel_rows()
 
     def _kernel_rows(self) -> list[tuple[int, kernels.Rows]]:
         return [(i, self.likelihood.rows(x, y)) for i, (x, y) in self._blocks.items()]
 
-    def rescaled(self, prior_scale, scale: float) -> None:
-        """Take another prior scale, and another scale of the t distribution."""
-        self.prior = Prior.of(self.prior.kind, prior_scale, self.likelihood.n_parameters)
+    def rescaled(self, prior: Prior, scale: float) -> None:
+        """Take another prior, and another scale of the t distribution."""
+        self.prior = prior
         if scale != self.likelihood.scale:
             self.likelihood = replace(self.likelihood, scale=scale)
             self.rows = self._kernel_rows()

@@ -53,8 +53,12 @@ def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str
     if not LIKELIHOODS[model.likelihood].has_scale:
         because = f'model.likelihood = "{model.likelihood}"'
         idle |= {("regression", key): because for key in ("degrees_of_freedom", "scale")}
+    if not regression.intercept:
+        idle["regression", "intercept_scale"] = "regression.intercept = false"
+    if regression.predictors == ():
+        idle["regression", "prior_scale"] = "regression.predictors = []"
     if regression.prior == "flat":
-        idle["regression", "prior_scale"] = 'regression.prior = "flat"'
+        idle |= {("regression", key): 'regression.prior = "flat"' for key in ("prior_scale", "intercept_scale")}
     return idle
 
 

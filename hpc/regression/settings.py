@@ -20,6 +20,7 @@ class Settings:
     deviation about their mean. missing: rows with a missing predictor are an error, dropped, or kept with the column's
     mean (first level) and a 0/1 predictor that says so; a row with a missing response is an error or dropped.
     prior_scale: standard deviation (gaussian) or scale b (laplace) of every coefficient, or "heldout".
+    intercept_scale: standard deviation of the intercept's own Gaussian prior, of each class; without effect if flat.
     scale: of the t distribution, in units of the response as the design gives it; "auto" is its joint mode with the
     coefficients, "heldout" the best on held-out rows.
     """
@@ -32,6 +33,7 @@ class Settings:
     missing: str = "error"
     prior: str = "gaussian"
     prior_scale: float | str = 2.5
+    intercept_scale: float = 10.0
     degrees_of_freedom: float = 4.0
     scale: float | str = "auto"
 
@@ -45,7 +47,10 @@ class Settings:
         for name, allowed in (("likelihood", tuple(LIKELIHOODS)), ("missing", MISSING), ("prior", PRIORS)):
             if getattr(self, name) not in allowed:
                 problems.append(f"{name} = {getattr(self, name)!r}; expected one of {', '.join(allowed)}")
-        for name, words in (("prior_scale", ("heldout",)), ("degrees_of_freedom", ()), ("scale", ("auto", "heldout"))):
+        for name, words in (
+            ("prior_scale", ("heldout",)), ("intercept_scale", ()), ("degrees_of_freedom", ()),
+            ("scale", ("auto", "heldout")),
+        ):  # fmt: skip
             value = getattr(self, name)
             if value not in words and not (isinstance(value, Real) and 0 < value < float("inf")):
                 other = "".join(f' or "{word}"' for word in words)

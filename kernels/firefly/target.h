@@ -16,7 +16,8 @@ typedef struct { /* one of a list of blocks, and where its gaps go */
 typedef struct {
     const model_t *model;
     int64_t n_parameters;
-    int prior, full;       /* full: log L of every row, no bounds */
+    int full;              /* log L of every row, no bounds */
+    const int32_t *prior;  /* (P,) FLAT, GAUSSIAN or LAPLACE */
     const double *inverse; /* (P,) of the prior: 1/s^2 or 1/b, 0 where it is flat */
     double prior_constant;
     const double *centre, *gram, *mixing, *slope; /* theta0 (P,), S (D, W), A (K, K), G (P,) */
@@ -49,7 +50,7 @@ static inline double log_prior(const target_t *t, const double *theta, double *g
     double sum = 0;
     for (int64_t p = 0; p < t->n_parameters; p++) {
         double x = theta[p], w = t->inverse[p];
-        if (t->prior == LAPLACE) {
+        if (t->prior[p] == LAPLACE) {
             sum += w * (x < 0 ? -x : x);
             if (gradient) gradient[p] = x > 0 ? -w : x < 0 ? w : 0.0;
         } else {

@@ -1,4 +1,4 @@
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 
 from mpibayes.kernels.firefly.layout cimport block_t, model_t
 from mpibayes.kernels.firefly.rows cimport Rows
@@ -14,7 +14,8 @@ cdef extern from "firefly.h" nogil:
     ctypedef struct target_t:
         const model_t *model
         int64_t n_parameters, n_parts, n_rows, n_evaluations
-        int prior, full
+        int full
+        const int32_t *prior
         const double *inverse
         double prior_constant, constant, log_density
         const double *centre

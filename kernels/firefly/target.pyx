@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from mpibayes.kernels.common.machine cimport address, aligned
@@ -54,8 +54,8 @@ cdef class Target:
     """log p(theta, z) = log prior + sum of log B + sum over the bright rows loaded of log L~ (docs/math.md 4.1).
 
     likelihood, n_predictors, n_classes, nu, scale: as in Rows. The sum of log B is c0 + <G, phi> - 1/2 sum_kl A_kl phi_k' S
-    phi_l, phi = theta - theta0: theta0 (P,), S (D, D), A (K, K), G (P,), c0. prior: FLAT, GAUSSIAN or LAPLACE with
-    prior_scale (P,), positive, infinity where it is flat; densities are normalised. Arrays are copied. `remote`: None,
+    phi_l, phi = theta - theta0: theta0 (P,), S (D, D), A (K, K), G (P,), c0. prior: FLAT, GAUSSIAN or LAPLACE, one for
+    all or int (P,), with prior_scale (P,), positive, infinity where it is flat; densities are normalised. Arrays are copied. `remote`: None,
     or a function of (theta, gradient or None) that is asked for the sum over rows instead, and overwrites gradient
     (P,); what it raises comes out of the call that asked.
     """
@@ -66,7 +66,8 @@ cdef class Target:
     def __init__(self, likelihood, n_predictors, n_classes, nu, scale, theta0, S, A, G, c0, prior, prior_scale):
         self.model = checked_model(likelihood, n_predictors, n_classes, nu, scale)
         cdef int64_t n_k = self.model.n_classes, width = self.model.width, n = n_predictors * n_k
-        if prior not in (FLAT, GAUSSIAN, LAPLACE):
+        kinds = np.array(np.broadcast_to(prior, n), dtype=np.int32)
+        if not np.isin(kinds, (FLAT, GAUSSIAN, LAPLACE)).all():
             raise ValueError(f"prior {prior} is not one of FLAT, GAUSSIAN, LAPLACE")
         scales = checked("prior_scale", prior_scale, np.float64, (n,))
         if not (scales > 0).all():
@@ -76,7 +77,7 @@ cdef class Target:
         self.arrays = [
             checked("theta0", theta0, np.float64, (n,)).copy(), padded.ravel(),
             checked("A", A, np.float64, (n_k, n_k)).ravel().copy(),
-            checked("G", np.ravel(G), np.float64, (n,)).copy(), np.zeros(n), aligned(n, np.float64),
+            checked("G", np.ravel(G), np.float64, (n,)).copy(), np.zeros(n), aligned(n, np.float64), kinds,
         ]
         self.c.centre, self.c.gram = <double *>address(self.arrays[0]), <double *>address(self.arrays[1])
         self.c.mixing, self.c.slope = <double *>address(self.arrays[2]), <double *>address(self.arrays[3])
@@ -84,15 +85,15 @@ cdef class Target:
         cdef double[::1] inverse = self.arrays[4]
         cdef const double[::1] spread = scales
         cdef int64_t p
+        cdef const int32_t[::1] kind = kinds
         self.c.prior_constant = 0
-        if prior != FLAT:
-            for p in range(n):
-                if spread[p] == np.inf:
-                    continue
-                inverse[p] = 1 / spread[p] if prior == LAPLACE else 1 / (spread[p] * spread[p])
-                self.c.prior_constant -= log_positive(2 * spread[p]) if prior == LAPLACE \
-                    else 0.91893853320467274178 + log_positive(spread[p])
-        self.c.model, self.c.prior, self.c.constant = &self.model, prior, c0
+        for p in range(n):
+            if kind[p] == FLAT or spread[p] == np.inf:
+                continue
+            inverse[p] = 1 / spread[p] if kind[p] == LAPLACE else 1 / (spread[p] * spread[p])
+            self.c.prior_constant -= log_positive(2 * spread[p]) if kind[p] == LAPLACE \
+                else 0.91893853320467274178 + log_positive(spread[p])
+        self.c.model, self.c.prior, self.c.constant = &self.model, <const int32_t *>address(kinds), c0
         self.n_parameters = self.c.n_parameters = n
         self.c.log_density = np.nan
         if self.c.scratch == NULL:

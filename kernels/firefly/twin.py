@@ -202,7 +202,7 @@ class Target:
     def __init__(self, likelihood, n_predictors, n_classes, nu, scale, theta0, S, A, G, c0, prior, prior_scale):
         self.model = likelihood, n_predictors, n_classes, nu, scale
         self.centre, self.S, self.A, self.G, self.c0 = np.array(theta0), S, np.array(A), np.ravel(G), c0
-        self.prior, self.prior_scale, self.n_classes = prior, np.array(prior_scale), n_classes
+        self.prior, self.prior_scale, self.n_classes = np.asarray(prior), np.array(prior_scale), n_classes
         self.remote, self.shards, self.gap, self.log_density = None, [], np.empty(0), nan
 
     def load(self, lights):
@@ -245,14 +245,11 @@ class Target:
 
     def value(self, theta, gradient=None):
         own = None if gradient is None else np.zeros_like(gradient)
-        value, flat = self.rows_value(theta, own), np.isinf(self.prior_scale)
-        scale, slope = np.where(flat, 1.0, self.prior_scale), np.zeros(len(theta))
-        if self.prior == GAUSSIAN:
-            value += np.sum(np.where(flat, 0, -((theta / scale) ** 2) / 2 - np.log(scale) - log(2 * pi) / 2))
-            slope = np.where(flat, 0, -theta / scale**2)
-        elif self.prior == LAPLACE:
-            value += np.sum(np.where(flat, 0, -np.abs(theta) / scale - np.log(2 * scale)))
-            slope = np.where(flat, 0, -np.sign(theta) / scale)
+        value, proper, scale = self.rows_value(theta, own), np.isfinite(self.prior_scale), self.prior_scale
+        laws = [proper & (self.prior == GAUSSIAN), proper & (self.prior == LAPLACE)]  # else flat
+        normal = -((theta / scale) ** 2) / 2 - np.log(scale) - log(2 * pi) / 2
+        value += np.sum(np.select(laws, [normal, -np.abs(theta) / scale - np.log(2 * scale)]))
+        slope = np.select(laws, [-theta / scale**2, -np.sign(theta) / scale])
         if not (self.shards and isinstance(self.shards[0], Rows)):
             phi = np.reshape(theta - self.centre, (self.n_classes, -1))
             value += self.c0 + self.G @ phi.ravel() - np.sum(phi * (self.A @ phi @ self.S)) / 2

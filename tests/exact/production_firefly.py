@@ -23,7 +23,8 @@ def problem(comm, case: Case, n_shards: int) -> Problem:
     return Problem(
         comm, case.likelihood, lambda start, stop: (case.x[start:stop].astype(np.float32), y[start:stop]),
         case.n_rows, n_shards, n_classes=case.n_classes,
-        prior=case.prior, prior_scale=np.array(case.prior_scale), nu=case.nu, scale=case.scale,
+        prior=case.prior, prior_scale=np.array(case.prior_scale), intercept_scale=case.intercept_scale,
+        nu=case.nu, scale=case.scale,
     )  # fmt: skip
 
 

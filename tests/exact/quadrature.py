@@ -22,7 +22,8 @@ class Case:
 
     likelihood: "logistic" (y 0 or 1), "softmax" (y < n_classes), "student-t". thresholds (P,): events theta_k > t_k are
     compared. theta is (..., P) everywhere, P = D times the number of classes for softmax, flattened class by class; y
-    may have the same leading axes, then every theta has its own responses.
+    may have the same leading axes, then every theta has its own responses. intercept_scale: the first coefficient (of
+    each class) is normal with this standard deviation, whatever the prior of the others.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Case:
     n_classes: int = 1
     nu: float = 4.0
     scale: float = 1.0
+    intercept_scale: float | None = None
 
     @property
     def n_rows(self) -> int:
@@ -45,10 +47,18 @@ class Case:
         return self.x.shape[1] * self.n_classes
 
     def log_prior(self, theta):
-        law = {"gaussian": stats.norm, "laplace": stats.laplace}[self.prior]
-        scale = np.broadcast_to(self.prior_scale, self.n_parameters)
+        scale, normal = self.prior_by_coefficient()
         proper = np.isfinite(scale)  # others are flat, with density 1
-        return law.logpdf(theta[..., proper], scale=scale[proper]).sum(axis=-1)
+        parts = [(law, at & proper) for law, at in ((stats.norm, normal), (stats.laplace, ~normal))]
+        return sum(law.logpdf(theta[..., at], scale=scale[at]).sum(axis=-1) for law, at in parts if at.any())
+
+    def prior_by_coefficient(self):
+        """Standard deviation or b of each coefficient, (P,), and whether its prior is normal, (P,) bool; inf: flat."""
+        scale = np.array(np.broadcast_to(self.prior_scale, self.n_parameters), float)
+        normal = np.full(self.n_parameters, self.prior == "gaussian")
+        if self.intercept_scale is not None:
+            scale[:: self.x.shape[1]], normal[:: self.x.shape[1]] = self.intercept_scale, True
+        return scale, normal
 
     def predictors(self, theta):
         """(..., N), or (..., N, K) for softmax."""
@@ -104,8 +114,11 @@ class Case:
         return (eta + generator.gumbel(size=eta.shape)).argmax(axis=-1)
 
     def draw_prior(self, size, generator):
-        draw = generator.normal if self.prior == "gaussian" else generator.laplace
-        return draw(0.0, self.prior_scale, (size, self.n_parameters))
+        scale, normal = self.prior_by_coefficient()
+        shape = size, self.n_parameters
+        if normal.all():
+            return generator.normal(0.0, scale, shape)
+        return np.where(normal, generator.normal(0.0, scale, shape), generator.laplace(0.0, scale, shape))
 
 
 class Posterior:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.regression.mode.fit import Fit, fit
 from mpibayes.hpc.regression.mode.scales import Chosen, choose_scale, joint_t_scale
@@ -37,11 +35,11 @@ def choose(comm: Communicator, settings: Settings, problem: Problem, heldout: li
             chosen = choose_scale("t", comm, rows, n, blocks, n, prior, likelihood=m)
             scale, found = chosen.value, chosen.fitted
             words.append(f"scale of the t distribution: {_in_words(chosen)}")
-        problem.rescaled(problem.prior.scale, scale)
+        problem.rescaled(prior, scale)
     if settings.prior_scale == "heldout":
-        chosen = choose_scale("prior", comm, problem.rows, n, blocks, n, problem.prior, likelihood=problem.likelihood)
+        chosen = choose_scale("prior", comm, problem.rows, n, blocks, n, prior, likelihood=problem.likelihood)
         found = chosen.fitted
-        problem.rescaled(np.where(problem.prior.flat, np.inf, chosen.value), problem.likelihood.scale)
+        problem.rescaled(prior.rescaled(chosen.value), problem.likelihood.scale)
         words.append(f"scale of the prior: {_in_words(chosen)}")
     found = found or fit(comm, problem.rows, n, problem.prior, likelihood=problem.likelihood, names=names)
     return Choice(found, words)

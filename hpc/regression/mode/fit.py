@@ -232,9 +232,8 @@ def _start(objective: Objective, names) -> np.ndarray:
     stride = n_rows // max(FEW_ROWS, 20 * likelihood.n_parameters)
     if stride >= 8:
         few = [(0, every(r, stride, likelihood)) for r in objective.rows]
-        proper = Prior("gaussian" if prior.flat.all() else prior.kind, np.where(prior.flat, 10.0, prior.scale))
         with contextlib.suppress(NumericalError):
-            return fit(comm, few, objective.n_shards, proper, likelihood=likelihood).theta
+            return fit(comm, few, objective.n_shards, prior.proper(10.0), likelihood=likelihood).theta
     if not likelihood.log_concave:
         return _least_squares(objective, names)
     return np.zeros(likelihood.n_parameters)

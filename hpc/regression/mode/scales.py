@@ -41,13 +41,11 @@ def choose_scale(
 ) -> Chosen:  # fmt: skip
     """The scale with the best held-out log predictive density. Collective.
 
-    of: "prior", of all coefficients that are not flat, or "t", of the t distribution. rows, heldout: (index, kernels'
-    Rows) of this rank's shards and blocks of held-out rows, in order. grid: what is tried.
+    of: "prior", of all coefficients but intercepts and flat ones, or "t", of the t distribution. rows, heldout: (index,
+    kernels' Rows) of this rank's shards and blocks of held-out rows, in order. grid: what is tried.
     """
     if of == "prior":
-        trials = [
-            (v, likelihood, Prior(prior.kind, np.where(prior.flat, np.inf, v))) for v in sorted(grid or PRIOR_GRID)
-        ]
+        trials = [(v, likelihood, prior.rescaled(v)) for v in sorted(grid or PRIOR_GRID)]
     else:
         trials = [(v, replace(likelihood, scale=v), prior) for v in sorted(grid or T_GRID)]
     return _best(comm, rows, n_shards, heldout, n_blocks, trials)

@@ -96,6 +96,7 @@ def _machine(p: RunSummary, lines: list[dict[str, Any]], pictures: list[str]) ->
             "missing": s.missing,
             "prior": s.prior,
             "prior_scale": finite(run.prior_scale),
+            "intercept_scale": s.intercept_scale if s.intercept and s.prior != "flat" else None,
             "degrees_of_freedom": s.degrees_of_freedom if run.likelihood.has_scale else None,
             "scale": run.likelihood.scale if run.likelihood.has_scale else None,
         },

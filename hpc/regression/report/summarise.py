@@ -11,7 +11,6 @@ from mpibayes.errors import DataError, NumericalError
 from mpibayes.hpc.posterior.scalars import ScalarSummary, summary_of
 from mpibayes.hpc.regression.draws import Posterior
 from mpibayes.hpc.regression.predictive import Average
-from mpibayes.hpc.regression.prior import Prior
 from mpibayes.hpc.regression.report import mixing
 from mpibayes.hpc.regression.report.coefficients import Summary, centred, in_original_units, summarise
 from mpibayes.hpc.regression.report.importance_check import ImportanceCheck, affordable, importance_check
@@ -102,9 +101,8 @@ def _look_at_rows(p: RunSummary) -> None:
             blocks.append((built.x, built.y))
     if not blocks or not np.isfinite(p.shown.ess_bulk).all():
         return
-    prior = Prior.of(run.settings.prior, run.prior_scale, design.n_parameters)
     try:
-        p.importance = importance_check(blocks, run.likelihood, prior, p.shown, n_draws)
+        p.importance = importance_check(blocks, run.likelihood, run.prior, p.shown, n_draws)
     except NumericalError as error:
         p.warnings.append(f"no check by Laplace importance sampling: {error}")
     if p.importance is not None and p.importance.trusted and not p.importance.agrees:

@@ -129,7 +129,11 @@ def _prior(p: RunSummary) -> str:
         return "flat"
     kind = {"gaussian": "Gaussian, standard deviation", "laplace": "Laplace, scale"}[s.prior]
     chosen = ", chosen on held-out rows" if s.prior_scale == "heldout" else ""
-    return f"{kind} {number(p.run.prior_scale)} of every coefficient{chosen}"
+    words = f"{kind} {number(p.run.prior_scale)} of every coefficient{chosen}"
+    if not s.intercept:
+        return words
+    own = f"Gaussian, standard deviation {number(s.intercept_scale)} of the intercept"
+    return f"{words}; {own}" if p.run.design.terms else own
 
 
 def _sampler(config: Config) -> str:
