@@ -54,7 +54,7 @@ from mpibayes.io.segments import Kept
 from mpibayes.text import counted
 
 FORMAT = "mpibayes-checkpoint"
-VERSION = 2
+VERSION = 3
 MANIFEST = "MANIFEST.json"
 SHARED = "shared.h5"
 # A generation that is replaced by a new one of the same cycle waits under this name until the new one is in place.
@@ -417,13 +417,20 @@ def _read_manifest(directory: Path, cycle: int) -> tuple[Generation | None, str 
         return None, f"{path}: damaged (not a JSON text)"
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         return None, f"{path}: not the manifest of a checkpoint (format should be {FORMAT!r})"
-    if manifest.get("version") != VERSION:
-        return None, f"{path}: format version {manifest.get('version')!r}; this program reads version {VERSION}"
+    if (version := manifest.get("version")) != VERSION:
+        return None, f"{path}: format version {version!r}; this program reads version {VERSION}{_advice(version)}"
     if manifest.get("sha256") != _manifest_sum(manifest):
         return None, f"{path}: damaged (its own SHA-256 does not agree)"
     if manifest["cycle"] != cycle:
         return None, f"{path}: is of cycle {manifest['cycle']}, and its directory is of cycle {cycle}"
     return Generation(directory, cycle, manifest), None
+
+
+def _advice(version: object) -> str:
+    """What to do about a checkpoint of an older program, whose chain this one would not continue with the same law."""
+    if not (isinstance(version, int) and 0 < version < VERSION):
+        return ""
+    return ". An older mpibayes wrote it: finish the run with that, or start it anew with --fresh"
 
 
 def _load(group: h5py.Group) -> dict[str, np.ndarray]:

@@ -70,12 +70,15 @@ def history(sampler, starts, n_cycles: int):
     return None if told[-1] is None else {name: np.concatenate([one[name] for one in told]) for name in told[-1]}
 
 
-def verdict(comm, posterior: Posterior, n_shards: int, seed: int, n: tuple[int, int], level: float, **settings):
+def verdict(
+    comm, posterior: Posterior, n_shards: int, seed: int, n: tuple[int, int], level: float, misread=lambda case: case,
+    **settings,
+):  # fmt: skip
     """n = (replicates, cycles) from exact starts, after one burn-in that adapts, against the quadrature.
 
-    A Verdict on root, None elsewhere.
+    misread: what the program takes the regression for. A Verdict on root, None elsewhere.
     """
-    sampler = chain(comm, posterior.case, n_shards, seed, **settings)
+    sampler = chain(comm, misread(posterior.case), n_shards, seed, **settings)
     sampler.start()
     sampler.advance(sampler.settings.burn_in)
     starts = posterior.draw(n[0], np.random.Generator(np.random.Philox(seed)))

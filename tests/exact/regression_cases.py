@@ -46,10 +46,33 @@ def _softmax12() -> Case:
 
 
 CASES = {case.name: case for case in (_logistic24(), _student16(), _softmax12())}
+
+
+def _rare24() -> Case:
+    """logistic24 with its constant first and three responses that are 1; a Laplace prior that is narrow."""
+    case = _logistic24()
+    y = (np.arange(24) % 8 == 1).astype(int)
+    return Case("rare24", "logistic", case.x[:, ::-1], y, (-2.0, 0.1), "laplace", 0.5, intercept_scale=4.0)
+
+
+def _far16() -> Case:
+    """student16 far from 0, with its constant first."""
+    case = _student16()
+    y = case.y + 3.0
+    return Case("far16", "student-t", case.x[:, ::-1], y, (3.3, 0.2), "gaussian", 0.5, scale=0.7, intercept_scale=5.0)
+
+
+def _rare12() -> Case:
+    """Two classes, an intercept each, and nothing else; the prior alone knows their sum."""
+    y = (np.arange(12) == 5).astype(int)
+    return Case("rare12", "softmax", np.ones((12, 1)), y, (1.0, -1.0), "laplace", 0.5, n_classes=2, intercept_scale=3.0)
+
+
+INTERCEPTS = {case.name: case for case in (_rare24(), _far16(), _rare12())}  # with a prior of their own
 FLAT = replace(_logistic24(), name="flat24", prior_scale=(2.0, np.inf))  # in its intercept
 
 
 @functools.cache
 def posterior(name: str) -> Posterior:
     """The quadrature of a case, worked out once a process."""
-    return Posterior(FLAT if name == FLAT.name else CASES[name])
+    return Posterior((CASES | INTERCEPTS | {FLAT.name: FLAT})[name])

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -22,7 +24,7 @@ from mpibayes.hpc.parallel.comm import serial, world
 from tests.exact import production_firefly as production
 from tests.exact import wrong_firefly as wrong
 from tests.exact.compare import seed
-from tests.exact.regression_cases import CASES, posterior
+from tests.exact.regression_cases import CASES, INTERCEPTS, posterior
 
 LEVEL = 1e-4
 REPLICATES = 400, 100
@@ -120,18 +122,34 @@ def test_law_with_a_flat_coefficient_in_plain_coordinates(bounds, move):
     assert found.passed, f"{found} (seed {seed(74)})"
 
 
+OF_INTERCEPTS = [("rare24", "tuned", "hmc"), ("far16", "untuned", "mala"), ("rare12", "none", "hmc")]
+
+
+@pytest.mark.parametrize("name, bounds, move", OF_INTERCEPTS)
+def test_law_of_an_intercept_with_its_own_prior(name, bounds, move):
+    settings = {"bounds": bounds, "theta_update": move, "q": 0.3}
+    found = production.verdict(serial(), posterior(name), 2, seed(75), (150, 40), LEVEL, **settings)
+    assert found.passed, f"{found} (seed {seed(75)})"
+
+
+@pytest.mark.parametrize("name, bounds, move", OF_INTERCEPTS)
+def test_an_intercept_with_the_prior_of_the_coefficients_is_rejected(name, bounds, move):
+    settings = {"bounds": bounds, "theta_update": move, "q": 0.3, "misread": partial(replace, intercept_scale=None)}
+    found = production.verdict(serial(), posterior(name), 2, seed(75), (150, 40), LEVEL, **settings)
+    assert not found.passed, f"{found} (seed {seed(75)})"
+
+
 @pytest.mark.parametrize("bounds", ["tuned", "none"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *INTERCEPTS])
 def test_log_posterior(name, bounds):
     """What the trace calls log_posterior is that, with normalised densities."""
-    sampler = production.chain(serial(), CASES[name], 3, seed(73), bounds=bounds, posterior_every=7)
+    case = (CASES | INTERCEPTS)[name]
+    sampler = production.chain(serial(), case, 3, seed(73), bounds=bounds, posterior_every=7)
     sampler.start()
     told = production.advance(sampler, 100)
     known = np.isfinite(told["log_posterior"])
     assert known.sum() == (14 if bounds == "tuned" else 100)
-    assert np.allclose(
-        told["log_posterior"][known], CASES[name].log_joint(told["theta"][known]), rtol=1e-12, atol=1e-12
-    )
+    assert np.allclose(told["log_posterior"][known], case.log_joint(told["theta"][known]), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("move", MOVES)

@@ -10,6 +10,7 @@ from mpibayes.kernels.firefly import LOGISTIC, SOFTMAX, STUDENT
 
 NAMES = {LOGISTIC: "logistic", SOFTMAX: "softmax", STUDENT: "student"}
 NU, SCALE = 4.0, 0.7
+MIXED = "mixed"
 
 
 @dataclass
@@ -22,7 +23,7 @@ class Problem:
     x: np.ndarray  # float32 (n, W)
     y: np.ndarray
     theta0: np.ndarray  # where the bounds touch
-    prior: int = firefly.GAUSSIAN
+    prior: int | str = firefly.GAUSSIAN  # of each coefficient; MIXED: of the kinds in turn
 
     def shards(self, kernels, n_shards, untuned=False):
         """Rows of each shard, the first ones longer; tuned at theta0, or untuned."""
@@ -66,7 +67,7 @@ class Problem:
         scale[-1] = np.inf
         return kernels.Target(
             self.likelihood, self.n_predictors, self.n_classes, NU, SCALE, self.theta0, *self.quadratic(shards),
-            self.prior, scale,
+            np.arange(len(scale), dtype=np.int32) % 3 if self.prior == MIXED else self.prior, scale,
         )  # fmt: skip
 
 

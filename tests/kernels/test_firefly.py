@@ -25,7 +25,7 @@ from mpibayes.kernels.firefly import (
 )
 from mpibayes.kernels.firefly import twin as twin_firefly
 
-from .firefly_problems import NAMES, NU, SCALE, Problem, random_problem, record
+from .firefly_problems import MIXED, NAMES, NU, SCALE, Problem, random_problem, record
 
 LIKELIHOODS = pytest.mark.parametrize("likelihood", NAMES, ids=NAMES.values())
 UPDATES = {"hmc": HMC, "mala": MALA, "random-walk": RANDOM_WALK, "slice": SLICE}
@@ -88,7 +88,7 @@ def test_sweeps_agree_with_the_twin(likelihood, explicit, q):
 
 
 @LIKELIHOODS
-@pytest.mark.parametrize("prior", [FLAT, GAUSSIAN, LAPLACE])
+@pytest.mark.parametrize("prior", [FLAT, GAUSSIAN, LAPLACE, MIXED], ids=["flat", "gaussian", "laplace", "mixed"])
 def test_targets_agree_with_the_twin_and_with_the_model(likelihood, prior):
     """value = log prior + sum of log L + sum of log(B/L) over dark and of log(1 - B/L) over bright rows; gradients are
     those of differences."""

@@ -28,6 +28,7 @@ CYCLES, SHARDS = 2, 2
 X = np.array([[1.0, -1.5], [1.0, -0.7], [1.0, -0.2], [1.0, 0.4], [1.0, 0.9], [1.0, 1.8]], np.float32).astype(float)
 SOFTMAX = Case("softmax6", "softmax", X, np.zeros(6, int), (0.0,) * 6, "gaussian", 1.0, n_classes=3)
 STUDENT = Case("student6", "student-t", X, np.zeros(6), (0.0,) * 2, "laplace", 0.7, nu=4.0, scale=0.6)
+INTERCEPT = Case("logistic6", "logistic", X, np.zeros(6, int), (0.0,) * 2, "laplace", 0.7, intercept_scale=2.5)
 WRONG_UPDATES = ("misprinted acceptance", "darkened rows proposed again")
 STEPS = {"hmc": 0.5, "mala": 0.9, "slice": 2.0}
 
@@ -35,8 +36,9 @@ STEPS = {"hmc": 0.5, "mala": 0.9, "slice": 2.0}
 def functionals(case, theta, n_bright=None):
     """What is compared, (..., S): theta (..., P) with case.y (..., N); bounded where tails are heavy."""
     k = theta.shape[-1]
-    half = case.prior_scale * (stats.norm.ppf(0.75) if case.prior == "gaussian" else np.log(2.0))
-    out = [theta[..., j] > 0 for j in range(k)] + [np.abs(theta[..., j]) > half for j in range(k)]
+    scale, normal = case.prior_by_coefficient()
+    half = scale * np.where(normal, stats.norm.ppf(0.75), np.log(2.0))
+    out = [theta[..., j] > 0 for j in range(k)] + [np.abs(theta[..., j]) > half[j] for j in range(k)]
     out += [theta[..., i] * theta[..., j] > 0 for j in range(k) for i in range(j)]
     each = case.log_likelihoods(theta)
     out += [each.sum(-1), each.min(-1), (each.sum(-1) > -6.0)]
@@ -96,6 +98,11 @@ def test_joint_prior_comes_back(case, bounds, move):
     assert p >= LEVEL, f"functional {worst}, z {z:.2f} (seed {seed(71)})"
 
 
+def test_joint_prior_with_an_intercept_comes_back():
+    p, worst, z = geweke(INTERCEPT, "tuned", "hmc", 71)
+    assert p >= LEVEL, f"functional {worst}, z {z:.2f} (seed {seed(71)})"
+
+
 @pytest.mark.quick("softmax6-misprinted acceptance")
 @pytest.mark.parametrize("name", WRONG_UPDATES)
 @pytest.mark.parametrize("case", [SOFTMAX, STUDENT], ids=lambda case: case.name)
@@ -115,10 +122,15 @@ def scale_forgotten(case):
     return replace(case, scale=1.0)
 
 
-WRONG_MODELS = [(SOFTMAX, next_class), (STUDENT, scale_forgotten)]
+def intercept_like_the_others(case):
+    """An intercept with the prior of the coefficients."""
+    return replace(case, intercept_scale=None)
 
 
-@pytest.mark.quick("case1-scale_forgotten")
+WRONG_MODELS = [(SOFTMAX, next_class), (STUDENT, scale_forgotten), (INTERCEPT, intercept_like_the_others)]
+
+
+@pytest.mark.quick("case1-scale_forgotten", "case2-intercept_like_the_others")
 @pytest.mark.parametrize("case, misread", WRONG_MODELS)
 def test_wrong_models_are_rejected(case, misread):
     p, worst, z = geweke(case, "tuned", "hmc", 71, misread)

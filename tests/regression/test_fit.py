@@ -252,3 +252,38 @@ def test_prior_densities():
     assert laplace.log_density(theta) == pytest.approx(stats.laplace.logpdf(theta[:2], scale=scale[:2]).sum())
     assert Prior.of("flat", 2.5, 3).log_density(theta) == 0.0 and Prior.of(0, None, 3).flat.all()
     assert dataclasses.asdict(Prior.of(1, 2.0, 2))["kind"] == "gaussian"
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+def test_intercepts_have_a_gaussian_prior_of_their_own(kind):
+    """The first coefficient of each of two classes; with densities by SciPy, and derivatives of them."""
+    where = np.array([True, False, False] * 2)
+    prior = Prior.of(kind, 0.5, 6).with_intercepts(where, 10.0)
+    theta = np.array([4.0, 0.3, -2.0, -9.0, 1.0, 0.7])
+    law = {"gaussian": stats.norm, "laplace": stats.laplace}[kind]
+    expected = stats.norm.logpdf(theta[where], scale=10.0).sum() + law.logpdf(theta[~where], scale=0.5).sum()
+    assert prior.log_density(theta) == pytest.approx(expected)
+    slope, curvature = prior.smooth_slope(theta), prior.smooth_curvature(theta)
+    np.testing.assert_allclose(slope[where], -theta[where] / 100.0)
+    np.testing.assert_allclose(curvature[where], 0.01)
+    assert (np.abs(slope[~where]) > 0.3).all()
+    other = prior.rescaled(2.0)  # as a scale that held-out rows choose
+    assert other.scale.tolist() == [10.0, 2.0, 2.0] * 2 and other.kind == kind
+    draws = np.array([prior.draw(np.random.default_rng([seed(9), i])) for i in range(2000)])
+    normal = stats.kstest(draws[:, where].ravel(), stats.norm(scale=10.0).cdf).pvalue
+    assert normal > 1e-4 < stats.kstest(draws[:, ~where].ravel(), law(scale=0.5).cdf).pvalue
+    assert Prior.of("flat", 1.0, 6).with_intercepts(where, 10.0).flat.all()
+
+
+def test_a_wide_prior_leaves_the_intercept_where_the_likelihood_has_it():
+    """Of 3 responses in 2,000 the unpenalised intercept is log(3/1997); the narrow prior pulls it towards 0."""
+    likelihood, y = LIKELIHOODS["logistic"], np.full(2000, -1.0)
+    x = np.zeros((2000, 8), np.float32)
+    x[:, 0], x[:, 1] = 1.0, np.tile([-1.0, 1.0], 1000)
+    y[[3, 500, 1201]] = 1.0
+    likelihood = dataclasses.replace(likelihood, n_predictors=2)
+    rows = dealt(serial(), likelihood, x, y)
+    narrow = Prior.of("gaussian", 1.0, 2)
+    wide = narrow.with_intercepts(np.array([True, False]), 10.0)
+    found = [fit(serial(), rows, 5, prior, likelihood=likelihood).theta[0] for prior in (narrow, wide)]
+    assert found[0] > -5.6 and found[1] == pytest.approx(np.log(3 / 1997), abs=0.25), found

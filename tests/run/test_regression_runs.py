@@ -224,6 +224,18 @@ def test_settings_that_do_not_fit(place, ranks, changes, code, words):
     assert all(word in said for word in words), said
 
 
+def test_a_run_of_an_older_version_is_not_continued(place):
+    """Its checkpoint has another prior of the intercept."""
+    configure(place)
+    assert run(place, "older", *sets("run.cycles=20", "run.burn_in=5")).returncode == 0
+    (manifest,) = (place / "older").glob("**/MANIFEST.json")
+    manifest.write_text(manifest.read_text().replace('"version": 3', '"version": 2'))
+    done = run(place, "older", *sets("run.cycles=40", "run.burn_in=5"))
+    assert done.returncode == 4 and "An older mpibayes wrote it" in done.stderr, done.stderr
+    assert done.stderr.count("mpibayes: error:") == 1 and "Traceback" not in done.stderr
+    assert run(place, "older", *sets("run.cycles=40", "run.burn_in=5"), "--fresh").returncode == 0
+
+
 def with_columns(tmp_path, **changes):
     people(tmp_path / "people.h5", **changes)
     configure(tmp_path)
