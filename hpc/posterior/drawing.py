@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from mpibayes.text import visible
 DPI = 150
 POINTS = 4000  # of a line: more cannot be distinguished
 MOST_BARS = 40
+MOST_LETTERS = 300  # of a name; what is longer is no name
 INK, FAINT, GRID = "#22272e", "#6b7280", "#e5e7eb"
 # neighbours differ in lightness too, for paper without colours
 CHAINS = ("#17406f", "#e8833a", "#2f957a", "#c2c94a", "#7b3f8c", "#63b3d6", "#a8324a", "#8a929c")
@@ -237,6 +239,11 @@ def shortened(text: str, most: int) -> str:
     """Someone else's text as it can be seen, or its beginning with an ellipsis."""
     text = visible(text)
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+def in_lines(text: str, width: int) -> str:
+    """Someone else's text as it can be seen, in lines of so many letters."""
+    return "\n".join(textwrap.wrap(shortened(text, MOST_LETTERS), width)) or text
 
 
 def chain_colour(i: int) -> str:

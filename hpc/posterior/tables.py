@@ -99,7 +99,7 @@ def plain_table(*columns: str) -> Any:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
     for i, name in enumerate(columns):
         words = i == 0 or (i == len(columns) - 1 and not name)
-        table.add_column(name, justify="left" if words else "right", no_wrap=not words)
+        table.add_column(name, justify="left" if words else "right", no_wrap=not words, overflow="fold")
     return table
 
 
@@ -127,14 +127,6 @@ def _cells(scalar: Scalar, s: ScalarSummary, judged: bool) -> list[str]:
         fixed(s.mean, digits), fixed(s.sd, digits), *(fixed(x, 0 if scalar.whole else digits) for x in (s.low, s.high))
     ]  # fmt: skip
     return [*cells, *([fixed(s.ess, 0), r_hat_in_words(s.r_hat)] if judged else ["", ""])]
-
-
-def chain_table(columns: Mapping[str, Sequence[str]]) -> Any:
-    """A line a chain: the cells of each column by its head, the chains' names first."""
-    table = plain_table(*columns)
-    for cells in zip(*columns.values(), strict=True):
-        table.add_row(*cells)
-    return table
 
 
 def means(scalar: Scalar, chains: Sequence[Mapping[str, ScalarSummary]]) -> list[str]:

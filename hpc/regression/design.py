@@ -48,6 +48,12 @@ class Term:
         own = [name] if self.numeric else [f"{name}[{level}]" for level in self.column.levels[1:]]
         return [*own, f"{name}[missing]"] if self.indicator else own
 
+    @property
+    def references(self) -> list[str]:
+        """Of each predictor the level that it is compared with; "" where there is none."""
+        own = [""] if self.numeric else [self.column.levels[0]] * (len(self.column.levels) - 1)
+        return own + [""] * self.indicator
+
 
 @dataclass
 class Built:
@@ -111,6 +117,21 @@ class Design:
     def names(self) -> list[str]:
         """Of the D predictors."""
         return [INTERCEPT] * self.intercept + [name for term in self.terms for name in term.names]
+
+    @property
+    def references(self) -> list[str]:
+        """Of each of the D predictors the level that it is compared with; "" where there is none."""
+        return [""] * self.intercept + [level for term in self.terms for level in term.references]
+
+    @property
+    def reference_levels(self) -> dict[str, str]:
+        """By categorical column, the level that has no predictor."""
+        return {t.column.name: t.column.levels[0] for t in self.terms if not t.numeric}
+
+    @property
+    def reference_class(self) -> str | None:
+        """The class that the others are compared with; None where all have coefficients, or there are no classes."""
+        return self.classes[0] if self.likelihood.odds else None
 
     @property
     def intercepts(self) -> np.ndarray:

@@ -66,7 +66,8 @@ class Prior:
         if self.flat.all():
             return "flat prior"
         laws = [(self.kind, ~self.intercepts, ""), ("gaussian", self.intercepts, " of the intercept")]
-        return ", ".join(f"{kind} prior{of} of scale {self.scale[at].min():.4g}" for kind, at, of in laws if at.any())
+        words = [f"{kind} prior{of}, scale {self.scale[at].min():.4g}" for kind, at, of in laws if at.any()]
+        return "; ".join(words)
 
     def draw(self, stream: np.random.Generator) -> np.ndarray:
         """One draw, (P,), of a prior that is nowhere flat."""

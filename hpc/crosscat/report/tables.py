@@ -12,7 +12,6 @@ from mpibayes.hpc.crosscat.report.profiles import BlockProfile, Trait
 from mpibayes.hpc.crosscat.report.summarise import SECOND_CHAIN, RunSummary
 from mpibayes.hpc.crosscat.scalars import SCALARS
 from mpibayes.hpc.posterior.tables import (
-    chain_table,
     fixed,
     head,
     means,
@@ -25,6 +24,7 @@ from mpibayes.hpc.posterior.tables import (
     states,
     warnings_in_words,
 )
+from mpibayes.hpc.posterior.wide_table import chain_table
 from mpibayes.hpc.scalar import named
 from mpibayes.text import counted, number, percent, took
 

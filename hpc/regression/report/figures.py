@@ -11,10 +11,10 @@ from mpibayes.hpc.posterior.drawing import (
     FAINT,
     INK,
     chain_colour,
+    in_lines,
     legend,
     phases,
     plot,
-    shortened,
     styled,
     thinned,
     thousands,
@@ -27,7 +27,11 @@ from mpibayes.hpc.scalar import named
 
 FEWEST = 20  # looks at the log posterior that make a curve; else log p(theta, z) is shown
 SHOWN = 30  # coefficients in the forest; of several classes a third
-NAME_LETTERS = 36
+NAME_LETTERS = 40  # in a line
+LINE = 0.16  # inches of a line of a name
+KEY_LETTERS = 24  # of a class, in a line
+TITLE_LETTERS = 50
+AXIS_LETTERS = 80
 CLASSES = 8  # of the calibration: the most frequent
 LEAST_CELL = 10  # rows in a point of the calibration
 
@@ -65,20 +69,25 @@ def forest(summary: Summary, names: Sequence[str], classes: Sequence[str], title
     chosen = [j for j in np.argsort(-stands, kind="stable")[:most] if stands[j] >= 0]
     mean, low, high = (a.reshape(k, -1)[:, chosen] for a in (summary.mean, summary.quantiles[0], summary.quantiles[2]))
     by_size = np.argsort(-mean[0] if k == 1 else -np.abs(mean).max(axis=0), kind="stable")
-    tall = 0.24 if k == 1 else 0.10 + 0.12 * k
-    letters = max([len(shortened(names[j], NAME_LETTERS)) for j in chosen], default=4)
-    figure = plot(5.6 + 0.07 * letters, 1.3 + tall * len(chosen) + (0.3 if k > 1 else 0))
+    labels = [in_lines(names[chosen[j]], NAME_LETTERS) for j in by_size]
+    least = 0.24 if k == 1 else 0.10 + 0.12 * k
+    tall = np.array([max(least, 0.08 + LINE * len(label.split("\n"))) for label in labels])  # inches of each row
+    middle = np.cumsum(tall) - tall / 2
+    letters = max([len(line) for label in labels for line in label.split("\n")], default=4)
+    keys = [in_lines(name, KEY_LETTERS) for name in classes]
+    lines = 1 + max([key.count("\n") for key in keys], default=0)
+    figure = plot(5.6 + 0.07 * letters, 1.4 + tall.sum() + (0.3 + LINE * (lines - 1) if k > 1 else 0))
     axes = figure.subplots()
     axes.axvline(0.0, color=INK, linewidth=0.9, zorder=1)
     for row, place in enumerate(by_size):
         for c in range(k):
-            y = row + (0.0 if k == 1 else 0.75 * (c - (k - 1) / 2) / k)
+            y = middle[row] + (0.0 if k == 1 else 0.75 * least * (c - (k - 1) / 2) / k)
             away = low[c, place] > 0 or high[c, place] < 0
             ink = chain_colour(c) if k > 1 else chain_colour(0) if away else "#8a929c"
             axes.plot([low[c, place], high[c, place]], [y, y], color=ink, linewidth=2.0, solid_capstyle="butt")
             axes.plot(mean[c, place], y, "o", color=ink, markersize=4.2, markeredgecolor="white", markeredgewidth=0.5)
-    axes.set(ylim=(len(chosen) - 0.4, -0.6), yticks=np.arange(len(chosen)))
-    axes.set_yticklabels([shortened(names[chosen[j]], NAME_LETTERS) for j in by_size])
+    axes.set(ylim=(tall.sum() + 0.02, -0.02), yticks=middle)
+    axes.set_yticklabels(labels)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
@@ -87,12 +96,11 @@ def forest(summary: Summary, names: Sequence[str], classes: Sequence[str], title
     if len(chosen) < everyone:
         left_out = f"{len(chosen)} of {everyone:,}, those that stand out most"
         axes.set_title(left_out, loc="right", fontsize=8, fontweight="normal", color=FAINT)
-    axes.set_xlabel(words, fontsize=8, color=FAINT)
+    axes.set_xlabel(in_lines(words, AXIS_LETTERS), fontsize=8, color=FAINT)
     if k > 1:
         from matplotlib.lines import Line2D
 
-        shown = [Line2D([], [], color=chain_colour(c), linewidth=2.0, label=shortened(name, 24)) for c, name in
-                 enumerate(classes)]  # fmt: skip
+        shown = [Line2D([], [], color=chain_colour(c), linewidth=2.0, label=key) for c, key in enumerate(keys)]
         figure.legend(handles=shown, loc="outside lower center", ncols=min(k, 5), fontsize=8)
     return figure
 
@@ -102,10 +110,11 @@ def mixing(draws: Sequence[np.ndarray], chains: Sequence[Chain], names: Sequence
     """The coefficients that mix worst: their draws after burn-in over the cycles, and autocorrelation.
 
     draws: of each chain (n, M) for the M coefficients named."""
-    figure = plot(10.0, 1.75 * len(names) + 0.9)
+    titles = [in_lines(name, TITLE_LETTERS) for name in names]
+    figure = plot(10.0, 1.75 * len(names) + 0.9 + 0.17 * sum(title.count("\n") for title in titles))
     axes = figure.subplots(len(names), 2, width_ratios=(3, 1.5), squeeze=False, sharex="col")
     longest = 0
-    for m, (name, effective) in enumerate(zip(names, ess)):
+    for m, (title, effective) in enumerate(zip(titles, ess)):
         left, right = axes[m]
         for i, (d, c) in enumerate(zip(draws, chains)):
             cycle = c.trace["cycle"][c.trace["cycle"] > c.burn_in]
@@ -115,7 +124,7 @@ def mixing(draws: Sequence[np.ndarray], chains: Sequence[Chain], names: Sequence
             longest = max(longest, int(np.argmax(rho < 0.02)) or len(rho) - 1)
             right.plot(rho, color=chain_colour(i), linewidth=1.4)
         words = f"{effective:,.0f} effective draws" if np.isfinite(effective) else "too few draws to judge"
-        left.set_title(shortened(name, 40))
+        left.set_title(title)
         left.set_title(words, loc="right", fontsize=8, fontweight="normal", color=FAINT)
         left.margins(x=0.0)
         right.axhline(0.0, color=FAINT, linewidth=0.8)
@@ -154,7 +163,7 @@ def calibration(scores: ClassScores, classes: Sequence[str]):
         p, share = scores.predicted[c][enough] / n[enough], scores.seen[c][enough] / n[enough]
         error = 2.0 * np.sqrt(np.maximum(p * (1 - p), 1e-12) / n[enough])
         look = {"color": ink, "linewidth": 1.3, "markersize": 4.5, "elinewidth": 0.9, "capsize": 2}
-        keys.append(top.errorbar(p, share, yerr=error, fmt="o-", label=shortened(classes[c], 30), **look))
+        keys.append(top.errorbar(p, share, yerr=error, fmt="o-", label=in_lines(classes[c], TITLE_LETTERS), **look))
         style = "stepfilled" if len(order) == 1 else "step"
         alpha = 0.75 if len(order) == 1 else 1.0
         below.hist(edges[:-1], bins=edges, weights=100.0 * n / n.sum(), histtype=style, alpha=alpha,
@@ -180,7 +189,7 @@ def places(scores: NumberScores, response: str):
     axes.hist(edges[:-1], bins=edges, weights=100.0 * scores.places / n, color=chain_colour(0), alpha=0.8, rwidth=0.92)
     axes.axhline(expected, color=INK, linewidth=1.0, linestyle=(0, (4, 2)), label="a distribution that is right")
     axes.set(xlim=(0, 1))
-    axes.set_xlabel(f"place of {shortened(response, 30)} in its predictive distribution")
+    axes.set_xlabel(in_lines(f"place of {response} in its predictive distribution", AXIS_LETTERS))
     axes.set_ylabel("% of the rows")
     axes.set_title(f"Calibration on {n:,} held-out rows")
     axes.set_title(

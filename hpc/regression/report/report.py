@@ -37,6 +37,7 @@ def _coefficients(p: RunSummary) -> list[dict[str, Any]]:
     for j in range(len(p.theta)):
         line: dict[str, Any] = {"class": design.classes[j // d]} if design.n_classes > 1 else {}
         line["coefficient"] = design.names[j % d]
+        line["reference"] = design.references[j % d] or None
         line |= _numbers(p.shown, j)
         for name in ("ess_bulk", "ess_tail", "r_hat"):
             line[name] = finite(float(getattr(p.shown, name)[j]))
@@ -89,6 +90,8 @@ def _machine(p: RunSummary, lines: list[dict[str, Any]], pictures: list[str]) ->
         "model": {
             "response": run.design.response,
             "classes": list(run.design.classes),
+            "reference_class": run.design.reference_class,
+            "reference_levels": run.design.reference_levels,
             "predictors": [term.column.name for term in run.design.terms],
             "coefficients": len(t),
             "standardise": s.standardise,
@@ -168,9 +171,11 @@ def _pictures(p: RunSummary) -> dict[str, bytes]:
 
     run, design = p.run, p.run.design
     pictures = {"trace.png": figures.trace(run.chains, p.n_rows)}
-    names = [name if j or not design.intercept else "" for j, name in enumerate(design.names)]
+    pairs = list(zip(design.names, design.references))[int(design.intercept) :]
+    names = [""] * design.intercept + [f"{name} against {level}" if level else name for name, level in pairs]
     if any(names):
-        words = "mean, 5 to 95 %" + ("; numeric predictors in standard deviations" if design.standardise else "")
+        words = f"of {design.classes[1]} against {design.reference_class}; " if design.likelihood.odds else ""
+        words += "mean, 5 to 95 %" + ("; numeric predictors in standard deviations" if design.standardise else "")
         words += "; less the mean over classes" if design.n_classes > 1 else ""
         if design.standardised_response:
             words += ", of the response as well"

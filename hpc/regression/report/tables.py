@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from mpibayes.hpc.config.config import Config
-from mpibayes.hpc.posterior.scalars import r_hat_in_words
 from mpibayes.hpc.posterior.tables import (
-    chain_table,
     fixed,
     head,
     means,
@@ -23,17 +20,15 @@ from mpibayes.hpc.posterior.tables import (
     states,
     warnings_in_words,
 )
+from mpibayes.hpc.posterior.wide_table import chain_table
 from mpibayes.hpc.regression.keys import Firefly
-from mpibayes.hpc.regression.report.coefficients import Summary, by_importance, units
+from mpibayes.hpc.regression.report.coefficient_tables import coefficients, in_the_tables_units, near
 from mpibayes.hpc.regression.report.scoring import ClassScores
 from mpibayes.hpc.regression.report.summarise import RunSummary
 from mpibayes.hpc.regression.scalars import SCALARS
 from mpibayes.hpc.scalar import named
 from mpibayes.text import counted, every, number, percent, took
 
-LISTED = 30  # coefficients in the table, at most; coefficients.csv has them all
-LISTED_NUMERIC = 15  # in the table's units
-NAME_LETTERS = 40
 JUDGED = 100  # looks that R-hat needs
 ENOUGH = 20  # looks at the log posterior that show where a chain is
 
@@ -48,9 +43,9 @@ def parts(p: RunSummary) -> list[Any]:
     shown += ["", _efficiency_table(p), *_importance(p)]
     if p.scores is not None:
         shown += ["", _score_table(p)]
-    shown += ["", _coefficient_title(p), _coefficient_table(p)]
+    shown += ["", *coefficients(p)]
     if p.original is not None:
-        shown += ["", *_original(p)]
+        shown += ["", *in_the_tables_units(p)]
     return shown
 
 
@@ -129,11 +124,11 @@ def _prior(p: RunSummary) -> str:
         return "flat"
     kind = {"gaussian": "Gaussian, standard deviation", "laplace": "Laplace, scale"}[s.prior]
     chosen = ", chosen on held-out rows" if s.prior_scale == "heldout" else ""
-    words = f"{kind} {number(p.run.prior_scale)} of every coefficient{chosen}"
+    words = f"{kind} {number(p.run.prior_scale)}{chosen}"
     if not s.intercept:
         return words
-    own = f"Gaussian, standard deviation {number(s.intercept_scale)} of the intercept"
-    return f"{words}; {own}" if p.run.design.terms else own
+    own = f"Gaussian, standard deviation {number(s.intercept_scale)}"
+    return f"{words}; of the intercept {own}" if p.run.design.terms else own
 
 
 def _sampler(config: Config) -> str:
@@ -259,97 +254,12 @@ def _score_table(p: RunSummary) -> Any:
         return table
     table = plain_table(f"{s.n_rows:,} held-out rows", draws, "", "posterior mean", "their own mean")
     error = s.squared.error / (2.0 * s.rmse) if s.rmse > 0 else 0.0
-    of_squares, of_sizes = _near(error, error), _near(s.absolute.error, s.absolute.error)
-    table.add_row("root mean squared error", _near(s.rmse, error), f"± {of_squares}", "", _near(s.rmse_of_mean, error))
-    table.add_row("mean absolute error", _near(s.absolute.value, s.absolute.error), f"± {of_sizes}", "", "")
+    of_squares, of_sizes = near(error, error), near(s.absolute.error, s.absolute.error)
+    table.add_row("root mean squared error", near(s.rmse, error), f"± {of_squares}", "", near(s.rmse_of_mean, error))
+    table.add_row("mean absolute error", near(s.absolute.value, s.absolute.error), f"± {of_sizes}", "", "")
     table.add_row(
         "log predictive density, nats a row", fixed(s.log_density.value, 4), f"± {fixed(s.log_density.error, 4)}",
         fixed(s.at_mean.value, 4), "",
     )  # fmt: skip
     table.add_row("within their 90 % intervals", percent(s.covered.value), f"± {percent(s.covered.error)}", "", "")
     return table
-
-
-# --- coefficients -----------------------------------------------------------------------------------------------------
-
-
-def _coefficient_title(p: RunSummary) -> Any:
-    from mpibayes.terminal import Text
-
-    design = p.run.design
-    text = Text("Coefficients", style="bold")
-    away = p.shown.away_from_zero.reshape(design.n_classes, -1)[:, int(design.intercept) :]
-    n, away = away.size, int(away.sum())
-    words = "those that stand out most from 0 first, in posterior standard deviations"
-    if n:
-        words += f"; of {away:,} of {n:,} the interval from 5 to 95 % does not have 0 in it"
-    text.line(words, style="not bold dim")
-    if design.n_classes > 1:
-        words = "of each class less the mean of all classes: the same added to all changes nothing but the prior"
-        text.line(words, style="not bold dim")
-    if len(p.shown) > LISTED:
-        text.line(f"{LISTED} of {len(p.shown):,}; coefficients.csv has them all", style="not bold dim")
-    return text
-
-
-def _coefficient_table(p: RunSummary) -> Any:
-    odds = ("odds ratio", "5 %", "95 %") if p.odds else ()
-    table = plain_table("", "mean", "sd", "5 %", "50 %", "95 %", "ESS", "tail", "R-hat", *odds)
-    table.columns[0].no_wrap, table.columns[0].overflow = True, "ellipsis"
-    s = p.shown
-    for j in by_importance(s, p.run.design)[:LISTED]:
-        cells = [_near(x, s.sd[j]) for x in (s.mean[j], s.sd[j], *s.quantiles[:, j])]
-        cells += [fixed(s.ess_bulk[j], 0), fixed(s.ess_tail[j], 0), r_hat_in_words(s.r_hat[j])]
-        table.add_row(_name(p.names[j]), *cells, *(_odds_cells(s, j) if odds else ()))
-    return table
-
-
-def _original(p: RunSummary) -> Sequence[Any]:
-    from mpibayes.terminal import Text
-
-    design, s = p.run.design, p.original
-    d, unit = design.n_predictors, units(design)
-    numeric = {t.first for t in design.terms if t.numeric} | ({0} if design.intercept else set())
-    if design.likelihood.numeric:
-        numeric = set(range(d))
-    places = [j for j in by_importance(p.shown, design) if j % d in numeric]
-    title = Text("In the table's own units", style="bold")
-    words = "of numeric predictors, a coefficient of one unit; intercepts where they all are 0"
-    if design.likelihood.numeric:
-        words = f"of {design.response}; numeric predictors by one unit; the intercept where they all are 0"
-    title.line(words, style="not bold dim")
-    if len(places) > LISTED_NUMERIC:
-        title.line(f"{LISTED_NUMERIC} of {len(places):,}; coefficients.csv has them all", style="not bold dim")
-    odds = ("odds ratio", "5 %", "95 %") if p.odds else ()
-    table = plain_table("", "sd of the column", "mean", "sd", "5 %", "50 %", "95 %", *odds)
-    for j in places[:LISTED_NUMERIC]:
-        width = unit[j % d]
-        cells = [_near(x, s.sd[j]) for x in (s.mean[j], s.sd[j], *s.quantiles[:, j])]
-        cells += _odds_cells(s, j) if odds else []
-        table.add_row(_name(p.names[j]), number(width) if np.isfinite(width) else "", *cells)
-    return [title, table]
-
-
-def _name(name: str) -> Any:
-    from mpibayes.terminal import Text
-
-    return Text(name if len(name) <= NAME_LETTERS else name[: NAME_LETTERS - 1] + "…")
-
-
-def _odds_cells(s: Summary, j: int) -> list[str]:
-    with np.errstate(over="ignore"):
-        low, middle, high = np.exp(s.quantiles[:, j])
-    spread = max((high - low) / 3.3, 1e-12)
-    return [_near(x, spread) for x in (middle, low, high)]
-
-
-def _near(x: float, sd: float) -> str:
-    """A number with as many digits as an uncertainty of `sd` allows, two of its own."""
-    if not (np.isfinite(x) and np.isfinite(sd)):
-        return "-" if not np.isfinite(x) else number(x)
-    digits = 1 - int(np.floor(np.log10(sd))) if sd > 0 else 3
-    if digits > 5 and 0.5 < x < 2.0:  # an odds ratio of a small unit
-        return f"{x:.{min(digits, 9)}f}"
-    if digits > 5 or abs(x) >= 1e7:
-        return f"{x:.3g}"
-    return f"{x:,.{max(digits, 0)}f}"

@@ -1,0 +1,77 @@
+"""A table of many columns in as many parts as the terminal is narrow: nothing in it is cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mpibayes.hpc.posterior.tables import plain_table
+from mpibayes.text import visible
+
+LEAST_NAME = 24  # letters that a longer name has in a line
+MOST_LETTERS = 300  # of a name; what is longer is no name
+GAP = 2  # between columns
+
+
+@dataclass(frozen=True)
+class Group:
+    """Columns that stay together: headings, and cells of each row."""
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    @property
+    def width(self) -> int:
+        columns = zip(*(self.headings, *self.rows))
+        return sum(GAP + max(map(len, column)) for column in columns)
+
+
+@dataclass(frozen=True)
+class WideTable:
+    """Rows by their names. Groups of columns that have no room beside the ones before come below them, with the names
+    again; names fold."""
+
+    names: Sequence[str]
+    groups: Sequence[Group]
+    of: str = ""  # heading of the names
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        names = [name if len(name) <= MOST_LETTERS else name[: MOST_LETTERS - 1] + "…" for name in self.names]
+        least = min(LEAST_NAME, max(len(visible(name)) for name in (self.of, *names)))
+        for i, groups in enumerate(self._parts(options.max_width - least)):
+            if i:
+                yield ""
+            yield _table(self.of, names, groups)
+
+    def _parts(self, room: int) -> list[list[Group]]:
+        parts: list[list[Group]] = []
+        for group in self.groups:
+            if parts and sum(g.width for g in (*parts[-1], group)) <= room:
+                parts[-1].append(group)
+            else:
+                parts.append([group])
+        return parts
+
+
+def chain_table(columns: Mapping[str, Sequence[str]]) -> WideTable:
+    """A line a chain: the cells of each column by its heading, the chains' names first; "sd" stays with the column
+    before it."""
+    (of, names), *others = columns.items()
+    groups: list[Group] = []
+    for heading, cells in others:
+        one = Group((heading,), [(cell,) for cell in cells])
+        if heading == "sd":
+            mean = groups.pop()
+            one = Group((*mean.headings, heading), [(*row, cell) for row, cell in zip(mean.rows, cells)])
+        groups.append(one)
+    return WideTable(names, groups, of)
+
+
+def _table(of: str, names: Sequence[str], groups: Sequence[Group]) -> Any:
+    from mpibayes.terminal import Text
+
+    table = plain_table(of, *(heading for group in groups for heading in group.headings))
+    for name, *cells in zip(names, *(group.rows for group in groups)):
+        table.add_row(Text(name), *(cell for row in cells for cell in row))
+    return table
