@@ -106,7 +106,7 @@ def suite(tmp_path, mpirun):
         )
         start = time.monotonic()
         done = mpirun(
-            n, "-m", "pytest", *more, "-p", "no:cacheprovider", "test_case.py",
+            n, "-m", "pytest", *more, "--color=no", "-p", "no:cacheprovider", "test_case.py",
             timeout=timeout, cwd=tmp_path, env={"MPI_TEST_GRACE": 3},
         )  # fmt: skip
         return done, time.monotonic() - start
