@@ -107,7 +107,7 @@ class Firefly(Section):
     refresh: Literal["auto"] | Annotated[int, Field(ge=0)] = key(
         "auto",
         "cycles between two hmc steps on all rows, after which the brightness of every row is drawn anew; auto: a "
-        "seventh of the time (theta_update = hmc), else 0, none",
+        "seventh of the time with theta_update = hmc and whiten, else 0, none",
         '"auto" or a whole number, 0 or more',
     )
     init: Literal["laplace", "map", "prior"] = key(

@@ -19,7 +19,7 @@ from mpibayes.text import toml_string, visible
 
 TEXTS = (".csv", ".tsv", ".tab", ".txt", ".data", ".dat", ".parquet", ".pq")
 PACKED = (".gz", ".xz", ".bz2", ".zst")
-MADE_FROM = re.compile(r"# made by `mpibayes run` from (?P<name>\".*\"), sha256 (?P<digest>[0-9a-f]{64})\n")
+MADE_FROM = re.compile(r"# made by `mpibayes run` from (?P<name>\".*\"), (sha256|fingerprint) [0-9a-f]{64}\n")
 TEXT = """{made}# Edit it, and give it to `mpibayes run`; every key that is not here has its default.
 
 [data]
@@ -49,14 +49,22 @@ def configuration(source: Path, folder: Path, fresh: bool) -> Path:
     """The configuration for a data file, made where there is none yet; on root.
 
     folder: the run directory. fresh: make table and configuration again. Raises ConfigError where they belong to
-    another file, or to the file as it was; DataError where it cannot be imported.
+    another file, or to the file as it was, or where `folder` has no name; DataError where it cannot be imported.
     """
+    if folder.name in ("", ".."):
+        raise ConfigError(
+            f"-o {folder}: a data file's table and configuration lie beside the run directory and have its name, so it "
+            f"needs one; for example -o {Path('runs') / stem(source)}"
+        )
     place = folder.with_name(folder.name + ".toml")
     own = source.suffix.lower() in TABLES
-    table = source if own else folder.with_name(folder.name + ".h5")
-    made = "" if own else f"# made by `mpibayes run` from {toml_string(source.name)}, sha256 {_digest(source)}\n"
+    beside = folder.with_name(folder.name + ".h5")
+    table = source if own else beside
+    content = f"fingerprint {Table.open(source).fingerprint}" if own else f"sha256 {_digest(source)}"
+    made = f"# made by `mpibayes run` from {toml_string(source.name)}, {content}\n"
     if place.exists() and not fresh:
-        _require_same(place, table, source, made)
+        if not (own and beside.exists() and beside.samefile(source)):  # its own table, whatever that was made from
+            _require_same(place, table, source, made)
         return place
     folder.parent.mkdir(parents=True, exist_ok=True)
     if not own:
@@ -81,7 +89,7 @@ def _digest(path: Path) -> str:
 def _require_same(place: Path, table: Path, source: Path, made: str) -> None:
     with reading(place), open_regular(place) as file:
         found = MADE_FROM.match(file.read(4096).decode("utf-8", "replace"))
-    if made and found is not None and found[0] != made:
+    if found is not None and found[0] != made:
         was = "it has changed since then" if found["name"] == toml_string(source.name) else f"not {source.name}"
         raise ConfigError(
             f"{place}: was made from {found['name']}; {was}. Choose another directory with -o, or start over with "

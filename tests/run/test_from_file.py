@@ -64,6 +64,35 @@ def test_packed_files_and_tables(place):
     assert mpibayes(place, "run", "packed.csv.gz", *SHORT).returncode == 0
     assert mpibayes(place, "run", "runs/packed.h5", "-o", "from_table", *SHORT).returncode == 0
     assert (place / "from_table.toml").exists() and not (place / "from_table.h5").exists()
+    done = mpibayes(place, "run", "runs/packed.h5", *SHORT)  # the table that was made is as good as the file
+    assert done.returncode == 0 and "has all its 4 cycles" in done.stdout, done.stderr
+
+
+def test_another_table_is_noticed(place):
+    assert mpibayes(place, "run", "people.csv", *SHORT).returncode == 0
+    lines = (place / "people.csv").read_text().splitlines(keepends=True)
+    (place / "fewer.csv").write_text("".join(lines[:60]))
+    for name in ("runs/people.h5", "fewer.h5"):
+        done = mpibayes(place, "import", "people.csv" if "people" in name else "fewer.csv", name, "--force")
+        assert done.returncode == 0, done.stderr
+    assert mpibayes(place, "run", "runs/people.h5", "-o", "a", *SHORT).returncode == 0
+    assert mpibayes(place, "run", "runs/people.h5", "-o", "a", "--set", "run.cycles=6").returncode == 0
+    done = mpibayes(place, "run", "fewer.h5", "-o", "a", *SHORT)
+    assert done.returncode == 2 and 'was made from "people.h5"; not fewer.h5' in done.stderr, done.stderr
+    (place / "runs" / "people.h5").write_bytes((place / "fewer.h5").read_bytes())
+    done = mpibayes(place, "run", "runs/people.h5", "-o", "a", *SHORT)
+    assert done.returncode == 2 and "it has changed since then" in done.stderr, done.stderr
+    assert mpibayes(place, "run", "fewer.h5", "-o", "a", *SHORT, "--fresh").returncode == 0
+    (place / "no.h5").write_text("no table")
+    done = mpibayes(place, "run", "no.h5", "-o", "b", *SHORT)
+    assert done.returncode == 3 and not (place / "b.toml").exists() and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("out", [".", "..", "runs/..", "/"])
+def test_a_run_directory_without_a_name(place, out):
+    done = mpibayes(place, "run", "people.csv", "-o", out, *SHORT)
+    assert done.returncode == 2 and "so it needs one; for example -o runs/people" in done.stderr, done.stderr
+    assert done.stderr.count("mpibayes: error:") == 1 and {p.name for p in place.iterdir()} == {"people.csv"}
 
 
 def test_what_cannot_be_imported_ends_all_ranks(place):
