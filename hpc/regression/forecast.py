@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from mpibayes.hpc.regression.cost import Cost, cost
 from mpibayes.hpc.regression.design import Design
 from mpibayes.hpc.regression.firefly import PROPOSED, Firefly
 from mpibayes.hpc.regression.mode.choice import Choice
+from mpibayes.hpc.regression.prior import Prior
 from mpibayes.text import counted
 
+FAR = 3.0  # standard deviations of an intercept's prior
 EVALUATIONS = {"mala": 2.0, "random-walk": 2.0, "slice": 10.0}  # in an update of theta; hmc: leapfrog_steps + 1
 
 
@@ -27,6 +31,19 @@ def expected_cost(firefly: Firefly) -> Cost:
     return cost(p.n_rows, firefly.predicted, m.n_predictors, m.n_classes, steps, PROPOSED, p.n_shards)
 
 
+def _far_intercepts(prior: Prior, mode: np.ndarray, standardise: bool) -> list[str]:
+    """A warning where an intercept lies so far out in its prior that this pulls it."""
+    own = prior.intercepts & ~prior.flat
+    far = float(np.max(np.abs(mode[own]) / prior.scale[own], initial=0.0))
+    if far <= FAR:
+        return []
+    or_else = "" if standardise else ", or standardise = true"
+    return [
+        f"warning: the intercept's mode is {far:.3g} standard deviations of its prior from 0, which pulls it there: "
+        f"set a larger regression.intercept_scale{or_else}"
+    ]
+
+
 def in_words(design: Design, firefly: Firefly, choice: Choice) -> list[str]:
     """The start of a chain, for its log; on root."""
     s, p = firefly.settings, firefly.problem
@@ -37,6 +54,7 @@ def in_words(design: Design, firefly: Firefly, choice: Choice) -> list[str]:
         *choice.words,
         f"posterior mode: found in {counted(choice.fit.iterations, 'iteration')}, log posterior "
         f"{choice.fit.log_posterior:.8g}",
+        *_far_intercepts(p.prior, choice.fit.theta, design.standardise),
     ]
     every = looked_at(firefly)
     if not firefly.firefly:

@@ -65,9 +65,10 @@ class Prior:
         """For a log."""
         if self.flat.all():
             return "flat prior"
-        laws = [(self.kind, ~self.intercepts, ""), ("gaussian", self.intercepts, " of the intercept")]
-        words = [f"{kind} prior{of}, scale {self.scale[at].min():.4g}" for kind, at, of in laws if at.any()]
-        return "; ".join(words)
+        laws = [(self.kind, self.scale[~self.intercepts]), ("gaussian", self.scale[self.intercepts])]
+        first, *own = [(kind, f"of scale {scale.min():.4g}") for kind, scale in laws if len(scale)]
+        words = "{} prior {}".format(*first)
+        return words + " (intercept: {} {})".format(*own[0]) if own else words
 
     def draw(self, stream: np.random.Generator) -> np.ndarray:
         """One draw, (P,), of a prior that is nowhere flat."""

@@ -279,8 +279,21 @@ def test_a_level_without_a_class_is_a_warning(tmp_path):
 
 def test_an_intercept_alone(place):
     configure(place)
-    assert run(place, "alone", *sets("regression.predictors=[]", "run.cycles=30", "run.burn_in=10")).returncode == 0
+    done = run(place, "alone", *sets("regression.predictors=[]", "run.cycles=30", "run.burn_in=10"))
+    assert done.returncode == 0 and "1 coefficient, gaussian prior of scale 10, " in done.stdout, done.stdout
     assert trace_of(place, "alone").startswith(b"cycle,lp,") and b"theta[(intercept)]" in trace_of(place, "alone")
+
+
+def test_an_intercept_far_out_in_its_prior_is_a_warning(tmp_path):
+    """A response in its own units, far from 0."""
+    paid = 5000.0 + np.random.default_rng(0).normal(0, 40, 900)
+    place = with_columns(tmp_path, paid=("real", paid, None))
+    configure(place, "student-t")
+    words = sets('regression.predictors=["job"]', "regression.prior=laplace", "run.cycles=20", "run.burn_in=5")
+    done = run(place, "far", *words, *sets("regression.standardise=false", "regression.intercept_scale=400"))
+    assert done.returncode == 0 and "laplace prior of scale 2.5 (intercept: gaussian of scale 400)" in done.stdout
+    assert "the intercept's mode is 12.5 standard deviations of its prior from 0" in done.stdout, done.stdout
+    assert "standard deviations of its prior" not in run(place, "near", *words).stdout
 
 
 def test_bad_cells_of_held_out_rows_are_named_by_their_row(tmp_path):
