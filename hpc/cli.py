@@ -175,7 +175,8 @@ def import_(
       mpibayes import people.csv people.h5 --write-schema schema.toml      look at it, edit it, and
       mpibayes import people.csv people.h5 --schema schema.toml --force    give it back
     """
-    from mpibayes.io.ingest import import_table, print_summary
+    from mpibayes.io.ingest import import_table
+    from mpibayes.io.summary import print_summary
 
     console = _console()
     with _import_progress(console) as progress:

@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mpibayes.errors import DataError
+from mpibayes.io.cells import Batch, Cells, Place
 from mpibayes.io.dialect import MAX_PROBLEMS
-from mpibayes.io.forms import Form
+from mpibayes.io.forms import INFINITE, Form
 from mpibayes.io.rows import MAX_COUNT, NUMERIC, Column, Rows
-from mpibayes.io.source import Batch, Cells, Place, TextSource
+from mpibayes.io.source import TextSource
 
 NUMBER = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
 MAX_REAL = 1e150  # squares of larger numbers overflow
@@ -29,7 +30,7 @@ def numbers(texts: pa.StringArray, form: Form | None = None) -> np.ndarray:
         values = pc.cast(texts, pa.float64())  # all are numbers: the usual case in a numeric column
     except pa.ArrowInvalid:
         is_number = pc.match_substring_regex(texts, NUMBER)
-        is_infinite = pc.match_substring_regex(texts, r"^[+-]?inf(inity)?$", ignore_case=True)
+        is_infinite = pc.match_substring_regex(texts, INFINITE)
         kept = pc.if_else(pc.or_(is_number, is_infinite), texts, pa.scalar(None, pa.string()))
         values = pc.cast(kept, pa.float64())
     return np.array(values.to_numpy(zero_copy_only=False), dtype=np.float64)
@@ -165,12 +166,12 @@ class Encoder:
 
 class Markers:
     """Texts that mean missing. One that is a number means the number, however it is written: -999 is -999.0, too; but
-    007 is not 7."""
+    007 is not 7. `inf` means all numbers beyond MAX_REAL."""
 
     def __init__(self, texts: Sequence[str]):
         self._texts = pa.array(list(texts), pa.string())
         values = numbers(self._texts) if len(self._texts) else np.zeros(0)
-        self._values = values[~np.isnan(values)]
+        self._values = _within_range(values[~np.isnan(values)])
 
     def among(self, texts: pa.StringArray, form: Form | None = None, values: np.ndarray | None = None) -> np.ndarray:
         """Which texts mean missing, bool (n,). values: their numbers, if known."""
@@ -178,5 +179,10 @@ class Markers:
         if len(self._values):
             values = numbers(texts, form) if values is None else values
             coded = pc.match_substring_regex(texts, r"^[+-]?0\d").to_numpy(zero_copy_only=False)
-            found = found | (np.isin(values, self._values) & ~coded)
+            found = found | (np.isin(_within_range(values), self._values) & ~coded)
         return found
+
+
+def _within_range(values: np.ndarray) -> np.ndarray:
+    """What is beyond MAX_REAL as infinite."""
+    return np.where(np.abs(values) > MAX_REAL, np.copysign(np.inf, values), values)

@@ -11,7 +11,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,38 +23,13 @@ from mpibayes.io.dialect import MAX_PROBLEMS, MISSING
 from mpibayes.io.encode import Encoder, Offences
 from mpibayes.io.files import read_regular, reading, reason, replacing
 from mpibayes.io.forms import form_of, settled
+from mpibayes.io.profile import Profile
 from mpibayes.io.rows import KINDS, LEVELLED, check_levels, place_columns
 from mpibayes.io.schema import SCHEMA_KINDS, ColumnSchema, Schema, read_schema, schema_text
 from mpibayes.io.source import Progress, TextSource, near
+from mpibayes.io.summary import ColumnSummary, ImportSummary
 from mpibayes.io.table import Table, TableWriter, check_table_name, check_target
-from mpibayes.text import counted, is_unicode, visible
-
-LISTED = 500  # columns that are printed, at most
-
-
-@dataclass(frozen=True)
-class ColumnSummary:
-    """One column of the source: what became of it. `n_levels` is 0 for real, count and ignored columns."""
-
-    name: str
-    kind: str
-    n_levels: int
-    levels: tuple[str, ...]
-    n_missing: int
-    reason: str
-    mean: float | None = None
-    minimum: float | None = None
-    maximum: float | None = None
-
-
-@dataclass(frozen=True)
-class ImportSummary:
-    table: Table
-    rows: int
-    columns: tuple[ColumnSummary, ...]
-    warnings: tuple[str, ...]
-    seconds: float
-    reading: str  # how the source was read, in words
+from mpibayes.text import is_unicode
 
 
 def import_table(
@@ -156,7 +131,7 @@ def _protect_sources(source: TextSource, *targets: Path | None) -> None:
                 raise ConfigError(f"{target}: is both source and target; choose another name to write")
 
 
-def _profiles(source, schema: Schema, missing, kinds, keep, drop) -> list[infer.Profile]:
+def _profiles(source, schema: Schema, missing, kinds, keep, drop) -> list[Profile]:
     """An empty profile a column, with what the user said of it. Raises ConfigError with all mistakes."""
     problems = []
     has = f"; it has {', '.join(source.names[:12])}{' ...' if len(source.names) > 12 else ''}"
@@ -192,7 +167,11 @@ def _profiles(source, schema: Schema, missing, kinds, keep, drop) -> list[infer.
         ]
         if levels is not None and kind == "boolean" and len(levels) != 2:
             problems.append(f"column '{name}': a boolean column has two levels, the schema gives {len(levels)}")
-        profiles.append(infer.Profile(name, kind, levels, markers))
+        unread = source.dialect.unread.get(len(profiles), "")
+        if unread and (kind not in (None, "ignored") or name in keep):
+            problems.append(f"column '{name}': is {unread}; it cannot be imported, only left out")
+        profiles.append(Profile(name, "ignored" if unread else kind, levels, markers))
+        profiles[-1].unread = unread if kind is None else ""
         profiles[-1].n_marked = dict.fromkeys((m.strip() for m in missing), 0)
         said = {"resolution": column.resolution, "atoms": column.atoms, "log": column.log}
         profiles[-1].recorded = {key: value for key, value in said.items() if value is not None}
@@ -201,7 +180,7 @@ def _profiles(source, schema: Schema, missing, kinds, keep, drop) -> list[infer.
     return profiles
 
 
-def _find_forms(source: TextSource, profiles: list[infer.Profile], decimal, thousands) -> list[str]:
+def _find_forms(source: TextSource, profiles: list[Profile], decimal, thousands) -> list[str]:
     """Notes in each profile how its first cells are written; says where that was a guess."""
     batches = source.batches()
     first = next(batches, None)
@@ -226,21 +205,22 @@ def _find_forms(source: TextSource, profiles: list[infer.Profile], decimal, thou
     return guesses
 
 
-def _unmet(missing: Sequence[str], profiles: list[infer.Profile]) -> Iterator[str]:
+def _unmet(missing: Sequence[str], profiles: list[Profile]) -> Iterator[str]:
     """Says which markers of the user no cell has."""
     for marker in missing:
         if not any(profile.n_marked.get(marker.strip()) for profile in profiles):
             yield f"--missing {marker}: no cell has it"
 
 
-def _profile_all(source: TextSource, profiles: list[infer.Profile], progress: Progress | None) -> int:
+def _profile_all(source: TextSource, profiles: list[Profile], progress: Progress | None) -> int:
     """The first pass. Returns the number of rows; raises DataError with the cells that do not fit what was said."""
     offences = Offences()
     rows = 0
     for batch in source.batches(progress=progress, phase="reading"):
         rows += batch.n_rows
         for position, profile in enumerate(profiles):
-            profile.add(batch, position, offences)
+            if position in batch.columns:
+                profile.add(batch, position, offences)
     if rows == 0:
         raise DataError(f"{source.paths[0]}: has no rows" + (" below its header" if source.dialect.header else ""))
     if offences:
@@ -317,62 +297,3 @@ def _reading(source: TextSource) -> str:
     delimiter = {"\t": "tab", " ": "blank"}.get(dialect.delimiter, repr(dialect.delimiter))
     header = "first line taken as header" if dialect.header else "no header: first line taken as data"
     return f"CSV, delimiter {delimiter}, {header}" + (" (detected)" if source.header_detected else " (as given)")
-
-
-def summary_lines(summary: ImportSummary) -> list[str]:
-    """The summary as plain lines."""
-    table = summary.table
-    used = [c for c in summary.columns if c.kind != "ignored"]
-    n_kinds = [(kind, sum(c.kind == kind for c in used)) for kind in KINDS]
-    parts = ", ".join(f"{n} {kind}" for kind, n in n_kinds if n)
-    lines = [
-        f"{visible(table.path)}: {counted(summary.rows, 'row')}, {len(used)} of {len(summary.columns)} columns "
-        f"({parts}), {summary.seconds:.1f} s",
-        f"read as {summary.reading}",
-    ]
-    names = [visible(c.name) for c in summary.columns]
-    width = max(map(len, names))
-    lines += [
-        f"  {name:<{width}}  {c.kind:<11}  {visible(_content(c))}{_missing(c, summary.rows)}"
-        for name, c in zip(names, summary.columns, strict=True)
-    ]
-    return lines + [f"warning: {visible(w)}" for w in summary.warnings]
-
-
-def _content(c: ColumnSummary) -> str:
-    if c.kind == "ignored":
-        return c.reason
-    if c.n_levels:
-        shown = ", ".join(v if len(v) <= 24 else v[:23] + "…" for v in c.levels[:4])
-        return f"{counted(c.n_levels, 'level')}: {shown}" + (", ..." if c.n_levels > 4 else "")
-    return f"{c.minimum:.6g} to {c.maximum:.6g}, mean {c.mean:.6g}"
-
-
-def _missing(c: ColumnSummary, rows: int) -> str:
-    if not c.n_missing or c.kind == "ignored":
-        return ""
-    return f"; {c.n_missing:,} missing ({100 * c.n_missing / rows:.2g} %)"
-
-
-def print_summary(summary: ImportSummary, console) -> None:
-    """The summary as a table on a rich console."""
-    from rich.table import Table as Grid
-
-    from mpibayes.terminal import Text
-
-    head, reading = summary_lines(summary)[:2]
-    console.print(Text(head))
-    console.print(Text(reading, style="dim"))
-    grid = Grid(box=None, pad_edge=False, header_style="bold")
-    for title in ("column", "kind", "content", "missing", "why"):
-        grid.add_column(title, justify="right" if title == "missing" else "left", overflow="fold")
-    for c in summary.columns[:LISTED]:
-        ignored = c.kind == "ignored"
-        content = "" if ignored else _content(c)
-        share = f"{100 * c.n_missing / summary.rows:.2g} %" if c.n_missing else ""
-        grid.add_row(Text(c.name), c.kind, Text(content), share, Text(c.reason), style="dim" if ignored else "")
-    console.print(grid)
-    if len(summary.columns) > LISTED:
-        console.print(Text(f"and {len(summary.columns) - LISTED:,} more columns; --write-schema lists all"))
-    for warning in summary.warnings:
-        console.print(Text(f"warning: {warning}", style="yellow"))

@@ -11,9 +11,10 @@ import pytest
 
 from mpibayes.errors import DataError
 from mpibayes.io import dialect, source
-from mpibayes.io.ingest import _profiles, import_table, print_summary
+from mpibayes.io.ingest import _profiles, import_table
 from mpibayes.io.schema import read_schema
 from mpibayes.io.source import TextSource
+from mpibayes.io.summary import print_summary
 from mpibayes.terminal import Console
 
 LONG = "ä" * 300
