@@ -158,9 +158,10 @@ TABLE = click.option(
 @click.option("--names", help="Column names separated by commas, or a file with one a line.")
 @click.option("--encoding", help="Of the text.  [default: utf-8]")
 @click.option("--force", is_flag=True, help="Replace TABLE if it exists.")
+@click.option("-v", "--verbose", is_flag=True, help="Print all columns of a wide table, and all warnings.")
 def import_(
     sources, table, schema, write_schema, kinds, keep, drop, missing, decimal, thousands, delimiter, header, names,
-    encoding, force,
+    encoding, force, verbose,
 ):  # fmt: skip
     """Turn CSV or Parquet into a typed table.
 
@@ -198,7 +199,7 @@ def import_(
             overwrite=force,
             progress=progress,
         )
-    print_summary(summary, console)
+    print_summary(summary, console, verbose)
 
 
 def _console():

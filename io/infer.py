@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mpibayes.io.encode import numbers
-from mpibayes.io.measured import AS_IT_IS, CODES, DOUBTFUL, Recording, in_words, recording
+from mpibayes.io.measured import AS_IT_IS, DOUBTFUL, Recording, in_words, recording
 from mpibayes.io.profile import TRUTH, Profile
 from mpibayes.io.rows import MAX_LEVELS, NUMERIC
 from mpibayes.text import counted
@@ -82,8 +82,10 @@ def decide(p: Profile, keep: bool = False) -> Decision:
             f'that means missing, say so in the schema: missing = ["{r.suspects[0]:.10g}"]'
         )
     if r.roughness > DOUBTFUL:
-        sure = "its values are codes rather than measurements" if r.roughness > CODES else "its values may be codes"
-        warnings.append(f"column '{p.name}': {sure}, by their histogram; if so: --kind {p.name}=categorical")
+        warnings.append(
+            f"column '{p.name}': some of its numbers are far more common than those next to them; if they are codes: "
+            f"{_option('kind', p.name + '=categorical')}; if they were rounded, as to dozens, leave it as it is"
+        )
     written = "" if p.form is None else p.form.in_words()
     reason = "; ".join(filter(None, [written or found.reason, in_words(r)]))
     return replace(found, reason=reason, warning="; ".join(warnings), recording=r)
@@ -111,12 +113,12 @@ def _decide(p: Profile, keep: bool) -> Decision:
         if _too_many(p) and not keep:
             return _left_out(p)
     if p.n_distinct == 2 and tuple(t.lower() for t in p.sorted_levels()) in TRUTH:
-        return Decision("boolean", p.sorted_levels())
+        return Decision("boolean", p.sorted_levels(), "two values")
     if integer:
         return _integers(p, keep)
     if numeric and not p.leading_zero:
-        return Decision("real", reason="fractions")
-    return _categorical(p, "" if not p.leading_zero else "numbers with leading zeros")
+        return Decision("real", reason="numbers")
+    return _categorical(p, "text" if not p.leading_zero else "numbers with leading zeros")
 
 
 def _integers(p: Profile, keep: bool) -> Decision:

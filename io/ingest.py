@@ -24,6 +24,7 @@ from mpibayes.io.encode import Encoder, Offences
 from mpibayes.io.files import read_regular, reading, reason, replacing
 from mpibayes.io.forms import form_of, settled
 from mpibayes.io.profile import Profile
+from mpibayes.io.redundant import Redundancy
 from mpibayes.io.rows import KINDS, LEVELLED, check_levels, place_columns
 from mpibayes.io.schema import SCHEMA_KINDS, ColumnSchema, Schema, read_schema, schema_text
 from mpibayes.io.source import Progress, TextSource, near
@@ -90,14 +91,14 @@ def import_table(
         errors = [d.error for d in decisions if d.error]
         if errors:
             raise DataError(f"{source.paths[0]}: cannot be imported as it is", errors[:MAX_PROBLEMS])
-        table = _write(source, out, overwrite, rows, profiles, decisions, progress)
+        table, said_twice = _write(source, out, overwrite, rows, profiles, decisions, progress)
     if write_schema is not None:
         _write_schema(write_schema, source, profiles, decisions)
     return ImportSummary(
         table,
         rows,
         _column_summaries(table, profiles, decisions),
-        (*guesses, *_unmet(missing, profiles), *(d.warning for d in decisions if d.warning)),
+        (*guesses, *_unmet(missing, profiles), *(d.warning for d in decisions if d.warning), *said_twice),
         time.perf_counter() - start,
         _reading(source),
     )
@@ -228,8 +229,8 @@ def _profile_all(source: TextSource, profiles: list[Profile], progress: Progress
     return rows
 
 
-def _write(source, out, overwrite, rows, profiles, decisions, progress) -> Table:
-    """The second pass."""
+def _write(source, out, overwrite, rows, profiles, decisions, progress) -> tuple[Table, list[str]]:
+    """The second pass: the table, and what it says twice."""
     used = [i for i, d in enumerate(decisions) if d.kind in KINDS]
     if not used:
         problems = [f"{p.name}: {d.reason}" for p, d in zip(profiles, decisions, strict=True)]
@@ -253,12 +254,15 @@ def _write(source, out, overwrite, rows, profiles, decisions, progress) -> Table
         "forms": {profiles[i].name: asdict(form) for i, form in zip(used, forms) if form is not None},
     }
     offences = Offences()
+    redundancy = Redundancy(columns, rows)
     with TableWriter(out, columns, rows, overwrite, about) as writer:
         for batch in source.batches(used, progress, "writing"):
-            writer.write(encoder.encode(batch, offences, offences))
+            coded = encoder.encode(batch, offences, offences)
+            writer.write(coded)
+            redundancy.add(coded)
             if offences:
                 raise offences.error(source, "The file changed while it was read.")
-    return writer.table
+    return writer.table, list(redundancy.warnings())
 
 
 def _write_schema(path: Path, source: TextSource, profiles, decisions) -> None:
@@ -283,6 +287,7 @@ def _column_summaries(table: Table, profiles, decisions) -> tuple[ColumnSummary,
     result = []
     for p, d in zip(profiles, decisions, strict=True):
         summary = ColumnSummary(p.name, d.kind, len(d.levels), d.levels, p.n_missing, d.reason)
+        summary = replace(summary, warned=bool(d.warning), recording=d.recording)
         column = columns.get(p.name)
         if column is not None and not column.levels:
             summary = replace(summary, mean=column.center, minimum=column.minimum, maximum=column.maximum)

@@ -28,7 +28,7 @@ FEW_VALUES, FEW_CELLS = 20, 10
 LOG_RANGE, LOG_GAIN = 20.0, 0.25
 MEDIAN_OF_CHI = 0.4549  # of a chi-square with one degree of freedom
 ROUGH_CELLS = 12_000  # cells at which roughness is quoted
-CODES, DOUBTFUL = 50.0, 30.0  # roughness of codes, and of what may be
+DOUBTFUL = 30.0  # roughness from which on the values may be codes
 
 
 class Histogram:

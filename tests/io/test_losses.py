@@ -76,7 +76,7 @@ def test_nul_characters(tmp_path):
     """Around a text they are blanks; within one they are shown; they never end it."""
     lines = [b"a,%.1f\n" % v for v in G.standard_normal(100)]
     text = b"k,x\n" + b"".join(lines) + b"a\0\0,1.5\nb\0c,2.5\nb,3.5\n"
-    summary, columns = imported(tmp_path, text)
+    columns = imported(tmp_path, text)[1]
     assert columns["k"].levels == ("a", "b", "b\u2400c") and columns["x"].kind == "real"
     columns = imported(tmp_path, text + b"b,3\x001\n")[1]
     assert columns["x"].kind == "categorical" and "3\u24001" in columns["x"].levels
