@@ -153,6 +153,10 @@ TABLE = click.option(
 )
 @click.option("--decimal", type=click.Choice([".", ","]), help="Of numbers such as 1,5; detected if not given.")
 @click.option("--thousands", type=click.Choice([",", ".", " ", "'"]), help="As in 1,234,567; detected if not given.")
+@click.option("--dates", type=click.Choice(["day-first", "month-first"]), help="5/1/2024; detected if possible.")
+@click.option(
+    "--calendar", multiple=True, metavar="COLUMN", help="Weekday, month and hour of its dates, as columns. Repeatable."
+)
 @click.option("--delimiter", metavar="CHAR", help="Field separator; detected if not given. Write a tab as '\\t'.")
 @click.option("--header/--no-header", default=None, help="Whether the first line has names; detected if not given.")
 @click.option("--names", help="Column names separated by commas, or a file with one a line.")
@@ -160,8 +164,8 @@ TABLE = click.option(
 @click.option("--force", is_flag=True, help="Replace TABLE if it exists.")
 @click.option("-v", "--verbose", is_flag=True, help="Print all columns of a wide table, and all warnings.")
 def import_(
-    sources, table, schema, write_schema, kinds, keep, drop, missing, decimal, thousands, delimiter, header, names,
-    encoding, force, verbose,
+    sources, table, schema, write_schema, kinds, keep, drop, missing, decimal, thousands, dates, calendar, delimiter,
+    header, names, encoding, force, verbose,
 ):  # fmt: skip
     """Turn CSV or Parquet into a typed table.
 
@@ -192,6 +196,8 @@ def import_(
             missing=list(missing),
             decimal=decimal,
             thousands=thousands,
+            dates=dates,
+            calendar=list(calendar),
             kinds=dict(_column_and_kind(item) for item in kinds),
             keep=list(keep),
             drop=list(drop),

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from mpibayes.errors import DataError
 from mpibayes.io.cells import Batch, Cells, Place
+from mpibayes.io.dates import Dates
 from mpibayes.io.dialect import MAX_PROBLEMS
 from mpibayes.io.forms import INFINITE, Form
 from mpibayes.io.rows import MAX_COUNT, NUMERIC, Column, Rows
@@ -21,7 +22,7 @@ NUMBER = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
 MAX_REAL = 1e150  # squares of larger numbers overflow
 
 
-def numbers(texts: pa.StringArray, form: Form | None = None) -> np.ndarray:
+def numbers(texts: pa.StringArray, form: Form | Dates | None = None) -> np.ndarray:
     """The number each text is (float64), NaN where it is none. `1e400` and `-inf` are infinite; `nan` is no number.
 
     form: how they are written; None: plainly."""
@@ -135,7 +136,7 @@ class Encoder:
         columns: Sequence[Column],
         positions: Sequence[int],
         markers: Sequence[Sequence[str]],
-        forms: Sequence[Form | None] | None = None,
+        forms: Sequence[Form | Dates | None] | None = None,
     ):
         self.columns = columns
         self.positions = positions
@@ -153,7 +154,8 @@ class Encoder:
         ):
             cells = batch.columns[position]
             missing = markers.among(cells.texts, form)
-            values, bad = parse(column.kind, levels, cells.texts, missing, form)
+            texts = form.labels(cells.texts) if getattr(form, "part", "") else cells.texts
+            values, bad = parse(column.kind, levels, texts, missing, form)
             if bad.any():
                 if column.kind in NUMERIC:
                     values[bad] = np.nan

@@ -72,7 +72,7 @@ def form_of(
     forms = [
         Form(d, t, unit)
         for d, t in ((".", ""), (",", ""), (",", "."), (".", ","), (",", " "), (".", " "), (".", "'"), (",", "'"))
-        if (decimal or d) == d and (thousands or t) == t
+        if (decimal or d) == d and (not thousands or (t in ("", thousands) and d != thousands))
     ]
     fit = [form for form in forms if all(re.match(form.pattern(), text) for text in texts)]
     fit = [form for form in fit if _needed(form, texts)]

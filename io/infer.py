@@ -30,11 +30,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mpibayes.io.clock import step_of
+from mpibayes.io.dates import Dates
 from mpibayes.io.encode import numbers
 from mpibayes.io.measured import AS_IT_IS, DOUBTFUL, Recording, in_words, recording
 from mpibayes.io.profile import TRUTH, Profile
 from mpibayes.io.rows import MAX_LEVELS, NUMERIC
-from mpibayes.text import counted
+from mpibayes.text import counted, toml_string
 
 FEW_INTEGERS = 20
 MANY_LEVELS, CELLS_OF_MANY = 1_000, 10  # of text with more levels and fewer cells a level, no cluster learns a thing
@@ -71,28 +73,33 @@ def decide(p: Profile, keep: bool = False) -> Decision:
         found = replace(found, warning=_joined(found.warning, f"column '{p.name}': {what}; taken as missing"))
     if found.kind != "real" or found.error:
         return found
-    r = recording(p.histogram, **p.recorded)
+    dates = p.dates
+    known = {"resolution": step_of(p.histogram.merge().values), "log": False} if dates else {}
+    r = recording(p.histogram, **(known | p.recorded))
     if r.few and p.kind is None and p._texts is not None and not p.recorded:
-        return _categorical(p, f"{len(p._texts)} different numbers, each ten times or more")
+        what = "dates" if dates else "numbers"
+        return _categorical(p, f"{p.n_distinct} different {what}, each ten times or more")
     warnings = [found.warning] if found.warning else []
     if r.suspects:
-        values = " and ".join(f"{value:.10g}" for value in r.suspects)
+        written = [p.written(value) for value in r.suspects]
         warnings.append(
-            f"column '{p.name}': {values} {'is' if len(r.suspects) == 1 else 'are'} far from all other values; if "
-            f'that means missing, say so in the schema: missing = ["{r.suspects[0]:.10g}"]'
+            f"column '{p.name}': {' and '.join(written)} {'is' if len(written) == 1 else 'are'} far from all other "
+            f"values; if that means missing, say so in the schema: missing = [{toml_string(written[0])}]"
         )
-    if r.roughness > DOUBTFUL:
+    if r.roughness > DOUBTFUL and not dates:
         warnings.append(
             f"column '{p.name}': some of its numbers are far more common than those next to them; if they are codes: "
             f"{_option('kind', p.name + '=categorical')}; if they were rounded, as to dozens, leave it as it is"
         )
     written = "" if p.form is None else p.form.in_words()
-    reason = "; ".join(filter(None, [written or found.reason, in_words(r)]))
+    reason = "; ".join(filter(None, [written or found.reason, in_words(r, dates.unit if dates else "")]))
     return replace(found, reason=reason, warning="; ".join(warnings), recording=r)
 
 
 def _decide(p: Profile, keep: bool) -> Decision:
     p._merge()
+    if p.question and not keep:
+        return Decision("ignored", reason="dates, of which day and month cannot be told apart", warning=p.question)
     if p.kind is not None:
         return _as_given(p)
     n = p.n_observed
@@ -112,6 +119,8 @@ def _decide(p: Profile, keep: bool) -> Decision:
             return _identifier(p, "text, nearly all of it different")
         if _too_many(p) and not keep:
             return _left_out(p)
+    if p.dates:
+        return Decision("real", reason="dates")
     if p.n_distinct == 2 and tuple(t.lower() for t in p.sorted_levels()) in TRUTH:
         return Decision("boolean", p.sorted_levels(), "two values")
     if integer:
@@ -179,7 +188,8 @@ def _stray(p: Profile) -> str:
     if p.example_text is None or p.n_numbers <= 0.5 * p.n_observed:
         return ""
     text = p.example_text[0][:40]
-    return f"; mostly numbers: if {text!r} means missing: {_option('missing', text)}"
+    what = "dates" if isinstance(p.form, Dates) else "numbers"
+    return f"; mostly {what}: if {text!r} means missing: {_option('missing', text)}"
 
 
 def _option(name: str, value: str) -> str:
@@ -198,12 +208,9 @@ def _categorical(p: Profile, reason: str) -> Decision:
     levels = p.sorted_levels()
     warning = ""
     n_words = int(np.isnan(numbers(p._texts, p.form)).sum())
-    if p.n_numbers > 0.5 * p.n_observed and 1 <= n_words <= 3 and len(levels) > FEW_INTEGERS:
-        n = p.n_observed - p.n_numbers
-        warning = (
-            f"column '{p.name}' is taken as categorical ({len(levels):,} levels), but only {n:,} of {p.n_observed:,} "
-            f"cells are no numbers, such as {p.example_text[0][:40]!r}; if that means missing, say so (--missing)"
-        )
+    if 1 <= n_words <= 3 and len(levels) > FEW_INTEGERS and (stray := _stray(p)):
+        n = counted(p.n_observed - p.n_numbers, "cell")
+        warning = f"column '{p.name}': taken as categorical ({len(levels):,} levels) because of {n}{stray}"
     return Decision("categorical", levels, reason, warning)
 
 

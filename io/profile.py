@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mpibayes.io.cells import Batch, Place
+from mpibayes.io.clock import as_text
+from mpibayes.io.dates import Dates
 from mpibayes.io.encode import MAX_REAL, Markers, Offences, expectation, numbers, parse
 from mpibayes.io.forms import Form
 from mpibayes.io.measured import Histogram
@@ -38,7 +40,7 @@ class Profile:
         kind: str | None,
         levels: Sequence[str] | None,
         markers: Sequence[str],
-        form: Form | None = None,
+        form: Form | Dates | None = None,
     ):
         self.form = form
         self.name, self.kind, self.levels = name, kind, None if levels is None else tuple(levels)
@@ -59,6 +61,7 @@ class Profile:
         self.n_marked: dict[str, int] = {}  # cells of markers that the user gave
         self.histogram = Histogram()
         self.recorded: dict[str, Any] = {}  # what the user says of resolution, atoms and log
+        self.question = ""  # to the user: whether its dates have the day or the month first
         self.unread = ""  # why its cells cannot be read, if so
         self.counts_rows = True  # each cell is the integer after the one above it
         self._last: float | None = None
@@ -189,6 +192,18 @@ class Profile:
     @property
     def counted(self) -> str:
         return f"{self.n_distinct:,}" if self._texts is not None else f"about {float(f'{self.n_distinct:.3g}'):,.0f}"
+
+    @property
+    def dates(self) -> Dates | None:
+        """How its cells are written, if all are dates or times of the day."""
+        only = isinstance(self.form, Dates) and self.n_numbers == self.n_observed > 0
+        return self.form if only else None
+
+    def written(self, value: float) -> str:
+        """A number as a cell has it."""
+        if isinstance(self.form, Dates) and self._texts is not None:
+            return self._texts[int(np.argmax(numbers(self._texts, self.form) == value))].as_py()
+        return as_text(value, self.form.unit) if isinstance(self.form, Dates) else f"{value:.10g}"
 
     def sorted_levels(self) -> tuple[str, ...]:
         texts = self._texts.to_pylist()

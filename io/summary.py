@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from mpibayes.io.clock import as_text
 from mpibayes.io.measured import AS_IT_IS, Recording
 from mpibayes.io.rows import KINDS
 from mpibayes.io.table import Table
@@ -31,6 +32,7 @@ class ColumnSummary:
     maximum: float | None = None
     warned: bool = False
     recording: Recording = AS_IT_IS
+    unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,8 @@ def _content(c: ColumnSummary) -> str:
     if c.n_levels:
         shown = ", ".join(v if len(v) <= 24 else v[:23] + "…" for v in c.levels[:4])
         return f"{counted(c.n_levels, 'level')}: {shown}" + (", ..." if c.n_levels > 4 else "")
+    if c.unit:
+        return f"{as_text(c.minimum, c.unit)} to {as_text(c.maximum, c.unit)}"
     return f"{c.minimum:.6g} to {c.maximum:.6g}, mean {c.mean:.6g}"
 
 
