@@ -118,7 +118,7 @@ def test_day_and_month_that_cannot_be_told_apart_are_a_question(tmp_path):
         assert not summary.warnings and reals(summary, "when")[0] == (datetime.date(year, m, d) - EPOCH.date()).days
         again = imported(tmp_path, texts, schema=tmp_path / f"{said}.toml")[0]
         assert again.table.fingerprint == summary.table.fingerprint
-    with pytest.raises(ConfigError, match="dates that can be read in two ways(.|\n)*column 'when'"):
+    with pytest.raises(ConfigError, match=r"dates that can be read in two ways(.|\n)*column 'when'"):
         imported(tmp_path, texts, kinds={"when": "real"})
 
 
@@ -217,7 +217,7 @@ def test_days_and_their_texts():
     for day in days[2:]:
         text = as_text(day, "days since 1970-01-01")
         assert numbers(pa.array([text]), Dates())[0] == day
-    assert as_text(0.75, "days") == "18:00:00" and as_text(1e9, "days since 1970-01-01") == "1e+09"
+    assert as_text(0.75, "days") == "18:00:00" and as_text(1e9, "days since 1970-01-01") == "1000000000"
 
 
 @pytest.mark.parametrize("per_day, words", [(1, "day"), (24, "hour"), (1440, "minute"), (86_400, "second")])
