@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpibayes.text import number
+
 SINCE, DAYS = "days since 1970-01-01", "days"  # the units of dates, and of times of the day
 FIRST, LAST = -719_162, 2_932_897  # of years of four digits
 STEPS = {1: "day", 24: "hour", 1_440: "minute", 86_400: "second", 86_400_000: "millisecond"}
@@ -21,6 +23,21 @@ def as_text(days: float, unit: str) -> str:
     date, _, clock = stamp.partition("T")
     clock = clock.removesuffix(".000")
     return clock if unit == DAYS else date if clock == "00:00:00" else f"{date} {clock}"
+
+
+def around(mean: float, sd: float, unit: str) -> str:
+    """A mean and a deviation of days, as precise as the deviation makes it meaningful.
+
+    >>> around(19844.3, 9.04, SINCE), around(0.5, 0.05, DAYS)
+    ('2024-05-01 ± 9 days', '12:00 ± 1.2 hours')
+    """
+    if not (np.isfinite(mean) and np.isfinite(sd)):
+        return as_text(mean, unit) if np.isfinite(mean) else "-"
+    middle = as_text(np.floor(mean) if unit == SINCE and sd >= 2 else np.round(mean * 1440) / 1440, unit)
+    per_day, name = (1, "days") if sd >= 2 else (24, "hours") if sd >= 2 / 24 else (1440, "minutes")
+    if unit == DAYS:
+        per_day, name = (24, "hours") if sd >= 0.04 else (1440, "minutes")
+    return f"{middle.removesuffix(':00')} ± {number(sd * per_day)} {name}"
 
 
 def step_of(days: np.ndarray) -> float:

@@ -8,7 +8,7 @@ import pyarrow.parquet
 import pytest
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.io.clock import as_text, step_in_words, step_of
+from mpibayes.io.clock import DAYS, SINCE, around, as_text, step_in_words, step_of
 from mpibayes.io.dates import PATTERN, Dates, dates_of
 from mpibayes.io.encode import numbers
 from mpibayes.io.ingest import import_table
@@ -17,7 +17,7 @@ from mpibayes.io.recode import read_like
 G = np.random.Generator(np.random.Philox(13))
 EPOCH = datetime.datetime(1970, 1, 1)
 STAMPS = [datetime.datetime(2023, 1, 1) + datetime.timedelta(seconds=int(s)) for s in G.integers(0, 5e7, 200)]
-DAYS = np.array([(s.date() - EPOCH.date()).days for s in STAMPS], float)
+WHOLE = np.array([(s.date() - EPOCH.date()).days for s in STAMPS], float)
 
 
 def imported(tmp_path, column, name="when", **options):
@@ -92,10 +92,10 @@ def test_parquet_has_types_of_its_own(tmp_path):
     x = table.read().reals
     assert [c.unit for c in table.columns] == ["days since 1970-01-01"] * 3 + ["days"]
     assert [c.resolution * 86_400 for c in table.columns] == [86_400, 1, 1, 1]
-    np.testing.assert_array_equal(x[:, 0], DAYS)
+    np.testing.assert_array_equal(x[:, 0], WHOLE)
     np.testing.assert_allclose(x[:, 1], np.array(us) / 86_400e6, rtol=0, atol=1e-9)
     np.testing.assert_array_equal(x[:, 1], x[:, 2])
-    np.testing.assert_allclose(x[:, 3], x[:, 1] - DAYS, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(x[:, 3], x[:, 1] - WHOLE, rtol=0, atol=1e-9)
     np.testing.assert_array_equal(read_like(table, tmp_path / "t.parquet").reals, x)
 
 
@@ -218,6 +218,21 @@ def test_days_and_their_texts():
         text = as_text(day, "days since 1970-01-01")
         assert numbers(pa.array([text]), Dates())[0] == day
     assert as_text(0.75, "days") == "18:00:00" and as_text(1e9, "days since 1970-01-01") == "1000000000"
+
+
+@pytest.mark.parametrize(
+    "mean, sd, unit, text",
+    [
+        (19844.3, 9.04, SINCE, "2024-05-01 ± 9 days"),
+        (19844.5, 0.25, SINCE, "2024-05-01 12:00 ± 6 hours"),
+        (19844.5, 0.01, SINCE, "2024-05-01 12:00 ± 14.4 minutes"),
+        (0.5, 0.05, DAYS, "12:00 ± 1.2 hours"),
+        (19844.0, np.nan, SINCE, "2024-05-01"),
+        (np.nan, np.nan, SINCE, "-"),
+    ],
+)
+def test_means_of_dates_in_reports(mean, sd, unit, text):
+    assert around(mean, sd, unit) == text
 
 
 @pytest.mark.parametrize("per_day, words", [(1, "day"), (24, "hour"), (1440, "minute"), (86_400, "second")])
