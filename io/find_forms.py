@@ -28,7 +28,7 @@ class Written:
 
 def find_forms(source: TextSource, profiles: Sequence[Profile], said: Written) -> list[str]:
     """Notes in each profile how its cells are written, or what the question is; says where a form was a guess."""
-    batches = source.batches()
+    batches = source.batches(i for i, profile in enumerate(profiles) if profile.kind in (None, "real", "count"))
     first = next(batches, None)
     batches.close()
     found: dict[str, tuple[Form | None, Form | None]] = {}

@@ -127,7 +127,8 @@ def _decide(p: Profile, keep: bool) -> Decision:
         return _integers(p, keep)
     if numeric and not p.leading_zero:
         return Decision("real", reason="numbers")
-    return _categorical(p, "text" if not p.leading_zero else "numbers with leading zeros")
+    plain = "text" if p.n_numbers < 0.5 * n else "numbers and text"
+    return _categorical(p, "numbers with leading zeros" if p.leading_zero else plain)
 
 
 def _integers(p: Profile, keep: bool) -> Decision:
@@ -189,7 +190,7 @@ def _stray(p: Profile) -> str:
         return ""
     text = p.example_text[0][:40]
     what = "dates" if isinstance(p.form, Dates) else "numbers"
-    return f"; mostly {what}: if {text!r} means missing: {_option('missing', text)}"
+    return f"; most cells are {what}: if {text!r} means missing, say {_option('missing', text)}"
 
 
 def _option(name: str, value: str) -> str:
@@ -210,7 +211,7 @@ def _categorical(p: Profile, reason: str) -> Decision:
     n_words = int(np.isnan(numbers(p._texts, p.form)).sum())
     if 1 <= n_words <= 3 and len(levels) > FEW_INTEGERS and (stray := _stray(p)):
         n = counted(p.n_observed - p.n_numbers, "cell")
-        warning = f"column '{p.name}': taken as categorical ({len(levels):,} levels) because of {n}{stray}"
+        warning = f"column '{p.name}': taken as categorical ({len(levels):,} levels) because of {n} of text{stray}"
     return Decision("categorical", levels, reason, warning)
 
 

@@ -198,7 +198,8 @@ def _profile_all(source: TextSource, profiles: list[Profile], progress: Progress
     """The first pass. Returns the number of rows; raises DataError with the cells that do not fit what was said."""
     offences = Offences()
     rows = 0
-    for batch in source.batches(progress=progress, phase="reading"):
+    wanted = [i for i, profile in enumerate(profiles) if profile.kind != "ignored"] or None
+    for batch in source.batches(wanted, progress, "reading"):
         rows += batch.n_rows
         for position, profile in enumerate(profiles):
             if position in batch.columns:

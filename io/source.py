@@ -12,6 +12,7 @@ import difflib
 import io
 import itertools
 import os
+import shlex
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -160,8 +161,16 @@ def _read_parquet(path: Path, raw, dialect: Dialect, positions: list[int]) -> It
         names = file.schema_arrow.names
         wanted = [names[i] for i in positions]
         for batch in file.iter_batches(dialect.batch_rows, columns=wanted, use_threads=False):
-            columns = {i: Cells.of(batch.column(batch.schema.get_field_index(names[i]))) for i in positions}
+            columns = {}
+            for i in positions:
+                name = dialect.names[i]
+                columns[i] = Cells.of(batch.column(batch.schema.get_field_index(names[i])))
             yield columns, len(batch)
+    except pa.ArrowInvalid as error:
+        if "UTF8" not in str(error):
+            raise DataError(f"{path}: cannot be read: {first_line(error)}") from error
+        what = f"column '{name}' has bytes that are no UTF-8 text; leave it out: --drop {shlex.quote(name)}"
+        raise DataError(f"{path}: {what}") from error
     except UNREADABLE as error:
         raise DataError(f"{path}: cannot be read: {first_line(error)}") from error
 

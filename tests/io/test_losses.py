@@ -100,7 +100,10 @@ def test_a_stray_text_that_costs_a_column_of_numbers_is_named(tmp_path):
     x = [*(f"{v:.6f}" for v in G.standard_normal(300)), "not known"]
     summary, columns = imported(tmp_path, csv(x=x, y=np.arange(301) % 3))
     assert columns["x"].kind == "ignored"
-    assert "'x': left out; mostly numbers: if 'not known' means missing: --missing 'not known'" in summary.warnings[0]
+    assert (
+        "'x': left out; most cells are numbers: if 'not known' means missing, say --missing 'not known'"
+        in summary.warnings[0]
+    )
 
 
 # --------------------------------------------------------------------------------------------------------- identifiers
@@ -164,6 +167,13 @@ def test_nested_columns_may_be_dropped_but_not_kept(tmp_path):
         parquet(tmp_path, NESTED, kinds={"tags": "categorical"})
     with pytest.raises(ConfigError, match="column 'tags'"):
         parquet(tmp_path, NESTED, keep=["tags"])
+
+
+def test_bytes_that_are_no_text_may_be_dropped(tmp_path):
+    frame = {"picture": pa.array([b"\xff\xd8\xff"] * 40), "x": G.standard_normal(40)}
+    with pytest.raises(DataError, match="column 'picture' has bytes that are no UTF-8 text; leave it out: --drop pict"):
+        parquet(tmp_path, frame)
+    assert [c.name for c in parquet(tmp_path, frame, drop=["picture"])[0].table.columns] == ["x"]
 
 
 def test_parquet_of_other_types(tmp_path):
