@@ -143,7 +143,7 @@ TABLE = click.option(
 @click.option(
     "--kind", "kinds", multiple=True, metavar="COLUMN=KIND", help=f"{', '.join(KINDS)} or ignored. Repeatable."
 )
-@click.option("--keep", multiple=True, metavar="COLUMN", help="Keep a column taken for constant or an identifier.")
+@click.option("--keep", multiple=True, metavar="COLUMN", help="Keep a column that would be left out.")
 @click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out.")
 @click.option(
     "--missing",
@@ -170,13 +170,14 @@ def import_(
     """Turn CSV or Parquet into a typed table.
 
     SOURCES are one or several files with the same columns, plain or compressed (gzip, xz, zstd). They are read twice:
-    once to decide each column's kind from all its text, once to write. Constant columns and identifiers are reported
-    and left out.
+    once to decide each column's kind from all its text, once to write. Constant columns, identifiers and what cannot
+    be used are left out, and reported.
 
     \b
     Examples:
       mpibayes import people.csv.gz people.h5
       mpibayes import people.csv people.h5 --missing -9 --missing unknown --kind zip=categorical
+      mpibayes import visits.csv visits.h5 --dates day-first --calendar arrival
       mpibayes import people.csv people.h5 --write-schema schema.toml      look at it, edit it, and
       mpibayes import people.csv people.h5 --schema schema.toml --force    give it back
     """

@@ -20,7 +20,7 @@ from mpibayes.io.clock import DAYS, SINCE
 from mpibayes.io.forms import Form
 
 CLOCK = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}(?:[.,]\d+)?))?(?: ?(?P<half>[AaPp][Mm]))?"
-ZONE = r"(?: ?(?P<zone>Z|UTC|[+-]\d{2}:?\d{2}))?"
+ZONE = r"(?: ?(?P<zone>Z|UTC|[+-]\d{2}(?::?\d{2})?))?"
 DAY_AND_MONTH = {
     "ymd": r"(?P<year>\d{4})[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})",
     "dmy": r"(?P<day>\d{1,2})[-/.](?P<month>\d{1,2})[-/.](?P<year>\d{4})",
@@ -92,8 +92,9 @@ class Dates:
             days = first + day - 1 + days
         zone = np.char.replace(text("zone"), ":", "")
         offset = np.zeros(len(days))
-        for z in np.unique(zone[np.char.str_len(zone) == 5]):
-            offset[zone == z] = (1 if z[0] == "+" else -1) * (int(z[1:3]) / 24 + int(z[3:]) / 1440)
+        for z in np.unique(zone):
+            if z and z[0] in "+-":
+                offset[zone == z] = (1 if z[0] == "+" else -1) * (int(z[1:3]) / 24 + int(z[3:] or 0) / 1440)
         return np.where(good, days, np.nan), offset
 
     def in_words(self) -> str:

@@ -5,6 +5,7 @@ Rules, in order (cells that are missing are set aside first; a *number* is a dec
 1.  No cell left: ignored. One level: ignored (constant).
 2.  Text of which more than 95 % of at least 100 cells differ (or all of at least 20): ignored (identifier).
     Text of more than 1,000 levels with fewer than 10 cells each, or of more than 65,535: ignored (too many levels).
+    Dates and times of the day, all of them: real.
 3.  Two levels that are 0/1, true/false, yes/no, t/f or y/n in any case: boolean, the false-like one first.
 4.  Integers, none written with a leading zero as in 007:
     a. all different in at least 20 cells: ignored (identifier) if they count the rows, or the column's name ends in
@@ -77,7 +78,7 @@ def decide(p: Profile, keep: bool = False) -> Decision:
     known = {"resolution": step_of(p.histogram.merge().values), "log": False} if dates else {}
     r = recording(p.histogram, **(known | p.recorded))
     if r.few and p.kind is None and p._texts is not None and not p.recorded:
-        what = "dates" if dates else "numbers"
+        what = "numbers" if not dates else "times" if dates.order == "clock" else "dates"
         return _categorical(p, f"{p.n_distinct} different {what}, each ten times or more")
     warnings = [found.warning] if found.warning else []
     if r.suspects:

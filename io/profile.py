@@ -111,7 +111,7 @@ class Profile:
 
     def _count_rows(self, values: np.ndarray, codes: np.ndarray | None) -> None:
         """values of the different texts; codes: of the cells, None: some are equal or missing."""
-        self.counts_rows = codes is not None
+        self.counts_rows = codes is not None and bool(np.isfinite(values).all())
         if self.counts_rows:
             x = values[codes]
             before = x[0] - 1.0 if self._last is None else self._last
