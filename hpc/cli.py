@@ -143,7 +143,7 @@ TABLE = click.option(
 @click.option(
     "--kind", "kinds", multiple=True, metavar="COLUMN=KIND", help=f"{', '.join(KINDS)} or ignored. Repeatable."
 )
-@click.option("--keep", multiple=True, metavar="COLUMN", help="Keep a column taken for constant or an identifier.")
+@click.option("--keep", multiple=True, metavar="COLUMN", help="Keep a column that would be left out.")
 @click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out.")
 @click.option(
     "--missing",
@@ -153,29 +153,36 @@ TABLE = click.option(
 )
 @click.option("--decimal", type=click.Choice([".", ","]), help="Of numbers such as 1,5; detected if not given.")
 @click.option("--thousands", type=click.Choice([",", ".", " ", "'"]), help="As in 1,234,567; detected if not given.")
+@click.option("--dates", type=click.Choice(["day-first", "month-first"]), help="5/1/2024; detected if possible.")
+@click.option(
+    "--calendar", multiple=True, metavar="COLUMN", help="Weekday, month and hour of its dates, as columns. Repeatable."
+)
 @click.option("--delimiter", metavar="CHAR", help="Field separator; detected if not given. Write a tab as '\\t'.")
 @click.option("--header/--no-header", default=None, help="Whether the first line has names; detected if not given.")
 @click.option("--names", help="Column names separated by commas, or a file with one a line.")
 @click.option("--encoding", help="Of the text.  [default: utf-8]")
 @click.option("--force", is_flag=True, help="Replace TABLE if it exists.")
+@click.option("-v", "--verbose", is_flag=True, help="Print all columns of a wide table, and all warnings.")
 def import_(
-    sources, table, schema, write_schema, kinds, keep, drop, missing, decimal, thousands, delimiter, header, names,
-    encoding, force,
+    sources, table, schema, write_schema, kinds, keep, drop, missing, decimal, thousands, dates, calendar, delimiter,
+    header, names, encoding, force, verbose,
 ):  # fmt: skip
     """Turn CSV or Parquet into a typed table.
 
     SOURCES are one or several files with the same columns, plain or compressed (gzip, xz, zstd). They are read twice:
-    once to decide each column's kind from all its text, once to write. Constant columns and identifiers are reported
-    and left out.
+    once to decide each column's kind from all its text, once to write. Constant columns, identifiers and what cannot
+    be used are left out, and reported.
 
     \b
     Examples:
       mpibayes import people.csv.gz people.h5
       mpibayes import people.csv people.h5 --missing -9 --missing unknown --kind zip=categorical
+      mpibayes import visits.csv visits.h5 --dates day-first --calendar arrival
       mpibayes import people.csv people.h5 --write-schema schema.toml      look at it, edit it, and
       mpibayes import people.csv people.h5 --schema schema.toml --force    give it back
     """
-    from mpibayes.io.ingest import import_table, print_summary
+    from mpibayes.io.ingest import import_table
+    from mpibayes.io.summary import print_summary
 
     console = _console()
     with _import_progress(console) as progress:
@@ -190,6 +197,8 @@ def import_(
             missing=list(missing),
             decimal=decimal,
             thousands=thousands,
+            dates=dates,
+            calendar=list(calendar),
             kinds=dict(_column_and_kind(item) for item in kinds),
             keep=list(keep),
             drop=list(drop),
@@ -197,7 +206,7 @@ def import_(
             overwrite=force,
             progress=progress,
         )
-    print_summary(summary, console)
+    print_summary(summary, console, verbose)
 
 
 def _console():

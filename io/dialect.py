@@ -12,8 +12,8 @@ import lzma
 import statistics
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -31,6 +31,7 @@ MORE_BYTES = 1 << 22  # of text from which on two whole rows are enough
 SAMPLE_ROWS = 20
 MAX_ROW_BYTES = 64 << 20
 BATCH_ROWS, BATCH_CELLS = 32_768, 4 << 20  # at most, where we say how many rows are read at a time
+NULS = 0.2  # the share of NUL characters from which on a file is no text, or UTF-16
 MAX_PROBLEMS = 10
 DELIMITERS, RARE_DELIMITERS = ",\t;|", " :"
 MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "null")
@@ -52,6 +53,7 @@ class Dialect:
     loose_quotes: bool = False  # blanks between a delimiter and a quote, which pyarrow does not read as a quote
     block_bytes: int = BLOCK_BYTES
     long_rows: bool = False  # some do not fit into a block
+    unread: Mapping[int, str] = field(default_factory=dict)  # positions of columns without cells of text, and why
     no_rows: bool = False  # nothing but a header, without a line's end, which pyarrow cannot read
 
     @property
@@ -86,6 +88,7 @@ def look(
         names = [n.strip() or f"column_{i}" for i, n in enumerate(rows[0], 1)]
     else:
         names = [f"column_{i}" for i in range(1, len(rows[0]) + 1)]
+    names = [n.replace("\0", "\u2400") for n in names]
     _check_names(path, names)
     if "\ufffd" in "".join(names):
         _require_decodable(path, encoding)
@@ -99,14 +102,23 @@ def _look_parquet(path: Path, names: Sequence[str] | None) -> Dialect:
         schema = pa.parquet.read_schema(path)
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path}: damaged Parquet file: {first_line(error)}") from error
-    nested = [f.name for f in schema if pa.types.is_nested(f.type)]
-    if nested:
-        raise DataError(f"{path}: nested columns cannot be imported: {', '.join(nested)}")
     if names is not None and len(names) != len(schema.names):
         raise DataError(f"{path}: {counted(len(schema.names), 'column')}, but {counted(len(names), 'name')} given")
     names = list(names or schema.names)
     _check_names(path, names)
-    return Dialect(tuple(names), "parquet")
+    unread = {i: what for i, f in enumerate(schema) if (what := _no_cells(f.type))}
+    return Dialect(tuple(names), "parquet", unread=unread)
+
+
+def _no_cells(of: pa.DataType) -> str:
+    """Why a Parquet column of this type has no cells that can be read as text; "" if it has."""
+    if pa.types.is_nested(of):
+        return f"nested ({of})" if len(str(of)) <= 40 else f"nested ({str(of).partition('<')[0]})"
+    try:
+        pa.array([], of).cast(pa.string())
+    except pa.ArrowException:
+        return f"of the type {of}, which is no number and no text"
+    return ""
 
 
 def _check_names(path: Path, names: Sequence[str]) -> None:
@@ -145,7 +157,7 @@ def _first_rows(path: Path, encoding: str, delimiter: str | None) -> tuple[str, 
         text, whole = _head(path, encoding, n_bytes)
         if not text.strip() and whole:
             raise DataError(f"{path}: is empty; expected CSV or Parquet with at least one row")
-        if "\0" in text:
+        if text.count("\0") > NULS * len(text):
             raise DataError(f"{path}: contains NUL bytes; expected text (if it is UTF-16, say --encoding utf-16)")
         if whole or n_bytes >= MAX_ROW_BYTES:
             break

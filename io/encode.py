@@ -11,16 +11,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mpibayes.errors import DataError
+from mpibayes.io.cells import Batch, Cells, Place
+from mpibayes.io.dates import Dates
 from mpibayes.io.dialect import MAX_PROBLEMS
-from mpibayes.io.forms import Form
+from mpibayes.io.forms import INFINITE, Form
 from mpibayes.io.rows import MAX_COUNT, NUMERIC, Column, Rows
-from mpibayes.io.source import Batch, Cells, Place, TextSource
+from mpibayes.io.source import TextSource
 
 NUMBER = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
 MAX_REAL = 1e150  # squares of larger numbers overflow
 
 
-def numbers(texts: pa.StringArray, form: Form | None = None) -> np.ndarray:
+def numbers(texts: pa.StringArray, form: Form | Dates | None = None) -> np.ndarray:
     """The number each text is (float64), NaN where it is none. `1e400` and `-inf` are infinite; `nan` is no number.
 
     form: how they are written; None: plainly."""
@@ -29,7 +31,7 @@ def numbers(texts: pa.StringArray, form: Form | None = None) -> np.ndarray:
         values = pc.cast(texts, pa.float64())  # all are numbers: the usual case in a numeric column
     except pa.ArrowInvalid:
         is_number = pc.match_substring_regex(texts, NUMBER)
-        is_infinite = pc.match_substring_regex(texts, r"^[+-]?inf(inity)?$", ignore_case=True)
+        is_infinite = pc.match_substring_regex(texts, INFINITE)
         kept = pc.if_else(pc.or_(is_number, is_infinite), texts, pa.scalar(None, pa.string()))
         values = pc.cast(kept, pa.float64())
     return np.array(values.to_numpy(zero_copy_only=False), dtype=np.float64)
@@ -134,7 +136,7 @@ class Encoder:
         columns: Sequence[Column],
         positions: Sequence[int],
         markers: Sequence[Sequence[str]],
-        forms: Sequence[Form | None] | None = None,
+        forms: Sequence[Form | Dates | None] | None = None,
     ):
         self.columns = columns
         self.positions = positions
@@ -152,7 +154,8 @@ class Encoder:
         ):
             cells = batch.columns[position]
             missing = markers.among(cells.texts, form)
-            values, bad = parse(column.kind, levels, cells.texts, missing, form)
+            texts = form.labels(cells.texts) if getattr(form, "part", "") else cells.texts
+            values, bad = parse(column.kind, levels, texts, missing, form)
             if bad.any():
                 if column.kind in NUMERIC:
                     values[bad] = np.nan
@@ -165,12 +168,12 @@ class Encoder:
 
 class Markers:
     """Texts that mean missing. One that is a number means the number, however it is written: -999 is -999.0, too; but
-    007 is not 7."""
+    007 is not 7. `inf` means all numbers beyond MAX_REAL."""
 
     def __init__(self, texts: Sequence[str]):
         self._texts = pa.array(list(texts), pa.string())
         values = numbers(self._texts) if len(self._texts) else np.zeros(0)
-        self._values = values[~np.isnan(values)]
+        self._values = _within_range(values[~np.isnan(values)])
 
     def among(self, texts: pa.StringArray, form: Form | None = None, values: np.ndarray | None = None) -> np.ndarray:
         """Which texts mean missing, bool (n,). values: their numbers, if known."""
@@ -178,5 +181,10 @@ class Markers:
         if len(self._values):
             values = numbers(texts, form) if values is None else values
             coded = pc.match_substring_regex(texts, r"^[+-]?0\d").to_numpy(zero_copy_only=False)
-            found = found | (np.isin(values, self._values) & ~coded)
+            found = found | (np.isin(_within_range(values), self._values) & ~coded)
         return found
+
+
+def _within_range(values: np.ndarray) -> np.ndarray:
+    """What is beyond MAX_REAL as infinite."""
+    return np.where(np.abs(values) > MAX_REAL, np.copysign(np.inf, values), values)

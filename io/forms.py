@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 BLANKS = " \u00a0\u202f"  # between groups: blank, no-break, narrow no-break
 UNITS = ("%", "$", "€", "£", "¥", "EUR", "USD", "GBP", "CHF", "JPY")
 SIGNS = "+-\u2212"
+INFINITE = r"(?i)^[+-]?inf(inity)?$"
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,9 @@ class Form:
         return rf"^{before}([{SIGNS}]?){before}({digits}){after}$"
 
     def plain(self, texts: pa.StringArray) -> pa.StringArray:
-        """The texts as plain numbers; "" for what is not written in this form."""
+        """The texts as plain numbers; "" for what is not written in this form; infinite ones stay."""
         pattern = self.pattern()
-        ours = pc.match_substring_regex(texts, pattern)
+        ours = pc.or_(pc.match_substring_regex(texts, pattern), pc.match_substring_regex(texts, INFINITE))
         found = pc.replace_substring_regex(texts, pattern, r"\1\2")
         found = pc.replace_substring(found, "\u2212", "-")
         if self.thousands:
@@ -64,13 +65,14 @@ def form_of(
 
     decimal, thousands: what the user says of them. Of forms that fit, the one with the fewest marks is taken.
     """
+    texts = [text for text in texts if not re.match(INFINITE, text)]
     if not texts:
         return None, None
     unit = next((u for u in UNITS if all(u in text for text in texts)), "")
     forms = [
         Form(d, t, unit)
         for d, t in ((".", ""), (",", ""), (",", "."), (".", ","), (",", " "), (".", " "), (".", "'"), (",", "'"))
-        if (decimal or d) == d and (thousands or t) == t
+        if (decimal or d) == d and (not thousands or (t in ("", thousands) and d != thousands))
     ]
     fit = [form for form in forms if all(re.match(form.pattern(), text) for text in texts)]
     fit = [form for form in fit if _needed(form, texts)]

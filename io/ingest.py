@@ -11,50 +11,26 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io import infer
 from mpibayes.io.dialect import MAX_PROBLEMS, MISSING
 from mpibayes.io.encode import Encoder, Offences
 from mpibayes.io.files import read_regular, reading, reason, replacing
-from mpibayes.io.forms import form_of, settled
-from mpibayes.io.rows import KINDS, LEVELLED, check_levels, place_columns
+from mpibayes.io.find_forms import Written, as_found, find_forms
+from mpibayes.io.making import Made, made_columns
+from mpibayes.io.profile import Profile
+from mpibayes.io.redundant import Redundancy
+from mpibayes.io.rows import LEVELLED
 from mpibayes.io.schema import SCHEMA_KINDS, ColumnSchema, Schema, read_schema, schema_text
 from mpibayes.io.source import Progress, TextSource, near
+from mpibayes.io.summary import ColumnSummary, ImportSummary
 from mpibayes.io.table import Table, TableWriter, check_table_name, check_target
-from mpibayes.text import counted, is_unicode, visible
-
-LISTED = 500  # columns that are printed, at most
-
-
-@dataclass(frozen=True)
-class ColumnSummary:
-    """One column of the source: what became of it. `n_levels` is 0 for real, count and ignored columns."""
-
-    name: str
-    kind: str
-    n_levels: int
-    levels: tuple[str, ...]
-    n_missing: int
-    reason: str
-    mean: float | None = None
-    minimum: float | None = None
-    maximum: float | None = None
-
-
-@dataclass(frozen=True)
-class ImportSummary:
-    table: Table
-    rows: int
-    columns: tuple[ColumnSummary, ...]
-    warnings: tuple[str, ...]
-    seconds: float
-    reading: str  # how the source was read, in words
+from mpibayes.text import is_unicode
 
 
 def import_table(
@@ -73,6 +49,8 @@ def import_table(
     names: str | os.PathLike | Sequence[str] | None = None,
     decimal: str | None = None,
     thousands: str | None = None,
+    dates: str | None = None,
+    calendar: Sequence[str] = (),
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> ImportSummary:
@@ -81,8 +59,9 @@ def import_table(
     schema: a schema file (or Schema); write_schema: where to write the one that came out. missing: markers besides the
     usual ones (MISSING, or the schema's). kinds: column -> kind; keep: columns not to be left out as constant or
     identifier; drop: columns to leave out. names: column names, or a file with one a line. decimal ("." or ","),
-    thousands (one of , . ' and a blank): how numbers are written, where that is not to be found out. progress is called
-    with (phase, rows done, share of the input read).
+    thousands (one of , . ' and a blank), dates ("day-first" or "month-first"): how numbers and dates are written, where
+    that is not to be found out. calendar: columns of dates whose weekday, month and hour become columns, too. progress
+    is called with (phase, rows done, share of the input read).
 
     Raises ConfigError (schema, options, `out` exists) or DataError (the files, or `out` cannot be written). Nothing is
     written under the final names unless all went well.
@@ -107,22 +86,25 @@ def import_table(
             names=_read_names(names),
         )
         _protect_sources(source, out, write_schema)
-        profiles = _profiles(source, schema, missing, kinds or {}, keep, drop)
-        guesses = _find_forms(source, profiles, decimal, thousands)
+        profiles = _profiles(source, schema, missing, kinds or {}, keep, drop, calendar)
+        written = Written(decimal or schema.decimal, thousands or schema.thousands, dates or schema.dates)
+        guesses = find_forms(source, profiles, written)
         rows = _profile_all(source, profiles, progress)
         kept = set(keep)
         decisions = [infer.decide(p, p.name in kept) for p in profiles]
         errors = [d.error for d in decisions if d.error]
         if errors:
             raise DataError(f"{source.paths[0]}: cannot be imported as it is", errors[:MAX_PROBLEMS])
-        table = _write(source, out, overwrite, rows, profiles, decisions, progress)
+        calendar = {*calendar, *(name for name, column in schema.columns.items() if column.calendar)}
+        made, columns = made_columns(profiles, decisions, calendar)
+        table, said_twice = _write(source, out, overwrite, rows, profiles, decisions, made, columns, progress)
     if write_schema is not None:
-        _write_schema(write_schema, source, profiles, decisions)
+        _write_schema(write_schema, source, profiles, decisions, as_found(profiles, written), calendar)
     return ImportSummary(
         table,
         rows,
-        _column_summaries(table, profiles, decisions),
-        (*guesses, *_unmet(missing, profiles), *(d.warning for d in decisions if d.warning)),
+        _column_summaries(table, profiles, decisions, made),
+        (*guesses, *_unmet(missing, profiles), *(d.warning for d in decisions if d.warning), *said_twice),
         time.perf_counter() - start,
         _reading(source),
     )
@@ -156,12 +138,12 @@ def _protect_sources(source: TextSource, *targets: Path | None) -> None:
                 raise ConfigError(f"{target}: is both source and target; choose another name to write")
 
 
-def _profiles(source, schema: Schema, missing, kinds, keep, drop) -> list[infer.Profile]:
+def _profiles(source, schema: Schema, missing, kinds, keep, drop, calendar=()) -> list[Profile]:
     """An empty profile a column, with what the user said of it. Raises ConfigError with all mistakes."""
     problems = []
     has = f"; it has {', '.join(source.names[:12])}{' ...' if len(source.names) > 12 else ''}"
     there = set(source.names)
-    said = (("the schema", schema.columns), ("kinds", kinds), ("keep", keep), ("drop", drop))
+    said = (("the schema", schema.columns), ("kinds", kinds), ("keep", keep), ("drop", drop), ("calendar", calendar))
     for where, mentioned in said:
         unknown = [name for name in mentioned if name not in there]
         problems += [
@@ -192,7 +174,11 @@ def _profiles(source, schema: Schema, missing, kinds, keep, drop) -> list[infer.
         ]
         if levels is not None and kind == "boolean" and len(levels) != 2:
             problems.append(f"column '{name}': a boolean column has two levels, the schema gives {len(levels)}")
-        profiles.append(infer.Profile(name, kind, levels, markers))
+        unread = source.dialect.unread.get(len(profiles), "")
+        if unread and (kind not in (None, "ignored") or name in keep):
+            problems.append(f"column '{name}': is {unread}; it cannot be imported, only left out")
+        profiles.append(Profile(name, "ignored" if unread else kind, levels, markers))
+        profiles[-1].unread = unread if kind is None else ""
         profiles[-1].n_marked = dict.fromkeys((m.strip() for m in missing), 0)
         said = {"resolution": column.resolution, "atoms": column.atoms, "log": column.log}
         profiles[-1].recorded = {key: value for key, value in said.items() if value is not None}
@@ -201,46 +187,23 @@ def _profiles(source, schema: Schema, missing, kinds, keep, drop) -> list[infer.
     return profiles
 
 
-def _find_forms(source: TextSource, profiles: list[infer.Profile], decimal, thousands) -> list[str]:
-    """Notes in each profile how its first cells are written; says where that was a guess."""
-    batches = source.batches()
-    first = next(batches, None)
-    batches.close()
-    found = {}
-    for position, profile in enumerate(profiles) if first is not None else ():
-        if profile.kind in (None, "real", "count"):
-            texts = first.columns[position].texts
-            there = pc.filter(texts, pa.array(~profile.missing_among(texts))).to_pylist()
-            found[profile.name] = form_of(there, decimal, thousands)
-    clear = [form for form, other in found.values() if form is not None and other is None]
-    guesses = []
-    for profile in profiles:
-        form, other = found.get(profile.name, (None, None))
-        if form is not None:
-            profile.form, guessed = settled(form, other, clear, source.dialect.delimiter)
-            if guessed:
-                option = "--decimal ," if profile.form.decimal == "." else "--decimal . --thousands ,"
-                guesses.append(
-                    f"column '{profile.name}': taken as {profile.form.in_words()}; if that is wrong: {option}"
-                )
-    return guesses
-
-
-def _unmet(missing: Sequence[str], profiles: list[infer.Profile]) -> Iterator[str]:
+def _unmet(missing: Sequence[str], profiles: list[Profile]) -> Iterator[str]:
     """Says which markers of the user no cell has."""
     for marker in missing:
         if not any(profile.n_marked.get(marker.strip()) for profile in profiles):
             yield f"--missing {marker}: no cell has it"
 
 
-def _profile_all(source: TextSource, profiles: list[infer.Profile], progress: Progress | None) -> int:
+def _profile_all(source: TextSource, profiles: list[Profile], progress: Progress | None) -> int:
     """The first pass. Returns the number of rows; raises DataError with the cells that do not fit what was said."""
     offences = Offences()
     rows = 0
-    for batch in source.batches(progress=progress, phase="reading"):
+    wanted = [i for i, profile in enumerate(profiles) if profile.kind != "ignored"] or None
+    for batch in source.batches(wanted, progress, "reading"):
         rows += batch.n_rows
         for position, profile in enumerate(profiles):
-            profile.add(batch, position, offences)
+            if position in batch.columns:
+                profile.add(batch, position, offences)
     if rows == 0:
         raise DataError(f"{source.paths[0]}: has no rows" + (" below its header" if source.dialect.header else ""))
     if offences:
@@ -248,20 +211,14 @@ def _profile_all(source: TextSource, profiles: list[infer.Profile], progress: Pr
     return rows
 
 
-def _write(source, out, overwrite, rows, profiles, decisions, progress) -> Table:
-    """The second pass."""
-    used = [i for i, d in enumerate(decisions) if d.kind in KINDS]
-    if not used:
+def _write(source, out, overwrite, rows, profiles, decisions, made, columns, progress) -> tuple[Table, list[str]]:
+    """The second pass: the table, and what it says twice."""
+    if not made:
         problems = [f"{p.name}: {d.reason}" for p, d in zip(profiles, decisions, strict=True)]
         advice = "keep some (--keep) or say what they are (--schema)"
         raise DataError(f"{source.paths[0]}: no column is left; {advice}", problems)
-    for i in used:
-        check_levels(profiles[i].name, decisions[i].kind, decisions[i].levels)
-    columns = place_columns((profiles[i].name, decisions[i].kind, decisions[i].levels) for i in used)
-    recorded = (decisions[i].recording for i in used)
-    columns = [replace(c, resolution=r.resolution, atoms=r.atoms, log=r.log) for c, r in zip(columns, recorded)]
-    forms = [profiles[i].form for i in used]
-    encoder = Encoder(columns, used, [profiles[i].markers for i in used], forms)
+    used = [m.position for m in made]
+    encoder = Encoder(columns, used, [m.profile.markers for m in made], [m.form for m in made])
     about = {
         "names": list(source.names),
         "files": [p.name for p in source.paths],
@@ -269,28 +226,33 @@ def _write(source, out, overwrite, rows, profiles, decisions, progress) -> Table
         "delimiter": source.dialect.delimiter,
         "header": source.dialect.header,
         "encoding": source.dialect.encoding,
-        "missing": {profiles[i].name: list(profiles[i].markers) for i in used},
-        "forms": {profiles[i].name: asdict(form) for i, form in zip(used, forms) if form is not None},
+        "missing": {m.name: list(m.profile.markers) for m in made},
+        "forms": {m.name: asdict(m.form) for m in made if m.form is not None},
+        "calendar": {m.name: m.profile.name for m in made if m.name != m.profile.name},
     }
     offences = Offences()
+    redundancy = Redundancy(columns, rows)
     with TableWriter(out, columns, rows, overwrite, about) as writer:
         for batch in source.batches(used, progress, "writing"):
-            writer.write(encoder.encode(batch, offences, offences))
+            coded = encoder.encode(batch, offences, offences)
+            writer.write(coded)
+            redundancy.add(coded)
             if offences:
                 raise offences.error(source, "The file changed while it was read.")
-    return writer.table
+    return writer.table, list(redundancy.warnings())
 
 
-def _write_schema(path: Path, source: TextSource, profiles, decisions) -> None:
+def _write_schema(path: Path, source: TextSource, profiles, decisions, written: Written, calendar) -> None:
     columns, comments = {}, {}
     ((usual, _),) = Counter(p.markers for p in profiles).most_common(1)
     for p, d in zip(profiles, decisions, strict=True):
         r = (d.recording.resolution, d.recording.atoms, d.recording.log) if d.kind == "real" else ()
         columns[p.name] = ColumnSchema(d.kind, d.levels or None, p.markers if p.markers != usual else None, *r)
+        columns[p.name] = replace(columns[p.name], calendar=p.name in calendar)
         comments[p.name] = d.reason
     dialect = source.dialect
     encoding = dialect.encoding if dialect.encoding != "utf-8" else None
-    text = schema_text(Schema(columns, usual, dialect.delimiter, dialect.header, encoding), comments)
+    text = schema_text(Schema(columns, usual, dialect.delimiter, dialect.header, encoding, **asdict(written)), comments)
     try:
         with replacing(path) as file:
             file.write(text.encode())
@@ -298,15 +260,22 @@ def _write_schema(path: Path, source: TextSource, profiles, decisions) -> None:
         raise DataError(f"{path}: the schema cannot be written: {reason(error)}; the table was written") from error
 
 
-def _column_summaries(table: Table, profiles, decisions) -> tuple[ColumnSummary, ...]:
+def _column_summaries(table: Table, profiles, decisions, made: list[Made]) -> tuple[ColumnSummary, ...]:
     columns = {c.name: c for c in table.columns}
+    calendar: dict[str, list[Made]] = {}
+    for m in made:
+        if m.name != m.profile.name:
+            calendar.setdefault(m.profile.name, []).append(m)
     result = []
     for p, d in zip(profiles, decisions, strict=True):
-        summary = ColumnSummary(p.name, d.kind, len(d.levels), d.levels, p.n_missing, d.reason)
-        column = columns.get(p.name)
-        if column is not None and not column.levels:
-            summary = replace(summary, mean=column.center, minimum=column.minimum, maximum=column.maximum)
-        result.append(summary)
+        for name, what in ((p.name, d), *((m.name, m.decision) for m in calendar.get(p.name, ()))):
+            summary = ColumnSummary(name, what.kind, len(what.levels), what.levels, p.n_missing, what.reason)
+            summary = replace(summary, warned=bool(what.warning), recording=what.recording)
+            column = columns.get(name)
+            if column is not None and not column.levels:
+                found = {"mean": column.center, "minimum": column.minimum, "maximum": column.maximum}
+                summary = replace(summary, **found, unit=column.unit)
+            result.append(summary)
     return tuple(result)
 
 
@@ -317,62 +286,3 @@ def _reading(source: TextSource) -> str:
     delimiter = {"\t": "tab", " ": "blank"}.get(dialect.delimiter, repr(dialect.delimiter))
     header = "first line taken as header" if dialect.header else "no header: first line taken as data"
     return f"CSV, delimiter {delimiter}, {header}" + (" (detected)" if source.header_detected else " (as given)")
-
-
-def summary_lines(summary: ImportSummary) -> list[str]:
-    """The summary as plain lines."""
-    table = summary.table
-    used = [c for c in summary.columns if c.kind != "ignored"]
-    n_kinds = [(kind, sum(c.kind == kind for c in used)) for kind in KINDS]
-    parts = ", ".join(f"{n} {kind}" for kind, n in n_kinds if n)
-    lines = [
-        f"{visible(table.path)}: {counted(summary.rows, 'row')}, {len(used)} of {len(summary.columns)} columns "
-        f"({parts}), {summary.seconds:.1f} s",
-        f"read as {summary.reading}",
-    ]
-    names = [visible(c.name) for c in summary.columns]
-    width = max(map(len, names))
-    lines += [
-        f"  {name:<{width}}  {c.kind:<11}  {visible(_content(c))}{_missing(c, summary.rows)}"
-        for name, c in zip(names, summary.columns, strict=True)
-    ]
-    return lines + [f"warning: {visible(w)}" for w in summary.warnings]
-
-
-def _content(c: ColumnSummary) -> str:
-    if c.kind == "ignored":
-        return c.reason
-    if c.n_levels:
-        shown = ", ".join(v if len(v) <= 24 else v[:23] + "…" for v in c.levels[:4])
-        return f"{counted(c.n_levels, 'level')}: {shown}" + (", ..." if c.n_levels > 4 else "")
-    return f"{c.minimum:.6g} to {c.maximum:.6g}, mean {c.mean:.6g}"
-
-
-def _missing(c: ColumnSummary, rows: int) -> str:
-    if not c.n_missing or c.kind == "ignored":
-        return ""
-    return f"; {c.n_missing:,} missing ({100 * c.n_missing / rows:.2g} %)"
-
-
-def print_summary(summary: ImportSummary, console) -> None:
-    """The summary as a table on a rich console."""
-    from rich.table import Table as Grid
-
-    from mpibayes.terminal import Text
-
-    head, reading = summary_lines(summary)[:2]
-    console.print(Text(head))
-    console.print(Text(reading, style="dim"))
-    grid = Grid(box=None, pad_edge=False, header_style="bold")
-    for title in ("column", "kind", "content", "missing", "why"):
-        grid.add_column(title, justify="right" if title == "missing" else "left", overflow="fold")
-    for c in summary.columns[:LISTED]:
-        ignored = c.kind == "ignored"
-        content = "" if ignored else _content(c)
-        share = f"{100 * c.n_missing / summary.rows:.2g} %" if c.n_missing else ""
-        grid.add_row(Text(c.name), c.kind, Text(content), share, Text(c.reason), style="dim" if ignored else "")
-    console.print(grid)
-    if len(summary.columns) > LISTED:
-        console.print(Text(f"and {len(summary.columns) - LISTED:,} more columns; --write-schema lists all"))
-    for warning in summary.warnings:
-        console.print(Text(f"warning: {warning}", style="yellow"))

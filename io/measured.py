@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mpibayes.io.clock import as_text, step_in_words
+
 MOST_VALUES = 16_384  # different values that are kept
 DIGITS = 7.5
 ON_GRID = 0.98
@@ -28,7 +30,7 @@ FEW_VALUES, FEW_CELLS = 20, 10
 LOG_RANGE, LOG_GAIN = 20.0, 0.25
 MEDIAN_OF_CHI = 0.4549  # of a chi-square with one degree of freedom
 ROUGH_CELLS = 12_000  # cells at which roughness is quoted
-CODES, DOUBTFUL = 50.0, 30.0  # roughness of codes, and of what may be
+DOUBTFUL = 30.0  # roughness from which on the values may be codes
 
 
 class Histogram:
@@ -117,11 +119,11 @@ def recording(h: Histogram, resolution: float | None = None, atoms=None, log: bo
     return replace(found, atoms=tuple(atoms), suspects=suspects, log=log, roughness=rough)
 
 
-def in_words(r: Recording) -> str:
-    """What was found, for people: "in steps of 0.1; 0 and 99 are values of their own; log scale"."""
-    parts = [f"in steps of {r.resolution:.6g}"] if r.resolution else []
+def in_words(r: Recording, unit: str = "") -> str:
+    """What was found, for people: "in steps of 0.1; 0 and 99 are values of their own; log scale". unit: of dates."""
+    parts = [step_in_words(r.resolution) if unit else f"in steps of {r.resolution:.6g}"] if r.resolution else []
     if r.atoms:
-        named = [f"{atom:.10g}" for atom in r.atoms[:4]]
+        named = [as_text(atom, unit) if unit else f"{atom:.10g}" for atom in r.atoms[:4]]
         more = f" and {len(r.atoms) - 4} more" if len(r.atoms) > 4 else ""
         verb = "is a value of its own" if len(r.atoms) == 1 else "are values of their own"
         parts.append(f"{', '.join(named)}{more} {verb}")

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from mpibayes.errors import ConfigError, DataError
+from mpibayes.io.dates import stored
 from mpibayes.io.dialect import MISSING
 from mpibayes.io.encode import Encoder, Offences, expectation, parse
 from mpibayes.io.files import HDF5, first_bytes
-from mpibayes.io.forms import Form
 from mpibayes.io.ingest import one_thread
 from mpibayes.io.rows import SLICE_ROWS, Column, Rows, slices_of
 from mpibayes.io.source import TextSource, near
@@ -130,12 +130,12 @@ def _checked(passes: _TextFile | _TypedFile, unseen: str, record: dict | None) -
         record.update(first)
 
 
-def _missing_columns(path: Path, columns: Sequence[Column], names: Sequence[str], advice: str) -> DataError:
-    there, wanted = set(names), {c.name for c in columns}
-    lacking = [c.name for c in columns if c.name not in there]
-    others = [n for n in names if n not in wanted]
+def _missing_columns(path: Path, wanted: Sequence[str], names: Sequence[str], advice: str) -> DataError:
+    there, ours = set(names), set(wanted)
+    lacking = [name for name in wanted if name not in there]
+    others = [n for n in names if n not in ours]
     return DataError(
-        f"{path}: lacks {len(lacking)} of the table's {counted(len(columns), 'column')}; {advice}",
+        f"{path}: lacks {len(lacking)} of the table's {counted(len(wanted), 'column')}; {advice}",
         [f"no column '{name}'{near(name, others)}" for name in lacking[:20]],
     )
 
@@ -144,7 +144,9 @@ class _TextFile:
     """A CSV or Parquet file that can be read several times."""
 
     def __init__(self, columns, about: dict, path: Path, header: bool | None, missing, options: dict):
-        names = [c.name for c in columns]
+        made = about.get("calendar", {})
+        columns_of = {c.name: made.get(c.name, c.name) for c in columns}  # a column's name in the file
+        names = list(dict.fromkeys(columns_of.values()))
         sources = about.get("names") or names
         if about.get("format") == "parquet":
             options = {"delimiter": None, "encoding": options["encoding"]}
@@ -164,14 +166,14 @@ class _TextFile:
                 found = (
                     f"it has no header and {counted(len(source.names), 'field')}, the table's source had {len(sources)}"
                 )
-            raise _missing_columns(path, columns, source.names, found)
+            raise _missing_columns(path, names, source.names, found)
         self._source = source
         self.paths, self.describe, self.names = source.paths, source.describe, source.names
-        markers = [(*about.get("missing", {}).get(n, MISSING), *(m.strip() for m in missing)) for n in names]
+        markers = [(*about.get("missing", {}).get(n, MISSING), *(m.strip() for m in missing)) for n in columns_of]
         place = {n: i for i, n in enumerate(source.names)}
         written = about.get("forms", {})
-        forms = [Form(**written[n]) if n in written else None for n in names]
-        self._encoder = Encoder(columns, [place[n] for n in names], markers, forms)
+        forms = [stored(written[n]) if n in written else None for n in columns_of]
+        self._encoder = Encoder(columns, [place[n] for n in columns_of.values()], markers, forms)
 
     def read(self, wrong: Offences, new: Offences) -> Iterator[Rows]:
         with one_thread():
@@ -189,7 +191,7 @@ class _TypedFile:
         by_name = {c.name: c for c in self._table.columns}
         if not {c.name for c in columns} <= set(by_name):
             advice = "import it with the schema of the first table (--schema), so that no column is left out"
-            raise _missing_columns(path, columns, list(by_name), advice)
+            raise _missing_columns(path, [c.name for c in columns], list(by_name), advice)
         self._pairs = [(by_name[c.name], c) for c in columns]
         problems = [
             f"column '{new.name}': {new.kind}, expected {old.kind}"

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mpibayes.io.clock import as_text
+
 if TYPE_CHECKING:
     from mpibayes.io.rows import Column, Rows
 
 
 def levels(column: Column) -> tuple[str, ...]:
     """Of `which`: the atoms, and last what is none of them."""
-    atoms = [f"{atom:.15g}" for atom in column.atoms]
+    atoms = [as_text(atom, column.unit) if column.unit else f"{atom:.15g}" for atom in column.atoms]
     return (*atoms, f"not {atoms[0]}" if len(atoms) == 1 else "another value")
 
 

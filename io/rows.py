@@ -30,7 +30,7 @@ class Column:
     A real column was recorded in steps of `resolution` (0: as it is), and some of its values, the `atoms`, are not
     measurements but values of their own; on a log scale (`log`) all others are positive. `rest_center` and `rest_scale`
     are the mean and the deviation of the cells that are no atoms, on that scale (`recording.rest`). `part_of`: the
-    column of the table that one is made from which says only which atom a cell is.
+    column of the table that one is made from which says only which atom a cell is. `unit`: of dates (`clock`).
     """
 
     name: str
@@ -49,6 +49,7 @@ class Column:
     rest_center: float = 0.0
     rest_scale: float = 1.0
     part_of: str = ""
+    unit: str = ""
 
 
 @dataclass

@@ -4,6 +4,9 @@
     delimiter = ","                    # how the source is read; all of these may be left out
     header = false
     encoding = "latin-1"
+    decimal = ","                      # how numbers and dates are written, where that is not to be found out
+    thousands = "."
+    dates = "day-first"                # 5/1/2024 is the fifth of January; or "month-first"
 
     [columns.age]
     kind = "real"                      # categorical, boolean, real, count or ignored
@@ -15,6 +18,9 @@
     kind = "categorical"
     levels = ["Children", "High school", "Bachelor"]     # in this order everywhere: codes, priors, reports
     missing = ["", "Not asked"]        # instead of the markers above, for this column
+
+    [columns.arrival]
+    calendar = true                    # also as categories: "arrival weekday", "arrival month" and "arrival hour"
 
 Columns that are not named, and kinds and levels that are not given, are inferred.
 """
@@ -28,6 +34,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mpibayes.errors import ConfigError
+from mpibayes.io.dates import ORDERS
 from mpibayes.io.encode import MAX_REAL
 from mpibayes.io.files import read_regular, reason
 from mpibayes.io.rows import KINDS, LEVELLED, MAX_LEVELS
@@ -36,6 +43,8 @@ from mpibayes.text import counted, toml_string, visible
 
 SCHEMA_KINDS = (*KINDS, "ignored")
 COLUMN_KEYS = {"kind": str, "levels": list, "missing": list, "resolution": object, "atoms": list, "scale": str}
+COLUMN_KEYS["calendar"] = bool
+WRITTEN = {"decimal": (".", ","), "thousands": (",", ".", " ", "'"), "dates": tuple(ORDERS)}
 MAX_ATOMS = 254  # with what is none of them, and missing, as many as a byte tells apart
 
 
@@ -49,6 +58,7 @@ class ColumnSchema:
     resolution: float | None = None  # 0: none
     atoms: tuple[float, ...] | None = None
     log: bool | None = None
+    calendar: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,6 +68,9 @@ class Schema:
     delimiter: str | None = None
     header: bool | None = None
     encoding: str | None = None
+    decimal: str | None = None
+    thousands: str | None = None
+    dates: str | None = None
 
 
 def read_schema(path: str | os.PathLike) -> Schema:
@@ -78,7 +91,13 @@ def read_schema(path: str | os.PathLike) -> Schema:
 
 def _schema(content: dict, problems: list[str]) -> Schema:
     known = {"columns": dict, "missing": list, "delimiter": str, "header": bool, "encoding": str}
+    known |= dict.fromkeys(WRITTEN, str)
     _check_keys("", content, known, problems)
+    problems += [
+        f"{key}: expected one of {', '.join(map(repr, choices))}, found {content[key]!r}"
+        for key, choices in WRITTEN.items()
+        if isinstance(content.get(key), str) and content[key] not in choices
+    ]
     columns = {}
     entries = content.get("columns", {})
     for name, entry in entries.items() if isinstance(entries, dict) else ():
@@ -92,7 +111,7 @@ def _schema(content: dict, problems: list[str]) -> Schema:
         _texts("missing", content, problems),
         *(
             content.get(key) if isinstance(content.get(key), known[key]) else None
-            for key in ("delimiter", "header", "encoding")
+            for key in ("delimiter", "header", "encoding", *WRITTEN)
         ),
     )
 
@@ -114,7 +133,10 @@ def _column(where: str, entry: dict, problems: list[str]) -> ColumnSchema:
         repeated = sorted({v for v in levels if levels.count(v) > 1}) if len(set(levels)) < len(levels) else []
         problems.extend(f"{where}.levels: {v!r} is listed twice" for v in repeated[:5])
     missing = _texts(f"{where}.missing", entry, problems)
-    return ColumnSchema(kind if isinstance(kind, str) else None, levels, missing, *_recording(where, entry, problems))
+    recorded = _recording(where, entry, problems)
+    return ColumnSchema(
+        kind if isinstance(kind, str) else None, levels, missing, *recorded, entry.get("calendar") is True
+    )
 
 
 def _recording(
@@ -174,7 +196,7 @@ def schema_text(schema: Schema, comments: Mapping[str, str] | None = None) -> st
         "# kind: categorical, boolean, real, count or ignored. The order of levels is that of codes and priors.",
         "",
     ]
-    for key in ("delimiter", "header", "encoding", "missing"):
+    for key in ("delimiter", "header", "encoding", *WRITTEN, "missing"):
         value = getattr(schema, key)
         if value is not None:
             lines.append(f"{key} = {_value(value)}")
@@ -192,6 +214,8 @@ def schema_text(schema: Schema, comments: Mapping[str, str] | None = None) -> st
             lines.append(f"atoms = [{', '.join(repr(atom) for atom in column.atoms)}]")
         if column.log is not None:
             lines.append(f'scale = "{"log" if column.log else "linear"}"')
+        if column.calendar:
+            lines.append("calendar = true")
     return "\n".join(lines) + "\n"
 
 

@@ -1,8 +1,7 @@
 """Reading other people's files as text: CSV in any dialect and Parquet, as batches of dictionary-encoded columns.
 
-Every cell arrives as text with the blanks around it stripped; what it means is decided elsewhere (`infer`, `encode`).
-A batch holds each column's different texts once and an integer a cell, so that work on text is done once a different
-text and not once a cell. Files are streamed: memory depends on the block size, never on the number of rows.
+Every cell arrives as text (`cells`); what it means is decided elsewhere (`infer`, `encode`). Files are streamed: memory
+depends on the block size, never on the number of rows.
 """
 
 from __future__ import annotations
@@ -13,19 +12,19 @@ import difflib
 import io
 import itertools
 import os
+import shlex
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
 from mpibayes.errors import ConfigError, DataError
+from mpibayes.io.cells import Batch, Cells, Place
 from mpibayes.io.dialect import (
     MAX_PROBLEMS,
     MAX_ROW_BYTES,
@@ -43,45 +42,6 @@ from mpibayes.io.files import open_regular, reading
 from mpibayes.text import counted
 
 Progress = Callable[[str, int, float], None]  # phase, rows done, share of the input read
-
-
-@dataclass(frozen=True)
-class Cells:
-    """One column of a batch: cell i is texts[codes[i]]. Texts are stripped, so two of them may be equal."""
-
-    texts: pa.StringArray
-    codes: np.ndarray
-
-    @classmethod
-    def of(cls, array: pa.Array) -> Cells:
-        if not (pa.types.is_dictionary(array.type) and array.type.value_type == pa.string() and not array.null_count):
-            array = pc.fill_null(array.cast(pa.string()), "").dictionary_encode()
-        return cls(pc.utf8_trim_whitespace(array.dictionary), array.indices.to_numpy())
-
-    def counts(self) -> np.ndarray:
-        return np.bincount(self.codes, minlength=len(self.texts))
-
-    def first(self, i_text: int) -> int:
-        """Position in the batch of the first cell that has this text."""
-        return int(np.argmax(self.codes == i_text))
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Some consecutive rows of one file. `first_row` counts from 1 in that file, header not counted."""
-
-    path: Path
-    first_row: int
-    n_rows: int
-    columns: dict[int, Cells]
-
-
-@dataclass(frozen=True)
-class Place:
-    """A data row of a file, counted from 1."""
-
-    path: Path
-    row: int
 
 
 class TextSource:
@@ -137,8 +97,10 @@ class TextSource:
     def batches(
         self, positions: Iterable[int] | None = None, progress: Progress | None = None, phase: str = "reading"
     ) -> Iterator[Batch]:
-        """All rows, with the columns at `positions` (default: all). Raises DataError where the text cannot be read."""
-        positions = list(range(len(self.names))) if positions is None else sorted(positions)
+        """All rows, with the columns at `positions` (default: all), less those without cells of text. Raises DataError
+        where the text cannot be read."""
+        positions = range(len(self.names)) if positions is None else sorted(set(positions))
+        positions = [i for i in positions if i not in self.dialect.unread]
         sizes = [_size(p) for p in self.paths]
         total, before, rows = max(sum(sizes), 1), 0, 0
         for path, dialect, size in zip(self.paths, self._dialects, sizes, strict=True):
@@ -199,8 +161,16 @@ def _read_parquet(path: Path, raw, dialect: Dialect, positions: list[int]) -> It
         names = file.schema_arrow.names
         wanted = [names[i] for i in positions]
         for batch in file.iter_batches(dialect.batch_rows, columns=wanted, use_threads=False):
-            columns = {i: Cells.of(batch.column(batch.schema.get_field_index(names[i]))) for i in positions}
+            columns = {}
+            for i in positions:
+                name = dialect.names[i]
+                columns[i] = Cells.of(batch.column(batch.schema.get_field_index(names[i])))
             yield columns, len(batch)
+    except pa.ArrowInvalid as error:
+        if "UTF8" not in str(error):
+            raise DataError(f"{path}: cannot be read: {first_line(error)}") from error
+        what = f"column '{name}' has bytes that are no UTF-8 text; leave it out: --drop {shlex.quote(name)}"
+        raise DataError(f"{path}: {what}") from error
     except UNREADABLE as error:
         raise DataError(f"{path}: cannot be read: {first_line(error)}") from error
 

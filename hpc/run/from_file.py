@@ -110,7 +110,8 @@ def _is_left_over(table: Path, source: Path) -> bool:
 
 
 def _import(source: Path, table: Path, overwrite: bool) -> None:
-    from mpibayes.io.ingest import import_table, summary_lines
+    from mpibayes.io.ingest import import_table
+    from mpibayes.io.summary import summary_lines
 
     _tell(f"{source}: imports into {table}")
     summary = import_table(source, table, overwrite=overwrite)

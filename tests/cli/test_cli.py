@@ -214,3 +214,19 @@ def test_names_from_a_pipe_or_a_file_or_the_command(tmp_path, monkeypatch, capsy
         assert cli.main(["import", "data.csv", "table.h5", "--force", "--names", names]) == 0, capsys.readouterr()
         assert [column.name for column in Table.open("table.h5").columns] == ["x", "y"]
     os.close(ours)
+
+
+def test_options_of_dates_and_of_wide_tables(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    cells = ",".join(f"x{i}" for i in range(70))
+    with open("data.csv", "w") as file:
+        file.write(f"when,{cells}\n")
+        for i in range(60):
+            file.write(f"{1 + i % 12}/{1 + i % 11}/2024," + ",".join(f"{(i * j) % 59}.5" for j in range(1, 71)) + "\n")
+    assert cli.main(["import", "data.csv", "table.h5"]) == 0
+    assert "day or the month first" in (said := capsys.readouterr().out) and len(said.splitlines()) < 20
+    options = ["--force", "--dates", "day-first", "--calendar", "when", "--verbose"]
+    assert cli.main(["import", "data.csv", "table.h5", *options]) == 0
+    said = capsys.readouterr().out
+    assert "when weekday" in said and "day first" in said and len(said.splitlines()) > 70
+    assert cli.main(["import", "data.csv", "table.h5", "--force", "--calendar", "x1"]) == 2

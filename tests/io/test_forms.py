@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mpibayes.errors import DataError
+from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.forms import Form, form_of
 from mpibayes.io.ingest import import_table
 from mpibayes.io.recode import read_like
@@ -58,6 +58,7 @@ def test_one_comma_and_three_digits_may_be_either():
     assert form_of(["1,234", "5,678"]) == (Form(","), Form(".", ","))
     assert form_of(["1,234", "5,678"], decimal=",") == (Form(","), None)
     assert form_of(["1,234", "5,678"], thousands=",") == (Form(".", ","), None)
+    assert form_of(["1,5", "2,25"], ",", ".") == (Form(","), None)  # groups that no number is large enough for
 
 
 def imported(tmp_path, text, **options):
@@ -131,3 +132,44 @@ def test_markers_are_values(tmp_path):
     ]  # fmt: skip
     text = european()[0].replace("income;height\n", "income;height\n-999,00;1,80\n")
     assert imported(tmp_path, text, missing=["-999"])[1]["income"].n_missing == 1
+
+
+# ------------------------------------------------------------------------------------------------------- in a schema
+
+
+def test_marks_of_a_schema(tmp_path):
+    """A cell 1,234 is no guess where the schema says what the comma is; the options go before it."""
+    digits = [100 + i * i % 83 for i in range(100)]
+    text = "a;b\n" + "".join(f"1,{d};{d % 3}\n" for d in digits)
+    thousand = 1000 + np.mean(digits)
+    for said, mean in (('decimal = ","', thousand / 1000), ('thousands = ","', thousand)):
+        (tmp_path / "s.toml").write_text(said + "\n")
+        summary, columns = imported(tmp_path, text, schema=tmp_path / "s.toml")
+        assert columns["a"].mean == pytest.approx(mean) and not summary.warnings
+        assert imported(tmp_path, text, schema=tmp_path / "s.toml", decimal=".", thousands=",")[1]["a"].mean > 1000
+
+
+@pytest.mark.parametrize(
+    "text, options, marks",
+    [
+        (european()[0], {}, ['decimal = ","', 'thousands = "."']),
+        (european()[0], {"decimal": ",", "thousands": "."}, ['decimal = ","', 'thousands = "."']),
+        ("a\n" + "".join(f"{v:.2f}\n" for v in G.standard_normal(50)), {}, []),
+        ("a\n" + "".join(f"{v:.2f}\n" for v in G.standard_normal(50)), {"decimal": "."}, ['decimal = "."']),
+        ("a;b\n" + "".join(f"{v:.3f};{v:.2f}".replace(".", ",", 1) + "\n" for v in G.standard_normal(50)), {}, []),
+    ],
+    ids=["found", "given", "plain", "plain-given", "of-one-column"],
+)
+def test_marks_are_written_where_they_hold_for_all_columns(tmp_path, text, options, marks):
+    first = imported(tmp_path, text, write_schema=tmp_path / "s.toml", **options)[0]
+    lines = (tmp_path / "s.toml").read_text().splitlines()
+    assert [line for line in lines if line.startswith(("decimal", "thousands"))] == marks
+    assert imported(tmp_path, text, schema=tmp_path / "s.toml")[0].table.fingerprint == first.table.fingerprint
+
+
+def test_wrong_marks_of_a_schema(tmp_path):
+    (tmp_path / "s.toml").write_text('decimal = ";"\nthousands = 1\ndates = "american"\n[columns.a]\ncalendar = 1\n')
+    with pytest.raises(ConfigError) as error:
+        imported(tmp_path, "a\n1,5\n", schema=tmp_path / "s.toml")
+    for said in ("decimal: expected one of '.', ','", "thousands: expected a text", "'day-first'", "true or false"):
+        assert said in str(error.value)

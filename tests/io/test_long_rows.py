@@ -11,9 +11,10 @@ import pytest
 
 from mpibayes.errors import DataError
 from mpibayes.io import dialect, source
-from mpibayes.io.ingest import _profiles, import_table, print_summary
+from mpibayes.io.ingest import _profiles, import_table
 from mpibayes.io.schema import read_schema
 from mpibayes.io.source import TextSource
+from mpibayes.io.summary import print_summary
 from mpibayes.terminal import Console
 
 LONG = "ä" * 300
@@ -85,10 +86,12 @@ def test_forty_thousand_columns(tmp_path):
 
 
 def test_few_columns_are_printed(tmp_path):
-    console = Console(file=io.StringIO(), width=4096)  # however long tmp_path is, no line is wrapped
-    print_summary(imported(tmp_path, text(700, 3, name="gene_{}")), console)
-    lines = console.file.getvalue().splitlines()
-    assert len(lines) == 504 and lines[-1].startswith("and 200 more columns; --write-schema")
+    summary = imported(tmp_path, text(700, 3, name="gene_{}"))
+    for verbose in (False, True):
+        console = Console(file=io.StringIO(), width=4096)  # however long tmp_path is, no line is wrapped
+        print_summary(summary, console, verbose)
+        n_lines = len(console.file.getvalue().splitlines())
+        assert n_lines >= 703 if verbose else n_lines < 12
 
 
 def test_a_limit_is_told(tmp_path, monkeypatch):

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from mpibayes.hpc.components.multinormal import Multinormal, unpack
 from mpibayes.hpc.components.product import Components, Prior
 from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.io.clock import around
 from mpibayes.text import factor, percent, spread
 
 SAME_STORY = 0.75  # share of a column's entropy that another explains: naming both adds nothing
@@ -68,6 +70,7 @@ class ColumnProfile:
     mean: np.ndarray | None = None
     sd: np.ndarray | None = None
     log: bool = False  # mean and sd are of logarithms
+    unit: str = ""  # of dates
 
 
 @dataclass(frozen=True)
@@ -138,7 +141,9 @@ def profiles(
         own = np.sqrt(given.scatter / np.maximum(n, 1))
         mean = np.where(n > 0, given.mean, np.nan)[shown]
         overall = np.array([centre, sd])
-        made.append(_column(column, size, n, shown, inner, overall, mean=mean, sd=own[shown], log=column.log))
+        made.append(
+            _column(column, size, n, shown, inner, overall, mean=mean, sd=own[shown], log=column.log, unit=column.unit)
+        )
     return made
 
 
@@ -301,7 +306,7 @@ def trait(c: ColumnProfile, k: int) -> Trait:
         "overall_sd": _or_none(c.overall[1]),
         **({"scale": "log"} if c.log else {}),
     }
-    words = factor if c.log else spread
+    words = partial(around, unit=c.unit) if c.unit else factor if c.log else spread
     return Trait(c.name, c.title, nats, "mean", words(c.mean[k], c.sd[k]), words(*c.overall), numbers)
 
 

@@ -1,0 +1,60 @@
+"""Batches of rows as text: each column's different texts once, and an integer a cell, so that work on text is done once
+a different text and not once a cell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+@dataclass(frozen=True)
+class Cells:
+    """One column of a batch: cell i is texts[codes[i]]. Texts are stripped, so two of them may be equal."""
+
+    texts: pa.StringArray
+    codes: np.ndarray
+
+    @classmethod
+    def of(cls, array: pa.Array) -> Cells:
+        if not (pa.types.is_dictionary(array.type) and array.type.value_type == pa.string() and not array.null_count):
+            array = pc.fill_null(array.cast(pa.string()), "").dictionary_encode()
+        return cls(_tidy(array.dictionary), array.indices.to_numpy())
+
+    def counts(self) -> np.ndarray:
+        return np.bincount(self.codes, minlength=len(self.texts))
+
+    def first(self, i_text: int) -> int:
+        """Position in the batch of the first cell that has this text."""
+        return int(np.argmax(self.codes == i_text))
+
+
+def _tidy(texts: pa.StringArray) -> pa.StringArray:
+    """The texts without the blanks and the NULs around them. A NUL within a text, which no file of levels can hold, is
+    shown as \u2400."""
+    texts = pc.utf8_trim_whitespace(texts)
+    if pc.any(pc.match_substring(texts, "\0")).as_py():
+        texts = pc.replace_substring(pc.utf8_trim_whitespace(pc.utf8_trim(texts, "\0")), "\0", "\u2400")
+    return texts
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some consecutive rows of one file. `first_row` counts from 1 in that file, header not counted."""
+
+    path: Path
+    first_row: int
+    n_rows: int
+    columns: dict[int, Cells]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A data row of a file, counted from 1."""
+
+    path: Path
+    row: int

@@ -1,0 +1,238 @@
+"""What the first pass of the import finds of one column: its different texts, its numbers, their histogram.
+
+Up to 131,072 different texts are kept and counted exactly; beyond, their number is estimated (k smallest hashes,
+Bar-Yossef et al. 2002; standard error 0.8 %).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mpibayes.io.cells import Batch, Place
+from mpibayes.io.clock import as_text
+from mpibayes.io.dates import Dates
+from mpibayes.io.encode import MAX_REAL, Markers, Offences, expectation, numbers, parse
+from mpibayes.io.forms import Form
+from mpibayes.io.measured import Histogram
+from mpibayes.io.rows import NUMERIC
+
+MAX_TEXTS = 131_072
+MAX_NUMBER_TEXTS = 16_384  # of a column of fractions: nothing but its count of different values is wanted
+TRUTH = (("0", "1"), ("false", "true"), ("no", "yes"), ("f", "t"), ("n", "y"))
+_SKETCH = 16_384
+
+
+class Profile:
+    """What is known of one column after the batches added so far; its size does not grow with the rows.
+
+    kind, levels: given by the user, or None = to be inferred; of a given kind the offending cells are noted. form: how
+    its numbers are written, None: plainly.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kind: str | None,
+        levels: Sequence[str] | None,
+        markers: Sequence[str],
+        form: Form | Dates | None = None,
+    ):
+        self.form = form
+        self.name, self.kind, self.levels = name, kind, None if levels is None else tuple(levels)
+        self.markers = tuple(markers)
+        self.n_missing = self.n_observed = self.n_numbers = self.n_infinite = 0
+        self.all_integer = True
+        self.leading_zero = False
+        self.minimum, self.maximum = np.inf, -np.inf
+        self.digits: set[int] = set()
+        self.mean = self.scatter = 0.0
+        self.example_text: tuple[str, Place] | None = None  # the first cell that is no number
+        self.example_infinite: tuple[str, Place] | None = None
+        self._texts: pa.StringArray | None = pa.array([], pa.string())
+        self._sketch: np.ndarray | None = None  # instead of the texts when they are too many: the smallest hashes
+        self._waiting: list = []
+        self._n_waiting = 0
+        self._markers = Markers(markers)
+        self.n_marked: dict[str, int] = {}  # cells of markers that the user gave
+        self.histogram = Histogram()
+        self.recorded: dict[str, Any] = {}  # what the user says of resolution, atoms and log
+        self.question = ""  # to the user: whether its dates have the day or the month first
+        self.unread = ""  # why its cells cannot be read, if so
+        self.counts_rows = True  # each cell is the integer after the one above it
+        self._last: float | None = None
+        self._level_array = None if levels is None else pa.array(list(levels), pa.string())
+
+    def missing_among(self, texts: pa.StringArray) -> np.ndarray:
+        """Which texts mean missing, bool."""
+        return self._markers.among(texts, self.form)
+
+    def add(self, batch: Batch, position: int, offences: Offences) -> None:
+        cells = batch.columns[position]
+        counts = cells.counts()
+        missing = self.missing_among(cells.texts)
+        self.n_missing += int(counts[missing].sum())
+        for marker, n in self.n_marked.items():
+            if missing.any():
+                self.n_marked[marker] = n + int(counts[missing & Markers([marker]).among(cells.texts, self.form)].sum())
+        if self.kind == "ignored":
+            self.n_observed = self.n_observed + batch.n_rows - int(counts[missing].sum())
+            return
+        if self.kind in NUMERIC or self.levels is not None:
+            values, bad = parse(self.kind, self._level_array, cells.texts, missing, self.form)
+            if self.kind in NUMERIC:
+                bad &= ~(np.abs(values) > MAX_REAL)  # infinite: see infinite_as_missing
+            offences.add(batch, self.name, cells, counts, bad, expectation(self.kind, self.levels or ()))
+        present = np.flatnonzero(~missing & (counts > 0))  # a dictionary may have texts that no cell has
+        texts, n = cells.texts, counts
+        if len(present) < len(counts):
+            texts, n = texts.take(pa.array(present)), counts[present]
+        if not len(texts):
+            return
+        self.n_observed += int(n.sum())
+        plain = texts if self.form is None else self.form.plain(texts)
+        values = numbers(plain)
+        is_number, is_infinite = np.abs(values) <= MAX_REAL, np.abs(values) > MAX_REAL
+        self.n_infinite += int(n[is_infinite].sum())
+        for flag, attribute in ((np.isnan(values), "example_text"), (is_infinite, "example_infinite")):
+            if getattr(self, attribute) is None and flag.any():
+                i = int(present[np.flatnonzero(flag)[0]])
+                place = Place(batch.path, batch.first_row + cells.first(i))
+                setattr(self, attribute, (cells.texts[i].as_py(), place))
+        if is_number.any():
+            self._add_numbers(plain, values, is_number, n)
+        if self.counts_rows:
+            self._count_rows(values, cells.codes if len(texts) == len(cells.texts) == batch.n_rows else None)
+        self._add_texts(texts)
+
+    def _count_rows(self, values: np.ndarray, codes: np.ndarray | None) -> None:
+        """values of the different texts; codes: of the cells, None: some are equal or missing."""
+        self.counts_rows = codes is not None and bool(np.isfinite(values).all())
+        if self.counts_rows:
+            x = values[codes]
+            before = x[0] - 1.0 if self._last is None else self._last
+            self.counts_rows = bool((np.diff(x, prepend=before) == 1.0).all())
+            self._last = float(x[-1])
+
+    def infinite_as_missing(self) -> int:
+        """Takes infinite numbers for missing where all other cells are numbers; how many cells that are."""
+        among_numbers = self.kind in NUMERIC or (self.kind is None and self.n_numbers)
+        if not among_numbers or self.n_numbers + self.n_infinite != self.n_observed or not self.n_infinite:
+            return 0
+        n, self.n_infinite = self.n_infinite, 0
+        self.n_missing += n
+        self.n_observed -= n
+        self.markers = (*self.markers, "inf", "-inf")
+        self._markers = Markers(self.markers)
+        self._merge()
+        if self._texts is not None:
+            self._texts = self._texts.filter(pa.array(~self.missing_among(self._texts)))
+        return n
+
+    def _add_numbers(self, texts: pa.StringArray, values: np.ndarray, is_number: np.ndarray, n: np.ndarray) -> None:
+        x, n = values[is_number], n[is_number].astype(float)
+        if self.kind in (None, "real"):
+            self.histogram.add(x, n)
+        total = self.n_numbers + n.sum()
+        mean = float(np.average(x, weights=n))
+        self.scatter += float((n * (x - mean) ** 2).sum()) + (mean - self.mean) ** 2 * self.n_numbers * n.sum() / total
+        self.mean += (mean - self.mean) * n.sum() / total
+        self.n_numbers = int(total)
+        self.minimum, self.maximum = min(self.minimum, float(x.min())), max(self.maximum, float(x.max()))
+        self.all_integer = self.all_integer and bool((x == np.floor(x)).all())
+        if self.all_integer:
+            written = texts if is_number.all() else texts.filter(pa.array(is_number))
+            self.all_integer = pc.all(pc.match_substring_regex(written, r"^[+-]?\d+(\.0)?$")).as_py()
+        if self.all_integer and not self.leading_zero:
+            self.leading_zero = pc.any(pc.match_substring_regex(written, r"^[+-]?0\d")).as_py()
+            if len(self.digits) < 2:
+                self.digits |= set(pc.unique(pc.utf8_length(written)).to_pylist())
+
+    def _add_texts(self, texts: pa.StringArray) -> None:
+        """New texts wait until they are as many as those known, so that merging costs the same a text however many."""
+        if self._sketch is not None:
+            hashes = text_hash(texts)
+            texts = hashes[hashes < self._sketch[-1]] if len(self._sketch) == _SKETCH else hashes
+        elif 0 < len(self._texts) <= 256:
+            texts = texts.filter(pc.invert(pc.is_in(texts, value_set=self._texts)))
+        if len(texts):
+            self._waiting.append(texts)
+            self._n_waiting += len(texts)
+        known = self._texts if self._sketch is None else self._sketch
+        if self._n_waiting > max(1024, len(known)):
+            self._merge()
+
+    def _merge(self) -> None:
+        waiting, self._waiting, self._n_waiting = self._waiting, [], 0
+        if not waiting:
+            return
+        if self._sketch is None:
+            self._texts = pc.unique(pa.concat_arrays([self._texts, *waiting]))
+            only_fractions = self.example_text is None and not self.all_integer and self.kind in (None, "real", "count")
+            if len(self._texts) > (MAX_NUMBER_TEXTS if only_fractions else MAX_TEXTS):
+                self._sketch = _smallest(text_hash(self._texts))
+                self._texts = None
+        else:
+            self._sketch = _smallest(np.concatenate([self._sketch, *waiting]))
+
+    @property
+    def n_distinct(self) -> int:
+        """Number of different texts, exact up to MAX_TEXTS."""
+        self._merge()
+        if self._texts is not None:
+            return len(self._texts)
+        if len(self._sketch) < _SKETCH:
+            return len(self._sketch)
+        return int((_SKETCH - 1) / (float(self._sketch[-1]) / 2.0**64))
+
+    @property
+    def counted(self) -> str:
+        return f"{self.n_distinct:,}" if self._texts is not None else f"about {float(f'{self.n_distinct:.3g}'):,.0f}"
+
+    @property
+    def dates(self) -> Dates | None:
+        """How its cells are written, if all are dates or times of the day."""
+        only = isinstance(self.form, Dates) and self.n_numbers == self.n_observed > 0
+        return self.form if only else None
+
+    def written(self, value: float) -> str:
+        """A number as a cell has it."""
+        if isinstance(self.form, Dates) and self._texts is not None:
+            return self._texts[int(np.argmax(numbers(self._texts, self.form) == value))].as_py()
+        return as_text(value, self.form.unit) if isinstance(self.form, Dates) else f"{value:.10g}"
+
+    def sorted_levels(self) -> tuple[str, ...]:
+        texts = self._texts.to_pylist()
+        if self.n_numbers == self.n_observed:
+            values = numbers(self._texts, self.form).tolist()
+            return tuple(text for _, text in sorted(zip(values, texts, strict=True)))
+        lower = sorted(texts, key=str.lower)
+        if self.kind in (None, "boolean") and tuple(t.lower() for t in lower) in TRUTH:
+            return tuple(lower)
+        return tuple(sorted(texts))
+
+
+def _smallest(hashes: np.ndarray) -> np.ndarray:
+    """The _SKETCH smallest different ones, ascending."""
+    hashes = np.sort(hashes)
+    return hashes[np.r_[True, hashes[1:] != hashes[:-1]]][:_SKETCH]
+
+
+def text_hash(texts: pa.StringArray) -> np.ndarray:
+    """A 64-bit hash of each text, the same in every process: a polynomial in its bytes, mixed as in splitmix64."""
+    _, offsets, data = texts.buffers()
+    start = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
+    raw = np.frombuffer(data, np.uint8)[start[0] : start[-1]].astype(np.uint64) + np.uint64(1)
+    length = np.diff(start)
+    place = np.arange(len(raw)) - np.repeat(start[:-1] - start[0], length)
+    longest = int(length.max(initial=1))
+    power = np.cumprod(np.full(longest, 0x9E3779B97F4A7C15 | 1, np.uint64))
+    sums = np.concatenate([[np.uint64(0)], np.cumsum(raw * power[place], dtype=np.uint64)])
+    h = sums[start[1:] - start[0]] - sums[start[:-1] - start[0]]
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        h = (h ^ (h >> np.uint64(shift))) * np.uint64(factor)
+    return h ^ (h >> np.uint64(31))

@@ -1,0 +1,174 @@
+"""What a table says twice: columns that are functions of one another, and rows that are equal.
+
+A mixture takes the columns of a row for independent in a cluster, and rows for independent given theirs. What is said
+twice is counted twice, and clusters become narrower and more than their owner expects. So the import says so.
+
+Columns are compared on a sample of rows: numbers by their rank correlation, and categories, and numbers of few values,
+by whether each value of one goes with one value of the other. Equal rows are found among all rows, by a hash: of very
+many rows those are kept whose hash is small, and so all or none of the equal ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from mpibayes.io.rows import CODES, Column, Rows
+from mpibayes.text import counted, percent
+
+SAMPLE_ROWS, SAMPLE_CELLS = 2_000, 2_000_000
+FEWEST_ROWS = 40  # fewer say little about the others
+FEWEST_VALUES = 15  # of a column of numbers that is compared by ranks
+RARE = 10  # cells outside of the commonest value that are wanted
+FUNCTION = 0.9999  # rank correlation, up or down
+FEW_VALUES = 100  # up to which numbers are compared as categories are
+MOST_HASHES = 1 << 17
+EQUAL_ROWS = 0.05
+NAMED = 8
+MOST_COLUMNS = 5_000  # of numbers that are compared by ranks, each with each
+
+
+class Redundancy:
+    """Looks at rows as they are written, in order; its size does not grow with them. `warnings` says what was found.
+
+    columns: of the table; n_rows: how many will come.
+    """
+
+    def __init__(self, columns: Sequence[Column], n_rows: int):
+        self._columns = columns
+        n_sample = min(n_rows, SAMPLE_ROWS, max(FEWEST_ROWS, SAMPLE_CELLS // max(len(columns), 1)))
+        self._wanted = np.unique(np.linspace(0, n_rows - 1, n_sample).astype(np.int64))
+        self._sample: list[Rows] = []
+        self._n_seen = 0
+        self._equal = _EqualRows()
+
+    def add(self, rows: Rows) -> None:
+        first, last = np.searchsorted(self._wanted, (self._n_seen, self._n_seen + len(rows)))
+        if last > first:
+            self._sample.append(rows.take(self._wanted[first:last] - self._n_seen))
+        self._n_seen += len(rows)
+        self._equal.add(rows)
+
+    def warnings(self) -> Iterator[str]:
+        """A line for each group of columns, and one for equal rows."""
+        sample = Rows.concatenate(self._columns, self._sample)
+        if len(sample) < FEWEST_ROWS:
+            return
+        for group in _groups(self._columns, sample):
+            names = [f"'{name}'" for name in group[:NAMED]] + [f"{len(group) - NAMED:,} more"] * (len(group) > NAMED)
+            yield (
+                f"columns {', '.join(names[:-1])} and {names[-1]} say the same: each is a function of the others in "
+                f"the {counted(len(sample), 'row')} looked at; keep one and --drop the others, or it counts several "
+                "times and clusters get narrow"
+            )
+        share = self._equal.share()
+        if share > EQUAL_ROWS and any(c.kind == "real" for c in self._columns) and not self._by_chance(sample):
+            yield (
+                f"{percent(share)} of the rows are equal to another one in all columns, which makes narrow clusters; "
+                "if they are copies, remove them from the file"
+            )
+
+    def _by_chance(self, sample: Rows) -> bool:
+        """Whether as many rows would be equal if the columns had nothing to do with each other."""
+        alike = 0.0  # log probability that two rows are equal
+        for column in self._columns:
+            _, cells = np.unique(_cells(column, sample), return_counts=True)
+            alike += np.log(np.square(cells / len(sample)).sum())
+        return bool(self._n_seen * np.exp(alike) > EQUAL_ROWS)
+
+
+def _cells(column: Column, rows: Rows) -> np.ndarray:
+    return getattr(rows, column.block)[:, column.index]
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+
+def _groups(columns: Sequence[Column], sample: Rows) -> Iterator[list[str]]:
+    """Names of columns that are functions of one another, in their order."""
+    parent = list(range(len(columns)))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = i = parent[parent[i]]
+        return i
+
+    ranks, ranked, alike = [], [], {}
+    for i, column in enumerate(columns):
+        x = _cells(column, sample)
+        values, first, code, cells = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
+        if len(x) - cells.max() < RARE:
+            continue
+        if column.block in CODES or len(values) <= FEW_VALUES:
+            order = np.empty(len(values), np.int32)  # codes in the order in which values come, whatever they are
+            order[np.argsort(first)] = np.arange(len(values), dtype=np.int32)
+            same = alike.setdefault(hashlib.sha256(order[code].tobytes()).digest(), i)
+            parent[root(i)] = root(same)
+        if column.block not in CODES and len(values) >= FEWEST_VALUES and len(ranks) < MOST_COLUMNS:
+            rank = (np.cumsum(cells) - 0.5 * cells)[code]
+            rank = np.where(np.isnan(x), np.nan, rank)
+            rank = np.nan_to_num(rank - np.nanmean(rank))
+            ranks.append((rank / np.linalg.norm(rank)).astype(np.float32))
+            ranked.append(i)
+    if len(ranked) > 1:
+        matrix = np.array(ranks)
+        for start in range(0, len(matrix), 512):
+            rho = np.abs(matrix[start : start + 512] @ matrix.T)
+            for i, j in zip(*np.nonzero(rho > FUNCTION)):
+                parent[root(ranked[start + i])] = root(ranked[j])
+    groups: dict[int, list[str]] = {}
+    for i, column in enumerate(columns):
+        groups.setdefault(root(i), []).append(column.name)
+    yield from (group for group in groups.values() if len(group) > 1)
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+class _EqualRows:
+    """Hashes of rows, with how many have each."""
+
+    def __init__(self):
+        self._hashes, self._cells = np.zeros(0, np.uint64), np.zeros(0, np.int64)
+        self._waiting: list[np.ndarray] = []
+        self._n_waiting = 0
+        self._limit = np.uint64(2**64 - 1)
+
+    def add(self, rows: Rows) -> None:
+        hashes = row_hash(rows)
+        self._waiting.append(hashes[hashes <= self._limit])
+        self._n_waiting += len(self._waiting[-1])
+        if self._n_waiting > MOST_HASHES:
+            self._merge()
+
+    def _merge(self) -> None:
+        hashes, place = np.unique(np.concatenate([self._hashes, *self._waiting]), return_inverse=True)
+        new = np.ones(self._n_waiting, np.int64)
+        self._cells = np.bincount(place, np.concatenate([self._cells, new]), len(hashes)).astype(np.int64)
+        self._hashes, self._waiting, self._n_waiting = hashes, [], 0
+        while len(self._hashes) > MOST_HASHES:
+            self._limit >>= np.uint64(1)
+            keep = self._hashes <= self._limit
+            self._hashes, self._cells = self._hashes[keep], self._cells[keep]
+
+    def share(self) -> float:
+        """Of the rows that are equal to another."""
+        self._merge()
+        return float(self._cells[self._cells > 1].sum() / max(self._cells.sum(), 1))
+
+
+def row_hash(rows: Rows) -> np.ndarray:
+    """A 64-bit hash of each row, uint64 (n,): multiples of the cells' bits, summed, and mixed as in splitmix64."""
+    h = np.zeros(len(rows), np.uint64)
+    factors = np.random.Philox(1)  # the same in every process
+    for block in ("codes8", "codes16", "reals", "tallies"):
+        cells = getattr(rows, block)
+        if cells.shape[1]:
+            bits = cells.astype(np.uint64) if block in CODES else (cells + 0.0).view(np.uint64)
+            bits = bits ^ (bits >> np.uint64(32))  # the lower half of a number is often zero
+            h += bits @ (factors.random_raw(cells.shape[1]) | np.uint64(1))
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        h = (h ^ (h >> np.uint64(shift))) * np.uint64(factor)
+    return h ^ (h >> np.uint64(31))
