@@ -465,10 +465,10 @@ def export(run_dirs, to, out, burn_in, timings):
 @click.option("--impute", is_flag=True, help="Mixtures: fill in missing cells, with their uncertainty.")
 @click.option(
     "--unseen",
-    type=click.Choice(["error", "missing"]),
-    default="error",
+    type=click.Choice(["missing", "error"]),
+    default="missing",
     show_default=True,
-    help="A level that the table does not have: stop, or treat the cell as missing.",
+    help="A level that the run's table does not have: a missing cell, which is counted, or an error.",
 )
 @click.option("--draws", type=click.IntRange(min=1), help="Draws to average over.  [default: 50; regressions: 200]")
 @click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")

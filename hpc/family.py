@@ -12,7 +12,7 @@ check.py            Check: what `mpibayes check` says of it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -175,6 +175,7 @@ class Forecast(Protocol):
     """
 
     like: Table  # the columns that are read from the new file
+    may_lack: Collection[str]  # those of them that the file need not have
     batch: int  # rows that are given to it at a time
     n_draws: int
 

@@ -125,19 +125,20 @@ class Offences:
 class Encoder:
     """Turns batches of text into Rows of known columns.
 
-    positions: for each column, where it lies in the source; markers: for each, the texts that mean missing; forms: for
-    each, how its numbers are written.
+    positions: for each column, where it lies in the source; None: nowhere, its cells are missing. markers: for each,
+    the texts that mean missing; forms: for each, how its numbers are written.
     """
 
     def __init__(
         self,
         columns: Sequence[Column],
-        positions: Sequence[int],
+        positions: Sequence[int | None],
         markers: Sequence[Sequence[str]],
         forms: Sequence[Form | None] | None = None,
     ):
         self.columns = columns
-        self.positions = positions
+        self._places = positions
+        self.positions = [p for p in positions if p is not None]
         self._forms = forms or [None] * len(columns)
         self._markers = [Markers(m) for m in markers]
         self._levels = [pa.array(c.levels, pa.string()) if c.levels else None for c in columns]
@@ -146,10 +147,12 @@ class Encoder:
         """The rows of the batch. Cells that cannot be held become missing and are noted: in `wrong` where a number was
         expected, in `unseen` where a level was.
         """
-        rows = Rows.empty(self.columns, batch.n_rows)
+        rows = (Rows.missing if None in self._places else Rows.empty)(self.columns, batch.n_rows)
         for column, position, markers, levels, form in zip(
-            self.columns, self.positions, self._markers, self._levels, self._forms, strict=True
+            self.columns, self._places, self._markers, self._levels, self._forms, strict=True
         ):
+            if position is None:
+                continue
             cells = batch.columns[position]
             missing = markers.among(cells.texts, form)
             values, bad = parse(column.kind, levels, cells.texts, missing, form)

@@ -7,7 +7,7 @@ table had. The source's delimiter and missing markers apply. Columns that the ta
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +46,7 @@ def stream_like(
     path: str | os.PathLike,
     *,
     unseen: str = "error",
+    may_lack: Collection[str] = (),
     batch_rows: int = SLICE_ROWS,
     record: dict[str, Unseen] | None = None,
     delimiter: str | None = None,
@@ -57,7 +58,9 @@ def stream_like(
     """The rows of a typed table, CSV or Parquet file, in order, coded like `like` (a Table, or columns alone).
 
     Levels that the columns do not have: unseen = "error" raises a DataError that lists them; "missing" makes these
-    cells missing and, when the last row is out, puts what was met in `record` by column name (see unseen_message).
+    cells missing and puts what was met in `record` by column name (see unseen_message), before the first rows with
+    check_first, else when the last row is out. may_lack: names of columns that the file need not have, all cells of
+    which are then missing; one of the columns has to be there.
     check_first: read the file once for mistakes before the first rows are given out, so that long work is not lost.
     delimiter, header, encoding: instead of the source's; missing: markers besides the source's.
 
@@ -65,29 +68,35 @@ def stream_like(
     """
     if unseen not in ("error", "missing"):
         raise ConfigError(f'unseen = {unseen!r}: expected "error" or "missing"')
-    path = Path(path)
-    columns, about = _columns_of(like)
-    if first_bytes(path) == HDF5:
-        passes = _TypedFile(columns, path)
-    else:
-        options = {"delimiter": delimiter or about.get("delimiter"), "encoding": encoding or about.get("encoding")}
-        passes = _TextFile(columns, about, path, header, missing, options)
+    passes = _opened(like, path, may_lack, header, missing, delimiter=delimiter, encoding=encoding)
     if check_first:
-        for _ in _checked(passes, unseen, None):
+        for _ in _checked(passes, unseen, record):
             pass
-    for rows in _checked(passes, unseen, record):
+    for rows in _checked(passes, unseen, None if check_first else record):
         yield from slices_of(rows, batch_rows)
 
 
-def has_column(like: Table, path: str | os.PathLike, name: str) -> bool:
-    """Whether a file that is read like a table has the column of this name. Raises DataError as `stream_like` does,
-    for the other columns."""
+def lacking_columns(like: Table, path: str | os.PathLike, may_lack: Collection[str]) -> list[str]:
+    """Which columns of `may_lack` a file does not have. Raises DataError as `stream_like` does, for the others."""
+    return _opened(like, path, may_lack).lacking
+
+
+def _opened(like, path, may_lack, header=None, missing=(), **given) -> _TextFile | _TypedFile:
     path = Path(path)
-    others = tuple(c for c in like.columns if c.name != name)
+    columns, about = _columns_of(like)
     if first_bytes(path) == HDF5:
-        return any(c.name == name for c in Table.open(path).columns)
-    options = {"delimiter": like.source.get("delimiter"), "encoding": like.source.get("encoding")}
-    return name in _TextFile(others, like.source, path, None, (), options).names
+        return _TypedFile(columns, path, may_lack)
+    options = {key: given.get(key) or about.get(key) for key in ("delimiter", "encoding")}
+    return _TextFile(columns, about, path, may_lack, header, missing, options)
+
+
+def lacking_message(lacking: Sequence[str], like: Table, path: str | os.PathLike) -> str:
+    """One line for the user about the columns that a file does not have; empty when there are none."""
+    if not lacking:
+        return ""
+    others = sorted(set(_opened(like, path, lacking).names) - {c.name for c in like.columns})
+    each = ", ".join(f"'{name}'{near(name, others)}" for name in lacking)
+    return f"{path}: has no column {each}; read as missing"
 
 
 def unseen_message(record: dict[str, Unseen], path: str | os.PathLike) -> str:
@@ -97,7 +106,7 @@ def unseen_message(record: dict[str, Unseen], path: str | os.PathLike) -> str:
     each = "; ".join(
         f"'{name}': {counted(u.n_cells, 'cell')}, first {u.level!r} in row {u.row:,}" for name, u in record.items()
     )
-    return f"{path}: levels that the table does not have were taken as missing: {each}"
+    return f"{path}: levels that the table does not have, read as missing: {each}"
 
 
 def _columns_of(like: Table | Sequence[Column]) -> tuple[tuple[Column, ...], dict]:
@@ -118,7 +127,7 @@ def _checked(passes: _TextFile | _TypedFile, unseen: str, record: dict | None) -
         raise new.error(
             passes,
             "These levels are not in the table. "
-            'To take them as missing, set data.unseen = "missing" (--unseen missing).',
+            'To read them as missing: data.unseen = "missing" for held-out rows, --unseen missing for new ones.',
         )
     if n_rows == 0:
         raise DataError(f"{passes.paths[0]}: has no rows")
@@ -128,6 +137,12 @@ def _checked(passes: _TextFile | _TypedFile, unseen: str, record: dict | None) -
             if offence.column not in first or offence.place.row < first[offence.column].row:
                 first[offence.column] = Unseen(offence.text, offence.place.row, new.n_cells[offence.column])
         record.update(first)
+
+
+def _lacking(columns: Sequence[Column], names: Collection[str], may_lack: Collection[str]) -> tuple[list[str], bool]:
+    """The columns that are not among `names`, and whether the file will do without them."""
+    lacking = [c.name for c in columns if c.name not in names]
+    return lacking, len(lacking) < max(len(columns), 1) and set(lacking) <= set(may_lack)
 
 
 def _missing_columns(path: Path, columns: Sequence[Column], names: Sequence[str], advice: str) -> DataError:
@@ -143,7 +158,7 @@ def _missing_columns(path: Path, columns: Sequence[Column], names: Sequence[str]
 class _TextFile:
     """A CSV or Parquet file that can be read several times."""
 
-    def __init__(self, columns, about: dict, path: Path, header: bool | None, missing, options: dict):
+    def __init__(self, columns, about: dict, path: Path, may_lack, header: bool | None, missing, options: dict):
         names = [c.name for c in columns]
         sources = about.get("names") or names
         if about.get("format") == "parquet":
@@ -156,7 +171,8 @@ class _TextFile:
             headless = source.dialect.header is False or (header is None and not known and about.get("header") is False)
             if headless and len(source.names) == len(sources):
                 source = TextSource(path, header=False, names=sources, **options)
-        if not set(names) <= set(source.names):
+        self.lacking, enough = _lacking(columns, set(source.names), may_lack)
+        if self.lacking and (source.dialect.header is False or not enough):
             found = f"it has {counted(len(source.names), 'column')}: {', '.join(source.names[:8])}" + (
                 ", ..." if len(source.names) > 8 else ""
             )
@@ -171,7 +187,7 @@ class _TextFile:
         place = {n: i for i, n in enumerate(source.names)}
         written = about.get("forms", {})
         forms = [Form(**written[n]) if n in written else None for n in names]
-        self._encoder = Encoder(columns, [place[n] for n in names], markers, forms)
+        self._encoder = Encoder(columns, [place.get(n) for n in names], markers, forms)
 
     def read(self, wrong: Offences, new: Offences) -> Iterator[Rows]:
         with one_thread():
@@ -182,15 +198,16 @@ class _TextFile:
 class _TypedFile:
     """A typed table with other levels, and perhaps other kinds, for the same columns."""
 
-    def __init__(self, columns: Sequence[Column], path: Path):
+    def __init__(self, columns: Sequence[Column], path: Path, may_lack: Collection[str]):
         self._table = Table.open(path)
         self._columns = columns
-        self.paths = (path,)
+        self.paths, self.names = (path,), [c.name for c in self._table.columns]
         by_name = {c.name: c for c in self._table.columns}
-        if not {c.name for c in columns} <= set(by_name):
+        self.lacking, enough = _lacking(columns, by_name, may_lack)
+        if self.lacking and not enough:
             advice = "import it with the schema of the first table (--schema), so that no column is left out"
             raise _missing_columns(path, columns, list(by_name), advice)
-        self._pairs = [(by_name[c.name], c) for c in columns]
+        self._pairs = [(by_name[c.name], c) for c in columns if c.name in by_name]
         problems = [
             f"column '{new.name}': {new.kind}, expected {old.kind}"
             for new, old in self._pairs
@@ -206,7 +223,7 @@ class _TypedFile:
     def read(self, wrong: Offences, new: Offences) -> Iterator[Rows]:
         first_row = 1
         for rows in self._table.slices():
-            result = Rows.empty(self._columns, len(rows))
+            result = Rows.missing(self._columns, len(rows))
             for theirs, ours in self._pairs:
                 cells = getattr(rows, theirs.block)[:, theirs.index]
                 target = getattr(result, ours.block)

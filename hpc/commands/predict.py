@@ -35,7 +35,7 @@ def predict(
     source: str | Path,
     out: str | Path,
     *,
-    unseen: str = "error",
+    unseen: str = "missing",
     draws: int | None = None,
     burn_in: int | None = None,
     table: str | Path | None = None,
@@ -46,7 +46,8 @@ def predict(
     console: Any = None,
 ) -> Predicted:
     """Score the rows of `source` (CSV, Parquet or typed table) under the draws of all chains; write CSV or Parquet to
-    `out`, a line a row in their order. draws: at most so many, evenly spaced. unseen: "error" or "missing".
+    `out`, a line a row in their order. draws: at most so many, evenly spaced. unseen: what a level
+    that the table does not have is, "missing" or an "error". Columns that the file lacks are missing cells, too.
 
     Of a mixture: row (from 1), log_density, log_density_sd (over draws), cluster (number in the report, 0 = a new one),
     p_cluster, p_new; with `probabilities` p_1 ... p_R; with `impute` imputed_<name> and imputed_<name>_p (categorical:
@@ -54,7 +55,7 @@ def predict(
     column, empty where the cell was observed. Of a regression: see `hpc/regression/predict.py`.
     Raises ConfigError, DataError, CheckpointError.
     """
-    from mpibayes.io.recode import stream_like, unseen_message
+    from mpibayes.io.recode import lacking_columns, lacking_message, stream_like, unseen_message
     from mpibayes.terminal import Console
 
     console = console or Console(stderr=True)
@@ -65,10 +66,15 @@ def predict(
     family = family_in(run_dir)
     kept = posterior_of(family)([run_dir], burn_in, table)
     forecast: Forecast = forecast_of(family)(kept, Path(source), draws, probabilities, impute)
+    lacking = lacking_columns(forecast.like, source, forecast.may_lack)
     record: dict = {}
     more = {"batch_rows": batch_rows} if batch_rows else {}
-    rows = stream_like(forecast.like, source, unseen=unseen, record=record, **more)
+    rows = stream_like(forecast.like, source, unseen=unseen, may_lack=lacking, record=record, **more)
     first = next(rows, None)  # mistakes in the new file are reported before the long work
+    notes = [lacking_message(lacking, forecast.like, source), unseen_message(record, source)]
+    notes = tuple(note for note in notes if note)
+    for note in notes:
+        _say(console, f"note: {note}")
     _say(console, forecast.prepare())
     n_rows, n_scored, total = 0, 0, 0.0
     with _writer(out) as write:
@@ -80,9 +86,6 @@ def predict(
                 n_rows += len(batch)
                 n_scored += len(log_density)
                 total += float(log_density.sum())
-    notes = (unseen_message(record, source),) if record else ()
-    for note in notes:
-        _say(console, f"note: {note}")
     mean = total / n_scored if n_scored else float("nan")
     of = f" of the {n_scored:,} whose response is there" if n_scored < n_rows else ""
     scored = f"; mean log density {mean:,.4f} nats a row{of}" if n_scored else ""

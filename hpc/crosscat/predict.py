@@ -59,6 +59,7 @@ class Forecast:
         self._run, self._draws, self._probabilities, self._impute = run, draws or DRAWS, probabilities, impute
         table = run.table
         self.like = Table(table.path, table.n_rows, run.data.stored, table.fingerprint, table.source)
+        self.may_lack = {c.name for c in self.like.columns}
 
     def prepare(self) -> str:
         kept = self.kept

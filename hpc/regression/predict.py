@@ -26,7 +26,7 @@ from mpibayes.hpc.data.rows import used_columns
 from mpibayes.hpc.regression.design import Design
 from mpibayes.hpc.regression.draws import Posterior
 from mpibayes.hpc.regression.predictive import Average
-from mpibayes.io.recode import has_column
+from mpibayes.io.recode import lacking_columns
 from mpibayes.io.rows import Rows
 from mpibayes.io.table import Table
 from mpibayes.text import counted
@@ -55,7 +55,10 @@ class Forecast:
             design, columns = _needed(run.design, run.data.columns, response)
             return design, Table(table.path, table.n_rows, columns, table.fingerprint, table.source)
 
-        self._scored = has_column(read(response=True)[1], source, run.design.response)
+        response = run.design.response
+        # a predictor that is not there is no row that can be used, unless missing cells have a coefficient
+        self.may_lack = {t.column.name for t in run.design.terms if t.indicator}
+        self._scored = response not in lacking_columns(read(response=True)[1], source, {response, *self.may_lack})
         self._design, self.like = read(self._scored)
 
     def prepare(self) -> str:

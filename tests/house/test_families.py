@@ -137,6 +137,7 @@ def test_a_wrong_door_is_seen():
         def __call__(self, rows, row): ...
 
     assert lacking(Wrong, doors.Forecast) == [
+        "may_lack is missing",
         "n_draws is missing",
         "__init__ takes ['run', 'source', 'draws=', 'probabilities=', 'impute='], "
         "expected ['run', 'source', 'draws', 'probabilities', 'impute']",

@@ -142,15 +142,26 @@ def test_levels_that_the_table_does_not_have(runs, new, tmp_path):
     text = new[1].read_text().replace("nurse", "judge")
     (tmp_path / "new.csv").write_text(text)
     with pytest.raises(DataError, match="judge"):
-        predict(runs["softmax"], tmp_path / "new.csv", tmp_path / "p.csv", **QUIET)
+        predict(runs["softmax"], tmp_path / "new.csv", tmp_path / "p.csv", unseen="error", **QUIET)
+    paper = io.StringIO()
     with pytest.raises(DataError, match="missing cell"):  # which is what the run's settings make of a missing cell
-        predict(runs["softmax"], tmp_path / "new.csv", tmp_path / "p.csv", unseen="missing", **QUIET)
+        predict(runs["softmax"], tmp_path / "new.csv", tmp_path / "p.csv", console=Console(file=paper, width=200))
+    assert "first 'judge' in row" in paper.getvalue()
 
 
 def test_a_predictor_that_is_not_there(runs, new, tmp_path):
     (tmp_path / "new.csv").write_text(new[1].read_text().replace("visits", "visit", 1))
     with pytest.raises(DataError, match="no column 'visits'"):
         predict(runs["softmax"], tmp_path / "new.csv", tmp_path / "p.csv", **QUIET)
+
+
+def test_a_predictor_with_an_indicator_may_lack(runs, tmp_path):
+    table = write_customers(tmp_path / "holes.h5", holes=True)
+    run = make_run(tmp_path / "a", table, "logistic", regression='missing = "indicator"')
+    columns = customers(n=20, seed=4)
+    write_csv(tmp_path / "new.csv", columns[1:])
+    done = predict(run, tmp_path / "new.csv", tmp_path / "p.csv", **QUIET)
+    assert done.n_rows == 20 and f"has no column '{columns[0][0]}'" in done.notes[0]
 
 
 def test_a_typed_table_is_read_too(runs, tmp_path):
