@@ -427,30 +427,35 @@ def report(run_dirs, out, burn_in, table):
     write(list(run_dirs), out=out, burn_in=burn_in, table=table, console=_console())
 
 
-@cli.command(short_help="Write draws for ArviZ, as labels, or as CSV.")
+@cli.command(short_help="Write clusters or draws for other programs.")
 @click.argument("run_dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--to", type=click.Choice(["arviz", "labels", "csv"]), required=True, help="The form, see above.")
+@click.option(
+    "--to", type=click.Choice(["clusters", "arviz", "labels", "csv"]), required=True, help="The form, see above."
+)
 @click.option("-o", "--out", help="The file; - is standard output.  [default: standard output; trace.h5 for arviz]")
-@click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: none]")
+@click.option("--burn-in", type=click.IntRange(min=0), help="Cycles of burn-in.  [default: run.burn_in; csv: 0]")
 @click.option("--timings/--no-timings", default=True, help="Keep the columns of csv that are times.  [default: keep]")
-def export(run_dirs, to, out, burn_in, timings):
-    """Write draws for other programs.
+@TABLE
+def export(run_dirs, to, out, burn_in, timings, table):
+    """Write clusters or draws for other programs. Burn-in is left out; arviz has it in groups of its own.
 
     \b
     Forms:
-      arviz   one HDF5 file that ArviZ and xarray open (groups posterior and sample_stats)
-      labels  text, one kept draw a line: the cluster of each training row, in table order; mixtures only
-      csv     text, one line a cycle: each scalar of the trace in a column; coefficients as theta[age]
+      clusters  CSV, one line a training row: its cluster in the report and the probability of that; mixtures only
+      arviz     one HDF5 file that ArviZ and xarray open (posterior, sample_stats, kept_draws, and their warm-up)
+      labels    text, one kept draw a line: the cluster of each training row, in table order; mixtures only
+      csv       CSV, one line a cycle: each scalar of the trace in a column; coefficients as theta[age]
 
     \b
     Examples:
-      mpibayes export runs/a --to labels -o labels.txt
+      mpibayes export runs/a --to clusters -o clusters.csv
+      mpibayes export runs/a --to labels -o labels.txt --burn-in 0
       mpibayes export runs/a --to csv --no-timings | head
       mpibayes export runs/a runs/b --to arviz -o both.h5
     """
-    from mpibayes.io.export import export as write
+    from mpibayes.hpc.commands.export import export as write
 
-    done = write(list(run_dirs), to, out=out, burn_in=burn_in, timings=timings)
+    done = write(list(run_dirs), to, out=out, burn_in=burn_in, timings=timings, table=table)
     for note in done.notes:
         click.echo(f"mpibayes: note: {visible(note)}", err=True)
     for path in done.paths:

@@ -6,6 +6,7 @@ family.py           Family: before a chain starts; and Chain, which `run/loop.py
 draws.py            Posterior: a run opened for reading
 predictive.py       Predictive: one draw as a distribution over rows
 predict.py          Forecast: what it predicts of new rows
+exports.py          Exports: what `mpibayes export` writes of it besides its trace
 report/report.py    make(kept) -> `posterior.tables.Report`
 check.py            Check: what `mpibayes check` says of it
 """
@@ -30,6 +31,7 @@ if TYPE_CHECKING:  # whoever asks the registry for a family's keys or scalars lo
     from mpibayes.io.files import Guard
     from mpibayes.io.rows import Column, Rows
     from mpibayes.io.table import Table
+    from mpibayes.io.trace import Axes
 
 
 class Keys(Protocol):
@@ -186,6 +188,28 @@ class Forecast(Protocol):
 
     def __call__(self, rows: Rows, first_row: int) -> tuple[dict[str, Any], np.ndarray]:
         """Named columns for rows first_row.. (from 0) of the new file, and the log densities of those that have one."""
+
+
+@dataclass
+class Clusters:
+    """The partition that stands for the posterior: of each training row its cluster, numbered as in the report,
+    int64 (N,), and the probability of that, (N,). said: which partition it is, in words."""
+
+    cluster: np.ndarray
+    probability: np.ndarray
+    said: str
+
+
+class Exports(Protocol):
+    """What `mpibayes export` writes besides the trace. The functions are there for families with LABELS."""
+
+    LABELS: bool  # whether the rows have clusters, whose labels are kept
+
+    def clusters(self, run: Posterior) -> Clusters:
+        """For --to clusters."""
+
+    def parameters(self, run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:
+        """For --to arviz: of each chain `cycle` (n,), burn-in too, and arrays (n, ...) by name, none of them fixed."""
 
 
 class Check(Protocol):

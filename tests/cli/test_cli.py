@@ -116,7 +116,7 @@ def test_other_commands_pass_everything_on(stand_in):
 
 
 def test_export_tells_what_it_wrote(stand_in, capsys):
-    stand_in("mpibayes.io.export", "export", types.SimpleNamespace(paths=["x.csv"], notes=["two chains"]))
+    stand_in("mpibayes.hpc.commands.export", "export", types.SimpleNamespace(paths=["x.csv"], notes=["two chains"]))
     assert cli.main(["export", "a", "--to", "csv"]) == 0
     out, err = capsys.readouterr()
     assert out == "" and "two chains" in err and "x.csv" in err

@@ -37,6 +37,7 @@ DOORS = {
     "draws": (registry.posterior_of, doors.Posterior),
     "predictive": (predictive_of, doors.Predictive),
     "predict": (registry.forecast_of, doors.Forecast),
+    "exports": (registry.exports_of, doors.Exports),
     "check": (registry.check_of, doors.Check),
 }
 

@@ -12,9 +12,9 @@ from scipy import stats
 from scipy.special import expit
 
 from mpibayes.errors import ConfigError, DataError
+from mpibayes.hpc.commands.export import export
 from mpibayes.hpc.commands.predict import predict
 from mpibayes.hpc.regression.draws import Posterior
-from mpibayes.io.export import export
 from mpibayes.io.trace import read_trace
 from tests.regression.report.runs import BIRDS, JOBS, customers, make_run, write_csv, write_customers
 
@@ -180,7 +180,7 @@ def test_exported_text_has_the_coefficients(runs, tmp_path):
 
 
 def test_exported_draws_open_in_arviz(runs, tmp_path):
-    export(runs["logistic"], "arviz", tmp_path / "t.h5")
+    assert export(runs["logistic"], "arviz", tmp_path / "t.h5", burn_in=0).notes == []
     data = arviz.from_netcdf(tmp_path / "t.h5")
     assert data.posterior.theta.dims == ("chain", "draw", "coefficient") and data.posterior.theta.shape[:2] == (2, 8000)
     age = data.posterior.theta.sel(coefficient="age").values
@@ -188,6 +188,17 @@ def test_exported_draws_open_in_arviz(runs, tmp_path):
     assert {"n_bright", "queries_theta", "acceptance_rate", "lp"} <= set(data.sample_stats)
 
 
-def test_a_regression_has_no_labels(runs, tmp_path):
-    with pytest.raises(ConfigError, match="a model without clusters, which has no labels"):
-        export(runs["student-t"], "labels", tmp_path / "labels.txt")
+def test_a_regression_has_no_clusters(runs, tmp_path):
+    for form in ("labels", "clusters"):
+        with pytest.raises(ConfigError, match="a model without clusters; --to csv and --to arviz write its draws"):
+            export(runs["student-t"], form, tmp_path / "labels.txt")
+
+
+def test_a_summary_of_exported_draws_has_no_gaps(runs, tmp_path):
+    """As an R-hat of what is fixed would be; burn-in is in groups of its own."""
+    for name, run in runs.items():
+        export(run, "arviz", tmp_path / f"{name}.h5", burn_in=7800)
+        data = arviz.from_netcdf(tmp_path / f"{name}.h5")
+        assert data.posterior.sizes["draw"] == 200 and data.warmup_posterior.sizes["draw"] == 7800
+        judged = arviz.summary(data) if data.posterior.sizes["chain"] > 1 else arviz.summary(data).drop(columns="r_hat")
+        assert not judged.isna().any(axis=None)
