@@ -465,7 +465,13 @@ def export(run_dirs, to, out, burn_in, timings, table):
 @cli.command(short_help="Score new rows: clusters, missing cells, or the response.")
 @click.argument("run_dir", type=click.Path(path_type=Path))
 @click.argument("source", type=click.Path(path_type=Path))
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="A .csv, .csv.gz or .parquet file.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="A .csv, .csv.gz or .parquet file: a line a row.")
+@click.option(
+    "--complete",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write SOURCE in its own format with its gaps filled, and the cluster of each row beside it.",
+)
 @click.option("--probabilities", is_flag=True, help="Mixtures: a column for each cluster's probability.")
 @click.option("--impute", is_flag=True, help="Mixtures: fill in missing cells, with their uncertainty.")
 @click.option(
@@ -479,17 +485,19 @@ def export(run_dirs, to, out, burn_in, timings, table):
 @click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
 @TABLE
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
-def predict(run_dir, source, out, probabilities, impute, unseen, draws, burn_in, table, force):
+def predict(run_dir, source, out, complete, probabilities, impute, unseen, draws, burn_in, table, force):
     """Predict new rows, averaged over draws: of a mixture the log predictive density, the cluster and missing cells; of
     a regression class probabilities, or mean, sd and quantiles of the response.
 
     SOURCE is a typed table, CSV or Parquet with the table's columns, of a regression with its predictors at least; it
-    is streamed.
+    is streamed. Columns that it lacks are missing cells. --complete fills in the most probable level, or the mean as
+    the column was recorded (in its steps, an atom where that is more probable); of a regression, the response.
 
     \b
     Examples:
       mpibayes predict runs/a new.csv -o scored.csv
-      mpibayes predict runs/a new.parquet -o filled.parquet --impute --unseen missing
+      mpibayes predict runs/a new.csv --complete filled.csv
+      mpibayes predict runs/a new.parquet -o scored.parquet --impute --unseen error
     """
     from mpibayes.hpc.commands.predict import predict as score
 
@@ -497,6 +505,7 @@ def predict(run_dir, source, out, probabilities, impute, unseen, draws, burn_in,
         run_dir,
         source,
         out,
+        complete=complete,
         unseen=unseen,
         draws=draws,
         burn_in=burn_in,

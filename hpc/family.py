@@ -170,10 +170,24 @@ class Predictive(Protocol):
         row. A row's draws depend on `stream` and its number alone, which counts from first_row."""
 
 
+@dataclass
+class Predictions:
+    """Of some new rows: named `columns` of what is written of them, and the log densities of those that have one.
+
+    To complete the rows: `cells`, by column the rows (m,) whose cell can be filled, and level codes or recorded values
+    for them (m,); and `beside`, named columns (n,) that stand beside the row, NaN for nothing.
+    """
+
+    columns: dict[str, Any]
+    log_density: np.ndarray
+    cells: dict[str, tuple[np.ndarray, np.ndarray]]
+    beside: dict[str, np.ndarray]
+
+
 class Forecast(Protocol):
     """What one kind of model makes of new rows. Made before the new file is opened; it raises what can be known then.
 
-    draws: at most so many, None for all. probabilities, impute: whether these were asked for.
+    draws: at most so many, None for all. probabilities, impute, complete: whether these were asked for.
     """
 
     like: Table  # the columns that are read from the new file
@@ -181,13 +195,15 @@ class Forecast(Protocol):
     batch: int  # rows that are given to it at a time
     n_draws: int
 
-    def __init__(self, run: Posterior, source: Path, draws: int | None, probabilities: bool, impute: bool): ...
+    def __init__(
+        self, run: Posterior, source: Path, draws: int | None, probabilities: bool, impute: bool, complete: bool
+    ): ...
 
     def prepare(self) -> str:
         """The work before the first rows; what it came to, in words. `batch` and `n_draws` are known from then on."""
 
-    def __call__(self, rows: Rows, first_row: int) -> tuple[dict[str, Any], np.ndarray]:
-        """Named columns for rows first_row.. (from 0) of the new file, and the log densities of those that have one."""
+    def __call__(self, rows: Rows, first_row: int) -> Predictions:
+        """Of rows first_row.. (from 0) of the new file."""
 
 
 @dataclass

@@ -165,6 +165,12 @@ class Encoder:
             target[:, column.index] = values.astype(target.dtype)[cells.codes]
         return rows
 
+    def gaps(self, batch: Batch) -> dict[str, np.ndarray]:
+        """Which cells of the batch are missing, by column, bool (n,)."""
+        each = zip(self.columns, self._places, self._markers, self._forms, strict=True)
+        cells = ((c, batch.columns[place], markers, form) for c, place, markers, form in each if place is not None)
+        return {c.name: markers.among(of.texts, form)[of.codes] for c, of, markers, form in cells}
+
 
 class Markers:
     """Texts that mean missing. One that is a number means the number, however it is written: -999 is -999.0, too; but

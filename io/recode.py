@@ -7,12 +7,13 @@ table had. The source's delimiter and missing markers apply. Columns that the ta
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.dialect import MISSING
@@ -24,6 +25,25 @@ from mpibayes.io.rows import SLICE_ROWS, Column, Rows, slices_of
 from mpibayes.io.source import TextSource, near
 from mpibayes.io.table import Table
 from mpibayes.text import counted
+
+
+@dataclass
+class Originals:
+    """A file column by column as it is, to be written again.
+
+    batches(): by position its columns of some rows, by name which cells of the table's columns are missing, bool (n,),
+    and the number of rows. names: of the columns; places: where those of the table are; head: the header as it is, None
+    without one; metadata: of a Parquet file.
+    """
+
+    path: Path
+    batches: Callable[[], Iterator[tuple[dict[int, pa.Array], dict[str, np.ndarray], int]]]
+    names: Sequence[str]
+    places: dict[str, int]
+    head: Sequence[str] | None
+    delimiter: str = ","
+    encoding: str = "utf-8"
+    metadata: dict | None = None
 
 
 @dataclass
@@ -68,7 +88,7 @@ def stream_like(
     """
     if unseen not in ("error", "missing"):
         raise ConfigError(f'unseen = {unseen!r}: expected "error" or "missing"')
-    passes = _opened(like, path, may_lack, header, missing, delimiter=delimiter, encoding=encoding)
+    passes = opened_like(like, path, may_lack, header, missing, delimiter=delimiter, encoding=encoding)
     if check_first:
         for _ in _checked(passes, unseen, record):
             pass
@@ -78,10 +98,11 @@ def stream_like(
 
 def lacking_columns(like: Table, path: str | os.PathLike, may_lack: Collection[str]) -> list[str]:
     """Which columns of `may_lack` a file does not have. Raises DataError as `stream_like` does, for the others."""
-    return _opened(like, path, may_lack).lacking
+    return opened_like(like, path, may_lack).lacking
 
 
-def _opened(like, path, may_lack, header=None, missing=(), **given) -> _TextFile | _TypedFile:
+def opened_like(like, path, may_lack=(), header=None, missing=(), **given) -> _TextFile | _TypedFile:
+    """A file, looked at but not read; see `stream_like`."""
     path = Path(path)
     columns, about = _columns_of(like)
     if first_bytes(path) == HDF5:
@@ -94,7 +115,7 @@ def lacking_message(lacking: Sequence[str], like: Table, path: str | os.PathLike
     """One line for the user about the columns that a file does not have; empty when there are none."""
     if not lacking:
         return ""
-    others = sorted(set(_opened(like, path, lacking).names) - {c.name for c in like.columns})
+    others = sorted(set(opened_like(like, path, lacking).names) - {c.name for c in like.columns})
     each = ", ".join(f"'{name}'{near(name, others)}" for name in lacking)
     return f"{path}: has no column {each}; read as missing"
 
@@ -187,12 +208,33 @@ class _TextFile:
         place = {n: i for i, n in enumerate(source.names)}
         written = about.get("forms", {})
         forms = [Form(**written[n]) if n in written else None for n in names]
+        self._places = {n: place[n] for n in names if n in place}
         self._encoder = Encoder(columns, [place.get(n) for n in names], markers, forms)
 
     def read(self, wrong: Offences, new: Offences) -> Iterator[Rows]:
         with one_thread():
             for batch in self._source.batches(self._encoder.positions):
                 yield self._encoder.encode(batch, wrong, new)
+
+    def originals(self) -> Originals:
+        dialect, path = self._source.dialect, self.paths[0]
+        of_text = dialect.format == "csv"
+        return Originals(
+            path,
+            self._original_batches,
+            self.names,
+            self._places,
+            self._source.head() if of_text else self.names,
+            dialect.delimiter if of_text else ",",
+            dialect.encoding if of_text else "utf-8",
+            None if of_text else pa.parquet.read_schema(path).metadata,
+        )
+
+    def _original_batches(self) -> Iterator:
+        with one_thread():
+            for batch in self._source.batches():
+                arrays = {i: cells.original for i, cells in batch.columns.items()}
+                yield arrays, self._encoder.gaps(batch), batch.n_rows
 
 
 class _TypedFile:
@@ -230,6 +272,27 @@ class _TypedFile:
                 target[:, ours.index] = self._convert(theirs, ours, cells, first_row, wrong, new)
             yield result
             first_row += len(rows)
+
+    def originals(self) -> Originals:
+        places = {n: i for i, n in enumerate(self.names)}
+        ours = {c.name: places[c.name] for c in self._columns if c.name in places}
+        return Originals(self.paths[0], self._original_batches, self.names, ours, self.names)
+
+    def _original_batches(self) -> Iterator:
+        ours = {c.name for c in self._columns}
+        for rows in self._table.slices():
+            arrays, gaps = {}, {}
+            for i, c in enumerate(self._table.columns):
+                cells = getattr(rows, c.block)[:, c.index]
+                blank = cells == len(c.levels) if c.levels else np.isnan(cells)
+                if c.levels:
+                    arrays[i] = pa.array(c.levels, pa.string()).take(pa.array(cells.astype(np.int32), mask=blank))
+                else:
+                    kind = pa.int64() if c.kind == "count" else pa.float64()
+                    arrays[i] = pa.array(cells, mask=blank).cast(kind)
+                if c.name in ours:
+                    gaps[c.name] = blank
+            yield arrays, gaps, len(rows)
 
     def _convert(self, theirs: Column, ours: Column, cells: np.ndarray, first_row: int, wrong, new) -> np.ndarray:
         if not theirs.levels and not ours.levels:

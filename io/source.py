@@ -47,16 +47,19 @@ Progress = Callable[[str, int, float], None]  # phase, rows done, share of the i
 
 @dataclass(frozen=True)
 class Cells:
-    """One column of a batch: cell i is texts[codes[i]]. Texts are stripped, so two of them may be equal."""
+    """One column of a batch: cell i is texts[codes[i]]. Texts are stripped, so two of them may be equal. original: the
+    column as it was read."""
 
     texts: pa.StringArray
     codes: np.ndarray
+    original: pa.Array
 
     @classmethod
     def of(cls, array: pa.Array) -> Cells:
+        original = array
         if not (pa.types.is_dictionary(array.type) and array.type.value_type == pa.string() and not array.null_count):
             array = pc.fill_null(array.cast(pa.string()), "").dictionary_encode()
-        return cls(pc.utf8_trim_whitespace(array.dictionary), array.indices.to_numpy())
+        return cls(pc.utf8_trim_whitespace(array.dictionary), array.indices.to_numpy(), original)
 
     def counts(self) -> np.ndarray:
         return np.bincount(self.codes, minlength=len(self.texts))
@@ -151,6 +154,14 @@ class TextSource:
                     if progress is not None:
                         progress(phase, rows, min((before + raw.tell()) / total, 1.0))
             before += size
+
+    def head(self) -> list[str] | None:
+        """The cells of the first file's header, as they are; None where it has none."""
+        dialect = self.dialect
+        if not dialect.header:
+            return None
+        with reading(self.paths[0]), open_regular(self.paths[0]) as raw:
+            return next(python_rows(raw, dialect))[1]
 
     def describe(self, places: Sequence[Place]) -> list[str]:
         """Each place as 'FILE row R (line L)'; the line is looked up by reading the file again."""
