@@ -52,7 +52,6 @@ def completed(like: Table, source: Path, out: Path, lacking: Sequence[str], fill
     """
     originals = opened_like(like, source, lacking).originals()
     columns = {c.name: c for c in like.columns}
-    forms = {name: Form(**form) for name, form in like.source.get("forms", {}).items()}
     try:
         with ExitStack() as stack:
             file = stack.enter_context(replacing(out))
@@ -74,7 +73,7 @@ def completed(like: Table, source: Path, out: Path, lacking: Sequence[str], fill
                             at, values = at[wanted], values[wanted]
                         place = originals.places.get(name)
                         rows[name if place is None else place] = target.put(
-                            None if place is None else held[place], m, at, values, column, forms.get(name)
+                            None if place is None else held[place], m, at, values, column, originals.forms.get(name)
                         )
                         filled[name] = filled.get(name, 0) + len(at)
                     for name, values in beside.items():

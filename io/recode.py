@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +33,7 @@ class Originals:
 
     batches(): by position its columns of some rows, by name which cells of the table's columns are missing, bool (n,),
     and the number of rows. names: of the columns; places: where those of the table are; head: the header as it is, None
-    without one; metadata: of a Parquet file.
+    without one; metadata: of a Parquet file; forms: how numbers are written, by column.
     """
 
     path: Path
@@ -44,6 +44,7 @@ class Originals:
     delimiter: str = ","
     encoding: str = "utf-8"
     metadata: dict | None = None
+    forms: dict[str, Form] = field(default_factory=dict)
 
 
 @dataclass
@@ -166,9 +167,12 @@ def _lacking(columns: Sequence[Column], names: Collection[str], may_lack: Collec
     return lacking, len(lacking) < max(len(columns), 1) and set(lacking) <= set(may_lack)
 
 
-def _missing_columns(path: Path, columns: Sequence[Column], names: Sequence[str], advice: str) -> DataError:
+def _missing_columns(
+    path: Path, columns: Sequence[Column], names: Sequence[str], may_lack: Collection[str], advice: str
+) -> DataError:
     there, wanted = set(names), {c.name for c in columns}
     lacking = [c.name for c in columns if c.name not in there]
+    lacking = [name for name in lacking if name not in may_lack] or lacking
     others = [n for n in names if n not in wanted]
     return DataError(
         f"{path}: lacks {len(lacking)} of the table's {counted(len(columns), 'column')}; {advice}",
@@ -201,7 +205,7 @@ class _TextFile:
                 found = (
                     f"it has no header and {counted(len(source.names), 'field')}, the table's source had {len(sources)}"
                 )
-            raise _missing_columns(path, columns, source.names, found)
+            raise _missing_columns(path, columns, source.names, may_lack, found)
         self._source = source
         self.paths, self.describe, self.names = source.paths, source.describe, source.names
         markers = [(*about.get("missing", {}).get(n, MISSING), *(m.strip() for m in missing)) for n in names]
@@ -210,6 +214,7 @@ class _TextFile:
         forms = [Form(**written[n]) if n in written else None for n in names]
         self._places = {n: place[n] for n in names if n in place}
         self._encoder = Encoder(columns, [place.get(n) for n in names], markers, forms)
+        self._forms = {n: form for n, form in zip(names, forms) if form is not None}
 
     def read(self, wrong: Offences, new: Offences) -> Iterator[Rows]:
         with one_thread():
@@ -228,6 +233,7 @@ class _TextFile:
             dialect.delimiter if of_text else ",",
             dialect.encoding if of_text else "utf-8",
             None if of_text else pa.parquet.read_schema(path).metadata,
+            self._forms,
         )
 
     def _original_batches(self) -> Iterator:
@@ -248,7 +254,7 @@ class _TypedFile:
         self.lacking, enough = _lacking(columns, by_name, may_lack)
         if self.lacking and not enough:
             advice = "import it with the schema of the first table (--schema), so that no column is left out"
-            raise _missing_columns(path, columns, list(by_name), advice)
+            raise _missing_columns(path, columns, list(by_name), may_lack, advice)
         self._pairs = [(by_name[c.name], c) for c in columns if c.name in by_name]
         problems = [
             f"column '{new.name}': {new.kind}, expected {old.kind}"

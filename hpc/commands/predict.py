@@ -102,11 +102,13 @@ def predict(
     mean = total / n_scored if n_scored else float("nan")
     of = f" of the {n_scored:,} whose response is there" if n_scored < n_rows else ""
     scored = f"; mean log density {mean:,.4f} nats a row{of}" if n_scored else ""
+    if out:
+        _say(console, f"{counted(n_rows, 'row')} written to {out}{scored}")
     if complete:
-        n, each = sum(filled.values()), [name for name, n in filled.items() if n]
+        each = [name for name, n in filled.items() if n]
         where = f" ({', '.join(each[:LISTED])}{', ...' * (len(each) > LISTED)})" if each else ""
-        _say(console, f"{counted(n, 'cell')} filled in{where}: {complete}")
-    _say(console, f"{counted(n_rows, 'row')} written to {out or complete}{scored}")
+        cells = f"{counted(sum(filled.values()), 'cell')} filled in{where}"
+        _say(console, f"{counted(n_rows, 'row')} written to {complete}: {cells}{'' if out else scored}")
     return Predicted(out, n_rows, forecast.n_draws, mean, notes, filled)
 
 

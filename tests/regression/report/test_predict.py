@@ -164,6 +164,27 @@ def test_a_predictor_with_an_indicator_may_lack(runs, tmp_path):
     assert done.n_rows == 20 and f"has no column '{columns[0][0]}'" in done.notes[0]
 
 
+def test_the_response_is_completed(runs, new, tmp_path):
+    """In its gaps, or in a column of its own; how sure that is stands beside."""
+    given = list(csv.reader(new[0].read_text().splitlines()))
+    place = given[0].index("bought")
+    for row in given[1:31]:
+        row[place] = ""
+    with open(tmp_path / "holes.csv", "w", newline="") as file:
+        csv.writer(file).writerows(given)
+    done = predict(runs["logistic"], tmp_path / "holes.csv", tmp_path / "p.csv", complete=tmp_path / "a.csv", **QUIET)
+    told, out = read(tmp_path / "a.csv"), read(tmp_path / "p.csv")
+    assert done.filled["bought"] == 30 and sum(done.filled.values()) == 30
+    assert told["bought"][:30] == out["class"][:30] and told["bought"][30:] == [row[place] for row in given[31:]]
+    assert np.allclose(numbers(told["bought_p"][:30]), numbers(out["probability"][:30]), rtol=1e-3)
+    assert set(told["bought_p"][30:]) == {""}
+    done = predict(runs["student-t"], new[1], tmp_path / "q.csv", complete=tmp_path / "b.csv", **QUIET)
+    told, out = read(tmp_path / "b.csv"), read(tmp_path / "q.csv")
+    assert list(told)[-2:] == ["price", "price_sd"] and done.filled["price"] == done.n_rows
+    assert np.allclose(numbers(told["price"]), numbers(out["mean"]), rtol=1e-6)
+    assert np.allclose(numbers(told["price_sd"]), numbers(out["sd"]), rtol=1e-3)
+
+
 def test_a_typed_table_is_read_too(runs, tmp_path):
     write_customers(tmp_path / "new.h5", n=50, seed=5)
     assert predict(runs["student-t"], tmp_path / "new.h5", tmp_path / "p.csv", **QUIET).n_rows == 50
