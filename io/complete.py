@@ -78,7 +78,7 @@ def completed(like: Table, source: Path, out: Path, lacking: Sequence[str], fill
                         filled[name] = filled.get(name, 0) + len(at)
                     for name, values in beside.items():
                         rows[_free(name, [*originals.names, *columns])] = target.number(values[first : first + m])
-                    target.write(rows)
+                    target.add(rows)
                     first += m
 
             yield fill
@@ -129,7 +129,7 @@ class _Text:
     def __init__(self, file, originals: Originals, path: Path):
         self._head = originals.head
         self._file = io.TextIOWrapper(file, originals.encoding, newline="", errors="strict")
-        self._csv = csv.writer(self._file, delimiter=originals.delimiter, lineterminator="\n")
+        self._csv = csv.writer(self, delimiter=originals.delimiter)
         self._path, self._encoding = path, originals.encoding
 
     def put(self, held: pa.Array | None, n: int, at, values, column: Column, form: Form | None) -> list[str]:
@@ -142,7 +142,11 @@ class _Text:
     def number(self, values: np.ndarray) -> list[str]:
         return ["" if v != v else f"{v:.4g}" if values.dtype.kind == "f" else str(v) for v in values.tolist()]
 
-    def write(self, columns: Mapping[Any, Any]) -> None:
+    def write(self, line: str) -> None:
+        """For the csv module, which puts quotes around a carriage return only where the line's end has one."""
+        self._file.write(line.removesuffix("\r\n") + "\n")
+
+    def add(self, columns: Mapping[Any, Any]) -> None:
         if self._head is not None:
             self._csv.writerow([*self._head, *(name for name in columns if isinstance(name, str))])
             self._head = None
@@ -158,6 +162,8 @@ class _Text:
 
 
 def _as_text(array: pa.Array) -> list[str]:
+    if pa.types.is_dictionary(array.type) and not array.null_count:  # each text is made once
+        return np.array(_as_text(array.dictionary), object)[array.indices.to_numpy()].tolist()
     return ["" if v is None else f"{v:.15g}" if isinstance(v, float) else str(v) for v in array.to_pylist()]
 
 
@@ -211,7 +217,7 @@ class _Parquet:
     def number(self, values: np.ndarray) -> pa.Array:
         return pa.array(values, mask=np.isnan(values) if values.dtype.kind == "f" else None)
 
-    def write(self, columns: Mapping[Any, Any]) -> None:
+    def add(self, columns: Mapping[Any, Any]) -> None:
         names = [self._names[c] if isinstance(c, int) else c for c in columns]
         table = pa.table(list(columns.values()), names=names).replace_schema_metadata(self._metadata)
         if self._writer is None:

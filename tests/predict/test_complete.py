@@ -138,7 +138,7 @@ def test_a_complete_file_stays_as_it_is(run, holes, tmp_path):
 
 def test_new_levels_stay_and_lacking_columns_are_added(run, tmp_path):
     rows, blue = people(12, 5)
-    rows = [[" padded ", *row[1:3], 'say "a;b"', row[4]] for row in rows]
+    rows = [[" padded ", *row[1:3], 'say "a;b"' if i % 2 else "a\rb", row[4]] for i, row in enumerate(rows)]
     rows[0][1] = "violet"
     path = write(tmp_path / "few.csv", rows, ["", "colour", "member", "remark", "age"])
     done = predict(run, path, complete=tmp_path / "full.csv", **QUIET)
