@@ -436,30 +436,35 @@ def report(run_dirs, out, burn_in, table):
     write(list(run_dirs), out=out, burn_in=burn_in, table=table, console=_console())
 
 
-@cli.command(short_help="Write draws for ArviZ, as labels, or as CSV.")
+@cli.command(short_help="Write clusters or draws for other programs.")
 @click.argument("run_dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--to", type=click.Choice(["arviz", "labels", "csv"]), required=True, help="The form, see above.")
+@click.option(
+    "--to", type=click.Choice(["clusters", "arviz", "labels", "csv"]), required=True, help="The form, see above."
+)
 @click.option("-o", "--out", help="The file; - is standard output.  [default: standard output; trace.h5 for arviz]")
-@click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: none]")
+@click.option("--burn-in", type=click.IntRange(min=0), help="Cycles of burn-in.  [default: run.burn_in; csv: 0]")
 @click.option("--timings/--no-timings", default=True, help="Keep the columns of csv that are times.  [default: keep]")
-def export(run_dirs, to, out, burn_in, timings):
-    """Write draws for other programs.
+@TABLE
+def export(run_dirs, to, out, burn_in, timings, table):
+    """Write clusters or draws for other programs. Burn-in is left out; arviz has it in groups of its own.
 
     \b
     Forms:
-      arviz   one HDF5 file that ArviZ and xarray open (groups posterior and sample_stats)
-      labels  text, one kept draw a line: the cluster of each training row, in table order; mixtures only
-      csv     text, one line a cycle: each scalar of the trace in a column; coefficients as theta[age]
+      clusters  CSV, one line a training row: its cluster in the report and the probability of that; mixtures only
+      arviz     one HDF5 file that ArviZ and xarray open (posterior, sample_stats, kept_draws, and their warm-up)
+      labels    text, one kept draw a line: the cluster of each training row, in table order; mixtures only
+      csv       CSV, one line a cycle: each scalar of the trace in a column; coefficients as theta[age]
 
     \b
     Examples:
-      mpibayes export runs/a --to labels -o labels.txt
+      mpibayes export runs/a --to clusters -o clusters.csv
+      mpibayes export runs/a --to labels -o labels.txt --burn-in 0
       mpibayes export runs/a --to csv --no-timings | head
       mpibayes export runs/a runs/b --to arviz -o both.h5
     """
-    from mpibayes.io.export import export as write
+    from mpibayes.hpc.commands.export import export as write
 
-    done = write(list(run_dirs), to, out=out, burn_in=burn_in, timings=timings)
+    done = write(list(run_dirs), to, out=out, burn_in=burn_in, timings=timings, table=table)
     for note in done.notes:
         click.echo(f"mpibayes: note: {visible(note)}", err=True)
     for path in done.paths:
@@ -469,31 +474,39 @@ def export(run_dirs, to, out, burn_in, timings):
 @cli.command(short_help="Score new rows: clusters, missing cells, or the response.")
 @click.argument("run_dir", type=click.Path(path_type=Path))
 @click.argument("source", type=click.Path(path_type=Path))
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="A .csv, .csv.gz or .parquet file.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="A .csv, .csv.gz or .parquet file: a line a row.")
+@click.option(
+    "--complete",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write SOURCE in its own format with its gaps filled, and the cluster of each row beside it.",
+)
 @click.option("--probabilities", is_flag=True, help="Mixtures: a column for each cluster's probability.")
 @click.option("--impute", is_flag=True, help="Mixtures: fill in missing cells, with their uncertainty.")
 @click.option(
     "--unseen",
-    type=click.Choice(["error", "missing"]),
-    default="error",
+    type=click.Choice(["missing", "error"]),
+    default="missing",
     show_default=True,
-    help="A level that the table does not have: stop, or treat the cell as missing.",
+    help="A level that the run's table does not have: a missing cell, which is counted, or an error.",
 )
 @click.option("--draws", type=click.IntRange(min=1), help="Draws to average over.  [default: 50; regressions: 200]")
 @click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
 @TABLE
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
-def predict(run_dir, source, out, probabilities, impute, unseen, draws, burn_in, table, force):
+def predict(run_dir, source, out, complete, probabilities, impute, unseen, draws, burn_in, table, force):
     """Predict new rows, averaged over draws: of a mixture the log predictive density, the cluster and missing cells; of
     a regression class probabilities, or mean, sd and quantiles of the response.
 
     SOURCE is a typed table, CSV or Parquet with the table's columns, of a regression with its predictors at least; it
-    is streamed.
+    is streamed. Columns that it lacks are missing cells. --complete fills in the most probable level, or the mean as
+    the column was recorded (in its steps, an atom where that is more probable); of a regression, the response.
 
     \b
     Examples:
       mpibayes predict runs/a new.csv -o scored.csv
-      mpibayes predict runs/a new.parquet -o filled.parquet --impute --unseen missing
+      mpibayes predict runs/a new.csv --complete filled.csv
+      mpibayes predict runs/a new.parquet -o scored.parquet --impute --unseen error
     """
     from mpibayes.hpc.commands.predict import predict as score
 
@@ -501,6 +514,7 @@ def predict(run_dir, source, out, probabilities, impute, unseen, draws, burn_in,
         run_dir,
         source,
         out,
+        complete=complete,
         unseen=unseen,
         draws=draws,
         burn_in=burn_in,

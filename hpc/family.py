@@ -6,13 +6,14 @@ family.py           Family: before a chain starts; and Chain, which `run/loop.py
 draws.py            Posterior: a run opened for reading
 predictive.py       Predictive: one draw as a distribution over rows
 predict.py          Forecast: what it predicts of new rows
+exports.py          Exports: what `mpibayes export` writes of it besides its trace
 report/report.py    make(kept) -> `posterior.tables.Report`
 check.py            Check: what `mpibayes check` says of it
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -30,6 +31,7 @@ if TYPE_CHECKING:  # whoever asks the registry for a family's keys or scalars lo
     from mpibayes.io.files import Guard
     from mpibayes.io.rows import Column, Rows
     from mpibayes.io.table import Table
+    from mpibayes.io.trace import Axes
 
 
 class Keys(Protocol):
@@ -168,23 +170,62 @@ class Predictive(Protocol):
         row. A row's draws depend on `stream` and its number alone, which counts from first_row."""
 
 
+@dataclass
+class Predictions:
+    """Of some new rows: named `columns` of what is written of them, and the log densities of those that have one.
+
+    To complete the rows: `cells`, by column the rows (m,) whose cell can be filled, and level codes or recorded values
+    for them (m,); and `beside`, named columns (n,) that stand beside the row, NaN for nothing.
+    """
+
+    columns: dict[str, Any]
+    log_density: np.ndarray
+    cells: dict[str, tuple[np.ndarray, np.ndarray]]
+    beside: dict[str, np.ndarray]
+
+
 class Forecast(Protocol):
     """What one kind of model makes of new rows. Made before the new file is opened; it raises what can be known then.
 
-    draws: at most so many, None for all. probabilities, impute: whether these were asked for.
+    draws: at most so many, None for all. probabilities, impute, complete: whether these were asked for.
     """
 
     like: Table  # the columns that are read from the new file
+    may_lack: Collection[str]  # those of them that the file need not have
     batch: int  # rows that are given to it at a time
     n_draws: int
 
-    def __init__(self, run: Posterior, source: Path, draws: int | None, probabilities: bool, impute: bool): ...
+    def __init__(
+        self, run: Posterior, source: Path, draws: int | None, probabilities: bool, impute: bool, complete: bool
+    ): ...
 
     def prepare(self) -> str:
         """The work before the first rows; what it came to, in words. `batch` and `n_draws` are known from then on."""
 
-    def __call__(self, rows: Rows, first_row: int) -> tuple[dict[str, Any], np.ndarray]:
-        """Named columns for rows first_row.. (from 0) of the new file, and the log densities of those that have one."""
+    def __call__(self, rows: Rows, first_row: int) -> Predictions:
+        """Of rows first_row.. (from 0) of the new file."""
+
+
+@dataclass
+class Clusters:
+    """The partition that stands for the posterior: of each training row its cluster, numbered as in the report,
+    int64 (N,), and the probability of that, (N,). said: which partition it is, in words."""
+
+    cluster: np.ndarray
+    probability: np.ndarray
+    said: str
+
+
+class Exports(Protocol):
+    """What `mpibayes export` writes besides the trace. The functions are there for families with LABELS."""
+
+    LABELS: bool  # whether the rows have clusters, whose labels are kept
+
+    def clusters(self, run: Posterior) -> Clusters:
+        """For --to clusters."""
+
+    def parameters(self, run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:
+        """For --to arviz: of each chain `cycle` (n,), burn-in too, and arrays (n, ...) by name, none of them fixed."""
 
 
 class Check(Protocol):

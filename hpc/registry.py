@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mpibayes.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mpibayes.hpc.family import Check, Family, Forecast, Keys, Posterior, Rules
+    from mpibayes.hpc.family import Check, Exports, Family, Forecast, Keys, Posterior, Rules
     from mpibayes.hpc.scalar import Scalar
 
 ROOMS = {"mixture": "crosscat", "regression": "regression"}
@@ -52,6 +52,11 @@ def report_of(family: str) -> Any:
 def forecast_of(family: str) -> type[Forecast]:
     """What it predicts of new rows."""
     return _door(family, "predict").Forecast
+
+
+def exports_of(family: str) -> Exports:
+    """What `mpibayes export` writes of it besides its trace."""
+    return _door(family, "exports")
 
 
 def check_of(family: str) -> Check:

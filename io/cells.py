@@ -14,16 +14,24 @@ import pyarrow.compute as pc
 
 @dataclass(frozen=True)
 class Cells:
-    """One column of a batch: cell i is texts[codes[i]]. Texts are stripped, so two of them may be equal."""
+    """One column of a batch: cell i is texts[codes[i]]. Texts are stripped, so two of them may be equal. original: the
+    column as it was read."""
 
     texts: pa.StringArray
     codes: np.ndarray
+    original: pa.Array
 
     @classmethod
     def of(cls, array: pa.Array) -> Cells:
+        original = array
         if not (pa.types.is_dictionary(array.type) and array.type.value_type == pa.string() and not array.null_count):
             array = pc.fill_null(array.cast(pa.string()), "").dictionary_encode()
-        return cls(_tidy(array.dictionary), array.indices.to_numpy())
+        return cls(_tidy(array.dictionary), array.indices.to_numpy(), original)
+
+    @classmethod
+    def unread(cls, array: pa.Array) -> Cells:
+        """Of a column whose cells are no text."""
+        return cls(pa.array([""]), np.zeros(len(array), np.int32), array)
 
     def counts(self) -> np.ndarray:
         return np.bincount(self.codes, minlength=len(self.texts))

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mpibayes.io.clock import DAYS, SINCE
+from mpibayes.io.clock import DAYS, SINCE, as_text
 from mpibayes.io.forms import Form
 
 CLOCK = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}(?:[.,]\d+)?))?(?: ?(?P<half>[AaPp][Mm]))?"
@@ -96,6 +96,16 @@ class Dates:
             if z and z[0] in "+-":
                 offset[zone == z] = (1 if z[0] == "+" else -1) * (int(z[1:3]) / 24 + int(z[3:] or 0) / 1440)
         return np.where(good, days, np.nan), offset
+
+    def written(self, plain: str) -> str:
+        """A plain number of days in this form."""
+        text = as_text(float(plain), self.unit)
+        year, *rest = text.split(" ")[0].split("-")
+        if self.order in ("ymd", "clock") or len(rest) != 2:
+            return text
+        month, day = rest
+        date = f"{month}/{day}/{year}" if self.order == "mdy" else f"{day}/{month}/{year}"
+        return date + text[10:]
 
     def in_words(self) -> str:
         if self.order == "clock":

@@ -127,19 +127,20 @@ class Offences:
 class Encoder:
     """Turns batches of text into Rows of known columns.
 
-    positions: for each column, where it lies in the source; markers: for each, the texts that mean missing; forms: for
-    each, how its numbers are written.
+    positions: for each column, where it lies in the source; None: nowhere, its cells are missing. markers: for each,
+    the texts that mean missing; forms: for each, how its numbers are written.
     """
 
     def __init__(
         self,
         columns: Sequence[Column],
-        positions: Sequence[int],
+        positions: Sequence[int | None],
         markers: Sequence[Sequence[str]],
         forms: Sequence[Form | Dates | None] | None = None,
     ):
         self.columns = columns
-        self.positions = positions
+        self._places = positions
+        self.positions = [p for p in positions if p is not None]
         self._forms = forms or [None] * len(columns)
         self._markers = [Markers(m) for m in markers]
         self._levels = [pa.array(c.levels, pa.string()) if c.levels else None for c in columns]
@@ -148,10 +149,12 @@ class Encoder:
         """The rows of the batch. Cells that cannot be held become missing and are noted: in `wrong` where a number was
         expected, in `unseen` where a level was.
         """
-        rows = Rows.empty(self.columns, batch.n_rows)
+        rows = (Rows.missing if None in self._places else Rows.empty)(self.columns, batch.n_rows)
         for column, position, markers, levels, form in zip(
-            self.columns, self.positions, self._markers, self._levels, self._forms, strict=True
+            self.columns, self._places, self._markers, self._levels, self._forms, strict=True
         ):
+            if position is None:
+                continue
             cells = batch.columns[position]
             missing = markers.among(cells.texts, form)
             texts = form.labels(cells.texts) if getattr(form, "part", "") else cells.texts
@@ -164,6 +167,12 @@ class Encoder:
             target = getattr(rows, column.block)
             target[:, column.index] = values.astype(target.dtype)[cells.codes]
         return rows
+
+    def gaps(self, batch: Batch) -> dict[str, np.ndarray]:
+        """Which cells of the batch are missing, by column, bool (n,)."""
+        each = zip(self.columns, self._places, self._markers, self._forms, strict=True)
+        cells = ((c, batch.columns[place], markers, form) for c, place, markers, form in each if place is not None)
+        return {c.name: markers.among(of.texts, form)[of.codes] for c, of, markers, form in cells}
 
 
 class Markers:

@@ -1,4 +1,4 @@
-"""What other programs read: kept labels as text, traces as CSV, traces as a netCDF file for ArviZ.
+"""What other programs read: kept labels as text, traces and other tables as CSV, draws as a netCDF file for ArviZ.
 
 The text forms are the same bytes for the same chain, on any number of ranks, straight through or resumed (CSV:
 `timings=False`).
@@ -11,7 +11,7 @@ import io
 import itertools
 import os
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,8 +24,9 @@ from mpibayes.io import checkpoint
 from mpibayes.io.draws import FOLDER as LABELS
 from mpibayes.io.draws import iterate_draws
 from mpibayes.io.files import chain_directories, reading, reason, replacing
+from mpibayes.io.inference import Draws, inference_image
 from mpibayes.io.segments import list_segments, require
-from mpibayes.io.trace import MERGED, inference_image, read_axes, read_kinds, read_trace
+from mpibayes.io.trace import MERGED, Axes, read_axes, read_kinds, read_trace
 from mpibayes.text import counted
 
 FORMS = ("labels", "csv", "arviz")
@@ -44,8 +45,9 @@ def export(
     run_dirs: str | Path | Sequence[str | Path],
     to: str,
     out: str | Path | None = None,
-    burn_in: int | None = None,
+    burn_in: int | Sequence[int] | None = None,
     timings: bool = True,
+    kept: tuple[Draws, Axes] | None = None,
 ) -> Exported:
     """Write the draws of one or several chains in the form `to`; a directory with chain-1, ... stands for all of them.
 
@@ -53,28 +55,31 @@ def export(
             appearance in the line; several chains: a file each, `out` with .chain-<n> before its suffix
     csv     one line a cycle: cycle, then a column for each scalar, timings last (left out with timings=False); floats
             in the shortest form that reads back exactly; several chains: a first column `chain`, 1, 2, ...
-    arviz   groups posterior and sample_stats with variables (chain, draw); chains are cut to the cycles that all have
+    arviz   see `inference`: burn-in in groups of its own; chains are cut to the cycles that all have
     out     a file, or "-" for standard output; None: standard output for text, `trace.h5` in the first directory
             given for arviz
-    burn_in number of cycles to leave out at the beginning of each chain
+    burn_in number of cycles at the beginning of each chain that are left out, or of each of run_dirs
+    kept    for arviz: of each chain what else was kept of its draws, and the axes of these arrays
 
     Files are written beside their place and renamed. Raises ConfigError (no such run, nothing kept, output not
     writable), CheckpointError (a damaged segment).
     """
     if to not in FORMS:
         raise ConfigError(f"--to {to}: no such form; expected one of {', '.join(FORMS)}")
-    if burn_in is not None and burn_in < 0:
-        raise ConfigError(f"burn-in of {burn_in} cycles: expected a number of cycles, 0 or more")
     given = [run_dirs] if isinstance(run_dirs, (str, Path)) else list(run_dirs)
     if not given:
         raise ConfigError("nothing to export: name the directory of a run")
-    chains = [chain for run_dir in given for chain in chain_directories(run_dir)]
-    after = -1 if burn_in is None else burn_in
+    each = [burn_in] * len(given) if burn_in is None or isinstance(burn_in, int) else burn_in
+    chains: dict[Path, int] = {}  # the cycle after which draws are written
+    for run_dir, cycles in zip(given, each, strict=True):
+        if cycles is not None and cycles < 0:
+            raise ConfigError(f"burn-in of {cycles} cycles: expected a number of cycles, 0 or more")
+        chains |= dict.fromkeys(chain_directories(run_dir), -1 if cycles is None else cycles)
     if to == "labels":
-        return _export_labels(chains, out, after)
+        return _export_labels(chains, out)
     if to == "csv":
-        return _export_csv(chains, out, after, timings)
-    return _export_arviz(chains, Path(given[0]) / MERGED if out is None else out, after)
+        return _export_csv(chains, out, timings)
+    return _export_arviz(chains, Path(given[0]) / MERGED if out is None else out, kept)
 
 
 def canonical_labels(labels: np.ndarray) -> np.ndarray:
@@ -89,16 +94,12 @@ def canonical_labels(labels: np.ndarray) -> np.ndarray:
     return number[labels]
 
 
-def _export_labels(chains: list[Path], out: str | Path | None, after: int) -> Exported:
-    for chain in chains:
+def _export_labels(chains: Mapping[Path, int], out: str | Path | None) -> Exported:
+    for chain, after in chains.items():
         _require_run(chain)
         if kept := checkpoint.kept(chain, LABELS):
             require(chain / LABELS, kept)
         segments = list_segments(chain / LABELS)
-        if not segments and read_axes(chain):
-            raise ConfigError(
-                f"{chain}: a model without clusters, which has no labels; --to csv and --to arviz write its draws"
-            )
         if not segments:
             raise ConfigError(
                 f"{chain}: no labels are kept here yet. They reach the disk at checkpoints; output.labels says "
@@ -106,17 +107,17 @@ def _export_labels(chains: list[Path], out: str | Path | None, after: int) -> Ex
             )
         _require_draws(chain, segments[-1].last, after)
     if len(chains) == 1:
-        return _write(out, lambda file: _write_labels(file, chains[0], after))
+        return _write(out, lambda file: _write_labels(file, *next(iter(chains.items()))))
     if out is None or str(out) == STDOUT:
         raise ConfigError(
             f"labels of {len(chains)} chains cannot share standard output. Name a file (each chain gets one, with "
-            f".chain-<n> in its name), or export one chain: {chains[0]}"
+            f".chain-<n> in its name), or export one chain: {next(iter(chains))}"
         )
     done = Exported()
-    for n, chain in enumerate(chains, 1):
+    for n, (chain, after) in enumerate(chains.items(), 1):
         path = Path(out)
         path = path.with_name(f"{path.stem}.chain-{n}{path.suffix}")
-        done.paths.extend(_write(path, lambda file, chain=chain: _write_labels(file, chain, after)).paths)
+        done.paths.extend(_write(path, lambda file, a=chain, b=after: _write_labels(file, a, b)).paths)
     return done
 
 
@@ -127,9 +128,10 @@ def _write_labels(file: BinaryIO, chain: Path, after: int) -> None:
         file.write((" ".join([words[k] for k in labels.tolist()]) + "\n").encode())
 
 
-def _export_csv(chains: list[Path], out: str | Path | None, after: int, timings: bool) -> Exported:
-    axes, kinds = read_axes(chains[0]), read_kinds(chains[0])
-    traces = [_in_columns(trace, axes) for trace in _traces(chains, after)]
+def _export_csv(chains: Mapping[Path, int], out: str | Path | None, timings: bool) -> Exported:
+    first = next(iter(chains))
+    axes, kinds = read_axes(first), read_kinds(first)
+    traces = [_in_columns(trace, axes) for trace in _traces(chains)]
     names = sorted(traces[0], key=lambda name: name in kinds["timing"])
     names = [name for name in names if timings or name not in kinds["timing"]]
     return _write(out, lambda file: _write_csv(file, traces, names, kinds["whole"]))
@@ -172,32 +174,37 @@ def _texts(values: np.ndarray, whole: bool) -> list[str]:
     return [repr(v) for v in values.tolist()]  # repr of a Python float is the shortest text that reads back exactly
 
 
-def _export_arviz(chains: list[Path], out: str | Path, after: int) -> Exported:
+def _export_arviz(chains: Mapping[Path, int], out: str | Path, kept: tuple[Draws, Axes] | None) -> Exported:
     if str(out) == STDOUT:
         raise ConfigError("a file for ArviZ cannot go to standard output: name a file")
-    traces = _traces(chains, after)
-    common = traces[0]["cycle"]
-    for trace in traces[1:]:
-        common = np.intersect1d(common, trace["cycle"], assume_unique=True)
-    if len(common) == 0:
-        raise ConfigError(f"the {len(chains)} chains have no cycle in common to stack them by; export them one by one")
-    notes = []
+    first, burn_in = next(iter(chains)), max(chains.values())
+    traces = _traces(dict.fromkeys(chains, -1))
+    aligned = _aligned(traces)
+    for chain in chains:
+        _require_draws(chain, int(aligned[0]["cycle"][-1]), burn_in)
+    notes, n = [], len(aligned[0]["cycle"])
     longest = max(len(trace["cycle"]) for trace in traces)
-    if longest > len(common):
-        notes.append(
-            f"the chains were cut to the {counted(len(common), 'cycle')} that all of them have; one has {longest}"
-        )
-    aligned = []
-    for trace in traces:
-        rows = np.searchsorted(trace["cycle"], common)
-        aligned.append({name: values[rows] for name, values in trace.items()})
-    image = inference_image(aligned, read_axes(chains[0]), read_kinds(chains[0]))
+    if longest > n:
+        notes.append(f"the chains were cut to the {counted(n, 'cycle')} that all of them have; one has {longest}")
+    more = (_aligned(kept[0]), kept[1]) if kept else ((), {})
+    image = inference_image(aligned, read_axes(first), read_kinds(first), burn_in, *more)
     return Exported(_write(out, lambda file: file.write(image)).paths, notes)
 
 
-def _traces(chains: list[Path], after: int) -> list[dict[str, np.ndarray]]:
+def _aligned(chains: Draws) -> Draws:
+    """The draws of the cycles that all chains have."""
+    common = chains[0]["cycle"]
+    for draws in chains[1:]:
+        common = np.intersect1d(common, draws["cycle"], assume_unique=True)
+    if len(common) == 0:
+        raise ConfigError(f"the {len(chains)} chains have no cycle in common to stack them by; export them one by one")
+    places = [np.searchsorted(draws["cycle"], common) for draws in chains]
+    return [{name: values[at] for name, values in draws.items()} for draws, at in zip(chains, places)]
+
+
+def _traces(chains: Mapping[Path, int]) -> list[dict[str, np.ndarray]]:
     traces = []
-    for chain in chains:
+    for chain, after in chains.items():
         _require_run(chain)
         trace = read_trace(chain, after)
         if not trace:
@@ -213,6 +220,17 @@ def _traces(chains: list[Path], after: int) -> list[dict[str, np.ndarray]]:
     return traces
 
 
+def write_csv_lines(out: str | Path | None, head: Sequence[str], blocks: Iterable[Sequence[Sequence[str]]]) -> Exported:
+    """Write CSV from blocks of columns; see `export` for `out`. Raises ConfigError."""
+
+    def fill(file: BinaryIO) -> None:
+        file.write(csv_line(head).encode())
+        for columns in blocks:
+            file.write("".join(map(csv_line, zip(*columns, strict=True))).encode())
+
+    return _write(out, fill)
+
+
 def _require_run(chain: Path) -> None:
     with reading(chain, ConfigError):
         started = any((chain / name).exists() for name in ("status.json", "trace", LABELS, "checkpoints"))
@@ -225,7 +243,8 @@ def _require_run(chain: Path) -> None:
 def _require_draws(chain: Path, last: int, after: int) -> None:
     if last <= after:
         raise ConfigError(
-            f"{chain}: a burn-in of {counted(after, 'cycle')} leaves nothing; the last cycle kept here is {last}"
+            f"{chain}: a burn-in of {counted(after, 'cycle')} leaves nothing; the last cycle kept here is {last}. "
+            "Give a smaller one with --burn-in, or let the run go on"
         )
 
 

@@ -49,6 +49,14 @@ class Form:
             found = pc.replace_substring(found, self.decimal, ".")
         return pc.if_else(ours, found, pa.scalar("", pa.string()))
 
+    def written(self, plain: str) -> str:
+        """A plain number, without an exponent, in this form; without groups."""
+        sign, digits = ("-", plain[1:]) if plain.startswith("-") else ("", plain)
+        digits = digits.replace(".", self.decimal)
+        if self.unit in ("$", "€", "£", "¥"):
+            return f"{sign}{self.unit}{digits}"
+        return f"{sign}{digits}{'' if self.unit == '%' else ' ' * bool(self.unit)}{self.unit}"
+
     def in_words(self) -> str:
         parts = ["decimal commas"] if self.decimal == "," else []
         if self.thousands:

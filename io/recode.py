@@ -7,23 +7,45 @@ table had. The source's delimiter and missing markers apply. Columns that the ta
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.io.dates import stored
+from mpibayes.io.dates import Dates, stored
 from mpibayes.io.dialect import MISSING
 from mpibayes.io.encode import Encoder, Offences, expectation, parse
 from mpibayes.io.files import HDF5, first_bytes
+from mpibayes.io.forms import Form
 from mpibayes.io.ingest import one_thread
 from mpibayes.io.rows import SLICE_ROWS, Column, Rows, slices_of
 from mpibayes.io.source import TextSource, near
 from mpibayes.io.table import Table
 from mpibayes.text import counted
+
+
+@dataclass
+class Originals:
+    """A file column by column as it is, to be written again.
+
+    batches(): by position its columns of some rows, by name which cells of the table's columns are missing, bool (n,),
+    and the number of rows. names: of the columns; places: where those of the table are; head: the header as it is, None
+    without one; metadata: of a Parquet file; forms: how numbers are written, by column.
+    """
+
+    path: Path
+    batches: Callable[[], Iterator[tuple[dict[int, pa.Array], dict[str, np.ndarray], int]]]
+    names: Sequence[str]
+    places: dict[str, int]
+    head: Sequence[str] | None
+    delimiter: str = ","
+    encoding: str = "utf-8"
+    metadata: dict | None = None
+    forms: dict[str, Form | Dates] = field(default_factory=dict)
 
 
 @dataclass
@@ -46,6 +68,7 @@ def stream_like(
     path: str | os.PathLike,
     *,
     unseen: str = "error",
+    may_lack: Collection[str] = (),
     batch_rows: int = SLICE_ROWS,
     record: dict[str, Unseen] | None = None,
     delimiter: str | None = None,
@@ -57,7 +80,9 @@ def stream_like(
     """The rows of a typed table, CSV or Parquet file, in order, coded like `like` (a Table, or columns alone).
 
     Levels that the columns do not have: unseen = "error" raises a DataError that lists them; "missing" makes these
-    cells missing and, when the last row is out, puts what was met in `record` by column name (see unseen_message).
+    cells missing and puts what was met in `record` by column name (see unseen_message), before the first rows with
+    check_first, else when the last row is out. may_lack: names of columns that the file need not have, all cells of
+    which are then missing; one of the columns has to be there.
     check_first: read the file once for mistakes before the first rows are given out, so that long work is not lost.
     delimiter, header, encoding: instead of the source's; missing: markers besides the source's.
 
@@ -65,29 +90,36 @@ def stream_like(
     """
     if unseen not in ("error", "missing"):
         raise ConfigError(f'unseen = {unseen!r}: expected "error" or "missing"')
-    path = Path(path)
-    columns, about = _columns_of(like)
-    if first_bytes(path) == HDF5:
-        passes = _TypedFile(columns, path)
-    else:
-        options = {"delimiter": delimiter or about.get("delimiter"), "encoding": encoding or about.get("encoding")}
-        passes = _TextFile(columns, about, path, header, missing, options)
+    passes = opened_like(like, path, may_lack, header, missing, delimiter=delimiter, encoding=encoding)
     if check_first:
-        for _ in _checked(passes, unseen, None):
+        for _ in _checked(passes, unseen, record):
             pass
-    for rows in _checked(passes, unseen, record):
+    for rows in _checked(passes, unseen, None if check_first else record):
         yield from slices_of(rows, batch_rows)
 
 
-def has_column(like: Table, path: str | os.PathLike, name: str) -> bool:
-    """Whether a file that is read like a table has the column of this name. Raises DataError as `stream_like` does,
-    for the other columns."""
+def lacking_columns(like: Table, path: str | os.PathLike, may_lack: Collection[str]) -> list[str]:
+    """Which columns of `may_lack` a file does not have. Raises DataError as `stream_like` does, for the others."""
+    return opened_like(like, path, may_lack).lacking
+
+
+def opened_like(like, path, may_lack=(), header=None, missing=(), **given) -> _TextFile | _TypedFile:
+    """A file, looked at but not read; see `stream_like`."""
     path = Path(path)
-    others = tuple(c for c in like.columns if c.name != name)
+    columns, about = _columns_of(like)
     if first_bytes(path) == HDF5:
-        return any(c.name == name for c in Table.open(path).columns)
-    options = {"delimiter": like.source.get("delimiter"), "encoding": like.source.get("encoding")}
-    return name in _TextFile(others, like.source, path, None, (), options).names
+        return _TypedFile(columns, path, may_lack)
+    options = {key: given.get(key) or about.get(key) for key in ("delimiter", "encoding")}
+    return _TextFile(columns, about, path, may_lack, header, missing, options)
+
+
+def lacking_message(lacking: Sequence[str], like: Table, path: str | os.PathLike) -> str:
+    """One line for the user about the columns that a file does not have; empty when there are none."""
+    if not lacking:
+        return ""
+    others = sorted(set(opened_like(like, path, lacking).names) - {c.name for c in like.columns})
+    each = ", ".join(f"'{name}'{near(name, others)}" for name in lacking)
+    return f"{path}: has no column {each}; read as missing"
 
 
 def unseen_message(record: dict[str, Unseen], path: str | os.PathLike) -> str:
@@ -97,7 +129,7 @@ def unseen_message(record: dict[str, Unseen], path: str | os.PathLike) -> str:
     each = "; ".join(
         f"'{name}': {counted(u.n_cells, 'cell')}, first {u.level!r} in row {u.row:,}" for name, u in record.items()
     )
-    return f"{path}: levels that the table does not have were taken as missing: {each}"
+    return f"{path}: levels that the table does not have, read as missing: {each}"
 
 
 def _columns_of(like: Table | Sequence[Column]) -> tuple[tuple[Column, ...], dict]:
@@ -118,7 +150,7 @@ def _checked(passes: _TextFile | _TypedFile, unseen: str, record: dict | None) -
         raise new.error(
             passes,
             "These levels are not in the table. "
-            'To take them as missing, set data.unseen = "missing" (--unseen missing).',
+            'To read them as missing: data.unseen = "missing" for held-out rows, --unseen missing for new ones.',
         )
     if n_rows == 0:
         raise DataError(f"{passes.paths[0]}: has no rows")
@@ -130,10 +162,20 @@ def _checked(passes: _TextFile | _TypedFile, unseen: str, record: dict | None) -
         record.update(first)
 
 
-def _missing_columns(path: Path, wanted: Sequence[str], names: Sequence[str], advice: str) -> DataError:
-    there, ours = set(names), set(wanted)
-    lacking = [name for name in wanted if name not in there]
-    others = [n for n in names if n not in ours]
+def _lacking(columns: Mapping[str, str], names: Collection[str], may_lack: Collection[str]) -> tuple[list[str], bool]:
+    """The columns that are not among `names`, and whether the file will do without them. columns: by name, theirs in
+    the file."""
+    lacking = [name for name, in_file in columns.items() if in_file not in names]
+    return lacking, len(lacking) < max(len(columns), 1) and set(lacking) <= set(may_lack)
+
+
+def _missing_columns(
+    path: Path, columns: Mapping[str, str], names: Sequence[str], may_lack: Collection[str], advice: str
+) -> DataError:
+    there, wanted = set(names), set(columns.values())
+    needed = [in_file for name, in_file in columns.items() if name not in may_lack and in_file not in there]
+    lacking = list(dict.fromkeys(needed)) or [name for name in wanted if name not in there]
+    others = [n for n in names if n not in wanted]
     return DataError(
         f"{path}: lacks {len(lacking)} of the table's {counted(len(wanted), 'column')}; {advice}",
         [f"no column '{name}'{near(name, others)}" for name in lacking[:20]],
@@ -143,7 +185,7 @@ def _missing_columns(path: Path, wanted: Sequence[str], names: Sequence[str], ad
 class _TextFile:
     """A CSV or Parquet file that can be read several times."""
 
-    def __init__(self, columns, about: dict, path: Path, header: bool | None, missing, options: dict):
+    def __init__(self, columns, about: dict, path: Path, may_lack, header: bool | None, missing, options: dict):
         made = about.get("calendar", {})
         columns_of = {c.name: made.get(c.name, c.name) for c in columns}  # a column's name in the file
         names = list(dict.fromkeys(columns_of.values()))
@@ -158,7 +200,8 @@ class _TextFile:
             headless = source.dialect.header is False or (header is None and not known and about.get("header") is False)
             if headless and len(source.names) == len(sources):
                 source = TextSource(path, header=False, names=sources, **options)
-        if not set(names) <= set(source.names):
+        self.lacking, enough = _lacking(columns_of, set(source.names), may_lack)
+        if self.lacking and (source.dialect.header is False or not enough):
             found = f"it has {counted(len(source.names), 'column')}: {', '.join(source.names[:8])}" + (
                 ", ..." if len(source.names) > 8 else ""
             )
@@ -166,33 +209,57 @@ class _TextFile:
                 found = (
                     f"it has no header and {counted(len(source.names), 'field')}, the table's source had {len(sources)}"
                 )
-            raise _missing_columns(path, names, source.names, found)
+            raise _missing_columns(path, columns_of, source.names, may_lack, found)
         self._source = source
         self.paths, self.describe, self.names = source.paths, source.describe, source.names
         markers = [(*about.get("missing", {}).get(n, MISSING), *(m.strip() for m in missing)) for n in columns_of]
         place = {n: i for i, n in enumerate(source.names)}
         written = about.get("forms", {})
         forms = [stored(written[n]) if n in written else None for n in columns_of]
-        self._encoder = Encoder(columns, [place[n] for n in columns_of.values()], markers, forms)
+        self._places = {n: place[of] for n, of in columns_of.items() if of in place}
+        self._encoder = Encoder(columns, [place.get(of) for of in columns_of.values()], markers, forms)
+        self._forms = {n: form for n, form in zip(columns_of, forms) if form is not None}
 
     def read(self, wrong: Offences, new: Offences) -> Iterator[Rows]:
         with one_thread():
             for batch in self._source.batches(self._encoder.positions):
                 yield self._encoder.encode(batch, wrong, new)
 
+    def originals(self) -> Originals:
+        dialect, path = self._source.dialect, self.paths[0]
+        of_text = dialect.format == "csv"
+        return Originals(
+            path,
+            self._original_batches,
+            self.names,
+            self._places,
+            self._source.head() if of_text else self.names,
+            dialect.delimiter if of_text else ",",
+            dialect.encoding if of_text else "utf-8",
+            None if of_text else pa.parquet.read_schema(path).metadata,
+            self._forms,
+        )
+
+    def _original_batches(self) -> Iterator:
+        with one_thread():
+            for batch in self._source.batches(unread=True):
+                arrays = {i: cells.original for i, cells in batch.columns.items()}
+                yield arrays, self._encoder.gaps(batch), batch.n_rows
+
 
 class _TypedFile:
     """A typed table with other levels, and perhaps other kinds, for the same columns."""
 
-    def __init__(self, columns: Sequence[Column], path: Path):
+    def __init__(self, columns: Sequence[Column], path: Path, may_lack: Collection[str]):
         self._table = Table.open(path)
         self._columns = columns
-        self.paths = (path,)
+        self.paths, self.names = (path,), [c.name for c in self._table.columns]
         by_name = {c.name: c for c in self._table.columns}
-        if not {c.name for c in columns} <= set(by_name):
+        self.lacking, enough = _lacking({c.name: c.name for c in columns}, by_name, may_lack)
+        if self.lacking and not enough:
             advice = "import it with the schema of the first table (--schema), so that no column is left out"
-            raise _missing_columns(path, [c.name for c in columns], list(by_name), advice)
-        self._pairs = [(by_name[c.name], c) for c in columns]
+            raise _missing_columns(path, {c.name: c.name for c in columns}, list(by_name), may_lack, advice)
+        self._pairs = [(by_name[c.name], c) for c in columns if c.name in by_name]
         problems = [
             f"column '{new.name}': {new.kind}, expected {old.kind}"
             for new, old in self._pairs
@@ -208,13 +275,34 @@ class _TypedFile:
     def read(self, wrong: Offences, new: Offences) -> Iterator[Rows]:
         first_row = 1
         for rows in self._table.slices():
-            result = Rows.empty(self._columns, len(rows))
+            result = Rows.missing(self._columns, len(rows))
             for theirs, ours in self._pairs:
                 cells = getattr(rows, theirs.block)[:, theirs.index]
                 target = getattr(result, ours.block)
                 target[:, ours.index] = self._convert(theirs, ours, cells, first_row, wrong, new)
             yield result
             first_row += len(rows)
+
+    def originals(self) -> Originals:
+        places = {n: i for i, n in enumerate(self.names)}
+        ours = {c.name: places[c.name] for c in self._columns if c.name in places}
+        return Originals(self.paths[0], self._original_batches, self.names, ours, self.names)
+
+    def _original_batches(self) -> Iterator:
+        ours = {c.name for c in self._columns}
+        for rows in self._table.slices():
+            arrays, gaps = {}, {}
+            for i, c in enumerate(self._table.columns):
+                cells = getattr(rows, c.block)[:, c.index]
+                blank = cells == len(c.levels) if c.levels else np.isnan(cells)
+                if c.levels:
+                    arrays[i] = pa.array(c.levels, pa.string()).take(pa.array(cells.astype(np.int32), mask=blank))
+                else:
+                    kind = pa.int64() if c.kind == "count" else pa.float64()
+                    arrays[i] = pa.array(cells, mask=blank).cast(kind)
+                if c.name in ours:
+                    gaps[c.name] = blank
+            yield arrays, gaps, len(rows)
 
     def _convert(self, theirs: Column, ours: Column, cells: np.ndarray, first_row: int, wrong, new) -> np.ndarray:
         if not theirs.levels and not ours.levels:

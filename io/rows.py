@@ -94,6 +94,14 @@ class Rows:
         return cls(*(np.empty((n, widths[block]), dtype) for block, dtype in BLOCKS.items()))
 
     @classmethod
+    def missing(cls, columns: Sequence[Column], n: int) -> Rows:
+        """`n` rows of `columns`, all cells of which are missing."""
+        rows = cls.empty(columns, n)
+        for column in columns:
+            getattr(rows, column.block)[:, column.index] = len(column.levels) if column.levels else np.nan
+        return rows
+
+    @classmethod
     def concatenate(cls, columns: Sequence[Column], parts: Sequence[Rows]) -> Rows:
         if not parts:
             return cls.empty(columns, 0)

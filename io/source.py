@@ -95,12 +95,16 @@ class TextSource:
         return other
 
     def batches(
-        self, positions: Iterable[int] | None = None, progress: Progress | None = None, phase: str = "reading"
+        self,
+        positions: Iterable[int] | None = None,
+        progress: Progress | None = None,
+        phase: str = "reading",
+        unread: bool = False,
     ) -> Iterator[Batch]:
-        """All rows, with the columns at `positions` (default: all), less those without cells of text. Raises DataError
-        where the text cannot be read."""
+        """All rows, with the columns at `positions` (default: all), less those without cells of text, unless `unread`
+        says so. Raises DataError where the text cannot be read."""
         positions = range(len(self.names)) if positions is None else sorted(set(positions))
-        positions = [i for i in positions if i not in self.dialect.unread]
+        positions = [i for i in positions if unread or i not in self.dialect.unread]
         sizes = [_size(p) for p in self.paths]
         total, before, rows = max(sum(sizes), 1), 0, 0
         for path, dialect, size in zip(self.paths, self._dialects, sizes, strict=True):
@@ -113,6 +117,14 @@ class TextSource:
                     if progress is not None:
                         progress(phase, rows, min((before + raw.tell()) / total, 1.0))
             before += size
+
+    def head(self) -> list[str] | None:
+        """The cells of the first file's header, as they are; None where it has none."""
+        dialect = self.dialect
+        if not dialect.header:
+            return None
+        with reading(self.paths[0]), open_regular(self.paths[0]) as raw:
+            return next(python_rows(raw, dialect))[1]
 
     def describe(self, places: Sequence[Place]) -> list[str]:
         """Each place as 'FILE row R (line L)'; the line is looked up by reading the file again."""
@@ -164,7 +176,8 @@ def _read_parquet(path: Path, raw, dialect: Dialect, positions: list[int]) -> It
             columns = {}
             for i in positions:
                 name = dialect.names[i]
-                columns[i] = Cells.of(batch.column(batch.schema.get_field_index(names[i])))
+                array = batch.column(batch.schema.get_field_index(names[i]))
+                columns[i] = Cells.unread(array) if i in dialect.unread else Cells.of(array)
             yield columns, len(batch)
     except pa.ArrowInvalid as error:
         if "UTF8" not in str(error):

@@ -1,12 +1,9 @@
-"""Traces: one row a cycle, appended in segments as a run goes on, merged into the `trace.h5` that ArviZ opens.
+"""Traces: one row a cycle, appended in segments as a run goes on; `inference.py` makes the file that ArviZ opens.
 
 `trace/seg-<first>-<last>.h5`: `cycle` int64 (n,), one float64 (n,) for each scalar and one float64 (n, ...) for each
 array that the sampler draws (`io/segments.py`). Its attributes name the scalars, and those of each of KINDS, so that a
 trace needs no model to be read. `trace/axes.json`: names of the axes of these arrays and of the places
 along them, {"theta": {"coefficient": ["(intercept)", "age"]}}.
-`trace.h5`: groups `posterior` and `sample_stats`, variables (chain, draw, ...), with HDF5 dimension scales `chain`,
-`draw` (the cycle number) and the names along further axes: a netCDF-4 file by its structure, so that
-`arviz.from_netcdf` and `xarray.open_datatree` read it.
 """
 
 from __future__ import annotations
@@ -18,13 +15,12 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import h5py
 import numpy as np
 
 from mpibayes.errors import CheckpointError
 from mpibayes.io import checkpoint
-from mpibayes.io.files import TEMPORARY, Guard, h5_image, read_regular, storing, unguarded, write_bytes, write_text
-from mpibayes.io.segments import Segments, list_segments, read_attributes, read_blocks, size_of
+from mpibayes.io.files import TEMPORARY, Guard, read_regular, storing, unguarded, write_text
+from mpibayes.io.segments import Segments, read_attributes, read_blocks
 
 # What a scalar may be besides a float64 number: shown as a whole number; how the sampler fared, rather than what it
 # drew; a time, which differs from run to run of one chain, so that comparisons leave it out.
@@ -32,11 +28,10 @@ KINDS = ("whole", "statistic", "timing")
 FOLDER = "trace"
 MERGED = "trace.h5"
 AXES = "axes.json"
-MERGED_AT_MOST = 64 << 20  # bytes of segments that are merged; four times as much memory is needed
 BUFFERED = 1 << 20  # bytes kept in memory before a segment is written
 
 
-Axes = Mapping[str, Mapping[str, Sequence[str]]]  # of each array: its axes, and the names of the places along each
+Axes = Mapping[str, Mapping[str, Sequence]]  # of each array: its axes, and the names of the places along each
 Kinds = Mapping[str, Collection[str]]  # of each of KINDS: the names of the scalars that are of it
 
 
@@ -162,60 +157,9 @@ def read_trace(run_dir: str | Path, burn_in: int | None = None) -> dict[str, np.
     return {name: np.concatenate([block[name] for block in blocks]) for name in names}
 
 
-def merge(run_dir: str | Path) -> Path | None:
-    """Write the run directory's `trace.h5` from its segments, in one step.
-
-    None when nothing is kept, and where the segments have more than MERGED_AT_MOST bytes: an older file is then
-    removed, and `mpibayes export` makes one. Raises CheckpointError.
-    """
-    path = Path(run_dir) / MERGED
-    if sum(map(size_of, list_segments(Path(run_dir) / FOLDER))) > MERGED_AT_MOST:
-        with storing(path):
-            path.unlink(missing_ok=True)
-        return None
-    trace = read_trace(run_dir)
-    if not trace:
-        return None
-    image = inference_image([trace], read_axes(run_dir), read_kinds(run_dir))
-    with storing(path):
-        write_bytes(path, image)  # `report` and `export` may merge while a run does
-    return path
-
-
 def _remove_dead_merges(run_dir: Path) -> None:
     """Temporary files that killed merges left; younger ones may belong to a program that is merging now."""
     with suppress(OSError):  # gone meanwhile, or not ours to remove
         for path in run_dir.glob(f"{MERGED}.*{TEMPORARY}"):
             if path.stat().st_mtime < time.time() - 600:
                 path.unlink()
-
-
-def inference_image(traces: Sequence[Mapping[str, np.ndarray]], axes: Axes, kinds: Kinds) -> bytes:
-    """The bytes of a netCDF-4 file in ArviZ's schema; chains must have equal `cycle`. axes: of the arrays."""
-    whole, statistics = (kinds.get(kind, ()) for kind in ("whole", "statistic"))
-
-    def fill(file: h5py.File) -> None:
-        file.attrs.update(format="mpibayes-trace", version=1, inference_library="mpibayes")
-        names = [name for name in traces[0] if name != "cycle"]
-        groups = {
-            "posterior": [name for name in names if name not in statistics],
-            "sample_stats": [name for name in names if name in statistics],
-        }
-        for title, members in groups.items():
-            group = file.create_group(title, track_order=True)
-            group.attrs["inference_library"] = "mpibayes"
-            scales = {"chain": np.arange(len(traces), dtype=np.int64), "draw": traces[0]["cycle"]}
-            for name in members:
-                scales |= {axis: np.array(places, object) for axis, places in axes.get(name, {}).items()}
-            for name, values in scales.items():
-                dtype = h5py.string_dtype() if values.dtype == object else values.dtype
-                group.create_dataset(name, data=values, dtype=dtype).make_scale(name)
-            for name in members:
-                values = np.stack([trace[name] for trace in traces])
-                if name in whole and np.isfinite(values).all():
-                    values = values.astype(np.int64)
-                data = group.create_dataset(name, data=values)
-                for axis, scale in enumerate(("chain", "draw", *axes.get(name, {}))):
-                    data.dims[axis].attach_scale(group[scale])
-
-    return h5_image(fill)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +17,28 @@ from mpibayes.io.rows import Rows
 from mpibayes.text import counted
 
 FORMS = (".csv", ".csv.gz", ".parquet")
+LISTED = 8  # columns that are named, at most
 
 
 @dataclass(frozen=True)
 class Predicted:
     """What a prediction wrote, and what the user should know."""
 
-    path: Path
+    path: Path | None
     n_rows: int
     n_draws: int
     log_density: float  # mean over the rows that have one, else NaN
     notes: tuple[str, ...] = ()
+    filled: Mapping[str, int] = field(default_factory=dict)  # cells that were filled in, by column
 
 
 def predict(
     run_dir: str | Path,
     source: str | Path,
-    out: str | Path,
+    out: str | Path | None = None,
     *,
-    unseen: str = "error",
+    complete: str | Path | None = None,
+    unseen: str = "missing",
     draws: int | None = None,
     burn_in: int | None = None,
     table: str | Path | None = None,
@@ -46,48 +49,73 @@ def predict(
     console: Any = None,
 ) -> Predicted:
     """Score the rows of `source` (CSV, Parquet or typed table) under the draws of all chains; write CSV or Parquet to
-    `out`, a line a row in their order. draws: at most so many, evenly spaced. unseen: "error" or "missing".
+    `out`, a line a row in their order, or the file with its gaps filled to `complete`, or both.
 
+    draws: at most so many, evenly spaced. unseen: what a level that the table does not have is, "missing" or an
+    "error". Columns that the file lacks are missing cells, too.
     Of a mixture: row (from 1), log_density, log_density_sd (over draws), cluster (number in the report, 0 = a new one),
     p_cluster, p_new; with `probabilities` p_1 ... p_R; with `impute` imputed_<name> and imputed_<name>_p (categorical:
     most probable level and its probability) or imputed_<name>_sd (mean and standard deviation) of every modelled
     column, empty where the cell was observed. Of a regression: see `hpc/regression/predict.py`.
+    complete: the source in its own format, gaps of modelled columns filled in (see `io.complete`), with its cluster
+    and p_cluster beside each row; a regression fills in its response, with <name>_p or <name>_sd beside.
     Raises ConfigError, DataError, CheckpointError.
     """
-    from mpibayes.io.recode import stream_like, unseen_message
+    from mpibayes.io.recode import lacking_columns, lacking_message, stream_like, unseen_message
     from mpibayes.terminal import Console
 
     console = console or Console(stderr=True)
-    out = Path(out)
-    _check_target(out, overwrite)
+    out, complete, source = (None if path is None else Path(path) for path in (out, complete, source))
+    _check_targets(out, complete, source, overwrite)
+    if out is None and (probabilities or impute):
+        raise ConfigError("--probabilities and --impute are columns of the file that -o names; give it")
     if draws is not None and draws < 1:
         raise ConfigError(f"draws = {draws}: expected a whole number, 1 or more")
     family = family_in(run_dir)
     kept = posterior_of(family)([run_dir], burn_in, table)
-    forecast: Forecast = forecast_of(family)(kept, Path(source), draws, probabilities, impute)
+    forecast: Forecast = forecast_of(family)(kept, source, draws, probabilities, impute, complete is not None)
+    lacking = lacking_columns(forecast.like, source, forecast.may_lack)
     record: dict = {}
     more = {"batch_rows": batch_rows} if batch_rows else {}
-    rows = stream_like(forecast.like, source, unseen=unseen, record=record, **more)
+    rows = stream_like(forecast.like, source, unseen=unseen, may_lack=lacking, record=record, **more)
     first = next(rows, None)  # mistakes in the new file are reported before the long work
+    notes = [lacking_message(lacking, forecast.like, source), unseen_message(record, source)]
+    notes = tuple(note for note in notes if note)
+    for note in notes:
+        _say(console, f"note: {note}")
     _say(console, forecast.prepare())
-    n_rows, n_scored, total = 0, 0, 0.0
-    with _writer(out) as write:
+    n_rows, n_scored, total, filled = 0, 0, 0.0, {}
+    with ExitStack() as stack:
+        write = stack.enter_context(_writer(out)) if out else None
+        fill = stack.enter_context(_completed(forecast, source, complete, lacking, filled)) if complete else None
         for block in _chain(first, rows):
             for start in range(0, len(block), forecast.batch):
                 batch = block.take(slice(start, start + forecast.batch))
-                columns, log_density = forecast(batch, n_rows)
-                write(columns)
+                told = forecast(batch, n_rows)
+                if write:
+                    write(told.columns)
+                if fill:
+                    fill(len(batch), told.cells, told.beside)
                 n_rows += len(batch)
-                n_scored += len(log_density)
-                total += float(log_density.sum())
-    notes = (unseen_message(record, source),) if record else ()
-    for note in notes:
-        _say(console, f"note: {note}")
+                n_scored += len(told.log_density)
+                total += float(told.log_density.sum())
     mean = total / n_scored if n_scored else float("nan")
     of = f" of the {n_scored:,} whose response is there" if n_scored < n_rows else ""
     scored = f"; mean log density {mean:,.4f} nats a row{of}" if n_scored else ""
-    _say(console, f"{counted(n_rows, 'row')} written to {out}{scored}")
-    return Predicted(out, n_rows, forecast.n_draws, mean, notes)
+    if out:
+        _say(console, f"{counted(n_rows, 'row')} written to {out}{scored}")
+    if complete:
+        each = [name for name, n in filled.items() if n]
+        where = f" ({', '.join(each[:LISTED])}{', ...' * (len(each) > LISTED)})" if each else ""
+        cells = f"{counted(sum(filled.values()), 'cell')} filled in{where}"
+        _say(console, f"{counted(n_rows, 'row')} written to {complete}: {cells}{'' if out else scored}")
+    return Predicted(out, n_rows, forecast.n_draws, mean, notes, filled)
+
+
+def _completed(forecast: Forecast, source: Path, complete: Path, lacking: list[str], filled: dict[str, int]):
+    from mpibayes.io.complete import completed
+
+    return completed(forecast.like, source, complete, lacking, filled)
 
 
 def _say(console: Any, text: str) -> None:
@@ -100,6 +128,22 @@ def _chain(first: Rows | None, rest: Iterator[Rows]) -> Iterator[Rows]:
     if first is not None:
         yield first
     yield from rest
+
+
+def _check_targets(out: Path | None, complete: Path | None, source: Path, overwrite: bool) -> None:
+    if out is None and complete is None:
+        raise ConfigError(
+            "nothing to write: name a file for the predictions (-o), or for the filled-in rows (--complete)"
+        )
+    for path in (out, complete):
+        if path is not None:
+            _check_target(path, overwrite)
+    if complete is not None:
+        from mpibayes.io.complete import check_format
+
+        if out is not None and out.absolute() == complete.absolute():
+            raise ConfigError(f"{out}: is named twice; give -o and --complete two files")
+        check_format(source, complete)
 
 
 def _check_target(out: Path, overwrite: bool) -> None:
@@ -119,7 +163,6 @@ def _check_target(out: Path, overwrite: bool) -> None:
 def _writer(out: Path):
     """A function that appends a batch (names and arrays) to `out`, which appears whole at the end or not at all."""
     import gzip
-    from contextlib import ExitStack
 
     import pyarrow as pa
     import pyarrow.csv

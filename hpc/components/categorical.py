@@ -63,6 +63,7 @@ class Categorical:
     """
 
     name, hyper, hyper_form = "categorical", "dirichlet", ()
+    hyper_names = ()
     stored = "codes8", "codes16"
     prior_keys = (PriorKey("dirichlet", least=1e-30, by_level=True),)
     statistics = (Array("levels", "level", np.int32),)

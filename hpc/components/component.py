@@ -73,6 +73,7 @@ class Component(Protocol):
     prior_keys: tuple[PriorKey, ...]  # of the prior of a column that is given one; none: columns have no own prior
     hyper: str  # name of its hyperparameters
     hyper_form: tuple[int, ...]  # form of those of a column
+    hyper_names: tuple[str, ...]  # of those of a column; none: there is one, without a form
     statistics: tuple[Array, ...]
     parameters: tuple[Array, ...]  # of clusters, where they are drawn
     odds: tuple[str, type]  # of the sides of a split: name and type of its array in `Odds`

@@ -301,6 +301,7 @@ class Multinormal:
     """
 
     name, hyper, hyper_form = "multinormal", "wishart", (3,)
+    hyper_names = ("kappa", "nu", "variance")
     stored = ("vectors",)
     prior_keys = ()  # a block has a prior, under its own name
     statistics = Array("vector_n", dtype=np.int64), Array("vector_mean", "coordinate"), Array("vector_scatter", "pair")

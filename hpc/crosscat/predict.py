@@ -32,7 +32,9 @@ from mpibayes.hpc.crosscat.partitions import contingency
 from mpibayes.hpc.crosscat.predictive import Pattern, ViewPredictive, is_missing, patterns
 from mpibayes.hpc.crosscat.representative import Representative, representative
 from mpibayes.hpc.data.latent import OF_NEW_ROWS
+from mpibayes.hpc.family import Predictions
 from mpibayes.hpc.posterior.chains import evenly
+from mpibayes.io.recording import recorded
 from mpibayes.io.rows import Column, Rows
 from mpibayes.io.table import Table
 from mpibayes.text import counted
@@ -44,26 +46,31 @@ BATCH_CELLS = 4_000_000  # rows of a batch times clusters, so that a batch takes
 class Forecast:
     """See `hpc.family.Forecast`."""
 
-    def __init__(self, run: Posterior, source: Path, draws: int | None, probabilities: bool, impute: bool):
+    def __init__(
+        self, run: Posterior, source: Path, draws: int | None, probabilities: bool, impute: bool, complete: bool
+    ):
         folder = run.chains[0].home
         if not run.likelihood:
             raise ConfigError(
                 f"{folder}: sampled the prior (model.likelihood = false), which says nothing about new rows"
             )
+        run.read_traces()  # which also tell what belongs to the burn-in
         self.kept = run.kept()
         if not self.kept:
             raise ConfigError(
                 f"{folder}: no draw of the labels was kept after burn-in; let the run go on, give a smaller --burn-in, "
                 "or lower output.labels"
             )
-        self._run, self._draws, self._probabilities, self._impute = run, draws or DRAWS, probabilities, impute
+        self._run, self._draws, self._probabilities = run, draws or DRAWS, probabilities
+        self._impute, self._complete = impute, complete
         table = run.table
         self.like = Table(table.path, table.n_rows, run.data.stored, table.fingerprint, table.source)
+        self.may_lack = {c.name for c in self.like.columns}
 
     def prepare(self) -> str:
         kept = self.kept
         self._predictor = p = Predictor(
-            self._run, evenly(kept, self._draws), representative(self._run, kept), self._impute
+            self._run, evenly(kept, self._draws), representative(self._run, kept), self._impute or self._complete
         )
         self.batch, self.n_draws = p.batch, p.n_draws
         clusters = counted(len(p.representative.sizes), "cluster")
@@ -72,10 +79,16 @@ class Forecast:
             f"{p.representative.cycle}); their statistics take {p.n_bytes / 2**20:,.1f} MiB"
         )
 
-    def __call__(self, rows: Rows, first_row: int) -> tuple[dict[str, Any], np.ndarray]:
+    def __call__(self, rows: Rows, first_row: int) -> Predictions:
         rows = self._run.data.as_modelled(rows, first_row + np.arange(len(rows)), OF_NEW_ROWS)
         result = self._predictor(rows)
-        return _columns(self._predictor, rows, result, first_row, self._probabilities), result.log_density
+        p, some = self._predictor, result.imputed if self._complete else {}
+        return Predictions(
+            _columns(p, rows, result, first_row, self._probabilities, self._impute),
+            result.log_density,
+            {name: (cell.rows, cell.fill) for name, cell in some.items()},
+            dict(zip(("cluster", "p_cluster"), result.cluster())),
+        )
 
 
 # --- the average over draws -------------------------------------------------------------------------------------------
@@ -84,11 +97,12 @@ class Forecast:
 @dataclass
 class Imputed:
     """Missing cells of one column: `rows` (m,) where they are, `value` (m,) level code or mean, `spread` (m,)
-    probability or sd."""
+    probability or sd, `fill` (m,) level code or a value as people record it, for the cell itself."""
 
     rows: np.ndarray
     value: np.ndarray
     spread: np.ndarray
+    fill: np.ndarray
 
 
 @dataclass
@@ -101,6 +115,13 @@ class Result:
     p_new: np.ndarray
     p: np.ndarray
     imputed: dict[str, Imputed]
+
+    def cluster(self) -> tuple[np.ndarray, np.ndarray]:
+        """The most probable cluster of each row, from 1, 0 for a new one; and its probability."""
+        best = self.p.argmax(axis=1)
+        p_best = self.p[np.arange(len(best)), best]
+        new = self.p_new > p_best
+        return np.where(new, 0, best + 1), np.where(new, self.p_new, p_best)
 
 
 class Predictor:
@@ -207,8 +228,8 @@ class Predictor:
         column = next(c for c in self.columns if c.name == name)
         if column.levels:
             best = average.argmax(axis=1)
-            return Imputed(at, best, average[np.arange(len(at)), best])
-        return Imputed(at, *_mean_and_sd(column, average))
+            return Imputed(at, best, average[np.arange(len(at)), best], best)
+        return Imputed(at, *_mean_and_sd(column, average), _as_recorded(column, average))
 
 
 def _mean_and_sd(column: Column, average: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -229,26 +250,37 @@ def _mean_and_sd(column: Column, average: np.ndarray) -> tuple[np.ndarray, np.nd
     return mean + column.center, np.sqrt(np.maximum(square - mean**2, 0.0))
 
 
-def _columns(predictor: Predictor, rows: Rows, result: Result, start: int, probabilities: bool) -> dict[str, Any]:
+def _as_recorded(column: Column, average: np.ndarray) -> np.ndarray:
+    """Of the same averages: the atom that is more probable than every other value, else the mean of the rest, on a log
+    scale the geometric one; at the column's resolution."""
+    mean, _, *p = average.T
+    code = np.argmax(p, axis=0) if p else None
+    y = (mean / np.maximum(p[-1], 1e-300) if p else mean) + column.center
+    if column.kind == "count":
+        return np.maximum(np.round(y), 0.0)
+    return recorded(column if p else replace(column, atoms=()), code, y)
+
+
+def _columns(
+    predictor: Predictor, rows: Rows, result: Result, start: int, probabilities: bool, impute: bool
+) -> dict[str, Any]:
     """Named pyarrow arrays of one batch."""
     import pyarrow as pa
 
     n = len(rows)
-    best = result.p.argmax(axis=1)
-    p_best = result.p[np.arange(n), best]
-    new = result.p_new > p_best
+    cluster, p_cluster = result.cluster()
     spread = result.log_density_sd
     columns = {
         "row": np.arange(start + 1, start + n + 1),
         "log_density": result.log_density,
         "log_density_sd": pa.array(_short(spread), mask=np.isnan(spread)),
-        "cluster": np.where(new, 0, best + 1),
-        "p_cluster": _short(np.where(new, result.p_new, p_best)),
+        "cluster": cluster,
+        "p_cluster": _short(p_cluster),
         "p_new": _short(result.p_new),
     }
     if probabilities:
         columns |= {f"p_{r + 1}": _short(result.p[:, r]) for r in range(result.p.shape[1])}
-    if predictor.impute:
+    if impute:
         for c in predictor.columns:
             cell = result.imputed.get(c.name)
             columns |= _imputed_columns(c, n, cell)

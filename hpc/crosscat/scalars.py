@@ -18,7 +18,7 @@ SCALARS = (
         "heldout_lpd", FINE, "nats a row", place=9, log="heldout", status="held-out score",
         label="held-out, each draw", title="Held-out",
     ),
-    Scalar("heldout_lpd_averaged", FINE, "nats a row"),
+    Scalar("heldout_lpd_averaged", FINE, "nats a row", statistic=True),  # of all draws so far
     Scalar("moved_fraction", SHARE, place=7, log="moved", status="rows moved", statistic=True),
     Scalar(ACTIVE_ROWS, WHOLE, place=2, log="rows", status="rows", statistic=True),
     Scalar("splits_tried", WHOLE, statistic=True),

@@ -4,7 +4,7 @@ traces."""
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from mpibayes.hpc.config.load import load
 from mpibayes.hpc.config.resolved import as_dict, difference
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.run.directory import TRAINING_ROWS
+from mpibayes.hpc.run.growth import growth_of
 from mpibayes.hpc.run.identity import RESOLVED, read_provenance, read_resolved
 from mpibayes.hpc.scalar import ACTIVE_ROWS
 from mpibayes.io.files import chain_directories, open_regular, reading, reason
@@ -133,6 +134,13 @@ def family_in(run_dir: str | Path) -> str:
     return load(_settings_in(home) / RESOLVED).model.family
 
 
+def burn_in_of(run_dir: str | Path) -> int:
+    """run.burn_in of a run, in cycles. Raises ConfigError where there is no run."""
+    home = Path(run_dir)
+    chain_directories(home)
+    return load(_settings_in(home) / RESOLVED).burn_in
+
+
 def evenly(items: Sequence, most: int) -> list:
     """At most `most` of the items, evenly spaced, the last among them."""
     if len(items) <= most:
@@ -173,12 +181,6 @@ def _settings_in(home: Path) -> Path:
         )
     read_resolved(parent)  # damaged settings are reported as such, not as mistakes in a configuration
     return parent
-
-
-def growth_of(trace: Mapping[str, np.ndarray], n_rows: int) -> int:
-    """The first recorded cycle after which every row is active; 0 where all are from the start, the last if none is."""
-    (growing,) = np.nonzero(trace.get(ACTIVE_ROWS, np.zeros(0)) < n_rows)
-    return int(trace["cycle"][min(growing[-1] + 1, len(trace["cycle"]) - 1)]) if len(growing) else 0
 
 
 def _open_table(chains: list[Chain], given: str | Path | None) -> Table:

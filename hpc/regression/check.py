@@ -20,7 +20,7 @@ from mpibayes.hpc.regression.forecast import in_words
 from mpibayes.hpc.regression.mode.importance import importance_sample
 from mpibayes.hpc.regression.scalars import SCALARS
 from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_table
-from mpibayes.io.trace import MERGED_AT_MOST
+from mpibayes.io.inference import MERGED_AT_MOST
 from mpibayes.text import counted, duration
 
 TIMED_S = 1.0

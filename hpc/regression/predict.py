@@ -23,10 +23,12 @@ import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.rows import used_columns
+from mpibayes.hpc.family import Predictions
 from mpibayes.hpc.regression.design import Design
 from mpibayes.hpc.regression.draws import Posterior
 from mpibayes.hpc.regression.predictive import Average
-from mpibayes.io.recode import has_column
+from mpibayes.io.recode import lacking_columns
+from mpibayes.io.recording import recorded
 from mpibayes.io.rows import Rows
 from mpibayes.io.table import Table
 from mpibayes.text import counted
@@ -37,32 +39,32 @@ DRAWS = 200
 class Forecast:
     """See `hpc.family.Forecast`."""
 
-    def __init__(self, run: Posterior, source: Path, draws: int | None, probabilities: bool, impute: bool):
+    def __init__(
+        self, run: Posterior, source: Path, draws: int | None, probabilities: bool, impute: bool, complete: bool
+    ):
         if probabilities or impute:
             given = " and ".join(["--probabilities"] * probabilities + ["--impute"] * impute)
             raise ConfigError(
                 f"{given}: for runs of mixtures; {run.chains[0].home} is a {run.settings.likelihood} regression, which "
-                "always writes class probabilities, or the distribution of the response, and does not fill in cells"
+                "always writes class probabilities, or the distribution of the response; --complete fills that in"
             )
         run.read_traces()
         run.require_draws()
         self._average = Average.of(run.draws(draws or DRAWS))
         self.n_draws, self.batch = len(self._average.theta), self._average.batch
         self._n_kept = sum(int((c.trace["cycle"] > c.burn_in).sum()) for c in run.chains)
-        table = run.table
-
-        def read(response: bool) -> tuple[Design, Table]:
-            design, columns = _needed(run.design, run.data.columns, response)
-            return design, Table(table.path, table.n_rows, columns, table.fingerprint, table.source)
-
-        self._scored = has_column(read(response=True)[1], source, run.design.response)
-        self._design, self.like = read(self._scored)
+        self._design, columns = _needed(run.design, run.data.columns)
+        self.like = Table(run.table.path, run.table.n_rows, columns, run.table.fingerprint, run.table.source)
+        response = self._design.response
+        # without a predictor there is no row that can be used, unless missing cells have a coefficient
+        self.may_lack = {response, *(t.column.name for t in self._design.terms if t.indicator)}
+        self._scored = response not in lacking_columns(self.like, source, self.may_lack)
 
     def prepare(self) -> str:
         words = f"{self.n_draws} of {self._n_kept:,} draws of {counted(self._design.n_parameters, 'coefficient')}"
-        return words if self._scored else f"{words}; the file has no {self._design.response}, so nothing is scored"
+        return words if self._scored else f"{words}; without {self._design.response} nothing is scored"
 
-    def __call__(self, rows: Rows, first_row: int) -> tuple[dict[str, Any], np.ndarray]:
+    def __call__(self, rows: Rows, first_row: int) -> Predictions:
         import pyarrow as pa
 
         n, design = len(rows), self._design
@@ -73,21 +75,40 @@ class Forecast:
         predictions = self._average.likelihood.predictions(eta, design.classes, design.center, design.scale)
         columns |= {name: _spread(values, places, n) for name, values in predictions.items()}
         log_density = np.zeros(0)
+        y, blank = design.response_of(rows)
         if self._scored:
-            y, blank = design.response_of(rows)
             seen = ~blank[places]
             log_density = self._average.log_density(eta[seen], y[places[seen]]) - np.log(design.scale)
             columns["log_density"] = _spread(log_density, places[seen], n)
-        return columns, log_density
+        at = np.flatnonzero(blank[places])
+        value, spread, name = self._filled({name: values[at] for name, values in _arrays(predictions).items()})
+        beside = np.full(n, np.nan)
+        beside[places[at]] = spread
+        return Predictions(columns, log_density, {design.response: (places[at], value)}, {name: beside})
+
+    def _filled(self, predictions: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, str]:
+        """What fills in the response, how sure that is, and the name of this."""
+        column = self._design.response_column
+        if "class" in predictions:
+            number = {level: i for i, level in enumerate(column.levels)}
+            codes = np.array([number[level] for level in predictions["class"]], np.int64)
+            return codes, predictions["probability"], f"{column.name}_p"
+        value = recorded(replace(column, atoms=(), log=False), None, predictions["mean"])
+        value = np.maximum(np.round(value), 0.0) if column.kind == "count" else value
+        return value, predictions["sd"], f"{column.name}_sd"
 
 
-def _needed(design: Design, columns, scored: bool) -> tuple[Design, tuple]:
-    """The design on the columns that are read from the new file alone: its predictors, and perhaps the response."""
-    wanted = {t.column.name for t in design.terms} | ({design.response} if scored else set())
+def _arrays(predictions: dict[str, Any]) -> dict[str, np.ndarray]:
+    return {name: np.asarray(values) for name, values in predictions.items()}
+
+
+def _needed(design: Design, columns) -> tuple[Design, tuple]:
+    """The design on the columns that are read from the new file alone: its predictors and the response."""
+    wanted = {t.column.name for t in design.terms} | {design.response}
     kept, _ = used_columns(columns, [c.name for c in columns if c.name not in wanted])
     placed = {c.name: c for c in kept}
     terms = tuple(replace(t, column=placed[t.column.name]) for t in design.terms)
-    return replace(design, terms=terms, response_column=placed.get(design.response, design.response_column)), kept
+    return replace(design, terms=terms, response_column=placed[design.response]), kept
 
 
 def _spread(values: Any, places: np.ndarray, n: int) -> Any:

@@ -12,7 +12,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -32,13 +32,15 @@ from mpibayes.hpc.run import checkpoints as resume
 from mpibayes.hpc.run import directory as run_directory
 from mpibayes.hpc.run import from_file, status
 from mpibayes.hpc.run.clock import Clock
+from mpibayes.hpc.run.growth import growth_of
 from mpibayes.hpc.run.heap import return_what_is_freed
 from mpibayes.hpc.run.lock import Lock, this_process
 from mpibayes.hpc.run.progress import Progress
 from mpibayes.hpc.scalar import kinds
 from mpibayes.io.files import make_directory, open_regular, remove_left_overs, storing
+from mpibayes.io.inference import merge
 from mpibayes.io.table import Table
-from mpibayes.io.trace import TraceWriter, merge
+from mpibayes.io.trace import TraceWriter
 from mpibayes.text import counted, visible, visible_lines
 
 STATUS_EVERY_S = 10.0
@@ -271,9 +273,12 @@ class ChainRun:
             self.lock.check()
             status.write_status(self.folder, self.progress.status(values) | about)
 
+    def _burn_in(self, trace: Mapping[str, np.ndarray]) -> int:
+        return max(self.config.burn_in, growth_of(trace, self.chain.n_rows))
+
     def _close(self, finished: bool) -> None:
         self.lock.check()
-        if merge(self.folder) is None and self.trace.last_cycle > 0:
+        if merge(self.folder, self._burn_in) is None and self.trace.last_cycle > 0:
             self.progress.note(
                 f"{self.folder}: the trace is large, so trace.h5 is left out: mpibayes export {self.folder} --to arviz"
             )

@@ -110,13 +110,15 @@ def test_other_commands_pass_everything_on(stand_in):
     assert cli.main(["predict", "a", "new.csv", "-o", "p.csv", "--unseen", "missing"]) == 0
     assert [str(p) for p in calls[0][0]] == ["a", "new.csv", "p.csv"]
     assert calls[0][1]["unseen"] == "missing" and calls[0][1]["impute"] is False
+    assert cli.main(["predict", "a", "new.csv", "--complete", "c.csv"]) == 0
+    assert calls[1][0][2] is None and str(calls[1][1]["complete"]) == "c.csv"
     calls = stand_in("mpibayes.hpc.run.status", "show_status")
     assert cli.main(["status", "a", "--json"]) == 0
     assert calls[0][0][1] is True
 
 
 def test_export_tells_what_it_wrote(stand_in, capsys):
-    stand_in("mpibayes.io.export", "export", types.SimpleNamespace(paths=["x.csv"], notes=["two chains"]))
+    stand_in("mpibayes.hpc.commands.export", "export", types.SimpleNamespace(paths=["x.csv"], notes=["two chains"]))
     assert cli.main(["export", "a", "--to", "csv"]) == 0
     out, err = capsys.readouterr()
     assert out == "" and "two chains" in err and "x.csv" in err

@@ -193,9 +193,9 @@ def test_errors_and_warnings(command, tmp_path):
     assert tomllib.loads((tmp_path / "a" / "config.resolved.toml").read_text())["run"]["cycles"] == 2
     command("run", config.name, "--set", f"run.{ESCAPES}=2", code=2)
     write("new.csv", rows()[:5], (COLOUR, MARKUP, f"{FORMULA}{ESCAPES}", RESPONSE))
-    command("predict", "a", "new.csv", "-o", "p.csv", code=3)
+    assert f"has no column '{FORMULA}'" in command("predict", "a", "new.csv", "-o", "p.csv")
     write("new.csv", [["x\x1b\n", "1", "2", LEVELS[0]]])
-    assert r"x\x1b" in command("predict", "a", "new.csv", "-o", "p.csv", code=3)
+    assert r"x\x1b" in command("predict", "a", "new.csv", "-o", "p.csv", "--force", "--unseen", "error", code=3)
     command("status", f"none{ESCAPES}", code=2)
     command("report", f"none{ESCAPES}", code=2)
     status = json.loads((tmp_path / "a" / "status.json").read_text()) | {"message": ESCAPES, "host": "\x9b[/]"}

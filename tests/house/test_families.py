@@ -37,6 +37,7 @@ DOORS = {
     "draws": (registry.posterior_of, doors.Posterior),
     "predictive": (predictive_of, doors.Predictive),
     "predict": (registry.forecast_of, doors.Forecast),
+    "exports": (registry.exports_of, doors.Exports),
     "check": (registry.check_of, doors.Check),
 }
 
@@ -137,9 +138,10 @@ def test_a_wrong_door_is_seen():
         def __call__(self, rows, row): ...
 
     assert lacking(Wrong, doors.Forecast) == [
+        "may_lack is missing",
         "n_draws is missing",
         "__init__ takes ['run', 'source', 'draws=', 'probabilities=', 'impute='], "
-        "expected ['run', 'source', 'draws', 'probabilities', 'impute']",
+        "expected ['run', 'source', 'draws', 'probabilities', 'impute', 'complete']",
         "prepare is missing",
         "__call__ takes ['rows', 'row'], expected ['rows', 'first_row']",
     ]

@@ -28,7 +28,8 @@ import numpy as np
 from mpibayes.io import segments
 from mpibayes.io.checkpoint import begin, commit, latest, write_part
 from mpibayes.io.draws import DrawWriter
-from mpibayes.io.trace import TraceWriter, merge
+from mpibayes.io.inference import merge
+from mpibayes.io.trace import TraceWriter
 
 segments.MANY = 5
 run, cycles = sys.argv[1], int(sys.argv[2])

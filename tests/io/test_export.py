@@ -127,18 +127,46 @@ def test_arviz_file_of_several_chains(tmp_path):
     chains(tmp_path)
     done = export(tmp_path, "arviz", burn_in=2)
     assert done.paths == [tmp_path / "trace.h5"]
-    assert done.notes == ["the chains were cut to the 10 cycles that all of them have; one has 18"]
+    assert done.notes == ["the chains were cut to the 12 cycles that all of them have; one has 20"]
     with xarray.open_datatree(done.paths[0]) as tree:
         assert tree["posterior"].log_joint.shape == (2, 10)
         assert tree["posterior"].draw.values.tolist() == list(range(3, 13))
         assert float(tree["posterior"].log_joint[1, 0]) == values_of(3, 2)["log_joint"]
-        assert list(tree["sample_stats"].data_vars) == ["moved_fraction", "active_rows", *MOVES, "seconds"]
+        statistics = ["heldout_lpd", "heldout_lpd_averaged", "moved_fraction", "active_rows", *MOVES, "seconds"]
+        assert list(tree["sample_stats"].data_vars) == statistics
+        for name in ("posterior", "sample_stats"):
+            warm_up = tree[f"warmup_{name}"]
+            assert list(warm_up.data_vars) == list(tree[name].data_vars) and warm_up.draw.values.tolist() == [1, 2]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         arviz = pytest.importorskip("arviz", reason="the report extra is not installed")
-    assert "log_joint" in arviz.summary(arviz.from_netcdf(str(done.paths[0])), var_names=["log_joint"]).index
+        data = arviz.from_netcdf(str(done.paths[0]))
+        summary = arviz.summary(data)
+    assert list(summary.index) == ["log_joint", "n_clusters", "concentration", "discount", "entropy"]
+    assert not summary.isna().any(axis=None)
     with pytest.raises(ConfigError, match="cannot go to standard output"):
         export(tmp_path, "arviz", "-")
+
+
+def test_what_was_kept_besides_has_a_group_of_its_own(tmp_path):
+    """Its draws are those that all chains have; names along axes are text or numbers."""
+    xarray = pytest.importorskip("xarray", reason="the report extra is not installed")
+    chains(tmp_path)
+    kept = [{"cycle": np.arange(2, n, 2), "weight": np.arange(2, n, 2)[:, None] / [1.0, 2.0]} for n in (20, 12)]
+    done = export(tmp_path, "arviz", burn_in=4, kept=(kept, {"weight": {"cluster": [1, 2]}}))
+    with xarray.open_datatree(done.paths[0]) as tree:
+        weight = tree["kept_draws"].weight
+        assert weight.dims == ("chain", "draw", "cluster") and weight.cluster.values.tolist() == [1, 2]
+        assert weight.draw.values.tolist() == [6, 8, 10] and weight.sel(cluster=2).values.tolist() == [[3, 4, 5]] * 2
+        assert tree["warmup_kept_draws"].weight.draw.values.tolist() == [2, 4]
+
+
+def test_every_directory_may_have_its_own_burn_in(tmp_path):
+    chains(tmp_path)
+    out = tmp_path / "t.csv"
+    export([tmp_path / "chain-1", tmp_path / "chain-2"], "csv", out, burn_in=[15, 10])
+    cycles = [line.split(",")[:2] for line in out.read_text().splitlines()[1:]]
+    assert cycles == [["1", str(c)] for c in range(16, 21)] + [["2", "11"], ["2", "12"]]
 
 
 def test_standard_output(tmp_path, monkeypatch):

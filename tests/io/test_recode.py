@@ -9,7 +9,7 @@ import pytest
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.ingest import import_table
-from mpibayes.io.recode import Unseen, read_like, stream_like, unseen_message
+from mpibayes.io.recode import Unseen, lacking_columns, lacking_message, read_like, stream_like, unseen_message
 from mpibayes.io.table import Table, table_from_arrays, write_table
 
 ROWS = [(f"{i % 4}", "xyz"[i % 3], f"{i * 0.5}", f"{i % 40}", "same") for i in range(300)]
@@ -110,6 +110,25 @@ def test_unseen_levels(table, tmp_path):
     assert out.codes8[50:].tolist() == [[4, 3], [0, 3], [4, 0]] and np.isnan(out.reals[52, 0])
     with pytest.raises(ConfigError, match="unseen"):
         read_like(table, other, unseen="eror")
+
+
+def test_columns_that_may_lack(table, tmp_path):
+    few = put(tmp_path, csv_text([r[:1] + r[3:] for r in ROWS], ("code", "visit", "constant")))
+    assert lacking_columns(table, few, KINDS) == ["letter", "size", "visits"]
+    rows = read_like(table, few, may_lack=KINDS)
+    assert np.array_equal(rows.codes8[:, 0], table.read().codes8[:, 0]) and (rows.codes8[:, 1] == 3).all()
+    assert np.isnan(rows.reals).all() and np.isnan(rows.tallies).all()
+    told = lacking_message(["letter", "size", "visits"], table, few)
+    assert told.endswith("has no column 'letter', 'size', 'visits' (did you mean 'visit'?); read as missing")
+    assert lacking_message([], table, few) == ""
+    columns, held = table_from_arrays([("size", "real", np.array([1.5, np.nan]), None)])
+    typed = write_table(tmp_path / "few.h5", columns, held).path
+    assert np.array_equal(read_like(table, typed, may_lack=KINDS).codes8, [[4, 3], [4, 3]])
+    assert "no column 'size'" in refused(table, few, may_lack=["letter", "visits"])
+    assert "lacks 4 of the table's 4 columns" in refused(table, put(tmp_path, "a,b\nx,y\n"), may_lack=KINDS)
+    assert "no header and 3 fields" in refused(
+        table, put(tmp_path, csv_text([r[:3] for r in ROWS], None)), may_lack=KINDS
+    )
 
 
 def test_a_typed_file_with_other_levels(table, tmp_path):

@@ -2,6 +2,7 @@
 cells."""
 
 import csv
+import io
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -317,16 +318,14 @@ def test_unused_columns_may_lack(table, tmp_path):
 def test_wrong_files_are_refused_before_the_work(small, tmp_path):
     run = small[0]
     given = new_rows()
-    write_csv(tmp_path / "few.csv", given[1:])
-    with pytest.raises(DataError, match="colour"):
-        predict(run, tmp_path / "few.csv", tmp_path / "out.csv", **QUIET)
+    (tmp_path / "else.csv").write_text("a,b\n1,2\n3,4\n")
+    with pytest.raises(DataError, match="lacks 7 of the table's 7 columns"):
+        predict(run, tmp_path / "else.csv", tmp_path / "out.csv", **QUIET)
     strange = [(n, k, v, ["red", "green", "violet", "grey"] if n == "colour" else lv) for n, k, v, lv in given]
     write_csv(tmp_path / "strange.csv", strange)
     with pytest.raises(DataError, match="violet"):
-        predict(run, tmp_path / "strange.csv", tmp_path / "out.csv", **QUIET)
+        predict(run, tmp_path / "strange.csv", tmp_path / "out.csv", unseen="error", **QUIET)
     assert not (tmp_path / "out.csv").exists()
-    told = predict(run, tmp_path / "strange.csv", tmp_path / "out.csv", unseen="missing", **QUIET)
-    assert "violet" in told.notes[0]
     with pytest.raises(ConfigError, match="unseen"):
         predict(run, tmp_path / "strange.csv", tmp_path / "other.csv", unseen="guess", **QUIET)
     with pytest.raises(DataError, match=r"nothing\.csv"):
@@ -347,6 +346,26 @@ def test_wrong_targets_are_refused(small, tmp_path):
     predict(run, tmp_path / "new.csv", tmp_path / "mine.csv", overwrite=True, **QUIET)
     with pytest.raises(ConfigError, match="draws"):
         predict(run, tmp_path / "new.csv", tmp_path / "out.csv", draws=0, **QUIET)
+
+
+def test_lacking_columns_and_new_levels_are_missing_cells(small, tmp_path):
+    """They score as empty cells do, and one line says so, before the work."""
+    given = new_rows()
+    names = ["noise", "visits"]
+    strange = [(n, k, v, ["red", "green", "violet", "grey"] if n == "colour" else lv) for n, k, v, lv in given]
+    write_csv(tmp_path / "few.csv", [c for c in strange if c[0] not in names])
+    paper = io.StringIO()
+    console = Console(file=paper, width=200)
+    told = predict(small[0], tmp_path / "few.csv", tmp_path / "few-out.csv", console=console)
+    violet = given[0][2] == 2
+    holes = [(n, k, np.where(violet, -1, v) if n == "colour" else v, lv) for n, k, v, lv in given]
+    holes = [(n, k, np.full(25, -1 if lv else np.nan) if n in names else v, lv) for n, k, v, lv in holes]
+    write_csv(tmp_path / "holes.csv", holes)
+    assert predict(small[0], tmp_path / "holes.csv", tmp_path / "holes-out.csv", **QUIET).notes == ()
+    assert (tmp_path / "few-out.csv").read_bytes() == (tmp_path / "holes-out.csv").read_bytes()
+    assert "has no column 'visits', 'noise'; read as missing" in told.notes[0]
+    assert f"'colour': {violet.sum()} cells, first 'violet' in row {1 + violet.argmax()}" in told.notes[1]
+    assert paper.getvalue().index("violet") < paper.getvalue().index("kept draw")
 
 
 def test_runs_that_cannot_predict(table, tmp_path):

@@ -193,9 +193,9 @@ table._read_rows = slow
 SLOW_MERGE = """
 from mpibayes.hpc.run import loop as run
 merge = run.merge
-def slow(folder):
+def slow(*words):
     time.sleep(1.5)
-    return merge(folder)
+    return merge(*words)
 run.merge = slow
 """
 LATE = "time.sleep(3.0 * (rank == 1))\n"

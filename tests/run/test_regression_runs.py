@@ -168,7 +168,7 @@ def test_the_trace_has_names_that_arviz_knows(place):
     assert run(place, "named", *sets("run.cycles=30", "run.burn_in=10", "output.thin=3")).returncode == 0
     with h5py.File(place / "named" / "trace.h5") as file:
         theta = file["posterior/theta"]
-        assert theta.shape == (1, 10, 3, 5)
+        assert theta.shape == (1, 7, 3, 5) and file["warmup_posterior/theta"].shape == (1, 3, 3, 5)
         assert [theta.dims[i][0].name.split("/")[-1] for i in range(4)] == ["chain", "draw", "class", "coefficient"]
         names = file["posterior/coefficient"].asstr()[:].tolist()
         assert names == ["(intercept)", "age", "job[nurse]", "job[farmer]", "children"]
@@ -178,7 +178,7 @@ def test_the_trace_has_names_that_arviz_knows(place):
         assert stats["n_bright"].dtype == np.int64 and np.isfinite(stats["lp"]).all()
     xarray = pytest.importorskip("xarray")
     opened = xarray.open_dataset(place / "named" / "trace.h5", group="posterior", engine="h5netcdf")
-    assert opened.theta.sel({"class": "blue", "coefficient": "age"}).shape == (1, 10)
+    assert opened.theta.sel({"class": "blue", "coefficient": "age"}).shape == (1, 7)
 
 
 def test_log_posterior_is_that_of_all_rows(place):

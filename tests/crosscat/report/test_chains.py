@@ -10,8 +10,9 @@ from mpibayes.hpc.config.places import Places
 from mpibayes.hpc.crosscat.keys import Sampler
 from mpibayes.hpc.crosscat.partitions import nearest, similarity, variations
 from mpibayes.hpc.crosscat.report import agreement as chains
-from mpibayes.hpc.posterior.chains import Chain, growth_of
+from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.posterior.scalars import MOST_R_HAT
+from mpibayes.hpc.run.growth import growth_of
 
 
 def make_chain(burn_in=4, growth=0, name="a", **trace):

@@ -12,9 +12,9 @@ from scipy import stats
 from scipy.special import expit
 
 from mpibayes.errors import ConfigError, DataError
+from mpibayes.hpc.commands.export import export
 from mpibayes.hpc.commands.predict import predict
 from mpibayes.hpc.regression.draws import Posterior
-from mpibayes.io.export import export
 from mpibayes.io.trace import read_trace
 from tests.regression.report.runs import BIRDS, JOBS, customers, make_run, write_csv, write_customers
 
@@ -142,15 +142,47 @@ def test_levels_that_the_table_does_not_have(runs, new, tmp_path):
     text = new[1].read_text().replace("nurse", "judge")
     (tmp_path / "new.csv").write_text(text)
     with pytest.raises(DataError, match="judge"):
-        predict(runs["softmax"], tmp_path / "new.csv", tmp_path / "p.csv", **QUIET)
+        predict(runs["softmax"], tmp_path / "new.csv", tmp_path / "p.csv", unseen="error", **QUIET)
+    paper = io.StringIO()
     with pytest.raises(DataError, match="missing cell"):  # which is what the run's settings make of a missing cell
-        predict(runs["softmax"], tmp_path / "new.csv", tmp_path / "p.csv", unseen="missing", **QUIET)
+        predict(runs["softmax"], tmp_path / "new.csv", tmp_path / "p.csv", console=Console(file=paper, width=200))
+    assert "first 'judge' in row" in paper.getvalue()
 
 
 def test_a_predictor_that_is_not_there(runs, new, tmp_path):
     (tmp_path / "new.csv").write_text(new[1].read_text().replace("visits", "visit", 1))
     with pytest.raises(DataError, match="no column 'visits'"):
         predict(runs["softmax"], tmp_path / "new.csv", tmp_path / "p.csv", **QUIET)
+
+
+def test_a_predictor_with_an_indicator_may_lack(runs, tmp_path):
+    table = write_customers(tmp_path / "holes.h5", holes=True)
+    run = make_run(tmp_path / "a", table, "logistic", regression='missing = "indicator"')
+    columns = customers(n=20, seed=4)
+    write_csv(tmp_path / "new.csv", columns[1:])
+    done = predict(run, tmp_path / "new.csv", tmp_path / "p.csv", **QUIET)
+    assert done.n_rows == 20 and f"has no column '{columns[0][0]}'" in done.notes[0]
+
+
+def test_the_response_is_completed(runs, new, tmp_path):
+    """In its gaps, or in a column of its own; how sure that is stands beside."""
+    given = list(csv.reader(new[0].read_text().splitlines()))
+    place = given[0].index("bought")
+    for row in given[1:31]:
+        row[place] = ""
+    with open(tmp_path / "holes.csv", "w", newline="") as file:
+        csv.writer(file).writerows(given)
+    done = predict(runs["logistic"], tmp_path / "holes.csv", tmp_path / "p.csv", complete=tmp_path / "a.csv", **QUIET)
+    told, out = read(tmp_path / "a.csv"), read(tmp_path / "p.csv")
+    assert done.filled["bought"] == 30 and sum(done.filled.values()) == 30
+    assert told["bought"][:30] == out["class"][:30] and told["bought"][30:] == [row[place] for row in given[31:]]
+    assert np.allclose(numbers(told["bought_p"][:30]), numbers(out["probability"][:30]), rtol=1e-3)
+    assert set(told["bought_p"][30:]) == {""}
+    done = predict(runs["student-t"], new[1], tmp_path / "q.csv", complete=tmp_path / "b.csv", **QUIET)
+    told, out = read(tmp_path / "b.csv"), read(tmp_path / "q.csv")
+    assert list(told)[-2:] == ["price", "price_sd"] and done.filled["price"] == done.n_rows
+    assert np.allclose(numbers(told["price"]), numbers(out["mean"]), rtol=1e-6)
+    assert np.allclose(numbers(told["price_sd"]), numbers(out["sd"]), rtol=1e-3)
 
 
 def test_a_typed_table_is_read_too(runs, tmp_path):
@@ -169,7 +201,7 @@ def test_exported_text_has_the_coefficients(runs, tmp_path):
 
 
 def test_exported_draws_open_in_arviz(runs, tmp_path):
-    export(runs["logistic"], "arviz", tmp_path / "t.h5")
+    assert export(runs["logistic"], "arviz", tmp_path / "t.h5", burn_in=0).notes == []
     data = arviz.from_netcdf(tmp_path / "t.h5")
     assert data.posterior.theta.dims == ("chain", "draw", "coefficient") and data.posterior.theta.shape[:2] == (2, 8000)
     age = data.posterior.theta.sel(coefficient="age").values
@@ -177,6 +209,17 @@ def test_exported_draws_open_in_arviz(runs, tmp_path):
     assert {"n_bright", "queries_theta", "acceptance_rate", "lp"} <= set(data.sample_stats)
 
 
-def test_a_regression_has_no_labels(runs, tmp_path):
-    with pytest.raises(ConfigError, match="a model without clusters, which has no labels"):
-        export(runs["student-t"], "labels", tmp_path / "labels.txt")
+def test_a_regression_has_no_clusters(runs, tmp_path):
+    for form in ("labels", "clusters"):
+        with pytest.raises(ConfigError, match="a model without clusters; --to csv and --to arviz write its draws"):
+            export(runs["student-t"], form, tmp_path / "labels.txt")
+
+
+def test_a_summary_of_exported_draws_has_no_gaps(runs, tmp_path):
+    """As an R-hat of what is fixed would be; burn-in is in groups of its own."""
+    for name, run in runs.items():
+        export(run, "arviz", tmp_path / f"{name}.h5", burn_in=7800)
+        data = arviz.from_netcdf(tmp_path / f"{name}.h5")
+        assert data.posterior.sizes["draw"] == 200 and data.warmup_posterior.sizes["draw"] == 7800
+        judged = arviz.summary(data) if data.posterior.sizes["chain"] > 1 else arviz.summary(data).drop(columns="r_hat")
+        assert not judged.isna().any(axis=None)

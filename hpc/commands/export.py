@@ -1,0 +1,118 @@
+"""`mpibayes export`: draws for other programs, and the clusters of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpibayes.errors import ConfigError, DataError
+from mpibayes.hpc.posterior.chains import burn_in_of, family_in
+from mpibayes.hpc.registry import exports_of, posterior_of
+from mpibayes.io import export as forms
+from mpibayes.io.export import Exported, write_csv_lines
+from mpibayes.io.rows import Column
+from mpibayes.io.table import Table
+
+SLICE_ROWS = 65_536
+
+
+def export(
+    run_dirs: str | Path | Sequence[str | Path],
+    to: str,
+    out: str | Path | None = None,
+    burn_in: int | None = None,
+    timings: bool = True,
+    table: str | Path | None = None,
+) -> Exported:
+    """Write `to`: clusters (see below), or a form of `io.export.export`.
+
+    clusters  a line of CSV for each training row: the identifier if the table has one; row, its number from 1; line,
+              where the table was imported from one CSV file; cluster, as the report numbers it; probability of that
+
+    burn_in: cycles of burn-in, by default run.burn_in; csv: cycles to leave out, by default none. table: where the
+    run's table is now. Raises ConfigError, DataError, CheckpointError.
+    """
+    given = [run_dirs] if isinstance(run_dirs, str | Path) else list(run_dirs)
+    if to == "csv" or not given:
+        return forms.export(given, to, out, burn_in, timings)
+    family = family_in(given[0])
+    door = exports_of(family)
+    if to in ("labels", "clusters") and not door.LABELS:
+        raise ConfigError(f"{given[0]}: a model without clusters; --to csv and --to arviz write its draws")
+    if to == "clusters":
+        return _clusters(posterior_of(family)(given, burn_in, table), door, out)
+    burn_ins = [burn_in_of(run_dir) if burn_in is None else burn_in for run_dir in given]
+    kept, notes = None, []
+    if to == "arviz" and door.LABELS:
+        try:
+            run = posterior_of(family)(given, burn_in, table)
+            kept = door.parameters(run)
+            burn_ins = [max(c.burn_in for c in run.chains)] * len(given)  # with the cycles of a growing subsample
+        except DataError as error:
+            if table is not None:
+                raise
+            notes.append(f"hyperparameters and weights are left out: {error}")
+    done = forms.export(given, to, out, burn_ins, timings, kept if kept and kept[0] else None)
+    done.notes.extend(notes)
+    return done
+
+
+def _clusters(run: Any, door: Any, out: str | Path | None) -> Exported:
+    found = door.clusters(run)
+    numbers = np.arange(run.n_rows) if run.data.training_rows is None else run.data.training_rows
+    identifier, source = identifier_of(run.table), run.table.source
+    in_lines = source.get("format") == "csv" and len(source.get("files", ())) == 1
+
+    def blocks() -> Iterator[list[list[str]]]:
+        for start in range(0, run.n_rows, SLICE_ROWS):
+            some = slice(start, start + SLICE_ROWS)
+            at = numbers[some]
+            columns = [] if identifier is None else [_texts(run.table, identifier, at)]
+            columns.append([str(n + 1) for n in at.tolist()])
+            if in_lines:
+                columns.append([str(n + 1 + bool(source.get("header"))) for n in at.tolist()])
+            columns.append([str(k) for k in found.cluster[some].tolist()])
+            yield [*columns, [f"{p:.4g}" for p in found.probability[some].tolist()]]
+
+    head = ["row", *(["line"] * in_lines), "cluster", "probability"]
+    if identifier is not None:
+        taken = identifier.name in head
+        head.insert(0, f"{identifier.name}'" if taken else identifier.name)
+    done = write_csv_lines(out, head, blocks())
+    done.notes.append(found.said)
+    n_out = run.table.n_rows - run.n_rows
+    if n_out:
+        done.notes.append(
+            f"{n_out:,} held-out rows are left out: they have no cluster; `mpibayes predict` gives them one"
+        )
+    return done
+
+
+def identifier_of(table: Table) -> Column | None:
+    """The first column that names the rows: as many levels as rows, or numbers that all differ, under the name of an
+    identifier. The import leaves such columns out unless they are kept (--keep)."""
+    from mpibayes.io.infer import ID_NAME
+
+    for column in table.columns:
+        if column.n_missing == 0 and (
+            len(column.levels) == table.n_rows > 1
+            or (not column.levels and ID_NAME.search(column.name) and _all_differ(table, column))
+        ):
+            return column
+    return None
+
+
+def _all_differ(table: Table, column: Column) -> bool:
+    values = np.concatenate([getattr(rows, column.block)[:, column.index] for rows in table.slices()])
+    return len(np.unique(values)) == len(values)
+
+
+def _texts(table: Table, column: Column, numbers: np.ndarray) -> list[str]:
+    """The cells of some rows, ascending, as text."""
+    first = int(numbers[0])
+    rows = table.read(first, int(numbers[-1]) + 1)
+    cells = getattr(rows, column.block)[numbers - first, column.index].tolist()
+    return [column.levels[code] for code in cells] if column.levels else [f"{x:.15g}" for x in cells]

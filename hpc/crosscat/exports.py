@@ -1,0 +1,98 @@
+"""What is exported of a mixture besides its trace: its clusters, and what is kept with the labels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws
+from mpibayes.hpc.crosscat.partitions import contingency, ordered_sizes
+from mpibayes.hpc.crosscat.representative import COMPARED, representative
+from mpibayes.hpc.family import Clusters
+from mpibayes.hpc.posterior.chains import evenly
+from mpibayes.io.trace import Axes
+from mpibayes.text import counted
+
+LABELS = True
+WEIGHTS = 100  # clusters whose weights are exported, at most
+
+
+def clusters(run: Posterior) -> Clusters:
+    """See `Clusters`. P(r | row) = mean_d n_rk / n_k, where k is the row's cluster in draw d, and n_rk of the n_k rows
+    there are in cluster r of the representative partition."""
+    run.read_traces()  # which also tell what belongs to the burn-in
+    kept = run.kept()
+    if not kept:
+        raise ConfigError(
+            f"{run.chains[0].home}: no draw of the labels was kept after burn-in; let the run go on, give a smaller "
+            "--burn-in, or lower output.labels"
+        )
+    r = representative(run, kept)
+    probability, used = np.zeros(run.n_rows), evenly(kept, COMPARED)
+    for _, draw in run.states(used):
+        together = contingency(r.labels, draw.labels)
+        probability += (together / together.sum(axis=0))[r.labels, draw.labels]
+    chain = run.chains[r.chain]
+    said = f"the representative partition, as in the report: cycle {r.cycle:,} of {chain.folder}, "
+    said += counted(len(r.sizes), "cluster")
+    return Clusters(r.labels + 1, probability / len(used), said)
+
+
+def parameters(run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:
+    """Hyperparameters by column, those that vary, and `weight`, the share of the rows in the largest cluster, the next,
+    and so on, for as many clusters as all draws after burn-in have, at most WEIGHTS. None where one cannot be."""
+    run.read_traces()
+    draws = [list(_small(chain.folder)) for chain in run.chains]
+    later = [[d for d in of if d[0] > chain.burn_in] for chain, of in zip(run.chains, draws)]
+    if not all(later):
+        return [], {}
+    most = min(WEIGHTS, min(len(sizes) for of in later for _, sizes, _ in of))
+    chains, axes = [], {}
+    for of in draws:
+        weight = ordered_sizes([sizes for _, sizes, _ in of], max(len(sizes) for _, sizes, _ in of))[:, :most]
+        arrays = {"cycle": np.array([cycle for cycle, _, _ in of]), "weight": weight / run.n_rows}
+        chains.append(arrays | {name: np.stack([hyper[name] for *_, hyper in of]) for name in of[0][2]})
+    names = {"weight": list(range(1, most + 1)), **_names(run)}
+    for name, places in names.items():
+        rows = [arrays["cycle"] > chain.burn_in for arrays, chain in zip(chains, run.chains)]
+        cells = np.concatenate([arrays[name][at] for arrays, at in zip(chains, rows)])
+        varies = (cells != cells[0]).any(axis=0)
+        for arrays in chains:
+            arrays[name] = arrays[name][:, varies]
+        if varies.any():
+            axes[name] = {_axis(name): [place for place, kept in zip(places, varies) if kept]}
+    return [{name: a for name, a in arrays.items() if name in axes or name == "cycle"} for arrays in chains], axes
+
+
+def _small(folder):
+    """(cycle, sizes of the clusters, hyperparameters of each column by name) of every kept draw of a chain."""
+    from mpibayes.hpc.components.kinds import KINDS
+
+    for draw in iterate_draws(folder):
+        hyper = {}
+        for kind in KINDS:
+            values = getattr(draw.hyper, kind.hyper)
+            of = values.reshape(len(values), len(kind.hyper_names) or 1)
+            hyper |= {f"{kind.hyper}{name}": of[:, i] for i, name in enumerate(_endings(kind))}
+        sizes = np.bincount(draw.labels)
+        yield draw.cycle, sizes[sizes > 0], hyper
+
+
+def _endings(kind) -> list[str]:
+    return [f"_{name}" for name in kind.hyper_names] or [""]
+
+
+def _names(run: Posterior) -> dict[str, list]:
+    """Of each hyperparameter: the columns, or blocks of them, that have it."""
+    blocks, names = list(run.chains[0].config.joint), {}
+    for kind in run.components.kinds:
+        members = [kind.members(c) for c in range(len(kind))]
+        joint = any(len(of) > 1 for of in members)
+        columns = blocks if joint else [of[0].name for of in members]
+        names |= {f"{kind.hyper}{ending}": columns for ending in _endings(kind)}
+    return names
+
+
+def _axis(name: str) -> str:
+    """Every hyperparameter has an axis of its own, since those of other columns may be fixed."""
+    return "cluster" if name == "weight" else f"{name}_column"

@@ -1,0 +1,19 @@
+"""What is exported of a regression besides its trace: nothing, since the trace has all its coefficients."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpibayes.hpc.family import Clusters
+from mpibayes.hpc.regression.draws import Posterior
+from mpibayes.io.trace import Axes
+
+LABELS = False
+
+
+def clusters(run: Posterior) -> Clusters:
+    raise NotImplementedError("a regression has no clusters")
+
+
+def parameters(run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:
+    return [], {}

@@ -1,0 +1,243 @@
+"""A file of rows with its gaps filled, in its own format: all else in it stays as it is.
+
+A gap is a missing cell of a column that is read; a level that the table does not have is none. Columns that the file
+lacks come behind its own, and last what is said of each row. CSV keeps the text of every cell, its delimiter and its
+encoding, with quotes where they are needed; Parquet keeps its types.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet
+
+from mpibayes.errors import ConfigError, DataError
+from mpibayes.io.dates import Dates
+from mpibayes.io.files import HDF5, first_bytes, reason, replacing
+from mpibayes.io.forms import Form
+from mpibayes.io.recode import Originals, opened_like
+from mpibayes.io.rows import Column
+from mpibayes.io.table import Table
+
+Cells = Mapping[str, tuple[np.ndarray, np.ndarray]]  # by column: rows (m,), ascending, and level codes or numbers (m,)
+Fill = Callable[[int, Cells, Mapping[str, np.ndarray]], None]
+
+
+def check_format(source: Path, out: Path) -> None:
+    """ConfigError where `out` cannot have the format of `source`, by their names and first bytes."""
+    head, parquet = first_bytes(source), out.suffix == ".parquet"
+    if out.exists() and out.samefile(source):
+        raise ConfigError(f"{out}: is the file whose gaps are to be filled; choose another name, so that it is kept")
+    if head.startswith(b"PAR1") and not parquet:
+        raise ConfigError(f"{out}: {source} is a Parquet file; expected a name that ends in .parquet")
+    if parquet and not head.startswith((b"PAR1", HDF5)):
+        raise ConfigError(f"{out}: {source} is a text file; expected a name that ends in .csv or .csv.gz")
+
+
+@contextmanager
+def completed(like: Table, source: Path, out: Path, lacking: Sequence[str], filled: dict[str, int]) -> Iterator[Fill]:
+    """A function fill(n, cells, beside) for the next n rows of `source`, which appears as `out`, whole, at the end.
+
+    cells: what may fill the gaps of these rows. beside: named columns for them, numbers, NaN: nothing; the same each
+    time. lacking: the columns that the file does not have. filled: gets the numbers of cells filled, by column.
+    Raises ConfigError (out cannot be written), DataError (a Parquet column cannot hold its value).
+    """
+    originals = opened_like(like, source, lacking).originals()
+    columns = {c.name: c for c in like.columns}
+    try:
+        with ExitStack() as stack:
+            file = stack.enter_context(replacing(out))
+            if out.suffix == ".gz":
+                file = stack.enter_context(gzip.GzipFile("", "wb", 6, file, mtime=0))
+            target = (_Parquet if out.suffix == ".parquet" else _Text)(file, originals, out)
+            stack.callback(target.close)
+            pieces = _Pieces(originals)
+
+            def fill(n: int, cells: Cells, beside: Mapping[str, np.ndarray]) -> None:
+                first = 0
+                while first < n:
+                    held, gaps, m = pieces.next(n - first)
+                    rows = dict(held)
+                    for name, column in columns.items():
+                        form = originals.forms.get(name)
+                        if isinstance(form, Dates) and form.part:
+                            continue  # the file has the date that this part is read from
+                        at, values = _here(cells.get(name), first, m)
+                        if name in gaps:
+                            wanted = gaps[name][at]
+                            at, values = at[wanted], values[wanted]
+                        place = originals.places.get(name)
+                        rows[name if place is None else place] = target.put(
+                            None if place is None else held[place], m, at, values, column, form
+                        )
+                        filled[name] = filled.get(name, 0) + len(at)
+                    for name, values in beside.items():
+                        rows[_free(name, [*originals.names, *columns])] = target.number(values[first : first + m])
+                    target.add(rows)
+                    first += m
+
+            yield fill
+    except OSError as error:
+        raise ConfigError(f"{out}: cannot be written: {reason(error)}") from None
+
+
+def _here(cells: tuple[np.ndarray, np.ndarray] | None, first: int, m: int) -> tuple[np.ndarray, np.ndarray]:
+    """The cells of rows first..first + m - 1, counted from the first of them."""
+    if cells is None:
+        return np.zeros(0, np.intp), np.zeros(0)
+    start, stop = np.searchsorted(cells[0], (first, first + m))
+    return cells[0][start:stop] - first, cells[1][start:stop]
+
+
+def _free(name: str, taken: Sequence[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+class _Pieces:
+    """The batches of a file cut where they are asked for."""
+
+    def __init__(self, originals: Originals):
+        self._batches, self._left, self._path = iter(originals.batches()), 0, originals.path
+
+    def next(self, most: int) -> tuple[dict[int, pa.Array], dict[str, np.ndarray], int]:
+        """At most so many rows: the columns by position, the gaps by name, and the number of rows."""
+        while not self._left:
+            batch = next(self._batches, None)
+            if batch is None:
+                raise DataError(f"{self._path}: the file changed while it was read")
+            self._arrays, self._gaps, self._left = batch
+            self._start = 0
+        m, a = min(most, self._left), self._start
+        self._left, self._start = self._left - m, a + m
+        arrays = {i: array.slice(a, m) for i, array in self._arrays.items()}
+        return arrays, {name: gaps[a : a + m] for name, gaps in self._gaps.items()}, m
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+class _Text:
+    """CSV in the source's dialect."""
+
+    def __init__(self, file, originals: Originals, path: Path):
+        self._head = originals.head
+        self._file = io.TextIOWrapper(file, originals.encoding, newline="", errors="strict")
+        self._csv = csv.writer(self, delimiter=originals.delimiter)
+        self._path, self._encoding = path, originals.encoding
+
+    def put(self, held: pa.Array | None, n: int, at, values, column: Column, form: Form | Dates | None) -> list[str]:
+        cells = [""] * n if held is None else _as_text(held)
+        texts = _levels(column, values) if column.levels else [_number(v, form) for v in values]
+        for i, text in zip(at.tolist(), texts):
+            cells[i] = text
+        return cells
+
+    def number(self, values: np.ndarray) -> list[str]:
+        return ["" if v != v else f"{v:.4g}" if values.dtype.kind == "f" else str(v) for v in values.tolist()]
+
+    def write(self, line: str) -> None:
+        """For the csv module, which puts quotes around a carriage return only where the line's end has one."""
+        self._file.write(line.removesuffix("\r\n") + "\n")
+
+    def add(self, columns: Mapping[Any, Any]) -> None:
+        if self._head is not None:
+            self._csv.writerow([*self._head, *(name for name in columns if isinstance(name, str))])
+            self._head = None
+        cells = [c if isinstance(c, list) else _as_text(c) for c in columns.values()]
+        try:
+            self._csv.writerows(zip(*cells, strict=True))
+        except UnicodeEncodeError as error:
+            raise DataError(f"{self._path}: {error.object[error.start]!r} is not in {self._encoding}") from None
+
+    def close(self) -> None:
+        self._file.flush()
+        self._file.detach()
+
+
+def _as_text(array: pa.Array) -> list[str]:
+    if pa.types.is_dictionary(array.type) and not array.null_count:  # each text is made once
+        return np.array(_as_text(array.dictionary), object)[array.indices.to_numpy()].tolist()
+    return ["" if v is None else f"{v:.15g}" if isinstance(v, float) else str(v) for v in array.to_pylist()]
+
+
+def _number(value: float, form: Form | Dates | None) -> str:
+    text = np.format_float_positional(float(f"{value:.15g}"), trim="-")
+    return text if form is None else form.written(text)
+
+
+def _levels(column: Column, codes: np.ndarray) -> list[str]:
+    return [column.levels[int(code)] for code in codes]
+
+
+# --- Parquet ----------------------------------------------------------------------------------------------------------
+
+
+class _Parquet:
+    """Arrow arrays of the source's types."""
+
+    def __init__(self, file, originals: Originals, path: Path):
+        self._file, self._path, self._metadata = file, path, originals.metadata
+        self._names, self._writer = originals.names, None
+
+    def put(self, held: pa.Array | None, n: int, at, values, column: Column, form: Form | Dates | None) -> pa.Array:
+        if held is None:
+            held = pa.nulls(n, pa.string() if column.levels else pa.float64())
+        if not len(at):
+            return held
+        of = held.type.value_type if pa.types.is_dictionary(held.type) else held.type
+        texts = _levels(column, values) if column.levels else [_number(v, form) for v in values]
+        try:
+            if isinstance(form, Dates) and pa.types.is_temporal(of):
+                new = _temporal(np.rint(values * 86_400_000).astype(np.int64), of)
+            elif not column.levels and pa.types.is_integer(of):
+                new = pa.array(np.rint(values)).cast(of)
+            elif not column.levels and pa.types.is_floating(of):
+                new = pa.array([float(f"{v:.15g}") for v in values]).cast(of, safe=False)
+            else:
+                new = pa.array(texts, pa.string()).cast(of)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise DataError(
+                f"column '{column.name}': its type, {of}, cannot hold {texts[0]!r}; write the source as CSV, and "
+                "complete that"
+            ) from None
+        mask = np.zeros(n, bool)
+        mask[at] = True
+        plain = held.dictionary_decode() if of != held.type else held
+        plain = pc.replace_with_mask(plain, pa.array(mask), new)
+        if of == held.type:
+            return plain
+        coded = plain.dictionary_encode()
+        return pa.DictionaryArray.from_arrays(coded.indices.cast(held.type.index_type), coded.dictionary)
+
+    def number(self, values: np.ndarray) -> pa.Array:
+        return pa.array(values, mask=np.isnan(values) if values.dtype.kind == "f" else None)
+
+    def add(self, columns: Mapping[Any, Any]) -> None:
+        names = [self._names[c] if isinstance(c, int) else c for c in columns]
+        table = pa.table(list(columns.values()), names=names).replace_schema_metadata(self._metadata)
+        if self._writer is None:
+            self._writer = pa.parquet.ParquetWriter(self._file, table.schema)
+        self._writer.write_table(table)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _temporal(milliseconds: np.ndarray, of: pa.DataType) -> pa.Array:
+    """Milliseconds since 1970-01-01 in UTC, or since midnight, as dates, times or timestamps."""
+    if pa.types.is_time(of):
+        return pa.array(milliseconds.astype(np.int32), pa.time32("ms")).cast(of, safe=False)
+    zone = of.tz if pa.types.is_timestamp(of) else None
+    return pa.array(milliseconds, pa.timestamp("ms", zone)).cast(of, safe=False)
