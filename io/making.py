@@ -43,7 +43,7 @@ def made_columns(
             continue
         if p.dates is None or d.kind not in KINDS:
             what = f"left out ({d.reason})" if d.kind not in KINDS else f"{d.kind}, not of dates"
-            problems.append(f"column '{p.name}': has no calendar, as it is {what}; see --kind and --calendar")
+            problems.append(f"column '{p.name}': has no calendar, as it is {what}")
             continue
         for name, form in calendar_columns(p.name, p.dates, d.recording.resolution):
             if name in names:

@@ -58,9 +58,10 @@ class Redundancy:
             return
         for group in _groups(self._columns, sample):
             names = [f"'{name}'" for name in group[:NAMED]] + [f"{len(group) - NAMED:,} more"] * (len(group) > NAMED)
+            others = "other" if len(group) == 2 else "others"
             yield (
-                f"columns {', '.join(names[:-1])} and {names[-1]} say the same: each is a function of the others in "
-                f"the {counted(len(sample), 'row')} looked at; keep one and --drop the others, or it counts several "
+                f"columns {', '.join(names[:-1])} and {names[-1]} say the same: each is a function of the {others} in "
+                f"the {counted(len(sample), 'row')} looked at; keep one and --drop the {others}, or it counts several "
                 "times and clusters get narrow"
             )
         share = self._equal.share()
