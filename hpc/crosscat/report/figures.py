@@ -46,8 +46,8 @@ def trace(chains: Sequence[Chain], settled: Sequence[tuple[int, float] | None]):
     """Log joint, number of clusters and accepted moves over the cycles of every chain, and how the first two are
     distributed after burn-in.
 
-    settled: cycle, and seconds, in which each chain's log joint is first as high as in the end, None of one that climbs
-    to the end. Without moves there is no panel of them.
+    settled: cycle, and seconds, of each chain after which its clusters had settled; None where they have not. Without
+    moves there is no panel of them.
     """
     moving = [any(np.nansum(c.trace.get(name, 0)) for name in ("splits_tried", "merges_tried")) for c in chains]
     scalars = [named(SCALARS)[name] for name in ("log_joint", "n_clusters")]

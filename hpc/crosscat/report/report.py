@@ -13,6 +13,7 @@ from mpibayes.hpc.crosscat.report.agreement import ChainSummary
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile, Trait
 from mpibayes.hpc.crosscat.report.summarise import ClusterLine, RunSummary, summarise
 from mpibayes.hpc.crosscat.report.tables import first_exact, parts, which_draw
+from mpibayes.hpc.crosscat.scalars import CLUSTERS
 from mpibayes.hpc.posterior.tables import Report, finite, machine_scalars
 from mpibayes.text import visible
 
@@ -28,7 +29,10 @@ def _pictures(p: RunSummary) -> dict[str, bytes]:
     """File names and PNG bytes."""
     from mpibayes.hpc.crosscat.report import figures
 
-    settled = [None if c.climbed else (c.settled, c.settled_s) for c in p.summaries]
+    after = p.settled.after.get(CLUSTERS)
+    settled = [
+        None if after is None else (after, float(np.interp(after, c.trace["cycle"], c.seconds))) for c in p.run.chains
+    ]
     pictures = {"trace.png": figures.trace(p.run.chains, settled)}
     if any(c.growth for c in p.run.chains):
         pictures["annealing.png"] = figures.annealing(p.run.chains, settled, p.run.n_rows)
@@ -60,6 +64,12 @@ def _machine(p: RunSummary, pictures: list[str]) -> dict[str, Any]:
         },
         "likelihood": run.likelihood,
         "exact_from_cycle": first_exact(p),
+        "settled": {
+            "judged_after_cycle": p.settled.cycle,
+            "problems": {what: list(why) for what, why in p.settled.problems.items()},
+            "after_cycles": dict(p.settled.after),
+        },
+        "ranking": [c.name for c in agreement.ranked(p.summaries)[0]],
         "scalars": machine_scalars(p.scalars),
         "n_clusters": {str(k): share for k, share in p.n_clusters.items()},
         "heldout_lpd_averaged": p.heldout_averaged,

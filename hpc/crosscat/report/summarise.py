@@ -21,6 +21,7 @@ from mpibayes.hpc.crosscat.scalars import SCALARS
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.hpc.posterior.scalars import ENOUGH_DRAWS, ScalarSummary, mixing_warnings, summary_of
 from mpibayes.hpc.scalar import named, shown
+from mpibayes.hpc.settled import MOST_R_HAT, Judgement, judge
 from mpibayes.io.rows import Rows
 from mpibayes.text import counted
 
@@ -51,6 +52,7 @@ class RunSummary:
     n_clusters: dict[int, float]
     heldout_averaged: float | None
     n_kept: int
+    settled: Judgement = field(default_factory=lambda: Judgement(0))
     agreement: Agreement | None = None
     representative: Representative | None = None
     clusters: list[ClusterLine] = field(default_factory=list)
@@ -72,13 +74,13 @@ def summarise(run: Posterior) -> RunSummary:
     posterior = RunSummary(
         run, summaries, {k: s for k, s in scalars.items() if s.n_draws},
         posterior_of_count(np.concatenate([t["n_clusters"] for t in later])),
-        float(np.mean(averaged)) if averaged else None, len(kept),
+        float(np.mean(averaged)) if averaged else None, len(kept), _judged(run),
     )  # fmt: skip
     posterior.warnings += mixing_warnings(
-        {named(SCALARS)[name].label: s for name, s in posterior.scalars.items()}, len(run.chains)
+        {named(SCALARS)[name].label: s for name, s in posterior.scalars.items()}, len(run.chains), MOST_R_HAT
     )
     climbing = [c for c in summaries if c.climbed]
-    late = [c for c in summaries if c.settled - c.burn_in > LATE * (c.cycles - c.burn_in) and not c.climbed]
+    late = [c for c in summaries if c.reached - c.burn_in > LATE * (c.cycles - c.burn_in) and not c.climbed]
     if climbing:
         posterior.warnings.append(
             f"{', '.join(c.name for c in climbing)}: the log joint still climbs, {agreement.climbed(climbing)}: too "
@@ -87,7 +89,7 @@ def summarise(run: Posterior) -> RunSummary:
     if late:
         posterior.warnings.append(
             f"{', '.join(c.name for c in late)}: the log joint went on rising after burn-in, up to cycle "
-            f"{max(c.settled for c in late):,}: leave out more (--burn-in), or raise run.cycles"
+            f"{max(c.reached for c in late):,}: leave out more (--burn-in), or raise run.cycles"
         )
     tried, accepted = agreement.moves_in(summaries, "kept")
     if len(summaries) == 1 and tried and not accepted:
@@ -111,6 +113,13 @@ def summarise(run: Posterior) -> RunSummary:
     posterior.agreement = agreement.agreement(summaries, scalars["log_joint"].r_hat, c.chain, c.labels, c.distances)
     _describe(posterior, r, kept)
     return posterior
+
+
+def _judged(run: Posterior) -> Judgement:
+    """Whether the chains have settled, by all that the shortest of them has in common with the others."""
+    last = min(int(c.trace["cycle"][-1]) for c in run.chains)
+    burn_in = max(c.config.burn_in for c in run.chains)
+    return judge([c.trace for c in run.chains], SCALARS, run.n_rows, last, burn_in)
 
 
 def _describe(posterior: RunSummary, r: Representative, kept: Sequence[tuple[int, int]]) -> None:

@@ -92,18 +92,25 @@ def _about_chains(p: RunSummary) -> list[tuple[str, str]]:
             f"from cycle {first:,} on: every cycle leaves the posterior invariant, on any number of ranks ({pieces})",
         )
     )
-    if not several:
-        (c,) = summaries
-        when = f"log joint as high as in the last draws from cycle {c.settled:,} on ({took(c.settled_s)} of"
-        lines.append(("settled", "not yet: the log joint climbs" if c.climbed else f"{when} {took(c.seconds)})"))
-        if p.agreement is not None and np.isfinite(p.agreement.ari[0, 0]):
-            ari, vi = p.agreement.ari[0, 0], p.agreement.vi[0, 0]
-            halves = f"adjusted Rand index {ari:.3f}, variation of information {vi:.2f} nats"
-            halves += " between the representative partitions of the two halves of the draws"
-            lines.append(("halves", f"{halves}. A chain that is stuck agrees with itself too. {SECOND_CHAIN}"))
+    lines.append(("settled", _settled(p)))
+    if not several and p.agreement is not None and np.isfinite(p.agreement.ari[0, 0]):
+        ari, vi = p.agreement.ari[0, 0], p.agreement.vi[0, 0]
+        halves = f"adjusted Rand index {ari:.3f}, variation of information {vi:.2f} nats"
+        halves += " between the representative partitions of the two halves of the draws"
+        lines.append(("halves", f"{halves}. A chain that is stuck agrees with itself too. {SECOND_CHAIN}"))
     if not agreement.moves_in(summaries)[0]:
         lines.append(("moves", "no split or merge was tried (sampler.split_merge)"))
     return lines
+
+
+def _settled(p: RunSummary) -> str:
+    """The judgement, in words."""
+    words = str(p.settled)
+    if any(c.climbed for c in p.summaries):
+        words = f"not yet: the log joint climbs; {words}"
+    elif len(p.summaries) == 1 and p.settled.after:
+        words += ", as far as one chain can show"
+    return f"{words}. {p.settled.meaning}" if p.settled.meaning else words
 
 
 def first_exact(p: RunSummary) -> int:
@@ -138,8 +145,6 @@ def _chain_table(p: RunSummary) -> Any:
     return chain_table(
         {
             "chains": [c.name for c in p.summaries],
-            "settled in cycle": ["climbs" if c.climbed else f"{c.settled:,}" for c in p.summaries],
-            "after": ["-" if c.climbed else took(c.settled_s) for c in p.summaries],
             joint.column: means(joint, chains),
             "sd": sds(joint, chains),
             **({"held-out": [fixed(c.heldout, 3) for c in p.summaries]} if scored else {}),
