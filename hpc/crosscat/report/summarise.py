@@ -13,7 +13,7 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.partitions import contingency, jaccard, ordered_sizes, posterior_of_count
-from mpibayes.hpc.crosscat.report import agreement, profiles
+from mpibayes.hpc.crosscat.report import agreement, profiles, telling
 from mpibayes.hpc.crosscat.report.agreement import Agreement, ChainSummary
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile, ColumnProfile, Trait
 from mpibayes.hpc.crosscat.representative import COMPARED, SAMPLED, Representative, representative
@@ -41,6 +41,11 @@ class ClusterLine:
     stability: float
     traits: list[Trait] = field(default_factory=list)
 
+    @property
+    def name(self) -> list[str]:
+        """Its two most telling traits."""
+        return [t.short for t in self.traits[:2]]
+
 
 @dataclass
 class RunSummary:
@@ -57,6 +62,7 @@ class RunSummary:
     representative: Representative | None = None
     clusters: list[ClusterLine] = field(default_factory=list)
     profiles: list[ColumnProfile] = field(default_factory=list)
+    columns: list[ColumnProfile] = field(default_factory=list)  # that the picture of the profiles shows, in order
     blocks: list[BlockProfile] = field(default_factory=list)
     ordered: np.ndarray | None = None  # (D, most) sizes of the draws' clusters
     warnings: list[str] = field(default_factory=list)
@@ -133,12 +139,14 @@ def _describe(posterior: RunSummary, r: Representative, kept: Sequence[tuple[int
     posterior.ordered = ordered_sizes(sizes, max(len(s) for s in sizes))
     least = max(2, int(np.ceil(LEAST_SHARE * run.n_rows)))
     shown = np.arange(min(LISTED, max(1, int(np.count_nonzero(r.sizes >= least)))))
-    explained: dict[tuple[str, str], float] = {}
+    shared = telling.nothing_shared
     if run.likelihood:
-        cells = _cells(run.columns, run.sample(SAMPLED))
+        step = max(1, run.n_rows // SAMPLED)
+        cells, z = _cells(run.columns, run.sample(SAMPLED)), r.labels[::step]
         cuts = {c.name: profiles.cuts(cells[c.name]) for c in run.columns if not c.levels}
         codes = {name: _in_intervals(x, cuts[name]) if name in cuts else x for name, x in cells.items()}
-        explained = profiles.explained_entropy(codes)
+        listed = z < len(shown)
+        shared = telling.shared_within({name: x[listed] for name, x in codes.items()}, z[listed])
         counts, moments = run.histograms(r.labels, cuts), run.moments(r.labels)
         numbers = {name: profiles.Numbers(counts[name], *moments[name]) for name in cuts}
         (statistics,) = run.statistics([r.labels])
@@ -146,11 +154,12 @@ def _describe(posterior: RunSummary, r: Representative, kept: Sequence[tuple[int
             run.components, run.components.prior(r.hyper), statistics, shown, numbers
         )
         posterior.blocks = profiles.block_profiles(run.components, statistics, shown)
+        posterior.columns = profiles.picture(posterior.profiles, shared) if posterior.profiles else []
     for k in shown:
         posterior.clusters.append(
             ClusterLine(
                 int(k) + 1, int(r.sizes[k]), float(r.sizes[k] / run.n_rows), float(overlap[k] / len(used)),
-                profiles.traits(posterior.profiles, int(k), explained),
+                profiles.traits(posterior.profiles, int(k), shared),
             )
         )  # fmt: skip
 

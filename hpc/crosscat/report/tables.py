@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
 import numpy as np
@@ -210,8 +209,8 @@ def _cluster_title(p: RunSummary) -> Any:
     )
     if p.profiles:
         text.line(
-            "stable = mean over draws of the best overlap (Jaccard); then the columns that differ most from all "
-            "rows, farthest first",
+            "stable = mean over draws of the best overlap (Jaccard); then what tells it from the other clusters, in "
+            "the order of what each column adds",
             style="not bold dim",
         )
     return text
@@ -256,7 +255,7 @@ def block_tables(p: RunSummary, block: BlockProfile) -> list[Any]:
     numbered = {name: i for i, name in enumerate(block.columns, 1)}
     title = Text(f"Block {block.name}", style="bold")
     title.append(f": {len(numbered)} columns with a full covariance in each cluster", style="not bold")
-    key = [Text(f"{f'({i})':>4} {_short_name(name)}") for name, i in numbered.items()]
+    key = [Text(f"{f'({i})':>4} {name}") for name, i in numbered.items()]
     means = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
     means.add_column("#", justify="right", no_wrap=True)
     shown = min(len(numbered), MEANS_SHOWN)
@@ -279,16 +278,12 @@ def block_tables(p: RunSummary, block: BlockProfile) -> list[Any]:
     return [title, Columns(key, (0, 2), column_first=True), Text(f"means{rest}", style="bold"), means, pairs]
 
 
-def _short_name(name: str) -> str:
-    return textwrap.shorten(name, 40, placeholder="…") if " " in name else name
-
-
 def _phrase(t: Trait) -> Any:
-    """A trait on paper, its level names cut to what a line can bear."""
+    """A trait on paper."""
     from mpibayes.terminal import Text
 
     text = Text()
-    text.append(_short_name(t.title), style="cyan")
+    text.append(t.title, style="cyan")
     text.append(f" = {t.value}" if t.what == "level" else f" {t.value}", style="")
     text.append(f" (overall {t.overall})", style="dim")
     return text
