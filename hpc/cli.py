@@ -245,8 +245,9 @@ def _import_progress(console):
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Run directory.  [default: runs/<name of CONFIG>]")
 @SET
 @click.option("--max-time", type=Duration(), help="Stop at a checkpoint before this is over: 3h50m, 90m, 1-02:00:00.")
+@click.option("--until-settled", is_flag=True, help="End once the chains agree, after run.cycles at the latest.")
 @click.option("--fresh", is_flag=True, help="Start over; an existing run directory is renamed, never deleted.")
-def run(config, out, overrides, max_time, fresh):
+def run(config, out, overrides, max_time, until_settled, fresh):
     """Run the sampler, alone or under mpirun: start it, continue it, or extend it.
 
     CONFIG is a TOML file, or data as it is: CSV, Parquet or a table. Then the table and a TOML file to edit are made
@@ -280,6 +281,7 @@ def run(config, out, overrides, max_time, fresh):
       mpibayes run people.csv                                   import it, two chains, default settings
       mpibayes run run.toml                                     one process, no MPI needed
       mpirun -n 8 mpibayes run run.toml -o runs/a --max-time 3h50m
+      mpirun -n 8 mpibayes run run.toml -o runs/a --set run.chains=4 --set run.cycles=20000 --until-settled
       mpirun -n 8 mpibayes run run.toml -o runs/b --set run.seed=3 --set run.cycles=5000
       mpirun -n 8 mpibayes run run.toml -o runs/c --set sampler.strategy=anneal --set anneal.strata=protocol
       mpirun -n 8 mpibayes run income.toml -o runs/d --set regression.prior_scale=heldout --set data.heldout=0.1
@@ -300,7 +302,7 @@ def run(config, out, overrides, max_time, fresh):
             end_job(INTERNAL_ERROR)
         return INTERNAL_ERROR
 
-    return start(config, out, list(overrides), max_time, fresh)
+    return start(config, out, [*overrides, *(["run.until=settled"] if until_settled else [])], max_time, fresh)
 
 
 @cli.command(short_help="Check a configuration; predict memory, time and disk.")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 ACTIVE_ROWS = "active_rows"  # rows that are in: fewer than all while a chain grows, and no draw counts yet
+SCORES = "scores"  # `Scalar.judged` of the scores of held-out rows
 
 
 class Form(NamedTuple):
@@ -44,6 +45,7 @@ class Scalar:
     column: str = ""
     statistic: bool = False  # says how the sampler fared, rather than what it drew
     timing: bool = False  # differs from run to run of one chain, so comparisons leave it out
+    judged: str = ""  # whether this has settled (`settled.py`), "clusters" or SCORES, is judged by it
     of: str = ""  # of a count of successes: the scalar that counts the tries; the log sums both over its cycles
 
     @property

@@ -49,15 +49,23 @@ class Run(Section):
     )
     cycles: int = key(
         1000,
-        "length of the chain; raise it to extend a finished run",
+        "length of the chain, at most; raise it to extend a finished run",
         "a whole number, 1 or more",
         may_change=True,
         ge=1,
     )
+    until: Literal["auto", "cycles", "settled"] = key(
+        "auto",
+        "when to end: after run.cycles, or sooner, once the chains agree; auto is settled for several chains on a "
+        "small table",
+        '"auto", "cycles" or "settled"',
+        decided_once=True,
+        may_change=True,
+    )
     burn_in: Literal["auto"] | Annotated[int, Field(ge=0)] = key(
         "auto",
-        "cycles left out of summaries; auto is a fifth of cycles, counted from the end of an annealed start, decided "
-        "at the first start",
+        "cycles left out of summaries; auto is a fifth of cycles (until settled: 100 at most), counted from the end of "
+        "an annealed start, decided at the first start",
         '"auto" or a whole number, 0 or more',
         decided_once=True,
     )

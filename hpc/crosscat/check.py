@@ -34,6 +34,9 @@ TIMED = 3  # of the last cycles the quickest counts
 TYPICAL_CLUSTERS = 256
 
 
+OF_EVERY_CHAIN = ("rows", "labels", "draws", "heldout", "clusters")  # parts that stay while another one advances
+
+
 def memory_per_rank(
     columns: Sequence[Column],
     n_train: int,
@@ -177,6 +180,8 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
         moves=config.of(Sampler).split_merge != 0, growing=growth != 0, strata=config.of(Anneal).strata != "none",
         joint=[len(columns) for columns in data.carve.blocks.values()],
     )  # fmt: skip
+    if run.until == "settled":  # all chains are in memory at once
+        parts |= {name: run.chains * parts[name] for name in OF_EVERY_CHAIN}
     yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB on the busiest of {counted(ranks, 'rank')}, of which"
     listed = ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
     yield "", f"{listed} (for {n_clusters} clusters)"

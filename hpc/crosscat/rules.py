@@ -28,6 +28,8 @@ from mpibayes.text import counted, import_again
 def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Section]], report: Report) -> None:
     """Reports what no key alone can say. Sections that are not valid in themselves are missing here."""
     _block_rules(named["blocks"], named["columns"], report)
+    if "run" in sections and sections["run"].until == "settled" and sections["run"].chains == 1:
+        report.add(("run", "until"), '"settled" compares chains; set run.chains = 2 or more, or run.until = "cycles"')
     if {"model", "sampler"} <= sections.keys():
         _joint_rules(sections["model"], sections["sampler"], report)
     if {"model", "sampler", "anneal"} <= sections.keys():

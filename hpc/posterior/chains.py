@@ -20,7 +20,9 @@ from mpibayes.hpc.run.growth import growth_of
 from mpibayes.hpc.run.identity import RESOLVED, read_provenance, read_resolved
 from mpibayes.hpc.scalar import ACTIVE_ROWS
 from mpibayes.io.files import chain_directories, open_regular, reading, reason
+from mpibayes.io.segments import list_segments
 from mpibayes.io.table import Table
+from mpibayes.io.trace import FOLDER as TRACE
 from mpibayes.io.trace import read_trace
 from mpibayes.text import counted
 
@@ -155,7 +157,8 @@ def _find_chains(run_dirs: list[Path], burn_in: int | None) -> list[Chain]:
         parent = _settings_in(home)
         config = load(parent / RESOLVED)
         for folder in folders:
-            chains.append(Chain("", folder, parent, config, config.burn_in if burn_in is None else burn_in))
+            own = _burn_in(config, folder) if burn_in is None else burn_in
+            chains.append(Chain("", folder, parent, config, own))
     common = os.path.commonpath([c.folder.resolve() for c in chains])
     names = [os.path.relpath(c.folder.resolve(), common) for c in chains]
     chains = [replace(c, name=c.folder.name if name == "." else name) for c, name in zip(chains, names)]
@@ -167,6 +170,12 @@ def _find_chains(run_dirs: list[Path], burn_in: int | None) -> list[Chain]:
                 f"{chain.folder}: not a chain of the same model as {chains[0].folder}; what differs:", lines
             )
     return chains
+
+
+def _burn_in(config: Config, folder: Path) -> int:
+    """What a chain leaves out: a run until settled the half that its end was not judged by, too."""
+    segments = list_segments(folder / TRACE) if config.run.until == "settled" else []
+    return max(config.burn_in, segments[-1].last // 2 if segments else 0)
 
 
 def _settings_in(home: Path) -> Path:

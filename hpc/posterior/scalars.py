@@ -52,19 +52,21 @@ def summary_of(chains: Sequence[np.ndarray]) -> ScalarSummary:
     return ScalarSummary(float(draws.mean()), sd, float(low), float(high), ess, r_hat, fixed, len(draws))
 
 
-def mixing_warnings(scalars: Mapping[str, ScalarSummary], n_chains: int = 1) -> list[str]:
+def mixing_warnings(
+    scalars: Mapping[str, ScalarSummary], n_chains: int = 1, most_r_hat: float = ENOUGH_R_HAT
+) -> list[str]:
     """What some quantities, by what they are called, say against the chains: a line for each kind of trouble."""
     moving = {name: s for name, s in scalars.items() if not s.fixed}
     unknown = [name for name, s in moving.items() if not np.isfinite(s.ess)]
     short = [f"{name} {s.ess:.0f}" for name, s in moving.items() if s.ess < ENOUGH_ESS]
-    apart = [f"{name} {r_hat_in_words(s.r_hat, 2)}" for name, s in moving.items() if s.r_hat > ENOUGH_R_HAT]
+    apart = [f"{name} {r_hat_in_words(s.r_hat, 2)}" for name, s in moving.items() if s.r_hat > most_r_hat]
     found = []
     if unknown:
         found.append(f"too few draws after burn-in to judge {', '.join(unknown)}")
     if short:
         found.append(f"fewer than {ENOUGH_ESS:.0f} effective draws (ESS): {', '.join(short)}")
     if apart:
-        found.append(f"R-hat above {ENOUGH_R_HAT}: {', '.join(apart)}")
+        found.append(f"R-hat above {most_r_hat}: {', '.join(apart)}")
     if found:
         found.append(
             "the figures are rough: the run is too short"

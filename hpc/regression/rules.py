@@ -21,6 +21,8 @@ def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Sect
         return
     if isinstance(regression.predictors, tuple) and regression.response in regression.predictors:
         report.add(("regression", "predictors"), f"{shown(regression.response)} is the response itself")
+    if "run" in sections and sections["run"].until == "settled":
+        report.add(("run", "until"), 'got "settled", which is for mixtures; take it out, or set run.until = "cycles"')
     if "data" in sections:
         _heldout_rules(regression, sections["data"], report)
     if "firefly" in sections and regression.prior == "flat" and sections["firefly"].init == "prior":

@@ -90,7 +90,9 @@ def as_continued(folder: Path, config: Config, fresh: bool) -> Config:
     """The configuration with "auto" as an earlier start in this directory decided it, if there was one; root alone."""
     if fresh or not holds_run(folder):
         return config
-    return continued(config, records.read_resolved(folder))
+    config = continued(config, records.read_resolved(folder))
+    # a run of before there was this key
+    return config if config.run.until != "auto" else config.changed("run", until="cycles")
 
 
 def open_run(

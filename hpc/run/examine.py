@@ -14,6 +14,7 @@ from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.family import Family
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.registry import family_of
+from mpibayes.hpc.run import rounds
 from mpibayes.io.rows import KINDS
 from mpibayes.io.table import Table
 from mpibayes.text import counted
@@ -44,7 +45,9 @@ def examine(config_path: str | Path, overrides: Sequence[str] = ()) -> Found:
     check_columns(config, table.columns, table.n_rows)
     data = Data(table, config.unused, config.heldout_fraction, config.joint, config.model.latent)
     data.check_blocks()
-    family = family_of(config.model.family)(serial(), config, data)
+    kind = family_of(config.model.family)
+    config = rounds.decided(config, kind.scalars, data)
+    family = kind(serial(), config, data)
     family.read_files([], fresh=True)
     n_heldout = table.n_rows - data.n_rows if family.heldout_file is None else len(family.heldout_file)
     config = continued(config, family.decided(config, data.n_rows))

@@ -28,7 +28,7 @@ heldout = 0.1   # a tenth of the rows is not trained on, but scored
 
 [run]
 chains = 2      # from different starts, so that the report can tell whether they agree
-cycles = 2000
+cycles = 2000   # at most: chains on a small table end once they agree (run.until)
 """
 
 

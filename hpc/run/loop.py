@@ -30,7 +30,7 @@ from mpibayes.hpc.parallel.waiting import announce
 from mpibayes.hpc.registry import family_of
 from mpibayes.hpc.run import checkpoints as resume
 from mpibayes.hpc.run import directory as run_directory
-from mpibayes.hpc.run import from_file, status
+from mpibayes.hpc.run import from_file, rounds, status
 from mpibayes.hpc.run.clock import Clock
 from mpibayes.hpc.run.growth import growth_of
 from mpibayes.hpc.run.heap import return_what_is_freed
@@ -135,7 +135,9 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
     # what "auto" meant at the first start decides how the rows are cut
     config = on_root(comm, lambda: run_directory.as_continued(folder, config, fresh))
     # all that can be wrong with the input is found before the run directory is made
-    family = family_of(config.model.family)(comm, config, data)
+    kind = family_of(config.model.family)
+    config = rounds.decided(config, kind.scalars, data)
+    family = kind(comm, config, data)
     content = {"fingerprint": table.fingerprint, **family.read_files(places, fresh)}
     family.load(places, fresh)
     lock = Lock()
@@ -149,11 +151,16 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
         )
         hosts = comm.collect(socket.gethostname())
         on_root(comm, lambda: run_directory.record_start(folder, hosts, lock.check))
-        for number, place in enumerate(places):
-            if number and any(comm.collect(clock.stop_reason() is not None)):
+        chains = (
+            ChainRun(comm, clock, lock, config, data, family.chain(config, number), place, number)
+            for number, place in enumerate(places)
+        )
+        if config.run.until == "settled":
+            return 0 if rounds.until_settled(comm, config, list(chains)) else EXIT_STOPPED
+        for chain in chains:
+            if chain.number and any(comm.collect(clock.stop_reason() is not None)):
                 return EXIT_STOPPED
-            chain = family.chain(config, number)
-            if not ChainRun(comm, clock, lock, config, data, chain, place, number).run():
+            if not chain.run():
                 return EXIT_STOPPED
         return 0
     finally:
@@ -172,26 +179,45 @@ class ChainRun:
         self._before: dict | None = None  # how the start before this one ended
         self._last_checkpoint = self._last_status = clock.elapsed()
         self._saved_cycle = 0
+        self._state = ""  # the last that was written
         self._failure: MpibayesError | None = None  # on root: what went wrong since the ranks last agreed
 
     def run(self) -> bool:
         """Start or continue; whether the chain reached its full length."""
-        self._resume_or_start()
+        self.open()
         if self.chain.cycles >= self.config.run.cycles:
             on_root(self.comm, self._nothing_to_do)
             return True
+        self.close(finished := self.advance(self.config.run.cycles))
+        return finished
+
+    def advance(self, cycles: int) -> bool:
+        """Go on to a checkpoint after so many cycles; False: it was time to stop before."""
+        with self._failing():
+            return self._cycles(cycles)
+
+    def rest(self, state: str = "waiting", why: str = "for the other chains") -> None:
+        if self.comm.rank == 0 and self.progress is not None and self._state != "failed":
+            self.progress.rest()
+            self._write_status(state, message=why)
+
+    def close(self, finished: bool, words: str = "", of_run: str = "") -> None:
+        """The last status, and what can be said of the chain: `words` if given; then, of_run, of all."""
+        with self._failing():
+            on_root(self.comm, lambda: self._close(finished, words, of_run), what="write trace.h5 and the last status")
+
+    @contextlib.contextmanager
+    def _failing(self):
         try:
-            finished = self._cycles()
-            on_root(self.comm, lambda: self._close(finished), what="write trace.h5 and the last status")
+            yield
         except MpibayesError as error:
             if self.comm.rank == 0:
                 self._write_status("failed", message=error.message)
                 self.progress.close()
             raise
-        return finished
 
     @property
-    def _home(self) -> Path:
+    def home(self) -> Path:
         """The run's directory."""
         return self.folder if self.config.run.chains == 1 else self.folder.parent
 
@@ -200,12 +226,12 @@ class ChainRun:
         self.progress.note(
             f"{self.folder}: has all its {counted(done, 'cycle')}"
             + (f", and more than run.cycles = {self.config.run.cycles}" if done > self.config.run.cycles else "")
-            + f"; look at them: mpibayes report {self._home}"
+            + f"; look at them: mpibayes report {self.home}"
         )
         self.progress.close()
 
-    def _cycles(self) -> bool:
-        chain, cycles, stop = self.chain, self.config.run.cycles, False
+    def _cycles(self, cycles: int) -> bool:
+        chain, stop = self.chain, False
         while chain.cycles < cycles and not stop:
             started = time.perf_counter()
             patience = waiting.AFTER_S + 3.0 * self.clock.slowest_cycle
@@ -263,7 +289,7 @@ class ChainRun:
 
         It is not written in a directory that someone else has taken.
         """
-        self._last_status = self.clock.elapsed()
+        self._last_status, self._state = self.clock.elapsed(), state
         about = {
             "state": state, "family": self.config.model.family, "last_checkpoint": self._saved_cycle,
             "ranks": self.comm.size, "shards": self.chain.n_shards,
@@ -276,20 +302,20 @@ class ChainRun:
     def _burn_in(self, trace: Mapping[str, np.ndarray]) -> int:
         return max(self.config.burn_in, growth_of(trace, self.chain.n_rows))
 
-    def _close(self, finished: bool) -> None:
+    def _close(self, finished: bool, words: str, of_run: str) -> None:
         self.lock.check()
         if merge(self.folder, self._burn_in) is None and self.trace.last_cycle > 0:
             self.progress.note(
                 f"{self.folder}: the trace is large, so trace.h5 is left out: mpibayes export {self.folder} --to arviz"
             )
-        if finished:
-            message = f"{self.folder}: has all its {counted(self.chain.cycles, 'cycle')}"
-            if self.chain.growing:
-                message += (
-                    ", but not all rows are in: no draw counts yet; raise run.cycles and run the same command again"
-                )
-            else:
-                message += f"; look at them: mpibayes report {self._home}"
+        if finished and words:
+            message = f"{self.folder}: {words}"
+        elif finished:
+            message = f"{self.folder}: has all its {counted(self.chain.cycles, 'cycle')}" + (
+                ", but not all rows are in: no draw counts yet; raise run.cycles and run the same command again"
+                if self.chain.growing
+                else f"; look at them: mpibayes report {self.home}"
+            )
         else:
             why = self.clock.stop_reason() or "another rank"
             message = (
@@ -298,6 +324,8 @@ class ChainRun:
             )
         self._write_status("finished" if finished else "stopped", message=message)
         self.progress.note(message)
+        if of_run:
+            self.progress.note(of_run)
         self.progress.close()
 
     # --- checkpoints --------------------------------------------------------------------------------------------------
@@ -328,7 +356,8 @@ class ChainRun:
                 run_directory.note_checkpoint(self.folder, self.number, self.config.run.chains, self.lock.check)
             self._write_status("running")
 
-    def _resume_or_start(self) -> None:
+    def open(self) -> None:
+        """Start, or go on from the newest checkpoint; make ready to keep what the chain draws."""
         comm, config, chain = self.comm, self.config, self.chain
         found = resume.newest(comm, self.folder / run_directory.CHECKPOINTS, chain)
         if found is not None:
@@ -357,7 +386,8 @@ class ChainRun:
             self.trace.truncate(cycle)
             if self.draws is not None:
                 self.draws.truncate(cycle)
-            self.progress = Progress(self.folder, cycle, config.run.cycles, chain.n_rows, scalars)
+            which = self.number + 1 if config.run.chains > 1 else None
+            self.progress = Progress(self.folder, cycle, config.run.cycles, chain.n_rows, scalars, number=which)
             for warning in found.warnings if found is not None else ():
                 self.progress.note(f"warning: {warning}; continuing from cycle {cycle}")
             if comm.size > chain.n_shards:
@@ -368,7 +398,7 @@ class ChainRun:
                 )
             if chain.cycles < config.run.cycles:
                 for words in chain.in_words():
-                    self.progress.note(words)
+                    self.progress.note(words if config.run.chains == 1 else f"{self.folder.name}: {words}")
                 self._write_status("running")
 
         on_root(comm, open_writers, share=False, what=f"open {self.folder} for writing")

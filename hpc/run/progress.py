@@ -8,7 +8,8 @@ A line has a fixed order of fields, so that `grep cycle= run.log | cut -d' ' -f2
 The fields between cycle and s/cycle are the family's (`Scalar.log`), here a mixture's. `moved`: share of the visited
 rows that changed cluster in the last cycle, those that came in among them. `moves`: split and merge moves since the
 last line, accepted/tried. While an annealed chain grows, the rows that are in follow K: rows=12.3k/180k, and there is
-no eta before the cycles have shown what a row costs. A family whose cycles look at few rows has no rate in rows.
+no eta before the cycles have shown what a row costs. A family whose cycles look at few rows has no rate in rows. Of
+several chains a line ends with the chain's number, chain=2.
 
 The first lines come after 1, 2, 4, ... seconds, so that one sees that it works; then there is one a minute. All lines
 are also appended to `logs/run.log` in the run's directory.
@@ -96,7 +97,7 @@ class Progress:
     """Progress of one chain, on root: `update` after every cycle, `note` for words, `close` at the end.
 
     `cycle` is where the chain stands now (0, or a checkpoint's), `cycles` its end, `n_rows` the rows of a sweep,
-    `scalars` those of its trace.
+    `scalars` those of its trace, `number` the chain's, from 1, where there are several.
     """
 
     def __init__(
@@ -108,8 +109,10 @@ class Progress:
         scalars: Sequence[Scalar],
         stream: TextIO | None = None,
         clock=time.monotonic,
+        number: int | None = None,
     ):
         self.cycle, self.cycles, self.n_rows, self.scalars = cycle, cycles, n_rows, scalars
+        self._which = "" if number is None else f" chain={number}"
         self._stream, self._clock = stream or sys.stdout, clock
         self._started = clock()
         self._next, self._gap = self._started + 1.0, 1.0
@@ -123,6 +126,7 @@ class Progress:
             make_directory(logs)
             self._file = open_regular(logs / "run.log", "a", encoding="utf-8", buffering=1)
         self._live = _live_display(self._stream)
+        self._rests = False
 
     def update(self, values: Mapping[str, float], n_cycles: int = 1) -> None:
         """After n_cycles cycles: the scalars of the last, with `cycle`, and seconds, of each."""
@@ -136,10 +140,12 @@ class Progress:
         # A scalar that was not computed in this cycle (NaN) keeps its last value.
         self._values.update({name: value for name, value in values.items() if math.isfinite(value)})
         now = self._clock()
+        if self._rests:
+            self._live, self._rests = _live_display(self._stream), False
         if self._live is not None:
-            self._live.update(_panel(self.status(), self.scalars))
+            self._live.update(_panel(self.status(), self.scalars, self._which))
         if now >= self._next or self.cycle >= self.cycles:
-            self._say(line(self.status(), self.scalars, self._counts), to_stream=self._live is None)
+            self._say(line(self.status(), self.scalars, self._counts) + self._which, to_stream=self._live is None)
             self._count_anew()
             self._gap = min(2 * self._gap, EVERY_S)
             self._next = now + self._gap
@@ -168,10 +174,15 @@ class Progress:
         """Words for the user, with the time."""
         self._say(text)
 
-    def close(self) -> None:
+    def rest(self) -> None:
+        """Leave the terminal to another chain until the next cycle."""
         if self._live is not None:
             self._live.stop()
             self._live = None
+        self._rests = True
+
+    def close(self) -> None:
+        self.rest()
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -208,10 +219,10 @@ def _live_display(stream: TextIO):
     return live
 
 
-def _panel(status: Mapping[str, Any], scalars: Sequence[Scalar]):
+def _panel(status: Mapping[str, Any], scalars: Sequence[Scalar], which: str):
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.text import Text
 
     bar = ProgressBar(total=status["cycles"], completed=status["cycle"], width=40)
-    return Group(Text(line(status, scalars, {})), bar)
+    return Group(Text(line(status, scalars, {}) + which), bar)

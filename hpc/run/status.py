@@ -1,6 +1,6 @@
 """The state of a run in one small file, `status.json`, written by root and read from any node.
 
-Fields: state (running, stopped, finished, failed), family, cycle, cycles, the scalars that the family shows
+Fields: state (running, waiting, stopped, finished, failed), family, cycle, cycles, the scalars that the family shows
 (`Scalar.place`; active_rows is fewer than rows while an annealed chain grows), rows, seconds_per_cycle,
 rows_per_second, eta_s, elapsed_s, last_checkpoint, ranks, shards, the writer's host, place, pid, started, job and
 restarts (as in LOCK), before (how the previous start ended: state, last_checkpoint, host, job, updated, message),

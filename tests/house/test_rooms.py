@@ -22,12 +22,15 @@ ROOMS = {
     "hpc.config": {*BELOW, "io", "hpc.registry"},  # for the keys of the family that a file names
     "hpc.data": {*BELOW, "io", "hpc.parallel"},
     "hpc.scalar": set(),
+    "hpc.convergence": set(),
+    "hpc.settled": {"hpc.convergence", "hpc.scalar"},
     "hpc.family": {"io", "hpc.config", "hpc.data", "hpc.parallel", "hpc.scalar"},
     "hpc.registry": {*BELOW, "hpc.family", "hpc.scalar", "hpc.crosscat", "hpc.regression"},  # lazily
-    "hpc.run": {*BELOW, "io", "hpc.config", "hpc.data", "hpc.family", "hpc.parallel", "hpc.registry", "hpc.scalar"},
+    "hpc.run": {*BELOW, "io", "hpc.config", "hpc.data", "hpc.family", "hpc.parallel", "hpc.registry", "hpc.scalar"}
+    | {"hpc.settled"},
     "hpc.posterior": {*BELOW, "io", "hpc.config", "hpc.data", "hpc.run", "hpc.scalar"},
     "hpc.crosscat": {*BELOW, "io", "kernels", "hpc.components", "hpc.config", "hpc.data", "hpc.family"}
-    | {"hpc.parallel", "hpc.posterior", "hpc.run", "hpc.scalar"},
+    | {"hpc.parallel", "hpc.posterior", "hpc.run", "hpc.scalar", "hpc.settled"},
     "hpc.regression": {*BELOW, "io", "kernels", "hpc.config", "hpc.data", "hpc.family"}
     | {"hpc.parallel", "hpc.posterior", "hpc.run", "hpc.scalar"},
     "hpc.commands": {*BELOW, "io", "kernels", "hpc.config", "hpc.data", "hpc.family", "hpc.parallel"}

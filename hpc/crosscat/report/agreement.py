@@ -1,4 +1,4 @@
-"""How chains fared: their phases, their moves, when they settled, and whether they found the same clustering.
+"""How chains fared: their phases and moves, whether they found the same clustering, and which is the best.
 
 A chain without an annealed subsample has no growth phase. Two chains are compared by their representative partitions,
 against what one chain differs from itself: the representative partitions of the two halves of its kept draws. A chain
@@ -19,6 +19,7 @@ from mpibayes.hpc.crosscat.representative import FEWEST
 from mpibayes.hpc.crosscat.scalars import MOVES, SCALARS
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.posterior.scalars import ScalarSummary, r_hat_in_words, summary_of
+from mpibayes.hpc.settled import APART
 
 SLACK = 0.02  # of the adjusted Rand index: chains this much farther from each other than from themselves still agree
 ALIKE = 0.9  # adjusted Rand index of partitions that differ in details
@@ -28,16 +29,16 @@ APART_NATS = 100.0  # which a few rows more or less in small clusters do not exp
 
 @dataclass(frozen=True)
 class ChainSummary:
-    """One chain in numbers. `settled`: first cycle over all rows whose log joint reaches the 5 % point of those in the
-    second half after burn-in. `climbed`: see `climb`."""
+    """One chain in numbers. `reached`: first cycle over all rows whose log joint is at the 5 % point of those in the
+    second half after burn-in. `late`: mean log joint of that half. `climbed`: see `climb`."""
 
     name: str
     cycles: int
     growth: int
     growth_s: float
     burn_in: int
-    settled: int
-    settled_s: float
+    reached: int
+    late: float
     climbed: float
     seconds: float
     n_clusters: int  # in the last cycle
@@ -57,14 +58,14 @@ class ChainSummary:
 def summarise_chain(chain: Chain) -> ChainSummary:
     """What the trace of a chain says about it; some of it lies after burn-in."""
     t, later = chain.trace, chain.later()
-    level = np.quantile(later["log_joint"][len(later["cycle"]) // 2 :], 0.05)
-    settled = int(np.argmax((t["cycle"] >= chain.growth) & (t["log_joint"] >= level)))
+    late = later["log_joint"][len(later["cycle"]) // 2 :]
+    reached = int(np.argmax((t["cycle"] >= chain.growth) & (t["log_joint"] >= np.quantile(late, 0.05))))
     scalars = {s.name: summary_of([later[s.name]]) for s in SCALARS if s.title}
     cycles, every = int(t["cycle"][-1]), chain.config.of(Sampler).split_merge
     due = (moves_due(None if every == "auto" else every, cycle + 1) for cycle in range(cycles))
     return ChainSummary(
         chain.name, cycles, chain.growth, float(np.interp(chain.growth, t["cycle"], chain.seconds)), chain.burn_in,
-        int(t["cycle"][settled]), float(chain.seconds[settled]), climb(later["log_joint"]), float(chain.seconds[-1]),
+        int(t["cycle"][reached]), float(late.mean()), climb(later["log_joint"]), float(chain.seconds[-1]),
         int(t["n_clusters"][-1]), {name: s for name, s in scalars.items() if s.n_draws},
         float(later["heldout_lpd_averaged"][-1]), moves(chain), all(due),
     )  # fmt: skip
@@ -213,7 +214,7 @@ def answer(a: Agreement, summaries: Sequence[ChainSummary]) -> list[str]:
         said = [f"No, there are {len(a.groups)} clusterings ({groups}): {measured}."]
         if not a.met:
             said.append(_not_met(a, summaries))
-    return [*said, _best(a, summaries), _advice(a, summaries)]
+    return [*said, _ranking(summaries), _advice(a, summaries)]
 
 
 def _not_met(a: Agreement, summaries: Sequence[ChainSummary]) -> str:
@@ -246,23 +247,19 @@ def _range(values: np.ndarray) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _best(a: Agreement, summaries: Sequence[ChainSummary]) -> str:
-    """Which chain leads in log joint, and in the held-out score; by how much before chains of other clusterings."""
-    several = len(a.groups) > 1 and np.all(np.isfinite(a.ari))
-    what_next = "clustering" if several else "chain"
-    leads: dict[str, list[str]] = {}
-    measures = (
-        ("the highest mean log joint", [c.scalars["log_joint"].mean for c in summaries], 1),
-        ("the best held-out score", [c.heldout for c in summaries], 3),
-    )
-    for what, values, digits in measures:
-        if np.all(np.isfinite(values)):
-            best = int(np.argmax(values))
-            group = next(g for g in a.groups if best in g) if several else [best]
-            second = max(v for i, v in enumerate(values) if i not in group)
-            words = f"{what} ({values[best]:,.{digits}f}; the next {what_next} {second:,.{digits}f})"
-            leads.setdefault(summaries[best].name, []).append(words)
-    return "; ".join(f"{name} has {' and '.join(words)}" for name, words in leads.items()) + "."
+def ranked(summaries: Sequence[ChainSummary]) -> tuple[list[ChainSummary], bool]:
+    """The chains, the best first: by held-out score (then True) where there are some that differ, else by the mean log
+    joint of the second half after burn-in."""
+    scores = np.array([c.heldout for c in summaries])
+    by_score = bool(np.all(np.isfinite(scores)) and np.ptp(scores) > APART)
+    return sorted(summaries, key=lambda c: -(c.heldout if by_score else c.late)), by_score
+
+
+def _ranking(summaries: Sequence[ChainSummary]) -> str:
+    order, by_score = ranked(summaries)
+    measure = "held-out score, nats a row" if by_score else "mean log joint of the second half after burn-in"
+    names = [f"{c.name} {c.heldout:,.3f}" if by_score else f"{c.name} {c.late:,.1f}" for c in order]
+    return f"The chains by {measure}, the best first: {_names(names)}."
 
 
 def moves_in(summaries: Sequence[ChainSummary], phase: str | None = None) -> tuple[int, int]:
@@ -278,12 +275,10 @@ def _advice(a: Agreement, summaries: Sequence[ChainSummary]) -> str:
         means = f'let split and merge moves run (sampler.split_merge = "auto"), {means}'
     elif not all(c.moves_in_every_cycle for c in summaries):
         means += ", or let moves run in every cycle (sampler.split_merge = 1)"
-    if a.gap:
-        best = max(summaries, key=lambda c: c.scalars["log_joint"].mean).name
+    if a.gap or a.verdict == "different":
+        best = ranked(summaries)[0][0].name
         return (
-            f"What to do: {means}. Until the chains meet, averages over them mean little: look at {best} by itself "
-            "(mpibayes report on its directory)."
+            f"What to do: {means}. Until the chains meet, averages over them mean little, and the clusters below are "
+            f"one answer of several: look at {best} by itself (mpibayes report on its directory)."
         )
-    if a.verdict == "different":
-        return f"What to do: {means}. Until the chains meet, the clusters below are one answer of several."
     return f"What to do{'' if a.climbing else ' if the difference matters'}: {means}."

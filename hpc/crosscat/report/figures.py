@@ -3,8 +3,6 @@ imported when one is asked for."""
 
 from __future__ import annotations
 
-import math
-import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +10,7 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.keys import Anneal
 from mpibayes.hpc.crosscat.report.agreement import ChainSummary
-from mpibayes.hpc.crosscat.report.profiles import TELLING, ColumnProfile
+from mpibayes.hpc.crosscat.report.heat_map import EMPTY, brightness, rectangle
 from mpibayes.hpc.crosscat.scalars import SCALARS
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.posterior.drawing import (
@@ -26,19 +24,13 @@ from mpibayes.hpc.posterior.drawing import (
     phases,
     plain,
     plot,
-    shortened,
     styled,
     thousands,
     titled,
     trace_panels,
 )
 from mpibayes.hpc.scalar import named
-from mpibayes.text import counted, percent, took, visible
-
-EMPTY = "#f4f5f7"
-MANY_CLUSTERS, MANY_COLUMNS = 20, 14  # of the heat map
-LEVEL_LETTERS = 14  # of a line of a level's name in the heat map
-NAME_LETTERS = 28  # of a column's name there
+from mpibayes.text import counted, took, visible
 
 
 @styled
@@ -46,8 +38,8 @@ def trace(chains: Sequence[Chain], settled: Sequence[tuple[int, float] | None]):
     """Log joint, number of clusters and accepted moves over the cycles of every chain, and how the first two are
     distributed after burn-in.
 
-    settled: cycle, and seconds, in which each chain's log joint is first as high as in the end, None of one that climbs
-    to the end. Without moves there is no panel of them.
+    settled: cycle, and seconds, of each chain after which its clusters had settled; None where they have not. Without
+    moves there is no panel of them.
     """
     moving = [any(np.nansum(c.trace.get(name, 0)) for name in ("splits_tried", "merges_tried")) for c in chains]
     scalars = [named(SCALARS)[name] for name in ("log_joint", "n_clusters")]
@@ -170,7 +162,7 @@ def chains_compared(summaries: Sequence[ChainSummary], ari: np.ndarray, vi: np.n
     n = len(summaries)
     keys = [s for s in SCALARS if s.title and all(s.name in c.scalars for c in summaries)]
     side = max(0.42, min(0.85, 6.0 / n)) * n
-    names = [shortened(c.name, NAME_LETTERS) for c in summaries]
+    names = [visible(c.name) for c in summaries]
     short = names
     if max(map(len, names)) > 8 or n > 7:
         short = [str(i + 1) for i in range(n)]
@@ -194,12 +186,12 @@ def chains_compared(summaries: Sequence[ChainSummary], ari: np.ndarray, vi: np.n
     for i in range(n):
         for j in range(n):
             colour = colormaps["GnBu"](0.85 * max(ari[i, j], 0.0) ** 4) if np.isfinite(ari[i, j]) else EMPTY
-            matrix.add_patch(_rectangle(j, i, colour))
-            ink = INK if _brightness(colour) > 0.5 else "white"
+            matrix.add_patch(rectangle(j, i, colour))
+            ink = INK if brightness(colour) > 0.5 else "white"
             if n <= 12 and np.isfinite(ari[i, j]):
                 matrix.text(j + 0.5, i + 0.44, f"{ari[i, j]:.2f}", ha="center", va="center", fontsize=9.5, color=ink)
                 matrix.text(j + 0.5, i + 0.74, f"{vi[i, j]:.2f}", ha="center", va="center", fontsize=6.5, color=ink)
-        outline = _rectangle(i, i, "none")
+        outline = rectangle(i, i, "none")
         outline.set(edgecolor=INK, linewidth=1.4)
         matrix.add_patch(outline)
     matrix.set_title("Same clustering?")
@@ -295,143 +287,3 @@ def held_out(chains: Sequence[Chain]):
     ink = chain_colour(0) if len(chains) == 1 else INK
     legend(figure, chains, [*(Line2D([], [], color=ink, **look) for look in looks.values()), *phases(axes, chains)])
     return figure
-
-
-@styled
-def heat_map(columns: Sequence[ColumnProfile], sizes: np.ndarray, n_rows: int, title: str, n_clusters: int):
-    """Profiles of the largest clusters (rows) in the columns that distinguish clusters best.
-
-    `sizes` (K',) rows of the clusters that `columns` show, the largest first, of `n_clusters`. At most MANY_CLUSTERS x
-    MANY_COLUMNS cells, so that the picture fits a screen. Real and count columns: standardised mean. The others: their
-    most over-represented level and its probability, the colour being by how much that exceeds the probability among
-    all rows.
-    """
-    from matplotlib import colormaps
-    from matplotlib.colors import Normalize
-
-    sizes = sizes[:MANY_CLUSTERS]
-    # colours soft enough for dark text on all of them
-    looks = (Normalize(-3.0, 3.0), colormaps["RdBu_r"].resampled(256)), (Normalize(0.0, 1.35), colormaps["GnBu"])
-    best = sorted(columns, key=lambda c: -c.information)
-    telling = [c for c in best if np.any(c.divergence[: len(sizes)] >= TELLING)] or best[:1]
-    numeric, levels = ([c for c in telling[:MANY_COLUMNS] if (c.p is None) is wanted] for wanted in (True, False))
-    shown = numeric + levels
-    wide, tall = 0.76, 0.42
-    gap = 0.35 if numeric and levels else 0.0
-    head = 0.35 + 0.055 * max(len(shortened(c.name, NAME_LETTERS)) for c in shown)
-    left, bottom = 1.25, 1.05 if gap else 0.65
-    across, down = wide * (len(shown) + gap), tall * len(sizes)
-    width, height = max(left + across + head - 0.7, 7.5), 0.55 + head + down + bottom
-    figure = plot(width, height)
-    figure.set_layout_engine("none")
-    axes = figure.add_axes((left / width, bottom / height, across / width, down / height))
-    axes.set(xlim=(0, len(shown) + gap), ylim=(len(sizes), 0))
-    axes.axis("off")
-    for j, c in enumerate(shown):
-        x = j + (gap if c.p is not None else 0.0)
-        name = {"rotation": 40, "rotation_mode": "anchor", "ha": "left", "va": "bottom", "fontsize": 8.4}
-        axes.text(x + 0.42, -0.15, shortened(c.name, NAME_LETTERS), **name)
-        for k in range(len(sizes)):
-            colour, lines = _cell(c, k, *looks)
-            axes.add_patch(_rectangle(x, k, colour))
-            look = {"color": INK if _brightness(colour) > 0.5 else "white", "ha": "center", "va": "center"}
-            size = 7.2 if len(lines) == 1 else 5.7
-            axes.text(x + 0.5, k + 0.5, "\n".join(lines), fontsize=size, linespacing=1.12, **look)
-    for k, size in enumerate(sizes):
-        axes.text(-0.75, k + 0.5, f"{k + 1}", ha="right", va="center", fontsize=9, fontweight="bold")
-        axes.text(-0.1, k + 0.5, percent(size / n_rows), ha="right", va="center", fontsize=8, color=FAINT)
-    for x, word in ((-0.75, "cluster"), (-0.1, "rows")):
-        axes.text(x, -0.18, word, ha="right", va="bottom", fontsize=8, color=FAINT)
-    figure.text(0.18 / width, 1 - 0.2 / height, title, fontsize=11, fontweight="bold", va="center")
-    alike = len(columns) - len(telling)
-    words = (
-        f"{_of(len(sizes), n_clusters)} cluster{'s' * (n_clusters != 1)}, the largest; "
-        f"{_of(len(shown), len(columns))} column{'s' * (len(columns) != 1)}, the most telling"
-        + (f" ({alike:,} others distinguish none of these clusters from all rows)" if alike else "")
-    )
-    figure.text(0.18 / width, 1 - 0.42 / height, words, fontsize=8, va="center", color=FAINT)
-    _keys(figure, (width, height), [look if kind else None for look, kind in zip(looks, (numeric, levels))])
-    return figure
-
-
-def _of(shown: int, n: int) -> str:
-    """All 7, or 7 of 12."""
-    return f"all {n:,}" if shown == n else f"{shown:,} of {n:,}"
-
-
-def _cell(c: ColumnProfile, k: int, means, levels) -> tuple[Any, list[str]]:
-    """Colour and lines of text of one cell. A cell much like all rows stays empty."""
-    if c.divergence[k] < TELLING or (c.missing[k] > 0.5 and c.missing_divergence[k] < TELLING):
-        return EMPTY, []
-    if c.missing[k] > 0.5:
-        return "#c9ccd3", ["missing", percent(c.missing[k])]
-    if c.p is None:
-        norm, colours = means
-        sd = c.overall[1]
-        z = (c.mean[k] - c.overall[0]) / sd if sd > 0 else 0.0
-        mean = math.exp(min(c.mean[k], 600.0)) if c.log else c.mean[k]
-        small = not c.log and abs(mean) < sd / 200.0
-        return colours(norm(np.clip(z, -2.0, 2.0))), ["0" if small else _brief(mean)]
-    norm, colours = levels
-    p = c.p[:, k]
-    v = int(np.argmax(p * np.log(p / c.overall)))
-    return colours(norm(max(p[v] - c.overall[v], 0.0))), [*_wrapped(c.levels[v]), percent(p[v])]
-
-
-def _wrapped(text: str) -> list[str]:
-    """A level's name on at most two lines of LEVEL_LETTERS."""
-    text = visible(text)
-    if len(text) <= LEVEL_LETTERS:
-        return [text or '""']
-    lines = textwrap.wrap(text, LEVEL_LETTERS, break_on_hyphens=False)
-    return lines if len(lines) == 2 else [lines[0], shortened(" ".join(lines[1:]), LEVEL_LETTERS)]
-
-
-def _brightness(colour) -> float:
-    from matplotlib.colors import to_rgb
-
-    red, green, blue = to_rgb(colour)
-    return 0.30 * red + 0.59 * green + 0.11 * blue
-
-
-def _rectangle(x: float, y: float, colour):
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((x + 0.02, y + 0.04), 0.96, 0.92, facecolor=colour, edgecolor="none")
-
-
-def _keys(figure, place, looks) -> None:
-    """The colour scales, below the map; None for one that is not needed."""
-    width, height = place
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import ListedColormap, Normalize
-
-    keys = (
-        ((-2, "≤ −2"), (0, "0"), (2, "≥ 2")), "mean of the cluster in standard deviations from the overall mean",
-    ), (
-        ((0, "0"), (0.5, "50"), (1, "100 %")), "how much more frequent than among all rows the level shown is",
-    )  # fmt: skip
-    wanted = [(look, *key) for look, key in zip(looks, keys) if look is not None]
-    for i, ((norm, colours), ticks, label) in enumerate(wanted):
-        y, (low, high) = 0.32 + 0.4 * (len(wanted) - 1 - i), (ticks[0][0], ticks[-1][0])
-        bar = figure.add_axes((0.35 / width, y / height, 1.5 / width, 0.13 / height))
-        shades = ListedColormap([colours(norm(v)) for v in np.linspace(low, high, 128)])
-        key = figure.colorbar(ScalarMappable(Normalize(low, high), shades), cax=bar, orientation="horizontal")
-        key.outline.set_visible(False)
-        key.set_ticks([t for t, _ in ticks], labels=[text for _, text in ticks])
-        key.ax.tick_params(labelsize=7, length=2)
-        key.ax.grid(visible=False)
-        words = f"{label}; empty: much like all rows"
-        figure.text(1.97 / width, (y + 0.065) / height, words, fontsize=7.5, va="center", color=FAINT)
-
-
-def _brief(x: float) -> str:
-    """A number in a cell of the heat map: at most six letters."""
-    if not np.isfinite(x):
-        return ""
-    size = abs(x)
-    if size >= 1e6 or 0 < size < 5e-3:
-        return f"{x:.1e}".replace("e+0", "e").replace("e-0", "e-")
-    if size >= 1000:
-        return f"{x / 1000:.1f}k" if size < 1e5 else f"{x / 1000:.0f}k"
-    return f"{x:.0f}" if size >= 99.5 else f"{x:.1f}" if size >= 9.95 else f"{x:.2g}"

@@ -18,12 +18,13 @@ import numpy as np
 from mpibayes.hpc.components.multinormal import Multinormal, unpack
 from mpibayes.hpc.components.product import Components, Prior
 from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.hpc.crosscat.report.telling import Shared, choose, likeness, nothing_shared
 from mpibayes.io.clock import around
 from mpibayes.text import factor, percent, spread
 
-SAME_STORY = 0.75  # share of a column's entropy that another explains: naming both adds nothing
 TELLING = 0.1  # nats: a column that differs less is not said to characterise a cluster
 TRAITS = 5  # columns named for each cluster
+MANY_CLUSTERS, MANY_COLUMNS = 20, 14  # of the picture, which has to fit a screen
 CLOSE = 0.9999  # correlations beyond it are taken for it when they are compared
 
 
@@ -52,8 +53,9 @@ class ColumnProfile:
 
     divergence (K',) nats: Kullback-Leibler divergence of the cluster's predictive from that of all clusters together,
     `missing_divergence` the part that is due to the share of missing cells. information: the shown clusters' share of
-    the mutual information between column and cluster. Categorical columns have `levels`, `p` (V, K') and `overall`
-    (V,); the others `mean`, `sd` (K',) of the observed cells and `overall` (mean, sd).
+    the mutual information between column and cluster. `alike` (K', K'): see `telling.likeness`. Categorical columns
+    have `levels`, `p` (V, K') and `overall` (V,); the others `mean`, `sd` (K',) of the observed cells and `overall`
+    (mean, sd).
     """
 
     name: str
@@ -64,6 +66,7 @@ class ColumnProfile:
     missing: np.ndarray
     missing_overall: float
     information: float
+    alike: np.ndarray
     overall: np.ndarray
     levels: tuple[str, ...] = ()
     p: np.ndarray | None = None
@@ -86,14 +89,17 @@ class Trait:
     numbers: dict
 
     @property
+    def short(self) -> str:
+        """For the name of a cluster."""
+        return f"{self.title} = {self.value}" if self.what == "level" else f"{self.title} {self.value}"
+
+    @property
     def lacking(self) -> bool:
         """Whether it says what the cluster does not have."""
         return self.what == "level" and self.numbers["p"][0] < self.numbers["overall"][0]
 
     def __str__(self) -> str:
-        if self.what == "level":
-            return f"{self.title} = {self.value} (overall {self.overall})"
-        return f"{self.title} {self.value} (overall {self.overall})"
+        return f"{self.short} (overall {self.overall})"
 
 
 def cuts(x: np.ndarray) -> np.ndarray:
@@ -126,7 +132,7 @@ def profiles(
         observed = size - s.levels[prior.offsets[c + 1] - 1]
         overall = _mix(p, observed)
         inner = _divergence(p[:, shown], overall)
-        made.append(_column(column, size, observed, shown, inner, overall, levels=column.levels, p=p[:, shown]))
+        made.append(_column(column, size, observed, shown, inner, overall, p, levels=column.levels, p=p[:, shown]))
     kinds = sorted(components.kinds, key=lambda kind: kind.exact)  # reals, then counts
     for column in (column for kind in kinds for column in kind.columns if not column.levels):
         given = numbers[column.name]
@@ -141,9 +147,8 @@ def profiles(
         own = np.sqrt(given.scatter / np.maximum(n, 1))
         mean = np.where(n > 0, given.mean, np.nan)[shown]
         overall = np.array([centre, sd])
-        made.append(
-            _column(column, size, n, shown, inner, overall, mean=mean, sd=own[shown], log=column.log, unit=column.unit)
-        )
+        words = {"log": column.log, "unit": column.unit}
+        made.append(_column(column, size, n, shown, inner, overall, p, mean=mean, sd=own[shown], **words))
     return made
 
 
@@ -209,78 +214,73 @@ def _divergence(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     return np.maximum((p * np.log(ratio)).sum(axis=0), 0.0)
 
 
-def _column(column, size, observed, shown, inner, overall, **more) -> ColumnProfile:
-    """Adds the missing cells: the divergence of (missing or not, then the value) is the sum of its two parts."""
+def _column(column, size, observed, shown, inner, overall, values, **more) -> ColumnProfile:
+    """values: (V, K), the distribution of the observed cells. Adds the missing ones: the divergence of (missing or not,
+    then the value) is the sum of its two parts."""
     n_missing = size - observed
     missing = (n_missing / size)[shown]
     everywhere = n_missing.sum() / size.sum()
-    part = np.zeros(len(shown))
+    part, lacks = np.zeros(len(shown)), np.zeros(len(size))
     if column.atoms:  # what lacks here is an atom, or missing there, which the column's other profile says
         n_missing, everywhere = np.zeros(len(size)), 0.0
     if everywhere > 0:
         # half a cell of each kind: a small cluster without missing cells says little
         m = (n_missing + 0.5) / (size + 1.0)
         all_m = (m * size).sum() / size.sum()
-        m = m[shown]
+        lacks, m = m, m[shown]
         part = m * np.log(m / all_m) + (1.0 - m) * np.log((1.0 - m) / (1.0 - all_m))
     divergence = part + (1.0 - missing) * inner
     information = float((size[shown] / size.sum() * divergence).sum())
     title = column.part_of or column.name
     if column.atoms:
         missing = np.zeros(len(shown))
+    cells = np.vstack([values * (1.0 - lacks), lacks])
+    alike = likeness(cells[:, shown], size[shown], _mix(cells, size))
     return ColumnProfile(
-        column.name, title, column.kind, divergence, part, missing, float(everywhere), information, overall, **more
-    )
+        column.name, title, column.kind, divergence, part, missing, float(everywhere), information, alike, overall,
+        **more,
+    )  # fmt: skip
 
 
 def traits(
-    columns: Sequence[ColumnProfile],
-    k: int,
-    explained: Mapping[tuple[str, str], float] | None = None,
-    most: int = TRAITS,
+    columns: Sequence[ColumnProfile], k: int, shared: Shared = nothing_shared, most: int = TRAITS
 ) -> list[Trait]:
-    """The columns that tell cluster k (of those shown) from all rows, the most telling first.
-
-    `explained[a, b]`: share of the entropy of column b that column a explains. Of columns that explain each other
-    the most telling one is named.
-    """
+    """The columns that tell cluster k (of those shown) from the others, in the order of what each adds; of them those
+    that tell it from all rows, too."""
+    telling = [c for c in columns if c.divergence[k] >= TELLING]
+    others = [i for i in range(len(columns[0].divergence)) if i != k] if columns else []
     named: list[Trait] = []
-    for c in sorted(columns, key=lambda c: -c.divergence[k]):
-        if len(named) == most or c.divergence[k] < TELLING:
-            break
-        pairs = [pair for other in named for pair in ((other.column, c.name), (c.name, other.column))]
-        if any((explained or {}).get(pair, 0.0) >= SAME_STORY for pair in pairs):
-            continue
+    for c in order(telling, [(k, i) for i in others], np.array([c.divergence[k] for c in telling]), shared):
         new = trait(c, k)
         if not (new.lacking and any(t.lacking for t in named)):  # "no job" in one column is enough
             named.append(new)
+        if len(named) == most:
+            break
     return named
 
 
-def explained_entropy(codes: Mapping[str, np.ndarray]) -> dict[tuple[str, str], float]:
-    """I(a; b) / H(b) for every ordered pair of columns, from their integer codes on the same rows (uncertainty
-    coefficient).
-
-    The mutual information is corrected for its bias in finite samples (Miller & Madow 1955).
-    """
-    codes = {name: np.unique(x, return_inverse=True)[1].astype(np.int64) for name, x in codes.items()}
-    entropy = {name: _entropy(np.bincount(x)) for name, x in codes.items()}
-    result = {}
-    names = list(codes)
-    for i, a in enumerate(names):
-        for b in names[:i]:
-            width = codes[b].max() + 1
-            joint = _entropy(np.bincount(codes[a] * width + codes[b]))
-            shared = max(entropy[a] + entropy[b] - joint, 0.0)
-            result[a, b] = shared / entropy[b] if entropy[b] > 0 else 1.0
-            result[b, a] = shared / entropy[a] if entropy[a] > 0 else 1.0
-    return result
+def picture(columns: Sequence[ColumnProfile], shared: Shared = nothing_shared) -> list[ColumnProfile]:
+    """The columns for a picture of the largest clusters, each pair of which counts alike."""
+    n = min(len(columns[0].divergence), MANY_CLUSTERS)
+    telling = [c for c in columns if np.any(c.divergence[:n] >= TELLING)]
+    telling = telling or sorted(columns, key=lambda c: -c.information)[:1]
+    pairs = [(i, j) for i in range(n) for j in range(i)]
+    return order(telling, pairs, np.array([c.information for c in telling]), shared, MANY_COLUMNS)
 
 
-def _entropy(counts: np.ndarray) -> float:
-    counts = counts[counts > 0]
-    n = counts.sum()
-    return float(np.log(n) - (counts * np.log(counts)).sum() / n + (len(counts) - 1) / (2.0 * n))
+def order(
+    columns: Sequence[ColumnProfile],
+    pairs: Sequence[tuple[int, int]],
+    divergence: np.ndarray,
+    shared: Shared,
+    most: int = 2 * TRAITS,
+) -> list[ColumnProfile]:
+    """The columns that tell these pairs of the clusters shown apart, at most so many: see `telling.choose`."""
+    if not columns:
+        return []
+    one, other = np.array(pairs, np.int64).reshape(-1, 2).T
+    alike = np.stack([c.alike[one, other] for c in columns])
+    return [columns[i] for i in choose([c.name for c in columns], alike, divergence, shared, most)]
 
 
 def trait(c: ColumnProfile, k: int) -> Trait:

@@ -10,9 +10,10 @@ import numpy as np
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.report import agreement
 from mpibayes.hpc.crosscat.report.agreement import ChainSummary
-from mpibayes.hpc.crosscat.report.profiles import BlockProfile, Trait
+from mpibayes.hpc.crosscat.report.profiles import MANY_CLUSTERS, BlockProfile, Trait
 from mpibayes.hpc.crosscat.report.summarise import ClusterLine, RunSummary, summarise
 from mpibayes.hpc.crosscat.report.tables import first_exact, parts, which_draw
+from mpibayes.hpc.crosscat.scalars import CLUSTERS
 from mpibayes.hpc.posterior.tables import Report, finite, machine_scalars
 from mpibayes.text import visible
 
@@ -27,8 +28,12 @@ def make(run: Posterior) -> Report:
 def _pictures(p: RunSummary) -> dict[str, bytes]:
     """File names and PNG bytes."""
     from mpibayes.hpc.crosscat.report import figures
+    from mpibayes.hpc.crosscat.report.heat_map import heat_map
 
-    settled = [None if c.climbed else (c.settled, c.settled_s) for c in p.summaries]
+    after = p.settled.after.get(CLUSTERS)
+    settled = [
+        None if after is None else (after, float(np.interp(after, c.trace["cycle"], c.seconds))) for c in p.run.chains
+    ]
     pictures = {"trace.png": figures.trace(p.run.chains, settled)}
     if any(c.growth for c in p.run.chains):
         pictures["annealing.png"] = figures.annealing(p.run.chains, settled, p.run.n_rows)
@@ -39,9 +44,12 @@ def _pictures(p: RunSummary) -> dict[str, bytes]:
     if p.ordered is not None:
         pictures["cluster_sizes.png"] = figures.cluster_sizes(p.ordered, p.run.n_rows)
     if p.profiles:
-        sizes = np.array([line.rows for line in p.clusters])
+        sizes = np.array([line.rows for line in p.clusters[:MANY_CLUSTERS]])
         title = f"Cluster profiles of the representative partition ({visible(which_draw(p))})"
-        pictures["profiles.png"] = figures.heat_map(p.profiles, sizes, p.run.n_rows, title, len(p.representative.sizes))
+        pictures["profiles.png"] = heat_map(
+            p.columns, sizes, [line.name for line in p.clusters[: len(sizes)]], p.run.n_rows, title,
+            len(p.representative.sizes), p.profiles,
+        )  # fmt: skip
     return pictures
 
 
@@ -60,6 +68,12 @@ def _machine(p: RunSummary, pictures: list[str]) -> dict[str, Any]:
         },
         "likelihood": run.likelihood,
         "exact_from_cycle": first_exact(p),
+        "settled": {
+            "judged_after_cycle": p.settled.cycle,
+            "problems": {what: list(why) for what, why in p.settled.problems.items()},
+            "after_cycles": dict(p.settled.after),
+        },
+        "ranking": [c.name for c in agreement.ranked(p.summaries)[0]],
         "scalars": machine_scalars(p.scalars),
         "n_clusters": {str(k): share for k, share in p.n_clusters.items()},
         "heldout_lpd_averaged": p.heldout_averaged,
@@ -90,7 +104,7 @@ def _machine(p: RunSummary, pictures: list[str]) -> dict[str, Any]:
             "mean_loss_of_draws": float(r.losses.mean()),
         }
         document["clusters"] = [
-            {"cluster": c.number, "rows": c.rows, "share": c.share, "stability": c.stability}
+            {"cluster": c.number, "name": ", ".join(c.name), "rows": c.rows, "share": c.share, "stability": c.stability}
             | {"traits": [_machine_trait(t) for t in c.traits]}
             for c in p.clusters
         ]

@@ -13,7 +13,7 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.partitions import contingency, jaccard, ordered_sizes, posterior_of_count
-from mpibayes.hpc.crosscat.report import agreement, profiles
+from mpibayes.hpc.crosscat.report import agreement, profiles, telling
 from mpibayes.hpc.crosscat.report.agreement import Agreement, ChainSummary
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile, ColumnProfile, Trait
 from mpibayes.hpc.crosscat.representative import COMPARED, SAMPLED, Representative, representative
@@ -21,6 +21,7 @@ from mpibayes.hpc.crosscat.scalars import SCALARS
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.hpc.posterior.scalars import ENOUGH_DRAWS, ScalarSummary, mixing_warnings, summary_of
 from mpibayes.hpc.scalar import named, shown
+from mpibayes.hpc.settled import MOST_R_HAT, Judgement, judge
 from mpibayes.io.rows import Rows
 from mpibayes.text import counted
 
@@ -40,6 +41,11 @@ class ClusterLine:
     stability: float
     traits: list[Trait] = field(default_factory=list)
 
+    @property
+    def name(self) -> list[str]:
+        """Its two most telling traits."""
+        return [t.short for t in self.traits[:2]]
+
 
 @dataclass
 class RunSummary:
@@ -51,10 +57,12 @@ class RunSummary:
     n_clusters: dict[int, float]
     heldout_averaged: float | None
     n_kept: int
+    settled: Judgement = field(default_factory=lambda: Judgement(0))
     agreement: Agreement | None = None
     representative: Representative | None = None
     clusters: list[ClusterLine] = field(default_factory=list)
     profiles: list[ColumnProfile] = field(default_factory=list)
+    columns: list[ColumnProfile] = field(default_factory=list)  # that the picture of the profiles shows, in order
     blocks: list[BlockProfile] = field(default_factory=list)
     ordered: np.ndarray | None = None  # (D, most) sizes of the draws' clusters
     warnings: list[str] = field(default_factory=list)
@@ -72,13 +80,13 @@ def summarise(run: Posterior) -> RunSummary:
     posterior = RunSummary(
         run, summaries, {k: s for k, s in scalars.items() if s.n_draws},
         posterior_of_count(np.concatenate([t["n_clusters"] for t in later])),
-        float(np.mean(averaged)) if averaged else None, len(kept),
+        float(np.mean(averaged)) if averaged else None, len(kept), _judged(run),
     )  # fmt: skip
     posterior.warnings += mixing_warnings(
-        {named(SCALARS)[name].label: s for name, s in posterior.scalars.items()}, len(run.chains)
+        {named(SCALARS)[name].label: s for name, s in posterior.scalars.items()}, len(run.chains), MOST_R_HAT
     )
     climbing = [c for c in summaries if c.climbed]
-    late = [c for c in summaries if c.settled - c.burn_in > LATE * (c.cycles - c.burn_in) and not c.climbed]
+    late = [c for c in summaries if c.reached - c.burn_in > LATE * (c.cycles - c.burn_in) and not c.climbed]
     if climbing:
         posterior.warnings.append(
             f"{', '.join(c.name for c in climbing)}: the log joint still climbs, {agreement.climbed(climbing)}: too "
@@ -87,7 +95,7 @@ def summarise(run: Posterior) -> RunSummary:
     if late:
         posterior.warnings.append(
             f"{', '.join(c.name for c in late)}: the log joint went on rising after burn-in, up to cycle "
-            f"{max(c.settled for c in late):,}: leave out more (--burn-in), or raise run.cycles"
+            f"{max(c.reached for c in late):,}: leave out more (--burn-in), or raise run.cycles"
         )
     tried, accepted = agreement.moves_in(summaries, "kept")
     if len(summaries) == 1 and tried and not accepted:
@@ -113,6 +121,13 @@ def summarise(run: Posterior) -> RunSummary:
     return posterior
 
 
+def _judged(run: Posterior) -> Judgement:
+    """Whether the chains have settled, by all that the shortest of them has in common with the others."""
+    last = min(int(c.trace["cycle"][-1]) for c in run.chains)
+    burn_in = max(c.config.burn_in for c in run.chains)
+    return judge([c.trace for c in run.chains], SCALARS, run.n_rows, last, burn_in)
+
+
 def _describe(posterior: RunSummary, r: Representative, kept: Sequence[tuple[int, int]]) -> None:
     """Stability, sizes and profiles of the clusters."""
     run = posterior.run
@@ -124,12 +139,14 @@ def _describe(posterior: RunSummary, r: Representative, kept: Sequence[tuple[int
     posterior.ordered = ordered_sizes(sizes, max(len(s) for s in sizes))
     least = max(2, int(np.ceil(LEAST_SHARE * run.n_rows)))
     shown = np.arange(min(LISTED, max(1, int(np.count_nonzero(r.sizes >= least)))))
-    explained: dict[tuple[str, str], float] = {}
+    shared = telling.nothing_shared
     if run.likelihood:
-        cells = _cells(run.columns, run.sample(SAMPLED))
+        step = max(1, run.n_rows // SAMPLED)
+        cells, z = _cells(run.columns, run.sample(SAMPLED)), r.labels[::step]
         cuts = {c.name: profiles.cuts(cells[c.name]) for c in run.columns if not c.levels}
         codes = {name: _in_intervals(x, cuts[name]) if name in cuts else x for name, x in cells.items()}
-        explained = profiles.explained_entropy(codes)
+        listed = z < len(shown)
+        shared = telling.shared_within({name: x[listed] for name, x in codes.items()}, z[listed])
         counts, moments = run.histograms(r.labels, cuts), run.moments(r.labels)
         numbers = {name: profiles.Numbers(counts[name], *moments[name]) for name in cuts}
         (statistics,) = run.statistics([r.labels])
@@ -137,11 +154,12 @@ def _describe(posterior: RunSummary, r: Representative, kept: Sequence[tuple[int
             run.components, run.components.prior(r.hyper), statistics, shown, numbers
         )
         posterior.blocks = profiles.block_profiles(run.components, statistics, shown)
+        posterior.columns = profiles.picture(posterior.profiles, shared) if posterior.profiles else []
     for k in shown:
         posterior.clusters.append(
             ClusterLine(
                 int(k) + 1, int(r.sizes[k]), float(r.sizes[k] / run.n_rows), float(overlap[k] / len(used)),
-                profiles.traits(posterior.profiles, int(k), explained),
+                profiles.traits(posterior.profiles, int(k), shared),
             )
         )  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
 import numpy as np
@@ -92,18 +91,25 @@ def _about_chains(p: RunSummary) -> list[tuple[str, str]]:
             f"from cycle {first:,} on: every cycle leaves the posterior invariant, on any number of ranks ({pieces})",
         )
     )
-    if not several:
-        (c,) = summaries
-        when = f"log joint as high as in the last draws from cycle {c.settled:,} on ({took(c.settled_s)} of"
-        lines.append(("settled", "not yet: the log joint climbs" if c.climbed else f"{when} {took(c.seconds)})"))
-        if p.agreement is not None and np.isfinite(p.agreement.ari[0, 0]):
-            ari, vi = p.agreement.ari[0, 0], p.agreement.vi[0, 0]
-            halves = f"adjusted Rand index {ari:.3f}, variation of information {vi:.2f} nats"
-            halves += " between the representative partitions of the two halves of the draws"
-            lines.append(("halves", f"{halves}. A chain that is stuck agrees with itself too. {SECOND_CHAIN}"))
+    lines.append(("settled", _settled(p)))
+    if not several and p.agreement is not None and np.isfinite(p.agreement.ari[0, 0]):
+        ari, vi = p.agreement.ari[0, 0], p.agreement.vi[0, 0]
+        halves = f"adjusted Rand index {ari:.3f}, variation of information {vi:.2f} nats"
+        halves += " between the representative partitions of the two halves of the draws"
+        lines.append(("halves", f"{halves}. A chain that is stuck agrees with itself too. {SECOND_CHAIN}"))
     if not agreement.moves_in(summaries)[0]:
         lines.append(("moves", "no split or merge was tried (sampler.split_merge)"))
     return lines
+
+
+def _settled(p: RunSummary) -> str:
+    """The judgement, in words."""
+    words = str(p.settled)
+    if any(c.climbed for c in p.summaries):
+        words = f"not yet: the log joint climbs; {words}"
+    elif len(p.summaries) == 1 and p.settled.after:
+        words += ", as far as one chain can show"
+    return f"{words}. {p.settled.meaning}" if p.settled.meaning else words
 
 
 def first_exact(p: RunSummary) -> int:
@@ -138,8 +144,6 @@ def _chain_table(p: RunSummary) -> Any:
     return chain_table(
         {
             "chains": [c.name for c in p.summaries],
-            "settled in cycle": ["climbs" if c.climbed else f"{c.settled:,}" for c in p.summaries],
-            "after": ["-" if c.climbed else took(c.settled_s) for c in p.summaries],
             joint.column: means(joint, chains),
             "sd": sds(joint, chains),
             **({"held-out": [fixed(c.heldout, 3) for c in p.summaries]} if scored else {}),
@@ -205,8 +209,8 @@ def _cluster_title(p: RunSummary) -> Any:
     )
     if p.profiles:
         text.line(
-            "stable = mean over draws of the best overlap (Jaccard); then the columns that differ most from all "
-            "rows, farthest first",
+            "stable = mean over draws of the best overlap (Jaccard); then what tells it from the other clusters, in "
+            "the order of what each column adds",
             style="not bold dim",
         )
     return text
@@ -251,7 +255,7 @@ def block_tables(p: RunSummary, block: BlockProfile) -> list[Any]:
     numbered = {name: i for i, name in enumerate(block.columns, 1)}
     title = Text(f"Block {block.name}", style="bold")
     title.append(f": {len(numbered)} columns with a full covariance in each cluster", style="not bold")
-    key = [Text(f"{f'({i})':>4} {_short_name(name)}") for name, i in numbered.items()]
+    key = [Text(f"{f'({i})':>4} {name}") for name, i in numbered.items()]
     means = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
     means.add_column("#", justify="right", no_wrap=True)
     shown = min(len(numbered), MEANS_SHOWN)
@@ -274,16 +278,12 @@ def block_tables(p: RunSummary, block: BlockProfile) -> list[Any]:
     return [title, Columns(key, (0, 2), column_first=True), Text(f"means{rest}", style="bold"), means, pairs]
 
 
-def _short_name(name: str) -> str:
-    return textwrap.shorten(name, 40, placeholder="…") if " " in name else name
-
-
 def _phrase(t: Trait) -> Any:
-    """A trait on paper, its level names cut to what a line can bear."""
+    """A trait on paper."""
     from mpibayes.terminal import Text
 
     text = Text()
-    text.append(_short_name(t.title), style="cyan")
+    text.append(t.title, style="cyan")
     text.append(f" = {t.value}" if t.what == "level" else f" {t.value}", style="")
     text.append(f" (overall {t.overall})", style="dim")
     return text

@@ -11,6 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mpibayes.errors import ConfigError
+from mpibayes.hpc import settled
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.crosscat.keys import Anneal, Sampler, growing_schedule
 from mpibayes.hpc.crosscat.moves.round import EVERY, OFTEN
@@ -85,10 +86,11 @@ def burn_in(config: Config, n_rows: int, n_shards: int) -> int:
     if config.run.burn_in != "auto":
         return config.run.burn_in
     growth = growth_cycles(config, n_rows)
+    least = settled.BURN_IN if config.run.until == "settled" else cycles  # it may end long before run.cycles
     if growth == 0:
-        return cycles // 5
+        return min(cycles // 5, least)
     growth = cycles // 2 if growth is None else growth
-    left = cycles - growth
+    left = min(cycles - growth, 5 * least)
     return growth + max(left // 5, min(left // 2, SETTLING * n_shards))
 
 
@@ -156,4 +158,5 @@ def counting_in_words(config: Config) -> str:
     if config.burn_in >= config.run.cycles:
         return f"no draw counts: run.burn_in = {config.burn_in} of run.cycles = {config.run.cycles}"
     later = ", once all rows are in" if config.of(Anneal).schedule == "seconds" else ""
-    return f"draws count from cycle {config.burn_in + 1} of {config.run.cycles}{later}"
+    ends = ", or fewer: it ends once it has settled" if config.run.until == "settled" else ""
+    return f"draws count from cycle {config.burn_in + 1} of {config.run.cycles}{later}{ends}"

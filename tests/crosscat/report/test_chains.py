@@ -62,17 +62,17 @@ def test_moves_are_counted_by_phase():
     assert both["burn-in"]["splits_tried"] == 12 + 15 and list(both) == ["growth", "burn-in", "kept"]
 
 
-def test_settled_is_when_the_final_level_is_first_reached():
+def test_when_the_final_level_is_first_reached():
     rise = np.concatenate([np.linspace(-100, -10, 10), np.zeros(30)])
     chain = chains.summarise_chain(make_chain(burn_in=20, log_joint=rise))
-    assert (chain.settled, chain.settled_s, chain.seconds) == (11, 5.5, 20.0)
+    assert (chain.reached, chain.late, chain.seconds) == (11, 0.0, 20.0)
     late = chains.summarise_chain(make_chain(burn_in=5, log_joint=np.concatenate([np.zeros(15), np.ones(25)])))
-    assert late.settled == 16  # after burn-in: the report warns of it
+    assert late.reached == 16  # after burn-in: the report warns of it
     # the log joint of few rows is high, and does not count
     grown = chains.summarise_chain(
         make_chain(burn_in=20, growth=12, log_joint=np.concatenate([np.full(11, 99.0), rise[11:]]))
     )
-    assert grown.settled == 12 and grown.growth_s == 6.0
+    assert grown.reached == 12 and grown.growth_s == 6.0
 
 
 def test_a_thinned_trace_tells_the_time_of_all_its_cycles():
@@ -147,11 +147,11 @@ def test_chains_of_other_clusterings_differ():
     assert a.verdict == "different" and a.groups == [[0, 2], [1]]
     said = " ".join(chains.answer(a, summaries(3)))
     assert said.startswith("No, there are 2 clusterings (chain-1, chain-3 | chain-2)")
-    assert "chain-1 has the highest mean log joint (0.0; the next clustering -50.0)" in said
-    assert "chain-2 has the best held-out score (-1.500; the next clustering -2.000)" in said
+    order = "chain-2 -1.500, chain-1 -2.000, chain-3 -2.500"
+    assert f"The chains by held-out score, nats a row, the best first: {order}. What" in said
+    assert "look at chain-2 by itself" in said
     assert 'sampler.split_merge = "auto"' in said
-    tried = " ".join(chains.answer(a, summaries(3, heldout=(-1.0, -2.0, -3.0), tried=1.0)))
-    assert "(0.0; the next clustering -50.0) and the best held-out score (-1.000;" in tried
+    tried = " ".join(chains.answer(a, summaries(3, tried=1.0)))
     assert "raise run.cycles. Until" in tried  # "auto" has a round in each of the first hundred cycles
     assert "sampler.split_merge = 1" in " ".join(chains.answer(a, summaries(3, tried=1.0, cycles=120)))
 
@@ -167,7 +167,7 @@ def test_chains_that_their_log_joints_tell_apart_have_not_met():
         said = " ".join(chains.answer(a, of))
         assert a.verdict == "apart" and a.gap == 3000
         assert said.startswith("The chains have not met: their mean log joints differ by 3,000 nats (R-hat 2.87).")
-        assert "chain-2 has the highest mean log joint (0.0; the next chain -3,000.0)" in said
+        assert "the best first: chain-2 -1.500, chain-1 -2.000." in said
         assert "look at chain-2 by itself" in said
     assert agreement_of(alike, of, r_hat=1.05).verdict == "same"  # as wide as that in each chain
     assert agreement_of(alike, summaries(2, log_joint=(-90.0, 0.0)), r_hat=2.0).verdict == "same"  # nats do not matter
@@ -175,6 +175,15 @@ def test_chains_that_their_log_joints_tell_apart_have_not_met():
     assert few.verdict == "apart" and "at least 4 kept draws" in " ".join(chains.answer(few, of))
     other = agreement_of([[TRUTH] * 8, [MERGED] * 8], of, r_hat=MOST_R_HAT)
     assert other.verdict == "different" and "(R-hat > 100)" in " ".join(chains.answer(other, of))
+
+
+def test_chains_of_one_score_are_ranked_by_where_their_log_joints_are_in_the_end():
+    """Of two that score alike the one is best whose log joint is high after its jump, not on average."""
+    jumped = np.where(np.arange(40) < 20, -900.0, 90.0)
+    of = summaries(2, log_joint=(0.0, jumped), heldout=(-2.0, -2.04), cycles=40)
+    assert of[0].scalars["log_joint"].mean > of[1].scalars["log_joint"].mean
+    assert [c.name for c in chains.ranked(of)[0]] == ["chain-2", "chain-1"] and not chains.ranked(of)[1]
+    assert [c.name for c in chains.ranked(summaries(2, heldout=(-2.0, -2.06)))[0]] == ["chain-1", "chain-2"]
 
 
 def test_a_chain_that_climbs_has_not_met_the_others():

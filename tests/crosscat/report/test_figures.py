@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from mpibayes.hpc.crosscat.report import figures
-from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
+from mpibayes.hpc.crosscat.report import figures, heat_map
+from mpibayes.hpc.crosscat.report.profiles import ColumnProfile, picture
 from mpibayes.hpc.posterior import drawing
 from tests.crosscat.report.test_chains import make_chain
 
@@ -16,7 +16,18 @@ def real(name, divergence, mean):
     information, overall = float(divergence.mean()), np.array([0.0, 1.0])
     mean = np.asarray(mean, float)
     return ColumnProfile(
-        name, name, "real", divergence, none, none, 0.0, information, overall, mean=mean, sd=none + 1.0
+        name,
+        name,
+        "real",
+        divergence,
+        none,
+        none,
+        0.0,
+        information,
+        np.full((len(mean),) * 2, 0.9),
+        overall,
+        mean=mean,
+        sd=none + 1.0,
     )
 
 
@@ -31,12 +42,13 @@ def axes_of(monkeypatch, draw, *args):
 def test_profiles_fit_a_screen_and_say_what_they_leave_out(monkeypatch):
     columns = [real(f"a rather long name, number {i}", [1.0 + i, 0.0] * 15, [2.0, 0.0] * 15) for i in range(40)]
     columns.append(real("dull", [0.0] * 30, [0.0] * 30))
-    figure = axes_of(monkeypatch, figures.heat_map, columns, np.full(30, 10), 300, "Profiles", 35)
+    chosen, names = picture(columns), [[f"x {k}", "y = yes"] for k in range(20)]
+    figure = axes_of(monkeypatch, heat_map.heat_map, chosen, np.full(20, 10), names, 300, "Profiles", 35, columns)
     assert figure.get_figwidth() * 150 <= 2010
     words = [text.get_text() for text in figure.texts]
     assert (
-        "20 of 35 clusters, the largest; 14 of 41 columns, the most telling (1 others distinguish none of these "
-        "clusters from all rows)"
+        "20 of 35 clusters, the largest; 14 of 41 columns, those that tell these clusters apart (1 much the same in "
+        "all)"
     ) in words
 
 
@@ -46,8 +58,8 @@ def test_a_number_like_all_rows_has_no_text():
 
     look = Normalize(-3, 3), colormaps["GnBu"]
     column = real("x", [0.0, 1.0], [0.0, 2.0])
-    assert figures._cell(column, 0, look, look) == (figures.EMPTY, [])
-    assert figures._cell(column, 1, look, look)[1] == ["2"]
+    assert heat_map._cell(column, 0, look, look) == (heat_map.EMPTY, [])
+    assert heat_map._cell(column, 1, look, look)[1] == ["2"]
 
 
 def test_ticks_are_whole_numbers_without_an_offset():

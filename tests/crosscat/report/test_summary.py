@@ -8,6 +8,7 @@ from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.partitions import by_size, contingency, jaccard, ordered_sizes, similarity, variations
 from mpibayes.hpc.crosscat.report import profiles as summary
+from mpibayes.hpc.crosscat.report.telling import shared_within
 from mpibayes.hpc.posterior.scalars import MOST_R_HAT, mixing_warnings, r_hat_in_words, summary_of
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels import mixture as kernels
@@ -233,15 +234,36 @@ def test_clusters_that_share_a_repeated_value_do_not_differ():
 def test_columns_that_tell_the_same_story_are_named_once():
     g = np.random.default_rng(9)
     a = g.integers(0, 6, 5000)
-    explained = summary.explained_entropy({"detail": a, "group": a // 3, "other": g.integers(0, 6, 5000)})
-    assert explained["detail", "group"] == pytest.approx(1.0, abs=0.01)
-    assert explained["group", "detail"] == pytest.approx(np.log(2) / np.log(6), abs=0.02)
-    assert abs(explained["other", "detail"]) < 0.01
     z = (a >= 3).astype(int)
-    columns, rows = table_from_arrays([("detail", "categorical", a, None), ("group", "boolean", a // 3, None)])
+    codes = {"detail": a, "group": a // 3, "part": a % 3 // 2, "other": g.integers(0, 6, 5000)}
+    shared = shared_within(codes, z)
+    assert shared("group", "detail") == 1.0 and shared("detail", "group") == 0.0  # which says nothing within clusters
+    assert shared("part", "detail") == pytest.approx(1.0, abs=0.01)
+    three = np.log(3) - np.log(2) * 2 / 3
+    assert shared("detail", "part") == pytest.approx(three / np.log(3), abs=0.02)
+    assert shared("other", "detail") < 0.01
+    columns, rows = table_from_arrays([("detail", "categorical", a, None), ("part", "categorical", a, None)])
     *_, made = profiles_of(columns, rows, z)
     assert len(summary.traits(made, 0)) == 2
-    assert len(summary.traits(made, 0, explained)) == 1
+    assert len(summary.traits(made, 0, shared)) == 1
+
+
+def test_columns_are_chosen_by_what_they_add():
+    """Four near twins tell the large clusters apart, one weak column the two small ones: the picture has that early."""
+    g = np.random.default_rng(3)
+    z = np.repeat([0, 1, 2, 3], [2000, 2000, 100, 100])
+    twin = np.where(g.random(len(z)) < 0.9, (z > 0) * 1 + (z > 1), g.integers(0, 3, len(z)))
+    columns = [(f"twin{i}", np.where(g.random(len(z)) < 0.995, twin, g.integers(0, 3, len(z)))) for i in range(4)]
+    columns.append(("rare", g.random(len(z)) < np.array([0.5, 0.5, 0.1, 0.9])[z]))
+    columns.append(("noise", g.integers(0, 3, len(z))))
+    given = [(name, "categorical", np.asarray(x, np.int64), None) for name, x in columns]
+    *_, made = profiles_of(*table_from_arrays(given), z)
+    chosen = [c.name for c in summary.picture(made, shared_within(dict(columns), z))]
+    assert [name.rstrip("0123") for name in chosen[:2]] == ["twin", "rare"] and "noise" not in chosen
+    assert sum(name.startswith("twin") for name in chosen) == 1
+    assert [t.column for t in summary.traits(made, 3, shared_within(dict(columns), z))][1:2] == ["rare"]
+    by_information = sorted(made, key=lambda c: -c.information)
+    assert all(c.name.startswith("twin") for c in by_information[:4])  # what a choice column by column would show
 
 
 def test_what_a_cluster_lacks_is_said():

@@ -1,0 +1,171 @@
+"""The picture of cluster profiles: the clusters in the columns that tell them apart."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.report.profiles import TELLING, ColumnProfile
+from mpibayes.hpc.posterior.drawing import FAINT, INK, plot, shortened, styled
+from mpibayes.text import percent, visible
+
+EMPTY = "#f4f5f7"
+LEVEL_LETTERS = 14  # of a line of a level's name
+LEVEL_LINES = 8  # that is more than the longest that people write
+NAME_LETTERS = 30  # of a line of a column's name, above
+TRAIT_LETTERS = 40  # of a line of what tells a cluster, beside it
+
+
+@styled
+def heat_map(
+    columns: Sequence[ColumnProfile],
+    sizes: np.ndarray,
+    names: Sequence[Sequence[str]],
+    n_rows: int,
+    title: str,
+    n_clusters: int,
+    of: Sequence[ColumnProfile],
+):
+    """Profiles of the largest clusters (rows) in the columns that tell them apart best, `columns` of all, `of`.
+
+    `sizes` (K',) rows and `names`, the most telling traits, of the clusters to show, the largest first, of
+    `n_clusters`. Real and count columns: standardised mean. The others: their most over-represented level and its
+    probability, the colour being by how much that exceeds the probability among all rows.
+    """
+    from matplotlib import colormaps
+    from matplotlib.colors import Normalize
+
+    # colours soft enough for dark text on all of them
+    looks = (Normalize(-3.0, 3.0), colormaps["RdBu_r"].resampled(256)), (Normalize(0.0, 1.35), colormaps["GnBu"])
+    numeric, levels = ([c for c in columns if (c.p is None) is wanted] for wanted in (True, False))
+    shown = numeric + levels
+    cells = {(j, k): _cell(c, k, *looks) for j, c in enumerate(shown) for k in range(len(sizes))}
+    heads = [textwrap.wrap(visible(c.name), NAME_LETTERS) or [""] for c in shown]
+    wide, tall = 0.76, max(0.42, 0.1 + 0.105 * max(len(lines) for _, lines in cells.values()))
+    gap = 0.35 if numeric and levels else 0.0
+    longest = 0.058 * max(len(line) for lines in heads for line in lines) + 0.1 * max(map(len, heads))
+    head = 0.3 + 0.65 * longest  # at an angle of 40 degrees
+    left, bottom = 1.25, 1.05 if gap else 0.65
+    across, down = wide * (len(shown) + gap), tall * len(sizes)
+    beside = [[line for trait in name for line in textwrap.wrap(trait, TRAIT_LETTERS)] for name in names]
+    right = max(0.77 * longest - 0.2, 0.25 + 0.054 * max((len(line) for lines in beside for line in lines), default=0))
+    width, height = max(left + across + right, 7.5), 0.55 + head + down + bottom
+    figure = plot(width, height)
+    figure.set_layout_engine("none")
+    axes = figure.add_axes((left / width, bottom / height, across / width, down / height))
+    axes.set(xlim=(0, len(shown) + gap), ylim=(len(sizes), 0))
+    axes.axis("off")
+    for j, c in enumerate(shown):
+        x = j + (gap if c.p is not None else 0.0)
+        look = {"rotation": 40, "rotation_mode": "anchor", "ha": "left", "va": "bottom", "fontsize": 8.4}
+        axes.text(x + 0.42, -0.06 / tall, "\n".join(heads[j]), linespacing=1.0, **look)
+        for k in range(len(sizes)):
+            colour, lines = cells[j, k]
+            axes.add_patch(rectangle(x, k, colour))
+            look = {"color": INK if brightness(colour) > 0.5 else "white", "ha": "center", "va": "center"}
+            size = 7.2 if len(lines) == 1 else 5.7
+            axes.text(x + 0.5, k + 0.5, "\n".join(lines), fontsize=size, linespacing=1.12, **look)
+    for k, size in enumerate(sizes):
+        axes.text(-0.75, k + 0.5, f"{k + 1}", ha="right", va="center", fontsize=9, fontweight="bold")
+        axes.text(-0.1, k + 0.5, percent(size / n_rows), ha="right", va="center", fontsize=8, color=FAINT)
+        axes.text(len(shown) + gap + 0.12, k + 0.5, "\n".join(beside[k]), va="center", fontsize=7, color=INK)
+    for x, word in ((-0.75, "cluster"), (-0.1, "rows")):
+        axes.text(x, -0.18, word, ha="right", va="bottom", fontsize=8, color=FAINT)
+    figure.text(0.18 / width, 1 - 0.2 / height, title, fontsize=11, fontweight="bold", va="center")
+    alike = sum(not np.any(c.divergence[: len(sizes)] >= TELLING) for c in of)
+    words = (
+        f"{_of(len(sizes), n_clusters)} cluster{'s' * (n_clusters != 1)}, the largest; "
+        f"{_of(len(shown), len(of))} column{'s' * (len(of) != 1)}, those that tell these clusters apart"
+        + (f" ({alike:,} much the same in all)" if alike else "")
+    )
+    figure.text(0.18 / width, 1 - 0.42 / height, words, fontsize=8, va="center", color=FAINT)
+    _keys(figure, (width, height), [look if kind else None for look, kind in zip(looks, (numeric, levels))])
+    return figure
+
+
+def _of(shown: int, n: int) -> str:
+    """All 7, or 7 of 12."""
+    return f"all {n:,}" if shown == n else f"{shown:,} of {n:,}"
+
+
+def _cell(c: ColumnProfile, k: int, means, levels) -> tuple[Any, list[str]]:
+    """Colour and lines of text of one cell. A cell much like all rows stays empty."""
+    if c.divergence[k] < TELLING or (c.missing[k] > 0.5 and c.missing_divergence[k] < TELLING):
+        return EMPTY, []
+    if c.missing[k] > 0.5:
+        return "#c9ccd3", ["missing", percent(c.missing[k])]
+    if c.p is None:
+        norm, colours = means
+        sd = c.overall[1]
+        z = (c.mean[k] - c.overall[0]) / sd if sd > 0 else 0.0
+        mean = math.exp(min(c.mean[k], 600.0)) if c.log else c.mean[k]
+        small = not c.log and abs(mean) < sd / 200.0
+        return colours(norm(np.clip(z, -2.0, 2.0))), ["0" if small else _brief(mean)]
+    norm, colours = levels
+    p = c.p[:, k]
+    v = int(np.argmax(p * np.log(p / c.overall)))
+    return colours(norm(max(p[v] - c.overall[v], 0.0))), [*_wrapped(c.levels[v]), percent(p[v])]
+
+
+def _wrapped(text: str) -> list[str]:
+    """A level's name on lines of LEVEL_LETTERS."""
+    lines = textwrap.wrap(visible(text), LEVEL_LETTERS, break_on_hyphens=False) or ['""']
+    return (
+        lines
+        if len(lines) <= LEVEL_LINES
+        else [*lines[: LEVEL_LINES - 1], shortened("".join(lines[LEVEL_LINES - 1 :]), LEVEL_LETTERS)]
+    )
+
+
+def brightness(colour) -> float:
+    from matplotlib.colors import to_rgb
+
+    red, green, blue = to_rgb(colour)
+    return 0.30 * red + 0.59 * green + 0.11 * blue
+
+
+def rectangle(x: float, y: float, colour):
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((x + 0.02, y + 0.04), 0.96, 0.92, facecolor=colour, edgecolor="none")
+
+
+def _keys(figure, place, looks) -> None:
+    """The colour scales, below the map; None for one that is not needed."""
+    width, height = place
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import ListedColormap, Normalize
+
+    keys = (
+        ((-2, "≤ −2"), (0, "0"), (2, "≥ 2")), "mean of the cluster in standard deviations from the overall mean",
+    ), (
+        ((0, "0"), (0.5, "50"), (1, "100 %")), "how much more frequent than among all rows the level shown is",
+    )  # fmt: skip
+    wanted = [(look, *key) for look, key in zip(looks, keys) if look is not None]
+    for i, ((norm, colours), ticks, label) in enumerate(wanted):
+        y, (low, high) = 0.32 + 0.4 * (len(wanted) - 1 - i), (ticks[0][0], ticks[-1][0])
+        bar = figure.add_axes((0.35 / width, y / height, 1.5 / width, 0.13 / height))
+        shades = ListedColormap([colours(norm(v)) for v in np.linspace(low, high, 128)])
+        key = figure.colorbar(ScalarMappable(Normalize(low, high), shades), cax=bar, orientation="horizontal")
+        key.outline.set_visible(False)
+        key.set_ticks([t for t, _ in ticks], labels=[text for _, text in ticks])
+        key.ax.tick_params(labelsize=7, length=2)
+        key.ax.grid(visible=False)
+        words = f"{label}; empty: much like all rows"
+        figure.text(1.97 / width, (y + 0.065) / height, words, fontsize=7.5, va="center", color=FAINT)
+
+
+def _brief(x: float) -> str:
+    """A number in a cell of the heat map: at most six letters."""
+    if not np.isfinite(x):
+        return ""
+    size = abs(x)
+    if size >= 1e6 or 0 < size < 5e-3:
+        return f"{x:.1e}".replace("e+0", "e").replace("e-0", "e-")
+    if size >= 1000:
+        return f"{x / 1000:.1f}k" if size < 1e5 else f"{x / 1000:.0f}k"
+    return f"{x:.0f}" if size >= 99.5 else f"{x:.1f}" if size >= 9.95 else f"{x:.2g}"

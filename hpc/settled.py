@@ -1,0 +1,170 @@
+"""Has a run settled? One judgement, for the run that goes on until it has and for the report.
+
+It looks at the second half of the chains' traces, without burn-in and growth:
+
+* *clusters* (what a family calls so, `Scalar.judged`) have settled if each of their quantities has a rank-normalised
+  split R-hat of at most MOST_R_HAT and a bulk ESS of at least LEAST_ESS over all chains;
+* *scores* of held-out rows have settled if the chains' means differ by at most APART nats a row, and the mean of the
+  last quarter of the trace is above that of the quarter before by no more than RISE, or two standard errors.
+
+Both have to hold at two checks in a row, the second on a trace longer by a fourth. Checks are after 100, 125, 157, ...
+cycles: they depend on the traces alone, so that a run that was stopped and continued ends in the same cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mpibayes.hpc.convergence import bulk_ess, effective, r_hat
+from mpibayes.hpc.scalar import ACTIVE_ROWS, SCORES, Scalar
+
+MOST_R_HAT, LEAST_ESS = 1.05, 100.0
+APART, RISE = 0.05, 0.01  # nats a held-out row
+FIRST = 100  # cycles at the first check
+BURN_IN = 100  # cycles that a run until settled leaves out at least: of the rest it judges, and shows, the second half
+SMALL = 250_000  # cells of the training rows (rows x columns): run.until = "auto" judges a table up to this size
+
+TOO_FEW = "too few draws to judge"
+Trace = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What the traces up to a cycle say. problems: of all that is judged, what speaks against it; () if it has settled.
+    after: of what has settled, the cycles of the first check from which on it has."""
+
+    cycle: int
+    problems: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    after: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def settled(self) -> bool:
+        """Whether all that is judged has settled."""
+        return bool(self.problems) and not any(self.problems.values())
+
+    @property
+    def known(self) -> bool:
+        """Whether there were draws enough to judge anything."""
+        return any(why != (TOO_FEW,) for why in self.problems.values())
+
+    def has(self, what: str) -> bool:
+        """Whether this was judged and has settled."""
+        return what in self.after
+
+    def __str__(self) -> str:
+        parts = [f"{what} settled after {n:,} cycles" for what, n in self.after.items()]
+        parts += [f"{what} not settled: {', '.join(why)}" for what, why in self.problems.items() if why]
+        return "; ".join(parts)
+
+    @property
+    def meaning(self) -> str:
+        """What a judgement that is not of one mind allows, in a sentence; "" where it is."""
+        clusters = next((what for what in self.problems if what != SCORES), "")
+        if self.has(SCORES) and self.problems[clusters]:
+            return f"Predictions can be trusted, single {clusters} cannot."
+        if self.has(clusters) and self.problems.get(SCORES):
+            return f"The {clusters} can be trusted, predictions not yet."
+        return ""
+
+
+def next_check(cycle: int) -> int:
+    """The first check after a cycle."""
+    return next(check for check in _checks() if check > cycle)
+
+
+def is_check(cycle: int) -> bool:
+    """Whether a run until settled is judged after this cycle."""
+    return cycle == next_check(cycle - 1)
+
+
+def judge(traces: Sequence[Trace], scalars: Sequence[Scalar], n_rows: int, cycle: int, burn_in: int = 0) -> Judgement:
+    """Judge chains by what their traces have up to a cycle. n_rows: training rows, all of which have to be in.
+
+    What has nothing in the traces, such as scores without held-out rows, is not judged.
+    """
+    checks = [check for check in _checks(cycle) if 5 * check <= 4 * cycle]
+    now = _problems(traces, scalars, n_rows, cycle, burn_in)
+    problems, after = dict(now), {}
+    wanted = {what for what, why in now.items() if not why}  # those that have settled at every check so far
+    later = cycle
+    for i, check in enumerate(reversed(checks)):
+        if not wanted:
+            break
+        only = [s for s in scalars if s.judged in wanted]
+        before = _problems(traces, only, n_rows, check, burn_in)
+        for what in sorted(wanted):
+            if before.get(what) == ():
+                after[what] = later
+                continue
+            wanted.remove(what)
+            if i == 0:
+                problems[what] = ("they passed this check, but not the one before",)
+        later = check
+    problems |= {what: (TOO_FEW,) for what in wanted if what not in after}
+    return Judgement(cycle, problems, {what: after[what] for what in problems if what in after})
+
+
+def _checks(last: int | None = None):
+    """The cycles of all checks, up to the last."""
+    check = FIRST
+    while last is None or check <= last:
+        yield check
+        check = -(-5 * check // 4)
+
+
+def _problems(
+    traces: Sequence[Trace], scalars: Sequence[Scalar], n_rows: int, cycle: int, burn_in: int
+) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for what in dict.fromkeys(s.judged for s in scalars if s.judged):
+        draws = {
+            s.title.lower(): _second_half(traces, s.name, n_rows, cycle, burn_in) for s in scalars if s.judged == what
+        }
+        there = {title: x for title, x in draws.items() if x is not None}
+        if not there:
+            continue
+        x = next(iter(there.values()))
+        if x.size < LEAST_ESS or x.shape[1] < 8:
+            found[what] = (TOO_FEW,)
+        elif what == SCORES:
+            found[what] = tuple(line for x in there.values() for line in _unlike(x))
+        else:
+            found[what] = tuple(_unmixed(there))
+    return found
+
+
+def _second_half(traces: Sequence[Trace], name: str, n_rows: int, cycle: int, burn_in: int) -> np.ndarray | None:
+    """Draws of a quantity, (chains, draws), the last of each chain; None where it was never computed."""
+    if not all(name in t and np.isfinite(t[name]).any() for t in traces):
+        return None
+    start, chains = max(cycle // 2, burn_in), []
+    for t in traces:
+        keep = (t["cycle"] > start) & (t["cycle"] <= cycle) & np.isfinite(t[name])
+        if ACTIVE_ROWS in t:
+            keep &= t[ACTIVE_ROWS] >= n_rows
+        chains.append(t[name][keep])
+    n = min(map(len, chains))
+    return np.stack([x[len(x) - n :] for x in chains])
+
+
+def _unmixed(draws: Mapping[str, np.ndarray]) -> list[str]:
+    """The worst R-hat, if one is too large, else the worst ESS, if one is too small."""
+    worst, title = max((r_hat(x), title) for title, x in draws.items())
+    if worst > MOST_R_HAT:
+        return [f"R-hat {worst:.3f} of the {title}" if worst < 100 else f"R-hat above 100 of the {title}"]
+    worst, title = min((bulk_ess(x), title) for title, x in draws.items())
+    return [f"{worst:.0f} effective draws of the {title}"] if worst < LEAST_ESS else []
+
+
+def _unlike(x: np.ndarray) -> list[str]:
+    found, means = [], x.mean(axis=1)
+    if (apart := float(np.ptp(means))) > APART:
+        found.append(f"chains differ by {apart:.3f} nats a row")
+    halves = np.array_split(x, 2, axis=1)
+    noise = 2.0 * np.sqrt(sum(half.var(axis=1).mean() / effective(half) for half in halves))
+    if (rise := float(halves[1].mean() - halves[0].mean())) > max(RISE, noise):
+        found.append(f"still rising by {rise:.3f} nats a row")
+    return found

@@ -1,0 +1,211 @@
+"""When a run has settled: R-hat and ESS as ArviZ has them, the judgement of traces, and runs that end by it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc.convergence import bulk_ess, effective, r_hat
+from mpibayes.hpc.crosscat.scalars import SCALARS
+from mpibayes.hpc.settled import BURN_IN, SMALL, is_check, judge, next_check
+from mpibayes.io.table import table_from_arrays, write_table
+from tests.run.conftest import exported, mpibayes, run, run_some
+
+N_ROWS = 50
+
+
+# --- R-hat and ESS ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("rho", [0.0, 0.95, -0.6])
+def test_as_arviz_has_them(rho, whole):
+    import arviz
+    from arviz.stats import diagnostics
+
+    g = np.random.default_rng(1)
+    for n_chains, n in ((2, 20), (3, 37), (4, 500)):
+        x = g.normal(size=(n_chains, n))
+        for t in range(1, n):
+            x[:, t] += rho * x[:, t - 1]
+        x = np.round(x) if whole else x
+        known = arviz.rhat(x), arviz.ess(x, method="bulk"), diagnostics._ess(x)
+        assert np.allclose((r_hat(x), bulk_ess(x), effective(x)), np.array(known, float), rtol=1e-9)
+
+
+def test_what_stands_still():
+    assert r_hat(np.ones((2, 20))) == 1.0 and bulk_ess(np.ones((2, 20))) == 40.0
+    assert r_hat(np.repeat([[3.0], [4.0]], 20, axis=1)) == np.inf
+
+
+# --- the judgement ----------------------------------------------------------------------------------------------------
+
+
+def traces(n=1000, shift=(), score=0.0, jump=None, rise=0.0, n_chains=2):
+    """Chains of independent draws; shift: of each chain's log joint, score: of the second one's held-out score."""
+    g = np.random.default_rng(4)
+    made = []
+    for i in range(n_chains):
+        cycle = np.arange(1, n + 1)
+        joint = g.normal(size=n) + (shift[i] if shift else 0.0)
+        if jump is not None:
+            joint = joint + 20.0 * (cycle > jump)
+        made.append(
+            {
+                "cycle": cycle, "log_joint": joint, "n_clusters": np.full(n, 4.0), "entropy": g.normal(size=n),
+                "heldout_lpd": 0.02 * g.normal(size=n) - 5.0 + score * i + rise * cycle / n,
+                "active_rows": np.full(n, float(N_ROWS)),
+            }
+        )  # fmt: skip
+    return made
+
+
+def judged(made, cycle=1000):
+    return judge(made, SCALARS, N_ROWS, cycle, BURN_IN)
+
+
+def test_chains_of_one_law_have_settled():
+    found = judged(traces())
+    assert found.settled and found.meaning == "" and set(found.after) == {"clusters", "scores"}
+    first = found.after["clusters"]
+    assert judged(traces(), first).settled and not judged(traces(), next_check(100)).settled
+    assert f"clusters settled after {first} cycles" in str(found)
+
+
+def test_apart_in_clusters_alone():
+    found = judged(traces(shift=(0.0, 3.0)))
+    assert not found.settled and found.has("scores") and "R-hat" in found.problems["clusters"][0]
+    assert "log joint" in str(found) and found.meaning == "Predictions can be trusted, single clusters cannot."
+
+
+@pytest.mark.parametrize("change, words", [({"score": 0.07}, "differ by 0.07"), ({"rise": 0.4}, "still rising by 0.1")])
+def test_scores_that_differ_or_rise(change, words):
+    found = judged(traces(**change))
+    assert found.has("clusters") and words in found.problems["scores"][0] and "not yet" in found.meaning
+    assert judged(traces(score=0.03, rise=0.02)).has("scores")
+
+
+def test_a_jump_in_the_second_half_has_not_settled_and_is_forgotten_later():
+    made = traces(2500, jump=590)
+    assert not judged(made, 757).settled and not judged(made, 947).has("clusters")
+    assert judged(made, 2313).after["clusters"] == 1480  # its second half, and that of the check before, lie beyond
+
+
+def test_one_check_is_not_enough():
+    made = traces(400, jump=154)
+    assert not judged(made, 309).settled and "not the one before" in str(judged(made, 309))
+    assert judged(made, 387).settled
+
+
+def test_without_held_out_rows_clusters_alone_count():
+    made = [t | {"heldout_lpd": np.full(1000, np.nan)} for t in traces()]
+    assert judged(made).settled and list(judged(made).problems) == ["clusters"]
+
+
+def test_growth_does_not_count():
+    made = traces()
+    for t in made:
+        t["active_rows"][:980] = 10
+    assert judged(made).problems == dict.fromkeys(("clusters", "scores"), ("too few draws to judge",))
+
+
+def test_checks_grow_by_a_fourth():
+    checks = [n for n in range(1, 700) if is_check(n)]
+    assert checks == [100, 125, 157, 197, 247, 309, 387, 484, 605] and next_check(605) == 757
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+CONFIG = """
+[data]
+table = "table.h5"
+heldout = 0.2
+[model]
+concentration = 0.05
+discount = 0.0
+[sampler]
+split_merge = 0
+[run]
+seed = 5
+shards = 3
+chains = 2
+cycles = 700
+"""
+
+
+@pytest.fixture(scope="module")
+def until_settled(tmp_path_factory):
+    """Two clear clusters, and a run on one rank that ends by itself."""
+    place = tmp_path_factory.mktemp("settled")
+    g = np.random.default_rng(2)
+    z = np.arange(40) % 2
+    columns = [(f"c{j}", "boolean", z, ["a", "b"]) for j in range(3)] + [
+        ("x", "real", 9.0 * z + g.normal(size=40), None)
+    ]
+    write_table(place / "table.h5", *table_from_arrays(columns))
+    (place / "run.toml").write_text(CONFIG)
+    done = run(place, "one")
+    assert done.returncode == 0, done.stderr
+    return place, done.stdout, ends(place, "one")
+
+
+def ends(place, out):
+    return [exported(place, f"{out}/chain-{i}") for i in (1, 2)]
+
+
+def cycles(place, out):
+    return [json.loads((place / out / f"chain-{i}" / "status.json").read_text())["cycle"] for i in (1, 2)]
+
+
+def test_a_run_ends_once_it_has_settled(until_settled):
+    place, said, _ = until_settled
+    one, two = cycles(place, "one")
+    assert one == two < 700 and is_check(one)
+    last = said.strip().splitlines()[-1]
+    assert f"clusters settled after {one} cycles" in last and "scores settled" in last and "mpibayes report one" in last
+    assert any(f"cycle {n}: " in said for n in range(157, one))  # what is judged on the way
+    again = run(place, "one")
+    assert again.returncode == 0 and cycles(place, "one") == [one, one]
+    assert f"clusters settled after {one} cycles" in again.stdout
+
+
+def test_it_has_the_bits_of_a_straight_one(until_settled):
+    place, _, bits = until_settled
+    n = cycles(place, "one")[0]
+    words = [f"run.until=cycles run.cycles={n} run.burn_in={BURN_IN}".split()]
+    options = [word for change in words[0] for word in ("--set", change)]
+    assert run(place, "straight", *options).returncode == 0
+    assert ends(place, "straight") == bits
+
+
+def test_on_three_ranks_stopped_and_continued(until_settled):
+    place, _, bits = until_settled
+    assert run_some(place, "pieces", 130, ranks=3).returncode == 75
+    status = [json.loads((place / "pieces" / f"chain-{i}" / "status.json").read_text()) for i in (1, 2)]
+    assert [s["state"] for s in status] == ["stopped", "stopped"]
+    assert run(place, "pieces").returncode == 0
+    assert ends(place, "pieces") == bits
+
+
+def test_at_run_cycles_it_says_what_has_not_settled(until_settled):
+    place, *_ = until_settled
+    done = run(place, "short", "--set", "run.cycles=30")
+    assert done.returncode == 0 and cycles(place, "short") == [30, 30]
+    last = done.stdout.strip().splitlines()[-1]
+    assert "clusters not settled: too few draws" in last and "run.cycles = 30" in last
+
+
+def test_what_auto_is(until_settled):
+    place, *_ = until_settled
+    text = (place / "one" / "config.resolved.toml").read_text()
+    assert 'until = "settled"' in text and f"burn_in = {BURN_IN}" in text
+    assert run(place, "single", "--set", "run.chains=1", "--set", "run.cycles=2").returncode == 0
+    assert 'until = "cycles"' in (place / "single" / "config.resolved.toml").read_text()
+    assert SMALL > 40 * 4
+
+
+def test_one_chain_cannot_settle(until_settled):
+    place, *_ = until_settled
+    bad = mpibayes(place, "run", "run.toml", "-o", "bad", "--until-settled", "--set", "run.chains=1")
+    assert bad.returncode == 2 and "run.until" in bad.stderr and "run.chains = 2" in bad.stderr
+    assert not (place / "bad").exists()
