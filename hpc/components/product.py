@@ -74,6 +74,19 @@ class Components:
     def start(self, concentration: float, discount: float) -> Hyper:
         return Hyper(concentration, discount, **{kind.hyper: kind.start() for kind in self.kinds})
 
+    def by_column(self, hyper: Hyper) -> dict[str, np.ndarray]:
+        """The hyperparameters of each column by its name; those of a block by the name of its first column."""
+        arrays = [(kind, getattr(hyper, kind.hyper)) for kind in self.kinds]
+        return {kind.members(c)[0].name: array[c] for kind, array in arrays for c in range(len(kind))}
+
+    def hyper(self, concentration: float, discount: float, of_column: Mapping[str, np.ndarray]) -> Hyper:
+        """What `by_column` took apart."""
+        arrays = {}
+        for kind in self.kinds:
+            own = [of_column[kind.members(c)[0].name] for c in range(len(kind))]
+            arrays[kind.hyper] = np.array(own, np.float64).reshape(len(kind), *kind.hyper_form)
+        return Hyper(concentration, discount, **arrays)
+
     def prior(self, hyper: Hyper) -> Prior:
         arrays = (kind.prior(getattr(hyper, kind.hyper)) for kind in self.kinds)
         return Prior(**{name: array for of in arrays for name, array in of.items()})

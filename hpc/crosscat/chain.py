@@ -1,28 +1,31 @@
 """A chain: views side by side over the same rows, and the cycle that they go through together.
 
-Given the columns of each view, one cycle leaves the posterior of labels and hyperparameters invariant for any number of
-shards, dealt to ranks in any way (docs/math.md 2.1; 2.3 with `opening` "all"). Today one view has all the columns.
+One cycle leaves the posterior of labels and hyperparameters invariant for any number of shards, dealt to ranks in any
+way (docs/math.md 2.1; 2.3 with `opening` "all"). Columns stay in the view that they are in, unless the views have a law
+of their own: then every cycle ends with a scan in which columns change views (columns.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from mpibayes.errors import DataError, NumericalError
 from mpibayes.hpc.components.product import Components
+from mpibayes.hpc.crosscat import columns as scan_of_columns
 from mpibayes.hpc.crosscat import sync
+from mpibayes.hpc.crosscat.cells import Held, gathered, renumbered, units
 from mpibayes.hpc.crosscat.moves import round as moves
 from mpibayes.hpc.crosscat.moves.ledger import Tally
-from mpibayes.hpc.crosscat.pitman_yor import PitmanYor
+from mpibayes.hpc.crosscat.pitman_yor import PitmanYor, log_eppf
 from mpibayes.hpc.crosscat.start import seating
 from mpibayes.hpc.crosscat.start.subsample import IDLE, Growth, load_strata
 from mpibayes.hpc.crosscat.view import Settings, View
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator, agree
-from mpibayes.io.rows import ARRAYS
+from mpibayes.hpc.parallel.streams import Purpose, generator, in_lane
 
 
 @dataclass
@@ -44,6 +47,7 @@ class CycleInfo:
     splits: int = 0
     merges_tried: int = 0
     merges: int = 0
+    n_views: int = 1  # on every rank
     word: Sequence[int] = ()
 
 
@@ -84,8 +88,16 @@ class Mixture:
             sizes = np.diff(shards.bounds(n_rows, self.n_shards))
             self.growth = Growth(comm, settings.annealing, sizes, strata, settings.seed, chain)
         self.cycles = 0
-        self.views: list[View] = []
-        self.arrange(views or [[column.name for column in columns]])
+        self.units = units(columns, settings.blocks)
+        self.law = None
+        if settings.view_concentration is not None:
+            self.law = PitmanYor.of(settings.view_concentration, settings.view_discount)
+        self.process = self.law.start() if self.law else (1.0, 0.0)  # concentration and discount of the views
+        modelled = columns if settings.likelihood else ()
+        names = [[column.name for column in columns]]
+        self.views = [self._view(names[0], [Held(modelled, [shard.rows for shard in self.shards])], 0)]
+        self.shards = [replace(shard, rows=shard.rows.only(())) for shard in self.shards]  # views have the cells
+        self.arrange(views or names)
 
     def _load(self, rows_of) -> list[shards.Shard]:
         """This rank's shards, with all columns, or none where the cells are not looked at."""
@@ -96,37 +108,47 @@ class Mixture:
         return loaded
 
     def arrange(self, views: Sequence[Sequence[str]]) -> None:
-        """Deal the columns to views, by name. New views have no state: `start` or `resume` has to follow.
+        """Deal the columns to views, by name. New views have no state: `start` or `resume` has to follow. Collective.
 
         An annealed chain has one view: a row that is an anchor does not leave the subsample, and it would be one in
         some views and not in others.
         """
-        if self.growth is not None and len(views) > 1:
+        if self.growth is not None and (len(views) > 1 or self.law is not None):
             raise ValueError("a chain that is annealed has one view")
         if sorted(name for names in views for name in names) != sorted(column.name for column in self.columns):
             raise ValueError("every column has to be in one view, and in no other")
-        for name, block in self.settings.blocks.items():
-            if not any(set(block["columns"]) <= set(names) for names in views):
-                raise ValueError(f"the columns of block {name} have to be in one view")
+        for names in self.units:
+            if not any(set(names) <= set(view) for view in views):
+                raise ValueError(f"columns {', '.join(names)} have to be in one view")
         if [tuple(names) for names in views] != [view.columns for view in self.views]:
-            self.views = [self._view(names, lane) for lane, names in enumerate(views)]
+            held = self._held()
+            self.views = [self._view(names, held, lane) for lane, names in enumerate(views)]
 
-    def _view(self, names: Sequence[str], lane: int) -> View:
-        s, chosen = self.settings, [c for c in self.columns if c.name in set(names)]
-        own = [replace(shard, rows=self._cells(shard.rows, chosen)) for shard in self.shards]
-        if s.likelihood:
-            chosen = renumbered(chosen)
-            blocks = {b: of for b, of in s.blocks.items() if set(of["columns"]) <= set(names)}
-            components = Components(chosen, s.priors, blocks)
+    def _held(self) -> list[Held]:
+        """The cells of all views."""
+        rows = [[shard.rows for shard in view.shards] for view in self.views]
+        return [Held(self._modelled(view.columns), own) for view, own in zip(self.views, rows)]
+
+    def _modelled(self, names: Collection[str]) -> list:
+        """The columns with these names whose cells are looked at."""
+        return [c for c in self.columns if c.name in set(names)] if self.settings.likelihood else []
+
+    def _view(self, names: Sequence[str], held: Sequence[Held], lane: int) -> View:
+        s, chosen = self.settings, self._modelled(names)
+        if len(held) == 1 and len(chosen) == len(held[0].columns):
+            rows = held[0].rows  # all columns: the table's cells, not copied
         else:
-            components = Components([])
+            rows = gathered(chosen, held, s.blocks)
+        own = [replace(shard, rows=cells) for shard, cells in zip(self.shards, rows)]
+        blocks = {b: of for b, of in s.blocks.items() if set(of["columns"]) <= set(names)}
+        components = Components(renumbered(chosen), s.priors, blocks) if s.likelihood else Components([])
         return View(self.comm, names, components, own, self.n_rows, self.n_shards, s, self.chain, lane)
 
-    def _cells(self, rows, chosen: Sequence):
-        """The cells of a view. With all columns they are the table's, else a copy."""
-        if len(chosen) == len(self.columns) or not self.settings.likelihood:
-            return rows
-        return of_columns(rows, chosen, self.settings.blocks)
+    @property
+    def view_of_unit(self) -> list[int]:
+        """The number of the view that each unit of columns is in."""
+        where = {name: v for v, view in enumerate(self.views) for name in view.columns}
+        return [where[names[0]] for names in self.units]
 
     @property
     def view(self) -> View:
@@ -164,6 +186,8 @@ class Mixture:
         self.cycles = cycle
         self._summarise()
         tally = self._split_and_merge()
+        if self.law is not None:
+            self._move_columns()
         moved = sum(int(part[-2]) for part in news) / len(self.views)
         info = self._info(moved / (self.n_active * (s.sweeps_per_cycle if target is None else 1)), tally)
         info.word = [int(w) for w in word]
@@ -200,14 +224,49 @@ class Mixture:
             tally = Tally(*(getattr(tally, f.name) + getattr(own, f.name) for f in fields(Tally)))
         return tally
 
+    def _move_columns(self) -> None:
+        """Every column draws its view anew, and the law of the views is learned."""
+        key = {"seed": self.settings.seed, "cycle": self.cycles, "chain": self.chain}
+        stream = generator(purpose=Purpose.VIEWS, **key)
+        process = np.array(self.law.draw(np.bincount(self.view_of_unit), self.process[0], stream))
+        self.comm.broadcast(process)
+        self.process = tuple(process.tolist())
+        chosen, partitions = scan_of_columns.scan(self.comm, self.views, self.units, self.process, self.cycles)
+        if chosen != self.view_of_unit:
+            self._regroup(chosen, partitions)
+
+    def _regroup(self, chosen: Sequence[int], partitions: Sequence[scan_of_columns.Rowwise]) -> None:
+        """Give every unit of columns the view of the partition chosen for it; the views come first among partitions."""
+        views, held = [], self._held()
+        kind_of = {name: of for view in self.views for name, of in view.components.by_column(view.hyper).items()}
+        for p in sorted(set(chosen)):
+            names = {name for own, at in zip(self.units, chosen) if at == p for name in own}
+            names = tuple(column.name for column in self.columns if column.name in names)
+            if p < len(self.views) and names == self.views[p].columns:
+                views.append(self.views[p])
+                views[-1].lane = in_lane(self.chain, len(views) - 1)
+                continue
+            view, of = self._view(names, held, len(views)), partitions[p]
+            cut = dict(zip((shard.index for shard in self.shards), of.z))
+            view.resume(cut.__getitem__, of.n_labels, view.components.hyper(*of.process, kind_of))
+            views.append(view)
+        changed = [view for view in views if view not in self.views]
+        self.views = views
+        sync.count(self.comm, changed)
+        self._summarise()
+
     def _info(self, moved: float, tally: Tally) -> CycleInfo:
         sizes = [view.sizes() for view in self.views]
-        info = CycleInfo(self.cycles, sum(map(len, sizes)), moved, active_rows=self.n_active, **vars(tally))
+        info = CycleInfo(
+            self.cycles, sum(map(len, sizes)), moved, active_rows=self.n_active, n_views=len(sizes), **vars(tally)
+        )
         log_joints = [view.log_joint() for view in self.views]
         if self.comm.rank == 0:
             shares = [size / self.n_active for size in sizes]
             info.entropy = -sum(float((share * np.log(share)).sum()) for share in shares)
             info.log_joint = sum(log_joints)
+            if self.law is not None:
+                info.log_joint += float(log_eppf(np.bincount(self.view_of_unit), *self.process))
             if len(self.views) == 1:
                 info.concentration, info.discount = self.view.hyper.concentration, self.view.hyper.discount
         return info
@@ -254,22 +313,3 @@ class Mixture:
             self.growth.resume(plan)
         self.cycles = cycles
         self._count()
-
-
-def of_columns(rows, chosen: Sequence, blocks) -> object:
-    """The cells of some columns of `rows`, copied. Columns that `blocks` joins are chosen together."""
-    by_block = {}
-    for block in ARRAYS:
-        index = sorted(column.index for column in chosen if column.block == block)
-        by_block[block] = np.ascontiguousarray(getattr(rows, block)[:, index])
-    names = {column.name for column in chosen}
-    widths = [len(of["columns"]) for of in blocks.values() if set(of["columns"]) <= names]
-    return type(rows)(**by_block, widths=np.array(widths, np.int64))
-
-
-def renumbered(chosen: Sequence) -> list:
-    """The columns with their places in the cells that `of_columns` takes."""
-    places: dict[str, list[int]] = {}
-    for column in sorted(chosen, key=lambda c: c.index):
-        places.setdefault(column.block, []).append(column.index)
-    return [replace(column, index=places[column.block].index(column.index)) for column in chosen]

@@ -55,6 +55,13 @@ class PitmanYor:
         nearest = np.argmin(np.abs(np.log(np.maximum(self.concentrations, 1e-300))))
         return float(self.concentrations[nearest]), float(self.discounts[0])
 
+    def draw_prior(self, stream: np.random.Generator) -> tuple[float, float]:
+        """(concentration, discount) from their prior."""
+        if self.gamma is not None:
+            return stream.standard_gamma(self.gamma[0]) / self.gamma[1], 0.0
+        i, j = stream.integers([len(self.concentrations), len(self.discounts)])
+        return float(self.concentrations[i]), float(self.discounts[j])
+
     def draw(self, size: np.ndarray, current: float, stream: np.random.Generator) -> tuple[float, float]:
         """(concentration, discount) given the block sizes `size` (K,), with weights integrated out."""
         if self.gamma is not None:

@@ -72,8 +72,8 @@ class Changes:
 def count(comm: Communicator, views: Sequence[View]) -> None:
     """The counts of the views' clusters over all shards, by a pass over all rows, on every rank. Collective."""
     for view in views:
-        view.counts = _counted(view.components, view.labelled(), view.n_labels)
-    _sum(comm, [view.counts for view in views], None)
+        view.counts = counted(view.components, view.labelled(), view.n_labels)
+    add_up(comm, [view.counts for view in views])
 
 
 def carry(
@@ -84,7 +84,7 @@ def carry(
     kept: the clusters of each view that were instantiated, in order. bound: what no change's absolute value exceeds,
     once they are summed over ranks.
     """
-    _sum(comm, changes, bound)
+    add_up(comm, changes, bound)
     for now, old, clusters in zip(changes, before, kept):
         for whole, part in zip(now, old):
             whole[..., : len(clusters)] += part[..., clusters]
@@ -126,8 +126,8 @@ def total_statistics(
 
     labelled: (rows, labels) of each of this rank's shards, in order, gone through twice; negative labels are skipped.
     """
-    total, moments = _counted(components, labelled, k), Moments(components)
-    _sum(comm, [total], None)
+    total, moments = counted(components, labelled, k), Moments(components)
+    add_up(comm, [total])
     merged = merge_moments_up(comm, [moments], [labelled], [k], n_shards)
     return moments.statistics(total, merged[0]) if comm.rank == 0 else None
 
@@ -194,7 +194,7 @@ def merge_moments_up(
     return shaped(merged)
 
 
-def _counted(components: Components, labelled: Iterable[tuple[Rows, np.ndarray]], k: int) -> Counts:
+def counted(components: Components, labelled: Iterable[tuple[Rows, np.ndarray]], k: int) -> Counts:
     """The counts of clusters 0..k-1 over this rank's shards, by a pass over their rows."""
     total, offsets = Counts.zeros(components, k), components.categorical.offsets
     for rows, z in labelled:
@@ -205,7 +205,7 @@ def _counted(components: Components, labelled: Iterable[tuple[Rows, np.ndarray]]
     return total
 
 
-def _sum(comm: Communicator, many: Sequence[Counts], bound: int | None) -> None:
+def add_up(comm: Communicator, many: Sequence[Counts], bound: int | None = None) -> None:
     """Sum over ranks, in place, end to end; the arrays of one `wire` in one message. Counts of rows fit 32 bits, since
     Mixture refuses more rows.
 

@@ -44,6 +44,10 @@ class Settings:
     hyper_every: int = 1  # cycles between updates of hyperparameters
     split_merge: int | None = None  # cycles between rounds of moves, 0: none; None: see moves.round.due
     annealing: Annealing | None = None  # None: all rows from the start
+    view_concentration: object = (
+        None  # of the columns over views, as `concentration`; None: columns stay where they are
+    )
+    view_discount: object = 0.0
 
 
 class View:

@@ -48,6 +48,10 @@ class Purpose(IntEnum):
     CELLS = 26  # cells of a simulated table; cycle = block of rows, chain = kind of column, sub = column
     SIMULATED = 27  # missing cells of rows, drawn from the predictive of a draw; sub = kind of column
     RECORDED = 28  # latent numbers of recorded values; seed = the table's, sub = column, chain = whose rows
+    COLUMNS = 29  # which views columns go to, and in which order they are asked
+    RESTAURANT = 30  # partitions of all rows from the prior; sub = which (kernels)
+    PROCESS = 31  # concentration and discount of these; sub = which
+    VIEWS = 32  # concentration and discount of the views, given these
 
 
 def in_lane(chain: int, lane: int) -> int:

@@ -13,6 +13,7 @@ import pytest
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.crosscat import chain as program
 from mpibayes.hpc.crosscat import sync, view
+from mpibayes.hpc.crosscat.cells import Held, renumbered
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.family import MixtureChain
 from mpibayes.hpc.crosscat.start.subsample import Annealing
@@ -120,18 +121,18 @@ def one_lane():
 
 
 def columns_by_place():
-    """A view takes as many columns as it has of a block, and not those that it has."""
-    right = program.of_columns
+    """A view takes as many columns as it has of an array, and not those that it has."""
+    right = program.gathered
 
-    def wrong(rows, chosen, blocks):
-        places = []
+    def wrong(chosen, held, blocks):
+        places, held = [], [Held(renumbered(of.columns), of.rows) for of in held]
         for column in chosen:
             before = sum(c.block == column.block for c in places)
-            places.append(mock.Mock(block=column.block, index=before))
-            places[-1].name = column.name
-        return right(rows, places, blocks)
+            every = [c for of in held for c in of.columns if c.block == column.block]
+            places.append(next(c for c in every if c.index == before))
+        return right(places, held, blocks)
 
-    return mock.patch.object(program, "of_columns", wrong)
+    return mock.patch.object(program, "gathered", wrong)
 
 
 @pytest.mark.quick("one_lane")

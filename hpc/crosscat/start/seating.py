@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.start.subsample import IDLE
 from mpibayes.hpc.parallel.comm import broadcast_arrays
 from mpibayes.hpc.parallel.streams import Purpose, generator
-from mpibayes.io.rows import Rows
 from mpibayes.kernels import mixture as kernels
+from mpibayes.kernels.mixture.restaurant import restaurant
 
 
 def start(view, how: str | np.ndarray, n_clusters: int, chosen: Sequence[np.ndarray]) -> None:
@@ -35,7 +34,10 @@ def _deal(view, how: str | np.ndarray, n_clusters: int, chosen: Sequence[np.ndar
     if not given and how == "overdispersed":
         u = generator(seed, Purpose.START, 0, view.n_shards, view.lane).random()
         how, n_clusters = "random", int(np.exp(u * np.log(max(1, min(256, view.n_rows // 8)) + 1)))
-    dealt = _prior_draw(view) if not given and how == "prior" else None
+    dealt = None
+    if not given and how == "prior":  # the same on every rank
+        key = {"seed": seed, "purpose": Purpose.RESTAURANT, "cycle": 0, "chain": view.lane, "sub": 0}
+        dealt = restaurant(view.n_rows, view.hyper.concentration, view.hyper.discount, **key)
     everyone = how if given else dealt
     view.n_labels = {"one": 1, "random": n_clusters}[how] if everyone is None else int(everyone.max()) + 1
     for shard, z, rows in zip(view.shards, view.z, chosen):
@@ -44,17 +46,6 @@ def _deal(view, how: str | np.ndarray, n_clusters: int, chosen: Sequence[np.ndar
         else:
             stream = generator(seed, Purpose.START, 0, shard.index, view.lane)
             z[rows] = stream.integers(view.n_labels, size=len(rows))
-
-
-def _prior_draw(view) -> np.ndarray:
-    """A partition of all rows from the Pitman-Yor process, the same on every rank: a sweep over no columns."""
-    nothing = Components([], {})
-    prior = nothing.prior(nothing.start(view.hyper.concentration, view.hyper.discount))
-    blank = Rows.empty((), view.n_rows)
-    z = np.full(view.n_rows, -1, np.int32)
-    tail = kernels.Tail(prior, view.hyper.concentration, view.hyper.discount, 0.0)
-    kernels.sweep(blank, z, 0, view.settings.seed, 0, 1, view.lane, None, tail, prior)
-    return z
 
 
 def _seat(view, chosen: Sequence[np.ndarray]) -> None:

@@ -1,0 +1,161 @@
+"""Columns change views: a scan of Gibbs draws over the Pitman-Yor process of the views (docs/math.md 2.9).
+
+Neal's (2000) algorithm 8, with auxiliary views that are kept through the scan: partitions of the rows drawn from their
+prior, which no column goes by. Weights and parameters are integrated out, rows stay as they are. What a column says of
+a partition is its log marginal likelihood there. All columns are counted under all partitions before the scan, in one
+sum over ranks, and again only under what an auxiliary view that was taken is replaced with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mpibayes.hpc.components.grid import draw_on_grid
+from mpibayes.hpc.crosscat import sync
+from mpibayes.hpc.crosscat.pitman_yor import PitmanYor
+from mpibayes.hpc.crosscat.view import View
+from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.parallel.shards import Shard
+from mpibayes.hpc.parallel.streams import Purpose, generator
+from mpibayes.kernels.mixture.restaurant import restaurant
+
+AUXILIARY = 3  # auxiliary views at any time of a scan
+
+
+@dataclass(frozen=True)
+class Rowwise:
+    """A partition of the rows that columns may go by: a view's, or an auxiliary one. z: labels of each of this rank's
+    shards, 0 to n_labels - 1; process: the concentration and discount of its law."""
+
+    z: Sequence[np.ndarray]
+    n_labels: int
+    process: tuple[float, float]
+
+
+def auxiliary(law: PitmanYor, n_rows: int, shards: Sequence[Shard], key: Mapping[str, int], number: int) -> Rowwise:
+    """The number-th fresh partition of a scan, from the prior: the same on all ranks, of which each keeps its rows."""
+    process = law.draw_prior(generator(purpose=Purpose.PROCESS, sub=number, **key))
+    z = restaurant(n_rows, *process, purpose=Purpose.RESTAURANT, sub=number, **key)
+    return Rowwise([z[s.start : s.start + len(s)].copy() for s in shards], int(z.max(initial=-1)) + 1, process)
+
+
+def scores(
+    comm: Communicator, views: Sequence[View], units: Sequence[Sequence[str]], partitions: Sequence[Rowwise]
+) -> np.ndarray | None:
+    """Log marginal likelihood of every unit of columns under every partition, (U, P) on root, None elsewhere.
+
+    Each pair of a view's columns and a partition is worked out by one rank. Collective.
+    """
+    pairs = [(view, p) for view in views for p in partitions]
+    labelled = [[(shard.rows, z) for shard, z in zip(view.shards, p.z)] for view, p in pairs]
+    counts = [sync.counted(view.components, rows, p.n_labels) for (view, p), rows in zip(pairs, labelled)]
+    sync.add_up(comm, counts)
+    moments = [sync.Moments(view.components) for view, _ in pairs]
+    clusters = [p.n_labels for _, p in pairs]
+    merged = sync.merge_moments_up(comm, moments, labelled, clusters, views[0].n_shards, everywhere=True)
+    mine = []
+    for i in range(comm.rank, len(pairs), comm.size):
+        view, statistics = pairs[i][0], moments[i].statistics(counts[i], merged[i])
+        mine += view.components.log_marginal(view.hyper, statistics, view.components.everything)
+    lengths = [[sum(map(len, view.components.kinds)) for view, _ in pairs[r :: comm.size]] for r in range(comm.size)]
+    found = comm.gather_to_root(np.concatenate([np.zeros(0), *mine]), list(map(sum, lengths)))
+    if comm.rank:
+        return None
+    number = {name: u for u, names in enumerate(units) for name in names}
+    unit_of = [[number[name] for name in view.components.by_column(view.hyper)] for view in views]
+    out, of_rank = np.zeros((len(units), len(partitions))), sync.apart(found, list(map(sum, lengths)))
+    parts = [iter(sync.apart(own, each)) for own, each in zip(of_rank, lengths)]
+    for i in range(len(pairs)):
+        view, partition = divmod(i, len(partitions))
+        np.add.at(out[:, partition], unit_of[view], next(parts[i % comm.size]))
+    return out
+
+
+@dataclass
+class Seating:
+    """Which partition every unit of columns goes by, as a scan goes on. Partitions are numbered: views first.
+
+    where (U,): each unit's. score (U, P): of the partitions so far; more are appended. fresh: auxiliary partitions that
+    nobody has looked at yet.
+    """
+
+    where: list[int]
+    score: np.ndarray
+    concentration: float
+    discount: float
+    stream: np.random.Generator
+    fresh: list[int]
+    kept: list[int] = field(default_factory=list)
+
+    def __post_init__(self):
+        self.members: dict[int, int] = {}
+        for partition in self.where:
+            self.members[partition] = self.members.get(partition, 0) + 1
+
+    def scan(self, order: Sequence[int]) -> int:
+        """Draw the partition of each unit in turn; how many were drawn before fresh ones ran out."""
+        for done, unit in enumerate(order):
+            while len(self.kept) < AUXILIARY:
+                if not self.fresh:
+                    return done
+                self.kept.append(self.fresh.pop(0))
+            self._draw(unit)
+        return len(order)
+
+    def _draw(self, unit: int) -> None:
+        left = self.where[unit]
+        self.members[left] -= 1
+        if not self.members[left]:
+            del self.members[left]
+            self._retire(left)
+        views = list(self.members)
+        weight = [np.log(self.members[v] - self.discount) for v in views] + [self._log_new(len(views))] * AUXILIARY
+        open_to = [*views, *self.kept]
+        chosen = open_to[int(draw_on_grid(np.array(weight) + self.score[unit, open_to], self.stream))]
+        if chosen not in self.members:
+            self.kept.remove(chosen)
+        self.members[chosen] = self.members.get(chosen, 0) + 1
+        self.where[unit] = chosen
+
+    def _retire(self, view: int) -> None:
+        """A view without columns is an auxiliary one, in the place of another."""
+        self.kept[int(self.stream.integers(AUXILIARY))] = view
+
+    def _log_new(self, n_views: int) -> float:
+        """Log weight of each auxiliary view."""
+        new = self.concentration + n_views * self.discount if n_views else 1.0
+        return float(np.log(new / AUXILIARY))
+
+
+def scan(
+    comm: Communicator, views: Sequence[View], units: Sequence[Sequence[str]], process: tuple[float, float], cycle: int
+) -> tuple[list[int], list[Rowwise]]:
+    """One scan over all units of columns, in a random order: the partition that each goes by, and the partitions, of
+    which the views' come first. process: concentration and discount of the views. Collective.
+    """
+    first = views[0]
+    partitions = [Rowwise(v.z, v.n_labels, (v.hyper.concentration, v.hyper.discount)) for v in views]
+    of_name = {name: i for i, view in enumerate(views) for name in view.columns}
+    key = first.key(cycle)
+    stream = generator(purpose=Purpose.COLUMNS, **key)
+    order = stream.permutation(len(units))
+    where = [of_name[names[0]] for names in units]
+    seating = Seating(where, np.zeros((len(units), 0)), *process, stream, [])
+    state, done, n_fresh = np.array([0, *where], np.int64), 0, 0
+    while done < len(units):
+        more = AUXILIARY if not n_fresh else 1
+        fresh = [auxiliary(first.law, first.n_rows, first.shards, key, n_fresh + i) for i in range(more)]
+        found = scores(comm, views, units, fresh if n_fresh else [*partitions, *fresh])
+        if comm.rank == 0:
+            seating.score = np.concatenate([seating.score, found], axis=1)
+            seating.fresh += range(len(partitions), len(partitions) + more)
+            done += seating.scan(order[done:])
+            state[:] = done, *seating.where
+        partitions += fresh
+        n_fresh += more
+        comm.broadcast(state)
+        done = int(state[0])
+    return state[1:].tolist(), partitions

@@ -1,0 +1,96 @@
+"""Exact posteriors of cross-categorized tiny tables, by writing out every partition of the columns and, for each view,
+of the rows. No code in common with the program but what enumerates mixtures (tests/exact/enumerate.py)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from scipy.special import logsumexp
+
+from tests.exact.enumerate import Case, column_values, log_eppf, log_marginal, partitions
+
+
+@dataclass(frozen=True)
+class CrossCase:
+    """A table (its `concentration` and `discount` are not looked at), and what is even on its points: `views` and
+    `rows`, (concentration, discount) of the columns over views and of every view's rows; `priors[name]`, of a column.
+    `units`: columns that stay together, by their names; none but single ones unless given.
+    """
+
+    case: Case
+    views: tuple[tuple[float, float], ...]
+    rows: tuple[tuple[float, float], ...]
+    priors: dict[str, tuple[dict, ...]]
+
+
+class Posterior:
+    """p (S,): of the states. A state is the view of each column (`views` (S, C), by first appearance), and the
+    partition of the rows that each column goes by (`rows` (S, C), numbers in `partitions` (B, N))."""
+
+    def __init__(self, cross: CrossCase):
+        columns = cross.case.columns
+        self.partitions = partitions(cross.case.n_rows)
+        of_views = partitions(len(columns))
+
+        def law(z, points):
+            return logsumexp([log_eppf(np.bincount(z), *point) for point in points]) - np.log(len(points))
+
+        prior = np.array([law(z, cross.rows) for z in self.partitions])
+        likelihood = np.array([[self._column(c, cross.priors[c[0]], z) for z in self.partitions] for c in columns])
+        log_p, views, rows = [], [], []
+        for view in of_views:
+            n_views, members = view.max() + 1, [np.flatnonzero(view == v) for v in range(view.max() + 1)]
+            weight = [prior + likelihood[own].sum(axis=0) for own in members]
+            for choice in product(range(len(self.partitions)), repeat=int(n_views)):
+                log_p.append(law(view, cross.views) + sum(w[b] for w, b in zip(weight, choice)))
+                views.append(view)
+                rows.append(np.array(choice)[view])
+        self.views, self.rows = np.array(views), np.array(rows)
+        self.log_evidence = float(logsumexp(log_p))
+        self.p = np.exp(np.array(log_p) - self.log_evidence)
+        self._number = {self._key(v, r): s for s, (v, r) in enumerate(zip(self.views, self.rows))}
+        self._partition = {tuple(z): b for b, z in enumerate(self.partitions.tolist())}
+
+    @staticmethod
+    def _column(column, priors, z) -> float:
+        values = column_values(column)
+        parts = [[log_marginal(column[1], values[z == k], prior) for k in range(z.max() + 1)] for prior in priors]
+        return float(logsumexp([sum(each) for each in parts]) - np.log(len(priors)))
+
+    @staticmethod
+    def _key(views, rows):
+        return tuple(views), tuple(rows)
+
+    def number(self, views, labels) -> int:
+        """Of a state: the view of each column, and the labels (C, N) that each goes by."""
+        first = {}
+        views = [first.setdefault(v, len(first)) for v in views]
+        rows = []
+        for z in labels:
+            seen = {}
+            rows.append(self._partition[tuple(seen.setdefault(k, len(seen)) for k in z)])
+        return self._number[self._key(views, rows)]
+
+    def summaries(self) -> tuple[list[str], np.ndarray]:
+        """Names, and (events, S) of which state each happens in: every partition of the columns, two rows together in
+        a column's view, with or without another column there, and numbers of clusters."""
+        names, table, n_columns = [], [], self.views.shape[1]
+        for view in partitions(n_columns):
+            names.append("columns " + "".join(map(str, view)))
+            table.append((self.views == view).all(axis=1))
+        together = self.partitions[:, :, None] == self.partitions[:, None, :]
+        for f in range(n_columns):
+            n_clusters = self.partitions.max(axis=1)[self.rows[:, f]] + 1
+            for k in range(1, self.partitions.shape[1] + 1):
+                names.append(f"K={k} of column {f}")
+                table.append(n_clusters == k)
+            for i, j in zip(*np.triu_indices(self.partitions.shape[1], 1)):
+                same = together[self.rows[:, f], i, j]
+                names.append(f"rows {i}, {j} together for column {f}")
+                table.append(same)
+                for g in range(f):
+                    names.append(f"columns {g}, {f} together, rows {i}, {j} too")
+                    table.append(same & (self.views[:, f] == self.views[:, g]))
+        return names, np.array(table, float)
