@@ -14,7 +14,7 @@ from mpibayes.hpc.posterior.drawing import FAINT, INK, plot, shortened, styled
 from mpibayes.text import percent, visible
 
 EMPTY = "#f4f5f7"
-LEVEL_LETTERS = 14  # of a line of a level's name
+LEVEL_LETTERS = 15  # of a line of a level's name
 LEVEL_LINES = 8  # that is more than the longest that people write
 NAME_LETTERS = 30  # of a line of a column's name, above
 TRAIT_LETTERS = 40  # of a line of what tells a cluster, beside it
@@ -44,37 +44,40 @@ def heat_map(
     numeric, levels = ([c for c in columns if (c.p is None) is wanted] for wanted in (True, False))
     shown = numeric + levels
     cells = {(j, k): _cell(c, k, *looks) for j, c in enumerate(shown) for k in range(len(sizes))}
-    heads = [textwrap.wrap(visible(c.name), NAME_LETTERS) or [""] for c in shown]
-    wide, tall = 0.76, max(0.42, 0.1 + 0.105 * max(len(lines) for _, lines in cells.values()))
+    heads = [_head(c.name) for c in shown]
+    beside = [[line for trait in name for line in textwrap.wrap(trait, TRAIT_LETTERS)] for name in names]
+    most = [max([len(beside[k]), *(len(cells[j, k][1]) for j in range(len(shown)))]) for k in range(len(sizes))]
+    wide, tall = 0.76, [max(0.42, 0.1 + 0.105 * n) for n in most]  # inches, as heights are in the axes
+    top = np.cumsum([0.0, *tall])
     gap = 0.35 if numeric and levels else 0.0
     longest = 0.058 * max(len(line) for lines in heads for line in lines) + 0.1 * max(map(len, heads))
     head = 0.3 + 0.65 * longest  # at an angle of 40 degrees
     left, bottom = 1.25, 1.05 if gap else 0.65
-    across, down = wide * (len(shown) + gap), tall * len(sizes)
-    beside = [[line for trait in name for line in textwrap.wrap(trait, TRAIT_LETTERS)] for name in names]
+    across, down = wide * (len(shown) + gap), top[-1]
     right = max(0.77 * longest - 0.2, 0.25 + 0.054 * max((len(line) for lines in beside for line in lines), default=0))
     width, height = max(left + across + right, 7.5), 0.55 + head + down + bottom
     figure = plot(width, height)
     figure.set_layout_engine("none")
     axes = figure.add_axes((left / width, bottom / height, across / width, down / height))
-    axes.set(xlim=(0, len(shown) + gap), ylim=(len(sizes), 0))
+    axes.set(xlim=(0, len(shown) + gap), ylim=(down, 0))
     axes.axis("off")
+    middle = (top[:-1] + top[1:]) / 2.0
     for j, c in enumerate(shown):
         x = j + (gap if c.p is not None else 0.0)
         look = {"rotation": 40, "rotation_mode": "anchor", "ha": "left", "va": "bottom", "fontsize": 8.4}
-        axes.text(x + 0.42, -0.06 / tall, "\n".join(heads[j]), linespacing=1.0, **look)
+        axes.text(x + 0.42, -0.06, "\n".join(heads[j]), linespacing=1.0, **look)
         for k in range(len(sizes)):
             colour, lines = cells[j, k]
-            axes.add_patch(rectangle(x, k, colour))
+            axes.add_patch(rectangle(x, top[k], colour, tall[k], 0.017))
             look = {"color": INK if brightness(colour) > 0.5 else "white", "ha": "center", "va": "center"}
             size = 7.2 if len(lines) == 1 else 5.7
-            axes.text(x + 0.5, k + 0.5, "\n".join(lines), fontsize=size, linespacing=1.12, **look)
+            axes.text(x + 0.5, middle[k], "\n".join(lines), fontsize=size, linespacing=1.12, **look)
     for k, size in enumerate(sizes):
-        axes.text(-0.75, k + 0.5, f"{k + 1}", ha="right", va="center", fontsize=9, fontweight="bold")
-        axes.text(-0.1, k + 0.5, percent(size / n_rows), ha="right", va="center", fontsize=8, color=FAINT)
-        axes.text(len(shown) + gap + 0.12, k + 0.5, "\n".join(beside[k]), va="center", fontsize=7, color=INK)
+        axes.text(-0.75, middle[k], f"{k + 1}", ha="right", va="center", fontsize=9, fontweight="bold")
+        axes.text(-0.1, middle[k], percent(size / n_rows), ha="right", va="center", fontsize=8, color=FAINT)
+        axes.text(len(shown) + gap + 0.12, middle[k], "\n".join(beside[k]), va="center", fontsize=7, color=INK)
     for x, word in ((-0.75, "cluster"), (-0.1, "rows")):
-        axes.text(x, -0.18, word, ha="right", va="bottom", fontsize=8, color=FAINT)
+        axes.text(x, -0.08, word, ha="right", va="bottom", fontsize=8, color=FAINT)
     figure.text(0.18 / width, 1 - 0.2 / height, title, fontsize=11, fontweight="bold", va="center")
     alike = sum(not np.any(c.divergence[: len(sizes)] >= TELLING) for c in of)
     words = (
@@ -111,6 +114,12 @@ def _cell(c: ColumnProfile, k: int, means, levels) -> tuple[Any, list[str]]:
     return colours(norm(max(p[v] - c.overall[v], 0.0))), [*_wrapped(c.levels[v]), percent(p[v])]
 
 
+def _head(name: str) -> list[str]:
+    """A column's name on one line, two or three: more would touch the next column's."""
+    name = visible(name)
+    return textwrap.wrap(name, max(NAME_LETTERS, len(name) // 3 + 8)) or [""]
+
+
 def _wrapped(text: str) -> list[str]:
     """A level's name on lines of LEVEL_LETTERS."""
     lines = textwrap.wrap(visible(text), LEVEL_LETTERS, break_on_hyphens=False) or ['""']
@@ -128,10 +137,10 @@ def brightness(colour) -> float:
     return 0.30 * red + 0.59 * green + 0.11 * blue
 
 
-def rectangle(x: float, y: float, colour):
+def rectangle(x: float, y: float, colour, height: float = 1.0, margin: float = 0.04):
     from matplotlib.patches import Rectangle
 
-    return Rectangle((x + 0.02, y + 0.04), 0.96, 0.92, facecolor=colour, edgecolor="none")
+    return Rectangle((x + 0.02, y + margin), 0.96, height - 2.0 * margin, facecolor=colour, edgecolor="none")
 
 
 def _keys(figure, place, looks) -> None:

@@ -146,7 +146,7 @@ def _describe(posterior: RunSummary, r: Representative, kept: Sequence[tuple[int
         cuts = {c.name: profiles.cuts(cells[c.name]) for c in run.columns if not c.levels}
         codes = {name: _in_intervals(x, cuts[name]) if name in cuts else x for name, x in cells.items()}
         listed = z < len(shown)
-        shared = telling.shared_within({name: x[listed] for name, x in codes.items()}, z[listed])
+        shared = telling.shared_of({name: x[listed] for name, x in codes.items()}, z[listed])
         counts, moments = run.histograms(r.labels, cuts), run.moments(r.labels)
         numbers = {name: profiles.Numbers(counts[name], *moments[name]) for name in cuts}
         (statistics,) = run.statistics([r.labels])

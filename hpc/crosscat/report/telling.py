@@ -17,7 +17,8 @@ import numpy as np
 ENOUGH = 0.01  # of what could be mistaken at first: columns that take away less are ordered by their divergence
 SAME_STORY = 0.75  # a column of whose entropy within clusters a chosen one explains more is a twin, and left out
 
-Shared = Callable[[str, str], float]  # share of the first column's entropy within clusters that the second explains
+# What the second column takes of the first: shares of its entropy within clusters, and of what it says of clusters.
+Shared = Callable[[str, str], tuple[float, float]]
 
 
 def likeness(p: np.ndarray, n: np.ndarray, everywhere: np.ndarray) -> np.ndarray:
@@ -35,36 +36,39 @@ def likeness(p: np.ndarray, n: np.ndarray, everywhere: np.ndarray) -> np.ndarray
 
 def choose(names: Sequence[str], alike: np.ndarray, divergence: np.ndarray, shared: Shared, most: int) -> list[int]:
     """At most so many of C columns, in order: numbers. alike (C, P): their coefficients for P pairs of clusters;
-    divergence (C,): the order, less what is shared, of those that take little away."""
+    divergence (C,): what orders those that take little away, by its share that is new."""
     chosen: list[int] = []
-    own = np.ones(len(names))  # share of each column's entropy that no chosen one explains
+    own, new = np.ones((2, len(names)))  # shares of entropy within clusters, and of what is said, that none has taken
     logs = np.log(alike)
     left = np.ones(alike.shape[1])
     while len(chosen) < min(most, len(names)):
         rest = np.array([i for i in range(len(names)) if i not in chosen])
         taken = left.sum() - (left * np.exp(own[rest, None] * logs[rest])).sum(axis=1)
-        new = own[rest] > 1.0 - SAME_STORY
-        if not new.any():
+        no_twin = own[rest] > 1.0 - SAME_STORY
+        if not no_twin.any():
             break
-        more = len(left) > 0 and taken[new].max() > ENOUGH * len(left)
-        value = np.where(new, taken if more else own[rest] * divergence[rest], -1.0)
+        more = len(left) > 0 and taken[no_twin].max() > ENOUGH * len(left)
+        value = np.where(no_twin, taken if more else new[rest] * divergence[rest], -1.0)
         best = int(rest[np.argmax(value)])
         left = left * np.exp(own[best] * logs[best])
         chosen.append(best)
         for i in rest[rest != best]:
-            own[i] = min(own[i], 1.0 - shared(names[i], names[best]))
+            within, said = shared(names[i], names[best])
+            own[i], new[i] = min(own[i], 1.0 - within), min(new[i], 1.0 - said)
     return chosen
 
 
-def nothing_shared(a: str, b: str) -> float:
-    return 0.0
+def nothing_shared(a: str, b: str) -> tuple[float, float]:
+    return 0.0, 0.0
 
 
-def shared_within(codes: Mapping[str, np.ndarray], z: np.ndarray) -> Shared:
-    """I(a; b | z) / H(a | z), from integer codes and clusters z of the same rows, less what chance alone gives, which
-    is measured with b's rows moved around within clusters. Where a has one value in each cluster: 1 if b says which,
-    else 0."""
-    known: dict[frozenset[str], tuple[float, float]] = {}
+def shared_of(codes: Mapping[str, np.ndarray], z: np.ndarray) -> Shared:
+    """I(a; b | z) / H(a | z), and 1 - I(a; z | b) / I(a; z), from integer codes and clusters z of the same rows.
+
+    I(a; b | z) is less what chance alone gives, which is measured with b's rows moved around within clusters. Where a
+    has one value in each cluster the first is 1 if b says which, else 0.
+    """
+    known: dict[frozenset[str], tuple[float, float, float]] = {}
     order = np.argsort(z, kind="stable")
     z = np.unique(z[order], return_inverse=True)[1].astype(np.int64)
     compact = {name: np.unique(x[order], return_inverse=True)[1].astype(np.int64) for name, x in codes.items()}
@@ -72,26 +76,32 @@ def shared_within(codes: Mapping[str, np.ndarray], z: np.ndarray) -> Shared:
     moved = np.concatenate([np.roll(np.arange(i, j), (j - i) // 2) for i, j in pairwise(ends)] or [order])
     of_z = _entropy(z)
     within = {name: _entropy(_joint(x, z)) - of_z for name, x in compact.items()}
+    over_all = {name: _entropy(x) for name, x in compact.items()}
 
-    def together(a: str, b: str) -> tuple[float, float]:
-        """I(a; b | z), and what chance gives."""
+    def together(a: str, b: str) -> tuple[float, float, float]:
+        """I(a; b | z), what chance gives, and I(a; b)."""
         pair = frozenset((a, b))
         if pair not in known:
             apart = within[a] + within[b] + of_z
             x, y = (compact[name] for name in sorted(pair))
-            known[pair] = tuple(apart - _entropy(_joint(_joint(x, v), z)) for v in (y, y[moved]))
+            both, chance = (apart - _entropy(_joint(_joint(x, v), z)) for v in (y, y[moved]))
+            known[pair] = both, chance, over_all[a] + over_all[b] - _entropy(_joint(x, y))
         return known[pair]
 
-    def shared(a: str, b: str) -> float:
-        if a not in compact or b not in compact:
-            return 0.0
+    def shared(a: str, b: str) -> tuple[float, float]:
+        if a not in compact or b not in compact or over_all[a] <= 1e-9:
+            return 0.0, 0.0
+        both, chance, in_all = together(a, b)
+        said = _share(in_all - (both - chance), over_all[a] - within[a])
         if within[a] <= 1e-9:
-            return float(_entropy(_joint(compact[a], compact[b])) - _entropy(compact[b]) <= 1e-9)
-        both, chance = together(a, b)
-        left = within[a] - chance
-        return float(np.clip((both - chance) / left, 0.0, 1.0)) if left > 1e-9 else 0.0
+            return float(in_all >= over_all[a] - 1e-9), said
+        return _share(both - chance, within[a] - chance), said
 
     return shared
+
+
+def _share(part: float, whole: float) -> float:
+    return float(np.clip(part / whole, 0.0, 1.0)) if whole > 1e-9 else 0.0
 
 
 def _joint(a: np.ndarray, b: np.ndarray) -> np.ndarray:

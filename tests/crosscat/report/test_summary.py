@@ -8,7 +8,7 @@ from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.partitions import by_size, contingency, jaccard, ordered_sizes, similarity, variations
 from mpibayes.hpc.crosscat.report import profiles as summary
-from mpibayes.hpc.crosscat.report.telling import shared_within
+from mpibayes.hpc.crosscat.report.telling import shared_of
 from mpibayes.hpc.posterior.scalars import MOST_R_HAT, mixing_warnings, r_hat_in_words, summary_of
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels import mixture as kernels
@@ -236,12 +236,13 @@ def test_columns_that_tell_the_same_story_are_named_once():
     a = g.integers(0, 6, 5000)
     z = (a >= 3).astype(int)
     codes = {"detail": a, "group": a // 3, "part": a % 3 // 2, "other": g.integers(0, 6, 5000)}
-    shared = shared_within(codes, z)
-    assert shared("group", "detail") == 1.0 and shared("detail", "group") == 0.0  # which says nothing within clusters
-    assert shared("part", "detail") == pytest.approx(1.0, abs=0.01)
+    shared = shared_of(codes, z)
+    assert shared("group", "detail") == (1.0, 1.0)
+    assert shared("detail", "group") == pytest.approx((0.0, 1.0))  # the group is the cluster, and says all there is
     three = np.log(3) - np.log(2) * 2 / 3
-    assert shared("detail", "part") == pytest.approx(three / np.log(3), abs=0.02)
-    assert shared("other", "detail") < 0.01
+    assert shared("part", "detail")[0] == pytest.approx(1.0, abs=0.01)
+    assert shared("detail", "part") == pytest.approx((three / np.log(3), 0.0), abs=0.02)
+    assert shared("other", "detail")[0] < 0.01
     columns, rows = table_from_arrays([("detail", "categorical", a, None), ("part", "categorical", a, None)])
     *_, made = profiles_of(columns, rows, z)
     assert len(summary.traits(made, 0)) == 2
@@ -258,10 +259,10 @@ def test_columns_are_chosen_by_what_they_add():
     columns.append(("noise", g.integers(0, 3, len(z))))
     given = [(name, "categorical", np.asarray(x, np.int64), None) for name, x in columns]
     *_, made = profiles_of(*table_from_arrays(given), z)
-    chosen = [c.name for c in summary.picture(made, shared_within(dict(columns), z))]
+    chosen = [c.name for c in summary.picture(made, shared_of(dict(columns), z))]
     assert [name.rstrip("0123") for name in chosen[:2]] == ["twin", "rare"] and "noise" not in chosen
     assert sum(name.startswith("twin") for name in chosen) == 1
-    assert [t.column for t in summary.traits(made, 3, shared_within(dict(columns), z))][1:2] == ["rare"]
+    assert [t.column for t in summary.traits(made, 3, shared_of(dict(columns), z))][1:2] == ["rare"]
     by_information = sorted(made, key=lambda c: -c.information)
     assert all(c.name.startswith("twin") for c in by_information[:4])  # what a choice column by column would show
 
