@@ -72,6 +72,8 @@ def decide(p: Profile, keep: bool = False) -> Decision:
         text, _ = p.example_infinite
         what = f"{counted(n_infinite, 'cell is', 'cells are')} infinite or beyond 1e150, such as {text!r}"
         found = replace(found, warning=_joined(found.warning, f"column '{p.name}': {what}; taken as missing"))
+    if found.kind == "count" and p.kind is None and recording(p.histogram).roughness > DOUBTFUL:
+        found = replace(found, kind="real", reason="integers, some of them far more common than their neighbours")
     if found.kind != "real" or found.error:
         return found
     dates = p.dates

@@ -190,3 +190,11 @@ def test_parquet_of_other_types(tmp_path):
     columns = parquet(tmp_path, frame)[1]
     kinds = ["real", "real", "real", "categorical", "categorical", "ignored"]
     assert [c.kind for c in columns.values()] == kinds
+
+
+def test_codes_are_no_counts(tmp_path):
+    """Occupations from 0 to 46 have a mean below 20; but neighbours among counts are about as common."""
+    codes = G.choice(47, 6000, p=G.permutation(G.dirichlet(np.full(47, 0.6))))
+    summary, columns = imported(tmp_path, csv(occupation=codes, visits=G.poisson(15, 6000)))
+    assert (columns["occupation"].kind, columns["visits"].kind) == ("real", "count")
+    assert "if they are codes: --kind occupation=categorical" in " ".join(summary.warnings)
