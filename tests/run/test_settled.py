@@ -177,6 +177,7 @@ def test_it_has_the_bits_of_a_straight_one(until_settled):
     assert exported(place, "straight") == bits[0]
 
 
+@pytest.mark.thorough
 def test_on_three_ranks_stopped_and_continued(until_settled):
     place, _, bits = until_settled
     assert run_some(place, "pieces", 130, ranks=3).returncode == 75

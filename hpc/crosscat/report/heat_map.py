@@ -45,7 +45,7 @@ def heat_map(
     shown = numeric + levels
     cells = {(j, k): _cell(c, k, *looks) for j, c in enumerate(shown) for k in range(len(sizes))}
     heads = [_head(c.name) for c in shown]
-    beside = [[line for trait in name for line in textwrap.wrap(trait, TRAIT_LETTERS)] for name in names]
+    beside = [[line for trait in name for line in textwrap.wrap(visible(trait), TRAIT_LETTERS)] for name in names]
     most = [max([len(beside[k]), *(len(cells[j, k][1]) for j in range(len(shown)))]) for k in range(len(sizes))]
     wide, tall = 0.76, [max(0.42, 0.1 + 0.105 * n) for n in most]  # inches, as heights are in the axes
     top = np.cumsum([0.0, *tall])
@@ -123,11 +123,8 @@ def _head(name: str) -> list[str]:
 def _wrapped(text: str) -> list[str]:
     """A level's name on lines of LEVEL_LETTERS."""
     lines = textwrap.wrap(visible(text), LEVEL_LETTERS, break_on_hyphens=False) or ['""']
-    return (
-        lines
-        if len(lines) <= LEVEL_LINES
-        else [*lines[: LEVEL_LINES - 1], shortened("".join(lines[LEVEL_LINES - 1 :]), LEVEL_LETTERS)]
-    )
+    rest = "".join(lines[LEVEL_LINES - 1 :])
+    return lines if len(lines) <= LEVEL_LINES else [*lines[: LEVEL_LINES - 1], shortened(rest, LEVEL_LETTERS)]
 
 
 def brightness(colour) -> float:
