@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 
 from mpibayes.errors import ConfigError, DataError
+from mpibayes.hpc.settled import SMALL
 from mpibayes.io.files import open_regular, reading, reason, write_text
 from mpibayes.io.table import SUFFIXES as TABLES
 from mpibayes.io.table import Table
@@ -28,8 +29,10 @@ heldout = 0.1   # a tenth of the rows is not trained on, but scored
 
 [run]
 chains = 2      # from different starts, so that the report can tell whether they agree
-cycles = 2000   # at most: chains on a small table end once they agree (run.until)
+cycles = {cycles}
 """
+CYCLES = "2000"
+CYCLES_IF_SMALL = "5000   # at most: chains on a small table end once they agree (run.until)"
 
 
 def is_data(path: Path) -> bool:
@@ -69,9 +72,10 @@ def configuration(source: Path, folder: Path, fresh: bool) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     if not own:
         _import(source, table, fresh or _is_left_over(table, source))
-    named = table.absolute() if own else table.name
+    named, found = table.absolute() if own else table.name, Table.open(table)
+    cycles = CYCLES_IF_SMALL if found.n_rows * len(found.columns) <= SMALL else CYCLES
     try:
-        write_text(place, TEXT.format(made=made, table=toml_string(str(named))))
+        write_text(place, TEXT.format(made=made, table=toml_string(str(named)), cycles=cycles))
     except OSError as error:
         raise DataError(f"{place}: cannot be written: {reason(error)}") from error
     _tell(f"{place}: the configuration; every key is in docs/configuration.md")

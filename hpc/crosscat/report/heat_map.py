@@ -81,7 +81,7 @@ def heat_map(
     figure.text(0.18 / width, 1 - 0.2 / height, title, fontsize=11, fontweight="bold", va="center")
     alike = sum(not np.any(c.divergence[: len(sizes)] >= TELLING) for c in of)
     words = (
-        f"{_of(len(sizes), n_clusters)} cluster{'s' * (n_clusters != 1)}, the largest; "
+        f"{_of(len(sizes), n_clusters)} cluster{'s' * (n_clusters != 1)}{', the largest' * (len(sizes) < n_clusters)}; "
         f"{_of(len(shown), len(of))} column{'s' * (len(of) != 1)}, those that tell these clusters apart"
         + (f" ({alike:,} much the same in all)" if alike else "")
     )
