@@ -34,7 +34,7 @@ import numpy as np
 from mpibayes.io.clock import step_of
 from mpibayes.io.dates import Dates
 from mpibayes.io.encode import numbers
-from mpibayes.io.measured import AS_IT_IS, DOUBTFUL, Recording, in_words, recording
+from mpibayes.io.measured import AS_IT_IS, DOUBTFUL, FEW_VALUES, Recording, in_words, recording
 from mpibayes.io.profile import TRUTH, Profile
 from mpibayes.io.rows import MAX_LEVELS, NUMERIC
 from mpibayes.text import counted, toml_string
@@ -81,7 +81,8 @@ def decide(p: Profile, keep: bool = False) -> Decision:
     r = recording(p.histogram, **(known | p.recorded))
     if r.few and p.kind is None and p._texts is not None and not p.recorded:
         what = "numbers" if not dates else "times" if dates.order == "clock" else "dates"
-        return _categorical(p, f"{p.n_distinct} different {what}, each ten times or more")
+        recur = ", each ten times or more" if p.n_distinct <= FEW_VALUES else " that recur and have no common step"
+        return _categorical(p, f"{p.n_distinct} different {what}{recur}")
     warnings = [found.warning] if found.warning else []
     if r.suspects:
         written = [p.written(value) for value in r.suspects]

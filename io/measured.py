@@ -8,7 +8,8 @@ The rules, and where they come from (docs/tables.md has them for users):
 * An atom is a value of 2 % of the cells or more, at least 20, and at least five times the commonest of its four
   neighbours a side. A sentinel is the least or the greatest value, far from the others and more common than the next.
 * Values whose normal logarithm describes them much better are modelled on a log scale.
-* At most 20 values, each ten times or more, are categories.
+* At most 20 values, each ten times or more, are categories; so are at most 200 that have no step, half of them ten
+  times or more: they recur exactly, as ratios of small numbers do, and a density would have a peak at each.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ HEAPED = 3.0  # times the median: what a value weighs at most
 ATOM_SHARE, ATOM_CELLS, ATOM_TIMES, NEIGHBOURS = 0.02, 20, 5.0, 4
 SENTINEL_CELLS, SENTINEL_TIMES, SENTINEL_GAP = 5, 2.0, 0.25
 SUSPECT_SHARE = 0.25  # of the cells: a sentinel of more is hardly a missing cell
-FEW_VALUES, FEW_CELLS = 20, 10
+FEW_VALUES, FEW_CELLS, RECURRING = 20, 10, 200
 LOG_RANGE, LOG_GAIN = 20.0, 0.25
 MEDIAN_OF_CHI = 0.4549  # of a chi-square with one degree of freedom
 ROUGH_CELLS = 12_000  # cells at which roughness is quoted
@@ -104,7 +105,9 @@ def recording(h: Histogram, resolution: float | None = None, atoms=None, log: bo
     if not len(values):
         return Recording(resolution or 0.0, tuple(atoms or ()), bool(log))
     step = _resolution(values, cells) if resolution is None else resolution
-    found = Recording(step, few=h.whole and len(values) <= FEW_VALUES and int(cells.min()) >= FEW_CELLS)
+    few = len(values) <= FEW_VALUES and cells.min() >= FEW_CELLS
+    recurring = not step and len(values) <= RECURRING and np.median(cells) >= FEW_CELLS
+    found = Recording(step, few=h.whole and bool(few or recurring))
     suspects = ()
     if atoms is None:
         sentinels = _sentinels(values, cells)

@@ -66,6 +66,8 @@ def test_scale():
 
 
 def test_few_values_are_categories():
+    ratios = np.unique([i / j for i in range(1, 12) for j in range(1, 12)])
+    assert found(np.repeat(ratios, 12)).few and not found(np.repeat(ratios, 9)).few
     assert found(np.repeat(np.arange(20) / 2, 10)).few
     assert not found(np.repeat(np.arange(21) / 2, 10)).few and not found(np.repeat(np.arange(20) / 2, 9)).few
 
