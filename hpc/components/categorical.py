@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -21,6 +22,12 @@ from mpibayes.kernels.mixture import updates
 
 GRID = 2.0 ** np.arange(-6.0, 4.5, 0.5)  # pseudo-count of each level
 START = 0.5
+
+
+@lru_cache(maxsize=64)
+def _table(points: tuple[float, ...]) -> updates.Grid:
+    """What scores a grid of multipliers; the same object for the same grid."""
+    return updates.Grid(np.array(points))
 
 
 class Levels:
@@ -87,8 +94,7 @@ class Categorical:
                 self.grids.append(np.ones(1))
             else:
                 self.grids.append(as_grid(prior["symmetric"]) if prior else GRID)
-        tables = {tuple(grid): updates.Grid(grid) for grid in self.grids if len(grid) > 1}
-        self._tables = [tables.get(tuple(grid)) for grid in self.grids]  # None: the multiplier is fixed
+        self._tables = [_table(tuple(grid)) if len(grid) > 1 else None for grid in self.grids]  # None: it is fixed
         self.cuts = {"column": np.arange(len(self) + 1), "level": self.offsets}
         self.cost = self.n_levels + 2.0
         self.odds_form = (int(self.offsets[-1]),)

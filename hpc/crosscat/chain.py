@@ -2,7 +2,7 @@
 
 One cycle leaves the posterior of labels and hyperparameters invariant for any number of shards, dealt to ranks in any
 way (docs/math.md 2.1; 2.3 with `opening` "all"). Columns stay in the view that they are in, unless the views have a law
-of their own: then every cycle ends with a scan in which columns change views (columns.py).
+of their own: then every cycle ends with a scan in which columns change views (columns/).
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from mpibayes.errors import DataError, NumericalError
+from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
-from mpibayes.hpc.crosscat import columns as scan_of_columns
 from mpibayes.hpc.crosscat import sync
-from mpibayes.hpc.crosscat.cells import Held, gathered, renumbered, units
+from mpibayes.hpc.crosscat.columns import scan
+from mpibayes.hpc.crosscat.columns.cells import Held, gathered, renumbered, units
+from mpibayes.hpc.crosscat.columns.split_merge import Move
+from mpibayes.hpc.crosscat.columns.subject import Subject
 from mpibayes.hpc.crosscat.moves import round as moves
 from mpibayes.hpc.crosscat.moves.ledger import Tally
 from mpibayes.hpc.crosscat.pitman_yor import PitmanYor, log_eppf
@@ -126,23 +129,43 @@ class Mixture:
 
     def _held(self) -> list[Held]:
         """The cells of all views."""
-        rows = [[shard.rows for shard in view.shards] for view in self.views]
-        return [Held(self._modelled(view.columns), own) for view, own in zip(self.views, rows)]
+        return [self.held(view.columns, [shard.rows for shard in view.shards]) for view in self.views]
+
+    def held(self, names: Collection[str], rows: Sequence) -> Held:
+        """The columns with these names, whose cells `rows` has."""
+        return Held(self._modelled(names), rows)
 
     def _modelled(self, names: Collection[str]) -> list:
         """The columns with these names whose cells are looked at."""
         return [c for c in self.columns if c.name in set(names)] if self.settings.likelihood else []
 
     def _view(self, names: Sequence[str], held: Sequence[Held], lane: int) -> View:
+        s, (components, rows) = self.settings, self._cut(names, held)
+        own = [replace(shard, rows=cells) for shard, cells in zip(self.shards, rows)]
+        return View(self.comm, names, components, own, self.n_rows, self.n_shards, s, self.chain, lane)
+
+    def _cut(self, names: Collection[str], held: Sequence[Held]) -> tuple[Components, list]:
         s, chosen = self.settings, self._modelled(names)
         if len(held) == 1 and len(chosen) == len(held[0].columns):
-            rows = held[0].rows  # all columns: the table's cells, not copied
+            rows = held[0].rows  # all columns: the cells as they are, not copied
         else:
             rows = gathered(chosen, held, s.blocks)
-        own = [replace(shard, rows=cells) for shard, cells in zip(self.shards, rows)]
         blocks = {b: of for b, of in s.blocks.items() if set(of["columns"]) <= set(names)}
-        components = Components(renumbered(chosen), s.priors, blocks) if s.likelihood else Components([])
-        return View(self.comm, names, components, own, self.n_rows, self.n_shards, s, self.chain, lane)
+        return Components(renumbered(chosen), s.priors, blocks) if s.likelihood else Components([]), rows
+
+    def of_columns(self, names: Collection[str], held: Sequence[Held]) -> tuple[Components, Hyper, list]:
+        """Some columns with their hyperparameters, and their cells of what is held."""
+        components, rows = self._cut(names, held)
+        of_column = {name: of for view in self.views for name, of in view.components.by_column(view.hyper).items()}
+        return components, components.hyper(1.0, 0.0, of_column), rows
+
+    def subject(self, names: Collection[str]) -> Subject:
+        """Some columns by themselves."""
+        wanted = set(names)
+        held = [of for of, view in zip(self._held(), self.views) if wanted & set(view.columns)]
+        components, hyper, rows = self.of_columns(names, held)
+        own = [replace(shard, rows=cells) for shard, cells in zip(self.shards, rows)]
+        return Subject(self.comm, components, hyper, own, self.n_rows, self.n_shards)
 
     @property
     def view_of_unit(self) -> list[int]:
@@ -231,11 +254,15 @@ class Mixture:
         process = np.array(self.law.draw(np.bincount(self.view_of_unit), self.process[0], stream))
         self.comm.broadcast(process)
         self.process = tuple(process.tolist())
-        chosen, partitions = scan_of_columns.scan(self.comm, self.views, self.units, self.process, self.cycles)
+        chosen, partitions = scan.scan(self.comm, self.views, self.units, self.process, self.cycles)
         if chosen != self.view_of_unit:
             self._regroup(chosen, partitions)
+        for number in range(self.settings.view_moves if self.settings.likelihood else 0):
+            found = Move(self, number).run()
+            if found is not None:
+                self._regroup(*found)
 
-    def _regroup(self, chosen: Sequence[int], partitions: Sequence[scan_of_columns.Rowwise]) -> None:
+    def _regroup(self, chosen: Sequence[int], partitions: Sequence[scan.Rowwise]) -> None:
         """Give every unit of columns the view of the partition chosen for it; the views come first among partitions."""
         views, held = [], self._held()
         kind_of = {name: of for view in self.views for name, of in view.components.by_column(view.hyper).items()}

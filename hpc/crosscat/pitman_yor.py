@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import gammaln
+from scipy.special import gammaln, logsumexp
 
 from mpibayes.hpc.components.grid import as_grid, draw_on_grid
 
@@ -54,6 +54,13 @@ class PitmanYor:
             return self.gamma[0] / self.gamma[1], 0.0
         nearest = np.argmin(np.abs(np.log(np.maximum(self.concentrations, 1e-300))))
         return float(self.concentrations[nearest]), float(self.discounts[0])
+
+    def log_prior(self, size: np.ndarray) -> float:
+        """Log probability of block sizes (K,), concentration and discount integrated out. Not for a gamma prior."""
+        if self.gamma is not None:
+            raise ValueError("a gamma prior of the concentration is not integrated out")
+        terms = log_eppf(size, self.concentrations[:, None], self.discounts)
+        return float(logsumexp(terms) - np.log(terms.size))
 
     def draw_prior(self, stream: np.random.Generator) -> tuple[float, float]:
         """(concentration, discount) from their prior."""

@@ -132,6 +132,15 @@ def total_statistics(
     return moments.statistics(total, merged[0]) if comm.rank == 0 else None
 
 
+def statistics(
+    comm: Communicator, components: Components, labelled: Sequence[tuple[Rows, np.ndarray]], k: int, n_shards: int
+) -> Statistics:
+    """The same on every rank. Collective."""
+    total, moments = counted(components, labelled, k), Moments(components)
+    add_up(comm, [total])
+    return moments.statistics(total, merge_moments_up(comm, [moments], [labelled], [k], n_shards, everywhere=True)[0])
+
+
 class Moments:
     """The floating part of a view's statistics, an array (length, K): those of the kinds that are not `exact`, one
     array after another."""

@@ -48,6 +48,7 @@ class Settings:
         None  # of the columns over views, as `concentration`; None: columns stay where they are
     )
     view_discount: object = 0.0
+    view_moves: int = 2  # splits and merges of views that a cycle proposes
 
 
 class View:

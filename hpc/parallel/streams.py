@@ -51,6 +51,12 @@ class Purpose(IntEnum):
     COLUMNS = 29  # which views columns go to, and in which order they are asked
     RESTAURANT = 30  # partitions of all rows from the prior; sub = which (kernels)
     PROCESS = 31  # concentration and discount of these; sub = which
+    VIEW_MOVES = 33  # which views are split or merged, and whether; sub = move
+    CORE = 34  # which rows shape a proposal for a view's rows; sub = proposal
+    SEATED = 35  # where these are seated; sub = proposal
+    TAKEN = 36  # clusters of the others; sub = proposal
+    LATE = 37  # of those that take none; sub = proposal
+    SIDES_OF_COLUMNS = 38  # rows that shape the split of a view's columns, and the sides; sub = move
     VIEWS = 32  # concentration and discount of the views, given these
 
 

@@ -34,6 +34,8 @@ cdef extern from "mixture.h" nogil:
                            const instantiated_t *, tail_t *, work_t *, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
                            int)
     outcome_t kernel_predictive(const rows_t *, tail_t *, work_t *, double *, double *)
+    outcome_t kernel_seat(const rows_t *, int64_t, const int32_t *, int32_t *, int32_t *, int32_t *, const double *,
+                          double, tail_t *, work_t *, double *)
 
 
 kernel_isa = ISA_NUMBER
@@ -170,3 +172,40 @@ def log_predictive_clusters(rows, Tail tail):
     """The terms of `log_predictive`, float64 (n, n_slots + 1); the last column is the new cluster, vacant slots
     -inf."""
     return _predictive(rows, tail, True)
+
+
+def seat(rows, Tail tail, const int32_t[::1] guide, double boost, const double[::1] u, given=None):
+    """Seat rows one by one beside the tail's clusters, each by its predictive given those before it: (slots, log_q).
+
+    guide: int32 (n,), below n. Candidates weigh as in `log_predictive_clusters`, but the slot that the first row of the
+    same guide opened, or the new one while there is none, weighs exp(boost) times as much; guide -1: none does. u:
+    float64 (n,), uniforms of the draws. given: int32 (n,), names of clusters, below n: these are taken instead, rows of
+    one name together, and the first of a name opens a slot. slots: int32 (n,); log_q: log probability of them. Raises
+    FloatingPointError as `sweep` does.
+    """
+    cdef HeldRows r = HeldRows(rows, tail.offsets_array)
+    _check_columns(r, tail)
+    cdef int64_t n = r.c.n
+    out = np.full(n, -1, dtype=np.int32) if given is None else np.array(given, dtype=np.int32)
+    if guide.shape[0] != n or u.shape[0] != n or out.shape[0] != n:
+        raise ValueError(f"guide, u and given have to be of {n} rows")
+    if n and (np.max(guide) >= n or out.max() >= n):
+        raise ValueError("guides and names have to be below the number of rows")
+    cdef int32_t[::1] slot = out, home = np.full(n, -1, dtype=np.int32), known = np.full(n, -1, dtype=np.int32)
+    cdef double log_q = 0.0
+    cdef outcome_t done
+    cdef Work work
+    if n == 0:
+        return out, log_q
+    done.row = 0
+    while True:
+        work = Work(0, tail.c.capacity, r.c.offsets[r.c.n_codes], r.c.n_codes, r.c.n_reals, r.c.n_tallies, r.c.n_blocks)
+        with nogil:
+            done = kernel_seat(&r.c, done.row, &guide[0], &home[0], &known[0], &slot[0], &u[0], boost, &tail.c,
+                               &work.c, &log_q)
+        if done.status == STATUS_GROW:
+            tail._grow()
+            continue
+        if done.status != STATUS_DONE:
+            _raise(done, 0)
+        return out, log_q

@@ -22,6 +22,11 @@ static inline outcome_t kernel_visit(const rows_t *rows, int32_t *z, const int32
 static inline outcome_t kernel_predictive(const rows_t *rows, tail_t *t, work_t *w, double *terms, double *totals) {
     return DISPATCH(predictive, rows, t, w, terms, totals);
 }
+static inline outcome_t kernel_seat(const rows_t *rows, int64_t first, const int32_t *guide, int32_t *home,
+                                    int32_t *known, int32_t *slot, const double *u, double boost, tail_t *t, work_t *w,
+                                    double *log_q) {
+    return DISPATCH(seat, rows, first, guide, home, known, slot, u, boost, t, w, log_q);
+}
 static inline void kernel_add_cells(const rows_t *rows, const int32_t *cluster, int64_t pad, double *sum,
                                     int64_t *count) {
     DISPATCH(add_cells, rows, cluster, pad, sum, count);

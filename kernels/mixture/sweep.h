@@ -373,3 +373,46 @@ static outcome_t FN(predictive)(const rows_t *rows, tail_t *t, work_t *w, double
     }
     return done;
 }
+
+/* Seats rows that are in no cluster one by one, each by its predictive given those before it. The slot that a row with
+ * the same guide opened, or a new one while there is none, weighs e^boost times as much; guide[i] < 0: no slot does.
+ * slot[i] < 0: drawn with u[i]; else the slot that it names through `known`, a new one while that is -1. home and known
+ * have an entry for each guide and each name. *log_q: log probability of all that was chosen.
+ * On STATUS_GROW .row is the row to go on from. */
+static outcome_t FN(seat)(const rows_t *rows, int64_t first, const int32_t *guide, int32_t *home, int32_t *known,
+                          int32_t *slot, const double *u, double boost, tail_t *t, work_t *w, double *log_q) {
+    outcome_t done = {rows->n, 0, STATUS_DONE};
+    for (int64_t i = first; i < rows->n; i++) {
+        int64_t fresh = t->vacant, nobody = -1, chosen, name = slot[i];
+        done.row = i;
+        if (t->vacant >= t->capacity) {
+            done.status = STATUS_GROW;
+            return done;
+        }
+        FN(read_row)(rows, i, w);
+        if (w->block.infinite) {
+            done.status = STATUS_NOT_A_NUMBER;
+            return done;
+        }
+        chosen = fresh;
+        if (t->n_occupied) {
+            int64_t n = (FN(slots_in_use)(t) + 15) & ~(int64_t)15;
+            FN(score_tail)(t, rows, w, &i, &nobody, w->scores, n, &fresh);
+            if (guide[i] >= 0) w->scores[home[guide[i]] >= 0 ? home[guide[i]] : fresh] += boost;
+            if (name >= 0)
+                chosen = known[name] >= 0 ? known[name] : fresh;
+            else {
+                done.status = FN(draw_row)(w->scores, n, -INFINITY, w, u[i], &chosen);
+                if (done.status != STATUS_DONE) return done;
+            }
+            double highest = FN(weigh)(w->scores, n, -INFINITY, w->weights, w->part, 8);
+            double total = FN(add_tiles)(w->part, n, 0.0, w->sums);
+            *log_q += w->scores[chosen] - (highest + log_positive(total));
+        }
+        if (name >= 0) known[name] = (int32_t)chosen;
+        if (guide[i] >= 0 && chosen == fresh && home[guide[i]] < 0) home[guide[i]] = (int32_t)chosen;
+        slot[i] = (int32_t)chosen;
+        FN(step_row)(t, w, chosen, +1);
+    }
+    return done;
+}

@@ -13,8 +13,8 @@ import pytest
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.crosscat import chain as program
 from mpibayes.hpc.crosscat import sync, view
-from mpibayes.hpc.crosscat.cells import Held, renumbered
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
+from mpibayes.hpc.crosscat.columns.cells import Held, renumbered
 from mpibayes.hpc.crosscat.family import MixtureChain
 from mpibayes.hpc.crosscat.start.subsample import Annealing
 from mpibayes.hpc.parallel import shards

@@ -1,0 +1,183 @@
+"""A random partition of all rows from the cells of some columns: one is drawn, or the probability of one is told.
+
+A law q on partitions, a function of the cells, the columns' hyperparameters and keyed random words alone, never of the
+present state (docs/math.md 2.10). It has full support, and can be evaluated at any partition:
+
+1. Launch: some keyed rows, the core, are seated one by one on root, and their labels improved by sweeps.
+2. The core's rows are seated once more, one by one. A row weighs the cluster that its launch's label opened more.
+3. Batches of the other rows, each twice as large as all before: every row takes one of the core's clusters, given the
+   rows of earlier batches, or is late. Ranks do so side by side; a batch is one sum over them.
+4. Late rows are few, and are seated one by one among themselves, on root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logsumexp
+
+from mpibayes.hpc.crosscat import sync
+from mpibayes.hpc.crosscat.columns.subject import Subject
+from mpibayes.hpc.parallel.reduce import exact_sum
+from mpibayes.hpc.parallel.streams import Purpose
+from mpibayes.kernels import mixture as kernels
+from mpibayes.kernels.mixture import split
+
+CORE = 2_000  # rows, on average
+SWEEPS = 8  # of the launch
+BOOST = 5.0  # log of how much more a row weighs its launch's cluster
+CONCENTRATION = 1.0  # of q, whatever the view's
+WAITING, LATE = -1, -2
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """z: labels of each of this rank's shards; log_q: on root."""
+
+    z: list[np.ndarray]
+    n_labels: int
+    log_q: float
+
+
+class Proposal:
+    """q for one subject. key: of all its streams, `lane` of those that the launch's sweeps draw from."""
+
+    def __init__(self, subject: Subject, key: Mapping[str, int], lane: int, sub: int):
+        self.subject, self.comm, self._key, self._sub = subject, subject.comm, key, sub
+        self._prior = subject.components.prior(subject.hyper)
+        self._launch_key = {**key, "chain": lane}
+        share = min(1.0, CORE / subject.n_rows)
+        self._u = [self._uniforms(shard, Purpose.CORE) for shard in subject.shards]
+        self._core = [self._sorted(u, 0.0, share) for u in self._u]
+        edges = [share]
+        while edges[-1] < 1.0:
+            edges.append(min(1.0, 2.0 * edges[-1]))
+        self._edges = edges
+
+    def _uniforms(self, shard, purpose: Purpose) -> np.ndarray:
+        ids = shard.start + np.arange(len(shard), dtype=np.int64)
+        return (split.words(ids, purpose=purpose, sub=self._sub, **self._key) >> np.uint64(11)) * 2.0**-53
+
+    @staticmethod
+    def _sorted(u: np.ndarray, low: float, high: float) -> np.ndarray:
+        """Places of the rows whose number is in [low, high), in the order of these numbers."""
+        at = np.flatnonzero((u >= low) & (u < high))
+        return at[np.argsort(u[at], kind="stable")]
+
+    def draw(self) -> Drawn:
+        """A partition. Collective."""
+        return self._run(None)
+
+    def log_q(self, z: Sequence[np.ndarray]) -> float:
+        """Log probability of a partition, labels of each shard, on root. Collective."""
+        return self._run(z).log_q
+
+    def _run(self, given: Sequence[np.ndarray] | None) -> Drawn:
+        """Draw, or follow what is given; the labels are then renumbered alone."""
+        shards = self.subject.shards
+        z = [np.full(len(shard), WAITING, np.int32) for shard in shards]
+        n_core, slot_of, log_q = self._seat_core(z, given)
+        for low, high in zip(self._edges, self._edges[1:]):
+            log_q += self._batch(z, given, n_core, slot_of, low, high)
+        n_late, more = self._seat_late(z, given, n_core)
+        return Drawn(z, n_core + n_late, log_q + more)
+
+    # --- one by one, on root -----------------------------------------------------------------------------------------
+
+    def _tail(self) -> kernels.Tail:
+        return kernels.Tail(self._prior, CONCENTRATION, 0.0, 0.0)
+
+    def _seat_core(self, z, given) -> tuple[int, np.ndarray, float]:
+        """Seats the core. The number of its clusters, the cluster of each name that is given, and log q on root."""
+        rows = self.subject.to_root(self._core)
+        u = self._at(self._u, self._core)
+        names = None if given is None else self._at(given, self._core)
+        slots, log_q, slot_of = None, 0.0, np.full(1, -1, np.int64)
+        if rows is not None:
+            order = np.argsort(u, kind="stable")
+            rows, launch = rows.take(order), np.full(len(rows), -1, np.int32)
+            tail, seed = self._tail(), (self._launch_key["seed"], self._launch_key["cycle"])
+            for sweep in range(1 + SWEEPS):
+                kernels.sweep(rows, launch, 0, *seed, sweep, self._launch_key["chain"], None, tail, self._prior)
+            guide = np.unique(launch, return_inverse=True)[1].astype(np.int32)
+            coins = self._coins(len(rows), Purpose.SEATED)
+            named = None if names is None else _compact(names[order])
+            found, log_q = kernels.seat(rows, self._tail(), guide, BOOST, coins, named)
+            slots = np.empty(len(rows), np.int64)
+            slots[order] = found
+            if names is not None:
+                slot_of = np.full(int(names.max(initial=0)) + 1, -1, np.int64)
+                slot_of[names] = slots
+        slots, slot_of = self._share(slots), self.comm.share(slot_of)
+        self._put(z, self._core, slots)
+        return int(slots.max(initial=-1)) + 1, slot_of, log_q
+
+    def _seat_late(self, z, given, n_core: int) -> tuple[int, float]:
+        late = [np.flatnonzero(own == LATE) for own in z]
+        rows = self.subject.to_root(late)
+        names = None if given is None else self._at(given, late)
+        slots, log_q = None, 0.0
+        if rows is not None:
+            nobody = np.full(len(rows), -1, np.int32)
+            named = None if names is None else _compact(names)
+            slots, log_q = kernels.seat(rows, self._tail(), nobody, 0.0, self._coins(len(rows), Purpose.LATE), named)
+        slots = self._share(slots)
+        self._put(z, late, n_core + slots)
+        return int(slots.max(initial=-1)) + 1, log_q
+
+    def _coins(self, n: int, purpose: Purpose) -> np.ndarray:
+        words = split.words(np.arange(n, dtype=np.int64), purpose=purpose, sub=self._sub, **self._key)
+        return (words >> np.uint64(11)) * 2.0**-53
+
+    def _at(self, arrays: Sequence[np.ndarray], places: Sequence[np.ndarray]) -> np.ndarray | None:
+        """Entries at these places of each shard, on root, in the order of shards."""
+        mine = [array[at] for array, at in zip(arrays, places)]
+        mine = np.concatenate(mine) if mine else np.zeros(0)
+        found = [part for part in self.comm.collect(mine) if len(part)]
+        if self.comm.rank:
+            return None
+        return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+    def _share(self, slots: np.ndarray | None) -> np.ndarray:
+        return self.comm.share(None if slots is None else np.asarray(slots, np.int64))
+
+    def _put(self, z, places: Sequence[np.ndarray], everyone: np.ndarray) -> None:
+        """Give the rows at these places their labels, of which all ranks' come one after another."""
+        counts = self.comm.collect(sum(map(len, places)))
+        start = sum(counts[: self.comm.rank])
+        for own, at in zip(z, places):
+            own[at] = everyone[start : start + len(at)]
+            start += len(at)
+
+    # --- side by side ------------------------------------------------------------------------------------------------
+
+    def _batch(self, z, given, n_core: int, slot_of: np.ndarray, low: float, high: float) -> float:
+        """Rows whose number is in [low, high) take a cluster of the core, or are late; log q on root."""
+        subject = self.subject
+        labelled = [(shard.rows, np.maximum(own, WAITING)) for shard, own in zip(subject.shards, z)]
+        tail = self._tail()
+        tail.load(sync.statistics(self.comm, subject.components, labelled, n_core, subject.n_shards))
+        parts = np.zeros((len(z), 1))
+        for i, (shard, u, own) in enumerate(zip(subject.shards, self._u, z)):
+            at = np.flatnonzero((u >= low) & (u < high))
+            if not len(at):
+                continue
+            terms = kernels.log_predictive_clusters(shard.rows.take(at), tail)
+            terms -= logsumexp(terms, axis=1, keepdims=True)
+            if given is None:
+                below = np.cumsum(np.exp(terms), axis=1)
+                pick = (below <= self._uniforms(shard, Purpose.TAKEN)[at, None] * below[:, -1:]).sum(axis=1)
+            else:
+                known = given[i][at] < len(slot_of)
+                pick = np.where(known, slot_of[np.where(known, given[i][at], 0)], -1)
+                pick = np.where(pick < 0, n_core, pick)
+            parts[i] = terms[np.arange(len(at)), pick].sum()
+            own[at] = np.where(pick == n_core, LATE, pick)
+        total = exact_sum(self.comm, parts)
+        return 0.0 if total is None else float(total[0])
+
+
+def _compact(names: np.ndarray) -> np.ndarray:
+    return np.unique(names, return_inverse=True)[1].astype(np.int32)

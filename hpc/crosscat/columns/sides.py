@@ -1,0 +1,84 @@
+"""How a view's columns are cut in two: sides are drawn, or the probability of given ones is told (docs/math.md 2.10).
+
+A function of the columns' cells in some keyed rows, of their hyperparameters, of the two columns that are apart, and of
+keyed words. On root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+from mpibayes.hpc.components.hyper import Hyper
+from mpibayes.hpc.components.product import Components
+from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.io.rows import Rows
+from mpibayes.kernels import mixture as kernels
+
+ROWS = 1_000  # that shape the sides, on average
+ROUNDS = 3
+LEAST = 0.02  # probability of either side
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some units of columns, with their cells of some rows."""
+
+    components: Components
+    hyper: Hyper
+    rows: Rows
+
+
+def log_odds(whole: Part, unit_of: Sequence[int], cut: Callable[[np.ndarray], Part], f: int, g: int, key) -> np.ndarray:
+    """Log odds of every unit (U,) of the side of unit g, where units f and g are apart.
+
+    unit_of: of each column of `whole`, kind by kind. cut(chosen): the Part of some units. key: of the streams of the
+    sweeps that seat rows.
+    """
+    side = np.full(max(unit_of) + 1, -1)
+    side[[f, g]] = 0, 1
+    for number in range(ROUNDS):
+        scores = [_scores(whole, unit_of, _seated(cut(np.flatnonzero(side == s)), key, 2 * number + s)) for s in (0, 1)]
+        odds = scores[1] - scores[0]
+        side = np.where(odds > 0, 1, 0)
+        side[[f, g]] = 0, 1
+    return odds
+
+
+def _seated(part: Part, key: dict, sweep: int) -> np.ndarray:
+    """Labels of the rows, seated one by one."""
+    prior = part.components.prior(part.hyper)
+    z = np.full(len(part.rows), -1, np.int32)
+    tail = kernels.Tail(prior, 1.0, 0.0, 0.0)
+    kernels.sweep(part.rows, z, 0, key["seed"], key["cycle"], sweep, key["chain"], None, tail, prior)
+    return np.unique(z, return_inverse=True)[1].astype(np.int32)
+
+
+def _scores(whole: Part, unit_of: Sequence[int], z: np.ndarray) -> np.ndarray:
+    """What every unit says of labels, (U,)."""
+    of, out = whole.components, np.zeros(max(unit_of) + 1)
+    s = Statistics(*kernels.accumulate(whole.rows, z, int(z.max(initial=-1)) + 1, of.categorical.offsets))
+    np.add.at(out, unit_of, np.concatenate(of.log_marginal(whole.hyper, s, of.everything)))
+    return out
+
+
+def probability(odds: np.ndarray) -> np.ndarray:
+    """Of side 1, (U,)."""
+    return LEAST + (1.0 - 2.0 * LEAST) * expit(odds)
+
+
+def draw(p: np.ndarray, f: int, g: int, u: np.ndarray) -> np.ndarray:
+    """Sides (U,) bool by uniforms u (U,)."""
+    side = u < p
+    side[[f, g]] = False, True
+    return side
+
+
+def log_q(p: np.ndarray, f: int, g: int, side: np.ndarray) -> float:
+    """Log probability of sides."""
+    others = np.ones(len(p), bool)
+    others[[f, g]] = False
+    return float(np.log(np.where(side, p, 1.0 - p))[others].sum())
