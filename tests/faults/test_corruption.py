@@ -45,12 +45,7 @@ def victim(tmp_path_factory) -> Victim:
     return Victim(tmp_path_factory.mktemp("found") / "victim", Random(1), ONE_CHAIN)
 
 
-@pytest.mark.quick(
-    "seg-N-N.h5-other run0",
-    "table.h5-flip",
-    "config.resolved.toml-truncate",
-    "MANIFEST.json-other run",
-)
+@pytest.mark.quick("seg-N-N.h5-other run0")  # one: each process that has another makes the run of all anew
 @pytest.mark.parametrize(("kind", "damage"), FOUND, ids=lambda word: word.rpartition("/")[2])
 def test_what_was_found(victim, tmp_path, monkeypatch, kind, damage):
     without_pictures(monkeypatch.setattr)
@@ -58,6 +53,7 @@ def test_what_was_found(victim, tmp_path, monkeypatch, kind, damage):
     assert case.run() in ("detected", "warned") or damage == "flip" or "MANIFEST" in kind
 
 
+@pytest.mark.thorough
 def test_a_segment_that_is_missing_is_not_hidden_by_joining(victim, tmp_path, monkeypatch):
     """A run that joins its small segments leaves them as they are when one is missing, and goes on."""
     from mpibayes.errors import CheckpointError
