@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -142,7 +143,7 @@ class Encoder:
         self._places = positions
         self.positions = [p for p in positions if p is not None]
         self._forms = forms or [None] * len(columns)
-        self._markers = [Markers(m) for m in markers]
+        self._markers = [Markers.of(m) for m in markers]
         self._levels = [pa.array(c.levels, pa.string()) if c.levels else None for c in columns]
 
     def encode(self, batch: Batch, wrong: Offences, unseen: Offences) -> Rows:
@@ -179,6 +180,11 @@ class Markers:
     """Texts that mean missing. One that is a number means the number, however it is written: -999 is -999.0, too; but
     007 is not 7. `inf` means all numbers beyond MAX_REAL."""
 
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> Markers:
+        """The same object for the same texts: most columns have the same."""
+        return _markers(tuple(texts))
+
     def __init__(self, texts: Sequence[str]):
         self._texts = pa.array(list(texts), pa.string())
         values = numbers(self._texts) if len(self._texts) else np.zeros(0)
@@ -192,6 +198,11 @@ class Markers:
             coded = pc.match_substring_regex(texts, r"^[+-]?0\d").to_numpy(zero_copy_only=False)
             found = found | (np.isin(_within_range(values), self._values) & ~coded)
         return found
+
+
+@lru_cache(maxsize=256)
+def _markers(texts: tuple[str, ...]) -> Markers:
+    return Markers(texts)
 
 
 def _within_range(values: np.ndarray) -> np.ndarray:

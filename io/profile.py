@@ -57,7 +57,7 @@ class Profile:
         self._sketch: np.ndarray | None = None  # instead of the texts when they are too many: the smallest hashes
         self._waiting: list = []
         self._n_waiting = 0
-        self._markers = Markers(markers)
+        self._markers = Markers.of(markers)
         self.n_marked: dict[str, int] = {}  # cells of markers that the user gave
         self.histogram = Histogram()
         self.recorded: dict[str, Any] = {}  # what the user says of resolution, atoms and log
@@ -78,7 +78,9 @@ class Profile:
         self.n_missing += int(counts[missing].sum())
         for marker, n in self.n_marked.items():
             if missing.any():
-                self.n_marked[marker] = n + int(counts[missing & Markers([marker]).among(cells.texts, self.form)].sum())
+                self.n_marked[marker] = n + int(
+                    counts[missing & Markers.of([marker]).among(cells.texts, self.form)].sum()
+                )
         if self.kind == "ignored":
             self.n_observed = self.n_observed + batch.n_rows - int(counts[missing].sum())
             return
@@ -127,7 +129,7 @@ class Profile:
         self.n_missing += n
         self.n_observed -= n
         self.markers = (*self.markers, "inf", "-inf")
-        self._markers = Markers(self.markers)
+        self._markers = Markers.of(self.markers)
         self._merge()
         if self._texts is not None:
             self._texts = self._texts.filter(pa.array(~self.missing_among(self._texts)))

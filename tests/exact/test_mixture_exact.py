@@ -92,7 +92,7 @@ def test_wrong_programs_are_rejected(wrong, name, n_shards, n_replicates):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", ["count5", "cat6"])
+@pytest.mark.parametrize("name", ["count5"])
 def test_right_program_passes_at_the_largest_size(name):
     found = verdict(serial(), name, 2, "one", 1300, 31)
     assert found.passed, f"{found} (seed {seed(31)})"
@@ -134,7 +134,7 @@ def test_joint_law_with_hyperparameters(n_shards):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("right", [True, False])
-@pytest.mark.parametrize("n_replicates", [350, 700])
+@pytest.mark.parametrize("n_replicates", [350])
 def test_hyperparameters_before_weights(right, n_replicates):
     """(alpha, d) drawn before w passes; drawn after w, with w_* kept, it is rejected (columns' priors fixed)."""
     wrong = contextlib.nullcontext if right else production.hypers_after_weights
