@@ -7,8 +7,9 @@ It looks at the second half of the chains' traces, without burn-in and growth:
 * *scores* of held-out rows have settled if the chains' means differ by at most APART nats a row, and the mean of the
   last quarter of the trace is above that of the quarter before by no more than RISE, or two standard errors.
 
-Both have to hold at two checks in a row, the second on a trace longer by a fourth. Checks are after 100, 125, 157, ...
-cycles: they depend on the traces alone, so that a run that was stopped and continued ends in the same cycle.
+Both have to hold at two checks in a row, the second on a trace longer by a fourth, and of several chains: one that is
+stuck looks settled by itself. Checks are after 100, 125, 157, ... cycles: they depend on the traces alone, so that a
+run that was stopped and continued ends in the same cycle.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ BURN_IN = 100  # cycles that a run until settled leaves out at least: of the res
 SMALL = 250_000  # cells of the training rows (rows x columns): run.until = "auto" judges a table up to this size
 
 TOO_FEW = "too few draws to judge"
+ONE_CHAIN = "one chain alone cannot show it"
 Trace = Mapping[str, np.ndarray]
 
 
@@ -133,6 +135,8 @@ def _problems(
             found[what] = tuple(line for x in there.values() for line in _unlike(x))
         else:
             found[what] = tuple(_unmixed(there))
+        if len(traces) == 1 and found[what] != (TOO_FEW,):
+            found[what] += (ONE_CHAIN,)
     return found
 
 

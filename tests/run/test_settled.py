@@ -102,6 +102,12 @@ def test_without_held_out_rows_clusters_alone_count():
     assert judged(made).settled and list(judged(made).problems) == ["clusters"]
 
 
+def test_one_chain_cannot_show_it():
+    found = judged(traces(n_chains=1))
+    assert not found.settled and not found.after and not found.meaning
+    assert found.problems == dict.fromkeys(("clusters", "scores"), ("one chain alone cannot show it",))
+
+
 def test_growth_does_not_count():
     made = traces()
     for t in made:

@@ -106,9 +106,7 @@ def _settled(p: RunSummary) -> str:
     """The judgement, in words."""
     words = str(p.settled)
     if any(c.climbed for c in p.summaries):
-        words = f"not yet: the log joint climbs; {words}"
-    elif len(p.summaries) == 1 and p.settled.after:
-        words += ", as far as one chain can show"
+        return f"not yet: the log joint climbs; {words}"
     return f"{words}. {p.settled.meaning}" if p.settled.meaning else words
 
 
