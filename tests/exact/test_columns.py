@@ -188,7 +188,7 @@ def test_enumeration_has_the_published_figures():
     assert {name: found[name] for name in figures} == pytest.approx(figures, abs=2e-6)
 
 
-@pytest.mark.quick("sharp-2", "mixed-3")
+@pytest.mark.quick("sharp-2")
 @pytest.mark.parametrize("n_shards", [1, 2, 3])
 @pytest.mark.parametrize("name", CASES)
 def test_law_of_columns_and_rows(name, n_shards):

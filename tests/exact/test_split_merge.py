@@ -229,7 +229,7 @@ def test_law_of_moves_alone(name, n_shards, part):
     assert found.passed, f"{found} (seed {seed(51)})"
 
 
-@pytest.mark.quick("miss6-6")
+@pytest.mark.quick("cat6py-2")
 @pytest.mark.parametrize("name, n_shards", [("cat6py", 2), ("miss6", 6)])
 def test_law_of_rounds(name, n_shards):
     """Both kinds of move, with the program's own constants."""

@@ -1,7 +1,8 @@
 """Two views side by side have the exact posterior: the product of two mixtures' posteriors, each of its own columns.
 
 As in test_mixture_exact: replicates start at exact draws, here of labels, concentration and discount of both views.
-Every test of a law rejects a right program with probability at most LEVEL.
+Every test of a law rejects a right program with probability at most LEVEL. They are thorough: views that change columns
+(test_columns) are tested in `make test`.
 """
 
 from dataclasses import fields
@@ -100,14 +101,14 @@ def verdict(comm, n_shards, n_replicates, default_seed, **settings):
     return judge(final, np.outer(*p).ravel(), pairs, means, expected, LEVEL)
 
 
-@pytest.mark.quick("3")
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_shards", [1, 3])
 def test_law_of_two_views(n_shards):
     found = verdict(serial(), n_shards, REPLICATES, 91)
     assert found.passed, f"{found} (seed {seed(91)})"
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.thorough
 @pytest.mark.mpi(min_size=2)
 def test_law_of_two_views_on_ranks():
     """Sweeps alone; moves have the same bits on ranks, as a test below says, and a scan is a message."""
@@ -135,7 +136,7 @@ def columns_by_place():
     return mock.patch.object(program, "gathered", wrong)
 
 
-@pytest.mark.quick("one_lane")
+@pytest.mark.thorough
 @pytest.mark.parametrize("wrong", [one_lane, columns_by_place])
 def test_wrong_views_are_rejected(wrong):
     with wrong():

@@ -263,9 +263,9 @@ STALLS = ("open", "replace", "opened", "opened")
     "before, stalls",
     [
         ("nobody", STALLS),
-        ("a dead owner", ("",) * 4),
-        ("a dead owner", STALLS),
-        ("a damaged file", STALLS),
+        pytest.param("a dead owner", ("",) * 4, marks=pytest.mark.thorough),
+        pytest.param("a dead owner", STALLS, marks=pytest.mark.thorough),
+        pytest.param("a damaged file", STALLS, marks=pytest.mark.thorough),
         ("a dead owner and a dead heir", STALLS),
     ],
 )
