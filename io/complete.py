@@ -191,7 +191,7 @@ class _Parquet:
         self._names, self._writer = originals.names, None
 
     def put(self, held: pa.Array | None, n: int, at, values, column: Column, form: Form | Dates | None) -> pa.Array:
-        if held is None:
+        if held is None or pa.types.is_null(held.type):
             held = pa.nulls(n, pa.string() if column.levels else pa.float64())
         if not len(at):
             return held
@@ -218,7 +218,8 @@ class _Parquet:
         if of == held.type:
             return plain
         coded = plain.dictionary_encode()
-        return pa.DictionaryArray.from_arrays(coded.indices.cast(held.type.index_type), coded.dictionary)
+        indices = coded.indices.cast(held.type.index_type)
+        return pa.DictionaryArray.from_arrays(indices, coded.dictionary, ordered=held.type.ordered)
 
     def number(self, values: np.ndarray) -> pa.Array:
         return pa.array(values, mask=np.isnan(values) if values.dtype.kind == "f" else None)

@@ -95,6 +95,8 @@ class Mixture:
         self.law = None
         if settings.view_concentration is not None:
             self.law = PitmanYor.of(settings.view_concentration, settings.view_discount)
+            if settings.view_moves and PitmanYor.of(settings.concentration, settings.discount).gamma is not None:
+                raise ValueError("moves of views integrate the rows' concentration out on a grid: it has a gamma prior")
         self.process = self.law.start() if self.law else (1.0, 0.0)  # concentration and discount of the views
         modelled = columns if settings.likelihood else ()
         names = [[column.name for column in columns]]
@@ -137,7 +139,8 @@ class Mixture:
 
     def _modelled(self, names: Collection[str]) -> list:
         """The columns with these names whose cells are looked at."""
-        return [c for c in self.columns if c.name in set(names)] if self.settings.likelihood else []
+        wanted = set(names)
+        return [c for c in self.columns if c.name in wanted] if self.settings.likelihood else []
 
     def _view(self, names: Sequence[str], held: Sequence[Held], lane: int) -> View:
         s, (components, rows) = self.settings, self._cut(names, held)

@@ -196,6 +196,11 @@ class ChainRun:
         with self._failing():
             return self._cycles(cycles)
 
+    def wake(self) -> None:
+        """Say that it is this chain's turn."""
+        if self.comm.rank == 0:
+            self._write_status("running")
+
     def rest(self, state: str = "waiting", why: str = "for the other chains") -> None:
         if self.comm.rank == 0 and self.progress is not None and self._state != "failed":
             self.progress.rest()

@@ -62,6 +62,7 @@ def _round(comm: Communicator, chains: Sequence[ChainRun], cycles: int) -> bool:
     for chain in chains:
         if chain.chain.cycles >= cycles:
             continue
+        chain.wake()
         if not chain.advance(cycles):
             return False
         chain.rest()

@@ -246,7 +246,7 @@ def verdict_on_moves(n_replicates, wrong=contextlib.nullcontext, core=2, default
         return verdict(serial(), "sharp", 2, n_replicates, default_seed, 2, kind=MovesAlone)
 
 
-@pytest.mark.quick("2")
+@pytest.mark.thorough
 @pytest.mark.parametrize("core", [2, 4, 100])
 def test_law_of_moves_of_views(core):
     found = verdict_on_moves(40 if core == 2 else REPLICATES, core=core)
@@ -259,7 +259,7 @@ def without_q():
     return mock.patch.object(proposal.Proposal, "_run", lambda *a: replace(right(*a), log_q=0.0))
 
 
-@pytest.mark.quick("2")
+@pytest.mark.thorough
 @pytest.mark.parametrize("core", [2, 100])
 def test_moves_of_views_without_q_are_rejected(core):
     found = verdict_on_moves(40, without_q, core)

@@ -21,7 +21,6 @@ from mpibayes.hpc.parallel.streams import Purpose, Stream, generator, in_lane
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.chain import Mixture
 
-MOVES = 2  # a cycle
 LAUNCHES = 1 << 20  # the first of the lanes that launches draw from
 
 
