@@ -86,6 +86,8 @@ def import_table(
             names=_read_names(names),
         )
         _protect_sources(source, out, write_schema)
+        if decimal is not None and decimal == thousands:
+            raise ConfigError(f"--decimal {decimal} --thousands {thousands}: one mark cannot be both")
         profiles = _profiles(source, schema, missing, kinds or {}, keep, drop, calendar)
         written = Written(decimal or schema.decimal, thousands or schema.thousands, dates or schema.dates)
         guesses = find_forms(source, profiles, written)

@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,7 @@ from rich.console import Console
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.commands.predict import predict
+from mpibayes.io import complete
 from mpibayes.io.forms import Form, form_of
 from mpibayes.io.recode import read_like
 from mpibayes.io.table import Table
@@ -240,3 +242,18 @@ def test_numbers_are_written_as_they_are_read(form, text):
     assert form.written("-1234.5") == text
     assert form.plain(pa.array([text])).to_pylist() == ["-1234.5"]
     assert form_of(["12,5", "7,25"])[0].written("3.5") == "3,5"
+
+
+@pytest.mark.parametrize("gap", [0, 69_999])
+def test_ordered_categories_stay_ordered(tmp_path, gap):
+    """Also where a batch of the file has no gap."""
+    k = np.arange(70_000) % 2
+    values = np.where(k, "u", "v").astype(object)
+    values[gap] = None
+    codes = pa.array([None if v is None else "vu".index(v) for v in values], pa.int8())
+    column = pa.DictionaryArray.from_arrays(codes, pa.array(["v", "u"]), ordered=True)
+    held = complete._Parquet(None, SimpleNamespace(metadata=None, names=["b"]), tmp_path / "out.parquet")
+    like = SimpleNamespace(levels=("u", "v"), name="b")
+    filled = held.put(column, 70_000, np.array([gap]), np.array([0]), like, None)
+    untouched = held.put(column, 70_000, np.zeros(0, int), np.zeros(0), like, None)
+    assert filled.type == untouched.type == column.type and filled[gap].as_py() == "u"
