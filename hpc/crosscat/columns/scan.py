@@ -35,6 +35,11 @@ class Rowwise:
     process: tuple[float, float]
 
 
+def of_views(views: Sequence[View]) -> list[Rowwise]:
+    """The partitions of views."""
+    return [Rowwise(v.z, v.n_labels, (v.hyper.concentration, v.hyper.discount)) for v in views]
+
+
 def auxiliary(law: PitmanYor, n_rows: int, shards: Sequence[Shard], key: Mapping[str, int], number: int) -> Rowwise:
     """The number-th fresh partition of a scan, from the prior: the same on all ranks, of which each keeps its rows."""
     process = law.draw_prior(generator(purpose=Purpose.PROCESS, sub=number, **key))
@@ -137,7 +142,7 @@ def scan(
     which the views' come first. process: concentration and discount of the views. Collective.
     """
     first = views[0]
-    partitions = [Rowwise(v.z, v.n_labels, (v.hyper.concentration, v.hyper.discount)) for v in views]
+    partitions = of_views(views)
     of_name = {name: i for i, view in enumerate(views) for name in view.columns}
     key = first.key(cycle)
     stream = generator(purpose=Purpose.COLUMNS, **key)

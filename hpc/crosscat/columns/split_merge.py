@@ -14,7 +14,7 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.columns import sides
 from mpibayes.hpc.crosscat.columns.proposal import Proposal
-from mpibayes.hpc.crosscat.columns.scan import Rowwise
+from mpibayes.hpc.crosscat.columns.scan import Rowwise, of_views
 from mpibayes.hpc.crosscat.pitman_yor import log_eppf
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator, in_lane
 
@@ -62,7 +62,7 @@ class Move:
             log_r -= new_b.subject.log_likelihood(old.z, old.n_labels)
         if not self._accepted(log_u < log_r):
             return None
-        chosen, partitions = self.where.copy(), self._partitions()
+        chosen, partitions = self.where.copy(), of_views(self.views)
         for s, units in ((0, a), (1, b)):
             if s in drawn:
                 chosen[units] = len(partitions)
@@ -97,7 +97,7 @@ class Move:
             log_r -= of_b.subject.log_likelihood(old_a.z, old_a.n_labels)
         if not self._accepted(log_u < -log_r):
             return None
-        chosen, partitions = self.where.copy(), self._partitions()
+        chosen, partitions = self.where.copy(), of_views(self.views)
         chosen[own] = len(partitions) if self.anew else view_a
         if self.anew:
             partitions.append(self._rowwise(drawn.z, drawn.n_labels, 2))
@@ -116,11 +116,13 @@ class Move:
     def _log_target(self, subject, z, n_labels: int) -> float:
         """Log of p(z) p(cells | z) on root, concentration and discount of the rows integrated out."""
         log_likelihood = subject.log_likelihood(z, n_labels)
-        counts = np.zeros(n_labels, np.int64)
-        for own in z:
-            counts += np.bincount(own, minlength=n_labels)
+        return self.views[0].law.log_prior(self._sizes(z, n_labels)) + log_likelihood
+
+    def _sizes(self, z, n_labels: int) -> np.ndarray:
+        """Rows of each cluster over all ranks."""
+        counts = sum((np.bincount(own, minlength=n_labels) for own in z), np.zeros(n_labels, np.int64))
         self.comm.sum_everywhere(counts)
-        return self.views[0].law.log_prior(counts) + log_likelihood
+        return counts
 
     def _log_weight(self, subject, drawn) -> float:
         return self._log_target(subject, drawn.z, drawn.n_labels) - drawn.log_q
@@ -162,16 +164,9 @@ class Move:
 
     # --- what is accepted --------------------------------------------------------------------------------------------
 
-    def _partitions(self) -> list[Rowwise]:
-        return [Rowwise(v.z, v.n_labels, (v.hyper.concentration, v.hyper.discount)) for v in self.views]
-
     def _rowwise(self, z, n_labels: int, role: int) -> Rowwise:
         """A partition that was drawn, with concentration and discount given it."""
-        counts = np.zeros(n_labels, np.int64)
-        for own in z:
-            counts += np.bincount(own, minlength=n_labels)
-        self.comm.sum_everywhere(counts)
         law = self.views[0].law
         stream = generator(purpose=Purpose.PROCESS, sub=(1 << 20) + 4 * self.number + role, **self.key)
-        process = self.comm.share(law.draw(counts, law.start()[0], stream))
+        process = self.comm.share(law.draw(self._sizes(z, n_labels), law.start()[0], stream))
         return Rowwise(z, n_labels, process)
