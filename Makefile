@@ -22,6 +22,8 @@ PY := $(BIN)/python
 PIP := $(PY) -m pip --disable-pip-version-check
 export PATH := $(BIN):$(PATH)
 unexport PYTHONPATH
+# The tests start hundreds of programs and ranks, each of which would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 # One thread a rank. MPICH's ranks that wait sleep for a moment, instead of taking a core from those that work; the rest lets
 # Open MPI 4 and 5 run as root and with more ranks than cores, as containers and CI need.

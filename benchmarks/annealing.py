@@ -1,6 +1,6 @@
 """Held-out score against time: subsample annealing and plain Gibbs, as in Obermeyer, Glidden & Jonas 2014, Figure 3.
 
-    python benchmarks/annealing.py --data FOLDER --out DIR [--quick] [--seeds 10] [--jobs 2]
+    python benchmarks/annealing.py --data FOLDER --out DIR [--views] [--quick] [--seeds 10] [--jobs 2]
 
 FOLDER is described in public_tables.py. Tables are imported once into DIR/tables. Every result is a line of
 DIR/results.csv, written as it comes; what is there is not computed again. From these lines come DIR/annealing.png, one
@@ -21,6 +21,9 @@ and beside them
     anneal, clusters  anneal, the subsample stratified by coarse clusters from a pilot       (KDD Cup, larger tables)
     anneal, attack    anneal, the subsample stratified by the label, which the model lacks   (KDD Cup, larger tables)
 
+--views: the same with cross-categorization. Columns are dealt to 16 random views at first, and Gibbs draws give them
+other views; `auto` searches for views first, and splits and merges them.
+
 A cycle that would end after the budget does not count: the state before it is scored. `late` marks a first partition
 that took longer than the budget.
 """
@@ -34,7 +37,7 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -43,20 +46,19 @@ from public_tables import ATTACK, folder, imported
 
 from mpibayes.hpc.crosscat import strata
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
-from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
-from mpibayes.hpc.crosscat.start import strategy
+from mpibayes.hpc.crosscat.predictive import Predictive, ViewPredictive
+from mpibayes.hpc.crosscat.start import strategy, views
 from mpibayes.hpc.crosscat.start.subsample import Annealing
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import Table
-from mpibayes.kernels import mixture as kernels
 
 GROWTH = 0.9  # of the budget
 GIBBS = ("prior+gibbs", "sequential+gibbs")
 ANNEAL = ("anneal", "anneal, clusters", "anneal, attack")
 FIELDS = (
     "table", "strategy", "seed", "budget", "score", "heldout_rows", "per_row", "clusters", "cycles", "seconds",
-    "active_rows", "late", "rare_per_row",
+    "active_rows", "late", "rare_per_row", "views",
 )  # fmt: skip
 
 
@@ -96,6 +98,7 @@ class Task:
     strategy: str
     seed: int
     budgets: tuple[float, ...]
+    several: bool = False  # views
 
 
 # --- one chain -------------------------------------------------------------------------------------------------------
@@ -103,7 +106,7 @@ class Task:
 
 def split(table: Table, n_rows: int, seed: int) -> Data:
     """The first rows of a table, a random 1/8 of them held out; without the label of KDD Cup."""
-    data = Data(table, (ATTACK,), None)
+    data = Data(table, (ATTACK,), None, latent=True)
     order = np.random.default_rng(seed).permutation(n_rows)
     data.heldout, data.training_rows = np.sort(order[: n_rows // 8]), np.sort(order[n_rows // 8 :])
     return data
@@ -116,14 +119,15 @@ def run(table: Table, task: Task) -> list[dict]:
     training = data.rows_of(0, n)
     rare = rare_rows(table, data, task.case.n_rows or table.n_rows)
     rows_of = lambda start, stop: training.take(slice(start, stop))  # noqa: E731
-    settings = Settings(seed=task.seed, shards=1, split_merge=0)
+    law = "learn" if task.several else None
+    settings = Settings(seed=task.seed, shards=1, split_merge=0, view_moves=0, view_concentration=law)
     spent, strata_of = 0.0, None
     if task.strategy == "auto":
-        settings = Settings(seed=task.seed)
+        settings = Settings(seed=task.seed, view_concentration=law)
     elif task.strategy in ANNEAL:
         rows = max(1, min(n // 4, strategy.START_ROWS))
         growth = Annealing("seconds", start_rows=rows, seconds=GROWTH * task.budgets[-1])
-        settings = Settings(seed=task.seed, shards=1, split_merge=0, annealing=growth)
+        settings = replace(settings, annealing=growth)
         began = time.process_time()
         found = coarse_strata(data, settings, task.strategy)
         spent = time.process_time() - began
@@ -131,11 +135,11 @@ def run(table: Table, task: Task) -> list[dict]:
     chain = Mixture(serial(), data.columns, rows_of, n, settings, strata_of=strata_of)
     how = {"prior+gibbs": "prior", "auto": "one"}.get(task.strategy, "sequential")
     results = []
-    for budget, state in zip(task.budgets, states(chain, how, task.budgets, spent), strict=True):
-        statistics, hyper, more = state
-        tail = collapsed_clusters(chain.view.components, hyper, statistics)
+    start = starter(data, settings, how, task.several)
+    for budget, state in zip(task.budgets, states(chain, start, task.budgets, spent), strict=True):
+        parts, places, more = state
         heldout = data.heldout_blocks(serial(), 1).blocks[0]
-        log_density = kernels.log_predictive(heldout, tail)
+        log_density = Predictive([ViewPredictive(*part, cells=False) for part in parts], places).log_density(heldout)
         score = float(log_density.sum())
         results.append(
             {"table": task.case.name, "strategy": task.strategy, "seed": task.seed, "budget": budget, "score": score}
@@ -161,8 +165,26 @@ def coarse_strata(data: Data, settings: Settings, strategy: str) -> np.ndarray |
     return None if strata_of is None else strata_of(0, data.n_rows)
 
 
-def states(chain: Mixture, how: str, budgets: tuple[float, ...], spent: float) -> Iterator[tuple]:
-    """(statistics, hyperparameters, what to note) of the last state reached within each budget.
+def starter(data: Data, settings: Settings, how: str, several: bool) -> Callable[[Mixture], None]:
+    """What finds a chain's first state."""
+
+    def start(chain: Mixture) -> None:
+        if several and settings.view_moves:
+            n = min(strategy.ROWS, data.n_rows)
+            views.follow(chain, views.pilot(chain.comm, data, settings, 0, n, strategy.VIEWS))
+            return
+        if several:
+            views.deal(chain, strategy.VIEWS)
+        chain.start(how)
+
+    return start
+
+
+def states(
+    chain: Mixture, start: Callable[[Mixture], None], budgets: tuple[float, ...], spent: float
+) -> Iterator[tuple]:
+    """(components, hyperparameters and statistics of each view, their places, what to note) of the last state reached
+    within each budget.
 
     spent: CPU seconds before the chain. A cycle changes none of the arrays that the state before it consists of.
     """
@@ -170,7 +192,7 @@ def states(chain: Mixture, how: str, budgets: tuple[float, ...], spent: float) -
         chain.growth.clock = time.process_time
         chain.growth._began = time.process_time() - spent
     began = time.process_time()
-    chain.start(how)
+    start(chain)
     spent += time.process_time() - began
     state = _state(chain, spent)
     for budget in budgets:
@@ -183,14 +205,16 @@ def states(chain: Mixture, how: str, budgets: tuple[float, ...], spent: float) -
 
 
 def _state(chain: Mixture, spent: float) -> tuple:
-    more = {"clusters": int((chain.view.partition.size > 0).sum()), "cycles": chain.cycles, "seconds": spent}
-    return chain.view.partition.statistics, chain.view.hyper, more | {"active_rows": chain.n_active}
+    clusters = sum(int((view.partition.size > 0).sum()) for view in chain.views)
+    more = {"clusters": clusters, "cycles": chain.cycles, "seconds": spent, "active_rows": chain.n_active}
+    parts = [(view.components, view.hyper, view.partition.statistics) for view in chain.views]
+    return parts, chain.places, more | {"views": len(chain.views)}
 
 
 # --- all of them -----------------------------------------------------------------------------------------------------
 
 
-def tasks(cases: tuple[Case, ...], seeds: range, done: set[tuple]) -> list[Task]:
+def tasks(cases: tuple[Case, ...], seeds: range, done: set[tuple], several: bool) -> list[Task]:
     """What is to be computed: small tables first, then large ones seed by seed, so that a part is of use too.
 
     The growth of an annealed chain is made for its budget; the other strategies take no notice of it.
@@ -201,7 +225,7 @@ def tasks(cases: tuple[Case, ...], seeds: range, done: set[tuple]) -> list[Task]
             for name in case.strategies:
                 cuts = [(b,) for b in case.budgets] if name in ANNEAL else [case.budgets]
                 todo += [
-                    Task(case, name, seed, cut)
+                    Task(case, name, seed, cut, several)
                     for cut in cuts
                     if not all((case.name, name, seed, budget) in done for budget in cut)
                 ]
@@ -225,7 +249,7 @@ def read(path: Path, cases: tuple[Case, ...]) -> list[dict]:
         for line in csv.DictReader(file):
             for name, kind in (("seed", int), ("budget", float), ("score", float), ("per_row", float)):
                 line[name] = kind(line[name])
-            line |= {name: float(line[name]) for name in ("clusters", "cycles", "seconds", "active_rows")}
+            line |= {name: float(line[name]) for name in ("clusters", "cycles", "seconds", "active_rows", "views")}
             line["late"] = line["late"] == "True"
             line["rare_per_row"] = float(line["rare_per_row"] or np.nan)
             if line["budget"] in budgets.get(line["table"], ()):
@@ -381,10 +405,19 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("annealing"))
     parser.add_argument("--seeds", type=int, default=None, help="how many (default: 10; with --quick 2)")
     parser.add_argument("--jobs", type=int, default=2, help="chains at once, one thread each")
+    parser.add_argument("--views", action="store_true", help="cross-categorization; to a folder of its own")
+    parser.add_argument("--only", nargs="+", help="these tables alone")
+    parser.add_argument("--strategies", nargs="+", choices=[*PLAIN, *ANNEAL[1:]], help="these strategies alone")
     parser.add_argument("--quick", action="store_true", help="two tables, 2 seeds, small budgets")
     parser.add_argument("--report", action="store_true", help="figure and table of what there is; run nothing")
     given = parser.parse_args()
     cases = QUICK if given.quick else CASES
+    if given.views:
+        cases = tuple(replace(case, strategies=PLAIN) for case in cases)
+    if given.strategies:
+        cases = tuple(replace(case, strategies=tuple(given.strategies)) for case in cases)
+    if given.only:
+        cases = tuple(case for case in cases if case.name in given.only)
     seeds = range(given.seeds or (2 if given.quick else 10))
     given.out.mkdir(parents=True, exist_ok=True)
     path = given.out / "results.csv"
@@ -392,7 +425,7 @@ def main() -> None:
         for name in dict.fromkeys(case.source for case in cases):
             imported(folder(given.data), name, given.out / "tables")
         done = {(r["table"], r["strategy"], r["seed"], r["budget"]) for r in read(path, cases)}
-        compute(tasks(cases, seeds, done), given.out / "tables", path, given.jobs)
+        compute(tasks(cases, seeds, done, given.views), given.out / "tables", path, given.jobs)
     results = read(path, cases)
     (given.out / "annealing.md").write_text(summary(results, cases) + "\n" + paired(results, cases))
     figure(results, cases, given.out / "annealing.png")

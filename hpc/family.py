@@ -121,7 +121,6 @@ class Chain(Protocol):
 class Family(Protocol):
     """One kind of model with its configuration and its rows, on all ranks, as far as all chains of a run share it."""
 
-    scalars: Sequence[Scalar]  # of the trace, in its order; declared in the family's `scalars.py`
     heldout_file: Rows | None  # on root, once read
 
     def __init__(self, comm: Communicator, config: Config, data: Data): ...
@@ -208,11 +207,10 @@ class Forecast(Protocol):
 
 @dataclass
 class Clusters:
-    """The partition that stands for the posterior: of each training row its cluster, numbered as in the report,
-    int64 (N,), and the probability of that, (N,). said: which partition it is, in words."""
+    """The partition that stands for the posterior, or that of each view: of each training row its cluster, numbered as
+    in the report, int64 (N,), and the probability of that, (N,). said: which it is, in words."""
 
-    cluster: np.ndarray
-    probability: np.ndarray
+    views: Sequence[tuple[np.ndarray, np.ndarray]]
     said: str
 
 

@@ -1,4 +1,4 @@
-"""The families of models by `model.family`: each is a room with the same doors, loaded when one of them is wanted.
+"""The families of models by `model.family`: each has a room with the same doors, loaded when one of them is wanted.
 
 The doors are described in `family.py`. Those that a configuration needs, `keys` and `rules`, load no MPI.
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mpibayes.hpc.family import Check, Exports, Family, Forecast, Keys, Posterior, Rules
     from mpibayes.hpc.scalar import Scalar
 
-ROOMS = {"mixture": "crosscat", "regression": "regression"}
+ROOMS = {"mixture": "crosscat", "crosscat": "crosscat", "regression": "regression"}
 FAMILIES = tuple(ROOMS)
 DEFAULT = "mixture"
 
@@ -36,7 +36,7 @@ def family_of(family: str) -> type[Family]:
 
 def scalars_of(family: str) -> tuple[Scalar, ...]:
     """The scalars of its trace; light to import."""
-    return _door(family, "scalars").SCALARS
+    return _door(family, "scalars").BY_FAMILY[family]
 
 
 def posterior_of(family: str) -> type[Posterior]:

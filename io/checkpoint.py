@@ -54,7 +54,7 @@ from mpibayes.io.segments import Kept
 from mpibayes.text import counted
 
 FORMAT = "mpibayes-checkpoint"
-VERSION = 3
+VERSION = 4
 MANIFEST = "MANIFEST.json"
 SHARED = "shared.h5"
 # A generation that is replaced by a new one of the same cycle waits under this name until the new one is in place.

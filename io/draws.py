@@ -26,7 +26,7 @@ Draw = tuple[int, dict[str, np.ndarray]]  # the cycle, and the arrays by name, a
 class DrawWriter:
     """Appends draws; root alone. What was appended since the last segment or `flush` is lost with the process.
 
-    whole: names of the arrays that hold whole numbers, none of them negative. guard: see `Segments`.
+    whole: names of arrays that hold whole numbers, none of them negative, if they are there. guard: see `Segments`.
     """
 
     def __init__(
@@ -43,25 +43,31 @@ class DrawWriter:
         return self._cycles[-1] if self._cycles else self._segments.last
 
     def append(self, cycle: int, **arrays: ArrayLike) -> None:
-        """Copy one draw: the same arrays, of the same shapes, every time.
+        """Copy one draw: the same arrays every time, of the same shapes but for the length of the first axis. Shorter
+        ones may be read back with zeros behind them.
 
         Raises ValueError (a cycle that is not beyond the last, a negative whole number), CheckpointError.
         """
         if cycle <= self.last_cycle:
             raise ValueError(f"kept draws go on from cycle {self.last_cycle}, not {cycle}; truncate them on resuming")
-        tops = {name: int(np.max(arrays[name], initial=0)) for name in self._whole}
-        for name in self._whole:
+        tops = {name: int(np.max(arrays[name], initial=0)) for name in self._whole if name in arrays}
+        for name in tops:
             if np.min(arrays[name], initial=0) < 0:
                 raise ValueError(f"cycle {cycle}: {name} of a kept draw are whole numbers from 0, and one is negative")
-        room = {name: np.iinfo(self._buffers[name].dtype).max for name in self._whole if self._buffers}
+        room = {name: np.iinfo(self._buffers[name].dtype).max for name in tops if self._buffers}
         if any(tops[name] > room[name] for name in room):
             self.flush()  # larger numbers leave room for fewer draws
             tops = {name: max(tops[name], room[name]) for name in room}
             self._buffers = {}
+        if any(np.shape(arrays[name])[:1] > buffer.shape[1:2] for name, buffer in self._buffers.items()):
+            self.flush()
+            self._buffers = {}
         if not self._buffers:
             self._allocate(arrays, tops)
         for name, buffer in self._buffers.items():
-            buffer[len(self._cycles)] = arrays[name]
+            row, length = buffer[len(self._cycles) :][:1], np.shape(arrays[name])[:1]
+            row[...] = 0
+            row[(0, *map(slice, length))] = arrays[name]
         self._cycles.append(int(cycle))
         if len(self._cycles) == len(buffer):
             self.flush()
@@ -76,7 +82,7 @@ class DrawWriter:
             return
         columns = {"cycle": np.asarray(self._cycles, dtype=np.int64)}
         columns |= {name: buffer[:n] for name, buffer in self._buffers.items()}
-        for name in self._whole:
+        for name in columns.keys() & set(self._whole):
             columns[name] = columns[name].astype(_unsigned(int(columns[name].max(initial=0))), copy=False)
         self._segments.write(columns)
         self._cycles = []

@@ -52,7 +52,9 @@ def export(
     """Write the draws of one or several chains in the form `to`; a directory with chain-1, ... stands for all of them.
 
     labels  one kept draw a line, the labels of the training rows separated by blanks, clusters numbered by first
-            appearance in the line; several chains: a file each, `out` with .chain-<n> before its suffix
+            appearance in the line; of several views the view of each column, ` | `, and the labels in each view, the
+            first view being that of the first column; several chains: a file each, `out` with .chain-<n> before its
+            suffix
     csv     one line a cycle: cycle, then a column for each scalar, timings last (left out with timings=False); floats
             in the shortest form that reads back exactly; several chains: a first column `chain`, 1, 2, ...
     arviz   see `inference`: burn-in in groups of its own; chains are cut to the cycles that all have
@@ -123,9 +125,18 @@ def _export_labels(chains: Mapping[Path, int], out: str | Path | None) -> Export
 
 def _write_labels(file: BinaryIO, chain: Path, after: int) -> None:
     for _, draw in iterate_draws(chain, after + 1):
-        labels = canonical_labels(draw["labels"])
-        words = [str(k) for k in range(int(labels.max(initial=-1)) + 1)]
-        file.write((" ".join([words[k] for k in labels.tolist()]) + "\n").encode())
+        parts = [draw["labels"]]
+        if "views" in draw:  # several views, numbered as the labels of each follow
+            parts = [draw["views"], *draw["labels"][: int(draw["views"].max()) + 1]]
+            order = np.unique(parts[0], return_index=True)[1].argsort()
+            parts[1:] = [parts[1 + v] for v in order.tolist()]
+        file.write((" | ".join(map(_labels_as_text, parts)) + "\n").encode())
+
+
+def _labels_as_text(labels: np.ndarray) -> str:
+    labels = canonical_labels(labels)
+    words = [str(k) for k in range(int(labels.max(initial=-1)) + 1)]
+    return " ".join([words[k] for k in labels.tolist()])
 
 
 def _export_csv(chains: Mapping[Path, int], out: str | Path | None, timings: bool) -> Exported:

@@ -1,7 +1,8 @@
 """Append-only records in small files: a folder of segments, each an HDF5 file with the rows of consecutive cycles.
 
-`seg-<first cycle>-<last cycle>.h5` holds `cycle` int64 (n,), ascending, and other datasets of n rows each. A segment
-is written once, under a temporary name that is then renamed, and never changed: a kill leaves whole segments. Cutting
+`seg-<first cycle>-<last cycle>.h5` holds `cycle` int64 (n,), ascending, and other datasets of n rows each, which may be
+longer along their first axis than those of another segment: joined, the shorter ones end with zeros. A segment is
+written once, under a temporary name that is then renamed, and never changed: a kill leaves whole segments. Cutting
 and joining write the new segment first and remove the old ones after it, so a kill in between leaves a segment whose
 range lies within another's; such a one says nothing new and is passed over. Segments may also overlap in part, where a
 writer that was taken for dead went on for a moment: a chain has the same row again, and each cycle counts once.
@@ -250,10 +251,10 @@ class Segments:
                 cycle = cycle[(cycle > final) & (cycle <= last)]
                 n_rows, final = n_rows + len(cycle), int(cycle.max(initial=final))
                 for name, data in file.items():
-                    if shapes.setdefault(name, data.shape[1:]) != data.shape[1:]:
-                        raise CheckpointError(
-                            f"{segment.path}: {name} has rows of shape {data.shape[1:]}, elsewhere {shapes[name]}"
-                        )
+                    here, so_far = data.shape[1:], shapes.get(name, data.shape[1:])
+                    if here[1:] != so_far[1:] or len(here) != len(so_far):
+                        raise CheckpointError(f"{segment.path}: {name} has rows of shape {here}, elsewhere {so_far}")
+                    shapes[name] = max(here, so_far)
                     dtypes[name] = np.promote_types(dtypes.get(name, data.dtype), data.dtype)
 
         def fill(file: h5py.File) -> None:
@@ -266,7 +267,8 @@ class Segments:
                     wanted = (cycle > done) & (cycle <= last)
                     n = int(wanted.sum())
                     for name, array in block.items():
-                        out[name][at : at + n] = array[wanted]
+                        length = array.shape[1:2]  # shorter rows have zeros behind them
+                        out[name][(slice(at, at + n), *map(slice, length))] = array[wanted]
                     at, done = at + n, int(cycle.max(initial=done))
 
         self._put(segments[0].first, final, h5_image(fill))

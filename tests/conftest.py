@@ -115,8 +115,16 @@ def pytest_make_parametrize_id(config, val, argname):
 NO_DATA = "needs MPIBAYES_DATA=FOLDER, the folder of the large tables that CONTRIBUTING.md lists"
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest itself looks at -m
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config, items):
+    choose(config, items)
+    yield  # to pytest itself, which looks at -m
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    if workers > 1:
+        items[:] = spread(items, workers)
+
+
+def choose(config, items):
     size = comm.size if comm else 1
     mark_thorough(config, items, size)
     chosen, serial = [], []
@@ -136,6 +144,36 @@ def pytest_collection_modifyitems(config, items):
     if serial:
         config.hook.pytest_deselected(items=serial)
         items[:] = chosen
+
+
+# Folders of tests that take seconds each: they start programs, or chains.
+SLOW = {"run", "faults", "crosscat", "regression", "exact", "laws", "predict", "house"}
+
+
+def spread(items, workers):
+    """The order in which processes that share the tests are through at about the same time.
+
+    pytest-xdist (`--dist worksteal`) gives each an equal run of the list, and who is through takes the end of
+    another's. So slow tests come first in each run, whole files for the sake of their fixtures, and quick ones last.
+    """
+    files, quick = {}, []
+    for item in items:
+        path = item.nodeid.partition("::")[0]
+        (files.setdefault(path, []) if SLOW & set(path.split("/")[:-1]) else quick).append(item)
+    shares, loads = [[] for _ in range(workers)], [0] * workers
+    for own in sorted(files.values(), key=load, reverse=True):
+        least = loads.index(min(loads))
+        shares[least] += own
+        loads[least] += load(own)
+    for i, share in enumerate(shares):
+        room = max(0, len(items) * (i + 1) // workers - len(items) * i // workers - len(share))
+        share += quick[:room]
+        del quick[:room]
+    return [item for share in shares for item in share] + quick
+
+
+def load(items):
+    return sum(item.get_closest_marker("skip") is None for item in items)
 
 
 def mark_thorough(config, items, size=1):

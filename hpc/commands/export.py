@@ -30,7 +30,8 @@ def export(
     """Write `to`: clusters (see below), or a form of `io.export.export`.
 
     clusters  a line of CSV for each training row: the identifier if the table has one; row, its number from 1; line,
-              where the table was imported from one CSV file; cluster, as the report numbers it; probability of that
+              where the table was imported from one CSV file; cluster, as the report numbers it; probability of that;
+              of several views cluster_1, probability_1 and so on
 
     burn_in: cycles of burn-in, by default run.burn_in; csv: cycles to leave out, by default none. table: where the
     run's table is now. Raises ConfigError, DataError, CheckpointError.
@@ -74,10 +75,13 @@ def _clusters(run: Any, door: Any, out: str | Path | None) -> Exported:
             columns.append([str(n + 1) for n in at.tolist()])
             if in_lines:
                 columns.append([str(n + 1 + bool(source.get("header"))) for n in at.tolist()])
-            columns.append([str(k) for k in found.cluster[some].tolist()])
-            yield [*columns, [f"{p:.4g}" for p in found.probability[some].tolist()]]
+            for cluster, probability in found.views:
+                columns.append([str(k) for k in cluster[some].tolist()])
+                columns.append([f"{p:.4g}" for p in probability[some].tolist()])
+            yield columns
 
-    head = ["row", *(["line"] * in_lines), "cluster", "probability"]
+    number = [f"_{v}" for v in range(1, 1 + len(found.views))] if len(found.views) > 1 else [""]
+    head = ["row", *(["line"] * in_lines), *(f"{name}{v}" for v in number for name in ("cluster", "probability"))]
     if identifier is not None:
         taken = identifier.name in head
         head.insert(0, f"{identifier.name}'" if taken else identifier.name)

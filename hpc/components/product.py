@@ -113,11 +113,13 @@ class Components:
 
     def log_marginal(self, hyper: Hyper, s: Statistics, part: Part) -> list[np.ndarray]:
         """Log marginal likelihood of the columns of a part given the partition, an array a kind; without the 1 / x!."""
-        return [kind.log_marginal(*of, columns) for kind, *of, columns in self._each(hyper, s, part)]
+        each = self._each(hyper, s, part)
+        return [kind.log_marginal(*of, columns) if len(kind) else np.zeros(0) for kind, *of, columns in each]
 
     def log_marginal_clusters(self, hyper: Hyper, s: Statistics) -> np.ndarray:
         """Log marginal likelihood of every cluster, summed over columns, (K,); counts without the 1 / x!."""
-        return sum(kind.log_marginal_clusters(*of) for kind, *of, _ in self._each(hyper, s, self.everything))
+        each = ((kind, of) for kind, *of, _ in self._each(hyper, s, self.everything) if len(kind))
+        return sum((kind.log_marginal_clusters(*of) for kind, of in each), np.zeros(len(s)))
 
     def update(self, hyper: Hyper, s: Statistics, part: Part, key: Mapping[str, int]) -> dict[str, np.ndarray]:
         """Hyperparameters of a part's columns, drawn given the partition, parameters integrated out (docs/math.md 2.4).

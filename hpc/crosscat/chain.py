@@ -7,8 +7,9 @@ of their own: then every cycle ends with a scan in which columns change views (c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.columns import scan
-from mpibayes.hpc.crosscat.columns.cells import Held, gathered, renumbered, units
+from mpibayes.hpc.crosscat.columns.cells import Held, gathered, places, renumbered, units
 from mpibayes.hpc.crosscat.columns.split_merge import Move
 from mpibayes.hpc.crosscat.columns.subject import Subject
 from mpibayes.hpc.crosscat.moves import round as moves
@@ -35,7 +36,7 @@ from mpibayes.hpc.parallel.streams import Purpose, generator, in_lane
 class CycleInfo:
     """Scalars of the state at the end of a cycle; those of the views are summed. Known on root, unless it says so.
 
-    concentration, discount: of a chain of one view.
+    concentration, discount: of a chain of one view. columns_moved: units that the scan gave another view.
     """
 
     cycle: int  # on every rank,
@@ -50,7 +51,12 @@ class CycleInfo:
     splits: int = 0
     merges_tried: int = 0
     merges: int = 0
-    n_views: int = 1  # on every rank
+    n_views: int = 1  # on every rank, as are these
+    view_concentration: float = np.nan
+    view_discount: float = np.nan
+    columns_moved: int = 0
+    view_moves_tried: int = 0
+    view_moves: int = 0
     word: Sequence[int] = ()
 
 
@@ -64,6 +70,8 @@ class Mixture:
     on all. `strata_of(start, stop)`: stratum of each of these rows, int32, for a stratified subsample. `views`: names
     of the columns of each view; one view has them all unless it is given.
     """
+
+    move_of_views = Move
 
     def __init__(
         self,
@@ -113,13 +121,7 @@ class Mixture:
         return loaded
 
     def arrange(self, views: Sequence[Sequence[str]]) -> None:
-        """Deal the columns to views, by name. New views have no state: `start` or `resume` has to follow. Collective.
-
-        An annealed chain has one view: a row that is an anchor does not leave the subsample, and it would be one in
-        some views and not in others.
-        """
-        if self.growth is not None and (len(views) > 1 or self.law is not None):
-            raise ValueError("a chain that is annealed has one view")
+        """Deal the columns to views, by name. New views have no state: `start` or `resume` follows. Collective."""
         if sorted(name for names in views for name in names) != sorted(column.name for column in self.columns):
             raise ValueError("every column has to be in one view, and in no other")
         for names in self.units:
@@ -168,7 +170,21 @@ class Mixture:
         held = [of for of, view in zip(self._held(), self.views) if wanted & set(view.columns)]
         components, hyper, rows = self.of_columns(names, held)
         own = [replace(shard, rows=cells) for shard, cells in zip(self.shards, rows)]
-        return Subject(self.comm, components, hyper, own, self.n_rows, self.n_shards)
+        active = [z >= 0 for z in self.views[0].z]
+        return Subject(self.comm, components, hyper, own, active, self.n_active, self.n_shards)
+
+    @cached_property
+    def components(self) -> Components:
+        """All columns side by side, whichever views they are in."""
+        s = self.settings
+        return Components(self.columns, s.priors, s.blocks) if s.likelihood else Components([])
+
+    @property
+    def places(self) -> list[dict[str, np.ndarray]] | None:
+        """Of each view, where its columns are in rows that have all; None of one view (see `Predictive`)."""
+        if len(self.views) == 1:
+            return None
+        return [places(self._modelled(view.columns), self.settings.blocks) for view in self.views]
 
     @property
     def view_of_unit(self) -> list[int]:
@@ -194,9 +210,7 @@ class Mixture:
         target = self.growth.targets(self.growth.fraction(cycle)) if self.growing else None
         trouble, failed = "", 0
         for i, shard in enumerate(self.shards):
-            visits = None
-            if target is not None:
-                visits = self.growth.steps(shard, self.views[0].z[i], int(target[shard.index]), cycle)
+            visits = None if target is None else self._visits(i, shard, steps, int(target[shard.index]))
             try:
                 for view, step in zip(self.views, steps):
                     view.z[i] = step.run(view.shards[i], view.z[i], visits)
@@ -212,12 +226,27 @@ class Mixture:
         self.cycles = cycle
         self._summarise()
         tally = self._split_and_merge()
-        if self.law is not None:
-            self._move_columns()
         moved = sum(int(part[-2]) for part in news) / len(self.views)
-        info = self._info(moved / (self.n_active * (s.sweeps_per_cycle if target is None else 1)), tally)
+        of_views = self._move_columns() if self.law is not None else {}
+        info = self._info(moved / (self.n_active * (s.sweeps_per_cycle if target is None else 1)), tally, of_views)
         info.word = [int(w) for w in word]
         return info
+
+    def _visits(self, i: int, shard: shards.Shard, steps: Sequence, target: int) -> tuple[np.ndarray, np.ndarray]:
+        """(remove, assign) that all views follow on the i-th of this rank's shards, so that a row is active in all of
+        them or in none.
+
+        A row that may not leave in one view stays in all: the step that would take it out is nobody's. Where one view
+        has no place for a row that comes in, they wait.
+        """
+        remove, assign = self.growth.steps(shard, self.views[0].z[i], target, self.cycles + 1)
+        if not all(step.has_room(shard) for step in steps):
+            return remove[:0], assign[:0]
+        stays = np.zeros(len(shard), bool)
+        for view, step in zip(self.views, steps):
+            stays |= step.anchors(shard, view.z[i])
+        nobody = (remove != assign) & (remove >= 0) & stays[remove]
+        return np.where(nobody, -1, remove).astype(np.int32), np.where(nobody, -1, assign).astype(np.int32)
 
     def _sync(self, steps: Sequence, news: Sequence[np.ndarray]) -> None:
         """Number the clusters that the tails leave behind, and bring the counts up to date."""
@@ -238,11 +267,11 @@ class Mixture:
         self._summarise()
 
     def _split_and_merge(self) -> Tally:
-        tally = Tally()
-        if not moves.due(self.settings.split_merge, self.cycles):
-            return tally
-        done = [view.split_and_merge(self.cycles) for view in self.views]
-        changed = [view for view, (_, moved) in zip(self.views, done) if moved]
+        tally, every = Tally(), self.settings.split_merge
+        n_views = len(self.views)
+        due = [view for v, view in enumerate(self.views) if moves.due(every, self.cycles, v, n_views)]
+        done = [view.split_and_merge(self.cycles) for view in due]
+        changed = [view for view, (_, moved) in zip(due, done) if moved]
         if changed:
             sync.count(self.comm, changed)
             self._summarise(changed)
@@ -250,20 +279,32 @@ class Mixture:
             tally = Tally(*(getattr(tally, f.name) + getattr(own, f.name) for f in fields(Tally)))
         return tally
 
-    def _move_columns(self) -> None:
-        """Every column draws its view anew, and the law of the views is learned."""
+    def _move_columns(self) -> dict[str, int]:
+        """Every column draws its view anew, views split and merge, and the law of the views is learned, each where it
+        is due. What came of it, by the names of `CycleInfo`."""
         key = {"seed": self.settings.seed, "cycle": self.cycles, "chain": self.chain}
         stream = generator(purpose=Purpose.VIEWS, **key)
         process = np.array(self.law.draw(np.bincount(self.view_of_unit), self.process[0], stream))
         self.comm.broadcast(process)
         self.process = tuple(process.tolist())
-        chosen, partitions = scan.scan(self.comm, self.views, self.units, self.process, self.cycles)
-        if chosen != self.view_of_unit:
-            self._regroup(chosen, partitions)
-        for number in range(self.settings.view_moves if self.settings.likelihood else 0):
-            found = Move(self, number).run()
+        before, every, moved = self.view_of_unit, self.settings.column_moves, 0
+        if moves.due(every, self.cycles, often=scan.OFTEN):
+            chosen, partitions = scan.scan(self.comm, self.views, self.units, self.process, self.cycles)
+            moved = sum(a != b for a, b in zip(before, chosen))
+            if moved:
+                self._regroup(chosen, partitions)
+        tried = self.settings.view_moves if self.settings.likelihood and moves.due(every, self.cycles) else 0
+        accepted = 0
+        for number in range(tried):
+            try:
+                found = self.move_of_views(self, number).run()
+            except FloatingPointError as error:  # of root alone: `run.loop.main` ends the others
+                words = f"cycle {self.cycles}: a row cannot be scored in a move of views"
+                raise NumericalError(words, [str(error)]) from None
             if found is not None:
                 self._regroup(*found)
+                accepted += 1
+        return {"columns_moved": moved, "view_moves_tried": tried, "view_moves": accepted}
 
     def _regroup(self, chosen: Sequence[int], partitions: Sequence[scan.Rowwise]) -> None:
         """Give every unit of columns the view of the partition chosen for it; the views come first among partitions."""
@@ -285,17 +326,19 @@ class Mixture:
         sync.count(self.comm, changed)
         self._summarise()
 
-    def _info(self, moved: float, tally: Tally) -> CycleInfo:
+    def _info(self, moved: float, tally: Tally, of_views: Mapping[str, int] | None = None) -> CycleInfo:
         sizes = [view.sizes() for view in self.views]
         info = CycleInfo(
-            self.cycles, sum(map(len, sizes)), moved, active_rows=self.n_active, n_views=len(sizes), **vars(tally)
-        )
+            self.cycles, sum(map(len, sizes)), moved, active_rows=self.n_active, n_views=len(sizes), **vars(tally),
+            **(of_views or {}),
+        )  # fmt: skip
         log_joints = [view.log_joint() for view in self.views]
         if self.comm.rank == 0:
             shares = [size / self.n_active for size in sizes]
             info.entropy = -sum(float((share * np.log(share)).sum()) for share in shares)
             info.log_joint = sum(log_joints)
             if self.law is not None:
+                info.view_concentration, info.view_discount = self.process
                 info.log_joint += float(log_eppf(np.bincount(self.view_of_unit), *self.process))
             if len(self.views) == 1:
                 info.concentration, info.discount = self.view.hyper.concentration, self.view.hyper.discount
@@ -318,15 +361,17 @@ class Mixture:
 
     # --- how a chain starts ------------------------------------------------------------------------------------------
 
-    def start(self, how: str | np.ndarray, n_clusters: int = 64) -> None:
-        """Initial labels of all rows, or of the first subsample where the chain is annealed; see seating.start."""
-        chosen = self._first_rows()
-        for view in self.views:
-            seating.start(view, how, n_clusters, chosen)
+    def start(self, how: str | np.ndarray | Sequence[np.ndarray], n_clusters: int = 64) -> None:
+        """Initial labels of all rows, or of the first subsample where the chain is annealed; see seating.start. `how`
+        may be one for each view."""
+        chosen = self.first_rows()
+        each = [how] * len(self.views) if isinstance(how, str | np.ndarray) else how
+        for view, own in zip(self.views, each, strict=True):
+            seating.start(view, own, n_clusters, chosen)
         self.cycles = 0
         self._count()
 
-    def _first_rows(self) -> list[np.ndarray]:
+    def first_rows(self) -> list[np.ndarray]:
         """The rows of each shard that the chain starts with, in the order they are seated; the others become idle."""
         if self.growth is None:
             return [np.arange(len(shard), dtype=np.int32) for shard in self.shards]
@@ -337,9 +382,11 @@ class Mixture:
         views = zip(self.shards, self.views[0].z)
         return [self.growth.steps(shard, z, int(target[shard.index]), 0)[1] for shard, z in views]
 
-    def resume(self, cycles: int, plan: Sequence[float] = ()) -> None:
-        """Continue after `cycles` cycles, of which `plan` is the one so far; the views have been given their states."""
+    def resume(self, cycles: int, plan: Sequence[float] = (), process: tuple[float, float] | None = None) -> None:
+        """Continue after `cycles` cycles, of which `plan` is the one so far; the views have been given their states.
+        process: concentration and discount of the views; None: as they are."""
         if self.growth is not None:
             self.growth.resume(plan)
+        self.process = process or self.process
         self.cycles = cycles
         self._count()

@@ -1,4 +1,5 @@
-"""`mpibayes check` of a mixture: memory, and time on a sample of the rows, scaled to those of the busiest rank."""
+"""`mpibayes check` of a mixture or a cross-categorization: memory, and time on a sample of the rows, scaled to those of
+the busiest rank."""
 
 from __future__ import annotations
 
@@ -11,13 +12,14 @@ import numpy as np
 
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
+from mpibayes.hpc.crosscat.columns.scan import AUXILIARY
 from mpibayes.hpc.crosscat.family import settings_of
 from mpibayes.hpc.crosscat.keys import Anneal, Model, Output, Sampler
 from mpibayes.hpc.crosscat.moves.launched import BATCH, SUBSET
 from mpibayes.hpc.crosscat.moves.round import EVERY, OFTEN
-from mpibayes.hpc.crosscat.scalars import SCALARS
+from mpibayes.hpc.crosscat.scalars import BY_FAMILY
 from mpibayes.hpc.crosscat.speed import TYPICAL_NETWORK, Speed, Timing
-from mpibayes.hpc.crosscat.start import strategy
+from mpibayes.hpc.crosscat.start import strategy, views
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial
@@ -26,12 +28,14 @@ from mpibayes.io.draws import BUFFERED
 from mpibayes.io.rows import ARRAYS, Column, Rows
 from mpibayes.text import counted, duration, every, rate
 
+SEARCHED = 16 * 128 + 4 * 100  # bytes of a row: twice its scores in a partition's clusters, and a hundred labels
 SAMPLE_ROWS = 20_000
 SAMPLE_SLICES = 20  # the sample is cut from all over the table, which may be sorted
 SAMPLE_CYCLES = 20  # from one cluster to about as many as there will be
 SAMPLE_S = 10.0  # or fewer cycles, where they are long
 TIMED = 3  # of the last cycles the quickest counts
 TYPICAL_CLUSTERS = 256
+TYPICAL_CLUSTERS_OF_A_VIEW = 64
 
 
 OF_EVERY_CHAIN = ("rows", "labels", "draws", "heldout", "clusters")  # parts that stay while another one advances
@@ -50,17 +54,24 @@ def memory_per_rank(
     growing: bool = False,
     strata: bool = False,
     joint: Sequence[int] = (),
+    n_views: int = 1,
+    has_views: bool = False,
+    pilot_rows: int = 0,
 ) -> dict[str, int]:
     """Resident bytes at the peak of the busiest rank, which is root, by part; their sum is the forecast.
 
     columns: those that are used. n_train: training rows. heldout_rows: rows that are scored, of the table or of a file.
-    growing: the chain starts from a subsample, in strata or not. joint: columns of each block.
+    growing: the chain starts from a subsample, in strata or not. joint: columns of each block. n_clusters: of a view.
+    has_views: there may be several, of which `n_views` are expected, and found first on `pilot_rows`.
 
     process    Python, libraries, and the MPI library where there is one
     rows       cells of its shards: 1 byte a categorical column (2 above 255 levels), 8 a real or count column
-    labels     4 bytes a row, a copy of one shard's in a sweep and the image of a checkpoint
-    gathered   on root, all labels at a kept draw: 1 byte a training row up to 256 clusters, and a copy of its own part
-    draws      on root, kept draws that wait for a checkpoint, 1 byte a row up to 256 clusters, at most 16 MiB
+    labels     of each view 4 bytes a row and the image of a checkpoint; a copy of one shard's in a sweep
+    gathered   on root, all labels at a kept draw: 1 byte a training row and view up to 256 clusters, twice where there
+               are several, and a copy of its own part
+    draws      on root, kept draws that wait for a checkpoint, 1 byte a row and view up to 256 clusters, at most 16 MiB
+    columns    where they change views: see `_columns_bytes`
+    pilot      on root, the sample on which views are searched for, a copy, and what the search keeps of a row
     moves      copies of the rows that shape the launches of splits; statistics and odds of both sides of each
     subsample  while it grows: 4 bytes a row for its stratum, and for one shard at a time the steps (8) and the rows
                that are in and out (8)
@@ -83,11 +94,13 @@ def memory_per_rank(
     return {
         "process": PROCESS_BYTES + (MPI_BYTES if mpi else 0) + WORK_BYTES,
         "rows": rows * row,
-        "labels": 4 * rows + 4 * -(-n_train // n_shards) + 4 * rows,
+        "labels": n_views * (4 * rows + 4 * rows) + 4 * -(-n_train // n_shards),
         "subsample": (4 * rows * strata + 16 * -(-n_train // n_shards)) if growing else 0,
         "moves": _moves_bytes(rows, row - 4 * widths["reals"], n_clusters, levels) if moves else 0,
-        "gathered": label * (n_train + 2 * rows) if kept_draws else 0,
-        "draws": min(BUFFERED, kept_draws * n_train * label),
+        "columns": _columns_bytes(rows, row, -(-n_train // n_shards), n_train, n_clusters, levels) if has_views else 0,
+        "pilot": pilot_rows * (2 * row + SEARCHED),
+        "gathered": label * ((1 + has_views) * n_views * n_train + 2 * rows) if kept_draws else 0,
+        "draws": min(BUFFERED, kept_draws * n_train * label * n_views),
         "heldout": -(-heldout_rows // n_ranks) * (row + 16),
         "clusters": padded * (levels * (3 * 4 + 5 * 4) + numeric * (3 * 8 * 4) + entries * 8 * (12 + 2 * len(mine)))
         + 8 * 1024 * widths["tallies"],
@@ -103,6 +116,18 @@ def _moves_bytes(rows: int, row: int, n_clusters: int, levels: int) -> int:
     return shaping * (row + 80) + 12 * rows + 2 * n_clusters * levels * (3 * 8 + 4 + 8)
 
 
+def _columns_bytes(rows: int, row: int, shard: int, n_train: int, n_clusters: int, levels: int) -> int:
+    """At the peak of what lets columns change views, the merge of two views that have all columns, or a scan.
+
+    The merge copies the cells of each of the two and of both together; three proposals have a number (8), a label (4)
+    and a mark (1) a row; the last batch of a shard, half of its rows, has a score of every cluster, and three arrays of
+    that form (8 each). A scan has partitions drawn from the prior, of all rows (4) and of its own.
+    """
+    merge = rows * (2 * row + 3 * 13) + shard // 2 * (row + 4 * 8 * (n_clusters + 1))
+    scan = 4 * n_train + 4 * 2 * AUXILIARY * rows + 12 * 2 * AUXILIARY * n_clusters * levels
+    return max(merge, scan)
+
+
 def sample_rows(data: Data, most: int = SAMPLE_ROWS) -> Rows:
     """Up to `most` training rows in slices from all over the table."""
     if data.n_rows <= most:
@@ -112,18 +137,29 @@ def sample_rows(data: Data, most: int = SAMPLE_ROWS) -> Rows:
     return Rows.concatenate(data.columns, [data.rows_of(int(s), int(s) + length) for s in starts])
 
 
-def time_sample(data: Data, settings: Settings, init: str, n_clusters: int, cycles: int = SAMPLE_CYCLES) -> Timing:
+def time_sample(
+    data: Data, settings: Settings, init: str, n_clusters: int, cycles: int = SAMPLE_CYCLES, n_views: int = 0,
+    search: bool = False,
+) -> Timing:  # fmt: skip
     """Start a sample of the rows as the run will start, all of them at once, and time cycles of the real sampler.
 
+    n_views: random views that its columns are dealt to; 0: all stay together. search: whether they are searched for.
     Processor seconds, since other programs may be running; a cycle of one process does nothing but compute.
     """
-    rows = sample_rows(data)
+    rows = sample_rows(data, strategy.ROWS if n_views else SAMPLE_ROWS)
     n_shards = min(settings.shards or len(rows), shards.default_count(len(rows)))  # as long ones as a run has
     settings = replace(settings, annealing=None, shards=n_shards)
     mixture = Mixture(serial(), data.columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), settings)
-    began = time.process_time()
-    mixture.start(init, n_clusters)
-    start_s = time.process_time() - began
+    began = searched = time.process_time()
+    if search:
+        found = views.searched(data.columns, rows, settings, 0, n_views)
+        searched = time.process_time()
+        views.follow(mixture, found)
+    else:
+        if n_views:
+            views.deal(mixture, n_views)
+        mixture.start(init, n_clusters)
+    search_s, start_s = searched - began, time.process_time() - searched
     spent, n = time.process_time(), 0
     while n < cycles and time.process_time() - spent < SAMPLE_S:
         mixture.cycle()
@@ -140,20 +176,35 @@ def time_sample(data: Data, settings: Settings, init: str, n_clusters: int, cycl
 
     quiet, info = quickest(0)
     round_s = max(0.0, quickest(1)[0] - quiet) if settings.split_merge != 0 else 0.0
-    return Timing(len(rows), mixture.n_shards, start_s, quiet, round_s, info.n_clusters, info.moved_fraction)
+    clusters = -(-info.n_clusters // info.n_views)
+    return Timing(
+        len(rows), mixture.n_shards, start_s, quiet, round_s, clusters, info.moved_fraction, info.n_views, search_s
+    )
 
 
 def memory(found: Found, ranks: int) -> dict[str, int]:
     """Bytes on the busiest rank, by part, with a typical number of clusters."""
     data = found.data
     joint = [len(columns) for columns in data.carve.blocks.values()]
-    return memory_per_rank(data.columns, data.n_rows, found.config.run.shards, ranks, TYPICAL_CLUSTERS, joint=joint)
+    several = found.config.of(Model).has_views
+    clusters, n_views = TYPICAL_CLUSTERS, strategy.views_at_first(found.config)
+    if several:
+        clusters, n_views = TYPICAL_CLUSTERS_OF_A_VIEW, min(n_views, len(data.columns))
+    return memory_per_rank(
+        data.columns, data.n_rows, found.config.run.shards, ranks, clusters, joint=joint, n_views=n_views,
+        has_views=several,
+    )  # fmt: skip
 
 
 def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     """What there is to say, as (title, text) pairs."""
     config, table, data, n_heldout = found.config, found.table, found.data, found.n_heldout
-    timing = time_sample(data, settings_of(config, data.n_rows), *_start(config))
+    several = config.of(Model).has_views
+    dealt = strategy.views_at_first(config) if several else 0
+    sample = strategy.pilot_rows(config, data.n_rows)
+    timing = time_sample(
+        data, settings_of(config, data.n_rows), *_start(config), n_views=dealt, search=several and sample > 0
+    )
     run, n_shards = config.run, config.run.shards
     working = min(ranks, n_shards)
     yield from about_table(config, table, data, n_heldout)
@@ -166,6 +217,10 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     yield "start", strategy.start_in_words(config, data.n_rows)
     if run.chains > 1 and strategy.initial(config) == "overdispersed":
         yield "", f"chain 1; the others: {strategy.STARTS['overdispersed']}"
+    if several:
+        found_views = f"{counted(timing.n_views, 'view')} found on {counted(timing.n_rows, 'row')}"
+        took = f"; a search for them on {counted(sample, 'row')} starts each chain" if sample else ""
+        yield "views", f"{found_views} from {counted(dealt, 'random view')}{took}"
     grows = strategy.growth_in_words(config, data.n_rows)
     if grows:
         yield "", grows
@@ -178,20 +233,25 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     parts = memory_per_rank(
         data.columns, data.n_rows, n_shards, ranks, n_clusters, kept, n_heldout, mpi=ranks > 1,
         moves=config.of(Sampler).split_merge != 0, growing=growth != 0, strata=config.of(Anneal).strata != "none",
-        joint=[len(columns) for columns in data.carve.blocks.values()],
+        joint=[len(columns) for columns in data.carve.blocks.values()], n_views=timing.n_views, has_views=several,
+        pilot_rows=sample,
     )  # fmt: skip
     if run.until == "settled":  # all chains are in memory at once
         parts |= {name: run.chains * parts[name] for name in OF_EVERY_CHAIN}
     yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB on the busiest of {counted(ranks, 'rank')}, of which"
     listed = ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
-    yield "", f"{listed} (for {n_clusters} clusters)"
+    yield "", f"{listed} (for {_in_views(n_clusters, timing)})"
 
     speed = Speed.of(data.columns, data.n_rows, n_shards, _cycles_per_round(config), timing)
     cycle_s = speed.cycle_s(working)
     start_s = timing.start_s * data.n_rows / timing.n_rows
+    start_s += timing.search_s * sample / timing.n_rows
     cores = os.cpu_count() or 1
     yield "time", f"{cycle_s:.3g} s a cycle on {counted(working, 'rank')} ({rate(data.n_rows / cycle_s)})"
-    yield "", f"measured on {counted(timing.n_rows, 'row')} with {counted(timing.n_clusters, 'cluster')}, one process"
+    measured = _in_views(timing.n_clusters, timing)
+    yield "", f"measured on {counted(timing.n_rows, 'row')} with {measured}, one process"
+    if several:
+        yield "", "columns that change views are in it, as if that took as much more time as there are more rows"
     chains = f" x {run.chains} chains" if run.chains > 1 else ""
     whole = run.cycles - (growth or 0) + strategy.growth_cost(config, data.n_rows)
     total = duration((start_s + cycle_s * whole) * run.chains)
@@ -203,11 +263,18 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
         yield "", f"messages of {speed.wire_bytes(working) / MIB:.2g} MiB a cycle; a network of {TYPICAL_NETWORK.name}"
     if ranks > cores:
         yield "", f"this supposes a core for every rank; this machine has {cores}"
-    draw = (1 if n_clusters <= 256 else 2) * data.n_rows
-    trace = 8 * (1 + len(SCALARS)) * run.cycles / config.output.thin
+    draw = (1 if n_clusters <= 256 else 2) * data.n_rows * timing.n_views
+    trace = 8 * (1 + len(BY_FAMILY[config.model.family])) * run.cycles / config.output.thin
+    checkpoint = 4 * data.n_rows * timing.n_views
     each = f", for each of {run.chains} chains" if run.chains > 1 else ""
-    yield "disk", f"two checkpoints of {4 * data.n_rows / MIB:.1f} MiB, a trace of {trace / MIB:.1f} MiB{each}"
+    yield "disk", f"two checkpoints of {checkpoint / MIB:.1f} MiB, a trace of {trace / MIB:.1f} MiB{each}"
     yield "", f"{counted(kept, 'kept draw')} of at most {draw / MIB:.2f} MiB, before compression{each}"
+
+
+def _in_views(n_clusters: int, timing: Timing) -> str:
+    """So many clusters, in each of the sample's views."""
+    clusters = counted(n_clusters, "cluster")
+    return clusters if timing.n_views == 1 else f"{clusters} in each of {timing.n_views} views"
 
 
 def _cycles_per_round(config: Config) -> float:
@@ -230,4 +297,5 @@ def _exactness(config: Config) -> str:
     law = "the prior on partitions (model.likelihood = false)" if not config.of(Model).likelihood else "the posterior"
     learned = [name for name in ("concentration", "discount") if getattr(config.of(Model), name) == "learn"]
     grid = f"; {' and '.join(learned)} on a grid" if learned else ""
-    return f"exact: every cycle leaves {law} invariant, on any number of ranks{grid}"
+    whose = " of the views and of the rows' clusters in each" if config.of(Model).has_views else ""
+    return f"exact: every cycle leaves {law}{whose} invariant, on any number of ranks{grid}"

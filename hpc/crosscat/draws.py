@@ -1,8 +1,11 @@
-"""What a mixture's run left behind, opened for reading: its chains, its training rows and its kept draws.
+"""What a run of a mixture or a cross-categorization left behind, opened for reading: its chains, its training rows and
+its kept draws.
 
-A kept draw is the labels of the training rows and the hyperparameters they were drawn under: labels (D, N), then
-concentration and discount (D,), dirichlet (D, C), normal (D, R, 4), gamma (D, Q, 2) and wishart (D, B, 3), as
-`io/draws.py` stores them. Everything else about its clusters is computed again from the table, read in slices.
+A kept draw is the labels of the training rows and the hyperparameters they were drawn under, as `io/draws.py` stores
+it: dirichlet (D, C), normal (D, R, 4), gamma (D, Q, 2) and wishart (D, B, 3) of all columns in the order of the table.
+Of a mixture: labels (D, N), concentration and discount (D,). Of several views: labels (D, V, N), concentration and
+discount (D, V), with zeros beyond the draw's last view, and `views` (D, C), the view of each used column of the table.
+Everything else about clusters is computed again from the table, read in slices.
 """
 
 from __future__ import annotations
@@ -10,39 +13,82 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mpibayes.errors import DataError
 from mpibayes.hpc.components.hyper import Hyper
-from mpibayes.hpc.components.normal import Normal, merge_moments
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.hpc.crosscat.columns.cells import places, renumbered
 from mpibayes.hpc.crosscat.keys import Model, priors
 from mpibayes.hpc.crosscat.predictive import Predictive, ViewPredictive
+from mpibayes.hpc.crosscat.scalars import BY_FAMILY
+from mpibayes.hpc.crosscat.tallies import Tallies, Total
+from mpibayes.hpc.data.rows import take_columns
 from mpibayes.hpc.posterior.chains import KeptChains, evenly
 from mpibayes.io import checkpoint
 from mpibayes.io import draws as stored
 from mpibayes.io.draws import FOLDER, DrawWriter
 from mpibayes.io.files import Guard, unguarded
-from mpibayes.io.rows import Rows
+from mpibayes.io.rows import Column, Rows
 from mpibayes.io.segments import read_blocks
 
+if TYPE_CHECKING:
+    from mpibayes.hpc.crosscat.chain import Mixture
+
 SLICE_ROWS = 65_536
+ROOM = 4  # a draw is stored with room for a multiple of so many views, so that few draws need more than those before
 
 
 @dataclass(frozen=True)
 class Draw:
-    """One kept draw."""
+    """One kept draw, of one view or of several.
+
+    hyper: of all columns; its concentration and discount are the first view's. labels: of each view, int64 (N,),
+    clusters as numbered in the run. process: concentration and discount of each. view_of: the number of the view of
+    each used column of the table.
+    """
 
     cycle: int
-    labels: np.ndarray  # int64 (N,), clusters as numbered in the run
+    hyper: Hyper
+    labels: Sequence[np.ndarray]
+    process: Sequence[tuple[float, float]]
+    view_of: np.ndarray
+
+
+@dataclass(frozen=True)
+class ViewDraw:
+    """A draw as one view of it has it: labels int64 (N,), 0..K-1, none of them empty, and hyperparameters."""
+
+    cycle: int
+    labels: np.ndarray
     hyper: Hyper
 
 
 def writer(folder: str | Path, run: str = "", guard: Guard = unguarded) -> DrawWriter:
     """Keeps draws: `append(cycle, labels=, concentration=, ...)`. run, guard: see `io.segments.Segments`."""
-    return DrawWriter(folder, run, guard, whole=("labels",))
+    return DrawWriter(folder, run, guard, whole=("labels", "views"))
+
+
+def of_chain(mixture: Mixture, several: bool) -> dict[str, np.ndarray]:
+    """What is kept of the state of a chain, on root. several: there may be several views. Collective."""
+    labels = [view.labels() for view in mixture.views]
+    if mixture.comm.rank != 0:
+        return {}
+    if not several:
+        return {"labels": labels[0], **vars(mixture.view.hyper)}
+    room = -(-len(labels) // ROOM) * ROOM
+    most = np.zeros((room, len(labels[0])), max(z.dtype for z in labels))
+    process = np.zeros((2, room))
+    for v, (view, z) in enumerate(zip(mixture.views, labels)):
+        most[v], process[:, v] = z, (view.hyper.concentration, view.hyper.discount)
+    home = {name: v for v, view in enumerate(mixture.views) for name in view.columns}
+    views = np.array([home[c.name] for c in mixture.columns if not c.part_of], np.int64)
+    own = {name: of for view in mixture.views for name, of in view.components.by_column(view.hyper).items()}
+    hyper = vars(mixture.components.hyper(0.0, 0.0, own))
+    return {**hyper, "labels": most, "concentration": process[0], "discount": process[1], "views": views}
 
 
 def iterate_draws(run_dir: str | Path, start_cycle: int = 0) -> Iterator[Draw]:
@@ -59,18 +105,26 @@ def last_draw(run_dir: str | Path) -> Draw | None:
 def _draw(cycle: int, arrays: Mapping[str, np.ndarray]) -> Draw:
     given = dict(arrays)
     labels, alpha, d = (given.pop(name) for name in ("labels", "concentration", "discount"))
-    return Draw(cycle, labels.astype(np.int64), Hyper(float(alpha), float(d), **given))
+    views = given.pop("views", np.zeros(0)).astype(np.int64)
+    n_views = int(views.max(initial=0)) + 1
+    alpha, d = np.atleast_1d(alpha)[:n_views].tolist(), np.atleast_1d(d)[:n_views].tolist()
+    labels = list(np.atleast_2d(labels)[:n_views].astype(np.int64))
+    return Draw(cycle, Hyper(alpha[0], d[0], **given), labels, list(zip(alpha, d)), views)
 
 
-class Posterior(KeptChains):
-    """Chains of one mixture on one table."""
+class Posterior(KeptChains, Tallies):
+    """Chains of one mixture, or of one cross-categorization, on one table."""
 
     def __init__(self, run_dirs: Sequence[str | Path], burn_in: int | None = None, table: str | Path | None = None):
         super().__init__(run_dirs, burn_in, table)
         config = self.chains[0].config
-        self.likelihood = config.of(Model).likelihood
+        model = config.of(Model)
+        self.likelihood, self.several = model.likelihood, model.has_views
+        self.scalars = BY_FAMILY[model.family]
         self.columns = self.data.columns if self.likelihood else ()
-        self.components = Components(self.columns, priors(config), config.joint if self.likelihood else {})
+        self._priors, self._joint = priors(config), config.joint if self.likelihood else {}
+        self.components = Components(self.columns, self._priors, self._joint)
+        self._of_columns: dict[tuple[str, ...], OfColumns] = {}
 
     def slices(self) -> Iterator[tuple[int, Rows]]:
         """(first training row, Rows of the used columns), in order."""
@@ -89,18 +143,10 @@ class Posterior(KeptChains):
             for cycle in block["cycle"]
         ]
 
-    def draws(self, most: int) -> Iterator[Predictive]:
-        """At most so many kept draws, evenly spaced, as distributions over rows; their clusters take one pass over the
-        table."""
-        states = [draw for _, draw in self.states(evenly(self.kept(), most))]
-        for draw, s in zip(states, self.statistics([draw.labels for draw in states]), strict=True):
-            yield Predictive([ViewPredictive(self.components, draw.hyper, s)])
-
     def states(self, wanted: Sequence[tuple[int, int]] | None = None) -> Iterator[tuple[int, Draw]]:
-        """(number of the chain, labels and hyperparameters) of the kept draws after burn-in, of `wanted` alone when
-        given; one at a time.
+        """(number of the chain, draw) of the kept draws after burn-in, of `wanted` alone when given; one at a time.
 
-        Labels are 0..K-1, none of them empty.
+        Labels of each view are 0..K-1, none of them empty.
         """
         chosen = None if wanted is None else set(wanted)
         for i, chain in enumerate(self.chains):
@@ -108,70 +154,115 @@ class Posterior(KeptChains):
                 continue
             for draw in iterate_draws(chain.folder, chain.burn_in + 1):
                 if chosen is None or (i, draw.cycle) in chosen:
-                    if len(draw.labels) != self.n_rows:
+                    if len(draw.labels[0]) != self.n_rows:
                         raise DataError(
-                            f"{chain.folder}: cycle {draw.cycle} has {len(draw.labels):,} labels for {self.n_rows:,} "
-                            "training rows"
+                            f"{chain.folder}: cycle {draw.cycle} has {len(draw.labels[0]):,} labels for "
+                            f"{self.n_rows:,} training rows"
                         )
-                    yield i, _without_gaps(draw)
+                    yield i, replace(draw, labels=[without_gaps(z) for z in draw.labels])
 
-    def statistics(self, partitions: Sequence[np.ndarray]) -> list[Statistics]:
-        """Statistics of the clusters of each partition, (N,) labels 0..K-1, in one pass over the table."""
-        from mpibayes.kernels import mixture as kernels
+    # --- views -------------------------------------------------------------------------------------------------------
 
-        offsets = self.components.categorical.offsets
-        clusters = [int(z.max()) + 1 for z in partitions]
-        totals: list[Statistics | None] = [None] * len(partitions)
+    def of(self, names: Sequence[str]) -> OfColumns:
+        """Some of the table's used columns by themselves."""
+        key = tuple(names)
+        if key not in self._of_columns:
+            self._of_columns[key] = OfColumns(self, key, self._priors, self._joint)
+        return self._of_columns[key]
+
+    @property
+    def whole(self) -> OfColumns:
+        """All of them."""
+        return self.of([c.name for c in self.data.stored])
+
+    def names_in(self, draw: Draw, view: int) -> list[str]:
+        """The table's columns that a view of a draw has, in their order."""
+        names = [c.name for c in self.data.stored]
+        return names if len(draw.labels) == 1 else [n for n, v in zip(names, draw.view_of.tolist()) if v == view]
+
+    def views_of(self, draw: Draw) -> list[tuple[OfColumns, ViewDraw]]:
+        """The views of a draw: their columns, and the draw as they have it."""
+        found = []
+        for v in range(len(draw.labels)):
+            own = self.of(self.names_in(draw, v))
+            found.append((own, own.seen_by(draw, v)))
+        return found
+
+    def draws(self, most: int) -> Iterator[Predictive]:
+        """At most so many kept draws, evenly spaced, as distributions over rows; their clusters take one pass over the
+        table."""
+        return self.predictives([draw for _, draw in self.states(evenly(self.kept(), most))], cells=True)
+
+    def predictives(self, draws: Sequence[Draw], cells: bool) -> Iterator[Predictive]:
+        """Draws as distributions over rows, by one pass over the table. cells: see `ViewPredictive`."""
+        views = [self.views_of(draw) for draw in draws]
+        found = iter(self.statistics_of([(own, state.labels) for of in views for own, state in of]))
+        for of in views:
+            parts = [ViewPredictive(own.components, state.hyper, next(found), cells) for own, state in of]
+            yield Predictive(parts, None if len(of) == 1 else [own.places for own, _ in of])
+
+    def statistics_of(self, pairs: Sequence[tuple[OfColumns, np.ndarray]]) -> list[Statistics]:
+        """Statistics of the clusters of each partition, (N,) labels 0..K-1, of some columns, in one pass over the
+        table."""
+        totals = [(own, Total(own.components, z)) for own, z in pairs]
         for start, rows in self.slices():
-            for i, z in enumerate(partitions):
-                part_z = np.ascontiguousarray(z[start : start + len(rows)], np.int32)
-                part = Statistics(*kernels.accumulate(rows, part_z, clusters[i], offsets))
-                totals[i] = part if totals[i] is None else self.components.union(totals[i], part)
-        return totals
-
-    def sample(self, most: int) -> Rows:
-        """About `most` training rows, evenly spaced."""
-        step = max(1, self.n_rows // most)
-        return Rows.concatenate(
-            self.columns, [r.take(np.arange(-start % step, len(r), step)) for start, r in self.slices()]
-        )
-
-    def histograms(self, z: np.ndarray, cuts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Cells of the real and count columns by interval and cluster of the partition z, (len(cuts) + 1, K) int64,
-        by name."""
-        k = int(z.max()) + 1
-        counts = {name: np.zeros((len(at) + 1, k), np.int64) for name, at in cuts.items()}
-        numeric = [c for c in self.columns if c.name in cuts]
-        for start, rows in self.slices() if numeric else ():
-            part_z = z[start : start + len(rows)]
-            for c in numeric:
-                x = getattr(rows, c.block)[:, c.index]
-                seen = ~np.isnan(x)
-                cell = np.searchsorted(cuts[c.name], x[seen]) * k + part_z[seen]
-                counts[c.name] += np.bincount(cell, minlength=counts[c.name].size).reshape(-1, k)
-        return counts
-
-    def moments(self, z: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """Mean and sum of squares about it, (K,) each, of the observed cells of real and count columns in each
-        cluster of z."""
-        from mpibayes.kernels import mixture as kernels
-
-        # counts are summarised here as real numbers: their squares are no statistic of the model, but of interest to
-        # a reader
-        numeric = [c for c in self.columns if not c.levels]
-        k, total = int(z.max()) + 1, None
-        for start, rows in self.slices() if numeric else ():
-            n = len(rows)
-            x = np.column_stack([getattr(rows, c.block)[:, c.index] for c in numeric])
-            plain = replace(Rows.empty((), n), reals=np.ascontiguousarray(x))
-            part_z = np.ascontiguousarray(z[start : start + n], np.int32)
-            part = Statistics(*kernels.accumulate(plain, part_z, k, np.zeros(1, np.int64))).of(Normal)
-            total = part if total is None else merge_moments(total, part)
-        return {c.name: (total[1][i], total[2][i]) for i, c in enumerate(numeric)}
+            cells = {id(own): own.take(rows) for own, _ in pairs}
+            for own, total in totals:
+                total.add(cells[id(own)], start)
+        return [total.statistics for _, total in totals]
 
 
-def _without_gaps(draw: Draw) -> Draw:
-    used = np.bincount(draw.labels) > 0
-    if used.all():
-        return draw
-    return replace(draw, labels=(np.cumsum(used) - 1)[draw.labels])
+class OfColumns(Tallies):
+    """Some of a run's columns, by the table's names; what one column of the table is made into comes along.
+
+    places: of each array of the run's rows, which columns these are (see `data.rows.take_columns`).
+    """
+
+    def __init__(self, run: Posterior, names: Sequence[str], given: Mapping, joint: Mapping[str, Mapping]):
+        self.run, self.names, self.n_rows = run, tuple(names), run.n_rows
+        wanted = set(names)
+        chosen = [c for c in run.columns if (c.part_of or c.name) in wanted]
+        self.all = len(chosen) == len(run.columns)
+        self.columns: Sequence[Column] = run.columns if self.all else renumbered(chosen)
+        blocks = {name: of for name, of in joint.items() if set(of["columns"]) <= wanted}
+        self.components, self.places = Components(self.columns, given, blocks), places(chosen, joint)
+        place = {name: i for kind in run.components.kinds for i, name in enumerate(_names(kind))}
+        self._hyper = {  # by kind, where the hyperparameters of these columns are among those of all
+            kind.name: np.array([place[name] for name in _names(kind)], np.intp) for kind in self.components.kinds
+        }
+
+    def take(self, rows: Rows) -> Rows:
+        """Of rows of all the run's columns."""
+        return rows if self.all else take_columns(rows, self.places)
+
+    def slices(self) -> Iterator[tuple[int, Rows]]:
+        return ((start, self.take(rows)) for start, rows in self.run.slices())
+
+    def seen_by(self, draw: Draw, view: int) -> ViewDraw:
+        """A draw as one of its views has it, with these columns' hyperparameters."""
+        alpha, d = draw.process[view]
+        hyper = replace(draw.hyper.take(self._hyper), concentration=alpha, discount=d)
+        return ViewDraw(draw.cycle, draw.labels[view], hyper)
+
+    def nearest_view(self, draw: Draw) -> int:
+        """The view of a draw that has most of these columns; of several the first."""
+        if len(draw.labels) == 1:
+            return 0
+        own = set(self.names)
+        mine = [v for c, v in zip(self.run.data.stored, draw.view_of.tolist()) if c.name in own]
+        return int(np.bincount(mine, minlength=len(draw.labels)).argmax())
+
+    def states(self, wanted: Sequence[tuple[int, int]] | None = None) -> Iterator[tuple[int, ViewDraw]]:
+        """(number of the chain, draw as the view has it that has most of these columns); see `Posterior.states`."""
+        return ((i, self.seen_by(draw, self.nearest_view(draw))) for i, draw in self.run.states(wanted))
+
+
+def _names(kind) -> list[str]:
+    """What stands for each of a kind's columns, or blocks of them."""
+    return [kind.members(c)[0].name for c in range(len(kind))]
+
+
+def without_gaps(z: np.ndarray) -> np.ndarray:
+    """The same partition, labels 0..K-1, none of them empty."""
+    used = np.bincount(z) > 0
+    return z if used.all() else (np.cumsum(used) - 1)[z]

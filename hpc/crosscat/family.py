@@ -1,4 +1,5 @@
-"""Mixtures under the run loop: what a configuration says of them, and a chain with its scores and kept labels."""
+"""Mixtures and cross-categorizations under the run loop: what a configuration says of them, and a chain with its scores
+and kept labels."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from mpibayes.hpc.crosscat import draws, strata
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.heldout import HeldOut
 from mpibayes.hpc.crosscat.keys import Anneal, Model, Output, Sampler, priors
-from mpibayes.hpc.crosscat.scalars import SCALARS
-from mpibayes.hpc.crosscat.start import strategy
+from mpibayes.hpc.crosscat.scalars import BY_FAMILY
+from mpibayes.hpc.crosscat.start import strategy, views
 from mpibayes.hpc.crosscat.start.labels import given_labels
 from mpibayes.hpc.data.rows import Data, digest
 from mpibayes.hpc.family import Info
@@ -44,13 +45,15 @@ def settings_of(config: Config, n_rows: int) -> Settings:
         hyper_every=sampler.hyper_every,
         split_merge=None if sampler.split_merge == "auto" else sampler.split_merge,
         annealing=strategy.annealing(config, n_rows),
+        view_concentration=model.view_concentration if model.has_views else None,
+        view_discount=model.view_discount,
+        column_moves=None if sampler.column_moves == "auto" else sampler.column_moves,
+        view_moves=sampler.view_moves,
     )
 
 
 class Family:
     """See `hpc.family.Family`."""
-
-    scalars = SCALARS
 
     def __init__(self, comm: Communicator, config: Config, data: Data):
         self.comm, self.data = comm, data
@@ -68,6 +71,9 @@ class Family:
             "run": {"shards": shards, "burn_in": strategy.burn_in(config, n_training, shards)},
             "sampler": {"opening": opening, "init": strategy.initial(config)},
         }
+        if config.of(Model).has_views:
+            rows = strategy.pilot_rows(config, n_training)
+            said["sampler"] |= {"init_views": strategy.views_at_first(config), "init_rows": rows}
         if strategy.annealing(config, n_training) is not None:
             said["anneal"] = {"start_rows": strategy.start_rows(config, n_training)}
         return said
@@ -78,7 +84,8 @@ class Family:
         if config.of(Sampler).init == "labels" and (
             fresh or on_root(comm, lambda: run_directory.lacks_checkpoint(places))
         ):
-            self._labels = on_root(comm, lambda: given_labels(strategy.labels_path(config), data.n_rows))
+            path, several = strategy.labels_path(config), config.of(Model).has_views
+            self._labels = on_root(comm, lambda: given_labels(path, data.n_rows, len(data.stored), several))
         if config.heldout_path is not None:
             self.heldout_file, message = data.read_heldout_file(comm, config.heldout_path, config.data.unseen)
             if message:
@@ -88,19 +95,19 @@ class Family:
     def load(self, places: Sequence[Path], fresh: bool) -> None:
         """Every chain reads the rows of its own shards."""
 
-    def chain(self, config: Config, number: int) -> MixtureChain:
-        return MixtureChain(self.comm, config, self.data, self.heldout_file, self._labels, number)
+    def chain(self, config: Config, number: int) -> ViewsChain:
+        return ViewsChain(self.comm, config, self.data, self.heldout_file, self._labels, number)
 
 
-class MixtureChain:
-    """See `hpc.family.Chain`: a mixture, the scores of its held-out rows, and its kept labels."""
+class ViewsChain:
+    """See `hpc.family.Chain`: a chain of one view or several, the scores of its held-out rows, and its kept labels."""
 
-    scalars = SCALARS
     axes: Mapping[str, Mapping[str, Sequence[str]]] = {}
 
     def __init__(self, comm: Communicator, config: Config, data: Data, heldout_file, labels, number: int):
         self.comm, self.config, self.data = comm, config, data
         self.number, self._labels = number, labels
+        self.scalars, self._several = BY_FAMILY[config.model.family], config.of(Model).has_views
         settings = settings_of(config, data.n_rows)
         strata_of = None
         if settings.annealing is not None:
@@ -131,8 +138,22 @@ class MixtureChain:
         return [shard.index for shard in self.mixture.shards]
 
     def start(self) -> None:
-        how = strategy.initial_of_chain(self.config, self.number) if self._labels is None else self._labels
-        self.mixture.start(how, self.config.of(Sampler).init_clusters)
+        mixture, sampler, given = self.mixture, self.config.of(Sampler), self._labels
+        if given is not None:
+            if self._several:
+                home = dict(zip((c.name for c in self.data.stored), given.view_of.tolist()))
+                whole = {c.name: c.part_of or c.name for c in mixture.columns}
+                views.arrange(mixture, [home[whole[names[0]]] for names in mixture.units])
+            mixture.start(given.labels)
+            return
+        n_views, sample = strategy.views_at_first(self.config), strategy.pilot_rows(self.config, self.n_rows)
+        if self._several and sample:
+            found = views.pilot(self.comm, self.data, mixture.settings, self.number, sample, n_views)
+            views.follow(mixture, found)
+            return
+        if self._several:
+            views.deal(mixture, n_views)
+        mixture.start(strategy.initial_of_chain(self.config, self.number), sampler.init_clusters)
 
     def advance(self, word: Sequence[int], limit: int) -> Info:
         """One cycle, its scores, and its labels where they are kept."""
@@ -141,13 +162,15 @@ class MixtureChain:
         lpd = averaged = np.nan
         whole = not mixture.growing
         if self.heldout is not None and info.cycle % output.thin == 0:
-            lpd, averaged = self.heldout.score(mixture.view, average=whole and info.cycle > self.config.burn_in)
-        labels = mixture.view.labels() if whole and info.cycle % output.labels == 0 else None
+            counts = whole and info.cycle > self.config.burn_in
+            lpd, averaged = self.heldout.score(mixture.views, mixture.places, average=counts)
+        keep = whole and info.cycle % output.labels == 0
+        draw = draws.of_chain(mixture, self._several) if keep else None
         result = Info(range(info.cycle, info.cycle + 1), info.word)
         if self.comm.rank == 0:
             values = vars(info) | {"heldout_lpd": lpd, "heldout_lpd_averaged": averaged}
-            result.values = {s.name: np.array([values[s.name]]) for s in SCALARS if not s.timing}
-            result.draw = None if labels is None else {"labels": labels, **vars(mixture.view.hyper)}
+            result.values = {s.name: np.array([values[s.name]]) for s in self.scalars if not s.timing}
+            result.draw = draw
             if not np.isfinite(info.log_joint):
                 result.problem = "the log joint probability is not a finite number"
         return result
@@ -160,6 +183,7 @@ class MixtureChain:
         shared: dict[str, Any] = {
             "n_views": len(mixture.views),
             "plan": np.asarray(mixture.plan, np.float64),
+            "process": np.asarray(mixture.process, np.float64),
             "heldout_draws": heldout.n_draws if heldout is not None else 0,
         }
         for v, view in enumerate(mixture.views):
@@ -178,7 +202,7 @@ class MixtureChain:
         for view, name in zip(mixture.views, names):
             hyper = Hyper(**{f.name: shared[f"{name}/{f.name}"] for f in fields(Hyper)})
             view.resume(lambda i, z=f"{name}/z": shards[i][z], int(shared[f"{name}/n_labels"]), hyper)
-        mixture.resume(int(shared["cycles"]), shared["plan"])
+        mixture.resume(int(shared["cycles"]), shared["plan"], tuple(shared["process"].tolist()))
         if self.heldout is not None:
             self.heldout.n_draws = int(shared["heldout_draws"])
             self.heldout.log_sums = {i: arrays["heldout_log_sum"] for i, arrays in shards.items()}

@@ -7,6 +7,8 @@ All clusters, private or instantiated, are collapsed here: weights and parameter
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
 from mpibayes.hpc.crosscat.predictive import Predictive, ViewPredictive
@@ -24,13 +26,13 @@ class HeldOut:
         self.n_draws = 0
         self.log_sums = {i: np.full(len(block), -np.inf) for i, block in rows.blocks.items()}
 
-    def score(self, view: View, average: bool) -> tuple[float, float]:
+    def score(self, views: Sequence[View], places: Sequence[Mapping] | None, average: bool) -> tuple[float, float]:
         """Mean log density a held-out row under the present draw, and under the average of the draws so far.
 
-        Collective; valid on root. `average`: whether this draw joins the average.
+        Collective; valid on root. places: see `Predictive`. `average`: whether this draw joins the average.
         """
-        predictive = ViewPredictive(view.components, view.hyper, view.partition.statistics, cells=False)
-        draw = Predictive([predictive])
+        parts = [ViewPredictive(v.components, v.hyper, v.partition.statistics, cells=False) for v in views]
+        draw = Predictive(parts, places)
         self.n_draws += average
         sums = np.zeros((len(self.rows.blocks), 2))
         for row, (i, block) in enumerate(sorted(self.rows.blocks.items())):
@@ -38,7 +40,7 @@ class HeldOut:
             if average:
                 self.log_sums[i] = np.logaddexp(self.log_sums[i], log_density)
             sums[row] = log_density.sum(), self.log_sums[i].sum()
-        n_blocks, ranks = view.n_shards, self.comm.size
+        n_blocks, ranks = views[0].n_shards, self.comm.size
         everyone = self.comm.gather_to_root(sums, [len(shards.of_rank(n_blocks, ranks, r)) for r in range(ranks)])
         if self.comm.rank != 0:
             return np.nan, np.nan

@@ -1,4 +1,4 @@
-"""The sections of a mixture's configuration."""
+"""The sections of the configuration of a mixture, and of a cross-categorization, which has several views."""
 
 from __future__ import annotations
 
@@ -50,7 +50,12 @@ PRIORS = {kind: _prior(kind) for kind in KINDS if kind.prior_keys}
 class Model(keys.Model):
     latent: ClassVar[bool] = True
 
-    family: Literal["mixture"] = key("mixture", "clusters of the rows, their number learned", '"mixture"')
+    family: Literal["mixture", "crosscat"] = key(
+        "mixture",
+        "mixture: clusters of the rows, their number learned; crosscat: columns find views too, each with clusters of "
+        "its own",
+        '"mixture" or "crosscat"',
+    )
     concentration: Annotated[Literal["learn"] | float | GammaPrior, BeforeValidator(tuples)] = key(
         "learn",
         "alpha: learned on a grid, fixed to a number, or {gamma = [shape, rate]} for Escobar and West's update",
@@ -59,6 +64,12 @@ class Model(keys.Model):
     discount: Literal["learn"] | Annotated[float, Field(ge=0, lt=1)] = key(
         0.0, "d of the Pitman-Yor process; 0 is the Dirichlet process", 'a number in [0, 1), or "learn"'
     )
+    view_concentration: Literal["learn"] | float = key(
+        "learn", "alpha of the columns over views: learned on a grid, or fixed", '"learn", or a number above -discount'
+    )
+    view_discount: Literal["learn"] | Annotated[float, Field(ge=0, lt=1)] = key(
+        0.0, "d of the columns over views", 'a number in [0, 1), or "learn"'
+    )
     likelihood: bool = key(True, "false samples the prior: the table's cells are ignored", "true or false")
 
     @property
@@ -66,6 +77,18 @@ class Model(keys.Model):
         """Of the concentration: "learn", a number, or {"gamma": (shape, rate)}."""
         given = self.concentration
         return given if isinstance(given, str | float) else given.model_dump()
+
+    @property
+    def has_views(self) -> bool:
+        """Whether there may be several views; a mixture has one."""
+        return SEVERAL[self.family]
+
+
+SEVERAL = {"mixture": False, "crosscat": True}
+OF_VIEWS = {  # keys that a mixture has no use for
+    "model": ("view_concentration", "view_discount"),
+    "sampler": ("init_views", "init_rows", "column_moves", "view_moves"),
+}
 
 
 class Column(keys.Column):
@@ -147,6 +170,25 @@ class Sampler(Section):
         "the path of a text file with one line of labels, or of a run directory",
         path=True,
     )
+    init_views: Literal["auto"] | Annotated[int, Field(ge=1)] = key(
+        "auto",
+        "views that the columns are dealt to at random at first; auto: 16, or fewer where there are fewer columns",
+        '"auto" or a whole number, 1 or more',
+        decided_once=True,
+    )
+    init_rows: Literal["auto"] | Annotated[int, Field(ge=0)] = key(
+        "auto",
+        "rows on which views are searched for before the chain starts, all of them at most; auto: 10000 where init is "
+        "auto, 0: none",
+        '"auto" or a whole number, 0 or more',
+        decided_once=True,
+    )
+    column_moves: Literal["auto"] | Annotated[int, Field(ge=0)] = key(
+        "auto",
+        "cycles between two in which columns change views; auto: 1 at first, later 4; 0: none",
+        '"auto" or a whole number, 0 or more',
+    )
+    view_moves: int = key(2, "splits and merges of views that such a cycle proposes", "a whole number, 0 or more", ge=0)
     sweeps_per_cycle: int = key(1, "passes over the rows between two syncs", "a whole number, 1 or more", ge=1)
     opening: Literal["auto", "one", "all"] = key(
         "auto",

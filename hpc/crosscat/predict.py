@@ -1,4 +1,5 @@
-"""What a mixture predicts of new rows: log density, clusters and missing cells, averaged over kept draws.
+"""What a mixture, or a cross-categorization, predicts of new rows: log density, clusters and missing cells, averaged
+over kept draws.
 
 Of draw d, with its clusters k (docs/math.md 2.6), p_d(x) = sum_k p_d(x, k): w_dk f(x | rows of k) for each cluster and
 for a new one, over the observed cells of x. Averages weigh the draws as the posterior does once x is known, by p_d(x):
@@ -14,6 +15,9 @@ matter.
 A block of columns that are modelled jointly may be partly missing in a new row: its cells that are there are scored by
 their joint marginal, and those that are not are predicted given them.
 
+Of several views p_d(x) is the product over them, and the rest holds in each: a representative view stands for that of
+a draw that has most of its columns.
+
 The statistics of all draws are built once; new rows then stream through in batches.
 """
 
@@ -27,10 +31,10 @@ from typing import Any
 import numpy as np
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.crosscat.draws import Posterior
+from mpibayes.hpc.crosscat.draws import Draw, Posterior
 from mpibayes.hpc.crosscat.partitions import contingency
-from mpibayes.hpc.crosscat.predictive import Pattern, ViewPredictive, is_missing, patterns
-from mpibayes.hpc.crosscat.representative import Representative, representative
+from mpibayes.hpc.crosscat.predictive import Pattern, Predictive, ViewPredictive, is_missing, patterns
+from mpibayes.hpc.crosscat.representative import Representative, representatives
 from mpibayes.hpc.data.latent import OF_NEW_ROWS
 from mpibayes.hpc.family import Predictions
 from mpibayes.hpc.posterior.chains import evenly
@@ -68,26 +72,32 @@ class Forecast:
         self.may_lack = {c.name for c in self.like.columns}
 
     def prepare(self) -> str:
-        kept = self.kept
-        self._predictor = p = Predictor(
-            self._run, evenly(kept, self._draws), representative(self._run, kept), self._impute or self._complete
-        )
+        kept, found = self.kept, representatives(self._run, self.kept)
+        wanted = evenly(kept, self._draws)
+        self._predictor = p = Predictor(self._run, wanted, found.views, self._impute or self._complete)
         self.batch, self.n_draws = p.batch, p.n_draws
-        clusters = counted(len(p.representative.sizes), "cluster")
+        numbers = [str(len(r.sizes)) for r in found.views]
+        clusters = f"{', '.join(numbers[:-1])} and {numbers[-1]}" if numbers[1:] else numbers[0]
+        clusters = f"{clusters} cluster{'s' * (clusters != '1')}"
+        if self._run.several:
+            clusters = f"{counted(len(numbers), 'view')} with {clusters}"
         return (
-            f"{p.n_draws} of {counted(len(kept), 'kept draw')}, {clusters} (cycle "
-            f"{p.representative.cycle}); their statistics take {p.n_bytes / 2**20:,.1f} MiB"
+            f"{p.n_draws} of {counted(len(kept), 'kept draw')}, {clusters} (cycle {found.cycle}); their statistics "
+            f"take {p.n_bytes / 2**20:,.1f} MiB"
         )
 
     def __call__(self, rows: Rows, first_row: int) -> Predictions:
         rows = self._run.data.as_modelled(rows, first_row + np.arange(len(rows)), OF_NEW_ROWS)
         result = self._predictor(rows)
         p, some = self._predictor, result.imputed if self._complete else {}
+        beside = {}
+        for number, view in zip(_numbers(result), result.views):
+            beside |= dict(zip((f"cluster{number}", f"p_cluster{number}"), view.cluster()))
         return Predictions(
             _columns(p, rows, result, first_row, self._probabilities, self._impute),
             result.log_density,
             {name: (cell.rows, cell.fill) for name, cell in some.items()},
-            dict(zip(("cluster", "p_cluster"), result.cluster())),
+            beside,
         )
 
 
@@ -106,15 +116,11 @@ class Imputed:
 
 
 @dataclass
-class Result:
-    """Of n rows: log_density, log_density_sd, p_new (n,), p (n, R) probability of each representative cluster; see
-    the module."""
+class InView:
+    """Of n rows: p_new (n,), p (n, R) probability of each representative cluster of a view; see the module."""
 
-    log_density: np.ndarray
-    log_density_sd: np.ndarray
     p_new: np.ndarray
     p: np.ndarray
-    imputed: dict[str, Imputed]
 
     def cluster(self) -> tuple[np.ndarray, np.ndarray]:
         """The most probable cluster of each row, from 1, 0 for a new one; and its probability."""
@@ -124,85 +130,125 @@ class Result:
         return np.where(new, 0, best + 1), np.where(new, self.p_new, p_best)
 
 
+@dataclass
+class Result:
+    """Of n rows: log_density, log_density_sd (n,); see the module."""
+
+    log_density: np.ndarray
+    log_density_sd: np.ndarray
+    views: list[InView]
+    imputed: dict[str, Imputed]
+
+
+@dataclass
+class Cells:
+    """Of some rows, those of a view's columns; where blocks of them are partly missing, and what is to be predicted:
+    with the column of which atom it is, where only the rest is."""
+
+    rows: Rows
+    partly: list[Pattern]
+    lacking: list[tuple[Pattern, Column | None]]
+
+
 class Predictor:
     """Averages over some kept draws; call it with Rows of the run's used columns.
 
-    `wanted`: (chain, cycle) of the draws. `impute`: whether missing cells are predicted.
+    `wanted`: (chain, cycle) of the draws. `views`: the representative ones. `impute`: whether missing cells are
+    predicted.
     """
 
     def __init__(
-        self, run: Posterior, wanted: Sequence[tuple[int, int]], representative: Representative, impute: bool = False
+        self, run: Posterior, wanted: Sequence[tuple[int, int]], views: Sequence[Representative], impute: bool = False
     ):
-        self.components, self.representative, self.impute = run.components, representative, impute
+        self.representatives, self.impute = views, impute
         self._which = run.data.latent.which
         parts = {own.name for own in self._which.values()}
         self.columns = [c for c in run.columns if c.name not in parts]
-        drawn = [
-            (d.hyper, d.labels.astype(np.min_scalar_type(int(d.labels.max())))) for _, d in run.states(wanted)
-        ]  # labels in as few bytes as they need: the table is read once for all draws
-        self.draws: list[ViewPredictive] = []
-        self._membership: list[np.ndarray] = []  # (K, R) float32, n_rk / n_k
-        for (hyper, z), s in zip(drawn, run.statistics([z for _, z in drawn]), strict=True):
-            self.draws.append(ViewPredictive(self.components, hyper, s, cells=impute))
-            together = contingency(representative.labels, z.astype(np.int64))
-            self._membership.append(np.ascontiguousarray((together / together.sum(axis=0)).T, np.float32))
+        # labels in as few bytes as they need: the table is read once for all draws
+        drawn = [replace(d, labels=[_small(z) for z in d.labels]) for _, d in run.states(wanted)]
+        self.draws: list[Predictive] = []
+        # of each draw and representative view: the draw's view that stands for it, and (K, R) float32, n_rk / n_k
+        self._membership: list[list[tuple[int, np.ndarray]]] = []
+        for draw, predictive in zip(drawn, run.predictives(drawn, cells=impute), strict=True):
+            self.draws.append(predictive)
+            self._membership.append([_membership(r, draw) for r in views])
         self.n_draws = len(self.draws)
-        most = max(draw.tail.n_slots for draw in self.draws) + len(representative.sizes)
-        widest = max((len(kind.members(c)) for kind in self.components.kinds for c in range(len(kind))), default=1)
+        most = max(view.tail.n_slots for draw in self.draws for view in draw.views)
+        most += max(len(r.sizes) for r in views)
+        kinds = run.components.kinds
+        widest = max((len(kind.members(c)) for kind in kinds for c in range(len(kind))), default=1)
         self.batch = max(256, BATCH_CELLS // ((most + 1) * widest))
 
     @property
     def n_bytes(self) -> int:
         """Memory of all draws' statistics."""
-        return sum(membership.nbytes for membership in self._membership) + sum(draw.n_bytes for draw in self.draws)
+        shares = sum(share.nbytes for of in self._membership for _, share in of)
+        return shares + sum(view.n_bytes for draw in self.draws for view in draw.views)
 
     def __call__(self, rows: Rows) -> Result:
-        n, n_clusters = len(rows), len(self.representative.sizes)
-        partly = list(patterns(self.components, rows, partly=True))
+        n = len(rows)
         holes = self._holes(rows) if self.impute else {}
-        lacking = list(self._lacking(rows, holes))
-        sums = {"p": np.zeros((n, n_clusters)), "new": np.zeros(n), "total": np.zeros(n)}
+        known: dict[int, Cells] = {}  # by the components of a view
+        sums = [(np.zeros((n, len(r.sizes))), np.zeros(n)) for r in self.representatives]
+        overall = np.zeros(n)
         cells = {name: np.zeros((len(at), self._width(name))) for name, at in holes.items()}
         largest = np.full(n, -np.inf)  # running maximum of log p_d(x): sums are kept relative to it
-        log_density = np.empty((self.n_draws, n))
+        log_density = np.zeros((self.n_draws, n))
         for d, draw in enumerate(self.draws):
-            terms = draw.log_terms(rows, partly)
-            top = terms.max(axis=1)
-            weight = np.exp(terms - top[:, None])
-            total = weight.sum(axis=1)
-            log_density[d] = top + np.log(total)
-            weight /= total[:, None]
+            weights = []
+            for v, view in enumerate(draw.views):
+                key = id(view.components)
+                if key not in known:
+                    known[key] = self._cells(view, draw.rows_of(v, rows), holes)
+                terms = view.log_terms(known[key].rows, known[key].partly)
+                top = terms.max(axis=1)
+                weight = np.exp(terms - top[:, None])
+                total = weight.sum(axis=1)
+                log_density[d] += top + np.log(total)
+                weights.append(weight / total[:, None])
             above = np.maximum(largest, log_density[d])
             fade, gain = np.exp(largest - above), np.exp(log_density[d] - above)
             largest = above
-            weight *= gain[:, None]
-            membership = self._membership[d]
-            for part, add in (("p", weight[:, :-1] @ membership), ("new", weight[:, -1]), ("total", gain)):
-                sums[part] *= fade if sums[part].ndim == 1 else fade[:, None]
-                sums[part] += add
+            for weight in weights:
+                weight *= gain[:, None]
+            for (p, new), (v, membership) in zip(sums, self._membership[d]):
+                p *= fade[:, None]
+                p += weights[v][:, :-1] @ membership
+                new *= fade
+                new += weights[v][:, -1]
+            overall *= fade
+            overall += gain
             for name, at in holes.items():
                 cells[name] *= fade[at, None]
-            for p, which in lacking:
-                share = 1.0 if which is None else draw.share_of_rest(which)
-                averages = draw.averages(p, weight[p.rows] * share)
-                for i, column in p.members():
-                    name, first = self._home(column)
-                    at = np.searchsorted(holes[name], p.rows)
-                    cells[name][at, first : first + averages[i].shape[1]] += averages[i]
-        total = sums["total"]
+            for view, weight in zip(draw.views, weights):
+                for p, which in known[id(view.components)].lacking:
+                    share = 1.0 if which is None else view.share_of_rest(which)
+                    averages = view.averages(p, weight[p.rows] * share)
+                    for i, column in p.members():
+                        name, first = self._home(column)
+                        at = np.searchsorted(holes[name], p.rows)
+                        cells[name][at, first : first + averages[i].shape[1]] += averages[i]
         spread = log_density.std(axis=0, ddof=1) if self.n_draws > 1 else np.full(n, np.nan)
-        imputed = {name: self._imputed(name, at, cells[name] / total[at, None]) for name, at in holes.items()}
-        return Result(
-            largest + np.log(total / self.n_draws), spread, sums["new"] / total, sums["p"] / total[:, None], imputed
-        )
+        imputed = {name: self._imputed(name, at, cells[name] / overall[at, None]) for name, at in holes.items()}
+        views = [InView(new / overall, p / overall[:, None]) for p, new in sums]
+        return Result(largest + np.log(overall / self.n_draws), spread, views, imputed)
 
-    def _lacking(self, rows: Rows, holes: dict[str, np.ndarray]) -> Iterator[tuple[Pattern, Column | None]]:
+    def _cells(self, view: ViewPredictive, rows: Rows, holes: dict[str, np.ndarray]) -> Cells:
+        """rows: of the view's columns."""
+        partly = list(patterns(view.components, rows, partly=True))
+        return Cells(rows, partly, list(self._lacking(view, rows, holes)) if self.impute else [])
+
+    def _lacking(
+        self, view: ViewPredictive, rows: Rows, holes: dict[str, np.ndarray]
+    ) -> Iterator[tuple[Pattern, Column | None]]:
         """The cells to predict. Of a column with atoms the rest is predicted where nobody knows which it is, not where
         it is an atom; the second of a pair is then the column of which it is."""
-        for p in patterns(self.components, rows) if self.impute else ():
+        own = {column.name: column for column in view.components.categorical.columns}
+        for p in patterns(view.components, rows):
             which = self._which.get(p.kind.members(p.column)[0].name)
             if which is not None:
-                known = np.isin(p.rows, holes.get(p.kind.members(p.column)[0].name, ()))
+                which, name = own[which.name], p.kind.members(p.column)[0].name
+                known = np.isin(p.rows, holes.get(name, ()))
                 p = replace(p, rows=p.rows[known], x=p.x[known])
             if len(p.rows):
                 yield p, which
@@ -230,6 +276,16 @@ class Predictor:
             best = average.argmax(axis=1)
             return Imputed(at, best, average[np.arange(len(at)), best], best)
         return Imputed(at, *_mean_and_sd(column, average), _as_recorded(column, average))
+
+
+def _small(z: np.ndarray) -> np.ndarray:
+    return z.astype(np.min_scalar_type(int(z.max())))
+
+
+def _membership(r: Representative, draw: Draw) -> tuple[int, np.ndarray]:
+    v = r.of.nearest_view(draw)
+    together = contingency(r.labels, draw.labels[v].astype(np.int64))
+    return v, np.ascontiguousarray((together / together.sum(axis=0)).T, np.float32)
 
 
 def _mean_and_sd(column: Column, average: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -268,18 +324,21 @@ def _columns(
     import pyarrow as pa
 
     n = len(rows)
-    cluster, p_cluster = result.cluster()
     spread = result.log_density_sd
     columns = {
         "row": np.arange(start + 1, start + n + 1),
         "log_density": result.log_density,
         "log_density_sd": pa.array(_short(spread), mask=np.isnan(spread)),
-        "cluster": cluster,
-        "p_cluster": _short(p_cluster),
-        "p_new": _short(result.p_new),
     }
-    if probabilities:
-        columns |= {f"p_{r + 1}": _short(result.p[:, r]) for r in range(result.p.shape[1])}
+    for number, view in zip(_numbers(result), result.views):
+        cluster, p_cluster = view.cluster()
+        columns |= {
+            f"cluster{number}": cluster,
+            f"p_cluster{number}": _short(p_cluster),
+            f"p_new{number}": _short(view.p_new),
+        }
+        if probabilities:
+            columns |= {f"p{number}_{r + 1}": _short(view.p[:, r]) for r in range(view.p.shape[1])}
     if impute:
         for c in predictor.columns:
             cell = result.imputed.get(c.name)
@@ -288,6 +347,11 @@ def _columns(
         name: value if isinstance(value, pa.Array | pa.DictionaryArray) else pa.array(value)
         for name, value in columns.items()
     }
+
+
+def _numbers(result: Result) -> list[str]:
+    """What the names of a view's columns end with."""
+    return [f"_{v}" for v in range(1, 1 + len(result.views))] if len(result.views) > 1 else [""]
 
 
 def _short(x: np.ndarray) -> np.ndarray:

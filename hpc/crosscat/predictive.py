@@ -153,7 +153,7 @@ class Predictive:
 
     def log_density(self, rows: Rows) -> np.ndarray:
         """Log density of the observed cells of each row, (n,) float64."""
-        return sum(view.log_density(self._of(v, rows)) for v, view in enumerate(self.views))
+        return sum(view.log_density(self.rows_of(v, rows)) for v, view in enumerate(self.views))
 
     def simulate(self, given: Rows, columns: Sequence[Column], stream: Stream, first_row: int = 0) -> Rows:
         """`given` with the missing cells of `columns` drawn from this distribution, given the observed cells of their
@@ -163,7 +163,7 @@ class Predictive:
         for v, view in enumerate(self.views):
             own = [c for kind in view.components.kinds for c in kind.columns]
             lane = replace(stream, chain=in_lane(stream.chain, v))
-            part = view.simulate(self._of(v, given), [c for c in own if c.name in wanted], lane, first_row)
+            part = view.simulate(self.rows_of(v, given), [c for c in own if c.name in wanted], lane, first_row)
             for c in own:
                 at = c.index if self._places is None else self._places[v][c.block][c.index]
                 getattr(drawn, c.block)[:, at] = getattr(part, c.block)[:, c.index]
@@ -172,7 +172,7 @@ class Predictive:
     def together(self, rows: Rows) -> np.ndarray:
         """Share of the views in which two rows would join one cluster of the draw, (n, n), each row by itself and given
         its observed cells; two rows that open new clusters are apart. 1 on the diagonal."""
-        return sum(view.together(self._of(v, rows)) for v, view in enumerate(self.views)) / len(self.views)
+        return sum(view.together(self.rows_of(v, rows)) for v, view in enumerate(self.views)) / len(self.views)
 
     def dependent(self, columns: Sequence[Column]) -> np.ndarray:
         """Whether two columns are in one view, so that one can tell something about the other; bool (C, C)."""
@@ -180,5 +180,6 @@ class Predictive:
         at = np.array([home[column.name] for column in columns], np.intp)
         return at[:, None] == at
 
-    def _of(self, view: int, rows: Rows) -> Rows:
+    def rows_of(self, view: int, rows: Rows) -> Rows:
+        """The cells of a view's columns."""
         return rows if self._places is None else take_columns(rows, self._places[view])

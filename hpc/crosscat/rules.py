@@ -1,4 +1,4 @@
-"""What holds between the keys of a mixture's configuration, and between them and the table."""
+"""What holds between the keys of the configuration of a mixture or a cross-categorization, and with the table."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.places import Report, bare, shown
 from mpibayes.hpc.config.section import Section
 from mpibayes.hpc.crosscat.keys import (
+    OF_VIEWS,
     PRIORS,
     Anneal,
     Block,
@@ -32,6 +33,7 @@ def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Sect
         report.add(("run", "until"), '"settled" compares chains; set run.chains = 2 or more, or run.until = "cycles"')
     if {"model", "sampler"} <= sections.keys():
         _joint_rules(sections["model"], sections["sampler"], report)
+        _view_rules(sections["model"], sections["sampler"], report)
     if {"model", "sampler", "anneal"} <= sections.keys():
         _start_rules(sections["model"], sections["sampler"], sections["anneal"], report)
 
@@ -39,7 +41,11 @@ def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Sect
 def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str]:
     """Keys that have no effect, each with the setting that makes it so."""
     unused = _unused(sections["sampler"], sections["anneal"])
-    return {("anneal", key): because for key, because in unused.items()}
+    model, idle = sections["model"], {("anneal", key): because for key, because in unused.items()}
+    if not model.has_views:
+        because = f"model.family = {shown(model.family)}"
+        idle |= {(section, key): because for section, keys in OF_VIEWS.items() for key in keys}
+    return idle
 
 
 def against_table(config: Config, columns: Mapping[str, table.Column], report: Report) -> None:
@@ -109,6 +115,25 @@ def _joint_rules(model: Model, sampler: Sampler, report: Report) -> None:
         report.add(
             ("sampler", "init_labels"), f'given, but init is "{sampler.init}"; set sampler.init = "labels" to use it'
         )
+
+
+def _view_rules(model: Model, sampler: Sampler, report: Report) -> None:
+    """Rules about several views."""
+    if not model.has_views:
+        for section, names in (("model", model), ("sampler", sampler)):
+            for key in (key for key in OF_VIEWS[section] if key in names.model_fields_set):
+                what = f"given, but model.family = {shown(model.family)} has one view"
+                report.add((section, key), f'{what}; set model.family = "crosscat" to use it, or take it out')
+        return
+    if not isinstance(model.concentration, str | float):
+        what = 'views that split and merge have no gamma prior of the concentration; use "learn" or a number'
+        report.add(("model", "concentration"), what)
+    given, discount = model.view_concentration, model.view_discount
+    if isinstance(given, float):
+        least = 0.0 if discount == "learn" else -discount
+        if given <= least:
+            why = 'where view_discount = "learn"' if discount == "learn" else "= -view_discount"
+            report.add(("model", "view_concentration"), f"got {given}, expected a number above {least:g} {why}")
 
 
 def _unused(sampler: Sampler, anneal: Anneal) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The scalars of a mixture's trace."""
+"""The scalars of the trace of a mixture, and of a cross-categorization, whose clusters are those of all views."""
 
 from mpibayes.hpc.scalar import ACTIVE_ROWS, FINE, NATS, SCORES, SHARE, WHOLE, Scalar
 
@@ -28,5 +28,23 @@ SCALARS = (
     Scalar("merges", WHOLE, place=8, log="moves", of="merges_tried", statistic=True),
     Scalar("seconds", statistic=True, timing=True),
 )  # fmt: skip
+_OF_ONE_VIEW = ("concentration", "discount")
+_OF_VIEWS = (
+    Scalar(
+        "n_views", WHOLE, place=1, log="V", status="views", label="views V", title="Number of views", column="V",
+        judged=CLUSTERS,
+    ),
+    Scalar("view_concentration", place=4, log="alpha", status="concentration of views", label="concentration of views"),
+    Scalar("view_discount", place=5, log="d", status="discount of views", label="discount of views"),
+    Scalar("columns_moved", WHOLE, statistic=True),
+    Scalar("view_moves_tried", WHOLE, statistic=True),
+    Scalar("view_moves", WHOLE, place=8, log="viewmoves", of="view_moves_tried", statistic=True),
+)  # fmt: skip
+BY_FAMILY = {
+    "mixture": SCALARS,
+    "crosscat": (SCALARS[0], *_OF_VIEWS, *(s for s in SCALARS[1:] if s.name not in _OF_ONE_VIEW)),
+}
 # Of each move: how often it was tried, and accepted.
 MOVES = tuple(name for scalar in SCALARS if scalar.of for name in (scalar.of, scalar.name))
+# What columns do.
+OF_COLUMNS = ("view_moves_tried", "view_moves", "columns_moved")

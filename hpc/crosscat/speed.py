@@ -21,8 +21,10 @@ class Timing:
     start_s: float
     cycle_s: float  # of one process that holds all rows of the sample, without a round of moves
     moves_s: float  # of a round
-    n_clusters: int
+    n_clusters: int  # of a view, on average
     moved: float  # share of the rows that changed their cluster
+    n_views: int = 1
+    search_s: float = 0.0  # for views, on all rows of the sample
 
 
 @dataclass

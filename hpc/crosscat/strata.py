@@ -60,12 +60,12 @@ def _by_clusters(comm: Communicator, data: Data, settings: Settings, chain: int)
 
 
 def _pilot(data: Data, settings: Settings, chain: int) -> dict[str, np.ndarray]:
-    """Clusters of a few random rows: their statistics and hyperparameters, by name; root alone."""
+    """Clusters of a few random rows, by all columns: their statistics and hyperparameters, by name; root alone."""
     stream = generator(settings.seed, Purpose.STRATA, chain=chain)
     seed = int(stream.integers(2**63))  # the pilot's draws are not those of the chain
     places = np.sort(stream.choice(data.n_rows, min(PILOT_ROWS, data.n_rows), replace=False, shuffle=False))
     rows = data.rows_at(places)
-    alone = replace(settings, seed=seed, shards=1, annealing=None, split_merge=None)
+    alone = replace(settings, seed=seed, shards=1, annealing=None, split_merge=None, view_concentration=None)
     pilot = Mixture(serial(), data.columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), alone, chain)
     pilot.start("one")
     for _ in range(PILOT_CYCLES):

@@ -80,6 +80,16 @@ class Step:
         order = local_order(np.zeros(len(self.kept), bool), self.shared.anchor)
         return order, instantiated(self.shared, order, 0)
 
+    def anchors(self, shard: Shard, z: np.ndarray) -> np.ndarray:
+        """Which rows of a shard with labels z are anchors, (n,) bool: they stay where they are, in the subsample."""
+        anchor = np.full(len(self.private), kernels.UNANCHORED, np.uint64)
+        anchor[self.kept] = np.where(self.owner[self.kept] == shard.index, kernels.UNANCHORED, self.shared.anchor)
+        return (z >= 0) & (kernels.priorities(shard.start, len(shard), **self.key) == anchor[np.maximum(z, 0)])
+
+    def has_room(self, shard: Shard) -> bool:
+        """Whether a row of the shard that is in no cluster has one to go to."""
+        return shard.index in self.opened or len(self.kept) > 0
+
     def run(self, shard: Shard, before: np.ndarray, steps=None) -> np.ndarray:
         """Run the sweeps over a shard with labels `before`; the new ones. FloatingPointError: a row has no score.
 

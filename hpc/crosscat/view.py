@@ -48,7 +48,8 @@ class Settings:
         None  # of the columns over views, as `concentration`; None: columns stay where they are
     )
     view_discount: object = 0.0
-    view_moves: int = 2  # splits and merges of views that a cycle proposes
+    column_moves: int | None = None  # cycles between moves of columns, 0: none; None: see Mixture._move_columns
+    view_moves: int = 2  # splits and merges of views among them
 
 
 class View:

@@ -51,13 +51,17 @@ class Purpose(IntEnum):
     COLUMNS = 29  # which views columns go to, and in which order they are asked
     RESTAURANT = 30  # partitions of all rows from the prior; sub = which (kernels)
     PROCESS = 31  # concentration and discount of these; sub = which
+    VIEWS = 32  # concentration and discount of the views, given these
     VIEW_MOVES = 33  # which views are split or merged, and whether; sub = move
     CORE = 34  # which rows shape a proposal for a view's rows; sub = proposal
     SEATED = 35  # where these are seated; sub = proposal
     TAKEN = 36  # clusters of the others; sub = proposal
     LATE = 37  # of those that take none; sub = proposal
     SIDES_OF_COLUMNS = 38  # rows that shape the split of a view's columns, and the sides; sub = move
-    VIEWS = 32  # concentration and discount of the views, given these
+    DEALT_COLUMNS = 39  # the views that columns are in at first
+    PILOT = 40  # rows and seed of the chain on a sample that finds the first views
+    ALIKE_VIEWS = 41  # rows on which views are compared; sub = move
+    LAUNCHED = 42  # columns by which the core of a proposal is told apart at first; sub = proposal
 
 
 def in_lane(chain: int, lane: int) -> int:

@@ -23,3 +23,4 @@ SCALARS = (
     *(Scalar(name, WHOLE, statistic=True) for name in QUERIES),
     Scalar("seconds", statistic=True, timing=True),
 )  # fmt: skip
+BY_FAMILY = {"regression": SCALARS}

@@ -13,7 +13,7 @@ from mpibayes.hpc.config.resolved import continued
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.family import Family
 from mpibayes.hpc.parallel.comm import serial
-from mpibayes.hpc.registry import family_of
+from mpibayes.hpc.registry import family_of, scalars_of
 from mpibayes.hpc.run import rounds
 from mpibayes.io.rows import KINDS
 from mpibayes.io.table import Table
@@ -46,7 +46,7 @@ def examine(config_path: str | Path, overrides: Sequence[str] = ()) -> Found:
     data = Data(table, config.unused, config.heldout_fraction, config.joint, config.model.latent)
     data.check_blocks()
     kind = family_of(config.model.family)
-    config = rounds.decided(config, kind.scalars, data)
+    config = rounds.decided(config, scalars_of(config.model.family), data)
     family = kind(serial(), config, data)
     family.read_files([], fresh=True)
     n_heldout = table.n_rows - data.n_rows if family.heldout_file is None else len(family.heldout_file)

@@ -27,7 +27,7 @@ from mpibayes.hpc.parallel import cores, waiting
 from mpibayes.hpc.parallel.comm import Communicator, end_job, names, on_root, world
 from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size
 from mpibayes.hpc.parallel.waiting import announce
-from mpibayes.hpc.registry import family_of
+from mpibayes.hpc.registry import family_of, scalars_of
 from mpibayes.hpc.run import checkpoints as resume
 from mpibayes.hpc.run import directory as run_directory
 from mpibayes.hpc.run import from_file, rounds, status
@@ -136,7 +136,7 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
     config = on_root(comm, lambda: run_directory.as_continued(folder, config, fresh))
     # all that can be wrong with the input is found before the run directory is made
     kind = family_of(config.model.family)
-    config = rounds.decided(config, kind.scalars, data)
+    config = rounds.decided(config, scalars_of(config.model.family), data)
     family = kind(comm, config, data)
     content = {"fingerprint": table.fingerprint, **family.read_files(places, fresh)}
     family.load(places, fresh)

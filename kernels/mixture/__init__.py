@@ -1,6 +1,6 @@
 """The kernels of one view of a mixture: rows, clusters, the sweep, statistics. Their twin in plain Python is `twin`."""
 
-from mpibayes.kernels.mixture.gibbs import log_predictive, log_predictive_clusters, seat, sweep
+from mpibayes.kernels.mixture.gibbs import log_predictive, log_predictive_clusters, seat, sweep, take
 from mpibayes.kernels.mixture.instantiated import Instantiated
 from mpibayes.kernels.mixture.rows import check_rows
 from mpibayes.kernels.mixture.statistics import UNANCHORED, accumulate, anchors, priorities
@@ -18,4 +18,5 @@ __all__ = [
     "priorities",
     "seat",
     "sweep",
+    "take",
 ]

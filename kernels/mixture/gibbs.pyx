@@ -11,6 +11,7 @@ seated but to be when the sweep meets the row, -2 and below idle: not in the sub
 
 import numpy as np
 
+from libc.math cimport exp, log
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from mpibayes.kernels.mixture.instantiated cimport Instantiated
@@ -209,3 +210,40 @@ def seat(rows, Tail tail, const int32_t[::1] guide, double boost, const double[:
         if done.status != STATUS_DONE:
             _raise(done, 0)
         return out, log_q
+
+
+def take(const double[:, ::1] terms, const double[::1] u, const int32_t[::1] given=None):
+    """Draw a column of each row of log weights (n, K): (columns int32 (n,), log probability of them all).
+
+    u: float64 (n,), uniforms of the draws. given: int32 (n,), columns that are taken instead.
+    """
+    cdef int64_t i, n = terms.shape[0]
+    cdef int k, most = terms.shape[1]
+    cdef double top, total, below, log_q = 0.0
+    cdef bint follow = given is not None
+    if most < 1 or (given.shape[0] if follow else u.shape[0]) != n:
+        raise ValueError(f"expected weights, and what to draw by, of {n} rows")
+    out, weights = np.empty(n, np.int32), np.empty(most)
+    cdef int32_t[::1] pick = out
+    cdef double[::1] weight = weights
+    with nogil:
+        for i in range(n):
+            top = terms[i, 0]
+            for k in range(1, most):
+                if terms[i, k] > top:
+                    top = terms[i, k]
+            total = 0.0
+            for k in range(most):
+                weight[k] = exp(terms[i, k] - top)
+                total += weight[k]
+            if follow:
+                k = given[i]
+            else:
+                k = 0
+                below = weight[0]
+                while k < most - 1 and below <= u[i] * total:
+                    k += 1
+                    below += weight[k]
+            pick[i] = k
+            log_q += terms[i, k] - top - log(total)
+    return out, log_q

@@ -64,6 +64,19 @@ def test_how_the_chain_starts(case, capsys):
     assert "2,000 rows are added until cycle 24; expected more than 24, 48 would do" in capsys.readouterr().err
 
 
+def test_what_it_says_of_views(case, capsys):
+    views = ("--set", "model.family=crosscat", "--set", "sampler.init_views=3", "--set", "sampler.view_moves=0")
+    assert main(["check", str(case), *views, "--set", "run.chains=2", "--set", "sampler.init_rows=500"]) == 0
+    text = capsys.readouterr().out
+    for words in (
+        "exact: every cycle leaves the posterior of the views and of the rows' clusters in each invariant",
+        "in the views that a search finds on 500 rows from 3 random views, in one cluster",
+        "found on 2,000 rows from 3 random views; a search for them on 500 rows starts each chain",
+        "columns that change views are in it", ", columns ", ", pilot 1.2",
+    ):  # fmt: skip
+        assert words in text, (words, text)
+
+
 def test_the_prior_alone(case, capsys):
     assert main(["check", str(case), "--set", "model.likelihood=false"]) == 0
     assert "leaves the prior on partitions" in capsys.readouterr().out
@@ -98,6 +111,13 @@ def test_memory_parts(tmp_path):
     assert parts["clusters"] == 16 * (15 * 32 + 3 * 96) + 8 * 1024
     half = mixture_check.memory_per_rank(table.columns, table.n_rows, 4, 4, 16)
     growing = mixture_check.memory_per_rank(table.columns, table.n_rows, 4, 2, 16, growing=True, strata=True)
+    assert parts["columns"] == parts["pilot"] == 0
+    views = mixture_check.memory_per_rank(
+        table.columns, table.n_rows, 4, 2, 16, kept_draws=5, n_views=3, has_views=True, pilot_rows=100
+    )
+    assert views["labels"] == 4 * (3 * 500 + 250 + 3 * 500) and views["rows"] == parts["rows"]
+    assert views["gathered"] == 2 * 3 * 1000 + 2 * 500 and views["draws"] == 3 * 5 * 1000
+    assert views["columns"] == 500 * (2 * 27 + 39) + 125 * (27 + 32 * 17) and views["pilot"] == 100 * (2 * 27 + 2448)
     assert parts["subsample"] == 0 and growing["subsample"] == 4 * 500 + 16 * 250
     assert half["rows"] == parts["rows"] // 2 and half["gathered"] == half["draws"] == 0
 
@@ -112,13 +132,17 @@ sys.exit(code)
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_memory_forecast_of_a_real_run(tmp_path):
-    """Peak resident memory of one process within 20 % of the forecast, where the data are half of it."""
-    n, cycles, every = 300_000, 4, 2
+@pytest.mark.parametrize("n, cycles, views", [(300_000, 4, 0), (100_000, 2, 2)], ids=["one", "several"])
+def test_memory_forecast_of_a_real_run(tmp_path, n, cycles, views):
+    """Peak resident memory of one process within 20 % of the forecast, where the data, and what is copied of them, are
+    half of it."""
+    every = 2
     table = make_table(tmp_path / "t.h5", n, 60, 20)
+    of_views = f'init_views = {views}\ninit_rows = 0\n[model]\nfamily = "crosscat"\n' if views else ""
     (tmp_path / "run.toml").write_text(
-        f'[data]\ntable = "t.h5"\n[sampler]\ninit = "random"\ninit_clusters = 8\n'
+        f'[data]\ntable = "t.h5"\n[sampler]\ninit = "random"\ninit_clusters = 8\n{of_views}'
         f"[run]\ncycles = {cycles}\n[output]\nlabels = {every}\n"
     )
     done = subprocess.run(
@@ -128,7 +152,8 @@ def test_memory_forecast_of_a_real_run(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     peak = 1024 * int(done.stdout.rsplit("peak KiB", 1)[1])
     parts = mixture_check.memory_per_rank(
-        table.columns, table.n_rows, 6, 1, 8, kept_draws=cycles // every, mpi=False
+        table.columns, n, 6 if n > 200_000 else 4, 1, 8, kept_draws=cycles // every, mpi=False,
+        n_views=max(1, views), has_views=views > 0,
     )  # fmt: skip
     forecast = sum(parts.values())
     assert abs(peak - forecast) < 0.2 * peak, (peak / 2**20, forecast / 2**20)

@@ -480,7 +480,7 @@ def test_an_unknown_family_is_reported_with_all_else(write):
         )
     )
     for expected in (
-        'run.toml:4: model.family: got "mixtures", expected "mixture" or "regression"',
+        'run.toml:4: model.family: got "mixtures", expected "mixture", "crosscat" or "regression"',
         "run.toml:7: run.cycles: got 0",
         "run.toml:8: run.seeds: unknown key; did you mean run.seed?",
         'run.toml:10: sampler.init: got "two"',
@@ -496,16 +496,16 @@ def test_an_unknown_family_is_reported_with_all_else(write):
     [
         (
             'family = "logistic"',
-            'model.family: got "logistic", expected "mixture" or "regression"; did you mean family = "regression" and '
-            'likelihood = "logistic"?',
+            'model.family: got "logistic", expected "mixture", "crosscat" or "regression"; did you mean family = '
+            '"regression" and likelihood = "logistic"?',
         ),
-        ("family = 3", 'model.family: got 3, expected "mixture" or "regression"'),
-        ("family = []", 'model.family: got [], expected "mixture" or "regression"'),
+        ("family = 3", 'model.family: got 3, expected "mixture", "crosscat" or "regression"'),
+        ("family = []", 'model.family: got [], expected "mixture", "crosscat" or "regression"'),
         ('family = "regression"', 'model.likelihood: this key is required: "logistic", "softmax" or "student-t"'),
         (
             'family = "regression"\nlikelihood = true',
             'model.likelihood: got true, expected "logistic", "softmax" or "student-t"; it is a value for '
-            'model.family = "mixture"',
+            'model.family = "mixture" or "crosscat"',
         ),
         (
             'likelihood = "logistic"',
@@ -518,7 +518,7 @@ def test_an_unknown_family_is_reported_with_all_else(write):
         (
             'family = "regression"\nlikelihood = "softmax"\ndiscount = 0.5',
             'model.discount: given, but model.family = "regression" has no use for it; take it out, or set '
-            'model.family = "mixture"',
+            'model.family = "mixture" or "crosscat"',
         ),
     ],
 )
@@ -543,7 +543,10 @@ def test_what_another_family_has(write):
         ),
         "anneal.passes=3",
     )
-    no_use = 'given, but model.family = "regression" has no use for it; take it out, or set model.family = "mixture"'
+    no_use = (
+        'given, but model.family = "regression" has no use for it; take it out, or set model.family = "mixture" or '
+        '"crosscat"'
+    )
     for expected in (
         f"run.toml:6: sampler: {no_use}",
         f"run.toml:9: output.labels: {no_use}",

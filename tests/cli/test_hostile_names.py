@@ -117,7 +117,8 @@ def test_toml_reads_back():
     assert toml_string(text).isprintable()
 
 
-def test_a_mixture_of_hostile_columns(command, tmp_path):
+def test_a_mixture_of_hostile_columns(command, tmp_path, monkeypatch):
+    monkeypatch.setattr("mpibayes.hpc.posterior.drawing.DPI", 50)
     write("a.csv", rows())
     for name, chains in (("a.toml", 2), ("one.toml", 1)):
         (tmp_path / name).write_text(CONFIG.format(chains=chains))
@@ -246,7 +247,7 @@ def test_pictures_show_names_as_they_are(monkeypatch):
         return figure
 
     names()
-    figures.cluster_sizes(np.array([[70.0, 30.0], [65.0, 35.0]]), 100)
+    figures.cluster_sizes({"": np.array([[70.0, 30.0], [65.0, 35.0]])}, 100)
     assert any(t.get_text().startswith(FORMULA) for t in seen) and not any(t.get_parse_math() for t in seen)
     for t in seen:
         assert t.get_text().isprintable() and "mathdefault" not in t.get_text()

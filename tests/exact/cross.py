@@ -9,14 +9,14 @@ from itertools import product
 import numpy as np
 from scipy.special import logsumexp
 
-from tests.exact.enumerate import Case, column_values, log_eppf, log_marginal, partitions
+from tests.exact.enumerate import Case, column_values, log_eppf, log_marginal, partitions, with_spread
 
 
 @dataclass(frozen=True)
 class CrossCase:
     """A table (its `concentration` and `discount` are not looked at), and what is even on its points: `views` and
     `rows`, (concentration, discount) of the columns over views and of every view's rows; `priors[name]`, of a column.
-    `units`: columns that stay together, by their names; none but single ones unless given.
+    Columns of kind "vector" are a block, which is one column here.
     """
 
     case: Case
@@ -38,7 +38,8 @@ class Posterior:
             return logsumexp([log_eppf(np.bincount(z), *point) for point in points]) - np.log(len(points))
 
         prior = np.array([law(z, cross.rows) for z in self.partitions])
-        likelihood = np.array([[self._column(c, cross.priors[c[0]], z) for z in self.partitions] for c in columns])
+        self._scores = [np.array([self._column(c, cross.priors[c[0]], z) for z in self.partitions]) for c in columns]
+        likelihood = np.array([logsumexp(own, axis=1) - np.log(own.shape[1]) for own in self._scores])
         log_p, views, rows = [], [], []
         for view in of_views:
             n_views, members = view.max() + 1, [np.flatnonzero(view == v) for v in range(view.max() + 1)]
@@ -54,10 +55,12 @@ class Posterior:
         self._partition = {tuple(z): b for b, z in enumerate(self.partitions.tolist())}
 
     @staticmethod
-    def _column(column, priors, z) -> float:
+    def _column(column, priors, z) -> list[float]:
+        """Log marginal likelihood at every point of the column's prior."""
         values = column_values(column)
-        parts = [[log_marginal(column[1], values[z == k], prior) for k in range(z.max() + 1)] for prior in priors]
-        return float(logsumexp([sum(each) for each in parts]) - np.log(len(priors)))
+        if column[1] == "vector":
+            priors = [with_spread(values, prior) for prior in priors]
+        return [sum(log_marginal(column[1], values[z == k], prior) for k in range(z.max() + 1)) for prior in priors]
 
     @staticmethod
     def _key(views, rows):
@@ -72,6 +75,11 @@ class Posterior:
             seen = {}
             rows.append(self._partition[tuple(seen.setdefault(k, len(seen)) for k in z)])
         return self._number[self._key(views, rows)]
+
+    def points(self, column: int) -> np.ndarray:
+        """Law of the point of a column's prior given each state, (S, points)."""
+        own = self._scores[column]
+        return np.exp(own - logsumexp(own, axis=1, keepdims=True))[self.rows[:, column]]
 
     def summaries(self) -> tuple[list[str], np.ndarray]:
         """Names, and (events, S) of which state each happens in: every partition of the columns, two rows together in

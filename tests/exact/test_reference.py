@@ -31,6 +31,7 @@ def verdict_of(name, n_shards, scheme, replicates, cycles, default_seed=20, leve
     return judge_history(history(reference, posterior, replicates, cycles, generator), posterior, level)
 
 
+@pytest.mark.quick(every=4)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("n_shards", [1, 2, 0])
 def test_one_shard_collapsed_is_exact(name, n_shards):
@@ -39,6 +40,7 @@ def test_one_shard_collapsed_is_exact(name, n_shards):
     assert verdict.passed, f"{verdict} (seed {seed(20)})"
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.discount == 0])
 @pytest.mark.parametrize("n_shards", [2, 0])
 def test_all_shards_open_is_exact(name, n_shards):

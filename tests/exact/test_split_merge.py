@@ -64,11 +64,11 @@ def test_law_of_groupings(n_clusters):
         assert abs(np.log(p) - grouping.log_probability(n_clusters, n_pairs)) < ROUNDING
 
 
-@pytest.mark.quick("cat6-1-1-values0", "nix5-5-1-values3", "cat6py-2-2-values7", "miss6-6-4-values13")
+@pytest.mark.quick("cat6-1-1-values0", "cat6py-2-2-values3")
 @pytest.mark.parametrize(
     "name, n_shards, cycle, values",
-    [(name, n_shards, 1, {}) for name, n_shards in SHARDS]
-    + [(name, n_shards, 2, {"SUBSET": 2}) for name, n_shards in SHARDS]
+    [(name, n_shards, 1, {}) for name, n_shards in SHARDS[::2]]
+    + [(name, n_shards, 2, {"SUBSET": 2}) for name, n_shards in SHARDS[1::2]]
     + [("cat6py", 2, 3, {"CELLS": 1, **EVEN}), ("miss6", 6, 4, {"CELLS": 1, **EVEN})],  # one group of each grouping
 )
 def test_guided_moves_keep_the_posterior(name, n_shards, cycle, values):
@@ -77,9 +77,13 @@ def test_guided_moves_keep_the_posterior(name, n_shards, cycle, values):
         assert change(name, transitions.guided, n_shards, cycle) < ROUNDING
 
 
-@pytest.mark.quick("cat6-1-values0", "cat6py-2-values2", "nix5-5-values1", "count5-4-values3")
-@pytest.mark.parametrize("values", [{}, {"INFORMED_SPLITS": 0.5}, FEW, {"RECALLED_ROWS": 0, "RECALLED": 0.0}])
-@pytest.mark.parametrize("name, n_shards", SHARDS)
+RECALLED = [{}, {"INFORMED_SPLITS": 0.5}, FEW, {"RECALLED_ROWS": 0, "RECALLED": 0.0}]
+
+
+@pytest.mark.quick("cat6-1-values0", "nix5-5-values3")
+@pytest.mark.parametrize(
+    "name, n_shards, values", [(*of, RECALLED[i % 4]) for i, of in enumerate([*SHARDS, *SHARDS[::-1]])]
+)
 def test_informed_moves_keep_the_posterior(name, n_shards, values):
     """All sides are recalled, those that the keyed words of a cycle choose, or none."""
     for cycle in (1, 2, 3) if values == FEW else (1,):
@@ -101,12 +105,7 @@ def test_moves_keep_the_posterior_of_five_rows(name):
         assert moves.error(moves.matrix(move)) < ROUNDING
 
 
-@pytest.mark.quick(
-    "without_q-cat6-guided-values0",
-    "clusters_of_the_start-cat6py-guided-values4",
-    "without_urn-cat6-informed-values6",
-    "choice_of_one_side-miss6-informed-values11",
-)
+@pytest.mark.quick("clusters_of_the_start-cat6py-guided-values4", "choice_of_one_side-miss6-informed-values11")
 @pytest.mark.parametrize(
     "wrong, name, move, values",
     [
@@ -218,14 +217,14 @@ PARTS = {
 @pytest.mark.quick("cat6py-2-guided")
 @pytest.mark.parametrize(
     "name, n_shards, part",
-    [(name, s, part) for name, s in SHARDS for part in ("guided", "informed")]
-    + [(name, 2, "guided, subset of 2") for name in ("cat6py", "nix5", "miss6")]
+    [(*of, ("guided", "informed")[i % 2]) for i, of in enumerate(SHARDS)]
+    + [("cat6", 1, "informed"), ("cat6py", 2, "guided"), ("miss6", 2, "guided, subset of 2")]
     + [("cat6", 1, "guided, no scans"), ("cat6", 2, "informed, two recalled")],
 )
 def test_law_of_moves_alone(name, n_shards, part):
     at_most = {("cat6", "guided"): 250, ("nix5", "informed"): 160}  # as many as the wrong ones below have
     with PARTS[part]():
-        found = alone(serial(), name, n_shards, at_most.get((name, part), 100), 51)
+        found = alone(serial(), name, n_shards, at_most.get((name, part), 60), 51)
     assert found.passed, f"{found} (seed {seed(51)})"
 
 
@@ -233,16 +232,16 @@ def test_law_of_moves_alone(name, n_shards, part):
 @pytest.mark.parametrize("name, n_shards", [("cat6py", 2), ("miss6", 6)])
 def test_law_of_rounds(name, n_shards):
     """Both kinds of move, with the program's own constants."""
-    found = alone(serial(), name, n_shards, 60, 52)
+    found = alone(serial(), name, n_shards, 25, 52)
     assert found.passed, f"{found} (seed {seed(52)})"
 
 
 WRONG = [
-    (production.without_q, "cat6", "guided", 60),
+    (production.without_q, "cat6", "guided", 40),
     (production.without_grouping, "cat6py", "guided", 60),
     (production.without_seeds, "cat6", "guided", 250),
     (production.launch_from_the_split, "cat6", "guided, no scans", 120),
-    (production.without_urn, "cat6", "informed", 60),
+    (production.without_urn, "cat6", "informed", 20),
     (production.without_q_of_the_rest, "cat6", "informed, two recalled", 60),
     (production.without_choice, "cat6", "informed", 250),
     (production.uniform_choice, "nix5", "informed", 160),
@@ -250,7 +249,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.quick("without_q-cat6-guided-60", "without_urn-cat6-informed-60")
+@pytest.mark.quick("without_q-cat6-guided-40", "without_urn-cat6-informed-20")
 @pytest.mark.parametrize("wrong, name, part, n_replicates", WRONG)
 def test_wrong_moves_are_rejected(wrong, name, part, n_replicates):
     with PARTS[part](), wrong():
@@ -262,12 +261,12 @@ def test_moves_do_not_depend_on_the_number_of_shards():
     """Tables without real columns, whose moments depend on the order of adding up in the last bit."""
     for name in ("cat6py", "count5"):
         case = CASES[name]
-        starts = Posterior(case).draw(np.random.Generator(np.random.Philox(seed(53))), 4)
+        starts = Posterior(case).draw(np.random.Generator(np.random.Philox(seed(53))), 2)
         found = set()
         for n_shards in (1, 2, case.n_rows):
             mixture = production.sampler(serial(), case, n_shards, seed(54), kind=production.MovesAlone, split_merge=1)
             with production.constants(SUBSET=3, **OFTEN, **FEW):
-                found.add(production.digest(mixture, starts, 8))
+                found.add(production.digest(mixture, starts, 6))
         assert len(found) == 1, (name, seed(54))
 
 
@@ -296,8 +295,8 @@ def cycles(comm, name, n_shards, opening, n_replicates, n_cycles, default_seed):
     return None if history is None else judge_history(history, posterior, LEVEL)
 
 
-@pytest.mark.quick("cat6py-3-one", "nix5-2-one")
-@pytest.mark.parametrize("name, n_shards, opening", CONFIGURATIONS)
+@pytest.mark.quick("cat6py-2-one")
+@pytest.mark.parametrize("name, n_shards, opening", CONFIGURATIONS[::4])
 def test_posterior_law(name, n_shards, opening):
     with production.constants(INFORMED=2, INFORMED_SPLITS=0.25, SCANS=3):
         found = cycles(serial(), name, n_shards, opening, 40, 5, 56)
@@ -352,7 +351,7 @@ def test_same_bits_on_every_number_of_ranks(third):
     comm = world()
     generator = np.random.Generator(np.random.Philox(seed(60)))
     with production.constants(SCANS=2, SUBSET=3, **OFTEN, **FEW):
-        for name, n_shards, opening in CONFIGURATIONS[third::3]:
+        for name, n_shards, opening in CONFIGURATIONS[third::6]:
             starts = Posterior(CASES[name]).draw(generator, 1)
 
             def digest(where, name=name, n_shards=n_shards, opening=opening, starts=starts):
@@ -368,6 +367,7 @@ def test_same_bits_on_every_number_of_ranks(third):
         assert comm.share(together) == comm.share(alone), ("joint", seed(61))
 
 
+@pytest.mark.quick(ranks=3)
 @pytest.mark.mpi(min_size=2)
 def test_bits_differ_where_a_part_of_q_is_lost():
     comm = world()
@@ -412,5 +412,5 @@ def test_posterior_law_on_ranks():
 def test_number_of_clusters_on_four_ranks(alpha, d):
     comm = world()
     with production.constants(SCANS=2, INFORMED=2, INFORMED_SPLITS=0.25):
-        found = comm.share(clusters_verdict(comm, 2000, alpha, d, 4, 25, 3, 64))
+        found = comm.share(clusters_verdict(comm, 2000, alpha, d, 4, 15, 3, 64))
     assert found[0] >= LEVEL, f"{found[1]} (seed {seed(64)})"

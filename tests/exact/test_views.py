@@ -16,8 +16,7 @@ from mpibayes.hpc.crosscat import chain as program
 from mpibayes.hpc.crosscat import sync, view
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.columns.cells import Held, renumbered
-from mpibayes.hpc.crosscat.family import MixtureChain
-from mpibayes.hpc.crosscat.start.subsample import Annealing
+from mpibayes.hpc.crosscat.family import ViewsChain
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.io import checkpoint
@@ -162,11 +161,6 @@ def test_views_have_carried_counts_of_their_own():
             assert all(np.array_equal(*both) for both in zip(one, v.counts, strict=True))
 
 
-def test_an_annealed_chain_has_one_view():
-    with pytest.raises(ValueError, match="one view"):
-        sampler(serial(), 3, annealing=Annealing("linear", 4.0, 2))
-
-
 @pytest.mark.parametrize("views", [("axm", "by"), ("axm", "bynm"), ("axm", "bynz")])
 def test_every_column_has_one_view(views):
     with pytest.raises(ValueError, match="in one view, and in no other"):
@@ -210,7 +204,7 @@ def test_two_views_have_the_same_bits_on_ranks():
 
 def test_a_checkpoint_holds_every_view(tmp_path):
     def door(mixture):
-        made = object.__new__(MixtureChain)  # no table, no configuration: what it keeps of a chain is all that is asked
+        made = object.__new__(ViewsChain)  # no table, no configuration: what it keeps of a chain is all that is asked
         made.mixture, made.heldout = mixture, None
         return made
 

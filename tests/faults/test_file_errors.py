@@ -117,7 +117,7 @@ def test_a_call_that_fails_is_told_with_the_name_of_the_file(victim, tmp_path, m
     calls, code, said = fails(None)
     assert code == 0, said
     keys = list(calls.seen)
-    for key in keys if request.config.getoption("--long") else keys[:: 1 + len(keys) // 8]:
+    for key in keys if request.config.getoption("--long") else keys[:: 1 + len(keys) // 5]:
         calls, code, said = fails(key)
         path = Path(calls.failed)
         refused = told(code, said, path.name, path.parent.name)
@@ -137,6 +137,7 @@ FILES = (
 )  # fmt: skip
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.timeout(60)
 def test_a_fifo_is_told_or_does_no_harm(victim, tmp_path, file):

@@ -120,7 +120,7 @@ def read(path, overrides=()):
 
 @pytest.mark.thorough
 def test_documents_of_known_keys_and_any_values(tmp_path, examples):
-    @examples(400)
+    @examples(200)
     @given(st.lists(st.tuples(st.sampled_from(KEYS), VALUES), max_size=6, unique_by=lambda pair: pair[0]))
     def check(pairs):
         lines = [f"{key} = {toml(value)}" for key, value in pairs]
@@ -133,7 +133,7 @@ def test_documents_of_known_keys_and_any_values(tmp_path, examples):
 
 
 def test_any_bytes_and_mutated_files(tmp_path, examples):
-    @examples(400)
+    @examples(200)
     @given(mutations(VALID.encode()) | st.binary(max_size=60))
     def check(data):
         (tmp_path / "run.toml").write_bytes(data)
@@ -150,7 +150,7 @@ def test_any_overrides(tmp_path, examples):
         st.builds(lambda key, value: f"{key}={toml(value)}", st.sampled_from(KEYS), VALUES),
     )
 
-    @examples(300)
+    @examples(150)
     @given(st.lists(item, min_size=1, max_size=3))
     def check(overrides):
         read(tmp_path / "run.toml", overrides)
@@ -168,7 +168,7 @@ def test_mutated_tables(tmp_path, examples):
     right = write_table(path, *table_from_arrays(columns))
     rows, whole = right.read(), path.read_bytes()
 
-    @examples(300)
+    @examples(150)
     @given(mutations(whole))
     def check(data):
         path.unlink()  # a new file: what a process knows of the old one does not count

@@ -28,6 +28,7 @@ MIXED = {
     "sequential": ("sampler.strategy=sequential+gibbs",),
     "prior": ("sampler.strategy=prior+gibbs", "model.discount=0.3"),
     "no-moves": ("sampler.split_merge=0", "run.chains=2"),
+    "views": ("model.family=crosscat", "sampler.init_views=4", "run.cycles=12"),
 }
 
 
@@ -37,7 +38,7 @@ def cases(place: Path):
     (place / "run.toml").write_text(config_text())
     for name, changes in MIXED.items():
         words = [word for change in changes for word in ("--set", change)]
-        for ranks in (1, 3) if name in ("mixed", "annealed") else (1,):
+        for ranks in (1, 3) if name in ("mixed", "annealed", "views") else (1,):
             yield f"{name}-{ranks}", done(run(place, f"{name}-{ranks}", *words, ranks=ranks), place / f"{name}-{ranks}")
     done(run_some(place, "stopped", 9, ranks=2), place / "stopped", 75)
     yield "stopped", done(run(place, "stopped"), place / "stopped")

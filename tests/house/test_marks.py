@@ -1,10 +1,12 @@
-"""Which variants of a test `make test` has: those that its mark `quick` names, each of which must exist."""
+"""Which variants of a test `make test` has: those that its mark `quick` names, each of which must exist.
+
+And the order of tests among several processes."""
 
 from types import SimpleNamespace
 
 import pytest
 
-from tests.conftest import mark_thorough
+from tests.conftest import mark_thorough, spread
 
 
 class Item:
@@ -50,3 +52,13 @@ def test_on_one_number_of_ranks_alone(size, left_out):
     items = [Item("a", ranks=3)]
     mark_thorough(SimpleNamespace(args=["tests"]), items, size)
     assert [item.nodeid for item in items if item.get_closest_marker("thorough")] == left_out
+
+
+def test_slow_tests_come_first_in_each_process():
+    def item(path, number):
+        return SimpleNamespace(nodeid=f"tests/{path}.py::test_{number}", get_closest_marker=lambda name: None)
+
+    items = [item(path, i) for path in ("io/test_a", "run/test_b", "run/test_c", "cli/test_d") for i in range(5)]
+    order = spread(items, 2)
+    assert sorted(map(id, order)) == sorted(map(id, items))
+    assert [one.nodeid.split("/")[1] for one in order] == ["run"] * 5 + ["io"] * 5 + ["run"] * 5 + ["cli"] * 5

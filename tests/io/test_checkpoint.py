@@ -180,15 +180,15 @@ def test_none_usable_is_an_error_that_lists_each(tmp_path):
 @pytest.mark.parametrize(
     "version, words",
     [
-        ("4", "format version 4; this program reads version 3$"),
-        ("2", "format version 2; this program reads version 3. An older mpibayes wrote it: finish the run with that"),
-        ('"2"', "format version '2'; this program reads version 3$"),
+        ("5", "format version 5; this program reads version 4$"),
+        ("2", "format version 2; this program reads version 4. An older mpibayes wrote it: finish the run with that"),
+        ('"2"', "format version '2'; this program reads version 4$"),
     ],
 )
 def test_another_version_is_not_read(tmp_path, version, words):
     write(tmp_path, 400)
     path = tmp_path / "000000400" / "MANIFEST.json"
-    path.write_text(path.read_text().replace('"version": 3', f'"version": {version}'))
+    path.write_text(path.read_text().replace('"version": 4', f'"version": {version}'))
     with pytest.raises(CheckpointError, match=re.compile(words, re.MULTILINE)):
         latest(tmp_path)
 

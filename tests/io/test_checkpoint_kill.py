@@ -1,4 +1,4 @@
-"""kill -9 at random moments, twenty times in one run: a whole generation is always there, and the traces fit it."""
+"""kill -9 at random moments, eight times in one run: a whole generation is always there, and the traces fit it."""
 
 import os
 import random
@@ -14,7 +14,7 @@ from mpibayes.io.checkpoint import latest
 from mpibayes.io.draws import DrawWriter, iterate_draws
 from mpibayes.io.trace import TraceWriter, read_trace
 
-KILLS, MOST_KILLS = 20, 200
+KILLS, MOST_KILLS = 8, 200
 SCALARS = [f"scalar_{i}" for i in range(14)]
 
 # A run in small: it goes on from the last checkpoint, and all it writes is a function of the cycle number.
@@ -77,11 +77,11 @@ def test_a_kill_at_any_moment_leaves_a_whole_generation_and_traces_that_fit(tmp_
     (tmp_path / "checkpoints").mkdir()
     reached, kinds = 0, set()
     for n in range(MOST_KILLS):
-        if n >= KILLS and kinds:  # some came in the middle of a write
+        if n >= KILLS and kinds and reached:  # some came in the middle of a write
             break
         child = subprocess.Popen([sys.executable, "-c", PROGRAM, run, "1000000"], stdout=subprocess.PIPE, text=True)
         assert child.stdout.readline() == "ready\n"
-        time.sleep(moments.uniform(0.0, 0.12))
+        time.sleep(moments.uniform(0.0, 0.12 * (1 + n // KILLS)))  # a busy machine takes longer
         child.send_signal(signal.SIGKILL)
         assert child.wait() == -signal.SIGKILL
         child.stdout.close()

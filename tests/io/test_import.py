@@ -231,7 +231,7 @@ def test_level_order(tmp_path):
     assert columns == {"n": ("9", "10", "100"), "t": ("B", "a", "b", "é"), "b": ("No", "yes")}
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.permutations(range(30)))
 def test_kinds_and_levels_do_not_depend_on_the_order_of_rows(tmp_path_factory, order):
     tmp_path = tmp_path_factory.mktemp("rows")
@@ -245,7 +245,7 @@ def test_kinds_and_levels_do_not_depend_on_the_order_of_rows(tmp_path_factory, o
 _text = st.text(st.characters(codec="utf-8", exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(_text, _text, st.one_of(st.none(), st.floats(-1e100, 1e100))), min_size=1, max_size=30))
 def test_any_csv_comes_back(tmp_path_factory, rows):
     """Whatever Python's csv module writes: cells come back stripped, markers as missing, numbers bit for bit."""
@@ -292,7 +292,7 @@ def test_keep_drop_kinds_and_missing(tmp_path):
 
 
 def test_seventy_thousand_levels(tmp_path):
-    rows = [f"v{i % 70_000},{i % 3}\n" for i in range(150_000)]
+    rows = [f"v{i % 70_000},{i % 3}\n" for i in range(100_000)]
     summary = run(tmp_path, "name,x\n" + "".join(rows))
     assert [c.name for c in summary.table.columns] == ["x"] and "too many levels" in summary.columns[0].reason
     assert "column 'name': left out: text of 70,000 levels" in summary.warnings[0] and "65,535" in summary.warnings[0]
@@ -533,6 +533,7 @@ def test_progress_and_printing(tmp_path):
 
 
 @pytest.mark.data
+@pytest.mark.thorough
 def test_census_income_whole(tmp_path, data_folder):
     from mpibayes.io.recode import stream_like
 
@@ -547,6 +548,7 @@ def test_census_income_whole(tmp_path, data_folder):
 
 
 @pytest.mark.data
+@pytest.mark.thorough
 def test_kddcup_whole_in_bounded_memory(tmp_path, data_folder):
     if not os.path.exists("/proc/self/status"):
         pytest.skip("the peak is read from /proc: ru_maxrss of a child starts at its parent's")

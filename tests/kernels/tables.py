@@ -1,5 +1,6 @@
 """Small random tables, priors and cluster parameters for the kernel tests."""
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -184,3 +185,9 @@ def with_reluctant_first(rows, prior, parameters):
         even.append(np.logaddexp.reduce(old) - tail.log_weights(row)[1])
     order = np.argsort(even)[::-1]
     return rows.take(order), np.array(even)[order]
+
+
+def covering(settings, kinds, each=1) -> list[tuple]:
+    """Every kind of table with so many of the settings, in turn, so that each of these meets many kinds."""
+    chosen = itertools.cycle(settings)
+    return [(*next(chosen), kind) for kind in kinds for _ in range(each)]

@@ -9,7 +9,7 @@ import pytest
 
 from mpibayes.kernels import mixture
 
-from .tables import FIELDS, random_parameters, random_table, with_reluctant_first
+from .tables import FIELDS, covering, random_parameters, random_table, with_reluctant_first
 
 N, ROW0 = 203, 6
 TABLES = {
@@ -102,9 +102,8 @@ def test_moments_are_summed_in_row_order(n_reals, n):
         assert np.array_equal(ours, plain)
 
 
-@pytest.mark.quick(every=5)
-@pytest.mark.parametrize("kind", [*TABLES, "counts small and large"])
-@pytest.mark.parametrize("n_clusters", [3, 16, 20])
+@pytest.mark.quick(every=4)
+@pytest.mark.parametrize("n_clusters, kind", covering([(3,), (16,), (20,)], [*TABLES, "counts small and large"]))
 def test_neighbours_do_not_matter_while_the_tail_is_empty(kind, n_clusters):
     rng = np.random.default_rng([44, n_clusters])
     rows, prior = random_table(rng, N, **TABLES.get(kind, {"n_tallies": 2, "large": True}))

@@ -8,7 +8,7 @@ import pytest
 from mpibayes.kernels import mixture
 from mpibayes.kernels.mixture import twin, twin_cluster
 
-from .tables import FIELDS, Statistics, random_parameters, random_prior, random_table, with_reluctant_first
+from .tables import FIELDS, Statistics, covering, random_parameters, random_prior, random_table, with_reluctant_first
 
 TABLES = {
     "categorical": {"levels8": (2, 3, 7, 4), "levels16": (300,)},
@@ -47,7 +47,7 @@ def assert_same_tail(compiled, plain, prior):
     assert not compiled.size[plain.n_slots :].any()
 
 
-@pytest.mark.quick(every=3)
+@pytest.mark.quick(every=5)
 @pytest.mark.parametrize("discount", [0.0, 0.35])
 @pytest.mark.parametrize("kind", TABLES)
 def test_tail_alone(kind, discount):
@@ -56,7 +56,7 @@ def test_tail_alone(kind, discount):
     rows, prior = random_table(rng, 60, **TABLES[kind])
     tails = [module.Tail(prior, 4.0, discount, -0.3) for module in (mixture, twin)]
     z = [np.full(60, -1, dtype=np.int32) for _ in tails]
-    for cycle in range(3):
+    for cycle in range(2):
         for step in range(2):
             moved = [
                 module.sweep(rows, labels, 5, 11, cycle, step, 0, None, tail, prior)
@@ -74,10 +74,11 @@ def test_tail_alone(kind, discount):
     np.testing.assert_allclose(*both, atol=1e-4)
 
 
-@pytest.mark.quick(every=3)
-@pytest.mark.parametrize("kind", TABLES)
-@pytest.mark.parametrize("with_tail", [False, True])
-@pytest.mark.parametrize("n_clusters, free", [(5, 0), (16, 3), (35, 35), (70, 20)])
+SHAPES = [(5, 0, False), (16, 3, True), (35, 35, False), (70, 20, True), (5, 0, True), (16, 3, False), (70, 20, False)]
+
+
+@pytest.mark.quick(every=5)
+@pytest.mark.parametrize("n_clusters, free, with_tail, kind", covering(SHAPES, TABLES, 3))
 def test_prefix_and_tail(kind, with_tail, n_clusters, free):
     """Instantiated clusters with anchors; rows move into the tail and back."""
     n, row0, seed, cycle, chain = 90, 7, 3, 4, 1
@@ -96,7 +97,7 @@ def test_prefix_and_tail(kind, with_tail, n_clusters, free):
     held = [module.Instantiated(**parameters) for module in (mixture, twin)]
     tails = [module.Tail(prior, 1.5, 0.2, np.log(0.4)) if with_tail else None for module in (mixture, twin)]
     z = [start.copy() for _ in tails]
-    for step in range(3):
+    for step in range(2):
         moved = [
             module.sweep(rows, labels, row0, seed, cycle, step, chain, g, tail, prior)
             for module, g, tail, labels in zip((mixture, twin), held, tails, z, strict=True)
@@ -114,9 +115,8 @@ def test_prefix_and_tail(kind, with_tail, n_clusters, free):
     assert np.array_equal(*free_of_anchors)
 
 
-@pytest.mark.quick("20-mixed", "16-counts small and large", "5-vector", "16-nothing", "20-wide")
-@pytest.mark.parametrize("kind", [*TABLES, "counts small and large"])
-@pytest.mark.parametrize("n_clusters", [5, 16, 20])
+@pytest.mark.quick("5-count", "16-mixed", "20-real")
+@pytest.mark.parametrize("n_clusters, kind", covering([(5,), (16,), (20,)], [*TABLES, "counts small and large"]))
 def test_empty_tail(kind, n_clusters):
     """The new cluster alone beside instantiated ones, with every weight at which some row is undecided: a score that is
     off by a tenth opens it for another row in some of the sweeps."""
@@ -136,7 +136,7 @@ def test_empty_tail(kind, n_clusters):
     assert opened > n
 
 
-@pytest.mark.quick(every=3)
+@pytest.mark.quick(every=6)
 @pytest.mark.parametrize("seed", range(30))
 def test_a_tail_that_empties_again(seed):
     """What is known of counts in a new cluster is of the prior alone, whoever was in slot 0 meanwhile."""

@@ -14,7 +14,7 @@ from mpibayes.kernels import mixture
 from mpibayes.kernels.mixture import twin, twin_visits
 from mpibayes.kernels.mixture.visits import visits
 
-from .tables import FIELDS, Statistics, random_parameters, random_table
+from .tables import FIELDS, Statistics, covering, random_parameters, random_table
 from .test_twin import TABLES, assert_same_tail
 
 LEVEL = 1e-4
@@ -45,11 +45,11 @@ def random_steps(rng, n, n_steps):
     return remove, assign
 
 
-@pytest.mark.quick(every=3)
-@pytest.mark.parametrize("kind", TABLES)
-@pytest.mark.parametrize(
-    "n_clusters, free, with_tail", [(0, 0, True), (35, 35, False), (20, 0, False), (20, 6, False), (70, 20, True)]
-)
+SHAPES = [(0, 0, True), (35, 35, False), (20, 0, False), (20, 6, False), (70, 20, True)]
+
+
+@pytest.mark.quick(every=4)
+@pytest.mark.parametrize("n_clusters, free, with_tail, kind", covering(SHAPES, TABLES, 2))
 def test_lists_agree_with_the_twin(kind, n_clusters, free, with_tail):
     """Steps of all forms, more of them than rows, from a random state; the tail outgrows its first sixteen slots."""
     n, row0, seed, cycle, chain = 90, 7, 3, 4, 1
@@ -67,8 +67,8 @@ def test_lists_agree_with_the_twin(kind, n_clusters, free, with_tail):
         tails = [module.Tail(prior, 3000.0, 0.2, np.log(0.9)) for module in (mixture, twin)]
         for tail in tails:
             tail.load(statistics)
-    for step in range(3):
-        remove, assign = random_steps(rng, n, 220)
+    for step in range(2):
+        remove, assign = random_steps(rng, n, 150)
         moved = [
             module.sweep(rows, labels, row0, seed, cycle, step, chain, g, tail, prior, remove=remove, assign=assign)
             for module, g, tail, labels in zip((mixture, twin), held, tails, z, strict=True)

@@ -150,7 +150,7 @@ def missing_counted_as_seen():
 @pytest.mark.thorough
 @pytest.mark.parametrize("n_shards", [1, 4])
 def test_joint_prior_comes_back(n_shards):
-    p, worst, z = geweke(n_shards, 120, 12, 51)
+    p, worst, z = geweke(n_shards, 40, 12, 51)
     assert p >= LEVEL, f"event {worst}, z {z:.2f} (seed {seed(51)})"
 
 
@@ -158,5 +158,5 @@ def test_joint_prior_comes_back(n_shards):
 @pytest.mark.parametrize("wrong", [one_degree_short, missing_counted_as_seen, production.no_anchors])
 def test_wrong_programs_are_rejected(wrong):
     with wrong():
-        p, worst, z = geweke(4, 120, 12, 51)
+        p, worst, z = geweke(4, 40, 12, 51)
     assert p < LEVEL, f"event {worst}, z {z:.2f}"

@@ -103,7 +103,7 @@ def geweke(n_shards, n_replicates, steps, default_seed):
 @pytest.mark.thorough
 @pytest.mark.parametrize("n_shards", [1, 3])
 def test_joint_prior_comes_back(n_shards):
-    p, worst, z = geweke(n_shards, 80, 10, 71)
+    p, worst, z = geweke(n_shards, 40, 10, 71)
     assert p >= LEVEL, f"event {worst}, z {z:.2f} (seed {seed(71)})"
 
 
@@ -111,5 +111,5 @@ def test_joint_prior_comes_back(n_shards):
 @pytest.mark.parametrize("wrong", [wrong_vectors.one_degree_short, wrong_vectors.scatter_about_the_prior])
 def test_wrong_programs_are_rejected(wrong):
     with wrong():
-        p, worst, z = geweke(3, 80, 10, 71)
+        p, worst, z = geweke(3, 40, 10, 71)
     assert p < LEVEL, f"event {worst}, z {z:.2f}"

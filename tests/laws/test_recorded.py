@@ -213,6 +213,6 @@ START = Hyper(1.0, 0.0, np.ones(2), geweke.ANY.normal, geweke.ANY.gamma)
 def test_joint_prior_comes_back(wrong):
     """A right program fails with probability 1e-4."""
     with wrong() if wrong else mock.patch.dict({}):
-        p, worst, z = geweke.geweke(2, 120, 12, 61, draw=drawn, start=START, law=law)
+        p, worst, z = geweke.geweke(2, 60, 12, 61, draw=drawn, start=START, law=law)
     right = p >= geweke.LEVEL
     assert right == (wrong is None), f"event {worst}, z {z:.2f} (seed {seed(61)})"

@@ -229,7 +229,11 @@ def at_full_size(some, n_sequential, n_gibbs):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("size", "n_chains"), [((800, 1200), 4096), ((8000, 12000), 1024)], ids=["2000", "20000"])
+@pytest.mark.parametrize(
+    ("size", "n_chains"),
+    [((800, 1200), 4096), pytest.param((8000, 12000), 1024, marks=pytest.mark.long)],
+    ids=["2000", "20000"],
+)
 def test_order_at_large_n(size, n_chains):
     """Ten passes: subsample < sequential+gibbs < gibbs < prior in total variation over 10 x 10 bins; the prior exact.
 

@@ -31,14 +31,16 @@ def test_clusters_are_those_of_the_report(two_chains, tmp_path):
     lines = read(tmp_path / "c.csv")
     run = Posterior([two_chains])
     report = summarise(Posterior([two_chains]))
-    r = report.representative
+    r = report.views[0].representative
     assert list(lines[0]) == ["row", "cluster", "probability"]  # there is no source to have lines
     assert [int(line["row"]) - 1 for line in lines] == run.data.training_rows.tolist()
     cluster = np.array([int(line["cluster"]) for line in lines])
     assert np.bincount(cluster)[1:].tolist() == r.sizes.tolist()
-    assert np.bincount(cluster)[1:][: len(report.clusters)].tolist() == [c.rows for c in report.clusters]
+    assert np.bincount(cluster)[1:][: len(report.views[0].clusters)].tolist() == [
+        c.rows for c in report.views[0].clusters
+    ]
     chain = ("chain-1", "chain-2")[r.chain]
-    (labels,) = [d.labels for d in iterate_draws(two_chains / chain) if d.cycle == r.cycle]
+    (labels,) = [d.labels[0] for d in iterate_draws(two_chains / chain) if d.cycle == r.cycle]
     assert (cluster[:, None] == cluster).tolist() == (labels[:, None] == labels).tolist()
     assert f"cycle {r.cycle} of" in done.notes[0] and chain in done.notes[0]
     assert done.notes[1].startswith(f"{400 - run.n_rows} held-out rows are left out")
@@ -49,7 +51,7 @@ def test_probabilities_of_clusters_are_the_definition(two_chains, tmp_path):
     export(two_chains, "clusters", tmp_path / "c.csv")
     lines = read(tmp_path / "c.csv")
     cluster = np.array([line["cluster"] for line in lines])
-    draws = [d.labels for c in (1, 2) for d in iterate_draws(two_chains / f"chain-{c}") if d.cycle > 10]
+    draws = [d.labels[0] for c in (1, 2) for d in iterate_draws(two_chains / f"chain-{c}") if d.cycle > 10]
     assert len(draws) == 20
     told = []  # the same the wrong way round: the share of its cluster that are its companions
     for i in range(len(lines)):
@@ -123,11 +125,11 @@ def test_draws_for_arviz(two_chains, table, tmp_path):
         assert values.tolist() == [d.hyper.normal[columns.index(name), 0] for d in draws]
     shape = kept.gamma_shape.sel(gamma_shape_column="visits").values[1]
     assert shape.tolist() == [d.hyper.gamma[0, 0] for d in draws]
-    sizes = [np.sort(np.bincount(d.labels))[::-1] for d in draws]
-    n = len(draws[0].labels)
+    sizes = [np.sort(np.bincount(d.labels[0]))[::-1] for d in draws]
+    n = len(draws[0].labels[0])
     assert kept.weight.values[1].tolist() == [(s[: kept.sizes["cluster"]] / n).tolist() for s in sizes]
     fewest = min(
-        len(np.unique(d.labels)) for c in (1, 2) for d in iterate_draws(two_chains / f"chain-{c}") if d.cycle > 10
+        len(np.unique(d.labels[0])) for c in (1, 2) for d in iterate_draws(two_chains / f"chain-{c}") if d.cycle > 10
     )
     assert kept.cluster.values.tolist() == list(range(1, fewest + 1))
     with warnings.catch_warnings():

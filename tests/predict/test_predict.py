@@ -15,7 +15,7 @@ from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.commands.predict import predict
 from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws, writer
 from mpibayes.hpc.crosscat.predict import Predictor
-from mpibayes.hpc.crosscat.representative import representative
+from mpibayes.hpc.crosscat.representative import representatives
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.io.table import table_from_arrays, write_table
 from mpibayes.io.trace import read_trace
@@ -108,13 +108,13 @@ def brute(small):
     training = {name: values for name, _, values, _ in columns}
     given = new_rows()
     rows = [{name: values[i] for name, _, values, _ in given} for i in range(25)]
-    return [[cluster_terms(columns, training, d.labels, d, x) for x in rows] for d in draws]
+    return [[cluster_terms(columns, training, d.labels[0], d, x) for x in rows] for d in draws]
 
 
 def predictor_of(run_dir, draws=99, impute=True):
     run = Posterior([run_dir])
     kept = run.kept()
-    return Predictor(run, evenly(kept, draws), representative(run, kept), impute)
+    return Predictor(run, evenly(kept, draws), representatives(run, kept).views, impute)
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +141,7 @@ def test_draws_are_distributions_over_rows(small, result):
 
 def test_cluster_probabilities_are_the_definition(small, brute, result):
     run, _, draws = small
-    r = predictor_of(run).representative
+    r = predictor_of(run).representatives[0]
     n = len(r.sizes)
     joint = np.zeros((25, n + 1))  # sum over draws of p_d(x, cluster)
     for d, terms in zip(draws, brute, strict=True):
@@ -149,14 +149,14 @@ def test_cluster_probabilities_are_the_definition(small, brute, result):
             p = np.exp(x)
             joint[i, n] += p[-1]
             for k in range(len(p) - 1):
-                rows = d.labels == k
+                rows = d.labels[0] == k
                 joint[i, :n] += p[k] * np.bincount(r.labels[rows], minlength=n) / rows.sum()
     expected = joint / joint.sum(axis=1, keepdims=True)
-    assert result.p == pytest.approx(expected[:, :n], abs=2e-4)
-    assert result.p_new == pytest.approx(expected[:, n], abs=2e-4)
-    assert result.p.sum(axis=1) + result.p_new == pytest.approx(1.0, abs=1e-5)
+    assert result.views[0].p == pytest.approx(expected[:, :n], abs=2e-4)
+    assert result.views[0].p_new == pytest.approx(expected[:, n], abs=2e-4)
+    assert result.views[0].p.sum(axis=1) + result.views[0].p_new == pytest.approx(1.0, abs=1e-5)
     # with nothing observed: the clusters' shares
-    assert np.argsort(-result.p[1])[0] == 0
+    assert np.argsort(-result.views[0].p[1])[0] == 0
 
 
 @pytest.mark.parametrize("name", ["colour", "flag", "noise", "height", "dust", "income", "visits"])
@@ -180,7 +180,7 @@ def test_imputation_is_the_definition(small, brute, result, name):
         for d, terms in zip(draws, brute, strict=True):
             hyper = {"real": d.hyper.normal, "count": d.hyper.gamma}.get(kind, d.hyper.dirichlet)[same.index(name)]
             for k, w in enumerate(np.exp(terms[at])):
-                cells = training[name][d.labels == k]
+                cells = training[name][d.labels[0] == k]
                 weights.append(w)
                 if levels:
                     parts.append([np.exp(log_cell(v, cells, hyper, levels, kind)) for v in range(len(levels))])
@@ -210,12 +210,12 @@ def test_relabelled_draws_predict_the_same(small, tmp_path):
     shutil.rmtree(other / "labels")
     kept, g = writer(other), np.random.default_rng(0)
     for d in draws:
-        kept.append(d.cycle, labels=g.permutation(d.labels.max() + 1)[d.labels], **vars(d.hyper))
+        kept.append(d.cycle, labels=g.permutation(d.labels[0].max() + 1)[d.labels[0]], **vars(d.hyper))
     kept.flush()
     rows = table_from_arrays(new_rows())[1]
     one, two = (predictor_of(place)(rows) for place in (run, other))
     assert two.log_density == pytest.approx(one.log_density, abs=1e-5)
-    assert two.p == pytest.approx(one.p, abs=1e-5)
+    assert two.views[0].p == pytest.approx(one.views[0].p, abs=1e-5)
     assert two.imputed["height"].value == pytest.approx(one.imputed["height"].value, rel=1e-5)
     assert two.imputed["colour"].spread == pytest.approx(one.imputed["colour"].spread, abs=1e-5)
 
@@ -238,7 +238,7 @@ def test_batches_do_not_matter(small):
     whole = predictor(rows)
     parts = [predictor(rows.take(slice(i, i + 7))) for i in range(0, 25, 7)]
     assert np.array_equal(np.concatenate([p.log_density for p in parts]), whole.log_density)
-    assert np.concatenate([p.p for p in parts]) == pytest.approx(whole.p, abs=1e-12)
+    assert np.concatenate([p.views[0].p for p in parts]) == pytest.approx(whole.views[0].p, abs=1e-12)
 
 
 def write_csv(path, columns):
@@ -278,8 +278,8 @@ def test_files(small, result, tmp_path, source, suffix):
     assert told.log_density == pytest.approx(result.log_density.mean())
     best = [int(r["cluster"]) for r in rows]
     for i, r in enumerate(rows):
-        p = [float(r[f"p_{k + 1}"]) for k in range(result.p.shape[1])]
-        assert p == pytest.approx(result.p[i].tolist(), abs=1e-6)
+        p = [float(r[f"p_{k + 1}"]) for k in range(result.views[0].p.shape[1])]
+        assert p == pytest.approx(result.views[0].p[i].tolist(), abs=1e-6)
         top = float(r["p_new"]) if best[i] == 0 else p[best[i] - 1]
         assert float(r["p_cluster"]) == pytest.approx(top) == max(*p, float(r["p_new"]))
     for name, _, values, levels in given:
@@ -306,7 +306,7 @@ def test_all_chains_are_used(table, tmp_path):
 def logsumexp_of(chain, rows):
     run = Posterior([chain])
     kept = run.kept()
-    return Predictor(run, kept, representative(run, kept))(rows).log_density
+    return Predictor(run, kept, representatives(run, kept).views)(rows).log_density
 
 
 def test_unused_columns_may_lack(table, tmp_path):
@@ -386,4 +386,4 @@ def test_a_wrong_average_is_noticed(brute, result):
     each = np.array([[logsumexp(terms) for terms in draw] for draw in brute])
     assert np.abs(each.mean(axis=0) - result.log_density).max() > 2e-3
     new = np.array([[np.exp(terms[-1] - logsumexp(terms)) for terms in draw] for draw in brute])
-    assert np.abs(new.mean(axis=0) - result.p_new).max() > 1e-3
+    assert np.abs(new.mean(axis=0) - result.views[0].p_new).max() > 1e-3

@@ -21,6 +21,8 @@ CONFIG = """
 [data]
 table = "table.h5"
 heldout = 0.1
+[sampler]
+split_merge = 4
 [run]
 seed = 5
 shards = {shards}
@@ -62,9 +64,20 @@ def place(tmp_path) -> Path:
     return tmp_path
 
 
-def command(ranks: int, *words) -> list:
+@pytest.fixture(scope="session")
+def straight(tmp_path_factory) -> tuple[Path, tuple[bytes, bytes]]:
+    """A folder as `place` with the run "one", on one rank and without a stop, and what it exports."""
+    place = tmp_path_factory.mktemp("straight")
+    mixed_table(place / "table.h5")
+    (place / "run.toml").write_text(config_text())
+    done = run(place, "one")
+    assert done.returncode == 0, done.stderr
+    return place, exported(place, "one")
+
+
+def command(ranks: int, *words, program=("-m", "mpibayes")) -> list:
     """`mpibayes words...` as a process, under mpirun; one rank is started without it, as on a laptop."""
-    program = [sys.executable, "-m", "mpibayes", *words]
+    program = [sys.executable, *program, *words]
     return program if ranks == 1 else ["mpirun", "-n", ranks, *program]
 
 

@@ -197,7 +197,8 @@ def test_labels_to_start_from(tmp_path):
     (tmp_path / "c.npy").write_bytes(b"\x93NUMPY")
     (tmp_path / "c.txt").write_bytes(b"\x93")
     for name in ("a.npy", "a.txt"):
-        assert given_labels(tmp_path / name, 4).tolist() == [2, 0, 2, 1]
+        given = given_labels(tmp_path / name, 4, 3, several=False)
+        assert [z.tolist() for z in given.labels] == [[2, 0, 2, 1]] and given.view_of.tolist() == [0, 0, 0]
     for name, words in (
         ("a.npy", "4 labels, expected 5"),
         ("b.npy", "whole numbers"),
@@ -206,4 +207,4 @@ def test_labels_to_start_from(tmp_path):
         ("d.txt", "No such file"),
     ):
         with pytest.raises(ConfigError, match=words):
-            given_labels(tmp_path / name, 5)
+            given_labels(tmp_path / name, 5, 3, several=False)

@@ -66,7 +66,7 @@ def place(tmp_path_factory):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("ranks", [2, 3, 4])
+@pytest.mark.parametrize("ranks", [2, 4])
 def test_any_number_of_ranks(place, ranks):
     done = run(place, f"ranks-{ranks}", ranks=ranks)
     assert done.returncode == 0, done.stderr
@@ -74,7 +74,7 @@ def test_any_number_of_ranks(place, ranks):
 
 
 def test_stopped_and_continued(place):
-    for cycles, ranks in ((5, 2), (9, 1), (12, 3)):
+    for cycles, ranks in ((5, 3), (12, 1)):
         done = run(place, "pieces", "--set", f"run.cycles={cycles}", ranks=ranks)
         assert done.returncode == 0, done.stderr
     assert exported(place, "pieces") == exported(place, "one")
@@ -157,7 +157,7 @@ def test_predict_scores_and_imputes_the_missing_part_of_a_block(place):
     wanted = evenly(kept.kept(), 3)
     order = {"body": [0, 2, 1], "pair": [5, 6]}  # columns of the file, in the blocks' order
     densities, means = np.empty((3, len(new))), np.empty((3, len(new), 7))
-    for d, (_, draw) in enumerate(kept.states(wanted)):
+    for d, (_, draw) in enumerate(kept.whole.states(wanted)):
         hyper, (s,) = draw.hyper, kept.statistics([draw.labels])
         log_weight = np.log(np.append(s.size - 0.0, hyper.concentration) / (s.size.sum() + hyper.concentration))
         terms = np.tile(log_weight, (len(new), 1))

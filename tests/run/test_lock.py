@@ -18,6 +18,7 @@ from mpibayes.hpc.run import lock as locks
 from mpibayes.hpc.run.clock import Clock, job_time_left
 from mpibayes.hpc.run.lock import Lock
 from tests.conftest import launch
+from tests.faults.starts import PROGRAM
 from tests.run.conftest import run
 from tests.run.test_stop_continue import ENDLESS, start, wait_for_progress
 
@@ -262,7 +263,7 @@ STALLS = ("open", "replace", "opened", "opened")
 @pytest.mark.parametrize(
     "before, stalls",
     [
-        ("nobody", STALLS),
+        pytest.param("nobody", STALLS, marks=pytest.mark.thorough),
         pytest.param("a dead owner", ("",) * 4, marks=pytest.mark.thorough),
         pytest.param("a dead owner", STALLS, marks=pytest.mark.thorough),
         pytest.param("a damaged file", STALLS, marks=pytest.mark.thorough),
@@ -409,7 +410,7 @@ def test_a_second_run_is_refused_and_a_killed_one_continued(place):
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-    done = run(place, "out", *ENDLESS, "--max-time", "3")
+    done = run(place, "out", *ENDLESS, "--max-time", "1")
     assert done.returncode == 75, done.stderr
     status = json.loads((place / "out" / "status.json").read_text())
     assert status["before"]["state"] == "died" and not (place / "out" / locks.NAME).exists()
@@ -420,10 +421,11 @@ def test_a_run_in_another_namespace_of_process_ids_is_not_taken_over(place):
     alone = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
     if shutil.which("unshare") is None or subprocess.run([*alone, "true"], capture_output=True).returncode:
         pytest.skip("this machine does not let us make a namespace of process ids")
-    process = start(place, "out", *ENDLESS, "--set", "run.checkpoint_minutes=0.001", ranks=1)
+    options = {"ranks": 1, "program": [PROGRAM]}  # with signs of life that are not long to wait for
+    process = start(place, "out", *ENDLESS, "--set", "run.checkpoint_minutes=0.001", **options)
     try:
         wait_for_progress(place, "out", process)
-        words = [sys.executable, "-m", "mpibayes", "run", "run.toml", "-o", "out", *ENDLESS]
+        words = [sys.executable, PROGRAM, "run", "run.toml", "-o", "out", *ENDLESS]
         second = launch([*alone, *words], cwd=place, timeout=60)
         assert second.returncode == 2 and f"process {process.pid} on" in second.stderr, second.stderr
         assert "sign of life" in second.stderr and process.poll() is None

@@ -1,5 +1,6 @@
 """A chain that had a checkpoint, and one that never had."""
 
+import functools
 import itertools
 import json
 import shutil
@@ -18,14 +19,26 @@ from tests.faults.small import TEXT, done, half_way, start
 CHAINS = pytest.mark.parametrize("chains", [1, 2])
 
 
+@pytest.fixture(scope="module")
+def halves(tmp_path_factory):
+    """`halves(folder, chains)`: a run half-way in `folder`, which is made once and copied."""
+
+    @functools.cache
+    def made(chains):
+        text = TEXT.replace("[run]\n", f"[run]\nchains = {chains}\n") if chains > 1 else TEXT
+        return half_way(tmp_path_factory.mktemp("half-way") / "place", text)
+
+    return lambda folder, chains=1: shutil.copytree(made(chains), folder)
+
+
 def places(folder, chains):
     return [folder / "run"] if chains == 1 else [folder / "run" / f"chain-{i + 1}" for i in range(chains)]
 
 
 @CHAINS
-def test_a_chain_that_lost_its_checkpoints_and_its_status_is_refused(tmp_path, chains):
+def test_a_chain_that_lost_its_checkpoints_and_its_status_is_refused(halves, tmp_path, chains):
     """It started again, and dropped its trace without a warning."""
-    place = half_way(tmp_path / "place", TEXT.replace("[run]\n", f"[run]\nchains = {chains}\n"))
+    place = halves(tmp_path / "place", chains)
     last = places(place, chains)[-1]
     whole = tmp_path / "whole"
     shutil.copytree(last, whole)
@@ -41,9 +54,9 @@ def test_a_chain_that_lost_its_checkpoints_and_its_status_is_refused(tmp_path, c
 
 
 @CHAINS
-def test_a_chain_whose_folders_are_all_gone_starts_anew(tmp_path, chains):
+def test_a_chain_whose_folders_are_all_gone_starts_anew(halves, tmp_path, chains):
     """Nothing is lost by that."""
-    place = half_way(tmp_path / "place", TEXT.replace("[run]\n", f"[run]\nchains = {chains}\n"))
+    place = halves(tmp_path / "place", chains)
     last = places(place, chains)[-1]
     for name in ("checkpoints", "trace", "labels"):
         shutil.rmtree(last / name)
@@ -51,9 +64,9 @@ def test_a_chain_whose_folders_are_all_gone_starts_anew(tmp_path, chains):
     done(start(place))
 
 
-def test_a_run_that_ended_before_its_first_checkpoint_goes_on(tmp_path, monkeypatch):
+def test_a_run_that_ended_before_its_first_checkpoint_goes_on(halves, tmp_path, monkeypatch):
     """Full buffers are written before it, and so is the trace that belongs to it."""
-    place = half_way(tmp_path / "place")
+    place = halves(tmp_path / "place")
     done(start(place))
     expected = exports(place / "run", tmp_path / "exported")
     shutil.rmtree(place / "run")
@@ -68,10 +81,10 @@ def test_a_run_that_ended_before_its_first_checkpoint_goes_on(tmp_path, monkeypa
     assert exports(place / "run", tmp_path / "exported") == expected
 
 
-def test_a_run_that_was_killed_before_it_noted_its_checkpoint_goes_on_and_notes_it(tmp_path):
+def test_a_run_that_was_killed_before_it_noted_its_checkpoint_goes_on_and_notes_it(halves, tmp_path):
     from mpibayes.hpc.run import identity as records
 
-    place = half_way(tmp_path / "place")
+    place = halves(tmp_path / "place")
     record = records.read_provenance(place / "run")
     assert record.pop("checkpoints") == [0]
     records.write_provenance(place / "run", record)
@@ -130,9 +143,9 @@ def taken_over(folder):
 
 
 @pytest.mark.parametrize("when", ["new_name", "resolved_toml", "record_start", "write_training_rows"])
-def test_a_run_that_was_frozen_at_its_start_writes_nothing(tmp_path, monkeypatch, when):
+def test_a_run_that_was_frozen_at_its_start_writes_nothing(halves, tmp_path, monkeypatch, when):
     """It overwrote the name of the run that had taken over, whose checkpoints then were another run's."""
-    place = half_way(tmp_path / "place")
+    place = halves(tmp_path / "place")
     first = when in ("new_name", "resolved_toml")
     if first:
         shutil.rmtree(place / "run")
@@ -158,8 +171,8 @@ def contents(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_fresh_leaves_a_run_that_has_taken_over_where_it_is(tmp_path, monkeypatch):
-    place = half_way(tmp_path / "place")
+def test_fresh_leaves_a_run_that_has_taken_over_where_it_is(halves, tmp_path, monkeypatch):
+    place = halves(tmp_path / "place")
     take = lock.Lock.take
 
     def thaw(self, folder):
@@ -173,8 +186,8 @@ def test_fresh_leaves_a_run_that_has_taken_over_where_it_is(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("dangling", [False, True])
-def test_a_run_directory_that_is_a_link(tmp_path, dangling):
-    place = half_way(tmp_path / "place")
+def test_a_run_directory_that_is_a_link(halves, tmp_path, dangling):
+    place = halves(tmp_path / "place")
     (place / "run").rename(tmp_path / "elsewhere")
     (place / "run").symlink_to(tmp_path / "elsewhere")
     if dangling:
@@ -184,8 +197,8 @@ def test_a_run_directory_that_is_a_link(tmp_path, dangling):
     assert (place / "run").is_symlink() and count_rows(place / "run" / "trace") == 12
 
 
-def test_what_a_killed_writer_left_is_removed(tmp_path):
-    place = half_way(tmp_path / "place")
+def test_what_a_killed_writer_left_is_removed(halves, tmp_path):
+    place = halves(tmp_path / "place")
     left = [place / "run" / name for name in ("status.json", "trace/seg-000000001-000000004.h5", "config.toml")]
     left = [path.with_name(f"{path.name}.0123456789abcdef.tmp") for path in left]
     report = place / "run" / "trace.h5.0123456789abcdef.tmp"  # which may be writing it now

@@ -11,21 +11,8 @@ from mpibayes.hpc.crosscat.draws import iterate_draws
 from tests.run.conftest import exported, run, run_some
 
 
-@pytest.fixture(scope="module")
-def straight(tmp_path_factory):
-    """The chain on one rank, without a stop."""
-    from tests.run.conftest import config_text, mixed_table
-
-    place = tmp_path_factory.mktemp("straight")
-    mixed_table(place / "table.h5")
-    (place / "run.toml").write_text(config_text())
-    done = run(place, "one")
-    assert done.returncode == 0, done.stderr
-    return place, exported(place, "one")
-
-
 @pytest.mark.thorough
-@pytest.mark.parametrize("ranks", [2, 3, 4, 7])
+@pytest.mark.parametrize("ranks", [2, 4, 7])
 def test_any_number_of_ranks(straight, ranks):
     place, expected = straight
     done = run(place, f"ranks-{ranks}", ranks=ranks)
@@ -37,15 +24,14 @@ def test_more_ranks_than_shards(straight, tmp_path):
     """Ranks without a shard idle, with one warning that names the key."""
     place, _ = straight
     words = ("--set", "run.shards=2", "--set", "run.cycles=6")
-    one, many = run(place, "few-1", *words), run(place, "few-4", *words, ranks=4)
+    one, many = run(place, "few-1", *words), run(place, "few-3", *words, ranks=3)
     assert one.returncode == many.returncode == 0, many.stderr
-    assert exported(place, "few-1") == exported(place, "few-4")
+    assert exported(place, "few-1") == exported(place, "few-3")
     assert (many.stdout + many.stderr).count("run.shards") == 1
 
 
-@pytest.mark.quick("3-all")
-@pytest.mark.parametrize("opening", ["one", "all"])
-@pytest.mark.parametrize("sweeps", [1, 3])
+@pytest.mark.quick("one-1")
+@pytest.mark.parametrize("opening, sweeps", [("one", 1), ("all", 3)])
 def test_stopped_at_random_cycles_on_other_ranks(straight, opening, sweeps):
     """A finished run is extended by a random number of cycles at a time, each time on another number of ranks."""
     place, _ = straight
@@ -61,7 +47,7 @@ def test_stopped_at_random_cycles_on_other_ranks(straight, opening, sweeps):
     assert run(place, f"straight-{name}", *words).returncode == 0
     choose, cycle = random.Random(f"{name} 7"), 0
     while cycle < 24:
-        cycle = min(24, cycle + choose.randint(5, 12))
+        cycle = min(24, cycle + choose.randint(8, 12))
         done = run(place, f"pieces-{name}", *words, "--set", f"run.cycles={cycle}", ranks=choose.choice([1, 2, 3]))
         assert done.returncode == 0, done.stderr
     assert exported(place, f"pieces-{name}") == exported(place, f"straight-{name}")

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from mpibayes.hpc.parallel import launcher, waiting
+from mpibayes.hpc.parallel import launcher
 from mpibayes.hpc.run import signals
 from tests.conftest import is_open_mpi, launch
 
@@ -29,6 +29,7 @@ sys.exit(main())
 RUN = ["run", "run.toml", "-o", "out", "--set", "run.cycles=100000"]
 
 
+@pytest.mark.quick("SIGINT")
 @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGUSR1"])
 def test_a_signal_to_one_rank_while_it_starts_stops_the_run(place, mpirun, number):
     """At a checkpoint, as later on. SIGINT used to end that rank by itself, and the other waited for ten minutes."""
@@ -77,9 +78,10 @@ def test_ranks_behind_a_shell_are_not_missing(place, mpirun):
 
 def test_a_late_rank_is_waited_for(place, mpirun):
     """A rank that is slow to start is there for its launcher."""
-    late = f"import time; time.sleep({waiting.MISSING_S + 4}); from mpibayes.__main__ import main; exit(main())"
-    words = ["-n", "1", sys.executable, "-c", late, *RUN[:-1], "run.cycles=3"]
-    words += [":", "-n", "1", sys.executable, "-m", "mpibayes", *RUN[:-1], "run.cycles=3"]
+    program = "import time; time.sleep({}); from mpibayes.hpc.parallel import waiting; waiting.MISSING_S = 0.5; "
+    program += "waiting.AFTER_S = 2.0; from mpibayes.__main__ import main; exit(main())"
+    words = ["-n", "1", sys.executable, "-c", program.format(4), *RUN[:-1], "run.cycles=3"]
+    words += [":", "-n", "1", sys.executable, "-c", program.format(0), *RUN[:-1], "run.cycles=3"]
     done = launch(["mpirun", *words], cwd=place, timeout=100)
     assert done.returncode == 0 and "has left" not in done.stderr, done
 

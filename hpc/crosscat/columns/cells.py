@@ -29,6 +29,15 @@ def renumbered(chosen: Iterable[Column]) -> list[Column]:
     return [replace(column, index=places[column.block].index(column.index)) for column in chosen]
 
 
+def places(chosen: Sequence[Column], blocks: Mapping[str, Mapping]) -> dict[str, np.ndarray]:
+    """Where these columns are in each array of rows that have all (see `data.rows.take_columns`). Those that `blocks`
+    joins are chosen together."""
+    names = {column.name for column in chosen}
+    found = {array: np.sort([c.index for c in chosen if c.block == array]).astype(np.intp) for array in ARRAYS}
+    widths = [len(of["columns"]) for of in blocks.values() if set(of["columns"]) <= names]
+    return found | {"widths": np.array(widths, np.int64)}
+
+
 @dataclass(frozen=True)
 class Held:
     """Columns, and their cells of each of this rank's shards: an array's columns in the order of their `index`."""
@@ -43,8 +52,7 @@ def gathered(chosen: Sequence[Column], held: Sequence[Held], blocks: Mapping[str
     chosen: with their places in the whole table, which set the order. Columns that `blocks` joins are chosen together.
     """
     place = {c.name: (source, c) for source, of in enumerate(held) for c in renumbered(of.columns)}
-    names = {column.name for column in chosen}
-    widths = np.array([len(of["columns"]) for of in blocks.values() if set(of["columns"]) <= names], np.int64)
+    widths = places(chosen, blocks)["widths"]
     found = []
     for i in range(len(held[0].rows)):
         arrays = {}

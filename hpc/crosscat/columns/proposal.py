@@ -1,9 +1,11 @@
-"""A random partition of all rows from the cells of some columns: one is drawn, or the probability of one is told.
+"""A random partition of the rows from the cells of some columns: one is drawn, or the probability of one is told.
 
 A law q on partitions, a function of the cells, the columns' hyperparameters and keyed random words alone, never of the
-present state (docs/math.md 2.10). It has full support, and can be evaluated at any partition:
+present state (docs/math.md 2.10). Idle rows have no part in it. It has full support, and can be evaluated at any
+partition:
 
-1. Launch: some keyed rows, the core, are seated one by one on root, and their labels improved by sweeps.
+1. Launch: some keyed rows, the core, are told apart on root by the values of two keyed columns, and sweeps improve
+   their labels.
 2. The core's rows are seated once more, one by one. A row weighs the cluster that its launch's label opened more.
 3. Batches of the other rows, each twice as large as all before: every row takes one of the core's clusters, given the
    rows of earlier batches, or is late. Ranks do so side by side; a batch is one sum over them.
@@ -16,12 +18,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logsumexp
 
 from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.columns.subject import Subject
+from mpibayes.hpc.crosscat.columns.values import by_value
+from mpibayes.hpc.crosscat.start.subsample import IDLE
 from mpibayes.hpc.parallel.reduce import exact_sum
-from mpibayes.hpc.parallel.streams import Purpose
+from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels.mixture import split
 
@@ -29,7 +32,8 @@ CORE = 2_000  # rows, on average
 SWEEPS = 8  # of the launch
 BOOST = 5.0  # log of how much more a row weighs its launch's cluster
 CONCENTRATION = 1.0  # of q, whatever the view's
-WAITING, LATE = -1, -2
+PIECE = 4_096  # rows of a batch that are scored at a time
+WAITING, LATE = -1, IDLE - 1
 
 
 @dataclass(frozen=True)
@@ -48,16 +52,18 @@ class Proposal:
         self.subject, self.comm, self._key, self._sub = subject, subject.comm, key, sub
         self._prior = subject.components.prior(subject.hyper)
         self._launch_key = {**key, "chain": lane}
-        share = min(1.0, CORE / subject.n_rows)
-        self._u = [self._uniforms(shard, Purpose.CORE) for shard in subject.shards]
+        share = min(1.0, CORE / subject.n_active)
+        drawn = [self._uniforms(shard, Purpose.CORE, np.arange(len(shard))) for shard in subject.shards]
+        self._u = [np.where(active, u, 1.0) for u, active in zip(drawn, subject.active)]  # 1: in no batch
         self._core = [self._sorted(u, 0.0, share) for u in self._u]
         edges = [share]
         while edges[-1] < 1.0:
             edges.append(min(1.0, 2.0 * edges[-1]))
         self._edges = edges
 
-    def _uniforms(self, shard, purpose: Purpose) -> np.ndarray:
-        ids = shard.start + np.arange(len(shard), dtype=np.int64)
+    def _uniforms(self, shard, purpose: Purpose, at: np.ndarray) -> np.ndarray:
+        """Of the rows at these places of a shard."""
+        ids = shard.start + at.astype(np.int64)
         return (split.words(ids, purpose=purpose, sub=self._sub, **self._key) >> np.uint64(11)) * 2.0**-53
 
     @staticmethod
@@ -76,8 +82,7 @@ class Proposal:
 
     def _run(self, given: Sequence[np.ndarray] | None) -> Drawn:
         """Draw, or follow what is given; the labels are then renumbered alone."""
-        shards = self.subject.shards
-        z = [np.full(len(shard), WAITING, np.int32) for shard in shards]
+        z = [np.where(active, WAITING, IDLE).astype(np.int32) for active in self.subject.active]
         n_core, slot_of, log_q = self._seat_core(z, given)
         for low, high in zip(self._edges, self._edges[1:]):
             log_q += self._batch(z, given, n_core, slot_of, low, high)
@@ -97,11 +102,8 @@ class Proposal:
         slots, log_q, slot_of = None, 0.0, np.full(1, -1, np.int64)
         if rows is not None:
             order = np.argsort(u, kind="stable")
-            rows, launch = rows.take(order), np.full(len(rows), -1, np.int32)
-            tail, seed = self._tail(), (self._launch_key["seed"], self._launch_key["cycle"])
-            for sweep in range(1 + SWEEPS):
-                kernels.sweep(rows, launch, 0, *seed, sweep, self._launch_key["chain"], None, tail, self._prior)
-            guide = np.unique(launch, return_inverse=True)[1].astype(np.int32)
+            rows = rows.take(order)
+            guide = self._launch(rows)
             coins = self._coins(len(rows), Purpose.SEATED)
             named = None if names is None else _compact(names[order])
             found, log_q = kernels.seat(rows, self._tail(), guide, BOOST, coins, named)
@@ -113,6 +115,16 @@ class Proposal:
         slots, slot_of = self._share(slots), self.comm.share(slot_of)
         self._put(z, self._core, slots)
         return int(slots.max(initial=-1)) + 1, slot_of, log_q
+
+    def _launch(self, rows) -> np.ndarray:
+        """Labels of the core, a function of its cells and keyed words."""
+        key, nobody = self._launch_key, np.full(len(rows), -1, np.int32)
+        labels = by_value(rows, generator(purpose=Purpose.LAUNCHED, sub=self._sub, **self._key))
+        tail = self._tail()
+        z, _ = kernels.seat(rows, tail, nobody, 0.0, np.zeros(len(rows)), labels)
+        for sweep in range(SWEEPS):
+            kernels.sweep(rows, z, 0, key["seed"], key["cycle"], sweep, key["chain"], None, tail, self._prior)
+        return np.unique(z, return_inverse=True)[1].astype(np.int32)
 
     def _seat_late(self, z, given, n_core: int) -> tuple[int, float]:
         late = [np.flatnonzero(own == LATE) for own in z]
@@ -162,19 +174,18 @@ class Proposal:
         parts = np.zeros((len(z), 1))
         for i, (shard, u, own) in enumerate(zip(subject.shards, self._u, z)):
             at = np.flatnonzero((u >= low) & (u < high))
-            if not len(at):
-                continue
-            terms = kernels.log_predictive_clusters(shard.rows.take(at), tail)
-            terms -= logsumexp(terms, axis=1, keepdims=True)
-            if given is None:
-                below = np.cumsum(np.exp(terms), axis=1)
-                pick = (below <= self._uniforms(shard, Purpose.TAKEN)[at, None] * below[:, -1:]).sum(axis=1)
-            else:
+            coins = self._uniforms(shard, Purpose.TAKEN, at)
+            follow = None
+            if given is not None:
                 known = given[i][at] < len(slot_of)
-                pick = np.where(known, slot_of[np.where(known, given[i][at], 0)], -1)
-                pick = np.where(pick < 0, n_core, pick)
-            parts[i] = terms[np.arange(len(at)), pick].sum()
-            own[at] = np.where(pick == n_core, LATE, pick)
+                follow = np.where(known, slot_of[np.where(known, given[i][at], 0)], -1)
+                follow = np.where(follow < 0, n_core, follow).astype(np.int32)
+            for start in range(0, len(at), PIECE):
+                some = slice(start, start + PIECE)
+                terms = kernels.log_predictive_clusters(shard.rows.take(at[some]), tail)
+                pick, log_q = kernels.take(terms, coins[some], None if follow is None else follow[some])
+                parts[i] += log_q
+                own[at[some]] = np.where(pick == n_core, LATE, pick)
         total = exact_sum(self.comm, parts)
         return 0.0 if total is None else float(total[0])
 

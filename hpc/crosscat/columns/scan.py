@@ -16,19 +16,20 @@ import numpy as np
 from mpibayes.hpc.components.grid import draw_on_grid
 from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.pitman_yor import PitmanYor
+from mpibayes.hpc.crosscat.start.subsample import IDLE
 from mpibayes.hpc.crosscat.view import View
 from mpibayes.hpc.parallel.comm import Communicator
-from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.kernels.mixture.restaurant import restaurant
 
+OFTEN = 20  # cycles that all end with a scan; later, when rows have settled, single columns hardly ever move
 AUXILIARY = 3  # auxiliary views at any time of a scan
 
 
 @dataclass(frozen=True)
 class Rowwise:
     """A partition of the rows that columns may go by: a view's, or an auxiliary one. z: labels of each of this rank's
-    shards, 0 to n_labels - 1; process: the concentration and discount of its law."""
+    shards, 0 to n_labels - 1, negative for idle rows; process: the concentration and discount of its law."""
 
     z: Sequence[np.ndarray]
     n_labels: int
@@ -40,11 +41,35 @@ def of_views(views: Sequence[View]) -> list[Rowwise]:
     return [Rowwise(v.z, v.n_labels, (v.hyper.concentration, v.hyper.discount)) for v in views]
 
 
-def auxiliary(law: PitmanYor, n_rows: int, shards: Sequence[Shard], key: Mapping[str, int], number: int) -> Rowwise:
+@dataclass(frozen=True)
+class Present:
+    """The rows that are not idle: how many on all ranks, which of each of this rank's shards, (n,) bool, and how many
+    come before each of these shards."""
+
+    n: int
+    active: Sequence[np.ndarray]
+    before: Sequence[int]
+
+    @classmethod
+    def of(cls, view: View) -> Present:
+        """Collective."""
+        active, counts = [z >= 0 for z in view.z], np.zeros(view.n_shards + 1, np.int64)
+        for shard, here in zip(view.shards, active):
+            counts[shard.index + 1] = np.count_nonzero(here)
+        view.comm.sum_everywhere(counts)
+        before = np.cumsum(counts)
+        return cls(int(before[-1]), active, [int(before[shard.index]) for shard in view.shards])
+
+
+def auxiliary(law: PitmanYor, rows: Present, key: Mapping[str, int], number: int) -> Rowwise:
     """The number-th fresh partition of a scan, from the prior: the same on all ranks, of which each keeps its rows."""
     process = law.draw_prior(generator(purpose=Purpose.PROCESS, sub=number, **key))
-    z = restaurant(n_rows, *process, purpose=Purpose.RESTAURANT, sub=number, **key)
-    return Rowwise([z[s.start : s.start + len(s)].copy() for s in shards], int(z.max(initial=-1)) + 1, process)
+    everyone, labels = restaurant(rows.n, *process, purpose=Purpose.RESTAURANT, sub=number, **key), []
+    for active, before in zip(rows.active, rows.before):
+        z = np.full(len(active), IDLE, np.int32)
+        z[active] = everyone[before : before + np.count_nonzero(active)]
+        labels.append(z)
+    return Rowwise(labels, int(everyone.max(initial=-1)) + 1, process)
 
 
 def scores(
@@ -142,7 +167,7 @@ def scan(
     which the views' come first. process: concentration and discount of the views. Collective.
     """
     first = views[0]
-    partitions = of_views(views)
+    partitions, rows = of_views(views), Present.of(first)
     of_name = {name: i for i, view in enumerate(views) for name in view.columns}
     key = first.key(cycle)
     stream = generator(purpose=Purpose.COLUMNS, **key)
@@ -152,7 +177,7 @@ def scan(
     state, done, n_fresh = np.array([0, *where], np.int64), 0, 0
     while done < len(units):
         more = AUXILIARY if not n_fresh else 1
-        fresh = [auxiliary(first.law, first.n_rows, first.shards, key, n_fresh + i) for i in range(more)]
+        fresh = [auxiliary(first.law, rows, key, n_fresh + i) for i in range(more)]
         found = scores(comm, views, units, fresh if n_fresh else [*partitions, *fresh])
         if comm.rank == 0:
             seating.score = np.concatenate([seating.score, found], axis=1)

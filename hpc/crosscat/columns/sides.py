@@ -15,11 +15,13 @@ from scipy.special import expit
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.hpc.crosscat.columns.values import by_value
+from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.io.rows import Rows
 from mpibayes.kernels import mixture as kernels
 
 ROWS = 1_000  # that shape the sides, on average
-ROUNDS = 3
+ROUNDS = 6  # at most
 LEAST = 0.02  # probability of either side
 
 
@@ -37,14 +39,26 @@ def log_odds(whole: Part, unit_of: Sequence[int], cut: Callable[[np.ndarray], Pa
 
     unit_of: of each column of `whole`, kind by kind. cut(chosen): the Part of some units. key: of the streams of the
     sweeps that seat rows.
+
+    What a column says of the rows' partition by a side is its log likelihood there less that under the same labels
+    shuffled. Without this, columns would prefer the side with fewer clusters while little else tells the sides apart.
     """
     side = np.full(max(unit_of) + 1, -1)
     side[[f, g]] = 0, 1
+    stream = generator(purpose=Purpose.SIDES_OF_COLUMNS, **key)
+    order = stream.permutation(len(whole.rows))
     for number in range(ROUNDS):
-        scores = [_scores(whole, unit_of, _seated(cut(np.flatnonzero(side == s)), key, 2 * number + s)) for s in (0, 1)]
-        odds = scores[1] - scores[0]
+        parts = [cut(np.flatnonzero(side == s)) for s in (0, 1)]
+        labels = [
+            _seated(part, key, 2 * number + s) if number else by_value(part.rows, stream)
+            for s, part in enumerate(parts)
+        ]
+        scores = [_scores(whole, unit_of, z) - _scores(whole, unit_of, z[order]) for z in labels]
+        odds, before = scores[1] - scores[0], side
         side = np.where(odds > 0, 1, 0)
         side[[f, g]] = 0, 1
+        if (side == before).all():
+            break
     return odds
 
 

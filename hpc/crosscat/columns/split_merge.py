@@ -8,12 +8,13 @@ move draws a partition from the cells (proposal.py), and its probability enters 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.columns import sides
-from mpibayes.hpc.crosscat.columns.proposal import Proposal
+from mpibayes.hpc.crosscat.columns import alike, sides
+from mpibayes.hpc.crosscat.columns.proposal import Drawn, Proposal
 from mpibayes.hpc.crosscat.columns.scan import Rowwise, of_views
 from mpibayes.hpc.crosscat.pitman_yor import log_eppf
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator, in_lane
@@ -39,17 +40,15 @@ class Move:
         return self._split(log_u) if split else self._merge(log_u)
 
     def _split(self, log_u: float):
-        view = int(self.stream.integers(len(self.views)))
-        own = np.flatnonzero(self.where == view)
-        if len(own) < 2:
+        chosen = self._choose()
+        if chosen is None:
             return None
-        f, g = self.stream.choice(len(own), 2, replace=False).tolist()
-        side, log_q_sides = self._sides(own, f, g, None)
-        a, b = own[~side], own[side]
-        old = self.views[view]
+        view, ways = chosen
+        own, old, sizes = np.flatnonzero(self.where == view), self.views[view], np.bincount(self.where)
+        a, b, log_q_sides = self._cut(own)
         cut = self.where.copy()
         cut[b] = len(self.views)
-        log_r = self._log_choices(np.bincount(self.where), np.bincount(cut), len(a), len(b)) - log_q_sides
+        log_r = self._log_choices(sizes, np.bincount(cut), len(a), len(b), ways, old.n_labels) - log_q_sides
         new_b = self._proposal(b, 1)
         drawn = {1: new_b.draw()}
         log_r += self._log_weight(new_b.subject, drawn[1])
@@ -57,61 +56,115 @@ class Move:
             new_a, whole = self._proposal(a, 0), self._proposal(own, 2)
             drawn[0] = new_a.draw()
             log_r += self._log_weight(new_a.subject, drawn[0])
-            log_r -= self._log_target(whole.subject, old.z, old.n_labels) - whole.log_q(old.z)
+            log_r -= self._log_target(whole.subject, old.z, old.n_labels)
         else:
             log_r -= new_b.subject.log_likelihood(old.z, old.n_labels)
-        if not self._accepted(log_u < log_r):
+        after = [view.z for view in self.views]
+        after[view] = drawn[0].z if self.anew else old.z
+        log_r += self._log_pair([*after, drawn[1].z], view, len(after))
+        if not self._agreed(log_u < log_r):
             return None
-        chosen, partitions = self.where.copy(), of_views(self.views)
-        for s, units in ((0, a), (1, b)):
-            if s in drawn:
-                chosen[units] = len(partitions)
-                partitions.append(self._rowwise(drawn[s].z, drawn[s].n_labels, s))
-        return chosen.tolist(), partitions
+        if self.anew and not self._agreed(log_u < log_r + whole.log_q(old.z)):
+            return None
+        return self._accepted({s: (units, drawn[s]) for s, units in ((0, a), (1, b)) if s in drawn})
 
     def _merge(self, log_u: float):
-        n_views = len(self.views)
-        if n_views < 2:
+        if len(self.views) < 2:
             return None
-        pair = self.stream.choice(n_views, 2, replace=False)
-        sizes = np.array([(self.where == v).sum() for v in pair.tolist()])
+        pair, log_pair = self._pair(self.stream.random())
+        sizes = np.array([(self.where == v).sum() for v in pair])
         share = sizes[0] ** 2 / (sizes**2).sum()
-        view_a, view_b = pair.tolist() if self.stream.random() < share else pair[::-1].tolist()
+        view_a, view_b = pair if self.stream.random() < share else pair[::-1]
         a, b = (np.flatnonzero(self.where == v) for v in (view_a, view_b))
         own = np.sort(np.concatenate([a, b]))
-        side = np.isin(own, b)
-        f, g = (int(np.flatnonzero(own == units[int(self.stream.integers(len(units)))])[0]) for units in (a, b))
-        _, log_q_sides = self._sides(own, f, g, side)
         old_a, old_b = self.views[view_a], self.views[view_b]
-        whole_sizes = np.bincount(np.where(self.where == view_b, view_a, self.where))
-        whole_sizes = whole_sizes[whole_sizes > 0]
-        log_r = self._log_choices(whole_sizes, np.bincount(self.where), len(a), len(b)) - log_q_sides
+        log_r = log_pair
         of_b = self._proposal(b, 1)
-        log_r += self._log_target(of_b.subject, old_b.z, old_b.n_labels) - of_b.log_q(old_b.z)
+        log_r += self._log_target(of_b.subject, old_b.z, old_b.n_labels)
+        asked = [(of_b, old_b)]  # whose old partitions have to be proposed by the split
         if self.anew:
             of_a, whole = self._proposal(a, 0), self._proposal(own, 2)
-            log_r += self._log_target(of_a.subject, old_a.z, old_a.n_labels) - of_a.log_q(old_a.z)
+            asked.append((of_a, old_a))
+            log_r += self._log_target(of_a.subject, old_a.z, old_a.n_labels)
             drawn = whole.draw()
             log_r -= self._log_weight(whole.subject, drawn)
         else:
             log_r -= of_b.subject.log_likelihood(old_a.z, old_a.n_labels)
-        if not self._accepted(log_u < -log_r):
+        apart, n_labels = np.bincount(self.where), drawn.n_labels if self.anew else old_a.n_labels
+        sizes, clusters = apart.copy(), np.array([view.n_labels for view in self.views])
+        sizes[view_a], clusters[view_a] = len(own), n_labels
+        sizes, clusters = (np.delete(of, view_b) for of in (sizes, clusters))
+        ways = int(((sizes - 1) * clusters).sum())
+        log_r += self._log_choices(sizes, apart, len(a), len(b), ways, n_labels)
+        # what is left to work out are probabilities, which make the merge less likely: most are rejected before
+        if not self._agreed(log_u < -log_r):
             return None
-        chosen, partitions = self.where.copy(), of_views(self.views)
-        chosen[own] = len(partitions) if self.anew else view_a
+        side = np.isin(own, b)
+        f, g = (int(np.searchsorted(own, units[int(self.stream.integers(len(units)))])) for units in (a, b))
+        log_r -= self._sides(own, f, g, side)[1]
+        for proposal, old in asked:
+            if not self._agreed(log_u < -log_r):
+                return None
+            log_r -= proposal.log_q(old.z)
+        if not self._agreed(log_u < -log_r):
+            return None
         if self.anew:
-            partitions.append(self._rowwise(drawn.z, drawn.n_labels, 2))
-        return chosen.tolist(), partitions
+            return self._accepted({2: (own, drawn)})
+        chosen = self.where.copy()
+        chosen[own] = view_a
+        return chosen.tolist(), of_views(self.views)
+
+    # --- what is chosen ----------------------------------------------------------------------------------------------
+
+    def _choose(self) -> tuple[int, int] | None:
+        """The view that is to split, and what `_log_choices` calls `ways`; None: every view has one unit."""
+        sizes, clusters = np.bincount(self.where), np.array([view.n_labels for view in self.views])
+        ways = np.cumsum((sizes - 1) * clusters)
+        if ways[-1] == 0:
+            return None
+        return int(np.searchsorted(ways, int(self.stream.integers(ways[-1])), side="right")), int(ways[-1])
+
+    def _cut(self, own: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        """The units `own` on two sides, and on root log q of that."""
+        f, g = self.stream.choice(len(own), 2, replace=False).tolist()
+        side, log_q = self._sides(own, f, g, None)
+        return own[~side], own[side], log_q
 
     # --- parts of the ratio ------------------------------------------------------------------------------------------
 
-    def _log_choices(self, whole: np.ndarray, cut: np.ndarray, n_a: int, n_b: int) -> float:
+    def _log_choices(self, whole: np.ndarray, cut: np.ndarray, n_a: int, n_b: int, ways: int, n_labels: int) -> float:
         """Of a split into views of n_a and n_b units: the law of the views after it over that before, and how often the
-        merge chooses these views and units over the split. whole, cut: units of each view before and after."""
-        n, n_views = n_a + n_b, len(whole)
+        merge, once it has chosen this pair, chooses these units over how often the split chooses view and units. whole,
+        cut: units of each view before and after. n_labels: clusters of the view; it is chosen by these times its units
+        but one, of which the sum over views is `ways`."""
+        n = n_a + n_b
         log_prior = float(log_eppf(cut, *self.chain.process) - log_eppf(whole, *self.chain.process))
         a_is_a = n_a**2 / (n_a**2 + n_b**2)
-        return log_prior + float(np.log(n * (n - 1) * 2.0 * a_is_a / ((n_views + 1) * n_a * n_b)))
+        return log_prior + float(np.log(ways / n_labels * n * a_is_a / (n_a * n_b)))
+
+    def _pair(self, u: float) -> tuple[tuple[int, int], float]:
+        """The views that a merge is to join, and on root the log of how often it chooses them."""
+        labels, pair, log_p = self._some_labels([view.z for view in self.views]), None, 0.0
+        if labels is not None:
+            log_p = alike.log_probabilities(labels)
+            pair = alike.draw(log_p, u)
+            log_p = float(log_p[pair])
+        return self.comm.share(pair), log_p
+
+    def _log_pair(self, views: Sequence[Sequence[np.ndarray]], a: int, b: int) -> float:
+        """Log of how often a merge of these partitions, labels of each shard, chooses two of them; on root."""
+        labels = self._some_labels(views)
+        return 0.0 if labels is None else float(alike.log_probabilities(labels)[a, b])
+
+    def _some_labels(self, views: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray] | None:
+        """Labels in each of these partitions of some keyed rows, on root."""
+        stream = Stream(purpose=Purpose.ALIKE_VIEWS, sub=self.number, **self.key)
+        share, shards = alike.ROWS / self.chain.n_rows, self.chain.shards
+        chosen = [np.flatnonzero(stream.uniforms(s.start + np.arange(len(s))) < share) for s in shards]
+        mine = [np.array([z[i][at] for z in views], np.int32).T for i, at in enumerate(chosen)]
+        mine = np.ascontiguousarray(np.concatenate([np.zeros((0, len(views)), np.int32), *mine]))
+        found = self.comm.gather_to_root(mine, self.comm.collect(len(mine)))
+        return None if self.comm.rank else list(found.T)
 
     def _log_target(self, subject, z, n_labels: int) -> float:
         """Log of p(z) p(cells | z) on root, concentration and discount of the rows integrated out."""
@@ -120,14 +173,14 @@ class Move:
 
     def _sizes(self, z, n_labels: int) -> np.ndarray:
         """Rows of each cluster over all ranks."""
-        counts = sum((np.bincount(own, minlength=n_labels) for own in z), np.zeros(n_labels, np.int64))
+        counts = sum((np.bincount(own[own >= 0], minlength=n_labels) for own in z), np.zeros(n_labels, np.int64))
         self.comm.sum_everywhere(counts)
         return counts
 
     def _log_weight(self, subject, drawn) -> float:
         return self._log_target(subject, drawn.z, drawn.n_labels) - drawn.log_q
 
-    def _accepted(self, mine: bool) -> bool:
+    def _agreed(self, mine: bool) -> bool:
         """Root's decision."""
         return bool(self.comm.share(mine))
 
@@ -142,8 +195,9 @@ class Move:
         names = [name for unit in units for name in unit]
         subject = self.chain.subject(names)
         stream = Stream(purpose=Purpose.SIDES_OF_COLUMNS, sub=self.number, **self.key)
-        share = sides.ROWS / self.chain.n_rows
-        chosen = [np.flatnonzero(stream.uniforms(s.start + np.arange(len(s))) < share) for s in subject.shards]
+        share = sides.ROWS / subject.n_active
+        near = [stream.uniforms(s.start + np.arange(len(s))) < share for s in subject.shards]
+        chosen = [np.flatnonzero(at & active) for at, active in zip(near, subject.active)]
         rows, side, log_q = subject.to_root(chosen), given, 0.0
         if rows is not None:
             number = {name: i for i, unit in enumerate(units) for name in unit}
@@ -163,6 +217,14 @@ class Move:
         return self.comm.share(side), log_q
 
     # --- what is accepted --------------------------------------------------------------------------------------------
+
+    def _accepted(self, drawn: Mapping[int, tuple[np.ndarray, Drawn]]) -> tuple[list[int], list[Rowwise]]:
+        """What `run` returns, where some units have a partition of their own, by the role in which it was drawn."""
+        chosen, partitions = self.where.copy(), of_views(self.views)
+        for role, (units, of) in drawn.items():
+            chosen[units] = len(partitions)
+            partitions.append(self._rowwise(of.z, of.n_labels, role))
+        return chosen.tolist(), partitions
 
     def _rowwise(self, z, n_labels: int, role: int) -> Rowwise:
         """A partition that was drawn, with concentration and discount given it."""

@@ -17,13 +17,15 @@ from mpibayes.io.rows import ARRAYS, Rows
 
 @dataclass(frozen=True)
 class Subject:
-    """shards: this rank's, with the cells of these columns alone. hyper: theirs, but for concentration and discount."""
+    """shards: this rank's, with the cells of these columns alone. hyper: theirs, but for concentration and discount.
+    active: which rows of each shard are not idle, (n,) bool; n_active: how many on all ranks."""
 
     comm: Communicator
     components: Components
     hyper: Hyper
     shards: Sequence[Shard]
-    n_rows: int
+    active: Sequence[np.ndarray]
+    n_active: int
     n_shards: int
 
     def log_likelihood(self, z: Sequence[np.ndarray], n_labels: int) -> float:

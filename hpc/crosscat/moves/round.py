@@ -12,13 +12,15 @@ from mpibayes.hpc.crosscat.moves.ledger import Ledger
 
 KINDS = [guided, informed]
 OFTEN, EVERY = 100, 4  # moves matter most while the partition takes shape; later a round costs less than it is worth
+AT_ONCE = 2  # views that have a round in one cycle, about
 
 
-def due(every: int | None, cycle: int) -> bool:
-    """Whether a round of split and merge moves ends a cycle. None: in every cycle at first, then in every fourth."""
+def due(every: int | None, cycle: int, view: int = 0, n_views: int = 1, often: int = OFTEN) -> bool:
+    """Whether a round of split and merge moves of a view ends a cycle. None: in every cycle at first, until `often`,
+    then in every fourth; several views take turns, and have one in every fourth cycle at least."""
     if every is None:
-        every = 1 if cycle <= OFTEN else EVERY
-    return every > 0 and cycle % every == 0
+        every = min(EVERY, -(-n_views // AT_ONCE)) if cycle <= often else EVERY
+    return every > 0 and (cycle + (view if n_views > 1 else 0)) % every == 0
 
 
 def run(ledger: Ledger) -> None:

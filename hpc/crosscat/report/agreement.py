@@ -7,7 +7,7 @@ that climbs differs from itself as well, so log joints are compared first: chain
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,13 +16,16 @@ from mpibayes.hpc.crosscat.keys import Sampler
 from mpibayes.hpc.crosscat.moves.round import due as moves_due
 from mpibayes.hpc.crosscat.partitions import nearest, similarity
 from mpibayes.hpc.crosscat.representative import FEWEST
-from mpibayes.hpc.crosscat.scalars import MOVES, SCALARS
+from mpibayes.hpc.crosscat.scalars import MOVES, OF_COLUMNS, SCALARS
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.posterior.scalars import ScalarSummary, r_hat_in_words, summary_of
+from mpibayes.hpc.scalar import Scalar
 from mpibayes.hpc.settled import APART
+from mpibayes.text import counted
 
 SLACK = 0.02  # of the adjusted Rand index: chains this much farther from each other than from themselves still agree
 ALIKE = 0.9  # adjusted Rand index of partitions that differ in details
+WORST_FIRST = ("different", "apart", "unknown", "spread", "nearly", "same")  # verdicts
 APART_R_HAT = 1.1  # of the log joint: chains beyond it have not met where their means are as far apart as this,
 APART_NATS = 100.0  # which a few rows more or less in small clusters do not explain
 
@@ -55,18 +58,18 @@ class ChainSummary:
         return self.scalars["heldout_lpd"].mean
 
 
-def summarise_chain(chain: Chain) -> ChainSummary:
+def summarise_chain(chain: Chain, scalars: Sequence[Scalar] = SCALARS) -> ChainSummary:
     """What the trace of a chain says about it; some of it lies after burn-in."""
     t, later = chain.trace, chain.later()
     late = later["log_joint"][len(later["cycle"]) // 2 :]
     reached = int(np.argmax((t["cycle"] >= chain.growth) & (t["log_joint"] >= np.quantile(late, 0.05))))
-    scalars = {s.name: summary_of([later[s.name]]) for s in SCALARS if s.title}
+    found = {s.name: summary_of([later[s.name]]) for s in scalars if s.title}
     cycles, every = int(t["cycle"][-1]), chain.config.of(Sampler).split_merge
     due = (moves_due(None if every == "auto" else every, cycle + 1) for cycle in range(cycles))
     return ChainSummary(
         chain.name, cycles, chain.growth, float(np.interp(chain.growth, t["cycle"], chain.seconds)), chain.burn_in,
         int(t["cycle"][reached]), float(late.mean()), climb(later["log_joint"]), float(chain.seconds[-1]),
-        int(t["n_clusters"][-1]), {name: s for name, s in scalars.items() if s.n_draws},
+        int(t["n_clusters"][-1]), {name: s for name, s in found.items() if s.n_draws},
         float(later["heldout_lpd_averaged"][-1]), moves(chain), all(due),
     )  # fmt: skip
 
@@ -82,14 +85,16 @@ def climb(log_joint: np.ndarray) -> float:
 
 
 def moves(chain: Chain) -> dict[str, dict[str, int]]:
-    """Splits and merges tried and accepted in the growth phase, the burn-in after it, and the rest."""
+    """Splits and merges tried and accepted in the growth phase, the burn-in after it, and the rest; where columns move,
+    those of views and the columns that changed theirs."""
     t = chain.trace
     ends = {"growth": chain.growth, "burn-in": chain.burn_in, "kept": int(t["cycle"][-1])}
     counts, start = {}, 0
+    names = [name for name in (*MOVES, *OF_COLUMNS) if name in t]
     for phase, end in ends.items():
         if end > start:
             inside = (t["cycle"] > start) & (t["cycle"] <= end)
-            counts[phase] = {"cycles": end - start} | {name: int(np.nansum(t[name][inside])) for name in MOVES}
+            counts[phase] = {"cycles": end - start} | {name: int(np.nansum(t[name][inside])) for name in names}
             start = end
     return counts
 
@@ -111,7 +116,7 @@ def moves_together(summaries: Sequence[ChainSummary]) -> dict[str, dict[str, int
 
 @dataclass(frozen=True)
 class Agreement:
-    """How alike the chains' representative partitions are on `n_rows` rows: adjusted Rand index and variation of
+    """How alike the chains' representative partitions are, of `n` rows or columns: adjusted Rand index and variation of
     information in nats, (C, C); on the diagonal those of the two halves of a chain's kept draws. NaN: too few draws.
 
     gap: nats between the largest and the smallest mean log joint, 0 where `r_hat` of the log joint or the gap itself
@@ -119,7 +124,7 @@ class Agreement:
 
     ari: np.ndarray
     vi: np.ndarray
-    n_rows: int
+    n: int
     r_hat: float = np.nan
     gap: float = 0.0
     climbing: tuple[int, ...] = ()
@@ -189,8 +194,42 @@ def agreement(
     return Agreement(ari, vi, labels.shape[1], r_hat, gap, climbing)
 
 
-def answer(a: Agreement, summaries: Sequence[ChainSummary]) -> list[str]:
-    """Whether the chains found the same clustering, in sentences; if not, which is best and what to do."""
+def answer(a: Agreement, summaries: Sequence[ChainSummary], rows: Mapping[int, Agreement] | None = None) -> list[str]:
+    """Whether the chains found the same clustering, in sentences; if not, which is best and what to do. rows: of the
+    rows in each view, by its number, where `a` is of the columns."""
+    said = _found(a, summaries, "rows" if rows is None else "columns")
+    if rows:
+        said.append(_in_views(rows))
+    if worst([a, *(rows or {}).values()]) in ("unknown", "same"):
+        return said
+    return [*said, _ranking(summaries), _advice(a, summaries, [a, *(rows or {}).values()])]
+
+
+def worst(of: Sequence[Agreement]) -> str:
+    """The verdict on all of them, which none of them is worse than."""
+    return min((a.verdict for a in of), key=WORST_FIRST.index)
+
+
+def _in_views(rows: Mapping[int, Agreement]) -> str:
+    """In which views the chains found the same clusters."""
+    same = [str(v) for v, a in rows.items() if a.verdict == "same"]
+    if len(same) == len(rows):
+        return f"In the views they found the same clusters: {_least(rows.values())}."
+    others = {str(v): a for v, a in rows.items() if a.verdict != "same"}
+    some = f"in {counted(len(same), 'view')} of {len(rows)}" if same else "in no view surely"
+    which = f"; not, or not surely, in {_names(list(others), 12)}" if same else ""
+    return f"They found the same clusters {some}{which}: {_least(others.values())}."
+
+
+def _least(of: Collection[Agreement]) -> str:
+    between, within = (np.concatenate([f(a, a.ari) for a in of]) for f in (Agreement.between, Agreement.within))
+    if not len(between) or not len(within):
+        return f"too few kept draws, {FEWEST} of each chain at least"
+    return f"adjusted Rand index {_range(between)} between chains, {_range(within)} between the halves of one chain"
+
+
+def _found(a: Agreement, summaries: Sequence[ChainSummary], of: str) -> list[str]:
+    """Whether the chains found the same partition of the rows, or of the columns."""
     verdict = a.verdict
     measured = f"that takes at least {FEWEST} kept draws of each chain (output.labels)"
     if verdict == "unknown":
@@ -208,13 +247,14 @@ def answer(a: Agreement, summaries: Sequence[ChainSummary]) -> list[str]:
     elif verdict == "apart":
         said = [_not_met(a, summaries), f"How alike their partitions are says little yet: {measured}."]
     elif verdict == "nearly":
-        said = [f"Nearly; they agree on most rows and differ in the rest: {measured}."]
+        said = [f"Nearly; they agree on most {of} and differ in the rest: {measured}."]
     else:
         groups = " | ".join(_names([summaries[i].name for i in group]) for group in a.groups)
-        said = [f"No, there are {len(a.groups)} clusterings ({groups}): {measured}."]
+        answers = "clusterings" if of == "rows" else "answers"
+        said = [f"No, there are {len(a.groups)} {answers} ({groups}): {measured}."]
         if not a.met:
             said.append(_not_met(a, summaries))
-    return [*said, _ranking(summaries), _advice(a, summaries)]
+    return said
 
 
 def _not_met(a: Agreement, summaries: Sequence[ChainSummary]) -> str:
@@ -269,13 +309,13 @@ def moves_in(summaries: Sequence[ChainSummary], phase: str | None = None) -> tup
     return tuple(sum(n[name] for n in chosen for name in names) for names in (tried, done))
 
 
-def _advice(a: Agreement, summaries: Sequence[ChainSummary]) -> str:
+def _advice(a: Agreement, summaries: Sequence[ChainSummary], every: Sequence[Agreement]) -> str:
     means = "raise run.cycles"
     if not moves_in(summaries)[0]:
         means = f'let split and merge moves run (sampler.split_merge = "auto"), {means}'
     elif not all(c.moves_in_every_cycle for c in summaries):
         means += ", or let moves run in every cycle (sampler.split_merge = 1)"
-    if a.gap or a.verdict == "different":
+    if a.gap or worst(every) == "different":
         best = ranked(summaries)[0][0].name
         return (
             f"What to do: {means}. Until the chains meet, averages over them mean little, and the clusters below are "

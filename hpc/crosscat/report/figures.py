@@ -3,7 +3,7 @@ imported when one is asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,27 +29,28 @@ from mpibayes.hpc.posterior.drawing import (
     titled,
     trace_panels,
 )
-from mpibayes.hpc.scalar import named
-from mpibayes.text import counted, took, visible
+from mpibayes.hpc.scalar import Scalar, named
+from mpibayes.text import took, visible
 
 
 @styled
-def trace(chains: Sequence[Chain], settled: Sequence[tuple[int, float] | None]):
-    """Log joint, number of clusters and accepted moves over the cycles of every chain, and how the first two are
-    distributed after burn-in.
+def trace(chains: Sequence[Chain], settled: Sequence[tuple[int, float] | None], scalars: Sequence[Scalar] = SCALARS):
+    """Log joint, numbers of views and clusters and accepted moves over the cycles of every chain, and how all but the
+    last are distributed after burn-in.
 
     settled: cycle, and seconds, of each chain after which its clusters had settled; None where they have not. Without
     moves there is no panel of them.
     """
     moving = [any(np.nansum(c.trace.get(name, 0)) for name in ("splits_tried", "merges_tried")) for c in chains]
-    scalars = [named(SCALARS)[name] for name in ("log_joint", "n_clusters")]
-    figure, axes = trace_panels(chains, scalars, extra=any(moving))
+    of = named(scalars)
+    drawn = [of[name] for name in ("log_joint", "n_views", "n_clusters") if name in of]
+    figure, axes = trace_panels(chains, drawn, extra=any(moving))
     for i, (c, at) in enumerate(zip(chains, settled)):
         if at is not None:
             height = np.interp(at[0], c.trace["cycle"], c.trace["log_joint"])
             _mark_settled(axes[0, 0], (at[0], height), chain_colour(i))
     if any(moving):
-        _move_panel(chains, *axes[2])
+        _move_panel(chains, *axes[-1])
     for left in axes[:, 0]:
         keys = phases(left, chains)
     legend(figure, chains, [*keys, *_settled_key(settled)])
@@ -71,10 +72,12 @@ def _settled_key(settled: Sequence[tuple[int, float] | None]) -> list[Any]:
 
 
 def _move_panel(chains: Sequence[Chain], left, right) -> None:
-    """Accepted splits and merges so far."""
+    """Accepted splits and merges so far, of clusters, and of views where there are such."""
     from matplotlib.lines import Line2D
 
-    looks = {"splits": "-", "merges": (0, (4, 2))}
+    looks = {"splits": "-", "merges": (0, (4, 2)), "view_moves": (0, (1, 1.5))}
+    words = {"view_moves": "moves of views"}
+    looks = {name: style for name, style in looks.items() if any(name in c.trace for c in chains)}
     for i, c in enumerate(chains):
         for name, style in looks.items():
             if name in c.trace:
@@ -87,7 +90,8 @@ def _move_panel(chains: Sequence[Chain], left, right) -> None:
     left.yaxis.get_major_locator().set_params(integer=True)
     right.axis("off")
     ink = chain_colour(0) if len(chains) == 1 else INK
-    keys = [Line2D([], [], color=ink, linewidth=1.4, linestyle=style, label=name) for name, style in looks.items()]
+    look = {"color": ink, "linewidth": 1.4}
+    keys = [Line2D([], [], linestyle=style, label=words.get(name, name), **look) for name, style in looks.items()]
     right.legend(handles=keys, loc="upper left", handlelength=2.6, borderaxespad=0)
 
 
@@ -154,13 +158,20 @@ def _schedule(chains: Sequence[Chain]) -> str:
 
 
 @styled
-def chains_compared(summaries: Sequence[ChainSummary], ari: np.ndarray, vi: np.ndarray):
-    """Which chains found the same clustering (C, C), the diagonal being the two halves of a chain; and, on the same
-    lines, where each chain is in log joint, held-out score, clusters and entropy: mean and 5 to 95 % of its draws."""
+def chains_compared(
+    summaries: Sequence[ChainSummary],
+    ari: np.ndarray,
+    vi: np.ndarray,
+    scalars: Sequence[Scalar] = SCALARS,
+    title: str = "Same clustering?",
+):
+    """Which chains found the same clustering, or views (C, C), the diagonal being the two halves of a chain; and, on
+    the same lines, where each chain is in log joint, held-out score, numbers of views and clusters, and entropy: mean
+    and 5 to 95 % of its draws."""
     from matplotlib import colormaps
 
     n = len(summaries)
-    keys = [s for s in SCALARS if s.title and all(s.name in c.scalars for c in summaries)]
+    keys = [s for s in scalars if s.title and all(s.name in c.scalars for c in summaries)]
     side = max(0.42, min(0.85, 6.0 / n)) * n
     names = [visible(c.name) for c in summaries]
     short = names
@@ -194,7 +205,7 @@ def chains_compared(summaries: Sequence[ChainSummary], ari: np.ndarray, vi: np.n
         outline = rectangle(i, i, "none")
         outline.set(edgecolor=INK, linewidth=1.4)
         matrix.add_patch(outline)
-    matrix.set_title("Same clustering?")
+    matrix.set_title(title)
     x = left + side
     for key in keys:
         axes = place(x + gap, wide)
@@ -229,33 +240,51 @@ def chains_compared(summaries: Sequence[ChainSummary], ari: np.ndarray, vi: np.n
 
 
 @styled
-def cluster_sizes(ordered: np.ndarray, n_rows: int):
-    """Posterior of the ordered cluster sizes: mean with 5-95 % interval; ordered (D, most) rows."""
+def cluster_sizes(views: Mapping[str, np.ndarray], n_rows: int):
+    """Posterior of the ordered cluster sizes: mean with 5-95 % interval; (D, most) rows of each view, by its title."""
+    summed = {title: _sizes(ordered) for title, ordered in views.items()}
+    widest, many = max(len(mean) for mean, *_ in summed.values()), len(summed) > 1
+    width = max(6.5, min(12.0, 2.0 + 0.28 * widest * (2 if many else 1)))
+    figure = plot(width, 3.0 * -(-len(summed) // 2) + 0.4 if many else 4.2)
+    panels = figure.subplots(-(-len(summed) // 2), 2, squeeze=False).ravel() if many else [figure.subplots()]
+    for axes in panels[len(summed) :]:
+        axes.axis("off")
+    for i, (axes, (title, (mean, low, high))) in enumerate(zip(panels, summed.items())):
+        _size_panel(axes, mean, low, high, n_rows)
+        axes.set_title(title)
+        if not many:
+            axes.legend(loc="upper right")
+        if not many or i >= len(summed) - 2:
+            axes.set_xlabel("rank of the cluster in its draw, the largest first")
+    if many:
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8)
+    return figure
+
+
+def _sizes(ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Means, 5 and 95 % points, of the clusters that a draw has on average."""
     low, high = np.quantile(ordered, (0.05, 0.95), axis=0)
     mean = ordered.mean(axis=0)
     shown = int(np.count_nonzero(mean >= 0.5)) or 1
-    low, high, mean = low[:shown], high[:shown], mean[:shown]
-    rank = np.arange(1, shown + 1)
-    figure = plot(max(6.5, min(12.0, 2.0 + 0.28 * shown)), 4.2)
-    axes = figure.subplots()
+    return mean[:shown], low[:shown], high[:shown]
+
+
+def _size_panel(axes, mean: np.ndarray, low: np.ndarray, high: np.ndarray, n_rows: int) -> None:
+    rank = np.arange(1, len(mean) + 1)
     axes.bar(rank, mean, color="#9dbfe0", width=0.72, label="posterior mean")
     reach = (np.maximum(mean - low, 0), np.maximum(high - mean, 0))
     look = {"fmt": "none", "ecolor": "#1f4e79", "elinewidth": 1.2, "capsize": 2.2}
     axes.errorbar(rank, mean, yerr=reach, label="5 % to 95 % of the draws", **look)
     axes.set_yscale("log")
     axes.set_ylim(0.7, max(2.0, 1.8 * float(high.max())))
-    axes.set_xlim(0.3, shown + 0.7)
+    axes.set_xlim(0.3, len(mean) + 0.7)
     logarithmic(axes.yaxis, thousands())
     axes.grid(axis="x", visible=False)
-    axes.set_xlabel("rank of the cluster in its draw, the largest first")
     axes.set_ylabel("rows (logarithmic)")
-    axes.set_title(f"Cluster sizes over {counted(len(ordered), 'kept draw')} of {counted(n_rows, 'row')}")
-    axes.legend(loc="upper right")
     axes.xaxis.get_major_locator().set_params(integer=True)
     share = axes.secondary_yaxis("right", functions=(lambda y: 100.0 * y / n_rows, lambda p: p * n_rows / 100.0))
     share.set_ylabel("% of the rows")
     logarithmic(share.yaxis, lambda p, _: f"{p:g}")
-    return figure
 
 
 @styled

@@ -1,4 +1,4 @@
-"""The report of a mixture's posterior: its text, its pictures and summary.json."""
+"""The report of the posterior of a mixture, or of a cross-categorization: its text, its pictures and summary.json."""
 
 from __future__ import annotations
 
@@ -9,13 +9,19 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.report import agreement
-from mpibayes.hpc.crosscat.report.agreement import ChainSummary
+from mpibayes.hpc.crosscat.report.agreement import Agreement, ChainSummary
+from mpibayes.hpc.crosscat.report.dependence import Dependence, dependence_map
 from mpibayes.hpc.crosscat.report.profiles import MANY_CLUSTERS, BlockProfile, Trait
-from mpibayes.hpc.crosscat.report.summarise import ClusterLine, RunSummary, summarise
-from mpibayes.hpc.crosscat.report.tables import first_exact, parts, which_draw
+from mpibayes.hpc.crosscat.report.summarise import ClusterLine, RunSummary, ViewSummary, summarise
+from mpibayes.hpc.crosscat.report.tables import first_exact, parts
+from mpibayes.hpc.crosscat.report.views import which_draw
 from mpibayes.hpc.crosscat.scalars import CLUSTERS
 from mpibayes.hpc.posterior.tables import Report, finite, machine_scalars
-from mpibayes.text import visible
+from mpibayes.text import counted, visible
+
+PICTURED = 6  # views with pictures of their own
+WRITTEN = 300  # columns of which summary.json has every pair
+UNCERTAIN = 100  # pairs of columns listed there
 
 
 def make(run: Posterior) -> Report:
@@ -28,34 +34,54 @@ def make(run: Posterior) -> Report:
 def _pictures(p: RunSummary) -> dict[str, bytes]:
     """File names and PNG bytes."""
     from mpibayes.hpc.crosscat.report import figures
+
+    run, after = p.run, p.settled.after.get(CLUSTERS)
+    settled = [
+        None if after is None else (after, float(np.interp(after, c.trace["cycle"], c.seconds))) for c in run.chains
+    ]
+    pictures = {"trace.png": figures.trace(run.chains, settled, run.scalars)}
+    if any(c.growth for c in run.chains):
+        pictures["annealing.png"] = figures.annealing(run.chains, settled, run.n_rows)
+    if p.agreement is not None and len(p.summaries) > 1:
+        title = "Same views?" if run.several else "Same clustering?"
+        pictures["chains.png"] = figures.chains_compared(
+            p.summaries, p.agreement.ari, p.agreement.vi, run.scalars, title
+        )
+    if "heldout_lpd" in p.scalars:
+        pictures["heldout.png"] = figures.held_out(run.chains)
+    if p.dependence is not None and len(p.dependence.names) > 1:
+        pictures["dependence.png"] = dependence_map(p.dependence)
+    return pictures | _pictures_of_views(p)
+
+
+def _pictures_of_views(p: RunSummary) -> dict[str, bytes]:
+    """Of those that group columns and rows, the first of many; of the one view of a mixture."""
+    from mpibayes.hpc.crosscat.report import figures
     from mpibayes.hpc.crosscat.report.heat_map import heat_map
 
-    after = p.settled.after.get(CLUSTERS)
-    settled = [
-        None if after is None else (after, float(np.interp(after, c.trace["cycle"], c.seconds))) for c in p.run.chains
-    ]
-    pictures = {"trace.png": figures.trace(p.run.chains, settled)}
-    if any(c.growth for c in p.run.chains):
-        pictures["annealing.png"] = figures.annealing(p.run.chains, settled, p.run.n_rows)
-    if p.agreement is not None and len(p.summaries) > 1:
-        pictures["chains.png"] = figures.chains_compared(p.summaries, p.agreement.ari, p.agreement.vi)
-    if "heldout_lpd" in p.scalars:
-        pictures["heldout.png"] = figures.held_out(p.run.chains)
-    if p.ordered is not None:
-        pictures["cluster_sizes.png"] = figures.cluster_sizes(p.ordered, p.run.n_rows)
-    if p.profiles:
-        sizes = np.array([line.rows for line in p.clusters[:MANY_CLUSTERS]])
-        title = f"Cluster profiles of the representative partition ({visible(which_draw(p))})"
-        pictures["profiles.png"] = heat_map(
-            p.columns, sizes, [line.name for line in p.clusters[: len(sizes)]], p.run.n_rows, title,
-            len(p.representative.sizes), p.profiles,
-        )  # fmt: skip
+    run, pictures = p.run, {}
+    views = [view for view in p.views if not (run.several and view.slight)][:PICTURED]
+    if views:
+        draws = f"{counted(len(views[0].ordered), 'kept draw')} of {counted(run.n_rows, 'row')}"
+        titles = [f"View {v.number}: cluster sizes" if run.several else "Cluster sizes" for v in views]
+        of = {f"{title} over {draws}": v.ordered for title, v in zip(titles, views)}
+        pictures["cluster_sizes.png"] = figures.cluster_sizes(of, run.n_rows)
+    for v in views:
+        if v.profiles:
+            sizes = np.array([line.rows for line in v.clusters[:MANY_CLUSTERS]])
+            where, name = (f"View {v.number}: cluster", f"-{v.number}") if run.several else ("Cluster", "")
+            title = f"{where} profiles of the representative partition"
+            title += f" ({visible(which_draw(run, v.representative))})"
+            pictures[f"profiles{name}.png"] = heat_map(
+                v.columns, sizes, [line.name for line in v.clusters[: len(sizes)]], run.n_rows, title,
+                len(v.representative.sizes), v.profiles,
+            )  # fmt: skip
     return pictures
 
 
 def _machine(p: RunSummary, pictures: list[str]) -> dict[str, Any]:
     """summary.json. Numbers that do not exist are null."""
-    r, run = p.representative, p.run
+    run = p.run
     document: dict[str, Any] = {
         "format": "mpibayes-report",
         "version": 1,
@@ -75,47 +101,101 @@ def _machine(p: RunSummary, pictures: list[str]) -> dict[str, Any]:
         },
         "ranking": [c.name for c in agreement.ranked(p.summaries)[0]],
         "scalars": machine_scalars(p.scalars),
-        "n_clusters": {str(k): share for k, share in p.n_clusters.items()},
+        **{name: {str(k): share for k, share in of.items()} for name, of in p.counts.items()},
         "heldout_lpd_averaged": p.heldout_averaged,
         "moves": agreement.moves_together(p.summaries),
         "kept_draws": p.n_kept,
         "warnings": p.warnings,
         "pictures": pictures,
     }
-    if p.agreement is not None:
-        a = p.agreement
-        document["agreement"] = {
-            "verdict": a.verdict,
-            "groups": [[p.summaries[i].name for i in group] for group in a.groups],
-            "adjusted_rand": [[finite(x) for x in row] for row in a.ari.tolist()],
-            "variation_of_information": [[finite(x) for x in row] for row in a.vi.tolist()],
-            "rows": a.n_rows,
-            "log_joint_gap": a.gap,
-            "climbing": [p.summaries[i].name for i in a.climbing],
-        }
-    if r is not None:
-        document["representative"] = {
-            "directory": str(run.chains[r.chain].folder),
+    if p.agreement is None:
+        return document
+    document["agreement"] = _machine_agreement(p, p.agreement)
+    if p.dependence is None:
+        return document | _machine_view(p, p.views[0])
+    verdict = agreement.worst([p.agreement, *p.of_rows.values()])
+    document["agreement"] = {"verdict": verdict, "columns": document["agreement"]}
+    r = p.representatives
+    document["representative"] = {
+        "directory": str(run.chains[r.chain].folder),
+        "cycle": r.cycle,
+        "n_views": len(r.views),
+        "expected_variation_of_information": r.loss,
+        "draws_compared": len(r.compared.cycle),
+    }
+    document["views"] = [_machine_found(p, i, view) for i, view in enumerate(p.views)]
+    document["dependence"] = _machine_dependence(p.dependence)
+    return document
+
+
+def _machine_agreement(p: RunSummary, a: Agreement) -> dict[str, Any]:
+    return {
+        "verdict": a.verdict,
+        "groups": [[p.summaries[i].name for i in group] for group in a.groups],
+        "adjusted_rand": [[finite(x) for x in row] for row in a.ari.tolist()],
+        "variation_of_information": [[finite(x) for x in row] for row in a.vi.tolist()],
+        "columns" if a is p.of_columns else "rows": a.n,
+        "log_joint_gap": a.gap,
+        "climbing": [p.summaries[i].name for i in a.climbing],
+    }
+
+
+def _machine_view(p: RunSummary, view: ViewSummary) -> dict[str, Any]:
+    """The representative partition of the rows in a view, and its clusters."""
+    r, ordered = view.representative, view.ordered
+    low, high = np.quantile(ordered, (0.05, 0.95), axis=0)
+    return {
+        "representative": {
+            "directory": str(p.run.chains[r.chain].folder),
             "cycle": r.cycle,
             "n_clusters": len(r.sizes),
             "sizes": r.sizes.tolist(),
             "expected_variation_of_information": r.loss,
             "draws_compared": len(r.losses),
             "mean_loss_of_draws": float(r.losses.mean()),
-        }
-        document["clusters"] = [
+        },
+        "clusters": [
             {"cluster": c.number, "name": ", ".join(c.name), "rows": c.rows, "share": c.share, "stability": c.stability}
             | {"traits": [_machine_trait(t) for t in c.traits]}
-            for c in p.clusters
-        ]
-        document["columns"] = [
+            for c in view.clusters
+        ],
+        "columns": [
             {"column": c.name, "kind": c.kind, "information_nats": c.information}
-            for c in sorted(p.profiles, key=lambda c: -c.information)
-        ]
-        document["blocks"] = [_machine_block(block, p.clusters) for block in p.blocks]
-        ordered = p.ordered
-        low, high = np.quantile(ordered, (0.05, 0.95), axis=0)
-        document["ordered_sizes"] = {"mean": ordered.mean(axis=0).tolist(), "low": low.tolist(), "high": high.tolist()}
+            for c in sorted(view.profiles, key=lambda c: -c.information)
+        ],
+        "blocks": [_machine_block(block, view.clusters) for block in view.blocks],
+        "ordered_sizes": {"mean": ordered.mean(axis=0).tolist(), "low": low.tolist(), "high": high.tolist()},
+    }
+
+
+def _machine_found(p: RunSummary, i: int, view: ViewSummary) -> dict[str, Any]:
+    """A view of several: which columns of the table it has, too, and how sure that is."""
+    d, own = p.dependence, p.dependence.of(i)
+    document = _machine_view(p, view)
+    document["profiles"] = document.pop("columns")
+    shares = d.with_others(i).tolist()
+    return {
+        "view": view.number,
+        "columns": [
+            {"column": name, "with_others": finite(share), "alone": alone}
+            for name, share, alone in zip(d.names[own], shares, d.alone[own].tolist())
+        ],
+        "together": finite(d.together(i)),
+        "agreement": _machine_agreement(p, view.agreement),
+        **document,
+    }
+
+
+def _machine_dependence(d: Dependence) -> dict[str, Any]:
+    """The least certain pairs, and all of them where the columns are not too many for a text."""
+    document = {
+        "draws": d.n_draws,
+        "uncertain": [
+            {"columns": [d.names[i], d.names[j]], "share": float(d.share[i, j])} for i, j in d.uncertain[:UNCERTAIN]
+        ],
+    }
+    if len(d.names) <= WRITTEN:
+        document |= {"columns": list(d.names), "share": np.round(d.share, 6).tolist()}
     return document
 
 

@@ -1,4 +1,5 @@
-"""What the report of a mixture shows, computed from the traces, the kept draws and passes over the table.
+"""What the report of a mixture, or of a cross-categorization, shows, computed from the traces, the kept draws and
+passes over the table.
 
 Clusters are those of the representative partition, never of the last draw. Kept draws are read one at a time and the
 table in slices.
@@ -7,17 +8,25 @@ table in slices.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.draws import Posterior
+from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.hpc.crosscat.draws import OfColumns, Posterior
 from mpibayes.hpc.crosscat.partitions import contingency, jaccard, ordered_sizes, posterior_of_count
 from mpibayes.hpc.crosscat.report import agreement, profiles, telling
 from mpibayes.hpc.crosscat.report.agreement import Agreement, ChainSummary
+from mpibayes.hpc.crosscat.report.dependence import Dependence, dependence
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile, ColumnProfile, Trait
-from mpibayes.hpc.crosscat.representative import COMPARED, SAMPLED, Representative, representative
-from mpibayes.hpc.crosscat.scalars import SCALARS
+from mpibayes.hpc.crosscat.representative import (
+    COMPARED,
+    SAMPLED,
+    Compared,
+    Representative,
+    Representatives,
+    representatives,
+)
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.hpc.posterior.scalars import ENOUGH_DRAWS, ScalarSummary, mixing_warnings, summary_of
 from mpibayes.hpc.scalar import named, shown
@@ -27,6 +36,7 @@ from mpibayes.text import counted
 
 LATE = 0.05  # share of the cycles after burn-in in which a log joint may still rise without a warning
 LISTED = 30  # clusters in the table, at most
+COUNTS = ("n_views", "n_clusters")  # scalars of which the report has every value's share
 LEAST_SHARE = 0.001  # smaller clusters are gathered in one line
 SECOND_CHAIN = "Only a second chain from another start can show that: run.chains = 2."
 
@@ -48,42 +58,111 @@ class ClusterLine:
 
 
 @dataclass
+class ViewSummary:
+    """A view, the only one of a mixture, and the clusters of its representative partition.
+
+    together: see `Dependence.together`; of a column alone, the share of draws in which it is. NaN for a mixture.
+    """
+
+    number: int
+    representative: Representative
+    agreement: Agreement  # of the chains, on the rows
+    together: float = np.nan
+    clusters: list[ClusterLine] = field(default_factory=list)
+    profiles: list[ColumnProfile] = field(default_factory=list)
+    columns: list[ColumnProfile] = field(default_factory=list)  # that the picture of the profiles shows, in order
+    blocks: list[BlockProfile] = field(default_factory=list)
+    ordered: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # (D, most) sizes of the draws' clusters
+
+    @property
+    def slight(self) -> bool:
+        """Whether it groups no columns, or no rows."""
+        r = self.representative
+        return len(r.of.names) == 1 or len(r.sizes) == 1
+
+    @property
+    def names(self) -> list[str]:
+        """Its columns of the table, those that say most of its clusters first."""
+        said = dict.fromkeys(self.representative.of.names, 0.0)
+        for c in self.profiles:
+            if c.title in said:
+                said[c.title] += c.information
+        return sorted(said, key=lambda name: -said[name])
+
+
+@dataclass
 class RunSummary:
     """All that a report shows."""
 
     run: Posterior
     summaries: list[ChainSummary]
     scalars: dict[str, ScalarSummary]
-    n_clusters: dict[int, float]
+    counts: dict[str, dict[int, float]]  # shares of the draws, of the numbers of clusters and views
     heldout_averaged: float | None
     n_kept: int
     settled: Judgement = field(default_factory=lambda: Judgement(0))
-    agreement: Agreement | None = None
-    representative: Representative | None = None
-    clusters: list[ClusterLine] = field(default_factory=list)
-    profiles: list[ColumnProfile] = field(default_factory=list)
-    columns: list[ColumnProfile] = field(default_factory=list)  # that the picture of the profiles shows, in order
-    blocks: list[BlockProfile] = field(default_factory=list)
-    ordered: np.ndarray | None = None  # (D, most) sizes of the draws' clusters
+    views: list[ViewSummary] = field(default_factory=list)
+    representatives: Representatives | None = None
+    dependence: Dependence | None = None  # of columns that find views
+    of_columns: Agreement | None = None  # of the chains, on these
     warnings: list[str] = field(default_factory=list)
+
+    @property
+    def agreement(self) -> Agreement | None:
+        """Of the chains: on the columns, of a mixture on the rows."""
+        return self.of_columns or (self.views[0].agreement if self.views else None)
+
+    @property
+    def of_rows(self) -> dict[int, Agreement] | None:
+        """Of the chains, in the views that group columns and rows, by their numbers; None of a mixture."""
+        if self.of_columns is None:
+            return None
+        return {view.number: view.agreement for view in self.views if not view.slight}
 
 
 def summarise(run: Posterior) -> RunSummary:
-    """Everything the report shows, from the traces, the kept draws and one pass over the table."""
+    """Everything the report shows, from the traces, the kept draws and some passes over the table."""
     run.read_traces()
     run.require_draws()
     later = [c.later() for c in run.chains]
-    scalars = {s.name: summary_of([t[s.name] for t in later]) for s in shown(SCALARS) if s.label}
+    scalars = {s.name: summary_of([t[s.name] for t in later]) for s in shown(run.scalars) if s.label}
     kept = run.kept()
-    summaries = [agreement.summarise_chain(c) for c in run.chains]
+    summaries = [agreement.summarise_chain(c, run.scalars) for c in run.chains]
     averaged = [c.heldout_averaged for c in summaries if np.isfinite(c.heldout_averaged)]
     posterior = RunSummary(
         run, summaries, {k: s for k, s in scalars.items() if s.n_draws},
-        posterior_of_count(np.concatenate([t["n_clusters"] for t in later])),
+        {name: posterior_of_count(np.concatenate([t[name] for t in later])) for name in COUNTS if name in later[0]},
         float(np.mean(averaged)) if averaged else None, len(kept), _judged(run),
     )  # fmt: skip
+    _warn(posterior)
+    if not kept:
+        return posterior
+    found = representatives(run, kept)
+    posterior.representatives = found
+    r_hat = scalars["log_joint"].r_hat
+
+    def agreement_on(c: Compared) -> Agreement:
+        return agreement.agreement(summaries, r_hat, c.chain, c.labels, c.distances)
+
+    posterior.views = [
+        ViewSummary(number, view, agreement_on(view.compared)) for number, view in enumerate(found.views, 1)
+    ]
+    if found.compared is not None:
+        names = [c.name for c in run.data.stored]
+        d = dependence(found.compared.labels, names, [view.of.names for view in found.views])
+        posterior.dependence, posterior.of_columns = d, agreement_on(found.compared)
+        for i, view in enumerate(posterior.views):
+            view.agreement = replace(view.agreement, gap=0.0, climbing=())  # of which the columns' tells
+            view.together = d.together(i) if len(view.representative.of.names) > 1 else float(d.alone[d.of(i)][0])
+    _describe(posterior, kept)
+    return posterior
+
+
+def _warn(posterior: RunSummary) -> None:
+    """Of what the traces show, and of few draws."""
+    run, summaries, n_kept = posterior.run, posterior.summaries, posterior.n_kept
     posterior.warnings += mixing_warnings(
-        {named(SCALARS)[name].label: s for name, s in posterior.scalars.items()}, len(run.chains), MOST_R_HAT
+        {named(run.scalars)[name].label: s for name, s in posterior.scalars.items()}, len(run.chains), MOST_R_HAT
     )
     climbing = [c for c in summaries if c.climbed]
     late = [c for c in summaries if c.reached - c.burn_in > LATE * (c.cycles - c.burn_in) and not c.climbed]
@@ -103,63 +182,81 @@ def summarise(run: Posterior) -> RunSummary:
             f"no split or merge was accepted after burn-in ({tried:,} tried): the clustering is clear-cut, "
             f"or the chain is stuck. {SECOND_CHAIN}"
         )
-    if not kept:
+    moving = agreement.moves_together(summaries).get("kept", {})
+    if len(summaries) == 1 and moving.get("view_moves_tried") and not (moving["view_moves"] + moving["columns_moved"]):
+        posterior.warnings.append(
+            f"no column changed its view after burn-in: the views are clear-cut, or the chain is stuck. {SECOND_CHAIN}"
+        )
+    if not n_kept:
         posterior.warnings.append(
             "no draw of the labels was kept after burn-in, so clusters cannot be shown: give a smaller --burn-in, "
             "let the run go on, or lower output.labels"
         )
-        return posterior
-    if len(kept) < ENOUGH_DRAWS:
+    elif n_kept < ENOUGH_DRAWS:
         posterior.warnings.append(
-            f"only {counted(len(kept), 'draw')} of the labels kept after burn-in: clusters, sizes and stability below "
+            f"only {counted(n_kept, 'draw')} of the labels kept after burn-in: clusters, sizes and stability below "
             f"are rough; keep at least {ENOUGH_DRAWS} (run.cycles, output.labels)"
         )
-    posterior.representative = r = representative(run, kept)
-    c = r.compared
-    posterior.agreement = agreement.agreement(summaries, scalars["log_joint"].r_hat, c.chain, c.labels, c.distances)
-    _describe(posterior, r, kept)
-    return posterior
 
 
 def _judged(run: Posterior) -> Judgement:
     """Whether the chains have settled, by all that the shortest of them has in common with the others."""
     last = min(int(c.trace["cycle"][-1]) for c in run.chains)
     burn_in = max(c.config.burn_in for c in run.chains)
-    return judge([c.trace for c in run.chains], SCALARS, run.n_rows, last, burn_in)
+    return judge([c.trace for c in run.chains], run.scalars, run.n_rows, last, burn_in)
 
 
-def _describe(posterior: RunSummary, r: Representative, kept: Sequence[tuple[int, int]]) -> None:
-    """Stability, sizes and profiles of the clusters."""
-    run = posterior.run
-    overlap, sizes = np.zeros(len(r.sizes)), []
+def _describe(posterior: RunSummary, kept: Sequence[tuple[int, int]]) -> None:
+    """Stability, sizes and profiles of the clusters of every view."""
+    run, views = posterior.run, posterior.views
     used = evenly(kept, COMPARED)
+    overlaps = [np.zeros(len(view.representative.sizes)) for view in views]
+    sizes: list[list[np.ndarray]] = [[] for _ in views]
     for _, draw in run.states(used):
-        overlap += jaccard(contingency(r.labels, draw.labels))
-        sizes.append(np.bincount(draw.labels))
-    posterior.ordered = ordered_sizes(sizes, max(len(s) for s in sizes))
-    least = max(2, int(np.ceil(LEAST_SHARE * run.n_rows)))
+        for view, overlap, of in zip(views, overlaps, sizes):
+            r = view.representative
+            z = draw.labels[r.of.nearest_view(draw)]
+            overlap += jaccard(contingency(r.labels, z))
+            of.append(np.bincount(z))
+    for view, of in zip(views, sizes):
+        view.ordered = ordered_sizes(of, max(len(s) for s in of))
+    sample, statistics = None, [None] * len(views)
+    if run.likelihood:
+        sample = run.sample(SAMPLED)
+        statistics = run.statistics_of([(view.representative.of, view.representative.labels) for view in views])
+    for view, overlap, of in zip(views, overlaps, statistics):
+        _characterise(view, view.representative.of, view.representative, overlap / len(used), of, sample)
+
+
+def _characterise(
+    view: ViewSummary,
+    own: OfColumns,
+    r: Representative,
+    stability: np.ndarray,
+    statistics: Statistics | None,
+    sample: Rows | None,
+) -> None:
+    """The clusters by their columns. statistics: of the clusters; sample: rows of all columns; None without cells."""
+    least = max(2, int(np.ceil(LEAST_SHARE * own.n_rows)))
     shown = np.arange(min(LISTED, max(1, int(np.count_nonzero(r.sizes >= least)))))
     shared = telling.nothing_shared
-    if run.likelihood:
-        step = max(1, run.n_rows // SAMPLED)
-        cells, z = _cells(run.columns, run.sample(SAMPLED)), r.labels[::step]
-        cuts = {c.name: profiles.cuts(cells[c.name]) for c in run.columns if not c.levels}
+    if statistics is not None and sample is not None:
+        step = max(1, own.n_rows // SAMPLED)
+        cells, z = _cells(own.columns, own.take(sample)), r.labels[::step]
+        cuts = {c.name: profiles.cuts(cells[c.name]) for c in own.columns if not c.levels}
         codes = {name: _in_intervals(x, cuts[name]) if name in cuts else x for name, x in cells.items()}
         listed = z < len(shown)
         shared = telling.shared_of({name: x[listed] for name, x in codes.items()}, z[listed])
-        counts, moments = run.histograms(r.labels, cuts), run.moments(r.labels)
+        counts, moments = own.histograms(r.labels, cuts), own.moments(r.labels)
         numbers = {name: profiles.Numbers(counts[name], *moments[name]) for name in cuts}
-        (statistics,) = run.statistics([r.labels])
-        posterior.profiles = profiles.profiles(
-            run.components, run.components.prior(r.hyper), statistics, shown, numbers
-        )
-        posterior.blocks = profiles.block_profiles(run.components, statistics, shown)
-        posterior.columns = profiles.picture(posterior.profiles, shared) if posterior.profiles else []
+        view.profiles = profiles.profiles(own.components, own.components.prior(r.hyper), statistics, shown, numbers)
+        view.blocks = profiles.block_profiles(own.components, statistics, shown)
+        view.columns = profiles.picture(view.profiles, shared) if view.profiles else []
     for k in shown:
-        posterior.clusters.append(
+        view.clusters.append(
             ClusterLine(
-                int(k) + 1, int(r.sizes[k]), float(r.sizes[k] / run.n_rows), float(overlap[k] / len(used)),
-                profiles.traits(posterior.profiles, int(k), shared),
+                int(k) + 1, int(r.sizes[k]), float(r.sizes[k] / own.n_rows), float(stability[k]),
+                profiles.traits(view.profiles, int(k), shared),
             )
         )  # fmt: skip
 

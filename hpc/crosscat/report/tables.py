@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.report import agreement, profiles
-from mpibayes.hpc.crosscat.report.profiles import BlockProfile, Trait
+from mpibayes.hpc.crosscat.report import agreement
+from mpibayes.hpc.crosscat.report.agreement import Agreement
 from mpibayes.hpc.crosscat.report.summarise import SECOND_CHAIN, RunSummary
-from mpibayes.hpc.crosscat.scalars import SCALARS
+from mpibayes.hpc.crosscat.report.views import of_views
 from mpibayes.hpc.posterior.tables import (
     fixed,
     head,
@@ -25,10 +26,18 @@ from mpibayes.hpc.posterior.tables import (
 )
 from mpibayes.hpc.posterior.wide_table import chain_table
 from mpibayes.hpc.scalar import named
-from mpibayes.text import counted, number, percent, took
+from mpibayes.text import counted, percent, took
 
 MATRIX = 8  # chains that are compared pair by pair in the text; the picture and summary.json have them all
-MEANS_SHOWN = 10  # columns of a block whose means the table has
+VIEWS_COMPARED = 12  # views in which they are
+VERDICTS = {
+    "same": "yes",
+    "nearly": "nearly",
+    "spread": "as far as one chain agrees with itself",
+    "apart": "the chains have not met",
+    "different": "no",
+    "unknown": "cannot be decided",
+}
 
 
 def parts(posterior: RunSummary) -> list[Any]:
@@ -40,11 +49,9 @@ def parts(posterior: RunSummary) -> list[Any]:
         text += ["", _chain_table(posterior), *_agreement(posterior)]
     if agreement.moves_in(posterior.summaries)[0]:
         text += ["", _move_table(posterior)]
-    if posterior.representative is not None:
-        text += ["", _cluster_title(posterior), _cluster_table(posterior), *_small_clusters(posterior)]
-        for block in posterior.blocks:
-            text += ["", *block_tables(posterior, block)]
-    return text
+    if posterior.run.several:
+        text += ["", _column_move_table(posterior)]
+    return [*text, *of_views(posterior)]
 
 
 def _about(p: RunSummary) -> list[tuple[str, str]]:
@@ -96,6 +103,10 @@ def _about_chains(p: RunSummary) -> list[tuple[str, str]]:
         ari, vi = p.agreement.ari[0, 0], p.agreement.vi[0, 0]
         halves = f"adjusted Rand index {ari:.3f}, variation of information {vi:.2f} nats"
         halves += " between the representative partitions of the two halves of the draws"
+        if p.of_rows is not None:
+            halves = f"columns: {halves}"
+        if p.of_rows:
+            halves += f"; rows in the views: {span_of([a.ari[0, 0] for a in p.of_rows.values()], 3)}"
         lines.append(("halves", f"{halves}. A chain that is stuck agrees with itself too. {SECOND_CHAIN}"))
     if not agreement.moves_in(summaries)[0]:
         lines.append(("moves", "no split or merge was tried (sampler.split_merge)"))
@@ -116,9 +127,12 @@ def first_exact(p: RunSummary) -> int:
 
 
 def _scalar_table(p: RunSummary) -> Any:
-    mode = max(p.n_clusters, key=p.n_clusters.get)
-    remarks = {"n_clusters": f"mode {mode} ({percent(p.n_clusters[mode])} of the draws)"}
-    table = scalar_table(SCALARS, p.scalars, remarks)
+    modes = {name: max(of, key=of.get) for name, of in p.counts.items()}
+    remarks = {name: f"mode {mode} ({percent(p.counts[name][mode])} of the draws)" for name, mode in modes.items()}
+    if p.run.several:
+        remarks["n_clusters"] += ", of all views together"
+        remarks["entropy"] = "nats, of all views together"
+    table = scalar_table(p.run.scalars, p.scalars, remarks)
     if p.heldout_averaged is not None:
         own = [c.config.burn_in for c in p.run.chains]
         since = (
@@ -136,7 +150,8 @@ def _scalar_table(p: RunSummary) -> Any:
 
 
 def _chain_table(p: RunSummary) -> Any:
-    joint, k, entropy = (named(SCALARS)[name] for name in ("log_joint", "n_clusters", "entropy"))
+    of = named(p.run.scalars)
+    joint, k, entropy = (of[name] for name in ("log_joint", "n_clusters", "entropy"))
     chains = [c.scalars for c in p.summaries]
     scored = any(np.isfinite(c.heldout) for c in p.summaries)
     return chain_table(
@@ -145,6 +160,7 @@ def _chain_table(p: RunSummary) -> Any:
             joint.column: means(joint, chains),
             "sd": sds(joint, chains),
             **({"held-out": [fixed(c.heldout, 3) for c in p.summaries]} if scored else {}),
+            **{v.column: means(v, chains) for name, v in of.items() if name == "n_views"},
             k.column: means(k, chains),
             f"last {k.column}": [str(c.n_clusters) for c in p.summaries],
             "entropy": means(entropy, chains),
@@ -167,17 +183,47 @@ def _agreement(p: RunSummary) -> list[Any]:
                 f"{x:.3f} ({v:.2f})" if np.isfinite(x) else "-" for x, v in zip(a.ari[i, : i + 1], a.vi[i, : i + 1])
             ]
             table.add_row(c.name, *cells)
-        words = (
-            f"of the chains' representative partitions, on {a.n_rows:,} rows; on the diagonal of the two halves of one "
-            "chain"
-        )
+        of = f"on {a.n:,} rows" if p.of_rows is None else f"of the {a.n:,} columns into views"
+        words = f"of the chains' representative partitions, {of}; on the diagonal of the two halves of one chain"
         parts += ["", table, Text(words, style="dim")]
-    text = Text("Did the chains find the same clustering? ", style="bold")
-    first, *others = agreement.answer(a, p.summaries)
+    if p.of_rows:
+        parts += ["", _view_table(p.of_rows)]
+    text = Text(f"Did the chains find the same {'clustering' if p.of_rows is None else 'views'}? ", style="bold")
+    first, *others = agreement.answer(a, p.summaries, p.of_rows)
     text.append(first, style="not bold")
     for sentence in others:
         text.line(sentence, style="not bold")
     return [*parts, "", text]
+
+
+def _view_table(of_rows: Mapping[int, Agreement]) -> Any:
+    """How alike the chains' partitions of the rows are in each view."""
+    name = "rows, adjusted Rand index"
+    table = plain_table(name, "between chains", "halves of one", "same clusters")
+    for number, a in list(of_rows.items())[:VIEWS_COMPARED]:
+        between, within = (span_of(f(a.ari), 3) for f in (a.between, a.within))
+        table.add_row(f"view {number}", between, within, VERDICTS[a.verdict])
+    if len(of_rows) > VIEWS_COMPARED:
+        table.caption = f"{counted(len(of_rows) - VIEWS_COMPARED, 'more view')} in summary.json"
+        table.caption_justify = "left"
+    return table
+
+
+def span_of(values: Sequence[float], digits: int) -> str:
+    """0.912, or 0.912 to 0.987; - where there is none."""
+    found = sorted(f"{x:.{digits}f}" for x in values if np.isfinite(x))
+    return " to ".join(dict.fromkeys((found[0], found[-1]))) if found else "-"
+
+
+def _column_move_table(p: RunSummary) -> Any:
+    """Moves that join and divide views, and columns that changed theirs by scans."""
+    words = "columns of all chains" if len(p.summaries) > 1 else "columns"
+    table = plain_table(words, "cycles", "moves of views tried", "accepted", "changed their view")
+    for phase, n in agreement.moves_together(p.summaries).items():
+        tried, accepted = n["view_moves_tried"], n["view_moves"]
+        share = f" ({percent(accepted / tried)})" if tried else ""
+        table.add_row(phase, f"{n['cycles']:,}", f"{tried:,}", f"{accepted:,}{share}", f"{n['columns_moved']:,}")
+    return table
 
 
 def _move_table(p: RunSummary) -> Any:
@@ -193,106 +239,3 @@ def _move_table(p: RunSummary) -> Any:
         table.caption = f"counted in the cycles that the trace has (output.thin = {thin})"
         table.caption_justify = "left"
     return table
-
-
-def _cluster_title(p: RunSummary) -> Any:
-    from mpibayes.terminal import Text
-
-    r = p.representative
-    text = Text("Clusters of the representative partition", style="bold")
-    text.line(
-        f"{which_draw(p)}: of {counted(len(r.losses), 'kept draw')} the one nearest to all others (expected variation "
-        f"of information {r.loss:.3f} nats; the draws' mean is {r.losses.mean():.3f})",
-        style="not bold",
-    )
-    if p.profiles:
-        text.line(
-            "stable = mean over draws of the best overlap (Jaccard); then what tells it from the other clusters, in "
-            "the order of what each column adds",
-            style="not bold dim",
-        )
-    return text
-
-
-def which_draw(p: RunSummary) -> str:
-    """Which draw the representative partition is."""
-    r = p.representative
-    return (f"{p.run.chains[r.chain].name}, " if len(p.run.chains) > 1 else "") + f"cycle {r.cycle:,}"
-
-
-def _cluster_table(p: RunSummary) -> Any:
-    from rich.table import Table
-
-    from mpibayes.terminal import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
-    for name in ("#", "rows", "share", "stable"):
-        table.add_column(name, justify="right", no_wrap=True)
-    if p.profiles:
-        table.add_column("what characterises it")
-    for line in p.clusters:
-        cells = [str(line.number), f"{line.rows:,}", percent(line.share), f"{line.stability:.2f}"]
-        if p.profiles:
-            words = Text()
-            for i, t in enumerate(line.traits):
-                words.append(" · " if i else "", style="dim")
-                words.append_text(_phrase(t))
-            cells.append(words if line.traits else Text("nothing stands out: much like all rows", style="dim"))
-        table.add_row(*cells)
-    return table
-
-
-def block_tables(p: RunSummary, block: BlockProfile) -> list[Any]:
-    """The columns of a block, numbered; by these numbers, as names are too long for table headers, their means and
-    telling correlations in the clusters shown."""
-    from rich.columns import Columns
-    from rich.table import Table
-
-    from mpibayes.terminal import Text
-
-    numbered = {name: i for i, name in enumerate(block.columns, 1)}
-    title = Text(f"Block {block.name}", style="bold")
-    title.append(f": {len(numbered)} columns with a full covariance in each cluster", style="not bold")
-    key = [Text(f"{f'({i})':>4} {name}") for name, i in numbered.items()]
-    means = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
-    means.add_column("#", justify="right", no_wrap=True)
-    shown = min(len(numbered), MEANS_SHOWN)
-    for i in range(1, shown + 1):
-        means.add_column(f"({i})", justify="right", no_wrap=True)
-    pairs = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
-    pairs.add_column("#", justify="right", no_wrap=True)
-    pairs.add_column("correlations that differ most from those in all rows")
-    for k, line in enumerate(p.clusters):
-        words = Text()
-        for i, (a, b, here, everywhere) in enumerate(profiles.correlated(block, k)):
-            words.append(" · " if i else "", style="dim")
-            words.append(f"({numbered[a]}, {numbered[b]})", style="cyan")
-            words.append(f" {here:z.2f}")
-            words.append(f" (overall {everywhere:z.2f})", style="dim")
-        means.add_row(str(line.number), *(number(x) for x in block.mean[k][:shown]))
-        pairs.add_row(str(line.number), words or Text("much like those in all rows", style="dim"))
-    means.add_row("all", *(number(x) for x in block.overall_mean[:shown]), style="dim")
-    rest = f" of the first {shown} columns; summary.json has them all" if shown < len(numbered) else ""
-    return [title, Columns(key, (0, 2), column_first=True), Text(f"means{rest}", style="bold"), means, pairs]
-
-
-def _phrase(t: Trait) -> Any:
-    """A trait on paper."""
-    from mpibayes.terminal import Text
-
-    text = Text()
-    text.append(t.title, style="cyan")
-    text.append(f" = {t.value}" if t.what == "level" else f" {t.value}", style="")
-    text.append(f" (overall {t.overall})", style="dim")
-    return text
-
-
-def _small_clusters(p: RunSummary) -> list[Any]:
-    from mpibayes.terminal import Text
-
-    rest = p.representative.sizes[len(p.clusters) :]
-    if not len(rest):
-        return []
-    many, most = counted(len(rest), "more cluster"), counted(rest.max(), "row")
-    size = f"with at most {most} each" if len(rest) > 1 else f"with {most}"
-    return [Text(f"{many} {size}, {percent(rest.sum() / p.run.n_rows)} of the rows", style="dim")]

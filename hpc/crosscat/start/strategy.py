@@ -13,12 +13,14 @@ from pathlib import Path
 from mpibayes.errors import ConfigError
 from mpibayes.hpc import settled
 from mpibayes.hpc.config.config import Config
-from mpibayes.hpc.crosscat.keys import Anneal, Sampler, growing_schedule
+from mpibayes.hpc.crosscat.keys import Anneal, Model, Sampler, growing_schedule
 from mpibayes.hpc.crosscat.moves.round import EVERY, OFTEN
 from mpibayes.hpc.crosscat.start.subsample import Annealing, planned_cycles
 from mpibayes.text import counted, duration
 
 START_ROWS = 1000  # of the first subsample, or a quarter of the rows where there are fewer than four times as many
+VIEWS = 16  # that columns are dealt to at first
+ROWS = 10_000  # of the sample on which views are searched for
 SETTLING = 20  # full-data cycles a shard that an annealed start needs (docs/math.md 3.3: 10 leave a bias)
 
 STARTS = {
@@ -62,11 +64,27 @@ def initial(config: Config) -> str:
     sampler = config.of(Sampler)
     if sampler.init != "auto":
         return sampler.init
-    if sampler.strategy == "auto":
-        return "one" if config.run.chains == 1 else "overdispersed"
+    if sampler.strategy == "auto":  # chains of several views start from different views
+        return "one" if config.run.chains == 1 or config.of(Model).has_views else "overdispersed"
     if sampler.strategy == "prior+gibbs" or (sampler.strategy == "anneal" and config.of(Anneal).schedule == "constant"):
         return "prior"
     return "sequential"
+
+
+def views_at_first(config: Config) -> int:
+    """Views that columns are dealt to at random."""
+    given = config.of(Sampler).init_views
+    if not config.of(Model).has_views:
+        return 1
+    return VIEWS if given == "auto" else given
+
+
+def pilot_rows(config: Config, n_rows: int) -> int:
+    """Rows of the sample on which views are searched for first; 0: there is no search."""
+    sampler = config.of(Sampler)
+    own = sampler.strategy == "auto" and sampler.init == "auto" and config.of(Model).has_views
+    rows = (ROWS if own else 0) if sampler.init_rows == "auto" else sampler.init_rows
+    return min(rows, n_rows) if config.of(Model).likelihood else 0
 
 
 def labels_path(config: Config) -> Path:
@@ -133,7 +151,15 @@ def start_in_words(config: Config, n_rows: int, number: int = 0) -> str:
         moves = f"in every cycle until {OFTEN}, then every {EVERY} cycles"
     else:
         moves = "never" if every == 0 else "in every cycle" if every == 1 else f"every {every} cycles"
+    if config.of(Model).has_views and how != "labels":
+        clusters = f"{views_in_words(config, n_rows)}, {clusters}"
     return f'strategy = "{config.of(Sampler).strategy}": {rows} {clusters}; split and merge moves {moves}'
+
+
+def views_in_words(config: Config, n_rows: int) -> str:
+    """The first views."""
+    sample, dealt = pilot_rows(config, n_rows), counted(views_at_first(config), "random view")
+    return f"in the views that a search finds on {sample:,} rows from {dealt}" if sample else f"in {dealt}"
 
 
 def growth_in_words(config: Config, n_rows: int) -> str:

@@ -1,6 +1,9 @@
 import pytest
 
+from mpibayes.hpc.posterior import drawing
 from tests.crosscat.report.runs import make_run, write_planted
+
+png = drawing.png
 
 
 @pytest.fixture(scope="session")
@@ -19,10 +22,17 @@ def pictures():
     """For tests that look at a report's pictures: drawing is most of its time."""
 
 
+@pytest.fixture
+def no_more_pictures(monkeypatch):
+    """For tests that have looked, and go on to other claims: called, it ends the drawing."""
+    return lambda: monkeypatch.setattr("mpibayes.hpc.crosscat.report.report._pictures", lambda posterior: {})
+
+
 @pytest.fixture(autouse=True)
 def few_pictures(monkeypatch, request):
-    """None where no test looks, and all but the first at a third of the resolution."""
+    """None where no test looks, and all but the first at a third of the resolution and without a layout."""
     if "pictures" not in request.fixturenames:
         monkeypatch.setattr("mpibayes.hpc.crosscat.report.report._pictures", lambda posterior: {})
     if "whole" not in request.node.name:
-        monkeypatch.setattr("mpibayes.hpc.posterior.drawing.DPI", 50)
+        monkeypatch.setattr(drawing, "DPI", 50)
+        monkeypatch.setattr(drawing, "png", lambda figure: figure.set_layout_engine("none") or png(figure))

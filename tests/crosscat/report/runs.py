@@ -8,11 +8,12 @@ import numpy as np
 
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
-from mpibayes.hpc.crosscat.draws import writer
+from mpibayes.hpc.crosscat.draws import of_chain, writer
 from mpibayes.hpc.crosscat.family import Family
 from mpibayes.hpc.crosscat.heldout import HeldOut
 from mpibayes.hpc.crosscat.keys import Model, priors
-from mpibayes.hpc.crosscat.scalars import SCALARS
+from mpibayes.hpc.crosscat.scalars import BY_FAMILY
+from mpibayes.hpc.crosscat.start import views
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.run import directory as run_directory
@@ -90,26 +91,34 @@ def make_run(
     settings = Settings(
         seed=5, shards=2, concentration=model.law, discount=model.discount,
         likelihood=model.likelihood, priors=priors(config),
+        view_concentration=model.view_concentration if model.has_views else None,
         **more,
     )  # fmt: skip
+    scalars = BY_FAMILY[model.family]
     for chain in range(chains):
         place = folder if chains == 1 else folder / f"chain-{chain + 1}"
         place.mkdir(exist_ok=True)
         mixture = Mixture(serial(), data.columns, data.rows_of, data.n_rows, settings, chain)
-        mixture.start(starts[min(chain, len(starts) - 1)])
+        if model.has_views and model.likelihood:
+            rows = data.rows_of(0, data.n_rows)
+            views.follow(mixture, views.searched(data.columns, rows, settings, chain, 2))
+        else:
+            if model.has_views:
+                views.deal(mixture, 2)
+            mixture.start(starts[min(chain, len(starts) - 1)])
         score = HeldOut(serial(), data.heldout_blocks(serial(), 2)) if heldout else None
         if data.training_rows is not None:
             np.save(place / run_directory.TRAINING_ROWS, data.training_rows)
-        trace, draws = TraceWriter(place, [s.name for s in SCALARS], kinds=kinds(SCALARS)), writer(place)
+        trace, draws = TraceWriter(place, [s.name for s in scalars], kinds=kinds(scalars)), writer(place)
         for cycle in range(1, cycles + 1):
             started = time.perf_counter()
             info = mixture.cycle()
-            lpd, averaged = score.score(mixture.view, cycle > burn_in) if score else (np.nan, np.nan)
+            lpd, averaged = score.score(mixture.views, mixture.places, cycle > burn_in) if score else (np.nan, np.nan)
             seconds = time.perf_counter() - started
             scores = {"heldout_lpd": lpd, "heldout_lpd_averaged": averaged}
             trace.append(cycle, {**vars(info), **scores, "seconds": seconds})
             if keep and cycle % labels == 0 and not mixture.growing:
-                draws.append(cycle, labels=mixture.view.labels(), **vars(mixture.view.hyper))
+                draws.append(cycle, **of_chain(mixture, model.has_views))
         trace.flush()
         draws.flush()
     return folder

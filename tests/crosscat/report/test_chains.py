@@ -117,7 +117,7 @@ MERGED = np.minimum(TRUTH, 1)
 def test_chains_of_one_clustering_agree():
     g = np.random.default_rng(1)
     a = agreement_of([partitions(g, TRUTH, 12, 0.02) for _ in range(3)])
-    assert a.verdict == "same" and a.groups == [[0, 1, 2]] and a.n_rows == 1000
+    assert a.verdict == "same" and a.groups == [[0, 1, 2]] and a.n == 1000
     assert a.ari == pytest.approx(a.ari.T) and np.all(a.ari > 0.85) and np.all(a.vi < 0.6)
     (said,) = chains.answer(a, summaries(3))
     assert said.startswith("Yes: adjusted Rand index 0.")

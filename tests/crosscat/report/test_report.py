@@ -12,9 +12,9 @@ from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.commands.report import report
 from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile
-from mpibayes.hpc.crosscat.report.summarise import ClusterLine, RunSummary
-from mpibayes.hpc.crosscat.report.tables import block_tables
-from mpibayes.hpc.crosscat.representative import representative
+from mpibayes.hpc.crosscat.report.summarise import ClusterLine
+from mpibayes.hpc.crosscat.report.views import block_tables
+from mpibayes.hpc.crosscat.representative import representatives
 from mpibayes.hpc.crosscat.start.subsample import Annealing
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.io.table import table_from_arrays, write_table
@@ -75,21 +75,22 @@ def test_the_representative_has_the_least_loss(run_dir):
     """Against the definition, on all rows: the table is smaller than the number of probe rows."""
     run = Posterior([run_dir])
     kept = run.kept()
-    r = representative(run, kept)
+    (r,) = representatives(run, kept).views
     assert r.loss == pytest.approx(r.losses.min()) and len(r.losses) == len(kept)
-    drawn = {d.cycle: d.labels for d in iterate_draws(run_dir)}
+    drawn = {d.cycle: d.labels[0] for d in iterate_draws(run_dir)}
     same = drawn[r.cycle][:, None] == drawn[r.cycle]
     assert np.array_equal(r.labels[:, None] == r.labels, same)
     assert np.all(np.diff(r.sizes) <= 0)
 
 
-def test_several_chains(table, tmp_path, pictures):
+def test_several_chains(table, tmp_path, pictures, no_more_pictures):
     run = make_run(tmp_path / "a", table, chains=2, labels=2)
     _, printed, summary = run_report(run)
     assert "2 chains" in printed and len(summary["runs"]) == 2 and summary["kept_draws"] == 30
     assert_picture(run / "report" / "trace.png")
     _, _, alone = run_report(run / "chain-2", out=tmp_path / "alone")
     assert alone["kept_draws"] == 15 and len(alone["runs"]) == 1
+    no_more_pictures()
     _, _, both = run_report([run / "chain-1", run / "chain-2"], out=tmp_path / "both")
     assert both["scalars"] == summary["scalars"] and both["agreement"] == summary["agreement"]
     assert_picture(run / "report" / "chains.png", (300, 90))
@@ -138,7 +139,7 @@ def test_moves_that_all_fail_are_told(table, tmp_path):
 ANNEALED = {"annealing": Annealing("linear", 4.0, 40), "starts": ("sequential",)}
 
 
-def test_a_growth_phase_is_shown_and_never_counts(table, tmp_path, pictures):
+def test_a_growth_phase_is_shown_and_never_counts(table, tmp_path, pictures, no_more_pictures):
     run = make_run(tmp_path / "a", table, burn_in=25, **ANNEALED)
     folder, printed, summary = run_report(run)
     trace = read_trace(run)
@@ -152,6 +153,7 @@ def test_a_growth_phase_is_shown_and_never_counts(table, tmp_path, pictures):
     assert f"from cycle {growth + 1} on" in printed and "active rows at first, all 400 from cycle" in printed
     for name in ("annealing.png", "trace.png"):
         assert_picture(folder / name)
+    no_more_pictures()
     _, printed, early = run_report(run, out=tmp_path / "early", burn_in=0)
     assert early["runs"][0]["burn_in"] == growth and "no fewer than the growth takes" in printed
     assert early["scalars"]["log_joint"]["n_draws"] == 40 - growth
@@ -184,7 +186,7 @@ def test_runs_of_different_models_are_not_mixed(run_dir, table, tmp_path):
 
 
 def test_without_likelihood_there_are_no_profiles(table, tmp_path, pictures):
-    run = make_run(tmp_path / "a", table, text="[model]\nlikelihood = false\n")
+    run = make_run(tmp_path / "a", table, cycles=15, burn_in=5, text="[model]\nlikelihood = false\n")
     folder, printed, summary = run_report(run)
     assert "profiles.png" not in summary["pictures"] and summary["columns"] == []
     assert "samples the prior" in " ".join(printed.split())
@@ -259,7 +261,7 @@ def test_out_that_cannot_be_written(run_dir, tmp_path):
 
 def test_statistics_in_slices_are_those_of_the_whole(run_dir, monkeypatch):
     run = Posterior([run_dir])
-    (_, draw), *_ = run.states()
+    (_, draw), *_ = run.whole.states()
     whole = run.statistics([draw.labels])[0]
     moments, sample = run.moments(draw.labels), run.sample(100)
     cuts = {"height": np.array([0.0, 30.0]), "visits": np.array([3.0])}
@@ -292,7 +294,7 @@ def test_a_block_of_ten_long_names_fits_a_hundred_letters():
     block = BlockProfile("body", names, np.full(4, 500.0), mean, here, mean.mean(axis=0), overall[0])
     clusters = [ClusterLine(k + 1, 500, 0.25, 1.0) for k in range(4)]
     paper = io.StringIO()
-    for part in block_tables(RunSummary(None, [], {}, {}, None, 0, clusters=clusters), block):
+    for part in block_tables(clusters, block):
         Console(file=paper, width=100).print(part)
     lines = paper.getvalue().splitlines()
     assert all(name in paper.getvalue() for name in names) and "\u2026" not in paper.getvalue()

@@ -1,8 +1,6 @@
 """Small finished runs of regressions of a simulated shop's customers."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +10,7 @@ from mpibayes.hpc.scalar import kinds
 from mpibayes.io.segments import read_attributes
 from mpibayes.io.table import Table, table_from_arrays, write_table
 from mpibayes.io.trace import TraceWriter, read_axes, read_trace
+from tests.run.conftest import in_process
 
 JOBS = ["clerk", "nurse", "cook", "pilot"]
 BIRDS = ["finch", "gull", "robin"]
@@ -104,8 +103,7 @@ def make_run(
             burn_in=burn_in, predictors=list(PREDICTORS), chains=chains, regression=regression, text=text,
         ).replace("heldout = None\n", "")
     )  # fmt: skip
-    command = [sys.executable, "-m", "mpibayes", "run", str(config), "-o", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = in_process(folder.parent, "run", config, "-o", folder)
     assert done.returncode == 0, done.stderr + done.stdout
     return folder
 

@@ -1,0 +1,46 @@
+"""Which two views a merge joins: views whose partitions of the rows say the same are proposed more often.
+
+A function of the state, so its probability enters the acceptance: of the views as a merge finds them, and as a split
+leaves them (docs/math.md 2.10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+ROWS = 2_000  # that partitions are compared on, on average
+FLOOR = 0.001  # weight of two views that have nothing in common; that of twins is about 1
+
+
+def log_probabilities(labels: Sequence[np.ndarray]) -> np.ndarray:
+    """Log probability of each pair of views, (V, V), symmetric; the pairs of i < j sum to 1. labels: of each view, on
+    some rows (n,).
+
+    A pair weighs FLOOR and the information that the two share, without what chance gives to independent ones, over
+    that of both together.
+    """
+    codes = [np.unique(z, return_inverse=True)[1] for z in labels]
+    starts = np.cumsum([0, *(code.max(initial=0) + 1 for code in codes)])
+    n = len(labels[0])
+    member = np.zeros((n, starts[-1]), np.float32)
+    for start, code in zip(starts, codes):
+        member[np.arange(n), start + code] = 1.0
+    counts = (member.T @ member).astype(np.float64)  # whole numbers, exact below 2^24
+    summed = np.add.reduceat(counts * np.log(np.maximum(counts, 1.0)), starts[:-1], axis=0)
+    both = np.log(max(n, 1)) - np.add.reduceat(summed, starts[:-1], axis=1) / max(n, 1)  # entropies
+    own = np.diag(both)
+    sizes = np.diff(starts) - 1.0
+    chance = np.outer(sizes, sizes) / (2.0 * max(n, 1))
+    shared = np.divide(own[:, None] + own - both - chance, both, out=np.ones_like(both), where=both > 1e-9)
+    weight = FLOOR + np.clip(shared, 0.0, 1.0)
+    return np.log(weight) - np.log(np.triu(weight, 1).sum())
+
+
+def draw(log_p: np.ndarray, u: float) -> tuple[int, int]:
+    """A pair i < j by a uniform number."""
+    i, j = np.triu_indices(len(log_p), 1)
+    below = np.cumsum(np.exp(log_p[i, j]))
+    at = min(int(np.searchsorted(below, u * below[-1], side="right")), len(i) - 1)
+    return int(i[at]), int(j[at])

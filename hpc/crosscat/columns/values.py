@@ -1,0 +1,27 @@
+"""Rows told apart by what they say in one column or two: where sweeps that look for clusters start.
+
+Rows that are seated one by one open few clusters, and one column alone seldom shows any.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpibayes.io.rows import Rows
+
+BINS = 8  # quantiles of a number
+TOLD = 2  # columns
+MOST = 16  # labels
+
+
+def by_value(rows: Rows, stream: np.random.Generator) -> np.ndarray:
+    """Labels (n,) int32 below MOST by the values of TOLD columns, drawn at random; missing is a value."""
+    numbers = np.concatenate([rows.reals, rows.tallies, rows.vectors], axis=1)
+    codes = [rows.codes8, rows.codes16]
+    n_codes, n_numbers = sum(of.shape[1] for of in codes), numbers.shape[1]
+    chosen = stream.permutation(n_codes + n_numbers)[:TOLD]
+    numbers = numbers[:, chosen[chosen >= n_codes] - n_codes]
+    rank = numbers.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable")
+    bins = np.where(np.isnan(numbers), BINS, rank * BINS // max(len(rows), 1))
+    values = np.concatenate([np.concatenate(codes, axis=1)[:, chosen[chosen < n_codes]], bins], axis=1)
+    return (np.unique(values, axis=0, return_inverse=True)[1].ravel() % MOST).astype(np.int32)

@@ -1,0 +1,136 @@
+"""Which columns go together: the share of kept draws in which each two of them share a view, as numbers and a picture.
+
+Columns are those of the table, in the order of the representative views, in each the surest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpibayes.hpc.posterior.drawing import FAINT, INK, plot, shortened, styled
+from mpibayes.text import counted
+
+SURE = 0.9  # pairs that are together in a larger share of the draws, or apart in one, are certain enough
+NAMED = 100  # columns of the picture that have names
+NAME_LETTERS = 32
+MARGIN, LETTER = 0.04, 0.085  # inches that the number of a view needs
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """names (C,) of the columns; share (C, C) of n_draws draws in which two are in one view; alone (C,) of those in
+    which one has a view to itself; ends (V,): where the representative views end."""
+
+    names: Sequence[str]
+    share: np.ndarray
+    alone: np.ndarray
+    ends: np.ndarray
+    n_draws: int
+
+    def of(self, view: int) -> slice:
+        """Where the columns of a view are."""
+        return slice(self.ends[view - 1] if view else 0, self.ends[view])
+
+    def view_of(self, column: int) -> int:
+        return int(np.searchsorted(self.ends, column, side="right"))
+
+    def with_others(self, view: int) -> np.ndarray:
+        """Of each column of a view: the mean share of draws in which it is with another of them, NaN if there is
+        none."""
+        return _with_others(self.share[self.of(view), self.of(view)])
+
+    def together(self, view: int) -> float:
+        """The mean over a view's pairs of columns; NaN of a single one."""
+        return float(self.with_others(view).mean())
+
+    @property
+    def uncertain(self) -> list[tuple[int, int]]:
+        """Pairs of columns of which the draws are least certain, those nearest to one half first."""
+        i, j = np.tril_indices(len(self.share), -1)
+        p = self.share[i, j]
+        open_ones = np.flatnonzero((p > 1.0 - SURE) & (p < SURE))
+        order = open_ones[np.argsort(np.round(np.abs(p[open_ones] - 0.5), 12), kind="stable")]
+        return list(zip(j[order].tolist(), i[order].tolist()))
+
+
+def dependence(partitions: np.ndarray, names: Sequence[str], views: Sequence[Sequence[str]]) -> Dependence:
+    """Of draws' partitions of the columns (D, C), labels in the order of `names`; views: the names in each."""
+    share, alone = np.zeros((len(names), len(names))), np.zeros(len(names))
+    for z in partitions:
+        share += z[:, None] == z
+        alone += np.bincount(z)[z] == 1
+    share, alone = share / len(partitions), alone / len(partitions)
+    place, order = {name: i for i, name in enumerate(names)}, []
+    for view in views:
+        own = np.array([place[name] for name in view])
+        surest = np.argsort(-np.round(_with_others(share[np.ix_(own, own)]), 12), kind="stable")
+        order += own[surest].tolist()
+    ends = np.cumsum([len(view) for view in views])
+    return Dependence([names[i] for i in order], share[np.ix_(order, order)], alone[order], ends, len(partitions))
+
+
+def _with_others(share: np.ndarray) -> np.ndarray:
+    """The mean of each row but for its diagonal, which is 1."""
+    n = len(share)
+    return (share.sum(axis=1) - 1.0) / (n - 1) if n > 1 else np.full(1, np.nan)
+
+
+@styled
+def dependence_map(d: Dependence):
+    """Two columns' share of the draws as a shade; lines between the views, which have the numbers of the text."""
+    n, named = len(d.names), len(d.names) <= NAMED
+    side = float(np.clip(0.135 * n, 3.2, 10.0))  # inches
+    size = min(8.0, 62.0 * side / n)
+    names = [shortened(name, NAME_LETTERS) for name in d.names] if named else []
+    numbers = _numbers(d.ends, side / n)
+    beside = 6.0 + 6.5 * max((len(words) for words, _ in numbers), default=0)  # points
+    left = 0.3 + beside / 72.0 + 0.0088 * size * max(map(len, names), default=0)
+    top, right, bottom = 0.95, 0.3, 0.75
+    width, height = max(left + side + right, 6.2), top + side + bottom
+    figure = plot(width, height)
+    figure.set_layout_engine("none")
+    axes = figure.add_axes((left / width, bottom / height, side / width, side / height))
+    image = axes.imshow(d.share, cmap="Blues", vmin=0.0, vmax=1.0, extent=(0, n, n, 0))
+    axes.grid(visible=False)
+    axes.set(xticks=[], yticks=np.arange(n) + 0.5 if named else [])
+    if named:
+        axes.set_yticklabels(names, fontsize=size)
+        axes.tick_params(axis="y", length=0, pad=beside)
+    for spine in axes.spines.values():
+        spine.set(visible=True, color=INK, linewidth=0.7)
+    for end in d.ends[:-1]:
+        for line in (axes.axhline, axes.axvline):
+            line(end, color=INK, linewidth=0.7)
+    for words, middle in numbers:
+        look = {"fontsize": 8.5, "fontweight": "bold", "color": INK, "annotation_clip": False}
+        axes.annotate(words, (middle, 0), (0, 3), textcoords="offset points", ha="center", va="bottom", **look)
+        axes.annotate(words, (0, middle), (-4, 0), textcoords="offset points", ha="right", va="center", **look)
+    words = f"{counted(n, 'column')} in {counted(len(d.ends), 'view')}, numbered as in the report"
+    figure.text(
+        0.18 / width, 1 - 0.22 / height, "Which columns share a view", fontsize=11, fontweight="bold", va="center"
+    )
+    figure.text(0.18 / width, 1 - 0.46 / height, words, fontsize=8, va="center", color=FAINT)
+    bar = figure.add_axes((0.35 / width, 0.36 / height, 1.5 / width, 0.13 / height))
+    key = figure.colorbar(image, cax=bar, orientation="horizontal")
+    key.outline.set(edgecolor=FAINT, linewidth=0.5)
+    key.set_ticks([0, 0.5, 1], labels=["0", "50", "100 %"])
+    key.ax.tick_params(labelsize=7, length=2)
+    key.ax.grid(visible=False)
+    words = f"of {counted(d.n_draws, 'draw')}: those in which the two are in one view"
+    figure.text(2.05 / width, 0.425 / height, words, fontsize=7.5, va="center", color=FAINT)
+    return figure
+
+
+def _numbers(ends: np.ndarray, inch: float) -> list[tuple[str, float]]:
+    """Numbers of views, and where their middles are; neighbours share one ("5 to 9") until it has room. inch: of a
+    column. Views come by size, so that what follows is no wider."""
+    found, first, low = [], 1, 0
+    for view, high in enumerate(ends.tolist(), 1):
+        words = f"{view}" if view == first else f"{first}\N{EN DASH}{view}"
+        if (high - low) * inch >= MARGIN + LETTER * len(words):
+            found.append((words, (low + high) / 2.0))
+            first, low = view + 1, high
+    return found

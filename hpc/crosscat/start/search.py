@@ -1,0 +1,187 @@
+"""A search for the views of a sample: what a chain starts from, and never what its draws are (docs/math.md 2.11).
+
+An exact move of views has to be able to come back: to undo a split, it has to propose the very partition of the rows
+that was there, and a partition that has settled between two true views is one that nobody would propose. The search
+asks only whether the columns are better off: it draws partitions for both states of the columns, and takes the state
+with the greater evidence. It is no Markov chain with the posterior as its law, and does not have to be.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import gammaln
+
+from mpibayes.hpc.crosscat import sync
+from mpibayes.hpc.crosscat.chain import Mixture
+from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
+from mpibayes.hpc.crosscat.columns.proposal import Drawn
+from mpibayes.hpc.crosscat.columns.scan import Rowwise, of_views
+from mpibayes.hpc.crosscat.columns.split_merge import Move
+from mpibayes.hpc.crosscat.columns.subject import Subject
+from mpibayes.hpc.crosscat.pitman_yor import log_eppf
+from mpibayes.kernels import mixture as kernels
+
+MOVES = 4  # of a cycle
+EARLY, MOST = 3, 16  # cycles: in the first, views have so few clusters that what fails may well work later
+UNITS = 4  # units of columns for each cycle that there may be, where that is more
+STILL = 3  # moves without a success for each view, and splits of each that are tried, before the search ends
+PAIRS = 0.6, 4  # share of moves that are of two views: this of many views, and (V - 1) over that of V
+DRAWS = 3  # by which an evidence is estimated at most, in different cycles
+FINER = 5.0  # clusters of a product of two partitions over those of either, at most
+MARGIN = 0.5  # of what fresh partitions miss of refined ones, by which they have to be better to tell
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The best estimate of a log evidence, and the partition that it comes from. fresh: the best by partitions from q
+    alone, of which so many were drawn, the last in a cycle."""
+
+    log: float = -np.inf
+    drawn: Drawn | None = None
+    fresh: float = -np.inf
+    draws: int = 0
+    cycle: int = -1
+
+
+class Better(Move):
+    """A split or merge of views that is taken where the evidence is greater.
+
+    Evidence is estimated by p(z) p(cells | z) / q(z), the logarithm of which is too low on average: by the best of a
+    few partitions z from q, and of those that come from partitions at hand, where rows are drawn anew given clusters.
+    """
+
+    chain: Searching
+
+    def run(self) -> tuple[list[int], list[Rowwise]] | None:
+        most, few = PAIRS
+        if self.stream.random() >= min(most, (len(self.views) - 1) / few):
+            return self._split()
+        return self._merge() if self.stream.random() < 0.5 else self._exchange()
+
+    def _split(self):
+        sizes, views = np.bincount(self.where), self.chain.units_of_views()
+        weight = (sizes - 1) / (1.0 + np.array([self.chain.tries[view] for view in views])) ** 2
+        if not weight.any():
+            return None
+        view = int(self.stream.choice(len(views), p=weight / weight.sum()))
+        self.chain.tries[views[view]] += 1
+        own = np.array(views[view])
+        a, b, _ = self._cut(own)
+        apart = self.where.copy()
+        apart[b] = len(self.views)
+        present = of_views([self.views[view]])
+        of_a, of_b, whole = (self._evidence(units, role, present) for role, units in enumerate((a, b, own)))
+        better = self._better(apart, [of_a, of_b], [whole])
+        return self._accepted({0: (a, of_a.drawn), 1: (b, of_b.drawn)}) if better else None
+
+    def _two(self) -> tuple[tuple[int, int], list[np.ndarray], list[Rowwise]]:
+        """Two views: their numbers, units and partitions."""
+        pair, _ = self._pair(self.stream.random())
+        return pair, [np.flatnonzero(self.where == v) for v in pair], of_views([self.views[v] for v in pair])
+
+    def _exchange(self):
+        """Two views are dealt to sides anew."""
+        (i, j), (a, b), present = self._two()
+        own = np.sort(np.concatenate([a, b]))
+        f, g = (int(np.searchsorted(own, self.stream.choice(units))) for units in (a, b))
+        side, _ = self._sides(own, f, g, None)
+        new = [own[~side], own[side]]
+        if np.array_equal(new[0], a):
+            return None
+        after = [self._evidence(units, role, present) for role, units in enumerate(new)]
+        before = [self._evidence(units, 2, present[role : role + 1]) for role, units in enumerate((a, b))]
+        where = self.where.copy()
+        where[new[0]], where[new[1]] = i, j
+        better = self._better(where, after, before)
+        return self._accepted({role: (new[role], after[role].drawn) for role in (0, 1)}) if better else None
+
+    def _merge(self):
+        (i, j), (a, b), present = self._two()
+        joined = np.where(self.where == j, i, self.where)
+        own = np.flatnonzero(joined == i)
+        of_a, of_b = self._evidence(a, 0, present[:1]), self._evidence(b, 1, present[1:])
+        whole = self._evidence(own, 2, [*present, *self._product(*present)])
+        return self._accepted({2: (own, whole.drawn)}) if self._better(joined, [whole], [of_a, of_b]) else None
+
+    def _better(self, where: np.ndarray, after: Sequence[Evidence], before: Sequence[Evidence]) -> bool:
+        """Whether the units are better off there. Partitions that are there have been refined by cycles: fresh ones of
+        both sides tell as well, if the gain is not small beside what they miss."""
+        gain = self._log_law(where) - self._log_law(self.where)
+        best = gain + sum(of.log for of in after) - sum(of.log for of in before)
+        fresh = gain + sum(of.fresh for of in after) - sum(of.fresh for of in before)
+        return best > 0 or fresh > MARGIN * sum(of.log - of.fresh for of in before)
+
+    def _evidence(self, units: np.ndarray, role: int, present: Sequence[Rowwise]) -> Evidence:
+        """Of the cells of some units, whose rows may go by partitions that are there."""
+        known, cycle = self.chain.evidence, self.chain.cycles
+        best = known.get(tuple(units), Evidence())
+        if best.cycle == cycle:
+            return best
+        proposal = self._proposal(units, role)
+        found = [self._suited(proposal.subject, partition) for partition in present]
+        if best.draws < DRAWS:
+            found.append(proposal.draw())
+        for drawn in found:
+            log_weight = self._log_weight(proposal.subject, drawn)
+            if log_weight > best.log:
+                best = replace(best, log=log_weight, drawn=drawn)
+        if best.draws < DRAWS:
+            best = replace(best, fresh=max(best.fresh, log_weight), draws=best.draws + 1)
+        known[tuple(units)] = best = replace(best, cycle=cycle)
+        return best
+
+    def _product(self, a: Rowwise, b: Rowwise) -> list[Rowwise]:
+        """The partition that tells rows apart as both do, where it is not much finer than they are."""
+        cells, z = np.unique(a.z[0].astype(np.int64) * b.n_labels + b.z[0], return_inverse=True)
+        if len(cells) > FINER * max(a.n_labels, b.n_labels):
+            return []
+        return [Rowwise([z.astype(np.int32)], len(cells), a.process)]
+
+    def _suited(self, subject: Subject, partition: Rowwise) -> Drawn:
+        """A partition whose rows are drawn anew, given what its clusters say of some columns.
+
+        log_q is that of their names, and as much more as there are ways to name clusters: partitions have no names.
+        """
+        of, rows, (concentration, discount) = subject.components, subject.shards[0].rows, partition.process
+        hyper = replace(subject.hyper, concentration=concentration, discount=discount)
+        statistics = sync.statistics(self.comm, of, [(rows, partition.z[0])], partition.n_labels, 1)
+        terms = kernels.log_predictive_clusters(rows, collapsed_clusters(of, hyper, statistics))
+        z, log_q = kernels.take(np.ascontiguousarray(terms[:, :-1]), self.stream.random(len(rows)))
+        names, z = np.unique(z, return_inverse=True)
+        return Drawn([z.astype(np.int32)], len(names), log_q + float(gammaln(partition.n_labels + 1)))
+
+    def _log_law(self, where: np.ndarray) -> float:
+        """Of the units' views."""
+        return float(log_eppf(np.unique(where, return_counts=True)[1], *self.chain.process))
+
+
+class Searching(Mixture):
+    """A chain on one rank and one shard whose views split and merge by evidence. evidence, tries: of a view, by its
+    units, what is known, and how often it was to split."""
+
+    move_of_views = Better
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.evidence: dict[tuple[int, ...], Evidence] = {}
+        self.tries: Counter[tuple[int, ...]] = Counter()
+
+    def search(self) -> None:
+        """Cycles until views have come to rest."""
+        still = 0
+        for number in range(max(MOST, len(self.units) // UNITS)):
+            still = 0 if self.cycle().view_moves or number < EARLY else still + MOVES
+            if number < EARLY:
+                self.tries.clear()
+            tried = all(self.tries[units] >= min(STILL, len(units) - 1) for units in self.units_of_views())
+            if tried and still >= STILL * len(self.views):
+                break
+
+    def units_of_views(self) -> list[tuple[int, ...]]:
+        """Numbers of the units of each view."""
+        where = np.array(self.view_of_unit)
+        return [tuple(np.flatnonzero(where == v).tolist()) for v in range(len(self.views))]

@@ -1,0 +1,99 @@
+"""The views that a chain starts with: columns dealt at random, or what a search finds on a sample of the rows.
+
+Columns sort themselves while the rows of a view are in few clusters; once rows have settled, hardly any column moves
+alone (docs/math.md 2.10). So a chain starts from many random views, in which rows and columns move from the first cycle
+on, and views split and merge by evidence (search.py): on a sample of many rows, since every cycle is cheaper there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mpibayes.hpc.components.hyper import Hyper
+from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.hpc.crosscat.chain import Mixture, Settings
+from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
+from mpibayes.hpc.crosscat.start import search
+from mpibayes.hpc.crosscat.start.search import Searching
+from mpibayes.hpc.data.rows import PIECE, Data
+from mpibayes.hpc.parallel.comm import Communicator, on_root, serial
+from mpibayes.hpc.parallel.streams import Purpose, generator
+from mpibayes.io.rows import Column, Rows
+from mpibayes.kernels import mixture as kernels
+
+
+@dataclass(frozen=True)
+class Found:
+    """A view: its columns, and its clusters."""
+
+    columns: tuple[str, ...]
+    hyper: Hyper
+    statistics: Statistics
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """What a pilot found; process: concentration and discount of the views."""
+
+    views: Sequence[Found]
+    process: tuple[float, float]
+
+
+def deal(mixture: Mixture, n_views: int) -> None:
+    """Deal the columns to so many views at random; some may stay empty, and are none. Collective."""
+    stream = generator(mixture.settings.seed, Purpose.DEALT_COLUMNS, chain=mixture.chain)
+    where = stream.integers(n_views, size=len(mixture.units))
+    arrange(mixture, where)
+
+
+def arrange(mixture: Mixture, where: Sequence[int] | np.ndarray) -> None:
+    """Give each unit of columns the view of this number. Collective."""
+    views: dict[int, set[str]] = {}
+    for names, v in zip(mixture.units, np.asarray(where).tolist()):
+        views.setdefault(v, set()).update(names)
+    mixture.arrange([[c.name for c in mixture.columns if c.name in names] for _, names in sorted(views.items())])
+
+
+def pilot(comm: Communicator, data: Data, settings: Settings, chain: int, n_rows: int, n_views: int) -> Pilot:
+    """What a chain on root finds on some random rows, on every rank. Collective."""
+    what = f"find views on a sample of {n_rows:,} rows"
+    return on_root(comm, lambda: _pilot(data, settings, chain, n_rows, n_views), what=what)
+
+
+def _pilot(data: Data, settings: Settings, chain: int, n_rows: int, n_views: int) -> Pilot:
+    stream = generator(settings.seed, Purpose.PILOT, chain=chain)
+    seed = int(stream.integers(2**63))  # the pilot's draws are not those of the chain
+    places = np.sort(stream.choice(data.n_rows, n_rows, replace=False, shuffle=False))
+    return searched(data.columns, data.rows_at(places), replace(settings, seed=seed), chain, n_views)
+
+
+def searched(columns: Sequence[Column], rows: Rows, settings: Settings, chain: int, n_views: int) -> Pilot:
+    """What a search finds on all of some rows, from columns that are dealt to n_views."""
+    alone = replace(settings, shards=1, annealing=None, column_moves=None, view_moves=search.MOVES)
+    mixture = Searching(serial(), columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), alone, chain)
+    deal(mixture, n_views)
+    mixture.start("one")
+    mixture.search()
+    return Pilot([Found(v.columns, v.hyper, v.partition.statistics) for v in mixture.views], mixture.process)
+
+
+def follow(mixture: Mixture, found: Pilot) -> None:
+    """Start a chain with the views of a pilot: every row in the cluster that suits it best. Collective."""
+    mixture.arrange([of.columns for of in found.views])
+    chosen = mixture.first_rows()
+    for view, of in zip(mixture.views, found.views):
+        tail = collapsed_clusters(view.components, of.hyper, of.statistics)
+        for shard, z, rows in zip(view.shards, view.z, chosen):
+            _seat_nearest(shard.rows, z, rows, tail)
+        view.n_labels, view.hyper = len(of.statistics), of.hyper
+    mixture.resume(0, process=found.process)
+
+
+def _seat_nearest(rows, z: np.ndarray, chosen: np.ndarray, tail: kernels.Tail) -> None:
+    """Give the chosen rows the labels of the clusters that suit them best, a new one left out."""
+    for start in range(0, len(chosen), PIECE):
+        piece = chosen[start : start + PIECE]
+        z[piece] = kernels.log_predictive_clusters(rows.take(piece), tail)[:, :-1].argmax(axis=1)

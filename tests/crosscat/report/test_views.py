@@ -1,0 +1,233 @@
+"""The report of several views: which columns go together, against plain computations, and whether chains agree."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc.crosscat.draws import iterate_draws
+from mpibayes.hpc.crosscat.partitions import by_size, similarity, variations
+from mpibayes.hpc.crosscat.report import agreement, dependence, figures
+from mpibayes.io.table import table_from_arrays, write_table
+from tests.crosscat.report.runs import make_run, planted
+from tests.crosscat.report.test_chains import make_chain
+from tests.crosscat.report.test_figures import axes_of
+from tests.crosscat.report.test_report import assert_picture, run_report
+
+CROSSCAT = '[model]\nfamily = "crosscat"\n'
+
+
+@pytest.fixture(scope="session")
+def two_tables(tmp_path_factory):
+    """Two planted tables beside one another: the second's columns, but for two of them, with other clusters of rows."""
+    one, two = (planted(n=250, seed=seed)[0] for seed in (0, 1))
+    columns = [*one, *((f"{name} 2", *rest) for name, *rest in two if name not in ("noise", "dust"))]
+    return write_table(tmp_path_factory.mktemp("two") / "two.h5", *table_from_arrays(columns))
+
+
+@pytest.fixture(scope="session")
+def two_views(two_tables, tmp_path_factory):
+    """A run on it, for tests that only read it."""
+    return make_run(tmp_path_factory.mktemp("views") / "a", two_tables, cycles=40, text=CROSSCAT, heldout=0.1)
+
+
+def kept(folder, burn_in=10):
+    return [draw for draw in iterate_draws(folder) if draw.cycle > burn_in]
+
+
+def test_the_whole_report(two_views, tmp_path, pictures):
+    folder, printed, summary = run_report(two_views, out=tmp_path / "r")
+    for name in summary["pictures"]:
+        assert_picture(folder / name)
+    wanted = {"trace.png", "heldout.png", "dependence.png", "cluster_sizes.png", "profiles-1.png", "profiles-2.png"}
+    assert wanted <= set(summary["pictures"])
+    said = " ".join(printed.split())
+    for words in (
+        "views V",
+        "of all views together",
+        "halves columns: adjusted Rand index",
+        "; rows in the views: ",
+        "moves of views tried",
+        "changed their view",
+        "Views: columns that find the same clusters of rows",
+        "pairs of columns" if summary["dependence"]["uncertain"] else "no pair of columns",
+        "View 1: clusters of the representative partition",
+        "View 2: clusters of the representative partition",
+    ):
+        assert words in said
+    for view in summary["views"][:2]:
+        assert {"colour", "colour 2"} & {c["column"] for c in view["columns"]} and view["clusters"][0]["name"]
+        assert {c["column"] for c in view["profiles"]} == {c["column"] for c in view["columns"]}
+        assert sum(view["representative"]["sizes"]) == summary["table"]["training_rows"] == 225
+    assert sum(summary["n_views"].values()) == pytest.approx(1.0) and summary["representative"]["n_views"] >= 2
+    assert summary["moves"]["kept"]["view_moves_tried"] > 0
+
+
+def wrong(summary, draws, names):
+    """What of a summary differs from the draws, by plain counts."""
+    d, found = summary["dependence"], []
+    place = {name: i for i, name in enumerate(names)}
+    of = {(a, b): np.mean([x.view_of[place[a]] == x.view_of[place[b]] for x in draws]) for a in names for b in names}
+    if not np.allclose(d["share"], [[of[a, b] for b in d["columns"]] for a in d["columns"]], atol=1e-6):
+        found.append("share")
+    for view in summary["views"]:
+        own = [c["column"] for c in view["columns"]]
+        others = [[of[a, b] for b in own if b != a] for a in own]
+        for c, shares in zip(view["columns"], others):
+            alone = np.mean([np.sum(x.view_of == x.view_of[place[c["column"]]]) == 1 for x in draws])
+            if shares and abs(c["with_others"] - np.mean(shares)) > 1e-9:
+                found.append("with_others")
+            if (not shares and c["with_others"] is not None) or abs(c["alone"] - alone) > 1e-9:
+                found.append("alone")
+        if len(own) > 1 and abs(view["together"] - np.mean(others)) > 1e-9:
+            found.append("together")
+    return found
+
+
+def test_views_and_dependence_are_those_of_the_draws(two_views, two_tables, tmp_path):
+    """The wrong ones: draws whose columns are named in another order, one draw less, a view's numbers in another."""
+    *_, summary = run_report(two_views, out=tmp_path)
+    draws, names = kept(two_views), [c.name for c in two_tables.columns]
+    assert summary["dependence"]["draws"] == len(draws) == 30
+    assert not wrong(summary, draws, names)
+    assert "share" in wrong(summary, draws, names[::-1])
+    early = kept(two_views, 0)[:3]  # that have not found the views yet
+    assert "share" in wrong(summary, [*draws, *early], names)
+    summary["views"][0]["columns"][0]["with_others"] *= 0.9
+    assert wrong(summary, draws, names) == ["with_others"]
+    (best,) = [x for x in draws if x.cycle == summary["representative"]["cycle"]]
+    sets = {frozenset(names[i] for i in np.flatnonzero(best.view_of == v)) for v in np.unique(best.view_of)}
+    told = [[c["column"] for c in view["columns"]] for view in summary["views"]]
+    assert {frozenset(own) for own in told} == sets
+    assert [len(own) for own in told] == sorted(map(len, told), reverse=True)
+    assert summary["dependence"]["columns"] == [name for own in told for name in own]
+    losses = variations(np.stack([x.view_of for x in draws])).mean(axis=1)
+    assert summary["representative"]["expected_variation_of_information"] == pytest.approx(losses.min())
+
+
+def test_the_clusters_of_a_view_are_those_of_its_draw(two_views, two_tables, tmp_path):
+    *_, summary = run_report(two_views, out=tmp_path)
+    draws, names = {x.cycle: x for x in kept(two_views)}, [c.name for c in two_tables.columns]
+    for view in summary["views"]:
+        draw = draws[view["representative"]["cycle"]]
+        own = [names.index(c["column"]) for c in view["columns"]]
+        home = np.bincount(draw.view_of[own]).argmax()
+        sizes = np.bincount(by_size(draw.labels[home]))
+        assert view["representative"]["sizes"] == sizes[sizes > 0].tolist()
+        others = [v for v in range(len(draw.labels)) if v != home]
+        assert all(view["representative"]["sizes"] != np.bincount(by_size(draw.labels[v])).tolist() for v in others)
+
+
+PARTITIONS = np.array([[0, 0, 1, 1, 2], [0, 0, 1, 1, 1], [0, 1, 1, 0, 2], [0, 0, 1, 1, 1]])
+
+
+def test_dependence_by_hand():
+    d = dependence.dependence(PARTITIONS, list("abcde"), [["a", "b"], ["c", "d"], ["e"]])
+    assert d.names == list("abcde") and d.n_draws == 4
+    assert d.share[0].tolist() == [1, 0.75, 0, 0.25, 0] and d.share[4].tolist() == [0, 0, 0.5, 0.5, 1]
+    assert [d.together(0), d.together(1)] == [0.75, 0.75] and np.isnan(d.together(2))
+    assert d.alone.tolist() == [0, 0, 0, 0, 0.5]
+    assert d.uncertain[:2] == [(2, 4), (3, 4)] and len(d.uncertain) == 6
+    assert [d.view_of(c) for c in range(5)] == [0, 0, 1, 1, 2]
+    loose = dependence.dependence(PARTITIONS, list("abcde"), [["a", "c", "d"], ["b", "e"]])
+    assert loose.names == ["d", "c", "a", "b", "e"]  # the surest of a view first
+    sure = dependence.dependence(PARTITIONS[[0, 0]], list("abcde"), [["a", "b"], ["c", "d"], ["e"]])
+    assert sure.uncertain == []
+
+
+def touching(monkeypatch, n, n_views):
+    """Whether numbers and names of a picture with n columns in so many views touch."""
+    z = np.sort(np.arange(n) % n_views)
+    names = [f"column {i}" for i in range(n)]
+    views = sorted([[names[i] for i in np.flatnonzero(z == v)] for v in range(n_views)], key=len, reverse=True)
+    figure = axes_of(monkeypatch, dependence.dependence_map, dependence.dependence(z[None], names, views))
+    axes, size = figure.axes[0], figure.get_size_inches()
+    assert max(size) * 150 <= 2100
+    figure.canvas.draw()
+    numbers = [text.get_window_extent() for text in axes.texts]
+    labels = [text.get_window_extent() for text in axes.get_yticklabels()]
+    assert len(labels) == (n if n <= dependence.NAMED else 0) and numbers
+    assert all(box.x0 >= 0 and box.y1 <= figure.bbox.height for box in [*numbers, *labels])
+    pairs = [(a, b) for i, a in enumerate(numbers) for b in [*numbers[:i], *labels]]
+    return any(a.overlaps(b) for a, b in [*pairs, *pairwise(labels)])
+
+
+@pytest.mark.parametrize("n, n_views", [(2, 1), (5, 2), (70, 60), (500, 90)])
+def test_the_picture_of_the_dependence_is_legible(n, n_views, monkeypatch):
+    assert not touching(monkeypatch, n, n_views)
+    monkeypatch.setattr(dependence, "LETTER", 0.0)  # the wrong one: every view has its number, whatever its room
+    monkeypatch.setattr(dependence, "MARGIN", 0.0)
+    assert touching(monkeypatch, n, n_views) == (n_views >= 30)
+
+
+def test_few_cluster_sizes_have_a_panel_for_each_view(monkeypatch):
+    sizes = {"View 1": np.array([[5, 3], [4, 4]]), "View 2": np.array([[8], [8]]), "View 3": np.array([[6, 2]])}
+    figure = axes_of(monkeypatch, figures.cluster_sizes, sizes, 8)
+    assert [axes.get_title(loc="left") for axes in figure.axes if axes.get_title(loc="left")] == list(sizes)
+
+
+def agree(ari, **more):
+    return agreement.Agreement(np.array(ari, float), np.zeros((2, 2)), 100, **more)
+
+
+SAME, OTHER = [[0.99, 0.98], [0.98, 0.99]], [[0.99, 0.2], [0.2, 0.99]]
+
+
+@pytest.mark.parametrize(
+    "columns, rows, worst, words",
+    [
+        (SAME, {1: SAME, 3: SAME}, "same", "In the views they found the same clusters"),
+        (SAME, {1: SAME, 3: OTHER}, "different", "in 1 view of 2; not, or not surely, in 3: adjusted Rand index 0.200"),
+        (OTHER, {1: SAME}, "different", "No, there are 2 answers (a | b)"),
+        (SAME, {1: OTHER}, "different", "They found the same clusters in no view surely"),
+        (SAME, {}, "same", "Yes: "),
+    ],
+)
+def test_chains_agree_on_columns_and_then_on_rows(columns, rows, worst, words):
+    summaries = [agreement.summarise_chain(make_chain(name=name, log_joint=np.zeros(20))) for name in "ab"]
+    a, of_rows = agree(columns), {number: agree(ari) for number, ari in rows.items()}
+    said = " ".join(agreement.answer(a, summaries, of_rows))
+    assert words in said and ("What to do" in said) == (worst != "same")
+    assert agreement.worst([a, *of_rows.values()]) == worst
+    apart = " ".join(agreement.answer(replace(a, gap=500.0), summaries, of_rows))
+    assert "The chains have not met" in apart and "What to do" in apart
+
+
+def test_two_chains(two_tables, tmp_path, pictures):
+    run = make_run(tmp_path / "a", two_tables, cycles=20, chains=2, text=CROSSCAT, labels=2)
+    _, printed, summary = run_report(run)
+    said, found = " ".join(printed.split()), summary["agreement"]
+    assert "Did the chains find the same views?" in said and "of the 12 columns into views" in said
+    assert found["columns"]["columns"] == 12 and len(found["columns"]["adjusted_rand"]) == 2
+    assert all(view["agreement"]["rows"] == 250 for view in summary["views"])
+    assert "chains.png" in summary["pictures"] and "rows, adjusted Rand index" in said
+    assert found["verdict"] in agreement.WORST_FIRST and found["columns"]["adjusted_rand"][0][1] == apart(run)
+    assert found["columns"]["adjusted_rand"][0][1] != apart(run, [*range(1, 12), 0])  # the wrong one
+
+
+def apart(run, order=slice(None)):
+    """The adjusted Rand index of the columns of the draws that are nearest to all others of their chain."""
+    best = []
+    for chain, how in zip(("chain-1", "chain-2"), (slice(None), order)):
+        z = np.stack([draw.view_of for draw in kept(run / chain)])
+        best.append(z[np.argmin(np.round(variations(z).mean(axis=1), 12))][how])
+    return pytest.approx(similarity(*best)[0], abs=1e-12)
+
+
+@pytest.mark.thorough
+def test_without_likelihood_and_with_one_draw(two_tables, tmp_path, pictures):
+    text = CROSSCAT + "likelihood = false\n"
+    run = make_run(tmp_path / "a", two_tables, cycles=12, burn_in=6, labels=5, text=text)
+    _, printed, summary = run_report(run)
+    assert summary["kept_draws"] == 1 and "only 1 draw of the labels kept" in " ".join(printed.split())
+    assert all(view["profiles"] == [] for view in summary["views"])
+    assert not [name for name in summary["pictures"] if name.startswith("profiles")]
+    assert "dependence.png" in summary["pictures"] and summary["dependence"]["uncertain"] == []
+
+
+@pytest.mark.thorough
+def test_no_draws_leave_the_trace(two_tables, tmp_path, pictures):
+    run = make_run(tmp_path / "a", two_tables, cycles=12, burn_in=4, keep=False, text=CROSSCAT)
+    _, _, summary = run_report(run)
+    assert summary["pictures"] == ["trace.png"] and "views" not in summary

@@ -1,0 +1,135 @@
+"""A run of several views from a file to the end: the same bits on any number of ranks, stopped and continued, and what
+is made of it afterwards. Columns of every kind, a block, one with an atom, missing cells, held-out rows."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from mpibayes.io.export import export
+from tests.run.conftest import exported, mpibayes, run, run_some
+
+N, CYCLES = 600, 12
+CONFIG = f"""
+[data]
+table = "table.h5"
+heldout = 0.1
+[model]
+family = "crosscat"
+[blocks.size]
+columns = ["width", "height"]
+[sampler]
+init_views = 4
+view_moves = 1
+[run]
+seed = 5
+shards = 4
+cycles = {CYCLES}
+[output]
+labels = 3
+"""
+STARTS = {
+    "pilot": ("sampler.init_rows=150",),
+    "annealed": ("sampler.strategy=anneal", "anneal.start_rows=60", "anneal.passes=2", "anneal.strata=colour"),
+}
+STOPS = {"pilot": 4, "annealed": 3}  # the second within the growth
+
+
+def write_csv(path):
+    """Rows of three kinds, by which half of the columns go, and of two others, by which the rest go."""
+    g = np.random.Generator(np.random.Philox(3))
+    a, b = g.integers(3, size=N), g.integers(2, size=N)
+
+    def holes(cells, where=None):
+        where = g.random(N) < 0.08 if where is None else where
+        return ["" if hole else str(cell) for cell, hole in zip(cells, where)]
+
+    unmeasured = g.random(N) < 0.08
+
+    columns = {
+        "colour": holes(np.array(["red", "green", "blue"])[(a + (g.random(N) < 0.1)) % 3]),
+        "width": holes(np.round(g.normal(3.0 * a, 1.0), 2), unmeasured),
+        "height": holes(np.round(g.normal(-2.0 * a, 1.0), 2), unmeasured),
+        "visits": holes(g.poisson(np.array([1, 6, 20])[a])),
+        "member": holes(np.array(["no", "yes"])[(b + (g.random(N) < 0.1)) % 2]),
+        "gain": holes(np.where(g.random(N) < 0.6, 0.0, np.round(g.normal(10 + 20 * b, 2.0), 1))),
+        "age": holes(np.round(g.normal(30 + 20 * b, 4.0), 1)),
+    }
+    with open(path, "w", newline="") as file:
+        csv.writer(file).writerows([columns, *zip(*columns.values())])
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with the table and an annealed run, straight through on one rank."""
+    folder = tmp_path_factory.mktemp("views")
+    write_csv(folder / "table.csv")
+    (folder / "run.toml").write_text(CONFIG)
+    assert mpibayes(folder, "import", "table.csv", "table.h5").returncode == 0
+    done = run(folder, "annealed", *changes("annealed"))
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def changes(name):
+    return [word for change in STARTS[name] for word in ("--set", change)]
+
+
+def trace(place, name):
+    export([place / name], "csv", out=place / f"{name}.csv", timings=False)
+    return np.genfromtxt((place / f"{name}.csv").read_text().splitlines(), delimiter=",", names=True)
+
+
+def lines(path):
+    with open(path, newline="") as file:
+        return list(csv.reader(file))
+
+
+@pytest.mark.quick("annealed")
+@pytest.mark.parametrize("start", STARTS)
+def test_same_bits_stopped_on_three_ranks_and_continued_on_one(place, start):
+    if start != "annealed":
+        assert run(place, start, *changes(start)).returncode == 0
+    done = run_some(place, f"{start}-pieces", STOPS[start], *STARTS[start], ranks=3)
+    assert done.returncode == 75, done.stdout + done.stderr
+    done = run(place, f"{start}-pieces", *changes(start))
+    assert done.returncode == 0, done.stderr
+    assert exported(place, f"{start}-pieces") == exported(place, start)
+
+
+@pytest.mark.thorough
+def test_same_bits_on_three_ranks(place):
+    done = run(place, "three", *changes("annealed"), ranks=3)
+    assert done.returncode == 0, done.stderr
+    assert exported(place, "three") == exported(place, "annealed")
+
+
+def test_there_is_something_to_compare(place):
+    """Columns have moved, views are several, rows have come in, and held-out rows are scored."""
+    found = trace(place, "annealed")
+    assert found["active_rows"][STOPS["annealed"] - 1] < N * 0.9 == found["active_rows"][-1]
+    assert found["columns_moved"].sum() > 0 and found["n_views"][-1] > 1
+    assert np.isfinite(found["heldout_lpd"]).all()
+
+
+def test_what_is_made_of_it(place):
+    done = mpibayes(place, "export", "annealed", "--to", "clusters", "-o", "clusters.csv")
+    assert done.returncode == 0, done.stderr
+    rows = lines(place / "clusters.csv")
+    assert len(rows) in (N + 1, int(0.9 * N) + 1) and len(rows[0]) > 2
+    done = mpibayes(place, "predict", "annealed", "table.csv", "-o", "scored.csv", "--complete", "filled.csv")
+    assert done.returncode == 0, done.stderr
+    assert len(lines(place / "scored.csv")) == N + 1
+    assert all(all(row) for row in lines(place / "filled.csv"))
+
+
+def test_its_labels_start_another(place):
+    """Where the first run ended, and not where it began."""
+    short = ("run.cycles=1", "run.seed=6", "run.burn_in=0")
+    for name, how in (("again", ("init=labels", "init_labels=annealed")), ("anew", ("init_rows=0",))):
+        words = [word for change in (*short, *(f"sampler.{key}" for key in how)) for word in ("--set", change)]
+        done = run(place, name, *words)
+        assert done.returncode == 0, done.stderr
+    end = trace(place, "annealed")["log_joint"][-1]
+    again, anew = (float(trace(place, name)["log_joint"]) for name in ("again", "anew"))
+    assert abs(again - end) < 0.5 * abs(anew - end)
