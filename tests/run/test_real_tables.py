@@ -15,10 +15,10 @@ from tests.run.conftest import mpibayes
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "census_income"
 PEAK = """
-import resource, sys
+import os, pathlib, resource, sys
 from mpibayes.hpc.run.loop import main
 code = main("run.toml", "out")
-print("peak-kib", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, flush=True)
+pathlib.Path(f"peak-{os.getpid()}.kib").write_text(str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))
 sys.exit(code)
 """
 
@@ -59,7 +59,9 @@ def test_import_check_run_report(data_folder, tmp_path, load, rows, n_rows, few)
     assert done.returncode == 0, done.stderr
     status = json.loads((tmp_path / "out" / "status.json").read_text())
     assert status["state"] == "finished" and status["n_clusters"] > 20
-    measured = max(int(kib) for kib in re.findall(r"peak-kib (\d+)", done.stdout)) / 1024
+    peaks = [int(path.read_text()) for path in tmp_path.glob("peak-*.kib")]
+    assert len(peaks) == 2
+    measured = max(peaks) / 1024
     assert measured == pytest.approx(forecast, rel=0.2)
 
     done = mpibayes(tmp_path, "report", "out", timeout=300)
