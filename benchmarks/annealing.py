@@ -81,6 +81,7 @@ CASES = (
     Case("KDD 10,000", "kdd", 10_000, (0.7, 2.0, 7.0), PLAIN),
     Case("income 100,000", "income", 100_000, (2.0, 6.0, 20.0), PLAIN),
     Case("KDD 100,000", "kdd", 100_000, (2.0, 6.0, 20.0), PLAIN + ANNEAL[1:]),
+    Case("diabetes130", "diabetes", None, (2.0, 6.0, 20.0), PLAIN),
     Case("income, all rows", "income", None, (5.0, 15.0, 45.0), PLAIN),
     Case("KDD, all rows", "kdd", None, (5.0, 15.0, 45.0), PLAIN + ANNEAL[1:]),
 )

@@ -4,6 +4,7 @@
     FOLDER/census_income_kdd/census-income.data*                 Census-Income (KDD), 42 columns without a header
     FOLDER/kddcup99/kddcup.data_10_percent*                      KDD Cup 1999, 10 %, 42 columns without a header
     FOLDER/kddcup99/kddcup.names                                 its column names
+    FOLDER/diabetes130/diabetic_data.csv*                        Diabetes 130-US hospitals, 50 columns
 
 The folder is given by `--data`, or by the environment variable MPIBAYES_DATA. Files may be compressed (gz, xz, zst).
 """
@@ -24,6 +25,7 @@ SOURCES = {
     "hospital": "dartmouth_atlas/dha.csv*",
     "income": "census_income_kdd/census-income.data*",
     "kdd": "kddcup99/kddcup.data_10_percent*",
+    "diabetes": "diabetes130/diabetic_data.csv*",
 }
 
 
@@ -59,6 +61,7 @@ def imported(data: Path, name: str, out: Path) -> Table:
         "hospital": lambda: {"drop": ["NAME"], "kinds": {"TTL_MDCR_SPND": "real"}},  # all different, yet no identifier
         "income": lambda: {"drop": [INSTANCE_WEIGHT], "header": False},
         "kdd": lambda: {"names": kdd_names(data), "header": False},
+        "diabetes": lambda: {"drop": ["encounter_id", "patient_nbr"]},
     }[name]()
     in_order = out / f"{name}.in-order.h5"
     table = import_table(source(data, name), in_order, overwrite=True, **options).table

@@ -1,6 +1,8 @@
 """Cross-categorization from many seeds: do the columns find their views, how good is the score, and how soon?
 
-    python benchmarks/views.py [--data FOLDER] [--seeds 10] [--only cc_10k ...] [--seconds S] [--costs]
+    python benchmarks/views.py [--data FOLDER] [--seeds 10] [--only cc_10k ...] [--seconds S]
+    python benchmarks/views.py --costs
+    python benchmarks/views.py --memory
 
 Made tables, `views x clusters` of the same law: 68 categorical columns of 2 to 18 levels, dealt to views at random; in
 each view the rows have a partition of their own into 12 clusters, in which every column has a distribution of its own.
@@ -16,13 +18,18 @@ how far the held-out score is from that of the true distributions. Real tables, 
 8 and 10 seconds. Scores are those of the common scorer (scorer.py), view by view. Scoring is not counted.
 
 --costs: instead, CPU milliseconds of a cycle of 10,000 rows whose columns are in 1, 4 and 8 views, in the long run.
+--memory: instead, the peak of a run of 3 cycles on 1,000,000 rows in 8 views, above that of a run on 250,000.
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
+import tempfile
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from discrete_tables import HELD_OUT, Discrete
@@ -34,6 +41,7 @@ from tables import PUBLIC, discrete
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.start import strategy, views
 from mpibayes.hpc.parallel.comm import serial
+from mpibayes.io.table import write_table
 
 MADE = {  # rows, views, noise columns, CPU seconds
     "cc_10k": (10_000, 4, 0, 6.0), "cc_100k": (100_000, 4, 0, 20.0), "cc8_10k": (10_000, 8, 0, 12.0),
@@ -156,6 +164,31 @@ def milliseconds(mixture: Mixture, cycles: int = 40) -> float:
     return (time.process_time() - began) / cycles * 1e3
 
 
+PEAK = """
+import re, sys
+from mpibayes.hpc.run.loop import main
+code = main("run.toml", "out")
+print("peak-kib", re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
+sys.exit(code)
+"""
+
+
+def memory() -> list[list[str]]:
+    """Resident bytes at the peak of a run: of two tables, and of each row that one has more."""
+    lines, peaks, sizes = [], [], (250_000, 1_000_000)
+    for rows in sizes:
+        with tempfile.TemporaryDirectory() as place:
+            columns, cells = made("", rows, 8, 0).codes.table()
+            write_table(Path(place) / "table.h5", columns, cells)
+            settings = '[data]\ntable = "table.h5"\n[model]\nfamily = "crosscat"\n[run]\nseed = 1\ncycles = 3\n'
+            (Path(place) / "run.toml").write_text(settings)
+            done = subprocess.run([sys.executable, "-c", PEAK], cwd=place, capture_output=True, text=True, check=True)
+        peaks.append(int(done.stdout.split("peak-kib ")[1].split()[0]) * 1024)
+        lines.append([f"{rows:,} rows", f"{peaks[-1] / 2**20:.0f} MiB"])
+    lines.append(["a row", f"{(peaks[1] - peaks[0]) / (sizes[1] - sizes[0]):.0f} bytes"])
+    return lines
+
+
 def state(mixture: Mixture) -> tuple[np.ndarray, list[np.ndarray]]:
     """The view of each column, and the labels of each view."""
     home = {name: v for v, view in enumerate(mixture.views) for name in view.columns}
@@ -179,7 +212,11 @@ def main() -> None:
     words.add_argument("--only", nargs="+", default=[*MADE, *PUBLIC])
     words.add_argument("--seconds", type=float, help="CPU seconds a chain, instead of each table's own")
     words.add_argument("--costs", action="store_true", help="what a cycle costs, instead")
+    words.add_argument("--memory", action="store_true", help="what a row takes, instead")
     given = words.parse_args()
+    if given.memory:
+        print(markdown(["of", "at the peak"], memory()))
+        return
     if given.costs:
         head = ["table", "views", "clusters", "cycle, ms", "without moves of columns", "and without moves of rows"]
         print(markdown(head, costs()))

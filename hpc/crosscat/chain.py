@@ -106,9 +106,8 @@ class Mixture:
             if settings.view_moves and PitmanYor.of(settings.concentration, settings.discount).gamma is not None:
                 raise ValueError("moves of views integrate the rows' concentration out on a grid: it has a gamma prior")
         self.process = self.law.start() if self.law else (1.0, 0.0)  # concentration and discount of the views
-        modelled = columns if settings.likelihood else ()
         names = [[column.name for column in columns]]
-        self.views = [self._view(names[0], [Held(modelled, [shard.rows for shard in self.shards])], 0)]
+        self.views = [self._view(names[0], [shard.rows for shard in self.shards], 0)]
         self.shards = [replace(shard, rows=shard.rows.only(())) for shard in self.shards]  # views have the cells
         self.arrange(views or names)
 
@@ -128,8 +127,20 @@ class Mixture:
             if not any(set(names) <= set(view) for view in views):
                 raise ValueError(f"columns {', '.join(names)} have to be in one view")
         if [tuple(names) for names in views] != [view.columns for view in self.views]:
-            held = self._held()
-            self.views = [self._view(names, held, lane) for lane, names in enumerate(views)]
+            cells = self._taken(self.views, views)
+            self.views = [self._view(*of, lane) for lane, of in enumerate(zip(views, cells))]
+
+    def _taken(self, views: Sequence[View], wanted: Sequence[Collection[str]]) -> list[list]:
+        """The cells of each of some sets of columns, of this rank's shards; the views that have them lose theirs. Shard
+        by shard, so that there are never more than one shard's cells twice."""
+        found: list[list] = [[] for _ in wanted]
+        for i in range(len(self.shards)):
+            held = [self.held(view.columns, [view.shards[i].rows]) for view in views]
+            for own, names in zip(found, wanted):
+                own += self._cells(self._modelled(names), held)
+            for view in views:
+                view.shards[i] = replace(view.shards[i], rows=view.shards[i].rows.only(()))
+        return found
 
     def _held(self) -> list[Held]:
         """The cells of all views."""
@@ -144,23 +155,24 @@ class Mixture:
         wanted = set(names)
         return [c for c in self.columns if c.name in wanted] if self.settings.likelihood else []
 
-    def _view(self, names: Sequence[str], held: Sequence[Held], lane: int) -> View:
-        s, (components, rows) = self.settings, self._cut(names, held)
+    def _view(self, names: Sequence[str], rows: Sequence, lane: int) -> View:
         own = [replace(shard, rows=cells) for shard, cells in zip(self.shards, rows)]
-        return View(self.comm, names, components, own, self.n_rows, self.n_shards, s, self.chain, lane)
+        of = self._components(names), own, self.n_rows, self.n_shards, self.settings, self.chain, lane
+        return View(self.comm, names, *of)
 
-    def _cut(self, names: Collection[str], held: Sequence[Held]) -> tuple[Components, list]:
-        s, chosen = self.settings, self._modelled(names)
-        if len(held) == 1 and len(chosen) == len(held[0].columns):
-            rows = held[0].rows  # all columns: the cells as they are, not copied
-        else:
-            rows = gathered(chosen, held, s.blocks)
+    def _components(self, names: Collection[str]) -> Components:
+        s = self.settings
         blocks = {b: of for b, of in s.blocks.items() if set(of["columns"]) <= set(names)}
-        return Components(renumbered(chosen), s.priors, blocks) if s.likelihood else Components([]), rows
+        return Components(renumbered(self._modelled(names)), s.priors, blocks) if s.likelihood else Components([])
+
+    def _cells(self, chosen: Sequence, held: Sequence[Held]) -> list:
+        if len(held) == 1 and len(chosen) == len(held[0].columns):
+            return list(held[0].rows)  # all columns: the cells as they are, not copied
+        return gathered(chosen, held, self.settings.blocks)
 
     def of_columns(self, names: Collection[str], held: Sequence[Held]) -> tuple[Components, Hyper, list]:
         """Some columns with their hyperparameters, and their cells of what is held."""
-        components, rows = self._cut(names, held)
+        components, rows = self._components(names), self._cells(self._modelled(names), held)
         of_column = {name: of for view in self.views for name, of in view.components.by_column(view.hyper).items()}
         return components, components.hyper(1.0, 0.0, of_column), rows
 
@@ -293,6 +305,7 @@ class Mixture:
             moved = sum(a != b for a, b in zip(before, chosen))
             if moved:
                 self._regroup(chosen, partitions)
+            del partitions  # of all rows
         tried = self.settings.view_moves if self.settings.likelihood and moves.due(every, self.cycles) else 0
         accepted = 0
         for number in range(tried):
@@ -308,16 +321,22 @@ class Mixture:
 
     def _regroup(self, chosen: Sequence[int], partitions: Sequence[scan.Rowwise]) -> None:
         """Give every unit of columns the view of the partition chosen for it; the views come first among partitions."""
-        views, held = [], self._held()
         kind_of = {name: of for view in self.views for name, of in view.components.by_column(view.hyper).items()}
+        wanted = {}
         for p in sorted(set(chosen)):
             names = {name for own, at in zip(self.units, chosen) if at == p for name in own}
-            names = tuple(column.name for column in self.columns if column.name in names)
-            if p < len(self.views) and names == self.views[p].columns:
+            wanted[p] = tuple(column.name for column in self.columns if column.name in names)
+        kept = {p for p, names in wanted.items() if p < len(self.views) and names == self.views[p].columns}
+        new = {p: names for p, names in wanted.items() if p not in kept}
+        others = [view for p, view in enumerate(self.views) if p not in kept]
+        cells = dict(zip(new, self._taken(others, list(new.values()))))
+        views = []
+        for lane, (p, names) in enumerate(wanted.items()):
+            if p in kept:
                 views.append(self.views[p])
-                views[-1].lane = in_lane(self.chain, len(views) - 1)
+                views[-1].lane = in_lane(self.chain, lane)
                 continue
-            view, of = self._view(names, held, len(views)), partitions[p]
+            view, of = self._view(names, cells[p], lane), partitions[p]
             cut = dict(zip((shard.index for shard in self.shards), of.z))
             view.resume(cut.__getitem__, of.n_labels, view.components.hyper(*of.process, kind_of))
             views.append(view)

@@ -53,13 +53,16 @@ class Proposal:
         self._prior = subject.components.prior(subject.hyper)
         self._launch_key = {**key, "chain": lane}
         share = min(1.0, CORE / subject.n_active)
-        drawn = [self._uniforms(shard, Purpose.CORE, np.arange(len(shard))) for shard in subject.shards]
-        self._u = [np.where(active, u, 1.0) for u, active in zip(drawn, subject.active)]  # 1: in no batch
-        self._core = [self._sorted(u, 0.0, share) for u in self._u]
+        self._core = [self._sorted(self._u(i), 0.0, share) for i in range(len(subject.shards))]
         edges = [share]
         while edges[-1] < 1.0:
             edges.append(min(1.0, 2.0 * edges[-1]))
         self._edges = edges
+
+    def _u(self, i: int) -> np.ndarray:
+        """The numbers that put a shard's rows into batches; 1: in none. Not kept, since they are eight bytes a row."""
+        shard = self.subject.shards[i]
+        return np.where(self.subject.active[i], self._uniforms(shard, Purpose.CORE, np.arange(len(shard))), 1.0)
 
     def _uniforms(self, shard, purpose: Purpose, at: np.ndarray) -> np.ndarray:
         """Of the rows at these places of a shard."""
@@ -97,7 +100,7 @@ class Proposal:
     def _seat_core(self, z, given) -> tuple[int, np.ndarray, float]:
         """Seats the core. The number of its clusters, the cluster of each name that is given, and log q on root."""
         rows = self.subject.to_root(self._core)
-        u = self._at(self._u, self._core)
+        u = self._at([self._u(i)[at] for i, at in enumerate(self._core)], [slice(None)] * len(z))
         names = None if given is None else self._at(given, self._core)
         slots, log_q, slot_of = None, 0.0, np.full(1, -1, np.int64)
         if rows is not None:
@@ -172,7 +175,8 @@ class Proposal:
         tail = self._tail()
         tail.load(sync.statistics(self.comm, subject.components, labelled, n_core, subject.n_shards))
         parts = np.zeros((len(z), 1))
-        for i, (shard, u, own) in enumerate(zip(subject.shards, self._u, z)):
+        for i, (shard, own) in enumerate(zip(subject.shards, z)):
+            u = self._u(i)
             at = np.flatnonzero((u >= low) & (u < high))
             coins = self._uniforms(shard, Purpose.TAKEN, at)
             follow = None

@@ -52,13 +52,16 @@ class Move:
         new_b = self._proposal(b, 1)
         drawn = {1: new_b.draw()}
         log_r += self._log_weight(new_b.subject, drawn[1])
+        if not self.anew:
+            log_r -= new_b.subject.log_likelihood(old.z, old.n_labels)
+        del new_b  # the cells of one side at a time
         if self.anew:
-            new_a, whole = self._proposal(a, 0), self._proposal(own, 2)
+            new_a = self._proposal(a, 0)
             drawn[0] = new_a.draw()
             log_r += self._log_weight(new_a.subject, drawn[0])
+            del new_a
+            whole = self._proposal(own, 2)
             log_r -= self._log_target(whole.subject, old.z, old.n_labels)
-        else:
-            log_r -= new_b.subject.log_likelihood(old.z, old.n_labels)
         after = [view.z for view in self.views]
         after[view] = drawn[0].z if self.anew else old.z
         log_r += self._log_pair([*after, drawn[1].z], view, len(after))

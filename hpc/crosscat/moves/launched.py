@@ -28,8 +28,8 @@ from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.kernels.mixture import split as kernels
 
-SCANS = 30  # of the launch
-SUBSET = 4000  # rows of a group that shape its launch, on average
+SCANS = 20  # of the launch
+SUBSET = 1000  # rows of a group that shape its launch, on average
 LONE = 0.75  # share of the launches that set one seed against all other rows
 SHRINK = (2.0, 16.0)  # rows of the whole group that each side of a launch has besides its own, log-uniform
 LEAST = 20.0  # rows that the smallest lone side is expected to begin with
