@@ -364,8 +364,9 @@ def figure(results: list[dict], cases: tuple[Case, ...], path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    columns = min(4, len(cases) + 1)
-    n = -(-(len(cases) + 1) // columns)
+    n_panels = len(cases) + 1  # the last has the legend
+    columns = min((4, 3), key=lambda c: -n_panels % c) if n_panels > 4 else n_panels
+    n = -(-n_panels // columns)
     panels, axes = plt.subplots(n, columns, figsize=(3.6 * columns, 3.1 * n), layout="constrained", squeeze=False)
     handles = {}
     for axis, case in zip(axes.flat, cases, strict=False):
