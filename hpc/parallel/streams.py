@@ -62,6 +62,11 @@ class Purpose(IntEnum):
     PILOT = 40  # rows and seed of the chain on a sample that finds the first views
     ALIKE_VIEWS = 41  # rows on which views are compared; sub = move
     LAUNCHED = 42  # columns by which the core of a proposal is told apart at first; sub = proposal
+    FLIP = 43  # whether a row has a feature that is instantiated; sub = sweep (kernels)
+    TAIL = 44  # the features of a collapsed shard that a row has; sub = sweep (kernels)
+    FEATURES = 45  # weights of features, in which order they are visited, and what they are drawn with; sub = what
+    LOADINGS = 46  # of features, given the rows
+    NEW_CELLS = 47  # missing cells of rows, given their features; sub = shard
 
 
 def in_lane(chain: int, lane: int) -> int:
