@@ -1,4 +1,4 @@
-"""A chain of the Indian buffet process: linear-Gaussian features, on any number of ranks (docs/math.md 6.1).
+"""A chain of the Indian buffet process: linear-Gaussian features, on any number of ranks (docs/math.md 7.1).
 
 Features that have owners on several shards are instantiated, with a weight and loadings that all ranks know; the others
 belong to the collapsed shard, where both are integrated out and new features appear.

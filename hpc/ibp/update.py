@@ -1,4 +1,4 @@
-"""Hyperparameters and loadings given the features that rows have, on root (docs/math.md 6.1)."""
+"""Hyperparameters and loadings given the features that rows have, on root (docs/math.md 7.1)."""
 
 from __future__ import annotations
 

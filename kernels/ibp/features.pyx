@@ -1,6 +1,6 @@
 """Sweeps over the rows of a shard: which features each row has, and what a collapsed shard's own features are.
 
-Linear-Gaussian model x = z A + noise, in units of the noise (docs/math.md 6). A row of D columns with K features costs
+Linear-Gaussian model x = z A + noise, in units of the noise (docs/math.md 7). A row of D columns with K features costs
 O(K D) for its products with the loadings, once, and O(K) for every feature that changes.
 """
 

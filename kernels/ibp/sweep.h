@@ -1,4 +1,4 @@
-/* Every row of a shard draws its features anew, one after another (docs/math.md 6.1). Included once for every instruction
+/* Every row of a shard draws its features anew, one after another (docs/math.md 7.1). Included once for every instruction
  * set (every_isa.h).
  *
  * A row's products with all loadings come first, once; a flip then costs a comparison, and where it changes something one
