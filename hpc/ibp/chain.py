@@ -69,6 +69,7 @@ class Buffet:
             settings.c if isinstance(settings.c, float) else float(settings.c[len(settings.c) // 2]),
             np.full(self.n_columns, _first(settings.noise_sd)),
             _first(settings.feature_sd),
+            settings.noise,
         )
         self.loadings = np.zeros((0, self.n_columns))
         self.summarise()
@@ -89,6 +90,29 @@ class Buffet:
 
     def key(self) -> dict[str, int]:
         return {"seed": self.settings.seed, "cycle": self.cycles + 1, "chain": self.chain}
+
+    def place(
+        self, features: np.ndarray, hyper: Hyper | None = None, cells: np.ndarray | None = None, cycles: int = 0
+    ) -> None:
+        """Put the chain at these features after so many cycles; all arguments are the same on every rank.
+
+        features: (N, K), in table order. hyper: the present ones if None. cells: float64 (N, D), read where the table
+        has no cell; what is there stays if None.
+        """
+        features = np.asarray(features, bool)
+        k = features.shape[1]
+        self.slots, self.cycles = np.arange(k), cycles
+        self.hyper = self.hyper if hyper is None else hyper
+        for shard in self.shards:
+            start, stop = self.starts[shard.index], self.starts[shard.index + 1]
+            z = np.zeros((stop - start, max(k - 1, 0) // WORD + 1), np.uint64)
+            for slot in range(k):
+                z[:, slot // WORD] |= features[start:stop, slot].astype(np.uint64) << np.uint64(slot % WORD)
+            shard.rows = Rows(shard.rows.x, z, int(start), self.n_columns)
+            if cells is not None:
+                row, column = shard.missing
+                shard.rows.x[row, column] = cells[start + row, column]
+        self.summarise()
 
     # --- the cycle ---------------------------------------------------------------------------------------------------
 
@@ -142,7 +166,9 @@ class Buffet:
             )
             message[:] = [hyper.alpha, hyper.c, hyper.feature_sd, *hyper.noise_sd, *loadings.ravel()]
         self.comm.broadcast(message)
-        self.hyper = Hyper(float(message[0]), float(message[1]), message[3 : 3 + d].copy(), float(message[2]))
+        self.hyper = Hyper(
+            float(message[0]), float(message[1]), message[3 : 3 + d].copy(), float(message[2]), self.settings.noise
+        )
         self.loadings = message[3 + d :].reshape(k, d).copy()
 
     def _fill(self, key: dict[str, int]) -> None:
@@ -179,7 +205,7 @@ class Buffet:
         weights = np.zeros(len(at))
         if self.comm.rank == 0:
             stream = generator(purpose=Purpose.FEATURES, sub=WEIGHTS, **key)
-            weights = stream.beta(m, self.n_rows - m + self.hyper.c) if len(at) else weights
+            weights = stream.beta(*update.weight_shapes(m, self.n_rows, self.hyper.c)) if len(at) else weights
             weights = np.clip(weights, 1e-300, 1.0 - 2.0**-53)
         self.comm.broadcast(weights)
         return at, weights

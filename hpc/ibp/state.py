@@ -36,7 +36,7 @@ class Settings:
     c: float | Sequence[float] = 1.0  # concentration: a number, or a grid of equal weights
     noise_sd: float | InverseGamma = field(default_factory=lambda: InverseGamma(1.0, 1.0))  # of the variance
     feature_sd: float | InverseGamma = field(default_factory=lambda: InverseGamma(1.0, 1.0))
-    noise: str = "shared"  # or "column"
+    noise: str = "shared"  # or "column": each has its own, and the prior of its loadings is in units of it
     sweeps_per_cycle: int = 1
     opening: str = "one"
     likelihood: bool = True
@@ -44,12 +44,17 @@ class Settings:
 
 @dataclass
 class Hyper:
-    """alpha, c; noise_sd (D,), of each column; feature_sd, of a loading, over noise_sd where columns have their own."""
+    """alpha, c; noise_sd (D,), of each column; feature_sd, of a loading, over noise_sd where columns have their own.
+
+    noise: as in Settings. It says what feature_sd means, which the numbers do not: one column may have its own noise,
+    and the noises of several may be equal.
+    """
 
     alpha: float
     c: float
     noise_sd: np.ndarray
     feature_sd: float
+    noise: str
 
 
 @dataclass

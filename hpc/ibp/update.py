@@ -42,9 +42,13 @@ def _scales(hyper: Hyper) -> tuple[np.ndarray, float]:
 
 
 def prior_variance(hyper: Hyper) -> float:
-    """Of a loading, over that of the noise."""
-    shared = bool(np.all(hyper.noise_sd == hyper.noise_sd[0]))
-    return float(hyper.feature_sd**2 / (hyper.noise_sd[0] ** 2 if shared else 1.0))
+    """Of a loading, over that of its column's noise: one number for all columns (docs/math.md 7.4)."""
+    return float(hyper.feature_sd**2 / (hyper.noise_sd[0] ** 2 if hyper.noise == "shared" else 1.0))
+
+
+def weight_shapes(owned: np.ndarray, n: int, c: float) -> tuple[np.ndarray, np.ndarray]:
+    """The two parameters of the Beta law of each instantiated feature's weight, given its number of rows."""
+    return owned, n - owned + c
 
 
 def loadings(totals: Totals, hyper: Hyper, stream: np.random.Generator) -> np.ndarray:
@@ -62,7 +66,11 @@ def loadings(totals: Totals, hyper: Hyper, stream: np.random.Generator) -> np.nd
 def learn(
     settings: Settings, totals: Totals, n: int, hyper: Hyper, law: np.random.Generator, scale: np.random.Generator
 ) -> tuple[Hyper, np.ndarray]:
-    """Hyperparameters and loadings, drawn one after another given the features."""
+    """Hyperparameters and loadings, drawn one after another given the features: c, alpha, A, noise, sd of the loadings.
+
+    c and alpha are drawn with the weights integrated out, so the weights come after. The variances are drawn given A,
+    which stays: together they are two Gibbs steps. totals.owned has no zero in it (docs/math.md 7.4).
+    """
     owned, k = totals.owned, len(totals.owned)
     c, alpha = settings.c, settings.alpha
     if isinstance(c, Sequence):
@@ -70,7 +78,7 @@ def learn(
         c = float(law.choice(np.asarray(c, np.float64), p=np.exp(logs - logsumexp(logs))))
     if isinstance(alpha, Gamma):
         alpha = float(law.gamma(alpha.shape + k) / (alpha.rate + harmonic(n, c)))
-    hyper = Hyper(alpha, c, hyper.noise_sd, hyper.feature_sd)
+    hyper = Hyper(alpha, c, hyper.noise_sd, hyper.feature_sd, hyper.noise)
     a = loadings(totals, hyper, scale)
     d = a.shape[1]
     if isinstance(settings.noise_sd, InverseGamma):

@@ -48,6 +48,7 @@ cdef extern from "ibp.h" nogil:
     uint64_t philox_word(philox_stream *stream, uint64_t row)
     enum:
         PURPOSE_PRIORITY
+        MOST_BIRTHS
 
 
 kernel_isa = ISA_NUMBER
@@ -197,6 +198,9 @@ cdef class Tail:
 
     def __init__(self, Rows rows, Features features, owned, int64_t n_rows, double births, double prior,
                  double concentration):
+        if not births <= MOST_BIRTHS:
+            raise ValueError(f"a row would propose {births:g} new features on average; at most {MOST_BIRTHS} are allowed: "
+                             "fix or bound the mass `alpha`")
         n, K = np.shape(owned)
         self.n, self.width = n, rows.rows.width
         self._room(64 * (K // 64 + 1))
@@ -238,6 +242,11 @@ cdef class Tail:
         """bool (n, K): which rows have the features of `places`."""
         bits = [(self.z[:, p >> 6] >> np.uint64(p & 63) & np.uint64(1)).astype(bool) for p in self.places.tolist()]
         return np.array(bits, bool).reshape(len(bits), self.n).T
+
+    def state(self):
+        """(V, means) of the features of `places`, float64 (K, K) and (K, width), as they are: copies."""
+        at = self.places
+        return self.spread[np.ix_(at, at)], self.mean[at]
 
     def refresh(self, Rows rows, Features features):
         """V and the means afresh, from all rows: what a sweep's updates have rounded off is forgotten."""

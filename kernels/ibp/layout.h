@@ -5,6 +5,10 @@
 #define MPIBAYES_IBP_LAYOUT_H
 #include <stdint.h>
 
+/* A row proposes no more new features than this: rounding could otherwise keep the inversion of a uniform draw from
+ * ending. A tail refuses a mean above MOST_BIRTHS, where so many would not be beyond all chance. */
+enum { MOST_BORN = 1024, MOST_BIRTHS = 256 };
+
 typedef struct { /* the rows of a shard */
     int64_t n, start, n_columns, width, words;
     const float *x;          /* (n, width) */

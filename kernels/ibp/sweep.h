@@ -174,8 +174,8 @@ static int64_t FN(sweep_tail)(const rows_t *r, const features_t *f, tail_t *t, c
         int64_t n_mine = 0, n_shared = 0, n_alone = 0, born = 0;
         FN(row_stream) words = {{row << 16, key->sweep, key->cycle, key->chain}, {0}, key, 0};
         uint64_t word = FN(next)(&words);
-        double u = philox_uniform(word), term = t->no_birth, below = term;
-        while (u >= below && born < 64) born++, term *= t->births / (double)born, below += term;
+        double u = philox_uniform(word), term = t->no_birth, below = term; /* a Poisson draw by inversion */
+        while (u >= below && born < MOST_BORN) born++, term *= t->births / (double)born, below += term;
         if (t->n_active + born > t->room) return i;
 
         for (int64_t d = 0; d < r->width; d++) residual[d] = (double)cells[d] * r->per_noise[d];
@@ -203,7 +203,6 @@ static int64_t FN(sweep_tail)(const rows_t *r, const features_t *f, tail_t *t, c
         if (f->n) {
             FN(products)(error, f, r->n_columns, left);
             FN(thresholds)(key, row, f->lanes, threshold);
-            memcpy(residual, error, 8 * (size_t)r->width);
             FN(flip)(f, z, left, error, r->width, threshold, philox_word(&priorities, row), 1.0 / (variance + extra));
         }
         if (n_shared)
