@@ -5,6 +5,8 @@
  * row of the Gram matrix.
  */
 
+#define SURE 37.0 /* log odds that no threshold is beyond */
+
 /* log u / (1 - u) of 8 uniform draws in (0, 1) */
 ALWAYS_INLINE void FN(logits)(const uint64_t word[8], double out[8]) {
     for (int j = 0; j < 8; j += N_DOUBLE) {
@@ -13,24 +15,26 @@ ALWAYS_INLINE void FN(logits)(const uint64_t word[8], double out[8]) {
     }
 }
 
-/* the threshold of each of `lanes` flips of a row */
-ALWAYS_INLINE void FN(thresholds)(const key_of_sweep *key, uint64_t row, int64_t lanes, double *out) {
-    for (int64_t k = 0; k < lanes; k += 8) {
-        uint64_t counter[4] = {(row << 16) | (uint64_t)(k >> 2), key->sweep, key->cycle, key->chain}, word[8];
-        philox_pair(counter, key->seed, PURPOSE_FLIP, word);
-        FN(logits)(word, out + k);
-    }
+/* the thresholds of a row's flips k..k+7, k a multiple of 8 */
+ALWAYS_INLINE void FN(thresholds)(const key_of_sweep *key, uint64_t row, int64_t k, double *out) {
+    uint64_t counter[4] = {(row << 16) | (uint64_t)(k >> 2), key->sweep, key->cycle, key->chain}, word[8];
+    philox_pair(counter, key->seed, PURPOSE_FLIP, word);
+    FN(logits)(word, out);
 }
 
-/* out[k] = sum of x[d] loadings[d][k], in order of d */
-ALWAYS_INLINE void FN(products)(const double *x, const features_t *f, int64_t n_columns, double *out) {
+/* out[k] = sum of x[d] loadings[d][k], of every fourth column by itself: (0 + 1) + (2 + 3); x and loadings end with zeros */
+ALWAYS_INLINE void FN(products)(const double *x, const features_t *f, int64_t width, double *out) {
+    enum { N = 8 / N_DOUBLE };
     for (int64_t k = 0; k < f->lanes; k += 8) {
-        vd sum[8 / N_DOUBLE];
-        UNROLL for (int j = 0; j < 8 / N_DOUBLE; j++) sum[j] = SPREAD(0.0);
-        for (int64_t d = 0; d < n_columns; d++)
-            UNROLL for (int j = 0; j < 8 / N_DOUBLE; j++)
-                sum[j] += x[d] * *(const vd *)(f->loadings + d * f->lanes + k + j * N_DOUBLE);
-        UNROLL for (int j = 0; j < 8 / N_DOUBLE; j++) *(vd *)(out + k + j * N_DOUBLE) = sum[j];
+        vd sum[4][N];
+        UNROLL for (int q = 0; q < 4; q++)
+            UNROLL for (int j = 0; j < N; j++) sum[q][j] = SPREAD(0.0);
+        for (int64_t d = 0; d < width; d += 4)
+            UNROLL for (int q = 0; q < 4; q++)
+                UNROLL for (int j = 0; j < N; j++)
+                    sum[q][j] += x[d + q] * *(const vd *)(f->loadings + (d + q) * f->lanes + k + j * N_DOUBLE);
+        UNROLL for (int j = 0; j < N; j++)
+            *(vd *)(out + k + j * N_DOUBLE) = (sum[0][j] + sum[1][j]) + (sum[2][j] + sum[3][j]);
     }
 }
 
@@ -51,13 +55,20 @@ ALWAYS_INLINE double FN(dot)(const double *a, const double *b, int64_t n) {
 /* One row's instantiated features. left[k]: the row, less the features that it has, times feature k's loadings; it is
  * brought up to date. residual: if not NULL, the row less its features, brought up to date. variance: of what is left. */
 ALWAYS_INLINE void FN(flip)(const features_t *f, uint64_t *z, double *left, double *residual, int64_t width,
-                            const double *threshold, uint64_t priority, double per_variance) {
+                            const key_of_sweep *key, uint64_t row, uint64_t priority, double per_variance) {
     int some_frozen = priority <= f->frozen_below;
+    int64_t drawn = -8; /* the first of the flips whose thresholds are at hand */
+    double threshold[8];
     for (int64_t k = 0; k < f->n; k++) {
         const double *gram = f->gram + k * f->lanes;
         int now = has(z, f->slot[k]), then;
-        double own = now ? left[k] + gram[k] : left[k];
-        then = threshold[k] < f->odds[k] + (own - 0.5 * gram[k]) * per_variance;
+        double own = left[k] + (double)now * gram[k];
+        double odds = f->odds[k] + (own - 0.5 * gram[k]) * per_variance;
+        if (__builtin_fabs(odds) > SURE) then = odds > 0;
+        else {
+            if (k >= drawn + 8) FN(thresholds)(key, row, drawn = k & ~(int64_t)7, threshold);
+            then = threshold[k & 7] < odds;
+        }
         if (then == now || (some_frozen && priority <= f->anchor[k])) continue;
         toggle(z, f->slot[k]);
         FN(add_to)(left, then ? -1.0 : 1.0, gram, f->lanes);
@@ -65,19 +76,20 @@ ALWAYS_INLINE void FN(flip)(const features_t *f, uint64_t *z, double *left, doub
     }
 }
 
-/* scratch: width + 2 lanes doubles */
+/* scratch: width + lanes doubles */
 static void FN(sweep)(const rows_t *r, const features_t *f, const key_of_sweep *key, double *scratch) {
-    double *x = scratch, *left = x + r->width, *threshold = left + f->lanes;
+    double *x = scratch, *left = x + r->width;
     philox_stream priorities = philox_open(key->seed, PURPOSE_PRIORITY, 0, key->cycle, key->chain);
     for (int64_t i = 0; i < r->n; i++) {
         uint64_t row = (uint64_t)(r->start + i), *z = r->z + i * r->words;
         const float *cells = r->x + i * r->width;
         for (int64_t d = 0; d < r->width; d++) x[d] = (double)cells[d] * r->per_noise[d];
-        FN(products)(x, f, r->n_columns, left);
-        FN(thresholds)(key, row, f->lanes, threshold);
-        for (int64_t k = 0; k < f->n; k++)
-            if (has(z, f->slot[k])) FN(add_to)(left, -1.0, f->gram + k * f->lanes, f->lanes);
-        FN(flip)(f, z, left, NULL, r->width, threshold, philox_word(&priorities, row), 1.0);
+        FN(products)(x, f, r->width, left);
+        for (int64_t k = 0; k < f->n; k++) { /* which bits are set is hard to guess: of few features all are added */
+            int there = has(z, f->slot[k]);
+            if (there | (f->n <= 32)) FN(add_to)(left, -(double)there, f->gram + k * f->lanes, f->lanes);
+        }
+        FN(flip)(f, z, left, NULL, r->width, key, row, philox_word(&priorities, row), 1.0);
     }
 }
 
@@ -164,7 +176,7 @@ static double FN(flip_tail)(tail_t *t, const int64_t *shared, int64_t n_shared, 
 static int64_t FN(sweep_tail)(const rows_t *r, const features_t *f, tail_t *t, const key_of_sweep *key, int64_t first,
                               double *scratch) {
     double *error = scratch, *residual = error + r->width, *left = residual + r->width;
-    double *threshold = left + f->lanes, *work = threshold + f->lanes; /* work: room + width, and room for an order */
+    double *work = left + f->lanes; /* room + width, and room for an order */
     int64_t *mine = (int64_t *)(work + 2 * t->room + r->width), *shared = mine + t->room;
     philox_stream priorities = philox_open(key->seed, PURPOSE_PRIORITY, 0, key->cycle, key->chain);
     double half = 0.5 * (double)r->n_columns;
@@ -201,9 +213,9 @@ static int64_t FN(sweep_tail)(const rows_t *r, const features_t *f, tail_t *t, c
             FN(add_to)(error, -1.0, t->mean + mine[j] * r->width, r->width);
         }
         if (f->n) {
-            FN(products)(error, f, r->n_columns, left);
-            FN(thresholds)(key, row, f->lanes, threshold);
-            FN(flip)(f, z, left, error, r->width, threshold, philox_word(&priorities, row), 1.0 / (variance + extra));
+            FN(products)(error, f, r->width, left);
+            FN(flip)(f, z, left, error, r->width, key, row, philox_word(&priorities, row),
+                     1.0 / (variance + extra));
         }
         if (n_shared)
             variance = FN(flip_tail)(t, shared, n_shared, mine, &n_mine, error, extra, r->n_columns, r->width, &words, work);
