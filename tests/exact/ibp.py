@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import comb
 
 import numpy as np
@@ -49,6 +50,8 @@ CASES = {
     "own noise, one column": case([(1.2,), (NAN,), (2.3,)], 7, **{**LEARNED, "alpha": 0.4, "noise": "column"}),
     "own noise, fixed": case(THREE, **{**FIXED, "noise": "column", "feature_sd": 1.5}),
     "four": case([*THREE, (-0.7, 0.9)], 6, **{**FIXED, "alpha": 0.5, "c": 0.6}),
+    # hardly a likelihood, and concentrations far apart: weights drawn with another one show most
+    "far c": case([(0.1,), (0.2,), (0.3,)], alpha=0.4, noise_sd=10.0, feature_sd=0.01, c=(0.1, 10.0)),
     # two rows that ask for the same two features: the order in which these are visited shows most
     "two": case([(2.4, 0.3), (2.2, -0.2)], 12, alpha=1.5, noise_sd=0.5, feature_sd=1.0),
 }
@@ -78,8 +81,8 @@ def draw_prior(n: int, alpha: float, c: float, g: np.random.Generator) -> np.nda
 class Law:
     """The law of (class of Z, hyperparameters, missing cells) of a case.
 
-    p (C + 1,): of each class; the last, 0, stands for classes that were left out. events: indicators of a state whose
-    probabilities given the class, `given` (events, C + 1), are known.
+    p (C + 1,): of each class; the last, 0, stands for classes that were left out. names, expected: of events of a state,
+    and their probabilities; `look` says which of them a state has.
     """
 
     def __init__(self, case: Case):
@@ -97,10 +100,22 @@ class Law:
         self.p = np.append(np.exp(log_p - self.log_evidence), 0.0)
         self.of_c = np.exp(prior - logsumexp(prior, axis=1, keepdims=True))
         self.of_point = np.exp(fit - logsumexp(fit, axis=1, keepdims=True))
-        self.names, self.given, self.seen = [], [], []
+
+    @cached_property
+    def _table(self):
+        """(names, seen, expected) of the events; worked out when they are first asked for."""
+        self._found = []
         self._events()
-        self.given = np.array(self.given)
-        self.expected = self.given @ self.p
+        names, given, seen = zip(*self._found)
+        return list(names), seen, np.array(given) @ self.p
+
+    @property
+    def names(self):
+        return self._table[0]
+
+    @property
+    def expected(self):
+        return self._table[2]
 
     # --- classes ---
 
@@ -211,9 +226,7 @@ class Law:
 
     def _add(self, name, given, seen):
         """An event: its probability given each class, and whether a state has it (see `look`)."""
-        self.names.append(name)
-        self.given.append(np.append(np.broadcast_to(given, (len(self.counts),)), 0.0))
-        self.seen.append(seen)
+        self._found.append((name, np.append(np.broadcast_to(given, (len(self.counts),)), 0.0), seen))
 
     def _events(self):
         k, p = self.k, self.p[:-1]
@@ -308,7 +321,7 @@ class Law:
         """(number of the class, which events a state has)."""
         number = self.index(features)
         state = {"number": number, "k": int(np.asarray(features).any(axis=0).sum()), "hyper": hyper, "cells": cells}
-        return number, np.array([bool(seen(state)) for seen in self.seen])
+        return number, np.array([bool(seen(state)) for seen in self._table[1]])
 
     # --- exact draws ---
 
