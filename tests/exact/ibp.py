@@ -1,9 +1,9 @@
 """The exact posterior of features of tiny tables: every class of Z written out, hyperparameters by quadrature.
 
-A class of Z is how many columns have each history (the rows that have the feature). Given hyperparameters the numbers of
-columns are independent Poissons, and the loadings integrate out: docs/math.md 7.1. Classes with more than `most` columns
-are left out; Law.left_out bounds what they have. Nothing here is shared with the program: likelihoods come from
-eigenvalues of Z Z', the program's from sums over features.
+A class of Z is how many columns have each history (the rows that have the feature). Given hyperparameters the numbers
+of columns are independent Poissons, and the loadings integrate out: docs/math.md 7.1. Classes with more than `most`
+columns are left out; the cases are such that these do not show. Nothing here is shared with the program: likelihoods
+come from eigenvalues of Z Z', the program's from sums over features.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def draw_prior(n: int, alpha: float, c: float, g: np.random.Generator) -> np.nda
 class Law:
     """The law of (class of Z, hyperparameters, missing cells) of a case.
 
-    p (C + 1,): of each class; the last, 0, stands for classes that were left out. names, expected: of events of a state,
-    and their probabilities; `look` says which of them a state has.
+    p (C + 1,): of each class; the last, 0, stands for classes that were left out. names, expected: of events of a
+    state, and their probabilities; `look` says which of them a state has.
     """
 
     def __init__(self, case: Case):
@@ -176,7 +176,7 @@ class Law:
         self.parts = []  # (columns, eigenvalues (C, rows), squares (C, rows, columns)) of columns with the same holes
         seen = np.isfinite(self.x)
         for pattern in np.unique(seen.T, axis=0):
-            columns = np.flatnonzero((seen.T == pattern).all(axis=1))
+            columns = np.flatnonzero((pattern == seen.T).all(axis=1))
             if not pattern.any():
                 continue
             values, vectors = np.linalg.eigh(self.gram[:, pattern][:, :, pattern])
@@ -235,7 +235,9 @@ class Law:
         for i, j in itertools.combinations_with_replacement(range(self.n), 2):
             for least in (1, 2):
                 on = self.gram[:, i, j] >= least
-                self._add(f"rows {i}, {j} share {least}", on, lambda s, on=on: s["number"] < len(on) and on[s["number"]])
+                self._add(
+                    f"rows {i}, {j} share {least}", on, lambda s, on=on: s["number"] < len(on) and on[s["number"]]
+                )
         for number in np.argsort(-p)[:12]:
             name = " ".join("".join(map(str, h)) for h in self.features(number, np.random.default_rng(0)).T.astype(int))
             on = np.arange(len(p)) == number
@@ -312,7 +314,9 @@ class Law:
             v, f = (fixed, fixed * self.f[g]) if fixed else (self.v[g], self.f[g])
             cross, own = f * self.gram[:, row, on], v + f * self.gram[:, row, row]
             if len(on):
-                solved = np.linalg.solve(v * np.eye(len(on)) + f * self.gram[:, on][:, :, on], cross[:, :, None])[..., 0]
+                solved = np.linalg.solve(v * np.eye(len(on)) + f * self.gram[:, on][:, :, on], cross[:, :, None])[
+                    ..., 0
+                ]
                 mean[:, g], own = solved @ self.x[on, column], own - (solved * cross).sum(axis=1)
             sd[:, g] = np.sqrt(own)
         return mean, sd

@@ -35,9 +35,7 @@ def named(configurations):
 
 
 def verdict(comm, name, n_shards, opening, sweeps, n_replicates, default_seed, cycles=CYCLES):
-    return program.verdict(
-        comm, name, n_shards, opening, sweeps, n_replicates, cycles, seed(default_seed), LEVEL
-    )
+    return program.verdict(comm, name, n_shards, opening, sweeps, n_replicates, cycles, seed(default_seed), LEVEL)
 
 
 # --- the enumeration itself -------------------------------------------------------------------------------------------
@@ -108,7 +106,7 @@ def test_wrong_programs_are_rejected(wrong, name, n_shards, n_replicates, cycles
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name, n_shards, n_replicates, cycles", {w[1:] for w in WRONG.values()})
+@pytest.mark.parametrize("name, n_shards, n_replicates, cycles", list(dict.fromkeys(w[1:] for w in WRONG.values())))
 def test_right_program_passes_at_these_sizes(name, n_shards, n_replicates, cycles):
     with program.plain_kernels():
         found = verdict(serial(), name, n_shards, "one", 1, n_replicates, 231, cycles)
@@ -129,7 +127,9 @@ def test_every_row_moves():
     law = program.law("missing, learned")
     starts = law.draw(np.random.Generator(np.random.Philox(seed(233))), 20)
     buffet = program.chain(serial(), law.case, 3, seed(233), sweeps=2)
-    seen = program.replicates(buffet, starts, 30, lambda *s: (law.index(s[0]), s[1].alpha, s[1].noise_sd[0], s[2][0, 1]))
+    seen = program.replicates(
+        buffet, starts, 30, lambda *s: (law.index(s[0]), s[1].alpha, s[1].noise_sd[0], s[2][0, 1])
+    )
     moved = np.array(seen)
     assert np.all((moved[:, 1:] != moved[:, :-1]).any(axis=1))
     assert len(np.unique(moved[:, :, 0])) > 50
@@ -201,9 +201,7 @@ def test_no_anchors_on_ranks_is_rejected():
 
 
 def prior(comm, n, alpha, c, n_shards, opening, n_replicates, cycles, default_seed):
-    return program.prior_verdict(
-        comm, n, alpha, c, n_shards, opening, n_replicates, cycles, seed(default_seed), LEVEL
-    )
+    return program.prior_verdict(comm, n, alpha, c, n_shards, opening, n_replicates, cycles, seed(default_seed), LEVEL)
 
 
 PRIORS = [
