@@ -224,9 +224,8 @@ class Buffet:
         z = shard.rows.z
         owned = [(z[:, i // WORD] >> np.uint64(i % WORD) & np.uint64(1)).astype(bool) for i in slots.tolist()]
         births = h.alpha * h.c / (self.n_rows - 1 + h.c) / (self.n_shards if s.opening == "all" else 1)
-        ratio = update.prior_variance(h) if self.n_columns else 1.0
         owned = np.array(owned, bool).reshape(len(slots), len(z)).T
-        return Tail(shard.rows, features, owned, self.n_rows, births, ratio, h.c)
+        return Tail(shard.rows, features, owned, self.n_rows, births, update.prior_variance(h), h.c)
 
     def _write_back(self, shard: Slice, tail: Tail, owner: np.ndarray, private: np.ndarray) -> int:
         """The tail's features into the rows' bits, but for new ones; how many these are."""

@@ -1,15 +1,16 @@
 """The exact posterior of features of tiny tables: every class of Z written out, hyperparameters by quadrature.
 
-A class of Z is how many columns have each history (the rows that have the feature). Given hyperparameters the numbers of
-columns are independent Poissons, and the loadings integrate out: docs/math.md 7.1. Classes with more than `most` columns
-are left out; Law.left_out bounds what they have. Nothing here is shared with the program: likelihoods come from
-eigenvalues of Z Z', the program's from sums over features.
+A class of Z is how many columns have each history (the rows that have the feature). Given hyperparameters the numbers
+of columns are independent Poissons, and the loadings integrate out: docs/math.md 7.1. Classes with more than `most`
+columns are left out; the cases are such that these do not show. Nothing here is shared with the program: likelihoods
+come from eigenvalues of Z Z', the program's from sums over features.
 """
 
 from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import comb
 
 import numpy as np
@@ -49,6 +50,8 @@ CASES = {
     "own noise, one column": case([(1.2,), (NAN,), (2.3,)], 7, **{**LEARNED, "alpha": 0.4, "noise": "column"}),
     "own noise, fixed": case(THREE, **{**FIXED, "noise": "column", "feature_sd": 1.5}),
     "four": case([*THREE, (-0.7, 0.9)], 6, **{**FIXED, "alpha": 0.5, "c": 0.6}),
+    # hardly a likelihood, and concentrations far apart: weights drawn with another one show most
+    "far c": case([(0.1,), (0.2,), (0.3,)], alpha=0.4, noise_sd=10.0, feature_sd=0.01, c=(0.1, 10.0)),
     # two rows that ask for the same two features: the order in which these are visited shows most
     "two": case([(2.4, 0.3), (2.2, -0.2)], 12, alpha=1.5, noise_sd=0.5, feature_sd=1.0),
 }
@@ -78,8 +81,8 @@ def draw_prior(n: int, alpha: float, c: float, g: np.random.Generator) -> np.nda
 class Law:
     """The law of (class of Z, hyperparameters, missing cells) of a case.
 
-    p (C + 1,): of each class; the last, 0, stands for classes that were left out. events: indicators of a state whose
-    probabilities given the class, `given` (events, C + 1), are known.
+    p (C + 1,): of each class; the last, 0, stands for classes that were left out. names, expected: of events of a
+    state, and their probabilities; `look` says which of them a state has.
     """
 
     def __init__(self, case: Case):
@@ -97,10 +100,22 @@ class Law:
         self.p = np.append(np.exp(log_p - self.log_evidence), 0.0)
         self.of_c = np.exp(prior - logsumexp(prior, axis=1, keepdims=True))
         self.of_point = np.exp(fit - logsumexp(fit, axis=1, keepdims=True))
-        self.names, self.given, self.seen = [], [], []
+
+    @cached_property
+    def _table(self):
+        """(names, seen, expected) of the events; worked out when they are first asked for."""
+        self._found = []
         self._events()
-        self.given = np.array(self.given)
-        self.expected = self.given @ self.p
+        names, given, seen = zip(*self._found)
+        return list(names), seen, np.array(given) @ self.p
+
+    @property
+    def names(self):
+        return self._table[0]
+
+    @property
+    def expected(self):
+        return self._table[2]
 
     # --- classes ---
 
@@ -161,7 +176,7 @@ class Law:
         self.parts = []  # (columns, eigenvalues (C, rows), squares (C, rows, columns)) of columns with the same holes
         seen = np.isfinite(self.x)
         for pattern in np.unique(seen.T, axis=0):
-            columns = np.flatnonzero((seen.T == pattern).all(axis=1))
+            columns = np.flatnonzero((pattern == seen.T).all(axis=1))
             if not pattern.any():
                 continue
             values, vectors = np.linalg.eigh(self.gram[:, pattern][:, :, pattern])
@@ -211,9 +226,7 @@ class Law:
 
     def _add(self, name, given, seen):
         """An event: its probability given each class, and whether a state has it (see `look`)."""
-        self.names.append(name)
-        self.given.append(np.append(np.broadcast_to(given, (len(self.counts),)), 0.0))
-        self.seen.append(seen)
+        self._found.append((name, np.append(np.broadcast_to(given, (len(self.counts),)), 0.0), seen))
 
     def _events(self):
         k, p = self.k, self.p[:-1]
@@ -222,7 +235,9 @@ class Law:
         for i, j in itertools.combinations_with_replacement(range(self.n), 2):
             for least in (1, 2):
                 on = self.gram[:, i, j] >= least
-                self._add(f"rows {i}, {j} share {least}", on, lambda s, on=on: s["number"] < len(on) and on[s["number"]])
+                self._add(
+                    f"rows {i}, {j} share {least}", on, lambda s, on=on: s["number"] < len(on) and on[s["number"]]
+                )
         for number in np.argsort(-p)[:12]:
             name = " ".join("".join(map(str, h)) for h in self.features(number, np.random.default_rng(0)).T.astype(int))
             on = np.arange(len(p)) == number
@@ -299,7 +314,9 @@ class Law:
             v, f = (fixed, fixed * self.f[g]) if fixed else (self.v[g], self.f[g])
             cross, own = f * self.gram[:, row, on], v + f * self.gram[:, row, row]
             if len(on):
-                solved = np.linalg.solve(v * np.eye(len(on)) + f * self.gram[:, on][:, :, on], cross[:, :, None])[..., 0]
+                solved = np.linalg.solve(v * np.eye(len(on)) + f * self.gram[:, on][:, :, on], cross[:, :, None])[
+                    ..., 0
+                ]
                 mean[:, g], own = solved @ self.x[on, column], own - (solved * cross).sum(axis=1)
             sd[:, g] = np.sqrt(own)
         return mean, sd
@@ -308,7 +325,7 @@ class Law:
         """(number of the class, which events a state has)."""
         number = self.index(features)
         state = {"number": number, "k": int(np.asarray(features).any(axis=0).sum()), "hyper": hyper, "cells": cells}
-        return number, np.array([bool(seen(state)) for seen in self.seen])
+        return number, np.array([bool(seen(state)) for seen in self._table[1]])
 
     # --- exact draws ---
 

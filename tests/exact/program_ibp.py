@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 from math import inf, log
 from unittest import mock
 
@@ -99,7 +100,7 @@ def prior_events(n: int, alpha: float, c: float):
     rates = alpha * np.exp(log_rates(n, c) + stats.binom(n, 0.5).logpmf(m) + n * np.log(2.0))
     assert abs(rates.sum() - alpha * harmonic(n, c)) < 1e-8 * rates.sum()
     edges = sorted({1, 2, 3, *np.geomspace(4, n + 1, 6).astype(int).tolist(), n, n + 1})
-    bands = [(0, n + 1), *zip(edges[:-1], edges[1:])]
+    bands = [(0, n + 1), *itertools.pairwise(edges)]
     names, p, tests = [], [], []
     for low, high in bands:
         mean = rates[low:high].sum()

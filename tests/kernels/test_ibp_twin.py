@@ -87,9 +87,11 @@ def test_tail_after_sweeps_is_what_comes_out_afresh(name):
         np.testing.assert_allclose(kept, fresh, 1e-9, 1e-9)
     # and afresh is what the definition says
     d, has = SHARDS[name][1], tail.owned().astype(float)
-    residual = rows.x[:, :d] / features.noise - twin.Rows(rows.x, rows.z, 0, d).has(
-        features.slots.tolist()
-    ) @ twin.Features(features.slots, *loadings_of(name), features.noise).loadings
+    residual = (
+        rows.x[:, :d] / features.noise
+        - twin.Rows(rows.x, rows.z, 0, d).has(features.slots.tolist())
+        @ twin.Features(features.slots, *loadings_of(name), features.noise).loadings
+    )
     spread = np.linalg.inv(has.T @ has + np.eye(len(at)) / 1.7)
     np.testing.assert_allclose(tail.state()[0], spread, 1e-10, 1e-12)
     np.testing.assert_allclose(tail.state()[1][:, :d], spread @ (has.T @ residual), 1e-9, 1e-10)
