@@ -25,7 +25,7 @@ def split_or_merge(ledger: Ledger, move: int) -> None:
 def law_of_pairs(means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(pairs, log p): all pairs of features, (n, 2) places, and each one's log probability; p ~ exp(4 cosine)."""
     pairs = np.stack(np.triu_indices(len(means), 1), axis=1)
-    length = np.maximum(np.sqrt((means**2).sum(axis=1)), 1e-300)
+    length = np.maximum(np.sqrt((means**2).sum(axis=1)), 1e-150)  # without cells all are alike
     cosine = (means[pairs[:, 0]] * means[pairs[:, 1]]).sum(axis=1) / (length[pairs[:, 0]] * length[pairs[:, 1]])
     log_p = LIKENESS * cosine
     return pairs, log_p - logsumexp(log_p)
