@@ -7,13 +7,14 @@ unfold is its reverse. Nothing is launched: where a fold leads to follows from t
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import combinations, product
 from math import comb
 
 import numpy as np
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln
 
-from mpibayes.hpc.ibp.moves.ledger import Columns, Ledger
+from mpibayes.hpc.ibp.moves.ledger import Columns, Ledger, log_sum
 from mpibayes.hpc.parallel.streams import Purpose
 
 UNFOLDS = 0.05  # share of unfolds among the proposals
@@ -35,22 +36,27 @@ def most_helpers(n_others: int) -> int:
     return max(s for s in range(HELPERS + 1) if s <= n_others and comb(n_others, s) <= max(SUBSETS, 1))
 
 
+@lru_cache(maxsize=64)
+def _subsets(n: int, s: int) -> np.ndarray:
+    return np.array(list(combinations(range(n), s)), np.int64)
+
+
 def law_of_helpers(means: np.ndarray, c: int, s: int) -> tuple[np.ndarray, np.ndarray]:
     """(subsets, log p): all sets of s others, (n, s) places in increasing order, and each one's log probability.
 
     p falls with the smallest |A_c - sum of +-A_i or nothing|^2 over |A_c|^2.
     """
-    others = [k for k in range(len(means)) if k != c]
     if s == 0:
         return np.zeros((1, 0), np.int64), np.zeros(1)
-    subsets = np.array(list(combinations(others, s)), np.int64)
+    subsets = _subsets(len(means) - 1, s)
+    subsets = subsets + (subsets >= c)
     signs = np.array(list(product((-1.0, 0.0, 1.0), repeat=s)))
     gram = means @ means.T
     linear = gram[c][subsets] @ signs.T
     square = np.einsum("ei,nij,ej->ne", signs, gram[subsets[:, :, None], subsets[:, None, :]], signs, optimize=True)
     least = (gram[c, c] - 2.0 * linear + square).min(axis=1)
     log_p = -SHARPNESS * np.maximum(least, 0.0) / gram[c, c] if gram[c, c] > 0.0 else np.zeros(len(subsets))
-    return subsets, log_p - logsumexp(log_p)
+    return subsets, log_p - log_sum(log_p)
 
 
 def candidates(helpers: np.ndarray, feature: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -114,7 +120,7 @@ def evaluate(ledger: Ledger, fine: Columns, c: int, helpers: np.ndarray, tally):
         log_pi = ledger.log_target(np.diag(together), together, np.vstack([rest.cells, sums]))
         if np.isfinite(log_pi):
             log_w[i] = log_pi + log_dealt(to, sizes) + log_prior_of_map(to, s)
-    log_ratio = logsumexp(log_w) - ledger.log_target_of(fine) if np.isfinite(log_w).any() else -np.inf
+    log_ratio = log_sum(log_w) - ledger.log_target_of(fine) if np.isfinite(log_w).any() else -np.inf
     log_ratio += np.log(UNFOLDS / (1.0 - UNFOLDS)) - np.log(comb(k - 1, s)) - log_p_helpers
     return maps, log_w, log_ratio
 
@@ -144,7 +150,7 @@ def _fold(ledger: Ledger, stream: np.random.Generator) -> None:
     if ledger.root:
         maps, log_w, log_ratio = evaluate(ledger, fine, c, helpers, tally)
         if np.isfinite(log_ratio):
-            to[:] = maps[_choose(log_w - logsumexp(log_w), stream)]
+            to[:] = maps[_choose(log_w - log_sum(log_w), stream)]
     if ledger.decide("folds", log_ratio, stream):
         ledger.comm.broadcast(to)
         ledger.write(slots, [to.astype(np.uint8)[pattern] for pattern in patterns])

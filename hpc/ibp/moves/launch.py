@@ -16,8 +16,9 @@ from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.kernels.ibp import moves as kernels
 from mpibayes.kernels.ibp.features import padded
 
-ROWS = 1000  # that shape a launch, about
-STEPS = 12  # of expectation and maximization
+ROWS = 1000  # that shape a birth
+OWNERS = 500  # that shape a split, about
+STEPS = 10  # of expectation and maximization
 APART = 1 << 32  # between the rows of a launch and its other draws, in the sub of their streams
 POWERS = 2  # of the residuals' scatter, which turn a row into a direction
 MOST_LOGIT = 15.0  # no row is surer than this of what it is dealt
@@ -67,10 +68,10 @@ def keyed_rows(ledger: Ledger, move: int) -> list[np.ndarray]:
 def keyed_owners(ledger: Ledger, move: int, owns: list[np.ndarray], size: int) -> list[np.ndarray]:
     """The same among the rows that `owns` says, bool (n,) of each shard, `size` in all."""
     found = [np.flatnonzero(own) for own in owns]
-    if size <= ROWS:
+    if size <= OWNERS:
         return found
     return [
-        rows[ledger.uniforms(shard, Purpose.SHAPING, move, rows) < ROWS / size]
+        rows[ledger.uniforms(shard, Purpose.SHAPING, move, rows) < OWNERS / size]
         for shard, rows in zip(ledger.shards, found)
     ]
 

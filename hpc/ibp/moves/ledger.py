@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 KINDS = ("births", "deaths", "splits", "merges", "folds", "unfolds")
 
 
+def log_sum(x: np.ndarray) -> float:
+    """Log of the sum of exp(x), of a few numbers; -inf where all are."""
+    most = x.max()
+    return float(most + np.log(np.exp(x - most).sum())) if np.isfinite(most) else -np.inf
+
+
 @dataclass(frozen=True)
 class Columns:
     """Features, by increasing print. slots, prints (K,) and together (K, K) are int64, on every rank; cells (K, D) are

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import logsumexp
 
 from mpibayes.hpc.ibp.moves import launch
-from mpibayes.hpc.ibp.moves.ledger import Columns, Ledger
+from mpibayes.hpc.ibp.moves.ledger import Columns, Ledger, log_sum
 from mpibayes.hpc.parallel.streams import Purpose
 
 LIKENESS = 4.0  # how much merges of features that are alike are preferred
@@ -28,7 +27,7 @@ def law_of_pairs(means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     length = np.maximum(np.sqrt((means**2).sum(axis=1)), 1e-150)  # without cells all are alike
     cosine = (means[pairs[:, 0]] * means[pairs[:, 1]]).sum(axis=1) / (length[pairs[:, 0]] * length[pairs[:, 1]])
     log_p = LIKENESS * cosine
-    return pairs, log_p - logsumexp(log_p)
+    return pairs, log_p - log_sum(log_p)
 
 
 def _split(ledger: Ledger, move: int, stream: np.random.Generator) -> None:

@@ -19,9 +19,11 @@ from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.kernels.ibp.features import Features
 
-SHARDS = 8  # so that nearly all features are instantiated: a row costs a tenth of what it costs on a collapsed shard
-QUIET, MOST_CYCLES = 25, 400  # cycles without a gain until the search ends, and cycles at most
+SHARDS = 4  # so that nearly all features are instantiated: a row costs a tenth of what it costs on a collapsed shard
+QUIET, MOST_CYCLES = 25, 400  # cycles, and one more a feature, without a gain until the search ends; cycles at most
 GAIN = 5.0  # nats by which the best log posterior has to rise to count as one
+TRIES, RARE = 3, 0.05  # at the end features with a smaller share of the rows are left out if they can be, so often,
+SUPPORT = 30.0  # which is where the log posterior falls by less: such features come and go, and a chain soon has others
 SWEEPS = 3  # after a feature was left out
 
 
@@ -42,11 +44,16 @@ def search(cells: np.ndarray, settings: Settings, chain: int) -> Found:
     own = replace(settings, seed=seed, shards=min(SHARDS, n), opening="one", moves=1, sweeps_per_cycle=1)
     found = Buffet(serial(), lambda start, stop: cells[start:stop], n, d, own)
     best, since = -np.inf, 0
-    while since < QUIET and found.cycles < MOST_CYCLES:
+    while since < QUIET + len(found.slots) and found.cycles < MOST_CYCLES:
         found.cycle()
         leave_out(found)
         now = found.log_joint()
         best, since = (now, 0) if now > best + GAIN else (best, since + 1)
+    for attempt in range(1, TRIES + 1):
+        rare = found.slots[found.totals.owned < RARE * n]
+        for slot in rare.tolist():
+            if slot in found.slots:
+                leave_out(found, slot, attempt, SUPPORT)
     return result(found)
 
 
@@ -58,21 +65,25 @@ def result(found: Buffet) -> Found:
     return Found(loadings, ledger.columns.owned[kept] / found.n_rows, found.hyper, found.cycles)
 
 
-def leave_out(chain: Buffet) -> bool:
-    """One feature is left out, and the rows settle; whether that was better, and so was kept. One process alone."""
+def leave_out(chain: Buffet, slot: int | None = None, attempt: int = 0, support: float = 0.0) -> bool:
+    """One feature is left out, and the rows settle; whether that was better, and so was kept. One process alone.
+
+    slot: which one; None: one that is drawn. attempt: which of this cycle, for its draws. support:
+    what the log posterior may lose by it.
+    """
     if len(chain.slots) == 0 or not chain.n_columns:
         return False
     stream = generator(chain.settings.seed, Purpose.FIRST_FEATURES, chain.cycles, 0, chain.chain)
     before, slots = chain.log_joint(), chain.slots
     bits = [shard.rows.z.copy() for shard in chain.shards]
-    slot = int(chain.slots[stream.integers(len(slots))])
+    slot = int(chain.slots[stream.integers(len(slots))]) if slot is None else slot
     for shard in chain.shards:
         shard.rows.z[:, slot // WORD] &= ~(np.uint64(1) << np.uint64(slot % WORD))
     chain.slots = slots[slots != slot]
     chain.summarise()
     for sweep in range(SWEEPS):
-        settle(chain, sweep)
-    if chain.log_joint() > before:
+        settle(chain, SWEEPS * attempt + sweep)
+    if chain.log_joint() > before - support:
         return True
     for shard, old in zip(chain.shards, bits):
         shard.rows.z[...] = old
