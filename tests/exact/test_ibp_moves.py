@@ -39,7 +39,7 @@ def tiny(rows=2):
         yield
 
 
-@pytest.mark.quick("ibp3-births-2", "c-splits-3", "ibp3-folds-1")
+@pytest.mark.quick("ibp3-2-births", "c-3-splits", "ibp3-1-folds")
 @pytest.mark.parametrize("kinds", ALL)
 @pytest.mark.parametrize("name, n_shards", [("ibp3", 1), ("ibp3", 2), ("c", 3), ("prior", 2), ("ibp4", 3)])
 def test_moves_keep_the_posterior(name, kinds, n_shards):

@@ -12,8 +12,9 @@ from scipy.special import gammaln, logsumexp
 
 from mpibayes.hpc.ibp import update
 from mpibayes.hpc.ibp.chain import Buffet
-from mpibayes.hpc.ibp.start.search import Found, search, sweep_all
+from mpibayes.hpc.ibp.start.search import search
 from mpibayes.hpc.ibp.start.seating import seat
+from mpibayes.hpc.ibp.start.steps import Found, sweep_all
 from mpibayes.hpc.ibp.state import WORD, Hyper
 from mpibayes.hpc.parallel.comm import agree
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
