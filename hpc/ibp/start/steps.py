@@ -20,9 +20,12 @@ from mpibayes.kernels.ibp.features import Features
 
 LEFT_OUT, REFITTED = 0, 1  # streams of Purpose.FIRST_FEATURES
 SWEEPS = 3  # in which rows settle
-STEPS = 10  # of expectation and maximization
-TOGETHER = 3  # most features that are fitted again together
-LIKENESS = 4.0  # how much features that are alike are preferred for it
+STEPS = 12  # of expectation and maximization
+BEGINNINGS, FEW_ROWS = 4, 500  # from which features are fitted again, and the rows that choose among them
+LIKENESS, COUPLING = (
+    4.0,
+    20.0,
+)  # how much features that are alike, or that are coupled, are preferred to be fitted again
 
 
 @dataclass(frozen=True)
@@ -56,22 +59,22 @@ def leave_out(chain: Buffet, slot: int | None = None, attempt: int = 0, support:
 
 
 def refit(chain: Buffet) -> bool:
-    """Two or three features, alike if may be, are fitted anew to what the others leave; whether that was better.
+    """Two or three features are fitted anew to what the others leave; whether that was better, and so was kept.
 
-    This turns features that are mixtures of one another, {A + B / 3, B - A / 3}, which no move of rows alone does.
+    This takes mixtures of features apart, {A + B / 3, B - A / 3}, which no recoding of the rows' patterns does.
     """
     if len(chain.slots) < 2 or not chain.n_columns:
         return False
     stream = generator(chain.settings.seed, Purpose.FIRST_FEATURES, chain.cycles, REFITTED, chain.chain)
     ledger = Ledger(chain)
-    columns, means = ledger.columns, ledger.means(ledger.columns)
-    chosen = [int(stream.integers(len(columns)))]
-    for _ in range(int(stream.integers(1, min(TOGETHER, len(columns))))):
-        length = np.maximum(np.sqrt((means**2).sum(axis=1)), 1e-150)
-        cosine = np.abs(means @ means[chosen].T / np.outer(length, length[chosen])).max(axis=1)
-        p = np.exp(LIKENESS * cosine)
+    columns = ledger.columns
+    log_p = coupling(ledger)
+    first, second = np.divmod(_drawn(np.triu(np.exp(log_p), 1), stream), len(columns))
+    chosen = [int(first), int(second)]
+    if len(columns) > 2 and stream.random() < 0.5:
+        p = np.exp(log_p[chosen].max(axis=0))
         p[chosen] = 0.0
-        chosen.append(int(stream.choice(len(p), p=p / p.sum())))
+        chosen.append(_drawn(p, stream))
     slots = columns.slots[chosen]
     left = launch.residuals(ledger, columns.without(slots), [np.arange(len(s.rows)) for s in chain.shards])
     pattern = fitted(left, len(slots), ledger.prior_variance, stream)
@@ -82,28 +85,61 @@ def refit(chain: Buffet) -> bool:
     return kept_if_better(chain, change, SWEEPS, 0.0)
 
 
+def coupling(ledger: Ledger) -> np.ndarray:
+    """(K, K): log weight of every pair to be fitted again, for features that are alike, or whose owners are more or
+    less often the same than if they were independent, as those of mixtures are."""
+    columns, means, n = ledger.columns, ledger.means(ledger.columns), ledger.n_rows
+    length = np.maximum(np.sqrt((means**2).sum(axis=1)), 1e-150)
+    share = columns.owned / n
+    spread = np.sqrt(np.maximum(share * (1.0 - share), 1.0 / n))
+    correlation = (columns.together / n - np.outer(share, share)) / np.outer(spread, spread)
+    return LIKENESS * np.abs(means @ means.T) / np.outer(length, length) + COUPLING * np.abs(correlation)
+
+
+def _drawn(weights: np.ndarray, stream: np.random.Generator) -> int:
+    p = np.cumsum(weights)
+    return int(np.searchsorted(p, stream.random() * p[-1], side="right"))
+
+
 def fitted(rows: np.ndarray, n: int, prior_variance: float, stream: np.random.Generator) -> np.ndarray:
     """uint8 (m,): patterns of n features that are fitted to residuals, float64 (m, D), in units of the noise.
 
-    One after another at first, then all together by expectation and maximization; patterns are drawn in the end.
+    Expectation and maximization on some rows from several beginnings, then on all rows from the best one; patterns are
+    drawn in the end.
     """
-    m, left, loadings = len(rows), rows, []
-    for _ in range(n):
-        a, logit = launch.one_feature(left, prior_variance, stream)
-        score = np.clip(logit + left @ a[0] - 0.5 * (a[0] @ a[0]), -launch.MOST_LOGIT, launch.MOST_LOGIT)
-        left = left - a / (1.0 + np.exp(-score[:, None]))
-        loadings.append(a[0])
-    loadings, patterns, log_weights = np.array(loadings), bits(n).astype(np.float64), np.zeros(2**n)
+    some = rows[stream.permutation(len(rows))[:FEW_ROWS]]
+    tried = []
+    for _ in range(BEGINNINGS):
+        left, loadings = some, []
+        for _ in range(n):
+            a, logit = launch.one_feature(left, prior_variance, stream)
+            score = np.clip(logit + left @ a[0] - 0.5 * (a[0] @ a[0]), -launch.MOST_LOGIT, launch.MOST_LOGIT)
+            left = left - a / (1.0 + np.exp(-score[:, None]))
+            loadings.append(a[0])
+        tried.append(_fit(some, np.array(loadings), np.zeros(2**n), prior_variance)[:3])
+    _, loadings, log_weights = max(tried, key=lambda fit: fit[0])
+    p = _fit(rows, loadings, log_weights, prior_variance)[3]
+    return (np.cumsum(p, axis=1) < stream.random((len(rows), 1))).sum(axis=1).clip(max=2**n - 1).astype(np.uint8)
+
+
+def _fit(rows: np.ndarray, loadings: np.ndarray, log_weights: np.ndarray, prior_variance: float):
+    """(log posterior before the last step but for a constant, loadings (n, D), log weights of the patterns (2^n,),
+    probabilities (m, 2^n))."""
+    n = len(loadings)
+    patterns, value = bits(n).astype(np.float64), 0.0
     for _ in range(STEPS):
         fine = patterns @ loadings
         score = log_weights + rows @ fine.T - 0.5 * (fine**2).sum(axis=1)
-        p = np.exp(score - score.max(axis=1, keepdims=True))
-        p /= p.sum(axis=1, keepdims=True)
+        most = score.max(axis=1, keepdims=True)
+        p = np.exp(score - most)
+        total = p.sum(axis=1, keepdims=True)
+        p /= total
+        value = float((most + np.log(total)).sum() - 0.5 * (loadings**2).sum() / prior_variance)
         owners = p.sum(axis=0)
         together = np.einsum("pa,p,pb->ab", patterns, owners, patterns) + np.eye(n) / prior_variance
         loadings = np.linalg.solve(together, patterns.T @ (p.T @ rows))
-        log_weights = np.log((owners + 1.0) / (m + len(owners)))
-    return (np.cumsum(p, axis=1) < stream.random((m, 1))).sum(axis=1).clip(max=2**n - 1).astype(np.uint8)
+        log_weights = np.log((owners + 1.0) / (len(rows) + len(owners)))
+    return value, loadings, log_weights, p
 
 
 def kept_if_better(chain: Buffet, change: Callable[[], None], attempt: int, support: float) -> bool:
