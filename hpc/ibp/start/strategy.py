@@ -12,6 +12,7 @@ from scipy.special import gammaln, logsumexp
 
 from mpibayes.hpc.ibp import update
 from mpibayes.hpc.ibp.chain import Buffet
+from mpibayes.hpc.ibp.start.pursuit import pursue
 from mpibayes.hpc.ibp.start.search import search
 from mpibayes.hpc.ibp.start.seating import seat
 from mpibayes.hpc.ibp.start.steps import Found, sweep_all
@@ -68,7 +69,7 @@ def _some_rows(chain: Buffet, n: int) -> np.ndarray | None:
 
 
 def _deal(chain: Buffet, found: Found | None) -> None:
-    """All rows draw which of the features that were found they have."""
+    """All rows take those of the features that were found which explain them best, and sweep over them."""
     size, d = np.zeros(1, np.int64), chain.n_columns
     if found is not None:
         size[0] = len(found.weights)
@@ -84,6 +85,12 @@ def _deal(chain: Buffet, found: Found | None) -> None:
     chain.hyper = hyper
     _make_room(chain, k)
     chain.slots = np.arange(k)
+    if k:
+        shares = np.clip(weights, 1e-12, 1.0 - 1e-12)
+        for shard in chain.shards:
+            has = pursue(shard.rows.x[:, :d], loadings, shares, hyper.noise_sd)
+            for slot, column in enumerate(has.T):
+                shard.rows.z[:, slot // WORD] |= column.astype(np.uint64) << np.uint64(slot % WORD)
     for sweep in range(SWEEPS if k else 0):
         sweep_all(chain, Found(loadings, weights, hyper, 0), 0, sweep)
     chain.summarise()
