@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mpibayes.hpc.ibp import update
+from mpibayes.hpc.ibp.moves import round as moves
+from mpibayes.hpc.ibp.moves.ledger import Ledger
 from mpibayes.hpc.ibp.state import WORD, Hyper, InverseGamma, Settings, Totals
 from mpibayes.hpc.parallel import collapse
 from mpibayes.hpc.parallel import shards as cut
@@ -144,6 +146,8 @@ class Buffet:
         self._number(births, tails)
         self.cycles += 1
         self.summarise()
+        if moves.due(s.moves, self.cycles):
+            moves.run(Ledger(self))
         return CycleInfo(self.cycles, int((self.totals.owned > 0).sum()), self.log_joint(), self.hyper)
 
     def _drop(self) -> None:

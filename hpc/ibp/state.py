@@ -40,6 +40,7 @@ class Settings:
     sweeps_per_cycle: int = 1
     opening: str = "one"
     likelihood: bool = True
+    moves: int | None = None  # a round of moves in every cycle of so many; None: more of them at first, 0: none
 
 
 @dataclass

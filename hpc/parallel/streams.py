@@ -67,6 +67,11 @@ class Purpose(IntEnum):
     FEATURES = 45  # weights of features, in which order they are visited, and what they are drawn with; sub = what
     LOADINGS = 46  # of features, given the rows
     NEW_CELLS = 47  # missing cells of rows, given their features; sub = shard
+    FEATURE_MOVES = 48  # which moves on features are proposed, and accepted; sub = move
+    SHAPING = 49  # rows that shape what is proposed; sub = move
+    DEALT_FEATURES = 50  # the features that rows have in a proposal; sub = move
+    FIRST_FEATURES = 51  # which rows features are searched for on, and which is left out; sub = what for
+    SEARCH = 52  # the seed of that search
 
 
 def in_lane(chain: int, lane: int) -> int:
