@@ -67,6 +67,7 @@ class Purpose(IntEnum):
     FEATURES = 45  # weights of features, in which order they are visited, and what they are drawn with; sub = what
     LOADINGS = 46  # of features, given the rows
     NEW_CELLS = 47  # missing cells of rows, given their features; sub = shard
+    CELLS_OF_ROWS = 60  # missing cells of rows, drawn from the predictive of a draw of features; sub = what for
 
 
 def in_lane(chain: int, lane: int) -> int:
