@@ -160,7 +160,7 @@ class FeaturesChain:
             values = {
                 "log_joint": info.log_joint, "n_features": info.n_features,
                 "features_of_row": float(owned.sum()) / buffet.n_rows, "lone_features": int((owned == 1).sum()),
-                "alpha": hyper.alpha, "c": hyper.c, "noise_sd": draws.common(hyper), "feature_sd": hyper.feature_sd,
+                "mass": hyper.alpha, "concentration": hyper.c, "noise_sd": draws.common(hyper), "feature_sd": hyper.feature_sd,
                 "heldout_lpd": lpd, "heldout_lpd_averaged": averaged,
             }  # fmt: skip
             result.values = {name: np.array([value]) for name, value in values.items()}

@@ -18,8 +18,8 @@ SCALARS = (
         title="Features of a row", column="of a row", judged=FEATURES,
     ),
     Scalar("lone_features", WHOLE, place=7, label="features of one row"),
-    Scalar("alpha", place=4, log="alpha", status="alpha", label="mass alpha"),
-    Scalar("c", place=5, label="concentration c"),
+    Scalar("mass", place=4, log="alpha", status="mass alpha", label="mass alpha"),
+    Scalar("concentration", place=5, label="concentration c"),
     # Of columns with a variance each: the root of their mean.
     Scalar("noise_sd", FINE, place=6, log="noise", status="noise", label="noise sd"),
     Scalar("feature_sd", FINE, place=8, label="loadings' sd"),
