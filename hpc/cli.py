@@ -441,7 +441,10 @@ def report(run_dirs, out, burn_in, table):
 @cli.command(short_help="Write clusters, features or draws for other programs.")
 @click.argument("run_dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "--to", type=click.Choice(["clusters", "features", "arviz", "labels", "csv"]), required=True, help="The form, see above."
+    "--to",
+    type=click.Choice(["clusters", "features", "arviz", "labels", "csv"]),
+    required=True,
+    help="The form, see above.",
 )
 @click.option("-o", "--out", help="The file; - is standard output.  [default: standard output; trace.h5 for arviz]")
 @click.option("--burn-in", type=click.IntRange(min=0), help="Cycles of burn-in.  [default: run.burn_in; csv: 0]")

@@ -215,8 +215,10 @@ class Clusters:
 
 
 class Exports(Protocol):
-    """What `mpibayes export` writes besides the trace. `clusters` is there for families with that form, `parameters` for
-    those with any."""
+    """What `mpibayes export` writes besides the trace.
+
+    `clusters` is there for families with that form, `parameters` for those with any.
+    """
 
     FORMS: Collection[str]  # of its kept draws, as --to has them: "labels", "clusters", "features"
 

@@ -1,4 +1,5 @@
-"""What other programs read: kept labels and features as text, traces and other tables as CSV, draws as a netCDF file for ArviZ.
+"""What other programs read: kept labels and features as text, traces and other tables as CSV, draws as a
+netCDF file for ArviZ.
 
 The text forms are the same bytes for the same chain, on any number of ranks, straight through or resumed (CSV:
 `timings=False`).
@@ -143,7 +144,7 @@ def _line_of_labels(draw: Mapping[str, np.ndarray]) -> str:
 
 def _line_of_features(draw: Mapping[str, np.ndarray]) -> str:
     """Their rows are kept as bits, the first row the highest bit of a byte: see `hpc/ibp/draws.py`."""
-    bits = np.unpackbits(draw["features"][: int(draw["n_features"])].astype(np.uint8), axis=1, count=int(draw["n_rows"]))
+    bits = np.unpackbits(draw["features"][: int(draw["count"])].astype(np.uint8), axis=1, count=int(draw["n_rows"]))
     strings = sorted((bytes(rows + ord("0")).decode() for rows in bits), reverse=True)
     return " ".join(strings) or "-"
 

@@ -11,7 +11,7 @@ from mpibayes.io.rows import Column, Rows
 
 
 class Cells:
-    """columns: those that are modelled, in the order of the table. center, scale (D,): a cell is (x - center) / scale."""
+    """columns: those that are modelled, in the table's order. center, scale (D,): a cell is (x - center) / scale."""
 
     def __init__(self, columns: Sequence[Column], standardise: bool):
         self.columns, self.standardise = tuple(columns), standardise

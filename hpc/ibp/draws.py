@@ -1,7 +1,7 @@
 """What a run of an Indian buffet process left behind, opened for reading: its chains and its kept draws.
 
 A kept draw, as `io/draws.py` stores it: features (R, B) uint8, of each feature its rows as bits, the first row the
-highest bit of the first byte; n_features K of them, and zeros beyond, to leave room; n_rows N; alpha, c, feature_sd,
+highest bit of the first byte; count K of them, and zeros beyond, to leave room; n_rows N; alpha, c, feature_sd,
 noise_sd (D,) and cells (R, D), sums over the rows of each feature, missing cells as they were drawn. Features are in no
 order. Without a likelihood there are no columns, and no noise_sd nor cells.
 """
@@ -81,7 +81,7 @@ def common(hyper: Hyper) -> float:
 
 def writer(folder: str | Path, run: str = "", guard: Guard = unguarded) -> DrawWriter:
     """Keeps draws: `append(cycle, features=, ...)`. run, guard: see `io.segments.Segments`."""
-    return DrawWriter(folder, run, guard, whole=("features", "n_features", "n_rows"))
+    return DrawWriter(folder, run, guard, whole=("features", "count", "n_rows"))
 
 
 def of_chain(buffet: Buffet) -> dict[str, np.ndarray]:
@@ -95,7 +95,7 @@ def of_chain(buffet: Buffet) -> dict[str, np.ndarray]:
     features = np.zeros((room, packed.shape[1]), np.uint8)
     features[:k] = packed
     found = {
-        "features": features, "n_features": np.int64(k), "n_rows": np.int64(buffet.n_rows),
+        "features": features, "count": np.int64(k), "n_rows": np.int64(buffet.n_rows),
         "alpha": np.float64(hyper.alpha), "c": np.float64(hyper.c), "feature_sd": np.float64(hyper.feature_sd),
     }  # fmt: skip
     if buffet.n_columns:
@@ -133,7 +133,7 @@ def _gathered(buffet: Buffet, slots: np.ndarray) -> np.ndarray | None:
 def iterate_draws(run_dir: str | Path, start_cycle: int = 0) -> Iterator[Draw]:
     """The kept draws of one chain with cycle >= start_cycle, one at a time. Raises CheckpointError."""
     for cycle, arrays in stored.iterate_draws(run_dir, start_cycle):
-        k = int(arrays["n_features"])
+        k = int(arrays["count"])
         alpha, c, feature_sd = (float(arrays[name]) for name in ("alpha", "c", "feature_sd"))
         noise_sd, cells = arrays.get("noise_sd", np.zeros(0)), arrays.get("cells", np.zeros((k, 0)))
         hyper = Hyper(alpha, c, noise_sd, feature_sd)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mpibayes.errors import ConfigError
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.data.rows import Data, digest
 from mpibayes.hpc.family import Info
@@ -18,7 +19,8 @@ from mpibayes.hpc.ibp.chain import Buffet
 from mpibayes.hpc.ibp.heldout import HeldOut
 from mpibayes.hpc.ibp.scalars import SCALARS
 from mpibayes.hpc.ibp.state import Gamma, Hyper, InverseGamma, Settings
-from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.ibp.update import harmonic
+from mpibayes.hpc.parallel.comm import Communicator, on_root
 from mpibayes.hpc.parallel.shards import default_count
 from mpibayes.io.draws import DrawWriter
 from mpibayes.io.files import Guard
@@ -26,6 +28,7 @@ from mpibayes.kernels.ibp.features import Rows as Bits
 from mpibayes.text import counted, visible
 
 GRID_OF_C = tuple(float(c) for c in np.geomspace(0.1, 100.0, 31))
+MOST_FEATURES = 4096  # whose matrices take some hundred MiB
 COLUMN_NOISE = "column_noise_sd"  # of the trace, where each column has its own
 
 
@@ -85,6 +88,7 @@ class Family:
 
     def read_files(self, places: Sequence[Path], fresh: bool) -> dict[str, Any]:
         config = self._config
+        on_root(self.comm, lambda: _require_few(config, self.data.n_rows))
         if config.heldout_path is not None:
             self.heldout_file, message = self.data.read_heldout_file(self.comm, config.heldout_path, config.data.unseen)
             if message:
@@ -96,6 +100,22 @@ class Family:
 
     def chain(self, config: Config, number: int) -> FeaturesChain:
         return FeaturesChain(self, config, number)
+
+
+def _require_few(config: Config, n_rows: int) -> None:
+    """ConfigError where a mass that is given opens more features than matrices of them have room for."""
+    model = config.of(keys.Model)
+    if not isinstance(model.alpha, float):
+        return
+    c = model.c if isinstance(model.c, float) else 1.0
+    expected = model.alpha * harmonic(n_rows, c)
+    if expected > MOST_FEATURES:
+        key = config.where(("model", "alpha"))
+        most = 0.5 * MOST_FEATURES * model.alpha / expected
+        raise ConfigError(
+            f"{key}: got {model.alpha:g}, of which {n_rows:,} rows have {expected:,.0f} features in the mean, more "
+            f"than there is room for ({MOST_FEATURES:,}); set at most {most:.2g}"
+        )
 
 
 def cells_of(config: Config, data: Data) -> Cells:
@@ -160,7 +180,8 @@ class FeaturesChain:
             values = {
                 "log_joint": info.log_joint, "n_features": info.n_features,
                 "features_of_row": float(owned.sum()) / buffet.n_rows, "lone_features": int((owned == 1).sum()),
-                "mass": hyper.alpha, "concentration": hyper.c, "noise_sd": draws.common(hyper), "feature_sd": hyper.feature_sd,
+                "mass": hyper.alpha, "concentration": hyper.c, "noise_sd": draws.common(hyper),
+                "feature_sd": hyper.feature_sd,
                 "heldout_lpd": lpd, "heldout_lpd_averaged": averaged,
             }  # fmt: skip
             result.values = {name: np.array([value]) for name, value in values.items()}
@@ -169,6 +190,8 @@ class FeaturesChain:
             result.draw = draw
             if not np.isfinite(info.log_joint):
                 result.problem = "the log joint probability is not a finite number"
+            if info.n_features > MOST_FEATURES:
+                result.problem = f"{info.n_features:,} features, more than there is room for; fix a lower model.alpha"
         return result
 
     def state(self) -> tuple[dict[int, dict[str, np.ndarray]], dict[str, Any]]:

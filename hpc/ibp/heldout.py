@@ -7,7 +7,7 @@ import numpy as np
 from mpibayes.hpc.data.rows import HeldOutRows
 from mpibayes.hpc.ibp.cells import Cells
 from mpibayes.hpc.ibp.chain import Buffet
-from mpibayes.hpc.ibp.predictive import Law, Predictive
+from mpibayes.hpc.ibp.predictive import Law
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator
 
@@ -16,7 +16,9 @@ class HeldOut:
     """Scores of the held-out rows. `log_sums[i]` (rows of block i,): log of the sum over averaged draws of p(x)."""
 
     def __init__(self, comm: Communicator, rows: HeldOutRows, cells: Cells):
-        self.comm, self.rows, self.cells = comm, rows, cells
+        self.comm, self.n_rows = comm, rows.n_rows
+        self.x = {i: cells.of(block) for i, block in sorted(rows.blocks.items())}
+        self._log_scale = {i: np.where(np.isnan(x), 0.0, cells.log_scale).sum(axis=1) for i, x in self.x.items()}
         self.n_draws = 0
         self.log_sums = {i: np.full(len(block), -np.inf) for i, block in rows.blocks.items()}
 
@@ -25,11 +27,11 @@ class HeldOut:
 
         Collective; valid on root. `average`: whether this draw joins the average.
         """
-        draw = Predictive(self.cells, law_everywhere(buffet))
+        law = law_everywhere(buffet)
         self.n_draws += average
-        sums = np.zeros((len(self.rows.blocks), 2))
-        for row, (i, block) in enumerate(sorted(self.rows.blocks.items())):
-            log_density = draw.log_density(block)
+        sums = np.zeros((len(self.x), 2))
+        for row, (i, x) in enumerate(self.x.items()):
+            log_density = law.log_density(x)[0] - self._log_scale[i]
             if average:
                 self.log_sums[i] = np.logaddexp(self.log_sums[i], log_density)
             sums[row] = log_density.sum(), self.log_sums[i].sum()
@@ -38,7 +40,7 @@ class HeldOut:
         everyone = self.comm.gather_to_root(sums, lengths)
         if self.comm.rank != 0:
             return np.nan, np.nan
-        now, averaged = (sum(everyone[:, j].tolist()) / self.rows.n_rows for j in (0, 1))
+        now, averaged = (sum(everyone[:, j].tolist()) / self.n_rows for j in (0, 1))
         return now, averaged - np.log(self.n_draws) if self.n_draws else np.nan
 
 

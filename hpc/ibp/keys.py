@@ -76,11 +76,15 @@ class Sampler(Section):
     )
 
 
+AtLeastOne = Annotated[int, Field(ge=1)]
+
+
 class Report(Section):
     """How the report shows features."""
 
     image: Annotated[
-        tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] | None, BeforeValidator(lambda v: tuples(none(v)))
+        tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] | None,
+        BeforeValidator(lambda v: tuples(none(v))),
     ] = key(
         None,
         "the columns are the pixels of a picture with so many rows and columns, one row after the other: features are "

@@ -65,6 +65,13 @@ class Found:
         for own, at, log in self.terms:
             yield own, at, np.exp(log - log_density[at][:, None])
 
+    def pairs(self, probability: np.ndarray) -> np.ndarray:
+        """How much of `probability` (m, P) combinations with two of the features in `free` have, (m, u, u)."""
+        u = self.free.shape[1]
+        bits = (np.arange(1 << u)[:, None] >> np.arange(u) & 1).astype(np.float64)
+        both = (bits[:, :, None] * bits[:, None, :]).reshape(len(bits), u * u)
+        return np.einsum("np,pq->nq", probability, both).reshape(len(probability), u, u)
+
     def shares(self, probability: np.ndarray, at: np.ndarray) -> np.ndarray:
         """How much of `probability` (m, P), of rows `at` (m,), combinations with each feature have, (m, K)."""
         u = self.free.shape[1]
@@ -113,7 +120,7 @@ class Law:
     # --- sums over combinations ---------------------------------------------------------------------------------------
 
     def found(self, x: np.ndarray) -> Iterator[Found]:
-        """Cells x (n, D), NaN for a missing one, in parts; each row's own numbers do not depend on the rows beside it."""
+        """Cells x (n, D), NaN for a missing one, in parts; what is found of a row does not depend on others."""
         k = len(self.probability)
         step = max(1, CELLS >> min(k, FREE))
         for start in range(0, len(x), step):
@@ -287,6 +294,31 @@ class Predictive:
             for _, at, weight in found.weights(log):
                 p[found.rows[at]] += found.shares(weight, at)
         return density - np.where(np.isnan(x), 0.0, self.cells.log_scale).sum(axis=1), p
+
+    def moments(self, rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """What `features` returns; and of every cell, had it not been seen, mean and mean square given the cells that
+        were, (n, D) each, as the model has cells."""
+        x, law = self.cells.of(rows), self.law
+        k = len(law.probability)
+        density, p = np.empty(len(x)), np.zeros((len(x), k))
+        mean, square = np.zeros(x.shape), np.zeros(x.shape)
+        for found in law.found(x):
+            at = found.rows
+            density[at] = log = found.log_density()
+            fixed, some = np.einsum("nk,kd->nd", found.base.astype(np.float64), law.means), law.means[found.free]
+            both, wide = np.zeros((len(at), *found.free.shape[1:] * 2)), np.zeros(len(at))
+            share = np.zeros((len(at), k))
+            for own, of, weight in found.weights(log):
+                share[of] += found.shares(weight, of)
+                both[of] += found.pairs(weight)
+                wide[of] += (weight * (found.spread[of] + own * law.ratio)).sum(axis=1)
+            p[at] = share
+            mean[at] = np.einsum("nk,kd->nd", share, law.means)
+            square[at] = fixed * (2.0 * mean[at] - fixed) + np.einsum(
+                "nuv,nud,nvd->nd", both, some, some, optimize=True
+            )
+            square[at] += wide[:, None] * law.noise_sd**2
+        return density - np.where(np.isnan(x), 0.0, self.cells.log_scale).sum(axis=1), p, mean, square
 
     def simulate(self, given: Rows, columns: Sequence[Column], stream: Stream, first_row: int = 0) -> Rows:
         """`given` with the missing cells of `columns` drawn from this distribution, given the observed cells of their

@@ -65,14 +65,17 @@ def test_density_of_a_row(noise):
 
 
 def test_density_without_features():
-    z, x, hyper, _ = problem()
+    _, x, hyper, _ = problem()
     none = np.zeros((12, 0), np.int64)
     row = np.array([0.3, 5.0, -1.0, 0.0])
     assert law_of(none, x, hyper).log_density(row[None])[0] == pytest.approx(by_brute_force(none, x, hyper, row))
 
 
 def test_many_features_are_summed_near_the_best(monkeypatch):
-    """Fewer combinations than there are, with a bound on what is lost that holds; all of them without the limit."""
+    """Fewer combinations than there are, from below, and about how much was lost; all of them without the limit.
+
+    Rows far from what the features can be lose more than is said: flips by twos are not looked at.
+    """
     z, x, hyper, rng = problem(n=60, k=12, d=30, seed=3)
     law = law_of(z, x, hyper)
     near = (rng.random((40, 12)) < 0.4) @ law.means + 0.5 * rng.normal(size=(40, 30))
@@ -85,7 +88,7 @@ def test_many_features_are_summed_near_the_best(monkeypatch):
     assert not nothing.any() and (neglected > 0).any()
     assert (found <= whole + 1e-9).all()
     lost = -np.expm1(found - whole)
-    assert (lost < 0.02).all() and (lost <= 4.0 * neglected + 1e-9).mean() > 0.9
+    assert (lost[:40] < 1e-3).all() and (lost[:40] <= 4.0 * neglected[:40] + 1e-7).all() and (lost < 0.95).all()
     monkeypatch.setattr(predictive, "ENUMERATED", 10)
     monkeypatch.setattr(predictive, "FREE", 12)
     np.testing.assert_allclose(law.log_density(rows)[0], whole, rtol=0, atol=1e-6)
@@ -104,7 +107,7 @@ def table(x):
 
 
 def test_density_is_in_the_tables_units():
-    z, x, hyper, rng = problem()
+    z, x, hyper, _ = problem()
     raw = 20.0 + 3.0 * x
     columns, rows = table(raw)
     cells = Cells(columns, True)
@@ -117,7 +120,7 @@ def test_density_is_in_the_tables_units():
 
 def test_simulated_cells_have_the_distribution_of_the_density():
     """By the probability integral transform given the other cells: one cell's distribution function by quadrature."""
-    z, x, hyper, rng = problem(k=4)
+    z, x, hyper, _ = problem(k=4)
     columns, _ = table(x)
     mine = Predictive(Cells(columns, False), law_of(z, x, hyper))
     n = 3000
@@ -138,7 +141,7 @@ def test_simulated_cells_have_the_distribution_of_the_density():
 
 def test_features_given_the_cells():
     """p(z_k | x) by the densities of rows that surely have it, or not: Bayes by hand on all combinations."""
-    z, x, hyper, rng = problem()
+    z, x, hyper, _ = problem()
     columns, rows = table(x[:5])
     mine = Predictive(Cells(columns, False), law_of(z, x, hyper))
     density, p = mine.features(rows)
