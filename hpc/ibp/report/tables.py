@@ -71,10 +71,8 @@ def _about(p: RunSummary) -> list[tuple[str, str]]:
     left_out = span([c.burn_in for c in p.chains], "cycle")
     lines.append(("burn-in", f"{left_out} left out; {counted(p.n_kept, 'draw')} of the features kept after it"))
     opening = config.of(Sampler).opening
-    words = (
-        f"every cycle leaves the posterior invariant, on any number of ranks ({shards(config)}, opening = {opening})"
-    )
-    lines.append(("exact", words))
+    law, how = "posterior" if run.likelihood else "prior", f"{shards(config)}, opening = {opening}"
+    lines.append(("exact", f"every cycle leaves the {law} invariant, on any number of ranks ({how})"))
     lines.append(("settled", f"{p.settled}. {p.settled.meaning}" if p.settled.meaning else str(p.settled)))
     return lines
 
