@@ -142,22 +142,39 @@ class Law:
                     yield self._summed(problem.take(at), rows[at], base, free, neglected)
 
     def near(self, p: _Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """The best combination of each row's features that flips one by one lead to, from none of them and from all.
+        """The best combination of each row's features that flips one by one lead to, from none of them and from all,
+        with the number of own features that suits the row then best.
 
         Returns it, bool (n, K); the features in the order in which they are unsure, (n, K); how many are, (n,): those
         in which the two ways end differently, and those whose flip costs less than SURE; and what every flip gains,
         (n, K) nats.
         """
-        ends = [self._climbed(p, np.full(p.left.shape, start)) for start in (False, True)]
-        (first, first_value, _), (second, second_value, _) = ends
-        better = second_value > first_value
-        best = np.where(better[:, None], second, first)
-        gain = np.where(better[:, None], ends[1][2], ends[0][2])
-        unsure = np.where(first != second, np.inf, gain)
-        order = np.argsort(-unsure, axis=1, kind="stable")
-        return best, order, (unsure > -SURE).sum(axis=1), gain
+        best, differ, gain = self._best(p, np.zeros(len(p.square)))
+        own = self._own_features(p, best)
+        far = np.flatnonzero(own)
+        if len(far):  # what flips cost is another thing where features of its own explain the row
+            best[far], differ[far], gain[far] = self._best(p.take(far), own[far] * self.ratio)
+        unsure = np.where(differ, np.inf, gain)
+        return best, np.argsort(-unsure, axis=1, kind="stable"), (unsure > -SURE).sum(axis=1), gain
 
-    def _climbed(self, p: _Problem, z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _best(self, p: _Problem, extra: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The better end of two climbs, where the two differ, and what flips gain there; extra (n,): added to s."""
+        first, second = (self._climbed(p, np.full(p.left.shape, start), extra) for start in (False, True))
+        better = (second[1] > first[1])[:, None]
+        return np.where(better, second[0], first[0]), first[0] != second[0], np.where(better, second[2], first[2])
+
+    def _own_features(self, p: _Problem, z: np.ndarray) -> np.ndarray:
+        """The number of own features that is most probable with these others, (n,) int64."""
+        if self.own <= 0.0:
+            return np.zeros(len(z), np.int64)
+        has, own = z.astype(np.float64), np.arange(MOST_OWN + 1)
+        left = p.left - np.einsum("nkl,nl->nk", p.gram, has)
+        square = p.square - ((p.left + left) * has).sum(axis=1)
+        s = 1.0 + (np.einsum("kl,nl->nk", self.spread, has) * has).sum(axis=1)[:, None] + own * self.ratio
+        log = own * np.log(self.own) - gammaln(own + 1.0) - 0.5 * p.n_seen[:, None] * np.log(s)
+        return (log - 0.5 * square[:, None] / s).argmax(axis=1)
+
+    def _climbed(self, p: _Problem, z: np.ndarray, extra: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The best flip of each row until none gains: features, log p(x, z) but for a constant, what flips gain."""
         everyone, half = np.arange(len(z)), 0.5 * p.n_seen[:, None]
         odds, own = np.log(self.probability) - np.log1p(-self.probability), np.diagonal(p.gram, axis1=1, axis2=2)
@@ -166,7 +183,7 @@ class Law:
             left = p.left - np.einsum("nkl,nl->nk", p.gram, has)
             square = (p.square - ((p.left + left) * has).sum(axis=1))[:, None]
             lean = np.einsum("kl,nl->nk", self.spread, has)
-            spread, sign = (1.0 + (lean * has).sum(axis=1))[:, None], 1.0 - 2.0 * has
+            spread, sign = (1.0 + extra + (lean * has).sum(axis=1))[:, None], 1.0 - 2.0 * has
             then, wide = square - sign * 2.0 * left + own, spread + sign * 2.0 * lean + np.diag(self.spread)
             gain = sign * odds - half * np.log(wide / spread) - 0.5 * (then / wide - square / spread)
             flip = gain.argmax(axis=1)

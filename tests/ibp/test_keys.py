@@ -95,7 +95,9 @@ def test_mistakes(tmp_path, line, words):
 
 
 def test_resolved_is_read_back(tmp_path):
-    config = config_of(tmp_path, "alpha = {gamma = [2, 3]}\nc = [0.5, 1]\n[report]\nimage = [3, 4]\n")
+    config = config_of(
+        tmp_path, "alpha = {gamma = [2, 3]}\nc = [0.5, 1]\n[run]\nburn_in = 7\n[report]\nimage = [3, 4]\n"
+    )
     (tmp_path / "resolved.toml").write_text(resolved_toml(config))
     assert as_dict(load(tmp_path / "resolved.toml")) == as_dict(config)
 

@@ -27,13 +27,13 @@ def test_rows_come_back_and_are_counted():
 
 def test_the_difference_is_the_least_over_all_matchings():
     rng = np.random.default_rng(2)
-    for k, l in ((0, 2), (2, 3), (3, 3), (4, 2)):
-        a, b = rng.random((21, k)) < 0.5, rng.random((21, l)) < 0.5
-        wide = max(k, l)
+    for k, m in ((0, 2), (2, 3), (3, 3), (4, 2)):
+        a, b = rng.random((21, k)) < 0.5, rng.random((21, m)) < 0.5
+        wide = max(k, m)
         pad = [np.pad(x, ((0, 0), (0, wide - x.shape[1]))) for x in (a, b)]
         least = min((pad[0] != pad[1][:, list(p)]).sum() for p in itertools.permutations(range(wide)))
         assert difference(draw_of(a).features, draw_of(b).features) == least
-        assert shared_rows(draw_of(a).features, draw_of(b).features).shape == (k, l)
+        assert shared_rows(draw_of(a).features, draw_of(b).features).shape == (k, m)
 
 
 def test_a_permuted_draw_is_matched_to_itself():
