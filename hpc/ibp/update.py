@@ -55,10 +55,10 @@ def weight_shapes(owned: np.ndarray, n: int, c: float) -> tuple[np.ndarray, np.n
 def loadings(totals: Totals, hyper: Hyper, stream: np.random.Generator) -> np.ndarray:
     """A, (K, D), drawn given the rows."""
     k, d = totals.cells.shape
-    variance, ratio = _scales(hyper)
     normals = stream.standard_normal((k, d))
-    if k == 0:
+    if k == 0 or d == 0:
         return normals
+    variance, ratio = _scales(hyper)
     low = np.linalg.cholesky(totals.together + np.eye(k) / ratio)
     half = solve_triangular(low, totals.cells, lower=True)
     return solve_triangular(low.T, half + normals * np.sqrt(variance), lower=False)
