@@ -130,13 +130,14 @@ def _gathered(buffet: Buffet, slots: np.ndarray) -> np.ndarray | None:
     return packed if comm.rank == 0 else None
 
 
-def iterate_draws(run_dir: str | Path, start_cycle: int = 0) -> Iterator[Draw]:
-    """The kept draws of one chain with cycle >= start_cycle, one at a time. Raises CheckpointError."""
+def iterate_draws(run_dir: str | Path, start_cycle: int = 0, noise: str = "shared") -> Iterator[Draw]:
+    """The kept draws of one chain with cycle >= start_cycle, one at a time; `noise` as in the run's configuration. Raises
+    CheckpointError."""
     for cycle, arrays in stored.iterate_draws(run_dir, start_cycle):
         k = int(arrays["count"])
         alpha, c, feature_sd = (float(arrays[name]) for name in ("alpha", "c", "feature_sd"))
         noise_sd, cells = arrays.get("noise_sd", np.zeros(0)), arrays.get("cells", np.zeros((k, 0)))
-        hyper = Hyper(alpha, c, noise_sd, feature_sd)
+        hyper = Hyper(alpha, c, noise_sd, feature_sd, noise)
         yield Draw(cycle, int(arrays["n_rows"]), arrays["features"][:k].astype(np.uint8), hyper, cells[:k])
 
 
@@ -175,7 +176,7 @@ class Posterior(KeptChains):
         for i, chain in enumerate(self.chains):
             if chosen is not None and not any(c == i for c, _ in chosen):
                 continue
-            for draw in iterate_draws(chain.folder, chain.burn_in + 1):
+            for draw in iterate_draws(chain.folder, chain.burn_in + 1, self.noise):
                 if chosen is None or (i, draw.cycle) in chosen:
                     if draw.n_rows != self.n_rows:
                         raise DataError(

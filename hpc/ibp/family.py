@@ -18,6 +18,7 @@ from mpibayes.hpc.ibp.cells import Cells
 from mpibayes.hpc.ibp.chain import Buffet
 from mpibayes.hpc.ibp.heldout import HeldOut
 from mpibayes.hpc.ibp.scalars import SCALARS
+from mpibayes.hpc.ibp.start.strategy import start
 from mpibayes.hpc.ibp.state import Gamma, Hyper, InverseGamma, Settings
 from mpibayes.hpc.ibp.update import harmonic
 from mpibayes.hpc.parallel.comm import Communicator, on_root
@@ -54,6 +55,8 @@ def settings_of(config: Config, cells: Cells) -> Settings:
         sweeps_per_cycle=sampler.sweeps_per_cycle,
         opening="one" if sampler.opening == "auto" else sampler.opening,
         likelihood=model.likelihood,
+        start=sampler.init,
+        moves=None if sampler.moves == "auto" else sampler.moves,
     )
 
 
@@ -162,7 +165,7 @@ class FeaturesChain:
         return [shard.index for shard in self.buffet.shards]
 
     def start(self) -> None:
-        """No row has a feature."""
+        start(self.buffet, self.buffet.settings.start, self.config.of(keys.Sampler).init_rows)
 
     def advance(self, word: Sequence[int], limit: int) -> Info:
         """One cycle, its scores, and its features where they are kept."""
@@ -204,14 +207,14 @@ class FeaturesChain:
                 shards[i]["heldout_log_sum"] = heldout.log_sums[i]
         return shards, {
             "slots": buffet.slots,
-            **{name: np.asarray(value, np.float64) for name, value in vars(buffet.hyper).items()},
+            **{name: np.asarray(value, np.float64) for name, value in vars(buffet.hyper).items() if name != "noise"},
             "heldout_draws": heldout.n_draws if heldout is not None else 0,
         }
 
     def restore(self, shared: Mapping[str, Any], shards: Mapping[int, Mapping[str, np.ndarray]]) -> None:
         buffet = self.buffet
         alpha, c, feature_sd = (float(shared[name]) for name in ("alpha", "c", "feature_sd"))
-        buffet.hyper = Hyper(alpha, c, np.array(shared["noise_sd"], np.float64), feature_sd)
+        buffet.hyper = Hyper(alpha, c, np.array(shared["noise_sd"], np.float64), feature_sd, buffet.settings.noise)
         buffet.slots = np.array(shared["slots"], np.int64)
         for shard in buffet.shards:
             held = shards[shard.index]

@@ -74,6 +74,18 @@ class Sampler(Section):
         '"auto", "one" or "all"',
         decided_once=True,
     )
+    moves: Literal["auto"] | Annotated[int, Field(ge=0)] = key(
+        "auto",
+        "cycles between rounds of moves on features, 0: none; auto: every cycle until 100, then every fourth",
+        '"auto" or a whole number, 0 or more',
+    )
+    init: Literal["subsample", "sequential", "random", "none"] = key(
+        "subsample",
+        "the first features: searched for on init_rows rows, found by seating these rows one by one, drawn from the "
+        "prior, or none",
+        '"subsample", "sequential", "random" or "none"',
+    )
+    init_rows: int = key(2000, "rows that the first features are searched for on", "a whole number, 1 or more", ge=1)
 
 
 AtLeastOne = Annotated[int, Field(ge=1)]

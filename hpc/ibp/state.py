@@ -40,6 +40,7 @@ class Settings:
     sweeps_per_cycle: int = 1
     opening: str = "one"
     likelihood: bool = True
+    start: str = "subsample"  # see start.strategy
     moves: int | None = None  # a round of moves in every cycle of so many; None: more of them at first, 0: none
 
 
@@ -55,7 +56,7 @@ class Hyper:
     c: float
     noise_sd: np.ndarray
     feature_sd: float
-    noise: str
+    noise: str = "shared"
 
 
 @dataclass

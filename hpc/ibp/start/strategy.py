@@ -80,7 +80,7 @@ def _deal(chain: Buffet, found: Found | None) -> None:
         h = found.hyper
         message[:] = [h.alpha, h.c, h.feature_sd, *h.noise_sd, *found.weights, *found.loadings.ravel()]
     chain.comm.broadcast(message)
-    hyper = Hyper(float(message[0]), float(message[1]), message[3 : 3 + d].copy(), float(message[2]))
+    hyper = Hyper(float(message[0]), float(message[1]), message[3 : 3 + d].copy(), float(message[2]), chain.hyper.noise)
     weights, loadings = message[3 + d : 3 + d + k], message[3 + d + k :].reshape(k, d)
     chain.hyper = hyper
     _make_room(chain, k)
