@@ -131,7 +131,7 @@ def _gathered(buffet: Buffet, slots: np.ndarray) -> np.ndarray | None:
 
 
 def iterate_draws(run_dir: str | Path, start_cycle: int = 0, noise: str = "shared") -> Iterator[Draw]:
-    """The kept draws of one chain with cycle >= start_cycle, one at a time; `noise` as in the run's configuration. Raises
+    """The kept draws of one chain with cycle >= start_cycle, one at a time; `noise` is the configuration's. Raises
     CheckpointError."""
     for cycle, arrays in stored.iterate_draws(run_dir, start_cycle):
         k = int(arrays["count"])

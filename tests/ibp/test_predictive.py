@@ -24,7 +24,8 @@ def problem(n=12, k=3, d=4, seed=1, noise=None, feature_sd=1.3):
     rng = np.random.default_rng(seed)
     z = (rng.random((n, k)) < 0.4).astype(np.int64)
     z[rng.integers(n, size=k), np.arange(k)] = 1
-    hyper = Hyper(1.7, 1.4, np.full(d, 0.5) if noise is None else noise, feature_sd)
+    of = "shared" if noise is None else "column"
+    hyper = Hyper(1.7, 1.4, np.full(d, 0.5) if noise is None else noise, feature_sd, of)
     x = z @ rng.normal(size=(k, d)) + 0.5 * rng.normal(size=(n, d))
     return z, x, hyper, rng
 
@@ -37,7 +38,7 @@ def law_of(z, x, hyper):
 def by_brute_force(z, x, hyper, row, most=25):
     """log p(row | z, x): of all tables with one row more, by the likelihood of whole tables."""
     n, seen = len(z), np.flatnonzero(~np.isnan(row))
-    part = Hyper(hyper.alpha, hyper.c, hyper.noise_sd[seen], hyper.feature_sd)
+    part = Hyper(hyper.alpha, hyper.c, hyper.noise_sd[seen], hyper.feature_sd, hyper.noise)
     before = update.log_likelihood(totals(z, x[:, seen]), n, part)
     p = z.sum(axis=0) / (n + hyper.c)
     own = hyper.alpha * hyper.c / (n + hyper.c)
