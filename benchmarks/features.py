@@ -6,8 +6,8 @@
 `cambridge`: four features of 6 x 6 pixels, each present with 1/2. `blobs`: 20 round features of 12 x 12 pixels, cosines
 below 0.6, each present with 0.1 to 0.3. Noise of 0.5. A seed has arrived when every true feature is there within 25 %
 of its norm, and no other has 0.5 % of the rows; the time is CPU time of one process until the first cycle that has
-arrived and whose next nine, too, have. The gap is the held-out log density a row under the features' posterior means
-and shares, below that under the true ones, by sums over all patterns (cambridge) or by sweeps (not for blobs).
+arrived and whose next nine, too, have. The gap is how far the held-out log density a row, in nats, under the features'
+posterior means and shares is below that under the true ones, by sums over all patterns (up to 12 features; else nan).
 """
 
 from __future__ import annotations

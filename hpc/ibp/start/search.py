@@ -19,7 +19,8 @@ from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.parallel.streams import Purpose, generator
 
 SHARDS = 4  # so that nearly all features are instantiated: a row costs a tenth of what it costs on a collapsed shard
-QUIET, MOST_CYCLES = 25, 400  # cycles, and one more a feature, without a gain until the search ends; cycles at most
+QUIET, PER_FEATURE = 8, 1.5  # cycles without a gain until the search ends, and so many more for each feature
+MOST_CYCLES = 400
 SETTLED = 5  # cycles without a gain after which features are fitted again, too
 GAIN = 5.0  # nats by which the best log posterior has to rise to count as one
 TRIES, RARE = 3, 0.05  # at the end features with a smaller share of the rows are left out if they can be, so often,
@@ -33,7 +34,7 @@ def search(cells: np.ndarray, settings: Settings, chain: int) -> Found:
     own = replace(settings, seed=seed, shards=min(SHARDS, n), opening="one", moves=1, sweeps_per_cycle=1)
     found = Buffet(serial(), lambda start, stop: cells[start:stop], n, d, own)
     best, since = -np.inf, 0
-    while since < QUIET + len(found.slots) and found.cycles < MOST_CYCLES:
+    while since < QUIET + PER_FEATURE * len(found.slots) and found.cycles < MOST_CYCLES:
         found.cycle()
         steps.leave_out(found)
         if since >= SETTLED:

@@ -21,7 +21,7 @@ from mpibayes.kernels.ibp.features import Features
 LEFT_OUT, REFITTED = 0, 1  # streams of Purpose.FIRST_FEATURES
 SWEEPS = 3  # in which rows settle
 STEPS = 12  # of expectation and maximization
-BEGINNINGS, FEW_ROWS = 4, 500  # from which features are fitted again, and the rows that choose among them
+BEGINNINGS, FEW_ROWS = 3, 400  # from which features are fitted again, and the rows that choose among them
 LIKENESS, COUPLING = (
     4.0,
     20.0,
