@@ -496,8 +496,8 @@ def test_an_unknown_family_is_reported_with_all_else(write):
     [
         (
             'family = "logistic"',
-            'model.family: got "logistic", expected "mixture", "crosscat", "regression" or "ibp"; did you mean family = '
-            '"regression" and likelihood = "logistic"?',
+            'model.family: got "logistic", expected "mixture", "crosscat", "regression" or "ibp"; did you mean '
+            'family = "regression" and likelihood = "logistic"?',
         ),
         ("family = 3", 'model.family: got 3, expected "mixture", "crosscat", "regression" or "ibp"'),
         ("family = []", 'model.family: got [], expected "mixture", "crosscat", "regression" or "ibp"'),

@@ -141,6 +141,27 @@ def test_simulated_cells_have_the_distribution_of_the_density():
     assert again.reals[:, 1].tolist() == drawn[5:8].tolist()
 
 
+def test_moments_are_those_of_simulated_cells(monkeypatch):
+    """By enumeration, and near the best combination."""
+    z, x, hyper, _ = problem(n=40, k=4, d=5)
+    columns, _ = table(x)
+    mine = Predictive(Cells(columns, False), law_of(z, x, hyper))
+    given = x[7] + 0.3
+    given[[1, 3]] = np.nan
+    n = 20_000
+    _, rows = table(np.tile(given, (n, 1)))
+    drawn = mine.simulate(rows, columns, Stream(3, Purpose.CELLS_OF_ROWS, 0)).reals[:, [1, 3]]
+    for enumerated in (10, 2):
+        monkeypatch.setattr(predictive, "ENUMERATED", enumerated)
+        density, p, mean, square = mine.moments(rows.take(slice(2)))
+        np.testing.assert_allclose(density, mine.log_density(rows.take(slice(2))), atol=1e-7)
+        np.testing.assert_allclose(p, mine.features(rows.take(slice(2)))[1], atol=1e-7)
+        error = drawn.std(axis=0) / np.sqrt(n)
+        assert (np.abs(drawn.mean(axis=0) - mean[1, [1, 3]]) < 4.5 * error).all()
+        spread = (drawn**2).std(axis=0) / np.sqrt(n)
+        assert (np.abs((drawn**2).mean(axis=0) - square[1, [1, 3]]) < 4.5 * spread).all()
+
+
 def test_features_given_the_cells():
     """p(z_k | x) by the densities of rows that surely have it, or not: Bayes by hand on all combinations."""
     z, x, hyper, _ = problem()

@@ -148,7 +148,7 @@ def combinations(draw: Draw) -> list[Combination]:
 def _warn(p: RunSummary) -> None:
     labels = {s.name: s.label for s in SCALARS}
     judged = {labels[name]: p.scalars[name] for name in JUDGED if name in p.scalars}
-    p.warnings += mixing_warnings(judged, len(p.run.chains))
+    p.warnings += mixing_warnings(judged)
     if p.n_kept < ENOUGH_DRAWS:
         p.warnings.append(
             f"{counted(p.n_kept, 'draw')} of the features kept after burn-in: raise run.cycles, or lower output.labels"
