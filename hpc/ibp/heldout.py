@@ -1,4 +1,4 @@
-"""Held-out log predictive density, for each draw and averaged over draws (docs/math.md 7.9)."""
+"""Held-out log predictive density, for each draw and averaged over draws (docs/math.md 7.10)."""
 
 from __future__ import annotations
 

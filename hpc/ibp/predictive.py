@@ -1,4 +1,4 @@
-"""One draw of an Indian buffet process as a distribution over rows (docs/math.md 7.9).
+"""One draw of an Indian buffet process as a distribution over rows (docs/math.md 7.10).
 
 Weights, loadings and features that no row has yet are integrated out. Given the features Z of the N training rows, a
 new row has the k-th of them with probability m_k / (N + c), and kappa ~ Poisson(alpha c / (N + c)) more of its own;
