@@ -56,7 +56,7 @@ class Hyper:
     c: float
     noise_sd: np.ndarray
     feature_sd: float
-    noise: str = "shared"
+    noise: str
 
 
 @dataclass
