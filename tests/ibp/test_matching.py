@@ -15,7 +15,7 @@ def draw_of(rows):
     rows = np.asarray(rows, np.uint8)
     packed = np.packbits(rows.T, axis=1).reshape(rows.shape[1], -(-len(rows) // 8))
     cells = np.arange(rows.shape[1], dtype=float)[:, None]
-    return Draw(1, len(rows), packed, Hyper(1.0, 1.0, np.ones(1), 1.0), cells)
+    return Draw(1, len(rows), packed, Hyper(1.0, 1.0, np.ones(1), 1.0, "shared"), cells)
 
 
 def test_rows_come_back_and_are_counted():
