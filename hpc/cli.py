@@ -438,23 +438,27 @@ def report(run_dirs, out, burn_in, table):
     write(list(run_dirs), out=out, burn_in=burn_in, table=table, console=_console())
 
 
-@cli.command(short_help="Write clusters or draws for other programs.")
+@cli.command(short_help="Write clusters, features or draws for other programs.")
 @click.argument("run_dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "--to", type=click.Choice(["clusters", "arviz", "labels", "csv"]), required=True, help="The form, see above."
+    "--to",
+    type=click.Choice(["clusters", "features", "arviz", "labels", "csv"]),
+    required=True,
+    help="The form, see above.",
 )
 @click.option("-o", "--out", help="The file; - is standard output.  [default: standard output; trace.h5 for arviz]")
 @click.option("--burn-in", type=click.IntRange(min=0), help="Cycles of burn-in.  [default: run.burn_in; csv: 0]")
 @click.option("--timings/--no-timings", default=True, help="Keep the columns of csv that are times.  [default: keep]")
 @TABLE
 def export(run_dirs, to, out, burn_in, timings, table):
-    """Write clusters or draws for other programs. Burn-in is left out; arviz has it in groups of its own.
+    """Write clusters, features or draws for other programs. Burn-in is left out; arviz has it in groups of its own.
 
     \b
     Forms:
       clusters  CSV, one line a training row: its cluster in the report and the probability of that; mixtures only
       arviz     one HDF5 file that ArviZ and xarray open (posterior, sample_stats, kept_draws, and their warm-up)
       labels    text, one kept draw a line: the cluster of each training row, in table order; mixtures only
+      features  text, one kept draw a line: a string of 0 and 1 a feature, of the rows that have it; ibp only
       csv       CSV, one line a cycle: each scalar of the trace in a column; coefficients as theta[age]
 
     \b

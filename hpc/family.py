@@ -215,9 +215,12 @@ class Clusters:
 
 
 class Exports(Protocol):
-    """What `mpibayes export` writes besides the trace. The functions are there for families with LABELS."""
+    """What `mpibayes export` writes besides the trace.
 
-    LABELS: bool  # whether the rows have clusters, whose labels are kept
+    `clusters` is there for families with that form, `parameters` for those with any.
+    """
+
+    FORMS: Collection[str]  # of its kept draws, as --to has them: "labels", "clusters", "features"
 
     def clusters(self, run: Posterior) -> Clusters:
         """For --to clusters."""

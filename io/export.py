@@ -1,4 +1,5 @@
-"""What other programs read: kept labels as text, traces and other tables as CSV, draws as a netCDF file for ArviZ.
+"""What other programs read: kept labels and features as text, traces and other tables as CSV, draws as a
+netCDF file for ArviZ.
 
 The text forms are the same bytes for the same chain, on any number of ranks, straight through or resumed (CSV:
 `timings=False`).
@@ -29,7 +30,7 @@ from mpibayes.io.segments import list_segments, require
 from mpibayes.io.trace import MERGED, Axes, read_axes, read_kinds, read_trace
 from mpibayes.text import counted
 
-FORMS = ("labels", "csv", "arviz")
+FORMS = ("labels", "features", "csv", "arviz")
 STDOUT = "-"
 
 
@@ -55,6 +56,8 @@ def export(
             appearance in the line; of several views the view of each column, ` | `, and the labels in each view, the
             first view being that of the first column; several chains: a file each, `out` with .chain-<n> before its
             suffix
+    features  one kept draw a line: a string of 0 and 1 for each feature, which training rows have it, in table order;
+            the strings in descending order, `-` where there are none; several chains as with labels
     csv     one line a cycle: cycle, then a column for each scalar, timings last (left out with timings=False); floats
             in the shortest form that reads back exactly; several chains: a first column `chain`, 1, 2, ...
     arviz   see `inference`: burn-in in groups of its own; chains are cut to the cycles that all have
@@ -77,8 +80,8 @@ def export(
         if cycles is not None and cycles < 0:
             raise ConfigError(f"burn-in of {cycles} cycles: expected a number of cycles, 0 or more")
         chains |= dict.fromkeys(chain_directories(run_dir), -1 if cycles is None else cycles)
-    if to == "labels":
-        return _export_labels(chains, out)
+    if to in TEXTS:
+        return _export_texts(chains, to, out)
     if to == "csv":
         return _export_csv(chains, out, timings)
     return _export_arviz(chains, Path(given[0]) / MERGED if out is None else out, kept)
@@ -96,7 +99,14 @@ def canonical_labels(labels: np.ndarray) -> np.ndarray:
     return number[labels]
 
 
-def _export_labels(chains: Mapping[Path, int], out: str | Path | None) -> Exported:
+def _export_texts(chains: Mapping[Path, int], what: str, out: str | Path | None) -> Exported:
+    """A line for each kept draw; what: of TEXTS."""
+    line = TEXTS[what]
+
+    def write(file: BinaryIO, chain: Path, after: int) -> None:
+        for _, draw in iterate_draws(chain, after + 1):
+            file.write((line(draw) + "\n").encode())
+
     for chain, after in chains.items():
         _require_run(chain)
         if kept := checkpoint.kept(chain, LABELS):
@@ -104,33 +114,42 @@ def _export_labels(chains: Mapping[Path, int], out: str | Path | None) -> Export
         segments = list_segments(chain / LABELS)
         if not segments:
             raise ConfigError(
-                f"{chain}: no labels are kept here yet. They reach the disk at checkpoints; output.labels says "
+                f"{chain}: no {what} are kept here yet. They reach the disk at checkpoints; output.labels says "
                 "how many cycles lie between two of them."
             )
         _require_draws(chain, segments[-1].last, after)
     if len(chains) == 1:
-        return _write(out, lambda file: _write_labels(file, *next(iter(chains.items()))))
+        return _write(out, lambda file: write(file, *next(iter(chains.items()))))
     if out is None or str(out) == STDOUT:
         raise ConfigError(
-            f"labels of {len(chains)} chains cannot share standard output. Name a file (each chain gets one, with "
+            f"{what} of {len(chains)} chains cannot share standard output. Name a file (each chain gets one, with "
             f".chain-<n> in its name), or export one chain: {next(iter(chains))}"
         )
     done = Exported()
     for n, (chain, after) in enumerate(chains.items(), 1):
         path = Path(out)
         path = path.with_name(f"{path.stem}.chain-{n}{path.suffix}")
-        done.paths.extend(_write(path, lambda file, a=chain, b=after: _write_labels(file, a, b)).paths)
+        done.paths.extend(_write(path, lambda file, a=chain, b=after: write(file, a, b)).paths)
     return done
 
 
-def _write_labels(file: BinaryIO, chain: Path, after: int) -> None:
-    for _, draw in iterate_draws(chain, after + 1):
-        parts = [draw["labels"]]
-        if "views" in draw:  # several views, numbered as the labels of each follow
-            parts = [draw["views"], *draw["labels"][: int(draw["views"].max()) + 1]]
-            order = np.unique(parts[0], return_index=True)[1].argsort()
-            parts[1:] = [parts[1 + v] for v in order.tolist()]
-        file.write((" | ".join(map(_labels_as_text, parts)) + "\n").encode())
+def _line_of_labels(draw: Mapping[str, np.ndarray]) -> str:
+    parts = [draw["labels"]]
+    if "views" in draw:  # several views, numbered as the labels of each follow
+        parts = [draw["views"], *draw["labels"][: int(draw["views"].max()) + 1]]
+        order = np.unique(parts[0], return_index=True)[1].argsort()
+        parts[1:] = [parts[1 + v] for v in order.tolist()]
+    return " | ".join(map(_labels_as_text, parts))
+
+
+def _line_of_features(draw: Mapping[str, np.ndarray]) -> str:
+    """Their rows are kept as bits, the first row the highest bit of a byte: see `hpc/ibp/draws.py`."""
+    bits = np.unpackbits(draw["features"][: int(draw["count"])].astype(np.uint8), axis=1, count=int(draw["n_rows"]))
+    strings = sorted((bytes(rows + ord("0")).decode() for rows in bits), reverse=True)
+    return " ".join(strings) or "-"
+
+
+TEXTS = {"labels": _line_of_labels, "features": _line_of_features}
 
 
 def _labels_as_text(labels: np.ndarray) -> str:

@@ -17,6 +17,7 @@ from mpibayes.io.rows import Column
 from mpibayes.io.table import Table
 
 SLICE_ROWS = 65_536
+OF_DRAWS = {"labels": "clusters", "clusters": "clusters", "features": "features"}  # forms, by what they write
 
 
 def export(
@@ -41,13 +42,15 @@ def export(
         return forms.export(given, to, out, burn_in, timings)
     family = family_in(given[0])
     door = exports_of(family)
-    if to in ("labels", "clusters") and not door.LABELS:
-        raise ConfigError(f"{given[0]}: a model without clusters; --to csv and --to arviz write its draws")
+    if to in OF_DRAWS and to not in door.FORMS:
+        what = f"a model without {OF_DRAWS[to]}"
+        others = ", ".join(f"--to {form}" for form in (*door.FORMS, "csv"))
+        raise ConfigError(f"{given[0]}: {what}; {others} and --to arviz write its draws")
     if to == "clusters":
         return _clusters(posterior_of(family)(given, burn_in, table), door, out)
     burn_ins = [burn_in_of(run_dir) if burn_in is None else burn_in for run_dir in given]
     kept, notes = None, []
-    if to == "arviz" and door.LABELS:
+    if to == "arviz" and door.FORMS:
         try:
             run = posterior_of(family)(given, burn_in, table)
             kept = door.parameters(run)

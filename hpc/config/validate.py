@@ -84,7 +84,8 @@ class _Check:
             keys = registry.keys_of(family)
             self.sections, self.named = keys.SECTIONS, keys.NAMED
         else:
-            every = {name: of for each in registry.FAMILIES for name, of in registry.keys_of(each).SECTIONS.items()}
+            families = reversed(registry.FAMILIES)  # the first that has a section says what its keys are
+            every = {name: of for each in families for name, of in registry.keys_of(each).SECTIONS.items()}
             self.sections = {name: of for name, of in every.items() if name in document} | shared.SECTIONS
             self.named = shared.NAMED
 

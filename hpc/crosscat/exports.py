@@ -13,7 +13,7 @@ from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.io.trace import Axes
 from mpibayes.text import counted
 
-LABELS = True
+FORMS = ("labels", "clusters")
 WEIGHTS = 100  # clusters whose weights are exported, at most
 
 

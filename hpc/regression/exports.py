@@ -8,7 +8,7 @@ from mpibayes.hpc.family import Clusters
 from mpibayes.hpc.regression.draws import Posterior
 from mpibayes.io.trace import Axes
 
-LABELS = False
+FORMS = ()
 
 
 def clusters(run: Posterior) -> Clusters:

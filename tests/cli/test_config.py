@@ -480,7 +480,7 @@ def test_an_unknown_family_is_reported_with_all_else(write):
         )
     )
     for expected in (
-        'run.toml:4: model.family: got "mixtures", expected "mixture", "crosscat" or "regression"',
+        'run.toml:4: model.family: got "mixtures", expected "mixture", "crosscat", "regression" or "ibp"',
         "run.toml:7: run.cycles: got 0",
         "run.toml:8: run.seeds: unknown key; did you mean run.seed?",
         'run.toml:10: sampler.init: got "two"',
@@ -496,16 +496,16 @@ def test_an_unknown_family_is_reported_with_all_else(write):
     [
         (
             'family = "logistic"',
-            'model.family: got "logistic", expected "mixture", "crosscat" or "regression"; did you mean family = '
-            '"regression" and likelihood = "logistic"?',
+            'model.family: got "logistic", expected "mixture", "crosscat", "regression" or "ibp"; did you mean '
+            'family = "regression" and likelihood = "logistic"?',
         ),
-        ("family = 3", 'model.family: got 3, expected "mixture", "crosscat" or "regression"'),
-        ("family = []", 'model.family: got [], expected "mixture", "crosscat" or "regression"'),
+        ("family = 3", 'model.family: got 3, expected "mixture", "crosscat", "regression" or "ibp"'),
+        ("family = []", 'model.family: got [], expected "mixture", "crosscat", "regression" or "ibp"'),
         ('family = "regression"', 'model.likelihood: this key is required: "logistic", "softmax" or "student-t"'),
         (
             'family = "regression"\nlikelihood = true',
             'model.likelihood: got true, expected "logistic", "softmax" or "student-t"; it is a value for '
-            'model.family = "mixture" or "crosscat"',
+            'model.family = "mixture", "crosscat" or "ibp"',
         ),
         (
             'likelihood = "logistic"',
@@ -543,15 +543,13 @@ def test_what_another_family_has(write):
         ),
         "anneal.passes=3",
     )
-    no_use = (
-        'given, but model.family = "regression" has no use for it; take it out, or set model.family = "mixture" or '
-        '"crosscat"'
-    )
+    no_use = 'given, but model.family = "regression" has no use for it; take it out, or set model.family = "mixture"'
+    mixtures, both = f'{no_use} or "crosscat"', f'{no_use}, "crosscat" or "ibp"'
     for expected in (
-        f"run.toml:6: sampler: {no_use}",
-        f"run.toml:9: output.labels: {no_use}",
-        f"run.toml:11: columns.a.prior: {no_use}",
-        f"--set anneal.passes: {no_use}",
+        f"run.toml:6: sampler: {both}",
+        f"run.toml:9: output.labels: {both}",
+        f"run.toml:11: columns.a.prior: {mixtures}",
+        f"--set anneal.passes: {mixtures}",
         "run.toml: regression.response: this key is required: the name of the column to explain",
         "5 problems",
     ):

@@ -1,0 +1,131 @@
+"""Features that a chain of the Indian buffet process finds: how many seeds, in which time, and the held-out gap.
+
+    python benchmarks/features.py cambridge 10000 --seeds 10
+    python benchmarks/features.py blobs 100000 --seeds 10 --start subsample
+
+`cambridge`: four features of 6 x 6 pixels, each present with 1/2. `blobs`: 20 round features of 12 x 12 pixels, cosines
+below 0.6, each present with 0.1 to 0.3. Noise of 0.5. A seed has arrived when every true feature is there within 25 %
+of its norm, and no other has 0.5 % of the rows; the time is CPU time of one process until the first cycle that has
+arrived and whose next nine, too, have. The gap is how far the held-out log density a row, in nats, under the features'
+posterior means and shares is below that under the true ones, by sums over all patterns (up to 12 features; else nan).
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+from scipy.special import logsumexp
+
+from mpibayes.hpc.ibp.chain import Buffet
+from mpibayes.hpc.ibp.moves.ledger import Ledger
+from mpibayes.hpc.ibp.start.strategy import STARTS, start
+from mpibayes.hpc.ibp.state import Settings
+from mpibayes.hpc.parallel.comm import serial
+
+NOISE = 0.5
+
+
+def cambridge(stream: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """(loadings (4, 36), weights (4,)): a cross, a ring, a staircase and a T, one in each corner."""
+    pictures = [
+        ["010000", "111000", "010000", "000000", "000000", "000000"],
+        ["000111", "000101", "000111", "000000", "000000", "000000"],
+        ["000000", "000000", "000000", "100000", "110000", "111000"],
+        ["000000", "000000", "000000", "000111", "000010", "000010"],
+    ]
+    return np.array([[float(p) for line in lines for p in line] for lines in pictures]), np.full(4, 0.5)
+
+
+def blobs(stream: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """(loadings (20, 144), weights (20,)): round spots of height 1 anywhere."""
+    row, column = np.divmod(np.arange(144), 12)
+    found: list[np.ndarray] = []
+    while len(found) < 20:
+        at, width = stream.uniform(0.5, 10.5, size=2), stream.uniform(1.0, 1.8)
+        spot = np.exp(-0.5 * ((row - at[0]) ** 2 + (column - at[1]) ** 2) / width**2)
+        if all(spot @ other < 0.6 * np.linalg.norm(spot) * np.linalg.norm(other) for other in found):
+            found.append(spot)
+    return np.array(found), stream.uniform(0.1, 0.3, size=20)
+
+
+def arrived(chain: Buffet, truth: np.ndarray) -> tuple[int, int]:
+    """(true features that are there, others that have 0.5 % of the rows)."""
+    ledger = Ledger(chain)
+    means = ledger.means(ledger.columns) * chain.hyper.noise_sd
+    distance = np.linalg.norm(means[:, None] - truth[None], axis=2) / np.linalg.norm(truth, axis=1)
+    matched, free = 0, np.ones(len(means), bool)
+    for t in range(len(truth)):
+        best = int(np.argmin(np.where(free, distance[:, t], np.inf))) if free.any() else -1
+        if best >= 0 and distance[best, t] < 0.25:
+            matched += 1
+            free[best] = False
+    return matched, int((free & (ledger.columns.owned >= 0.005 * chain.n_rows)).sum())
+
+
+def density(x: np.ndarray, loadings: np.ndarray, weights: np.ndarray, noise: float) -> float:
+    """Mean log density a row, summed over all patterns of at most 12 features."""
+    k, d = loadings.shape
+    has = (np.arange(2**k)[:, None] >> np.arange(k) & 1).astype(float)
+    log_p = has @ np.log(weights) + (1.0 - has) @ np.log1p(-weights)
+    total = 0.0
+    for part in np.array_split(x, max(1, len(x) // 500)):
+        distance = ((part[:, None] - (has @ loadings)[None]) ** 2).sum(axis=2)
+        log_p_rows = log_p - 0.5 * distance / noise**2 - 0.5 * d * np.log(2.0 * np.pi * noise**2)
+        total += logsumexp(log_p_rows, axis=1).sum()
+    return total / len(x)
+
+
+def gap(chain: Buffet, truth: np.ndarray, weights: np.ndarray, held: np.ndarray) -> float:
+    ledger = Ledger(chain)
+    if len(ledger.columns) > 12:
+        return np.nan
+    means, n = ledger.means(ledger.columns) * chain.hyper.noise_sd, chain.n_rows
+    share = (ledger.columns.owned + 0.5) / (n + 1.0)
+    return density(held, truth, weights, NOISE) - density(held, means, share, float(chain.hyper.noise_sd[0]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("cambridge", "blobs"))
+    parser.add_argument("rows", type=int)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--start", choices=STARTS, default="subsample")
+    parser.add_argument("--shards", type=int)
+    parser.add_argument("--cycles", type=int, default=100)
+    given = parser.parse_args()
+    for seed in range(given.first, given.first + given.seeds):
+        stream = np.random.default_rng(1000 + seed)
+        truth, weights = {"cambridge": cambridge, "blobs": blobs}[given.what](stream)
+        n, d = given.rows + 1000, truth.shape[1]
+        has = stream.random((n, len(truth))) < weights
+        x = (has @ truth + NOISE * stream.standard_normal((n, d))).astype(np.float32)
+        rows, held = x[1000:], x[:1000].astype(np.float64)
+        settings = Settings(seed=seed, shards=given.shards)
+        chain = Buffet(serial(), lambda a, b, rows=rows: rows[a:b], given.rows, d, settings)
+        began, spent = time.process_time(), 0.0
+        start(chain, given.start)
+        at_start, reached, since, trail = time.process_time() - began, None, 0, []
+        spent = at_start
+        for _ in range(given.cycles):
+            found = arrived(chain, truth)
+            trail.append(found)
+            good = found == (len(truth), 0)
+            reached, since = (spent if since == 0 else reached, since + 1) if good else (None, 0)
+            if since == 10:
+                break
+            began = time.process_time()
+            chain.cycle()
+            spent += time.process_time() - began
+        when = "never" if since < 10 else f"{reached:.2f} s"
+        print(
+            f"{given.what} {given.rows} seed {seed}: start {at_start:.2f} s {trail[0]}, arrived {when}, last "
+            f"{trail[-1]}, noise {chain.hyper.noise_sd[0]:.4f}, gap {gap(chain, truth, weights, held):.4f}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

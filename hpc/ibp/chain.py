@@ -1,0 +1,308 @@
+"""A chain of the Indian buffet process: linear-Gaussian features, on any number of ranks (docs/math.md 7.1).
+
+Features that have owners on several shards are instantiated, with a weight and loadings that all ranks know; the others
+belong to the collapsed shard, where both are integrated out and new features appear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpibayes.hpc.ibp import update
+from mpibayes.hpc.ibp.moves import round as moves
+from mpibayes.hpc.ibp.moves.ledger import Ledger
+from mpibayes.hpc.ibp.state import WORD, Hyper, InverseGamma, Settings, Totals
+from mpibayes.hpc.parallel import collapse
+from mpibayes.hpc.parallel import shards as cut
+from mpibayes.hpc.parallel.comm import Communicator, agree
+from mpibayes.hpc.parallel.reduce import shard_sum
+from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
+from mpibayes.kernels.ibp.features import Features, Rows, Tail, padded
+
+LAW, WEIGHTS, ORDER = range(3)  # streams of Purpose.FEATURES
+
+
+@dataclass
+class Slice:
+    """A shard of this rank: its number, its rows, and the cells that are missing, by row and column."""
+
+    index: int
+    rows: Rows
+    missing: tuple[np.ndarray, np.ndarray]
+
+
+@dataclass
+class CycleInfo:
+    """Scalars of the state at the end of a cycle; log_joint on root."""
+
+    cycle: int
+    n_features: int
+    log_joint: float
+    hyper: Hyper
+
+
+class Buffet:
+    """One chain. Every method is collective.
+
+    cells_of(start, stop): float64 (rows, D), NaN for a missing cell; asked for the shards of this rank.
+    """
+
+    def __init__(
+        self,
+        comm: Communicator,
+        cells_of: Callable[[int, int], np.ndarray],
+        n_rows: int,
+        n_columns: int,
+        settings: Settings,
+        chain: int = 0,
+    ):
+        self.comm, self.settings, self.chain = comm, settings, chain
+        self.n_rows, self.n_columns = n_rows, n_columns if settings.likelihood else 0
+        self.n_shards = min(settings.shards or cut.default_count(n_rows), n_rows)
+        self.cycles = 0
+        self.slots = np.zeros(0, np.int64)  # of the features that there are
+        self.starts = cut.bounds(n_rows, self.n_shards)
+        self.shards = agree(comm, lambda: [self._load(cells_of, i) for i in self._own()], "read its rows of the table")
+        self.hyper = Hyper(
+            settings.alpha if isinstance(settings.alpha, float) else settings.alpha.shape / settings.alpha.rate,
+            settings.c if isinstance(settings.c, float) else float(settings.c[len(settings.c) // 2]),
+            np.full(self.n_columns, _first(settings.noise_sd)),
+            _first(settings.feature_sd),
+            settings.noise,
+        )
+        self.loadings = np.zeros((0, self.n_columns))
+        self.summarise()
+
+    def _own(self) -> range:
+        return cut.of_rank(self.n_shards, self.comm.size, self.comm.rank)
+
+    def _load(self, cells_of, i: int) -> Slice:
+        start, stop = self.starts[i], self.starts[i + 1]
+        x = np.zeros((stop - start, padded(self.n_columns)), np.float32)
+        missing = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+        if self.settings.likelihood:
+            cells = cells_of(start, stop)
+            missing = np.nonzero(np.isnan(cells))
+            x[:, : self.n_columns] = np.nan_to_num(cells)
+        z = np.zeros((stop - start, 1), np.uint64)
+        return Slice(i, Rows(x, z, start, self.n_columns), missing)
+
+    def key(self) -> dict[str, int]:
+        return {"seed": self.settings.seed, "cycle": self.cycles + 1, "chain": self.chain}
+
+    def place(
+        self, features: np.ndarray, hyper: Hyper | None = None, cells: np.ndarray | None = None, cycles: int = 0
+    ) -> None:
+        """Put the chain at these features after so many cycles; all arguments are the same on every rank.
+
+        features: (N, K), in table order. hyper: the present ones if None. cells: float64 (N, D), read where the table
+        has no cell; what is there stays if None.
+        """
+        features = np.asarray(features, bool)
+        k = features.shape[1]
+        self.slots, self.cycles = np.arange(k), cycles
+        self.hyper = self.hyper if hyper is None else hyper
+        for shard in self.shards:
+            start, stop = self.starts[shard.index], self.starts[shard.index + 1]
+            z = np.zeros((stop - start, max(k - 1, 0) // WORD + 1), np.uint64)
+            for slot in range(k):
+                z[:, slot // WORD] |= features[start:stop, slot].astype(np.uint64) << np.uint64(slot % WORD)
+            shard.rows = Rows(shard.rows.x, z, int(start), self.n_columns)
+            if cells is not None:
+                row, column = shard.missing
+                shard.rows.x[row, column] = cells[start + row, column]
+        self.summarise()
+
+    # --- the cycle ---------------------------------------------------------------------------------------------------
+
+    def cycle(self) -> CycleInfo:
+        s, key = self.settings, self.key()
+        self._drop()
+        self._learn(key)
+        self._fill(key)
+        k = len(self.slots)
+        owner = collapse.owners(s.opening, **key, n_clusters=max(1, k), n_shards=self.n_shards)
+        private = collapse.private_clusters(self.totals.owned, self._owned_by(owner[:k]))
+        at, weights = self._weights(key, private)
+        anchors = self._anchors(key, at, owner)
+        features = Features(self.slots[at], self.loadings[at], weights, self.hyper.noise_sd)
+        tails, births = {}, np.zeros(self.n_shards, np.int64)
+        for shard in self.shards:
+            tail, i = None, shard.index
+            if i in collapse.collapsed_shards(s.opening, owner, self.n_shards):
+                tail = tails[i] = self._tail(shard, features, self.slots[private & (owner[:k] == i)])
+            own = np.where(owner[at] == i, np.uint64(0), anchors[i]) if tail is not None else anchors[i]
+            for sweep in range(s.sweeps_per_cycle):
+                if tail is not None and sweep:
+                    tail.refresh(shard.rows, features)
+                features.sweep(shard.rows, own, key["seed"], key["cycle"], key["chain"], sweep, tail)
+        for shard in self.shards:
+            if shard.index in tails:
+                births[shard.index] = self._write_back(shard, tails[shard.index], owner, private)
+        self.comm.sum_everywhere(births)
+        self._number(births, tails)
+        self.cycles += 1
+        self.summarise()
+        if moves.due(s.moves, self.cycles):
+            moves.run(Ledger(self))
+        return CycleInfo(self.cycles, int((self.totals.owned > 0).sum()), self.log_joint(), self.hyper)
+
+    def _drop(self) -> None:
+        """Forget features that no row has. Their slots are free: nobody's bit is set there."""
+        kept = np.flatnonzero(self.totals.owned > 0)
+        if len(kept) < len(self.slots):
+            self.slots = self.slots[kept]
+            self.totals.owned = self.totals.owned[kept]
+            if self.comm.rank == 0:
+                self.totals.together = self.totals.together[np.ix_(kept, kept)]
+                self.totals.cells = self.totals.cells[kept]
+
+    def _learn(self, key: dict[str, int]) -> None:
+        k, d = len(self.slots), self.n_columns
+        message = np.zeros(3 + d + k * d)
+        if self.comm.rank == 0:
+            law = generator(purpose=Purpose.FEATURES, sub=LAW, **key)
+            hyper, loadings = update.learn(
+                self.settings, self.totals, self.n_rows, self.hyper, law, generator(purpose=Purpose.LOADINGS, **key)
+            )
+            message[:] = [hyper.alpha, hyper.c, hyper.feature_sd, *hyper.noise_sd, *loadings.ravel()]
+        self.comm.broadcast(message)
+        self.hyper = Hyper(
+            float(message[0]), float(message[1]), message[3 : 3 + d].copy(), float(message[2]), self.settings.noise
+        )
+        self.loadings = message[3 + d :].reshape(k, d).copy()
+
+    def _fill(self, key: dict[str, int]) -> None:
+        """Missing cells, drawn given the features of their rows."""
+        stream = Stream(purpose=Purpose.NEW_CELLS, **key)
+        for shard in self.shards:
+            row, column = shard.missing
+            if len(row) == 0:
+                continue
+            mean = np.zeros(len(row))
+            for slot, loading in zip(self.slots.tolist(), self.loadings):
+                mean += loading[column] * (shard.rows.z[row, slot // WORD] >> np.uint64(slot % WORD) & np.uint64(1))
+            ids = (self.starts[shard.index] + row) * self.n_columns + column
+            shard.rows.x[row, column] = mean + stream.normals(ids) * self.hyper.noise_sd[column]
+
+    def _owned_by(self, owner: np.ndarray) -> np.ndarray:
+        """How many rows of its owner have each feature."""
+        owned = np.zeros(len(owner), np.int64)
+        for shard in self.shards:
+            here = owner == shard.index
+            owned[here] = self.counts[shard.index][self._places()][here]
+        self.comm.sum_everywhere(owned)
+        return owned
+
+    def _places(self) -> np.ndarray:
+        """Where the features that there are stand among those that were counted."""
+        return np.searchsorted(self.counted, self.slots)
+
+    def _weights(self, key: dict[str, int], private: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The instantiated features, in the order in which rows are asked about them, and their weights."""
+        at = np.flatnonzero(~private)
+        generator(purpose=Purpose.FEATURES, sub=ORDER, **key).shuffle(at)
+        m = self.totals.owned[at]
+        weights = np.zeros(len(at))
+        if self.comm.rank == 0:
+            stream = generator(purpose=Purpose.FEATURES, sub=WEIGHTS, **key)
+            weights = stream.beta(*update.weight_shapes(m, self.n_rows, self.hyper.c)) if len(at) else weights
+            weights = np.clip(weights, 1e-300, 1.0 - 2.0**-53)
+        self.comm.broadcast(weights)
+        return at, weights
+
+    def _anchors(self, key: dict[str, int], at: np.ndarray, owner: np.ndarray) -> dict[int, np.ndarray]:
+        """Of each shard, the priority of each feature's anchor, up to which its rows keep the feature as it is."""
+        least = np.full(len(at), 2**64 - 1, np.uint64)
+        for shard in self.shards:
+            found = shard.rows.least_priorities(self.slots[at], key["seed"], key["cycle"], key["chain"])
+            least = np.where(owner[at] == shard.index, least, np.minimum(least, found))
+        self.comm.least_everywhere(least)
+        return {shard.index: least for shard in self.shards}
+
+    def _tail(self, shard: Slice, features: Features, slots: np.ndarray) -> Tail:
+        s, h = self.settings, self.hyper
+        z = shard.rows.z
+        owned = [(z[:, i // WORD] >> np.uint64(i % WORD) & np.uint64(1)).astype(bool) for i in slots.tolist()]
+        births = h.alpha * h.c / (self.n_rows - 1 + h.c) / (self.n_shards if s.opening == "all" else 1)
+        owned = np.array(owned, bool).reshape(len(slots), len(z)).T
+        return Tail(shard.rows, features, owned, self.n_rows, births, update.prior_variance(h), h.c)
+
+    def _write_back(self, shard: Slice, tail: Tail, owner: np.ndarray, private: np.ndarray) -> int:
+        """The tail's features into the rows' bits, but for new ones; how many these are."""
+        slots = self.slots[private & (owner[: len(private)] == shard.index)]
+        bits, z = tail.owned(), shard.rows.z
+        places = tail.places
+        for slot in slots.tolist():
+            z[:, slot // WORD] &= ~(np.uint64(1) << np.uint64(slot % WORD))
+        old = places < len(slots)
+        for slot, column in zip(slots[places[old]].tolist(), bits.T[old]):
+            z[:, slot // WORD] |= column.astype(np.uint64) << np.uint64(slot % WORD)
+        tail.new = bits[:, ~old]
+        return int((~old).sum())
+
+    def _number(self, births: np.ndarray, tails: dict[int, Tail]) -> None:
+        """Slots for the new features, the lowest that are free, in the order of the shards."""
+        n = int(births.sum())
+        free = np.setdiff1d(np.arange(len(self.slots) + n), self.slots)[:n]
+        first = np.concatenate([[0], np.cumsum(births)])
+        words = int(max(self.slots.max(initial=0), free.max(initial=0))) // WORD + 1
+        for shard in self.shards:
+            z = shard.rows.z
+            if z.shape[1] < words:
+                wide = np.zeros((len(z), words), np.uint64)
+                wide[:, : z.shape[1]] = z
+                shard.rows = Rows(shard.rows.x, wide, int(self.starts[shard.index]), self.n_columns)
+                z = wide
+            if shard.index in tails:
+                mine = free[first[shard.index] : first[shard.index + 1]]
+                for slot, column in zip(mine.tolist(), tails[shard.index].new.T):
+                    z[:, slot // WORD] |= column.astype(np.uint64) << np.uint64(slot % WORD)
+        self.slots = np.sort(np.concatenate([self.slots, free]))
+
+    def summarise(self) -> None:
+        """Sums over all rows, of the features as they are."""
+        k, width = len(self.slots), padded(self.n_columns)
+        found = [shard.rows.tally(self.slots) for shard in self.shards]
+        together = np.zeros((k, k), np.int64)
+        for owners, _, _ in found:
+            together += owners
+        self.comm.sum_everywhere(together)
+        cells = shard_sum(self.comm, [c for _, c, _ in found], (k, width), self.n_shards)
+        squares = shard_sum(self.comm, [q for _, _, q in found], (width,), self.n_shards)
+        self.counted = self.slots
+        self.counts = {shard.index: np.diag(owners) for shard, (owners, _, _) in zip(self.shards, found)}
+        self.totals = Totals(np.diag(together).copy())
+        if self.comm.rank == 0:
+            d = self.n_columns
+            self.totals = Totals(np.diag(together).copy(), together, cells[:, :d], squares[:d])
+
+    def log_joint(self) -> float:
+        """Log of p(features, cells) given the hyperparameters, on root; of features in a given order."""
+        if self.comm.rank != 0:
+            return np.nan
+        prior = update.log_prior(self.totals.owned, self.n_rows, self.hyper.alpha, self.hyper.c)
+        return prior + (update.log_likelihood(self.totals, self.n_rows, self.hyper) if self.n_columns else 0.0)
+
+    def features(self) -> np.ndarray | None:
+        """uint8 (N, K) on root: which rows have which feature, in table order."""
+        bits = [
+            np.array([(z[:, s // WORD] >> np.uint64(s % WORD) & np.uint64(1)) for s in self.slots.tolist()], np.uint8)
+            .reshape(len(self.slots), len(z))
+            .T
+            for z in (shard.rows.z for shard in self.shards)
+        ]
+        lengths = [
+            int(self.starts[own.stop] - self.starts[own.start])
+            for own in (cut.of_rank(self.n_shards, self.comm.size, r) for r in range(self.comm.size))
+        ]
+        mine = np.concatenate(bits or [np.zeros((0, len(self.slots)), np.uint8)])
+        return self.comm.gather_to_root(mine, lengths)
+
+
+def _first(given: float | InverseGamma) -> float:
+    """A standard deviation to start from."""
+    return given if isinstance(given, float) else float(np.sqrt(given.scale / given.shape))

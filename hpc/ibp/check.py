@@ -1,0 +1,113 @@
+"""`mpibayes check` of an Indian buffet process: memory, and time on a sample of the rows, scaled to all of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from mpibayes.hpc.ibp.chain import Buffet
+from mpibayes.hpc.ibp.family import model_in_words, settings_of
+from mpibayes.hpc.ibp.keys import Model, Output, Sampler
+from mpibayes.hpc.ibp.scalars import SCALARS
+from mpibayes.hpc.parallel import shards
+from mpibayes.hpc.parallel.comm import serial
+from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_table
+from mpibayes.io.draws import BUFFERED
+from mpibayes.kernels.ibp.features import padded
+from mpibayes.text import counted, duration, every, rate
+
+TYPICAL_FEATURES = 64  # as many as a word of a row's bits holds
+SAMPLE_ROWS = 20_000
+TIMED_S = 1.5
+LEAST_CYCLES = 3
+
+
+def memory_per_rank(
+    n_columns: int, n_train: int, n_shards: int, n_ranks: int, kept_draws: int = 0, heldout_rows: int = 0,
+    missing: float = 0.0,
+) -> dict[str, int]:  # fmt: skip
+    """Resident bytes at the peak of the busiest rank, which is root, by part; their sum is the forecast.
+
+    process   Python, libraries, and the MPI library where there is one
+    rows      of its shards: 4 bytes a column (their number rounded up to 8), 8 for each 64 features, and of the
+              collapsed shard 8 more
+    missing   of each missing cell where it is (16), and while one shard's are drawn 40 more; missing: share of cells
+    reading   a shard's cells as they are in the table (8 a column), and three copies of them
+    features  matrices of features and columns, with TYPICAL_FEATURES; on root, all rows' bits at a kept draw: 2 bytes a
+              row, and 1 a feature for 8 rows, twice
+    draws     on root, kept draws that wait for a checkpoint, at most 16 MiB
+    heldout   its part of the held-out rows, with their running scores, and what a batch of combinations takes
+    """
+    cut = shards.bounds(n_train, n_shards)
+    mine = shards.of_rank(n_shards, n_ranks, 0)
+    rows, shard = int(cut[mine.stop] - cut[mine.start]), -(-n_train // n_shards)
+    k, width = TYPICAL_FEATURES, padded(n_columns)
+    draw = k * -(-n_train // 8) + 8 * k * n_columns
+    return {
+        "process": PROCESS_BYTES + (MPI_BYTES if n_ranks > 1 else 0) + WORK_BYTES,
+        "rows": rows * (4 * width + 8) + 8 * shard,
+        "missing": int(missing * n_columns * (16 * rows + 40 * shard)),
+        "reading": 4 * 8 * n_columns * shard,
+        "features": 8 * (6 * k * width + 6 * k * k) * (1 + len(mine)) + (2 * n_train + 2 * draw if kept_draws else 0),
+        "draws": min(BUFFERED, kept_draws * draw),
+        "heldout": -(-heldout_rows // n_ranks) * (8 * n_columns + 16) + (48 * MIB if heldout_rows else 0),
+    }
+
+
+def memory(found: Found, ranks: int) -> dict[str, int]:
+    """Bytes on the busiest rank, by part."""
+    config, cells = found.config, found.family.cells
+    kept = config.run.cycles // config.of(Output).labels
+    share = sum(c.n_missing for c in cells.columns) / max(1, found.table.n_rows * len(cells))
+    return memory_per_rank(len(cells), found.data.n_rows, config.run.shards, ranks, kept, found.n_heldout, share)
+
+
+def time_sample(found: Found) -> tuple[int, float, int]:
+    """(rows of a sample from all over the table, seconds of a cycle on them, features that there were)."""
+    data, cells, n = found.data, found.family.cells, min(found.data.n_rows, SAMPLE_ROWS)
+    rows = data.rows_at(np.arange(n) * data.n_rows // n)
+    x = cells.in_single_precision(rows)
+    settings = replace(settings_of(found.config, cells), shards=min(n, found.config.run.shards))
+    buffet = Buffet(serial(), lambda start, stop: x[start:stop], n, len(cells), settings)
+    began, took = time.process_time(), []
+    while len(took) < LEAST_CYCLES or time.process_time() - began < TIMED_S:
+        last = time.process_time()
+        buffet.cycle()
+        took.append(time.process_time() - last)
+    return n, float(np.median(took[len(took) // 2 :])), len(buffet.slots)
+
+
+def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
+    """What there is to say, as (title, text) pairs. Raises DataError as a run would."""
+    config, cells, run = found.config, found.family.cells, found.config.run
+    n_train, n_shards = found.data.n_rows, run.shards
+    sampled, cycle_s, k = time_sample(found)
+    yield from about_table(config, found.table, found.data, found.n_heldout)
+    yield "shards", f"{n_shards} of about {n_train // n_shards:,} rows; opening = {config.of(Sampler).opening}"
+    if ranks > n_shards:
+        yield "", f"warning: {ranks - n_shards} of {ranks} ranks would have no shard and idle; see run.shards"
+    yield "model", model_in_words(config, cells)
+    law = "the posterior" if config.of(Model).likelihood else "the prior on features (model.likelihood = false)"
+    yield "sampler", f"exact: every cycle leaves {law} invariant, on any number of ranks"
+    first = f"from cycle {config.burn_in + 1:,} on they count"
+    yield "draws", f"{counted(run.cycles, 'cycle')}; {first}; features are kept {every(config.of(Output).labels)}"
+
+    parts = memory(found, ranks)
+    yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB on the busiest of {counted(ranks, 'rank')}, of which"
+    listed = ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
+    yield "", f"{listed} (for {TYPICAL_FEATURES} features)"
+    working = min(ranks, n_shards)
+    busiest = -(-n_shards // working) / n_shards
+    whole_s = cycle_s * n_train / sampled * busiest
+    yield "time", f"{whole_s:.2g} s a cycle on {counted(working, 'rank')} ({rate(n_train / whole_s)})"
+    yield "", f"measured on {counted(sampled, 'row')} with {counted(k, 'feature')}, one process; it grows with them"
+    chains = f" x {run.chains} chains" if run.chains > 1 else ""
+    yield "", f"{duration(whole_s * run.cycles * run.chains)} for {counted(run.cycles, 'cycle')}{chains}"
+    draw = TYPICAL_FEATURES * -(-n_train // 8) + 8 * TYPICAL_FEATURES * len(cells)
+    trace = 8 * (1 + len(SCALARS)) * run.cycles / config.output.thin
+    kept = counted(run.cycles // config.of(Output).labels, "kept draw")
+    yield "disk", f"two checkpoints of {8 * n_train / MIB:.1f} MiB, a trace of {trace / MIB:.1f} MiB"
+    yield "", f"{kept} of at most {draw / MIB:.2f} MiB with {TYPICAL_FEATURES} features, before compression"

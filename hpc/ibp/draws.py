@@ -1,0 +1,191 @@
+"""What a run of an Indian buffet process left behind, opened for reading: its chains and its kept draws.
+
+A kept draw, as `io/draws.py` stores it: features (R, B) uint8, of each feature its rows as bits, the first row the
+highest bit of the first byte; count K of them, and zeros beyond, to leave room; n_rows N; alpha, c, feature_sd,
+noise_sd (D,) and cells (R, D), sums over the rows of each feature, missing cells as they were drawn. Features are in no
+order. Without a likelihood there are no columns, and no noise_sd nor cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mpibayes.errors import ConfigError, DataError
+from mpibayes.hpc.ibp import keys
+from mpibayes.hpc.ibp.cells import Cells
+from mpibayes.hpc.ibp.predictive import Law, Predictive
+from mpibayes.hpc.ibp.state import WORD, Hyper
+from mpibayes.hpc.parallel import shards as cut
+from mpibayes.hpc.posterior.chains import KeptChains, evenly
+from mpibayes.io import checkpoint
+from mpibayes.io import draws as stored
+from mpibayes.io.draws import FOLDER, DrawWriter
+from mpibayes.io.files import Guard, unguarded
+from mpibayes.io.segments import read_blocks
+
+if TYPE_CHECKING:
+    from mpibayes.hpc.ibp.chain import Buffet
+
+ROOM = 4  # a draw is stored with room for a multiple of so many features, so that few need more than those before
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One kept draw. features: uint8 (K, B), rows as bits. cells (K, D); see the module."""
+
+    cycle: int
+    n_rows: int
+    features: np.ndarray
+    hyper: Hyper
+    cells: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    @cached_property
+    def together(self) -> np.ndarray:
+        """Rows that have two features, (K, K) int64."""
+        return shared_rows(self.features, self.features)
+
+    @property
+    def owned(self) -> np.ndarray:
+        """Rows that have each feature, (K,) int64."""
+        return np.diag(self.together)
+
+    def rows(self) -> np.ndarray:
+        """Which rows have which feature, bool (N, K)."""
+        return np.unpackbits(self.features, axis=1, count=self.n_rows).astype(bool).T
+
+    def law(self) -> Law:
+        """The distribution of a new row."""
+        return Law.of(self.together, self.cells, self.n_rows, self.hyper)
+
+
+def shared_rows(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Rows that a feature of `a` and one of `b` both have, int64 (K, L); rows as bits, uint8 (K, B) and (L, B)."""
+    return np.array(
+        [np.bitwise_count(one[None] & b).sum(axis=1, dtype=np.int64) for one in a], np.int64
+    ).reshape(len(a), len(b))  # fmt: skip
+
+
+def common(hyper: Hyper) -> float:
+    """One standard deviation of the noise for all columns: the root of their mean variance; NaN of none."""
+    return float(np.sqrt(np.mean(hyper.noise_sd**2))) if len(hyper.noise_sd) else np.nan
+
+
+def writer(folder: str | Path, run: str = "", guard: Guard = unguarded) -> DrawWriter:
+    """Keeps draws: `append(cycle, features=, ...)`. run, guard: see `io.segments.Segments`."""
+    return DrawWriter(folder, run, guard, whole=("features", "count", "n_rows"))
+
+
+def of_chain(buffet: Buffet) -> dict[str, np.ndarray]:
+    """What is kept of the state of a chain, on root. Collective."""
+    there = np.flatnonzero(buffet.totals.owned > 0)
+    packed = _gathered(buffet, buffet.slots[there])
+    if buffet.comm.rank != 0:
+        return {}
+    k, hyper = len(there), buffet.hyper
+    room = max(ROOM, -(-k // ROOM) * ROOM)
+    features = np.zeros((room, packed.shape[1]), np.uint8)
+    features[:k] = packed
+    found = {
+        "features": features, "count": np.int64(k), "n_rows": np.int64(buffet.n_rows),
+        "alpha": np.float64(hyper.alpha), "c": np.float64(hyper.c), "feature_sd": np.float64(hyper.feature_sd),
+    }  # fmt: skip
+    if buffet.n_columns:
+        cells = np.zeros((room, buffet.n_columns))
+        cells[:k] = buffet.totals.cells[there]
+        found |= {"noise_sd": hyper.noise_sd, "cells": cells}
+    return found
+
+
+def _gathered(buffet: Buffet, slots: np.ndarray) -> np.ndarray | None:
+    """The features of these slots as bits of all rows, uint8 (K, ceil(N / 8)), on root. Collective.
+
+    Eight features at a time travel, a byte a row.
+    """
+    comm, n = buffet.comm, buffet.n_rows
+    own = [cut.of_rank(buffet.n_shards, comm.size, rank) for rank in range(comm.size)]
+    lengths = [int(buffet.starts[some.stop] - buffet.starts[some.start]) for some in own]
+    packed = np.zeros((len(slots), -(-n // 8)), np.uint8)
+    for first in range(0, len(slots), 8):
+        few = slots[first : first + 8].tolist()
+        mine = np.zeros(lengths[comm.rank], np.uint8)
+        at = 0
+        for z in (shard.rows.z for shard in buffet.shards):
+            for j, slot in enumerate(few):
+                bit = z[:, slot // WORD] >> np.uint64(slot % WORD) & np.uint64(1)
+                mine[at : at + len(z)] |= bit.astype(np.uint8) << np.uint8(j)
+            at += len(z)
+        everyone = comm.gather_to_root(mine, lengths)
+        if comm.rank == 0:
+            for j in range(len(few)):
+                packed[first + j] = np.packbits(everyone >> np.uint8(j) & np.uint8(1))
+    return packed if comm.rank == 0 else None
+
+
+def iterate_draws(run_dir: str | Path, start_cycle: int = 0, noise: str = "shared") -> Iterator[Draw]:
+    """The kept draws of one chain with cycle >= start_cycle, one at a time; `noise` is the configuration's. Raises
+    CheckpointError."""
+    for cycle, arrays in stored.iterate_draws(run_dir, start_cycle):
+        k = int(arrays["count"])
+        alpha, c, feature_sd = (float(arrays[name]) for name in ("alpha", "c", "feature_sd"))
+        noise_sd, cells = arrays.get("noise_sd", np.zeros(0)), arrays.get("cells", np.zeros((k, 0)))
+        hyper = Hyper(alpha, c, noise_sd, feature_sd, noise)
+        yield Draw(cycle, int(arrays["n_rows"]), arrays["features"][:k].astype(np.uint8), hyper, cells[:k])
+
+
+class Posterior(KeptChains):
+    """Chains of one Indian buffet process on one table."""
+
+    def __init__(self, run_dirs: Sequence[str | Path], burn_in: int | None = None, table: str | Path | None = None):
+        super().__init__(run_dirs, burn_in, table)
+        config = self.chains[0].config
+        model = config.of(keys.Model)
+        self.likelihood, self.standardise, self.noise = model.likelihood, model.standardise, model.noise
+        self.cells = Cells(self.data.columns if model.likelihood else (), model.standardise)
+
+    def kept(self) -> list[tuple[int, int]]:
+        """(number of the chain, cycle) of every kept draw after burn-in, chain by chain."""
+        return [
+            (i, int(cycle))
+            for i, chain in enumerate(self.chains)
+            for block in read_blocks(chain.folder / FOLDER, (), chain.burn_in, checkpoint.kept(chain.folder, FOLDER))
+            for cycle in block["cycle"]
+        ]
+
+    def require_kept(self) -> list[tuple[int, int]]:
+        """The same; ConfigError where there is none."""
+        kept = self.kept()
+        if not kept:
+            raise ConfigError(
+                f"{self.chains[0].home}: no draw of the features was kept after burn-in; let the run go on, give a "
+                "smaller --burn-in, or lower output.labels"
+            )
+        return kept
+
+    def states(self, wanted: Sequence[tuple[int, int]] | None = None) -> Iterator[tuple[int, Draw]]:
+        """(number of the chain, draw) of the kept draws after burn-in, of `wanted` alone when given; one at a time."""
+        chosen = None if wanted is None else set(wanted)
+        for i, chain in enumerate(self.chains):
+            if chosen is not None and not any(c == i for c, _ in chosen):
+                continue
+            for draw in iterate_draws(chain.folder, chain.burn_in + 1, self.noise):
+                if chosen is None or (i, draw.cycle) in chosen:
+                    if draw.n_rows != self.n_rows:
+                        raise DataError(
+                            f"{chain.folder}: cycle {draw.cycle} has features of {draw.n_rows:,} rows, and there are "
+                            f"{self.n_rows:,} training rows"
+                        )
+                    yield i, draw
+
+    def draws(self, most: int) -> Iterator[Predictive]:
+        """At most so many kept draws, evenly spaced, as distributions over rows."""
+        for _, draw in self.states(evenly(self.kept(), most)):
+            yield Predictive(self.cells, draw.law())

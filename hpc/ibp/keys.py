@@ -1,0 +1,116 @@
+"""The sections of the configuration of an Indian buffet process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from mpibayes.hpc.config import keys
+from mpibayes.hpc.config.section import Positive, Section, key, none, tuples
+
+
+class GammaPrior(Section):
+    """alpha ~ Gamma(shape, rate)."""
+
+    gamma: tuple[Positive, Positive]
+
+
+class VariancePrior(Section):
+    """A variance ~ inverse gamma (shape, scale)."""
+
+    inverse_gamma: tuple[Positive, Positive]
+
+
+Deviation = Annotated[Literal["learn"] | Positive | VariancePrior, BeforeValidator(tuples)]
+DEVIATION = '"learn", a number above 0, or {inverse_gamma = [shape, scale]} of the variance, both above 0'
+
+
+class Model(keys.Model):
+    family: Literal["ibp"] = key(
+        "ibp", "Indian buffet process: features that rows share, each with a loading on every column", '"ibp"'
+    )
+    alpha: Annotated[Literal["learn"] | Positive | GammaPrior, BeforeValidator(tuples)] = key(
+        "learn",
+        "mass, of which the number of features is a multiple: learned with the prior Gamma(1, 1), fixed to a number, "
+        "or learned with the prior {gamma = [shape, rate]}",
+        '"learn", a number above 0, or {gamma = [shape, rate]} with both above 0',
+    )
+    c: Annotated[
+        Literal["learn"] | Positive | Annotated[tuple[Positive, ...], Field(min_length=1)], BeforeValidator(tuples)
+    ] = key(
+        1.0,
+        "concentration, 1 for the one-parameter process: features of more rows with less of it; fixed to a number, or "
+        "learned on a grid",
+        '"learn", a number above 0, or a list of such numbers',
+    )
+    noise_sd: Deviation = key(
+        "learn",
+        "standard deviation of a cell about its features' loadings: learned, fixed to a number, or learned with this "
+        "prior of the variance",
+        DEVIATION,
+    )
+    feature_sd: Deviation = key(
+        "learn",
+        'standard deviation of a loading, with noise = "column" over that of the column\'s noise: learned, fixed to a '
+        "number, or learned with this prior of the variance",
+        DEVIATION,
+    )
+    noise: Literal["shared", "column"] = key(
+        "shared", "one variance of the noise for all columns, or one for each", '"shared" or "column"'
+    )
+    standardise: bool = key(
+        True, "columns are centred and divided by their standard deviation in the table", "true or false"
+    )
+    likelihood: bool = key(True, "false samples the prior: the table's cells are ignored", "true or false")
+
+
+class Sampler(Section):
+    sweeps_per_cycle: int = key(1, "passes over the rows between two syncs", "a whole number, 1 or more", ge=1)
+    opening: Literal["auto", "one", "all"] = key(
+        "auto",
+        "shards that open features in a cycle; both are exact, auto is one",
+        '"auto", "one" or "all"',
+        decided_once=True,
+    )
+    moves: Literal["auto"] | Annotated[int, Field(ge=0)] = key(
+        "auto",
+        "cycles between rounds of moves on features, 0: none; auto: every cycle until 100, then every fourth",
+        '"auto" or a whole number, 0 or more',
+    )
+    init: Literal["subsample", "sequential", "random", "none"] = key(
+        "subsample",
+        "the first features: searched for on init_rows rows, found by seating these rows one by one, drawn from the "
+        "prior, or none",
+        '"subsample", "sequential", "random" or "none"',
+    )
+    init_rows: int = key(2000, "rows that the first features are searched for on", "a whole number, 1 or more", ge=1)
+
+
+AtLeastOne = Annotated[int, Field(ge=1)]
+
+
+class Report(Section):
+    """How the report shows features."""
+
+    image: Annotated[
+        tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] | None,
+        BeforeValidator(lambda v: tuples(none(v))),
+    ] = key(
+        None,
+        "the columns are the pixels of a picture with so many rows and columns, one row after the other: features are "
+        "shown as pictures",
+        '[rows, columns], or "none"',
+        may_change=True,
+    )
+
+
+class Output(keys.Output):
+    labels: int = key(10, "cycles between two kept draws of the features", "a whole number, 1 or more", ge=1)
+
+
+SECTIONS: Mapping[str, type[Section]] = {
+    "data": keys.Data, "model": Model, "sampler": Sampler, "report": Report, "run": keys.Run, "output": Output,
+}  # fmt: skip
+NAMED: Mapping[str, type[Section]] = {"columns": keys.Column}

@@ -1,0 +1,154 @@
+"""Where births and splits come from: a few rows on root, and one or two features fitted to what is left of them.
+
+A launch is a function of keyed words and of the features that both sides of a move have in common, so that the reverse
+of a move finds the same one (docs/math.md 7.7).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+from mpibayes.hpc.ibp.moves.ledger import Columns, Ledger
+from mpibayes.hpc.parallel.streams import Purpose, generator
+from mpibayes.kernels.ibp import moves as kernels
+from mpibayes.kernels.ibp.features import padded
+
+ROWS = 1000  # that shape a birth
+OWNERS = 500  # that shape a split, about
+STEPS = 10  # of expectation and maximization
+APART = 1 << 32  # between the rows of a launch and its other draws, in the sub of their streams
+POWERS = 2  # of the residuals' scatter, which turn a row into a direction
+MOST_LOGIT = 15.0  # no row is surer than this of what it is dealt
+
+
+@dataclass
+class Scored:
+    """How rows are dealt a proposal. On every rank: the score of row n for vector j is x_n . vectors[j] less
+    offsets[j, k] for each feature of `slots` that it has; biases (J,) are added to these."""
+
+    slots: np.ndarray
+    vectors: np.ndarray  # (J, width)
+    offsets: np.ndarray  # (J, K)
+    biases: np.ndarray  # (J,)
+
+    def scores(self, shard, rows: np.ndarray) -> np.ndarray:
+        """float64 (R, J), of some rows of a shard."""
+        found = kernels.scores(shard.rows.z, shard.rows.x, rows, self.vectors, self.slots, self.offsets)
+        return found + self.biases
+
+
+def spread(
+    ledger: Ledger, rest: Columns, loadings: np.ndarray | None, log_weights: np.ndarray | None, n: int
+) -> Scored:
+    """Root's features, float64 (n, D) in units of the noise, with the logarithm of each one's weight, on every rank."""
+    k, d, width = len(rest), ledger.n_columns, padded(ledger.n_columns)
+    message = np.zeros((n, width + k + 1))
+    if ledger.root:
+        message[:, :d] = loadings / ledger.hyper.noise_sd
+        message[:, width : width + k] = loadings @ ledger.means(rest).T
+        message[:, -1] = log_weights - 0.5 * (loadings**2).sum(axis=1)
+    ledger.comm.broadcast(message)
+    vectors, offsets = np.ascontiguousarray(message[:, :width]), np.ascontiguousarray(message[:, width : width + k])
+    return Scored(rest.slots, vectors, offsets, message[:, -1].copy())
+
+
+def keyed_rows(ledger: Ledger, move: int) -> list[np.ndarray]:
+    """Of each shard here, numbers within the shard of the rows that shape a launch: about ROWS, in table order."""
+    n = ledger.n_rows
+    drawn = np.arange(n)
+    if n > ROWS:
+        drawn = np.sort(generator(**ledger.key(Purpose.SHAPING, move)).choice(n, ROWS, replace=False))
+    edges = np.searchsorted(drawn, ledger.starts)
+    return [drawn[edges[s.index] : edges[s.index + 1]] - ledger.starts[s.index] for s in ledger.shards]
+
+
+def keyed_owners(ledger: Ledger, move: int, owns: list[np.ndarray], size: int) -> list[np.ndarray]:
+    """The same among the rows that `owns` says, bool (n,) of each shard, `size` in all."""
+    found = [np.flatnonzero(own) for own in owns]
+    if size <= OWNERS:
+        return found
+    return [
+        rows[ledger.uniforms(shard, Purpose.SHAPING, move, rows) < OWNERS / size]
+        for shard, rows in zip(ledger.shards, found)
+    ]
+
+
+def residuals(ledger: Ledger, rest: Columns, rows: list[np.ndarray]) -> np.ndarray | None:
+    """What the features of `rest` leave of these rows, float64 (M, D) in units of the noise, on root."""
+    width, d, k = padded(ledger.n_columns), ledger.n_columns, len(rest)
+    lengths = [sum(n) for n in ledger.comm.collect([len(r) for r in rows])]
+    mine = np.zeros((sum(len(r) for r in rows), width + k), np.float32)
+    at = 0
+    for shard, here in zip(ledger.shards, rows):
+        part = mine[at : at + len(here)]
+        part[:, :width] = shard.rows.x[here]
+        z = shard.rows.z[here]
+        for j, slot in enumerate(rest.slots.tolist()):
+            part[:, width + j] = z[:, slot // 64] >> np.uint64(slot % 64) & np.uint64(1)
+        at += len(here)
+    gathered = ledger.comm.gather_to_root(mine, lengths)
+    if not ledger.root:
+        return None
+    x = gathered[:, :d].astype(np.float64) / ledger.hyper.noise_sd
+    return x - gathered[:, width:].astype(np.float64) @ ledger.means(rest)
+
+
+def one_feature(rows: np.ndarray, prior_variance: float, stream: np.random.Generator) -> tuple[np.ndarray, float]:
+    """(loadings (1, D), logit of the weight) of a feature that some of these residuals have.
+
+    One residual, drawn, is turned towards the directions of largest scatter; the quarter of the rows that lie furthest
+    that way begins.
+    """
+    m, d = rows.shape
+    if d == 0 or m == 0:
+        return np.zeros((1, d)), 0.0
+    direction = rows[stream.integers(m)].copy()
+    if stream.random() < 0.5:
+        direction = -direction
+    for _ in range(POWERS):
+        direction = rows.T @ (rows @ direction)
+        direction /= max(np.sqrt(direction @ direction), 1e-300)
+    along = rows @ direction
+    if stream.random() < 0.75 and (along**3).sum() < 0.0:  # a feature that few rows have is a long tail on its side
+        along = -along
+    share = (0.5, 0.25, 0.1)[stream.integers(3)]
+    has = (along > np.quantile(along, 1.0 - share)).astype(np.float64)
+    for _ in range(STEPS):
+        n = has.sum()
+        loadings = (has @ rows) / (n + 1.0 / prior_variance)
+        logit = np.log((n + 1.0) / (m - n + 1.0))
+        has = expit(logit + rows @ loadings - 0.5 * (loadings @ loadings))
+    return loadings[None], float(logit)
+
+
+def two_features(rows: np.ndarray, prior_variance: float, stream: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """(loadings (3, D), log weights (3,)) of the patterns 10, 01 and 11 of two features of these residuals, all of
+    which have one at least."""
+    m, d = rows.shape
+    if d == 0 or m == 0:
+        return np.zeros((3, d)), np.log(np.full(3, 1.0 / 3.0))
+    centred = rows - rows.mean(axis=0)
+    direction = centred[stream.integers(m)].copy()
+    for _ in range(POWERS):
+        direction = centred.T @ (centred @ direction)
+        direction /= max(np.sqrt(direction @ direction), 1e-300)
+    along = centred @ direction
+    has = np.zeros((m, 3))
+    first = along > np.quantile(along, stream.uniform(0.3, 0.7))
+    has[first, 0], has[~first, 1] = 1.0, 1.0
+    if stream.random() < 0.5:  # one side has both
+        has[~first] = (0.0, 0.0, 1.0)
+        has[first] = (0.9, 0.1, 0.0)
+    patterns = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    for _ in range(STEPS):
+        n = has.sum(axis=0)
+        together = np.einsum("pa,p,pb->ab", patterns, n, patterns) + np.eye(2) / prior_variance
+        loadings = patterns @ np.linalg.solve(together, patterns.T @ (has.T @ rows))
+        log_weights = np.log((n + 1.0) / (m + 3.0))
+        score = log_weights + rows @ loadings.T - 0.5 * (loadings**2).sum(axis=1)
+        has = np.exp(score - score.max(axis=1, keepdims=True))
+        has /= has.sum(axis=1, keepdims=True)
+    return loadings, log_weights

@@ -1,0 +1,29 @@
+"""Moves on features at the end of a cycle (docs/math.md 7.5 to 7.8).
+
+Weights and loadings are integrated out: the state is the features alone, and each move leaves their posterior given the
+hyperparameters invariant.
+"""
+
+from __future__ import annotations
+
+from mpibayes.hpc.ibp.moves.birth import birth_or_death
+from mpibayes.hpc.ibp.moves.fold import fold_or_unfold
+from mpibayes.hpc.ibp.moves.ledger import Ledger
+from mpibayes.hpc.ibp.moves.split import split_or_merge
+
+ROUND = (birth_or_death, split_or_merge, split_or_merge, fold_or_unfold, fold_or_unfold, fold_or_unfold)
+OFTEN, EVERY = 100, 4  # moves matter most while the features take shape; later a round costs less than it is worth
+
+
+def due(every: int | None, cycle: int) -> bool:
+    """Whether a round of moves ends a cycle. None: in every cycle at first, then in every fourth; 0: never."""
+    if every is None:
+        every = 1 if cycle <= OFTEN else EVERY
+    return every > 0 and cycle % every == 0
+
+
+def run(ledger: Ledger, kinds=ROUND) -> None:
+    """One round of moves. Collective."""
+    for move, propose in enumerate(kinds):
+        propose(ledger, move)
+    ledger.close()

@@ -1,0 +1,377 @@
+"""One draw of an Indian buffet process as a distribution over rows (docs/math.md 7.10).
+
+Weights, loadings and features that no row has yet are integrated out. Given the features Z of the N training rows, a
+new row has the k-th of them with probability m_k / (N + c), and kappa ~ Poisson(alpha c / (N + c)) more of its own;
+then x ~ N(z A, s V), cells independent, where V has the variances of the noise on its diagonal and
+
+    A = M Z'X,    M = (Z'Z + I / ratio)^-1,    s = 1 + z M z' + kappa ratio
+
+with ratio the variance of a loading over the noise's. The sum over z is over all 2^K for up to ENUMERATED features,
+else over those near the best one that is found: see `Law.near`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.special import gammaln
+
+from mpibayes.hpc.ibp import update
+from mpibayes.hpc.ibp.cells import Cells
+from mpibayes.hpc.ibp.state import Hyper
+from mpibayes.hpc.parallel.streams import Stream
+from mpibayes.io.rows import Column, Rows
+
+ENUMERATED = 10  # features, all of whose combinations are summed over
+FREE = 12  # at most, of a row's features where there are more: all combinations of those about which most is unsure
+SURE = 20.0  # nats that a flip costs: such features stay as they are in the row's best combination
+MOST_OWN = 64  # new features of a row
+NEGLIGIBLE = 37.0  # nats below what was summed: a bound on terms that are left out, below float64's last bit
+CELLS = 1 << 18  # rows times combinations that are worked on at a time
+CHOICE, NOISE = range(2)  # streams of a simulated row
+
+
+@dataclass
+class Found:
+    """Combinations of features of some rows, with what they are worth.
+
+    rows (n,): their numbers. base (n, K) bool: the features that they have anyway. free (n, u): those of which every
+    combination is there; the p-th has free[:, j] where bit j of p is set. residual, spread (n, P): squared residual in
+    units of the noise, and s without own features. terms: for each number of own features, log p(x, z, kappa) (m, P)
+    of the rows `at` (m,), for which these are not negligible. neglected (n,): about the share of p(x) that other
+    combinations have.
+    """
+
+    rows: np.ndarray
+    base: np.ndarray
+    free: np.ndarray
+    residual: np.ndarray
+    spread: np.ndarray
+    terms: list[tuple[int, np.ndarray, np.ndarray]]
+    neglected: np.ndarray
+
+    def log_density(self) -> np.ndarray:
+        """Log of the sum of all terms, (n,)."""
+        total = np.full(len(self.rows), -np.inf)
+        for _, at, log in self.terms:
+            total[at] = np.logaddexp(total[at], _log_sum(log))
+        return total
+
+    def weights(self, log_density: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """(own features, rows at, probability (m, P)) given the rows' cells."""
+        for own, at, log in self.terms:
+            yield own, at, np.exp(log - log_density[at][:, None])
+
+    def pairs(self, probability: np.ndarray) -> np.ndarray:
+        """How much of `probability` (m, P) combinations with two of the features in `free` have, (m, u, u)."""
+        u = self.free.shape[1]
+        bits = (np.arange(1 << u)[:, None] >> np.arange(u) & 1).astype(np.float64)
+        both = (bits[:, :, None] * bits[:, None, :]).reshape(len(bits), u * u)
+        return np.einsum("np,pq->nq", probability, both).reshape(len(probability), u, u)
+
+    def shares(self, probability: np.ndarray, at: np.ndarray) -> np.ndarray:
+        """How much of `probability` (m, P), of rows `at` (m,), combinations with each feature have, (m, K)."""
+        u = self.free.shape[1]
+        bits = (np.arange(1 << u)[:, None] >> np.arange(u) & 1).astype(np.float64)
+        found = self.base[at] * probability.sum(axis=1)[:, None]
+        np.put_along_axis(found, self.free[at], np.einsum("np,pu->nu", probability, bits), axis=1)
+        return found
+
+
+@dataclass(frozen=True)
+class Law:
+    """The distribution of a row. means (K, D), M spread (K, K), probability (K,) of each feature, own: mean number of
+    new features, noise_sd (D,), ratio; see the module."""
+
+    means: np.ndarray
+    spread: np.ndarray
+    probability: np.ndarray
+    own: float
+    noise_sd: np.ndarray
+    ratio: float
+
+    @classmethod
+    def of(cls, together: np.ndarray, cells: np.ndarray, n_rows: int, hyper: Hyper) -> Law:
+        """together (K, K): rows that have two features. cells (K, D): sums over the rows that have each."""
+        k, ratio = len(together), update.prior_variance(hyper)
+        spread = np.zeros((0, 0))
+        if k:
+            spread = cho_solve(cho_factor(together + np.eye(k) / ratio), np.eye(k))
+            spread = 0.5 * (spread + spread.T)
+        means = np.einsum("kl,ld->kd", spread, cells)
+        rows = n_rows + hyper.c
+        return cls(means, spread, np.diag(together) / rows, hyper.alpha * hyper.c / rows, hyper.noise_sd, ratio)
+
+    # --- as one message -----------------------------------------------------------------------------------------------
+
+    def packed(self) -> np.ndarray:
+        parts = (self.means, self.spread, self.probability, self.noise_sd, np.array([self.own, self.ratio]))
+        return np.concatenate([part.ravel() for part in parts])
+
+    @classmethod
+    def unpacked(cls, message: np.ndarray, k: int, d: int) -> Law:
+        cuts = np.cumsum([k * d, k * k, k, d])
+        means, spread, probability, noise, rest = np.split(message, cuts)
+        return cls(means.reshape(k, d), spread.reshape(k, k), probability, float(rest[0]), noise, float(rest[1]))
+
+    # --- sums over combinations ---------------------------------------------------------------------------------------
+
+    def found(self, x: np.ndarray) -> Iterator[Found]:
+        """Cells x (n, D), NaN for a missing one, in parts; what is found of a row does not depend on others."""
+        k = len(self.probability)
+        step = max(1, CELLS >> min(k, FREE))
+        for start in range(0, len(x), step):
+            part = x[start : start + step]
+            problem = _Problem.of(self, part)
+            rows, none = np.arange(start, start + len(part)), np.zeros(len(part))
+            if k <= ENUMERATED:
+                base, free = np.zeros((len(part), k), bool), np.tile(np.arange(k), (len(part), 1))
+                yield self._summed(problem, rows, base, free, none)
+                continue
+            best, order, unsure, gain = self.near(problem)
+            for u in range(0, FREE + 1, 2):
+                at = np.flatnonzero((unsure <= u) & (unsure > u - 2) if u < FREE else unsure > u - 2)
+                if len(at):
+                    free, rest = order[at, :u], order[at, u:]
+                    neglected = np.exp(np.minimum(np.take_along_axis(gain[at], rest, axis=1), 0.0)).sum(axis=1)
+                    base = best[at].copy()
+                    np.put_along_axis(base, free, False, axis=1)
+                    yield self._summed(problem.take(at), rows[at], base, free, neglected)
+
+    def near(self, p: _Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """The best combination of each row's features that flips one by one lead to, from none of them and from all,
+        with the number of own features that suits the row then best.
+
+        Returns it, bool (n, K); the features in the order in which they are unsure, (n, K); how many are, (n,): those
+        in which the two ways end differently, and those whose flip costs less than SURE; and what every flip gains,
+        (n, K) nats.
+        """
+        best, differ, gain = self._best(p, np.zeros(len(p.square)))
+        own = self._own_features(p, best)
+        far = np.flatnonzero(own)
+        if len(far):  # what flips cost is another thing where features of its own explain the row
+            best[far], differ[far], gain[far] = self._best(p.take(far), own[far] * self.ratio)
+        unsure = np.where(differ, np.inf, gain)
+        return best, np.argsort(-unsure, axis=1, kind="stable"), (unsure > -SURE).sum(axis=1), gain
+
+    def _best(self, p: _Problem, extra: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The better end of two climbs, where the two differ, and what flips gain there; extra (n,): added to s."""
+        first, second = (self._climbed(p, np.full(p.left.shape, start), extra) for start in (False, True))
+        better = (second[1] > first[1])[:, None]
+        return np.where(better, second[0], first[0]), first[0] != second[0], np.where(better, second[2], first[2])
+
+    def _own_features(self, p: _Problem, z: np.ndarray) -> np.ndarray:
+        """The number of own features that is most probable with these others, (n,) int64."""
+        if self.own <= 0.0:
+            return np.zeros(len(z), np.int64)
+        has, own = z.astype(np.float64), np.arange(MOST_OWN + 1)
+        left = p.left - np.einsum("nkl,nl->nk", p.gram, has)
+        square = p.square - ((p.left + left) * has).sum(axis=1)
+        s = 1.0 + (np.einsum("kl,nl->nk", self.spread, has) * has).sum(axis=1)[:, None] + own * self.ratio
+        log = own * np.log(self.own) - gammaln(own + 1.0) - 0.5 * p.n_seen[:, None] * np.log(s)
+        return (log - 0.5 * square[:, None] / s).argmax(axis=1)
+
+    def _climbed(self, p: _Problem, z: np.ndarray, extra: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The best flip of each row until none gains: features, log p(x, z) but for a constant, what flips gain."""
+        everyone, half = np.arange(len(z)), 0.5 * p.n_seen[:, None]
+        odds, own = np.log(self.probability) - np.log1p(-self.probability), np.diagonal(p.gram, axis1=1, axis2=2)
+        for _ in range(10 * z.shape[1]):
+            has = z.astype(np.float64)
+            left = p.left - np.einsum("nkl,nl->nk", p.gram, has)
+            square = (p.square - ((p.left + left) * has).sum(axis=1))[:, None]
+            lean = np.einsum("kl,nl->nk", self.spread, has)
+            spread, sign = (1.0 + extra + (lean * has).sum(axis=1))[:, None], 1.0 - 2.0 * has
+            then, wide = square - sign * 2.0 * left + own, spread + sign * 2.0 * lean + np.diag(self.spread)
+            gain = sign * odds - half * np.log(wide / spread) - 0.5 * (then / wide - square / spread)
+            flip = gain.argmax(axis=1)
+            some = gain[everyone, flip] > 1e-9
+            if not some.any():
+                break
+            z[everyone[some], flip[some]] ^= True
+        value = (has * odds).sum(axis=1) - (half * np.log(spread) + 0.5 * square / spread)[:, 0]
+        return z, value, gain
+
+    def _summed(
+        self, p: _Problem, rows: np.ndarray, base: np.ndarray, free: np.ndarray, neglected: np.ndarray
+    ) -> Found:
+        has, n = base.astype(np.float64), len(rows)
+        left = p.left - np.einsum("nkl,nl->nk", p.gram, has)
+        square = p.square - ((p.left + left) * has).sum(axis=1)
+        lean = np.einsum("kl,nl->nk", self.spread, has)
+        pick = np.arange(n)[:, None]
+        gram = p.gram[np.arange(n)[:, None, None] if len(p.gram) > 1 else 0, free[:, :, None], free[:, None, :]]
+        spread = self.spread[free[:, :, None], free[:, None, :]]
+        odds = np.log(self.probability) - np.log1p(-self.probability)
+        residual = square[:, None] + _forms(-2.0 * left[pick, free], gram)
+        wide = (1.0 + (lean * has).sum(axis=1))[:, None] + _forms(2.0 * lean[pick, free], spread)
+        prior = (np.log1p(-self.probability).sum() + (has * odds).sum(axis=1))[:, None] + _forms(odds[free], None)
+        residual = np.maximum(residual, 0.0)
+        constant = prior - self.own - p.constant[:, None]
+        half = 0.5 * p.n_seen[:, None]
+        terms = [(0, np.arange(n), constant - half * np.log(wide) - 0.5 * residual / wide)]
+        if self.own > 0.0:
+            least, most = (wide.min(axis=1)[:, None], wide.max(axis=1)[:, None])
+            own = np.arange(1, MOST_OWN + 1)
+            log_own = own * np.log(self.own) - gammaln(own + 1.0)
+            bound = log_own - half * np.log(least + own * self.ratio)
+            bound = bound - 0.5 * residual.min(axis=1)[:, None] / (most + own * self.ratio) - p.constant[:, None]
+            needed = bound - self.own > _log_sum(terms[0][2])[:, None] - NEGLIGIBLE
+            for kappa in own[needed.any(axis=0)].tolist():
+                at = np.flatnonzero(needed[:, kappa - 1])
+                s = wide[at] + kappa * self.ratio
+                log = constant[at] + log_own[kappa - 1] - half[at] * np.log(s) - 0.5 * residual[at] / s
+                terms.append((kappa, at, log))
+        return Found(rows, base, free, residual, wide, terms, neglected)
+
+    def log_density(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Log density of the cells of each row that are there, (n,), and about the share of the density that the sum
+        left out, (n,)."""
+        density, neglected = np.empty(len(x)), np.empty(len(x))
+        for found in self.found(x):
+            density[found.rows], neglected[found.rows] = found.log_density(), found.neglected
+        return density, neglected
+
+
+@dataclass
+class _Problem:
+    """Some rows: products with the means in units of the noise, over the cells that are there. left (n, K); gram (n, K,
+    K), or (1, K, K) where no cell is missing; square, n_seen, constant (n,): squared length, number of cells, what the
+    normal density divides by."""
+
+    left: np.ndarray
+    gram: np.ndarray
+    square: np.ndarray
+    n_seen: np.ndarray
+    constant: np.ndarray
+
+    @classmethod
+    def of(cls, law: Law, x: np.ndarray) -> _Problem:
+        seen = ~np.isnan(x)
+        y = np.where(seen, x / law.noise_sd, 0.0)
+        w = law.means / law.noise_sd
+        if seen.all():
+            gram = np.einsum("kd,ld->kl", w, w)[None]
+        else:
+            gram = np.einsum("nd,kld->nkl", seen.astype(np.float64), w[:, None] * w[None])
+        n_seen = seen.sum(axis=1).astype(np.float64)
+        constant = 0.5 * n_seen * np.log(2.0 * np.pi) + np.where(seen, np.log(law.noise_sd), 0.0).sum(axis=1)
+        return cls(np.einsum("nd,kd->nk", y, w), gram, np.einsum("nd,nd->n", y, y), n_seen, constant)
+
+    def take(self, at: np.ndarray) -> _Problem:
+        gram = self.gram if len(self.gram) == 1 else self.gram[at]
+        return _Problem(self.left[at], gram, self.square[at], self.n_seen[at], self.constant[at])
+
+
+def _forms(linear: np.ndarray, square: np.ndarray | None) -> np.ndarray:
+    """linear . p + p square p' of all 0/1 patterns p, (n, 2^u); linear (n, u), square (n, u, u) symmetric, or none."""
+    n, u = linear.shape
+    out = np.zeros((n, 1 << u))
+    for j in range(u):
+        here = out[:, : 1 << j] + linear[:, j : j + 1]
+        if square is not None:
+            cross = np.zeros((n, 1))
+            for i in range(j):
+                cross = np.concatenate([cross, cross + square[:, i, j : j + 1]], axis=1)
+            here = here + square[:, j, j : j + 1] + 2.0 * cross
+        out[:, 1 << j : 2 << j] = here
+    return out
+
+
+def _log_sum(log: np.ndarray) -> np.ndarray:
+    most = log.max(axis=1)
+    return most + np.log(np.exp(log - most[:, None]).sum(axis=1))
+
+
+class Predictive:
+    """One draw. Rows have the run's columns; log densities are those of cells in the table's units."""
+
+    def __init__(self, cells: Cells, law: Law):
+        self.cells, self.law = cells, law
+
+    def log_density(self, rows: Rows) -> np.ndarray:
+        """Log density of the observed cells of each row, (n,) float64."""
+        return self.scored(rows)[0]
+
+    def scored(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+        """The same, and about the share of the density that was left out, (n,): 0 up to ENUMERATED features."""
+        x = self.cells.of(rows)
+        density, neglected = self.law.log_density(x)
+        return density - np.where(np.isnan(x), 0.0, self.cells.log_scale).sum(axis=1), neglected
+
+    def features(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+        """(log density (n,), probability of each of the draw's features given the observed cells (n, K))."""
+        x = self.cells.of(rows)
+        density, p = np.empty(len(x)), np.zeros((len(x), len(self.law.probability)))
+        for found in self.law.found(x):
+            log = found.log_density()
+            density[found.rows] = log
+            for _, at, weight in found.weights(log):
+                p[found.rows[at]] += found.shares(weight, at)
+        return density - np.where(np.isnan(x), 0.0, self.cells.log_scale).sum(axis=1), p
+
+    def moments(self, rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """What `features` returns; and of every cell, had it not been seen, mean and mean square given the cells that
+        were, (n, D) each, as the model has cells."""
+        x, law = self.cells.of(rows), self.law
+        k = len(law.probability)
+        density, p = np.empty(len(x)), np.zeros((len(x), k))
+        mean, square = np.zeros(x.shape), np.zeros(x.shape)
+        for found in law.found(x):
+            at = found.rows
+            density[at] = log = found.log_density()
+            fixed, some = np.einsum("nk,kd->nd", found.base.astype(np.float64), law.means), law.means[found.free]
+            both, wide = np.zeros((len(at), *found.free.shape[1:] * 2)), np.zeros(len(at))
+            share = np.zeros((len(at), k))
+            for own, of, weight in found.weights(log):
+                share[of] += found.shares(weight, of)
+                both[of] += found.pairs(weight)
+                wide[of] += (weight * (found.spread[of] + own * law.ratio)).sum(axis=1)
+            p[at] = share
+            mean[at] = np.einsum("nk,kd->nd", share, law.means)
+            square[at] = fixed * (2.0 * mean[at] - fixed) + np.einsum(
+                "nuv,nud,nvd->nd", both, some, some, optimize=True
+            )
+            square[at] += wide[:, None] * law.noise_sd**2
+        return density - np.where(np.isnan(x), 0.0, self.cells.log_scale).sum(axis=1), p, mean, square
+
+    def simulate(self, given: Rows, columns: Sequence[Column], stream: Stream, first_row: int = 0) -> Rows:
+        """`given` with the missing cells of `columns` drawn from this distribution, given the observed cells of their
+        row. A row's draws depend on `stream` and its number alone, which counts from first_row."""
+        drawn, x = given.take(slice(None)), self.cells.of(given)
+        names = {column.name for column in columns}
+        wanted = [d for d, c in enumerate(self.cells.columns) if c.name in names and np.isnan(x[:, d]).any()]
+        if not wanted:
+            return drawn
+        ids = first_row + np.arange(len(x))
+        z, sd = self._drawn(x, replace(stream, sub=CHOICE).uniforms(ids))
+        noise = replace(stream, sub=NOISE)
+        for d in wanted:
+            at = np.flatnonzero(np.isnan(x[:, d]))
+            normal = noise.normals(ids[at] * len(self.cells) + d)
+            mean = np.einsum("nk,k->n", z[at], self.law.means[:, d])
+            self.cells.put(drawn, d, at, mean + normal * sd[at] * self.law.noise_sd[d])
+        return drawn
+
+    def _drawn(self, x: np.ndarray, uniform: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Features of each row (n, K), 0 or 1, and the root of s, (n,), drawn given its cells; see the module."""
+        z, sd = np.zeros((len(x), len(self.law.probability))), np.ones(len(x))
+        for found in self.law.found(x):
+            log, n = found.log_density(), len(found.rows)
+            passed, left = np.zeros(n), uniform[found.rows].copy()
+            chosen, own = np.zeros(n, np.int64), np.zeros(n)
+            for kappa, at, weight in found.weights(log):
+                total = passed[at][:, None] + np.cumsum(weight, axis=1)
+                open_ = (left[at] >= passed[at]) & (left[at] < total[:, -1]) | (kappa == 0)
+                some = at[open_]
+                place = (total[open_] <= left[some][:, None]).sum(axis=1)
+                chosen[some], own[some] = np.minimum(place, weight.shape[1] - 1), kappa
+                passed[at] = total[:, -1]
+            u = found.free.shape[1]
+            has = found.base.astype(np.float64)
+            np.put_along_axis(has, found.free, (chosen[:, None] >> np.arange(u) & 1).astype(np.float64), axis=1)
+            z[found.rows] = has
+            sd[found.rows] = np.sqrt(found.spread[np.arange(n), chosen] + own * self.law.ratio)
+        return z, sd

@@ -1,0 +1,86 @@
+"""Pictures of the posterior of an Indian buffet process, as bytes of PNG files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mpibayes.hpc.ibp.report.summarise import FeatureLine
+from mpibayes.hpc.ibp.scalars import SCALARS
+from mpibayes.hpc.posterior.chains import Chain
+from mpibayes.hpc.posterior.drawing import legend, phases, plot, shortened, styled, trace_panels
+from mpibayes.hpc.scalar import named
+from mpibayes.text import percent
+
+SHOWN = 40  # features
+ACROSS = 8  # pictures in a line
+NAME_LETTERS = 24
+MOST_NAMED = 60  # columns that are named below profiles
+
+
+@styled
+def trace(chains: Sequence[Chain]):
+    """Log joint, number of features, features of a row, and held-out score over the cycles of every chain."""
+    names = ["log_joint", "n_features", "features_of_row"]
+    if all(np.isfinite(c.trace["heldout_lpd"]).any() for c in chains):
+        names.append("heldout_lpd")
+    figure, axes = trace_panels(chains, [named(SCALARS)[name] for name in names])
+    for left in axes[:, 0]:
+        shown = phases(left, chains)
+    legend(figure, chains, shown)
+    return figure
+
+
+@styled
+def pictures(features: Sequence[FeatureLine], image: tuple[int, int]):
+    """Loadings of each feature as a picture, all on one scale."""
+    features = features[:SHOWN]
+    most = max(float(np.abs(f.loadings).max()) for f in features) or 1.0
+    lines, across = -(-len(features) // ACROSS), min(ACROSS, len(features))
+    figure = plot(1.35 * max(across, 3) + 0.9, 1.65 * lines + 0.4)
+    axes = figure.subplots(lines, across, squeeze=False)
+    for place in axes.flat:
+        place.axis("off")
+    for place, f in zip(axes.flat, features):
+        shown = place.imshow(f.loadings.reshape(image), cmap="RdBu_r", vmin=-most, vmax=most, interpolation="nearest")
+        place.set_title(f"{f.number}: {percent(f.share)}", fontsize=8.5, loc="center")
+    figure.colorbar(shown, ax=axes, shrink=0.8, aspect=25)
+    return figure
+
+
+@styled
+def profiles(features: Sequence[FeatureLine], names: Sequence[str], scale: np.ndarray):
+    """Loadings of each feature on the columns, in standard deviations of the column, all on one scale."""
+    features = features[:SHOWN]
+    loadings = np.array([f.loadings / scale for f in features])
+    most = float(np.abs(loadings).max()) or 1.0
+    wide = float(np.clip(0.22 * len(names), 3.5, 14.0))
+    figure = plot(wide + 1.8, 0.3 * len(features) + 1.6)
+    axes = figure.subplots()
+    shown = axes.imshow(loadings, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto", interpolation="nearest")
+    axes.set_yticks(range(len(features)), [f"{f.number}: {percent(f.share)}" for f in features])
+    if len(names) <= MOST_NAMED:
+        named_ = [shortened(name, NAME_LETTERS) for name in names]
+        axes.set_xticks(range(len(names)), named_, rotation=60, ha="right", fontsize=7.5)
+    axes.set_title("Features: share of the rows, and loadings in standard deviations of the column")
+    axes.grid(visible=False)
+    figure.colorbar(shown, ax=axes, shrink=0.8)
+    return figure
+
+
+@styled
+def rebuilt(rows: np.ndarray, fitted: np.ndarray, titles: Sequence[str], image: tuple[int, int]):
+    """Some rows (n, D) as pictures, and below what their features make of them."""
+    n = len(rows)
+    low, high = np.nanquantile(rows, (0.01, 0.99))
+    figure = plot(1.35 * max(n, 3) + 0.6, 3.4)
+    axes = figure.subplots(2, n, squeeze=False)
+    for line, x in zip(axes, (rows, fitted)):
+        for place, row in zip(line, x):
+            place.imshow(row.reshape(image), cmap="Greys", vmin=low, vmax=high, interpolation="nearest")
+            place.axis("off")
+    for place, title in zip(axes[0], titles):
+        place.set_title(title, fontsize=8, loc="center")
+    figure.suptitle("Rows, and below them their features' sum", fontsize=9.5)
+    return figure

@@ -1,0 +1,160 @@
+"""All that the report of an Indian buffet process shows: computed from the traces and the kept draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mpibayes.hpc.ibp.draws import Draw, Posterior
+from mpibayes.hpc.ibp.matching import COMPARED, Representative, match, representative
+from mpibayes.hpc.ibp.predictive import ENUMERATED
+from mpibayes.hpc.ibp.scalars import SCALARS
+from mpibayes.hpc.posterior.chains import Chain, evenly
+from mpibayes.hpc.posterior.scalars import ENOUGH_DRAWS, ScalarSummary, mixing_warnings, summary_of
+from mpibayes.hpc.settled import Judgement, judge
+from mpibayes.text import counted
+
+COMBINATIONS = 12  # of features, that are listed: those of the most rows
+JUDGED = ("log_joint", "n_features", "features_of_row")  # scalars whose mixing is warned of
+
+
+@dataclass(frozen=True)
+class FeatureLine:
+    """A feature of the representative draw, numbered from 1. rows: that have it. stability: share of the draws that
+    have a match; alike: of the rows that have it or its match, the share that have both, on average over these.
+    loadings, errors (D,): mean and standard deviation given the draw, in the table's units."""
+
+    number: int
+    rows: int
+    share: float
+    stability: float
+    alike: float
+    loadings: np.ndarray
+    errors: np.ndarray
+
+
+@dataclass(frozen=True)
+class Combination:
+    """Numbers of features, and rows of the representative draw that have these and no others."""
+
+    features: tuple[int, ...]
+    rows: int
+
+
+@dataclass(frozen=True)
+class ChainSummary:
+    """One chain after burn-in, but for cycles and seconds, which are all of it."""
+
+    name: str
+    cycles: int
+    burn_in: int
+    seconds: float
+    scalars: dict[str, ScalarSummary]
+    heldout_averaged: float
+
+
+@dataclass
+class RunSummary:
+    """All that a report shows. counts: shares of the draws that have each number of features. of_columns: mean noise
+    of each column in the table's units, where each has its own."""
+
+    run: Posterior
+    chains: list[ChainSummary]
+    scalars: dict[str, ScalarSummary]
+    counts: dict[int, float]
+    settled: Judgement
+    n_kept: int
+    heldout_averaged: float | None
+    representative: Representative | None = None
+    features: list[FeatureLine] = field(default_factory=list)
+    combinations: list[Combination] = field(default_factory=list)
+    of_columns: np.ndarray | None = None
+    warnings: list[str] = field(default_factory=list)
+
+
+def summarise(run: Posterior) -> RunSummary:
+    """Everything the report shows."""
+    run.read_traces()
+    run.require_draws()
+    later = [c.later() for c in run.chains]
+    scalars = {s.name: summary_of([t[s.name] for t in later]) for s in SCALARS if s.label}
+    scalars = {name: s for name, s in scalars.items() if s.n_draws}
+    values, times = np.unique(np.concatenate([t["n_features"] for t in later]), return_counts=True)
+    counts = dict(zip(values.astype(int).tolist(), (times / times.sum()).tolist()))
+    chains = [_chain(c) for c in run.chains]
+    averaged = [c.heldout_averaged for c in chains if np.isfinite(c.heldout_averaged)]
+    cycle = min(int(c.trace["cycle"][-1]) for c in run.chains)
+    burn_in = max(c.burn_in for c in run.chains)
+    settled = judge([c.trace for c in run.chains], SCALARS, run.n_rows, cycle, min(burn_in, cycle // 2))
+    kept = run.kept()
+    found = RunSummary(
+        run, chains, scalars, counts, settled, len(kept), float(np.mean(averaged)) if averaged else None
+    )  # fmt: skip
+    if run.noise == "column" and run.likelihood:
+        found.of_columns = np.concatenate([t["column_noise_sd"] for t in later]).mean(axis=0)
+    if kept:
+        _features(found, kept)
+    _warn(found)
+    return found
+
+
+def _chain(chain: Chain) -> ChainSummary:
+    later = chain.later()
+    own = {s.name: summary_of([later[s.name]]) for s in SCALARS if s.label}
+    averaged = later["heldout_lpd_averaged"]
+    averaged = averaged[np.isfinite(averaged)]
+    return ChainSummary(
+        chain.name, int(chain.trace["cycle"][-1]), chain.burn_in, float(chain.seconds[-1]),
+        {name: s for name, s in own.items() if s.n_draws}, float(averaged[-1]) if len(averaged) else np.nan,
+    )  # fmt: skip
+
+
+def _features(p: RunSummary, kept: Sequence[tuple[int, int]]) -> None:
+    run = p.run
+    p.representative = representative(run, kept)
+    draw = p.representative.draw
+    k, found = len(draw), np.zeros(len(draw))
+    alike, used = np.zeros(k), evenly(kept, COMPARED)
+    for _, other in run.states(used):
+        m = match(draw, other)
+        found += m.place >= 0
+        alike += np.where(m.place >= 0, m.alike, 0.0)
+    loadings, errors = np.zeros((k, len(run.cells))), np.zeros((k, len(run.cells)))
+    if run.likelihood:
+        law = draw.law()
+        loadings = law.means * run.cells.scale
+        errors = np.sqrt(np.diag(law.spread))[:, None] * law.noise_sd * run.cells.scale
+    p.features = [
+        FeatureLine(
+            i + 1, int(draw.owned[i]), draw.owned[i] / run.n_rows, found[i] / len(used),
+            float(alike[i] / found[i]) if found[i] else np.nan, loadings[i], errors[i],
+        )
+        for i in range(k)
+    ]  # fmt: skip
+    p.combinations = combinations(draw)
+
+
+def combinations(draw: Draw) -> list[Combination]:
+    """The most frequent combinations of features, none of them among these."""
+    rows = draw.rows()
+    bits, times = np.unique(np.packbits(rows, axis=1), axis=0, return_counts=True)
+    first = np.argsort(-times, kind="stable")[:COMBINATIONS]
+    has = np.unpackbits(bits[first], axis=1, count=len(draw)) if len(draw) else np.zeros((len(first), 0), np.uint8)
+    return [Combination(tuple((np.flatnonzero(h) + 1).tolist()), int(n)) for h, n in zip(has, times[first])]
+
+
+def _warn(p: RunSummary) -> None:
+    labels = {s.name: s.label for s in SCALARS}
+    judged = {labels[name]: p.scalars[name] for name in JUDGED if name in p.scalars}
+    p.warnings += mixing_warnings(judged)
+    if p.n_kept < ENOUGH_DRAWS:
+        p.warnings.append(
+            f"{counted(p.n_kept, 'draw')} of the features kept after burn-in: raise run.cycles, or lower output.labels"
+        )
+    if p.heldout_averaged is not None and max(p.counts) > ENUMERATED:
+        p.warnings.append(
+            f"held-out scores of draws with more than {ENUMERATED} features are sums near each row's best combination, "
+            "somewhat too low for rows that several combinations explain"
+        )

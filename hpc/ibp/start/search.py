@@ -1,0 +1,57 @@
+"""The search for features on a few rows that a chain starts from, on root (docs/math.md 7.9).
+
+An ordinary chain with a round of moves in every cycle, and steps that only a start may take (start/steps.py). It ends
+when nothing has got better for some cycles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from mpibayes.hpc.ibp.chain import Buffet
+from mpibayes.hpc.ibp.moves.ledger import Ledger
+from mpibayes.hpc.ibp.start import steps
+from mpibayes.hpc.ibp.start.steps import Found
+from mpibayes.hpc.ibp.state import Settings
+from mpibayes.hpc.parallel.comm import serial
+from mpibayes.hpc.parallel.streams import Purpose, generator
+
+SHARDS = 4  # so that nearly all features are instantiated: a row costs a tenth of what it costs on a collapsed shard
+QUIET, PER_FEATURE = 8, 1.5  # cycles without a gain until the search ends, and so many more for each feature
+MOST_CYCLES = 400
+SETTLED = 5  # cycles without a gain after which features are fitted again, too
+GAIN = 5.0  # nats by which the best log posterior has to rise to count as one
+TRIES, RARE = 3, 0.05  # at the end features with a smaller share of the rows are left out if they can be, so often,
+SUPPORT = 30.0  # which is where the log posterior falls by less: such features come and go, and a chain soon has others
+
+
+def search(cells: np.ndarray, settings: Settings, chain: int) -> Found:
+    """Features of these rows, float64 (n, D), NaN for a missing cell."""
+    n, d = cells.shape
+    seed = int(generator(settings.seed, Purpose.SEARCH, chain=chain).integers(1 << 63))
+    own = replace(settings, seed=seed, shards=min(SHARDS, n), opening="one", moves=1, sweeps_per_cycle=1)
+    found = Buffet(serial(), lambda start, stop: cells[start:stop], n, d, own)
+    best, since = -np.inf, 0
+    while since < QUIET + PER_FEATURE * len(found.slots) and found.cycles < MOST_CYCLES:
+        found.cycle()
+        steps.leave_out(found)
+        if since >= SETTLED:
+            steps.refit(found)
+        now = found.log_joint()
+        best, since = (now, 0) if now > best + GAIN else (best, since + 1)
+    for attempt in range(1, TRIES + 1):
+        rare = found.slots[found.totals.owned < RARE * n]
+        for slot in rare.tolist():
+            if slot in found.slots:
+                steps.leave_out(found, slot, attempt, SUPPORT)
+    return result(found)
+
+
+def result(found: Buffet) -> Found:
+    """The features of a chain, but for those that hardly any row has."""
+    ledger = Ledger(found)
+    kept = np.flatnonzero(ledger.columns.owned > 1)
+    loadings = ledger.means(ledger.columns)[kept] * found.hyper.noise_sd
+    return Found(loadings, ledger.columns.owned[kept] / found.n_rows, found.hyper, found.cycles)

@@ -1,0 +1,110 @@
+"""Hyperparameters and loadings given the features that rows have, on root (docs/math.md 7.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.special import digamma, gammaln, logsumexp
+
+from mpibayes.hpc.ibp.state import Gamma, Hyper, InverseGamma, Settings, Totals
+
+
+def harmonic(n: int, c: float) -> float:
+    """H = sum over rows of c / (c + i - 1): features a unit of mass brings."""
+    return float(c * (digamma(c + n) - digamma(c)))
+
+
+def log_prior(owned: np.ndarray, n: int, alpha: float, c: float) -> float:
+    """Log probability of features in a given order, with these numbers of rows; weights integrated out."""
+    m = owned[owned > 0]
+    each = np.log(alpha * c) + gammaln(m) + gammaln(n - m + c) - gammaln(n + c)
+    return float(each.sum() - gammaln(len(m) + 1.0) - alpha * harmonic(n, c))
+
+
+def log_likelihood(totals: Totals, n: int, hyper: Hyper) -> float:
+    """Log density of all cells, loadings integrated out."""
+    k, (variance, ratio) = len(totals.owned), _scales(hyper)
+    log_det, fit = 0.0, 0.0
+    if k:
+        low = np.linalg.cholesky(totals.together + np.eye(k) / ratio)
+        log_det = 2.0 * np.log(np.diag(low)).sum() + k * np.log(ratio)
+        fit = (solve_triangular(low, totals.cells, lower=True) ** 2).sum(axis=0)
+    d = len(variance)
+    each = -0.5 * n * np.log(2.0 * np.pi * variance) - 0.5 * (totals.squares - fit) / variance
+    return float(each.sum() - 0.5 * d * log_det)
+
+
+def _scales(hyper: Hyper) -> tuple[np.ndarray, float]:
+    """The noise's variance of each column, and the variance of a loading over it."""
+    return hyper.noise_sd**2, prior_variance(hyper)
+
+
+def prior_variance(hyper: Hyper) -> float:
+    """Of a loading, over that of its column's noise: one number for all columns (docs/math.md 7.4)."""
+    shared = hyper.noise == "shared" and len(hyper.noise_sd)  # there is no column without likelihood
+    return float(hyper.feature_sd**2 / (hyper.noise_sd[0] ** 2 if shared else 1.0))
+
+
+def weight_shapes(owned: np.ndarray, n: int, c: float) -> tuple[np.ndarray, np.ndarray]:
+    """The two parameters of the Beta law of each instantiated feature's weight, given its number of rows."""
+    return owned, n - owned + c
+
+
+def loadings(totals: Totals, hyper: Hyper, stream: np.random.Generator) -> np.ndarray:
+    """A, (K, D), drawn given the rows."""
+    k, d = totals.cells.shape
+    normals = stream.standard_normal((k, d))
+    if k == 0 or d == 0:
+        return normals
+    variance, ratio = _scales(hyper)
+    low = np.linalg.cholesky(totals.together + np.eye(k) / ratio)
+    half = solve_triangular(low, totals.cells, lower=True)
+    return solve_triangular(low.T, half + normals * np.sqrt(variance), lower=False)
+
+
+def learn(
+    settings: Settings, totals: Totals, n: int, hyper: Hyper, law: np.random.Generator, scale: np.random.Generator
+) -> tuple[Hyper, np.ndarray]:
+    """Hyperparameters and loadings, drawn one after another given the features: c, alpha, A, noise, sd of the loadings.
+
+    c and alpha are drawn with the weights integrated out, so the weights come after. The variances are drawn given A,
+    which stays: together they are two Gibbs steps. totals.owned has no zero in it (docs/math.md 7.4).
+    """
+    owned, k = totals.owned, len(totals.owned)
+    c, alpha = settings.c, settings.alpha
+    if isinstance(c, Sequence):
+        logs = np.array([_log_of_c(settings, owned, n, float(value), hyper.alpha) for value in c])
+        c = float(law.choice(np.asarray(c, np.float64), p=np.exp(logs - logsumexp(logs))))
+    if isinstance(alpha, Gamma):
+        alpha = float(law.gamma(alpha.shape + k) / (alpha.rate + harmonic(n, c)))
+    hyper = Hyper(alpha, c, hyper.noise_sd, hyper.feature_sd, hyper.noise)
+    a = loadings(totals, hyper, scale)
+    d = a.shape[1]
+    if isinstance(settings.noise_sd, InverseGamma):
+        left = totals.squares - 2.0 * (a * totals.cells).sum(axis=0) + np.einsum("kd,kl,ld->d", a, totals.together, a)
+        left = np.maximum(left, 0.0)
+        prior = settings.noise_sd
+        if settings.noise == "shared":
+            drawn = (prior.scale + 0.5 * left.sum()) / scale.gamma(prior.shape + 0.5 * n * d)
+            hyper.noise_sd = np.full(d, np.sqrt(drawn))
+        else:  # loadings are in units of the noise: they say something of it too
+            left = left + (a**2).sum(axis=0) / hyper.feature_sd**2
+            drawn = (prior.scale + 0.5 * left) / scale.gamma(prior.shape + 0.5 * (n + k), size=d)
+            hyper.noise_sd = np.sqrt(drawn)
+    if isinstance(settings.feature_sd, InverseGamma):
+        prior = settings.feature_sd
+        unit = 1.0 if settings.noise == "shared" else hyper.noise_sd
+        drawn = (prior.scale + 0.5 * ((a / unit) ** 2).sum()) / scale.gamma(prior.shape + 0.5 * k * d)
+        hyper.feature_sd = float(np.sqrt(drawn))
+    return hyper, a
+
+
+def _log_of_c(settings: Settings, owned: np.ndarray, n: int, c: float, alpha: float) -> float:
+    """Log of p(c | features) but for a constant, with a learned mass integrated out."""
+    m, k, h = owned, len(owned), harmonic(n, c)
+    each = np.log(c) + gammaln(m) + gammaln(n - m + c) - gammaln(n + c)
+    if isinstance(settings.alpha, Gamma):
+        return float(each.sum() - (settings.alpha.shape + k) * np.log(settings.alpha.rate + h))
+    return float(each.sum() - alpha * h)

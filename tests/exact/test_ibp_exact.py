@@ -1,0 +1,249 @@
+"""The chain of features has the exact posterior, on every number of shards, and on every number of ranks the same bits.
+
+As test_mixture_exact.py: replicates start at exact draws, so they are independent draws of the posterior however long
+they run, if the program is right (tests/exact/compare.py). Every test of a law rejects a right program with probability
+at most LEVEL; there are about 80 of them. Seeds are fixed; MPIBAYES_TEST_SEED overrides them, and every failure prints
+the seed. Wrong versions of the program must be rejected by the same tests.
+
+The law is tested on one rank for each number of shards; on 2 to 4 ranks the chain must equal the one-rank chain bit by
+bit, and one law is tested there on its own.
+"""
+
+import contextlib
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc.ibp.chain import Buffet
+from mpibayes.hpc.ibp.state import Settings
+from mpibayes.hpc.parallel.comm import serial, world
+from tests.exact import program_ibp as program
+from tests.exact.compare import seed
+from tests.exact.ibp import CASES, draw_prior
+
+LEVEL = 1e-4
+CYCLES = 8
+# case, shards, opening, sweeps a cycle
+CONFIGURATIONS = [
+    (name, n_shards, opening, 2 if n_shards == 3 and opening == "one" else 1)
+    for name, case in CASES.items()
+    for n_shards in range(1, len(case.x) + 1)
+    for opening in (("one", "all") if n_shards > 1 else ("one",))
+]
+
+
+def named(configurations):
+    return [pytest.param(*c, id="-".join(map(str, c))) for c in configurations]
+
+
+def verdict(comm, name, n_shards, opening, sweeps, n_replicates, default_seed, cycles=CYCLES):
+    return program.verdict(comm, name, n_shards, opening, sweeps, n_replicates, cycles, seed(default_seed), LEVEL)
+
+
+# --- the enumeration itself -------------------------------------------------------------------------------------------
+
+
+def test_enumeration_of_ibp3():
+    """Against a separate program's numbers (docs/math.md 6.1); that one leaves out more than eight features."""
+    law = program.law("ibp3")
+    assert abs(law.log_evidence + 9.554397) < 2e-5
+    of_k = np.bincount(law.k, law.p[:-1])
+    np.testing.assert_allclose(of_k[:7], [0.00004, 0.265897, 0.413041, 0.226356, 0.07342, 0.017342, 0.003296], 0, 5e-6)
+    shared = np.einsum("c,cij->ij", law.p[:-1], law.gram)
+    rounded = [1.319274, 0.838067, 1.044554, 1.293226, 0.996269, 1.687035]
+    np.testing.assert_allclose(shared[np.triu_indices(3)], rounded, 0, 5e-5)
+    for columns, p in (([[1], [1], [1]], 0.201611), ([[0, 1], [0, 1], [1, 1]], 0.098484)):
+        assert abs(law.p[law.index(np.array(columns))] - p) < 5e-6
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_little_is_left_out(name):
+    """The classes with most features have so little that those with more cannot show."""
+    law = program.law(name)
+    assert law.p[:-1][law.k == law.case.most].sum() < 1e-3
+    assert abs(law.p.sum() - 1.0) < 1e-12
+
+
+@pytest.mark.parametrize("name", ["ibp3", "learned", "own noise, one column", "missing, learned"])
+def test_exact_draws_have_the_law(name):
+    """What the replicates start from passes the test that they are put to."""
+    law = program.law(name)
+    draws = law.draw(np.random.Generator(np.random.Philox(seed(230))), 400)
+    found = [law.look(*draw) for draw in draws]
+    made = program.judge(
+        np.array([n for n, _ in found]), law.p, law.names, np.array([e for _, e in found], float), law.expected, LEVEL
+    )
+    assert made.passed, f"{made} (seed {seed(230)})"
+
+
+# --- the posterior ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.quick("ibp3-3-one-2", "own noise, one column-2-one-1", "missing, learned-3-all-1", "c-2-all-1")
+@pytest.mark.parametrize("name, n_shards, opening, sweeps", named(CONFIGURATIONS))
+def test_posterior_law(name, n_shards, opening, sweeps):
+    found = verdict(serial(), name, n_shards, opening, sweeps, 100, 231)
+    assert found.passed, f"{found} (seed {seed(231)})"
+
+
+WRONG = {
+    "no anchors": (program.no_anchors, "ibp3", 3, 100, 10),
+    "all instantiated": (program.nothing_private, "ibp3", 1, 150, 10),
+    "Beta(N - m, m + c)": (program.weights_as_printed, "ibp3", 3, 40, 8),
+    "Beta(m, N - m)": (program.weights_without_concentration, "c", 3, 40, 8),
+    "own row counted": (program.own_row_counted, "ibp3", 1, 60, 10),
+    "odds m : N - m": (program.odds_without_concentration, "c", 1, 60, 10),
+    "births added": (program.births_added, "ibp3", 1, 40, 8),
+    "tail ignored": (program.tail_ignored, "ibp3", 2, 400, 15),
+    "hyperparameters last": (program.hyperparameters_last, "far c", 3, 600, 12),
+}
+
+
+@pytest.mark.quick("no anchors", "Beta(N - m, m + c)", "Beta(m, N - m)", "own row counted", "births added")
+@pytest.mark.parametrize("wrong, name, n_shards, n_replicates, cycles", WRONG.values(), ids=WRONG)
+def test_wrong_programs_are_rejected(wrong, name, n_shards, n_replicates, cycles):
+    with wrong():
+        found = verdict(serial(), name, n_shards, "one", 1, n_replicates, 231, cycles)
+    assert not found.passed, str(found)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("wrong, name, n_shards, n_replicates, cycles", WRONG.values(), ids=WRONG)
+def test_right_program_passes_at_these_sizes(wrong, name, n_shards, n_replicates, cycles):
+    """On the plain kernels where the wrong program is a change of these."""
+    with program.plain_kernels() if wrong in program.IN_PLAIN_KERNELS else contextlib.nullcontext():
+        found = verdict(serial(), name, n_shards, "one", 1, n_replicates, 231, cycles)
+    assert found.passed, f"{found} (seed {seed(231)})"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("right", [True, False])
+def test_order_in_which_private_features_are_visited(right):
+    """In stored order, new ones last, is wrong by little: it shows where two rows want the same two features."""
+    with program.plain_kernels() if right else program.fixed_order():
+        found = verdict(serial(), "two", 1, "one", 1, 4000, 232, 8)
+    assert found.passed == right, f"{found} (seed {seed(232)})"
+
+
+def test_every_row_moves():
+    """Had nothing moved, exact starts would pass: from each start some cycle changes the class."""
+    law = program.law("missing, learned")
+    starts = law.draw(np.random.Generator(np.random.Philox(seed(233))), 20)
+    buffet = program.chain(serial(), law.case, 3, seed(233), sweeps=2)
+    seen = program.replicates(
+        buffet, starts, 30, lambda *s: (law.index(s[0]), s[1].alpha, s[1].noise_sd[0], s[2][0, 1])
+    )
+    moved = np.array(seen)
+    assert np.all((moved[:, 1:] != moved[:, :-1]).any(axis=1))
+    assert len(np.unique(moved[:, :, 0])) > 30
+
+
+# --- ranks ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.quick("a quarter")
+@pytest.mark.mpi
+@pytest.mark.parametrize("quarter", range(4), ids=["a quarter", "another", "the third", "the last"])
+def test_same_bits_on_every_number_of_ranks(quarter):
+    """Features, hyperparameters and filled cells after every cycle equal those of one process."""
+    comm = world()
+    for name, n_shards, opening, sweeps in CONFIGURATIONS[quarter::8]:
+        law = program.law(name)
+        starts = law.draw(np.random.Generator(np.random.Philox(seed(234))), 3)
+
+        def digest(where, law=law, n_shards=n_shards, opening=opening, sweeps=sweeps, starts=starts):
+            return program.digest(program.chain(where, law.case, n_shards, seed(235), opening, sweeps), starts, 5)
+
+        together = digest(comm)
+        alone = digest(serial()) if comm.rank == 0 else None
+        assert comm.share(together) == comm.share(alone), (name, n_shards, opening, seed(235))
+
+
+def large(where, opening):
+    """A digest of a chain over 500 rows in 5 shards, more features than a word has bits, and a few missing cells."""
+    g = np.random.Generator(np.random.Philox(seed(236)))
+    features = g.random((500, 70)) < 0.1
+    x = features @ g.standard_normal((70, 6)) + 0.3 * g.standard_normal((500, 6))
+    x[g.random(x.shape) < 0.02] = np.nan
+    buffet = Buffet(where, lambda a, b: x[a:b], 500, 6, Settings(seed=3, shards=5, opening=opening, c=(0.5, 2.0)))
+    filled = np.zeros_like(x)
+    return program.digest(buffet, [(features, buffet.hyper, filled)], 4)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("opening", ["one", "all"])
+def test_same_bits_of_many_features(opening):
+    comm = world()
+    together = large(comm, opening)
+    alone = large(serial(), opening) if comm.rank == 0 else None
+    assert comm.share(together) == comm.share(alone)
+
+
+@pytest.mark.quick("ibp3-3-one-2", ranks=3)
+@pytest.mark.mpi(min_size=2)
+@pytest.mark.parametrize("name, n_shards, opening, sweeps", named([("ibp3", 3, "one", 2), ("four", 4, "all", 1)]))
+def test_posterior_law_on_ranks(name, n_shards, opening, sweeps):
+    """The law on real ranks, by itself; as many replicates reject a program without anchors (next test)."""
+    comm = world()
+    found = verdict(comm, name, n_shards, opening, sweeps, 60, 237)
+    passed, text = comm.share((found.passed, str(found)) if comm.rank == 0 else None)
+    assert passed, f"{text} (seed {seed(237)})"
+
+
+@pytest.mark.thorough
+@pytest.mark.mpi(min_size=2)
+def test_no_anchors_on_ranks_is_rejected():
+    comm = world()
+    with program.no_anchors():
+        found = verdict(comm, "ibp3", 3, "one", 2, 60, 237)
+    passed, text = comm.share((found.passed, str(found)) if comm.rank == 0 else None)
+    assert not passed, text
+
+
+# --- without likelihood -----------------------------------------------------------------------------------------------
+
+
+def prior(comm, n, alpha, c, n_shards, opening, n_replicates, cycles, default_seed):
+    return program.prior_verdict(comm, n, alpha, c, n_shards, opening, n_replicates, cycles, seed(default_seed), LEVEL)
+
+
+PRIORS = [
+    (60, 1.5, 1.0, 1, "one", 100, 10), (60, 1.5, 1.0, 4, "one", 100, 10), (60, 1.5, 2.5, 4, "all", 100, 10),
+    (60, 2.0, 0.3, 15, "one", 100, 10), (2000, 1.5, 1.0, 4, "one", 60, 5), (2000, 1.0, 4.0, 4, "all", 60, 5),
+]  # fmt: skip
+
+
+@pytest.mark.quick("60-1.5-2.5-4-all-100-10")
+@pytest.mark.parametrize("n, alpha, c, n_shards, opening, n_replicates, cycles", named(PRIORS))
+def test_buffet_without_likelihood(n, alpha, c, n_shards, opening, n_replicates, cycles):
+    """K ~ Poisson(alpha H), and numbers of features by their owners."""
+    found = prior(serial(), n, alpha, c, n_shards, opening, n_replicates, cycles, 238)
+    assert found.passed, f"{found} (seed {seed(238)})"
+
+
+@pytest.mark.parametrize("wrong", [program.no_anchors, program.weights_as_printed])
+def test_buffet_without_likelihood_rejects_wrong_programs(wrong):
+    with wrong():
+        found = prior(serial(), 60, 1.5, 2.5, 4, "all", 100, 10, 238)
+    assert not found.passed, str(found)
+
+
+@pytest.mark.quick("60-1.5-1.0-4-one-60-10")
+@pytest.mark.mpi(size=4)
+@pytest.mark.parametrize(
+    "n, alpha, c, n_shards, opening, n_replicates, cycles",
+    named([(60, 1.5, 1.0, 4, "one", 60, 10), (2000, 1.0, 2.5, 4, "all", 40, 5)]),
+)
+def test_buffet_without_likelihood_on_four_ranks(n, alpha, c, n_shards, opening, n_replicates, cycles):
+    comm = world()
+    found = prior(comm, n, alpha, c, n_shards, opening, n_replicates, cycles, 239)
+    passed, text = comm.share((found.passed, str(found)) if comm.rank == 0 else None)
+    assert passed, f"{text} (seed {seed(239)})"
+
+
+def test_prior_draws_have_the_law():
+    names, p, seen = program.prior_events(60, 1.5, 2.5)
+    g = np.random.Generator(np.random.Philox(seed(240)))
+    hits = np.mean([seen(draw_prior(60, 1.5, 2.5, g).sum(axis=0)) for _ in range(1000)], axis=0)
+    z = (hits - p) / np.sqrt(p * (1.0 - p) / 1000)
+    assert np.abs(z).max() < 4.5, f"{names[int(np.abs(z).argmax())]} (seed {seed(240)})"

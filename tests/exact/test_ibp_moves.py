@@ -1,0 +1,116 @@
+"""Moves on features leave the posterior of the features invariant, given the hyperparameters.
+
+Replicates start at exact draws of the enumerated posterior (tests/exact/feature_lists.py) and make some rounds of moves
+alone: then every state is an exact draw again.  Each test rejects a right program with probability at most LEVEL.
+Wrong twins leave out one factor of a ratio.  MPIBAYES_TEST_SEED overrides the seeds.
+"""
+
+import contextlib
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc.ibp.moves import birth, fold, launch, round, split
+from mpibayes.hpc.ibp.moves.birth import birth_or_death
+from mpibayes.hpc.ibp.moves.fold import fold_or_unfold
+from mpibayes.hpc.ibp.moves.split import split_or_merge
+from mpibayes.hpc.parallel.comm import serial, world
+from tests.exact.compare import seed
+from tests.exact.feature_lists import IBP3, IBP4, Law, Moved, judge_moves
+
+LEVEL = 1e-4
+LAWS = {
+    "ibp3": lambda: Law(IBP3, 0.8, 1.0, 0.5, 1.0),
+    "c": lambda: Law(IBP3, 1.2, 2.5, 0.7, 1.0),
+    "prior": lambda: Law(IBP3, 0.8, 1.0, 0.5, 1.0, likelihood=False),
+    "ibp4": lambda: Law(IBP4, 0.6, 0.7, 0.6, 0.8, most=4),
+}
+EACH = {"births": (birth_or_death,), "splits": (split_or_merge,), "folds": (fold_or_unfold,)}
+ALL = {**EACH, "all": (birth_or_death, split_or_merge, fold_or_unfold)}
+
+
+@contextlib.contextmanager
+def tiny(rows=2):
+    """Launches see some of the rows alone, and unfolds are as frequent as folds."""
+    with contextlib.ExitStack() as stack:
+        for module, name, value in [(launch, "ROWS", rows), (launch, "OWNERS", rows), (fold, "UNFOLDS", 0.4)]:
+            stack.enter_context(mock.patch.object(module, name, value))
+        yield
+
+
+@pytest.mark.quick("ibp3-2-births", "c-3-splits", "ibp3-1-folds")
+@pytest.mark.parametrize("kinds", ALL)
+@pytest.mark.parametrize("name, n_shards", [("ibp3", 1), ("ibp3", 2), ("c", 3), ("prior", 2), ("ibp4", 3)])
+def test_moves_keep_the_posterior(name, kinds, n_shards):
+    with tiny():
+        verdict, accepted = judge_moves(LAWS[name](), ALL[kinds], n_shards, 400, 10, seed(61), LEVEL)
+    assert verdict.passed, f"{verdict}; seed {seed(61)}"
+    forward = {"births": "births", "splits": "splits", "folds": "folds", "all": "folds"}[kinds]
+    assert accepted[forward] > 100, accepted
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kinds", ALL)
+def test_moves_keep_the_posterior_of_many_chains(kinds):
+    with tiny():
+        verdict, _ = judge_moves(LAWS["ibp3"](), ALL[kinds], 2, 10_000, 10, seed(62), LEVEL)
+    assert verdict.passed, f"{verdict}; seed {seed(62)}"
+
+
+def without_q_of_birth(ledger, logits, dealt):
+    return 0.0
+
+
+def without_q_of_fold(to, sizes):
+    return 0.0
+
+
+def uniform_pairs(means):
+    pairs = np.stack(np.triu_indices(len(means), 1), axis=1)
+    return pairs, np.zeros(len(pairs))
+
+
+def uniform_maps(to, s):
+    return 0.0
+
+
+WRONG = {
+    "q of a birth": (EACH["births"], birth, "log_dealt", without_q_of_birth),
+    "q of a fold": (EACH["folds"], fold, "log_dealt", without_q_of_fold),
+    "prior of a map": (EACH["folds"], fold, "log_prior_of_map", uniform_maps),
+    "probability of a pair": (EACH["splits"], split, "law_of_pairs", uniform_pairs),
+}
+
+
+@pytest.mark.quick("q of a birth", "q of a fold")
+@pytest.mark.parametrize("what", WRONG)
+def test_wrong_moves_are_rejected(what):
+    kinds, module, name, wrong = WRONG[what]
+    with tiny(), mock.patch.object(module, name, wrong):
+        verdict, _ = judge_moves(LAWS["ibp3"](), kinds, 2, 400, 10, seed(63), LEVEL)
+    assert not verdict.passed, f"{verdict}; seed {seed(63)}"
+
+
+def run(comm, n_shards, steps):
+    moved = Moved(LAWS["ibp4"](), n_shards, 7, comm)
+    moved.begin(1, (3, 5, 9, 14))
+    seen = []
+    for _ in range(steps):
+        ledger = moved.step(round.ROUND)
+        features = moved.chain.features()
+        seen.append((ledger.accepted, None if features is None else features.tobytes(), ledger.columns.slots.tobytes()))
+    return seen
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("n_shards", [3, 4])
+def test_moves_have_the_same_bits_on_any_number_of_ranks(n_shards):
+    comm = world()
+    with tiny():
+        together, alone = run(comm, n_shards, 60), run(serial(), n_shards, 60)
+    assert sum(sum(accepted.values()) for accepted, _, _ in alone) > 20
+    if comm.rank == 0:
+        assert together == alone
+    else:
+        assert [(a, slots) for a, _, slots in together] == [(a, slots) for a, _, slots in alone]
