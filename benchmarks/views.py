@@ -3,6 +3,7 @@
     python benchmarks/views.py [--data FOLDER] [--seeds 10] [--only cc_10k ...] [--seconds S]
     python benchmarks/views.py --costs
     python benchmarks/views.py --memory
+    mpirun -n 2 python benchmarks/views.py --ranks
 
 Made tables, `views x clusters` of the same law: 68 categorical columns of 2 to 18 levels, dealt to views at random; in
 each view the rows have a partition of their own into 12 clusters, in which every column has a distribution of its own.
@@ -18,6 +19,7 @@ how far the held-out score is from that of the true distributions. Real tables, 
 8 and 10 seconds. Scores are those of the common scorer (scorer.py), view by view. Scoring is not counted.
 
 --costs: instead, CPU milliseconds of a cycle of 10,000 rows whose columns are in 1, 4 and 8 views, in the long run.
+--ranks: instead, wall seconds of 40 cycles of 200,000 rows in 4 views, on the ranks that there are, after 100 cycles.
 --memory: instead, the peak of a run of 3 cycles on 1,000,000 rows in 8 views, above that of a run on 250,000.
 """
 
@@ -40,7 +42,7 @@ from tables import PUBLIC, discrete
 
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.start import strategy, views
-from mpibayes.hpc.parallel.comm import serial
+from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.io.table import write_table
 
 MADE = {  # rows, views, noise columns, CPU seconds
@@ -164,6 +166,25 @@ def milliseconds(mixture: Mixture, cycles: int = 40) -> float:
     return (time.process_time() - began) / cycles * 1e3
 
 
+def ranks() -> None:
+    """Wall seconds of cycles in the long run, on all ranks of this program."""
+    comm = world()
+    columns, rows = made("", 200_000, 4, 0).codes.table()
+    settings = Settings(seed=1, view_concentration="learn")
+    mixture = Mixture(comm, columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings)
+    views.follow(mixture, views.pilot(comm, Rows(columns, rows), settings, 0, strategy.ROWS, strategy.VIEWS))
+    while mixture.cycles < 100:
+        mixture.cycle()
+    seconds = []
+    for _ in range(40):
+        comm.barrier()
+        began = time.perf_counter()
+        mixture.cycle()
+        seconds.append(time.perf_counter() - began)
+    if comm.rank == 0:
+        print(f"{comm.size} ranks: {np.mean(seconds) * 1e3:.1f} ms a cycle, {len(mixture.views)} views")
+
+
 PEAK = """
 import re, sys
 from mpibayes.hpc.run.loop import main
@@ -212,8 +233,12 @@ def main() -> None:
     words.add_argument("--only", nargs="+", default=[*MADE, *PUBLIC])
     words.add_argument("--seconds", type=float, help="CPU seconds a chain, instead of each table's own")
     words.add_argument("--costs", action="store_true", help="what a cycle costs, instead")
+    words.add_argument("--ranks", action="store_true", help="seconds of cycles on these ranks, instead")
     words.add_argument("--memory", action="store_true", help="what a row takes, instead")
     given = words.parse_args()
+    if given.ranks:
+        ranks()
+        return
     if given.memory:
         print(markdown(["of", "at the peak"], memory()))
         return
