@@ -114,7 +114,7 @@ class LaunchFromTheState:
             return found
 
         def _seat_core(self, z, given):
-            names, u = self._at(self.present, self._core), self._at(self._u, self._core)
+            names, u = self._at(self.present, self._core), self._u_of_core()
 
             def sweep(rows, launch, *_):
                 launch[:] = names[np.argsort(u, kind="stable")]
@@ -166,9 +166,10 @@ def p_of_draws(core, cycle, n_draws, told=None):
             p = np.exp([proposed.log_q(of.labels(z)) for z in everything])
         assert abs(p.sum() - 1.0) < views.KERNELS
 
+        keyed = Proposal._uniforms
+
         def uniforms(self, shard, purpose, at):
-            assert purpose == Purpose.TAKEN
-            return generator.random(len(at))
+            return generator.random(len(at)) if purpose == Purpose.TAKEN else keyed(self, shard, purpose, at)
 
         number = {tuple(z): i for i, z in enumerate(everything.tolist())}
         drawn = []

@@ -100,7 +100,7 @@ class Proposal:
     def _seat_core(self, z, given) -> tuple[int, np.ndarray, float]:
         """Seats the core. The number of its clusters, the cluster of each name that is given, and log q on root."""
         rows = self.subject.to_root(self._core)
-        u = self._at([self._u(i)[at] for i, at in enumerate(self._core)], [slice(None)] * len(z))
+        u = self._u_of_core()
         names = None if given is None else self._at(given, self._core)
         slots, log_q, slot_of = None, 0.0, np.full(1, -1, np.int64)
         if rows is not None:
@@ -148,7 +148,13 @@ class Proposal:
 
     def _at(self, arrays: Sequence[np.ndarray], places: Sequence[np.ndarray]) -> np.ndarray | None:
         """Entries at these places of each shard, on root, in the order of shards."""
-        mine = [array[at] for array, at in zip(arrays, places)]
+        return self._gathered([array[at] for array, at in zip(arrays, places)])
+
+    def _u_of_core(self) -> np.ndarray | None:
+        """The numbers of the core's rows, on root, in the order of shards."""
+        return self._gathered([self._u(i)[at] for i, at in enumerate(self._core)])
+
+    def _gathered(self, mine: Sequence[np.ndarray]) -> np.ndarray | None:
         mine = np.concatenate(mine) if mine else np.zeros(0)
         found = [part for part in self.comm.collect(mine) if len(part)]
         if self.comm.rank:
