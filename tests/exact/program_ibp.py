@@ -37,7 +37,7 @@ def law(name: str) -> Law:
 
 
 def chain(comm, case, n_shards, seed, opening="one", sweeps=1, **settings) -> Buffet:
-    settings = {**case.settings, "opening": opening, "sweeps_per_cycle": sweeps, **settings}
+    settings = {"moves": 0} | {**case.settings, "opening": opening, "sweeps_per_cycle": sweeps, **settings}
     n, d = case.x.shape
     return Buffet(comm, lambda a, b: case.x[a:b], n, d, Settings(seed=seed, shards=n_shards, **settings))
 
