@@ -72,6 +72,7 @@ class Purpose(IntEnum):
     DEALT_FEATURES = 50  # the features that rows have in a proposal; sub = move
     FIRST_FEATURES = 51  # which rows features are searched for on, and which is left out; sub = what for
     SEARCH = 52  # the seed of that search
+    EXCHANGE = 53  # whether a row takes one of two alike features for the other; sub = sweep (kernels)
     CELLS_OF_ROWS = 60  # missing cells of rows, drawn from the predictive of a draw of features; sub = what for
 
 

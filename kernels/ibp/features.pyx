@@ -28,6 +28,8 @@ cdef extern from "ibp.h" nogil:
         const double *odds
         const uint64_t *anchor
         uint64_t frozen_below
+        int64_t n_pairs
+        const int64_t *pairs
     ctypedef struct tail_t:
         int64_t room, words, n_active
         uint64_t *z
@@ -52,11 +54,23 @@ cdef extern from "ibp.h" nogil:
 
 
 kernel_isa = ISA_NUMBER
+ALIKE = 0.3
 
 
 def padded(n):
     """n rounded up to a multiple of 8."""
     return (n + 7) // 8 * 8
+
+
+def alike(gram):
+    """int64 (P, 2): pairs of features whose loadings have a cosine of at least ALIKE, the most alike first, twice as
+    many as there are features at most. gram: float64 (K, K)."""
+    length = np.sqrt(np.maximum(np.diag(gram), 1e-300))
+    first, other = np.triu_indices(len(gram), 1)
+    cosine = gram[first, other] / (length[first] * length[other])
+    order = np.argsort(-cosine, kind="stable")[:2 * len(gram)]
+    order = order[cosine[order] >= ALIKE]
+    return np.ascontiguousarray(np.column_stack([first[order], other[order]]).astype(np.int64))
 
 
 def aligned_copy(array, shape, dtype=np.float64):
@@ -135,6 +149,7 @@ cdef class Features:
     cdef features_t features
     cdef readonly object slots, noise
     cdef object by_row, by_column, gram, odds
+    cdef readonly object pairs  # int64 (P, 2), places of features that rows may take one for the other
 
     def __init__(self, slots, loadings, weights, noise):
         K, D = np.shape(loadings)
@@ -147,10 +162,12 @@ cdef class Features:
         for column in scaled.T:  # in this order, whatever a library's products do
             gram += np.outer(column, column)
         self.gram = aligned_copy(gram, (K, lanes))
+        self.pairs = alike(gram)
         weights = np.asarray(weights, np.float64)
         self.odds = aligned_copy(np.log(weights) - np.log1p(-weights), (lanes,))
         f = &self.features
-        f.n, f.lanes = K, lanes
+        f.n, f.lanes, f.n_pairs = K, lanes, len(self.pairs)
+        f.pairs = <const int64_t *>address(self.pairs)
         f.slot, f.odds = <const int64_t *>address(self.slots), <const double *>address(self.odds)
         f.loadings, f.by_row = <const double *>address(self.by_column), <const double *>address(self.by_row)
         f.gram = <const double *>address(self.gram)

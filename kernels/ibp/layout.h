@@ -25,6 +25,8 @@ typedef struct { /* the instantiated features, in the order in which they are vi
     const double *odds;     /* (lanes,): log mu / (1 - mu) */
     const uint64_t *anchor; /* (n,): a row whose priority is not greater keeps the feature as it is; 0: no such row */
     uint64_t frozen_below;  /* the greatest of these */
+    int64_t n_pairs;        /* of features that rows may take one for the other */
+    const int64_t *pairs;   /* (n_pairs, 2) */
 } features_t;
 
 typedef struct { /* a collapsed shard's own features: `room` places, of which the `n_active` in `active` are in use */

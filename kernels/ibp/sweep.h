@@ -15,10 +15,10 @@ ALWAYS_INLINE void FN(logits)(const uint64_t word[8], double out[8]) {
     }
 }
 
-/* the thresholds of a row's flips k..k+7, k a multiple of 8 */
-ALWAYS_INLINE void FN(thresholds)(const key_of_sweep *key, uint64_t row, int64_t k, double *out) {
+/* the thresholds of a row's flips, or exchanges, k..k+7, k a multiple of 8 */
+ALWAYS_INLINE void FN(thresholds)(const key_of_sweep *key, uint64_t purpose, uint64_t row, int64_t k, double *out) {
     uint64_t counter[4] = {(row << 16) | (uint64_t)(k >> 2), key->sweep, key->cycle, key->chain}, word[8];
-    philox_pair(counter, key->seed, PURPOSE_FLIP, word);
+    philox_pair(counter, key->seed, purpose, word);
     FN(logits)(word, out);
 }
 
@@ -52,7 +52,7 @@ ALWAYS_INLINE double FN(dot)(const double *a, const double *b, int64_t n) {
     return FN(sum8)(sum);
 }
 
-/* One row's instantiated features. left[k]: the row, less the features that it has, times feature k's loadings; it is
+/* One row's instantiated features: every one by itself, then pairs of alike ones. left[k]: the row, less the features that it has, times feature k's loadings; it is
  * brought up to date. residual: if not NULL, the row less its features, brought up to date. variance: of what is left. */
 ALWAYS_INLINE void FN(flip)(const features_t *f, uint64_t *z, double *left, double *residual, int64_t width,
                             const key_of_sweep *key, uint64_t row, uint64_t priority, double per_variance) {
@@ -66,13 +66,34 @@ ALWAYS_INLINE void FN(flip)(const features_t *f, uint64_t *z, double *left, doub
         double odds = f->odds[k] + (own - 0.5 * gram[k]) * per_variance;
         if (__builtin_fabs(odds) > SURE) then = odds > 0;
         else {
-            if (k >= drawn + 8) FN(thresholds)(key, row, drawn = k & ~(int64_t)7, threshold);
+            if (k >= drawn + 8) FN(thresholds)(key, PURPOSE_FLIP, row, drawn = k & ~(int64_t)7, threshold);
             then = threshold[k & 7] < odds;
         }
         if (then == now || (some_frozen && priority <= f->anchor[k])) continue;
         toggle(z, f->slot[k]);
         FN(add_to)(left, then ? -1.0 : 1.0, gram, f->lanes);
         if (residual) FN(add_to)(residual, then ? -1.0 : 1.0, f->by_row + k * width, width);
+    }
+    drawn = -8;
+    for (int64_t p = 0; p < f->n_pairs; p++) { /* a row with one of two alike features takes either */
+        int64_t k = f->pairs[2 * p], other = f->pairs[2 * p + 1];
+        int has_first = has(z, f->slot[k]);
+        if (has_first == has(z, f->slot[other])) continue;
+        if (some_frozen && (priority <= f->anchor[k] || priority <= f->anchor[other])) continue;
+        int64_t out = has_first ? k : other, in = has_first ? other : k;
+        const double *gram_out = f->gram + out * f->lanes, *gram_in = f->gram + in * f->lanes;
+        double odds = (f->odds[in] - f->odds[out])
+                      + ((left[in] - left[out]) - 0.5 * (gram_in[in] - 2.0 * gram_in[out] + gram_out[out])) * per_variance;
+        if (odds < -SURE) continue;
+        if (p >= drawn + 8) FN(thresholds)(key, PURPOSE_EXCHANGE, row, drawn = p & ~(int64_t)7, threshold);
+        if (threshold[p & 7] >= odds) continue;
+        toggle(z, f->slot[in]), toggle(z, f->slot[out]);
+        FN(add_to)(left, 1.0, gram_out, f->lanes);
+        FN(add_to)(left, -1.0, gram_in, f->lanes);
+        if (residual) {
+            FN(add_to)(residual, 1.0, f->by_row + out * width, width);
+            FN(add_to)(residual, -1.0, f->by_row + in * width, width);
+        }
     }
 }
 

@@ -11,7 +11,8 @@ from math import exp, log, pi
 
 import numpy as np
 
-PRIORITY, FLIP, TAIL = 1, 43, 44  # purposes of random words
+PRIORITY, FLIP, TAIL, EXCHANGE = 1, 43, 44, 53  # purposes of random words
+ALIKE = 0.3
 NOBODY = 2**64 - 1
 MOST_BORN = 1024
 
@@ -88,6 +89,11 @@ class Features:
         self.slots, self.noise = [int(s) for s in slots], np.asarray(noise, np.float64)
         self.loadings = np.asarray(loadings, np.float64) / self.noise
         self.weights = np.asarray(weights, np.float64)
+        length = [max(float(a @ a), 1e-300) ** 0.5 for a in self.loadings]
+        pairs = [(j, k) for j in range(len(length)) for k in range(j + 1, len(length))]
+        cosine = {(j, k): float(self.loadings[j] @ self.loadings[k]) / (length[j] * length[k]) for j, k in pairs}
+        most = sorted(pairs, key=lambda pair: -cosine[pair])[: 2 * len(length)]
+        self.pairs = [pair for pair in most if cosine[pair] >= ALIKE]
 
     def scaled(self, rows):
         """(n, D): the cells in units of the noise."""
@@ -121,6 +127,24 @@ class Features:
                 scores.append(log_normal(x - z @ self.loadings - mean, variance, len(x)))
             log_odds = log(self.weights[k]) - np.log1p(-self.weights[k])
             z[k] = logit(word) < log_odds + scores[1] - scores[0]
+        for p, (j, k) in enumerate(self.pairs):
+            if z[j] == z[k] or self.has_to_stay(own, anchors[j], anchors[k]):
+                continue
+            word = block((row << 16) + (p >> 2), key[0], EXCHANGE, sweep, *key[1:])[p & 3]
+            exchanged = z.copy()
+            exchanged[[j, k]] = z[[k, j]]
+            odds = [self.log_score(x - mean, own_z, variance) for own_z in (z, exchanged)]
+            if logit(word) < odds[1] - odds[0]:
+                z[:] = exchanged
+
+    def has_to_stay(self, own, *anchors):
+        """Whether a row of this priority keeps features with these anchors."""
+        return own <= max(anchors)
+
+    def log_score(self, x, z, variance):
+        """Log probability of a row's features and cells given weights and loadings."""
+        log_weights = np.where(z, np.log(self.weights), np.log1p(-self.weights)).sum()
+        return float(log_weights) + log_normal(x - z @ self.loadings, variance, len(x))
 
 
 class Tail:

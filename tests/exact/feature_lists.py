@@ -105,6 +105,7 @@ def judge_moves(law: Law, kinds, n_shards: int, replicates: int, steps: int, see
             accepted.update(moved.step(kinds).accepted)
             visited.append(law.index.get(moved.state(), -1))
         visited = [v for v in visited if v >= 0]  # more features than enumerated: next to never
-        final.append(visited[-1])
-        means.append(table[:, visited].mean(axis=1))
+        if visited:
+            final.append(visited[-1])
+            means.append(table[:, visited].mean(axis=1))
     return judge(np.array(final), law.p, names, np.array(means), table @ law.p, level), accepted

@@ -37,7 +37,7 @@ def law(name: str) -> Law:
 
 
 def chain(comm, case, n_shards, seed, opening="one", sweeps=1, **settings) -> Buffet:
-    settings = {**case.settings, "opening": opening, "sweeps_per_cycle": sweeps, **settings}
+    settings = {"moves": 0} | {**case.settings, "opening": opening, "sweeps_per_cycle": sweeps, **settings}
     n, d = case.x.shape
     return Buffet(comm, lambda a, b: case.x[a:b], n, d, Settings(seed=seed, shards=n_shards, **settings))
 
@@ -194,11 +194,11 @@ def hyperparameters_last():
 
 
 @contextlib.contextmanager
-def plain_kernels(tail=twin.Tail):
+def plain_kernels(tail=twin.Tail, features=twin.Features):
     """The program on the kernels' plain Python twins."""
     with (
         mock.patch.object(program, "Rows", twin.Rows),
-        mock.patch.object(program, "Features", twin.Features),
+        mock.patch.object(program, "Features", features),
         mock.patch.object(program, "Tail", tail),
     ):
         yield
@@ -255,6 +255,13 @@ class _TailIgnored(twin.Tail):
         self.inside = False
 
 
+class _ExchangedByCells(twin.Features):
+    """Alike features are exchanged by what the cells say alone."""
+
+    def log_score(self, x, z, variance):
+        return twin.log_normal(x - z @ self.loadings, variance, len(x))
+
+
 def own_row_counted():
     return plain_kernels(_OwnRowCounted)
 
@@ -275,4 +282,10 @@ def tail_ignored():
     return plain_kernels(_TailIgnored)
 
 
-IN_PLAIN_KERNELS = {own_row_counted, odds_without_concentration, births_added, fixed_order, tail_ignored}
+def exchanged_by_cells():
+    return plain_kernels(features=_ExchangedByCells)
+
+
+IN_PLAIN_KERNELS = {
+    own_row_counted, odds_without_concentration, births_added, fixed_order, tail_ignored, exchanged_by_cells,
+}  # fmt: skip

@@ -95,6 +95,7 @@ WRONG = {
     "odds m : N - m": (program.odds_without_concentration, "c", 1, 60, 10),
     "births added": (program.births_added, "ibp3", 1, 40, 8),
     "tail ignored": (program.tail_ignored, "ibp3", 2, 400, 15),
+    "exchanges by cells alone": (program.exchanged_by_cells, "ibp3", 2, 1000, 10),
     "hyperparameters last": (program.hyperparameters_last, "far c", 3, 600, 12),
 }
 

@@ -22,7 +22,7 @@ from tests.exact.feature_lists import IBP3, IBP4, Law, Moved, judge_moves
 LEVEL = 1e-4
 LAWS = {
     "ibp3": lambda: Law(IBP3, 0.8, 1.0, 0.5, 1.0),
-    "c": lambda: Law(IBP3, 1.2, 2.5, 0.7, 1.0),
+    "c": lambda: Law(IBP3, 1.2, 2.5, 0.7, 1.0, most=9),
     "prior": lambda: Law(IBP3, 0.8, 1.0, 0.5, 1.0, likelihood=False),
     "ibp4": lambda: Law(IBP4, 0.6, 0.7, 0.6, 0.8, most=4),
 }
