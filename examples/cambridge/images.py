@@ -1,6 +1,6 @@
 """Writes a table of made images of 6 x 6 pixels: four pictures that overlay one another, and noise.
 
-    python examples/cambridge/images.py images.csv --rows 1000
+    python images.py images.csv --rows 1000
 
 Every row has each of a cross, a ring, a staircase and a T with probability 1/2; its pixels are the sum of what it has,
 and normal noise of standard deviation 0.5. After the images of Griffiths & Ghahramani (2011), with pictures of our own.
