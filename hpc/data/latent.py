@@ -21,6 +21,11 @@ from mpibayes.io.rows import Column, Rows
 OF_TABLE, OF_NEW_ROWS = 0, 1  # whose row numbers name the latent numbers
 
 
+def key_of(name: str) -> int:
+    """A column's number among the streams of its cells: it stays what it is whatever other columns are used."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big")
+
+
 class AsRecorded:
     """Rows as they are recorded."""
 
@@ -74,8 +79,7 @@ class Latent:
 
     def _shift(self, column: Column, numbers: np.ndarray, of: int) -> np.ndarray:
         """Of the latent numbers, from the middle of their cells."""
-        name = int.from_bytes(hashlib.sha256(column.name.encode()).digest()[:7], "big")
-        u = Stream(self._seed, Purpose.RECORDED, cycle=0, chain=of, sub=name).uniforms(numbers)
+        u = Stream(self._seed, Purpose.RECORDED, cycle=0, chain=of, sub=key_of(column.name)).uniforms(numbers)
         return column.resolution * (u - 0.5)
 
     def recorded(self, rows: Rows) -> Rows:

@@ -10,10 +10,10 @@ from itertools import pairwise
 import numpy as np
 
 from mpibayes.errors import DataError
-from mpibayes.hpc.data.latent import OF_NEW_ROWS, OF_TABLE, AsRecorded, Latent
+from mpibayes.hpc.data.latent import OF_NEW_ROWS, OF_TABLE, AsRecorded, Latent, key_of
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator, agree, broadcast_arrays, on_root
-from mpibayes.hpc.parallel.streams import Purpose, generator
+from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
 from mpibayes.io.rows import ARRAYS, BLOCKS, Column, Rows, slice_rows
 from mpibayes.io.table import Table
 from mpibayes.text import counted
@@ -129,6 +129,13 @@ def heldout_rows(n_rows: int, fraction: float) -> np.ndarray:
     return np.sort(order[:n])
 
 
+def heldout_cells(names: Sequence[str], numbers: np.ndarray, fraction: float) -> np.ndarray:
+    """Which cells of these columns and rows, by their numbers in the table, a fraction keeps out of training, bool
+    (n, D); each by itself, whatever the seed, the other columns and the other rows, so that runs compare."""
+    chosen = [Stream(0, Purpose.HELDOUT, 0, sub=key_of(name)).uniforms(numbers) < fraction for name in names]
+    return np.stack(chosen, axis=1) if chosen else np.zeros((len(numbers), 0), bool)
+
+
 class Data:
     """Training rows by their place in the training order, and this rank's blocks of the held-out rows.
 
@@ -162,13 +169,16 @@ class Data:
         """Training rows."""
         return self.table.n_rows if self.training_rows is None else len(self.training_rows)
 
+    def numbers_of(self, start: int, stop: int) -> np.ndarray:
+        """Numbers in the table of training rows start..stop-1, int64."""
+        return np.arange(start, stop) if self.training_rows is None else self.training_rows[start:stop]
+
     def rows_of(self, start: int, stop: int) -> Rows:
         """Training rows start..stop-1, used columns only."""
-        if self.training_rows is not None:
-            return self._chosen(self.training_rows[start:stop])
-        if len(self.stored) == len(self.table.columns) and self.columns == self.stored:
+        whole = len(self.stored) == len(self.table.columns) and self.columns == self.stored
+        if whole and self.training_rows is None:
             return self.table.read(start, stop)
-        return self._chosen(np.arange(start, stop))
+        return self._chosen(self.numbers_of(start, stop))
 
     def rows_at(self, places: np.ndarray) -> Rows:
         """Training rows by their places in the training order, ascending; used columns only."""
@@ -180,7 +190,7 @@ class Data:
 
     def codes_of(self, column: Column, start: int, stop: int) -> np.ndarray:
         """Codes of a categorical or boolean column, used or not, in training rows start..stop-1, int32; missing: V."""
-        numbers = np.arange(start, stop) if self.training_rows is None else self.training_rows[start:stop]
+        numbers = self.numbers_of(start, stop)
         codes = np.empty(len(numbers), np.int32)
         for place, rows, index in self._pieces(numbers):
             codes[place] = getattr(rows, column.block)[index, column.index]

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from mpibayes.hpc.data.rows import heldout_cells
 from mpibayes.hpc.ibp.chain import Buffet
 from mpibayes.hpc.ibp.family import model_in_words, settings_of
-from mpibayes.hpc.ibp.keys import Model, Output, Sampler
+from mpibayes.hpc.ibp.keys import Data, Model, Output, Sampler
 from mpibayes.hpc.ibp.scalars import SCALARS
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial
@@ -27,19 +28,22 @@ LEAST_CYCLES = 3
 
 def memory_per_rank(
     n_columns: int, n_train: int, n_shards: int, n_ranks: int, kept_draws: int = 0, heldout_rows: int = 0,
-    missing: float = 0.0,
+    missing: float = 0.0, withheld: float = 0.0,
 ) -> dict[str, int]:  # fmt: skip
     """Resident bytes at the peak of the busiest rank, which is root, by part; their sum is the forecast.
 
     process   Python, libraries, and the MPI library where there is one
     rows      of its shards: 4 bytes a column (their number rounded up to 8), 8 for each 64 features, and of the
               collapsed shard 8 more
-    missing   of each missing cell where it is (16), and while one shard's are drawn 40 more; missing: share of cells
+    missing   of each missing or held-out cell where it is (16), and while one shard's are drawn 40 more; missing: share
+              of cells
     reading   a shard's cells as they are in the table (8 a column), and three copies of them
     features  matrices of features and columns, with TYPICAL_FEATURES; on root, all rows' bits at a kept draw: 2 bytes a
               row, and 1 a feature for 8 rows, twice
     draws     on root, kept draws that wait for a checkpoint, at most 16 MiB
-    heldout   its part of the held-out rows, with their running scores, and what a batch of combinations takes
+    heldout   its part of the held-out rows, with their running scores, and what a batch of combinations takes; of each
+              held-out cell where it is and its running scores (40), and while one shard's are scored 56 more, and the
+              features of its rows (24 each); withheld: share of cells
     """
     cut = shards.bounds(n_train, n_shards)
     mine = shards.of_rank(n_shards, n_ranks, 0)
@@ -49,11 +53,14 @@ def memory_per_rank(
     return {
         "process": PROCESS_BYTES + (MPI_BYTES if n_ranks > 1 else 0) + WORK_BYTES,
         "rows": rows * (4 * width + 8) + 8 * shard,
-        "missing": int(missing * n_columns * (16 * rows + 40 * shard)),
+        "missing": int((missing + withheld) * n_columns * (16 * rows + 40 * shard)),
         "reading": 4 * 8 * n_columns * shard,
         "features": 8 * (6 * k * width + 6 * k * k) * (1 + len(mine)) + (2 * n_train + 2 * draw if kept_draws else 0),
         "draws": min(BUFFERED, kept_draws * draw),
-        "heldout": -(-heldout_rows // n_ranks) * (8 * n_columns + 16) + (48 * MIB if heldout_rows else 0),
+        "heldout": -(-heldout_rows // n_ranks) * (8 * n_columns + 16)
+        + (48 * MIB if heldout_rows else 0)
+        + int(withheld * n_columns * (40 * rows + 56 * shard))
+        + (24 * k * shard if withheld else 0),
     }
 
 
@@ -61,15 +68,25 @@ def memory(found: Found, ranks: int) -> dict[str, int]:
     """Bytes on the busiest rank, by part."""
     config, cells = found.config, found.family.cells
     kept = config.run.cycles // config.of(Output).labels
-    share = sum(c.n_missing for c in cells.columns) / max(1, found.table.n_rows * len(cells))
-    return memory_per_rank(len(cells), found.data.n_rows, config.run.shards, ranks, kept, found.n_heldout, share)
+    share = _missing(found)
+    held = (config.of(Data).heldout_cells or 0.0) * (1.0 - share) if len(cells) else 0.0
+    return memory_per_rank(len(cells), found.data.n_rows, config.run.shards, ranks, kept, found.n_heldout, share, held)
+
+
+def _missing(found: Found) -> float:
+    """The share of the modelled cells that are missing."""
+    cells = found.family.cells
+    return sum(c.n_missing for c in cells.columns) / max(1, found.table.n_rows * len(cells))
 
 
 def time_sample(found: Found) -> tuple[int, float, int]:
     """(rows of a sample from all over the table, seconds of a cycle on them, features that there were)."""
     data, cells, n = found.data, found.family.cells, min(found.data.n_rows, SAMPLE_ROWS)
-    rows = data.rows_at(np.arange(n) * data.n_rows // n)
-    x = cells.in_single_precision(rows)
+    places = np.arange(n) * data.n_rows // n
+    x = cells.in_single_precision(data.rows_at(places))
+    if (fraction := found.config.of(Data).heldout_cells) is not None:
+        numbers = places if data.training_rows is None else data.training_rows[places]
+        x[heldout_cells([c.name for c in cells.columns], numbers, fraction)] = np.nan
     settings = replace(settings_of(found.config, cells), shards=min(n, found.config.run.shards))
     buffet = Buffet(serial(), lambda start, stop: x[start:stop], n, len(cells), settings)
     began, took = time.process_time(), []
@@ -86,6 +103,9 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     n_train, n_shards = found.data.n_rows, run.shards
     sampled, cycle_s, k = time_sample(found)
     yield from about_table(config, found.table, found.data, found.n_heldout)
+    if (held := config.of(Data).heldout_cells) is not None and len(cells):
+        there = n_train * len(cells) * (1.0 - _missing(found))
+        yield "", f"about {held * there:,.0f} of their cells ({held:.3g} of those there are) held out and scored"
     yield "shards", f"{n_shards} of about {n_train // n_shards:,} rows; opening = {config.of(Sampler).opening}"
     if ranks > n_shards:
         yield "", f"warning: {ranks - n_shards} of {ranks} ranks would have no shard and idle; see run.shards"

@@ -16,8 +16,9 @@ from mpibayes.hpc.family import Info
 from mpibayes.hpc.ibp import draws, keys
 from mpibayes.hpc.ibp.cells import Cells
 from mpibayes.hpc.ibp.chain import Buffet
-from mpibayes.hpc.ibp.heldout import HeldOut
-from mpibayes.hpc.ibp.scalars import SCALARS
+from mpibayes.hpc.ibp.heldout import HeldOut, law_everywhere
+from mpibayes.hpc.ibp.heldout_cells import HeldOutCells
+from mpibayes.hpc.ibp.scalars import SCALARS, common_rows
 from mpibayes.hpc.ibp.start.strategy import start
 from mpibayes.hpc.ibp.state import Gamma, Hyper, InverseGamma, Settings
 from mpibayes.hpc.ibp.update import harmonic
@@ -30,6 +31,8 @@ from mpibayes.text import counted, visible
 
 GRID_OF_C = tuple(float(c) for c in np.geomspace(0.1, 100.0, 31))
 MOST_FEATURES = 4096  # whose matrices take some hundred MiB
+LEAST_CELLS = 20  # that are withheld: with so many expected there is always one
+SCORED = ("heldout_lpd", "heldout_lpd_averaged", "heldout_cell_lpd", "heldout_cell_lpd_averaged", "heldout_cell_rmse")
 COLUMN_NOISE = "column_noise_sd"  # of the trace, where each column has its own
 
 
@@ -92,6 +95,7 @@ class Family:
     def read_files(self, places: Sequence[Path], fresh: bool) -> dict[str, Any]:
         config = self._config
         on_root(self.comm, lambda: _require_few(config, self.data.n_rows))
+        on_root(self.comm, lambda: _require_cells(config, self.data, self.cells))
         if config.heldout_path is not None:
             self.heldout_file, message = self.data.read_heldout_file(self.comm, config.heldout_path, config.data.unseen)
             if message:
@@ -121,6 +125,19 @@ def _require_few(config: Config, n_rows: int) -> None:
         )
 
 
+def _require_cells(config: Config, data: Data, cells: Cells) -> None:
+    """ConfigError where hardly any cell would be withheld to be scored."""
+    fraction, n_rows = config.of(keys.Data).heldout_cells, data.table.n_rows
+    there = n_rows * len(cells) - sum(c.n_missing for c in cells.columns)
+    expected = (fraction or 0.0) * there * data.n_rows / n_rows
+    if fraction is not None and len(cells) and expected < LEAST_CELLS:
+        key = config.where(("data", "heldout_cells"))
+        raise ConfigError(
+            f"{key}: {fraction:g} of the cells of {counted(data.n_rows, 'training row')} are about {expected:.1f}, too "
+            f"few to score ({LEAST_CELLS} at least); raise it, or take it out"
+        )
+
+
 def cells_of(config: Config, data: Data) -> Cells:
     """How the model has the cells of the used columns; of none where it samples the prior."""
     model = config.of(keys.Model)
@@ -136,10 +153,18 @@ class FeaturesChain:
     def __init__(self, family: Family, config: Config, number: int):
         self.comm, self.config, self.data, self.cells = family.comm, config, family.data, family.cells
         settings, data, cells = settings_of(config, family.cells), family.data, family.cells
-        self.buffet = Buffet(
-            self.comm, lambda start, stop: cells.in_single_precision(data.rows_of(start, stop)), data.n_rows,
-            len(cells), settings, number,
-        )  # fmt: skip
+        fraction = config.of(keys.Data).heldout_cells
+        self.heldout_cells = None
+        if fraction is not None and settings.likelihood:
+            self.heldout_cells = HeldOutCells(self.comm, data, cells, fraction)
+
+        def read(start: int, stop: int) -> np.ndarray:
+            x = cells.in_single_precision(data.rows_of(start, stop))
+            return x if self.heldout_cells is None else self.heldout_cells.hide(start, x)
+
+        self.buffet = Buffet(self.comm, read, data.n_rows, len(cells), settings, number)
+        if self.heldout_cells is not None:
+            self.heldout_cells.count()
         self.axes: Mapping[str, Mapping[str, Sequence[str]]] = {}
         if settings.noise == "column" and settings.likelihood:
             self.axes = {COLUMN_NOISE: {"column": [c.name for c in cells.columns]}}
@@ -173,20 +198,18 @@ class FeaturesChain:
         words = np.array(word, np.int64)
         self.comm.sum_everywhere(words)
         info = buffet.cycle()
-        lpd = averaged = np.nan
-        if self.heldout is not None and info.cycle % output.thin == 0:
-            lpd, averaged = self.heldout.score(buffet, average=info.cycle > self.config.burn_in)
+        scores = self._scores(info.cycle) if info.cycle % output.thin == 0 else {}
         draw = draws.of_chain(buffet) if info.cycle % output.labels == 0 else None
         result = Info(range(info.cycle, info.cycle + 1), words.tolist())
         if self.comm.rank == 0:
             owned, hyper = buffet.totals.owned, info.hyper
             values = {
                 "log_joint": info.log_joint, "n_features": info.n_features,
+                "common_features": int((owned >= common_rows(buffet.n_rows)).sum()),
                 "features_of_row": float(owned.sum()) / buffet.n_rows, "lone_features": int((owned == 1).sum()),
                 "mass": hyper.alpha, "concentration": hyper.c, "noise_sd": draws.common(hyper),
                 "feature_sd": hyper.feature_sd,
-                "heldout_lpd": lpd, "heldout_lpd_averaged": averaged,
-            }  # fmt: skip
+            } | dict.fromkeys(SCORED, np.nan) | scores  # fmt: skip
             result.values = {name: np.array([value]) for name, value in values.items()}
             if COLUMN_NOISE in self.axes:
                 result.values[COLUMN_NOISE] = hyper.noise_sd[None] * self.cells.scale
@@ -197,18 +220,31 @@ class FeaturesChain:
                 result.problem = f"{info.n_features:,} features, more than there is room for; fix a lower model.alpha"
         return result
 
+    def _scores(self, cycle: int) -> dict[str, float]:
+        """What is held out under the present draw, rows and cells; valid on root. Collective."""
+        rows, cells, average = self.heldout, self.heldout_cells, cycle > self.config.burn_in
+        if rows is None and cells is None:
+            return {}
+        law = law_everywhere(self.buffet)
+        of_rows = rows.score(law, self.n_shards, average) if rows is not None else (np.nan,) * 2
+        of_cells = cells.score(self.buffet, law, average) if cells is not None else (np.nan,) * 3
+        return dict(zip(SCORED, of_rows + of_cells, strict=True))
+
     def state(self) -> tuple[dict[int, dict[str, np.ndarray]], dict[str, Any]]:
         """Which rows have which feature, the cells drawn for missing ones, hyperparameters, and the running scores of
-        held-out rows. Sums are computed again from these."""
-        buffet, heldout = self.buffet, self.heldout
+        what is held out. Sums are computed again from these."""
+        buffet, heldout, cells = self.buffet, self.heldout, self.heldout_cells
         shards = {s.index: {"z": s.rows.z, "filled": s.rows.x[s.missing]} for s in buffet.shards}
         if heldout is not None:
             for i in shards:
                 shards[i]["heldout_log_sum"] = heldout.log_sums[i]
+        if cells is not None:
+            for i, part in zip(shards, cells.parts):
+                shards[i] |= {"heldout_cells_log_sum": part.log_sum, "heldout_cells_mean_sum": part.mean_sum}
         return shards, {
             "slots": buffet.slots,
             **{name: np.asarray(value, np.float64) for name, value in vars(buffet.hyper).items() if name != "noise"},
-            "heldout_draws": heldout.n_draws if heldout is not None else 0,
+            "heldout_draws": max((of.n_draws for of in (heldout, cells) if of is not None), default=0),
         }
 
     def restore(self, shared: Mapping[str, Any], shards: Mapping[int, Mapping[str, np.ndarray]]) -> None:
@@ -226,6 +262,12 @@ class FeaturesChain:
         if self.heldout is not None:
             self.heldout.n_draws = int(shared["heldout_draws"])
             self.heldout.log_sums = {i: np.array(arrays["heldout_log_sum"]) for i, arrays in shards.items()}
+        if self.heldout_cells is not None:
+            self.heldout_cells.n_draws = int(shared["heldout_draws"])
+            for shard, part in zip(buffet.shards, self.heldout_cells.parts):
+                held = shards[shard.index]
+                part.log_sum = np.array(held["heldout_cells_log_sum"])
+                part.mean_sum = np.array(held["heldout_cells_mean_sum"])
 
     def draws(self, folder: Path, run: str, guard: Guard) -> DrawWriter:
         return draws.writer(folder, run, guard)

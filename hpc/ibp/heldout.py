@@ -22,12 +22,11 @@ class HeldOut:
         self.n_draws = 0
         self.log_sums = {i: np.full(len(block), -np.inf) for i, block in rows.blocks.items()}
 
-    def score(self, buffet: Buffet, average: bool) -> tuple[float, float]:
+    def score(self, law: Law, n_shards: int, average: bool) -> tuple[float, float]:
         """Mean log density a held-out row under the present draw, and under the average of the draws so far.
 
-        Collective; valid on root. `average`: whether this draw joins the average.
+        Collective; valid on root. law: of the draw (`law_everywhere`). `average`: whether it joins the average.
         """
-        law = law_everywhere(buffet)
         self.n_draws += average
         sums = np.zeros((len(self.x), 2))
         for row, (i, x) in enumerate(self.x.items()):
@@ -35,13 +34,16 @@ class HeldOut:
             if average:
                 self.log_sums[i] = np.logaddexp(self.log_sums[i], log_density)
             sums[row] = log_density.sum(), self.log_sums[i].sum()
-        ranks = self.comm.size
-        lengths = [len(shards.of_rank(buffet.n_shards, ranks, rank)) for rank in range(ranks)]
-        everyone = self.comm.gather_to_root(sums, lengths)
+        everyone = by_shard(self.comm, sums, n_shards)
         if self.comm.rank != 0:
             return np.nan, np.nan
         now, averaged = (sum(everyone[:, j].tolist()) / self.n_rows for j in (0, 1))
         return now, averaged - np.log(self.n_draws) if self.n_draws else np.nan
+
+
+def by_shard(comm: Communicator, sums: np.ndarray, n_shards: int) -> np.ndarray | None:
+    """The lines of all shards, (n_shards, ...), on root; sums: those of this rank's. Collective."""
+    return comm.gather_to_root(sums, [len(shards.of_rank(n_shards, comm.size, rank)) for rank in range(comm.size)])
 
 
 def law_everywhere(buffet: Buffet) -> Law:

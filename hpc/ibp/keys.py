@@ -27,6 +27,15 @@ Deviation = Annotated[Literal["learn"] | Positive | VariancePrior, BeforeValidat
 DEVIATION = '"learn", a number above 0, or {inverse_gamma = [shape, scale]} of the variance, both above 0'
 
 
+class Data(keys.Data):
+    heldout_cells: Annotated[Annotated[float, Field(gt=0, le=0.5)] | None, BeforeValidator(none)] = key(
+        None,
+        "share of the cells of the training rows that are kept from the sampler, as if they were missing, and scored",
+        'a fraction in (0, 0.5], or "none"',
+        of_the_model=True,
+    )
+
+
 class Model(keys.Model):
     family: Literal["ibp"] = key(
         "ibp", "Indian buffet process: features that rows share, each with a loading on every column", '"ibp"'
@@ -111,6 +120,6 @@ class Output(keys.Output):
 
 
 SECTIONS: Mapping[str, type[Section]] = {
-    "data": keys.Data, "model": Model, "sampler": Sampler, "report": Report, "run": keys.Run, "output": Output,
+    "data": Data, "model": Model, "sampler": Sampler, "report": Report, "run": keys.Run, "output": Output,
 }  # fmt: skip
 NAMED: Mapping[str, type[Section]] = {"columns": keys.Column}

@@ -33,7 +33,7 @@ def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str
     if sections["model"].likelihood:
         return {}
     idle = {("model", key): "model.likelihood = false" for key in OF_CELLS}
-    return idle | {("report", "image"): "model.likelihood = false"}
+    return idle | dict.fromkeys((("data", "heldout_cells"), ("report", "image")), "model.likelihood = false")
 
 
 def against_table(config: Config, columns: Mapping[str, Column], report: Report) -> None:

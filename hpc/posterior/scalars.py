@@ -59,7 +59,7 @@ def mixing_warnings(
     moving = {name: s for name, s in scalars.items() if not s.fixed}
     unknown = [name for name, s in moving.items() if not np.isfinite(s.ess)]
     short = [f"{name} {s.ess:.0f}" for name, s in moving.items() if s.ess < ENOUGH_ESS]
-    apart = [f"{name} {r_hat_in_words(s.r_hat, 2)}" for name, s in moving.items() if s.r_hat > most_r_hat]
+    apart = [f"{name} {r_hat_in_words(s.r_hat)}" for name, s in moving.items() if s.r_hat > most_r_hat]
     found = []
     if unknown:
         found.append(f"too few draws after burn-in to judge {', '.join(unknown)}")

@@ -16,6 +16,7 @@ CONFIG = """
 [data]
 table = "sums.h5"
 heldout = 0.1
+heldout_cells = 0.1
 [model]
 family = "ibp"
 alpha = 2.0
@@ -199,9 +200,9 @@ def test_held_out_rows_of_a_file(place, straight):
     for name, rows in parts.items():
         columns = [(c.name, c.kind, getattr(rows, c.block)[:, c.index], None) for c in table.columns]
         write_table(place / f"{name}.h5", *table_from_arrays(columns))
-    words = sets("data.table=rest.h5", "data.heldout=out.h5", "model.standardise=false")
-    ran(place, "file", *words)
-    ran(place, "fraction", *sets("model.standardise=false"))
+    words = ("model.standardise=false", "data.heldout_cells=none")  # which cells that are depends on the row's number
+    ran(place, "file", *sets("data.table=rest.h5", "data.heldout=out.h5", *words))
+    ran(place, "fraction", *sets(*words))
     assert exported(place, "file") == exported(place, "fraction")
 
 
@@ -212,6 +213,9 @@ def test_held_out_rows_of_a_file(place, straight):
         (("model.alpha=1e5",), 2, ["than there is room for (4,096)", "set at most"]),
         (("model.noise=column",), 2, ["--set model.noise", "fixes it", "take noise_sd out"]),
         (("model.likelihood=false",), 2, ["model.likelihood = false has no use for it"]),
+        (("data.heldout_cells=0.6",), 2, ["a fraction in (0, 0.5]"]),
+        (("data.heldout_cells=0.001",), 2, ["--set data.heldout_cells", "about 0.8, too few to score"]),
+        (("model.family=mixture",), 2, ["has no use for it", 'model.family = "ibp"', "heldout_cells"]),
         (("report.image=[2, 3]",), 2, ["2 x 3 pixels are 6, and 7 columns are used"]),
         (("run.until=settled",), 2, ["compares chains"]),
         (("model.concentration=1",), 2, ["model.concentration"]),

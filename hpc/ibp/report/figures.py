@@ -21,10 +21,13 @@ MOST_NAMED = 60  # columns that are named below profiles
 
 @styled
 def trace(chains: Sequence[Chain]):
-    """Log joint, number of features, features of a row, and held-out score over the cycles of every chain."""
-    names = ["log_joint", "n_features", "features_of_row"]
-    if all(np.isfinite(c.trace["heldout_lpd"]).any() for c in chains):
-        names.append("heldout_lpd")
+    """Log joint, numbers of features, features of a row, and held-out scores over the cycles of every chain."""
+    names = ["log_joint", "n_features", "common_features", "features_of_row"]
+    if all(np.array_equal(c.trace["n_features"], c.trace["common_features"]) for c in chains):
+        names.remove("common_features")
+    for name in ("heldout_lpd", "heldout_cell_lpd"):
+        if all(np.isfinite(c.trace[name]).any() for c in chains):
+            names.append(name)
     figure, axes = trace_panels(chains, [named(SCALARS)[name] for name in names])
     for left in axes[:, 0]:
         shown = phases(left, chains)
@@ -38,7 +41,7 @@ def pictures(features: Sequence[FeatureLine], image: tuple[int, int]):
     features = features[:SHOWN]
     most = max(float(np.abs(f.loadings).max()) for f in features) or 1.0
     lines, across = -(-len(features) // ACROSS), min(ACROSS, len(features))
-    figure = plot(1.35 * max(across, 3) + 0.9, 1.65 * lines + 0.4)
+    figure = plot(1.35 * max(across, 3) + 0.9, 1.65 * lines + 0.7)
     axes = figure.subplots(lines, across, squeeze=False)
     for place in axes.flat:
         place.axis("off")
@@ -46,6 +49,7 @@ def pictures(features: Sequence[FeatureLine], image: tuple[int, int]):
         shown = place.imshow(f.loadings.reshape(image), cmap="RdBu_r", vmin=-most, vmax=most, interpolation="nearest")
         place.set_title(f"{f.number}: {percent(f.share)}", fontsize=8.5, loc="center")
     figure.colorbar(shown, ax=axes, shrink=0.8, aspect=25)
+    figure.suptitle("Features: number, share of the rows, and loadings in the table's units", fontsize=9.5)
     return figure
 
 
@@ -82,5 +86,5 @@ def rebuilt(rows: np.ndarray, fitted: np.ndarray, titles: Sequence[str], image: 
             place.axis("off")
     for place, title in zip(axes[0], titles):
         place.set_title(title, fontsize=8, loc="center")
-    figure.suptitle("Rows, and below them their features' sum", fontsize=9.5)
+    figure.suptitle("Rows with the numbers of their features, and below them the sum of these", fontsize=9.5)
     return figure

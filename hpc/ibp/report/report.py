@@ -8,7 +8,7 @@ import numpy as np
 
 from mpibayes.hpc.ibp.draws import Posterior
 from mpibayes.hpc.ibp.keys import Report as ReportKeys
-from mpibayes.hpc.ibp.report.summarise import RunSummary, summarise
+from mpibayes.hpc.ibp.report.summarise import AVERAGED, RunSummary, summarise
 from mpibayes.hpc.ibp.report.tables import parts
 from mpibayes.hpc.posterior.tables import Report, finite, machine_scalars
 from mpibayes.io.export import csv_line
@@ -92,7 +92,9 @@ def _machine(p: RunSummary, pictures: list[str]) -> dict[str, Any]:
         },
         "scalars": machine_scalars(p.scalars),
         "n_features": {str(k): share for k, share in p.counts.items()},
-        "heldout_lpd_averaged": p.heldout_averaged,
+        "common_features": {str(k): share for k, share in p.common.items()},
+        "common_rows": p.common_rows,
+        **{name: p.averaged.get(name) for name in AVERAGED},
         "kept_draws": p.n_kept,
         "warnings": p.warnings,
         "pictures": pictures,

@@ -10,7 +10,7 @@ import numpy as np
 from mpibayes.hpc.ibp.draws import Draw, Posterior
 from mpibayes.hpc.ibp.matching import COMPARED, Representative, match, representative
 from mpibayes.hpc.ibp.predictive import ENUMERATED
-from mpibayes.hpc.ibp.scalars import SCALARS
+from mpibayes.hpc.ibp.scalars import SCALARS, common_rows
 from mpibayes.hpc.posterior.chains import Chain, evenly
 from mpibayes.hpc.posterior.scalars import ENOUGH_DRAWS, ScalarSummary, mixing_warnings, summary_of
 from mpibayes.hpc.settled import Judgement, judge
@@ -18,6 +18,7 @@ from mpibayes.text import counted
 
 COMBINATIONS = 12  # of features, that are listed: those of the most rows
 JUDGED = ("log_joint", "n_features", "features_of_row")  # scalars whose mixing is warned of
+AVERAGED = ("heldout_lpd_averaged", "heldout_cell_lpd_averaged", "heldout_cell_rmse")  # scores of a chain's average
 
 
 @dataclass(frozen=True)
@@ -45,33 +46,40 @@ class Combination:
 
 @dataclass(frozen=True)
 class ChainSummary:
-    """One chain after burn-in, but for cycles and seconds, which are all of it."""
+    """One chain after burn-in, but for cycles and seconds, which are all of it. averaged: of AVERAGED what there is."""
 
     name: str
     cycles: int
     burn_in: int
     seconds: float
     scalars: dict[str, ScalarSummary]
-    heldout_averaged: float
+    averaged: dict[str, float]
 
 
 @dataclass
 class RunSummary:
-    """All that a report shows. counts: shares of the draws that have each number of features. of_columns: mean noise
-    of each column in the table's units, where each has its own."""
+    """All that a report shows. counts: shares of the draws that have each number of features; common: of those that
+    `common_rows` rows have. averaged: of AVERAGED what there is, the chains' mean. of_columns: mean noise of each
+    column in the table's units, where each has its own."""
 
     run: Posterior
     chains: list[ChainSummary]
     scalars: dict[str, ScalarSummary]
     counts: dict[int, float]
+    common: dict[int, float]
     settled: Judgement
     n_kept: int
-    heldout_averaged: float | None
+    averaged: dict[str, float]
     representative: Representative | None = None
     features: list[FeatureLine] = field(default_factory=list)
     combinations: list[Combination] = field(default_factory=list)
     of_columns: np.ndarray | None = None
     warnings: list[str] = field(default_factory=list)
+
+    @property
+    def common_rows(self) -> int:
+        """Rows that a common feature has, at least; 1 on a table so small that every feature is common."""
+        return common_rows(self.run.n_rows)
 
 
 def summarise(run: Posterior) -> RunSummary:
@@ -81,17 +89,15 @@ def summarise(run: Posterior) -> RunSummary:
     later = [c.later() for c in run.chains]
     scalars = {s.name: summary_of([t[s.name] for t in later]) for s in SCALARS if s.label}
     scalars = {name: s for name, s in scalars.items() if s.n_draws}
-    values, times = np.unique(np.concatenate([t["n_features"] for t in later]), return_counts=True)
-    counts = dict(zip(values.astype(int).tolist(), (times / times.sum()).tolist()))
+    counts, common = (_shares([t[name] for t in later]) for name in ("n_features", "common_features"))
     chains = [_chain(c) for c in run.chains]
-    averaged = [c.heldout_averaged for c in chains if np.isfinite(c.heldout_averaged)]
+    averaged = {name: [c.averaged[name] for c in chains if name in c.averaged] for name in AVERAGED}
+    averaged = {name: float(np.mean(each)) for name, each in averaged.items() if each}
     cycle = min(int(c.trace["cycle"][-1]) for c in run.chains)
-    burn_in = max(c.burn_in for c in run.chains)
+    burn_in = max(c.config.burn_in for c in run.chains)  # as the run judged itself
     settled = judge([c.trace for c in run.chains], SCALARS, run.n_rows, cycle, min(burn_in, cycle // 2))
     kept = run.kept()
-    found = RunSummary(
-        run, chains, scalars, counts, settled, len(kept), float(np.mean(averaged)) if averaged else None
-    )  # fmt: skip
+    found = RunSummary(run, chains, scalars, counts, common, settled, len(kept), averaged)
     if run.noise == "column" and run.likelihood:
         found.of_columns = np.concatenate([t["column_noise_sd"] for t in later]).mean(axis=0)
     if kept:
@@ -100,14 +106,20 @@ def summarise(run: Posterior) -> RunSummary:
     return found
 
 
+def _shares(draws: Sequence[np.ndarray]) -> dict[int, float]:
+    """Shares of the draws that have each whole number."""
+    values, times = np.unique(np.concatenate(draws), return_counts=True)
+    return dict(zip(values.astype(int).tolist(), (times / times.sum()).tolist()))
+
+
 def _chain(chain: Chain) -> ChainSummary:
     later = chain.later()
     own = {s.name: summary_of([later[s.name]]) for s in SCALARS if s.label}
-    averaged = later["heldout_lpd_averaged"]
-    averaged = averaged[np.isfinite(averaged)]
+    averaged = {name: later[name][np.isfinite(later[name])] for name in AVERAGED}
     return ChainSummary(
         chain.name, int(chain.trace["cycle"][-1]), chain.burn_in, float(chain.seconds[-1]),
-        {name: s for name, s in own.items() if s.n_draws}, float(averaged[-1]) if len(averaged) else np.nan,
+        {name: s for name, s in own.items() if s.n_draws},
+        {name: float(x[-1]) for name, x in averaged.items() if len(x)},
     )  # fmt: skip
 
 
@@ -153,7 +165,7 @@ def _warn(p: RunSummary) -> None:
         p.warnings.append(
             f"{counted(p.n_kept, 'draw')} of the features kept after burn-in: raise run.cycles, or lower output.labels"
         )
-    if p.heldout_averaged is not None and max(p.counts) > ENUMERATED:
+    if "heldout_lpd_averaged" in p.averaged and max(p.counts) > ENUMERATED:
         p.warnings.append(
             f"held-out scores of draws with more than {ENUMERATED} features are sums near each row's best combination, "
             "somewhat too low for rows that several combinations explain"

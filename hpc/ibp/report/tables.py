@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.ibp.keys import Sampler
+from mpibayes.hpc.ibp.keys import Data, Report, Sampler
 from mpibayes.hpc.ibp.report.summarise import RunSummary
-from mpibayes.hpc.ibp.scalars import SCALARS
+from mpibayes.hpc.ibp.scalars import COMMON, SCALARS
 from mpibayes.hpc.posterior.tables import (
     fixed,
     head,
@@ -30,6 +30,11 @@ SHOWN_FEATURES = 30  # of the most rows
 TOLD = 5  # columns that are named for a feature, those of the largest loadings
 SHOWN_COLUMNS = 60  # of the table of loadings; of more columns the picture and loadings.csv
 MANY_COUNTS = 12  # numbers of features whose probability is listed
+AVERAGES = {
+    "heldout_lpd_averaged": ("held-out, averaged", "log of the mean density, nats a row"),
+    "heldout_cell_lpd_averaged": ("held-out cells, averaged", "log of the mean density, nats a cell"),
+    "heldout_cell_rmse": ("held-out cells, RMSE", "standard deviations of the column"),
+}
 
 
 def parts(p: RunSummary) -> list[Any]:
@@ -56,6 +61,9 @@ def _about(p: RunSummary) -> list[tuple[str, str]]:
     elif config.heldout_path is not None:
         rows += f"; held-out rows from {config.heldout_path}"
     lines = [("table", str(run.table.path)), ("rows", rows), ("model", _model(p))]
+    held = config.of(Data).heldout_cells
+    if held is not None and run.likelihood:
+        lines.append(("", f"{percent(held)} of their cells, drawn for each by itself, held out"))
     missing = sum(c.n_missing for c in run.cells.columns)
     if missing:
         cells = run.table.n_rows * len(run.cells)
@@ -74,7 +82,23 @@ def _about(p: RunSummary) -> list[tuple[str, str]]:
     law, how = "posterior" if run.likelihood else "prior", f"{shards(config)}, opening = {opening}"
     lines.append(("exact", f"every cycle leaves the {law} invariant, on any number of ranks ({how})"))
     lines.append(("settled", f"{p.settled}. {p.settled.meaning}" if p.settled.meaning else str(p.settled)))
+    lines.append(("features", _verdict(p)))
     return lines
+
+
+def _verdict(p: RunSummary) -> str:
+    """How many features there are, apart from those that come and go."""
+    mode, share = most_likely(p.common)
+    if p.common_rows == 1:
+        return f"{mode} in {percent(share)} of the draws"
+    words = f"{mode} that at least {p.common_rows:,} rows ({percent(COMMON)}) have, in {percent(share)} of the draws"
+    least, most = (min(p.counts), max(p.counts))
+    return words if p.counts == p.common else f"{words}; {span([least, most])} with rarer ones, which come and go"
+
+
+def most_likely(counts: dict[int, float]) -> tuple[int, float]:
+    """The most frequent number, and its share."""
+    return max(counts.items(), key=lambda item: item[1])
 
 
 def _model(p: RunSummary) -> str:
@@ -87,36 +111,44 @@ def _model(p: RunSummary) -> str:
 
 
 def _scalar_table(p: RunSummary) -> Any:
-    mode = max(p.counts, key=p.counts.get)
-    remarks = {"n_features": f"mode {mode} ({percent(p.counts[mode])} of the draws)"}
+    modes = {"n_features": p.counts, "common_features": p.common}
+    remarks = {
+        name: f"mode {mode} ({percent(share)})"
+        for name, (mode, share) in ((name, most_likely(counts)) for name, counts in modes.items())
+    }
+    remarks["common_features"] += f"; of {p.common_rows:,} rows or more"
     if p.run.noise == "column":
         remarks["feature_sd"] = "over the noise of the column"
         remarks["noise_sd"] = "root of the columns' mean variance"
     table = scalar_table(SCALARS, p.scalars, remarks)
-    if p.heldout_averaged is not None:
-        words = "log of the mean density, nats a row"
-        table.add_row("held-out, averaged", fixed(p.heldout_averaged, 3), *[""] * 5, words)
+    for name, (label, words) in AVERAGES.items():
+        if name in p.averaged:
+            table.add_row(label, fixed(p.averaged[name], 3), *[""] * 5, words)
     return table
 
 
 def _counts(p: RunSummary) -> Any:
-    """P(K | table), around the most probable numbers."""
-    likely = sorted(sorted(p.counts, key=p.counts.get, reverse=True)[:MANY_COUNTS])
-    groups = [Group((str(k),), [(percent(p.counts[k]),)]) for k in likely]
-    return WideTable(["share of the draws"], groups, "features K")
+    """P(K | table), around the most probable numbers; of common features too, where there are others."""
+    rows = {"share of the draws": p.counts}
+    if p.counts != p.common:
+        rows = {"share of the draws, all": p.counts, f"those of {p.common_rows:,} rows or more": p.common}
+    likely = sorted({k for counts in rows.values() for k in sorted(counts, key=counts.get)[-MANY_COUNTS:]})
+    groups = [Group((str(k),), [(percent(c[k]) if k in c else "",) for c in rows.values()]) for k in likely]
+    return WideTable(list(rows), groups, "features")
 
 
 def _chain_table(p: RunSummary) -> Any:
     of = named(SCALARS)
     chains = [c.scalars for c in p.chains]
-    joint, k, each = (of[name] for name in ("log_joint", "n_features", "features_of_row"))
+    joint, k, common, each = (of[n] for n in ("log_joint", "n_features", "common_features", "features_of_row"))
     columns = {
         "chains": [c.name for c in p.chains], "cycles": [f"{c.cycles:,}" for c in p.chains],
         "time": [took(c.seconds) for c in p.chains], joint.column: means(joint, chains), "sd": sds(joint, chains),
-        k.column: means(k, chains), each.column: means(each, chains),
+        k.column: means(k, chains), common.column: means(common, chains), each.column: means(each, chains),
     }  # fmt: skip
-    if p.heldout_averaged is not None:
-        columns["held-out"] = [fixed(c.heldout_averaged, 3) for c in p.chains]
+    for name, heading in (("heldout_lpd_averaged", "held-out"), ("heldout_cell_lpd_averaged", "held-out cells")):
+        if name in p.averaged:
+            columns[heading] = [fixed(c.averaged.get(name, np.nan), 3) for c in p.chains]
     return chain_table(columns)
 
 
@@ -129,9 +161,9 @@ def _features(p: RunSummary) -> list[Any]:
     title = Text(words, style="bold")
     rest = f"{counted(len(r.draw), 'feature')}; the other draws differ from it in {number(r.loss)} features a row"
     title.append(rest, style="not bold")
-    table = plain_table("feature", "rows", "share", "in draws", "same rows", "")
+    table, told = plain_table("feature", "rows", "share", "in draws", "same rows", ""), 0 if _as_pictures(p) else TOLD
     for line in p.features[:SHOWN_FEATURES]:
-        most = np.argsort(-np.abs(line.loadings / p.run.cells.scale), kind="stable")[:TOLD] if names else ()
+        most = np.argsort(-np.abs(line.loadings / p.run.cells.scale), kind="stable")[:told] if names else ()
         said = ", ".join(f"{visible(names[d])} {line.loadings[d]:+.3g}" for d in most)
         table.add_row(
             str(line.number), f"{line.rows:,}", percent(line.share), percent(line.stability),
@@ -150,9 +182,9 @@ def _combinations(p: RunSummary) -> Any:
 
 
 def _together(p: RunSummary) -> list[Any]:
-    """Pairs of features that rows have together more often, or more seldom, than if they had nothing to do with each
-    other."""
-    shown, n = min(len(p.features), 12), p.run.n_rows
+    """Pairs of common features that rows have together more often, or more seldom, than if they had nothing to do with
+    each other."""
+    shown, n = min(sum(f.rows >= p.common_rows for f in p.features), 12), p.run.n_rows
     if shown < 2:
         return []
     together = p.representative.draw.together
@@ -165,14 +197,26 @@ def _together(p: RunSummary) -> list[Any]:
     return [title, WideTable([str(i + 1) for i in range(shown)], groups, "feature")]
 
 
+def _as_pictures(p: RunSummary) -> bool:
+    """Whether the columns are pixels, whose names say little."""
+    return p.run.chains[0].config.of(Report).image is not None
+
+
+def _to_error(value: float, error: float) -> tuple[str, str]:
+    """A number and its standard deviation, with two figures of the latter."""
+    digits = int(np.clip(1 - np.floor(np.log10(error)), 0, 9)) if error > 0.0 else 3
+    return fixed(value, digits), fixed(error, digits)
+
+
 def _loadings(p: RunSummary) -> list[Any]:
     cells, features = p.run.cells, p.features[:SHOWN_FEATURES]
+    if _as_pictures(p):
+        return ["Loadings are in features.png as pictures, and in loadings.csv as numbers"]
     if len(cells) > SHOWN_COLUMNS:
         return [f"Loadings of {len(cells):,} columns are in loadings.csv, and in features.png"]
     noise = p.of_columns
     groups = [
-        Group((f"feature {f.number}", "±"), [(f"{a:.3g}", f"{e:.2g}") for a, e in zip(f.loadings, f.errors)])
-        for f in features
+        Group((f"feature {f.number}", "±"), [_to_error(a, e) for a, e in zip(f.loadings, f.errors)]) for f in features
     ]
     if noise is not None:
         groups.insert(0, Group(("noise",), [(f"{s:.3g}",) for s in noise]))

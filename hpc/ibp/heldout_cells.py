@@ -1,0 +1,105 @@
+"""Held-out cells: cells of the training rows that the sampler takes for missing, and their scores (docs/math.md 7.11).
+
+A draw says of a cell what it does with loadings integrated out, given the features of all rows and all other cells of
+the column, missing ones as they were drawn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpibayes.hpc.data.rows import Data, heldout_cells
+from mpibayes.hpc.ibp.cells import Cells
+from mpibayes.hpc.ibp.chain import Buffet
+from mpibayes.hpc.ibp.heldout import by_shard
+from mpibayes.hpc.ibp.predictive import Law
+from mpibayes.hpc.ibp.state import WORD
+from mpibayes.hpc.parallel.comm import Communicator
+
+
+@dataclass
+class Withheld:
+    """The withheld cells of one shard. rows (m,): its rows that have some; at, column, value (n,): of each cell its
+    place among these, its column, and what it is. log_sum, mean_sum (n,): over averaged draws, the log of the sum of
+    its densities, and the sum of its means."""
+
+    rows: np.ndarray
+    at: np.ndarray
+    column: np.ndarray
+    value: np.ndarray
+    log_sum: np.ndarray
+    mean_sum: np.ndarray
+
+
+class HeldOutCells:
+    """Scores of the cells that a fraction withholds. `parts`: by shard, once the chain has read its rows."""
+
+    def __init__(self, comm: Communicator, data: Data, cells: Cells, fraction: float):
+        self.comm, self.data, self.cells, self.fraction = comm, data, cells, fraction
+        self.parts: list[Withheld] = []
+        self.n_draws = 0
+
+    def hide(self, start: int, x: np.ndarray) -> np.ndarray:
+        """Cells (n, D) of training rows start.. with NaN for those that are withheld, which are taken down as those of
+        the next shard."""
+        hidden = mask(self.data, self.cells, self.fraction, start, x)
+        row, column = np.nonzero(hidden)
+        rows, at = np.unique(row, return_inverse=True)
+        n = len(row)
+        self.parts.append(Withheld(rows, at, column, x[row, column], np.full(n, -np.inf), np.zeros(n)))
+        return np.where(hidden, np.nan, x)
+
+    def count(self) -> None:
+        """How many there are on all ranks. Collective."""
+        total = np.array([sum(len(part.value) for part in self.parts)])
+        self.comm.sum_everywhere(total)
+        self.n_cells = int(total[0])
+
+    def score(self, buffet: Buffet, law: Law, average: bool) -> tuple[float, float, float]:
+        """Mean log density of a cell, in the table's units, under the present draw and under the average of the draws
+        so far; and of the average means the root of the mean squared error, in standard deviations of the columns.
+
+        Collective; valid on root. law: of the draw, known to all ranks. `average`: whether it joins the average.
+        """
+        self.n_draws += average
+        sums = np.zeros((len(self.parts), 3))
+        unit = self.cells.scale / np.array([c.scale for c in self.cells.columns])
+        for line, shard, part in zip(sums, buffet.shards, self.parts):
+            mean, sd = predicted(buffet, law, shard, part)
+            log = -0.5 * np.log(2.0 * np.pi) - np.log(sd) - 0.5 * ((part.value - mean) / sd) ** 2
+            log -= self.cells.log_scale[part.column]
+            if average:
+                part.log_sum, part.mean_sum = np.logaddexp(part.log_sum, log), part.mean_sum + mean
+            error = (part.mean_sum / max(1, self.n_draws) - part.value) * unit[part.column]
+            line[:] = log.sum(), part.log_sum.sum(), (error**2).sum()
+        everyone = by_shard(self.comm, sums, buffet.n_shards)
+        if self.comm.rank != 0:
+            return np.nan, np.nan, np.nan
+        now, averaged, square = (sum(everyone[:, j].tolist()) / max(1, self.n_cells) for j in range(3))
+        return (now, averaged - np.log(self.n_draws), np.sqrt(square)) if self.n_draws else (now, np.nan, np.nan)
+
+
+def mask(data: Data, cells: Cells, fraction: float, start: int, x: np.ndarray) -> np.ndarray:
+    """Which cells of training rows start.. are withheld of those that are there, bool (n, D)."""
+    numbers = data.numbers_of(start, start + len(x))
+    return heldout_cells([c.name for c in cells.columns], numbers, fraction) & ~np.isnan(x)
+
+
+def predicted(buffet: Buffet, law: Law, shard, part: Withheld) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation (n,) of each cell given all others, as the model has cells.
+
+    The law's loadings are those given all cells, this one as it was drawn too: what it says of itself is taken out.
+    """
+    slots = buffet.slots[buffet.totals.owned > 0]
+    z = shard.rows.z
+    has = [(z[part.rows, i // WORD] >> np.uint64(i % WORD) & np.uint64(1)).astype(np.float64) for i in slots.tolist()]
+    has = np.array(has).reshape(len(slots), len(part.rows))
+    leverage = (np.einsum("kl,ln->kn", law.spread, has) * has).sum(axis=0)[part.at]
+    mean = np.zeros(len(part.at))
+    for own, loadings in zip(has, law.means):
+        mean += own[part.at] * loadings[part.column]
+    drawn = shard.rows.x[part.rows[part.at], part.column]
+    rest = 1.0 - leverage
+    return mean - leverage / rest * (drawn - mean), law.noise_sd[part.column] / np.sqrt(rest)
