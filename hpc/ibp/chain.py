@@ -122,7 +122,7 @@ class Buffet:
         s, key = self.settings, self.key()
         self._drop()
         self._learn(key)
-        self._fill(key)
+        self.fill(key)
         k = len(self.slots)
         owner = collapse.owners(s.opening, **key, n_clusters=max(1, k), n_shards=self.n_shards)
         private = collapse.private_clusters(self.totals.owned, self._owned_by(owner[:k]))
@@ -175,8 +175,8 @@ class Buffet:
         )
         self.loadings = message[3 + d :].reshape(k, d).copy()
 
-    def _fill(self, key: dict[str, int]) -> None:
-        """Missing cells, drawn given the features of their rows."""
+    def fill(self, key: dict[str, int]) -> None:
+        """Missing cells, drawn given the features of their rows. key: of the stream."""
         stream = Stream(purpose=Purpose.NEW_CELLS, **key)
         for shard in self.shards:
             row, column = shard.missing

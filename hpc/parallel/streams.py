@@ -66,7 +66,7 @@ class Purpose(IntEnum):
     TAIL = 44  # the features of a collapsed shard that a row has; sub = sweep (kernels)
     FEATURES = 45  # weights of features, in which order they are visited, and what they are drawn with; sub = what
     LOADINGS = 46  # of features, given the rows
-    NEW_CELLS = 47  # missing cells of rows, given their features; sub = shard
+    NEW_CELLS = 47  # missing cells of rows, given their features; cycle 0: of a start, sub = its sweep
     FEATURE_MOVES = 48  # which moves on features are proposed, and accepted; sub = move
     SHAPING = 49  # rows that shape what is proposed; sub = move
     DEALT_FEATURES = 50  # the features that rows have in a proposal; sub = move

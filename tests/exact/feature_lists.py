@@ -23,11 +23,18 @@ IBP4 = np.array([[1.0, 0.1], [-0.8, 1.1], [0.3, 1.0], [0.2, -0.1]])
 
 
 class Law:
-    """p of every class with up to `most` features; the others have next to nothing of it."""
+    """p of every class with up to `most` features; the others have next to nothing of it.
+
+    noise_sd: of all columns, or a list with that of each; feature_sd is then in units of it.
+    """
 
     def __init__(self, x, alpha, c, noise_sd, feature_sd, most=7, likelihood=True):
         self.x, (n, _) = x, x.shape
-        self.given = {"alpha": alpha, "c": c, "noise_sd": noise_sd, "feature_sd": feature_sd, "likelihood": likelihood}
+        own = isinstance(noise_sd, list)
+        self.given = {"alpha": alpha, "c": c, "noise_sd": 1.0, "feature_sd": feature_sd, "likelihood": likelihood}
+        self.given["noise"] = "column" if own else "shared"
+        self.noise_sd = np.broadcast_to(np.array(noise_sd), x.shape[1]).astype(float)
+        unit = self.noise_sd if own else np.ones(x.shape[1])
         histories = range(1, 2**n)
         self.classes = [z for k in range(most + 1) for z in combinations_with_replacement(histories, k)]
         m = np.array([bin(h).count("1") for h in range(2**n)])
@@ -37,8 +44,9 @@ class Law:
             log_p = sum(k * np.log(rate[h]) - gammaln(k + 1.0) for h, k in Counter(z).items())
             if likelihood:
                 has = np.array([[h >> i & 1 for h in z] for i in range(n)], float).reshape(n, len(z))
-                covariance = noise_sd**2 * np.eye(n) + feature_sd**2 * has @ has.T
-                log_p += multivariate_normal.logpdf(x.T, np.zeros(n), covariance).sum()
+                for column, noise, feature in zip(x.T, self.noise_sd, unit * feature_sd):
+                    covariance = noise**2 * np.eye(n) + feature**2 * has @ has.T
+                    log_p += multivariate_normal.logpdf(column, np.zeros(n), covariance)
             logs.append(log_p)
         self.p = np.exp(np.array(logs) - max(logs))
         self.p /= self.p.sum()
@@ -68,6 +76,7 @@ class Moved:
         settings = Settings(seed=seed, shards=n_shards, moves=0, **law.given)
         n, d = law.x.shape
         self.chain = Buffet(self.comm, lambda a, b: law.x[a:b], n, d, settings)
+        self.chain.hyper.noise_sd = law.noise_sd[: self.chain.n_columns].copy()
 
     def begin(self, number: int, z: tuple[int, ...]) -> None:
         """Stream `number`, and the features of a class."""

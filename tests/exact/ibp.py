@@ -39,6 +39,8 @@ NAN = np.nan
 FIXED = {"alpha": 0.8, "noise_sd": 0.5, "feature_sd": 1.0}
 # priors under which more than seven features are rarer than the tests can see
 LEARNED = {"alpha": Gamma(6.0, 20.0), "noise_sd": InverseGamma(5.0, 2.0), "feature_sd": InverseGamma(5.0, 6.0)}
+WIDE = np.random.Generator(np.random.Philox(7)).standard_normal((3, 20)).round(2)
+WIDE[:2] += 2.0 * np.random.Generator(np.random.Philox(8)).standard_normal(20).round(2)  # of the first two rows
 CASES = {
     "ibp3": case(THREE, 9, **FIXED),
     "c": case(THREE, **{**FIXED, "alpha": 0.6, "c": 2.5}),
@@ -52,6 +54,9 @@ CASES = {
     "four": case([*THREE, (-0.7, 0.9)], 6, **{**FIXED, "alpha": 0.5, "c": 0.6}),
     # hardly a likelihood, and concentrations far apart: weights drawn with another one show most
     "far c": case([(0.1,), (0.2,), (0.3,)], alpha=0.4, noise_sd=10.0, feature_sd=0.01, c=(0.1, 10.0)),
+    # columns whose noise hardly has a prior, and a feature that they all tell of: loadings drawn with other noises show
+    # most
+    "wide noise": case(WIDE, 7, alpha=0.4, noise_sd=InverseGamma(0.1, 0.1), feature_sd=1.0, noise="column"),
     # two rows that ask for the same two features: the order in which these are visited shows most
     "two": case([(2.4, 0.3), (2.2, -0.2)], 12, alpha=1.5, noise_sd=0.5, feature_sd=1.0),
 }

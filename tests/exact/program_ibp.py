@@ -64,11 +64,11 @@ def replicates(buffet: Buffet, starts, cycles: int, record) -> list | None:
     return out if buffet.comm.rank == 0 else None
 
 
-def verdict(comm, name, n_shards, opening, sweeps, n_replicates, cycles, seed, level) -> Verdict | None:
-    """The program against the enumeration; None off root."""
+def verdict(comm, name, n_shards, opening, sweeps, n_replicates, cycles, seed, level, **settings) -> Verdict | None:
+    """The program against the enumeration; None off root. settings: others than the case's."""
     exact = law(name)
     starts = exact.draw(np.random.Generator(np.random.Philox(seed + 1)), n_replicates)
-    seen = replicates(chain(comm, exact.case, n_shards, seed, opening, sweeps), starts, cycles, exact.look)
+    seen = replicates(chain(comm, exact.case, n_shards, seed, opening, sweeps, **settings), starts, cycles, exact.look)
     if seen is None:
         return None
     final = np.array([run[-1][0] for run in seen])
@@ -169,10 +169,7 @@ def weights_without_concentration():
 
 
 def hyperparameters_last():
-    """New hyperparameters, given the features alone, after the weights and loadings that the old ones gave.
-
-    It shows in c. Variances that come after A are wrong by too little: 1,600 replicates of 12 cycles did not see it.
-    """
+    """New hyperparameters, given the features alone, after the weights and loadings that the old ones gave."""
     right, weigh = update.learn, Buffet._weights
     before = {}
 
@@ -191,6 +188,18 @@ def hyperparameters_last():
     stack.enter_context(mock.patch.object(update, "learn", learn))
     stack.enter_context(mock.patch.object(Buffet, "_weights", weights))
     return stack
+
+
+def variances_last():
+    """New variances after the loadings that the old ones gave, but given other loadings than these."""
+    right = update.learn
+
+    def learn(settings, totals, n, hyper, law, scale):
+        key = {"seed": int(scale.integers(2**62)), "purpose": Purpose.LOADINGS}
+        kept = update.loadings(totals, hyper, generator(**key))
+        return right(settings, totals, n, hyper, law, scale)[0], kept
+
+    return mock.patch.object(update, "learn", learn)
 
 
 @contextlib.contextmanager

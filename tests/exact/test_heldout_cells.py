@@ -62,7 +62,7 @@ def these(data, cells, fraction, start, x):
 
 
 def averages(comm, name, n_shards, n_replicates, cycles, default_seed, leak=False):
-    """Each replicate's mean density and mean of the withheld cells, (replicates, 2, cells), and on root the last score."""
+    """Each replicate's mean density and mean of the withheld cells, (replicates, 2, cells), and the last score."""
     law, _, _ = exact(name)
     columns, _ = table_from_arrays([(f"x{d}", "real", np.arange(3.0), None) for d in range(3)])
     held = HeldOutCells(comm, Few(), Cells(columns, False), 0.1)
@@ -114,7 +114,7 @@ def test_score_is_the_predictive_density(name, n_shards):
 
 
 def test_cells_that_the_sampler_sees_are_rejected():
-    found, _ = averages(serial(), "fixed", 3, 150, 8, 261, leak=True)
+    found, _ = averages(serial(), "fixed", 3, 60, 6, 261, leak=True)
     assert p_value(found, "fixed") < LEVEL
 
 

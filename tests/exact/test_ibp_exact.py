@@ -97,6 +97,7 @@ WRONG = {
     "tail ignored": (program.tail_ignored, "ibp3", 2, 400, 15),
     "exchanges by cells alone": (program.exchanged_by_cells, "ibp3", 2, 1000, 10),
     "hyperparameters last": (program.hyperparameters_last, "far c", 3, 600, 12),
+    "variances last": (program.variances_last, "wide noise", 3, 150, 8),
 }
 
 

@@ -11,11 +11,13 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from mpibayes.hpc.ibp import update
 from mpibayes.hpc.ibp.moves import birth, fold, launch, round, split
 from mpibayes.hpc.ibp.moves.birth import birth_or_death
 from mpibayes.hpc.ibp.moves.fold import fold_or_unfold
 from mpibayes.hpc.ibp.moves.split import split_or_merge
 from mpibayes.hpc.parallel.comm import serial, world
+from tests.exact import program_ibp as program
 from tests.exact.compare import seed
 from tests.exact.feature_lists import IBP3, IBP4, Law, Moved, judge_moves
 
@@ -25,6 +27,7 @@ LAWS = {
     "c": lambda: Law(IBP3, 1.2, 2.5, 0.7, 1.0, most=9),
     "prior": lambda: Law(IBP3, 0.8, 1.0, 0.5, 1.0, likelihood=False),
     "ibp4": lambda: Law(IBP4, 0.6, 0.7, 0.6, 0.8, most=4),
+    "own noise": lambda: Law(IBP3 * [1.0, 3.0], 0.8, 1.0, [0.35, 1.5], 1.6),
 }
 EACH = {"births": (birth_or_death,), "splits": (split_or_merge,), "folds": (fold_or_unfold,)}
 ALL = {**EACH, "all": (birth_or_death, split_or_merge, fold_or_unfold)}
@@ -39,15 +42,26 @@ def tiny(rows=2):
         yield
 
 
-@pytest.mark.quick("ibp3-2-births", "c-3-splits", "ibp3-1-folds")
+@pytest.mark.quick("ibp3-2-births", "c-3-splits", "ibp3-1-folds", "own noise-2-folds")
 @pytest.mark.parametrize("kinds", ALL)
-@pytest.mark.parametrize("name, n_shards", [("ibp3", 1), ("ibp3", 2), ("c", 3), ("prior", 2), ("ibp4", 3)])
+@pytest.mark.parametrize(
+    "name, n_shards", [("ibp3", 1), ("ibp3", 2), ("c", 3), ("prior", 2), ("ibp4", 3), ("own noise", 2)]
+)
 def test_moves_keep_the_posterior(name, kinds, n_shards):
     with tiny():
         verdict, accepted = judge_moves(LAWS[name](), ALL[kinds], n_shards, 400, 10, seed(61), LEVEL)
     assert verdict.passed, f"{verdict}; seed {seed(61)}"
     forward = {"births": "births", "splits": "splits", "folds": "folds", "all": "folds"}[kinds]
     assert accepted[forward] > 100, accepted
+
+
+@pytest.mark.quick("own noise")
+@pytest.mark.parametrize("name", ["own noise", "missing, learned"])
+def test_cycles_with_moves_keep_the_posterior(name):
+    """Hyperparameters, missing cells, sweeps and a round of moves in every cycle, one after another."""
+    with tiny():
+        found = program.verdict(serial(), name, 2, "one", 1, 80, 6, seed(64), LEVEL, moves=1)
+    assert found.passed, f"{found} (seed {seed(64)})"
 
 
 @pytest.mark.long
@@ -75,20 +89,25 @@ def uniform_maps(to, s):
     return 0.0
 
 
+def first_noise(hyper):
+    return np.full(len(hyper.noise_sd), hyper.noise_sd[0] ** 2), hyper.feature_sd**2
+
+
 WRONG = {
-    "q of a birth": (EACH["births"], birth, "log_dealt", without_q_of_birth),
-    "q of a fold": (EACH["folds"], fold, "log_dealt", without_q_of_fold),
-    "prior of a map": (EACH["folds"], fold, "log_prior_of_map", uniform_maps),
-    "probability of a pair": (EACH["splits"], split, "law_of_pairs", uniform_pairs),
+    "q of a birth": ("ibp3", EACH["births"], birth, "log_dealt", without_q_of_birth),
+    "q of a fold": ("ibp3", EACH["folds"], fold, "log_dealt", without_q_of_fold),
+    "prior of a map": ("ibp3", EACH["folds"], fold, "log_prior_of_map", uniform_maps),
+    "probability of a pair": ("ibp3", EACH["splits"], split, "law_of_pairs", uniform_pairs),
+    "noise of the first column": ("own noise", ALL["all"], update, "_scales", first_noise),
 }
 
 
 @pytest.mark.quick("q of a birth", "q of a fold")
 @pytest.mark.parametrize("what", WRONG)
 def test_wrong_moves_are_rejected(what):
-    kinds, module, name, wrong = WRONG[what]
+    law, kinds, module, name, wrong = WRONG[what]
     with tiny(), mock.patch.object(module, name, wrong):
-        verdict, _ = judge_moves(LAWS["ibp3"](), kinds, 2, 400, 10, seed(63), LEVEL)
+        verdict, _ = judge_moves(LAWS[law](), kinds, 2, 400, 10, seed(63), LEVEL)
     assert not verdict.passed, f"{verdict}; seed {seed(63)}"
 
 

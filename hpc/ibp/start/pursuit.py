@@ -6,6 +6,8 @@ first takes what the second is. Rows hardly ever get out of that one flip at a t
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 BLOCK = 4096  # rows at a time
@@ -15,20 +17,27 @@ MOST_FLIPS = 3  # of each feature, on average
 def pursue(x: np.ndarray, loadings: np.ndarray, weights: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """bool (n, K): which features each row has, none at first; no single flip makes it more probable.
 
-    x: (n, D). loadings: float64 (K, D). weights (K,): in (0, 1). noise (D,): standard deviations.
+    x: (n, D), NaN for a missing cell. loadings: float64 (K, D). weights (K,): in (0, 1). noise (D,): standard
+    deviations.
     """
-    scaled = loadings / noise
+    scaled, odds = loadings / noise, np.log(weights) - np.log1p(-weights)
+    has = np.zeros((len(x), len(scaled)), bool)
     gram = scaled @ scaled.T
-    odds = np.log(weights) - np.log1p(-weights) - 0.5 * np.diag(gram)
-    k = len(scaled)
-    return np.concatenate(
-        [_block((x[i : i + BLOCK] / noise) @ scaled.T + odds, gram, MOST_FLIPS * k) for i in range(0, len(x), BLOCK)]
-        or [np.zeros((0, k), bool)]
-    )
+    for start in range(0, len(x), BLOCK):
+        part, of = x[start : start + BLOCK] / noise, has[start : start + BLOCK]
+        seen = ~np.isnan(part)
+        whole = seen.all(axis=1)
+        gain = part[whole] @ scaled.T + odds - 0.5 * np.diag(gram)
+        of[whole] = _block(gain, lambda at, k: gram[k], MOST_FLIPS * len(scaled))
+        some = seen[~whole].astype(np.float64)
+        gain = np.nan_to_num(part[~whole]) @ scaled.T + odds - 0.5 * some @ (scaled**2).T
+        of[~whole] = _block(gain, lambda at, k, some=some: some[at] * scaled[k] @ scaled.T, MOST_FLIPS * len(scaled))
+    return has
 
 
-def _block(gain: np.ndarray, gram: np.ndarray, most: int) -> np.ndarray:
-    """gain (n, K): of giving a row each feature; it is changed in place."""
+def _block(gain: np.ndarray, overlap: Callable[[np.ndarray, np.ndarray], np.ndarray], most: int) -> np.ndarray:
+    """gain (n, K): of giving a row each feature; it is changed in place. overlap(rows (m,), features (m,)): products of
+    a feature's loadings with those of all, over the cells that the row has, (m, K)."""
     has, active = np.zeros(gain.shape, bool), np.arange(len(gain))
     for _ in range(most):
         mine = has[active]
@@ -40,7 +49,7 @@ def _block(gain: np.ndarray, gram: np.ndarray, most: int) -> np.ndarray:
             break
         sign = np.where(has[active, best], -1.0, 1.0)
         has[active, best] = sign > 0.0
-        change = sign[:, None] * gram[best]
+        change = sign[:, None] * overlap(active, best)
         change[np.arange(len(active)), best] = 0.0
         gain[active] -= change
     return has

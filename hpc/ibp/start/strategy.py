@@ -88,10 +88,14 @@ def _deal(chain: Buffet, found: Found | None) -> None:
     if k:
         shares = np.clip(weights, 1e-12, 1.0 - 1e-12)
         for shard in chain.shards:
-            has = pursue(shard.rows.x[:, :d], loadings, shares, hyper.noise_sd)
+            x = shard.rows.x[:, :d].copy() if len(shard.missing[0]) else shard.rows.x[:, :d]
+            x[shard.missing] = np.nan
+            has = pursue(x, loadings, shares, hyper.noise_sd)
             for slot, column in enumerate(has.T):
                 shard.rows.z[:, slot // WORD] |= column.astype(np.uint64) << np.uint64(slot % WORD)
+    chain.loadings = loadings
     for sweep in range(SWEEPS if k else 0):
+        chain.fill(chain.key() | {"cycle": 0, "sub": sweep})
         sweep_all(chain, Found(loadings, weights, hyper, 0), 0, sweep)
     chain.summarise()
 
