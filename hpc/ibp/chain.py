@@ -20,7 +20,7 @@ from mpibayes.hpc.parallel import shards as cut
 from mpibayes.hpc.parallel.comm import Communicator, agree
 from mpibayes.hpc.parallel.reduce import shard_sum
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
-from mpibayes.kernels.ibp.features import Features, Rows, Tail, padded
+from mpibayes.kernels.ibp.features import Features, Rows, Tail
 
 LAW, WEIGHTS, ORDER = range(3)  # streams of Purpose.FEATURES
 
@@ -81,14 +81,14 @@ class Buffet:
 
     def _load(self, cells_of, i: int) -> Slice:
         start, stop = self.starts[i], self.starts[i + 1]
-        x = np.zeros((stop - start, padded(self.n_columns)), np.float32)
+        x = np.zeros((stop - start, self.n_columns), np.float32)
         missing = (np.zeros(0, np.int64), np.zeros(0, np.int64))
         if self.settings.likelihood:
             cells = cells_of(start, stop)
             missing = np.nonzero(np.isnan(cells))
-            x[:, : self.n_columns] = np.nan_to_num(cells)
+            x[...] = np.nan_to_num(cells)
         z = np.zeros((stop - start, 1), np.uint64)
-        return Slice(i, Rows(x, z, start, self.n_columns), missing)
+        return Slice(i, Rows(x, z, start), missing)
 
     def key(self) -> dict[str, int]:
         return {"seed": self.settings.seed, "cycle": self.cycles + 1, "chain": self.chain}
@@ -108,9 +108,8 @@ class Buffet:
         for shard in self.shards:
             start, stop = self.starts[shard.index], self.starts[shard.index + 1]
             z = np.zeros((stop - start, max(k - 1, 0) // WORD + 1), np.uint64)
-            for slot in range(k):
-                z[:, slot // WORD] |= features[start:stop, slot].astype(np.uint64) << np.uint64(slot % WORD)
-            shard.rows = Rows(shard.rows.x, z, int(start), self.n_columns)
+            give(z, self.slots, features[start:stop])
+            shard.rows = Rows(shard.rows.x, z, int(start))
             if cells is not None:
                 row, column = shard.missing
                 shard.rows.x[row, column] = cells[start + row, column]
@@ -129,21 +128,21 @@ class Buffet:
         at, weights = self._weights(key, private)
         anchors = self._anchors(key, at, owner)
         features = Features(self.slots[at], self.loadings[at], weights, self.hyper.noise_sd)
-        tails, births = {}, np.zeros(self.n_shards, np.int64)
+        new, births = {}, np.zeros(self.n_shards, np.int64)
         for shard in self.shards:
             tail, i = None, shard.index
             if i in collapse.collapsed_shards(s.opening, owner, self.n_shards):
-                tail = tails[i] = self._tail(shard, features, self.slots[private & (owner[:k] == i)])
+                tail = self._tail(shard, features, self.slots[private & (owner[:k] == i)])
             own = np.where(owner[at] == i, np.uint64(0), anchors[i]) if tail is not None else anchors[i]
             for sweep in range(s.sweeps_per_cycle):
                 if tail is not None and sweep:
                     tail.refresh(shard.rows, features)
                 features.sweep(shard.rows, own, key["seed"], key["cycle"], key["chain"], sweep, tail)
-        for shard in self.shards:
-            if shard.index in tails:
-                births[shard.index] = self._write_back(shard, tails[shard.index], owner, private)
+            if tail is not None:
+                new[i] = self._write_back(shard, tail, owner, private)
+                births[i] = new[i].shape[1]
         self.comm.sum_everywhere(births)
-        self._number(births, tails)
+        self._number(births, new)
         self.cycles += 1
         self.summarise()
         if moves.due(s.moves, self.cycles):
@@ -225,60 +224,60 @@ class Buffet:
 
     def _tail(self, shard: Slice, features: Features, slots: np.ndarray) -> Tail:
         s, h = self.settings, self.hyper
-        z = shard.rows.z
-        owned = [(z[:, i // WORD] >> np.uint64(i % WORD) & np.uint64(1)).astype(bool) for i in slots.tolist()]
         births = h.alpha * h.c / (self.n_rows - 1 + h.c) / (self.n_shards if s.opening == "all" else 1)
-        owned = np.array(owned, bool).reshape(len(slots), len(z)).T
+        owned = held(shard.rows.z, slots)
         return Tail(shard.rows, features, owned, self.n_rows, births, update.prior_variance(h), h.c)
 
-    def _write_back(self, shard: Slice, tail: Tail, owner: np.ndarray, private: np.ndarray) -> int:
-        """The tail's features into the rows' bits, but for new ones; how many these are."""
+    def _write_back(self, shard: Slice, tail: Tail, owner: np.ndarray, private: np.ndarray) -> np.ndarray:
+        """The tail's features into the rows' bits, but for new ones: bool (n, B), which rows have these."""
         slots = self.slots[private & (owner[: len(private)] == shard.index)]
-        bits, z = tail.owned(), shard.rows.z
-        places = tail.places
-        for slot in slots.tolist():
-            z[:, slot // WORD] &= ~(np.uint64(1) << np.uint64(slot % WORD))
+        bits, places = tail.owned(), tail.places
+        take_away(shard.rows.z, slots)
         old = places < len(slots)
-        for slot, column in zip(slots[places[old]].tolist(), bits.T[old]):
-            z[:, slot // WORD] |= column.astype(np.uint64) << np.uint64(slot % WORD)
-        tail.new = bits[:, ~old]
-        return int((~old).sum())
+        give(shard.rows.z, slots[places[old]], bits[:, old])
+        return bits[:, ~old]
 
-    def _number(self, births: np.ndarray, tails: dict[int, Tail]) -> None:
-        """Slots for the new features, the lowest that are free, in the order of the shards."""
-        n = int(births.sum())
-        free = np.setdiff1d(np.arange(len(self.slots) + n), self.slots)[:n]
+    def _number(self, births: np.ndarray, new: dict[int, np.ndarray]) -> None:
+        """Slots for the new features, in the order of the shards; new: of each shard, bool (n, B), who has which."""
+        if not births.any():
+            return
+        free = self.free_slots(int(births.sum()), self.slots)
         first = np.concatenate([[0], np.cumsum(births)])
-        words = int(max(self.slots.max(initial=0), free.max(initial=0))) // WORD + 1
+        for shard in self.shards:
+            if shard.index in new:
+                give(shard.rows.z, free[first[shard.index] : first[shard.index + 1]], new[shard.index])
+        self.slots = np.sort(np.concatenate([self.slots, free]))
+
+    def free_slots(self, n: int, taken: np.ndarray) -> np.ndarray:
+        """The n lowest slots that are not among `taken`, (n,) int64; the rows' words have room for them."""
+        free = np.setdiff1d(np.arange(len(taken) + n), taken)[:n]
+        self.make_room(int(free.max(initial=-1)) + 1)
+        return free
+
+    def make_room(self, n_slots: int) -> None:
+        """Let the rows' words hold the slots below n_slots."""
+        words = max(n_slots - 1, 0) // WORD + 1
         for shard in self.shards:
             z = shard.rows.z
             if z.shape[1] < words:
                 wide = np.zeros((len(z), words), np.uint64)
                 wide[:, : z.shape[1]] = z
-                shard.rows = Rows(shard.rows.x, wide, int(self.starts[shard.index]), self.n_columns)
-                z = wide
-            if shard.index in tails:
-                mine = free[first[shard.index] : first[shard.index + 1]]
-                for slot, column in zip(mine.tolist(), tails[shard.index].new.T):
-                    z[:, slot // WORD] |= column.astype(np.uint64) << np.uint64(slot % WORD)
-        self.slots = np.sort(np.concatenate([self.slots, free]))
+                shard.rows = Rows(shard.rows.x, wide, int(self.starts[shard.index]))
 
     def summarise(self) -> None:
         """Sums over all rows, of the features as they are."""
-        k, width = len(self.slots), padded(self.n_columns)
+        k, d = len(self.slots), self.n_columns
         found = [shard.rows.tally(self.slots) for shard in self.shards]
         together = np.zeros((k, k), np.int64)
-        for owners, _, _ in found:
+        for owners, _ in found:
             together += owners
         self.comm.sum_everywhere(together)
-        cells = shard_sum(self.comm, [c for _, c, _ in found], (k, width), self.n_shards)
-        squares = shard_sum(self.comm, [q for _, _, q in found], (width,), self.n_shards)
+        sums = shard_sum(self.comm, [s for _, s in found], (k + 1, d), self.n_shards)
         self.counted = self.slots
-        self.counts = {shard.index: np.diag(owners) for shard, (owners, _, _) in zip(self.shards, found)}
+        self.counts = {shard.index: np.diag(owners) for shard, (owners, _) in zip(self.shards, found)}
         self.totals = Totals(np.diag(together).copy())
         if self.comm.rank == 0:
-            d = self.n_columns
-            self.totals = Totals(np.diag(together).copy(), together, cells[:, :d], squares[:d])
+            self.totals = Totals(self.totals.owned, together, sums[:k], sums[k])
 
     def log_joint(self) -> float:
         """Log of p(features, cells) given the hyperparameters, on root; of features in a given order."""
@@ -289,18 +288,33 @@ class Buffet:
 
     def features(self) -> np.ndarray | None:
         """uint8 (N, K) on root: which rows have which feature, in table order."""
-        bits = [
-            np.array([(z[:, s // WORD] >> np.uint64(s % WORD) & np.uint64(1)) for s in self.slots.tolist()], np.uint8)
-            .reshape(len(self.slots), len(z))
-            .T
-            for z in (shard.rows.z for shard in self.shards)
-        ]
+        bits = [held(shard.rows.z, self.slots).astype(np.uint8) for shard in self.shards]
         lengths = [
             int(self.starts[own.stop] - self.starts[own.start])
             for own in (cut.of_rank(self.n_shards, self.comm.size, r) for r in range(self.comm.size))
         ]
         mine = np.concatenate(bits or [np.zeros((0, len(self.slots)), np.uint8)])
         return self.comm.gather_to_root(mine, lengths)
+
+
+def held(z: np.ndarray, slots: np.ndarray) -> np.ndarray:
+    """bool (n, K): which rows, uint64 (n, W), have the features of these slots."""
+    out = np.empty((len(z), len(slots)), bool, order="F")
+    for k, slot in enumerate(slots.tolist()):
+        out[:, k] = z[:, slot // WORD] >> np.uint64(slot % WORD) & np.uint64(1)
+    return out
+
+
+def give(z: np.ndarray, slots: np.ndarray, has: np.ndarray) -> None:
+    """Set the bits of these slots in the rows that `has` says, bool (n, K)."""
+    for slot, column in zip(slots.tolist(), has.T, strict=True):
+        z[:, slot // WORD] |= column.astype(np.uint64) << np.uint64(slot % WORD)
+
+
+def take_away(z: np.ndarray, slots: np.ndarray) -> None:
+    """Clear the bits of these slots in all rows."""
+    for slot in slots.tolist():
+        z[:, slot // WORD] &= ~(np.uint64(1) << np.uint64(slot % WORD))
 
 
 def _first(given: float | InverseGamma) -> float:

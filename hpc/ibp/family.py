@@ -256,7 +256,7 @@ class FeaturesChain:
             held = shards[shard.index]
             shard.rows.x[shard.missing] = held["filled"]
             start, z = int(buffet.starts[shard.index]), np.array(held["z"], np.uint64, order="C")
-            shard.rows = Bits(shard.rows.x, z, start, buffet.n_columns)
+            shard.rows = Bits(shard.rows.x, z, start)
         buffet.cycles = int(shared["cycles"])
         buffet.summarise()
         if self.heldout is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dtrtrs
 from scipy.special import digamma, gammaln, logsumexp
 
 from mpibayes.hpc.ibp.state import Gamma, Hyper, InverseGamma, Settings, Totals
@@ -30,7 +30,7 @@ def log_likelihood(totals: Totals, n: int, hyper: Hyper) -> float:
     if k:
         low = np.linalg.cholesky(totals.together + np.eye(k) / ratio)
         log_det = 2.0 * np.log(np.diag(low)).sum() + k * np.log(ratio)
-        fit = (solve_triangular(low, totals.cells, lower=True) ** 2).sum(axis=0)
+        fit = (dtrtrs(low, totals.cells, lower=1)[0] ** 2).sum(axis=0)
     d = len(variance)
     each = -0.5 * n * np.log(2.0 * np.pi * variance) - 0.5 * (totals.squares - fit) / variance
     return float(each.sum() - 0.5 * d * log_det)
@@ -60,8 +60,8 @@ def loadings(totals: Totals, hyper: Hyper, stream: np.random.Generator) -> np.nd
         return normals
     variance, ratio = _scales(hyper)
     low = np.linalg.cholesky(totals.together + np.eye(k) / ratio)
-    half = solve_triangular(low, totals.cells, lower=True)
-    return solve_triangular(low.T, half + normals * np.sqrt(variance), lower=False)
+    half = dtrtrs(low, totals.cells, lower=1)[0]
+    return dtrtrs(low, half + normals * np.sqrt(variance), lower=1, trans=1)[0]
 
 
 def learn(

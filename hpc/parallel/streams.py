@@ -62,7 +62,7 @@ class Purpose(IntEnum):
     PILOT = 40  # rows and seed of the chain on a sample that finds the first views
     ALIKE_VIEWS = 41  # rows on which views are compared; sub = move
     LAUNCHED = 42  # columns by which the core of a proposal is told apart at first; sub = proposal
-    FLIP = 43  # whether a row has a feature that is instantiated; sub = sweep (kernels)
+    FLIP = 43  # whether a row has an instantiated feature, or takes an alike one for it; sub = sweep (kernels)
     TAIL = 44  # the features of a collapsed shard that a row has; sub = sweep (kernels)
     FEATURES = 45  # weights of features, in which order they are visited, and what they are drawn with; sub = what
     LOADINGS = 46  # of features, given the rows
@@ -72,7 +72,6 @@ class Purpose(IntEnum):
     DEALT_FEATURES = 50  # the features that rows have in a proposal; sub = move
     FIRST_FEATURES = 51  # which rows features are searched for on, and which is left out; sub = what for
     SEARCH = 52  # the seed of that search
-    EXCHANGE = 53  # whether a row takes one of two alike features for the other; sub = sweep (kernels)
     CELLS_OF_ROWS = 60  # missing cells of rows, drawn from the predictive of a draw of features; sub = what for
 
 

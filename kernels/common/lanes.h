@@ -36,18 +36,21 @@ DEFINE_LOG(FN(vlog), vd, vul, AS_VUL, AS_VD)
 #define SPREAD(x) ((x) - (vd){0}) /* a scalar in every lane; x - 0 is x, also for -0 */
 #define SELECT(mask, a, b) ((vd)(((vl)(mask) & (vl)(a)) | (~(vl)(mask) & (vl)(b))))
 
-/* whether a comparison holds in some lane */
-ALWAYS_INLINE int FN(any)(vl mask) {
+/* in which lanes a comparison holds, a bit a lane */
+ALWAYS_INLINE int FN(lanes)(vl mask) {
 #if MB_BYTES == 64
-    return _mm512_movepi64_mask((__m512i)mask) != 0;
+    return _mm512_movepi64_mask((__m512i)mask);
 #elif MB_BYTES == 32
-    return _mm256_movemask_pd((__m256d)mask) != 0;
+    return _mm256_movemask_pd((__m256d)mask);
 #elif defined(__SSE2__)
-    return _mm_movemask_pd((__m128d)mask) != 0;
+    return _mm_movemask_pd((__m128d)mask);
 #else
-    return (mask[0] | mask[1]) != 0;
+    return (int)(mask[0] & 1) | (int)(mask[1] & 2);
 #endif
 }
+
+/* whether it holds in some lane */
+ALWAYS_INLINE int FN(any)(vl mask) { return FN(lanes)(mask) != 0; }
 
 /* the greater and the lesser, lane by lane; b where a lane is NaN */
 #if MB_BYTES == 64

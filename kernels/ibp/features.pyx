@@ -18,18 +18,28 @@ cdef extern from "ibp.h" nogil:
         int64_t n, start, n_columns, width, words
         const float *x
         uint64_t *z
-        const double *per_noise
     ctypedef struct features_t:
-        int64_t n, lanes
+        int64_t n, lanes, n_pairs
         const int64_t *slot
+        const uint64_t *bit
+        const int64_t *word
+        const double *per_noise
         const double *loadings
         const double *by_row
         const double *gram
+        const double *square
         const double *odds
         const uint64_t *anchor
         uint64_t frozen_below
-        int64_t n_pairs
-        const int64_t *pairs
+        const double *steps
+        const int64_t *first
+        const int64_t *other
+        const uint64_t *first_bit
+        const uint64_t *other_bit
+        const int64_t *first_word
+        const int64_t *other_word
+        const double *more
+        const double *apart
     ctypedef struct tail_t:
         int64_t room, words, n_active
         uint64_t *z
@@ -43,7 +53,8 @@ cdef extern from "ibp.h" nogil:
     void sweep(const rows_t *, const features_t *, const key_of_sweep *, double *)
     int64_t sweep_tail(const rows_t *, const features_t *, tail_t *, const key_of_sweep *, int64_t, double *)
     void tail_sums(const rows_t *, const features_t *, const tail_t *, double *, double *)
-    void tally(const rows_t *, const int64_t *, int64_t, int64_t *, double *, double *, int64_t *)
+    void tally(const rows_t *, const int64_t *, int64_t, int64_t *, double *, double *, double *)
+    void fill_steps(double *)
     ctypedef struct philox_stream:
         pass
     philox_stream philox_open(uint64_t seed, uint64_t purpose, uint64_t sub, uint64_t cycle, uint64_t chain)
@@ -51,10 +62,13 @@ cdef extern from "ibp.h" nogil:
     enum:
         PURPOSE_PRIORITY
         MOST_BIRTHS
+        TOGETHER
 
 
 kernel_isa = ISA_NUMBER
 ALIKE = 0.3
+cdef double steps[257]
+fill_steps(steps)
 
 
 def padded(n):
@@ -66,78 +80,85 @@ def alike(gram):
     """int64 (P, 2): pairs of features whose loadings have a cosine of at least ALIKE, the most alike first, twice as
     many as there are features at most. gram: float64 (K, K)."""
     length = np.sqrt(np.maximum(np.diag(gram), 1e-300))
-    first, other = np.triu_indices(len(gram), 1)
-    cosine = gram[first, other] / (length[first] * length[other])
-    order = np.argsort(-cosine, kind="stable")[:2 * len(gram)]
-    order = order[cosine[order] >= ALIKE]
-    return np.ascontiguousarray(np.column_stack([first[order], other[order]]).astype(np.int64))
+    likeness = gram / (length[:, None] * length)
+    pairs = np.argwhere(np.triu(likeness >= ALIKE, 1))
+    cosine = likeness[pairs[:, 0], pairs[:, 1]]
+    return pairs[np.argsort(-cosine, kind="stable")[:2 * len(gram)]]
 
 
 def aligned_copy(array, shape, dtype=np.float64):
     """`array` at the beginning of zeros of this shape, which begin where vectors can be read."""
     out = aligned(int(np.prod(shape)), dtype).reshape(shape)
     array = np.asarray(array)
-    out[tuple(slice(0, n) for n in array.shape)] = array
+    out[tuple([slice(0, n) for n in array.shape])] = array
     return out
 
 
 cdef class Rows:
     """The rows of a shard and the features that they have.
 
-    x: float32 (n, width), the cells, padded with zeros to a multiple of 8 columns; kept, not copied. z: uint64 (n, W),
-    bit s of a row's words says whether it has the feature of slot s; changed in place. start: number of the first row.
+    x: float32 (n, D), the cells; kept, not copied. z: uint64 (n, W), bit s of a row's words says whether it has the
+    feature of slot s; changed in place. start: number of the first row.
     """
 
     cdef rows_t rows
     cdef readonly object x, z
-    cdef object per_noise
 
-    def __init__(self, x, z, int64_t start, int64_t n_columns):
+    def __init__(self, x, z, int64_t start):
         for array, dtype in ((x, np.float32), (z, np.uint64)):
             if array.dtype != dtype or array.ndim != 2 or not array.flags.c_contiguous or len(array) != len(x):
                 raise ValueError(f"C-contiguous {np.dtype(dtype).name} rows were expected")
-        if x.shape[1] != padded(n_columns):
-            raise ValueError(f"{n_columns} columns are padded to {padded(n_columns)}, not to {x.shape[1]}")
         self.x, self.z = x, z
-        self.rows.n, self.rows.start, self.rows.n_columns = len(x), start, n_columns
-        self.rows.width, self.rows.words = x.shape[1], z.shape[1]
+        self.rows.n, self.rows.start, self.rows.n_columns = len(x), start, x.shape[1]
+        self.rows.width, self.rows.words = padded(x.shape[1]), z.shape[1]
         self.rows.x, self.rows.z = <const float *>address(x), <uint64_t *>address(z)
 
     def __len__(self):
         return self.rows.n
 
-    cdef int scale(self, noise) except -1:
-        self.per_noise = aligned_copy(1.0 / np.asarray(noise, np.float64), (self.rows.width,))
-        self.rows.per_noise = <const double *>address(self.per_noise)
-        return 0
-
     def least_priorities(self, slots, seed, cycle, chain):
         """uint64 (K,): the least priority among the owners of each slot's feature; 2^64 - 1 where there is none."""
-        cdef int64_t i, k, s
+        cdef int64_t i, k, w, s
         cdef const int64_t[::1] slot = np.ascontiguousarray(slots, np.int64)
         least = np.full(slot.shape[0], 2**64 - 1, np.uint64)
-        cdef uint64_t[::1] out = least
-        cdef uint64_t word
+        unseen = np.zeros(self.rows.words, np.uint64)  # bits of features of which no owner has come yet
+        cdef uint64_t[::1] out = least, waiting = unseen
+        cdef const uint64_t *z
+        cdef uint64_t word, new, most = 0  # the greatest of `least` but for those
         cdef philox_stream stream = philox_open(seed, PURPOSE_PRIORITY, 0, cycle, chain)
         with nogil:
+            for k in range(slot.shape[0]):
+                waiting[slot[k] >> 6] |= <uint64_t>1 << (slot[k] & 63)
             for i in range(self.rows.n):
-                word = philox_word(&stream, self.rows.start + i)
+                word, new, z = philox_word(&stream, self.rows.start + i), 0, self.rows.z + i * self.rows.words
+                for w in range(self.rows.words):
+                    new |= z[w] & waiting[w]
+                if word >= most and not new:
+                    continue
+                most = 0
                 for k in range(slot.shape[0]):
                     s = slot[k]
-                    if self.rows.z[i * self.rows.words + (s >> 6)] >> (s & 63) & 1 and word < out[k]:
-                        out[k] = word
+                    if z[s >> 6] >> (s & 63) & 1:
+                        waiting[s >> 6] &= ~(<uint64_t>1 << (s & 63))
+                        out[k] = min(out[k], word)
+                    if not waiting[s >> 6] >> (s & 63) & 1:
+                        most = max(most, out[k])
         return least
 
     def tally(self, slots):
-        """(owners, cells, squares): int64 (K, K), rows that have two features; float64 (K, width), the cells of the
-        owners of each summed in row order; float64 (width,), all rows' squared cells."""
+        """(owners, sums): int64 (K, K), rows that have two features; float64 (K + 1, D), the cells of the owners of each
+        summed in row order, and then the squared cells of all rows."""
         slot = np.ascontiguousarray(slots, np.int64)
-        cdef int64_t K = len(slot)
-        owners, cells = np.zeros((K, K), np.int64), np.zeros((K, self.rows.width))
-        squares, scratch = np.zeros(self.rows.width), np.zeros(K + 1, np.int64)
-        tally(&self.rows, <const int64_t *>address(slot), K, <int64_t *>address(owners), <double *>address(cells),
-              <double *>address(squares), <int64_t *>address(scratch))
-        return np.tril(owners) + np.tril(owners, -1).T, cells, squares
+        cdef int64_t K = len(slot), D = self.rows.n_columns, width = self.rows.width
+        sums, scratch = aligned((K + 1) * width, np.float64).reshape(K + 1, width), aligned(width + K + 1, np.float64)
+        owners = np.zeros((K, K), np.int64)
+        cdef const int64_t *slot_at = <const int64_t *>address(slot)
+        cdef int64_t *owners_at = <int64_t *>address(owners)
+        cdef double *cells_at = <double *>address(sums)
+        cdef double *scratch_at = <double *>address(scratch)
+        with nogil:
+            tally(&self.rows, slot_at, K, owners_at, cells_at, cells_at + K * width, scratch_at)
+        return owners, sums[:, :D]
 
 
 cdef class Features:
@@ -148,29 +169,50 @@ cdef class Features:
 
     cdef features_t features
     cdef readonly object slots, noise
-    cdef object by_row, by_column, gram, odds
+    cdef object held  # the arrays that `features` points into
     cdef readonly object pairs  # int64 (P, 2), places of features that rows may take one for the other
 
     def __init__(self, slots, loadings, weights, noise):
-        K, D = np.shape(loadings)
-        width, lanes = padded(D), padded(K)
+        cdef int64_t K = np.shape(loadings)[0], D = np.shape(loadings)[1]
+        cdef int64_t width = padded(D), lanes = padded(K)
         self.slots, self.noise = np.ascontiguousarray(slots, np.int64), np.asarray(noise, np.float64)
         scaled = np.asarray(loadings) / self.noise
-        self.by_row = aligned_copy(scaled, (K, width))
-        self.by_column = aligned_copy(scaled.T, (width, lanes))
-        gram = np.zeros((K, K))
-        for column in scaled.T:  # in this order, whatever a library's products do
-            gram += np.outer(column, column)
-        self.gram = aligned_copy(gram, (K, lanes))
+        gram = np.einsum("kd,ld->kl", scaled, scaled)  # in a fixed order, as no product of a library
         self.pairs = alike(gram)
-        weights = np.asarray(weights, np.float64)
-        self.odds = aligned_copy(np.log(weights) - np.log1p(-weights), (lanes,))
+        odds = np.full(lanes, -np.inf)
+        odds[:K] = np.log(weights) - np.log1p(-np.asarray(weights, np.float64))
+        both = aligned_copy(scaled.T, (D + lanes, lanes))
+        both[D:D + K, :K] = gram
+        n, (first, other) = padded(len(self.pairs)), self.pairs.T
+        square, bit = np.diag(gram), np.uint64(1) << (self.slots & 63).astype(np.uint64)
+        word = self.slots >> 6
+        self.held = held = {
+            "bit": aligned_copy(bit, (lanes,), np.uint64), "word": aligned_copy(word, (lanes,), np.int64),
+            "per_noise": aligned_copy(1.0 / self.noise, (width,)), "loadings": both,
+            "by_row": aligned_copy(scaled, (K, width)), "square": aligned_copy(square, (lanes,)),
+            "odds": aligned_copy(odds, (lanes,)),
+            "first": aligned_copy(first, (n,), np.int64), "other": aligned_copy(other, (n,), np.int64),
+            "first_bit": aligned_copy(bit[first], (n,), np.uint64),
+            "other_bit": aligned_copy(bit[other], (n,), np.uint64),
+            "first_word": aligned_copy(word[first], (n,), np.int64),
+            "other_word": aligned_copy(word[other], (n,), np.int64),
+            "more": aligned_copy(odds[other] - odds[first], (n,)),
+            "apart": aligned_copy(0.5 * (square[first] - 2.0 * gram[first, other] + square[other]), (n,)),
+        }
         f = &self.features
-        f.n, f.lanes, f.n_pairs = K, lanes, len(self.pairs)
-        f.pairs = <const int64_t *>address(self.pairs)
-        f.slot, f.odds = <const int64_t *>address(self.slots), <const double *>address(self.odds)
-        f.loadings, f.by_row = <const double *>address(self.by_column), <const double *>address(self.by_row)
-        f.gram = <const double *>address(self.gram)
+        f.n, f.lanes, f.n_pairs, f.steps = K, lanes, n, steps
+        f.slot = <const int64_t *>address(self.slots)
+        f.bit, f.word = <const uint64_t *>address(held["bit"]), <const int64_t *>address(held["word"])
+        f.per_noise, f.loadings = <const double *>address(held["per_noise"]), <const double *>address(both)
+        f.gram = f.loadings + D * lanes
+        f.by_row, f.square = <const double *>address(held["by_row"]), <const double *>address(held["square"])
+        f.odds = <const double *>address(held["odds"])
+        f.first, f.other = <const int64_t *>address(held["first"]), <const int64_t *>address(held["other"])
+        f.first_bit = <const uint64_t *>address(held["first_bit"])
+        f.other_bit = <const uint64_t *>address(held["other_bit"])
+        f.first_word = <const int64_t *>address(held["first_word"])
+        f.other_word = <const int64_t *>address(held["other_word"])
+        f.more, f.apart = <const double *>address(held["more"]), <const double *>address(held["apart"])
 
     def sweep(self, Rows rows, anchors, seed, cycle, chain, int64_t sweep_number, Tail tail=None):
         """One sweep over the rows. anchors: uint64 (K,), the priority up to which rows of this shard keep a feature as it
@@ -182,23 +224,23 @@ cdef class Features:
             raise ValueError(f"{len(anchor)} anchors of {f.n} features")
         f.anchor, f.frozen_below = <const uint64_t *>address(anchor), int(anchor.max(initial=0))
         key.seed, key.cycle, key.chain, key.sweep = seed, cycle, chain, sweep_number
-        rows.scale(self.noise)
-        cdef int64_t room = 0 if tail is None else tail.tail.room, at = 0
+        if rows.rows.n_columns != len(self.noise):
+            raise ValueError(f"loadings on {len(self.noise)} columns, and {rows.rows.n_columns} in the rows")
+        cdef int64_t at = 0, of_rows = TOGETHER * (rows.rows.n_columns + 2 * f.lanes)
         cdef double *work
-        scratch = aligned(3 * rows.rows.width + 2 * f.lanes + 8 * room + 8, np.float64)
-        work = <double *>address(scratch)
         if tail is None:
+            scratch = aligned(of_rows, np.float64)
+            work = <double *>address(scratch)
             with nogil:
                 sweep(&rows.rows, &f, &key, work)
             return
-        while True:
+        while at < rows.rows.n:
+            scratch = aligned(3 * rows.rows.width + 2 * f.lanes + 8 * tail.tail.room + of_rows, np.float64)
+            work = <double *>address(scratch)
             with nogil:
                 at = sweep_tail(&rows.rows, &f, &tail.tail, &key, at, work)
-            if at == rows.rows.n:
-                return
-            tail.grow()
-            scratch = aligned(3 * rows.rows.width + 2 * f.lanes + 8 * tail.tail.room + 8, np.float64)
-            work = <double *>address(scratch)
+            if at < rows.rows.n:
+                tail.grow()
 
 
 cdef class Tail:
@@ -210,7 +252,6 @@ cdef class Tail:
 
     cdef tail_t tail
     cdef object z, active, owners, spread, mean
-    cdef public object new  # bool (n, B), which rows have the features that are new, once the sweeps are over
     cdef int64_t n, width
 
     def __init__(self, Rows rows, Features features, owned, int64_t n_rows, double births, double prior,
@@ -270,7 +311,6 @@ cdef class Tail:
         at = self.places
         if len(at) == 0:
             return
-        rows.scale(features.noise)
         sums, scratch = aligned_copy([[]], (self.tail.room, self.width)), aligned(self.width, np.float64)
         tail_sums(&rows.rows, &features.features, &self.tail, <double *>address(sums), <double *>address(scratch))
         z = self.owned().astype(np.float64)

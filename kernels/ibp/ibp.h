@@ -23,7 +23,7 @@ static inline void tail_sums(const rows_t *r, const features_t *f, const tail_t 
     DISPATCH(tail_sums, r, f, t, sums, scratch);
 }
 static inline void tally(const rows_t *r, const int64_t *slot, int64_t K, int64_t *owners, double *cells, double *squares,
-                         int64_t *scratch) {
+                         double *scratch) {
     DISPATCH(tally, r, slot, K, owners, cells, squares, scratch);
 }
 #endif

@@ -1,32 +1,47 @@
-/* What a sweep reads and changes. All arrays are padded with zeros to multiples of 8, D to `width`, K to `lanes`, and begin
- * at multiples of 64 bytes. Everything is in units of the noise: the noise of a cell is standard normal.
+/* What a sweep reads and changes. All arrays but the rows' are padded with zeros to multiples of 8, D to `width`, K to
+ * `lanes`, and begin at multiples of 64 bytes. Everything is in units of the noise: the noise of a cell is standard normal.
  */
 #ifndef MPIBAYES_IBP_LAYOUT_H
 #define MPIBAYES_IBP_LAYOUT_H
 #include <stdint.h>
+#include "special.h"
 
 /* A row proposes no more new features than this: rounding could otherwise keep the inversion of a uniform draw from
  * ending. A tail refuses a mean above MOST_BIRTHS, where so many would not be beyond all chance. */
 enum { MOST_BORN = 1024, MOST_BIRTHS = 256 };
 
+/* Of a row's blocks of random words, those of leading bytes come from here on (sweep.h). */
+enum { LEADING = 1 << 15 };
+
+/* Rows whose products with the loadings are computed together: each loading is read once for all of them. */
+enum { TOGETHER = 4 };
+
 typedef struct { /* the rows of a shard */
     int64_t n, start, n_columns, width, words;
-    const float *x;          /* (n, width) */
-    uint64_t *z;             /* (n, words): bit s of a row says whether it has the feature of slot s */
-    const double *per_noise; /* (width,): 1 over the standard deviation of a column's noise */
+    const float *x; /* (n, n_columns) */
+    uint64_t *z;    /* (n, words): bit s of a row says whether it has the feature of slot s */
 } rows_t;
 
 typedef struct { /* the instantiated features, in the order in which they are visited */
     int64_t n, lanes;
-    const int64_t *slot;    /* (n,) */
-    const double *loadings; /* (width, lanes): A in units of the noise, features side by side */
-    const double *by_row;   /* (n, width): the same, columns side by side */
-    const double *gram;     /* (n, lanes): A A' */
-    const double *odds;     /* (lanes,): log mu / (1 - mu) */
-    const uint64_t *anchor; /* (n,): a row whose priority is not greater keeps the feature as it is; 0: no such row */
-    uint64_t frozen_below;  /* the greatest of these */
-    int64_t n_pairs;        /* of features that rows may take one for the other */
-    const int64_t *pairs;   /* (n_pairs, 2) */
+    const int64_t *slot;     /* (n,) */
+    const uint64_t *bit;     /* (lanes,): the slot's bit in its word, */
+    const int64_t *word;     /* (lanes,): and which word of a row that is */
+    const double *per_noise; /* (width,): 1 over the standard deviation of a column's noise */
+    const double *loadings;  /* (D + lanes, lanes): A' in units of the noise, features side by side, and `gram` */
+    const double *by_row;    /* (n, width): A, columns side by side */
+    const double *gram;      /* (lanes, lanes): A A' */
+    const double *square;    /* (lanes,): its diagonal */
+    const double *odds;      /* (lanes,): log mu / (1 - mu), and minus infinity */
+    const uint64_t *anchor;  /* (n,): a row whose priority is not greater keeps the feature as it is; 0: no such row */
+    uint64_t frozen_below;   /* the greatest of these */
+    const double *steps;     /* (257,): log odds of b / 256 */
+    int64_t n_pairs;         /* of features that rows may take one for the other, padded with pairs of bit 0: */
+    const int64_t *first, *other;             /* which they are, */
+    const uint64_t *first_bit, *other_bit;    /* their bits */
+    const int64_t *first_word, *other_word;   /* and words; */
+    const double *more;      /* log odds of the other one less those of the first, */
+    const double *apart;     /* and half the squared distance of their loadings */
 } features_t;
 
 typedef struct { /* a collapsed shard's own features: `room` places, of which the `n_active` in `active` are in use */
@@ -41,6 +56,12 @@ typedef struct { /* a collapsed shard's own features: `room` places, of which th
     double births;     /* mean number of new features a row proposes, and exp of minus that */
     double no_birth;
 } tail_t;
+
+/* log b / (256 - b), and numbers beyond all odds for 0 and 256 */
+static inline void fill_steps(double *steps) {
+    for (int b = 1; b < 256; b++) steps[b] = log_finite((double)b / (double)(256 - b));
+    steps[0] = -1e300, steps[256] = 1e300;
+}
 
 typedef struct { uint64_t seed, cycle, chain, sweep; } key_of_sweep;
 #endif

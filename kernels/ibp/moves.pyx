@@ -1,7 +1,7 @@
 """The rows' part of moves on features: patterns of a few features, sums over the rows that have them, and scores.
 
 All functions take z, uint64 (n, W), whose bit s of a row says whether it has the feature of slot s, and most take x,
-float32 (n, width), the cells. Sums run in row order, one row after the other, so that they are functions of the columns
+float32 (n, D), the cells. Sums run in row order, one row after the other, so that they are functions of the columns
 alone (docs/math.md 7.5). Cost per row: some instructions a feature, and O(D) where a row's cells are used. No random
 numbers. Plain twins are in kernels/ibp/twin_moves.py.
 """
@@ -75,7 +75,7 @@ def tally_patterns(
     uint64_t[:, ::1] z, const float[:, ::1] x, const uint8_t[::1] pattern, int64_t n_patterns, const int64_t[::1] slots
 ):
     """(sizes, counts, cells): int64 (P,), rows of each pattern; int64 (P, K), those that have the feature of each of
-    `slots`; float64 (P, width), their cells summed. Rows of pattern 0 are counted in `sizes` alone."""
+    `slots`; float64 (P, D), their cells summed. Rows of pattern 0 are counted in `sizes` alone."""
     cdef int64_t i, k, d, p, K = slots.shape[0], width = x.shape[1]
     sizes_, counts_ = np.zeros(n_patterns, np.int64), np.zeros((n_patterns, K), np.int64)
     cells_ = np.zeros((n_patterns, width))
@@ -98,7 +98,7 @@ def tally_patterns(
 
 
 def tally(uint64_t[:, ::1] z, const float[:, ::1] x, const int64_t[::1] of, const int64_t[::1] slots):
-    """(together, cells): int64 (J, K), rows that have the feature of of[j] and that of slots[k]; float64 (J, width),
+    """(together, cells): int64 (J, K), rows that have the feature of of[j] and that of slots[k]; float64 (J, D),
     the cells of the owners of of[j] summed. Rows as Rows.tally has them, bit by bit."""
     cdef int64_t i, j, k, d, J = of.shape[0], K = slots.shape[0], width = x.shape[1]
     together_, cells_ = np.zeros((J, K), np.int64), np.zeros((J, width))
@@ -122,11 +122,11 @@ def scores(
 ):
     """float64 (R, J): of each of `rows`, x . vectors[j] less offsets[j, k] for each feature slots[k] that it has.
 
-    vectors: float64 (J, width), width a multiple of 8. With offsets = vectors A' that is the residual's product.
+    vectors: float64 (J, D). With offsets = vectors A' that is the residual's product.
     """
     cdef int64_t i, r, j, k, d, l, J = vectors.shape[0], K = slots.shape[0], width = x.shape[1]
     out_ = np.zeros((rows.shape[0], J))
-    if vectors.shape[1] != width or width % 8 or offsets.shape[0] != J or offsets.shape[1] != K:
+    if vectors.shape[1] != width or offsets.shape[0] != J or offsets.shape[1] != K:
         raise ValueError(f"vectors {vectors.shape[0], vectors.shape[1]} of rows of {width} cells and {K} features")
     cdef double[:, ::1] out = out_
     cdef double total, part[8]
@@ -136,9 +136,12 @@ def scores(
             for j in range(J):
                 for l in range(8):
                     part[l] = 0.0
-                for d in range(0, width, 8):
+                for d in range(0, width - 7, 8):
                     for l in range(8):
                         part[l] += <double>x[i, d + l] * vectors[j, d + l]
+                for l in range(width & 7):
+                    d = (width & ~7) + l
+                    part[l] += <double>x[i, d] * vectors[j, d]
                 total = ((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]))
                 for k in range(K):
                     if has(&z[i, 0], slots[k]):

@@ -5,37 +5,69 @@
  * row of the Gram matrix.
  */
 
-#define SURE 37.0 /* log odds that no threshold is beyond */
+/* A uniform draw U of a row's decision number n is (b + V) / 256. Its leading byte b comes first, 32 of them a block; for
+ * all but one decision in 256 it is enough, as logit(U) is between steps[b] and steps[b + 1]. V is drawn for the others. */
+ALWAYS_INLINE double FN(whole_threshold)(const key_of_sweep *key, uint64_t row, int64_t n, uint64_t byte) {
+    uint64_t counter[4] = {(row << 16) | (uint64_t)(n >> 2), key->sweep, key->cycle, key->chain}, word[4];
+    philox_block(counter, key->seed, PURPOSE_FLIP, word);
+    double v = double_of_bits(word[n & 3] >> 12 | 0x3ff0000000000000ull) - (1.0 - 0x1p-53);
+    return log_finite(((double)byte + v) / ((double)(255 - byte) + (1.0 - v)));
+}
 
-/* log u / (1 - u) of 8 uniform draws in (0, 1) */
-ALWAYS_INLINE void FN(logits)(const uint64_t word[8], double out[8]) {
-    for (int j = 0; j < 8; j += N_DOUBLE) {
-        vd u = AS_VD((*(const FN(vul_loose) *)(word + j) >> 12) | 0x3ff0000000000000ull) - (1.0 - 0x1p-53);
-        *(FN(vd_loose) *)(out + j) = vlog(u / (1.0 - u));
+/* the leading bytes of decisions n..n+7, n a multiple of 8, drawn a block at a time */
+typedef struct { uint64_t row, word[4]; int64_t block; const key_of_sweep *key; } FN(bytes);
+ALWAYS_INLINE uint64_t FN(eight)(FN(bytes) *s, int64_t n) {
+    if (s->block != n >> 5) {
+        uint64_t counter[4] = {(s->row << 16) | LEADING | (uint64_t)(s->block = n >> 5), s->key->sweep, s->key->cycle,
+                               s->key->chain};
+        philox_block(counter, s->key->seed, PURPOSE_FLIP, s->word);
+    }
+    return s->word[n >> 3 & 3];
+}
+
+/* between which numbers the thresholds of eight decisions are */
+ALWAYS_INLINE void FN(between)(uint64_t bytes, const double *steps, vd low[8 / N_DOUBLE], vd high[8 / N_DOUBLE]) {
+    UNROLL for (int j = 0; j < 8 / N_DOUBLE; j++)
+        UNROLL for (int l = 0; l < N_DOUBLE; l++) {
+            const double *step = steps + (bytes >> 8 * (j * N_DOUBLE + l) & 255);
+            low[j][l] = step[0], high[j][l] = step[1];
+        }
+}
+
+/* which of eight features a row has, one a lane: bits (8,) and words (8,) as in features_t */
+ALWAYS_INLINE void FN(eight_held)(const uint64_t *z, int64_t n_words, const uint64_t *bits, const int64_t *words,
+                                  vl held[8 / N_DOUBLE]) {
+    UNROLL for (int j = 0; j < 8 / N_DOUBLE; j++) {
+        vul word = z[0] - (vul){0};
+        if (n_words > 1)
+            for (int l = 0; l < N_DOUBLE; l++) word[l] = z[words[j * N_DOUBLE + l]];
+        held[j] = (vl)((word & *(const vul *)(bits + j * N_DOUBLE)) != 0);
     }
 }
 
-/* the thresholds of a row's flips, or exchanges, k..k+7, k a multiple of 8 */
-ALWAYS_INLINE void FN(thresholds)(const key_of_sweep *key, uint64_t purpose, uint64_t row, int64_t k, double *out) {
-    uint64_t counter[4] = {(row << 16) | (uint64_t)(k >> 2), key->sweep, key->cycle, key->chain}, word[8];
-    philox_pair(counter, key->seed, purpose, word);
-    FN(logits)(word, out);
-}
-
-/* out[k] = sum of x[d] loadings[d][k], of every fourth column by itself: (0 + 1) + (2 + 3); x and loadings end with zeros */
-ALWAYS_INLINE void FN(products)(const double *x, const features_t *f, int64_t width, double *out) {
+/* out[r][k] = sum over d < n of x[r][d] loadings[d][k], one after another, of n_rows rows; x and out are `x_row` and
+ * f->lanes apart */
+ALWAYS_INLINE void FN(products)(const double *x, int64_t x_row, const int n_rows, const features_t *f, int64_t n,
+                                double *out) {
     enum { N = 8 / N_DOUBLE };
     for (int64_t k = 0; k < f->lanes; k += 8) {
-        vd sum[4][N];
-        UNROLL for (int q = 0; q < 4; q++)
-            UNROLL for (int j = 0; j < N; j++) sum[q][j] = SPREAD(0.0);
-        for (int64_t d = 0; d < width; d += 4)
-            UNROLL for (int q = 0; q < 4; q++)
-                UNROLL for (int j = 0; j < N; j++)
-                    sum[q][j] += x[d + q] * *(const vd *)(f->loadings + (d + q) * f->lanes + k + j * N_DOUBLE);
-        UNROLL for (int j = 0; j < N; j++)
-            *(vd *)(out + k + j * N_DOUBLE) = (sum[0][j] + sum[1][j]) + (sum[2][j] + sum[3][j]);
+        vd sum[TOGETHER][N];
+        UNROLL for (int r = 0; r < n_rows; r++)
+            UNROLL for (int j = 0; j < N; j++) sum[r][j] = SPREAD(0.0);
+        for (int64_t d = 0; d < n; d++)
+            UNROLL for (int j = 0; j < N; j++) {
+                vd loading = *(const vd *)(f->loadings + d * f->lanes + k + j * N_DOUBLE);
+                UNROLL for (int r = 0; r < n_rows; r++) sum[r][j] += x[r * x_row + d] * loading;
+            }
+        UNROLL for (int r = 0; r < n_rows; r++)
+            UNROLL for (int j = 0; j < N; j++) *(vd *)(out + r * f->lanes + k + j * N_DOUBLE) = sum[r][j];
     }
+}
+
+/* the cells of a row in units of the noise; what is beyond them in x stays zero */
+ALWAYS_INLINE void FN(scaled)(const rows_t *r, const features_t *f, int64_t i, double *x) {
+    const float *cells = r->x + i * r->n_columns;
+    for (int64_t d = 0; d < r->n_columns; d++) x[d] = (double)cells[d] * f->per_noise[d];
 }
 
 /* to[0..n) += factor from[0..n), n a multiple of 8 */
@@ -52,66 +84,116 @@ ALWAYS_INLINE double FN(dot)(const double *a, const double *b, int64_t n) {
     return FN(sum8)(sum);
 }
 
-/* One row's instantiated features: every one by itself, then pairs of alike ones. left[k]: the row, less the features that it has, times feature k's loadings; it is
- * brought up to date. residual: if not NULL, the row less its features, brought up to date. variance: of what is left. */
-ALWAYS_INLINE void FN(flip)(const features_t *f, uint64_t *z, double *left, double *residual, int64_t width,
+/* One row's instantiated features: each by itself, then pairs of alike ones. left[k]: the row, less the features that it
+ * has, times feature k's loadings; it is brought up to date. residual: if not NULL, the row less its features, likewise.
+ * per_variance: 1 over the variance of what is left.
+ *
+ * Eight decisions are looked at together. None depends on another but by what changes, so those before the first change
+ * are settled at once, and those after it are looked at again. */
+ALWAYS_INLINE void FN(flip)(const rows_t *r, const features_t *f, uint64_t *z, double *left, double *residual,
                             const key_of_sweep *key, uint64_t row, uint64_t priority, double per_variance) {
+    enum { N = 8 / N_DOUBLE };
     int some_frozen = priority <= f->frozen_below;
-    int64_t drawn = -8; /* the first of the flips whose thresholds are at hand */
-    double threshold[8];
-    for (int64_t k = 0; k < f->n; k++) {
-        const double *gram = f->gram + k * f->lanes;
-        int now = has(z, f->slot[k]), then;
-        double own = left[k] + (double)now * gram[k];
-        double odds = f->odds[k] + (own - 0.5 * gram[k]) * per_variance;
-        if (__builtin_fabs(odds) > SURE) then = odds > 0;
-        else {
-            if (k >= drawn + 8) FN(thresholds)(key, PURPOSE_FLIP, row, drawn = k & ~(int64_t)7, threshold);
-            then = threshold[k & 7] < odds;
+    FN(bytes) leading = {row, {0}, -1, key};
+    vd low[N], high[N], odds[N];
+    vl held[N];
+    for (int64_t k = 0; k < f->n; k += 8) {
+        uint64_t bytes = FN(eight)(&leading, k);
+        FN(between)(bytes, f->steps, low, high);
+        for (int open = 255; open;) {
+            int look = 0;
+            FN(eight_held)(z, r->words, f->bit + k, f->word + k, held);
+            UNROLL for (int j = 0; j < N; j++) {
+                vd square = *(const vd *)(f->square + k + j * N_DOUBLE);
+                vd own = *(const vd *)(left + k + j * N_DOUBLE) + SELECT(held[j], square, SPREAD(0.0));
+                odds[j] = *(const vd *)(f->odds + k + j * N_DOUBLE) + (own - 0.5 * square) * per_variance;
+                vl stays = (vl)SELECT(held[j], (vd)(odds[j] >= high[j]), (vd)(odds[j] <= low[j]));
+                look |= FN(lanes)(~stays) << (j * N_DOUBLE);
+            }
+            if ((look &= open) == 0) break;
+            int lane = __builtin_ctz((unsigned)look);
+            int64_t at = k + lane;
+            open = 254 << lane & 255;
+            if (some_frozen && priority <= f->anchor[at]) continue;
+            int now = has(z, f->slot[at]);
+            double own = odds[lane / N_DOUBLE][lane % N_DOUBLE];
+            if (own > low[lane / N_DOUBLE][lane % N_DOUBLE] && own < high[lane / N_DOUBLE][lane % N_DOUBLE]
+                && (FN(whole_threshold)(key, row, at, bytes >> 8 * lane & 255) < own) == now)
+                continue;
+            toggle(z, f->slot[at]);
+            FN(add_to)(left, now ? 1.0 : -1.0, f->gram + at * f->lanes, f->lanes);
+            if (residual) FN(add_to)(residual, now ? 1.0 : -1.0, f->by_row + at * r->width, r->width);
         }
-        if (then == now || (some_frozen && priority <= f->anchor[k])) continue;
-        toggle(z, f->slot[k]);
-        FN(add_to)(left, then ? -1.0 : 1.0, gram, f->lanes);
-        if (residual) FN(add_to)(residual, then ? -1.0 : 1.0, f->by_row + k * width, width);
     }
-    drawn = -8;
-    for (int64_t p = 0; p < f->n_pairs; p++) { /* a row with one of two alike features takes either */
-        int64_t k = f->pairs[2 * p], other = f->pairs[2 * p + 1];
-        int has_first = has(z, f->slot[k]);
-        if (has_first == has(z, f->slot[other])) continue;
-        if (some_frozen && (priority <= f->anchor[k] || priority <= f->anchor[other])) continue;
-        int64_t out = has_first ? k : other, in = has_first ? other : k;
-        const double *gram_out = f->gram + out * f->lanes, *gram_in = f->gram + in * f->lanes;
-        double odds = (f->odds[in] - f->odds[out])
-                      + ((left[in] - left[out]) - 0.5 * (gram_in[in] - 2.0 * gram_in[out] + gram_out[out])) * per_variance;
-        if (odds < -SURE) continue;
-        if (p >= drawn + 8) FN(thresholds)(key, PURPOSE_EXCHANGE, row, drawn = p & ~(int64_t)7, threshold);
-        if (threshold[p & 7] >= odds) continue;
-        toggle(z, f->slot[in]), toggle(z, f->slot[out]);
-        FN(add_to)(left, 1.0, gram_out, f->lanes);
-        FN(add_to)(left, -1.0, gram_in, f->lanes);
-        if (residual) {
-            FN(add_to)(residual, 1.0, f->by_row + out * width, width);
-            FN(add_to)(residual, -1.0, f->by_row + in * width, width);
+    for (int64_t p = 0; p < f->n_pairs; p += 8) { /* a row with one of two alike features takes either */
+        const int64_t *first = f->first + p, *other = f->other + p;
+        uint64_t bytes = FN(eight)(&leading, f->lanes + p);
+        FN(between)(bytes, f->steps, low, high);
+        for (int open = 255; open;) {
+            int look = 0;
+            vl second[N];
+            FN(eight_held)(z, r->words, f->first_bit + p, f->first_word + p, held);
+            FN(eight_held)(z, r->words, f->other_bit + p, f->other_word + p, second);
+            UNROLL for (int j = 0; j < N; j++) {
+                vd gain; /* of the other one in place of the first */
+                UNROLL for (int l = 0; l < N_DOUBLE; l++)
+                    gain[l] = left[other[j * N_DOUBLE + l]] - left[first[j * N_DOUBLE + l]];
+                vd more = *(const vd *)(f->more + p + j * N_DOUBLE);
+                vd apart = *(const vd *)(f->apart + p + j * N_DOUBLE);
+                odds[j] = SELECT(held[j], more, -more) + (SELECT(held[j], gain, -gain) - apart) * per_variance;
+                look |= FN(lanes)((held[j] ^ second[j]) & ~(vl)(odds[j] <= low[j])) << (j * N_DOUBLE);
+            }
+            if ((look &= open) == 0) break;
+            int lane = __builtin_ctz((unsigned)look);
+            int64_t a = first[lane], b = other[lane];
+            open = 254 << lane & 255;
+            if (some_frozen && (priority <= f->anchor[a] || priority <= f->anchor[b])) continue;
+            double own = odds[lane / N_DOUBLE][lane % N_DOUBLE];
+            if (own < high[lane / N_DOUBLE][lane % N_DOUBLE]
+                && FN(whole_threshold)(key, row, f->lanes + p + lane, bytes >> 8 * lane & 255) >= own)
+                continue;
+            int64_t out = has(z, f->slot[a]) ? a : b, in = a + b - out;
+            toggle(z, f->slot[in]), toggle(z, f->slot[out]);
+            FN(add_to)(left, 1.0, f->gram + out * f->lanes, f->lanes);
+            FN(add_to)(left, -1.0, f->gram + in * f->lanes, f->lanes);
+            if (residual) {
+                FN(add_to)(residual, 1.0, f->by_row + out * r->width, r->width);
+                FN(add_to)(residual, -1.0, f->by_row + in * r->width, r->width);
+            }
         }
     }
 }
 
-/* scratch: width + lanes doubles */
-static void FN(sweep)(const rows_t *r, const features_t *f, const key_of_sweep *key, double *scratch) {
-    double *x = scratch, *left = x + r->width;
-    philox_stream priorities = philox_open(key->seed, PURPOSE_PRIORITY, 0, key->cycle, key->chain);
-    for (int64_t i = 0; i < r->n; i++) {
-        uint64_t row = (uint64_t)(r->start + i), *z = r->z + i * r->words;
-        const float *cells = r->x + i * r->width;
-        for (int64_t d = 0; d < r->width; d++) x[d] = (double)cells[d] * r->per_noise[d];
-        FN(products)(x, f, r->width, left);
-        for (int64_t k = 0; k < f->n; k++) { /* which bits are set is hard to guess: of few features all are added */
-            int there = has(z, f->slot[k]);
-            if (there | (f->n <= 32)) FN(add_to)(left, -(double)there, f->gram + k * f->lanes, f->lanes);
+/* Rows first..first+some-1, at most TOGETHER, without a tail. After a row's cells come, with a minus, the features that it
+ * has: their Gram matrix follows the loadings, so that one product gives what is left. scratch: TOGETHER (D + 2 lanes). */
+ALWAYS_INLINE void FN(sweep_some)(const rows_t *r, const features_t *f, const key_of_sweep *key, int64_t first,
+                                  int64_t some, philox_stream *priorities, double *scratch) {
+    enum { N = 8 / N_DOUBLE };
+    const int64_t x_row = r->n_columns + f->lanes;
+    double *left = scratch, *x = left + TOGETHER * f->lanes;
+    for (int64_t i = 0; i < some; i++) {
+        const uint64_t *z = r->z + (first + i) * r->words;
+        double *own = x + i * x_row, *minus = own + r->n_columns;
+        FN(scaled)(r, f, first + i, own);
+        for (int64_t k = 0; k < f->n; k += 8) {
+            vl held[N];
+            FN(eight_held)(z, r->words, f->bit + k, f->word + k, held);
+            UNROLL for (int j = 0; j < N; j++)
+                *(FN(vd_loose) *)(minus + k + j * N_DOUBLE) = SELECT(held[j], SPREAD(-1.0), SPREAD(0.0));
         }
-        FN(flip)(f, z, left, NULL, r->width, key, row, philox_word(&priorities, row), 1.0);
     }
+    FN(products)(x, x_row, TOGETHER, f, r->n_columns + f->n, left);
+    for (int64_t i = 0; i < some; i++) {
+        uint64_t row = (uint64_t)(r->start + first + i);
+        FN(flip)(r, f, r->z + (first + i) * r->words, left + i * f->lanes, NULL, key, row, philox_word(priorities, row),
+                 1.0);
+    }
+}
+
+static void FN(sweep)(const rows_t *r, const features_t *f, const key_of_sweep *key, double *scratch) {
+    philox_stream priorities = philox_open(key->seed, PURPOSE_PRIORITY, 0, key->cycle, key->chain);
+    for (int64_t i = 0; i < r->n; i += TOGETHER)
+        FN(sweep_some)(r, f, key, i, r->n - i < TOGETHER ? r->n - i : TOGETHER, &priorities, scratch);
 }
 
 /* V and the means as they are without a row that has the features of `mine`, whose residual is `residual` and which is no
@@ -192,26 +274,50 @@ static double FN(flip_tail)(tail_t *t, const int64_t *shared, int64_t n_shared, 
     return variance;
 }
 
+/* How many new features a row proposes: a Poisson draw by inversion of its first word. */
+ALWAYS_INLINE int64_t FN(proposed)(const tail_t *t, FN(row_stream) *words) {
+    int64_t born = 0;
+    double u = philox_uniform(FN(next)(words)), term = t->no_birth, below = term;
+    while (u >= below && born < MOST_BORN) born++, term *= t->births / (double)born, below += term;
+    return born;
+}
+#define WORDS_OF(row) {{(row) << 16, key->sweep, key->cycle, key->chain}, {0}, key, 0}
+
+/* How many rows from `first` on, at most TOGETHER, propose none; while there is no tail, it is nothing to these. */
+ALWAYS_INLINE int64_t FN(without_births)(const rows_t *r, const tail_t *t, const key_of_sweep *key, int64_t first) {
+    int64_t some = 0;
+    for (; some < TOGETHER && first + some < r->n; some++) {
+        FN(row_stream) words = WORDS_OF((uint64_t)(r->start + first + some));
+        if (FN(proposed)(t, &words)) break;
+    }
+    return some;
+}
+
 /* As `sweep`, on a shard with a tail, from row `first` on. Returns the row at which there is no room for a new feature, or
- * n. scratch: 3 width + 2 lanes + 8 room doubles. */
+ * n. scratch: 3 width + 2 lanes + 8 room doubles, and those of `sweep`. */
 static int64_t FN(sweep_tail)(const rows_t *r, const features_t *f, tail_t *t, const key_of_sweep *key, int64_t first,
                               double *scratch) {
     double *error = scratch, *residual = error + r->width, *left = residual + r->width;
     double *work = left + f->lanes; /* room + width, and room for an order */
     int64_t *mine = (int64_t *)(work + 2 * t->room + r->width), *shared = mine + t->room;
+    double *for_some = (double *)(shared + t->room);
     philox_stream priorities = philox_open(key->seed, PURPOSE_PRIORITY, 0, key->cycle, key->chain);
     double half = 0.5 * (double)r->n_columns;
     for (int64_t i = first; i < r->n; i++) {
+        int64_t some = t->n_active ? 0 : FN(without_births)(r, t, key, i);
+        if (some) {
+            FN(sweep_some)(r, f, key, i, some, &priorities, for_some);
+            i += some - 1;
+            continue;
+        }
         uint64_t row = (uint64_t)(r->start + i), *z = r->z + i * r->words, *own = t->z + i * t->words;
-        const float *cells = r->x + i * r->width;
-        int64_t n_mine = 0, n_shared = 0, n_alone = 0, born = 0;
-        FN(row_stream) words = {{row << 16, key->sweep, key->cycle, key->chain}, {0}, key, 0};
-        uint64_t word = FN(next)(&words);
-        double u = philox_uniform(word), term = t->no_birth, below = term; /* a Poisson draw by inversion */
-        while (u >= below && born < MOST_BORN) born++, term *= t->births / (double)born, below += term;
+        int64_t n_mine = 0, n_shared = 0, n_alone = 0;
+        FN(row_stream) words = WORDS_OF(row);
+        int64_t born = FN(proposed)(t, &words);
         if (t->n_active + born > t->room) return i;
 
-        for (int64_t d = 0; d < r->width; d++) residual[d] = (double)cells[d] * r->per_noise[d];
+        FN(scaled)(r, f, i, residual);
+        memset(residual + r->n_columns, 0, 8 * (size_t)(r->width - r->n_columns));
         for (int64_t k = 0; k < f->n; k++)
             if (has(z, f->slot[k])) FN(add_to)(residual, -1.0, f->by_row + k * r->width, r->width);
         for (int64_t a = 0; a < t->n_active; a++)
@@ -234,9 +340,8 @@ static int64_t FN(sweep_tail)(const rows_t *r, const features_t *f, tail_t *t, c
             FN(add_to)(error, -1.0, t->mean + mine[j] * r->width, r->width);
         }
         if (f->n) {
-            FN(products)(error, f, r->width, left);
-            FN(flip)(f, z, left, error, r->width, key, row, philox_word(&priorities, row),
-                     1.0 / (variance + extra));
+            FN(products)(error, 0, 1, f, r->n_columns, left);
+            FN(flip)(r, f, z, left, error, key, row, philox_word(&priorities, row), 1.0 / (variance + extra));
         }
         if (n_shared)
             variance = FN(flip_tail)(t, shared, n_shared, mine, &n_mine, error, extra, r->n_columns, r->width, &words, work);
@@ -277,14 +382,17 @@ static int64_t FN(sweep_tail)(const rows_t *r, const features_t *f, tail_t *t, c
     return r->n;
 }
 
-/* sums[p] = the residuals, in row order, of the rows that have the tail's feature of place p. scratch: width doubles. */
+#undef WORDS_OF
+
+/* sums[p] = the residuals, in row order, of the rows that have the tail's feature of place p. scratch: width
+ * doubles, zeros. */
 static void FN(tail_sums)(const rows_t *r, const features_t *f, const tail_t *t, double *sums, double *scratch) {
     for (int64_t i = 0; i < r->n; i++) {
         const uint64_t *z = r->z + i * r->words, *own = t->z + i * t->words;
         uint64_t any = 0;
         for (int64_t w = 0; w < t->words; w++) any |= own[w];
         if (!any) continue;
-        for (int64_t d = 0; d < r->width; d++) scratch[d] = (double)r->x[i * r->width + d] * r->per_noise[d];
+        FN(scaled)(r, f, i, scratch);
         for (int64_t k = 0; k < f->n; k++)
             if (has(z, f->slot[k])) FN(add_to)(scratch, -1.0, f->by_row + k * r->width, r->width);
         for (int64_t a = 0; a < t->n_active; a++)
@@ -293,22 +401,28 @@ static void FN(tail_sums)(const rows_t *r, const features_t *f, const tail_t *t,
 }
 
 /* Over the rows, in order: owners[a][b] of features slot[a] and slot[b], cells[a][d] of the owners of slot[a] summed, and
- * squares[d]. scratch: K int64. */
+ * squares[d]. cells, squares: width a row. scratch: width doubles, zeros, and K int64. */
 static void FN(tally)(const rows_t *r, const int64_t *slot, int64_t K, int64_t *owners, double *cells, double *squares,
-                      int64_t *scratch) {
+                      double *scratch) {
+    int64_t *mine = (int64_t *)(scratch + r->width);
     for (int64_t i = 0; i < r->n; i++) {
         const uint64_t *z = r->z + i * r->words;
-        const float *x = r->x + i * r->width;
+        const float *x = r->x + i * r->n_columns;
         int64_t n = 0;
         for (int64_t k = 0; k < K; k++) {
-            scratch[n] = k;
+            mine[n] = k;
             n += has(z, slot[k]);
         }
+        for (int64_t d = 0; d < r->n_columns; d++) scratch[d] = (double)x[d];
         for (int64_t a = 0; a < n; a++) {
-            double *to = cells + scratch[a] * r->width;
-            for (int64_t d = 0; d < r->width; d++) to[d] += (double)x[d];
-            for (int64_t b = 0; b <= a; b++) owners[scratch[a] * K + scratch[b]]++;
+            FN(add_to)(cells + mine[a] * r->width, 1.0, scratch, r->width);
+            for (int64_t b = 0; b <= a; b++) owners[mine[a] * K + mine[b]]++;
         }
-        for (int64_t d = 0; d < r->width; d++) squares[d] += (double)x[d] * (double)x[d];
+        for (int64_t d = 0; d < r->width; d += N_DOUBLE) {
+            vd cell = *(const vd *)(scratch + d);
+            *(vd *)(squares + d) += cell * cell;
+        }
     }
+    for (int64_t a = 0; a < K; a++)
+        for (int64_t b = 0; b < a; b++) owners[b * K + a] = owners[a * K + b];
 }

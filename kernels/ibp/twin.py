@@ -11,7 +11,8 @@ from math import exp, log, pi
 
 import numpy as np
 
-PRIORITY, FLIP, TAIL, EXCHANGE = 1, 43, 44, 53  # purposes of random words
+PRIORITY, FLIP, TAIL = 1, 43, 44  # purposes of random words
+LEADING = 1 << 15  # where a row's blocks of leading bytes begin
 ALIKE = 0.3
 NOBODY = 2**64 - 1
 MOST_BORN = 1024
@@ -39,6 +40,14 @@ def logit(word):
     return log(u / (1.0 - u))
 
 
+def threshold(row, n, seed, sweep, cycle, chain):
+    """log u / (1 - u) of a row's decision number n: u has a byte of one block, and 53 bits of another below it."""
+    byte = block((row << 16) + LEADING + (n >> 5), seed, FLIP, sweep, cycle, chain)[n >> 3 & 3] >> 8 * (n & 7) & 255
+    word = block((row << 16) + (n >> 2), seed, FLIP, sweep, cycle, chain)[n & 3]
+    v = (word >> 12) * 2.0**-52 + 2.0**-53
+    return log((byte + v) / (255 - byte + (1.0 - v)))
+
+
 class Words:
     """A row's own words, one after another."""
 
@@ -62,8 +71,8 @@ def log_normal(error, variance, n_columns):
 
 
 class Rows:
-    def __init__(self, x, z, start, n_columns):
-        self.x, self.z, self.start, self.n_columns = x, z, start, n_columns
+    def __init__(self, x, z, start):
+        self.x, self.z, self.start, self.n_columns = x, z, start, x.shape[1]
 
     def __len__(self):
         return len(self.x)
@@ -81,7 +90,7 @@ class Rows:
 
     def tally(self, slots):
         has, x = self.has(slots).astype(np.int64), self.x.astype(np.float64)
-        return has.T @ has, has.T @ x, (x * x).sum(axis=0)
+        return has.T @ has, np.vstack([has.T @ x, (x * x).sum(axis=0)])
 
 
 class Features:
@@ -97,7 +106,7 @@ class Features:
 
     def scaled(self, rows):
         """(n, D): the cells in units of the noise."""
-        return rows.x[:, : rows.n_columns].astype(np.float64) / self.noise
+        return rows.x.astype(np.float64) / self.noise
 
     def sweep(self, rows, anchors, seed, cycle, chain, sweep_number, tail=None):
         x, z = self.scaled(rows), rows.has(self.slots)
@@ -118,7 +127,6 @@ class Features:
         mean, variance = (np.zeros(len(x)), 1.0) if tail is None else tail.given_the_others()
         own = priority(row, *key)
         for k in range(len(self.slots)):
-            word = block((row << 16) + (k >> 2), key[0], FLIP, sweep, *key[1:])[k & 3]
             if own <= anchors[k]:
                 continue
             scores = []
@@ -126,15 +134,15 @@ class Features:
                 z[k] = value
                 scores.append(log_normal(x - z @ self.loadings - mean, variance, len(x)))
             log_odds = log(self.weights[k]) - np.log1p(-self.weights[k])
-            z[k] = logit(word) < log_odds + scores[1] - scores[0]
+            z[k] = threshold(row, k, key[0], sweep, *key[1:]) < log_odds + scores[1] - scores[0]
         for p, (j, k) in enumerate(self.pairs):
             if z[j] == z[k] or self.has_to_stay(own, anchors[j], anchors[k]):
                 continue
-            word = block((row << 16) + (p >> 2), key[0], EXCHANGE, sweep, *key[1:])[p & 3]
             exchanged = z.copy()
             exchanged[[j, k]] = z[[k, j]]
             odds = [self.log_score(x - mean, own_z, variance) for own_z in (z, exchanged)]
-            if logit(word) < odds[1] - odds[0]:
+            number = (len(z) + 7) // 8 * 8 + p
+            if threshold(row, number, key[0], sweep, *key[1:]) < odds[1] - odds[0]:
                 z[:] = exchanged
 
     def has_to_stay(self, own, *anchors):

@@ -11,8 +11,7 @@ from mpibayes.kernels.ibp.features import Rows
 def rows():
     stream = np.random.default_rng(3)
     z = stream.integers(0, 1 << 63, size=(57, 2), dtype=np.uint64)
-    x = np.zeros((57, 16), np.float32)
-    x[:, :11] = stream.standard_normal((57, 11))
+    x = stream.standard_normal((57, 11)).astype(np.float32)
     return z, x, np.array([0, 5, 62, 64, 99], np.int64)
 
 
@@ -28,7 +27,7 @@ def test_twins(rows):
     for ours, theirs in zip(moves.tally(z, x, slots[1:3], slots), twin_moves.tally(z, x, slots[1:3], slots)):
         assert np.array_equal(ours, theirs)
     stream = np.random.default_rng(4)
-    vectors, offsets, some = stream.standard_normal((3, 16)), stream.standard_normal((3, 5)), np.arange(3, 50, 2)
+    vectors, offsets, some = stream.standard_normal((3, 11)), stream.standard_normal((3, 5)), np.arange(3, 50, 2)
     np.testing.assert_allclose(
         moves.scores(z, x, some, vectors, slots, offsets), twin_moves.scores(z, x, some, vectors, slots, offsets), 1e-12
     )
@@ -42,9 +41,9 @@ def test_twins(rows):
 def test_sums_have_the_bits_of_the_cycle(rows):
     z, x, slots = rows
     together, cells = moves.tally(z, x, slots, slots)
-    owners, sums, _ = Rows(x, z, 0, 11).tally(slots)
+    owners, sums = Rows(x, z, 0).tally(slots)
     assert np.array_equal(together, owners)
-    assert np.array_equal(cells, sums)
+    assert np.array_equal(cells, sums[:-1])
 
 
 def test_prints_add_up(rows):

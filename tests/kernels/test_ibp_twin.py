@@ -37,17 +37,17 @@ def shard(name, module, tail=True, seed=0):
     """(rows, features, anchors, tail) for one of the two modules."""
     n, d, k, own, births = SHARDS[name]
     g = np.random.default_rng([len(name), n, d, k, seed])
-    width, words = compiled.padded(d), (k + 70) // 64
-    x = np.zeros((n, width), np.float32)
+    words = (k + 70) // 64
+    x = np.zeros((n, d), np.float32)
     slots = g.permutation(k + 5)[:k]
     loadings = 0.8 * g.standard_normal((k, d))
     bits = g.random((n, k)) < 0.4
     noise = g.uniform(0.4, 1.5, d)
-    x[:, :d] = bits @ loadings + noise * g.standard_normal((n, d)) + 1.5 * (g.random((n, 1)) < 0.4)
+    x[...] = bits @ loadings + noise * g.standard_normal((n, d)) + 1.5 * (g.random((n, 1)) < 0.4)
     z = np.zeros((n, words), np.uint64)
     for i, s in enumerate(slots.tolist()):
         z[:, s // 64] |= bits[:, i].astype(np.uint64) << np.uint64(s % 64)
-    rows = module.Rows(x, z, 1000, d)
+    rows = module.Rows(x, z, 1000)
     features = module.Features(slots, loadings, g.uniform(0.1, 0.9, k), noise)
     owned = g.random((n, own)) < 0.5
     owned[0] |= ~owned.any(axis=0)
@@ -88,8 +88,8 @@ def test_tail_after_sweeps_is_what_comes_out_afresh(name):
     # and afresh is what the definition says
     d, has = SHARDS[name][1], tail.owned().astype(float)
     residual = (
-        rows.x[:, :d] / features.noise
-        - twin.Rows(rows.x, rows.z, 0, d).has(features.slots.tolist())
+        rows.x / features.noise
+        - twin.Rows(rows.x, rows.z, 0).has(features.slots.tolist())
         @ twin.Features(features.slots, *loadings_of(name), features.noise).loadings
     )
     spread = np.linalg.inv(has.T @ has + np.eye(len(at)) / 1.7)
@@ -108,7 +108,7 @@ def test_room_for_more_features():
     n = 40
     pairs = []
     for module in (compiled, twin):
-        rows = module.Rows(np.zeros((n, 0), np.float32), np.zeros((n, 1), np.uint64), 0, 0)
+        rows = module.Rows(np.zeros((n, 0), np.float32), np.zeros((n, 1), np.uint64), 0)
         features = module.Features(np.zeros(0, int), np.zeros((0, 0)), np.zeros(0), np.zeros(0))
         tail = module.Tail(rows, features, np.zeros((n, 0), bool), n, 4.0, 1.0, 1.0)
         features.sweep(rows, np.zeros(0, np.uint64), 5, 1, 0, 0, tail)

@@ -14,7 +14,6 @@ from scipy.special import expit
 from mpibayes.hpc.ibp.moves.ledger import Columns, Ledger
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.kernels.ibp import moves as kernels
-from mpibayes.kernels.ibp.features import padded
 
 ROWS = 1000  # that shape a birth
 OWNERS = 500  # that shape a split, about
@@ -30,7 +29,7 @@ class Scored:
     offsets[j, k] for each feature of `slots` that it has; biases (J,) are added to these."""
 
     slots: np.ndarray
-    vectors: np.ndarray  # (J, width)
+    vectors: np.ndarray  # (J, D)
     offsets: np.ndarray  # (J, K)
     biases: np.ndarray  # (J,)
 
@@ -44,14 +43,14 @@ def spread(
     ledger: Ledger, rest: Columns, loadings: np.ndarray | None, log_weights: np.ndarray | None, n: int
 ) -> Scored:
     """Root's features, float64 (n, D) in units of the noise, with the logarithm of each one's weight, on every rank."""
-    k, d, width = len(rest), ledger.n_columns, padded(ledger.n_columns)
-    message = np.zeros((n, width + k + 1))
+    k, d = len(rest), ledger.n_columns
+    message = np.zeros((n, d + k + 1))
     if ledger.root:
         message[:, :d] = loadings / ledger.hyper.noise_sd
-        message[:, width : width + k] = loadings @ ledger.means(rest).T
+        message[:, d : d + k] = loadings @ ledger.means(rest).T
         message[:, -1] = log_weights - 0.5 * (loadings**2).sum(axis=1)
     ledger.comm.broadcast(message)
-    vectors, offsets = np.ascontiguousarray(message[:, :width]), np.ascontiguousarray(message[:, width : width + k])
+    vectors, offsets = np.ascontiguousarray(message[:, :d]), np.ascontiguousarray(message[:, d : d + k])
     return Scored(rest.slots, vectors, offsets, message[:, -1].copy())
 
 
@@ -78,22 +77,22 @@ def keyed_owners(ledger: Ledger, move: int, owns: list[np.ndarray], size: int) -
 
 def residuals(ledger: Ledger, rest: Columns, rows: list[np.ndarray]) -> np.ndarray | None:
     """What the features of `rest` leave of these rows, float64 (M, D) in units of the noise, on root."""
-    width, d, k = padded(ledger.n_columns), ledger.n_columns, len(rest)
+    d, k = ledger.n_columns, len(rest)
     lengths = [sum(n) for n in ledger.comm.collect([len(r) for r in rows])]
-    mine = np.zeros((sum(len(r) for r in rows), width + k), np.float32)
+    mine = np.zeros((sum(len(r) for r in rows), d + k), np.float32)
     at = 0
     for shard, here in zip(ledger.shards, rows):
         part = mine[at : at + len(here)]
-        part[:, :width] = shard.rows.x[here]
+        part[:, :d] = shard.rows.x[here]
         z = shard.rows.z[here]
         for j, slot in enumerate(rest.slots.tolist()):
-            part[:, width + j] = z[:, slot // 64] >> np.uint64(slot % 64) & np.uint64(1)
+            part[:, d + j] = z[:, slot // 64] >> np.uint64(slot % 64) & np.uint64(1)
         at += len(here)
     gathered = ledger.comm.gather_to_root(mine, lengths)
     if not ledger.root:
         return None
     x = gathered[:, :d].astype(np.float64) / ledger.hyper.noise_sd
-    return x - gathered[:, width:].astype(np.float64) @ ledger.means(rest)
+    return x - gathered[:, d:].astype(np.float64) @ ledger.means(rest)
 
 
 def one_feature(rows: np.ndarray, prior_variance: float, stream: np.random.Generator) -> tuple[np.ndarray, float]:

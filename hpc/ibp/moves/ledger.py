@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mpibayes.hpc.ibp import update
-from mpibayes.hpc.ibp.state import WORD, Totals
+from mpibayes.hpc.ibp.state import Totals
 from mpibayes.hpc.parallel.reduce import shard_sum
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
 from mpibayes.kernels.ibp import moves as kernels
-from mpibayes.kernels.ibp.features import Rows, padded
 
 if TYPE_CHECKING:
     from mpibayes.hpc.ibp.chain import Buffet
@@ -108,7 +107,7 @@ class Ledger:
         """`columns` and those of other slots, whose sums are taken from the rows."""
         slots = np.asarray(slots, np.int64)
         every, d = np.concatenate([columns.slots, slots]), self.n_columns
-        k, j, width = len(columns), len(slots), padded(d)
+        k, j = len(columns), len(slots)
         if j == 0:
             return columns
         integers, cells = np.zeros((j, k + j + 1), np.int64), []
@@ -122,7 +121,7 @@ class Ledger:
         together = np.zeros((k + j, k + j), np.int64)
         together[:k, :k] = columns.together
         together[k:], together[:, k:] = integers[:, :-1], integers[:, :-1].T
-        fresh = shard_sum(self.comm, cells, (j, width), self.n_shards)[:, :d]
+        fresh = shard_sum(self.comm, cells, (j, d), self.n_shards)
         prints = np.concatenate([columns.prints, integers[:, -1]])
         order = np.argsort(prints, kind="stable")
         return Columns(every, prints, together, np.concatenate([columns.cells, fresh])).take(order)
@@ -136,8 +135,8 @@ class Ledger:
             integers[:, 1:] += counts
             cells.append(sums)
         self.comm.sum_everywhere(integers)
-        total = shard_sum(self.comm, cells, (n_patterns, padded(self.n_columns)), self.n_shards)
-        return integers[:, 0], integers[:, 1:], total[:, : self.n_columns]
+        total = shard_sum(self.comm, cells, (n_patterns, self.n_columns), self.n_shards)
+        return integers[:, 0], integers[:, 1:], total
 
     def total(self, parts: Sequence[np.ndarray], n: int) -> np.ndarray:
         """The sum of one float64 (n,) for each shard of this rank, on root, in the order of the shards."""
@@ -179,16 +178,7 @@ class Ledger:
 
     def free_slots(self, n: int) -> np.ndarray:
         """The n lowest slots of no feature, (n,) int64; the rows' words have room for them."""
-        taken = self.columns.slots
-        free = np.setdiff1d(np.arange(len(taken) + n), taken)[:n]
-        words = int(free.max(initial=0)) // WORD + 1
-        for shard in self.shards:
-            z = shard.rows.z
-            if z.shape[1] < words:
-                wide = np.zeros((len(z), words), np.uint64)
-                wide[:, : z.shape[1]] = z
-                shard.rows = Rows(shard.rows.x, wide, int(self.starts[shard.index]), self.n_columns)
-        return free
+        return self.chain.free_slots(n, self.columns.slots)
 
     # --- decisions ---------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,6 @@ from mpibayes.hpc.ibp.start.steps import Found, sweep_all
 from mpibayes.hpc.ibp.state import WORD, Hyper
 from mpibayes.hpc.parallel.comm import agree
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
-from mpibayes.kernels.ibp.features import Rows
 
 STARTS = ("none", "random", "sequential", "subsample")
 ROWS = 2000  # on which features are searched for
@@ -83,7 +82,7 @@ def _deal(chain: Buffet, found: Found | None) -> None:
     hyper = Hyper(float(message[0]), float(message[1]), message[3 : 3 + d].copy(), float(message[2]), chain.hyper.noise)
     weights, loadings = message[3 + d : 3 + d + k], message[3 + d + k :].reshape(k, d)
     chain.hyper = hyper
-    _make_room(chain, k)
+    chain.make_room(k)
     chain.slots = np.arange(k)
     if k:
         shares = np.clip(weights, 1e-12, 1.0 - 1e-12)
@@ -100,14 +99,6 @@ def _deal(chain: Buffet, found: Found | None) -> None:
     chain.summarise()
 
 
-def _make_room(chain: Buffet, k: int) -> None:
-    words = max(k - 1, 0) // WORD + 1
-    for shard in chain.shards:
-        if shard.rows.z.shape[1] < words:
-            z = np.zeros((len(shard.rows), words), np.uint64)
-            shard.rows = Rows(shard.rows.x, z, int(chain.starts[shard.index]), chain.n_columns)
-
-
 def _from_prior(chain: Buffet) -> None:
     """Features of the prior given the hyperparameters: how many rows have each, then which; these are independent given
     the feature's weight, so that their number is about what was drawn."""
@@ -121,7 +112,7 @@ def _from_prior(chain: Buffet) -> None:
         weights = stream.choice(m, size=k, p=np.exp(log_p - logsumexp(log_p)))
         weights = stream.beta(weights, n - weights + h.c)
     k, weights = chain.comm.share((k, weights))
-    _make_room(chain, k)
+    chain.make_room(k)
     chain.slots = np.arange(k)
     for slot, weight in enumerate(weights.tolist()):
         stream = Stream(settings.seed, Purpose.DEALT_FEATURES, 0, chain.chain, slot)
