@@ -6,7 +6,7 @@
     FOLDER/mnist/{train,t10k}-images-idx3-ubyte.gz              MNIST
     FOLDER/binary_density/NAME.{train,valid,test}.data.xz       0/1 tables, comma separated, without a header
 
-`digits`: the inner 24 x 24 pixels in blocks of 2 x 2, so 12 x 12, grey from 0 to 1 (the border is empty in all but a few
+`digits`: the inner 24 x 24 pixels in blocks of 2 x 2, so 12 x 12, grey from 0 to 1 (the border is empty in nearly all
 digits, and a constant pixel has no loadings). `binary`: cells are taken as the reals 0 and 1, training and validation
 rows together. Cells are not centred or scaled. Every table is imported, checked, run, reported and predicted by the
 commands that a user has, in processes of their own, on one core; seconds are CPU seconds of `mpibayes run`.
@@ -17,8 +17,8 @@ density     log density of a row, in nats. That of a 0/1 cell under a normal law
             beside another normal law of the same cells only, here principal components with noise (Tipping & Bishop
             1999) of as many components as there are features, whose scores are real where features are there or not.
 withheld    a fifth of the cells of each row, at random, is taken out and predicted from the others. The figure is the
-            mean squared error, which for 0/1 cells is the Brier score of the predicted share. It compares with anything:
-            the column's mean, the components, and, for 0/1 tables, the program's mixture of booleans.
+            mean squared error, which for 0/1 cells is the Brier score of the predicted share. It compares with
+            anything: the column's mean, the components, and, for 0/1 tables, the program's mixture of booleans.
 """
 
 from __future__ import annotations
@@ -187,15 +187,14 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path("public_features"))
     parser.add_argument("--tables", nargs="+", choices=BINARY, default=BINARY)
-    parser.add_argument("--rows", type=int, default=10_000, help="training digits")
+    parser.add_argument("--rows", type=int, default=20_000, help="training digits, 15,000 at least")
     parser.add_argument("--tested", type=int, default=1000, help="test rows, at most")
     parser.add_argument("--cycles", type=int, default=200)
     parser.add_argument("--noise", default='"learn"', help="model.noise_sd")
     given = parser.parse_args(words)
     print(f"{given.cycles} cycles; means over draws after a fifth of them; squared errors of withheld cells")
-    print(
-        "| table | rows | columns | CPU s | features | noise | density | components | mean | components | features | mixture |"
-    )
+    head = "table, rows, columns, CPU s, features, noise, density, components, mean, components, features, mixture"
+    print(f"| {head.replace(', ', ' | ')} |")
     print("| --- " * 12 + "|", flush=True)
     for name in ("digits",) if given.what == "digits" else given.tables:
         train, test = digits(given.data, given.rows) if name == "digits" else binary(given.data, name)
