@@ -40,12 +40,12 @@ class Prior:
         sigma2 = spread / generator.chisquare(nu, size=x.shape[1])
         return location + np.sqrt(sigma2 / kappa) * generator.standard_normal(x.shape[1]), sigma2
 
-    def log_predictive(self, row: np.ndarray, x: np.ndarray) -> float:
-        """log f(row | rows of a cluster): a product of Student t densities."""
+    def log_predictive(self, row: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """log f(row | rows of a cluster): a product of Student t densities; (...,) for row (..., D)."""
         location, kappa, nu, spread = self.posterior(x)
         scale = spread * (1.0 + 1.0 / kappa)  # nu times the squared scale of the t
         constant = gammaln((nu + 1) / 2) - gammaln(nu / 2) - 0.5 * np.log(np.pi * scale)
-        return float((constant - (nu + 1) / 2 * np.log1p((row - location) ** 2 / scale)).sum())
+        return (constant - (nu + 1) / 2 * np.log1p((row - location) ** 2 / scale)).sum(axis=-1)
 
 
 def log_density(x: np.ndarray, atoms) -> np.ndarray:
@@ -166,6 +166,12 @@ def package(x: np.ndarray, prior: Prior, concentration: float, seed: int, shards
     while True:
         mixture.cycle()
         yield mixture.view.labels()
+
+
+def assigned(new: np.ndarray, x: np.ndarray, z: np.ndarray, prior: Prior) -> np.ndarray:
+    """The most probable cluster of each new row (M, D), given labelled rows x (N, D); (M,) int64."""
+    clusters = [x[z == k] for k in np.unique(z)]
+    return np.argmax([np.log(len(rows)) + prior.log_predictive(new, rows) for rows in clusters], axis=0)
 
 
 def f1(z: np.ndarray, truth: np.ndarray) -> float:
