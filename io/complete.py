@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.io.dates import Dates
+from mpibayes.io.clock import in_milliseconds
+from mpibayes.io.dates import Dates, of_times
 from mpibayes.io.files import HDF5, first_bytes, reason, replacing
 from mpibayes.io.forms import Form
 from mpibayes.io.recode import Originals, opened_like
@@ -168,6 +169,9 @@ class _Text:
 def _as_text(array: pa.Array) -> list[str]:
     if pa.types.is_dictionary(array.type) and not array.null_count:  # each text is made once
         return np.array(_as_text(array.dictionary), object)[array.indices.to_numpy()].tolist()
+    if pa.types.is_temporal(array.type):  # of a typed table; in other files dates are text
+        form, times = of_times(array.type), in_milliseconds(array).to_pylist()
+        return ["" if v is None else form.written(repr(v / 86_400_000)) for v in times]
     return ["" if v is None else f"{v:.15g}" if isinstance(v, float) else str(v) for v in array.to_pylist()]
 
 

@@ -8,15 +8,17 @@ have it. `Dates` is a form as `forms.Form` is: found from a column's first cells
 from __future__ import annotations
 
 import calendar
+import datetime
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mpibayes.io.clock import DAYS, SINCE, as_text
+from mpibayes.io.clock import DAYS, FIRST, LAST, SINCE
 from mpibayes.io.forms import Form
 
 CLOCK = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}(?:[.,]\d+)?))?(?: ?(?P<half>[AaPp][Mm]))?"
@@ -34,6 +36,7 @@ PARTS = {
     "month": tuple(calendar.month_name)[1:],
     "hour": tuple(str(hour) for hour in range(24)),
 }
+EXAMPLES = {"ymd": "2024-05-01", "dmy": "01/05/2024", "mdy": "05/01/2024", "clock": "12:30:00"}
 SHARE = 0.9  # of a column's first different texts that are dates if it is a column of dates
 
 
@@ -43,6 +46,7 @@ class Dates:
 
     order: str = "ymd"
     part: str = ""
+    like: ClassVar[str] = ""
 
     def plain(self, texts: pa.StringArray) -> pa.StringArray:
         """Days as plain numbers; "" for what is no date."""
@@ -94,18 +98,31 @@ class Dates:
         offset = np.zeros(len(days))
         for z in np.unique(zone):
             if z and z[0] in "+-":
-                offset[zone == z] = (1 if z[0] == "+" else -1) * (int(z[1:3]) / 24 + int(z[3:] or 0) / 1440)
+                offset[zone == z] = _ahead(z)
         return np.where(good, days, np.nan), offset
 
+    def example(self, texts: pa.StringArray) -> str:
+        """The text that tells most about how the others are written: of the dates with most parts the shortest, in
+        which leading zeros would show; "" where none is a date."""
+        dates = set(texts.filter(pa.array(is_date(self, texts))).to_pylist())
+
+        def parts(text: str) -> int:
+            return sum(part is not None for part in re.match(PATTERN[self.order], text).groups())
+
+        return min(dates, key=lambda text: (-parts(text), len(text), text), default="")
+
     def written(self, plain: str) -> str:
-        """A plain number of days in this form."""
-        text = as_text(float(plain), self.unit)
-        year, *rest = text.split(" ")[0].split("-")
-        if self.order in ("ymd", "clock") or len(rest) != 2:
-            return text
-        month, day = rest
-        date = f"{month}/{day}/{year}" if self.order == "mdy" else f"{day}/{month}/{year}"
-        return date + text[10:]
+        """A plain number of days in this form, as `like` is written and by its clock, if it is a date."""
+        days, found = float(plain), re.match(PATTERN[self.order], self.like)
+        offset = _ahead(found["zone"]) if found and found["zone"] else 0.0
+        if found is None or not FIRST <= days + offset < LAST:
+            found, offset = re.match(PATTERN[self.order], EXAMPLES[self.order]), 0.0
+        if not FIRST <= days < LAST:
+            return f"{days:.10g}"
+        stamp = np.datetime64(0, "ms") + np.timedelta64(round((days + offset) * 86_400_000), "ms")
+        text = _like(found, stamp.item())
+        clock = str(stamp)[11:].removesuffix(".000")
+        return text if found["hour"] or clock == "00:00:00" else f"{text} {clock}"
 
     def in_words(self) -> str:
         if self.order == "clock":
@@ -116,6 +133,51 @@ class Dates:
     @property
     def unit(self) -> str:
         return DAYS if self.order == "clock" else SINCE
+
+
+@dataclass(frozen=True)
+class DatesLike(Dates):
+    """Dates of a file that are all written as one of them is."""
+
+    like: str = ""
+
+
+def of_times(kind: pa.DataType) -> DatesLike:
+    """How a column of dates, timestamps or times is written that has no text of its own."""
+    if pa.types.is_time(kind):
+        return DatesLike("clock", "", "12:30:00")
+    return DatesLike("ymd", "", "2024-05-01" if pa.types.is_date(kind) else "2024-05-01 12:30:00")
+
+
+def _ahead(zone: str) -> float:
+    """How far the clock of a zone is ahead of UTC, in days."""
+    digits = zone.replace(":", "")
+    if digits[0] not in "+-":
+        return 0.0
+    return (1 if digits[0] == "+" else -1) * (int(digits[1:3]) / 24 + int(digits[3:] or 0) / 1440)
+
+
+def _like(found: re.Match, time: datetime.datetime) -> str:
+    """A time in the place of the one in a text, with its separators, leading zeros and zone, and its parts alone."""
+    known = {name: text for name, text in found.groupdict().items() if text is not None}
+    second = known.get("second", "")
+    written = f"{time.second:02d}"
+    if time.microsecond or len(second) > 2:
+        fraction = f"{time.microsecond:06d}".rstrip("0")
+        written += (second[2:3] or ".") + fraction.ljust(len(second) - 3, "0")
+    new = {"year": f"{time.year:04d}", "minute": f"{time.minute:02d}", "second": written}
+    half, hour = known.get("half", ""), time.hour
+    if half:
+        letters = "AM" if hour < 12 else "PM"
+        new["half"], hour = letters if half.isupper() else letters.lower(), (hour - 1) % 12 + 1
+    short = any(len(known.get(name, "00")) == 1 for name in ("month", "day"))
+    new |= {"month": str(time.month), "day": str(time.day)} if short else {}
+    new |= {} if short else {"month": f"{time.month:02d}", "day": f"{time.day:02d}"}
+    new["hour"] = str(hour) if len(known.get("hour", "00")) == 1 else f"{hour:02d}"
+    text = found[0]
+    for name in sorted(known.keys() & new.keys(), key=found.start, reverse=True):
+        text = text[: found.start(name)] + new[name] + text[found.end(name) :]
+    return text
 
 
 def dates_of(texts: pa.StringArray, said: str | None = None) -> tuple[Dates, ...]:

@@ -274,7 +274,7 @@ def _column_summaries(table: Table, profiles, decisions, made: list[Made]) -> tu
             summary = ColumnSummary(name, what.kind, len(what.levels), what.levels, p.n_missing, what.reason)
             summary = replace(summary, warned=bool(what.warning), recording=what.recording)
             column = columns.get(name)
-            if column is not None and not column.levels:
+            if column is not None and not column.levels and column.n_missing < table.n_rows:
                 found = {"mean": column.center, "minimum": column.minimum, "maximum": column.maximum}
                 summary = replace(summary, **found, unit=column.unit)
             result.append(summary)

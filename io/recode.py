@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.io.dates import Dates, stored
+from mpibayes.io.clock import as_times, type_of
+from mpibayes.io.dates import Dates, DatesLike, of_times, stored
 from mpibayes.io.dialect import MISSING
 from mpibayes.io.encode import Encoder, Offences, expectation, parse
 from mpibayes.io.files import HDF5, first_bytes
@@ -237,12 +238,26 @@ class _TextFile:
             dialect.delimiter if of_text else ",",
             dialect.encoding if of_text else "utf-8",
             None if of_text else pa.parquet.read_schema(path).metadata,
-            self._forms,
+            self._forms | self._dates(),
         )
+
+    def _dates(self) -> dict[str, DatesLike]:
+        """The forms of columns of dates, with an example from the first batch that has one."""
+        wanted = {n: form for n, form in self._forms.items() if isinstance(form, Dates) and n in self._places}
+        found: dict[str, DatesLike] = {}
+        with one_thread():
+            for batch in self._source.batches({self._places[n] for n in wanted}) if wanted else ():
+                for name in wanted.keys() - found.keys():
+                    form = wanted[name]
+                    if text := form.example(batch.columns[self._places[name]].texts):
+                        found[name] = DatesLike(form.order, form.part, text)
+                if len(found) == len(wanted):
+                    break
+        return found
 
     def _original_batches(self) -> Iterator:
         with one_thread():
-            for batch in self._source.batches(unread=True):
+            for batch in self._source.batches(as_text=self._encoder.positions):
                 arrays = {i: cells.original for i, cells in batch.columns.items()}
                 yield arrays, self._encoder.gaps(batch), batch.n_rows
 
@@ -286,7 +301,8 @@ class _TypedFile:
     def originals(self) -> Originals:
         places = {n: i for i, n in enumerate(self.names)}
         ours = {c.name: places[c.name] for c in self._columns if c.name in places}
-        return Originals(self.paths[0], self._original_batches, self.names, ours, self.names)
+        forms = {c.name: of_times(type_of(c.unit, c.resolution)) for c in self._table.columns if c.unit}
+        return Originals(self.paths[0], self._original_batches, self.names, ours, self.names, forms=forms)
 
     def _original_batches(self) -> Iterator:
         ours = {c.name for c in self._columns}
@@ -297,6 +313,8 @@ class _TypedFile:
                 blank = cells == len(c.levels) if c.levels else np.isnan(cells)
                 if c.levels:
                     arrays[i] = pa.array(c.levels, pa.string()).take(pa.array(cells.astype(np.int32), mask=blank))
+                elif c.unit:
+                    arrays[i] = as_times(cells, blank, type_of(c.unit, c.resolution))
                 else:
                     kind = pa.int64() if c.kind == "count" else pa.float64()
                     arrays[i] = pa.array(cells, mask=blank).cast(kind)

@@ -15,7 +15,7 @@ import os
 import shlex
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,18 +99,19 @@ class TextSource:
         positions: Iterable[int] | None = None,
         progress: Progress | None = None,
         phase: str = "reading",
-        unread: bool = False,
+        as_text: Collection[int] | None = None,
     ) -> Iterator[Batch]:
-        """All rows, with the columns at `positions` (default: all), less those without cells of text, unless `unread`
-        says so. Raises DataError where the text cannot be read."""
+        """All rows, with the columns at `positions` (default: all), less those without cells of text. as_text: which of
+        all columns are read as text, so that the others may hold anything. Raises DataError where the text cannot be
+        read."""
         positions = range(len(self.names)) if positions is None else sorted(set(positions))
-        positions = [i for i in positions if unread or i not in self.dialect.unread]
+        positions = [i for i in positions if as_text is not None or i not in self.dialect.unread]
         sizes = [_size(p) for p in self.paths]
         total, before, rows = max(sum(sizes), 1), 0, 0
         for path, dialect, size in zip(self.paths, self._dialects, sizes, strict=True):
             with reading(path), open_regular(path) as raw:
                 row = 1
-                for columns, n in _read(path, raw, dialect, positions):
+                for columns, n in _read(path, raw, dialect, positions, as_text):
                     yield Batch(path, row, n, columns)
                     row += n
                     rows += n
@@ -156,18 +157,23 @@ def near(name: str, known: Iterable[str]) -> str:
     return f" (did you mean '{next(k for k in known if k.lower() == found[0])}'?)"
 
 
-def _read(path: Path, raw, dialect: Dialect, positions: list[int]) -> Iterator[tuple[dict[int, Cells], int]]:
+def _read(
+    path: Path, raw, dialect: Dialect, positions: list[int], as_text: Collection[int] | None
+) -> Iterator[tuple[dict[int, Cells], int]]:
     if dialect.no_rows:
         return
     if dialect.format == "parquet":
-        yield from _read_parquet(path, raw, dialect, positions)
+        unread = dialect.unread if as_text is None else set(positions) - set(as_text)
+        yield from _read_parquet(path, raw, dialect, positions, unread)
     elif dialect.loose_quotes:
         yield from _read_csv_loose(path, raw, dialect, positions)
     else:
         yield from _read_csv(path, raw, dialect, positions)
 
 
-def _read_parquet(path: Path, raw, dialect: Dialect, positions: list[int]) -> Iterator[tuple[dict[int, Cells], int]]:
+def _read_parquet(
+    path: Path, raw, dialect: Dialect, positions: list[int], unread: Collection[int]
+) -> Iterator[tuple[dict[int, Cells], int]]:
     try:
         file = pa.parquet.ParquetFile(raw, pre_buffer=False, buffer_size=1 << 20)
         names = file.schema_arrow.names
@@ -177,7 +183,7 @@ def _read_parquet(path: Path, raw, dialect: Dialect, positions: list[int]) -> It
             for i in positions:
                 name = dialect.names[i]
                 array = batch.column(batch.schema.get_field_index(names[i]))
-                columns[i] = Cells.unread(array) if i in dialect.unread else Cells.of(array)
+                columns[i] = Cells.unread(array) if i in unread else Cells.of(array)
             yield columns, len(batch)
     except pa.ArrowInvalid as error:
         if "UTF8" not in str(error):

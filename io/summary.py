@@ -19,7 +19,8 @@ NAMED = 5  # columns in a line about several
 
 @dataclass(frozen=True)
 class ColumnSummary:
-    """One column of the source: what became of it. `n_levels` is 0 for real, count and ignored columns."""
+    """One column of the source: what became of it. `n_levels` is 0 for real, count and ignored columns; what no cell
+    shows is None."""
 
     name: str
     kind: str
@@ -99,8 +100,10 @@ def _in_all(columns: Sequence[ColumnSummary]) -> Iterator[str]:
     levels = sorted(c.n_levels for c in columns)
     if levels[-1]:
         yield counted(levels[0], "level") if levels[0] == levels[-1] else f"{levels[0]} to {levels[-1]:,} levels"
+    elif known := [c for c in columns if c.minimum is not None]:
+        yield f"values from {min(c.minimum for c in known):.6g} to {max(c.maximum for c in known):.6g}"
     else:
-        yield f"values from {min(c.minimum for c in columns):.6g} to {max(c.maximum for c in columns):.6g}"
+        yield "no values"
     steps = [c.recording.resolution for c in columns if c.recording.resolution]
     if steps:
         usual = max(set(steps), key=steps.count)
@@ -144,6 +147,8 @@ def _content(c: ColumnSummary) -> str:
     if c.n_levels:
         shown = ", ".join(v if len(v) <= 24 else v[:23] + "…" for v in c.levels[:4])
         return f"{counted(c.n_levels, 'level')}: {shown}" + (", ..." if c.n_levels > 4 else "")
+    if c.minimum is None:
+        return "no values"
     if c.unit:
         return f"{as_text(c.minimum, c.unit)} to {as_text(c.maximum, c.unit)}"
     return f"{c.minimum:.6g} to {c.maximum:.6g}, mean {c.mean:.6g}"

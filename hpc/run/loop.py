@@ -40,7 +40,7 @@ from mpibayes.hpc.scalar import kinds
 from mpibayes.io.files import make_directory, open_regular, remove_left_overs, storing
 from mpibayes.io.inference import merge
 from mpibayes.io.table import Table
-from mpibayes.io.trace import TraceWriter
+from mpibayes.io.trace import TraceWriter, last_values
 from mpibayes.text import counted, visible, visible_lines
 
 STATUS_EVERY_S = 10.0
@@ -392,7 +392,13 @@ class ChainRun:
             if self.draws is not None:
                 self.draws.truncate(cycle)
             which = self.number + 1 if config.run.chains > 1 else None
-            self.progress = Progress(self.folder, cycle, config.run.cycles, chain.n_rows, scalars, number=which)
+            last = {}
+            if found is not None:
+                with contextlib.suppress(MpibayesError):  # a convenience
+                    last = last_values(self.folder, cycle)
+            self.progress = Progress(
+                self.folder, cycle, config.run.cycles, chain.n_rows, scalars, number=which, values=last
+            )
             for warning in found.warnings if found is not None else ():
                 self.progress.note(f"warning: {warning}; continuing from cycle {cycle}")
             if comm.size > chain.n_shards:

@@ -97,7 +97,8 @@ class Progress:
     """Progress of one chain, on root: `update` after every cycle, `note` for words, `close` at the end.
 
     `cycle` is where the chain stands now (0, or a checkpoint's), `cycles` its end, `n_rows` the rows of a sweep,
-    `scalars` those of its trace, `number` the chain's, from 1, where there are several.
+    `scalars` those of its trace, `number` the chain's, from 1, where there are several; `values` the scalars' last
+    ones, of a chain that goes on.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class Progress:
         stream: TextIO | None = None,
         clock=time.monotonic,
         number: int | None = None,
+        values: Mapping[str, float] | None = None,
     ):
         self.cycle, self.cycles, self.n_rows, self.scalars = cycle, cycles, n_rows, scalars
         self._which = "" if number is None else f" chain={number}"
@@ -119,7 +121,7 @@ class Progress:
         self._pace: Pace | None = None
         self._counts: dict[str, list[int]] = {}
         self._count_anew()
-        self._values: dict[str, float] = {}
+        self._values = dict(values or {})
         self._file = None
         with contextlib.suppress(OSError):  # the log is a convenience: a full disk speaks up at the checkpoint
             logs = Path(folder) / "logs"

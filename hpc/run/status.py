@@ -24,6 +24,7 @@ from mpibayes.text import duration
 
 NAME = "status.json"
 # A running program writes its status every 10 seconds, or once a cycle where cycles are longer.
+AT_WORK = ("running", "waiting")  # states of a run whose process is there
 SILENT_S = 300.0
 SILENT_CYCLES = 3.0
 CLOCKS_S = 5.0  # clocks of a cluster's hosts differ by less
@@ -67,7 +68,7 @@ def ending(run_dir: str | Path) -> dict[str, Any] | None:
     except MpibayesError:
         return None
     before = {name: last.get(name) for name in ("state", "last_checkpoint", "host", "job", "updated", "message")}
-    if before["state"] == "running":
+    if before["state"] in AT_WORK:
         before |= {"state": "died", "message": "it ended without a message"}
     return before
 
@@ -75,8 +76,8 @@ def ending(run_dir: str | Path) -> dict[str, Any] | None:
 def liveness(status: dict[str, Any], now: datetime | None = None) -> tuple[bool | None, float | None]:
     """(does the run still go on, seconds since its last update).
 
-    A run that is not `running` is not alive. In the run's own place (`lock.place`) the process is looked for; elsewhere
-    a long silence means no, by the two hosts' clocks. None if unknown.
+    A run that neither runs nor waits for its turn is not alive. In the run's own place (`lock.place`) the process is
+    looked for; elsewhere a long silence means no, by the two hosts' clocks. None if unknown, as of one that waits.
     """
     try:
         updated = datetime.fromisoformat(status["updated"])
@@ -84,12 +85,12 @@ def liveness(status: dict[str, Any], now: datetime | None = None) -> tuple[bool 
         age = None
     else:
         age = ((now or datetime.now(UTC)) - (updated if updated.tzinfo else updated.astimezone())).total_seconds()
-    if status.get("state") != "running":
+    if status.get("state") not in AT_WORK:
         return False, age
     if _is_here(status):
         return lives(status.get("pid"), status.get("started")), age
-    if age is None:
-        return None, None
+    if age is None or status["state"] == "waiting":
+        return None, age
     return age < max(SILENT_S, SILENT_CYCLES * (status.get("seconds_per_cycle") or 0.0)), age
 
 
@@ -183,10 +184,10 @@ def _lines(row: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _state(row: dict[str, Any]) -> str:
     state = str(row.get("state", "unknown"))
-    if state != "running" or row["alive"]:
+    if state not in AT_WORK or row["alive"]:
         return state
     if row["alive"] is None:
-        return "running (unknown whether it still is)"
+        return state if state == "waiting" else f"{state} (unknown whether it still is)"
     if _is_here(row):
         return f"died: process {row.get('pid', '?')} is gone; the same command continues from the last checkpoint"
     silence = duration(row["age_s"], words=True)

@@ -7,6 +7,7 @@ import pytest
 
 from mpibayes.hpc.crosscat.scalars import SCALARS
 from mpibayes.hpc.run.progress import Progress, line
+from mpibayes.io.trace import TraceWriter, last_values
 from mpibayes.text import count, duration, rate
 
 
@@ -40,6 +41,21 @@ def test_lines_come_at_growing_distances_then_each_minute(tmp_path):
         "eta=8m19s",
     ]  # fmt: skip
     assert "\x1b" not in stream.getvalue() and "\r" not in stream.getvalue()
+
+
+def test_a_chain_that_goes_on_knows_what_it_had(tmp_path):
+    """Before its first cycle; what was not computed in the last one is from before."""
+    trace = TraceWriter(tmp_path, [s.name for s in SCALARS])
+    for cycle in range(1, 11):
+        score = {"heldout_lpd": -20.0 - cycle} if cycle < 8 else {}
+        trace.append(cycle, dict.fromkeys((s.name for s in SCALARS), math.nan) | values(cycle, **score))
+    trace.flush()
+    last = last_values(tmp_path, 10)
+    progress = Progress(tmp_path, 10, 20, 100, SCALARS, io.StringIO(), Clock(), values=last)
+    progress.close()
+    status = progress.status()
+    assert status["n_clusters"] == 37 and status["heldout_lpd"] == -27.0 and status["cycle"] == 10
+    assert last_values(tmp_path / "absent", 10) == {}
 
 
 def test_the_last_held_out_score_stays(tmp_path):

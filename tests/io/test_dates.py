@@ -9,7 +9,7 @@ import pytest
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.clock import DAYS, SINCE, around, as_text, step_in_words, step_of
-from mpibayes.io.dates import PATTERN, Dates, dates_of
+from mpibayes.io.dates import PATTERN, Dates, DatesLike, dates_of
 from mpibayes.io.encode import numbers
 from mpibayes.io.ingest import import_table
 from mpibayes.io.recode import read_like
@@ -244,3 +244,38 @@ def test_each_pattern_has_its_own_texts():
     texts = {"ymd": "2024-05-13", "dmy": "13.5.2024", "mdy": "5/13/2024", "clock": "13:05"}
     for order in PATTERN:
         assert [d.order for d in dates_of(pa.array([texts[order]]))] == [order]
+
+
+@pytest.mark.parametrize(
+    "order, texts, half_past, day_before",
+    [
+        ("dmy", ["12/11/2024", "1/10/2024", "?"], "2/5/2024 14:30:00", "1/5/2024"),
+        ("dmy", ["12.11.2024 09:30", "01.10.2024 10:15"], "02.05.2024 14:30", "01.05.2024 00:00"),
+        ("mdy", ["5/1/2024 2:30 pm", "11/12/2024 12:30 am"], "5/2/2024 2:30 pm", "5/1/2024 12:00 am"),
+        ("ymd", ["2024/12/31"], "2024/05/02 14:30:00", "2024/05/01"),
+        ("ymd", ["2024-12-31", "2024-12-31 01:00"], "2024-05-02 14:30", "2024-05-01 00:00"),
+        ("ymd", ["2024-12-31T01:00:00,25Z"], "2024-05-02T14:30:00,00Z", "2024-05-01T00:00:00,00Z"),
+        ("ymd", ["2024-12-31T01:00:00+05:30"], "2024-05-02T20:00:00+05:30", "2024-05-01T05:30:00+05:30"),
+        ("ymd", ["2024-12-31 01:00 -0200"], "2024-05-02 12:30 -0200", "2024-04-30 22:00 -0200"),
+        ("ymd", ["?"], "2024-05-02 14:30:00", "2024-05-01"),
+        ("mdy", ["?"], "05/02/2024 14:30:00", "05/01/2024"),
+        ("clock", ["12:15", "9:05"], "14:30", "0:00"),
+    ],
+)
+def test_days_are_written_as_a_file_writes_its_dates(order, texts, half_past, day_before):
+    form = DatesLike(order, "", Dates(order).example(pa.array(texts)))
+    first = 0 if order == "clock" else 19844
+    days = [first + (order != "clock") + 14.5 / 24, first]
+    written = [form.written(repr(float(day))) for day in days]
+    assert written == [half_past, day_before]
+    np.testing.assert_allclose(numbers(pa.array(written), form), days, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("order, first, n", [("ymd", -719_000, 2_932_000), ("clock", 0, 1)])
+def test_what_is_written_is_read_again(order, first, n):
+    """Days between the years 1 and 9999 to the millisecond, written as each of some texts."""
+    days = np.round((first + n * G.random(300)) * 86_400_000) / 86_400_000
+    for like in ("2024-5-1T9:05:03.5+13:45", "2024.05.01 12:30:00 AM", "9:05:00.25", ""):
+        form = DatesLike(order, "", like)
+        back = numbers(pa.array([form.written(repr(float(day))) for day in days]), form)
+        np.testing.assert_allclose(back, days, rtol=0, atol=1e-8)

@@ -97,6 +97,9 @@ def test_alive_silent_and_died(tmp_path):
         (STATUS | here | {"started": 1, "updated": ago(seconds=5), "pid": os.getpid()}, False, "died"),
         (STATUS | {"updated": ago(minutes=-9)}, True, "from now, by the clock of node17, which is ahead of"),
         (STATUS | {"updated": "nonsense"}, None, "unknown whether"),
+        (STATUS | here | {"state": "waiting", "updated": ago(hours=2), "pid": os.getpid()}, True, "waiting"),
+        (STATUS | here | {"state": "waiting", "pid": child.pid}, False, f"died: process {child.pid} is gone"),
+        (STATUS | {"state": "waiting", "updated": ago(hours=2)}, None, "state waiting cycle"),
         (STATUS | {"state": "finished", "updated": ago(days=9)}, False, "finished"),
         (STATUS | {"state": "stopped", "updated": ago(days=9)}, False, "9 d 0 h ago"),
     ]

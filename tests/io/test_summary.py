@@ -39,6 +39,17 @@ def test_each_column_of_a_narrow_table_has_a_line_with_its_reason(tmp_path):
     assert "2 levels: u, v" in lines["k"] and "--verbose" not in text
 
 
+@pytest.mark.parametrize("kind", ["real", "count"])
+def test_a_column_without_a_cell_has_no_values(tmp_path, kind):
+    path = tmp_path / "t.csv"
+    path.write_text("x,none\n" + "".join(f"{x:.1f},\n" for x in X))
+    lines = printed(import_table(path, tmp_path / "t.h5", kinds={"none": kind})).splitlines()
+    assert any(line.split() == ["none", kind, "no", "values", "100", "%", "as", "given"] for line in lines)
+    path.write_text(",".join(f"x{i}" for i in range(70)) + "\n" + 9 * ("," * 69 + "\n"))
+    wide = import_table(path, tmp_path / "t.h5", overwrite=True, kinds={f"x{i}": kind for i in range(70)})
+    assert f"70 {kind} columns: no values; 70 with missing cells" in printed(wide)
+
+
 def test_a_wide_table_is_told_of_by_kind(tmp_path):
     columns = {f"x{i}": G.standard_normal(N).round(2) for i in range(80)}
     columns |= {f"same{i}": ["1"] * N for i in range(10)} | {"k": ["u", "v", "w"] * 100}

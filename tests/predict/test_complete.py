@@ -1,6 +1,7 @@
 """`predict --complete`: gaps are filled with values as people record them, and all else in the file stays as it is."""
 
 import csv
+import datetime
 import gzip
 from types import SimpleNamespace
 
@@ -199,6 +200,49 @@ def test_typed_tables(run, holes, tmp_path):
     plain = [[cell.replace(",", ".").removesuffix(".0") for cell in row] for row in a]
     assert plain == b  # whose numbers have no form of their own
     assert c["visits"].to_pylist() == [int(row[6]) for row in b[1:]]
+
+
+def test_what_the_run_does_not_use_may_be_of_any_type(run, tmp_path):
+    """Bytes that are no text, and lists."""
+    rows, _ = people(9, 7)
+    columns = dict(zip(NAMES, map(list, zip(*rows)))) | {"age": [None] + [30.0] * 8}
+    columns |= {"photo": pa.array([b"\xff\xd8"] * 9, pa.binary()), "tags": [[i] for i in range(9)]}
+    pq.write_table(pa.table(columns), tmp_path / "new.parquet")
+    done = predict(run, tmp_path / "new.parquet", complete=tmp_path / "full.parquet", **QUIET)
+    told = pq.read_table(tmp_path / "full.parquet")
+    assert done.filled["age"] == 1 and told["photo"].to_pylist() == [b"\xff\xd8"] * 9
+    assert told["tags"].to_pylist() == columns["tags"] and told["photo"].type == pa.binary()
+
+
+WHEN = "%d.%m.%Y %H:%M+02:00"
+
+
+def test_dates_stay_as_the_file_has_them(tmp_path):
+    """In the text of the file, with its zone; of a typed table as dates, not as numbers of days."""
+    days = [datetime.datetime(2024, 5, 1) + datetime.timedelta(hours=7 * i) for i in range(200)]
+    lines = [f"{day.strftime(WHEN)};{day.date()};{i % 2}" for i, day in enumerate(days)]
+    (tmp_path / "t.csv").write_text("when;day;b\n" + "\n".join(lines) + "\n")
+    (tmp_path / "new.csv").write_text("when;day;b\n" + "\n".join([lines[0], ";;1", lines[2]]) + "\n")
+    (tmp_path / "run.toml").write_text(CONFIG)
+    for words in (("import", "t.csv", "t.h5"), ("run", "run.toml", "-o", "a")):
+        assert mpibayes(tmp_path, *words).returncode == 0
+    schema = tmp_path / "s.toml"
+    done = mpibayes(tmp_path, "import", "t.csv", "t2.h5", "--write-schema", schema)
+    done = mpibayes(tmp_path, "import", "new.csv", "new.h5", "--schema", schema)
+    assert done.returncode == 0, done.stderr
+    for name in ("new.csv", "new.h5"):
+        predict(tmp_path / "a", tmp_path / name, complete=tmp_path / "full.csv", overwrite=True, **QUIET)
+        told = read(tmp_path / "full.csv", ";" if name == "new.csv" else ",")
+        utc = days[0] - datetime.timedelta(hours=2)
+        given = lines[0].split(";")[0] if name == "new.csv" else str(utc)
+        assert told[1][:2] == [given, "2024-05-01"]
+        form = WHEN if name == "new.csv" else "%Y-%m-%d %H:%M:%S"
+        assert days[0].date() < datetime.datetime.strptime(told[2][0], form).date() < days[-1].date()
+        assert "2024-05-01" < told[2][1] < str(days[-1].date())
+    predict(tmp_path / "a", tmp_path / "new.h5", complete=tmp_path / "full.parquet", **QUIET)
+    told = pq.read_table(tmp_path / "full.parquet")
+    assert told.schema.types[:2] == [pa.timestamp("ms"), pa.date32()] and told["when"].null_count == 0
+    assert told["when"][0].as_py() == utc and told["day"][0].as_py() == days[0].date()
 
 
 def test_refusals(run, holes, tmp_path):

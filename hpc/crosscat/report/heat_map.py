@@ -79,10 +79,12 @@ def heat_map(
     for x, word in ((-0.75, "cluster"), (-0.1, "rows")):
         axes.text(x, -0.08, word, ha="right", va="bottom", fontsize=8, color=FAINT)
     figure.text(0.18 / width, 1 - 0.2 / height, title, fontsize=11, fontweight="bold", va="center")
-    alike = sum(not np.any(c.divergence[: len(sizes)] >= TELLING) for c in of)
+    telling = {c.title for c in of if np.any(c.divergence[: len(sizes)] >= TELLING)}  # of a column with atoms one part
+    n_shown, n_columns = len({c.title for c in shown}), len({c.title for c in of})
+    alike = n_columns - len(telling)
     words = (
         f"{_of(len(sizes), n_clusters)} cluster{'s' * (n_clusters != 1)}{', the largest' * (len(sizes) < n_clusters)}; "
-        f"{_of(len(shown), len(of))} column{'s' * (len(of) != 1)}, those that tell these clusters apart"
+        f"{_of(n_shown, n_columns)} column{'s' * (n_columns != 1)}, those that tell these clusters apart"
         + (f" ({alike:,} much the same in all)" if alike else "")
     )
     figure.text(0.18 / width, 1 - 0.42 / height, words, fontsize=8, va="center", color=FAINT)

@@ -1,5 +1,7 @@
 """Pictures: what would mislead, seen without looking."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -50,6 +52,17 @@ def test_profiles_fit_a_screen_and_say_what_they_leave_out(monkeypatch):
         "20 of 35 clusters, the largest; 14 of 41 columns, those that tell these clusters apart (1 much the same in "
         "all)"
     ) in words
+
+
+def test_both_parts_of_a_column_with_atoms_are_one_column(monkeypatch):
+    """`gain = 0` and the rest of gain; the rest of loss says nothing."""
+    columns = [real("gain = 0", [1.0, 0.0], [2.0, 0.0]), real("gain", [1.0, 0.5], [2.0, 0.0])]
+    columns += [real("loss = 0", [1.0, 0.0], [2.0, 0.0]), real("loss", [0.0, 0.0], [0.0, 0.0])]
+    columns = [replace(c, title=c.name.partition(" ")[0]) for c in columns]
+    for shown, words in ((columns[:3], "all 2 columns"), (columns[:2], "1 of 2 columns")):
+        given = (shown, np.full(2, 10), [["x"], ["y"]], 20, "Profiles", 2, columns)
+        texts = [text.get_text() for text in axes_of(monkeypatch, heat_map.heat_map, *given).texts]
+        assert f"all 2 clusters; {words}, those that tell these clusters apart" in texts
 
 
 def test_a_number_like_all_rows_has_no_text():
