@@ -25,11 +25,11 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, BinaryIO
 
 import h5py
 import numpy as np
@@ -39,7 +39,6 @@ from mpibayes.io.files import (
     TEMPORARY,
     Guard,
     create,
-    h5_image,
     make_directory,
     open_regular,
     read_regular,
@@ -49,6 +48,7 @@ from mpibayes.io.files import (
     storing,
     sync_directory,
     unguarded,
+    write_h5,
 )
 from mpibayes.io.segments import Kept
 from mpibayes.text import counted
@@ -87,7 +87,7 @@ def write_part(draft: Path, first_shard: int, shards: Mapping[int, Mapping[str, 
     """Write one rank's shards into what `begin` made; {shard: {name: array}}, names may contain "/".
 
     Returns the manifest's entry {file, bytes, sha256, shards}, or None for a rank without shards.
-    Holds two more copies of the arrays while it writes. Raises CheckpointError, having removed the part.
+    Raises CheckpointError, having removed the part.
     """
     if not shards:
         return None
@@ -99,7 +99,7 @@ def write_part(draft: Path, first_shard: int, shards: Mapping[int, Mapping[str, 
 
     with storing(draft):
         make_directory(draft)  # a network file system may not show root's directory yet
-    entry = _write(draft / f"part-{first_shard:05d}.h5", h5_image(fill))
+    entry = _write(draft / f"part-{first_shard:05d}.h5", lambda file: write_h5(file, fill))
     return entry | {"shards": sorted(int(i) for i in shards)}
 
 
@@ -131,9 +131,12 @@ def commit(
             _check_size(draft / part["file"], part["bytes"])
         manifest: dict[str, Any] = {"format": FORMAT, "version": VERSION, "cycle": cycle, "parts": written}
         manifest["kept"] = dict(kept)
-        manifest["shared"] = _write(draft / SHARED, h5_image(lambda file: _fill_shared(file, cycle, shared)))
+        manifest["shared"] = _write(
+            draft / SHARED, lambda file: write_h5(file, lambda h5: _fill_shared(h5, cycle, shared))
+        )
         manifest["sha256"] = _manifest_sum(manifest)
-        _write(draft / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
+        text = (json.dumps(manifest, indent=1) + "\n").encode()
+        _write(draft / MANIFEST, lambda file: file.write(text))
         with storing(draft):
             sync_directory(draft)
             target, aside = _final(folder, cycle), Path(f"{_final(folder, cycle)}{ASIDE}")
@@ -168,18 +171,21 @@ def _final(folder: Path, cycle: int) -> Path:
     return folder / f"{cycle:09d}"
 
 
-def _write(path: Path, data: bytes) -> dict[str, Any]:
+def _write(path: Path, fill: Callable[[BinaryIO], object]) -> dict[str, Any]:
     """Write and flush a file of a draft (whose rename makes it visible); its entry in the manifest."""
     try:
         with storing(path), create(path) as file:
-            file.write(data)
+            fill(file)
             file.flush()
             os.fsync(file.fileno())
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     except BaseException:
         with contextlib.suppress(OSError):
             path.unlink()
         raise
-    return {"file": path.name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    return {"file": path.name, "bytes": size, "sha256": sha256}
 
 
 def _store(group: h5py.Group, arrays: Mapping[str, np.ndarray]) -> None:

@@ -2,14 +2,14 @@
 
 A file is written under a temporary name beside its place, flushed to disk, renamed over it, and the directory is
 flushed too. The temporary file is always a new one: what has its name, left over from a kill or a link that someone put
-there, is removed, and never written to. HDF5 files are built in memory and written as plain bytes: a full disk is then
-one clear `OSError` from one write call, where the HDF5 library would report it at some later close and keep the broken
-file open.
+there, is removed, and never written to. HDF5 files are written through a file of ours: a full disk is then one clear
+`OSError`, where the HDF5 library would report it at some later close and keep the broken file open.
 """
 
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 import secrets
@@ -113,9 +113,9 @@ def unguarded() -> None:
 
 
 def create(path: Path) -> BinaryIO:
-    """A new file for writing, whatever has its name. Raises OSError."""
+    """A new file for writing and reading, whatever has its name. Raises OSError."""
     path.unlink(missing_ok=True)
-    return open(path, "xb")  # which follows no link
+    return open(path, "x+b")  # which follows no link
 
 
 def remove(path: Path) -> None:
@@ -210,6 +210,39 @@ def set_aside(path: Path) -> Path:
         n += 1
     path.rename(aside)
     return aside
+
+
+class _Medium(io.RawIOBase):
+    """What HDF5 writes to: a file whose first failure is kept until HDF5 is done, since it cannot let go of a file that
+    it could not write."""
+
+    def __init__(self, file: BinaryIO):
+        self._file, self.failure = file, None
+        self.seek, self.tell, self.readinto, self.truncate = file.seek, file.tell, file.readinto, file.truncate
+
+    def write(self, data) -> int:
+        self._try(lambda: self._file.write(data))
+        return len(data)
+
+    def flush(self) -> None:
+        self._try(self._file.flush)
+
+    def _try(self, act: Callable[[], object]) -> None:
+        if self.failure is None:
+            try:
+                act()
+            except OSError as error:
+                self.failure = error
+
+
+def write_h5(file: BinaryIO, fill: Callable[[h5py.File], None]) -> None:
+    """Make of an empty file, open for writing and reading, the HDF5 file that `fill` makes, in the default library
+    version, which older readers know. Large arrays are not copied. Raises OSError."""
+    medium = _Medium(file)
+    with h5py.File(medium, "w") as h5:
+        fill(h5)
+    if medium.failure is not None:
+        raise medium.failure
 
 
 def h5_image(fill: Callable[[h5py.File], None]) -> bytes:

@@ -26,12 +26,6 @@ PIECE = 1 << 20
 LAST = 41  # bytes of the last line, with the line feed before it
 
 
-def sealed(image: bytes) -> bytes:
-    """A file in memory with its seal."""
-    sums = [zlib.crc32(image[i : i + PIECE]) for i in range(0, len(image), PIECE)]
-    return image + _seal(len(image), sums, ())
-
-
 def append_seal(file: BinaryIO, apart: Sequence[tuple[int, int]] = ()) -> None:
     """Seal a file that is open for reading and writing."""
     file.seek(0)

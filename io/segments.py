@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,17 +26,17 @@ import numpy as np
 from mpibayes.errors import CheckpointError
 from mpibayes.io.files import (
     Guard,
-    h5_image,
     make_directory,
     reading,
     reason,
     remove_left_overs,
+    replacing,
     storing,
     sync_directory,
     unguarded,
-    write_bytes,
+    write_h5,
 )
-from mpibayes.io.seal import Seal, sealed
+from mpibayes.io.seal import Seal, append_seal
 
 # More small segments than MANY are joined; a joined one stays below JOINED bytes, so joining is a bounded rewrite.
 MANY = 64
@@ -170,7 +170,7 @@ class Segments:
             for name, array in columns.items():
                 _create(file, name, array.shape, array.dtype)[...] = array
 
-        self._put(int(cycle[0]), int(cycle[-1]), h5_image(fill))
+        self._put(int(cycle[0]), int(cycle[-1]), fill)
         self.last = int(cycle[-1])
         self._n_small += 1  # counted as small until it is looked at: a look costs more than a needless recount
         if self._n_small > MANY:
@@ -193,10 +193,11 @@ class Segments:
             sync_directory(self.folder)
         self._recount()
 
-    def _put(self, first: int, last: int, image: bytes) -> None:
+    def _put(self, first: int, last: int, fill: Callable[[h5py.File], None]) -> None:
         path = self.folder / f"seg-{first:09d}-{last:09d}.h5"
-        with storing(path):
-            write_bytes(path, sealed(image), guard=self._guard)
+        with storing(path), replacing(path, guard=self._guard) as file:
+            write_h5(file, fill)
+            append_seal(file)
 
     def _remove(self, path: Path) -> None:
         self._guard()
@@ -271,7 +272,7 @@ class Segments:
                         out[name][(slice(at, at + n), *map(slice, length))] = array[wanted]
                     at, done = at + n, int(cycle.max(initial=done))
 
-        self._put(segments[0].first, final, h5_image(fill))
+        self._put(segments[0].first, final, fill)
         for segment in segments:
             self._remove(segment.path)
 

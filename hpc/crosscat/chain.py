@@ -18,7 +18,7 @@ from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.columns import scan
-from mpibayes.hpc.crosscat.columns.cells import Held, gathered, places, renumbered, units
+from mpibayes.hpc.crosscat.columns.cells import Gather, Held, places, renumbered, units
 from mpibayes.hpc.crosscat.columns.split_merge import Move
 from mpibayes.hpc.crosscat.columns.subject import Subject
 from mpibayes.hpc.crosscat.moves import round as moves
@@ -137,7 +137,7 @@ class Mixture:
         for i in range(len(self.shards)):
             held = [self.held(view.columns, [view.shards[i].rows]) for view in views]
             for own, names in zip(found, wanted):
-                own += self._cells(self._modelled(names), held)
+                own.append(self._cells(names, held)(0))
             for view in views:
                 view.shards[i] = replace(view.shards[i], rows=view.shards[i].rows.only(()))
         return found
@@ -165,25 +165,22 @@ class Mixture:
         blocks = {b: of for b, of in s.blocks.items() if set(of["columns"]) <= set(names)}
         return Components(renumbered(self._modelled(names)), s.priors, blocks) if s.likelihood else Components([])
 
-    def _cells(self, chosen: Sequence, held: Sequence[Held]) -> list:
-        if len(held) == 1 and len(chosen) == len(held[0].columns):
-            return list(held[0].rows)  # all columns: the cells as they are, not copied
-        return gathered(chosen, held, self.settings.blocks)
+    def _cells(self, names: Collection[str], held: Sequence[Held]) -> Gather:
+        return Gather(self._modelled(names), held, self.settings.blocks)
 
-    def of_columns(self, names: Collection[str], held: Sequence[Held]) -> tuple[Components, Hyper, list]:
+    def of_columns(self, names: Collection[str], held: Sequence[Held]) -> tuple[Components, Hyper, Gather]:
         """Some columns with their hyperparameters, and their cells of what is held."""
-        components, rows = self._components(names), self._cells(self._modelled(names), held)
+        components = self._components(names)
         of_column = {name: of for view in self.views for name, of in view.components.by_column(view.hyper).items()}
-        return components, components.hyper(1.0, 0.0, of_column), rows
+        return components, components.hyper(1.0, 0.0, of_column), self._cells(names, held)
 
     def subject(self, names: Collection[str]) -> Subject:
         """Some columns by themselves."""
         wanted = set(names)
         held = [of for of, view in zip(self._held(), self.views) if wanted & set(view.columns)]
-        components, hyper, rows = self.of_columns(names, held)
-        own = [replace(shard, rows=cells) for shard, cells in zip(self.shards, rows)]
-        active = [z >= 0 for z in self.views[0].z]
-        return Subject(self.comm, components, hyper, own, active, self.n_active, self.n_shards)
+        return Subject(
+            self.comm, *self.of_columns(names, held), self.shards, self.views[0].z, self.n_active, self.n_shards
+        )
 
     @cached_property
     def components(self) -> Components:

@@ -72,6 +72,8 @@ class Purpose(IntEnum):
     DEALT_FEATURES = 50  # the features that rows have in a proposal; sub = move
     FIRST_FEATURES = 51  # which rows features are searched for on, and which is left out; sub = what for
     SEARCH = 52  # the seed of that search
+    BY_LEVEL = 54  # which cluster is split by a column's levels, or which two are joined; sub = step
+    SHARED_OUT = 55  # sides of the rows of such a split; sub = step
     CELLS_OF_ROWS = 60  # missing cells of rows, drawn from the predictive of a draw of features; sub = what for
 
 

@@ -16,6 +16,7 @@ from mpibayes.hpc.crosscat import sweep as shard_step
 from mpibayes.hpc.crosscat import update as global_update
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.moves import alike as informed_moves
+from mpibayes.hpc.crosscat.moves import by_level as level_moves
 from mpibayes.hpc.crosscat.moves import grouping
 from mpibayes.hpc.crosscat.moves import launched as guided_moves
 from mpibayes.hpc.crosscat.moves import round as split_merge
@@ -346,7 +347,7 @@ def constants(paired=grouping.PAIRED, **values):
     """Other constants of the moves (SCANS, SUBSET, INFORMED, INFORMED_SPLITS, ...); paired: that of the grouping."""
     with mock.patch.object(grouping, "PAIRED", paired), contextlib.ExitStack() as changed:
         for name, value in values.items():
-            of = guided_moves if hasattr(guided_moves, name) else informed_moves
+            of = next(module for module in (guided_moves, informed_moves, level_moves) if hasattr(module, name))
             changed.enter_context(mock.patch.object(of, name, value))
         grouping._log_z.cache_clear()
         try:
@@ -356,12 +357,16 @@ def constants(paired=grouping.PAIRED, **values):
 
 
 def guided_alone(**values):
-    return constants(INFORMED=0, **values)
+    return constants(INFORMED=0, BY_LEVEL=0, **values)
+
+
+def informed_alone(**values):
+    return one_kind_alone(informed_moves.informed, **values)
 
 
 @contextlib.contextmanager
-def informed_alone(**values):
-    with constants(**values), mock.patch.object(split_merge, "KINDS", [informed_moves.informed]):
+def one_kind_alone(moves, **values):
+    with constants(**values), mock.patch.object(split_merge, "KINDS", [moves]):
         yield
 
 

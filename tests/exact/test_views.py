@@ -122,7 +122,7 @@ def one_lane():
 
 def columns_by_place():
     """A view takes as many columns as it has of an array, and not those that it has."""
-    right = program.gathered
+    right = program.Gather
 
     def wrong(chosen, held, blocks):
         places, held = [], [Held(renumbered(of.columns), of.rows) for of in held]
@@ -132,7 +132,7 @@ def columns_by_place():
             places.append(next(c for c in every if c.index == before))
         return right(places, held, blocks)
 
-    return mock.patch.object(program, "gathered", wrong)
+    return mock.patch.object(program, "Gather", wrong)
 
 
 @pytest.mark.thorough

@@ -18,6 +18,7 @@ from unittest import mock
 import numpy as np
 
 from mpibayes.hpc.crosscat.moves import alike as informed_moves
+from mpibayes.hpc.crosscat.moves import by_level as level_moves
 from mpibayes.hpc.crosscat.moves import launched as guided_moves
 from mpibayes.hpc.crosscat.moves import ledger as cluster_book
 from mpibayes.hpc.crosscat.moves.ledger import Ledger
@@ -177,6 +178,15 @@ def informed(ledger: Ledger, tape: Tape) -> None:
     step(ledger, 0, Stream(tape))
 
 
+def by_level(ledger: Ledger, tape: Tape) -> None:
+    """One step: a merge or a split by a column's levels, by the program's coin."""
+    splits = level_moves.BY_LEVEL_SPLITS
+    if tape.choose([1.0 - splits, splits]):
+        level_moves._split(ledger, 0, Stream(tape))
+    else:
+        level_moves._merge(ledger, Stream(tape))
+
+
 @contextlib.contextmanager
 def taped(tape: Tape):
     """The program with its decisions on a tape, but for those of the launch."""
@@ -229,6 +239,18 @@ def taped(tape: Tape):
         own = np.arange(len(z), dtype=np.int32)
         return right_sides(self, rows, own, ids, of_row, side, seeds, odds, *stream)
 
+    def dealt(ledger, cluster, column, spread, step, stream):
+        """Rows are dealt one by one, by an urn for each level: what a level's share comes to, once it is unknown."""
+        of, urns, sides = ledger.components.categorical.columns[column], {}, []
+        for shard, z in zip(ledger.shards, ledger.z):
+            side = np.full(len(z), -1, np.int8)
+            for i in np.flatnonzero(z == cluster):
+                urn = urns.setdefault(int(getattr(shard.rows, of.block)[i, of.index]), np.full(2, spread))
+                side[i] = tape.choose(urn / urn.sum())
+                urn[side[i]] += 1
+            sides.append(side)
+        return sides
+
     def draw_on_grid(log_weight, stream):
         weight = np.exp(log_weight[0] - log_weight[0].max())
         return np.array([tape.choose(weight / weight.sum())])
@@ -236,6 +258,8 @@ def taped(tape: Tape):
     with (
         mock.patch.object(guided_moves, "generator", scripted_generator),
         mock.patch.object(informed_moves, "draw_on_grid", draw_on_grid),
+        mock.patch.object(level_moves, "draw_on_grid", draw_on_grid),
+        mock.patch.object(level_moves, "_dealt", dealt),
         mock.patch.object(guided_moves, "_launch", launch),
         mock.patch.object(guided_moves, "_seeds", seeds),
         mock.patch.object(Ledger, "sides", sides),

@@ -95,8 +95,9 @@ def geweke(n_shards, n_replicates, steps, default_seed):
             _, rows = draw_table(np.array(labels), hypers, g)
             held = Held(mixture.columns, [rows.take(np.arange(s.start, s.start + len(s))) for s in mixture.shards])
             for view in mixture.views:
-                for shard, cells in zip(view.shards, mixture.of_columns(view.columns, [held])[2]):
-                    shard.rows = cells
+                cells = mixture.of_columns(view.columns, [held])[2]
+                for i, shard in enumerate(view.shards):
+                    shard.rows = cells(i)
             mixture.resume(r * crosscat.STRIDE + t)
             mixture.cycle()
             views, labels = crosscat.state(mixture, units)

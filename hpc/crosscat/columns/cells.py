@@ -46,22 +46,40 @@ class Held:
     rows: Sequence[Rows]
 
 
-def gathered(chosen: Sequence[Column], held: Sequence[Held], blocks: Mapping[str, Mapping]) -> list[Rows]:
-    """The cells of some columns, of each of this rank's shards, copied from where they are held.
+class Gather:
+    """The cells of some columns, wherever they are held, a shard at a time: those of a whole view as they are, others
+    copied. Not kept, but for the last whole shard.
 
     chosen: with their places in the whole table, which set the order. Columns that `blocks` joins are chosen together.
     """
-    place = {c.name: (source, c) for source, of in enumerate(held) for c in renumbered(of.columns)}
-    widths = places(chosen, blocks)["widths"]
-    found = []
-    for i in range(len(held[0].rows)):
-        arrays = {}
+
+    def __init__(self, chosen: Sequence[Column], held: Sequence[Held], blocks: Mapping[str, Mapping]):
+        self.held = held
+        self._as_they_are = len(held) == 1 and len(chosen) == len(held[0].columns)
+        place = {c.name: (source, c.index) for source, of in enumerate(held) for c in renumbered(of.columns)}
+        self._places = {
+            block: [place[c.name] for c in sorted((c for c in chosen if c.block == block), key=lambda c: c.index)]
+            for block in ARRAYS
+        }
+        self._widths = places(chosen, blocks)["widths"]
+        self._last: tuple[int, Rows] | None = None
+
+    def __call__(self, i: int, at: np.ndarray | None = None) -> Rows:
+        """Of the rows at these places of this rank's i-th shard; None: of all."""
+        if self._as_they_are:
+            rows = self.held[0].rows[i]
+            return rows if at is None else rows.take(at)
+        if at is None and self._last is not None and self._last[0] == i:
+            return self._last[1]
+        rows, arrays = [of.rows[i] for of in self.held], {}
         for block, dtype in ARRAYS.items():
-            own = sorted((c for c in chosen if c.block == block), key=lambda c: c.index)
-            array = np.empty((len(held[0].rows[i]), len(own)), dtype)
-            for to, column in enumerate(own):
-                source, there = place[column.name]
-                array[:, to] = getattr(held[source].rows[i], block)[:, there.index]
+            own = self._places[block]
+            array = np.empty((len(rows[0]) if at is None else len(at), len(own)), dtype)
+            for to, (source, index) in enumerate(own):
+                column = getattr(rows[source], block)[:, index]
+                array[:, to] = column if at is None else column[at]
             arrays[block] = array
-        found.append(Rows(**arrays, widths=widths))
-    return found
+        found = Rows(**arrays, widths=self._widths)
+        if at is None:
+            self._last = i, found
+        return found

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat import sync
-from mpibayes.hpc.crosscat.columns.subject import Subject
+from mpibayes.hpc.crosscat.columns.subject import Labelled, Subject
 from mpibayes.hpc.crosscat.columns.values import by_value
 from mpibayes.hpc.crosscat.start.subsample import IDLE
 from mpibayes.hpc.parallel.reduce import exact_sum
@@ -34,6 +35,7 @@ BOOST = 5.0  # log of how much more a row weighs its launch's cluster
 CONCENTRATION = 1.0  # of q, whatever the view's
 PIECE = 4_096  # rows of a batch that are scored at a time
 WAITING, LATE = -1, IDLE - 1
+NONE = 255  # number of the batch of idle rows
 
 
 @dataclass(frozen=True)
@@ -52,28 +54,28 @@ class Proposal:
         self.subject, self.comm, self._key, self._sub = subject, subject.comm, key, sub
         self._prior = subject.components.prior(subject.hyper)
         self._launch_key = {**key, "chain": lane}
-        share = min(1.0, CORE / subject.n_active)
-        self._core = [self._sorted(self._u(i), 0.0, share) for i in range(len(subject.shards))]
-        edges = [share]
+        edges = [min(1.0, CORE / subject.n_active)]
         while edges[-1] < 1.0:
             edges.append(min(1.0, 2.0 * edges[-1]))
-        self._edges = edges
+        self._n_batches = len(edges) - 1
+        self._batch_of, self._core = [], []
+        for i in range(len(subject.shards)):
+            u = self._uniforms(i, Purpose.CORE)
+            batch = np.searchsorted(edges, u, side="right").astype(np.uint8)  # 0: the core
+            batch[~subject.active(i)] = NONE
+            core = np.flatnonzero(batch == 0)
+            self._batch_of.append(batch)
+            self._core.append(core[np.argsort(u[core], kind="stable")])
 
-    def _u(self, i: int) -> np.ndarray:
-        """The numbers that put a shard's rows into batches; 1: in none. Not kept, since they are eight bytes a row."""
+    def _uniforms(self, i: int, purpose: Purpose, at: np.ndarray | None = None) -> np.ndarray:
+        """Of the rows at these places of a shard; None: of all."""
         shard = self.subject.shards[i]
-        return np.where(self.subject.active[i], self._uniforms(shard, Purpose.CORE, np.arange(len(shard))), 1.0)
-
-    def _uniforms(self, shard, purpose: Purpose, at: np.ndarray) -> np.ndarray:
-        """Of the rows at these places of a shard."""
-        ids = shard.start + at.astype(np.int64)
+        ids = shard.start + (np.arange(len(shard)) if at is None else at).astype(np.int64)
         return (split.words(ids, purpose=purpose, sub=self._sub, **self._key) >> np.uint64(11)) * 2.0**-53
 
-    @staticmethod
-    def _sorted(u: np.ndarray, low: float, high: float) -> np.ndarray:
-        """Places of the rows whose number is in [low, high), in the order of these numbers."""
-        at = np.flatnonzero((u >= low) & (u < high))
-        return at[np.argsort(u[at], kind="stable")]
+    def _batch_at(self, number: int) -> list[np.ndarray]:
+        """Places of a batch's rows in each shard."""
+        return [np.flatnonzero(batch == number) for batch in self._batch_of]
 
     def draw(self) -> Drawn:
         """A partition. Collective."""
@@ -85,10 +87,17 @@ class Proposal:
 
     def _run(self, given: Sequence[np.ndarray] | None) -> Drawn:
         """Draw, or follow what is given; the labels are then renumbered alone."""
-        z = [np.where(active, WAITING, IDLE).astype(np.int32) for active in self.subject.active]
+        subject = self.subject
+        z = [np.where(batch == NONE, IDLE, WAITING).astype(np.int32) for batch in self._batch_of]
         n_core, slot_of, log_q = self._seat_core(z, given)
-        for low, high in zip(self._edges, self._edges[1:]):
-            log_q += self._batch(z, given, n_core, slot_of, low, high)
+        statistics, at = None, self._core
+        for number in range(1, 1 + self._n_batches):
+            more = sync.statistics(
+                self.comm, subject.components, Labelled(subject.cells, z, at), n_core, subject.n_shards
+            )
+            statistics = more if statistics is None else subject.components.union(statistics, more)
+            at = self._batch_at(number)
+            log_q += self._batch(z, given, n_core, slot_of, statistics, at)
         n_late, more = self._seat_late(z, given, n_core)
         return Drawn(z, n_core + n_late, log_q + more)
 
@@ -152,7 +161,7 @@ class Proposal:
 
     def _u_of_core(self) -> np.ndarray | None:
         """The numbers of the core's rows, on root, in the order of shards."""
-        return self._gathered([self._u(i)[at] for i, at in enumerate(self._core)])
+        return self._gathered([self._uniforms(i, Purpose.CORE, at) for i, at in enumerate(self._core)])
 
     def _gathered(self, mine: Sequence[np.ndarray]) -> np.ndarray | None:
         mine = np.concatenate(mine) if mine else np.zeros(0)
@@ -174,28 +183,26 @@ class Proposal:
 
     # --- side by side ------------------------------------------------------------------------------------------------
 
-    def _batch(self, z, given, n_core: int, slot_of: np.ndarray, low: float, high: float) -> float:
-        """Rows whose number is in [low, high) take a cluster of the core, or are late; log q on root."""
-        subject = self.subject
-        labelled = [(shard.rows, np.maximum(own, WAITING)) for shard, own in zip(subject.shards, z)]
+    def _batch(self, z, given, n_core: int, slot_of: np.ndarray, statistics: Statistics, at) -> float:
+        """Rows at these places take a cluster of the core, or are late; log q on root. statistics: of the core's
+        clusters, from all rows before."""
         tail = self._tail()
-        tail.load(sync.statistics(self.comm, subject.components, labelled, n_core, subject.n_shards))
+        tail.load(statistics)
         parts = np.zeros((len(z), 1))
-        for i, (shard, own) in enumerate(zip(subject.shards, z)):
-            u = self._u(i)
-            at = np.flatnonzero((u >= low) & (u < high))
-            coins = self._uniforms(shard, Purpose.TAKEN, at)
+        for i, own in enumerate(z):
+            coins = self._uniforms(i, Purpose.TAKEN, at[i])
             follow = None
             if given is not None:
-                known = given[i][at] < len(slot_of)
-                follow = np.where(known, slot_of[np.where(known, given[i][at], 0)], -1)
+                names = given[i][at[i]]
+                known = names < len(slot_of)
+                follow = np.where(known, slot_of[np.where(known, names, 0)], -1)
                 follow = np.where(follow < 0, n_core, follow).astype(np.int32)
-            for start in range(0, len(at), PIECE):
+            for start in range(0, len(at[i]), PIECE):
                 some = slice(start, start + PIECE)
-                terms = kernels.log_predictive_clusters(shard.rows.take(at[some]), tail)
+                terms = kernels.log_predictive_clusters(self.subject.cells(i, at[i][some]), tail)
                 pick, log_q = kernels.take(terms, coins[some], None if follow is None else follow[some])
                 parts[i] += log_q
-                own[at[some]] = np.where(pick == n_core, LATE, pick)
+                own[at[i][some]] = np.where(pick == n_core, LATE, pick)
         total = exact_sum(self.comm, parts)
         return 0.0 if total is None else float(total[0])
 

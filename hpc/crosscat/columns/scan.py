@@ -8,7 +8,7 @@ sum over ranks, and again only under what an auxiliary view that was taken is re
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,6 +20,7 @@ from mpibayes.hpc.crosscat.start.subsample import IDLE
 from mpibayes.hpc.crosscat.view import View
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.streams import Purpose, generator
+from mpibayes.io.rows import Rows
 from mpibayes.kernels.mixture.restaurant import restaurant
 
 OFTEN = 20  # cycles that all end with a scan; later, when rows have settled, single columns hardly ever move
@@ -29,11 +30,23 @@ AUXILIARY = 3  # auxiliary views at any time of a scan
 @dataclass(frozen=True)
 class Rowwise:
     """A partition of the rows that columns may go by: a view's, or an auxiliary one. z: labels of each of this rank's
-    shards, 0 to n_labels - 1, negative for idle rows; process: the concentration and discount of its law."""
+    shards, 0 to n_labels - 1, negative for idle rows, in signed integers of any width; process: the concentration and
+    discount of its law."""
 
     z: Sequence[np.ndarray]
     n_labels: int
     process: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """(rows, labels) of shards, the labels as kernels take them."""
+
+    shards: Sequence
+    z: Sequence[np.ndarray]
+
+    def __iter__(self) -> Iterator[tuple[Rows, np.ndarray]]:
+        return ((shard.rows, z.astype(np.int32, copy=False)) for shard, z in zip(self.shards, self.z))
 
 
 def of_views(views: Sequence[View]) -> list[Rowwise]:
@@ -65,11 +78,13 @@ def auxiliary(law: PitmanYor, rows: Present, key: Mapping[str, int], number: int
     """The number-th fresh partition of a scan, from the prior: the same on all ranks, of which each keeps its rows."""
     process = law.draw_prior(generator(purpose=Purpose.PROCESS, sub=number, **key))
     everyone, labels = restaurant(rows.n, *process, purpose=Purpose.RESTAURANT, sub=number, **key), []
+    n_labels = int(everyone.max(initial=-1)) + 1
+    kind = np.min_scalar_type(-1 - n_labels)  # there are several, and they are but looked at
     for active, before in zip(rows.active, rows.before):
-        z = np.full(len(active), IDLE, np.int32)
+        z = np.full(len(active), IDLE, kind)
         z[active] = everyone[before : before + np.count_nonzero(active)]
         labels.append(z)
-    return Rowwise(labels, int(everyone.max(initial=-1)) + 1, process)
+    return Rowwise(labels, n_labels, process)
 
 
 def scores(
@@ -80,7 +95,7 @@ def scores(
     Each pair of a view's columns and a partition is worked out by one rank. Collective.
     """
     pairs = [(view, p) for view in views for p in partitions]
-    labelled = [[(shard.rows, z) for shard, z in zip(view.shards, p.z)] for view, p in pairs]
+    labelled = [Cut(view.shards, p.z) for view, p in pairs]
     counts = [sync.counted(view.components, rows, p.n_labels) for (view, p), rows in zip(pairs, labelled)]
     sync.add_up(comm, counts)
     moments = [sync.Moments(view.components) for view, _ in pairs]

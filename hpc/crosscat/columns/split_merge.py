@@ -54,12 +54,10 @@ class Move:
         log_r += self._log_weight(new_b.subject, drawn[1])
         if not self.anew:
             log_r -= new_b.subject.log_likelihood(old.z, old.n_labels)
-        del new_b  # the cells of one side at a time
         if self.anew:
             new_a = self._proposal(a, 0)
             drawn[0] = new_a.draw()
             log_r += self._log_weight(new_a.subject, drawn[0])
-            del new_a
             whole = self._proposal(own, 2)
             log_r -= self._log_target(whole.subject, old.z, old.n_labels)
         after = [view.z for view in self.views]
@@ -200,7 +198,7 @@ class Move:
         stream = Stream(purpose=Purpose.SIDES_OF_COLUMNS, sub=self.number, **self.key)
         share = sides.ROWS / subject.n_active
         near = [stream.uniforms(s.start + np.arange(len(s))) < share for s in subject.shards]
-        chosen = [np.flatnonzero(at & active) for at, active in zip(near, subject.active)]
+        chosen = [np.flatnonzero(at & subject.active(i)) for i, at in enumerate(near)]
         rows, side, log_q = subject.to_root(chosen), given, 0.0
         if rows is not None:
             number = {name: i for i, unit in enumerate(units) for name in unit}
@@ -209,8 +207,8 @@ class Move:
 
             def cut(chosen: np.ndarray) -> sides.Part:
                 some = [name for i in chosen.tolist() for name in units[i]]
-                components, hyper, (cells,) = self.chain.of_columns(some, [held])
-                return sides.Part(components, hyper, cells)
+                components, hyper, cells = self.chain.of_columns(some, [held])
+                return sides.Part(components, hyper, cells(0))
 
             key = {**self.key, "chain": in_lane(self.chain.chain, LAUNCHES + 4 * self.number + 3)}
             whole = sides.Part(subject.components, subject.hyper, rows)

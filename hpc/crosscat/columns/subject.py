@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,28 +10,51 @@ import numpy as np
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.crosscat import sync
+from mpibayes.hpc.crosscat.columns.cells import Gather
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.io.rows import ARRAYS, Rows
 
 
 @dataclass(frozen=True)
+class Labelled:
+    """(cells, labels) of this rank's shards. at: places of some rows of each, whose cells alone are meant."""
+
+    cells: Gather
+    z: Sequence[np.ndarray]
+    at: Sequence[np.ndarray] | None = None
+
+    def __iter__(self) -> Iterator[tuple[Rows, np.ndarray]]:
+        for i, z in enumerate(self.z):
+            at = None if self.at is None else self.at[i]
+            yield self.cells(i, at), z if at is None else z[at]
+
+
+@dataclass(frozen=True)
 class Subject:
-    """shards: this rank's, with the cells of these columns alone. hyper: theirs, but for concentration and discount.
-    active: which rows of each shard are not idle, (n,) bool; n_active: how many on all ranks."""
+    """cells: those of these columns. hyper: theirs, but for concentration and discount. shards: this rank's, without
+    cells. labels: of any view, negative ones of the rows that are idle; n_active: how many are not, on all ranks."""
 
     comm: Communicator
     components: Components
     hyper: Hyper
+    cells: Gather
     shards: Sequence[Shard]
-    active: Sequence[np.ndarray]
+    labels: Sequence[np.ndarray]
     n_active: int
     n_shards: int
 
+    def active(self, i: int) -> np.ndarray:
+        """Which rows of this rank's i-th shard are not idle, (n,) bool."""
+        return self.labels[i] >= 0
+
+    def labelled(self, z: Sequence[np.ndarray]) -> Labelled:
+        """(cells, labels) of each shard, as one goes through them."""
+        return Labelled(self.cells, z)
+
     def log_likelihood(self, z: Sequence[np.ndarray], n_labels: int) -> float:
         """Log marginal likelihood of all cells given labels of each shard, on root; NaN elsewhere. Collective."""
-        labelled = [(shard.rows, own) for shard, own in zip(self.shards, z)]
-        found = sync.total_statistics(self.comm, self.components, labelled, n_labels, self.n_shards)
+        found = sync.total_statistics(self.comm, self.components, self.labelled(z), n_labels, self.n_shards)
         if found is None:
             return np.nan
         marginals = self.components.log_marginal(self.hyper, found, self.components.everything)
@@ -39,7 +62,7 @@ class Subject:
 
     def to_root(self, chosen: Sequence[np.ndarray]) -> Rows | None:
         """The rows at these places of each shard on root, in the order of shards; None elsewhere. Collective."""
-        parts = [shard.rows.take(at) for shard, at in zip(self.shards, chosen)]
+        parts = [self.cells(i, at) for i, at in enumerate(chosen)]
         lengths = self.comm.collect(sum(map(len, parts)))
         columns = [c for kind in self.components.kinds for c in kind.columns]
         arrays = {}

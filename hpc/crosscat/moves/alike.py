@@ -11,7 +11,6 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from mpibayes.hpc.components.grid import draw_on_grid
-from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.moves.ledger import Labelled, Ledger
 from mpibayes.hpc.crosscat.moves.odds import odds_of_predictive
 from mpibayes.hpc.parallel.reduce import exact_sum
@@ -41,13 +40,13 @@ def _informed_merge(ledger: Ledger, step: int, stream: np.random.Generator) -> N
     pair, both, bound = np.full(2, -1, np.int64), -1, 0.0
     if k > 1 and ledger.comm.rank == 0:
         a = int(stream.integers(k))
-        joined, gain = _gains(ledger, a)
+        joined, gain = ledger.gains(a)
         b = int(draw_on_grid(gain[None], stream)[0])
         both = ledger.enter(joined.take([b]))
         bound = -ledger.log_split(ledger.column[a], ledger.column[b], both, k - 1)
         bound += _log_proposals(k - 1, _log_choice(gain, b))
         if log_u < bound:  # the choice can also be made from the other's side, which takes longer to work out
-            choices = _log_choice(gain, b), _log_choice(_gains(ledger, b)[1], a)
+            choices = _log_choice(gain, b), _log_choice(ledger.gains(b)[1], a)
             bound += choices[0] - np.logaddexp(*choices)
         if log_u < bound:  # a merge that would be accepted if the split were sure to find the border
             pair[:] = a, b
@@ -57,19 +56,13 @@ def _informed_merge(ledger: Ledger, step: int, stream: np.random.Generator) -> N
     if pair[0] < 0:
         return
     _, log_q = _recalled_sides(ledger, pair, None, step)
-    label = np.arange(k)
+    accepted = np.zeros(1, np.int64)
     if ledger.comm.rank == 0:
-        accepted = bool(log_u < bound + log_q)
-        ledger.count(False, accepted)
-        if accepted:
-            a, b = (int(i) for i in np.sort(pair))
-            ledger.column[a] = both
-            del ledger.column[b]
-            label = np.where(label == b, a, label - (label > b))
-    ledger.comm.broadcast(label)
-    if label[-1] != k - 1:
-        ledger.changed, ledger.n_labels = True, k - 1
-        ledger.relabel(label)
+        accepted[0] = log_u < bound + log_q
+        ledger.count(False, bool(accepted[0]))
+    ledger.comm.broadcast(accepted)
+    if accepted[0]:
+        ledger.join(pair, both)
 
 
 def _informed_split(ledger: Ledger, step: int, stream: np.random.Generator) -> None:
@@ -82,7 +75,7 @@ def _informed_split(ledger: Ledger, step: int, stream: np.random.Generator) -> N
         whole, one = ledger.column[cluster], ledger.enter(sides)
         ledger.column[cluster] = one
         ledger.column.append(one + 1)
-        choices = [_log_choice(_gains(ledger, i)[1], j) for i, j in ((cluster, k), (k, cluster))]
+        choices = [_log_choice(ledger.gains(i)[1], j) for i, j in ((cluster, k), (k, cluster))]
         ratio = ledger.log_split(one, one + 1, whole, k) - log_q - _log_proposals(k, np.logaddexp(*choices))
         accepted[0] = log_u < ratio
         ledger.count(True, bool(accepted[0]))
@@ -91,19 +84,7 @@ def _informed_split(ledger: Ledger, step: int, stream: np.random.Generator) -> N
             ledger.column[cluster] = whole
     ledger.comm.broadcast(accepted)
     if accepted[0]:
-        ledger.changed, ledger.n_labels = True, k + 1
-        for z, side in zip(ledger.z, sides_of_rows):
-            z[side == 1] = k
-
-
-def _gains(ledger: Ledger, label: int) -> tuple[Statistics, np.ndarray]:
-    """A cluster joined with each of the others: statistics, and the log of what that does to the likelihood."""
-    column = ledger.column[label]
-    joined = ledger.components.union(ledger.statistics.take(ledger.column), ledger.statistics.take([column]))
-    gain = ledger.components.log_marginal_clusters(ledger.hyper, joined)
-    gain -= ledger.log_f[ledger.column] + ledger.log_f[column]
-    gain[label] = -np.inf
-    return joined, gain
+        ledger.part(sides_of_rows)
 
 
 def _log_choice(gain: np.ndarray, other: int) -> float:

@@ -82,6 +82,36 @@ class Ledger:
         prior += gammaln(m[column_a] - d) + gammaln(m[column_b] - d)
         return float(prior + self.log_f[column_a] + self.log_f[column_b] - self.log_f[column_both])
 
+    def sizes(self) -> np.ndarray:
+        """Rows of each cluster, (K,), on root."""
+        return self.statistics.size[self.column]
+
+    def gains(self, label: int) -> tuple[Statistics, np.ndarray]:
+        """A cluster joined with each of the others: statistics, and the log of what that does to the likelihood; on
+        root."""
+        column = self.column[label]
+        joined = self.components.union(self.statistics.take(self.column), self.statistics.take([column]))
+        gain = self.components.log_marginal_clusters(self.hyper, joined)
+        gain -= self.log_f[self.column] + self.log_f[column]
+        gain[label] = -np.inf
+        return joined, gain
+
+    def join(self, pair: np.ndarray, both: int) -> None:
+        """Give the rows of a pair of clusters one label. both: on root, the column of the two together."""
+        a, b = (int(i) for i in np.sort(pair))
+        if self.comm.rank == 0:
+            self.column[a] = both
+            del self.column[b]
+        label = np.arange(self.n_labels)
+        self.relabel(np.where(label == b, a, label - (label > b)))
+        self.changed, self.n_labels = True, self.n_labels - 1
+
+    def part(self, sides: Sequence[np.ndarray]) -> None:
+        """Give the rows of side 1 of each shard a label of their own; on root the columns are those of the sides."""
+        for z, side in zip(self.z, sides):
+            z[side == 1] = self.n_labels
+        self.changed, self.n_labels = True, self.n_labels + 1
+
     def relabel(self, label: np.ndarray) -> None:
         """Rename the clusters on this rank's shards; idle rows stay idle."""
         label = label.astype(np.int32)

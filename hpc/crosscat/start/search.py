@@ -146,7 +146,7 @@ class Better(Move):
 
         log_q is that of their names, and as much more as there are ways to name clusters: partitions have no names.
         """
-        of, rows, (concentration, discount) = subject.components, subject.shards[0].rows, partition.process
+        of, rows, (concentration, discount) = subject.components, subject.cells(0), partition.process
         hyper = replace(subject.hyper, concentration=concentration, discount=discount)
         statistics = sync.statistics(self.comm, of, [(rows, partition.z[0])], partition.n_labels, 1)
         terms = kernels.log_predictive_clusters(rows, collapsed_clusters(of, hyper, statistics))

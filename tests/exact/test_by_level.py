@@ -1,0 +1,121 @@
+"""Splits of a cluster by a column's levels, and the merges that undo them, leave the posterior invariant.
+
+As in test_split_merge.py: transition matrices on tables of four rows, to rounding error; and rounds as they are drawn,
+against the enumeration, where a right program is rejected with probability LEVEL at most.
+"""
+
+from unittest import mock
+
+import numpy as np
+import pytest
+from scipy.special import betaln
+
+from mpibayes.hpc.crosscat.chain import Mixture
+from mpibayes.hpc.crosscat.moves import by_level as program
+from mpibayes.hpc.crosscat.moves.ledger import Ledger
+from mpibayes.hpc.parallel.comm import serial
+from mpibayes.hpc.parallel.streams import generator
+from mpibayes.io.table import table_from_arrays
+from tests.exact import production, transitions
+from tests.exact.compare import chi_square, seed
+from tests.exact.enumerate import CASES
+from tests.exact.test_split_merge import FOUR_ROWS, LEVEL, ROUNDING, alone
+
+OFTEN = {"BY_LEVEL_SPLITS": 0.5}
+WITH_LEVELS = ("cat6", "cat6py", "cat6neg", "miss6")
+
+
+def change(name, n_shards=1):
+    """How far one step takes the posterior from itself, in total variation."""
+    moves = transitions.Moves(CASES[name], n_shards, FOUR_ROWS[name], 1, seed(150))
+    return moves.error(moves.matrix(transitions.by_level))
+
+
+@pytest.mark.quick("miss6-2")
+@pytest.mark.parametrize("name, n_shards", [("cat6", 1), ("cat6py", 2), ("cat6neg", 3), ("miss6", 2)])
+def test_steps_keep_the_posterior(name, n_shards):
+    assert change(name, n_shards) < ROUNDING
+    with production.constants(**OFTEN):
+        assert change(name, n_shards) < ROUNDING
+
+
+# ---- wrong programs --------------------------------------------------------------------------------------------------
+
+
+def without_sides():
+    """The probability of the sides is left out of the acceptance."""
+    right = program._log_proposals
+    return mock.patch.object(program, "_log_proposals", lambda n, choice, sides: right(n, choice, 0.0))
+
+
+def either_side():
+    """It is forgotten that either of two clusters may be side 0."""
+    right = program._log_proposals
+    return mock.patch.object(program, "_log_proposals", lambda n, choice, sides: right(n, choice, sides - np.log(2.0)))
+
+
+def one_spread():
+    """Sides are taken to be dealt with the first spread alone."""
+
+    def log_sides(ledger, label):
+        with mock.patch.object(program, "SPREAD", program.SPREAD[:1]):
+            return right(ledger, label)
+
+    right = program._log_sides
+    return mock.patch.object(program, "_log_sides", log_sides)
+
+
+def choice_of_one_side():
+    """A merge is taken to be proposed from the one cluster alone that was chosen first."""
+    return mock.patch.object(np, "logaddexp", lambda a, b: a)
+
+
+WRONG = [(without_sides, "cat6"), (either_side, "cat6neg"), (one_spread, "cat6py"), (choice_of_one_side, "miss6")]
+
+
+@pytest.mark.quick("without_sides-cat6", "one_spread-cat6py")
+@pytest.mark.parametrize("wrong, name", WRONG)
+def test_wrong_steps_do_not_keep_the_posterior(wrong, name):
+    with wrong():
+        assert change(name) > 1e-4
+
+
+# ---- draws -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.quick("cat6-2")
+@pytest.mark.parametrize("name, n_shards", [("cat6", 2), ("cat6neg", 3), ("miss6", 6)])
+def test_law_of_steps_alone(name, n_shards):
+    with production.one_kind_alone(program.by_level, **OFTEN):
+        found = alone(serial(), name, n_shards, 60, 151)
+    assert found.passed, f"{found} (seed {seed(151)})"
+
+
+@pytest.mark.parametrize("wrong", [without_sides, one_spread])
+def test_wrong_draws_are_rejected(wrong):
+    with production.one_kind_alone(program.by_level, **OFTEN), wrong():
+        found = alone(serial(), "cat6", 2, 60, 151)
+    assert not found.passed, str(found)
+
+
+def test_sides_are_dealt_as_they_are_told():
+    """How many rows of a level, and how many with a missing cell, go to side 1."""
+    rows, counts = 6, np.zeros((2, 7))
+    codes = [np.repeat([0, -1], rows)]
+    columns, cells = table_from_arrays([("a", "categorical", codes[0], ["x"])])
+    chain = Mixture(
+        serial(), columns, lambda a, b: cells.take(slice(a, b)), 2 * rows, production.Settings(seed=seed(152))
+    )
+    chain.start("one")
+    ledger = Ledger(chain.view, 1)
+    for step in range(3000):
+        stream = generator(seed(152), 1, sub=step)
+        (side,) = program._dealt(ledger, 0, 0, 0.5, step, stream)
+        for level, part in enumerate((side[:rows], side[rows:])):
+            counts[level, int(part.sum())] += 1
+    n = np.arange(rows + 1)
+    ways = -np.log(rows + 1) - betaln(n + 1, rows - n + 1)
+    law = np.exp(ways + betaln(n + 0.5, rows - n + 0.5) - betaln(0.5, 0.5))
+    for found in counts:
+        draws = np.repeat(n, found.astype(int))
+        assert chi_square(draws, law) >= LEVEL, seed(152)
