@@ -14,7 +14,7 @@ from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.data.rows import Data, digest
 from mpibayes.hpc.family import Info
 from mpibayes.hpc.ibp import draws, keys
-from mpibayes.hpc.ibp.cells import Cells
+from mpibayes.hpc.data.cells import Cells
 from mpibayes.hpc.ibp.chain import Buffet
 from mpibayes.hpc.ibp.heldout import HeldOut
 from mpibayes.hpc.ibp.scalars import SCALARS

@@ -74,6 +74,9 @@ class Purpose(IntEnum):
     SEARCH = 52  # the seed of that search
     EXCHANGE = 53  # whether a row takes one of two alike features for the other; sub = sweep (kernels)
     CELLS_OF_ROWS = 60  # missing cells of rows, drawn from the predictive of a draw of features; sub = what for
+    BATCH = 70  # which rows an iteration of variational inference looks at
+    STATISTICS_NOISE = 71  # how much each of them counts
+    FIRST_MEANS = 72  # rows that the first components are found on, and which are their centers; sub = what for
 
 
 def in_lane(chain: int, lane: int) -> int:
