@@ -72,9 +72,9 @@ class State:
     def sound(self) -> bool:
         """Whether all of it lies in its domain."""
         d = self.linear.shape[1]
-        if not (all(np.isfinite(v).all() for v in vars(self).values() if isinstance(v, np.ndarray))):
-            return False
         matrices = np.concatenate([self.precision, self.scatter])
+        if not (np.isfinite(matrices).all() and np.isfinite(self.linear).all()):
+            return False
         return bool(self.alpha.min() > 0 and self.degrees.min() > d - 1 and np.linalg.eigvalsh(matrices).min() > 0)
 
 
@@ -128,9 +128,27 @@ class Gaussian:
         precision, scatter = unit / p.mean_variance, p.scale * unit
         return State(np.full(k, p.alpha), precision, np.zeros((k, d)), np.full(k, p.degrees), scatter)
 
-    def empty(self) -> dict[str, np.ndarray]:
-        """Room for the arrays of a state."""
-        return {name: np.empty_like(array) for name, array in vars(self.first()).items()}
+    def weight(self, q: State) -> np.ndarray:
+        """Rows that each component stands for, (K,)."""
+        return q.alpha - self.prior.alpha
+
+    def seeded(self, x: np.ndarray, n_rows: int, rng: np.random.Generator) -> State:
+        """A state to start from: one step from the prior, with rows of a sample given to the nearest of K of them.
+
+        x: float64 (n, D). The centers are those of k-means++ (Arthur & Vassilvitskii 2007), drawn with `rng`.
+        """
+        nearest, from_nearest = np.zeros(len(x), np.int64), np.full(len(x), np.inf)
+        for j in range(self.n_components):
+            every = from_nearest.sum()
+            p = None if j == 0 or not every > 0 else from_nearest / every
+            squared = ((x - x[rng.choice(len(x), p=p)]) ** 2).sum(axis=1)
+            nearest[squared < from_nearest] = j
+            from_nearest = np.minimum(from_nearest, squared)
+        total, lower = np.zeros(self.form), np.tril_indices(self.n_columns)
+        for j in range(self.n_components):
+            own = x[nearest == j]
+            total[j] = np.concatenate([[len(own)], own.sum(axis=0), np.einsum("ni,nk->ik", own, own)[lower]])
+        return self.step(self.first(), total, None, Step(1.0, n_rows / len(x)))[0]
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
@@ -193,7 +211,7 @@ class Gaussian:
     # --- the bound ----------------------------------------------------------------------------------------------------
 
     def bound(self, q: State) -> float:
-        """What the bound has besides the rows' part: minus the divergences of q(pi), q(mu), q(Lambda) from the prior."""
+        """The bound without the rows' part: minus the divergences of q(pi), q(mu) and q(Lambda) from the prior."""
         p, k, d = self.prior, self.n_components, self.n_columns
         total, expected = q.alpha.sum(), digamma(q.alpha) - digamma(q.alpha.sum())
         of_weights = gammaln(total) - gammaln(q.alpha).sum() - gammaln(k * p.alpha) + k * gammaln(p.alpha)
