@@ -11,7 +11,6 @@ from mpibayes.hpc.posterior.drawing import (
     CHAINS,
     chain_colour,
     legend,
-    limit,
     plain,
     plot,
     seconds_at,
@@ -25,6 +24,7 @@ from mpibayes.hpc.svi.report.summarise import ComponentLine
 SHOWN_ROWS = 4000
 SHOWN_COMPONENTS = 30
 NAME_LETTERS = 40
+SKIPPED = 40  # of the bound's course the first part in so many is not shown: it would flatten the rest
 RADIUS = 2.0  # of ellipses, in standard deviations
 
 
@@ -44,8 +44,9 @@ def bounds(chains: Sequence[Chain], best: int):
         look |= {"marker": "."} if len(bound) < 40 else {}
         left.plot(cycle, bound, **look)
         right.plot(seconds_at(chain, cycle), bound, **look)
-    last = np.concatenate([b[len(b) // 2 :] for b in every])
-    limit(left, every, last, False, 1)
+    later, top = min(float(b[-(-len(b) // SKIPPED) :].min(initial=b[-1])) for b in every), max(b.max() for b in every)
+    margin = 0.05 * (top - later) or 1.0
+    left.set_ylim(later - margin, top + margin)
     left.set_title("Lower bound of log p(table), nats")
     left.set_xlabel("cycle")
     right.set_xlabel("seconds")

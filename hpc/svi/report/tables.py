@@ -80,7 +80,8 @@ def _chains(p: RunSummary) -> Any:
     columns = {
         "chains": [f"{c.name}{' *' if c is best else ''}" for c in p.chains],
         "cycles": [f"{c.cycles:,}" for c in p.chains], "time": [took(c.seconds) for c in p.chains],
-        "bound": [fixed(c.bound, 3) for c in p.chains], "below the best": [fixed(best.bound - c.bound, 3) for c in p.chains],
+        "bound": [fixed(c.bound, 3) for c in p.chains],
+        "below the best": [fixed(best.bound - c.bound, 3) for c in p.chains],
         "in use": [f"{c.in_use:,}" for c in p.chains],
     }  # fmt: skip
     if any(np.isfinite(c.heldout) for c in p.chains):
