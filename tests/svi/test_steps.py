@@ -24,7 +24,7 @@ class NotCentred(Noise):
 
 def deviations(noise):
     """Of the mean of a batch of statistics (N, 2), by cycle, (CYCLES, 2); and the statistics."""
-    t = np.random.default_rng(4).normal(size=(N, 2)) + (2.0, -1.0)
+    t = np.random.default_rng(4).normal(size=(N, 2)) + np.array([2.0, -1.0])
     found = np.empty((CYCLES, 2))
     for cycle in range(CYCLES):
         stream = Stream(7, Purpose.STATISTICS_NOISE, cycle)
