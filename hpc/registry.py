@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mpibayes.hpc.family import Check, Exports, Family, Forecast, Keys, Posterior, Rules
     from mpibayes.hpc.scalar import Scalar
 
-ROOMS = {"mixture": "crosscat", "crosscat": "crosscat", "regression": "regression", "ibp": "ibp"}
+ROOMS = {"mixture": "crosscat", "crosscat": "crosscat", "regression": "regression", "ibp": "ibp", "svi": "svi"}
 FAMILIES = tuple(ROOMS)
 DEFAULT = "mixture"
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mpibayes.errors import ConfigError, DataError
+from mpibayes.hpc.data.cells import Cells
 from mpibayes.hpc.ibp import keys
-from mpibayes.hpc.ibp.cells import Cells
 from mpibayes.hpc.ibp.predictive import Law, Predictive
 from mpibayes.hpc.ibp.state import WORD, Hyper
 from mpibayes.hpc.parallel import shards as cut

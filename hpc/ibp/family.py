@@ -11,10 +11,10 @@ import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.data.cells import Cells
 from mpibayes.hpc.data.rows import Data, digest
 from mpibayes.hpc.family import Info
 from mpibayes.hpc.ibp import draws, keys
-from mpibayes.hpc.ibp.cells import Cells
 from mpibayes.hpc.ibp.chain import Buffet
 from mpibayes.hpc.ibp.heldout import HeldOut, law_everywhere
 from mpibayes.hpc.ibp.heldout_cells import HeldOutCells

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpibayes.hpc.data.cells import Cells
 from mpibayes.hpc.data.rows import HeldOutRows
-from mpibayes.hpc.ibp.cells import Cells
 from mpibayes.hpc.ibp.chain import Buffet
 from mpibayes.hpc.ibp.predictive import Law
 from mpibayes.hpc.parallel import shards

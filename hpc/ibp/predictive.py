@@ -19,8 +19,8 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import gammaln
 
+from mpibayes.hpc.data.cells import Cells
 from mpibayes.hpc.ibp import update
-from mpibayes.hpc.ibp.cells import Cells
 from mpibayes.hpc.ibp.state import Hyper
 from mpibayes.hpc.parallel.streams import Stream
 from mpibayes.io.rows import Column, Rows

@@ -75,6 +75,9 @@ class Purpose(IntEnum):
     BY_LEVEL = 54  # which cluster is split by a column's levels, or which two are joined; sub = step
     SHARED_OUT = 55  # sides of the rows of such a split; sub = step
     CELLS_OF_ROWS = 60  # missing cells of rows, drawn from the predictive of a draw of features; sub = what for
+    BATCH = 70  # which rows an iteration of variational inference looks at
+    STATISTICS_NOISE = 71  # how much each of them counts
+    FIRST_MEANS = 72  # rows that the first components are found on, and which are their centers; sub = what for
 
 
 def in_lane(chain: int, lane: int) -> int:

@@ -480,7 +480,7 @@ def test_an_unknown_family_is_reported_with_all_else(write):
         )
     )
     for expected in (
-        'run.toml:4: model.family: got "mixtures", expected "mixture", "crosscat", "regression" or "ibp"',
+        'run.toml:4: model.family: got "mixtures", expected "mixture", "crosscat", "regression", "ibp" or "svi"',
         "run.toml:7: run.cycles: got 0",
         "run.toml:8: run.seeds: unknown key; did you mean run.seed?",
         'run.toml:10: sampler.init: got "two"',
@@ -496,11 +496,11 @@ def test_an_unknown_family_is_reported_with_all_else(write):
     [
         (
             'family = "logistic"',
-            'model.family: got "logistic", expected "mixture", "crosscat", "regression" or "ibp"; did you mean '
+            'model.family: got "logistic", expected "mixture", "crosscat", "regression", "ibp" or "svi"; did you mean '
             'family = "regression" and likelihood = "logistic"?',
         ),
-        ("family = 3", 'model.family: got 3, expected "mixture", "crosscat", "regression" or "ibp"'),
-        ("family = []", 'model.family: got [], expected "mixture", "crosscat", "regression" or "ibp"'),
+        ("family = 3", 'model.family: got 3, expected "mixture", "crosscat", "regression", "ibp" or "svi"'),
+        ("family = []", 'model.family: got [], expected "mixture", "crosscat", "regression", "ibp" or "svi"'),
         ('family = "regression"', 'model.likelihood: this key is required: "logistic", "softmax" or "student-t"'),
         (
             'family = "regression"\nlikelihood = true',

@@ -26,7 +26,7 @@ ROOMS = {
     "hpc.settled": {"hpc.convergence", "hpc.scalar"},
     "hpc.family": {"io", "hpc.config", "hpc.data", "hpc.parallel", "hpc.scalar"},
     "hpc.registry": {*BELOW, "hpc.family", "hpc.scalar", "hpc.crosscat", "hpc.regression"}  # lazily
-    | {"hpc.ibp"},
+    | {"hpc.ibp", "hpc.svi"},
     "hpc.run": {*BELOW, "io", "hpc.config", "hpc.data", "hpc.family", "hpc.parallel", "hpc.registry", "hpc.scalar"}
     | {"hpc.settled"},
     "hpc.posterior": {*BELOW, "io", "hpc.config", "hpc.data", "hpc.run", "hpc.scalar"},
@@ -36,6 +36,8 @@ ROOMS = {
     | {"hpc.parallel", "hpc.posterior", "hpc.run", "hpc.scalar"},
     "hpc.ibp": {*BELOW, "io", "kernels", "hpc.config", "hpc.data", "hpc.family"}
     | {"hpc.parallel", "hpc.posterior", "hpc.run", "hpc.scalar", "hpc.settled"},
+    "hpc.svi": {*BELOW, "io", "kernels", "hpc.config", "hpc.data", "hpc.family"}
+    | {"hpc.parallel", "hpc.posterior", "hpc.run", "hpc.scalar"},
     "hpc.commands": {*BELOW, "io", "kernels", "hpc.config", "hpc.data", "hpc.family", "hpc.parallel"}
     | {"hpc.posterior", "hpc.registry", "hpc.run"},
     "hpc.cli": {*BELOW, "io", "hpc.commands", "hpc.config", "hpc.parallel", "hpc.run"},

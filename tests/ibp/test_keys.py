@@ -7,7 +7,7 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.config.resolved import as_dict, resolved_toml
-from mpibayes.hpc.ibp.cells import Cells
+from mpibayes.hpc.data.cells import Cells
 from mpibayes.hpc.ibp.check import memory_per_rank
 from mpibayes.hpc.ibp.family import GRID_OF_C, Family, settings_of
 from mpibayes.hpc.ibp.state import Gamma, InverseGamma

@@ -7,8 +7,8 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import kstest, poisson
 
+from mpibayes.hpc.data.cells import Cells
 from mpibayes.hpc.ibp import predictive, update
-from mpibayes.hpc.ibp.cells import Cells
 from mpibayes.hpc.ibp.predictive import Law, Predictive
 from mpibayes.hpc.ibp.state import Hyper, Totals
 from mpibayes.hpc.parallel.streams import Purpose, Stream

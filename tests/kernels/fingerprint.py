@@ -7,6 +7,7 @@ import numpy as np
 from mpibayes.kernels import mixture
 from mpibayes.kernels.common.machine import ISA
 from mpibayes.kernels.mixture import scans, split, updates
+from mpibayes.kernels.svi import gaussian
 
 from .tables import random_parameters, random_table
 from .test_scans import counts_of, problem, shape_of
@@ -55,6 +56,15 @@ def moves(rng):
     group, given = np.array([0, 1, 1, 2, 2, -1], np.int32), np.array([-1, 0, 1, -1, -1, -1], np.int8)
     seeds = np.array([[1, 2], [3, 4], [5, 6]])
     yield from split.sides(rows, z, np.arange(700), group, given, seeds, odds, prior.offsets, **key)
+
+
+def passes(rng):
+    """Responsibilities of few and many components, and rows that fill no block."""
+    for k, d, n, spread in ((3, 2, 700, 1.0), (20, 9, 333, 6.0)):
+        factor, sums = np.tril(rng.normal(size=(k, d, d))), np.zeros((2, k, 1 + d + d * (d + 1) // 2))
+        x, mean, numbers = rng.normal(size=(n, d)), spread * rng.normal(size=(k, d)), rng.normal(size=n)
+        total = gaussian.Pass(k, d)(x, None, numbers, mean, factor, rng.normal(size=k), sums)
+        yield from (np.array(total), sums)
 
 
 def main():
@@ -109,7 +119,7 @@ def main():
             mixture.sweep(rows, z, 2, 5, 1, step, 0, held, tail, prior)
             digest.update(z.tobytes() + np.ascontiguousarray(tail.vector_scatter).tobytes())
         digest.update(mixture.log_predictive_clusters(rows, tail).tobytes())
-    for array in (*global_update(rng), *moves(rng)):
+    for array in (*global_update(rng), *moves(rng), *passes(rng)):
         digest.update(array.tobytes())
     print(ISA, digest.hexdigest())
 

@@ -141,7 +141,9 @@ def test_features_as_text_are_those_that_were_kept(place, straight):
 
 def test_other_forms(place, straight):
     done = mpibayes(place, "export", "one", "--to", "labels")
-    assert done.returncode == 2 and "a model without clusters; --to features, --to csv and --to arviz" in done.stderr
+    assert (
+        done.returncode == 2 and "a model without labels of rows; --to features, --to csv and --to arviz" in done.stderr
+    )
     assert mpibayes(place, "export", "one", "--to", "arviz", "-o", "one.h5").returncode == 0
     with h5py.File(place / "one.h5") as file:
         assert {"features_of_row", "log_joint"} <= set(file["posterior"])  # n_features too, unless it never changes

@@ -1,0 +1,216 @@
+"""Variational inference under the run loop: what a configuration says of it, and a chain with its scores and kept
+states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp
+
+from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.data.cells import Cells
+from mpibayes.hpc.data.rows import Data, HeldOutRows, digest
+from mpibayes.hpc.family import Info
+from mpibayes.hpc.parallel import shards as cut
+from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.parallel.shards import default_count
+from mpibayes.hpc.svi import keys
+from mpibayes.hpc.svi.chain import Ascent, Settings
+from mpibayes.hpc.svi.likelihood import arrays_of, likelihood_of
+from mpibayes.hpc.svi.noise import Noise
+from mpibayes.hpc.svi.predictive import Law
+from mpibayes.hpc.svi.scalars import SCALARS
+from mpibayes.hpc.svi.schedule import Constant, Decay, Growing, Schedule
+from mpibayes.io.draws import DrawWriter
+from mpibayes.io.files import Guard
+from mpibayes.text import counted, visible
+
+PARTS = 20  # states that are kept, where output.kept does not say
+
+
+def settings_of(config: Config) -> Settings:
+    """What a chain needs of a configuration in which "auto" has been decided."""
+    step, noisy = config.of(keys.Step), config.of(keys.Step).noise != "none"
+    return Settings(
+        seed=config.run.seed,
+        shards=config.run.shards,
+        batch=None if step.batch == "all" else _schedule(step.batch),
+        rate=_schedule(step.rate),
+        noise=Noise(step.noise),
+        effective=_schedule(step.effective) if noisy else None,
+        guard=step.guard == "shrink",
+        tolerance=step.tolerance,
+    )
+
+
+def _schedule(given: Any) -> Schedule:
+    if isinstance(given, keys.DecayingRate):
+        return Decay(given.delay, given.decay)
+    return Growing(given.growing) if hasattr(given, "growing") else Constant(given)
+
+
+class Family:
+    """See `hpc.family.Family`."""
+
+    def __init__(self, comm: Communicator, config: Config, data: Data):
+        self.comm, self.data, self._config = comm, data, config
+        self.cells = Cells(data.columns, config.of(keys.Model).standardise)
+        self.heldout_file = None
+
+    @staticmethod
+    def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
+        shards = default_count(n_training) if config.run.shards == "auto" else config.run.shards
+        kept = config.of(keys.Output).kept
+        return {
+            "run": {"shards": min(shards, n_training), "burn_in": 0},
+            "output": {"kept": max(1, config.run.cycles // PARTS) if kept == "auto" else kept},
+        }
+
+    def read_files(self, places: Sequence[Path], fresh: bool) -> dict[str, Any]:
+        config = self._config
+        if config.heldout_path is not None:
+            self.heldout_file, message = self.data.read_heldout_file(self.comm, config.heldout_path, config.data.unseen)
+            if message:
+                print(f"warning: {visible(message)}", flush=True)
+        return {"heldout": None if self.heldout_file is None else digest(self.heldout_file)}
+
+    def load(self, places: Sequence[Path], fresh: bool) -> None:
+        """Every chain reads the rows of its own shards."""
+
+    def chain(self, config: Config, number: int) -> VariationalChain:
+        return VariationalChain(self, config, number)
+
+
+class HeldOut:
+    """Scores of the held-out rows."""
+
+    def __init__(self, comm: Communicator, rows: HeldOutRows, n_blocks: int, cells: Cells):
+        self.comm, self.n_rows, self.n_blocks = comm, rows.n_rows, n_blocks
+        self.x = [cells.of(block) for _, block in sorted(rows.blocks.items())]
+        self._log_scale = [np.where(np.isnan(x), 0.0, cells.log_scale).sum() for x in self.x]
+
+    def score(self, law: Law) -> float:
+        """Mean log density a row, on root. Collective."""
+        sums = [
+            float(logsumexp(law.log_joint(x), axis=1).sum() - log_scale) if len(x) else 0.0
+            for x, log_scale in zip(self.x, self._log_scale)
+        ]
+        ranks = self.comm.size
+        lengths = [len(cut.of_rank(self.n_blocks, ranks, rank)) for rank in range(ranks)]
+        everyone = self.comm.gather_to_root(np.array(sums), lengths)
+        return sum(everyone.tolist()) / self.n_rows if self.comm.rank == 0 else np.nan
+
+
+class VariationalChain:
+    """See `hpc.family.Chain`: a chain of variational inference, its held-out score, and its kept states."""
+
+    scalars = SCALARS
+    growing = False
+
+    def __init__(self, family: Family, config: Config, number: int):
+        self.comm, self.config, self.cells = family.comm, config, family.cells
+        data, cells = family.data, family.cells
+        self.ascent = Ascent(
+            self.comm, likelihood_of(config, len(cells)), lambda start, stop: cells.of(data.rows_of(start, stop)),
+            lambda places: cells.of(data.rows_at(places)), data.n_rows, settings_of(config), number,
+        )  # fmt: skip
+        self.axes: Mapping[str, Mapping[str, Sequence[str]]] = {}
+        self.every = config.of(keys.Output).kept
+        self.heldout, self._score = None, np.nan
+        if data.heldout is not None or config.heldout_path is not None:
+            rows = data.heldout_blocks(self.comm, self.ascent.n_shards, family.heldout_file)
+            self.heldout = HeldOut(self.comm, rows, self.ascent.n_shards, cells)
+
+    @property
+    def n_rows(self) -> int:
+        return self.ascent.n_rows
+
+    @property
+    def n_shards(self) -> int:
+        return self.ascent.n_shards
+
+    @property
+    def cycles(self) -> int:
+        return self.ascent.cycles
+
+    @property
+    def shards(self) -> list[int]:
+        return list(self.ascent.shards)
+
+    def start(self) -> None:
+        self.ascent.start()
+
+    def advance(self, word: Sequence[int], limit: int) -> Info:
+        """A cycle; or, where nothing changes any more, all until the next state that is kept."""
+        ascent, first = self.ascent, self.ascent.cycles + 1
+        words = np.array(word, np.int64)
+        self.comm.sum_everywhere(words)
+        n = min(limit, self.every - ascent.cycles % self.every) if ascent.still() else 1
+        for _ in range(n):
+            ascent.cycle()
+        result = Info(range(first, first + n), words.tolist())
+        bound, score, keeps = ascent.bound, np.nan, ascent.cycles % self.every == 0 and not ascent.broken
+        if keeps:
+            bound = ascent.evaluate()
+            score = self.heldout.score(Law.of(ascent.q)) if self.heldout is not None else np.nan
+        if self.comm.rank == 0:
+            values = {
+                "bound": bound, "bound_of_batch": ascent.bound_of_batch,
+                "occupied": int((ascent.model.weight(ascent.q) >= 1.0).sum()), "rate": ascent.rate(),
+                "guarded": ascent.guarded,
+            }  # fmt: skip
+            result.values = {name: np.full(n, value, np.float64) for name, value in values.items()}
+            result.values["heldout_lpd"] = np.append(np.full(n - 1, np.nan), score)
+            result.draw = {**arrays_of(ascent.q), "bound": bound} if keeps else None
+            if ascent.broken:
+                result.problem = 'noise took a parameter out of its domain; set step.guard = "shrink"'
+            elif not np.isfinite(ascent.bound_of_batch):
+                result.problem = "the bound is not a finite number"
+        return result
+
+    def state(self) -> tuple[dict[int, dict[str, np.ndarray]], dict[str, Any]]:
+        """q, and what says whether the chain stands still. Sums are made again from these."""
+        ascent = self.ascent
+        shared = {**arrays_of(ascent.q), "gain": ascent.gain, "guarded": ascent.guarded}
+        return {i: {} for i in self.shards}, shared
+
+    def restore(self, shared: Mapping[str, Any], shards: Mapping[int, Mapping[str, np.ndarray]]) -> None:
+        ascent = self.ascent
+        q = type(ascent.q)(**{name: np.array(shared[name], np.float64) for name in arrays_of(ascent.q)})
+        ascent.place(q, int(shared["cycles"]), float(shared["gain"]), int(shared["guarded"]))
+
+    def draws(self, folder: Path, run: str, guard: Guard) -> DrawWriter:
+        return DrawWriter(folder, run, guard)
+
+    def in_words(self) -> list[str]:
+        lines = [model_in_words(self.config, len(self.cells)), step_in_words(self.config)]
+        if self.cycles:
+            lines = [f"continues from cycle {self.cycles}"]
+        return [*lines, "an approximation: its bound is below the log of p(table), by how much is not known"]
+
+
+def model_in_words(config: Config, n_columns: int) -> str:
+    """What is modelled, in a line."""
+    model = config.of(keys.Model)
+    of = "Gaussian mixture" if model.likelihood == "gaussian" else "finite Dirichlet mixture of Gaussians"
+    how = "centred and divided by their standard deviations" if model.standardise else "as they are in the table"
+    return f"{of}, {counted(model.components, 'component')} of {counted(n_columns, 'column')}, {how}"
+
+
+def step_in_words(config: Config) -> str:
+    """What a cycle does, in a line."""
+    step = config.of(keys.Step)
+
+    def said(given: Any, all_of_it: str) -> str:
+        if isinstance(given, keys.DecayingRate):
+            return f"(t + {given.delay:g})^-{given.decay:g}"
+        return f"{given.growing:g} t" if hasattr(given, "growing") else all_of_it if given == "all" else f"{given:,}"
+
+    words = f"steps of size {said(step.rate, '')} from {said(step.batch, 'all')} rows"
+    if step.noise == "none":
+        return f"{words}, no noise added"
+    guard = ', guard = "none"' if step.guard == "none" else ""
+    return f"{words}, {step.noise} noise as of {said(step.effective, '')} rows{guard}"

@@ -1,0 +1,123 @@
+"""The sections of the configuration of variational inference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from mpibayes.hpc.config import keys
+from mpibayes.hpc.config.section import Positive, Section, key, tuples
+
+Rate = Annotated[float, Field(gt=0, le=1)]
+Size = Annotated[int, Field(ge=1)]
+
+
+class GrowingSize(Section):
+    """growing t in cycle t."""
+
+    growing: Positive
+
+
+class DecayingRate(Section):
+    """(t + delay)^-decay in cycle t."""
+
+    delay: Annotated[float, Field(ge=0)] = 1.0
+    decay: Annotated[float, Field(gt=0.5, le=1)] = 0.7
+
+
+class GrowingRate(Section):
+    """growing t in cycle t, 1 at most."""
+
+    growing: Positive
+
+
+class Model(keys.Model):
+    family: Literal["svi"] = key(
+        "svi", "variational inference, stochastic or not: an approximation of the posterior", '"svi"'
+    )
+    likelihood: Literal["gaussian", "finite-dirichlet"] = key(
+        "gaussian",
+        "a mixture of Gaussians with full covariances; finite-dirichlet: weights with alpha / components each, which "
+        "leaves components empty as a Dirichlet process does",
+        '"gaussian" or "finite-dirichlet"',
+    )
+    components: int = key(10, "components of the mixture", "a whole number from 1 to 10000", ge=1, le=10000)
+    alpha: float = key(
+        1.0,
+        "of the Dirichlet distribution of the weights: of each component; finite-dirichlet: of all together",
+        "a number above 0",
+        gt=0,
+    )
+    mean_variance: float = key(10.0, "prior variance of a component's mean, in each column", "a number above 0", gt=0)
+    degrees: Literal["auto"] | Positive = key(
+        "auto",
+        "degrees of freedom of the Wishart prior of a component's precision; auto: the number of columns and 2",
+        '"auto" or a number above the number of columns less 1',
+    )
+    scale: float = key(
+        1.0,
+        "scale of this prior in each column; with degrees = auto the prior mean of a component's variance",
+        "a number above 0",
+        gt=0,
+    )
+    standardise: bool = key(
+        True, "columns are centred and divided by their standard deviation in the table", "true or false"
+    )
+
+
+class Step(Section):
+    """What a cycle does."""
+
+    batch: Annotated[Literal["all"] | Size | GrowingSize, BeforeValidator(tuples)] = key(
+        "all",
+        "rows that a cycle looks at, chosen anew each time: all of them, a number, or {growing = g}, g t in cycle t",
+        '"all", a whole number, 1 or more, or {growing = a number above 0}',
+    )
+    rate: Annotated[Rate | DecayingRate | GrowingRate, BeforeValidator(tuples)] = key(
+        1.0,
+        "how far a cycle goes towards what its rows say: a number, {delay = d, decay = k} for (t + d)^-k in cycle t, "
+        "or {growing = g} for g t, at most 1",
+        "a number above 0 and at most 1, {delay = 0 or more, decay = above 0.5 and at most 1}, or {growing = a number "
+        "above 0}",
+    )
+    noise: Literal["none", "svi+", "positive"] = key(
+        "none",
+        "noise besides that of the batch: none, Gaussian weights of rows (svi+), or positive ones of the same variance",
+        '"none", "svi+" or "positive"',
+    )
+    effective: Annotated[Size | GrowingSize | None, BeforeValidator(tuples)] = key(
+        None,
+        "with noise, which is as large as of a batch of so many rows: a number, or {growing = g}, g t in cycle t",
+        "a whole number, 1 or more, or {growing = a number above 0}",
+    )
+    guard: Literal["shrink", "none"] = key(
+        "shrink",
+        "shrink: of noise that would take a parameter out of its domain only as much is used as leaves it there; none: "
+        "the run ends with an error",
+        '"shrink" or "none"',
+    )
+    tolerance: float = key(
+        1e-10,
+        "with all rows, rate 1 and no noise: relative gain of the bound below which nothing more is done",
+        "a number, 0 or more",
+        may_change=True,
+        ge=0,
+    )
+
+
+class Output(keys.Output):
+    kept: Literal["auto"] | Size = key(
+        "auto",
+        "cycles between two that are kept, whose bound is of all rows; auto: a twentieth of run.cycles at the first "
+        "start",
+        '"auto" or a whole number, 1 or more',
+        decided_once=True,
+    )
+
+
+SECTIONS: Mapping[str, type[Section]] = {
+    "data": keys.Data, "model": Model, "step": Step, "run": keys.Run, "output": Output,
+}  # fmt: skip
+NAMED: Mapping[str, type[Section]] = {"columns": keys.Column}

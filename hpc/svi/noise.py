@@ -1,0 +1,52 @@
+"""Noise of stochastic variational inference, its size set apart from that of the batch (docs/math.md 8.2).
+
+Each row n of a batch S counts w_n times, where the w_n sum to |S| and, given S, the mean of w_n t_n has the covariance
+(1 / M - 1 / |S|) Cov(t) about the batch's: as much as a batch of M rows would have added to it. M is the effective
+batch size. The rows' numbers are keyed by the iteration and the row.
+
+Paisley, Fazelnia & Barr, "Stochastic variational inference with tuneable stochastic annealing".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.parallel.streams import Stream
+
+KINDS = ("none", "svi+", "positive")
+
+
+@dataclass(frozen=True)
+class Noise:
+    """kind: "svi+" has Gaussian w_n = 1 + e_n - mean(e), which may be negative; "positive" |S| Dirichlet(k, ..., k)."""
+
+    kind: str
+
+    def at_work(self, n_batch: int, effective: float) -> bool:
+        """Whether there is any: not where the batch is no larger than the effective one."""
+        return self.kind != "none" and effective < n_batch
+
+    def numbers(
+        self, comm: Communicator, rows: list[np.ndarray], n_batch: int, effective: float, stream: Stream
+    ) -> list[np.ndarray]:
+        """A number for each of the rows of this rank's shards, float64; `rows` are their ids, shard by shard.
+
+        Those of "svi+" are e_n, those of "positive" Gamma(k) draws times what is common to all. Collective.
+        """
+        excess = n_batch / effective - 1.0
+        if self.kind == "svi+":
+            return [np.sqrt(excess) * stream.normals(ids) for ids in rows]
+        shape = (n_batch / excess - 1.0) / n_batch
+        logs = [stream.log_gammas(np.full(len(ids), shape), ids) for ids in rows]
+        largest = max(comm.collect(max((float(log.max()) for log in logs if len(log)), default=-np.inf)))
+        return [np.exp(log - largest) for log in logs]
+
+    def deviation(self, total: np.ndarray, weighted: np.ndarray, numbers: float, n_batch: int) -> np.ndarray:
+        """What the noise adds to the batch's sum of t_n, `total`. weighted, numbers: sums of t_n times the rows'
+        numbers, and of these."""
+        if self.kind == "svi+":
+            return weighted - numbers / n_batch * total
+        return n_batch / numbers * weighted - total

@@ -1,0 +1,84 @@
+"""Pictures of variational inference, as bytes of PNG files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mpibayes.hpc.posterior.chains import Chain
+from mpibayes.hpc.posterior.drawing import (
+    CHAINS,
+    chain_colour,
+    legend,
+    plain,
+    plot,
+    seconds_at,
+    shortened,
+    styled,
+    thinned,
+    thousands,
+)  # fmt: skip
+from mpibayes.hpc.svi.report.summarise import ComponentLine
+
+SHOWN_ROWS = 4000
+SHOWN_COMPONENTS = 30
+NAME_LETTERS = 40
+SKIPPED = 40  # of the bound's course the first part in so many is not shown: it would flatten the rest
+RADIUS = 2.0  # of ellipses, in standard deviations
+
+
+@styled
+def bounds(chains: Sequence[Chain], best: int):
+    """The bound over the cycles, and over the seconds, of every chain."""
+    figure = plot(10.0, 3.6)
+    left, right = figure.subplots(1, 2, sharey=True)
+    every = []
+    for i, chain in enumerate(chains):
+        t = chain.trace
+        known = np.flatnonzero(np.isfinite(t["bound"]))
+        known = known[thinned(len(known))]
+        cycle, bound = t["cycle"][known], t["bound"][known]
+        every.append(bound)
+        look = {"color": chain_colour(i), "linewidth": 1.6 if i == best else 0.9, "zorder": 3 if i == best else 2}
+        look |= {"marker": "."} if len(bound) < 40 else {}
+        left.plot(cycle, bound, **look)
+        right.plot(seconds_at(chain, cycle), bound, **look)
+    later, top = min(float(b[-(-len(b) // SKIPPED) :].min(initial=b[-1])) for b in every), max(b.max() for b in every)
+    margin = 0.05 * (top - later) or 1.0
+    left.set_ylim(later - margin, top + margin)
+    left.set_title("Lower bound of log p(table), nats")
+    left.set_xlabel("cycle")
+    right.set_xlabel("seconds")
+    left.yaxis.set_major_formatter(plain())
+    left.xaxis.set_major_formatter(thousands())
+    legend(figure, chains, [])
+    return figure
+
+
+@styled
+def scatter(x: np.ndarray, labels: np.ndarray, components: Sequence[ComponentLine], pair: tuple[int, int], names):
+    """Rows x (n, D) in two columns, in their components' colours, with an ellipse of 2 standard deviations for each."""
+    from matplotlib.patches import Ellipse
+
+    i, j = pair
+    figure = plot(6.4, 5.2)
+    axes = figure.subplots()
+    colours = np.array([CHAINS[k % len(CHAINS)] for k in range(max(labels) + 1)])
+    axes.scatter(x[:, i], x[:, j], s=5, c=colours[labels], alpha=0.5, linewidths=0)
+    for c in [c for c in components if c.rows][:SHOWN_COMPONENTS]:
+        if not np.isfinite(c.sd).all():
+            continue
+        own = c.correlation[np.ix_(pair, pair)] * np.outer(c.sd[list(pair)], c.sd[list(pair)])
+        size, axis = np.linalg.eigh(own)
+        angle = np.degrees(np.arctan2(axis[1, 1], axis[0, 1]))
+        wide, high = 2.0 * RADIUS * np.sqrt(np.maximum(size[::-1], 0.0))
+        colour = CHAINS[(c.number - 1) % len(CHAINS)]
+        axes.add_patch(
+            Ellipse(c.mean[list(pair)], wide, high, angle=angle, fill=False, edgecolor=colour, linewidth=1.5)
+        )
+        axes.annotate(str(c.number), c.mean[list(pair)], ha="center", va="center", fontsize=9, fontweight="bold")
+    axes.set_xlabel(shortened(names[i], NAME_LETTERS))
+    axes.set_ylabel(shortened(names[j], NAME_LETTERS))
+    axes.set_title(f"Components within {RADIUS:g} standard deviations")
+    return figure

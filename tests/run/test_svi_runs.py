@@ -1,0 +1,159 @@
+"""Variational inference as a run: the same bits on any number of ranks, stops, what is made of a run, bad input."""
+
+import json
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc.svi.draws import Posterior
+from mpibayes.io.draws import iterate_draws
+from mpibayes.io.export import export
+from mpibayes.io.table import table_from_arrays, write_table
+from tests.run.conftest import mpibayes, run
+from tests.svi.cases import clouds
+
+CONFIG = """
+[data]
+table = "clouds.h5"
+heldout = 0.1
+[model]
+family = "svi"
+likelihood = "finite-dirichlet"
+components = 8
+[step]
+batch = 90
+rate = {delay = 1, decay = 0.6}
+noise = "svi+"
+effective = {growing = 3}
+[run]
+seed = 5
+shards = 4
+cycles = 30
+[output]
+kept = 5
+"""
+PLAIN = CONFIG.split("[step]")[0] + "[run]" + CONFIG.split("[run]")[1]
+
+
+def table(path, n=300, **odd):
+    x = clouds(n, 3, 3, seed=2)
+    columns = [(f"x{d}", "real", 3.0 * x[:, d] + d, None) for d in range(3)]
+    write_table(path, *table_from_arrays([*columns, *((name, *column) for name, column in odd.items())]))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    place = tmp_path_factory.mktemp("svi")
+    table(place / "clouds.h5")
+    (place / "run.toml").write_text(CONFIG)
+    (place / "plain.toml").write_text(PLAIN)
+    return place
+
+
+def sets(*changes):
+    return [word for change in changes for word in ("--set", change)]
+
+
+def ran(place, out, *words, ranks=1, config="run.toml"):
+    done = mpibayes(place, "run", config, "-o", out, *words, ranks=ranks)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def found(place, out):
+    """All that is kept of a chain."""
+    export([place / out], "csv", out=place / "trace.csv", timings=False)
+    kept = [(cycle, name, a.tobytes()) for cycle, arrays in iterate_draws(place / out) for name, a in arrays.items()]
+    return (place / "trace.csv").read_bytes(), kept
+
+
+def test_stopped_in_pieces_on_other_ranks(place):
+    ran(place, "one")
+    ran(place, "pieces", *sets("run.cycles=13"), ranks=3)
+    ran(place, "pieces", ranks=2)
+    ran(place, "four", ranks=4)
+    assert found(place, "one") == found(place, "pieces") == found(place, "four")
+    assert len(found(place, "one")[1]) == 6 * 6
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("change", ['step.noise="positive"', "step.batch=all", "step.batch={growing = 20}"])
+def test_other_steps_on_any_number_of_ranks(place, change):
+    name = str(abs(hash(change)))
+    ran(place, f"{name}-1", *sets(change))
+    ran(place, f"{name}-3", *sets(change), ranks=3)
+    assert found(place, f"{name}-1") == found(place, f"{name}-3")
+
+
+def test_a_still_chain_goes_on_as_it_is(place):
+    """Batch steps end where the bound does not grow; a chain that was stopped then has the same trace."""
+    words = ("run.cycles=400", "output.kept=20")
+    ran(place, "still", *sets(*words), config="plain.toml")
+    ran(place, "halves", *sets("run.cycles=390", "output.kept=20"), config="plain.toml", ranks=2)
+    ran(place, "halves", *sets(*words), config="plain.toml")
+    assert found(place, "still") == found(place, "halves")
+    bound = np.genfromtxt((place / "trace.csv").read_text().splitlines(), delimiter=",", names=True)["bound"]
+    assert len(bound) == 400 and (np.diff(bound) >= -1e-10 * abs(bound[-1])).all() and bound[-1] == bound[-50]
+
+
+def test_what_is_made_of_a_run(place):
+    ran(place, "several", *sets("run.chains=3", "run.cycles=60"), config="plain.toml")
+    done = mpibayes(place, "report", "several")
+    assert done.returncode == 0 and "approximation" in done.stdout and "the best of 3" in done.stdout, done.stderr
+    document = json.loads((place / "several" / "report" / "summary.json").read_text())
+    bounds = {run["directory"]: run["bound"] for run in document["runs"]}
+    assert document["approximation"] and document["best"]["bound"] == max(bounds.values())
+    assert sum(c["rows"] for c in document["components"]) == 270 and len(document["pictures"]) == 2
+    assert sum(c["weight"] for c in document["components"]) == pytest.approx(1.0)
+    done = mpibayes(place, "check", "run.toml")
+    assert done.returncode == 0 and "an approximation" not in done.stderr and "approximation:" in done.stdout
+    (place / "gaps.csv").write_text("x0,x1,x2\n1.5,,2\n,,\n-2,1,2.5\n")
+    words = ("-o", "new.csv", "--probabilities", "--impute", "--complete", "full.csv")
+    done = mpibayes(place, "predict", "several", "gaps.csv", *words)
+    assert done.returncode == 0 and "4 cells filled in" in done.stderr, done.stderr
+    rows = np.genfromtxt((place / "new.csv").read_text().splitlines(), delimiter=",", names=True)
+    assert rows["log_density"][1] == pytest.approx(0.0, abs=1e-12) and np.isfinite(rows["imputed_x1_sd"][:2]).all()
+    done = mpibayes(place, "export", "several", "--to", "clusters", "-o", "clusters.csv")
+    assert done.returncode == 0 and (place / "clusters.csv").read_text().count("\n") == 271
+    best = Posterior([place / "several"])
+    (law,) = best.draws(5)
+    rows = best.data.rows_of(0, 270)
+    assert law.log_density(rows).mean() == pytest.approx(document["heldout_lpd"], abs=0.5)
+
+
+def test_noise_without_a_guard_ends_with_an_error(place):
+    done = mpibayes(
+        place, "run", "run.toml", "-o", "wild", *sets("step.guard=none", "step.effective=1", "step.rate=0.9")
+    )
+    assert done.returncode != 0 and 'set step.guard = "shrink"' in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        (("step.effective=200",), ["--set step.effective", "expected less than step.batch = 90"]),
+        (("step.rate=1.5",), ["--set step.rate", "at most 1"]),
+        (("model.degrees=2.0",), ["model.degrees", "expected more than 2", "3 columns are used"]),
+        (("run.until=settled",), ["restarts of an approximation"]),
+        (("step.noise=none",), ["step.effective", "no use for it"]),
+    ],
+)
+def test_settings_that_do_not_fit(place, changes, words):
+    done = run(place, "refused", *sets(*changes))
+    assert done.returncode == 2 and all(word in done.stderr for word in words), done.stderr
+    assert not (place / "refused").exists()
+
+
+@pytest.mark.parametrize(
+    "column, words",
+    [
+        (("categorical", np.arange(60) % 3, ["a", "b", "c"]), "is categorical"),
+        (("real", np.where(np.arange(60) == 5, np.nan, np.arange(60.0)), None), "one cell missing"),
+        (("real", np.full(60, 2.0), None), "is constant"),
+    ],
+    ids=["categorical", "missing", "constant"],
+)
+def test_columns_that_a_mixture_cannot_have(tmp_path, column, words):
+    table(tmp_path / "clouds.h5", 60, odd=column)
+    (tmp_path / "run.toml").write_text(PLAIN)
+    done = run(tmp_path, "refused")
+    assert done.returncode == 2 and words in done.stderr and "set columns.odd.use = false" in done.stderr, done.stderr
