@@ -177,6 +177,23 @@ class DrawLaw:
             inverse[:, c] = view.inverse(*of, weights[i])
         return inverse
 
+    def opens(self, weights: Sequence[np.ndarray]) -> np.ndarray:
+        """Probability of a new cluster in some view, (n,), by weights of clusters."""
+        return 1.0 - np.prod([1.0 - weight[:, -1] for weight in weights], axis=0)
+
+    def shared(self, names: Sequence[str], place: int | None, known: Known) -> np.ndarray:
+        """Probability that each of the labelled rows (N,) is in the cluster of one of them, by its place, or of a row
+        of which this is known: averaged over some columns, in the view of each."""
+        share: np.ndarray | float = 0.0
+        for view in self.views:
+            n = sum(name in view.names for name in names)
+            if n and place is not None:
+                share = share + n * (view.labels == view.labels[place])
+            elif n:
+                weight = view.weighted(known.repeat(1))[1][0]
+                share = share + n * weight[view.labels]
+        return share / len(names)
+
     def masses(self, events: Events) -> np.ndarray:
         """Probability of each event of a column in the clusters of its view, (K + 1, U)."""
         return np.ascontiguousarray(np.exp(self.view_of(events.column.name)[1].log_masses(events)).T)
