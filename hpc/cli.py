@@ -20,6 +20,7 @@ import click
 
 from mpibayes import __version__
 from mpibayes.errors import MpibayesError
+from mpibayes.hpc.commands.query_verbs import VERBS
 from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size
 from mpibayes.hpc.run import signals
 from mpibayes.text import counted, visible, visible_lines
@@ -210,10 +211,10 @@ def import_(
 
 
 def _console():
-    """Standard output. Off a terminal rich supposes 80 columns, which would fold the tables."""
-    from mpibayes.terminal import Console
+    """Standard output."""
+    from mpibayes.terminal import output
 
-    return Console(width=None if sys.stdout.isatty() else 120)
+    return output()
 
 
 def _column_and_kind(item: str) -> tuple[str, str]:
@@ -529,6 +530,29 @@ def predict(run_dir, source, out, complete, probabilities, impute, unseen, draws
         impute=impute,
         overwrite=force,
     )
+
+
+@cli.group(cls=Commands, short_help="Ask the posterior: conditionals, missing cells, odd cells, what belongs together.")
+@click.argument("run_dir", type=click.Path(path_type=Path))
+@click.pass_context
+def query(ctx, run_dir):
+    """Ask the posterior of RUN_DIR, a mixture or a cross-categorization.
+
+    Answers are averages over kept draws, with their Monte Carlo errors. Probabilities are those of values as they were
+    recorded. A condition is COLUMN=VALUE, a range COLUMN=LOW..HIGH (either end may be left out), or one of several
+    levels, COLUMN=A|B.
+
+    \b
+    Examples:
+      mpibayes query runs/a logp --of income=high --given age=40..50 --given sex=F
+      mpibayes query runs/a conditional income --given age=40 -o income.png
+      mpibayes query runs/a simulate -n 1000 --given income=high --seed 1 -o rows.csv
+    """
+    ctx.obj = run_dir
+
+
+for verb in VERBS:
+    query.add_command(verb)
 
 
 class LevelRange(click.ParamType):

@@ -8,6 +8,7 @@ predictive.py       Predictive: one draw as a distribution over rows
 predict.py          Forecast: what it predicts of new rows
 exports.py          Exports: what `mpibayes export` writes of it besides its trace
 report/report.py    make(kept) -> `posterior.tables.Report`
+query.py            Queries: how its kept draws are asked
 check.py            Check: what `mpibayes check` says of it
 """
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:  # whoever asks the registry for a family's keys or scalars lo
     from mpibayes.hpc.config.config import Config
     from mpibayes.hpc.config.places import Report
     from mpibayes.hpc.config.section import Section
+    from mpibayes.hpc.data.events import Known
     from mpibayes.hpc.data.rows import Data
     from mpibayes.hpc.parallel.comm import Communicator
     from mpibayes.hpc.parallel.streams import Stream
@@ -227,6 +229,38 @@ class Exports(Protocol):
 
     def parameters(self, run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:
         """For --to arviz: of each chain `cycle` (n,), burn-in too, and arrays (n, ...) by name, none of them fixed."""
+
+
+class Asked(Protocol):
+    """Some kept draws of a run, opened for questions (`hpc/query/`)."""
+
+    like: Table  # the columns that can be asked about, as they are recorded
+    columns: Sequence[Column]  # the same
+    refused: Mapping[str, str]  # those of them that cannot, each with the reason
+    chain_of: np.ndarray  # (D,) the number of the chain of each draw; draws of a chain follow each other
+    n_kept: int  # draws there are
+    n_rows: int  # training rows
+
+    def draws(self, names: Collection[str]) -> Sequence[DrawLaw]:
+        """The draws as laws of some columns."""
+
+
+class DrawLaw(Protocol):
+    """One draw as a law of some columns."""
+
+    def given(self, known: Known) -> tuple[np.ndarray, Sequence[np.ndarray]]:
+        """Log probability of what is known of each row, (n,), and what the draw makes of it, an opaque state."""
+
+    def log_given(self, wanted: Known, state: Sequence[np.ndarray]) -> np.ndarray:
+        """Log probability of what is wanted of each row given what that state knows, (n,)."""
+
+
+class Queries(Protocol):
+    """How the kept draws of a run are asked."""
+
+    def ask(self, run: Posterior, draws: int | None) -> Asked:
+        """At most so many of its kept draws, evenly spaced. Raises ConfigError with the reason where this kind of model
+        has no answers."""
 
 
 class Check(Protocol):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mpibayes.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mpibayes.hpc.family import Check, Exports, Family, Forecast, Keys, Posterior, Rules
+    from mpibayes.hpc.family import Check, Exports, Family, Forecast, Keys, Posterior, Queries, Rules
     from mpibayes.hpc.scalar import Scalar
 
 ROOMS = {"mixture": "crosscat", "crosscat": "crosscat", "regression": "regression", "ibp": "ibp", "svi": "svi"}
@@ -57,6 +57,11 @@ def forecast_of(family: str) -> type[Forecast]:
 def exports_of(family: str) -> Exports:
     """What `mpibayes export` writes of it besides its trace."""
     return _door(family, "exports")
+
+
+def queries_of(family: str) -> Queries:
+    """How its kept draws are asked."""
+    return _door(family, "query")
 
 
 def check_of(family: str) -> Check:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mpibayes.errors import DataError
+from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
@@ -142,6 +142,16 @@ class Posterior(KeptChains, Tallies):
             for block in read_blocks(chain.folder / FOLDER, (), chain.burn_in, checkpoint.kept(chain.folder, FOLDER))
             for cycle in block["cycle"]
         ]
+
+    def require_kept(self) -> list[tuple[int, int]]:
+        """The same; ConfigError where there is none."""
+        kept = self.kept()
+        if not kept:
+            raise ConfigError(
+                f"{self.chains[0].home}: no draw of the labels was kept after burn-in; let the run go on, give a "
+                "smaller --burn-in, or lower output.labels"
+            )
+        return kept
 
     def states(self, wanted: Sequence[tuple[int, int]] | None = None) -> Iterator[tuple[int, Draw]]:
         """(number of the chain, draw) of the kept draws after burn-in, of `wanted` alone when given; one at a time.

@@ -59,12 +59,7 @@ class Forecast:
                 f"{folder}: sampled the prior (model.likelihood = false), which says nothing about new rows"
             )
         run.read_traces()  # which also tell what belongs to the burn-in
-        self.kept = run.kept()
-        if not self.kept:
-            raise ConfigError(
-                f"{folder}: no draw of the labels was kept after burn-in; let the run go on, give a smaller --burn-in, "
-                "or lower output.labels"
-            )
+        self.kept = run.require_kept()
         self._run, self._draws, self._probabilities = run, draws or DRAWS, probabilities
         self._impute, self._complete = impute, complete
         table = run.table

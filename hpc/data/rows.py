@@ -205,6 +205,11 @@ class Data:
                 getattr(chosen, block)[place] = getattr(piece, block)
         return chosen
 
+    def recorded_at(self, numbers: np.ndarray) -> Rows:
+        """Rows of the table by their numbers, ascending, as they are recorded; Rows of the `stored` columns."""
+        parts = [take_columns(rows, self._positions).take(index) for _, rows, index in self._pieces(numbers)]
+        return Rows.concatenate(self.stored, parts)
+
     def as_modelled(self, rows: Rows, numbers: np.ndarray, of: int = OF_TABLE) -> Rows:
         """Rows of the `stored` columns as they are given out. numbers, of: see `Latent`."""
         return self.carve(self.latent(rows, numbers, of))

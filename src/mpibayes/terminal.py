@@ -3,6 +3,8 @@ none of them controls the terminal."""
 
 from __future__ import annotations
 
+import sys
+
 import rich.console
 import rich.text
 
@@ -17,6 +19,11 @@ class Console(rich.console.Console):
 
     def render_str(self, text: str, **more) -> rich.text.Text:
         return super().render_str(visible(text), **more)
+
+
+def output() -> Console:
+    """Standard output. Off a terminal rich supposes 80 columns, which would fold the tables."""
+    return Console(width=None if sys.stdout.isatty() else 120)
 
 
 class Text(rich.text.Text):

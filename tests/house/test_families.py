@@ -38,6 +38,7 @@ DOORS = {
     "predictive": (predictive_of, doors.Predictive),
     "predict": (registry.forecast_of, doors.Forecast),
     "exports": (registry.exports_of, doors.Exports),
+    "query": (registry.queries_of, doors.Queries),
     "check": (registry.check_of, doors.Check),
 }
 

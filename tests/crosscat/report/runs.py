@@ -81,7 +81,7 @@ def make_run(
     path = folder.parent / f"{folder.name}.toml"
     path.write_text(given)
     config = load(path)
-    data = Data(table, config.unused, config.heldout_fraction)
+    data = Data(table, config.unused, config.heldout_fraction, latent=config.model.latent)
     content = {"fingerprint": table.fingerprint, "heldout": None}
     lock = Lock()
     decided = Family.decided(config, data.n_rows)

@@ -1,0 +1,95 @@
+"""Training rows under a draw from which each of them is left out by itself (docs/math.md 2.12).
+
+The row's own cluster has one row less, and its statistics are those of the others; alone in it, the row would have to
+open a cluster. With the draws of a posterior that knows the row, 1 / p(x_c | the rest of the row, all other rows) is
+the average of 1 / p_d(x_c | the rest of the row) over draws d (Gelfand, Dey & Chang 1992).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpibayes.hpc.components.masses import log_negative_binomial
+from mpibayes.hpc.components.normal import posterior
+from mpibayes.hpc.crosscat.query import ViewLaw, log_real, normalised
+from mpibayes.hpc.data.events import Events, Known
+from mpibayes.io.rows import Rows
+
+
+class LeftOut:
+    """n training rows in a view: `rows` as they are modelled, the view's columns alone; `known`: as they are recorded;
+    their clusters are the view's labels (n,)."""
+
+    def __init__(self, view: ViewLaw, rows: Rows, known: Known):
+        self._view, self._rows, self._own = view, rows, view.labels.astype(np.intp)
+        self._at = np.arange(len(rows)), self._own
+        names = [name for name in known.of if name in view.names]
+        self._known = known.only(names)
+        # of the row's event in its own cluster
+        self._of_own = {name: self._log_own(*self._known.of[name]) for name in names}
+
+    def given(self) -> tuple[np.ndarray, np.ndarray]:
+        """Log probability of each row, (n,), and that of its clusters, and last of a new one, given all of it,
+        (n, K + 1)."""
+        view = self._view
+        scores = view.scores(self._known)
+        alpha, d, size = view.hyper.concentration, view.hyper.discount, view.statistics.size
+        rest = size.sum() - 1.0 + alpha
+        scores += np.log(size.sum() + alpha) - np.log(rest)
+        left = size[self._own] - 1.0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            weight = np.where(left > 0, np.log(left - d) - np.log(rest), -np.inf)
+            alone = np.log(alpha + (len(size) - 1) * d) - np.log(alpha + len(size) * d)
+        scores[self._at] = weight + sum(self._of_own.values(), np.zeros(len(left)))
+        scores[:, -1] += np.where(left > 0, 0.0, alone)
+        return normalised(scores)
+
+    def inverse(self, name: str, weight: np.ndarray) -> np.ndarray:
+        """1 / p(cell of a column | the others), (n,), by the weights of clusters given all; NaN where it is missing."""
+        events, which = self._known.of[name]
+        return self._view.inverse(events, which, weight, (self._at, self._of_own[name]))
+
+    def _log_own(self, events: Events, which: np.ndarray) -> np.ndarray:
+        """Log probability of each row's event in its own cluster without it, (n,); 0 where the cell is missing."""
+        column, seen = events.column, which < len(events)
+        found, at, own = np.zeros(len(which)), which[seen], self._own[seen]
+        if column.levels:
+            found[seen] = self._log_level(column.name, events.codes[at], own)
+            return found
+        low, high = events.low[at], events.high[at]
+        number = ~np.isnan(low)
+        log_p = np.zeros(len(at))
+        log_p[number] = self._log_number(column, np.flatnonzero(seen)[number], low[number], high[number])
+        atoms = self._view.columns_of(column.name)[1]
+        if atoms is not None:
+            codes = np.where(events.codes[at] < 0, len(column.atoms), events.codes[at])
+            log_p += self._log_level(atoms, codes, own)
+        found[seen] = log_p
+        return found
+
+    def _log_level(self, name: str, codes: np.ndarray, own: np.ndarray) -> np.ndarray:
+        kind, c = self._view.place[name]
+        row = kind.offsets[c] + codes
+        count = self._view.statistics.levels[row, own] + self._view.pseudo_counts[row] - 1.0
+        with np.errstate(divide="ignore"):
+            return np.log(count) - np.log(self._view.level_totals[c, own] - 1.0)
+
+    def _log_number(self, column, at: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        kind, c = self._view.place[column.name]
+        hyper, own = getattr(self._view.hyper, kind.hyper)[c], self._own[at]
+        s = [a[c, own] for a in self._view.statistics.of(kind)]
+        if column.kind == "count":
+            n, total = s
+            x = self._rows.tallies[at, kind.members(c)[0].index]
+            return log_negative_binomial(hyper[0] + total - x, hyper[1] + n - 1.0, low, high)
+        y = self._rows.reals[at, kind.members(c)[0].index]
+        there = ~np.isnan(y)  # which a logarithm does not have of every value
+        y = np.where(there, y, 0.0)
+        n, mean, scatter = s
+        n_left = n - there
+        mean_left = np.where(n_left > 0, (n * mean - y * there) / np.maximum(n_left, 1), 0.0)
+        scatter_left = np.where(there, np.maximum(scatter - (y - mean) * (y - mean_left), 0.0), scatter)
+        scatter_left = np.where(n_left > 0, scatter_left, 0.0)
+        location, kappa, nu, spread = (a[0] for a in posterior(hyper[None], n_left[None], mean_left, scatter_left))
+        scale = np.sqrt(spread / nu * (1.0 + 1.0 / kappa))
+        return log_real(column, location, scale, nu, low, high)

@@ -1,0 +1,74 @@
+"""Cells drawn from a cluster's law within what is known of them: a value, some levels, a range."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from mpibayes.hpc.components.single import inside
+from mpibayes.hpc.crosscat.query import ViewLaw
+from mpibayes.hpc.data.events import Events
+from mpibayes.hpc.parallel.streams import Stream
+from mpibayes.io import recording
+
+PART, PLACE = 2**31 + 1, 2**31 + 2  # sub-streams: which level or atom, or none; where among numbers
+
+
+def draw_within(
+    view: ViewLaw, events: Events, which: np.ndarray, cluster: np.ndarray, stream: Stream, ids: np.ndarray
+) -> np.ndarray:
+    """Recorded values (n,) of a column, level codes or numbers, one of each row's event; NaN where nothing is known.
+    which, cluster, ids (n,): the row's event, its cluster, its number in the stream."""
+    column, found = events.column, np.full(len(which), np.nan)
+    seen = np.flatnonzero(which < len(events))
+    event, k = which[seen], cluster[seen]
+    if column.levels and events.sets is None:
+        found[seen] = events.codes[event]
+        return found
+    single = not column.levels and events.sets is None
+    if single:
+        atoms = np.array([*column.atoms, np.nan])
+        middle = 0.5 * (events.low[event] + events.high[event])
+        found[seen] = np.where(events.codes[event] >= 0, atoms[events.codes[event]], middle)
+        return found
+    named = (ids[seen], view.column_number(column.name))
+    u, v = (_uniforms(stream, sub, *named) for sub in (PART, PLACE))
+    # one event, of a set and, for numbers, a range
+    codes = np.flatnonzero(events.sets[0])
+    parts = [_only(events, [code]) for code in codes]
+    if not column.levels:
+        parts.append(Events(column, np.full(1, -1), None, events.low, events.high))
+    p = np.exp(np.concatenate([view.log_masses(part)[:, k] for part in parts]))
+    at = (np.cumsum(p, axis=0)[:-1] <= u * p.sum(axis=0)).sum(axis=0)
+    if column.levels:
+        found[seen] = codes[at]
+        return found
+    atoms = np.array([*(column.atoms[code] for code in codes), np.nan])
+    found[seen] = np.where(at < len(codes), atoms[at], _in_range(view, events, k, v))
+    return found
+
+
+def _only(events: Events, codes: list[int]) -> Events:
+    """An event of one level or atom."""
+    blank = np.full(len(codes), np.nan)
+    return Events(events.column, np.array(codes), None, blank, blank)
+
+
+def _uniforms(stream: Stream, sub: int, ids: np.ndarray, number: int) -> np.ndarray:
+    return inside(replace(stream, sub=sub).uniforms(number << 32 | ids))
+
+
+def _in_range(view: ViewLaw, events: Events, cluster: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """Numbers of an only event's range, by the inverse of the distribution function."""
+    column, low, high = events.column, events.low[0], events.high[0]
+    kind, c = view.place[column.name]
+    if column.kind == "count":
+        before, last = max(low - 1.0, -1.0), high
+    else:
+        before, last = low, high
+    ends = [view.below(column, x)[cluster] for x in (before, last)]
+    x = view.law(kind).quantile(c, cluster, ends[0] + u * (ends[1] - ends[0]))
+    x = recording.recorded(replace(column, atoms=()), None, x) if column.kind == "real" else x
+    half = 0.5 * column.resolution
+    return np.clip(x, low + half, high - half)

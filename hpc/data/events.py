@@ -1,0 +1,124 @@
+"""What is known of the cells of some rows: of each column a few different events, and which of them each row has.
+
+An event is about a value as it was recorded: one of some levels, one of some atoms, or a number between two bounds. A
+number that was recorded in steps stands for its cell, so that events have probabilities; where a column has no step, a
+single number is an event of no width, and what it has is a density.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mpibayes.io.rows import Column, Rows
+
+
+@dataclass(frozen=True)
+class Events:
+    """U events of one column.
+
+    codes (U,) int64: the level of a column with levels, or the atom of one with atoms; -1: none. sets (U, levels or
+    atoms) bool: instead of codes, where an event has several. low, high (U,) float64: bounds of recorded values, the
+    ends of their cells, of a column of numbers; NaN for an event that is of atoms alone. of a count they are the first
+    and the last value.
+    """
+
+    column: Column
+    codes: np.ndarray
+    sets: np.ndarray | None = None
+    low: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    high: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of n rows: by the name of a column its events, and which of them each row has, (n,) intp; the
+    number of events stands for nothing."""
+
+    n_rows: int
+    of: Mapping[str, tuple[Events, np.ndarray]]
+
+    def take(self, index: np.ndarray | slice) -> Known:
+        """Some of the rows."""
+        taken = {name: (events, which[index]) for name, (events, which) in self.of.items()}
+        return Known(len(np.zeros(self.n_rows, np.int8)[index]), taken)
+
+    def only(self, names: Sequence[str]) -> Known:
+        """Some of the columns, as far as they are there."""
+        return Known(self.n_rows, {name: self.of[name] for name in names if name in self.of})
+
+    def without(self, names: Sequence[str]) -> Known:
+        """The other columns."""
+        return Known(self.n_rows, {name: of for name, of in self.of.items() if name not in set(names)})
+
+    def join(self, other: Known) -> Known:
+        """What is known of other columns of the same rows; of one row it holds for all."""
+        n = max(self.n_rows, other.n_rows)
+        return Known(n, {**self.repeat(n).of, **other.repeat(n).of})
+
+    def repeat(self, n: int) -> Known:
+        """The same for n rows, of one row."""
+        if self.n_rows == n:
+            return self
+        return Known(n, {name: (events, np.repeat(which, n)) for name, (events, which) in self.of.items()})
+
+
+def missing(column: Column, x: np.ndarray) -> np.ndarray:
+    """Which recorded cells are missing, bool (n,)."""
+    return x == len(column.levels) if column.levels else np.isnan(x)
+
+
+def known_of(rows: Rows, columns: Sequence[Column]) -> Known:
+    """What recorded rows say of some of their columns."""
+    of = {}
+    for column in columns:
+        x = getattr(rows, column.block)[:, column.index]
+        seen = ~missing(column, x)
+        values, which = np.unique(x[seen], return_inverse=True)
+        place = np.full(len(x), len(values), np.intp)
+        place[seen] = which
+        of[column.name] = of_values(column, values), place
+    return Known(len(rows), of)
+
+
+def of_values(column: Column, values: np.ndarray) -> Events:
+    """Recorded values, each an event: level codes, or numbers."""
+    if column.levels:
+        return Events(column, values.astype(np.int64))
+    codes = np.full(len(values), -1)
+    for i, atom in enumerate(column.atoms):
+        codes[values == atom] = i
+    half = 0.5 * column.resolution
+    number = np.where(codes < 0, values, np.nan)
+    low, high = number - half, number + half
+    if column.log:  # which the logarithm has no value of is no atom, and no more is known
+        none = number <= half
+        low, high = np.where(none, -np.inf, low), np.where(none, np.inf, high)
+    return Events(column, codes, None, low, high)
+
+
+def of_range(column: Column, low: float, high: float) -> Events:
+    """One event: a recorded number from low to high, both among them. Raises ValueError where there is none."""
+    if not low <= high:
+        raise ValueError(f"{low:g} is above {high:g}")
+    atoms = np.array(column.atoms)
+    sets = ((atoms >= low) & (atoms <= high))[None]
+    half = 0.5 * column.resolution
+    return Events(column, np.full(1, -1), sets, np.array([low - half]), np.array([high + half]))
+
+
+def of_levels(column: Column, codes: Sequence[int]) -> Events:
+    """One event: one of some levels."""
+    sets = np.zeros((1, len(column.levels)), bool)
+    sets[0, list(codes)] = True
+    return Events(column, np.full(1, -1), sets)
+
+
+def everyone(events: Mapping[str, Events]) -> Known:
+    """One row of which these hold, each of one event."""
+    return Known(1, {name: (e, np.zeros(1, np.intp)) for name, e in events.items()})

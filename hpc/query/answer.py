@@ -1,0 +1,141 @@
+"""An answer: named columns, on the terminal as a table, in a file as CSV, Parquet, JSON or a picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.posterior.tables import plain_table
+from mpibayes.io.files import reading, write_bytes, write_text
+from mpibayes.text import counted, number, visible
+
+FORMS = (".csv", ".parquet", ".json", ".png")
+SHOWN = 20  # lines on the terminal
+LETTERS = 36  # of a cell there
+
+
+@dataclass
+class Answer:
+    """title, remarks: for people. columns: arrays of one length, numbers or texts (object); NaN and None are nothing.
+    short: names of the columns that the terminal has, all by default. bars: of which column a bar is drawn there.
+    picture: makes a PNG, where there is one."""
+
+    title: str
+    columns: Mapping[str, np.ndarray]
+    remarks: Sequence[str] = ()
+    short: Sequence[str] = ()
+    bars: str = ""
+    shown: int = SHOWN
+    picture: Callable[[], bytes] | None = None
+    facts: Sequence[tuple[str, str]] = field(default_factory=tuple)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+
+def show(answer: Answer, console: Any) -> None:
+    """On the terminal, its first lines."""
+    from rich.table import Table
+
+    from mpibayes.terminal import Text
+
+    console.print(Text(answer.title, style="bold"), soft_wrap=True)
+    if answer.facts:
+        grid = Table.grid(padding=(0, 2))
+        for key, value in answer.facts:
+            grid.add_row(Text(key), Text(value))
+        console.print(grid)
+    n, most = len(answer), min(len(answer), answer.shown)
+    if n:
+        names = list(answer.short or answer.columns)
+        table = plain_table(*names, *([""] if answer.bars else []))
+        for i, name in enumerate(names):
+            words = answer.columns[name].dtype == object
+            table.columns[i].justify = "left" if words else "right"
+            table.columns[i].no_wrap = False
+        top = float(np.nanmax(answer.columns[answer.bars][:most])) if answer.bars and most else 0.0
+        for i in range(most):
+            cells = [cell(answer.columns[name][i]) for name in names]
+            bar = [Text("█" * round(24 * answer.columns[answer.bars][i] / top) if top else "", "blue")]
+            table.add_row(*cells, *(bar if answer.bars else []))
+        console.print(table)
+    if n > most:
+        console.print(Text(f"and {counted(n - most, 'more line')}; -o FILE has all of them", style="dim"))
+    for remark in answer.remarks:
+        console.print(Text(remark, style="dim"), soft_wrap=True)
+
+
+def cell(x: Any) -> str:
+    """A cell as people read it."""
+    if x is None or (isinstance(x, float | np.floating) and np.isnan(x)):
+        return ""
+    if isinstance(x, str):
+        text = visible(x)
+        return text if len(text) <= LETTERS else text[: LETTERS - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    if isinstance(x, int | np.integer):
+        return str(x)
+    if isinstance(x, bool | np.bool_):
+        return "yes" if x else "no"
+    x = float(x)
+    return f"{x:.3g}" if 0 < abs(x) < 0.1 else f"{x:.3f}" if abs(x) < 10 else number(x)
+
+
+def check_target(out: Path | None, overwrite: bool, picture: bool) -> None:
+    """Raises ConfigError before any work is done when nothing can be written at `out`."""
+    if out is None:
+        return
+    forms = FORMS if picture else FORMS[:-1]
+    if out.suffix not in forms:
+        raise ConfigError(f"{out}: the ending of the name decides the format; expected {', '.join(forms)}")
+    with reading(out, ConfigError):
+        if out.is_dir():
+            raise ConfigError(f"{out}: is a directory; name a file to write")
+        if out.exists() and not overwrite:
+            raise ConfigError(f"{out}: exists and is kept; choose another name or replace it with --force")
+        if not out.parent.is_dir():
+            raise ConfigError(f"{out}: cannot be written: no directory {out.parent}")
+
+
+def write(answer: Answer, out: Path) -> None:
+    """All lines, or the picture."""
+    if out.suffix == ".png":
+        write_bytes(out, answer.picture())
+    elif out.suffix == ".json":
+        lines = zip(*(as_json(a) for a in answer.columns.values()))
+        rows = [dict(zip(answer.columns, line)) for line in lines]
+        write_text(out, json.dumps({"question": answer.title, "lines": rows}, indent=1) + "\n")
+    else:
+        write_bytes(out, _table(answer, out.suffix))
+
+
+def as_json(array: np.ndarray) -> list:
+    """Values for JSON, which has no NaN."""
+    return [None if isinstance(x, float) and not np.isfinite(x) else x for x in array.tolist()]
+
+
+def _table(answer: Answer, suffix: str) -> bytes:
+    import io
+
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    table = pa.table({name: arrow(a) for name, a in answer.columns.items()})
+    file = io.BytesIO()
+    (pyarrow.parquet.write_table if suffix == ".parquet" else pyarrow.csv.write_csv)(table, file)
+    return file.getvalue()
+
+
+def arrow(array: np.ndarray) -> Any:
+    """An Arrow array, NaN and None being nothing."""
+    import pyarrow as pa
+
+    if array.dtype == object:
+        return pa.array(array.tolist(), pa.string())
+    return pa.array(array, mask=np.isnan(array) if array.dtype.kind == "f" else None)

@@ -1,0 +1,163 @@
+"""A run opened for questions: its kept draws, its columns, and averages over the draws.
+
+Every question is about what is wanted given something known. A draw d says p_d(wanted | known) and p_d(known); the
+answer is the average of the first, weighted by the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.data.events import Known, known_of
+from mpibayes.hpc.family import Asked, DrawLaw
+from mpibayes.hpc.posterior.chains import family_in
+from mpibayes.hpc.query import average
+from mpibayes.hpc.query.average import Averages
+from mpibayes.hpc.query.conditions import Conditions
+from mpibayes.hpc.query.support import Support, supports
+from mpibayes.hpc.registry import posterior_of, queries_of
+from mpibayes.io.rows import Column, Rows
+
+SAMPLE = 50_000  # training rows that a column's cells are found from
+BYTES = 128 << 20  # of sums over draws that are held at a time
+
+
+@dataclass(frozen=True)
+class Distributions:
+    """Of n rows: p (n, U) probability of each cell of a column, error (n, U), effective (n,) draws."""
+
+    support: Support
+    p: np.ndarray
+    error: np.ndarray
+    effective: np.ndarray
+
+
+class Asking:
+    """run_dir: a run's directory. draws: at most so many kept ones. burn_in, table: see `posterior.chains.KeptChains`.
+    Raises ConfigError, DataError, CheckpointError."""
+
+    def __init__(
+        self,
+        run_dir: str | Path,
+        draws: int | None = None,
+        burn_in: int | None = None,
+        table: str | Path | None = None,
+    ):
+        if draws is not None and draws < 1:
+            raise ConfigError(f"draws = {draws}: expected a whole number, 1 or more")
+        family = family_in(run_dir)
+        self.asked: Asked = queries_of(family).ask(posterior_of(family)([run_dir], burn_in, table), draws)
+        self.conditions = Conditions(self.asked.like, self.asked.refused)
+        self.averages = Averages(self.asked.chain_of)
+        self._supports: dict[tuple[str, int], Support] = {}
+        self._draws: tuple[frozenset[str], Sequence[DrawLaw]] = frozenset(), ()
+
+    @property
+    def columns(self) -> list[Column]:
+        """Those that can be asked about."""
+        return [c for c in self.asked.columns if c.name not in self.asked.refused]
+
+    def named(self, names: Sequence[str]) -> list[Column]:
+        """Some of them, in the order given."""
+        return [self.conditions.column(name) for name in names]
+
+    def known(self, rows: Rows, names: Collection[str] | None = None) -> Known:
+        """What recorded rows, of all columns of the table that are used, say of some of them, of all by default."""
+        return known_of(rows, [c for c in self.columns if names is None or c.name in names])
+
+    def draws(self, names: Collection[str]) -> Sequence[DrawLaw]:
+        """The kept draws as laws of some columns at least; those of the last question where they have all of them."""
+        if not self._draws[1] or not self._draws[0].issuperset(names):
+            self._draws = frozenset(names), self.asked.draws(names)
+        return self._draws[1]
+
+    def supports(self, names: Sequence[str], most: int) -> dict[str, Support]:
+        """The cells of some columns, of numbers so many at most."""
+        lacking = [c for c in self.named(names) if (c.name, most) not in self._supports]
+        if lacking:
+            found = supports(lacking, self.sample(SAMPLE) if any(not c.levels for c in lacking) else None, most)
+            self._supports |= {(name, most): s for name, s in found.items()}
+        return {name: self._supports[name, most] for name in names}
+
+    def sample(self, most: int) -> Rows:
+        """About so many training rows, evenly spaced, as they are recorded."""
+        return self.asked.recorded(self.asked.training_numbers()[self.sample_places(most)])
+
+    def sample_places(self, most: int) -> np.ndarray:
+        """Their places among the training rows."""
+        return np.arange(0, self.asked.n_rows, max(1, self.asked.n_rows // most))
+
+    # --- averages ----------------------------------------------------------------------------------------------------
+
+    def log_p(self, wanted: Known, given: Known) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Log probability of what is wanted of each row given what is known, its error, and the draws' effective
+        number, (n,) each."""
+        n = max(wanted.n_rows, given.n_rows)
+        wanted, given = wanted.repeat(n), given.repeat(n)
+        draws = self.draws({*wanted.of, *given.of})
+        log, error, effective = np.zeros(n), np.zeros(n), np.zeros(n)
+        for rows in average.in_blocks(n, max(64, BYTES // (40 * len(draws)))):
+            some, more = given.take(rows), wanted.take(rows)
+            log_given, log_r = np.zeros((len(draws), some.n_rows)), np.zeros((len(draws), some.n_rows))
+            for d, draw in enumerate(draws):
+                log_given[d], state = draw.given(some)
+                log_r[d] = draw.log_given(more, state)
+            w = average.weights(log_given)
+            log[rows], error[rows] = average.log_average(log_r, w, self.averages)
+            effective[rows] = average.effective(w)
+        return log, error, effective
+
+    def distributions(self, name: str, given: Known, most: int) -> Iterator[tuple[slice, Distributions]]:
+        """The distribution of a column given what is known of each row, some rows at a time."""
+        cells = self.supports([name], most)[name]
+        draws = self.draws({name, *given.of})
+        masses = [draw.masses(cells.events) for draw in draws]
+        n_sums = len(self.averages.batches) + len(self.averages.chains)
+        step = max(64, BYTES // (8 * len(cells) * n_sums))
+        for rows in average.in_blocks(given.n_rows, step):
+            some = given.take(rows)
+            log_given, parts = np.zeros((len(draws), some.n_rows)), Sums(self.averages, some.n_rows, len(cells))
+            for d, (draw, mass) in enumerate(zip(draws, masses)):
+                log_given[d], state = draw.given(some)
+                parts.add(d, log_given[d], draw.averaged(name, state, mass))
+            p, error = parts.result()
+            yield rows, Distributions(cells, p, error, average.effective(average.weights(log_given)))
+
+
+class Sums:
+    """Weighted sums over draws of r (n, U), by batches of draws, relative to the largest weight so far."""
+
+    def __init__(self, averages: Averages, n: int, width: int):
+        self._starts = averages.batches, averages.chains
+        self._sums = [np.zeros((len(s), n, width)) for s in self._starts]
+        self._weights = [np.zeros((len(s), n)) for s in self._starts]
+        self._top = np.full(n, -np.inf)
+
+    def add(self, d: int, log_weight: np.ndarray, r: np.ndarray) -> None:
+        """Draw d, with log weights (n,) and r (n, U)."""
+        up = np.flatnonzero(log_weight > self._top)
+        with np.errstate(invalid="ignore"):
+            fade = np.exp(self._top[up] - log_weight[up])
+        self._top[up] = log_weight[up]
+        top = np.where(np.isfinite(self._top), self._top, 0.0)
+        gain = np.exp(log_weight - top)
+        weighted = r * gain[:, None]
+        for starts, sums, weights in zip(self._starts, self._sums, self._weights):
+            at = int(np.searchsorted(starts, d, side="right")) - 1
+            if d:
+                sums[: at + 1, up] *= fade[:, None]
+                weights[: at + 1, up] *= fade
+            sums[at] += weighted
+            weights[at] += gain
+
+    def result(self) -> tuple[np.ndarray, np.ndarray]:
+        """The averages (n, U) and their errors."""
+        total = self._weights[0].sum(axis=0)
+        p = self._sums[0].sum(axis=0) / total[:, None]
+        residuals = [(s - w[:, :, None] * p) / total[:, None] for s, w in zip(self._sums, self._weights)]
+        return p, Averages.error_of_sums(*residuals)

@@ -1,0 +1,85 @@
+"""Averages over kept draws that follow each other in chains, with the error of having so few of them.
+
+Given B a draw d counts in proportion to p_d(B), and what is wanted is sum_d w_d r_d, the weights summing to 1. Its
+error is that of a ratio of means: residuals w_d (r_d - average) are added up in consecutive batches of about the square
+root of a chain's draws, whose sums are about independent (batch means, which see autocorrelation). With several chains
+their sums are batches too, and the larger error counts: chains that have not met do not agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+FEW = 5.0  # effective draws below which an answer hangs on single ones
+
+
+@dataclass(frozen=True)
+class Averages:
+    """chain_of (D,): the chain of each draw; draws of a chain follow each other."""
+
+    chain_of: np.ndarray
+
+    @property
+    def n_draws(self) -> int:
+        return len(self.chain_of)
+
+    @property
+    def chains(self) -> np.ndarray:
+        """Where each chain begins."""
+        return np.flatnonzero(np.diff(self.chain_of, prepend=-1))
+
+    @property
+    def batches(self) -> np.ndarray:
+        """Where each batch begins."""
+        starts, ends = self.chains, [*self.chains[1:], self.n_draws]
+        found = []
+        for start, end in zip(starts, ends):
+            n = end - start
+            cut = np.linspace(start, end, max(1, round(n**0.5)) + 1)[:-1]
+            found += np.ceil(cut).astype(int).tolist()
+        return np.unique(found)
+
+    def error(self, residual: np.ndarray) -> np.ndarray:
+        """Standard errors, (...), of averages with residuals w_d (r_d - average), (D, ...); NaN of a single draw."""
+        sums = [np.add.reduceat(residual, starts, axis=0) for starts in (self.batches, self.chains)]
+        return self.error_of_sums(*sums)
+
+    @staticmethod
+    def error_of_sums(*sums: np.ndarray) -> np.ndarray:
+        """Of residuals added up over batches (b, ...), and over chains."""
+        if len(sums[0]) < 2:
+            return np.full(sums[0].shape[1:], np.nan)
+        each = [len(s) / (len(s) - 1) * (s**2).sum(axis=0) for s in sums if len(s) > 1]
+        return np.sqrt(np.max(each, axis=0))
+
+
+def weights(log_p: np.ndarray) -> np.ndarray:
+    """Shares of the draws (D, n) by their log probabilities of what is given."""
+    top = log_p.max(axis=0)
+    w = np.exp(log_p - np.where(np.isfinite(top), top, 0.0))
+    total = w.sum(axis=0)
+    return np.where(total > 0.0, w / np.where(total > 0.0, total, 1.0), 1.0 / len(log_p))
+
+
+def effective(w: np.ndarray) -> np.ndarray:
+    """How many draws (n,) weigh as much as these, (D, n) with sum 1, if each had the same weight."""
+    return 1.0 / (w**2).sum(axis=0)
+
+
+def log_average(log_r: np.ndarray, w: np.ndarray, averages: Averages) -> tuple[np.ndarray, np.ndarray]:
+    """Log of sum_d w_d r_d and its error, (n,) each, of log r (D, n) and weights (D, n) with sum 1."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log = np.log(w) + log_r
+        top = log.max(axis=0)
+        base = np.where(np.isfinite(top), top, 0.0)
+        found = base + np.log(np.exp(log - base).sum(axis=0))
+        ratio = np.exp(log - np.where(np.isfinite(found), found, 0.0)) - w
+    return found, averages.error(ratio)
+
+
+def in_blocks(n: int, step: int) -> Sequence[slice]:
+    """Rows 0..n-1 so many at a time."""
+    return [slice(i, min(i + step, n)) for i in range(0, n, max(1, step))]

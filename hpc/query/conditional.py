@@ -1,0 +1,164 @@
+"""The distribution of a column given others, as a table and a picture; and missing cells, by their distributions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mpibayes.hpc.data.events import Known, missing
+from mpibayes.hpc.query.answer import Answer
+from mpibayes.hpc.query.asking import Asking, Distributions
+from mpibayes.hpc.query.conditions import written
+from mpibayes.hpc.query.logp import apart, described, few, words
+from mpibayes.hpc.query.new_rows import NewRows
+from mpibayes.hpc.query.support import CELLS, Support
+from mpibayes.io.rows import Column
+from mpibayes.text import counted
+
+LINES = 24  # intervals of a column of numbers in a table
+LEVELS = 20  # of a column that has each its own column in a file of rows
+SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
+LOW, HIGH = 0.1, 0.9  # of an imputed number
+
+
+def conditional(asking: Asking, name: str, given: Sequence[str], rows: NewRows | None) -> Answer:
+    """The distribution of a column: one table for a described row, a line a row for those of a file."""
+    column = asking.conditions.column(name)
+    if rows is not None:
+        return _of_rows(asking, column, given, rows)
+    known = described(asking, given, "--given", None)
+    apart(Known(1, {name: ()}), known)
+    asking.draws({name, *known.of})
+    (fine,) = (d for _, d in asking.distributions(name, known, CELLS))
+    (coarse,) = (d for _, d in asking.distributions(name, known, LINES))
+    p, error = coarse.p[0], coarse.error[0]
+    order = np.argsort(-p, kind="stable") if column.levels else np.arange(len(p))
+    columns = {
+        name: np.array(coarse.support.words, object)[order],
+        "p": p[order],
+        "p_error": error[order],
+    }
+    facts = (
+        []
+        if column.levels
+        else [("median", _value(fine, 0.5)), ("50 %", _span(fine, 0.25)), ("90 %", _span(fine, 0.05))]
+    )
+    title = f"{name} given {words(known) or 'nothing'}"
+
+    def picture() -> bytes:
+        from mpibayes.hpc.query.figures import distribution
+
+        return distribution(title, coarse if column.levels else fine, asking.averages.n_draws)
+
+    remarks = few(coarse.effective, asking)
+    remarks = [f"{remarks[0]} ({coarse.effective[0]:.0f})", *remarks[1:]]
+    return Answer(title, columns, remarks, bars="p", shown=40, picture=picture, facts=facts)
+
+
+def _value(d: Distributions, share: float) -> str:
+    return written(d.support.column, float(d.support.quantile(d.p, share)[0]))
+
+
+def _span(d: Distributions, outside: float) -> str:
+    return f"{_value(d, outside)} to {_value(d, 1.0 - outside)}"
+
+
+def _of_rows(asking: Asking, column: Column, given: Sequence[str], rows: NewRows) -> Answer:
+    """A line a row: the most probable level and probabilities, or quantiles and the probabilities of atoms."""
+    name = column.name
+    if given:
+        known = described(asking, given, "--given", rows)
+        apart(Known(1, {name: ()}), known)
+    else:
+        known = asking.known(rows.rows, [n for n in rows.there(asking) if n != name])
+    parts = [_lines(column, d) for _, d in asking.distributions(name, known.repeat(len(rows.rows)), CELLS)]
+    columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    columns = {"row": np.arange(1, len(rows.rows) + 1), **columns}
+    remarks = [*rows.notes, *few(columns["draws"], asking)]
+    return Answer(f"{name} given {words(known) or 'nothing'}", columns, remarks)
+
+
+def _lines(column: Column, d: Distributions) -> dict[str, np.ndarray]:
+    if column.levels:
+        best = d.p.argmax(axis=1)
+        at = np.arange(len(best)), best
+        found = {column.name: values(column, best), "p": d.p[at], "p_error": d.error[at]}
+        if len(column.levels) <= LEVELS:
+            found |= {f"p_{level}": d.p[:, v] for v, level in enumerate(column.levels)}
+        return {**found, "draws": d.effective}
+    found = {f"q{round(100 * q):02d}": values(column, d.support.quantile(d.p, q)) for q in SHARES}
+    e = d.support.events
+    found |= {f"p_{written(column, column.atoms[code])}": d.p[:, u] for u, code in enumerate(e.codes) if code >= 0}
+    return {**found, "draws": d.effective}
+
+
+def values(column: Column, x: np.ndarray) -> np.ndarray:
+    """Recorded values as a column of an answer: levels and dates as text."""
+    if column.levels or column.unit:
+        return np.array([None if np.isnan(v) else written(column, v) for v in np.asarray(x, float)], object)
+    return x.astype(float)
+
+
+# --- missing cells ----------------------------------------------------------------------------------------------------
+
+
+def impute(asking: Asking, of: Sequence[str], rows: NewRows) -> Answer:
+    """Each missing cell of the columns `of`, of all by default, given the other cells of its row."""
+    names = asking.conditions.names(of) or [c.name for c in asking.columns]
+    known, n = asking.known(rows.rows), len(rows.rows)
+    asking.draws(known.of)
+    parts = []
+    for column in asking.named(names):
+        blank = np.flatnonzero(missing(column, getattr(rows.rows, column.block)[:, column.index]))
+        some = known.without([column.name]).take(blank)
+        for place, d in asking.distributions(column.name, some, CELLS) if len(blank) else ():
+            parts.append(_cells(column, blank[place], d))
+    title = f"Missing cells of {rows.path.name}"
+    if not parts:
+        return Answer(title, {}, [*rows.notes, f"none of {counted(n, 'row')} lacks a cell of {', '.join(names[:6])}"])
+    columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    order = np.lexsort((np.arange(len(columns["row"])), columns["row"]))
+    columns = {key: a[order] for key, a in columns.items()}
+    remarks = [
+        f"{counted(len(order), 'cell')} of {counted(n, 'row')}; p: of the level, or of a value that is an atom; low, "
+        f"high: {LOW:.0%} and {HIGH:.0%} of a number, whose value is the median",
+        *rows.notes,
+        *few(columns["draws"], asking),
+    ]
+    return Answer(title, columns, remarks)
+
+
+def _cells(column: Column, rows: np.ndarray, d: Distributions) -> dict[str, np.ndarray]:
+    n, at, nothing = len(rows), np.arange(len(rows)), np.full(len(rows), np.nan)
+    if column.levels:
+        best = d.p.argmax(axis=1)
+        value, p, error, low, high = best.astype(float), d.p[at, best], d.error[at, best], nothing, nothing
+    else:
+        value, low, high = (d.support.quantile(d.p, q) for q in (0.5, LOW, HIGH))
+        p, error = _of_atom(d.support, d, value)
+    text = [written(column, v) for v in value]
+    return {
+        "row": rows + 1,
+        "column": np.full(n, column.name, object),
+        "value": np.array(text, object),
+        "p": p,
+        "p_error": error,
+        "low": _texts(column, low),
+        "high": _texts(column, high),
+        "draws": d.effective,
+    }
+
+
+def _of_atom(support: Support, d: Distributions, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Probability of each value and its error, where it is an atom; else NaN."""
+    p, error = np.full(len(value), np.nan), np.full(len(value), np.nan)
+    for u, code in enumerate(support.events.codes):
+        if code >= 0:
+            here = value == support.column.atoms[code]
+            p[here], error[here] = d.p[here, u], d.error[here, u]
+    return p, error
+
+
+def _texts(column: Column, x: np.ndarray) -> np.ndarray:
+    return np.array([None if np.isnan(v) else written(column, v) for v in x], object)

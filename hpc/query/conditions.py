@@ -1,0 +1,147 @@
+"""Conditions as people write them, read as the table was: `age=40`, `age=40..50`, `education=Masters|Doctorate`.
+
+A value is read in the form that the table's source has (decimal commas, currencies, dates). A range has both its ends,
+either of which may be left out. A level that has `|` or `..` in it is found before they mean anything.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.data import events
+from mpibayes.hpc.data.events import Events
+from mpibayes.io.clock import as_text
+from mpibayes.io.rows import Column
+from mpibayes.io.table import Table
+
+NAMED = 8  # columns or levels in a message
+
+
+class Conditions:
+    """Reads conditions on the columns of a table. refused: columns that cannot be asked about, each with the reason."""
+
+    def __init__(self, like: Table, refused: Mapping[str, str]):
+        self._like, self._refused = like, refused
+        self._columns = {c.name: c for c in like.columns}
+
+    def column(self, name: str) -> Column:
+        """A column by its name. Raises ConfigError where there is none, or where it cannot be asked about."""
+        if name not in self._columns:
+            raise ConfigError(f"no column '{name}'{_near(name, self._columns)}")
+        if name in self._refused:
+            raise ConfigError(f"column '{name}' {self._refused[name]}; queries do not take such columns yet")
+        return self._columns[name]
+
+    def names(self, items: Sequence[str]) -> list[str]:
+        """Names of columns, several in one item separated by commas."""
+        found: list[str] = []
+        for item in items:
+            parts = [item] if item in self._columns else [part.strip() for part in item.split(",")]
+            found += [self.column(part).name for part in parts]
+        return list(dict.fromkeys(found))
+
+    def read(self, items: Sequence[str], option: str = "--given") -> dict[str, Events]:
+        """Conditions, each COLUMN=VALUE, by column."""
+        found: dict[str, Events] = {}
+        for item in items:
+            name, value = self.split(item, option)
+            if name in found:
+                raise ConfigError(f"{option} '{item}': column '{name}' has a condition already")
+            found[name] = self.event(self.column(name), value)
+        return found
+
+    def is_condition(self, item: str) -> bool:
+        """Whether an item is a condition, and not names of columns."""
+        return "=" in item and item not in self._columns
+
+    def split(self, item: str, option: str) -> tuple[str, str]:
+        """The column, whose name may have "=" in it, and what is said of it."""
+        cuts = [i for i, c in enumerate(item) if c == "="]
+        if not cuts:
+            raise ConfigError(f"{option} '{item}': expected COLUMN=VALUE, as in --given 'age=40'")
+        known = [i for i in cuts if item[:i].strip() in self._columns]
+        cut = known[-1] if known else cuts[0]
+        return item[:cut].strip(), item[cut + 1 :].strip()
+
+    def event(self, column: Column, text: str) -> Events:
+        """What a text says of a column. Raises ConfigError where it says nothing that a cell can be."""
+        if column.levels:
+            return self._of_levels(column, text)
+        first, dots, last = text.partition("..")
+        if not dots:
+            return events.of_values(column, np.array([self._number(column, text, text)]))
+        bounds = [
+            self._number(column, part.strip(), text) if part.strip() else otherwise
+            for part, otherwise in ((first, -np.inf), (last, np.inf))
+        ]
+        try:
+            return events.of_range(column, *bounds)
+        except ValueError as error:
+            raise ConfigError(f"'{column.name}={text}': {error}") from None
+
+    def _of_levels(self, column: Column, text: str) -> Events:
+        place = {level: i for i, level in enumerate(column.levels)}
+        parts = [text] if text in place else [part.strip() for part in text.split("|")]
+        for part in parts:
+            if part not in place:
+                raise ConfigError(
+                    f"'{column.name}={text}': column '{column.name}' has no level '{part}'{_near(part, place)}"
+                )
+        if len(parts) == 1:
+            return events.of_values(column, np.array([place[parts[0]]]))
+        return events.of_levels(column, [place[part] for part in parts])
+
+    def _number(self, column: Column, text: str, whole: str) -> float:
+        import pyarrow as pa
+
+        from mpibayes.io.dates import Dates, stored
+        from mpibayes.io.encode import expectation, parse
+
+        entry = self._like.source.get("forms", {}).get(column.name)
+        forms = [stored(entry)] if entry else [None]
+        if column.unit:
+            forms += [Dates("ymd"), Dates("clock"), None]
+        for form in [*forms, *([None] if entry else [])]:
+            values, bad = parse(column.kind, None, pa.array([text]), np.zeros(1, bool), form)
+            if not bad[0] and not np.isnan(values[0]):
+                return float(values[0])
+        expected = "a date" if column.unit else expectation(column.kind, ())
+        raise ConfigError(f"'{column.name}={whole}': '{text}' is not {expected}, as column '{column.name}' has")
+
+
+def _near(name: str, there: Collection[str]) -> str:
+    """What a wrong name may have been meant for."""
+    near = difflib.get_close_matches(name, list(there), 1, 0.5)
+    if near:
+        return f"; did you mean '{near[0]}'?"
+    some = ", ".join(list(there)[:NAMED]) + (", ..." if len(there) > NAMED else "")
+    return f"; there are {some}"
+
+
+def written(column: Column, value: float) -> str:
+    """A recorded value as people write it: a level, a date, a number."""
+    if column.levels:
+        return column.levels[int(value)]
+    if column.unit:
+        return as_text(float(value), column.unit)
+    return f"{float(value):.10g}"
+
+
+def in_words(event: Events, i: int = 0) -> str:
+    """An event as it could have been written."""
+    column = event.column
+    if event.sets is not None and column.levels:
+        return "|".join(column.levels[int(v)] for v in np.flatnonzero(event.sets[i]))
+    if event.codes[i] >= 0:
+        return column.levels[event.codes[i]] if column.levels else written(column, column.atoms[event.codes[i]])
+    half = 0.5 * column.resolution
+    low, high = event.low[i] + half, event.high[i] - half
+    if column.log and event.low[i] <= 0.0:
+        low = -np.inf
+    if np.isfinite(low) and abs(high - low) <= 1e-9 * max(abs(low), 1.0):
+        return written(column, low)
+    return "..".join(written(column, x) if np.isfinite(x) else "" for x in (low, high))

@@ -1,0 +1,118 @@
+"""How probable values are, given others: of one described row, or of each row of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.data.events import Events, Known, everyone
+from mpibayes.hpc.query.answer import Answer
+from mpibayes.hpc.query.asking import Asking
+from mpibayes.hpc.query.average import FEW
+from mpibayes.hpc.query.conditions import in_words
+from mpibayes.hpc.query.new_rows import NewRows
+from mpibayes.io.rows import Column
+from mpibayes.text import counted
+
+
+def described(asking: Asking, items: Sequence[str], option: str, rows: NewRows | None) -> Known:
+    """What --of or --given says: conditions, which hold for every row, and names of columns of the file."""
+    conditions = [i for i in items if asking.conditions.is_condition(i)]
+    said = everyone(asking.conditions.read(conditions, option))
+    names = asking.conditions.names([i for i in items if i not in conditions])
+    if names and rows is None:
+        raise ConfigError(
+            f"{option} {names[0]}: names a column without a value; write {option} '{names[0]}=VALUE', or name a file "
+            "of rows with --rows"
+        )
+    for name in names:
+        if name in rows.lacking:
+            raise ConfigError(f"{option} {name}: {rows.path} has no column '{name}'")
+        if name in said.of:
+            raise ConfigError(f"{option} {name}: column '{name}' has a condition already")
+    if rows is None:
+        return said
+    return said.join(asking.known(rows.rows, names)) if names else said.repeat(len(rows.rows))
+
+
+def apart(wanted: Known, given: Known) -> None:
+    """ConfigError where a column is on both sides."""
+    both = [name for name in wanted.of if name in given.of]
+    if both:
+        raise ConfigError(f"column '{both[0]}' is both asked for and given")
+
+
+def sides(asking: Asking, of: Sequence[str], given: Sequence[str], rows: NewRows | None) -> tuple[Known, Known]:
+    """What is asked for and what is given. Of the rows of a file all columns are asked for where none is named, and
+    with columns asked for but none given the others are."""
+    wanted = described(asking, of, "--of", rows)
+    if rows is not None and not of:
+        on_them = described(asking, given, "--given", rows)
+        wanted = asking.known(rows.rows, [n for n in rows.there(asking) if n not in on_them.of])
+        return wanted, on_them
+    if rows is not None and not given:
+        others = [n for n in rows.there(asking) if n not in wanted.of]
+        return wanted, asking.known(rows.rows, others).repeat(wanted.n_rows)
+    on_them = described(asking, given, "--given", rows)
+    apart(wanted, on_them)
+    return wanted, on_them
+
+
+def logp(asking: Asking, of: Sequence[str], given: Sequence[str], rows: NewRows | None) -> Answer:
+    """log p(of | given), with the error of averaging over draws. See `sides`."""
+    if not of and rows is None:
+        raise ConfigError("nothing is asked for: say of what with --of, as in --of 'income=high', or name --rows FILE")
+    wanted, on_them = sides(asking, of, given, rows)
+    log, error, effective = asking.log_p(wanted, on_them)
+    columns: dict[str, np.ndarray] = {}
+    if rows is not None:
+        columns["row"] = np.arange(1, len(log) + 1)
+    columns |= {"log_p": log, "log_p_error": error}
+    if not densities(wanted):
+        columns |= {"p": np.exp(log), "p_error": np.exp(log) * error}
+    columns["draws"] = effective
+    title = f"log p({words(wanted)} | {words(on_them) or 'nothing'})"
+    remarks = [*(rows.notes if rows else ()), *about(wanted), *few(effective, asking)]
+    if rows is not None:
+        finite = np.isfinite(log)
+        remarks.insert(0, f"mean over {counted(int(finite.sum()), 'row')}: {log[finite].mean():.4f} nats a row")
+    return Answer(title, columns, remarks)
+
+
+def densities(known: Known) -> list[Column]:
+    """The columns of which a value has a density, not a probability."""
+    return [e.column for e, _ in known.of.values() if not e.column.levels and _has_density(e)]
+
+
+def _has_density(e: Events) -> bool:
+    return bool(e.column.kind == "real" and np.any(e.low == e.high))
+
+
+def about(wanted: Known) -> list[str]:
+    """What a number that is no probability is."""
+    names = ", ".join(f"'{c.name}'" for c in densities(wanted))
+    return [f"a density: {names} was recorded without a step, so that log p is per unit of it"] if names else []
+
+
+def few(effective: np.ndarray, asking: Asking) -> list[str]:
+    """A warning where what is given fits few of the draws."""
+    n, some = asking.averages.n_draws, int((effective < FEW).sum())
+    of = f"{counted(n, 'draw')} of {asking.asked.n_kept:,} kept"
+    if not some or n <= FEW:
+        return [f"averaged over {of}; draws: the effective number, weighted by what is given"]
+    where = "" if len(effective) == 1 else f" in {counted(some, 'row')}"
+    return [
+        f"averaged over {of}; draws: the effective number, weighted by what is given. It is below {FEW:.0f}{where}: "
+        "errors are too small there; more --draws help"
+    ]
+
+
+def words(known: Known, most: int = 6) -> str:
+    """What is known, in words."""
+    parts = []
+    for name, (e, _) in known.of.items():
+        parts.append(f"{name}={in_words(e)}" if known.n_rows == 1 and len(e) == 1 else name)
+    more = f", and {counted(len(parts) - most, 'more column')}" if len(parts) > most else ""
+    return ", ".join(parts[:most]) + more

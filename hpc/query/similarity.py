@@ -1,0 +1,94 @@
+"""Rows that belong together: the probability that two rows share a cluster, in the view of a column chosen at random
+among those that count. Row by row against one: nothing is kept of pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.data.events import Known, everyone
+from mpibayes.hpc.query import average
+from mpibayes.hpc.query.answer import Answer
+from mpibayes.hpc.query.asking import Asking
+from mpibayes.hpc.query.conditional import values
+from mpibayes.hpc.query.logp import few, words
+
+SHOWN = 4  # columns whose cells stand beside a row
+
+
+def similarity(
+    asking: Asking, row: int | None, like: Sequence[str], columns: Sequence[str], top: int, to: Sequence[int] = ()
+) -> Answer:
+    """Training rows by their similarity to a row of the table, by its number from 1, or to a described one.
+
+    columns: those whose views count, all by default. top: so many of the most similar; or the rows `to` alone.
+    """
+    if (row is None) == (not like):
+        raise ConfigError("name one row: --row NUMBER of the table, or conditions with --like COLUMN=VALUE")
+    names = asking.conditions.names(columns) or [c.name for c in asking.columns]
+    numbers = asking.asked.training_numbers()
+    place, known, title = _target(asking, row, like, numbers)
+    share, sums, effective = _shared(asking, names, place, known)
+    if to:
+        order = np.array([_place(numbers, number, "--to") for number in to])
+    else:
+        others = np.arange(len(share)) if place is None else np.delete(np.arange(len(share)), place)
+        order = others[np.argsort(-share[others], kind="stable")[:top]]
+    error = average.Averages.error_of_sums(*(s[:, order] for s in sums))
+    found = {"row": numbers[order] + 1, "similarity": share[order], "similarity_error": error}
+    beside = list(known.of) if place is None else names
+    rows = asking.asked.recorded(np.sort(numbers[order]))
+    back = np.argsort(np.argsort(numbers[order]))
+    for column in asking.named(beside):
+        found[column.name] = values(column, _cells(rows, column)[back])
+    short = ["row", "similarity", "similarity_error", *beside[:SHOWN]]
+    of = "" if not columns else f", by the views of {', '.join(names)}"
+    remarks = ["probability of sharing a cluster in the view of a column" + of, *few(effective, asking)]
+    return Answer(f"Rows like {title}", found, remarks, short=short, shown=max(top, len(to)))
+
+
+def _cells(rows, column) -> np.ndarray:
+    x = getattr(rows, column.block)[:, column.index].astype(float)
+    return np.where(x == len(column.levels), np.nan, x) if column.levels else x
+
+
+def _place(numbers: np.ndarray, number: int, option: str) -> int:
+    """Of a row of the table among the training rows. Raises ConfigError."""
+    at = int(np.searchsorted(numbers, number - 1))
+    if at == len(numbers) or numbers[at] != number - 1:
+        raise ConfigError(f"{option} {number}: no training row; expected the number of one in the table, from 1")
+    return at
+
+
+def _target(asking: Asking, row: int | None, like: Sequence[str], numbers: np.ndarray) -> tuple[int | None, Known, str]:
+    """The place of a training row, or what is known of another one; and what it is called."""
+    if row is None:
+        known = everyone(asking.conditions.read(like, "--like"))
+        return None, known, words(known)
+    if not 1 <= row <= asking.asked.like.n_rows:
+        raise ConfigError(f"--row {row}: expected a row of the table, 1 to {asking.asked.like.n_rows:,}")
+    if row - 1 in numbers:
+        return _place(numbers, row, "--row"), Known(1, {}), f"row {row}"
+    known = asking.known(asking.asked.recorded(np.array([row - 1])))
+    return None, known, f"row {row}, which was not trained on"
+
+
+def _shared(asking: Asking, names: Sequence[str], place: int | None, known: Known):
+    """Similarity of each training row (N,), residuals added up over batches and chains, (b, N) each, and the draws'
+    effective number (1,)."""
+    wanted = {*names, *known.of}
+    log_p = np.zeros((asking.averages.n_draws, 1))
+    if known.of:
+        log_p[:, 0] = [draw.given(known)[0][0] for draw in asking.draws(wanted)]
+    w = average.weights(log_p)
+    starts = asking.averages.batches, asking.averages.chains
+    sums = [np.zeros((len(s), asking.asked.n_rows), np.float32) for s in starts]
+    weights = [np.add.reduceat(w[:, 0], s) for s in starts]
+    for d, draw in enumerate(asking.asked.labelled(wanted)):
+        share = draw.shared(names, place, known)
+        for s, total in zip(starts, sums):
+            total[int(np.searchsorted(s, d, side="right")) - 1] += w[d, 0] * share
+    mean = sums[0].sum(axis=0, dtype=np.float64)
+    return mean, [s - wt[:, None] * mean for s, wt in zip(sums, weights)], average.effective(w)

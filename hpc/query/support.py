@@ -1,0 +1,140 @@
+"""The values that a column may have, cut into cells, so that its distribution is a table.
+
+A column with levels has these. One of numbers has its atoms, and between them intervals: every recorded value where
+there are few, else intervals of about as many training rows each; and some beyond the least and the greatest value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpibayes.hpc.data import events
+from mpibayes.hpc.data.events import Events
+from mpibayes.hpc.query.conditions import in_words
+from mpibayes.io.rows import Column
+
+CELLS = 256  # intervals of a column of numbers
+TAILS = (0.1, 0.3, 1.0, 3.0)  # ends of those beyond the others, in units of the column's deviation
+
+
+@dataclass(frozen=True)
+class Support:
+    """The cells of a column, in order: they do not overlap, and one of them has each value."""
+
+    events: Events
+
+    @property
+    def column(self) -> Column:
+        return self.events.column
+
+    @property
+    def words(self) -> list[str]:
+        return [in_words(self.events, i) for i in range(len(self.events))]
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def values(self) -> np.ndarray:
+        """A recorded value in the middle of each cell, (U,)."""
+        column, e = self.column, self.events
+        if column.levels:
+            return np.arange(len(e), dtype=float)
+        low, high = np.where(np.isfinite(e.low), e.low, e.high), np.where(np.isfinite(e.high), e.high, e.low)
+        middle = 0.5 * (low + high)
+        if column.log:
+            with np.errstate(invalid="ignore", divide="ignore"):
+                middle = np.where(low > 0.0, np.sqrt(np.maximum(low, 0.0) * high), middle)
+        atoms = np.array([*column.atoms, np.nan])
+        return np.where(np.isnan(e.low), atoms[e.codes], _stepped(column, middle))
+
+    def quantile(self, p: np.ndarray, share: float) -> np.ndarray:
+        """The recorded value below which about this share of each distribution p (n, U) is, (n,)."""
+        below = np.cumsum(p, axis=1)
+        below /= below[:, -1:]
+        at = np.minimum((below < share).sum(axis=1), len(self) - 1)
+        rows = np.arange(len(p))
+        before = np.where(at > 0, below[rows, at - 1], 0.0)
+        part = np.clip((share - before) / np.maximum(below[rows, at] - before, 1e-300), 0.0, 1.0)
+        low, high = self.events.low[at], self.events.high[at]
+        single = ~np.isfinite(low) | ~np.isfinite(high)
+        if self.column.kind == "count":
+            inside = np.floor(low + part * (high - low + 1.0))
+            return np.where(single, self.values()[at], np.minimum(inside, high))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            inside = low + part * (high - low)
+        return np.where(single, self.values()[at], _stepped(self.column, inside))
+
+
+def support(column: Column, values: np.ndarray, most: int = CELLS) -> Support:
+    """values: recorded values of some training rows, missing ones left out."""
+    if column.levels:
+        return Support(events.of_values(column, np.arange(len(column.levels))))
+    rest = values[~np.isin(values, column.atoms)]
+    if column.kind == "count":
+        first = np.unique(np.concatenate([[0.0], _few(rest, most)]))
+        beyond = first[-1] + np.unique(np.ceil(np.array(TAILS) * max(column.scale, 1.0)))
+        first = np.concatenate([first, beyond])
+        return Support(Events(column, np.full(len(first), -1), None, first, np.append(first[1:] - 1.0, np.inf)))
+    edges = _edges(column, rest, most)
+    atoms = np.array(column.atoms)
+    low, high = edges[:-1], edges[1:]
+    codes = np.concatenate([np.arange(len(atoms)), np.full(len(low), -1)])
+    order = np.argsort(np.concatenate([atoms, np.where(np.isfinite(low), 0.5 * (low + high), -np.inf)]), kind="stable")
+    blank = np.full(len(atoms), np.nan)
+    lows, highs = np.concatenate([blank, low]), np.concatenate([blank, high])
+    return Support(Events(column, codes[order], None, lows[order], highs[order]))
+
+
+def _few(values: np.ndarray, most: int) -> np.ndarray:
+    """All different values, or some with about as many cells between them, ascending."""
+    different = np.unique(values)
+    if len(different) <= most:
+        return different
+    return np.unique(np.quantile(values, np.linspace(0.0, 1.0, most), method="nearest"))
+
+
+def _edges(column: Column, values: np.ndarray, most: int) -> np.ndarray:
+    if not len(values):
+        values = np.array([np.exp(column.center) if column.log else column.center])
+    few, half = _few(values, most), 0.5 * column.resolution
+    if column.resolution and len(few) < len(np.unique(values)):
+        edges = np.append(few[0] - half, few + half)
+    elif column.resolution:
+        edges = np.concatenate([few - half, few + half])
+    else:
+        edges = np.concatenate([few[:1], 0.5 * (few[1:] + few[:-1]), few[-1:]])
+    sd = column.rest_scale if column.atoms or column.log else column.scale
+    steps = np.array(TAILS if most >= CELLS else ()) * sd
+    if column.log:
+        tails = [few[0] * np.exp(-steps), few[-1] * np.exp(steps)]
+        ends = [half, np.inf]  # what is below counts with the least value that has a logarithm
+    else:
+        tails, ends = [few[0] - half - steps, few[-1] + half + steps], [-np.inf, np.inf]
+    atoms = np.array(column.atoms)
+    cuts = [atoms - half, atoms + half]
+    edges = np.unique(_grid(column, np.concatenate([edges, *tails, *cuts])))
+    inside = (edges > ends[0]) & (edges < ends[1])
+    return np.concatenate([[0.0] if column.log else ends[:1], edges[inside], ends[1:]])
+
+
+def _grid(column: Column, edges: np.ndarray) -> np.ndarray:
+    """Edges between recorded values, where these have a step; rounding is left out."""
+    if not column.resolution:
+        return edges
+    return (np.round(edges / column.resolution - 0.5) + 0.5) * column.resolution
+
+
+def _stepped(column: Column, x: np.ndarray) -> np.ndarray:
+    """The nearest values at a column's resolution."""
+    if not column.resolution:
+        return x
+    return np.round(x / column.resolution) * column.resolution
+
+
+def supports(columns: Sequence[Column], rows, most: int = CELLS) -> dict[str, Support]:
+    """Of each column, by recorded rows, which columns with levels do not need."""
+    cells = {c.name: np.zeros(0) if c.levels else getattr(rows, c.block)[:, c.index] for c in columns}
+    return {c.name: support(c, x[~np.isnan(x)], most) for c, x in zip(columns, cells.values())}

@@ -1,0 +1,205 @@
+"""Which cells and rows are odd: surprisal, -log p, of cells given the rest of their row, and of rows.
+
+A training row is left out of the draws that know it (docs/math.md 2.12): 1 / p is the average of 1 / p_d. A new row's
+draws are weighted by p_d(row), under which the average of 1 / p_d(cell | rest) is 1 / p(cell | rest), too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from mpibayes.hpc.data.events import Known, known_of
+from mpibayes.hpc.query import average
+from mpibayes.hpc.query.answer import Answer
+from mpibayes.hpc.query.asking import BYTES, Asking
+from mpibayes.hpc.query.conditional import values
+from mpibayes.hpc.query.conditions import written
+from mpibayes.hpc.query.logp import few
+from mpibayes.hpc.query.new_rows import NewRows
+from mpibayes.text import counted
+
+MOST = 20_000  # training rows that are looked at
+PATTERNS = 50  # sets of columns that rows have, for each of which training rows are scored
+REFERENCE = 1_000  # training rows that new ones are compared with
+
+
+class Surprise:
+    """Surprisals of some rows: known (n rows), numbers (n,) from 1; places (n,) among the training rows, None of
+    new ones."""
+
+    def __init__(self, asking: Asking, known: Known, numbers: np.ndarray, places: np.ndarray | None):
+        self._asking, self.known, self.numbers, self._places = asking, known, numbers, places
+
+    def passes(self, rows: np.ndarray | slice) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Of each draw: log p_d of some rows, (m,), and 1 / p_d of their cells given the others, (m, C)."""
+        known = self.known.take(rows)
+        if self._places is not None:
+            yield from self._asking.asked.left_out(known, self._places[rows])
+            return
+        for draw in self._asking.draws(self.known.of):
+            log_p, state = draw.given(known)
+            yield log_p, draw.inverses(known, state)
+
+    def of(self, rows: np.ndarray | slice) -> tuple[np.ndarray, ...]:
+        """Surprisal of some rows (m,) and of their cells (m, C), NaN where a cell is missing; their errors; and the
+        draws' effective number (m,)."""
+        log_p, inverse = (np.array(a) for a in zip(*self.passes(rows)))
+        averages = self._asking.averages
+        even = np.full(log_p.shape, 1.0 / len(log_p))
+        if self._places is None:
+            w = average.weights(log_p)
+            of_rows, row_error = average.log_average(log_p, even, averages)
+            of_rows = -of_rows
+            effective = average.effective(w)
+        else:
+            w = even
+            of_rows, row_error = average.log_average(-log_p, even, averages)
+            effective = average.effective(average.weights(-log_p))
+        mean = (w[:, :, None] * inverse).sum(axis=0)
+        error = averages.error(w[:, :, None] * (inverse - mean)) / mean
+        return of_rows, np.log(mean) + self._units(), row_error, error, effective
+
+    def _units(self) -> np.ndarray:
+        """What makes densities comparable: they are per deviation of the column, (C,)."""
+        columns = [e.column for e, _ in self.known.of.values()]
+        plain = [c.kind == "real" and not c.resolution for c in columns]
+        return np.array([-np.log(c.rest_scale if c.log else c.scale) if p else 0.0 for c, p in zip(columns, plain)])
+
+    def blocks(self) -> list[slice]:
+        width = 8 * self._asking.averages.n_draws * (len(self.known.of) + 2)
+        return list(average.in_blocks(self.known.n_rows, max(16, BYTES // width)))
+
+
+def of_table(asking: Asking, names: Sequence[str], most: int) -> Surprise:
+    """Training rows, about so many, evenly spaced."""
+    places = asking.sample_places(most)
+    numbers = asking.asked.training_numbers()[places]
+    known = known_of(asking.asked.recorded(numbers), asking.named(names))
+    return Surprise(asking, known, numbers + 1, places)
+
+
+def surprisal(
+    asking: Asking, columns: Sequence[str], by: str, top: int, rows: NewRows | None, most: int = MOST
+) -> Answer:
+    """The most surprising cells, or rows, of the training table, or of a file. columns: those that count."""
+    names = asking.conditions.names(columns) or [c.name for c in asking.columns]
+    if rows is None:
+        surprise, of = of_table(asking, names, most), "the table"
+    else:
+        there = [n for n in names if n not in rows.lacking]
+        known = asking.known(rows.rows, there)
+        surprise, of = Surprise(asking, known, np.arange(1, known.n_rows + 1), None), rows.path.name
+    parts = [surprise.of(block) for block in surprise.blocks()]
+    of_rows, cells, row_error, error, effective = (np.concatenate(a) for a in zip(*parts))
+    n = len(of_rows)
+    remarks = [f"{counted(n, 'row')} looked at, of {of}", *(rows.notes if rows else ()), *few(effective, asking)]
+    if rows is None and n < asking.asked.n_rows:
+        remarks[0] += f", of {asking.asked.n_rows:,}, evenly spaced; --most N looks at more"
+    if by == "rows":
+        order = np.argsort(-of_rows, kind="stable")[:top]
+        found = {"row": surprise.numbers[order], "surprisal": of_rows[order], "surprisal_error": row_error[order]}
+        worst = np.nan_to_num(cells[order], nan=-np.inf).argmax(axis=1)
+        found["oddest_cell"] = np.array([_cell(surprise.known, r, c) for r, c in zip(order, worst)], object)
+        return Answer(f"The most surprising rows of {of}", {**found, "draws": effective[order]}, remarks, shown=top)
+    flat = np.where(np.isnan(cells), -np.inf, cells).ravel()
+    order = np.argsort(-flat, kind="stable")[: min(top, int(np.isfinite(flat).sum()))]
+    at, c = np.divmod(order, cells.shape[1])
+    known = list(surprise.known.of)
+    found = {
+        "row": surprise.numbers[at],
+        "column": np.array([known[i] for i in c], object),
+        "value": np.array([_value(surprise.known, r, i) for r, i in zip(at, c)], object),
+        "surprisal": cells[at, c],
+        "surprisal_error": error[at, c],
+        "expected": np.array([_expected(asking, surprise.known, r, known[i]) for r, i in zip(at, c)], object),
+    }
+    return Answer(f"The most surprising cells of {of}, given the rest of their row", found, remarks, shown=top)
+
+
+def _value(known: Known, row: int, c: int) -> str:
+    """A cell as people write it."""
+    events, which = list(known.of.values())[c]
+    u, column = which[row], events.column
+    if u == len(events):
+        return ""
+    if events.codes[u] >= 0:
+        return column.levels[events.codes[u]] if column.levels else written(column, column.atoms[events.codes[u]])
+    return written(column, 0.5 * (events.low[u] + events.high[u]))
+
+
+def _cell(known: Known, row: int, c: int) -> str:
+    return f"{list(known.of)[c]}={_value(known, row, c)}"
+
+
+def _expected(asking: Asking, known: Known, row: int, name: str) -> str:
+    """The most probable level, or the middle half of a number, given the rest of a row."""
+    some = known.without([name]).take(np.array([row]))
+    (d,) = (d for _, d in asking.distributions(name, some, 256))
+    if d.support.column.levels:
+        best = int(d.p[0].argmax())
+        return f"{d.support.column.levels[best]} ({d.p[0, best]:.0%})"
+    low, high = (values(d.support.column, d.support.quantile(d.p, q))[0] for q in (0.25, 0.75))
+    text = [x if isinstance(x, str) else written(d.support.column, x) for x in (low, high)]
+    return text[0] if text[0] == text[1] else f"{text[0]} to {text[1]}"
+
+
+# --- new rows against the table ---------------------------------------------------------------------------------------
+
+
+def novelty(asking: Asking, columns: Sequence[str], top: int, rows: NewRows) -> Answer:
+    """How unlike the training rows each row of a file is: its surprisal, the share of training rows that are less
+    surprising in the same columns, and the probability that it opens a new cluster in some view."""
+    names = [n for n in asking.conditions.names(columns) or rows.there(asking) if n not in rows.lacking]
+    known = asking.known(rows.rows, names)
+    asking.draws(names)
+    log_p, error, effective = asking.log_p(known, Known(known.n_rows, {}))
+    new = _opens(asking, known)
+    seen = np.column_stack([which < len(e) for e, which in known.of.values()])
+    kinds, of, sizes = np.unique(seen, axis=0, return_inverse=True, return_counts=True)
+    rank = np.full(known.n_rows, np.nan)
+    for kind in np.argsort(-sizes, kind="stable")[:PATTERNS]:
+        own = [name for name, there in zip(known.of, kinds[kind]) if there]
+        if own:
+            reference = np.sort(_reference(asking, own))
+            at = of.ravel() == kind
+            rank[at] = np.searchsorted(reference, -log_p[at]) / len(reference)
+    order = np.argsort(-np.where(np.isnan(rank), -1.0, rank) - 1e-9 * -log_p, kind="stable")
+    found = {
+        "row": order + 1,
+        "novelty": rank[order],
+        "surprisal": -log_p[order],
+        "surprisal_error": error[order],
+        "p_new": new[order],
+        "draws": effective[order],
+    }
+    remarks = [
+        "novelty: share of training rows that are less surprising in the columns that the row has; p_new: probability "
+        "of a cluster of its own in some view",
+        *rows.notes,
+        *few(effective, asking),
+    ]
+    if np.isnan(rank).any():
+        remarks.insert(1, f"{counted(int(np.isnan(rank).sum()), 'row')} of rare sets of columns have no novelty")
+    return Answer(f"Rows of {rows.path.name}, the most novel first", found, remarks, shown=top)
+
+
+def _reference(asking: Asking, names: Sequence[str]) -> np.ndarray:
+    """Surprisals in some columns of training rows that have these, each left out by itself."""
+    surprise = of_table(asking, names, REFERENCE)
+    each = np.array([log_p for log_p, _ in surprise.passes(slice(None))])
+    whole = np.all([which < len(e) for e, which in surprise.known.of.values()], axis=0)
+    log, _ = average.log_average(-each, np.full(each.shape, 1.0 / len(each)), asking.averages)
+    return log[whole] if whole.any() else log
+
+
+def _opens(asking: Asking, known: Known) -> np.ndarray:
+    """Probability that each row is in a new cluster of at least one view, (n,)."""
+    draws = asking.draws(known.of)
+    log_p, new = np.zeros((len(draws), known.n_rows)), np.zeros((len(draws), known.n_rows))
+    for rows in average.in_blocks(known.n_rows, 65_536):
+        for d, draw in enumerate(draws):
+            log_p[d, rows], state = draw.given(known.take(rows))
+            new[d, rows] = draw.opens(state)
+    return (average.weights(log_p) * new).sum(axis=0)
