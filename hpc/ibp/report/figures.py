@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 import numpy as np
@@ -83,6 +84,6 @@ def rebuilt(rows: np.ndarray, fitted: np.ndarray, titles: Sequence[str], image: 
             place.axis("off")
     for place, title in zip(axes[0], titles):
         row, has = title.split(": ", 1)
-        place.set_title(f"{row}\n{shortened(has, TITLE_LETTERS)}", fontsize=8, loc="center")
+        place.set_title(f"{row}\n{textwrap.shorten(has, TITLE_LETTERS, placeholder=' …')}", fontsize=8, loc="center")
     figure.suptitle("Rows, and below them their features' sum", fontsize=9.5)
     return figure
