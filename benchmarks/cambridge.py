@@ -133,22 +133,28 @@ def run(given) -> None:
 
 
 def prior(given) -> None:
-    """Mean number of features without cells, where it is known: Poisson(alpha H)."""
-    n, alpha, cycles = 1000, 1.0, 1000
-    exact = poisson(alpha * update.harmonic(n, 1.0))
-    print(f"{n} rows, mass 1, c = 1, one sweep a cycle, {cycles} cycles: exactly {exact.mean():.2f}")
+    """Mean number of features without cells, from draws of the law that it should keep: Poisson(alpha H)."""
+    n, alpha, cycles, repeats = 1000, 1.0, 100, 40
+    law = poisson(alpha * update.harmonic(n, 1.0))
+    print(
+        f"{n} rows, mass 1, c = 1; after {cycles} cycles of 1 sweep, {repeats} chains; exactly {law.mean():.2f}", end=""
+    )
+    print(f", with a standard error of {law.std() / repeats**0.5:.2f}")
     for method in DRAWN[:5]:
         kind, own, given_settings, _ = METHODS[method]
         means = []
         for shards in given.shards:
-            fixed = {"alpha": alpha, "likelihood": False, "moves": 0, "seed": 1, "shards": shards}
-            settings = Settings(**{**given_settings, **fixed, "sweeps_per_cycle": 1})
-            chain, counts = kind(serial(), lambda a, b: np.zeros((b - a, 1)), n, 1, settings, **own), []
-            for _ in range(cycles):
-                chain.cycle()
-                counts.append(int((chain.totals.owned > 0).sum()))
-            means.append(np.mean(counts[cycles // 4 :]))
-        print(f"{method:32}", *(f"{shards}: {mean:.2f}" for shards, mean in zip(given.shards, means)), flush=True)
+            fixed = {"alpha": alpha, "likelihood": False, "moves": 0, "shards": shards, "sweeps_per_cycle": 1}
+            ends = []
+            for seed in range(repeats):
+                settings = Settings(**{**given_settings, **fixed, "seed": seed})
+                chain = kind(serial(), lambda a, b: np.zeros((b - a, 1)), n, 1, settings, **own)
+                start(chain, "random")
+                for _ in range(cycles):
+                    chain.cycle()
+                ends.append(int((chain.totals.owned > 0).sum()))
+            means.append(np.mean(ends))
+        print(f"{method:22}", *(f"{shards}: {mean:.2f}" for shards, mean in zip(given.shards, means)), flush=True)
 
 
 def read(paths: list[Path]) -> dict[tuple[str, int, int], dict[str, np.ndarray]]:
@@ -185,7 +191,7 @@ def picture(curves, rows: int, clock: str, path: Path) -> None:
         for shards in shown:
             curve = curves.get((method, shards, 0))
             if curve is not None:
-                x = np.maximum(curve[clock], 1e-2)
+                x = np.maximum(curve[clock], {"cpu": 1e-2, "sweeps": 1.0}[clock])
                 above.plot(x, curve["log_density"], color=colour[shards], linewidth=1.1, label=f"{shards}")
                 below.plot(x, np.maximum(curve["features"], 0.8), color=colour[shards], linewidth=1.1)
         below.set(xscale="log", yscale="log", xlabel={"cpu": "CPU seconds", "sweeps": "sweeps"}[clock])
@@ -201,27 +207,24 @@ def picture(curves, rows: int, clock: str, path: Path) -> None:
 
 
 def table(curves) -> None:
-    """For each method and number of shards, over seeds: how many have just the four pictures at the end, median CPU
-    seconds and sweeps until they do (and do from then on), log density less the best of any, and features."""
-    print("| method | shards | right at the end | CPU s until right | sweeps | below the best | features |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
-    seeds = sorted({seed for *_, seed in curves})
+    """For each method and number of shards, medians over seeds: how far the last log density is below the best of any,
+    and the mean number of features; then on how many seeds just the four pictures are there at the end, and the CPU
+    seconds until they are for good, if they are on all."""
+    seeds, shown = sorted({seed for *_, seed in curves}), sorted({shards for _, shards, _ in curves})
     best = {s: max(c["log_density"][-1] for (_, _, seed), c in curves.items() if seed == s) for s in seeds}
+    print("| method |", " | ".join(map(str, shown)), "|\n|", " --- |" * (len(shown) + 1))
     for method in METHODS:
-        for shards in sorted({shards for name, shards, _ in curves if name == method}):
+        cells = []
+        for shards in shown:
             here = {seed: curves[method, shards, seed] for seed in seeds if (method, shards, seed) in curves}
-            when = []
-            for curve in here.values():
-                wrong = np.flatnonzero((curve["pictures"] < 4) | (curve["others"] > 0))
-                first = wrong[-1] + 1 if len(wrong) else 0
-                if first < len(curve["cpu"]):
-                    when.append((curve["cpu"][first], curve["sweeps"][first]))
-            cpu, sweeps = np.median(when, axis=0) if when else (np.nan, np.nan)
+            wrong = [np.flatnonzero((c["pictures"] < 4) | (c["others"] > 0)) for c in here.values()]
+            since = [w[-1] + 1 if len(w) else 0 for w in wrong]  # the look from which on all is right
+            right = [c["cpu"][at] for c, at in zip(here.values(), since) if at < len(c["cpu"])]
             gap = np.median([best[seed] - curve["log_density"][-1] for seed, curve in here.items()])
             k = np.median([curve["mean_features"][-1] for curve in here.values()])
-            print(
-                f"| {method} | {shards} | {len(when)} of {len(here)} | {cpu:.2f} | {sweeps:.0f} | {gap:.3f} | {k:.1f} |"
-            )
+            when = f", {np.median(right):.2f} s" if len(right) == len(here) else ""
+            cells.append(f"{gap:.2f}; {k:.1f}; {len(right)}/{len(here)}{when}")
+        print(f"| {method} |", " | ".join(cells), "|")
 
 
 def draw(given) -> None:
@@ -244,8 +247,8 @@ def main() -> None:
     of_prior = commands.add_parser("prior", help="mean number of features without cells")
     of_draw = commands.add_parser("draw", help="pictures and table of what a run has written")
     of_draw.add_argument("out", type=Path)
-    for parsed in (of_run, of_prior):
-        parsed.add_argument("--shards", type=int, nargs="+", default=SHARDS)
+    for parsed, shards in ((of_run, SHARDS), (of_prior, (1, 4, 16))):
+        parsed.add_argument("--shards", type=int, nargs="+", default=shards)
     for parsed, work in ((of_run, run), (of_prior, prior), (of_draw, draw)):
         parsed.set_defaults(work=work)
     given = parser.parse_args()

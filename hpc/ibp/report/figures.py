@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,6 +17,7 @@ from mpibayes.text import percent
 SHOWN = 40  # features
 ACROSS = 8  # pictures in a line
 NAME_LETTERS = 24
+TITLE_LETTERS = 18  # of the features of a row, above its picture
 MOST_NAMED = 60  # columns that are named below profiles
 
 
@@ -78,13 +80,14 @@ def rebuilt(rows: np.ndarray, fitted: np.ndarray, titles: Sequence[str], image: 
     """Some rows (n, D) as pictures, and below what their features make of them."""
     n = len(rows)
     low, high = np.nanquantile(rows, (0.01, 0.99))
-    figure = plot(1.35 * max(n, 3) + 0.6, 3.4)
+    figure = plot(1.35 * max(n, 3) + 0.6, 3.6)
     axes = figure.subplots(2, n, squeeze=False)
     for line, x in zip(axes, (rows, fitted)):
         for place, row in zip(line, x):
             place.imshow(row.reshape(image), cmap="Greys", vmin=low, vmax=high, interpolation="nearest")
             place.axis("off")
     for place, title in zip(axes[0], titles):
-        place.set_title(title, fontsize=8, loc="center")
+        row, has = title.split(": ", 1)
+        place.set_title(f"{row}\n{textwrap.shorten(has, TITLE_LETTERS, placeholder=' …')}", fontsize=8, loc="center")
     figure.suptitle("Rows with the numbers of their features, and below them the sum of these", fontsize=9.5)
     return figure
