@@ -34,7 +34,7 @@ def case(rows=(), columns=COLUMNS) -> Case:
     return Case("", tuple(grown), PRIORS, ALPHA, D)
 
 
-def tiny_run(folder, family="mixture", cycles=1500, columns=COLUMNS):
+def tiny_run(folder, family="mixture", cycles=500, columns=COLUMNS):
     """A run of it, whose draws are all kept."""
     names = [c[0] for c in columns]
     table = [(name, kind, np.array(cells), levels) for name, kind, cells, levels in columns]
