@@ -136,4 +136,100 @@ def impute(run_dir, of, **options):
     _ask(run_dir, lambda asking, rows: verb(asking, of, rows), **options)
 
 
-VERBS = (logp, conditional, simulate, impute)
+@click.command(short_help="Odd cells and rows, of the table or of a file.")
+@ROWS
+@UNSEEN
+@COLUMNS
+@click.option("--by", type=click.Choice(["cells", "rows"]), default="cells", show_default=True)
+@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="So many of the oddest.")
+@click.option("--most", type=click.IntRange(min=1), default=20_000, show_default=True, help="Training rows looked at.")
+@shared
+def surprisal(run_dir, columns, by, top, most, **options):
+    """The most surprising cells given the rest of their row, or the most surprising rows, in nats: of the training
+    table, each row left out of what is known, or of a file.
+
+    \b
+    Examples:
+      mpibayes query runs/a surprisal --top 50 -o odd.csv
+      mpibayes query runs/a surprisal --rows new.csv --by rows
+    """
+    from mpibayes.hpc.query.surprisal import surprisal as verb
+
+    _ask(run_dir, lambda asking, rows: verb(asking, columns, by, top, rows, most), **options)
+
+
+@click.command(short_help="How unlike the table new rows are.")
+@click.option("--rows", type=FILE, metavar="FILE", required=True, help="The new rows.")
+@UNSEEN
+@COLUMNS
+@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Lines on the terminal.")
+@shared
+def novelty(run_dir, columns, top, **options):
+    """How unlike the training rows those of a file are, the most novel first: the share of training rows that are less
+    surprising, and the probability of a cluster of its own.
+
+    \b
+    Examples:
+      mpibayes query runs/a novelty --rows new.csv -o novelty.csv
+    """
+    from mpibayes.hpc.query.surprisal import novelty as verb
+
+    _ask(run_dir, lambda asking, rows: verb(asking, columns, top, rows), **options)
+
+
+@click.command(short_help="Rows that belong with a row.")
+@click.option("--row", type=click.IntRange(min=1), help="Its number in the table, from 1.")
+@click.option("--like", multiple=True, metavar="COLUMN=VALUE", help="Or a described row. Repeatable.")
+@click.option("--to", type=click.IntRange(min=1), multiple=True, help="A row to compare with, not the nearest ones.")
+@COLUMNS
+@click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="So many of the nearest.")
+@shared
+def similarity(run_dir, row, like, to, columns, top, **options):
+    """The training rows that most probably share a cluster with a row of the table, or with a described one.
+
+    \b
+    Examples:
+      mpibayes query runs/a similarity --row 17
+      mpibayes query runs/a similarity --like age=40 --like income=high --columns job,education
+    """
+    from mpibayes.hpc.query.similarity import similarity as verb
+
+    _ask(run_dir, lambda asking, rows: verb(asking, row, like, columns, top, to), **options)
+
+
+@click.command(short_help="Which columns tell of each other.")
+@COLUMNS
+@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Lines on the terminal.")
+@shared
+def dependence(run_dir, columns, top, **options):
+    """Which columns tell of each other: the mutual information of each two, in nats, and the share of the draws in
+    which they are in one view.
+
+    \b
+    Examples:
+      mpibayes query runs/a dependence -o dependence.csv
+      mpibayes query runs/a dependence --columns income,age,education -o dependence.png
+    """
+    from mpibayes.hpc.query.dependence import dependence as verb
+
+    _ask(run_dir, lambda asking, rows: verb(asking, columns, top), picture=True, **options)
+
+
+@click.command(short_help="What tells a column best.")
+@click.argument("column")
+@COLUMNS
+@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Lines on the terminal.")
+@shared
+def predictors(run_dir, column, columns, top, **options):
+    """The columns that tell COLUMN best, each by itself: mutual information, and its share of what there is to know.
+
+    \b
+    Examples:
+      mpibayes query runs/a predictors income
+    """
+    from mpibayes.hpc.query.dependence import predictors as verb
+
+    _ask(run_dir, lambda asking, rows: verb(asking, column, columns, top), **options)
+
+
+VERBS = (logp, conditional, simulate, impute, surprisal, novelty, similarity, dependence, predictors)

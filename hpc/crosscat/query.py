@@ -198,6 +198,10 @@ class DrawLaw:
         """Probability of each event of a column in the clusters of its view, (K + 1, U)."""
         return np.ascontiguousarray(np.exp(self.view_of(events.column.name)[1].log_masses(events)).T)
 
+    def weight(self, name: str) -> np.ndarray:
+        """Of the clusters of a column's view, and of a new one, (K + 1,)."""
+        return np.exp(self.view_of(name)[1].log_weight)
+
     def averaged(self, name: str, weights: Sequence[np.ndarray], masses: np.ndarray) -> np.ndarray:
         """Probabilities (n, U) of a column's events by weights of clusters, `masses` being its own."""
         return weights[self.view_of(name)[0]] @ masses

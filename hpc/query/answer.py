@@ -83,6 +83,8 @@ def cell(x: Any) -> str:
     if isinstance(x, bool | np.bool_):
         return "yes" if x else "no"
     x = float(x)
+    if x == round(x) and abs(x) < 1e7:
+        return f"{x:,.0f}"
     return f"{x:.3g}" if 0 < abs(x) < 0.1 else f"{x:.3f}" if abs(x) < 10 else number(x)
 
 

@@ -94,7 +94,9 @@ def surprisal(
     parts = [surprise.of(block) for block in surprise.blocks()]
     of_rows, cells, row_error, error, effective = (np.concatenate(a) for a in zip(*parts))
     n = len(of_rows)
-    remarks = [f"{counted(n, 'row')} looked at, of {of}", *(rows.notes if rows else ()), *few(effective, asking)]
+    remarks = [f"{counted(n, 'row')} looked at, of {of}", *(rows.notes if rows else ())]
+    if rows is not None or by == "rows":  # cells that are left out count all draws alike
+        remarks += few(effective, asking)
     if rows is None and n < asking.asked.n_rows:
         remarks[0] += f", of {asking.asked.n_rows:,}, evenly spaced; --most N looks at more"
     if by == "rows":

@@ -34,7 +34,7 @@ def case(rows=(), columns=COLUMNS) -> Case:
     return Case("", tuple(grown), PRIORS, ALPHA, D)
 
 
-def tiny_run(folder, family="mixture", cycles=1500, columns=COLUMNS):
+def tiny_run(folder, family="mixture", cycles=500, columns=COLUMNS):
     """A run of it, whose draws are all kept."""
     names = [c[0] for c in columns]
     table = [(name, kind, np.array(cells), levels) for name, kind, cells, levels in columns]
@@ -47,7 +47,7 @@ def tiny_run(folder, family="mixture", cycles=1500, columns=COLUMNS):
     return make_run(folder / "tiny", written, cycles=cycles, burn_in=cycles // 10, text=text)
 
 
-def people(n=240, seed=4) -> list[dict]:
+def people(n=160, seed=4) -> list[dict]:
     """Two groups of people: ages in years, incomes that are 0 or log-normal in whole numbers, heights without a step,
     colours, visits, days; some cells are missing."""
     g = np.random.default_rng(seed)
@@ -82,7 +82,7 @@ def people_run(folder, family="mixture", **more):
     import_table([source], folder / "people.h5", kinds=kinds)
     from mpibayes.io.table import Table
 
-    more = {"cycles": 60, "burn_in": 20, "chains": 2, "heldout": 0.1, **more}
+    more = {"cycles": 28, "burn_in": 8, "chains": 2, "heldout": 0.1, **more}
     return make_run(folder / family, Table.open(folder / "people.h5"), text=f"[model]\nfamily = '{family}'\n", **more)
 
 

@@ -1,0 +1,181 @@
+"""Which columns tell of each other: mutual information in the posterior predictive distribution, and shared views.
+
+Of two columns cut into cells the joint table is the average over draws of sum_k w_k p_k(a) p_k(b), or of the product
+of the columns' own where they are in two views. Mutual information is that of this table: no simulation adds to its
+error, which is a jackknife's over batches of draws. Numbers are in a few cells, so that theirs is a lower bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+
+import numpy as np
+
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.query.answer import Answer
+from mpibayes.hpc.query.asking import Asking
+from mpibayes.hpc.query.support import Support
+
+CELLS = 16  # of a column of numbers
+WIDE = 1_000  # cells of the columns that are worked on together
+TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class Information:
+    """Of columns a (A,) and b (B,): information and error (A, B) in nats, together (A, B), the share of draws in which
+    they share a view; entropy (A,) of the first in their cells."""
+
+    information: np.ndarray
+    error: np.ndarray
+    together: np.ndarray
+    entropy: np.ndarray
+
+
+def dependence(asking: Asking, columns: Sequence[str], top: int) -> Answer:
+    """Of every pair of columns, those that tell most of each other first."""
+    names = asking.conditions.names(columns) or [c.name for c in asking.columns]
+    if len(names) < 2:
+        raise ConfigError("dependence is between columns; name two or more with --columns")
+    found = information(asking, names, names)
+    i, j = np.triu_indices(len(names), 1)
+    order = np.argsort(-found.information[i, j], kind="stable")
+    i, j = i[order], j[order]
+    lines = {
+        "column": np.array([names[a] for a in i], object),
+        "with": np.array([names[b] for b in j], object),
+        "information": found.information[i, j],
+        "information_error": found.error[i, j],
+        "one_view": found.together[i, j],
+    }
+
+    def picture() -> bytes:
+        from mpibayes.hpc.query.figures import pairs
+
+        return pairs(names, found.information, asking.averages.n_draws)
+
+    return Answer("Columns that tell of each other", lines, _remarks(asking), shown=top, picture=picture)
+
+
+def predictors(asking: Asking, name: str, columns: Sequence[str], top: int) -> Answer:
+    """The columns that tell one best, each by itself."""
+    asking.conditions.column(name)
+    names = [n for n in asking.conditions.names(columns) or [c.name for c in asking.columns] if n != name]
+    if not names:
+        raise ConfigError(f"there is no other column than '{name}' to tell it by")
+    found = information(asking, [name], names)
+    order = np.argsort(-found.information[0], kind="stable")
+    lines = {
+        "column": np.array([names[a] for a in order], object),
+        "information": found.information[0, order],
+        "information_error": found.error[0, order],
+        "share": found.information[0, order] / max(float(found.entropy[0]), TINY),
+        "one_view": found.together[0, order],
+    }
+    remarks = [f"share: of the {found.entropy[0]:.3f} nats that there are to know of '{name}'", *_remarks(asking)]
+    return Answer(f"What tells {name} best, each column by itself", lines, remarks, shown=top, bars="information")
+
+
+def _remarks(asking: Asking) -> list[str]:
+    return [
+        f"information: mutual, in nats, of levels, and of numbers in about {CELLS} intervals; one_view: share of the "
+        f"draws in which the two share a view; {asking.averages.n_draws} draws of {asking.asked.n_kept:,} kept"
+    ]
+
+
+def information(asking: Asking, a: Sequence[str], b: Sequence[str]) -> Information:
+    """Of each column of a with each of b; of one with itself its entropy."""
+    names = list(dict.fromkeys([*a, *b]))
+    supports, draws = asking.supports(names, CELLS), asking.draws(names)
+    masses = [{n: draw.masses(supports[n].events) for n in names} for draw in draws]
+    place = {name: i for i, name in enumerate(names)}
+    shape = (len(a), len(b))
+    found, error, entropy = np.zeros(shape), np.zeros(shape), np.zeros(len(a))
+    same = list(a) == list(b)
+    for some, others in _tiles(_groups(a, supports), _groups(b, supports), same):
+        value, spread = _of_tile(asking, draws, masses, some, others)
+        at = np.ix_([a.index(n) for n in some], [b.index(n) for n in others])
+        found[at], error[at] = value, spread
+        if same:
+            at = np.ix_([a.index(n) for n in others], [b.index(n) for n in some])
+            found[at], error[at] = value.T, spread.T
+    for i, name in enumerate(a):
+        p = np.mean([draw.weight(name) @ m[name] for draw, m in zip(draws, masses)], axis=0)
+        entropy[i] = -(p * np.log(np.maximum(p, TINY))).sum()
+    views = asking.asked.views(names)
+    of_a, of_b = (views[:, [place[n] for n in of]] for of in (a, b))
+    together = (of_a[:, :, None] == of_b[:, None, :]).mean(axis=0)
+    return Information(found, error, together, entropy)
+
+
+def _groups(names: Sequence[str], supports: dict[str, Support]) -> list[list[str]]:
+    """Columns in groups of at most so many cells, or one by itself."""
+    groups, held = [], WIDE
+    for name in names:
+        held += len(supports[name])
+        if held > WIDE:
+            groups.append([])
+            held = len(supports[name])
+        groups[-1].append(name)
+    return groups
+
+
+def _tiles(a: list, b: list, same: bool) -> Iterator[tuple[list[str], list[str]]]:
+    yield from combinations_with_replacement(a, 2) if same else ((x, y) for x in a for y in b)
+
+
+def _of_tile(asking: Asking, draws, masses, a: list[str], b: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Mutual information of each of a with each of b, and its error."""
+    starts = asking.averages.batches
+    sums = None
+    for d, (draw, mass) in enumerate(zip(draws, masses)):
+        joint = _joint(draw, mass, a, b)
+        if sums is None:
+            sums = np.zeros((len(starts), *joint.shape))
+        sums[int(np.searchsorted(starts, d, side="right")) - 1] += joint
+    widths = [[masses[0][n].shape[1] for n in names] for names in (a, b)]
+    cuts = [np.concatenate([[0], np.cumsum(w)[:-1]]) for w in widths]
+    sizes = np.diff([*starts, len(draws)])
+    whole = sums.sum(axis=0)
+    value = _mutual(whole / len(draws), *cuts)
+    n = len(starts)
+    if n < 2:
+        return value, np.full(value.shape, np.nan)
+    without = np.array([_mutual((whole - s) / (len(draws) - m), *cuts) for s, m in zip(sums, sizes)])
+    return value, np.sqrt((n - 1) / n * ((without - without.mean(axis=0)) ** 2).sum(axis=0))
+
+
+def _joint(draw, mass: dict[str, np.ndarray], a: list[str], b: list[str]) -> np.ndarray:
+    """Probabilities of all pairs of cells in one draw."""
+    own = {n: draw.weight(n) @ mass[n] for n in {*a, *b}}
+    joint = np.outer(np.concatenate([own[n] for n in a]), np.concatenate([own[n] for n in b]))
+    for view in draw.views:
+        here = [[n for n in names if n in view.names] for names in (a, b)]
+        if here[0] and here[1]:
+            parts = [np.concatenate([mass[n] for n in names], axis=1) for names in here]
+            at = [_where(names, some, mass) for names, some in zip((a, b), here)]
+            joint[np.ix_(*at)] = (parts[0] * draw.weight(here[0][0])[:, None]).T @ parts[1]
+    return joint
+
+
+def _where(names: list[str], some: list[str], mass: dict[str, np.ndarray]) -> np.ndarray:
+    """The cells of some columns among those of all."""
+    first, wanted, found = 0, set(some), []
+    for name in names:
+        width = mass[name].shape[1]
+        if name in wanted:
+            found.append(np.arange(first, first + width))
+        first += width
+    return np.concatenate(found)
+
+
+def _mutual(joint: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Of each block of a table of joint probabilities, whose rows and columns begin there."""
+    p = np.maximum(joint, TINY)
+    by_block = [np.add.reduceat(p, columns, axis=1), np.add.reduceat(p, rows, axis=0)]
+    n_rows, n_columns = (np.diff([*cut, n]) for cut, n in zip((rows, columns), p.shape))
+    expected = np.repeat(by_block[0], n_columns, axis=1) * np.repeat(by_block[1], n_rows, axis=0)
+    cells = p * np.log(p / np.maximum(expected, TINY))
+    return np.add.reduceat(np.add.reduceat(cells, rows, axis=0), columns, axis=1)

@@ -1,0 +1,64 @@
+"""Pictures of answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mpibayes.hpc.posterior.drawing import CHAINS, FAINT, plot, shortened, styled
+from mpibayes.hpc.query.asking import Distributions
+from mpibayes.text import counted, visible
+
+BARS = 40  # levels that have one
+LETTERS = 40
+
+
+@styled
+def distribution(title: str, d: Distributions, n_draws: int):
+    """The distribution of a column: bars of its levels, with their errors; of numbers a density, and bars of atoms."""
+    column, p, error, e = d.support.column, d.p[0], d.error[0], d.support.events
+    if column.levels:
+        order = np.argsort(-p, kind="stable")[:BARS][::-1]
+        figure = plot(6.5, 1.2 + 0.22 * len(order))
+        axes = figure.add_subplot()
+        axes.barh(np.arange(len(order)), p[order], xerr=error[order], color=CHAINS[0], ecolor=FAINT)
+        axes.set_yticks(np.arange(len(order)), [shortened(column.levels[i], LETTERS) for i in order])
+        axes.set_xlabel("probability")
+    else:
+        figure = plot(6.5, 3.6)
+        axes = figure.add_subplot()
+        bounded = np.isfinite(e.low) & np.isfinite(e.high) & (e.high > e.low) & ((e.low > 0.0) | (not column.log))
+        width = e.high + (column.kind == "count") - e.low
+        axes.bar(e.low[bounded], p[bounded] / width[bounded], width[bounded], align="edge", color=CHAINS[0])
+        axes.set_ylabel("probability per unit")
+        for code, u in ((c, u) for u, c in enumerate(e.codes) if c >= 0):
+            atom = column.atoms[code]
+            axes.axvline(atom, color=CHAINS[1], linewidth=1.5, label=f"{atom:g}: {p[u]:.1%}")
+        if column.atoms:
+            axes.legend(title="values of their own")
+        low, high = (float(d.support.quantile(d.p, q)[0]) for q in (0.005, 0.995))
+        if high > low:
+            axes.set_xlim(low - 0.05 * (high - low), high + 0.05 * (high - low))
+        axes.set_xlabel(visible(column.name) + (f" ({column.unit})" if column.unit else ""))
+    axes.set_title(f"{shortened(title, 80)}\n", fontsize=10)
+    figure.text(0.99, 0.01, f"averaged over {counted(n_draws, 'draw')}", ha="right", fontsize=7, color=FAINT)
+    return figure
+
+
+@styled
+def pairs(names: Sequence[str], information: np.ndarray, n_draws: int):
+    """Mutual information of each two columns, as the size of the correlation of two normals that have as much."""
+    strength = np.sqrt(1.0 - np.exp(-2.0 * np.maximum(information, 0.0)))
+    np.fill_diagonal(strength, 1.0)
+    side = min(12.0, 2.5 + 0.2 * len(names))
+    figure = plot(side + 1.0, side)
+    axes = figure.add_subplot()
+    image = axes.imshow(strength, cmap="Blues", vmin=0.0, vmax=1.0)
+    axes.grid(visible=False)
+    ticks, labels = np.arange(len(names)), [shortened(n, 30) for n in names]
+    axes.set_yticks(ticks, labels, fontsize=7)
+    axes.set_xticks(ticks, labels, fontsize=7, rotation=90)
+    figure.colorbar(image, shrink=0.6, label="correlation of two normals with this information")
+    axes.set_title(f"Columns that tell of each other, {counted(n_draws, 'draw')}")
+    return figure
