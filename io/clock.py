@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
 
 from mpibayes.text import number
 
@@ -24,28 +23,6 @@ def as_text(days: float, unit: str) -> str:
     date, _, clock = stamp.partition("T")
     clock = clock.removesuffix(".000")
     return clock if unit == DAYS else date if clock == "00:00:00" else f"{date} {clock}"
-
-
-def type_of(unit: str, step: float) -> pa.DataType:
-    """Of a column of days in Arrow. step: of the days, 0.0: none."""
-    if unit == DAYS:
-        return pa.time32("ms")
-    return pa.date32() if step and step == round(step) else pa.timestamp("ms")
-
-
-def as_times(days: np.ndarray, missing: np.ndarray, kind: pa.DataType) -> pa.Array:
-    """Days as dates, times or timestamps; as numbers where a calendar has no such days. missing: bool, the nulls."""
-    if not ((days >= FIRST) & (days < LAST) | missing).all():
-        return pa.array(days, mask=missing)
-    stamps = pa.array(np.rint(np.where(missing, 0.0, days) * 86_400_000).astype(np.int64), mask=missing)
-    return stamps.cast(pa.int32() if pa.types.is_time(kind) else pa.timestamp("ms")).cast(kind)
-
-
-def in_milliseconds(times: pa.Array) -> pa.Array:
-    """What `as_times` makes, as whole numbers: since 1970-01-01, or since midnight."""
-    if pa.types.is_time(times.type):
-        return times.cast(pa.int32()).cast(pa.int64())
-    return times.cast(pa.timestamp("ms")).cast(pa.int64())
 
 
 def around(mean: float, sd: float, unit: str) -> str:

@@ -21,8 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.io.clock import in_milliseconds
-from mpibayes.io.dates import Dates, of_times
+from mpibayes.io.dates import Dates, in_milliseconds, of_times
 from mpibayes.io.files import HDF5, first_bytes, reason, replacing
 from mpibayes.io.forms import Form
 from mpibayes.io.recode import Originals, opened_like

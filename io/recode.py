@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.io.clock import as_times, type_of
-from mpibayes.io.dates import Dates, DatesLike, of_times, stored
+from mpibayes.io.dates import Dates, DatesLike, as_times, of_times, stored, type_of
 from mpibayes.io.dialect import MISSING
 from mpibayes.io.encode import Encoder, Offences, expectation, parse
 from mpibayes.io.files import HDF5, first_bytes

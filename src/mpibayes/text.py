@@ -101,7 +101,13 @@ def factor(mean: float, sd: float) -> str:
     if not math.isfinite(mean) or mean > 600:
         return "-"
     middle = number(math.exp(mean))
-    return middle if not math.isfinite(sd) or sd > 600 else f"{middle} ×/÷ {math.exp(sd):.2g}"
+    return middle if not math.isfinite(sd) or sd > 600 else f"{middle} ×/÷ {_times(math.exp(sd))}"
+
+
+def _times(x: float) -> str:
+    """A factor, 1 or more, with two digits of what is beyond 1 where that is little: 1.0032, 1.080, 1.7, 12."""
+    beyond = x - 1.0
+    return f"{x:.2g}" if beyond >= 0.095 or beyond < 1e-6 else f"{x:.{1 - math.floor(math.log10(beyond))}f}"
 
 
 def spread(mean: float, sd: float) -> str:

@@ -8,7 +8,7 @@ drawn given these. Most merges are rejected on root at once; the few others pass
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln
 
 from mpibayes.hpc.components.grid import draw_on_grid
 from mpibayes.hpc.crosscat.moves.ledger import Labelled, Ledger
@@ -88,7 +88,8 @@ def _informed_split(ledger: Ledger, step: int, stream: np.random.Generator) -> N
 
 
 def _log_choice(gain: np.ndarray, other: int) -> float:
-    return float(gain[other] - logsumexp(gain))
+    top = gain.max()
+    return float(gain[other] - top - np.log(np.exp(gain - top).sum()))
 
 
 def _log_proposals(n_before: int, log_choice: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from mpibayes.text import percent, visible
 
 EMPTY = "#f4f5f7"
 LEVEL_LETTERS = 15  # of a line of a level's name
+LATER = re.compile(r"(?<=\w[-/])(?=\w)")  # where a long word goes on in the next line
 LEVEL_LINES = 8  # that is more than the longest that people write
 NAME_LETTERS = 30  # of a line of a column's name, above
 TRAIT_LETTERS = 40  # of a line of what tells a cluster, beside it
@@ -124,7 +126,8 @@ def _head(name: str) -> list[str]:
 
 def _wrapped(text: str) -> list[str]:
     """A level's name on lines of LEVEL_LETTERS."""
-    lines = textwrap.wrap(visible(text), LEVEL_LETTERS, break_on_hyphens=False) or ['""']
+    words = (LATER.sub(" ", word) if len(word) > LEVEL_LETTERS else word for word in visible(text).split(" "))
+    lines = textwrap.wrap(" ".join(words), LEVEL_LETTERS, break_on_hyphens=False) or ['""']
     rest = "".join(lines[LEVEL_LINES - 1 :])
     return lines if len(lines) <= LEVEL_LINES else [*lines[: LEVEL_LINES - 1], shortened(rest, LEVEL_LETTERS)]
 

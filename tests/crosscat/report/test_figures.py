@@ -54,6 +54,12 @@ def test_profiles_fit_a_screen_and_say_what_they_leave_out(monkeypatch):
     ) in words
 
 
+def test_long_words_break_where_people_break_them():
+    assert heat_map._wrapped("Manufacturing-durable goods") == ["Manufacturing-", "durable goods"]
+    assert heat_map._wrapped("Government/Commercial") == ["Government/", "Commercial"]
+    assert heat_map._wrapped("Sun-Synchronous") == ["Sun-Synchronous"]
+
+
 def test_both_parts_of_a_column_with_atoms_are_one_column(monkeypatch):
     """`gain = 0` and the rest of gain; the rest of loss says nothing."""
     columns = [real("gain = 0", [1.0, 0.0], [2.0, 0.0]), real("gain", [1.0, 0.5], [2.0, 0.0])]
