@@ -214,33 +214,61 @@ def set_aside(path: Path) -> Path:
 
 class _Medium(io.RawIOBase):
     """What HDF5 writes to: a file whose first failure is kept until HDF5 is done, since it cannot let go of a file that
-    it could not write."""
+    it could not write. Until then it looks as if all were there."""
 
     def __init__(self, file: BinaryIO):
-        self._file, self.failure = file, None
-        self.seek, self.tell, self.readinto, self.truncate = file.seek, file.tell, file.readinto, file.truncate
+        self._file, self._at, self._end, self.failure = file, 0, 0, None
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._end}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
 
     def write(self, data) -> int:
-        self._try(lambda: self._file.write(data))
+        with self._keeping():
+            self._file.seek(self._at)
+            self._file.write(data)
+        self._at += len(data)
+        self._end = max(self._end, self._at)
         return len(data)
 
-    def flush(self) -> None:
-        self._try(self._file.flush)
+    def readinto(self, data) -> int:
+        with self._keeping():
+            self._file.seek(self._at)
+            self._file.readinto(data)
+        self._at += len(data)
+        return len(data)
 
-    def _try(self, act: Callable[[], object]) -> None:
-        if self.failure is None:
-            try:
-                act()
-            except OSError as error:
-                self.failure = error
+    def truncate(self, size: int | None = None) -> int:
+        self._end = self._at if size is None else size
+        with self._keeping():
+            self._file.truncate(self._end)
+        return self._end
+
+    def flush(self) -> None:
+        with self._keeping():
+            self._file.flush()
+
+    @contextmanager
+    def _keeping(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.failure = self.failure or error
 
 
 def write_h5(file: BinaryIO, fill: Callable[[h5py.File], None]) -> None:
     """Make of an empty file, open for writing and reading, the HDF5 file that `fill` makes, in the default library
     version, which older readers know. Large arrays are not copied. Raises OSError."""
     medium = _Medium(file)
-    with h5py.File(medium, "w") as h5:
-        fill(h5)
+    try:
+        with h5py.File(medium, "w") as h5:
+            fill(h5)
+    except (OSError, RuntimeError):  # what comes of a failure is no news
+        if medium.failure is None:
+            raise
     if medium.failure is not None:
         raise medium.failure
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
+from mpibayes.hpc.crosscat.columns.proposal import PIECE
 from mpibayes.hpc.crosscat.columns.scan import AUXILIARY
 from mpibayes.hpc.crosscat.family import settings_of
 from mpibayes.hpc.crosscat.keys import Anneal, Model, Output, Sampler
@@ -66,9 +67,9 @@ def memory_per_rank(
 
     process    Python, libraries, and the MPI library where there is one
     rows       cells of its shards: 1 byte a categorical column (2 above 255 levels), 8 a real or count column
-    labels     of each view 4 bytes a row and the image of a checkpoint; a copy of one shard's in a sweep
-    gathered   on root, all labels at a kept draw: 1 byte a training row and view up to 256 clusters, twice where there
-               are several, and a copy of its own part
+    labels     of each view 4 bytes a row; a copy of one shard's in a sweep
+    gathered   on root, all labels at a kept draw: 1 byte a training row and view up to 256 clusters; where there are
+               several, one view's once more; and two copies of its own part of that
     draws      on root, kept draws that wait for a checkpoint, 1 byte a row and view up to 256 clusters, at most 16 MiB
     columns    where they change views: see `_columns_bytes`
     pilot      on root, the sample on which views are searched for, a copy, and what the search keeps of a row
@@ -94,12 +95,12 @@ def memory_per_rank(
     return {
         "process": PROCESS_BYTES + (MPI_BYTES if mpi else 0) + WORK_BYTES,
         "rows": rows * row,
-        "labels": n_views * (4 * rows + 4 * rows) + 4 * -(-n_train // n_shards),
+        "labels": 4 * n_views * rows + 4 * -(-n_train // n_shards),
         "subsample": (4 * rows * strata + 16 * -(-n_train // n_shards)) if growing else 0,
         "moves": _moves_bytes(rows, row - 4 * widths["reals"], n_clusters, levels) if moves else 0,
         "columns": _columns_bytes(rows, row, -(-n_train // n_shards), n_train, n_clusters, levels) if has_views else 0,
         "pilot": pilot_rows * (2 * row + SEARCHED),
-        "gathered": label * ((1 + has_views) * n_views * n_train + 2 * rows) if kept_draws else 0,
+        "gathered": label * ((has_views + n_views) * n_train + 2 * rows) if kept_draws else 0,
         "draws": min(BUFFERED, kept_draws * n_train * label * n_views),
         "heldout": -(-heldout_rows // n_ranks) * (row + 16),
         "clusters": padded * (levels * (3 * 4 + 5 * 4) + numeric * (3 * 8 * 4) + entries * 8 * (12 + 2 * len(mine)))
@@ -119,12 +120,12 @@ def _moves_bytes(rows: int, row: int, n_clusters: int, levels: int) -> int:
 def _columns_bytes(rows: int, row: int, shard: int, n_train: int, n_clusters: int, levels: int) -> int:
     """At the peak of what lets columns change views, the merge of two views that have all columns, or a scan.
 
-    The merge copies the cells of each of the two and of both together; three proposals have a number (8), a label (4)
-    and a mark (1) a row; the last batch of a shard, half of its rows, has a score of every cluster, and three arrays of
-    that form (8 each). A scan has partitions drawn from the prior, of all rows (4) and of its own.
+    Of the merge three proposals have a mark (1) a row, and two a label (4); a shard's cells are copied twice, and its
+    numbers take 24 bytes a row; some rows have a score of every cluster, and three arrays of that form (8 each). A scan
+    has partitions drawn from the prior, of all rows (4) and of its own (2 at most, as a rule).
     """
-    merge = rows * (2 * row + 3 * 13) + shard // 2 * (row + 4 * 8 * (n_clusters + 1))
-    scan = 4 * n_train + 4 * 2 * AUXILIARY * rows + 12 * 2 * AUXILIARY * n_clusters * levels
+    merge = rows * 11 + shard * (2 * row + 24) + min(shard, PIECE) * 4 * 8 * (n_clusters + 1)
+    scan = 4 * n_train + 2 * 2 * AUXILIARY * rows + 12 * 2 * AUXILIARY * n_clusters * levels
     return max(merge, scan)
 
 

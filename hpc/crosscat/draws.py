@@ -74,16 +74,18 @@ def writer(folder: str | Path, run: str = "", guard: Guard = unguarded) -> DrawW
 
 def of_chain(mixture: Mixture, several: bool) -> dict[str, np.ndarray]:
     """What is kept of the state of a chain, on root. several: there may be several views. Collective."""
-    labels = [view.labels() for view in mixture.views]
-    if mixture.comm.rank != 0:
-        return {}
     if not several:
-        return {"labels": labels[0], **vars(mixture.view.hyper)}
-    room = -(-len(labels) // ROOM) * ROOM
-    most = np.zeros((room, len(labels[0])), max(z.dtype for z in labels))
-    process = np.zeros((2, room))
-    for v, (view, z) in enumerate(zip(mixture.views, labels)):
-        most[v], process[:, v] = z, (view.hyper.concentration, view.hyper.discount)
+        labels = mixture.view.labels()
+        return {} if labels is None else {"labels": labels, **vars(mixture.view.hyper)}
+    kind = np.min_scalar_type(max(view.n_labels - 1 for view in mixture.views))
+    room, root = -(-len(mixture.views) // ROOM) * ROOM, mixture.comm.rank == 0
+    most, process = np.zeros((room, mixture.n_rows) if root else 0, kind), np.zeros((2, room))
+    for v, view in enumerate(mixture.views):
+        labels = view.labels()
+        if root:
+            most[v], process[:, v] = labels, (view.hyper.concentration, view.hyper.discount)
+    if not root:
+        return {}
     home = {name: v for v, view in enumerate(mixture.views) for name in view.columns}
     views = np.array([home[c.name] for c in mixture.columns if not c.part_of], np.int64)
     own = {name: of for view in mixture.views for name, of in view.components.by_column(view.hyper).items()}

@@ -106,7 +106,7 @@ def test_memory_parts(tmp_path):
     table = make_table(tmp_path / "t.h5", 1000, 3, 2)
     parts = mixture_check.memory_per_rank(table.columns, table.n_rows, 4, 2, 16, kept_draws=5)
     assert parts["rows"] == 500 * (3 + 2 * 8 + 8)
-    assert parts["labels"] == 4 * (500 + 250 + 500)
+    assert parts["labels"] == 4 * (500 + 250)
     assert parts["gathered"] == 1000 + 2 * 500 and parts["draws"] == 5 * 1000
     assert parts["clusters"] == 16 * (15 * 32 + 3 * 96) + 8 * 1024
     half = mixture_check.memory_per_rank(table.columns, table.n_rows, 4, 4, 16)
@@ -115,9 +115,9 @@ def test_memory_parts(tmp_path):
     views = mixture_check.memory_per_rank(
         table.columns, table.n_rows, 4, 2, 16, kept_draws=5, n_views=3, has_views=True, pilot_rows=100
     )
-    assert views["labels"] == 4 * (3 * 500 + 250 + 3 * 500) and views["rows"] == parts["rows"]
-    assert views["gathered"] == 2 * 3 * 1000 + 2 * 500 and views["draws"] == 3 * 5 * 1000
-    assert views["columns"] == 500 * (2 * 27 + 39) + 125 * (27 + 32 * 17) and views["pilot"] == 100 * (2 * 27 + 2448)
+    assert views["labels"] == 4 * (3 * 500 + 250) and views["rows"] == parts["rows"]
+    assert views["gathered"] == (1 + 3) * 1000 + 2 * 500 and views["draws"] == 3 * 5 * 1000
+    assert views["columns"] == 500 * 11 + 250 * (2 * 27 + 24 + 32 * 17) and views["pilot"] == 100 * (2 * 27 + 2448)
     assert parts["subsample"] == 0 and growing["subsample"] == 4 * 500 + 16 * 250
     assert half["rows"] == parts["rows"] // 2 and half["gathered"] == half["draws"] == 0
 
