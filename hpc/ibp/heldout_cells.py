@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mpibayes.hpc.data.cells import Cells
 from mpibayes.hpc.data.rows import Data, heldout_cells
-from mpibayes.hpc.ibp.cells import Cells
 from mpibayes.hpc.ibp.chain import Buffet
 from mpibayes.hpc.ibp.heldout import by_shard
 from mpibayes.hpc.ibp.predictive import Law

@@ -159,7 +159,7 @@ class VariationalChain:
         if self.comm.rank == 0:
             values = {
                 "bound": bound, "bound_of_batch": ascent.bound_of_batch,
-                "occupied": int((ascent.model.weight(ascent.q) >= 1.0).sum()), "rate": ascent.rate(),
+                "occupied": int((ascent.model.weight(ascent.q) >= 1.0).sum()), "step_size": ascent.rate(),
                 "guarded": ascent.guarded,
             }  # fmt: skip
             result.values = {name: np.full(n, value, np.float64) for name, value in values.items()}

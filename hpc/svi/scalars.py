@@ -15,7 +15,7 @@ SCALARS = (
         "occupied", WHOLE, place=2, log="K", status="components", label="components in use", title="Components in use",
         column="K",
     ),
-    Scalar("rate", FINE, place=5, log="rate", status="step size", label="step size", statistic=True),
+    Scalar("step_size", FINE, place=5, log="step_size", status="step size", label="step size", statistic=True),
     # Parts of the parameters whose noise was cut in this cycle.
     Scalar("guarded", WHOLE, place=4, log="guarded", status="guarded", label="guarded parts", statistic=True),
     Scalar(

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from mpibayes.hpc.data.cells import Cells
 from mpibayes.hpc.ibp import heldout_cells
-from mpibayes.hpc.ibp.cells import Cells
 from mpibayes.hpc.ibp.chain import Buffet
 from mpibayes.hpc.ibp.heldout import law_everywhere
 from mpibayes.hpc.ibp.heldout_cells import HeldOutCells
