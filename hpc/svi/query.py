@@ -1,0 +1,15 @@
+"""Queries: this family answers none yet (`hpc.family.Queries`)."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from mpibayes.errors import ConfigError
+
+
+def ask(run: Any, draws: int | None) -> NoReturn:
+    """See `hpc.family.Queries`."""
+    raise ConfigError(
+        f"{run.chains[0].home}: an approximation answers no queries yet, only mixtures and cross-categorizations do; "
+        "`mpibayes predict` gives the components of new rows"
+    )
