@@ -10,6 +10,6 @@ from mpibayes.errors import ConfigError
 def ask(run: Any, draws: int | None) -> NoReturn:
     """See `hpc.family.Queries`."""
     raise ConfigError(
-        f"{run.chains[0].home}: a regression answers no queries yet, only mixtures and cross-categorizations do; "
+        f"{run.chains[0].home}: a regression answers no queries yet, mixtures and cross-categorizations do; "
         "`mpibayes predict` gives the outcome of new rows"
     )
