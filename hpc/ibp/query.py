@@ -1,15 +1,14 @@
-"""Queries: this family answers none yet (`hpc.family.Queries`)."""
+"""Queries are refused: see the reason."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
-
 from mpibayes.errors import ConfigError
+from mpibayes.hpc.ibp.draws import Posterior
 
 
-def ask(run: Any, draws: int | None) -> NoReturn:
-    """See `hpc.family.Queries`."""
+def ask(run: Posterior, draws: int | None):
+    """See `hpc.family.Queries`. Raises ConfigError."""
     raise ConfigError(
-        f"{run.chains[0].home}: a model of features answers no queries yet, mixtures and cross-categorizations do; "
-        "`mpibayes predict` gives a row's log density, features and missing cells"
+        f"{run.chains[0].home}: queries do not take features yet; `mpibayes predict` has the log densities of new rows "
+        "and their missing cells"
     )

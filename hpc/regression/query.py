@@ -1,15 +1,14 @@
-"""Queries: this family answers none yet (`hpc.family.Queries`)."""
+"""Queries are refused: see the reason."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
-
 from mpibayes.errors import ConfigError
+from mpibayes.hpc.regression.draws import Posterior
 
 
-def ask(run: Any, draws: int | None) -> NoReturn:
-    """See `hpc.family.Queries`."""
+def ask(run: Posterior, draws: int | None):
+    """See `hpc.family.Queries`. Raises ConfigError."""
     raise ConfigError(
-        f"{run.chains[0].home}: a regression answers no queries yet, mixtures and cross-categorizations do; "
-        "`mpibayes predict` gives the outcome of new rows"
+        f"{run.chains[0].home}: a regression has no law of its predictors, only one of the response given all of them, "
+        "which `mpibayes predict` has"
     )

@@ -1,15 +1,15 @@
-"""Queries: this family answers none yet (`hpc.family.Queries`)."""
+"""Queries are refused: see the reason."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 from mpibayes.errors import ConfigError
 
 
-def ask(run: Any, draws: int | None) -> NoReturn:
-    """See `hpc.family.Queries`."""
+def ask(run: Any, draws: int | None):
+    """See `hpc.family.Queries`. Raises ConfigError."""
     raise ConfigError(
-        f"{run.chains[0].home}: an approximation answers no queries yet, mixtures and cross-categorizations do; "
-        "`mpibayes predict` gives the components of new rows"
+        f"{run.chains[0].home}: queries are answered from draws of a posterior, and this run is an approximation that has "
+        "none; `mpibayes predict` has the log densities of new rows, their components and missing cells"
     )

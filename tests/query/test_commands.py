@@ -2,10 +2,13 @@
 
 import csv
 import json
+from types import SimpleNamespace
 
 import pytest
 
+from mpibayes.errors import ConfigError
 from mpibayes.hpc.cli import main
+from mpibayes.hpc.registry import queries_of
 from tests.query.runs import people as rows
 from tests.query.runs import people_run, write_csv
 
@@ -90,6 +93,15 @@ def test_forms_of_an_answer(capsys, run, new, tmp_path):
 )
 def test_mistakes(capsys, run, arguments, words):
     assert words in ask(capsys, run, *arguments, code=2)
+
+
+@pytest.mark.parametrize(
+    "family, words", [("ibp", "queries do not take features yet"), ("regression", "no law of its")]
+)
+def test_other_families_are_refused(family, words):
+    run = SimpleNamespace(chains=[SimpleNamespace(home="runs/a")])
+    with pytest.raises(ConfigError, match=words):
+        queries_of(family).ask(run, None)
 
 
 def test_mistakes_in_a_file(capsys, run, tmp_path):
