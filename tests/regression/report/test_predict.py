@@ -210,10 +210,8 @@ def test_exported_draws_open_in_arviz(runs, tmp_path):
 
 
 def test_a_regression_has_no_clusters(runs, tmp_path):
-    for form in ("labels", "clusters"):
-        with pytest.raises(
-            ConfigError, match="a model without labels of rows; --to csv and --to arviz write its draws"
-        ):
+    for form, what in (("labels", "labels of rows"), ("clusters", "clusters")):
+        with pytest.raises(ConfigError, match=f"a model without {what}; --to csv and --to arviz write its draws"):
             export(runs["student-t"], form, tmp_path / "labels.txt")
 
 
