@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import socket
 import sys
 import time
@@ -44,7 +45,7 @@ from mpibayes.io.tables import AnyTable
 from mpibayes.io.trace import TraceWriter, last_values
 from mpibayes.text import counted, visible, visible_lines
 
-STATUS_EVERY_S = 10.0
+STATUS_EVERY_S = float(os.environ.get("MPIBAYES_STATUS_SECONDS", "10"))  # a notebook shows it
 
 
 def main(
