@@ -57,28 +57,31 @@ def report(
     _write(folder, made)
     for part in made.parts() if full or made.verdict is None else _opening(made):
         console.print(part)
-    names = ", ".join(["report.html", "report.txt", "summary.json", *made.files, *made.pictures])
+    names = ", ".join(["summary.json", *made.files, *made.pictures])
     console.print()
-    console.print(Text(f"written to {folder}: {names}"), soft_wrap=True)
+    console.print(Text(f"{folder / 'report.html'}: the page, to look at in a browser"), soft_wrap=True)
+    console.print(Text(f"{folder / 'report.txt'}: all of it as text (also with --full); there too: {names}"), soft_wrap=True)
     return folder
 
 
 def _opening(made: Report) -> list[Any]:
     """The verdict, and small tables of what is largest: a screen or two."""
+    from rich.table import Table
+
     from mpibayes.terminal import Text
 
     v, homes = made.verdict, dict.fromkeys(str(c.home) for c in made.chains)
     style = {GOOD: "bold green", DOUBT: "bold yellow", BAD: "bold red"}[v.sound]
     text = Text(f"{', '.join(homes)}: ").append(f"{SOUND[v.sound].lower()}", style=style)
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", width=max(len(question) for question, _ in ASKED))
+    grid.add_column(overflow="fold")
     if v.approximation:
-        text.line(f"An approximation: {v.approximation}", style="yellow")
+        grid.add_row("An approximation", Text(v.approximation, style="yellow"))
     for question, name in ASKED:
-        said = getattr(v, name)
-        if said:
-            text.line(question, style="bold").append(f"{' ' if question[-1] == '?' else ': '}{said[0]}", style="not bold")
-            for sentence in said[1:]:
-                text.line(f"  {sentence}")
-    shown: list[Any] = [text]
+        for i, sentence in enumerate(getattr(v, name)):
+            grid.add_row("" if i else question, Text(sentence))
+    shown: list[Any] = [text, grid]
     for part in made.top():
         shown += ["", part]
     return shown

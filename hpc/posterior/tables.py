@@ -169,9 +169,14 @@ def warnings_in_words(warnings: Sequence[str]) -> Any:
     return text
 
 
+def sentence(text: str) -> str:
+    """With a large letter and a full stop."""
+    return f"{text[:1].upper()}{text[1:].removesuffix('.')}." if text and text[-3:] != "..." else text
+
+
 def warned(warnings: Sequence[str]) -> list[str]:
     """The warnings as sentences of a verdict; of many the first."""
-    said = [f"Warning: {warning}." for warning in warnings[:WARNED]]
+    said = [sentence(f"warning: {warning}") for warning in warnings[:WARNED]]
     left = len(warnings) - len(said)
     return [*said, f"{counted(left, 'more warning')} in report.txt."] if left else said
 

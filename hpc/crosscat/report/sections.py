@@ -25,7 +25,7 @@ from mpibayes.hpc.posterior.sections import (
     Traces,
     Verdict,
 )
-from mpibayes.hpc.posterior.tables import head, plain_table, span, use_it, warned
+from mpibayes.hpc.posterior.tables import head, plain_table, sentence, span, use_it, warned
 from mpibayes.text import counted, percent
 
 TOP = 12  # clusters on the terminal
@@ -99,7 +99,7 @@ def _chains(p: RunSummary, several: bool) -> list[str]:
     if p.agreement is None:
         return []
     said = agreement.answer(p.agreement, p.summaries, p.of_rows)[: 2 if p.of_rows else 1] if several else []
-    return [*(said or [f"One chain only. {SECOND_CHAIN}"]), f"Settled? {tables.settled(p).capitalize()}."]
+    return [*(said or [f"One chain only. {SECOND_CHAIN}"]), f"Settled? {sentence(tables.settled(p).removesuffix('.'))}"]
 
 
 def _next(p: RunSummary, said: str, sound: str) -> list[str]:
@@ -109,7 +109,7 @@ def _next(p: RunSummary, said: str, sound: str) -> list[str]:
         steps.append(agreement.answer(p.agreement, p.summaries, p.of_rows)[-1].removeprefix("What to do: "))
     elif not several:
         steps.append("Run more than one chain (run.chains = 2), so that they can be compared.")
-    return [*(step[0].upper() + step[1:] for step in steps), *warned(p.warnings), *use_it(p.run, sound)]
+    return [*(sentence(step.removesuffix(".")) for step in steps), *warned(p.warnings), *use_it(p.run, sound)]
 
 
 # --- the terminal -----------------------------------------------------------------------------------------------------
