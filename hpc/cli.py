@@ -455,12 +455,14 @@ def status(run_dir, as_json):
 @click.argument("run_dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Folder of the report.  [default: RUN_DIR/report]")
 @click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
+@click.option("--full", is_flag=True, help="Print the whole text of report.txt.")
 @TABLE
-def report(run_dirs, out, burn_in, table):
+def report(run_dirs, out, burn_in, full, table):
     """Summarise the posterior: of a mixture its clusters and what characterises them, of a regression its coefficients
     and odds ratios; held-out score, traces, R-hat and effective draws of both.
 
-    Several run directories are taken as chains of one posterior.
+    The terminal has the verdict; report.html is to be looked at, report.txt has all in words. Several run directories
+    are taken as chains of one posterior.
 
     \b
     Examples:
@@ -469,7 +471,7 @@ def report(run_dirs, out, burn_in, table):
     """
     from mpibayes.hpc.commands.report import report as write
 
-    write(list(run_dirs), out=out, burn_in=burn_in, table=table, console=_console())
+    write(list(run_dirs), out=out, burn_in=burn_in, table=table, console=_console(), full=full)
 
 
 @cli.command(short_help="Write clusters, features or draws for other programs.")
