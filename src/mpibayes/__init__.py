@@ -1,3 +1,3 @@
 """Exact Bayesian mixtures and regressions of very large tables, distributed with MPI."""
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
