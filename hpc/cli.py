@@ -1,6 +1,6 @@
 """The command `mpibayes`: its commands and options, and the exit code.
 
-Only `run` uses MPI. Each command imports what it needs when it is called, so that `mpibayes --help` is fast and works
+`run` and `query` use MPI. Each command imports what it needs when it is called, so that `mpibayes --help` is fast and works
 on a login node without an MPI library.
 """
 
@@ -117,7 +117,7 @@ def cli(ctx):
       [data]
       table = "people.h5"
     """
-    if ctx.invoked_subcommand not in ("run", "doctor") and launcher_rank() > 0:
+    if ctx.invoked_subcommand not in ("run", "query", "doctor") and launcher_rank() > 0:
         ctx.exit(0)  # only these work together; under a launcher one copy of the others is enough
     if ctx.invoked_subcommand != "run" and launcher_size() > 1:
         signals.act()

@@ -210,4 +210,6 @@ def in_words(event: Events, i: int = 0) -> str:
         low = -np.inf
     if np.isfinite(low) and abs(high - low) <= 1e-9 * max(abs(low), 1.0):
         return written(column, low)
-    return "..".join(written(column, x) if np.isfinite(x) else "" for x in (low, high))
+    plain = column.kind == "real" and not column.resolution and not column.unit  # ends of intervals are nobody's values
+    text = (lambda x: f"{float(x):.5g}") if plain else (lambda x: written(column, x))
+    return "..".join(text(x) if np.isfinite(x) else "" for x in (low, high))
