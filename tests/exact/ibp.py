@@ -253,7 +253,7 @@ class Law:
         for name, given, seen in [*self._of_mass(), *self._of_variances(), *self._of_cells()]:
             self._add(name, given, seen)
             self._add(f"{name}, K <= {middle}", given * few, lambda s, seen=seen: seen(s) and s["k"] <= middle)
-        shared = np.append(self.gram[:, 0, 1] > 0, False)  # what weights bring about, of which c says how large they are
+        shared = np.append(self.gram[:, 0, 1] > 0, False)  # c has its say through the weights here
         for name, given, seen in self._of_concentration():
             joint = lambda s, seen=seen: seen(s) and shared[s["number"]]  # noqa: E731
             self._add(f"{name}, rows 0, 1 share", given * shared[:-1], joint)
