@@ -69,12 +69,13 @@ def _found(p: RunSummary) -> list[str]:
         return [*said, "No draw of the labels was kept after burn-in, so clusters cannot be shown."]
     if p.run.several:
         telling = [view for view in p.views if not view.slight]
-        groups = f"{counted(len(telling), 'view')} of several columns, with {span(_sizes(telling), 'cluster')} each"
-        alone = len(p.views) - len(telling)
-        rest = f"; {counted(alone, 'other')} of a single column or a single cluster" if alone else ""
+        alone, sizes = len(p.views) - len(telling), [len(view.representative.sizes) for view in telling]
+        groups = f"{span(sizes, 'cluster')}{' each' * (len(telling) > 1)}" if telling else "none groups rows and columns"
+        some = f"{len(telling)} of them have " if telling and alone else ""
+        rest = "; the others are a single column or a single cluster" if telling and alone else ""
         said.append(
             f"{len(run.data.stored)} columns of {counted(run.n_rows, 'row')} in {counted(len(p.views), 'view')}: "
-            f"{groups if telling else 'none groups rows and columns'}{rest}."
+            f"{some}{groups}{rest}."
         )
     else:
         sizes = p.views[0].representative.sizes
@@ -89,10 +90,6 @@ def _found(p: RunSummary) -> list[str]:
     if p.heldout_averaged is not None:
         said.append(f"Held-out rows score {p.heldout_averaged:.3f} nats a row.")
     return said
-
-
-def _sizes(views: Sequence[ViewSummary]) -> list[int]:
-    return [len(view.representative.sizes) for view in views] or [0]
 
 
 def _chains(p: RunSummary, several: bool) -> list[str]:

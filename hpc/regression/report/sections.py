@@ -11,7 +11,7 @@ import numpy as np
 from mpibayes.hpc.posterior.drawing import Picture
 from mpibayes.hpc.posterior.scalars import ENOUGH_ESS, ENOUGH_R_HAT, r_hat_in_words
 from mpibayes.hpc.posterior.sections import BAD, DOUBT, GOOD, Browse, Field, Section, Shown, Traces, Verdict
-from mpibayes.hpc.posterior.tables import fixed, head, plain_table, use_it, warned
+from mpibayes.hpc.posterior.tables import fixed, head, plain_table, sentence, use_it, warned
 from mpibayes.hpc.regression.report import mixing, tables
 from mpibayes.hpc.regression.report.coefficient_tables import near
 from mpibayes.hpc.regression.report.coefficients import Summary, by_importance, units
@@ -59,7 +59,7 @@ def _found(p: RunSummary) -> list[str]:
     design = p.run.design
     away = p.shown.away_from_zero.reshape(design.n_classes, -1)[:, int(design.intercept) :]
     m = p.run.likelihood
-    said = [f"{m.title} regression of {design.response} on {counted(p.n_rows, 'row')}: {m.in_words(design.classes)}."]
+    said = [sentence(f"{m.title} regression of {design.response} on {counted(p.n_rows, 'row')}: {m.in_words(design.classes)}")]
     if away.size:
         said.append(f"Of {away.sum():,} of {counted(away.size, 'coefficient')} the 5 to 95 % interval leaves out 0.")
     s = p.scores
