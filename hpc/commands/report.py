@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.posterior.chains import family_in
 from mpibayes.hpc.page.page import page
+from mpibayes.hpc.posterior.chains import family_in
 from mpibayes.hpc.posterior.sections import ASKED, BAD, DOUBT, GOOD
 from mpibayes.hpc.posterior.tables import Report
 from mpibayes.hpc.registry import posterior_of, report_of
@@ -60,7 +60,9 @@ def report(
     names = ", ".join(["summary.json", *made.files, *made.pictures])
     console.print()
     console.print(Text(f"{folder / 'report.html'}: the page, to look at in a browser"), soft_wrap=True)
-    console.print(Text(f"{folder / 'report.txt'}: all of it as text (also with --full); there too: {names}"), soft_wrap=True)
+    console.print(
+        Text(f"{folder / 'report.txt'}: all of it as text (also with --full); there too: {names}"), soft_wrap=True
+    )
     return folder
 
 

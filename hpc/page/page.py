@@ -77,7 +77,9 @@ def _verdict(v: Verdict) -> str:
         said = "".join(f"<p>{escaped(sentence)}</p>" for sentence in getattr(v, name))
         if said:
             answers.append(f"<div><h2>{question}</h2>{said}</div>")
-    note = f'<p class="approximation"><b>An approximation.</b> {escaped(v.approximation)}</p>' if v.approximation else ""
+    note = (
+        f'<p class="approximation"><b>An approximation.</b> {escaped(v.approximation)}</p>' if v.approximation else ""
+    )
     head = f'<p class="sound"><span aria-hidden="true">{SIGN[v.sound]}</span> {v}</p>'
     return f'<section id="verdict" class="verdict {v.sound}">{head}{note}<div class="answers">{"".join(answers)}</div></section>'
 
@@ -121,7 +123,9 @@ def _inline(svg: str, name: str, label: str) -> str:
 
 def _how(chains: Sequence[Chain]) -> Section:
     """Configuration, versions and hosts of the runs, as their directories have them."""
-    return Section("run", "How it was run", [_Raw("".join(_run(home) for home in dict.fromkeys(c.home for c in chains)))])
+    return Section(
+        "run", "How it was run", [_Raw("".join(_run(home) for home in dict.fromkeys(c.home for c in chains)))]
+    )
 
 
 class _Raw(str):
