@@ -241,12 +241,18 @@ class Asked(Protocol):
     n_kept: int  # draws there are
     n_rows: int  # training rows
 
-    def draws(self, names: Collection[str]) -> Sequence[DrawLaw]:
-        """The draws as laws of some columns."""
+    def draws(self, names: Collection[str], some: slice = slice(None)) -> Sequence[DrawLaw]:
+        """The draws, or some of them, as laws of some columns; picklable."""
+
+    def partition(self) -> Sequence[np.ndarray] | None:
+        """Of each view of the report, the cluster of every training row, int64 (N,); None where there are no
+        clusters."""
 
 
 class DrawLaw(Protocol):
     """One draw as a law of some columns."""
+
+    width: int  # numbers of a row's state
 
     def given(self, known: Known) -> tuple[np.ndarray, Sequence[np.ndarray]]:
         """Log probability of what is known of each row, (n,), and what the draw makes of it, an opaque state."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +33,7 @@ class Predicted:
 
 
 def predict(
-    run_dir: str | Path,
+    run_dir: str | Path | Sequence[str | Path],
     source: str | Path,
     out: str | Path | None = None,
     *,
@@ -71,8 +71,9 @@ def predict(
         raise ConfigError("--probabilities and --impute are columns of the file that -o names; give it")
     if draws is not None and draws < 1:
         raise ConfigError(f"draws = {draws}: expected a whole number, 1 or more")
-    family = family_in(run_dir)
-    kept = posterior_of(family)([run_dir], burn_in, table)
+    run_dirs = [run_dir] if isinstance(run_dir, str | Path) else list(run_dir)
+    family = family_in(run_dirs[0])
+    kept = posterior_of(family)(run_dirs, burn_in, table)
     forecast: Forecast = forecast_of(family)(kept, source, draws, probabilities, impute, complete is not None)
     lacking = lacking_columns(forecast.like, source, forecast.may_lack)
     record: dict = {}

@@ -52,9 +52,9 @@ def report(
     family = family_in(run_dirs[0])
     kept = posterior_of(family)(run_dirs, burn_in, table)
     folder = Path(out) if out is not None else Path(run_dirs[0]) / "report"
-    _make_folder(folder)
+    make_folder(folder)
     made = report_of(family)(kept)
-    _write(folder, made)
+    write(folder, made)
     for part in made.parts() if full or made.verdict is None else _opening(made):
         console.print(part)
     names = ", ".join(["summary.json", *made.files, *made.pictures])
@@ -89,26 +89,33 @@ def _opening(made: Report) -> list[Any]:
     return shown
 
 
-def _make_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
+    """Raises ConfigError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be made: {reason(error)}; choose another place with --out") from None
 
 
-def _write(folder: Path, made: Report) -> None:
+def text_of(made: Report) -> str:
+    """The report as it is in report.txt."""
     from mpibayes.terminal import Console
 
     text = StringIO()
     paper = Console(file=text, width=WIDTH, color_system=None, force_terminal=False, legacy_windows=False)
     for part in made.parts():
         paper.print(part)
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
+
+
+def write(folder: Path, made: Report) -> None:
+    """Its files, in a folder that is there. Raises ConfigError."""
     try:
         for name, image in made.pictures.items():
             write_bytes(folder / name, image)
         for name, content in made.files.items():
             write_text(folder / name, content)
-        write_text(folder / "report.txt", "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n")
+        write_text(folder / "report.txt", text_of(made))
         write_text(folder / "report.html", page(made))
         write_text(folder / "summary.json", json.dumps(made.document, indent=1, allow_nan=False) + "\n")
     except OSError as error:

@@ -3,6 +3,7 @@ chains with their traces, or plain arrays; matplotlib is imported when a picture
 
 from __future__ import annotations
 
+import functools
 import io
 import re
 import textwrap
@@ -76,13 +77,30 @@ def png(figure) -> Picture:
 
 
 def styled(draw):
+    """The picture that a function draws, in our style, as PNG."""
+
+    @functools.wraps(draw)
     def styled(*args, **kwargs) -> Picture:
         import matplotlib
 
         with matplotlib.rc_context(STYLE):
             return png(draw(*args, **kwargs))
 
-    styled.__doc__ = draw.__doc__
+    return styled
+
+
+def styled_figure(draw):
+    """The same as matplotlib's Figure, which a notebook shows."""
+
+    @functools.wraps(draw)
+    def styled(*args, **kwargs):
+        import matplotlib
+
+        with matplotlib.rc_context(STYLE):
+            figure = draw(*args, **kwargs)
+        figure._repr_png_ = functools.partial(png, figure)  # no pyplot, hence none of its backends, shows it
+        return figure
+
     return styled
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking
+from mpibayes.hpc.query.sharing import dealt
 from mpibayes.hpc.query.support import Support
 
 CELLS = 16  # of a column of numbers
@@ -51,7 +52,7 @@ def dependence(asking: Asking, columns: Sequence[str], top: int) -> Answer:
         "one_view": found.together[i, j],
     }
 
-    def picture() -> bytes:
+    def picture():
         from mpibayes.hpc.query.figures import pairs
 
         return pairs(names, found.information, asking.averages.n_draws)
@@ -61,10 +62,7 @@ def dependence(asking: Asking, columns: Sequence[str], top: int) -> Answer:
 
 def predictors(asking: Asking, name: str, columns: Sequence[str], top: int) -> Answer:
     """The columns that tell one best, each by itself."""
-    asking.conditions.column(name)
-    names = [n for n in asking.conditions.names(columns) or [c.name for c in asking.columns] if n != name]
-    if not names:
-        raise ConfigError(f"there is no other column than '{name}' to tell it by")
+    names = others_than(asking, name, columns)
     found = information(asking, [name], names)
     order = np.argsort(-found.information[0], kind="stable")
     lines = {
@@ -76,6 +74,15 @@ def predictors(asking: Asking, name: str, columns: Sequence[str], top: int) -> A
     }
     remarks = [f"share: of the {found.entropy[0]:.3f} nats that there are to know of '{name}'", *_remarks(asking)]
     return Answer(f"What tells {name} best, each column by itself", lines, remarks, shown=top, bars="information")
+
+
+def others_than(asking: Asking, name: str, columns: Sequence[str]) -> list[str]:
+    """The columns that count, or all, but one. Raises ConfigError where none is left."""
+    asking.conditions.column(name)
+    names = [n for n in asking.conditions.names(columns) or [c.name for c in asking.columns] if n != name]
+    if not names:
+        raise ConfigError(f"there is no other column than '{name}' to tell it by")
+    return names
 
 
 def _remarks(asking: Asking) -> list[str]:
@@ -126,21 +133,20 @@ def _tiles(a: list, b: list, same: bool) -> Iterator[tuple[list[str], list[str]]
     yield from combinations_with_replacement(a, 2) if same else ((x, y) for x in a for y in b)
 
 
-def _of_tile(asking: Asking, draws, masses, a: list[str], b: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Mutual information of each of a with each of b, and its error."""
-    starts = asking.averages.batches
-    sums = None
-    for d, (draw, mass) in enumerate(zip(draws, masses)):
-        joint = _joint(draw, mass, a, b)
-        if sums is None:
-            sums = np.zeros((len(starts), *joint.shape))
-        sums[int(np.searchsorted(starts, d, side="right")) - 1] += joint
-    widths = [[masses[0][n].shape[1] for n in names] for names in (a, b)]
+def _of_tile(asking: Asking, draws, masses, a: list[str], others: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Mutual information of each of a with each of the others, and its error."""
+    starts = [*asking.averages.batches, len(draws)]
+
+    def work(b: int) -> np.ndarray:
+        return sum(_joint(draws[d], masses[d], a, others) for d in range(starts[b], starts[b + 1]))
+
+    sums = np.array(dealt(asking.comm, len(starts) - 1, work))
+    widths = [[masses[0][n].shape[1] for n in names] for names in (a, others)]
     cuts = [np.concatenate([[0], np.cumsum(w)[:-1]]) for w in widths]
-    sizes = np.diff([*starts, len(draws)])
+    sizes = np.diff(starts)
     whole = sums.sum(axis=0)
     value = _mutual(whole / len(draws), *cuts)
-    n = len(starts)
+    n = len(sums)
     if n < 2:
         return value, np.full(value.shape, np.nan)
     without = np.array([_mutual((whole - s) / (len(draws) - m), *cuts) for s, m in zip(sums, sizes)])
