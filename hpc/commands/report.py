@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from mpibayes.errors import ConfigError
+from mpibayes.hpc.page.page import page
 from mpibayes.hpc.posterior.chains import family_in
-from mpibayes.hpc.page.page import ASKED, SOUND, page
-from mpibayes.hpc.posterior.sections import BAD, DOUBT, GOOD
+from mpibayes.hpc.posterior.sections import ASKED, BAD, DOUBT, GOOD
 from mpibayes.hpc.posterior.tables import Report
 from mpibayes.hpc.registry import posterior_of, report_of
 from mpibayes.io.files import reason, write_bytes, write_text
@@ -60,7 +60,9 @@ def report(
     names = ", ".join(["summary.json", *made.files, *made.pictures])
     console.print()
     console.print(Text(f"{folder / 'report.html'}: the page, to look at in a browser"), soft_wrap=True)
-    console.print(Text(f"{folder / 'report.txt'}: all of it as text (also with --full); there too: {names}"), soft_wrap=True)
+    console.print(
+        Text(f"{folder / 'report.txt'}: all of it as text (also with --full); there too: {names}"), soft_wrap=True
+    )
     return folder
 
 
@@ -72,7 +74,7 @@ def _opening(made: Report) -> list[Any]:
 
     v, homes = made.verdict, dict.fromkeys(str(c.home) for c in made.chains)
     style = {GOOD: "bold green", DOUBT: "bold yellow", BAD: "bold red"}[v.sound]
-    text = Text(f"{', '.join(homes)}: ").append(f"{SOUND[v.sound].lower()}", style=style)
+    text = Text(f"{', '.join(homes)}: ").append(str(v).lower(), style=style)
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", width=max(len(question) for question, _ in ASKED))
     grid.add_column(overflow="fold")

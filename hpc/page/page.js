@@ -73,7 +73,7 @@ function browse(place, b) {
   const heads = b.fields.map(([heading, kind, about], j) =>
     make("th", { scope: "col", class: ["text", "interval"].includes(kind) ? null : "num", title: about || null },
       heading ? make("button", { type: "button", text: heading, onclick: () => sort(j) }) : null));
-  const table = make("table", {}, make("thead", {}, make("tr", {}, ...heads)), body);
+  const table = make("table", { class: "cards" }, make("thead", {}, make("tr", {}, ...heads)), body);
   const box = make("div", { class: b.rows.length > CHUNK ? "wide scroll" : "wide", tabindex: "0", role: "region", "aria-label": `${b.noun}s` }, table);
   const input = make("input", { type: "search", autocomplete: "off", oninput: () => { wanted = input.value.toLowerCase(); show(); } });
   if (b.rows.length > 8) place.append(make("div", { class: "tools" }, make("label", {}, `Search ${b.noun}s `, input), said));
@@ -98,20 +98,20 @@ function browse(place, b) {
     const words = wanted.split(/\s+/).filter(Boolean);
     const rows = order.filter((i) => words.every((w) => found[i].includes(w)));
     said.textContent = rows.length === b.rows.length ? `${grouped(rows.length)} ${b.noun}s` : `${grouped(rows.length)} of ${grouped(b.rows.length)}`;
-    lazy = lazily(body, rows.length, (i) => line(rows[i]), box.classList.contains("scroll") ? box : null);
+    lazy = lazily(body, rows.length, (i) => line(rows[i]), getComputedStyle(box).maxHeight === "none" ? null : box);
     box.append(lazy.foot);
   }
   function line(i) {
     const open = b.details && i < b.details.n;
-    return make("tr", {}, ...b.fields.map(([, kind], j) => {
-      const x = b.rows[i][j];
-      if (kind === "interval") return make("td", {}, x ? interval(x, range[j]) : "-");
+    return make("tr", {}, ...b.fields.map(([heading, kind], j) => {
+      const x = b.rows[i][j], cell = (look, ...more) => make("td", { class: look, "data-label": j === firstText ? null : heading }, ...more);
+      if (kind === "interval") return cell(null, x ? interval(x, range[j]) : "-");
       const text = FORMS[kind](x), look = kind === "text" ? (text.length > 28 ? "words" : null) : "num";
-      if (j === firstText && open) return make("td", { class: look }, make("button", { type: "button", text: text || "(no name)", onclick: () => details(place.id, b, i) }));
-      if (kind !== "share" || x === null) return make("td", { class: look, text });
+      if (j === firstText && open) return cell(`${look ?? ""} main`, make("button", { type: "button", text: text || "(no name)", onclick: () => details(place.id, b, i) }));
+      if (kind !== "share" || x === null) return cell(j === firstText ? `${look ?? ""} main` : look, text);
       const bar = make("span", { class: "share", text });
       bar.style.setProperty("--w", `${100 * x}%`);
-      return make("td", { class: look }, bar);
+      return cell(look, bar);
     }));
   }
   show();
@@ -225,7 +225,7 @@ function matrix(place, m) {
     cell = Math.min(26, (room - left - 2) / n);
     const size = cell * n;
     canvas.width = (left + size + 2) * pixels; canvas.height = (top + size + 2) * pixels;
-    canvas.style.width = `${left + size + 2}px`; canvas.style.height = `${top + size + 2}px`;
+    canvas.style.width = `${left + size + 2}px`; canvas.style.height = "auto";
     const picture = new ImageData(n, n);
     for (let i = 0; i < n; i++) for (let j = 0; j < n; j++) {
       const p = of(i, j) / 255, k = 4 * (i * n + j);

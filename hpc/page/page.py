@@ -20,18 +20,25 @@ from mpibayes import __version__
 from mpibayes.hpc.page.markup import escaped, markup, table
 from mpibayes.hpc.page.pack import packed
 from mpibayes.hpc.posterior.chains import Chain
-from mpibayes.hpc.posterior.sections import BAD, DOUBT, GOOD, Browse, Matrix, Section, Shown, Traces, Verdict
+from mpibayes.hpc.posterior.sections import (
+    ASKED,
+    BAD,
+    DOUBT,
+    GOOD,
+    Browse,
+    Matrix,
+    Section,
+    Shown,
+    Traces,
+    Verdict,
+)
 from mpibayes.hpc.posterior.tables import Report
 from mpibayes.hpc.run.identity import RESOLVED, read_provenance
 from mpibayes.io.files import read_regular
 from mpibayes.text import visible, visible_lines
 
 MOST_SVG = 600_000  # letters: a picture of more is a PNG image
-SOUND = {GOOD: "Nothing speaks against this result", DOUBT: "Read this with care", BAD: "Do not use this result yet"}
 SIGN = {GOOD: "✓", DOUBT: "!", BAD: "✗"}
-ASKED = (
-    ("What was found", "found"), ("Do the chains agree?", "chains"), ("What to do next", "next"),
-)  # fmt: skip
 
 
 def page(report: Report) -> str:
@@ -47,7 +54,7 @@ def page(report: Report) -> str:
         title=escaped(title), style=style, script=script, version=escaped(__version__),
         hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         verdict=_verdict(report.verdict) if report.verdict else "",
-        links="".join(f'<a href="#{s.name}">{escaped(s.title)}</a>' for s in sections if s.parts),
+        links="".join(f'<a href="#{s.name}">{escaped(s.title.split(":")[0])}</a>' for s in sections if s.parts),
         body=body, data=as_json(data),
     )  # fmt: skip
 
@@ -70,8 +77,10 @@ def _verdict(v: Verdict) -> str:
         said = "".join(f"<p>{escaped(sentence)}</p>" for sentence in getattr(v, name))
         if said:
             answers.append(f"<div><h2>{question}</h2>{said}</div>")
-    note = f'<p class="approximation"><b>An approximation.</b> {escaped(v.approximation)}</p>' if v.approximation else ""
-    head = f'<p class="sound"><span aria-hidden="true">{SIGN[v.sound]}</span> {SOUND[v.sound]}</p>'
+    note = (
+        f'<p class="approximation"><b>An approximation.</b> {escaped(v.approximation)}</p>' if v.approximation else ""
+    )
+    head = f'<p class="sound"><span aria-hidden="true">{SIGN[v.sound]}</span> {v}</p>'
     return f'<section id="verdict" class="verdict {v.sound}">{head}{note}<div class="answers">{"".join(answers)}</div></section>'
 
 
@@ -114,7 +123,9 @@ def _inline(svg: str, name: str, label: str) -> str:
 
 def _how(chains: Sequence[Chain]) -> Section:
     """Configuration, versions and hosts of the runs, as their directories have them."""
-    return Section("run", "How it was run", [_Raw("".join(_run(home) for home in dict.fromkeys(c.home for c in chains)))])
+    return Section(
+        "run", "How it was run", [_Raw("".join(_run(home) for home in dict.fromkeys(c.home for c in chains)))]
+    )
 
 
 class _Raw(str):

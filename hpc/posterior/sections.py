@@ -18,6 +18,12 @@ from mpibayes.hpc.posterior.drawing import Picture
 from mpibayes.hpc.scalar import Scalar
 
 GOOD, DOUBT, BAD = "good", "doubt", "bad"
+SOUND = {  # what is said of a verdict
+    GOOD: "Nothing speaks against this result", DOUBT: "Read this with care", BAD: "Do not use this result yet",
+}  # fmt: skip
+ASKED = (  # what a verdict answers, and where
+    ("What was found", "found"), ("Do the chains agree?", "chains"), ("What to do next", "next"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,10 @@ class Verdict:
     next: Sequence[str]
     sound: str = DOUBT
     approximation: str = ""
+
+    def __str__(self) -> str:
+        """In a line."""
+        return SOUND[self.sound].replace("result", "approximation" if self.approximation else "result")
 
 
 @dataclass(frozen=True)

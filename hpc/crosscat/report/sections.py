@@ -3,7 +3,7 @@ clusters by name, and sections to look things up in."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -69,12 +69,15 @@ def _found(p: RunSummary) -> list[str]:
         return [*said, "No draw of the labels was kept after burn-in, so clusters cannot be shown."]
     if p.run.several:
         telling = [view for view in p.views if not view.slight]
-        groups = f"{counted(len(telling), 'view')} of several columns, with {span(_sizes(telling), 'cluster')} each"
-        alone = len(p.views) - len(telling)
-        rest = f"; {counted(alone, 'other')} of a single column or a single cluster" if alone else ""
+        alone, sizes = len(p.views) - len(telling), [len(view.representative.sizes) for view in telling]
+        groups = (
+            f"{span(sizes, 'cluster')}{' each' * (len(telling) > 1)}" if telling else "none groups rows and columns"
+        )
+        some = f"{len(telling)} of them have " if telling and alone else ""
+        rest = "; the others are a single column or a single cluster" if telling and alone else ""
         said.append(
             f"{len(run.data.stored)} columns of {counted(run.n_rows, 'row')} in {counted(len(p.views), 'view')}: "
-            f"{groups if telling else 'none groups rows and columns'}{rest}."
+            f"{some}{groups}{rest}."
         )
     else:
         sizes = p.views[0].representative.sizes
@@ -89,10 +92,6 @@ def _found(p: RunSummary) -> list[str]:
     if p.heldout_averaged is not None:
         said.append(f"Held-out rows score {p.heldout_averaged:.3f} nats a row.")
     return said
-
-
-def _sizes(views: Sequence[ViewSummary]) -> list[int]:
-    return [len(view.representative.sizes) for view in views] or [0]
 
 
 def _chains(p: RunSummary, several: bool) -> list[str]:
@@ -160,12 +159,16 @@ def sections(p: RunSummary, pictures: Mapping[str, Picture]) -> list[Section]:
     sizes = [Shown(n, pictures[n], PICTURES[n]) for n in ("cluster_sizes.png",) if n in pictures]
     if sizes:
         made.append(Section("sizes", "Cluster sizes", sizes))
-    others = [Shown(n, pictures[n], PICTURES[n]) for n in ("chains.png", "annealing.png", "heldout.png") if n in pictures]
+    others = [
+        Shown(n, pictures[n], PICTURES[n]) for n in ("chains.png", "annealing.png", "heldout.png") if n in pictures
+    ]
     chains = [tables.chain_lines(p), *tables.agreed(p)] if len(p.summaries) > 1 else []
     moves = [tables.move_lines(p)] if agreement.moves_in(p.summaries)[0] else []
     moves += [tables.column_move_lines(p)] if p.run.several else []
     made.append(
-        Section("chains", "Chains", [Traces(p.run.chains, p.run.scalars), tables.scalar_lines(p), *chains, *moves, *others])
+        Section(
+            "chains", "Chains", [Traces(p.run.chains, p.run.scalars), tables.scalar_lines(p), *chains, *moves, *others]
+        )
     )
     return [*made, Section("about", "What was run", [head(p.run.chains, tables.about(p))])]
 
@@ -207,7 +210,10 @@ def _of_clusters(p: RunSummary, view: ViewSummary, pictures: Mapping[str, Pictur
     fields = OF_CLUSTERS if details else [f for f in OF_CLUSTERS if f.heading != "also"]
     rows = rows if details else [row[:-1] for row in rows]
     titles = [f"Cluster {c.number}: {c.title} ({c.rows:,} rows, {percent(c.share)})" for c in view.browsed]
-    parts: list[Any] = [words, Browse("cluster", fields, rows, details, titles, f"{counted(len(r.sizes), 'cluster')}{small}")]
+    parts: list[Any] = [
+        words,
+        Browse("cluster", fields, rows, details, titles, f"{counted(len(r.sizes), 'cluster')}{small}"),
+    ]
     name = f"profiles-{view.number}.png" if several else "profiles.png"
     if name in pictures:
         parts.append(Shown(name, pictures[name], "The largest clusters in the columns that tell them apart"))

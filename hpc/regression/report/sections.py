@@ -11,7 +11,7 @@ import numpy as np
 from mpibayes.hpc.posterior.drawing import Picture
 from mpibayes.hpc.posterior.scalars import ENOUGH_ESS, ENOUGH_R_HAT, r_hat_in_words
 from mpibayes.hpc.posterior.sections import BAD, DOUBT, GOOD, Browse, Field, Section, Shown, Traces, Verdict
-from mpibayes.hpc.posterior.tables import fixed, head, plain_table, use_it, warned
+from mpibayes.hpc.posterior.tables import fixed, head, plain_table, sentence, use_it, warned
 from mpibayes.hpc.regression.report import mixing, tables
 from mpibayes.hpc.regression.report.coefficient_tables import near
 from mpibayes.hpc.regression.report.coefficients import Summary, by_importance, units
@@ -33,7 +33,7 @@ def verdict(p: RunSummary) -> Verdict:
     ess, r_hat = p.shown.ess_bulk, p.shown.r_hat
     known = np.isfinite(r_hat).any() and np.isfinite(ess).any()
     several = len(p.chains) > 1
-    if several and known and np.nanmax(r_hat) > mixing.APART or _contradicted(p):
+    if (several and known and np.nanmax(r_hat) > mixing.APART) or _contradicted(p):
         sound = BAD
     else:
         sound = GOOD if known and not p.warnings else DOUBT
@@ -59,7 +59,11 @@ def _found(p: RunSummary) -> list[str]:
     design = p.run.design
     away = p.shown.away_from_zero.reshape(design.n_classes, -1)[:, int(design.intercept) :]
     m = p.run.likelihood
-    said = [f"{m.title} regression of {design.response} on {counted(p.n_rows, 'row')}: {m.in_words(design.classes)}."]
+    said = [
+        sentence(
+            f"{m.title} regression of {design.response} on {counted(p.n_rows, 'row')}: {m.in_words(design.classes)}"
+        )
+    ]
     if away.size:
         said.append(f"Of {away.sum():,} of {counted(away.size, 'coefficient')} the 5 to 95 % interval leaves out 0.")
     s = p.scores
@@ -97,7 +101,11 @@ def top(p: RunSummary) -> list[Any]:
 
 def sections(p: RunSummary, pictures: Mapping[str, Picture]) -> list[Section]:
     """What the page has below the verdict, in order."""
-    made = [Section("coefficients", "Coefficients", [_about_coefficients(p), _browse(p), *_shown(pictures, "coefficients.png")])]
+    made = [
+        Section(
+            "coefficients", "Coefficients", [_about_coefficients(p), _browse(p), *_shown(pictures, "coefficients.png")]
+        )
+    ]
     if p.original is not None:
         made.append(
             Section("original", "Coefficients in the table's own units", [
@@ -139,7 +147,14 @@ def _browse(p: RunSummary, of: Summary | None = None) -> Browse:
     rows = []
     for j in by_importance(p.shown, design).tolist():
         low, middle, high = (float(x) for x in s.quantiles[:, j])
-        row = [p.names[j], s.mean[j], s.sd[j], low, high, None if design.intercept and j % d == 0 else (low, middle, high)]
+        row = [
+            p.names[j],
+            s.mean[j],
+            s.sd[j],
+            low,
+            high,
+            None if design.intercept and j % d == 0 else (low, middle, high),
+        ]
         with np.errstate(over="ignore"):
             row += [np.exp(middle)] if p.odds else []
         ess = p.shown.ess_bulk[j]
