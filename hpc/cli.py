@@ -136,7 +136,7 @@ TABLE = click.option(
 )
 
 
-@cli.command("import", short_help="Turn CSV or Parquet into a typed table.")
+@cli.command("import", short_help="Turn CSV or Parquet into a typed table, or triples into a sparse one.")
 @click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.argument("table", type=click.Path(path_type=Path))
 @click.option("--schema", type=click.Path(path_type=Path), help="Column kinds from this TOML file, not inferred.")
@@ -162,11 +162,15 @@ TABLE = click.option(
 @click.option("--header/--no-header", default=None, help="Whether the first line has names; detected if not given.")
 @click.option("--names", help="Column names separated by commas, or a file with one a line.")
 @click.option("--encoding", help="Of the text.  [default: utf-8]")
+@click.option("--sparse", is_flag=True, help="SOURCES are counts or ratings of pairs: see below.")
+@click.option("--vocabulary", metavar="FILE", help="Sparse: ids of the columns, one a line.")
+@click.option("--row-ids", metavar="FILE", help="Sparse: ids of the rows, one a line.")
 @click.option("--force", is_flag=True, help="Replace TABLE if it exists.")
 @click.option("-v", "--verbose", is_flag=True, help="Print all columns of a wide table, and all warnings.")
+@click.pass_context
 def import_(
-    sources, table, schema, write_schema, kinds, keep, drop, missing, decimal, thousands, dates, calendar, delimiter,
-    header, names, encoding, force, verbose,
+    ctx, sources, table, schema, write_schema, kinds, keep, drop, missing, decimal, thousands, dates, calendar,
+    delimiter, header, names, encoding, sparse, vocabulary, row_ids, force, verbose,
 ):  # fmt: skip
     """Turn CSV or Parquet into a typed table.
 
@@ -181,7 +185,17 @@ def import_(
       mpibayes import visits.csv visits.h5 --dates day-first --calendar arrival
       mpibayes import people.csv people.h5 --write-schema schema.toml      look at it, edit it, and
       mpibayes import people.csv people.h5 --schema schema.toml --force    give it back
+
+    \b
+    With --sparse, counts of words in documents, or users' ratings of items (model.family = "svi"):
+      mpibayes import --sparse docword.kos.txt.gz kos.h5 --vocabulary vocab.kos.txt    UCI bag of words
+      mpibayes import --sparse matrix.mtx m.h5            Matrix Market; or matrix.npz, of scipy.sparse
+      mpibayes import --sparse ratings.dat r.h5 --names user,movie,rating,time    lines of 3 or 4 fields: CSV, tab, ::
     """
+    if sparse:
+        return _import_sparse(ctx, sources, table, vocabulary, row_ids, names, delimiter, header, encoding, force)
+    if vocabulary is not None or row_ids is not None:
+        raise click.UsageError(f"{'--vocabulary' if vocabulary is not None else '--row-ids'}: only with --sparse")
     from mpibayes.io.ingest import import_table
     from mpibayes.io.summary import print_summary
 
@@ -208,6 +222,25 @@ def import_(
             progress=progress,
         )
     print_summary(summary, console, verbose)
+
+
+OF_SPARSE = {"sources", "table", "sparse", "vocabulary", "row_ids", "names", "delimiter", "header", "encoding", "force"}
+
+
+def _import_sparse(ctx, sources, table, vocabulary, row_ids, names, delimiter, header, encoding, force):
+    from mpibayes.io.sparse_import import import_sparse, print_sparse
+
+    given = {name for name in ctx.params if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE}
+    if idle := sorted(f"--{name.replace('_', '-')}" for name in given - OF_SPARSE - {"verbose"}):
+        raise click.UsageError(f"{', '.join(idle)}: no use with --sparse")
+    with _import_progress(_console()) as progress:
+        summary = import_sparse(
+            list(sources), table, vocabulary=vocabulary, row_ids=row_ids,
+            names=None if names is None else [name.strip() for name in names.split(",")],
+            delimiter="\t" if delimiter == "\\t" else delimiter, header=header, encoding=encoding, overwrite=force,
+            progress=progress and (lambda phase, rows, share: progress("reading entries", rows, share)),
+        )  # fmt: skip
+    print_sparse(summary)
 
 
 def _console():

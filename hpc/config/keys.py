@@ -35,6 +35,7 @@ class Model(Section):
 
     of_the_model: ClassVar[bool] = True
     latent: ClassVar[bool] = False  # whether real columns are modelled as `data.latent.Latent` has them
+    sparse: ClassVar[bool] = False  # whether it is about a sparse table
 
     family: str = key("", "the family of the model", "the name of a family")
 
