@@ -10,7 +10,7 @@
 #include <string.h>
 #include "special.h"
 
-enum { LANES = 8, AHEAD = 6, HALVINGS = 24, WIDEST = 96 }; /* WIDEST: of rows whose sums stay in registers */
+enum { LANES = 8, AHEAD = 6, HALVINGS = 24, WIDEST = 96 }; /* WIDEST: rows whose sums stay in registers, at most */
 #define KEPT 1e-3 /* of the precision without noise that the guard leaves, as in hpc/svi/step.py */
 #define TRIANGLE(i, j) ((i) * ((i) + 1) / 2 + (j))
 #define PADDED(n) (((n) + LANES - 1) / LANES * LANES)
@@ -35,7 +35,7 @@ typedef struct {
 
 typedef struct { /* scratch, at multiples of 64 bytes */
     double *by_user;                 /* (LANES, 2, once + times) */
-    double *scalar;                  /* (8, LANES): ratings, sum r, sum r^2, sum e, sum e r, squares, 1 for a user, - */
+    double *scalar;                  /* (8, LANES): ratings, sum r, sum r^2, sum e, sum e r, squares, whether rated, - */
     double *plain, *noise;           /* (T + D, LANES) */
     double *target, *sure, *tried;   /* (T + D, LANES) */
     double *root, *inverse;          /* (T, LANES) */

@@ -342,7 +342,7 @@ static void FN(factor_pass)(const pass_t *p, const int64_t *starts, const int64_
             user[u] = users ? users[i] : i, from[u] = at;
             int64_t start = starts[user[u]], count = here ? starts[user[u] + 1] - start : 0;
             const double *numbers = p->numbers ? p->numbers + at : 0;
-            s->scalar[6 * LANES + u] = (double)here;
+            s->scalar[6 * LANES + u] = (double)(here && count > 0);
             /* the rows behind this user's are those of the next */
             int64_t there = users ? count : starts[n] - start;
             FN(gather_one)(p, columns + start, values + start, count, there, numbers, s->by_user + 2 * u * width,
