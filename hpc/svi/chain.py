@@ -180,9 +180,10 @@ class Ascent:
             self.starts[i] + (np.arange(len(x)) if rows is None else rows)
             for i, x, rows in zip(self.shards, self.rows, chosen)
         ]
-        return settings.noise.numbers(self.comm, ids, n_batch, effective, self._noise_stream(t))
+        return settings.noise.numbers(self.comm, ids, n_batch, effective, self.noise_stream(t))
 
-    def _noise_stream(self, t: int) -> Stream:
+    def noise_stream(self, t: int) -> Stream:
+        """Of the noise of cycle t."""
         return Stream(self.settings.seed, Purpose.STATISTICS_NOISE, t, self.chain)
 
     def _deviation(self, sums: np.ndarray, of_numbers: float, n_batch: int, t: int) -> np.ndarray:

@@ -112,13 +112,13 @@ class RatingsAscent(Ascent):
         if self.kind.own_count:
             if effective >= self.most:
                 return None
-            stream = self._noise_stream(t)
+            stream = self.noise_stream(t)
             return [Numbers(stream.normals(x.places(users)), effective) for x, users in zip(self.rows, chosen)]
         self._in_batch = self._ratings_of(chosen)
         if not settings.noise.at_work(self._in_batch, effective):
             return None
         ids = [x.places(users) for x, users in zip(self.rows, chosen)]
-        each = settings.noise.numbers(self.comm, ids, self._in_batch, effective, self._noise_stream(t))
+        each = settings.noise.numbers(self.comm, ids, self._in_batch, effective, self.noise_stream(t))
         parts = [of.sum(keepdims=True) for of in each]
         total = shard_sum_everywhere(self.comm, parts, (1,), self.n_shards)
         return [Numbers(of, 0.0, float(total[0]) / self._in_batch) for of in each]

@@ -53,10 +53,9 @@ class Posterior(KeptChains):
     def law(self, kept: Kept) -> Law:
         return Law.of(self.model, kept.q)
 
-    def ratings(self, start: int, stop: int) -> tuple[Ratings, Ratings]:
-        """Those of users start..stop-1 that trained, and those that were held out."""
-        rows = self.data.rows_of(start, stop)
-        train, out = split(rows, start, self.table.n_columns, self.config.data.heldout)
+    def ratings(self, numbers: np.ndarray) -> tuple[Ratings, Ratings]:
+        """Those of users by their numbers, ascending, that trained, and those that were held out."""
+        train, out = split(self.data.at(numbers), numbers, self.table.n_columns, self.config.data.heldout)
         return Ratings.of(train), Ratings.of(out)
 
     def _kept(self, chain: int, cycle: int, arrays: dict) -> Kept:

@@ -70,7 +70,7 @@ class FactorizationChain:
         held: list[Ratings] = []
 
         def ratings_of(start: int, stop: int) -> Ratings:
-            train, out = split(data.rows_of(start, stop), start, table.n_columns, fraction)
+            train, out = split(data.rows_of(start, stop), np.arange(start, stop), table.n_columns, fraction)
             held.append(Ratings.of(out))
             return Ratings.of(train)
 
@@ -78,7 +78,7 @@ class FactorizationChain:
             self.comm, kind_of(config), table.n_columns, ratings_of, data.n_rows, svi.settings_of(config), number,
         )  # fmt: skip
         self.axes: Mapping[str, Mapping[str, Sequence[str]]] = {}
-        self.every = config.of(keys.svi.Output).kept
+        self.every = config.of(keys.Output).kept
         self.heldout = HeldOut(self.comm, self.ascent, held) if fraction is not None else None
 
     @property

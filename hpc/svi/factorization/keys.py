@@ -84,7 +84,9 @@ class Run(keys.Run):
     )
 
 
+Output = svi.Output
+
 SECTIONS: Mapping[str, type[Section]] = {
-    "data": Data, "model": Model, "step": Step, "run": Run, "output": svi.Output,
+    "data": Data, "model": Model, "step": Step, "run": Run, "output": Output,
 }  # fmt: skip
 NAMED: Mapping[str, type[Section]] = {"columns": keys.Column}

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from mpibayes.hpc.svi.query import ask
+from typing import Any
 
-__all__ = ["ask"]
+from mpibayes.errors import ConfigError
+
+
+def ask(run: Any, draws: int | None):
+    """See `hpc.family.Queries`. Raises ConfigError."""
+    raise ConfigError(
+        f"{run.chains[0].home}: queries are about columns of rows, and a factorization has users and items; "
+        "`mpibayes predict` has the ratings of pairs, and recommendations"
+    )

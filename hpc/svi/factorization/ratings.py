@@ -69,9 +69,9 @@ class Numbers:
         return {"numbers": self.each, "numbered": into, **of}
 
 
-def is_heldout(rows: SparseRows, first_row: int, n_columns: int, fraction: float) -> np.ndarray:
-    """Whether each rating of rows first_row.. of a table is held out: by its row and column alone, bool (e,)."""
-    ids = (first_row + rows.row_of()) * n_columns + rows.columns
+def is_heldout(rows: SparseRows, numbers: np.ndarray, n_columns: int, fraction: float) -> np.ndarray:
+    """Whether each rating of rows of a table, by their numbers, is held out: by its row and column alone, bool (e,)."""
+    ids = np.repeat(numbers * n_columns, rows.lengths()) + rows.columns
     return Stream(0, Purpose.HELDOUT, 0, sub=1).uniforms(ids) < fraction
 
 
@@ -81,9 +81,11 @@ def kept(rows: SparseRows, which: np.ndarray) -> SparseRows:
     return SparseRows(ends[rows.starts], rows.columns[which], rows.values[which])
 
 
-def split(rows: SparseRows, first_row: int, n_columns: int, fraction: float | None) -> tuple[SparseRows, SparseRows]:
-    """Ratings that train, and those that are held out, of rows first_row.. of a table."""
+def split(
+    rows: SparseRows, numbers: np.ndarray, n_columns: int, fraction: float | None
+) -> tuple[SparseRows, SparseRows]:  # fmt: skip
+    """Ratings that train, and those that are held out, of rows of a table by their numbers."""
     if fraction is None:
         return rows, kept(rows, np.zeros(len(rows.columns), bool))
-    held = is_heldout(rows, first_row, n_columns, fraction)
+    held = is_heldout(rows, numbers, n_columns, fraction)
     return kept(rows, ~held), kept(rows, held)
