@@ -46,6 +46,8 @@ STYLE = {
     "legend.edgecolor": "none",
     "legend.framealpha": 0.7,
     "hatch.linewidth": 0.6,
+    "svg.fonttype": "none",  # letters stay letters, which can be searched and are small
+    "svg.hashsalt": "mpibayes",  # the same picture has the same names in it
 }
 
 
@@ -59,17 +61,26 @@ def plot(width: float, height: float, **more):
     return figure
 
 
-def png(figure) -> bytes:
-    image = io.BytesIO()
+class Picture(bytes):
+    """The bytes of a PNG file; `svg` is the same picture as text, for the page."""
+
+    svg: str = ""
+
+
+def png(figure) -> Picture:
+    image, text = io.BytesIO(), io.StringIO()
     figure.savefig(image, format="png", dpi=DPI)
-    return image.getvalue()
+    picture = Picture(image.getvalue())
+    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    picture.svg = text.getvalue()
+    return picture
 
 
 def styled(draw):
     """The picture that a function draws, in our style, as PNG."""
 
     @functools.wraps(draw)
-    def styled(*args, **kwargs) -> bytes:
+    def styled(*args, **kwargs) -> Picture:
         import matplotlib
 
         with matplotlib.rc_context(STYLE):

@@ -35,11 +35,12 @@ Item = str | Said  # a condition, or names of columns
 
 
 class Conditions:
-    """Reads conditions on the columns of a table. refused: columns that cannot be asked about, each with the reason."""
+    """Reads conditions on the columns of a table. refused: columns that cannot be asked about, each with the reason.
+    columns: the same as a model has them."""
 
-    def __init__(self, like: Table, refused: Mapping[str, str]):
+    def __init__(self, like: Table, refused: Mapping[str, str], columns: Sequence[Column] | None = None):
         self._like, self._refused = like, refused
-        self._columns = {c.name: c for c in like.columns}
+        self._columns = {c.name: c for c in (like.columns if columns is None else columns)}
 
     def column(self, name: str) -> Column:
         """A column by its name. Raises ConfigError where there is none, or where it cannot be asked about."""
@@ -210,4 +211,6 @@ def in_words(event: Events, i: int = 0) -> str:
         low = -np.inf
     if np.isfinite(low) and abs(high - low) <= 1e-9 * max(abs(low), 1.0):
         return written(column, low)
-    return "..".join(written(column, x) if np.isfinite(x) else "" for x in (low, high))
+    plain = column.kind == "real" and not column.resolution and not column.unit  # ends of intervals are nobody's values
+    text = (lambda x: f"{float(x):.5g}") if plain else (lambda x: written(column, x))
+    return "..".join(text(x) if np.isfinite(x) else "" for x in (low, high))

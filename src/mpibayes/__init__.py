@@ -10,7 +10,7 @@ What has these names is imported when it is first asked for: this import loads n
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 __all__ = [
     "CheckpointError",
     "ConfigError",
