@@ -35,11 +35,7 @@ def conditional(asking: Asking, name: str, given: Sequence[str], rows: NewRows |
     (coarse,) = (d for _, d in asking.distributions(name, known, LINES))
     p, error = coarse.p[0], coarse.error[0]
     order = np.argsort(-p, kind="stable") if column.levels else np.arange(len(p))
-    columns = {
-        name: np.array(coarse.support.words, object)[order],
-        "p": p[order],
-        "p_error": error[order],
-    }
+    columns = _merged(name, np.array(coarse.support.words, object)[order], p[order], error[order])
     facts = (
         []
         if column.levels
@@ -55,6 +51,17 @@ def conditional(asking: Asking, name: str, given: Sequence[str], rows: NewRows |
     remarks = few(coarse.effective, asking)
     remarks = [f"{remarks[0]} ({coarse.effective[0]:.0f})", *remarks[1:]]
     return Answer(title, columns, remarks, bars="p", shown=40, picture=picture, facts=facts)
+
+
+def _merged(name: str, words: np.ndarray, p: np.ndarray, error: np.ndarray) -> dict[str, np.ndarray]:
+    """Lines of a table; those that read alike, as an atom and the rest that would be recorded as it, are one."""
+    seen, of = np.unique(words.astype(str), return_inverse=True)
+    if len(seen) == len(words):
+        return {name: words, "p": p, "p_error": error}
+    first = np.sort(np.unique(of, return_index=True)[1])
+    total = np.bincount(of, p)
+    spread = np.sqrt(np.bincount(of, error**2))
+    return {name: words[first], "p": total[of[first]], "p_error": spread[of[first]]}
 
 
 def _value(d: Distributions, share: float) -> str:
