@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.components.grid import pick_on_grid
 from mpibayes.hpc.components.masses import log_negative_binomial, log_t
 from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.hpc.crosscat.blocks import BlockLaw
 from mpibayes.hpc.crosscat.draws import Draw, OfColumns, Posterior, ViewDraw
 from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.parallel.streams import Stream, in_lane
@@ -41,6 +43,7 @@ def ask(run: Posterior, draws: int | None) -> Asked:
 class Asked:
     """See `hpc.family.Asked`."""
 
+    refused: Mapping[str, str] = {}
     cannot: Mapping[str, str] = {}
     answers = None
     shares = "probability of sharing a cluster in the view of a column"
@@ -53,19 +56,27 @@ class Asked:
         run.read_traces()  # which also tell what belongs to the burn-in
         self.n_kept = len(run.require_kept())
         self.run, self._wanted = run, evenly(run.kept(), draws or DRAWS)
-        self.columns, table = run.data.stored, run.table
-        self.like = Table(table.path, table.n_rows, self.columns, table.fingerprint, table.source)
+        table, stored = run.table, run.data.stored
+        self.like = Table(table.path, table.n_rows, stored, table.fingerprint, table.source)
+        blocks = run.chains[0].config.joint
+        self.joint = {name: block for block, of in blocks.items() for name in of["columns"]}
+        self.columns = [replace(c, atoms=(), log=False) if c.name in self.joint else c for c in stored]
         self.chain_of = np.array([chain for chain, _ in self._wanted])
-        joint = {member.name for member in run.components.multinormal.columns}
-        self.refused = dict.fromkeys(joint, "is modelled jointly with others, in a block")
         self.n_rows = run.n_rows
 
     def draws(self, names: Collection[str], some: slice = EVERY) -> list[DrawLaw]:
         """The kept draws, or some of them, as laws of some columns."""
+        names = self._whole(names)
         return [law for group in self._groups(names, some) for law in self._laws(group, names)]
+
+    def _whole(self, names: Collection[str]) -> set[str]:
+        """With all columns of the blocks that some of them are in."""
+        blocks = {self.joint[name] for name in names if name in self.joint}
+        return {*names, *(name for name, block in self.joint.items() if block in blocks)}
 
     def labelled(self, names: Collection[str], places: np.ndarray | None = None) -> Iterator[DrawLaw]:
         """The same one by one, with the clusters of training rows: of all, or of those at some places, ascending."""
+        names = self._whole(names)
         for group in self._groups(names):
             yield from self._laws(group, names, slice(None) if places is None else places)
 
@@ -156,6 +167,14 @@ def _small(z: np.ndarray) -> np.ndarray:
     return z.astype(np.min_scalar_type(int(z.max())))
 
 
+class Given(NamedTuple):
+    """What a view makes of what is known of rows: weight (n, K + 1), the probabilities of its clusters, and last of a
+    new one; known: what is known of columns in blocks, which in a cluster still depend on each other."""
+
+    weight: np.ndarray
+    known: Known
+
+
 class DrawLaw:
     """One draw as a law of some columns: its views with any of them; views are independent."""
 
@@ -167,35 +186,34 @@ class DrawLaw:
         """Numbers of a row's state."""
         return sum(len(view.log_weight) for view in self.views)
 
-    def given(self, known: Known) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Log probability of what is known of each row, (n,), and, given it, that of each view's clusters, and last of
-        a new one, (n, K + 1) each."""
-        log_p, weights = np.zeros(known.n_rows), []
+    def given(self, known: Known) -> tuple[np.ndarray, list[Given]]:
+        """Log probability of what is known of each row, (n,), and what each view makes of it."""
+        log_p, state = np.zeros(known.n_rows), []
         for view in self.views:
             total, weight = view.weighted(known)
             log_p += total
-            weights.append(weight)
-        return log_p, weights
+            state.append(Given(weight, known.only(view.in_blocks)))
+        return log_p, state
 
-    def log_given(self, wanted: Known, weights: Sequence[np.ndarray]) -> np.ndarray:
-        """Log probability of what is wanted of each row, (n,), by weights of clusters given something else."""
+    def log_given(self, wanted: Known, state: Sequence[Given]) -> np.ndarray:
+        """Log probability of what is wanted of each row, (n,), given what that state knows."""
         log_p = np.zeros(wanted.n_rows)
-        for view, weight in zip(self.views, weights):
+        for view, (weight, known) in zip(self.views, state):
             if any(name in view.names for name in wanted.of):
-                log_p += view.weighted(wanted, weight)[0]
+                log_p += view.weighted(wanted, weight, known)[0]
         return log_p
 
-    def inverses(self, known: Known, weights: Sequence[np.ndarray]) -> np.ndarray:
-        """1 / p(what is known of a column | of the others), (n, C), by weights given all of it; NaN: not known."""
+    def inverses(self, known: Known, state: Sequence[Given]) -> np.ndarray:
+        """1 / p(what is known of a column | of the others), (n, C), by what is given all of it; NaN: not known."""
         inverse = np.empty((known.n_rows, len(known.of)))
         for c, (name, of) in enumerate(known.of.items()):
             i, view = self.view_of(name)
-            inverse[:, c] = view.inverse(*of, weights[i])
+            inverse[:, c] = view.inverse(*of, state[i].weight, None, state[i].known)
         return inverse
 
-    def opens(self, weights: Sequence[np.ndarray]) -> np.ndarray:
-        """Probability of a new cluster in some view, (n,), by weights of clusters."""
-        return 1.0 - np.prod([1.0 - weight[:, -1] for weight in weights], axis=0)
+    def opens(self, state: Sequence[Given]) -> np.ndarray:
+        """Probability of a new cluster in some view, (n,)."""
+        return 1.0 - np.prod([1.0 - weight[:, -1] for weight, _ in state], axis=0)
 
     def shared(self, names: Sequence[str], place: int | None, known: Known) -> np.ndarray:
         """Probability that each of the labelled rows (N,) is in the cluster of one of them, by its place, or of a row
@@ -218,9 +236,14 @@ class DrawLaw:
         """Of the clusters of a column's view, and of a new one, (K + 1,)."""
         return np.exp(self.view_of(name)[1].log_weight)
 
-    def averaged(self, name: str, weights: Sequence[np.ndarray], masses: np.ndarray) -> np.ndarray:
-        """Probabilities (n, U) of a column's events by weights of clusters, `masses` being its own."""
-        return weights[self.view_of(name)[0]] @ masses
+    def averaged(self, events: Events, state: Sequence[Given], masses: np.ndarray) -> np.ndarray:
+        """Probabilities (n, U) of a column's events given what that state knows, `masses` being theirs."""
+        i, view = self.view_of(events.column.name)
+        weight, known = state[i]
+        block = view.block_of(events.column.name)
+        if block is not None and block.knows(known):
+            return block.averaged(events, weight, known)
+        return weight @ masses
 
     def view_of(self, name: str) -> tuple[int, ViewLaw]:
         """Which of `views` has a column, and that view."""
@@ -278,21 +301,41 @@ class ViewLaw:
         self._scored(self._tables(known), slice(None), prior, total)
         return total
 
-    def weighted(self, known: Known, prior: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Log probability of what is known of each row, (n,), and the shares of the clusters in it, (n, K + 1)."""
-        tables, n = self._tables(known), known.n_rows
+    def weighted(
+        self, known: Known, prior: np.ndarray | None = None, given: Known | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Log probability of what is known of each row, (n,), and the shares of the clusters in it, (n, K + 1). given:
+        what the prior weights know of columns in blocks."""
+        tables, n = self._tables(known, given), known.n_rows
         log_p, weight = np.empty(n), np.empty((n, len(self.log_weight)))
         for rows in (slice(i, i + AT_ONCE) for i in range(0, n, AT_ONCE)):
             self._scored(tables, rows, prior, weight[rows])
             log_p[rows], _ = normalised(weight[rows])
         return log_p, weight
 
-    def _tables(self, known: Known) -> list[tuple[np.ndarray, np.ndarray]]:
+    @cached_property
+    def blocks(self) -> list[BlockLaw]:
+        """The blocks of columns, in order."""
+        kind = self.components.multinormal
+        laws = self.law(kind).blocks if len(kind) else ()
+        return [BlockLaw([c.name for c in kind.members(b)], law) for b, law in enumerate(laws)]
+
+    @property
+    def in_blocks(self) -> list[str]:
+        """Names of the columns in blocks."""
+        return [name for block in self.blocks for name in block.names]
+
+    def block_of(self, name: str) -> BlockLaw | None:
+        """The block that a column is in."""
+        return next((block for block in self.blocks if name in block.names), None)
+
+    def _tables(self, known: Known, given: Known | None = None) -> list[tuple[np.ndarray, np.ndarray]]:
         """Of each column that something is known of: log probabilities of its events, and of nothing, (U + 1, K + 1),
-        and which of them each row has."""
-        found = []
+        and which of them each row has; and of each block those of each row."""
+        blocks, single = [b for b in self.blocks if b.knows(known)], self.names.difference(self.in_blocks)
+        found = [(b.given(known, given), np.arange(known.n_rows)) for b in blocks]
         for name, (events, which) in known.of.items():
-            if name in self.names:
+            if name in single:
                 table = self.log_masses(events)
                 found.append((np.append(table, np.zeros((1, table.shape[1])), axis=0), which))
         return found
@@ -307,6 +350,9 @@ class ViewLaw:
     def log_masses(self, events: Events) -> np.ndarray:
         """Log probability of each event in every cluster, and last in a new one, (U, K + 1)."""
         column = events.column
+        block = self.block_of(column.name)
+        if block is not None:
+            return block.log_masses(events)
         if column.levels:
             return self._log_levels(column.name, events)
         rest = np.full((len(events), len(self.log_weight)), -np.inf)
@@ -319,11 +365,19 @@ class ViewLaw:
         rest += self._log_levels(atoms, Events(column, np.array([len(column.atoms)])))
         return np.logaddexp(rest, self._log_levels(atoms, events))
 
-    def inverse(self, events: Events, which: np.ndarray, weight: np.ndarray, own=None) -> np.ndarray:
+    def inverse(
+        self, events: Events, which: np.ndarray, weight: np.ndarray, own=None, given: Known | None = None
+    ) -> np.ndarray:
         """1 / p(a row's event | all else that is known of it), (n,), by the weights of clusters given all (n, K + 1);
-        NaN where nothing is known. own: where the events' log probabilities are others, and these."""
-        table = self.log_masses(events)
-        log = np.append(table, np.zeros((1, table.shape[1])), axis=0)[which]
+        NaN where nothing is known. own: where the events' log probabilities are others, and these. given: what is
+        known of columns in blocks."""
+        block = self.block_of(events.column.name)
+        if block is not None:
+            name = events.column.name
+            log = block.given(given.only([name]), given.only(block.names).without([name]))
+        else:
+            table = self.log_masses(events)
+            log = np.append(table, np.zeros((1, table.shape[1])), axis=0)[which]
         if own is not None:
             log[own[0]] = own[1]
         found = (weight * np.exp(-np.maximum(log, LEAST))).sum(axis=1)
@@ -397,7 +451,12 @@ class ViewLaw:
 
         none = np.zeros(0, np.intp)
         cluster = pick_on_grid(self.scores(known), replace(stream, sub=CLUSTER).uniforms(ids))
-        parts = {}
+        parts, blocks = {}, {}
+        for b, block in enumerate(self.blocks):
+            if wanted.intersection(block.names):
+                law = self.law(self.components.multinormal)
+                blocks |= block.draw(law, b, known, wanted, cluster, stream, ids)
+        wanted = wanted.difference(blocks)
         for name in sorted(wanted | {self._which[name] for name in wanted & self._which.keys()}):
             kind, c = self.place[name]
             x = self.law(kind).draw(c, np.zeros((len(ids), 0)), none, np.zeros(1, np.intp), cluster, stream, ids)
@@ -412,7 +471,8 @@ class ViewLaw:
                 given = draw_within(self, *known.of[name], cluster, stream, ids)
                 x = np.where(np.isnan(given), x, given)
             found[name] = x
-        return found
+        columns = {c.name: c for b in range(len(self.blocks)) for c in self.components.multinormal.members(b)}
+        return found | {name: recording.recorded(columns[name], None, x) for name, x in blocks.items()}
 
     def columns_of(self, name: str) -> tuple[str, str | None]:
         """What a column of the table is modelled by: a column by its name, and that of its atoms."""

@@ -42,6 +42,7 @@ class Asked:
     """See `hpc.family.Asked`."""
 
     refused: Mapping[str, str] = {}
+    joint: Mapping[str, str] = {}
     cannot = CANNOT
     shares = "share of the features of either row that both have"
     answers = None
@@ -189,7 +190,7 @@ class FeatureLaw:
         """Of the combinations, (P,)."""
         return np.exp(self.log_weight)
 
-    def averaged(self, name: str, weights: Sequence[np.ndarray], masses: np.ndarray) -> np.ndarray:
+    def averaged(self, events: Events, weights: Sequence[np.ndarray], masses: np.ndarray) -> np.ndarray:
         return weights[0] @ masses
 
     def inverses(self, known: Known, weights: Sequence[np.ndarray]) -> np.ndarray:

@@ -110,7 +110,7 @@ def _described(asking: Asking, name: str, known: Known, cells: dict[str, Support
 
     def work(d: int) -> tuple[float, dict[str, np.ndarray]]:
         log_p, state = draws[d].given(known)
-        return log_p[0], {n: draws[d].averaged(n, state, draws[d].masses(c.events))[0] for n, c in cells.items()}
+        return log_p[0], {n: draws[d].averaged(c.events, state, draws[d].masses(c.events))[0] for n, c in cells.items()}
 
     log_p, each = zip(*dealt(asking.comm, len(draws), work))
     return _group(asking, name, np.array(log_p), each)
@@ -131,7 +131,7 @@ def _placed(asking: Asking, new: NewRows, cells: dict[str, Support]) -> Group:
             for rows in blocks:
                 _, state = draws[d].given(known.block(rows))
                 for n in cells:
-                    total[n] += draws[d].averaged(n, state, masses[n]).sum(axis=0)
+                    total[n] += draws[d].averaged(cells[n].events, state, masses[n]).sum(axis=0)
             return total
 
         for total, found in zip(sums, dealt(asking.comm, len(draws), work)):

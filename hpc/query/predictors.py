@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Known
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking
@@ -39,7 +40,11 @@ class Entropies:
 
 def best_set(asking: Asking, name: str, columns: Sequence[str], size: int, n_rows: int = ROWS) -> Answer:
     """Up to `size` columns; fewer where no other one adds more than twice its error."""
-    names = others_than(asking, name, columns)
+    if name in asking.asked.joint:
+        raise ConfigError(f"column '{name}' is modelled jointly with others, in a block: it has no set of predictors")
+    names = [n for n in others_than(asking, name, columns) if n not in asking.asked.joint]
+    if not names:
+        raise ConfigError("only columns of blocks are left, whose cells are not independent in a cluster")
     single = information(asking, [name], names)
     wanted = [name, *names]
     rows = simulated(asking, Known(1, {}), wanted, n_rows, SEED)
