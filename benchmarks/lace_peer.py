@@ -74,8 +74,8 @@ def score(name: str, p: np.ndarray, at: np.ndarray, seconds: float) -> None:
     share = np.bincount(at[there]).max() / there.sum()
     error = log.std(ddof=1) / len(log) ** 0.5
     print(
-        f"{name}: mean log p {log.mean():.4f} ± {error:.4f}, right {right.mean():.1%} (always the commonest: {share:.1%}), "
-        f"{there.sum()} rows, {seconds:.1f} s"
+        f"{name}: mean log p {log.mean():.4f} ± {error:.4f}, right {right.mean():.1%} (always the commonest: "
+        f"{share:.1%}), {there.sum()} rows, {seconds:.1f} s"
     )
 
 

@@ -82,9 +82,7 @@ def _of_rows(asking: Asking, column: Column, given: Sequence[str], rows: NewRows
         else:
             known = asking.known(batch.rows, [n for n in batch.there(asking) if n != name])
         title = f"{name} given {words(known) or 'nothing'}"
-        parts += asking.of_distributions(
-            name, known.repeat(len(batch.rows)), CELLS, lambda _, d: _lines(column, d)
-        )
+        parts += asking.of_distributions(name, known.repeat(len(batch.rows)), CELLS, lambda _, d: _lines(column, d))
     columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     columns = {"row": np.arange(1, len(columns["draws"]) + 1), **columns}
     return Answer(title, columns, [*rows.notes, *few(columns["draws"], asking)])
@@ -94,7 +92,11 @@ def _lines(column: Column, d: Distributions) -> dict[str, np.ndarray]:
     if column.levels:
         best = d.p.argmax(axis=1)
         at = np.arange(len(best)), best
-        found = {column.name: values(column, np.where(np.isnan(d.p[at]), np.nan, best)), "p": d.p[at], "p_error": d.error[at]}
+        found = {
+            column.name: values(column, np.where(np.isnan(d.p[at]), np.nan, best)),
+            "p": d.p[at],
+            "p_error": d.error[at],
+        }
         if len(column.levels) <= LEVELS:
             found |= {f"p_{level}": d.p[:, v] for v, level in enumerate(column.levels)}
         return {**found, "draws": d.effective}

@@ -92,7 +92,7 @@ def _remarks(asking: Asking) -> list[str]:
     return [
         *blocks,
         f"information: mutual, in nats, of levels, and of numbers in about {CELLS} intervals; one_view: share of the "
-        f"draws in which the two share a view; {asking.averages.n_draws} draws of {asking.asked.n_kept:,} kept"
+        f"draws in which the two share a view; {asking.averages.n_draws} draws of {asking.asked.n_kept:,} kept",
     ]
 
 

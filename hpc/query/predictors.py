@@ -82,7 +82,8 @@ def best_set(asking: Asking, name: str, columns: Sequence[str], size: int, n_row
     remarks = [
         f"information: of the columns so far together, in nats, of the {entropy:.3f} that there are to know of "
         f"'{name}'; adds: what the column adds to those before it. By {counted(n_rows, 'simulated row')} and "
-        f"{counted(asking.averages.n_draws, 'draw')} of {asking.asked.n_kept:,} kept; numbers in about {CELLS} intervals"
+        f"{counted(asking.averages.n_draws, 'draw')} of {asking.asked.n_kept:,} kept; numbers in about {CELLS} "
+        "intervals"
     ]
     if len(lines) < size and tried:
         remarks.append(f"no other column adds more than {LEAST:.0f} errors")

@@ -136,9 +136,7 @@ class ResponseLaw:
         n = len(state[0])
         return np.column_stack([self._probabilities(state[0], masses, np.full(n, u)) for u in range(len(masses))])
 
-    def simulate(
-        self, known: Known, wanted: Collection[str], stream: Stream, ids: np.ndarray
-    ) -> dict[str, np.ndarray]:
+    def simulate(self, known: Known, wanted: Collection[str], stream: Stream, ids: np.ndarray) -> dict[str, np.ndarray]:
         """Recorded values (n,) of each column wanted: of predictors what is known, the response drawn."""
         rows = rows_of(known.without([self.design.response]), self._columns, self.design)
         _, (eta,) = self.given(known.without([self.design.response]))

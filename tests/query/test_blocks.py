@@ -83,7 +83,7 @@ def off(asking, given):
             log, state = draw.given(known)
             total += np.exp(log[0]) * draw.averaged(event, state, draw.masses(event))[0, 0]
             weight += np.exp(log[0])
-        here = GRID <= v
+        here = v >= GRID
         worst = max(worst, abs(total / weight - np.trapezoid(p[here], GRID[here])))
     return worst
 
