@@ -1,7 +1,7 @@
 """The command `mpibayes`: its commands and options, and the exit code.
 
-`run` and `query` use MPI. Each command imports what it needs when it is called, so that `mpibayes --help` is fast and works
-on a login node without an MPI library.
+`run` and `query` use MPI. Each command imports what it needs when it is called, so that `mpibayes --help` is fast and
+works on a login node without an MPI library.
 """
 
 from __future__ import annotations
@@ -580,7 +580,7 @@ def predict(
 @click.argument("run_dir", type=click.Path(path_type=Path))
 @click.pass_context
 def query(ctx, run_dir):
-    """Ask the posterior of RUN_DIR, a mixture or a cross-categorization.
+    """Ask the posterior of RUN_DIR: a mixture, a cross-categorization, features or a regression.
 
     Answers are averages over kept draws, with their Monte Carlo errors. Probabilities are those of values as they were
     recorded. A condition is COLUMN=VALUE, a range COLUMN=LOW..HIGH (either end may be left out), or one of several
