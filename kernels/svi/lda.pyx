@@ -56,6 +56,36 @@ def table_of(n, k, dtype):
     return aligned(n * padded(k), dtype).reshape(n, padded(k))
 
 
+cdef class Documents:
+    """Documents as they lie in a sparse table; kept as they are. n: how many. v: words there may be. longest: distinct
+    words of the longest."""
+
+    cdef readonly int64_t n, v, longest
+    cdef object _held
+    cdef const int64_t *_starts
+    cdef const int32_t *_words
+    cdef const float *_counts
+
+    def __init__(self, const int64_t[::1] starts, const int32_t[::1] words, const float[::1] counts, int64_t v):
+        """starts int64 (n + 1,), from 0; words int32, below v, and counts float32, 0 or more. Raises ValueError."""
+        cdef int64_t n = starts.shape[0] - 1, i
+        if n < 0 or starts[0] != 0 or words.shape[0] != starts[n] or counts.shape[0] != starts[n]:
+            raise ValueError("starts, words and counts disagree")
+        self.n, self.v, self.longest = n, v, 0
+        for i in range(n):
+            if starts[i + 1] < starts[i]:
+                raise ValueError("starts descend")
+            self.longest = max(self.longest, starts[i + 1] - starts[i])
+        for i in range(starts[n]):
+            if not 0 <= words[i] < v:
+                raise ValueError(f"word {words[i]} of {v}")
+        self._held = (np.asarray(starts), np.asarray(words), np.asarray(counts))
+        self._starts = &starts[0]
+        self._words, self._counts = NULL, NULL
+        if starts[n]:
+            self._words, self._counts = &words[0], &counts[0]
+
+
 cdef class Room:
     """Room for local steps with K topics, and the words' weights in them (V, padded), float32."""
 
@@ -96,24 +126,25 @@ cdef class Room:
             lda_weights(&lam[0, 0], &scale[0], self._k, self._p, which, n, linear, &weight[0, 0], room)
 
     def __call__(
-        self, const int64_t[::1] starts, const int32_t[::1] words, const float[::1] counts, const int64_t[::1] rows,
-        const double[::1] numbers, const float[::1] alpha, str local, bint cold, int most, float tolerance,
-        float[:, ::1] gamma, double[:, ::1] sums, double[:, ::1] numbered, double unit,
+        self, Documents documents, const int64_t[::1] rows, const double[::1] numbers, const float[::1] alpha, str local,
+        bint cold, int most, float tolerance, float[:, ::1] gamma, double[:, ::1] sums, double[:, ::1] numbered,
+        double unit,
     ):
         """Local steps of some documents under the weights; iterations in all.
 
-        starts int64 (D + 1,), words int32, counts float32: of the documents. rows: int64, which, None for all. numbers:
-        float64, one for each of these, or None. alpha: float32 (K,). local: a key of LOCAL. cold: gamma starts from
-        alpha + length / K, else from what it is. An iteration ends where the summed change of gamma is at most
-        tolerance (length + 1), or after `most`. gamma: float32 (D, K), written. sums (V, padded): added to, expected
-        counts in multiples of `unit`; None where not wanted. numbered: the same times the documents' numbers, in
-        multiples of NUMBERED units. Raises ValueError.
+        rows: int64, which, None for all. numbers: float64, one for each of these, or None. alpha: float32 (K,). local:
+        a key of LOCAL. cold: gamma starts from alpha + length / K, else from what it is. A local step ends where the
+        summed change of gamma is at most tolerance (length + 1), or after `most` iterations. gamma: float32 (D, K),
+        written. sums (V, padded): added to, expected counts in multiples of `unit`; None where not wanted. numbered:
+        the same times the documents' numbers, in multiples of NUMBERED units. Raises ValueError.
         """
-        cdef int64_t d = starts.shape[0] - 1, n = d if rows is None else rows.shape[0], i, longest = 0, done
+        cdef int64_t d = documents.n, n = d if rows is None else rows.shape[0], i, done
+        if documents.v != self._v or documents.longest > self._longest or (
+            local == "cvb0" and self._room.share == NULL
+        ):
+            raise ValueError(f"room for documents of {self._longest} of {self._v} words")
         if gamma.shape[0] != d or gamma.shape[1] != self._k or alpha.shape[0] != self._k:
             raise ValueError(f"expected gamma of {d} documents and {self._k} topics")
-        if words.shape[0] != starts[d] or counts.shape[0] != starts[d] or starts[0] != 0:
-            raise ValueError("starts, words and counts disagree")
         if sums is not None and (sums.shape[0] != self._v or sums.shape[1] != self._p):
             raise ValueError(f"sums: expected ({self._v}, {self._p})")
         if numbered is not None and (numbered.shape[0] != self._v or numbered.shape[1] != self._p):
@@ -122,25 +153,17 @@ cdef class Room:
             raise ValueError(f"expected a number for each of {n} documents, and room for both sums")
         if n == 0:
             return 0
-        for i in range(d):
-            longest = max(longest, starts[i + 1] - starts[i])
         if rows is not None:
             for i in range(n):
                 if not 0 <= rows[i] < d:
                     raise ValueError(f"document {rows[i]} of {d}")
-        for i in range(starts[d]):
-            if not 0 <= words[i] < self._v:
-                raise ValueError(f"word {words[i]} of {self._v}")
-        if longest > self._longest or (local == "cvb0" and self._room.share == NULL):
-            raise ValueError(f"room for {self._longest} words")
         cdef float[::1] prior = aligned(self._p, np.float32)
         for i in range(self._k):
             prior[i] = alpha[i]
         cdef float[:, ::1] weight = self.weight
         cdef documents_t job
-        job.K, job.P, job.starts, job.weight, job.alpha = self._k, self._p, &starts[0], &weight[0, 0], &prior[0]
-        job.words = NULL if starts[d] == 0 else &words[0]
-        job.counts = NULL if starts[d] == 0 else &counts[0]
+        job.K, job.P, job.weight, job.alpha = self._k, self._p, &weight[0, 0], &prior[0]
+        job.starts, job.words, job.counts = documents._starts, documents._words, documents._counts
         job.local, job.cold, job.most, job.tolerance = LOCAL[local], cold, most, tolerance
         job.rounder[0], job.rounder[1] = 6755399441055744.0 * unit, 6755399441055744.0 * NUMBERED * unit
         cdef const int64_t *which = NULL if rows is None else &rows[0]
@@ -153,21 +176,18 @@ cdef class Room:
         return done
 
 
-def log_probability(
-    const int64_t[::1] starts, const int32_t[::1] words, const float[::1] counts, const double[:, ::1] theta,
-    const double[:, ::1] beta,
-):
+def log_probability(Documents documents, const double[:, ::1] theta, const double[:, ::1] beta):
     """Sum over entries of count * log sum_k theta_dk beta_wk. theta: float64 (D, padded), beta (V, padded), as
     `table_of` makes them. Raises ValueError."""
-    cdef int64_t d = starts.shape[0] - 1, i
+    cdef int64_t d = documents.n
     if theta.shape[0] != d or theta.shape[1] != beta.shape[1] or theta.shape[1] % WIDE:
         raise ValueError("theta and beta do not fit")
-    for i in range(starts[d]):
-        if not 0 <= words[i] < beta.shape[0]:
-            raise ValueError(f"word {words[i]} of {beta.shape[0]}")
-    if d == 0 or starts[d] == 0:
+    if beta.shape[0] != documents.v:
+        raise ValueError(f"beta: expected {documents.v} words")
+    if d == 0 or documents._words == NULL:
         return 0.0
     cdef double total
     with nogil:
-        total = lda_log(&starts[0], &words[0], &counts[0], 0, d, &theta[0, 0], &beta[0, 0], theta.shape[1])
+        total = lda_log(documents._starts, documents._words, documents._counts, 0, d, &theta[0, 0], &beta[0, 0],
+                        theta.shape[1])
     return total

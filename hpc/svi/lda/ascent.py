@@ -32,7 +32,8 @@ EXACTLY = Local("vb", True, 1e-3, 300)  # how documents are looked at for a boun
 @dataclass(frozen=True)
 class Settings:
     """What the course of a chain depends on, besides the data. batch, effective: None for all documents, and for no
-    noise. first, then: local steps up to cycle `switch`, and after it. warm: cycles whose local steps start anew."""
+    noise. first, then: local steps up to cycle `switch`, and after it. warm: cycles in
+    which that of vb starts anew; others go on from what a document's topics were, but for batches."""
 
     topics: int
     alpha: float
@@ -55,7 +56,8 @@ class Settings:
     def local(self, t: int) -> Local:
         """The local step of cycle t, from 1."""
         kind = self.first if t <= self.switch else self.then
-        return Local(kind, t <= self.warm or kind != "vb" or t == 1, self.tolerance, self.iterations)
+        anew = t <= self.warm if kind == "vb" else self.batch is not None
+        return Local(kind, anew or t == 1, self.tolerance, self.iterations)
 
 
 @dataclass
@@ -145,11 +147,11 @@ class Ascent:
         evaluator, parts = Evaluator.of(q, self.settings.eta), []
         if not own:
             documents.weigh(q, EXACTLY, [None])
-        for rows, gamma in zip(documents.shards, documents.gamma):
+        for rows, text, gamma in zip(documents.shards, documents.texts, documents.gamma):
             if not own:
                 gamma = np.zeros_like(gamma)
-                documents.steps(q, EXACTLY, rows, None, None, gamma)
-            parts.append(np.array([evaluator.of_documents(rows, gamma)]))
+                documents.steps(q, EXACTLY, text, None, None, gamma)
+            parts.append(np.array([evaluator.of_documents(rows, text, gamma)]))
         total = shard_sum_everywhere(self.comm, parts, (1,), self.n_shards)
         return float(total[0]) + evaluator.of_topics()
 

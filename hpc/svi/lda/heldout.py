@@ -8,10 +8,11 @@ import numpy as np
 from mpibayes.hpc.parallel import shards as cut
 from mpibayes.hpc.parallel.comm import Communicator, agree
 from mpibayes.hpc.parallel.reduce import shard_sum_everywhere
-from mpibayes.hpc.svi.lda.local import Documents, Local
+from mpibayes.hpc.svi.lda.local import Documents as Shards
+from mpibayes.hpc.svi.lda.local import Local
 from mpibayes.hpc.svi.lda.model import State
 from mpibayes.io.sparse import SparseRows
-from mpibayes.kernels.svi.lda import log_probability, table_of
+from mpibayes.kernels.svi.lda import Documents, log_probability, table_of
 
 COMPLETION = Local("linear", True, 1e-3, 200)  # how topics of the seen half are found
 
@@ -34,12 +35,12 @@ def proportions(gamma: np.ndarray) -> np.ndarray:
     return gamma / gamma.sum(axis=1, keepdims=True)
 
 
-def log_probability_of(rows: SparseRows, theta: np.ndarray, lam: np.ndarray) -> float:
+def log_probability_of(text: Documents, theta: np.ndarray, lam: np.ndarray) -> float:
     """Log probability of documents' words under theta (D, K) and the mean of beta."""
     k = lam.shape[1]
     own, beta = table_of(len(theta), k, np.float64), table_of(len(lam), k, np.float64)
     own[:, :k], beta[:, :k] = theta, lam / lam.sum(axis=0)
-    return log_probability(rows.starts, rows.columns, rows.values, own, beta)
+    return log_probability(text, own, beta)
 
 
 class HeldOut:
@@ -53,15 +54,17 @@ class HeldOut:
             comm, lambda: [halves(data.heldout_of(int(ends[i]), int(ends[i + 1]))) for i in mine],
             "read its held-out documents",
         )  # fmt: skip
-        self.others = [other for _, other in read]
-        self.documents = Documents([seen for seen, _ in read], v, k, 1.0, False)
+        others = [other for _, other in read]
+        self.others = [Documents(other.starts, other.columns, other.values, v) for other in others]
+        self.n_words = [float(other.values.sum()) for other in others]
+        self.documents = Shards([seen for seen, _ in read], v, k, 1.0, False)
 
     def perplexity(self, q: State) -> float:
         """exp of minus the mean log probability of a word of the other halves. Collective."""
         self.documents.weigh(q, COMPLETION, [None])
         parts = []
-        for seen, other, gamma in zip(self.documents.shards, self.others, self.documents.gamma):
+        for seen, other, n, gamma in zip(self.documents.texts, self.others, self.n_words, self.documents.gamma):
             self.documents.steps(q, COMPLETION, seen, None, None, gamma)
-            parts.append(np.array([log_probability_of(other, proportions(gamma), q.lam), other.values.sum()]))
+            parts.append(np.array([log_probability_of(other, proportions(gamma), q.lam), n]))
         total, n = shard_sum_everywhere(self.comm, parts, (2,), self.n_shards)
         return float(np.exp(-total / n)) if n else np.nan

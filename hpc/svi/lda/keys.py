@@ -15,7 +15,7 @@ from mpibayes.hpc.svi.keys import GrowingRate, GrowingSize, Rate, Size
 LOCAL = ("auto", "vb", "linear", "cvb0", "linear, then vb", "cvb0, then vb")
 
 
-class DecayingRate(Section):
+class DecayingRate(svi.DecayingRate):
     """(t + delay)^-decay in cycle t."""
 
     delay: Annotated[float, Field(ge=0)] = 10.0

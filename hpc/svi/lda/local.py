@@ -9,6 +9,7 @@ import numpy as np
 
 from mpibayes.hpc.svi.lda.model import State, topic_scale
 from mpibayes.io.sparse import SparseRows
+from mpibayes.kernels.svi import lda
 from mpibayes.kernels.svi.lda import NUMBERED, Room, table_of
 
 MOST_BITS = 50  # of a sum in units: sums of numbers below 2^53 are exact
@@ -34,8 +35,8 @@ class Documents:
 
     def __init__(self, shards: Sequence[SparseRows], v: int, k: int, unit: float, shares: bool):
         self.shards, self.v, self.k, self.unit = list(shards), v, k, unit
-        longest = max((int(rows.lengths().max(initial=0)) for rows in self.shards), default=0)
-        self.room = Room(k, v, longest, shares)
+        self.texts = [lda.Documents(rows.starts, rows.columns, rows.values, v) for rows in self.shards]
+        self.room = Room(k, v, max((text.longest for text in self.texts), default=0), shares)
         self.gamma = [np.zeros((len(rows), k), np.float32) for rows in self.shards]
 
     def weigh(self, q: State, local: Local, chosen: Sequence[np.ndarray | None]) -> None:
@@ -57,15 +58,15 @@ class Documents:
         sums = table_of(self.v, self.k, np.float64)
         numbered = None if numbers is None else table_of(self.v, self.k, np.float64)
         done = 0
-        for i, (rows, own) in enumerate(zip(self.shards, self.gamma)):
+        for i, (text, own) in enumerate(zip(self.texts, self.gamma)):
             each = None if numbers is None else numbers[i]
-            done += self.steps(q, local, rows, chosen[i], each, own, sums, numbered)
+            done += self.steps(q, local, text, chosen[i], each, own, sums, numbered)
         return sums, numbered, done
 
-    def steps(self, q: State, local: Local, rows: SparseRows, chosen, numbers, gamma, sums=None, numbered=None) -> int:
-        """Local steps of some rows under the weights as they are; iterations. Writes gamma, adds to sums."""
+    def steps(self, q: State, local: Local, text: lda.Documents, chosen, numbers, gamma, sums=None, numbered=None):
+        """Local steps of some documents under the weights as they are; iterations. Writes gamma, adds to sums."""
         return self.room(
-            rows.starts, rows.columns, rows.values, chosen, numbers, q.alpha.astype(np.float32), local.kind, local.cold,
+            text, chosen, numbers, q.alpha.astype(np.float32), local.kind, local.cold,
             local.iterations, local.tolerance, gamma, sums, numbered, self.unit,
         )  # fmt: skip
 

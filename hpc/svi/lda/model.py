@@ -15,7 +15,7 @@ from scipy.special import digamma, gammaln, polygamma
 
 from mpibayes.hpc.svi.step import Step, share_of_numbers
 from mpibayes.io.sparse import SparseRows
-from mpibayes.kernels.svi.lda import log_probability, padded, table_of
+from mpibayes.kernels.svi.lda import Documents, log_probability, padded, table_of
 
 NEWTON = 100  # steps of alpha at most
 LEAST_ALPHA = 1e-6
@@ -64,6 +64,16 @@ def sound(q: State) -> bool:
     return bool(np.isfinite(q.lam).all() and q.lam.min() > 0 and q.alpha.min() > 0)
 
 
+def sizes(q: State, eta: float) -> np.ndarray:
+    """Words of all documents that each topic stands for, in expectation, (K,)."""
+    return np.maximum(q.lam.sum(axis=0) - eta * len(q.lam), 0.0)
+
+
+def n_used(q: State, eta: float) -> int:
+    """Topics that stand for a word or more."""
+    return int((sizes(q, eta) >= 1.0).sum())
+
+
 def log_beta(lam: np.ndarray) -> np.ndarray:
     """E log beta, (V, K)."""
     return digamma(lam) - digamma(lam.sum(axis=0))
@@ -86,7 +96,7 @@ class Evaluator:
         np.exp(e - most[:, None], out=beta[:, : e.shape[1]])
         return cls(q, eta, most, beta)
 
-    def of_documents(self, rows: SparseRows, gamma: np.ndarray) -> float:
+    def of_documents(self, rows: SparseRows, text: Documents, gamma: np.ndarray) -> float:
         """The documents' part of the bound, with the best shares of topics given gamma (D, K)."""
         alpha, gamma = self.q.alpha, gamma.astype(np.float64)
         total = gamma.sum(axis=1)
@@ -94,7 +104,7 @@ class Evaluator:
         top = e.max(axis=1)
         theta = table_of(len(e), e.shape[1], np.float64)
         np.exp(e - top[:, None], out=theta[:, : e.shape[1]])
-        words = log_probability(rows.starts, rows.columns, rows.values, theta, self.beta)
+        words = log_probability(text, theta, self.beta)
         lengths = np.bincount(rows.row_of(), rows.values, len(rows)) if len(rows.values) else np.zeros(len(rows))
         words += float(lengths @ top) + float(rows.values.astype(np.float64) @ self.most[rows.columns])
         prior = len(e) * (gammaln(alpha.sum()) - gammaln(alpha).sum())
