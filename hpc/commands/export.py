@@ -17,7 +17,12 @@ from mpibayes.io.rows import Column
 from mpibayes.io.table import Table
 
 SLICE_ROWS = 65_536
-OF_DRAWS = {"labels": "labels of rows", "clusters": "clusters", "features": "features", "factors": "factors"}  # forms, by what they write
+OF_DRAWS = {
+    "labels": "labels of rows",
+    "clusters": "clusters",
+    "features": "features",
+    "factors": "factors",
+}  # forms, by what they write
 
 
 def export(

@@ -83,7 +83,7 @@ def predict(
     if source is None:
         raise ConfigError("name a file with new rows")
     if top is not None or users:
-        raise ConfigError(f"{run_dir}: --top and --user are for ratings (model.likelihood = \"factorization\")")
+        raise ConfigError(f'{run_dir}: --top and --user are for ratings (model.likelihood = "factorization")')
     forecast: Forecast = forecast_of(family)(kept, source, draws, probabilities, impute, complete is not None)
     lacking = lacking_columns(forecast.like, source, forecast.may_lack)
     record: dict = {}
