@@ -476,7 +476,7 @@ def report(run_dirs, out, burn_in, table):
 @click.argument("run_dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--to",
-    type=click.Choice(["clusters", "features", "factors", "arviz", "labels", "csv"]),
+    type=click.Choice(["clusters", "features", "factors", "topics", "arviz", "labels", "csv"]),
     required=True,
     help="The form, see above.",
 )
@@ -493,6 +493,7 @@ def export(run_dirs, to, out, burn_in, timings, table):
       arviz     one HDF5 file that ArviZ and xarray open (posterior, sample_stats, kept_draws, and their warm-up)
       labels    text, one kept draw a line: the cluster of each training row, in table order; mixtures only
       features  text, one kept draw a line: a string of 0 and 1 a feature, of the rows that have it; ibp only
+      topics    CSV, one line a topic and word: the topic's share, the word's probability in it; topics only
       factors   CSV, one line a user and an item: its bias and its factors; ratings only
       csv       CSV, one line a cycle: each scalar of the trace in a column; coefficients as theta[age]
 
@@ -554,6 +555,7 @@ def predict(
       mpibayes predict runs/a new.csv -o scored.csv
       mpibayes predict runs/a new.csv --complete filled.csv
       mpibayes predict runs/a new.parquet -o scored.parquet --impute --unseen error
+      mpibayes predict runs/news new.h5 -o topics.csv                    topics of new documents
       mpibayes predict runs/films pairs.csv -o ratings.csv               ratings of (user, item) pairs
       mpibayes predict runs/films --top 10 --user 17 -o for_17.csv       what a user would rate highest
     """

@@ -1,5 +1,5 @@
 """Passes over users' ratings under a factorization with Gaussian q: users are solved against the items, and added to
-what the items are solved from (docs/math.md 8.7).
+what the items are solved from (docs/math.md 8.8).
 
 A rating costs two rows of 3/2 T numbers or less, T = D (D + 1) / 2, a user D^3 operations or so. Nothing is drawn.
 

@@ -1,4 +1,4 @@
-"""Factorization of ratings with biases, and its variational approximation (docs/math.md 8.7).
+"""Factorization of ratings with biases, and its variational approximation (docs/math.md 8.8).
 
     y_ij ~ N(mu + u_i' v_j + b_i + c_j, s),   a_i = (u_i, b_i) ~ N(m, S) of users,   g_j = (v_j, c_j) ~ N(n, R) of items
 
