@@ -535,7 +535,9 @@ def export(run_dirs, to, out, burn_in, timings, table):
     help="A level that the run's table does not have: a missing cell, which is counted, or an error.",
 )
 @click.option("--draws", type=click.IntRange(min=1), help="Draws to average over.  [default: 50; regressions: 200]")
-@click.option("--top", type=click.IntRange(min=1), help="Ratings: so many items for each user of SOURCE, or --user, or all.")
+@click.option(
+    "--top", type=click.IntRange(min=1), help="Ratings: so many items for each user of SOURCE, or --user, or all."
+)
 @click.option("--user", "users", multiple=True, metavar="ID", help="Ratings: a user to recommend to; may be repeated.")
 @click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
 @TABLE
