@@ -46,7 +46,7 @@ def _rows(section: type[Section], shared: type[Section] | None) -> Iterator[str]
             marks = info.json_schema_extra
             change = " May differ when a run is continued." if marks["may_change"] else ""
             about = info.description[:1].upper() + info.description[1:]
-            yield f"| `{name}` | {start} | {_cell(marks['expected'])} | {_cell(about)}.{change} |"
+            yield f"| `{name}` | {start} | {_cell(about)}.{change} | {_cell(marks['expected'])} |"
 
 
 def _value(default: object) -> str:
@@ -67,7 +67,7 @@ def _cell(text: str) -> str:
 
 def _table(head: str, rows: Iterator[str]) -> list[str]:
     rows = list(rows)
-    return [f"### `{head}`", "", "| key | default | values | |", "| --- | --- | --- | --- |", *rows, ""] if rows else []
+    return [f"### `{head}`", "", "| key | default | | values |", "| --- | --- | --- | --- |", *rows, ""] if rows else []
 
 
 def every_command(command: click.Command = cli, parent: click.Context | None = None, level: int = 2) -> str:
