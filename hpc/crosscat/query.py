@@ -29,6 +29,7 @@ DRAWS = 100
 LABEL_BYTES = 256 << 20  # labels of draws whose clusters are added up in one pass over the table
 AT_ONCE = 512  # rows whose scores are added up while they are in the processor's cache
 LEAST = -600.0  # a log probability whose inverse is a number
+EVERY = slice(None)
 CLUSTER = 2**31  # sub-stream of a row's cluster, apart from those of the kinds of columns
 
 
@@ -39,6 +40,10 @@ def ask(run: Posterior, draws: int | None) -> Asked:
 
 class Asked:
     """See `hpc.family.Asked`."""
+
+    cannot: Mapping[str, str] = {}
+    answers = None
+    shares = "probability of sharing a cluster in the view of a column"
 
     def __init__(self, run: Posterior, draws: int | None):
         if not run.likelihood:
@@ -55,9 +60,9 @@ class Asked:
         self.refused = dict.fromkeys(joint, "is modelled jointly with others, in a block")
         self.n_rows = run.n_rows
 
-    def draws(self, names: Collection[str]) -> list[DrawLaw]:
-        """The kept draws as laws of some columns."""
-        return [law for group in self._groups(names) for law in self._laws(group, names)]
+    def draws(self, names: Collection[str], some: slice = EVERY) -> list[DrawLaw]:
+        """The kept draws, or some of them, as laws of some columns."""
+        return [law for group in self._groups(names, some) for law in self._laws(group, names)]
 
     def labelled(self, names: Collection[str], places: np.ndarray | None = None) -> Iterator[DrawLaw]:
         """The same one by one, with the clusters of training rows: of all, or of those at some places, ascending."""
@@ -89,6 +94,12 @@ class Asked:
             found[chain, draw.cycle] = np.zeros(len(at), np.int64) if one else draw.view_of[at]
         return np.array([found[key] for key in self._wanted])
 
+    def partition(self) -> list[np.ndarray]:
+        """Of each view of the report, the cluster of every training row as it is numbered there, int64 (N,)."""
+        from mpibayes.hpc.crosscat.exports import clusters
+
+        return [labels for labels, _ in clusters(self.run).views]
+
     def training_numbers(self) -> np.ndarray:
         """Of the training rows, in the table, from 0, int64 (N,)."""
         rows = self.run.data.training_rows
@@ -109,10 +120,10 @@ class Asked:
         found = ((v, [n for n in self.run.names_in(draw, v) if n in names]) for v in range(len(draw.labels)))
         return [(v, own) for v, own in found if own]
 
-    def _groups(self, names: Collection[str]) -> Iterator[list[Draw]]:
+    def _groups(self, names: Collection[str], some: slice = EVERY) -> Iterator[list[Draw]]:
         """The draws, with labels of the views that matter alone, as many as one pass over the table takes."""
         group, held, wanted = [], 0, set(names)
-        for _, draw in self.run.states(self._wanted):
+        for _, draw in self.run.states(self._wanted[some]):
             need = {v for v, _ in self._views_with(draw, wanted)}
             labels = [_small(z) if v in need else z[:0] for v, z in enumerate(draw.labels)]
             held += sum(z.nbytes for z in labels)
@@ -150,6 +161,11 @@ class DrawLaw:
 
     def __init__(self, views: Sequence[ViewLaw]):
         self.views = views
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row's state."""
+        return sum(len(view.log_weight) for view in self.views)
 
     def given(self, known: Known) -> tuple[np.ndarray, list[np.ndarray]]:
         """Log probability of what is known of each row, (n,), and, given it, that of each view's clusters, and last of
@@ -210,14 +226,16 @@ class DrawLaw:
         """Which of `views` has a column, and that view."""
         return next((i, view) for i, view in enumerate(self.views) if name in view.names)
 
-    def simulate(self, known: Known, wanted: Collection[str], stream: Stream) -> dict[str, np.ndarray]:
+    def simulate(
+        self, known: Known, wanted: Collection[str], stream: Stream, ids: np.ndarray
+    ) -> dict[str, np.ndarray]:
         """Recorded values (n,) of each column wanted, level codes or numbers: one of what is known, or drawn given what
-        is known of other columns. The stream counts rows from 0."""
+        is known of other columns. ids (n,): of the rows, in the stream."""
         drawn = {}
         for view in self.views:
             if view.names & set(wanted):
                 lane = replace(stream, chain=in_lane(stream.chain, view.number))
-                drawn |= view.simulate(known, view.names & set(wanted), lane)
+                drawn |= view.simulate(known, view.names & set(wanted), lane, ids)
         return drawn
 
 
@@ -373,11 +391,11 @@ class ViewLaw:
         """Of a column, among those here."""
         return self.order.index(name)
 
-    def simulate(self, known: Known, wanted: set[str], stream: Stream) -> dict[str, np.ndarray]:
+    def simulate(self, known: Known, wanted: set[str], stream: Stream, ids: np.ndarray) -> dict[str, np.ndarray]:
         """See `DrawLaw.simulate`."""
         from mpibayes.hpc.crosscat.within import draw_within
 
-        ids, none = np.arange(known.n_rows), np.zeros(0, np.intp)
+        none = np.zeros(0, np.intp)
         cluster = pick_on_grid(self.scores(known), replace(stream, sub=CLUSTER).uniforms(ids))
         parts = {}
         for name in sorted(wanted | {self._which[name] for name in wanted & self._which.keys()}):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import socket
 import sys
 import time
@@ -18,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from mpibayes.errors import EXIT_STOPPED, MpibayesError, NumericalError
-from mpibayes.hpc.config.against_table import check_columns
+from mpibayes.hpc.config.against_table import check_table
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.data.rows import Data
@@ -36,14 +37,15 @@ from mpibayes.hpc.run.growth import growth_of
 from mpibayes.hpc.run.heap import return_what_is_freed
 from mpibayes.hpc.run.lock import Lock, this_process
 from mpibayes.hpc.run.progress import Progress
+from mpibayes.hpc.run.table import data_of, opened
 from mpibayes.hpc.scalar import kinds
 from mpibayes.io.files import make_directory, open_regular, remove_left_overs, storing
 from mpibayes.io.inference import merge
-from mpibayes.io.table import Table
+from mpibayes.io.tables import AnyTable
 from mpibayes.io.trace import TraceWriter, last_values
 from mpibayes.text import counted, visible, visible_lines
 
-STATUS_EVERY_S = 10.0
+STATUS_EVERY_S = float(os.environ.get("MPIBAYES_STATUS_SECONDS", "10"))  # a notebook shows it
 
 
 def main(
@@ -127,16 +129,16 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
         clock.max_time_s = config.run.max_time
     if comm.rank == 0:
         clock.watch_job()
-    table: Table = on_root(comm, lambda: Table.open(config.table), what=f"open {config.table}")
-    on_root(comm, lambda: check_columns(config, table.columns, table.n_rows))
-    data = Data(table, config.unused, config.heldout_fraction, config.joint, config.model.latent)
+    table: AnyTable = on_root(comm, lambda: opened(config), what=f"open {config.table}")
+    on_root(comm, lambda: check_table(config, table))
+    data = data_of(config, table)
     on_root(comm, data.check_blocks, what=f"read {config.table}")
     places = run_directory.chain_places(folder, config.run.chains)
     # what "auto" meant at the first start decides how the rows are cut
     config = on_root(comm, lambda: run_directory.as_continued(folder, config, fresh))
     # all that can be wrong with the input is found before the run directory is made
-    kind = family_of(config.model.family)
-    config = rounds.decided(config, scalars_of(config.model.family), data)
+    kind = family_of(config.kind)
+    config = rounds.decided(config, scalars_of(config.kind), data)
     family = kind(comm, config, data)
     content = {"fingerprint": table.fingerprint, **family.read_files(places, fresh)}
     family.load(places, fresh)
@@ -296,7 +298,7 @@ class ChainRun:
         """
         self._last_status, self._state = self.clock.elapsed(), state
         about = {
-            "state": state, "family": self.config.model.family, "last_checkpoint": self._saved_cycle,
+            "state": state, "family": self.config.kind, "last_checkpoint": self._saved_cycle,
             "ranks": self.comm.size, "shards": self.chain.n_shards,
             **this_process(), "before": self._before, "message": message,
         }  # fmt: skip
