@@ -78,9 +78,7 @@ def _table(head: str, rows: Iterator[str]) -> list[str]:
 
 def every_command(command: click.Command = cli, parent: click.Context | None = None, level: int = 2) -> str:
     """Markdown: what `--help` says of a command, and of its own commands below it."""
-    within = click.Context(
-        command, info_name=parent.info_name + " " + command.name if parent else "mpibayes", parent=None
-    )
+    within = click.Context(command, info_name=f"{parent.info_name} {command.name}" if parent else "mpibayes")
     usage = " ".join([within.info_name, *command.collect_usage_pieces(within)])
     lines = ["#" * level + f" `{within.info_name}`", "", "```text", usage, "```", "", *_paragraphs(command.help or "")]
     options = [p for p in command.get_params(within) if isinstance(p, click.Option) and "--help" not in p.opts]
@@ -95,8 +93,7 @@ def every_command(command: click.Command = cli, parent: click.Context | None = N
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    """Paragraphs of a docstring; those that click leaves as they are (marked \\b) become blocks of code below their first
-    line."""
+    """Paragraphs of a docstring. Those that click leaves as they are (marked \\b) become code below their first line."""
     for part in cleandoc(text).replace("\b\n", "\b").split("\n\n"):
         if not part.startswith("\b"):
             yield from (_cell(part), "")

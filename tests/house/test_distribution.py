@@ -1,4 +1,4 @@
-"""What is handed out is whole and agrees with itself: version, changelog, data of packages, messages in the documents."""
+"""What is handed out is whole and agrees with itself: version, changelog, data of packages, the site's pages."""
 
 import ast
 import fnmatch
