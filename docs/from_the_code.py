@@ -93,7 +93,7 @@ def every_command(command: click.Command = cli, parent: click.Context | None = N
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    """Paragraphs of a docstring. Those that click leaves as they are (marked \\b) become code below their first line."""
+    """Paragraphs of a docstring; those that click leaves as they are (marked \\b) become code below their head."""
     for part in cleandoc(text).replace("\b\n", "\b").split("\n\n"):
         if not part.startswith("\b"):
             yield from (_cell(part), "")
