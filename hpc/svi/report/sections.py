@@ -9,7 +9,18 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.posterior.drawing import Picture
-from mpibayes.hpc.posterior.sections import DOUBT, GOOD, Browse, Details, Field, Numbers, Section, Shown, Traces, Verdict
+from mpibayes.hpc.posterior.sections import (
+    DOUBT,
+    GOOD,
+    Browse,
+    Details,
+    Field,
+    Numbers,
+    Section,
+    Traces,
+    Verdict,
+    pictured,
+)
 from mpibayes.hpc.posterior.tables import head, plain_table, use_it, warned
 from mpibayes.hpc.svi.report import tables
 from mpibayes.hpc.svi.report.summarise import ComponentLine, RunSummary
@@ -64,7 +75,9 @@ def top(p: RunSummary) -> list[Any]:
     table = plain_table("#", "weight", "rows", "share", "")
     table.columns[0].justify, table.columns[-1].header = "right", "heaviest components"
     for c in used[:TOP]:
-        table.add_row(str(c.number), f"{c.weight:.4f}", f"{c.rows:,}", percent(c.rows / p.run.n_rows), Text(_title(p, c)))
+        table.add_row(
+            str(c.number), f"{c.weight:.4f}", f"{c.rows:,}", percent(c.rows / p.run.n_rows), Text(_title(p, c))
+        )
     if len(used) > TOP:
         table.caption, table.caption_justify = f"{len(used) - TOP:,} more", "left"
     return [table]
@@ -72,15 +85,11 @@ def top(p: RunSummary) -> list[Any]:
 
 def sections(p: RunSummary, pictures: Mapping[str, Picture]) -> list[Section]:
     """What the page has below the verdict, in order."""
-    made = [Section("components", "Components", [*_components(p), *_shown(pictures, "components.png")])]
+    made = [Section("components", "Components", [*_components(p), *pictured(pictures, PICTURES, "components.png")])]
     parts: list[Any] = [Traces(p.run.chains, SCALARS)]
     parts += [tables.chain_lines(p)] if len(p.chains) > 1 else []
-    made.append(Section("chains", "Chains", [*parts, *_shown(pictures, "bound.png")]))
+    made.append(Section("chains", "Chains", [*parts, *pictured(pictures, PICTURES, "bound.png")]))
     return [*made, Section("about", "What was run", [head(p.run.chains, tables.about(p))])]
-
-
-def _shown(pictures: Mapping[str, Picture], name: str) -> list[Shown]:
-    return [Shown(name, pictures[name], PICTURES[name])] if name in pictures else []
 
 
 def _apart(p: RunSummary, c: ComponentLine) -> np.ndarray:
@@ -104,7 +113,9 @@ def _title(p: RunSummary, c: ComponentLine) -> str:
 def _components(p: RunSummary) -> list[Any]:
     used = [c for c in p.components if c.rows]
     rows = [[c.number, _title(p, c), c.weight, c.rows, c.rows / p.run.n_rows, c.sure] for c in used]
-    means, sds, apart = (np.array(x) for x in ([c.mean for c in used], [c.sd for c in used], [_apart(p, c) for c in used]))
+    means, sds, apart = (
+        np.array(x) for x in ([c.mean for c in used], [c.sd for c in used], [_apart(p, c) for c in used])
+    )
     columns = [
         Numbers(c.name, (float(c.center), float(c.scale)), means[:, d], sds[:, d], apart[:, d])
         for d, c in enumerate(p.run.cells.columns)
