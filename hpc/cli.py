@@ -478,7 +478,7 @@ def report(run_dirs, out, burn_in, full, table):
 @click.argument("run_dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--to",
-    type=click.Choice(["clusters", "features", "arviz", "labels", "csv"]),
+    type=click.Choice(["clusters", "features", "factors", "arviz", "labels", "csv"]),
     required=True,
     help="The form, see above.",
 )
@@ -495,6 +495,7 @@ def export(run_dirs, to, out, burn_in, timings, table):
       arviz     one HDF5 file that ArviZ and xarray open (posterior, sample_stats, kept_draws, and their warm-up)
       labels    text, one kept draw a line: the cluster of each training row, in table order; mixtures only
       features  text, one kept draw a line: a string of 0 and 1 a feature, of the rows that have it; ibp only
+      factors   CSV, one line a user and an item: its bias and its factors; ratings only
       csv       CSV, one line a cycle: each scalar of the trace in a column; coefficients as theta[age]
 
     \b
@@ -515,7 +516,7 @@ def export(run_dirs, to, out, burn_in, timings, table):
 
 @cli.command(short_help="Score new rows: clusters, missing cells, or the response.")
 @click.argument("run_dir", type=click.Path(path_type=Path))
-@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("source", required=False, type=click.Path(path_type=Path))
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="A .csv, .csv.gz or .parquet file: a line a row.")
 @click.option(
     "--complete",
@@ -533,10 +534,14 @@ def export(run_dirs, to, out, burn_in, timings, table):
     help="A level that the run's table does not have: a missing cell, which is counted, or an error.",
 )
 @click.option("--draws", type=click.IntRange(min=1), help="Draws to average over.  [default: 50; regressions: 200]")
+@click.option("--top", type=click.IntRange(min=1), help="Ratings: so many items for each user of SOURCE, or --user, or all.")
+@click.option("--user", "users", multiple=True, metavar="ID", help="Ratings: a user to recommend to; may be repeated.")
 @click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
 @TABLE
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
-def predict(run_dir, source, out, complete, probabilities, impute, unseen, draws, burn_in, table, force):
+def predict(
+    run_dir, source, out, complete, probabilities, impute, unseen, draws, top, users, burn_in, table, force
+):  # fmt: skip
     """Predict new rows, averaged over draws: of a mixture the log predictive density, the cluster and missing cells; of
     a regression class probabilities, or mean, sd and quantiles of the response.
 
@@ -549,6 +554,8 @@ def predict(run_dir, source, out, complete, probabilities, impute, unseen, draws
       mpibayes predict runs/a new.csv -o scored.csv
       mpibayes predict runs/a new.csv --complete filled.csv
       mpibayes predict runs/a new.parquet -o scored.parquet --impute --unseen error
+      mpibayes predict runs/films pairs.csv -o ratings.csv               ratings of (user, item) pairs
+      mpibayes predict runs/films --top 10 --user 17 -o for_17.csv       what a user would rate highest
     """
     from mpibayes.hpc.commands.predict import predict as score
 
@@ -563,6 +570,8 @@ def predict(run_dir, source, out, complete, probabilities, impute, unseen, draws
         table=table,
         probabilities=probabilities,
         impute=impute,
+        top=top,
+        users=users,
         overwrite=force,
     )
 

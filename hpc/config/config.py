@@ -75,7 +75,7 @@ class Config:
 
     @property
     def heldout_fraction(self) -> float | None:
-        return self.data.heldout if isinstance(self.data.heldout, float) else None
+        return self.data.heldout if isinstance(self.data.heldout, float) and not self.data.single else None
 
     @property
     def heldout_path(self) -> Path | None:

@@ -13,6 +13,8 @@ MOST_JOINT = 64  # columns of a block
 
 
 class Data(Section):
+    single: ClassVar[bool] = False  # whether a fraction holds out single entries, and not rows
+
     table: str = key(
         ..., "the typed table that `mpibayes import` wrote; relative to this file", "the path of a table", path=True
     )

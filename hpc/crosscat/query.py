@@ -41,6 +41,10 @@ def ask(run: Posterior, draws: int | None) -> Asked:
 class Asked:
     """See `hpc.family.Asked`."""
 
+    cannot: Mapping[str, str] = {}
+    answers = None
+    shares = "probability of sharing a cluster in the view of a column"
+
     def __init__(self, run: Posterior, draws: int | None):
         if not run.likelihood:
             raise ConfigError(

@@ -28,6 +28,7 @@ from mpibayes.io.rows import Column, Rows
 
 SAMPLE = 50_000  # training rows that a column's cells are found from
 BYTES = 128 << 20  # of sums over draws that are held at a time
+HELD = 256 << 20  # of a column's probabilities in the clusters of all draws that are kept between blocks
 BLOCK = 2_048  # rows, at most, that one rank works on
 T = TypeVar("T")
 
@@ -67,7 +68,7 @@ class Asking:
             return queries_of(family).ask(posterior_of(family)(run_dirs, burn_in, table), draws)
 
         self.asked: Asked = agree(self.comm, opened, f"open {run_dirs[0]}")
-        self.conditions = Conditions(self.asked.like, self.asked.refused)
+        self.conditions = Conditions(self.asked.like, self.asked.refused, self.asked.columns)
         self.averages = Averages(self.asked.chain_of)
         self._supports: dict[tuple[str, int], Support] = {}
         self._draws: tuple[frozenset[str], Sequence[DrawLaw]] = frozenset(), ()
@@ -77,6 +78,17 @@ class Asking:
     def columns(self) -> list[Column]:
         """Those that can be asked about."""
         return [c for c in self.asked.columns if c.name not in self.asked.refused]
+
+    @property
+    def answerable(self) -> list[str]:
+        """Names of those that there is a law of."""
+        law = self.asked.answers
+        return [c.name for c in self.columns if law is None or c.name in law]
+
+    def require(self, verb: str) -> None:
+        """Raises ConfigError with the reason where this kind of model has no answer to a verb."""
+        if verb in self.asked.cannot:
+            raise ConfigError(f"{verb}: {self.asked.cannot[verb]}")
 
     def named(self, names: Sequence[str]) -> list[Column]:
         """Some of them, in the order given."""
@@ -153,15 +165,17 @@ class Asking:
         """Blocks of rows, and the distributions of one; the draws are there."""
         cells = self.supports([name], most)[name]
         draws = self.draws({name, *given.of})
-        if (name, most) not in self._masses:
+        held = 8 * len(cells) * sum(draw.width for draw in draws) <= HELD
+        if held and (name, most) not in self._masses:
             self._masses[name, most] = [draw.masses(cells.events) for draw in draws]
-        masses = self._masses[name, most]
+        masses = self._masses.get((name, most))
         n_sums = len(self.averages.batches) + len(self.averages.chains)
 
         def work(rows: slice) -> Distributions:
             some = given.block(rows)
             log_given, parts = np.zeros((len(draws), some.n_rows)), Sums(self.averages, some.n_rows, len(cells))
-            for d, (draw, mass) in enumerate(zip(draws, masses)):
+            for d, draw in enumerate(draws):
+                mass = masses[d] if masses else draw.masses(cells.events)
                 log_given[d], state = draw.given(some)
                 parts.add(d, log_given[d], draw.averaged(name, state, mass))
             p, error = parts.result()

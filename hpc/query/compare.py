@@ -45,6 +45,7 @@ def compare(
     asking: Asking, group: Sequence[str], against: Sequence[str], columns: Sequence[str] = (), top: int = 20
 ) -> Answer:
     """Rows that have what `group` says with rows that have what `against` does; conditions as elsewhere."""
+    asking.require("compare")
     sides = [everyone(asking.conditions.read(of, option)) for of, option in ((group, "--group"), (against, "--against"))]
     if not sides[0].of:
         raise ConfigError("name the first group, as in --group sex=Female, and the second with --against")
@@ -66,6 +67,7 @@ def compare_rows(
 ) -> Answer:
     """The rows of two files, placed in the clusters by all cells that they have: each group's distribution is the mean
     of what the model says of its rows."""
+    asking.require("compare")
     lacking = rows.lacking | against.lacking
     names = [n for n in _names(asking, columns) if n not in lacking]
     if not names:
@@ -79,6 +81,8 @@ def compare_rows(
 
 def compare_runs(asking: Asking, other: Asking, columns: Sequence[str] = (), top: int = 20) -> Answer:
     """Two runs, by the columns that both have: the distributions of a new row."""
+    asking.require("compare")
+    other.require("compare")
     theirs = {c.name: c for c in other.columns}
     asked = _names(asking, columns)
     pairs = {n: _common(asking, other, n) for n in asked if n in theirs}
@@ -115,7 +119,6 @@ def _described(asking: Asking, name: str, known: Known, cells: dict[str, Support
 def _placed(asking: Asking, new: NewRows, cells: dict[str, Support]) -> Group:
     """Of the rows of a file: every draw counts alike, since no one draw can be chosen by thousands of rows."""
     draws = asking.draws(new.there(asking))
-    masses = [{n: draw.masses(c.events) for n, c in cells.items()} for draw in draws]
     sums = [{n: np.zeros(len(c)) for n, c in cells.items()} for _ in draws]
     n_rows = 0
     for batch in new.batches():
@@ -124,10 +127,11 @@ def _placed(asking: Asking, new: NewRows, cells: dict[str, Support]) -> Group:
 
         def work(d: int, known=known, blocks=blocks) -> dict[str, np.ndarray]:
             total = {n: np.zeros(len(c)) for n, c in cells.items()}
+            masses = {n: draws[d].masses(c.events) for n, c in cells.items()}
             for rows in blocks:
                 _, state = draws[d].given(known.block(rows))
                 for n in cells:
-                    total[n] += draws[d].averaged(n, state, masses[d][n]).sum(axis=0)
+                    total[n] += draws[d].averaged(n, state, masses[n]).sum(axis=0)
             return total
 
         for total, found in zip(sums, dealt(asking.comm, len(draws), work)):

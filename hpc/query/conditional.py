@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -86,7 +87,7 @@ def _lines(column: Column, d: Distributions) -> dict[str, np.ndarray]:
     if column.levels:
         best = d.p.argmax(axis=1)
         at = np.arange(len(best)), best
-        found = {column.name: values(column, best), "p": d.p[at], "p_error": d.error[at]}
+        found = {column.name: values(column, np.where(np.isnan(d.p[at]), np.nan, best)), "p": d.p[at], "p_error": d.error[at]}
         if len(column.levels) <= LEVELS:
             found |= {f"p_{level}": d.p[:, v] for v, level in enumerate(column.levels)}
         return {**found, "draws": d.effective}
@@ -108,7 +109,7 @@ def values(column: Column, x: np.ndarray) -> np.ndarray:
 
 def impute(asking: Asking, of: Sequence[str], rows: NewRows) -> Answer:
     """Each missing cell of the columns `of`, of all by default, given the other cells of its row."""
-    names, parts, n = asking.conditions.names(of) or [c.name for c in asking.columns], [], 0
+    names, parts, n = asking.conditions.names(of) or asking.answerable, [], 0
     for batch in rows.batches():
         known = asking.known(batch.rows)
         asking.draws(known.of)
@@ -138,6 +139,9 @@ def impute(asking: Asking, of: Sequence[str], rows: NewRows) -> Answer:
 
 def _cells(column: Column, rows: np.ndarray, d: Distributions | None) -> dict[str, np.ndarray]:
     """What is said of a column's missing cells in some rows; d: their distributions, None where there are none."""
+    if d is not None and np.isnan(d.p[:, 0]).any():
+        there = ~np.isnan(d.p[:, 0])
+        rows, d = rows[there], replace(d, p=d.p[there], error=d.error[there], effective=d.effective[there])
     n, at, nothing = len(rows), np.arange(len(rows)), np.full(len(rows), np.nan)
     if d is None:
         value = p = error = low = high = nothing

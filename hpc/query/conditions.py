@@ -35,11 +35,12 @@ Item = str | Said  # a condition, or names of columns
 
 
 class Conditions:
-    """Reads conditions on the columns of a table. refused: columns that cannot be asked about, each with the reason."""
+    """Reads conditions on the columns of a table. refused: columns that cannot be asked about, each with the reason.
+    columns: the same as a model has them."""
 
-    def __init__(self, like: Table, refused: Mapping[str, str]):
+    def __init__(self, like: Table, refused: Mapping[str, str], columns: Sequence[Column] | None = None):
         self._like, self._refused = like, refused
-        self._columns = {c.name: c for c in like.columns}
+        self._columns = {c.name: c for c in (like.columns if columns is None else columns)}
 
     def column(self, name: str) -> Column:
         """A column by its name. Raises ConfigError where there is none, or where it cannot be asked about."""

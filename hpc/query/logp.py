@@ -50,7 +50,10 @@ def sides(asking: Asking, of: Sequence[Item], given: Sequence[Item], rows: NewRo
     wanted = described(asking, of, "--of", rows)
     if rows is not None and not of:
         on_them = described(asking, given, "--given", rows)
-        wanted = asking.known(rows.rows, [n for n in rows.there(asking) if n not in on_them.of])
+        there = [n for n in rows.there(asking) if n not in on_them.of]
+        wanted = asking.known(rows.rows, [n for n in there if n in asking.answerable])
+        if len(wanted.of) < len(there):  # a model that has a law of these given all others
+            on_them = on_them.join(asking.known(rows.rows, [n for n in there if n not in wanted.of]))
         return wanted, on_them
     if rows is not None and not given:
         others = [n for n in rows.there(asking) if n not in wanted.of]

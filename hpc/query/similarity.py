@@ -26,6 +26,7 @@ def similarity(
 
     columns: those whose views count, all by default. top: so many of the most similar; or the rows `to` alone.
     """
+    asking.require("similarity")
     if (row is None) == (not like):
         raise ConfigError("name one row: --row NUMBER of the table, or conditions with --like COLUMN=VALUE")
     names = asking.conditions.names(columns) or [c.name for c in asking.columns]
@@ -46,7 +47,7 @@ def similarity(
         found[column.name] = values(column, _cells(rows, column)[back])
     short = ["row", "similarity", "similarity_error", *beside[:SHOWN]]
     of = "" if not columns else f", by the views of {', '.join(names)}"
-    remarks = ["probability of sharing a cluster in the view of a column" + of, *few(effective, asking)]
+    remarks = [asking.asked.shares + of, *few(effective, asking)]
     return Answer(f"Rows like {title}", found, remarks, short=short, shown=max(top, len(to)))
 
 

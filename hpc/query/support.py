@@ -64,7 +64,11 @@ class Support:
         return np.where(np.isnan(x), len(e) - 1, found)
 
     def quantile(self, p: np.ndarray, share: float) -> np.ndarray:
-        """The recorded value below which about this share of each distribution p (n, U) is, (n,)."""
+        """The recorded value below which about this share of each distribution p (n, U) is, (n,); NaN where p is."""
+        found = self._quantile(p, share)
+        return np.where(np.isnan(p[:, 0]), np.nan, found)
+
+    def _quantile(self, p: np.ndarray, share: float) -> np.ndarray:
         below = np.cumsum(p, axis=1)
         below /= below[:, -1:]
         at = np.minimum((below < share).sum(axis=1), len(self) - 1)

@@ -85,6 +85,7 @@ def surprisal(
     asking: Asking, columns: Sequence[str], by: str, top: int, rows: NewRows | None, most: int = MOST
 ) -> Answer:
     """The most surprising cells, or rows, of the training table, or of a file. columns: those that count."""
+    asking.require("surprisal of the table" if rows is None else "surprisal")
     names = asking.conditions.names(columns) or [c.name for c in asking.columns]
     if rows is None:
         surprise, of = of_table(asking, names, most), "the table"
@@ -157,6 +158,8 @@ def _expected(asking: Asking, known: Known, row: int, name: str) -> str:
 def novelty(asking: Asking, columns: Sequence[str], top: int, rows: NewRows) -> Answer:
     """How unlike the training rows each row of a file is: its surprisal, the share of training rows that are less
     surprising in the same columns, and the probability that it opens a new cluster in some view."""
+    asking.require("novelty")
+    compared = "surprisal of the table" not in asking.asked.cannot
     names = [n for n in asking.conditions.names(columns) or rows.there(asking) if n not in rows.lacking]
     known = asking.known(rows.whole(asking).rows, names)
     asking.draws(names)
@@ -167,7 +170,7 @@ def novelty(asking: Asking, columns: Sequence[str], top: int, rows: NewRows) -> 
     rank = np.full(known.n_rows, np.nan)
     for kind in np.argsort(-sizes, kind="stable")[:PATTERNS]:
         own = [name for name, there in zip(known.of, kinds[kind]) if there]
-        if own:
+        if own and compared:
             reference = np.sort(_reference(asking, own))
             at = of.ravel() == kind
             rank[at] = np.searchsorted(reference, -log_p[at]) / len(reference)
@@ -186,7 +189,9 @@ def novelty(asking: Asking, columns: Sequence[str], top: int, rows: NewRows) -> 
         *rows.notes,
         *few(effective, asking),
     ]
-    if np.isnan(rank).any():
+    if not compared:
+        remarks.insert(1, f"novelty is not there: {asking.asked.cannot['surprisal of the table']}")
+    elif np.isnan(rank).any():
         remarks.insert(1, f"{counted(int(np.isnan(rank).sum()), 'row')} of rare sets of columns have no novelty")
     return Answer(f"Rows of {rows.path.name}, the most novel first", found, remarks, shown=top)
 

@@ -88,15 +88,15 @@ def test_posterior_law(name, n_shards, opening, sweeps):
 
 WRONG = {
     "no anchors": (program.no_anchors, "ibp3", 3, 100, 10),
-    "all instantiated": (program.nothing_private, "ibp3", 1, 150, 10),
+    "all instantiated": (program.nothing_private, "ibp3", 1, 300, 10),
     "Beta(N - m, m + c)": (program.weights_as_printed, "ibp3", 3, 40, 8),
     "Beta(m, N - m)": (program.weights_without_concentration, "c", 3, 40, 8),
     "own row counted": (program.own_row_counted, "ibp3", 1, 60, 10),
     "odds m : N - m": (program.odds_without_concentration, "c", 1, 60, 10),
     "births added": (program.births_added, "ibp3", 1, 40, 8),
-    "tail ignored": (program.tail_ignored, "ibp3", 2, 400, 15),
-    "exchanges by cells alone": (program.exchanged_by_cells, "ibp3", 2, 1000, 10),
-    "hyperparameters last": (program.hyperparameters_last, "far c", 3, 600, 12),
+    "tail ignored": (program.tail_ignored, "ibp3", 2, 600, 15),
+    "exchanges by cells alone": (program.exchanged_by_cells, "ibp3", 2, 1500, 10),
+    "hyperparameters last": (program.hyperparameters_last, "far c", 2, 600, 10),
     "variances last": (program.variances_last, "wide noise", 3, 150, 8),
 }
 

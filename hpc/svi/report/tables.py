@@ -22,6 +22,10 @@ from mpibayes.hpc.svi.report.summarise import ComponentLine, RunSummary
 from mpibayes.text import counted, percent, took, visible
 
 SHOWN = 30  # components, the heaviest
+NEAREST = (
+    "not the posterior but the nearest of its kind that was found: log p(table) is above the bound, by how much is not "
+    "known. Spreads are too small rather than too large"
+)
 SHOWN_COLUMNS = 60  # of the table of means; of more columns components.csv
 
 
@@ -55,8 +59,7 @@ def about(p: RunSummary) -> list[tuple[str, str]]:
     ]  # fmt: skip
     if np.isfinite(best.heldout):
         lines.append(("held-out", f"{best.heldout:.4f} nats a row, under this state"))
-    words = "not the posterior but the nearest of its kind that was found: log p(table) is above the bound, by how "
-    return [*lines, ("approximation", f"{words}much is not known. Spreads are too small rather than too large")]
+    return [*lines, ("approximation", NEAREST)]
 
 
 def _components(p: RunSummary) -> Any:
