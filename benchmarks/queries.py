@@ -5,8 +5,8 @@
 
 RUN: a mixture or a cross-categorization. NEW.csv: rows of the same source that RUN has not seen. Speed: the conditional
 of the target given the other columns, for 10,000 rows (those of NEW.csv, again and again) over 100 draws; dependence of
-all columns. Calibration: of numbers, how many of the new values are in intervals of 50, 80 and 95 %; of columns with levels,
-the shares of all of these in bins of their probability; both given all other cells of the row.
+all columns. Calibration: of numbers, how many of the new values are in intervals of 50, 80 and 95 %; of columns with
+levels, the shares of all of these in bins of their probability; both given all other cells of the row.
 """
 
 from __future__ import annotations

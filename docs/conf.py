@@ -1,5 +1,5 @@
-"""The documentation site: `make docs`. Its source is the repository itself, so that links between documents are the same
-in the repository and on the site; what is generated from the program comes from `from_the_code.py`, at build time.
+"""The documentation site: `make docs`. Its source is the repository itself, so that links between documents are the
+same here and on the site. What is generated from the program comes from `from_the_code.py`, at build time.
 """
 
 import sys

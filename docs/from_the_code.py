@@ -30,11 +30,17 @@ def every_key() -> str:
         lines += _table(f"[{name}.NAME]", _rows(section, None))
     for families in BY_ROOM.values():
         room = keys_of(families[0])
-        lines += ["## " + " and ".join(f"`{family}`" for family in families), ""]
+        lines += ["## " + " and ".join(map(_kind, families)), ""]
         for sections, shared, form in ((room.SECTIONS, keys.SECTIONS, "[{}]"), (room.NAMED, keys.NAMED, "[{}.NAME]")):
             for name, section in sections.items():
                 lines += _table(form.format(name), _rows(section, shared.get(name)))
     return "\n".join(lines)
+
+
+def _kind(name: str) -> str:
+    """A family's name, and the likelihood that has keys of its own, as the registry has them."""
+    family, _, likelihood = name.partition(" ")
+    return f"`{family}`" + (f', `likelihood = "{likelihood}"`' if likelihood else "")
 
 
 def _rows(section: type[Section], shared: type[Section] | None) -> Iterator[str]:
@@ -46,7 +52,7 @@ def _rows(section: type[Section], shared: type[Section] | None) -> Iterator[str]
             marks = info.json_schema_extra
             change = " May differ when a run is continued." if marks["may_change"] else ""
             about = info.description[:1].upper() + info.description[1:]
-            yield f"| `{name}` | {start} | {_cell(marks['expected'])} | {_cell(about)}.{change} |"
+            yield f"| `{name}` | {start} | {_cell(about)}.{change} | {_cell(marks['expected'])} |"
 
 
 def _value(default: object) -> str:
@@ -67,12 +73,12 @@ def _cell(text: str) -> str:
 
 def _table(head: str, rows: Iterator[str]) -> list[str]:
     rows = list(rows)
-    return [f"### `{head}`", "", "| key | default | values | |", "| --- | --- | --- | --- |", *rows, ""] if rows else []
+    return [f"### `{head}`", "", "| key | default | | values |", "| --- | --- | --- | --- |", *rows, ""] if rows else []
 
 
 def every_command(command: click.Command = cli, parent: click.Context | None = None, level: int = 2) -> str:
     """Markdown: what `--help` says of a command, and of its own commands below it."""
-    within = click.Context(command, info_name=parent.info_name + " " + command.name if parent else "mpibayes", parent=None)
+    within = click.Context(command, info_name=f"{parent.info_name} {command.name}" if parent else "mpibayes")
     usage = " ".join([within.info_name, *command.collect_usage_pieces(within)])
     lines = ["#" * level + f" `{within.info_name}`", "", "```text", usage, "```", "", *_paragraphs(command.help or "")]
     options = [p for p in command.get_params(within) if isinstance(p, click.Option) and "--help" not in p.opts]
@@ -87,8 +93,7 @@ def every_command(command: click.Command = cli, parent: click.Context | None = N
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    """Paragraphs of a docstring; those that click leaves as they are (marked \\b) become blocks of code below their first
-    line."""
+    """Paragraphs of a docstring; those that click leaves as they are (marked \\b) become code below their head."""
     for part in cleandoc(text).replace("\b\n", "\b").split("\n\n"):
         if not part.startswith("\b"):
             yield from (_cell(part), "")

@@ -1,7 +1,7 @@
 """The command `mpibayes`: its commands and options, and the exit code.
 
-`run` and `query` use MPI. Each command imports what it needs when it is called, so that `mpibayes --help` is fast and works
-on a login node without an MPI library.
+`run` and `query` use MPI. Each command imports what it needs when it is called, so that `mpibayes --help` is fast and
+works on a login node without an MPI library.
 """
 
 from __future__ import annotations
@@ -478,7 +478,7 @@ def report(run_dirs, out, burn_in, full, table):
 @click.argument("run_dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--to",
-    type=click.Choice(["clusters", "features", "factors", "arviz", "labels", "csv"]),
+    type=click.Choice(["clusters", "features", "factors", "topics", "arviz", "labels", "csv"]),
     required=True,
     help="The form, see above.",
 )
@@ -495,6 +495,7 @@ def export(run_dirs, to, out, burn_in, timings, table):
       arviz     one HDF5 file that ArviZ and xarray open (posterior, sample_stats, kept_draws, and their warm-up)
       labels    text, one kept draw a line: the cluster of each training row, in table order; mixtures only
       features  text, one kept draw a line: a string of 0 and 1 a feature, of the rows that have it; ibp only
+      topics    CSV, one line a topic and word: the topic's share, the word's probability in it; topics only
       factors   CSV, one line a user and an item: its bias and its factors; ratings only
       csv       CSV, one line a cycle: each scalar of the trace in a column; coefficients as theta[age]
 
@@ -534,7 +535,9 @@ def export(run_dirs, to, out, burn_in, timings, table):
     help="A level that the run's table does not have: a missing cell, which is counted, or an error.",
 )
 @click.option("--draws", type=click.IntRange(min=1), help="Draws to average over.  [default: 50; regressions: 200]")
-@click.option("--top", type=click.IntRange(min=1), help="Ratings: so many items for each user of SOURCE, or --user, or all.")
+@click.option(
+    "--top", type=click.IntRange(min=1), help="Ratings: so many items for each user of SOURCE, or --user, or all."
+)
 @click.option("--user", "users", multiple=True, metavar="ID", help="Ratings: a user to recommend to; may be repeated.")
 @click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
 @TABLE
@@ -554,6 +557,7 @@ def predict(
       mpibayes predict runs/a new.csv -o scored.csv
       mpibayes predict runs/a new.csv --complete filled.csv
       mpibayes predict runs/a new.parquet -o scored.parquet --impute --unseen error
+      mpibayes predict runs/news new.h5 -o topics.csv                    topics of new documents
       mpibayes predict runs/films pairs.csv -o ratings.csv               ratings of (user, item) pairs
       mpibayes predict runs/films --top 10 --user 17 -o for_17.csv       what a user would rate highest
     """
@@ -580,7 +584,7 @@ def predict(
 @click.argument("run_dir", type=click.Path(path_type=Path))
 @click.pass_context
 def query(ctx, run_dir):
-    """Ask the posterior of RUN_DIR, a mixture or a cross-categorization.
+    """Ask the posterior of RUN_DIR: a mixture, a cross-categorization, features or a regression.
 
     Answers are averages over kept draws, with their Monte Carlo errors. Probabilities are those of values as they were
     recorded. A condition is COLUMN=VALUE, a range COLUMN=LOW..HIGH (either end may be left out), or one of several

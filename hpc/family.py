@@ -259,6 +259,7 @@ class Asked(Protocol):
     like: Table  # the columns that can be asked about, as they are recorded
     columns: Sequence[Column]  # the same
     refused: Mapping[str, str]  # those of them that cannot, each with the reason
+    joint: Mapping[str, str]  # of columns that are modelled in a block its name
     cannot: Mapping[str, str]  # verbs that have no answer, each with the reason
     answers: Collection[str] | None  # the columns that there is a law of, given all others; None: any, given any
     shares: str  # what `DrawLaw.shared` is, in words

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mpibayes.hpc.scalar import Scalar
 
 ROOMS = {"mixture": "crosscat", "crosscat": "crosscat", "regression": "regression", "ibp": "ibp", "svi": "svi"}  # by kind
-ROOMS |= {"svi factorization": "svi.factorization"}
+ROOMS |= {"svi factorization": "svi.factorization", "svi lda": "svi.lda"}
 FAMILIES = tuple(kind for kind in ROOMS if " " not in kind)
 DEFAULT = "mixture"
 

@@ -1,4 +1,4 @@
-"""The 1990 census from your own copy of the file: checked, imported, clustered on two ranks, with the time of each step.
+"""The 1990 census from your own copy of the file: checked, imported, clustered on two ranks, with the times.
 
     python examples/census1990/census1990.py USCensus1990.data.txt -o census
 

@@ -42,6 +42,7 @@ class Asked:
     """See `hpc.family.Asked`."""
 
     refused: Mapping[str, str] = {}
+    joint: Mapping[str, str] = {}
     cannot = CANNOT
     shares = "share of the features of either row that both have"
     answers = None
@@ -49,9 +50,7 @@ class Asked:
     def __init__(self, run: Posterior, draws: int | None):
         home = run.chains[0].home
         if not run.likelihood:
-            raise ConfigError(
-                f"{home}: sampled the prior (model.likelihood = false), which says nothing about rows"
-            )
+            raise ConfigError(f"{home}: sampled the prior (model.likelihood = false), which says nothing about rows")
         run.read_traces()  # which also tell what belongs to the burn-in
         self.n_kept = len(run.require_kept())
         self.run, self._wanted = run, evenly(run.kept(), draws or DRAWS)
@@ -189,7 +188,7 @@ class FeatureLaw:
         """Of the combinations, (P,)."""
         return np.exp(self.log_weight)
 
-    def averaged(self, name: str, weights: Sequence[np.ndarray], masses: np.ndarray) -> np.ndarray:
+    def averaged(self, events: Events, weights: Sequence[np.ndarray], masses: np.ndarray) -> np.ndarray:
         return weights[0] @ masses
 
     def inverses(self, known: Known, weights: Sequence[np.ndarray]) -> np.ndarray:
@@ -219,9 +218,7 @@ class FeatureLaw:
         either = kinds.sum(axis=1)[:, None] + others.sum(axis=1) - both
         return (np.where(either > 0.0, both / np.maximum(either, 1.0), 1.0) @ weight)[of.ravel()]
 
-    def simulate(
-        self, known: Known, wanted: Collection[str], stream: Stream, ids: np.ndarray
-    ) -> dict[str, np.ndarray]:
+    def simulate(self, known: Known, wanted: Collection[str], stream: Stream, ids: np.ndarray) -> dict[str, np.ndarray]:
         """Recorded values (n,) of each column wanted: of what is known, or drawn given what is known of others."""
         _, (weight,) = self.given(known)
         below = np.cumsum(weight, axis=1)

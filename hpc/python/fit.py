@@ -6,7 +6,7 @@ from __future__ import annotations
 import datetime
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -214,50 +214,56 @@ def _placed(data: Any, directory: str | os.PathLike[str] | None, fresh: bool, di
         display.say(f"the run is in {folder}; name a directory to find it again")
     if folder.name in ("", ".."):
         raise ConfigError(f"directory = {str(folder)!r}: needs a name, for its table lies beside it and has it too")
-    place = folder.with_name(f"{folder.name}.parquet")
-    if not _is_there(place, table):
-        if (folder / "config.toml").exists() and place.exists() and not fresh:
-            raise ConfigError(
-                f"{folder}: holds a run of another DataFrame, which was left as it is; choose another directory"
-            )
-        try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"{folder.parent}: cannot be made: {error.strerror}") from None
-        frames.write_parquet(table, place)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{folder.parent}: cannot be made: {error.strerror}") from None
+    place, new = (folder.with_name(f"{folder.name}{end}.parquet") for end in ("", ".new"))
+    frames.write_parquet(table, new)
+    _put(new, place, _same_rows, folder, fresh, "of another DataFrame")
     return place, folder
 
 
-def _is_there(place: Path, table: Any) -> bool:
-    """Whether a file has this table."""
+def _put(new: Path, place: Path, same: Callable[[Path, Path], bool], folder: Path, fresh: bool, what: str) -> None:
+    """A table that was made anew in its place beside the run directory, unless it is there; nothing is left over.
+
+    Raises ConfigError where a run was started with another one.
+    """
+    try:
+        if place.exists() and same(new, place):
+            return
+        if place.exists() and (folder / "config.toml").exists() and not fresh:
+            raise ConfigError(f"{folder}: holds a run {what}, which was left as it is; choose another directory")
+        os.replace(new, place)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def _same_rows(a: Path, b: Path) -> bool:
     import pyarrow as pa
     import pyarrow.parquet
 
     try:
-        return place.exists() and pyarrow.parquet.read_table(place).equals(table)
+        return bool(pyarrow.parquet.read_table(a).equals(pyarrow.parquet.read_table(b)))
     except (OSError, pa.ArrowException):
+        return False
+
+
+def _same_table(a: Path, b: Path) -> bool:
+    from mpibayes.io.table import Table
+
+    try:
+        return Table.open(a).fingerprint == Table.open(b).fingerprint
+    except DataError:
         return False
 
 
 def _imported(source: Path, folder: Path, fresh: bool, **options: Any) -> Path:
     """The typed table beside the run directory, made with these options; the one that is there if it is the same."""
     from mpibayes.io import ingest
-    from mpibayes.io.table import Table
 
     place, new = (folder.with_name(f"{folder.name}{end}.h5") for end in ("", ".new"))
     folder.parent.mkdir(parents=True, exist_ok=True)
-    made = ingest.import_table(source, new, overwrite=True, **options).table
-    try:
-        try:
-            same = place.exists() and Table.open(place).fingerprint == made.fingerprint
-        except DataError:
-            same = False
-        if not same and place.exists() and (folder / "config.toml").exists() and not fresh:
-            raise ConfigError(
-                f"{folder}: holds a run of another table, or with other columns; choose another directory"
-            )
-        if not same:
-            os.replace(new, place)
-    finally:
-        new.unlink(missing_ok=True)
+    ingest.import_table(source, new, overwrite=True, **options)
+    _put(new, place, _same_table, folder, fresh, "of another table, or with other columns")
     return place

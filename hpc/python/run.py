@@ -1,5 +1,5 @@
-"""`mpibayes.open`: a run's directory, opened for questions. The questions are those of `mpibayes query`, answered by the
-same functions."""
+"""`mpibayes.open`: a run's directory, opened for questions. They are those of `mpibayes query`, answered by the same
+functions."""
 
 from __future__ import annotations
 
@@ -96,10 +96,11 @@ class Run:
 
     def __repr__(self) -> str:
         where = ", ".join(map(str, self.directories))
-        states = {str(s.get("state", "unknown")) for s in self.status}
-        cycles = [s.get("cycle") for s in self.status]
-        at = f", {max(c for c in cycles if c is not None):,} cycles" if any(c is not None for c in cycles) else ""
-        return f"<mpibayes run {where}: {self.family}, {counted(len(self.status), 'chain')}, {'/'.join(states)}{at}>"
+        chains = sum(len(chain_directories(directory)) for directory in self.directories)
+        about = [self.family, counted(chains, "chain"), *{str(s.get("state", "unknown")) for s in self.status}]
+        cycles = [s["cycle"] for s in self.status if s.get("cycle") is not None]
+        about += [counted(max(cycles), "cycle")] if cycles else []
+        return f"<mpibayes run {where}: {', '.join(about)}>"
 
     @property
     def status(self) -> list[dict[str, Any]]:

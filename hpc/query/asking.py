@@ -177,7 +177,7 @@ class Asking:
             for d, draw in enumerate(draws):
                 mass = masses[d] if masses else draw.masses(cells.events)
                 log_given[d], state = draw.given(some)
-                parts.add(d, log_given[d], draw.averaged(name, state, mass))
+                parts.add(d, log_given[d], draw.averaged(cells.events, state, mass))
             p, error = parts.result()
             return Distributions(cells, p, error, average.effective(average.weights(log_given)), parts)
 

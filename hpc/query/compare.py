@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -46,7 +47,9 @@ def compare(
 ) -> Answer:
     """Rows that have what `group` says with rows that have what `against` does; conditions as elsewhere."""
     asking.require("compare")
-    sides = [everyone(asking.conditions.read(of, option)) for of, option in ((group, "--group"), (against, "--against"))]
+    sides = [
+        everyone(asking.conditions.read(of, option)) for of, option in ((group, "--group"), (against, "--against"))
+    ]
     if not sides[0].of:
         raise ConfigError("name the first group, as in --group sex=Female, and the second with --against")
     if not sides[1].of:
@@ -62,9 +65,7 @@ def compare(
     return _answer(asking, groups, cells, top, held, "given what the groups have")
 
 
-def compare_rows(
-    asking: Asking, rows: NewRows, against: NewRows, columns: Sequence[str] = (), top: int = 20
-) -> Answer:
+def compare_rows(asking: Asking, rows: NewRows, against: NewRows, columns: Sequence[str] = (), top: int = 20) -> Answer:
     """The rows of two files, placed in the clusters by all cells that they have: each group's distribution is the mean
     of what the model says of its rows."""
     asking.require("compare")
@@ -110,7 +111,7 @@ def _described(asking: Asking, name: str, known: Known, cells: dict[str, Support
 
     def work(d: int) -> tuple[float, dict[str, np.ndarray]]:
         log_p, state = draws[d].given(known)
-        return log_p[0], {n: draws[d].averaged(n, state, draws[d].masses(c.events))[0] for n, c in cells.items()}
+        return log_p[0], {n: draws[d].averaged(c.events, state, draws[d].masses(c.events))[0] for n, c in cells.items()}
 
     log_p, each = zip(*dealt(asking.comm, len(draws), work))
     return _group(asking, name, np.array(log_p), each)
@@ -131,7 +132,7 @@ def _placed(asking: Asking, new: NewRows, cells: dict[str, Support]) -> Group:
             for rows in blocks:
                 _, state = draws[d].given(known.block(rows))
                 for n in cells:
-                    total[n] += draws[d].averaged(n, state, masses[n]).sum(axis=0)
+                    total[n] += draws[d].averaged(cells[n].events, state, masses[n]).sum(axis=0)
             return total
 
         for total, found in zip(sums, dealt(asking.comm, len(draws), work)):
@@ -146,7 +147,7 @@ def _group(asking: Asking, name: str, log_p: np.ndarray, each: Sequence[dict[str
     w = average.weights(log_p[:, None])[:, 0]
     starts = [*asking.averages.batches, len(w)]
     keep = np.ones((len(starts) - 1, len(w)), bool)
-    for b, (first, last) in enumerate(zip(starts, starts[1:])):
+    for b, (first, last) in enumerate(pairwise(starts)):
         keep[b, first:last] = False
     p, without = {}, {}
     for n in each[0]:

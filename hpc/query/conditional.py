@@ -35,11 +35,7 @@ def conditional(asking: Asking, name: str, given: Sequence[Item], rows: NewRows 
     (coarse,) = (d for _, d in asking.distributions(name, known, LINES))
     p, error = coarse.p[0], coarse.error[0]
     order = np.argsort(-p, kind="stable") if column.levels else np.arange(len(p))
-    columns = {
-        name: np.array(coarse.support.words, object)[order],
-        "p": p[order],
-        "p_error": error[order],
-    }
+    columns = _merged(name, np.array(coarse.support.words, object)[order], p[order], error[order])
     facts = (
         []
         if column.levels
@@ -55,6 +51,17 @@ def conditional(asking: Asking, name: str, given: Sequence[Item], rows: NewRows 
     remarks = few(coarse.effective, asking)
     remarks = [f"{remarks[0]} ({coarse.effective[0]:.0f})", *remarks[1:]]
     return Answer(title, columns, remarks, bars="p", shown=40, picture=picture, facts=facts)
+
+
+def _merged(name: str, words: np.ndarray, p: np.ndarray, error: np.ndarray) -> dict[str, np.ndarray]:
+    """Lines of a table; those that read alike, as an atom and the rest that would be recorded as it, are one."""
+    seen, of = np.unique(words.astype(str), return_inverse=True)
+    if len(seen) == len(words):
+        return {name: words, "p": p, "p_error": error}
+    first = np.sort(np.unique(of, return_index=True)[1])
+    total = np.bincount(of, p)
+    spread = np.sqrt(np.bincount(of, error**2))
+    return {name: words[first], "p": total[of[first]], "p_error": spread[of[first]]}
 
 
 def _value(d: Distributions, share: float) -> str:
@@ -75,9 +82,7 @@ def _of_rows(asking: Asking, column: Column, given: Sequence[Item], rows: NewRow
         else:
             known = asking.known(batch.rows, [n for n in batch.there(asking) if n != name])
         title = f"{name} given {words(known) or 'nothing'}"
-        parts += asking.of_distributions(
-            name, known.repeat(len(batch.rows)), CELLS, lambda _, d: _lines(column, d)
-        )
+        parts += asking.of_distributions(name, known.repeat(len(batch.rows)), CELLS, lambda _, d: _lines(column, d))
     columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     columns = {"row": np.arange(1, len(columns["draws"]) + 1), **columns}
     return Answer(title, columns, [*rows.notes, *few(columns["draws"], asking)])
@@ -87,7 +92,11 @@ def _lines(column: Column, d: Distributions) -> dict[str, np.ndarray]:
     if column.levels:
         best = d.p.argmax(axis=1)
         at = np.arange(len(best)), best
-        found = {column.name: values(column, np.where(np.isnan(d.p[at]), np.nan, best)), "p": d.p[at], "p_error": d.error[at]}
+        found = {
+            column.name: values(column, np.where(np.isnan(d.p[at]), np.nan, best)),
+            "p": d.p[at],
+            "p_error": d.error[at],
+        }
         if len(column.levels) <= LEVELS:
             found |= {f"p_{level}": d.p[:, v] for v, level in enumerate(column.levels)}
         return {**found, "draws": d.effective}

@@ -88,9 +88,11 @@ def others_than(asking: Asking, name: str, columns: Sequence[str]) -> list[str]:
 
 
 def _remarks(asking: Asking) -> list[str]:
+    blocks = ["two columns of a block have no information here"] if asking.asked.joint else []
     return [
+        *blocks,
         f"information: mutual, in nats, of levels, and of numbers in about {CELLS} intervals; one_view: share of the "
-        f"draws in which the two share a view; {asking.averages.n_draws} draws of {asking.asked.n_kept:,} kept"
+        f"draws in which the two share a view; {asking.averages.n_draws} draws of {asking.asked.n_kept:,} kept",
     ]
 
 
@@ -111,6 +113,10 @@ def information(asking: Asking, a: Sequence[str], b: Sequence[str]) -> Informati
         if same:
             at = np.ix_([a.index(n) for n in others], [b.index(n) for n in some])
             found[at], error[at] = value.T, spread.T
+    joint = asking.asked.joint
+    for i, j in np.ndindex(shape):
+        if a[i] != b[j] and joint.get(a[i]) is not None and joint.get(a[i]) == joint.get(b[j]):
+            found[i, j] = error[i, j] = np.nan  # in a cluster they are not independent
     for i, name in enumerate(a):
         p = np.mean([draw.weight(name) @ m.of([name])[name] for draw, m in zip(draws, masses)], axis=0)
         entropy[i] = -(p * np.log(np.maximum(p, TINY))).sum()

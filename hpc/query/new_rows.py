@@ -48,9 +48,7 @@ def read(asking: Asking, source: str | Path, unseen: str = "missing") -> NewRows
     return stream(asking, source, unseen).whole(asking)
 
 
-def stream(
-    asking: Asking, source: str | Path, unseen: str = "missing", notes: Sequence[str] | None = None
-) -> NewRows:
+def stream(asking: Asking, source: str | Path, unseen: str = "missing", notes: Sequence[str] | None = None) -> NewRows:
     """The same, whose rows are read when they are wanted, after one pass that looks for mistakes. notes: of a pass that
     another rank has made. Raises DataError."""
     from mpibayes.io.recode import lacking_columns, lacking_message, stream_like, unseen_message

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Known
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking
@@ -39,7 +40,11 @@ class Entropies:
 
 def best_set(asking: Asking, name: str, columns: Sequence[str], size: int, n_rows: int = ROWS) -> Answer:
     """Up to `size` columns; fewer where no other one adds more than twice its error."""
-    names = others_than(asking, name, columns)
+    if name in asking.asked.joint:
+        raise ConfigError(f"column '{name}' is modelled jointly with others, in a block: it has no set of predictors")
+    names = [n for n in others_than(asking, name, columns) if n not in asking.asked.joint]
+    if not names:
+        raise ConfigError("only columns of blocks are left, whose cells are not independent in a cluster")
     single = information(asking, [name], names)
     wanted = [name, *names]
     rows = simulated(asking, Known(1, {}), wanted, n_rows, SEED)
@@ -77,7 +82,8 @@ def best_set(asking: Asking, name: str, columns: Sequence[str], size: int, n_row
     remarks = [
         f"information: of the columns so far together, in nats, of the {entropy:.3f} that there are to know of "
         f"'{name}'; adds: what the column adds to those before it. By {counted(n_rows, 'simulated row')} and "
-        f"{counted(asking.averages.n_draws, 'draw')} of {asking.asked.n_kept:,} kept; numbers in about {CELLS} intervals"
+        f"{counted(asking.averages.n_draws, 'draw')} of {asking.asked.n_kept:,} kept; numbers in about {CELLS} "
+        "intervals"
     ]
     if len(lines) < size and tried:
         remarks.append(f"no other column adds more than {LEAST:.0f} errors")

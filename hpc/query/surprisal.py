@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Known, known_of
 from mpibayes.hpc.query import average
 from mpibayes.hpc.query.answer import Answer
@@ -88,6 +89,12 @@ def surprisal(
     asking.require("surprisal of the table" if rows is None else "surprisal")
     names = asking.conditions.names(columns) or [c.name for c in asking.columns]
     if rows is None:
+        joint = [n for n in names if n in asking.asked.joint]
+        if joint and columns:
+            raise ConfigError(f"column '{joint[0]}' is in a block, of which no training row is left out; name --rows")
+        names = [n for n in names if n not in joint]
+        if not names:
+            raise ConfigError("all columns are in blocks, of which no training row is left out; name --rows FILE")
         surprise, of = of_table(asking, names, most), "the table"
     else:
         rows = rows.whole(asking)
@@ -170,7 +177,7 @@ def novelty(asking: Asking, columns: Sequence[str], top: int, rows: NewRows) -> 
     rank = np.full(known.n_rows, np.nan)
     for kind in np.argsort(-sizes, kind="stable")[:PATTERNS]:
         own = [name for name, there in zip(known.of, kinds[kind]) if there]
-        if own and compared:
+        if own and compared and not any(name in asking.asked.joint for name in own):
             reference = np.sort(_reference(asking, own))
             at = of.ravel() == kind
             rank[at] = np.searchsorted(reference, -log_p[at]) / len(reference)

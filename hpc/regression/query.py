@@ -38,6 +38,7 @@ class Asked:
     """See `hpc.family.Asked`."""
 
     refused: Mapping[str, str] = {}
+    joint: Mapping[str, str] = {}
     cannot = dict.fromkeys(
         ("surprisal of the table", "surprisal", "novelty", "similarity", "dependence", "predictors", "compare"), REASON
     )
@@ -130,14 +131,12 @@ class ResponseLaw:
         self._require(events.column.name)
         return events
 
-    def averaged(self, name: str, state: Sequence[np.ndarray], masses: Events) -> np.ndarray:
+    def averaged(self, events: Events, state: Sequence[np.ndarray], masses: Events) -> np.ndarray:
         """Probabilities (n, U) of the response's events."""
         n = len(state[0])
         return np.column_stack([self._probabilities(state[0], masses, np.full(n, u)) for u in range(len(masses))])
 
-    def simulate(
-        self, known: Known, wanted: Collection[str], stream: Stream, ids: np.ndarray
-    ) -> dict[str, np.ndarray]:
+    def simulate(self, known: Known, wanted: Collection[str], stream: Stream, ids: np.ndarray) -> dict[str, np.ndarray]:
         """Recorded values (n,) of each column wanted: of predictors what is known, the response drawn."""
         rows = rows_of(known.without([self.design.response]), self._columns, self.design)
         _, (eta,) = self.given(known.without([self.design.response]))

@@ -40,16 +40,17 @@ def settings_of(config: Config) -> Settings:
     return Settings(
         seed=config.run.seed,
         shards=config.run.shards,
-        batch=None if step.batch == "all" else _schedule(step.batch),
-        rate=_schedule(step.rate),
+        batch=None if step.batch == "all" else schedule_of(step.batch),
+        rate=schedule_of(step.rate),
         noise=Noise(step.noise),
-        effective=_schedule(step.effective) if noisy else None,
+        effective=schedule_of(step.effective) if noisy else None,
         guard=step.guard == "shrink",
         tolerance=step.tolerance,
     )
 
 
-def _schedule(given: Any) -> Schedule:
+def schedule_of(given: Any) -> Schedule:
+    """Of a size or a step size in the configuration."""
     if isinstance(given, keys.DecayingRate):
         return Decay(given.delay, given.decay)
     return Growing(given.growing) if hasattr(given, "growing") else Constant(given)

@@ -6,6 +6,7 @@ Exit codes: 0 done, 2 configuration or usage, 3 data, 4 checkpoint unusable, 5 n
 
 from __future__ import annotations
 
+import itertools
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,9 +19,9 @@ EXIT_STOPPED = 75
 def in_a_notebook(error: BaseException) -> list[str]:
     """What IPython shows of an error: the caller's line and the message, and nothing of what is below that line."""
     ours = str(Path(__file__).parent)
-    lines = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(ours) and f.line]
-    where = [f"----> {lines[-1].lineno} {lines[-1].line}", ""] if lines else []
-    return [*where, f"{type(error).__name__}: {error}"]
+    callers = itertools.takewhile(lambda f: not f.filename.startswith(ours), traceback.extract_tb(error.__traceback__))
+    where = [f"----> {frame.lineno} {frame.line}" for frame in callers][-1:]
+    return [*where, "", f"{type(error).__name__}: {error}"]
 
 
 class MpibayesError(Exception):

@@ -1,7 +1,8 @@
-"""What is handed out is whole and agrees with itself: version, changelog, data of packages, messages in the documents."""
+"""What is handed out is whole and agrees with itself: version, changelog, data of packages, the site's pages."""
 
 import ast
 import fnmatch
+import os
 import re
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import mpibayes
-from mpibayes.hpc.registry import FAMILIES, keys_of
+from mpibayes.hpc.registry import FAMILIES, ROOMS, keys_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -28,6 +29,24 @@ def test_one_version():
     assert re.fullmatch(r"\d+\.\d+\.\d+", mpibayes.__version__)
     assert said_in("CITATION.cff", r"^version: (\S+)$") == mpibayes.__version__
     assert said_in("CHANGELOG.md", r"^## (\d\S+)") == mpibayes.__version__
+
+
+def test_readme_can_be_read():
+    """At most 120 lines, with the two commands and one picture that loads quickly."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (picture,) = re.findall(r"^!\[.+\]\((\S+)\)$", text, re.M)
+    assert text.count("\n") <= 120 and (ROOT / picture).stat().st_size < 150_000
+    assert all(re.search(rf"^{command} ", text, re.M) for command in ("make demo", "make test"))
+
+
+def test_shells_complete():
+    """As docs/install.md says: by the name of the program alone."""
+    given = {"_MPIBAYES_COMPLETE": "bash_complete", "COMP_WORDS": "mpibayes ex", "COMP_CWORD": "1"}
+    code = "from mpibayes.__main__ import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | given, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "plain,export\n" and not done.stderr
 
 
 def test_files_beside_modules_are_packed():
@@ -75,7 +94,7 @@ def from_the_code(monkeypatch):
 def test_every_key_is_on_the_page_of_keys(from_the_code):
     page = from_the_code.every_key()
     rows = set(re.findall(r"^\| `(\w+)` \| .+ \| .+ \| .+ \|$", page, re.M))
-    for family in FAMILIES:
+    for family in ROOMS:
         for section in (*keys_of(family).SECTIONS.values(), *keys_of(family).NAMED.values()):
             assert set(section.model_fields) <= rows
     assert all(f"`{family}`" in page for family in FAMILIES)

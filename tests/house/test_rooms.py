@@ -44,6 +44,7 @@ ROOMS = {
     | {"hpc.page", "hpc.posterior", "hpc.query", "hpc.registry", "hpc.run"},
     "hpc.python": {*BELOW, "io", "hpc.commands", "hpc.config", "hpc.parallel", "hpc.posterior", "hpc.query"}
     | {"hpc.registry", "hpc.run"},
+    "sklearn": {"hpc.python"},
     "hpc.cli": {*BELOW, "io", "hpc.commands", "hpc.config", "hpc.parallel", "hpc.run"},
 }
 # Besides these a kernel's Python files import nothing but the standard library.

@@ -100,9 +100,7 @@ def test_stand_in_from_the_file_to_the_report(example, tmp_path):
 def test_genuine_pieces(tmp_path):
     """The first and last rows of the true file, and a part of its columns."""
     folder = Path(os.environ["MPIBAYES_DATA"]) / "census1990_pieces"
-    first, last, part = (
-        folder / f"USCensus1990_{name}.csv.xz" for name in ("first199", "last22", "13cols_20000rows")
-    )
+    first, last, part = (folder / f"USCensus1990_{name}.csv.xz" for name in ("first199", "last22", "13cols_20000rows"))
     names = ",".join(["caseid", *CENSUS])
     assert main(["import", str(first), str(tmp_path / "first.h5"), *SCHEMA]) == 0
     assert main(["import", str(last), str(tmp_path / "last.h5"), *SCHEMA, "--no-header", "--names", names]) == 0

@@ -72,7 +72,7 @@ def test_rows_of_two_files(asking, tmp_path):
     assert max(empty.values()) == pytest.approx(0.0, abs=1e-12)
 
 
-def test_two_runs(people, asking):  # noqa: F811
+def test_two_runs(people, asking):
     answer = compare_runs(asking, Asking(people))
     assert max(by_name(answer, "divergence").values()) == pytest.approx(0.0, abs=1e-12)
     assert len(answer.columns["column"]) == 7

@@ -3,7 +3,6 @@
 import pytest
 
 from mpibayes.errors import ConfigError
-
 from mpibayes.hpc.parallel.comm import world
 from mpibayes.hpc.query.sharing import dealt
 from tests.query.runs import people, people_run, write_csv
@@ -67,6 +66,7 @@ def test_parts_come_in_order_and_fail_together():
     comm = world()
     assert dealt(comm, 7, lambda i: i * i) == [i * i for i in range(7)]
     assert dealt(comm, 0, lambda i: i) == []
+
     def bad(i):
         if i == comm.size - 1:  # on the last rank alone
             raise ConfigError("part is bad")
