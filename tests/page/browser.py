@@ -12,8 +12,9 @@ import time
 
 PROGRAM = next((p for p in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if p), None)
 OPTIONS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars",
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+    "--hide-scrollbars",
 )  # fmt: skip
 # The program finds the pipe as its files 3 and 4.
 START = (
@@ -30,8 +31,8 @@ class Browser:
         words = (PROGRAM, *OPTIONS, "--remote-debugging-pipe", f"--user-data-dir={folder}", "about:blank")
         with open(os.path.join(folder, "log"), "wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", START, str(out), str(back), *words], pass_fds=(out, back), stdin=subprocess.DEVNULL,
-                stdout=log, stderr=log,
+                [sys.executable, "-c", START, str(out), str(back), *words], pass_fds=(out, back),
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
         os.close(out)
         os.close(back)

@@ -21,7 +21,8 @@ from mpibayes.terminal import Text
 HOSTILE = [
     "<script>window.owned=1</script>", "</script><script>window.owned=1</script>", "<!--", "<!--<script>", "]]>",
     "<img src=x onerror=window.owned=1>", "\"' onfocus=window.owned=1 autofocus x='", "&lt;b&gt;&amp;#60;",
-    "\u202egnissim\u2066", "\u2028\u2029\x00\x1b[2J", "$title ${data}", "{{ 7*7 }}", "\\u003cb\\u003e", "javascript:owned=1",
+    "\u202egnissim\u2066", "\u2028\u2029\x00\x1b[2J", "$title ${data}", "{{ 7*7 }}", "\\u003cb\\u003e",
+    "javascript:owned=1",
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The page in a browser: what a reader does with it, by mouse and by keyboard, wide and narrow, light, dark and on paper."""
+"""The page in a browser: what a reader does with it, by mouse and keyboard, wide and narrow, light, dark, on paper."""
 
 import json
 

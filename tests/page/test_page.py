@@ -1,4 +1,4 @@
-"""The page without a browser: it is well-formed, escapes what comes from tables, says what it was given, and is small."""
+"""The page without a browser: it is well-formed, escapes what comes from tables, has what it was given, is small."""
 
 import base64
 import json
@@ -33,7 +33,7 @@ def test_hostile_names_are_texts():
 
 @pytest.mark.parametrize("name", [name for name in HOSTILE if "<" in name])
 def test_what_is_not_escaped_is_seen(name, monkeypatch):
-    """The same check rejects a page that escapes its texts but not its data, and one that escapes no text with a tag."""
+    """The same check rejects a page that escapes its texts but not its data, and one that escapes no text."""
     assert problems(page(report(names=[name]))) == []
     with monkeypatch.context() as patched:
         patched.setattr(module, "as_json", lambda data: json.dumps(data, ensure_ascii=False))

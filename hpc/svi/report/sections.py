@@ -10,8 +10,6 @@ import numpy as np
 
 from mpibayes.hpc.posterior.drawing import Picture
 from mpibayes.hpc.posterior.sections import (
-    DOUBT,
-    GOOD,
     Browse,
     Details,
     Field,
@@ -21,8 +19,9 @@ from mpibayes.hpc.posterior.sections import (
     Verdict,
     pictured,
 )
-from mpibayes.hpc.posterior.tables import head, plain_table, use_it, warned
+from mpibayes.hpc.posterior.tables import head, plain_table
 from mpibayes.hpc.svi.report import tables
+from mpibayes.hpc.svi.report import verdict as shared
 from mpibayes.hpc.svi.report.summarise import ComponentLine, RunSummary
 from mpibayes.hpc.svi.scalars import SCALARS
 from mpibayes.text import counted, percent
@@ -30,12 +29,8 @@ from mpibayes.text import counted, percent
 TOP = 12  # components on the terminal
 NAMED = 3  # columns of a component
 TELLING = 0.5  # standard deviations: a mean that is nearer to that of all rows tells nothing
-APPROXIMATION = (
-    "This is not the posterior but the nearest of its kind that was found. How far it is from it is not known; spreads "
-    "are too small rather than too large."
-)
 PICTURES = {
-    "bound.png": "The bound over cycles and seconds",
+    **shared.PICTURES,
     "components.png": "Rows and components in the two columns in which the components differ most",
 }
 OF_COMPONENTS = (
@@ -50,21 +45,10 @@ def verdict(p: RunSummary) -> Verdict:
     best, used = p.best_chain, sum(c.rows > 0 for c in p.components)
     found = [
         f"{counted(used, 'component')} with rows, of {len(p.components)}, in {counted(p.run.n_rows, 'row')}.",
-        f"The bound is {best.bound:,.3f} nats.",
     ]
     if np.isfinite(best.heldout):
         found.append(f"Held-out rows score {best.heldout:.4f} nats a row.")
-    chains = ["One chain only: others may end with a higher bound."]
-    if len(p.chains) > 1:
-        gaps = sorted(best.bound - c.bound for c in p.chains)
-        near = sum(gap < 1.0 for gap in gaps)
-        chains = [
-            f"{near} of {len(p.chains)} chains end within one nat of the best, {best.name}; the worst is "
-            f"{gaps[-1]:,.1f} nats below. Chains are restarts, of which the best is taken."
-        ]
-    sound = DOUBT if p.warnings else GOOD
-    steps = [*warned(p.warnings), *use_it(p.run, sound)]
-    return Verdict(found, chains, steps, sound, APPROXIMATION)
+    return shared.verdict(p, found)
 
 
 def top(p: RunSummary) -> list[Any]:
