@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from mpibayes.hpc.components.single import inside
-from mpibayes.hpc.crosscat.query import ViewLaw
+from mpibayes.hpc.crosscat.view_law import ViewLaw
 from mpibayes.hpc.data.events import Events
 from mpibayes.hpc.parallel.streams import Stream
 from mpibayes.io import recording

@@ -145,7 +145,7 @@ class Progress:
         if self._rests:
             self._live, self._rests = _live_display(self._stream), False
         if self._live is not None:
-            self._live.update(_panel(self.status(), self.scalars, self._which))
+            self._live.update(panel(self.status(), self.scalars, self._which))
         if now >= self._next or self.cycle >= self.cycles:
             self._say(line(self.status(), self.scalars, self._counts) + self._which, to_stream=self._live is None)
             self._count_anew()
@@ -221,7 +221,8 @@ def _live_display(stream: TextIO):
     return live
 
 
-def _panel(status: Mapping[str, Any], scalars: Sequence[Scalar], which: str):
+def panel(status: Mapping[str, Any], scalars: Sequence[Scalar], which: str):
+    """A line and a bar, for rich."""
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.text import Text

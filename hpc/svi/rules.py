@@ -16,10 +16,10 @@ def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Sect
     """Reports what no key alone can say. Sections that are not valid in themselves are missing here."""
     common_rules(sections, report)
     step = sections.get("step")
-    if step is not None and isinstance(step.effective, int) and isinstance(step.batch, int) and step.noise != "none":
-        if step.effective >= step.batch:
-            what = f"got {step.effective}, but noise is added to a batch that is larger"
-            report.add(("step", "effective"), f"{what}: expected less than step.batch = {step.batch}")
+    noisy = step is not None and step.noise != "none"
+    if noisy and isinstance(step.effective, int) and isinstance(step.batch, int) and step.effective >= step.batch:
+        what = f"got {step.effective}, but noise is added to a batch that is larger"
+        report.add(("step", "effective"), f"{what}: expected less than step.batch = {step.batch}")
 
 
 def common_rules(sections: Mapping[str, Section], report: Report) -> None:

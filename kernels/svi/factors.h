@@ -42,7 +42,7 @@ typedef struct { /* scratch, at multiples of 64 bytes */
     double *row, *mean;              /* (D, LANES) */
     double *covariance;              /* (T, LANES) */
     double *value;                   /* (into_once + 2 into_times): of one user: once, times r, and once again */
-    double *total;                   /* (T + D + 4, LANES): sums over users of E aa', E a, squares, bound, and others */
+    double *total;                   /* (T + D + 4, LANES): sums over users (factors.pyx) */
     int64_t held, broken;            /* users whose noise was held back, and whose precision is not positive */
 } factor_scratch_t;
 

@@ -1,5 +1,5 @@
 """Passes over users' ratings under a factorization with Gaussian q: users are solved against the items, and added to
-what the items are solved from (docs/math.md 8.7).
+what the items are solved from (docs/math.md 8.8).
 
 A rating costs two rows of 3/2 T numbers or less, T = D (D + 1) / 2, a user D^3 operations or so. Nothing is drawn.
 
@@ -125,8 +125,9 @@ cdef class Users:
         times `spread`, about `average`. guard: whether noise is held back. old, fresh (n, T + D): natural parameters
         before a step of size `rate`, and after it.
 
-        totals, float64 (T + D + 4,): over those of these users that have ratings, E aa' of their vectors a, E a, sum of
-        E (r - b)^2, the part of the bound that depends on them, ratings, users. held: users whose noise was held back. broken: users whose
+        totals, float64 (T + D + 4,): over those of these users that have ratings, solved without noise and steps: E aa'
+        of their vectors a, E a, the squares that are left of their ratings, the part of the bound that depends on them,
+        ratings, users. held: users whose noise was held back. broken: users whose
         precision is not positive definite. Raises ValueError.
         """
         cdef int64_t n = starts.shape[0] - 1, m = n if users is None else users.shape[0], i, many = 0

@@ -243,6 +243,27 @@ ALWAYS_INLINE void FN(collect)(const pass_t *p, const double *from, const double
     }
 }
 
+/* users that were rated, added to the sums over users: moments, and the squares that are left of their ratings */
+ALWAYS_INLINE void FN(tally)(const pass_t *p, factor_scratch_t *s, int h) {
+    const int64_t D = p->D, T = TRIANGLE(D, 0), W = T + D;
+    vd there = AT(s->scalar, 6), left = AT(s->scalar, 5);
+    for (int64_t i = 0; i < D; i++) {
+        vd m = AT(s->mean, i);
+        for (int64_t j = 0; j <= i; j++) {
+            vd second = AT(s->covariance, TRIANGLE(i, j)) + m * AT(s->mean, j);
+            vd part = second * AT(s->plain, TRIANGLE(i, j));
+            AT(s->total, TRIANGLE(i, j)) += there * second;
+            left += part;
+            if (j < i) left += part;
+        }
+        left -= 2.0 * m * AT(s->plain, T + i);
+        AT(s->total, T + i) += there * m;
+    }
+    AT(s->total, W) += there * left;
+    AT(s->total, W + 2) += there * AT(s->scalar, 0);
+    AT(s->total, W + 3) += there;
+}
+
 /* the users' step, in lanes: from `plain` and `noise` to means and covariances */
 APART void FN(solve)(const pass_t *p, const int64_t *user, factor_scratch_t *s) {
     const int64_t D = p->D, T = TRIANGLE(D, 0), W = T + D;
@@ -257,6 +278,8 @@ APART void FN(solve)(const pass_t *p, const int64_t *user, factor_scratch_t *s) 
         vd square = FN(half_solve)(D, s->root, s->target + T * LANES, s->row, h);
         vd bound = 0.5 * ((square - FN(log_det)(D, s->root, h)) - p->sharpness * AT(s->scalar, 5));
         AT(s->total, W + 1) += bound * there;
+        FN(invert)(D, s->root, s->row, s->inverse, s->mean, s->covariance, h);
+        FN(tally)(p, s, h);
         if (stepped) {
             for (int64_t k = 0; k < W; k++) {
                 vd target = AT(s->target, k);
@@ -290,22 +313,8 @@ APART void FN(solve)(const pass_t *p, const int64_t *user, factor_scratch_t *s) 
             LOOSE(broken) = (vd)(~sound & (vl)(there > 0.0) & (vl)SPREAD(1.0));
             for (int l = 0; l < N_DOUBLE; l++) s->broken += broken[l] > 0;
             FN(half_solve)(D, s->root, s->sure + T * LANES, s->row, h);
+            FN(invert)(D, s->root, s->row, s->inverse, s->mean, s->covariance, h);
         }
-        FN(invert)(D, s->root, s->row, s->inverse, s->mean, s->covariance, h);
-        for (int64_t i = 0; i < D; i++) {
-            for (int64_t j = 0; j <= i; j++)
-                AT(s->total, TRIANGLE(i, j)) +=
-                    there * (AT(s->covariance, TRIANGLE(i, j)) + AT(s->mean, i) * AT(s->mean, j));
-            AT(s->total, T + i) += there * AT(s->mean, i);
-        }
-        vd left = AT(s->scalar, 2);
-        if (p->biased) {
-            vd b = AT(s->mean, D - 1);
-            left = (left - 2.0 * b * AT(s->scalar, 1)) + AT(s->scalar, 0) * (AT(s->covariance, T - 1) + b * b);
-        }
-        AT(s->total, W) += there * left;
-        AT(s->total, W + 2) += there * AT(s->scalar, 0);
-        AT(s->total, W + 3) += there;
     }
 }
 

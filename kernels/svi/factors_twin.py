@@ -9,7 +9,7 @@ KEPT = 1e-3
 def packed(matrix):
     """Lower triangles, row by row."""
     i, j = np.tril_indices(matrix.shape[-1])
-    return matrix[..., i, j]
+    return np.ascontiguousarray(matrix[..., i, j])
 
 
 def unpacked(triangle):
@@ -33,7 +33,8 @@ def user(columns, r, mean, covariance, biased, prior, sharpness, *, numbers=None
     """One user. columns: of its ratings; r: these less the center. mean (J, D), covariance (J, D, D): of the items'
     vectors (v, c), or v. prior: precision (D, D) and linear term (D,).
 
-    Returns mean and covariance of its vector, natural parameters, its part of the bound, and its share of the noise.
+    Returns mean and covariance of its vector, natural parameters, its share of the noise, and of the user solved
+    without noise and steps its part of the bound, its second and first moments, and the squares left of its ratings.
     """
     precisions, linears, squares = [], [], 0.0
     for j, value in zip(columns, r):
@@ -55,6 +56,8 @@ def user(columns, r, mean, covariance, biased, prior, sharpness, *, numbers=None
     target, pull = prior[0] + sharpness * gram, prior[1] + sharpness * linear
     best = np.linalg.solve(target, pull)
     bound = 0.5 * (pull @ best - np.linalg.slogdet(target)[1] - sharpness * squares)
+    second = np.linalg.inv(target) + np.outer(best, best)
+    plain = bound, second, best, squares - 2.0 * best @ linear + (gram * second).sum()
     if old is not None:
         target, pull = (1.0 - rate) * old[0] + rate * target, (1.0 - rate) * old[1] + rate * pull
     used = 1.0
@@ -66,25 +69,21 @@ def user(columns, r, mean, covariance, biased, prior, sharpness, *, numbers=None
         more, turn = np.einsum("n,nij->ij", weights, precisions), weights @ np.array(linears)
         used = share(target, more) if guard else 1.0
         target, pull = target + used * more, pull + used * turn
-    return np.linalg.solve(target, pull), np.linalg.inv(target), (target, pull), bound, used
+    return np.linalg.solve(target, pull), np.linalg.inv(target), (target, pull), used, plain
 
 
 def added(columns, r, mean, covariance, biased, sums):
-    """What a user with these moments adds to G (J, D, D), h (J, D) and ratings (J,) of the items; and E (r - b)^2,
-    summed."""
+    """What a user with these moments adds to G (J, D, D), h (J, D) and ratings (J,) of the items."""
     gram, linear, count = sums
-    second, left = covariance + np.outer(mean, mean), 0.0
+    second = covariance + np.outer(mean, mean)
     for j, value in zip(columns, r):
         if not biased:
             gram[j] += second
             linear[j] += value * mean
-            left += value**2
         else:
             zz, zb = second.copy(), second[-1].copy()
             zz[-1, :-1] = zz[:-1, -1] = mean[:-1]
             zz[-1, -1], zb[-1] = 1.0, mean[-1]
             gram[j] += zz
             linear[j] += value * np.append(mean[:-1], 1.0) - zb
-            left += value**2 - 2.0 * value * mean[-1] + second[-1, -1]
         count[j] += 1
-    return left

@@ -98,7 +98,11 @@ def test_a_still_chain_goes_on_as_it_is(place):
 def test_what_is_made_of_a_run(place):
     ran(place, "several", *sets("run.chains=3", "run.cycles=60"), config="plain.toml")
     done = mpibayes(place, "report", "several")
-    assert done.returncode == 0 and "approximation" in done.stdout and "the best of 3" in done.stdout, done.stderr
+    assert done.returncode == 0 and "An approximation" in done.stdout and "of 3 chains end within" in done.stdout, (
+        done.stderr
+    )
+    text = (place / "several" / "report" / "report.txt").read_text()
+    assert "approximation" in text and "the best of 3" in text
     document = json.loads((place / "several" / "report" / "summary.json").read_text())
     bounds = {run["directory"]: run["bound"] for run in document["runs"]}
     assert document["approximation"] and document["best"]["bound"] == max(bounds.values())

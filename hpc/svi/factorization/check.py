@@ -55,7 +55,8 @@ def memory(found: Found, ranks: int) -> dict[str, int]:
     kept = config.run.cycles // config.of(keys.Output).kept
     return {
         "process": PROCESS_BYTES + (MPI_BYTES if ranks > 1 else 0) + WORK_BYTES,
-        "ratings": entries * mine * bytes_a_rating(config) + 8 * users * (1 + (2 * w if step.users == "stepped" else 0)),
+        "ratings": entries * mine * bytes_a_rating(config)
+        + 8 * users * (1 + (2 * w if step.users == "stepped" else 0)),
         "reading": entries * 40,
         "items": 8 * items * (6 * w + sum(widths(d, model.biases)[0])),
         "sums": 8 * sums * (n_shards + 2 * mine),

@@ -110,8 +110,8 @@ class FactorizationChain:
         if self.comm.rank == 0:
             ascent = self.ascent
             values = {
-                "bound": bound, "bound_of_batch": ascent.bound_of_batch, "rating_sd": float(ascent.q.variance[0] ** 0.5),
-                "step_size": ascent.rate(), "guarded": ascent.guarded,
+                "bound": bound, "bound_of_batch": ascent.bound_of_batch,
+                "rating_sd": float(ascent.q.variance[0] ** 0.5), "step_size": ascent.rate(), "guarded": ascent.guarded,
             }  # fmt: skip
             result.values = {name: np.full(n, value, np.float64) for name, value in values.items()}
             for name, score in zip(("rmse", "heldout_lpd"), scores):

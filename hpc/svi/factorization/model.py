@@ -1,4 +1,4 @@
-"""Factorization of ratings with biases, and its variational approximation (docs/math.md 8.7).
+"""Factorization of ratings with biases, and its variational approximation (docs/math.md 8.8).
 
     y_ij ~ N(mu + u_i' v_j + b_i + c_j, s),   a_i = (u_i, b_i) ~ N(m, S) of users,   g_j = (v_j, c_j) ~ N(n, R) of items
 
@@ -25,9 +25,9 @@ SPREAD = 0.3  # standard deviation of the items' first means, over that of their
 
 @dataclass(frozen=True)
 class State:
-    """q of the items, and what all users and items share. natural (J, T + D): lower triangles of the precisions, and the
-    precisions times the means. variance (1,): of a rating. center (1,): mu. user_mean (D,), user_covariance (D, D),
-    item_mean, item_covariance: the priors."""
+    """q of the items, and what all users and items share. natural (J, T + D): lower triangles of the precisions, and
+    the precisions times the means. variance (1,): of a rating. center (1,): mu. user_mean (D,), user_covariance (D, D),
+    item_mean, item_covariance: the priors. held (1,): items whose noise was held back in the step that made it."""
 
     natural: np.ndarray
     variance: np.ndarray
@@ -36,6 +36,7 @@ class State:
     user_covariance: np.ndarray
     item_mean: np.ndarray
     item_covariance: np.ndarray
+    held: np.ndarray
 
     def sound(self) -> bool:
         """Whether all of it lies in its domain."""
@@ -108,8 +109,9 @@ class Factorization:
         natural = np.tile(natural_of(np.zeros(d), unit * self.fixed.spread), (self.n_items, 1))
         own = unit * self.fixed.spread
         return State(
-            natural, np.array([self.fixed.variance]), np.array([self.center]), np.zeros(d), own, np.zeros(d), own
-        )
+            natural, np.array([self.fixed.variance]), np.array([self.center]), np.zeros(d), own, np.zeros(d), own,
+            np.zeros(1),
+        )  # fmt: skip
 
     def seeded(self, normals: np.ndarray) -> State:
         """A state to start from: items' means are SPREAD times `normals` (J, rank) of the prior's standard deviation,
@@ -187,27 +189,29 @@ class Factorization:
         return spread[:, None] * (weighted - (weighted[:, at] / count)[:, None] * total)
 
     def step(self, q: State, total: np.ndarray, noise: np.ndarray | None, step: Step) -> tuple[State, int]:
-        """The state after a step: q of the items, then, if they are learned, the variance and the priors.
+        """The state after a step: if they are learned the variance and the users' prior, then q of the items, and their
+        prior if it is learned. Nothing is learned where the guard has just acted.
 
         total: the batch's sums. noise: what noise adds to them, None for nothing. Each user and each item is a part.
         """
-        d, t = self.d, self.t
-        left, ratings, users, held, broken = total[-1, d : d + 5].tolist()
+        t, held, broken = self.t, *total[-1, self.d + 3 : self.d + 5]
+        learn = self.learn and not held and not q.held[0]  # a precision that the guard has cut says nothing of others
+        if learn:
+            q = self._learned_of_users(q, total, step)
         scale, sharpness = step.scale, 1.0 / q.variance[0]
         natural = step.to(q.natural, natural_of(q.item_mean, q.item_covariance) + scale * sharpness * self._wide(total))
+        if learn:
+            q, natural = self._learned_of_items(q, natural, step)
+        held_items = 0
         if noise is not None:
             more = step.rate * scale * sharpness * self._wide(noise)
             if step.guard:
                 share = self._kernel.shares(natural[:, :t].copy(), more[:, :t].copy())
-                held += (share < 1.0).sum()
+                held_items = (share < 1.0).sum()
                 more *= share[:, None]
             natural = natural + more
-        if broken:
-            natural = np.full_like(natural, np.nan)
-        moved = replace(q, natural=natural)
-        if self.learn and not broken:
-            moved = self._learned(moved, total, left, ratings, users, step)
-        return moved, int(held)
+        natural = np.full_like(natural, np.nan) if broken else natural
+        return replace(q, natural=natural, held=np.array([held_items], np.float64)), int(held + held_items)
 
     def _wide(self, total: np.ndarray) -> np.ndarray:
         """The items' G and h of sums, (J, T + D)."""
@@ -215,28 +219,25 @@ class Factorization:
         own = total[:-2]
         return np.concatenate([own[:, : self.t], own[:, once : once + self.d]], axis=1)
 
-    def _learned(
-        self, q: State, total: np.ndarray, left: float, ratings: float, users: float, step: Step
-    ) -> State:  # fmt: skip
-        """The state with variance and priors that the bound is highest at, or on the way there."""
+    def _learned_of_users(self, q: State, total: np.ndarray, step: Step) -> State:
+        """The state with the variance and the users' prior that the bound is highest at, or on the way there: from
+        users as they are solved without noise."""
         d, t = self.d, self.t
-        m, wide = self.moments(q), self._wide(total)
-        second = m.second
-        squares = left - 2.0 * (m.mean * wide[:, t:]).sum() + (second * wide[:, :t] @ in_both_halves(d)).sum()
-        variance = np.maximum(step.to(q.variance, np.array([squares / max(ratings, 1.0)])), LEAST_VARIANCE)
-        mean, covariance = _prior(
-            q.user_mean, q.user_covariance, total[-1, :d] / users, unpacked(total[-2, :t]) / users, step
-        )
-        own = self.rated
-        item_mean, item_covariance = _prior(
-            q.item_mean, q.item_covariance, m.mean[own].mean(axis=0), unpacked(second[own].mean(axis=0)), step
-        )
-        natural = q.natural.copy()
-        natural[~own] = natural_of(item_mean, item_covariance)
-        return replace(
-            q, natural=natural, variance=variance, user_mean=mean, user_covariance=covariance, item_mean=item_mean,
-            item_covariance=item_covariance,
-        )  # fmt: skip
+        left, ratings, users = np.maximum(total[-1, d : d + 3], [0.0, 1.0, 1.0])
+        variance = np.maximum(step.to(q.variance, np.array([left / ratings])), LEAST_VARIANCE)
+        first, second = total[-1, :d] / users, unpacked(total[-2, :t]) / users
+        mean, covariance = _prior(q.user_mean, q.user_covariance, first, second, step)
+        return replace(q, variance=variance, user_mean=mean, user_covariance=covariance)
+
+    def _learned_of_items(self, q: State, natural: np.ndarray, step: Step) -> tuple[State, np.ndarray]:
+        """The same of the items' prior, from items as they are without noise; and their parameters, those without
+        ratings at the prior."""
+        both = self._kernel.solved(natural)[0]
+        m = Moments(both[self.rated, : self.d], both[self.rated, self.d :], np.zeros(0))
+        first, second = m.mean.mean(axis=0), unpacked(m.second.mean(axis=0))
+        mean, covariance = _prior(q.item_mean, q.item_covariance, first, second, step)
+        natural[~self.rated] = natural_of(mean, covariance)
+        return replace(q, item_mean=mean, item_covariance=covariance), natural
 
     # --- the bound ----------------------------------------------------------------------------------------------------
 

@@ -121,7 +121,9 @@ class Forecast:
         if self._named:
             numbers = self._number(0, self._user_of, self._named, n)
         elif self._source is not None:
-            found = [self._number(0, self._user_of, ids, n) for ids, _, _ in read_pairs(self._source, (user_name,), None)]
+            found = [
+                self._number(0, self._user_of, ids, n) for ids, _, _ in read_pairs(self._source, (user_name,), None)
+            ]
             numbers = np.concatenate(found) if found else np.zeros(0, np.int64)
         else:
             numbers = np.arange(n)
@@ -140,8 +142,8 @@ class Forecast:
             who, item, place = who[there], item[there], place[there]
             found, variance = self._law.ratings(mean, covariance, who, item)
             yield {
-                user_name: [self._users[i] for i in some[who]], "place": place, item_name: [self._items[j] for j in item],
-                "mean": found, "sd": np.sqrt(variance),
+                user_name: [self._users[i] for i in some[who]], "place": place,
+                item_name: [self._items[j] for j in item], "mean": found, "sd": np.sqrt(variance),
             }  # fmt: skip
 
     def _expected(self, mean: np.ndarray) -> np.ndarray:

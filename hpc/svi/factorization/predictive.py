@@ -1,4 +1,4 @@
-"""A state as a distribution over ratings (docs/math.md 8.8).
+"""A state as a distribution over ratings (docs/math.md 8.9).
 
 A rating has the mean mu + E u'v + E b + E c, and the variance s of the model with that of u'v + b + c under q. Its
 density is taken as a Gaussian with these: that of a product of Gaussians is none, but near where it matters.

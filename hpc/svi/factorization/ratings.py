@@ -53,8 +53,8 @@ class Ratings:
 
 @dataclass
 class Numbers:
-    """Of each rating of a batch of users a number. effective: noise as of so many ratings of each user's and item's own;
-    0: the numbers are the noise, less their `average` over all of the batch."""
+    """Of each rating of a batch of users a number. effective: noise as of so many ratings of each user's and item's
+    own; 0: the numbers are the noise, less their `average` over all of the batch."""
 
     each: np.ndarray
     effective: float = 0.0

@@ -8,7 +8,7 @@ import numpy as np
 def packed(matrix: np.ndarray) -> np.ndarray:
     """(..., T) of (..., D, D), T = D (D + 1) / 2."""
     i, j = np.tril_indices(matrix.shape[-1])
-    return matrix[..., i, j]
+    return np.ascontiguousarray(matrix[..., i, j])
 
 
 def unpacked(triangle: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Factors as people are shown them (docs/math.md 8.8).
+"""Factors as people are shown them (docs/math.md 8.9).
 
 u'v stays as it is under any turn of u and v against each other. Of these one is taken in which users' factors have unit
 covariance and items' are independent, the strongest first: then a factor's standard deviation among items is its effect

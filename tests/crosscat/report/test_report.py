@@ -25,7 +25,7 @@ from tests.crosscat.report.runs import make_run, planted, write_planted
 def run_report(run_dirs, **options):
     """(folder, what was printed, summary.json)"""
     paper = io.StringIO()
-    folder = report(run_dirs, console=Console(file=paper, width=120), **options)
+    folder = report(run_dirs, console=Console(file=paper, width=120), full=True, **options)
     return folder, paper.getvalue(), json.loads((folder / "summary.json").read_text())
 
 
@@ -40,7 +40,15 @@ def assert_picture(path, at_least=(300, 150)):
 
 def test_the_whole_report(run_dir, tmp_path, pictures):
     folder, printed, summary = run_report(run_dir, out=tmp_path / "r")
-    names = {"report.txt", "summary.json", "trace.png", "cluster_sizes.png", "profiles.png", "heldout.png"}
+    names = {
+        "report.html",
+        "report.txt",
+        "summary.json",
+        "trace.png",
+        "cluster_sizes.png",
+        "profiles.png",
+        "heldout.png",
+    }
     assert {p.name for p in folder.iterdir()} == names
     for name in summary["pictures"]:
         assert_picture(folder / name)

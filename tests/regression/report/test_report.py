@@ -19,13 +19,13 @@ from tests.regression.report.runs import BIRDS, customers, make_run, rewritten, 
 def run_report(run_dirs, **options):
     """(folder, what was printed, summary.json)"""
     paper = io.StringIO()
-    folder = report(run_dirs, console=Console(file=paper, width=118), **options)
+    folder = report(run_dirs, console=Console(file=paper, width=118), full=True, **options)
     return folder, paper.getvalue(), json.loads((folder / "summary.json").read_text())
 
 
 def test_the_whole_report(runs, tmp_path, pictures):
     folder, printed, summary = run_report(runs["logistic"], out=tmp_path / "r")
-    files = {"report.txt", "summary.json", "coefficients.csv"}
+    files = {"report.html", "report.txt", "summary.json", "coefficients.csv"}
     assert {p.name for p in folder.iterdir()} == files | set(summary["pictures"])
     assert set(summary["pictures"]) == {"trace.png", "coefficients.png", "mixing.png", "heldout.png"}
     for name in summary["pictures"]:
