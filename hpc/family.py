@@ -185,6 +185,28 @@ class Predictions:
     beside: dict[str, np.ndarray]
 
 
+class SparseForecast(Protocol):
+    """What a model of a sparse table makes of a file. Made before that is opened; it raises what can be known then.
+
+    source: the file, None where there is none. top: how many are recommended, None for not asked. users: ids of rows
+    that were named. unseen: what an id that the table does not have is, "missing" or an "error".
+    """
+
+    n_scored: int  # lines that have a log density, when all is written
+    log_density: float  # its sum over these
+
+    def __init__(self, run: Posterior, source: Path | None, top: int | None, users: Sequence[str], unseen: str): ...
+
+    def prepare(self) -> str:
+        """The work before the first lines; what it came to, in words."""
+
+    def blocks(self) -> Iterator[Mapping[str, Any]]:
+        """What is written: named columns, some lines at a time."""
+
+    def notes(self) -> Sequence[str]:
+        """What the user should know, when all is written."""
+
+
 class Forecast(Protocol):
     """What one kind of model makes of new rows. Made before the new file is opened; it raises what can be known then.
 

@@ -46,13 +46,13 @@ class Distributions:
 
 
 class Asking:
-    """run_dir: a run's directory. draws: at most so many kept ones. burn_in, table: see `posterior.chains.KeptChains`.
-    comm: ranks that share the work; all of them ask the same, and what says so is then collective.
-    Raises ConfigError, DataError, CheckpointError."""
+    """run_dir: a run's directory, or several of one posterior. draws: at most so many kept ones. burn_in, table: see
+    `posterior.chains.KeptChains`. comm: ranks that share the work; all of them ask the same, and what says so is then
+    collective. Raises ConfigError, DataError, CheckpointError."""
 
     def __init__(
         self,
-        run_dir: str | Path,
+        run_dir: str | Path | Sequence[str | Path],
         draws: int | None = None,
         burn_in: int | None = None,
         table: str | Path | None = None,
@@ -60,13 +60,14 @@ class Asking:
     ):
         if draws is not None and draws < 1:
             raise ConfigError(f"draws = {draws}: expected a whole number, 1 or more")
+        run_dirs = [run_dir] if isinstance(run_dir, str | Path) else list(run_dir)
         self.comm = comm or serial()
 
         def opened() -> Asked:
-            family = family_in(run_dir)
-            return queries_of(family).ask(posterior_of(family)([run_dir], burn_in, table), draws)
+            family = family_in(run_dirs[0])
+            return queries_of(family).ask(posterior_of(family)(run_dirs, burn_in, table), draws)
 
-        self.asked: Asked = agree(self.comm, opened, f"open {run_dir}")
+        self.asked: Asked = agree(self.comm, opened, f"open {run_dirs[0]}")
         self.conditions = Conditions(self.asked.like, self.asked.refused, self.asked.columns)
         self.averages = Averages(self.asked.chain_of)
         self._supports: dict[tuple[str, int], Support] = {}

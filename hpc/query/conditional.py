@@ -10,7 +10,7 @@ import numpy as np
 from mpibayes.hpc.data.events import Known, missing
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking, Distributions
-from mpibayes.hpc.query.conditions import written
+from mpibayes.hpc.query.conditions import Item, written
 from mpibayes.hpc.query.logp import apart, described, few, words
 from mpibayes.hpc.query.new_rows import NewRows
 from mpibayes.hpc.query.support import CELLS, Support
@@ -23,7 +23,7 @@ SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
 LOW, HIGH = 0.1, 0.9  # of an imputed number
 
 
-def conditional(asking: Asking, name: str, given: Sequence[str], rows: NewRows | None) -> Answer:
+def conditional(asking: Asking, name: str, given: Sequence[Item], rows: NewRows | None) -> Answer:
     """The distribution of a column: one table for a described row, a line a row for those of a file."""
     column = asking.conditions.column(name)
     if rows is not None:
@@ -43,7 +43,7 @@ def conditional(asking: Asking, name: str, given: Sequence[str], rows: NewRows |
     )
     title = f"{name} given {words(known) or 'nothing'}"
 
-    def picture() -> bytes:
+    def picture():
         from mpibayes.hpc.query.figures import distribution
 
         return distribution(title, coarse if column.levels else fine, asking.averages.n_draws)
@@ -72,7 +72,7 @@ def _span(d: Distributions, outside: float) -> str:
     return f"{_value(d, outside)} to {_value(d, 1.0 - outside)}"
 
 
-def _of_rows(asking: Asking, column: Column, given: Sequence[str], rows: NewRows) -> Answer:
+def _of_rows(asking: Asking, column: Column, given: Sequence[Item], rows: NewRows) -> Answer:
     """A line a row: the most probable level and probabilities, or quantiles and the probabilities of atoms."""
     name, parts = column.name, []
     for batch in rows.batches():
@@ -131,7 +131,9 @@ def impute(asking: Asking, of: Sequence[str], rows: NewRows) -> Answer:
         n += len(batch.rows)
     title = f"Missing cells of {rows.path.name}"
     if not parts:
-        return Answer(title, {}, [*rows.notes, f"none of {counted(n, 'row')} lacks a cell of {', '.join(names[:6])}"])
+        nothing = _cells(asking.named(names)[0], np.zeros(0, np.intp), None)
+        said = f"none of {counted(n, 'row')} lacks a cell of {', '.join(names[:6])}"
+        return Answer(title, nothing, [*rows.notes, said])
     columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     order = np.lexsort((np.arange(len(columns["row"])), columns["row"]))
     columns = {key: a[order] for key, a in columns.items()}
@@ -144,12 +146,15 @@ def impute(asking: Asking, of: Sequence[str], rows: NewRows) -> Answer:
     return Answer(title, columns, remarks)
 
 
-def _cells(column: Column, rows: np.ndarray, d: Distributions) -> dict[str, np.ndarray]:
-    there = ~np.isnan(d.p[:, 0])
-    if not there.all():
+def _cells(column: Column, rows: np.ndarray, d: Distributions | None) -> dict[str, np.ndarray]:
+    """What is said of a column's missing cells in some rows; d: their distributions, None where there are none."""
+    if d is not None and np.isnan(d.p[:, 0]).any():
+        there = ~np.isnan(d.p[:, 0])
         rows, d = rows[there], replace(d, p=d.p[there], error=d.error[there], effective=d.effective[there])
     n, at, nothing = len(rows), np.arange(len(rows)), np.full(len(rows), np.nan)
-    if column.levels:
+    if d is None:
+        value = p = error = low = high = nothing
+    elif column.levels:
         best = d.p.argmax(axis=1)
         value, p, error, low, high = best.astype(float), d.p[at, best], d.error[at, best], nothing, nothing
     else:
@@ -164,7 +169,7 @@ def _cells(column: Column, rows: np.ndarray, d: Distributions) -> dict[str, np.n
         "p_error": error,
         "low": _texts(column, low),
         "high": _texts(column, high),
-        "draws": d.effective,
+        "draws": nothing if d is None else d.effective,
     }
 
 

@@ -53,7 +53,7 @@ def dependence(asking: Asking, columns: Sequence[str], top: int) -> Answer:
         "one_view": found.together[i, j],
     }
 
-    def picture() -> bytes:
+    def picture():
         from mpibayes.hpc.query.figures import pairs
 
         return pairs(names, found.information, asking.averages.n_draws)

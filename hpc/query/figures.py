@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mpibayes.hpc.posterior.drawing import CHAINS, FAINT, plot, shortened, styled
+from mpibayes.hpc.posterior.drawing import CHAINS, FAINT, plot, shortened
+from mpibayes.hpc.posterior.drawing import styled_figure as styled
 from mpibayes.hpc.query.asking import Distributions
 from mpibayes.text import counted, visible
 

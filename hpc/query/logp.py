@@ -11,13 +11,13 @@ from mpibayes.hpc.data.events import Events, Known, everyone
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.average import FEW
-from mpibayes.hpc.query.conditions import in_words
+from mpibayes.hpc.query.conditions import Item, in_words
 from mpibayes.hpc.query.new_rows import NewRows
 from mpibayes.io.rows import Column
 from mpibayes.text import counted
 
 
-def described(asking: Asking, items: Sequence[str], option: str, rows: NewRows | None) -> Known:
+def described(asking: Asking, items: Sequence[Item], option: str, rows: NewRows | None) -> Known:
     """What --of or --given says: conditions, which hold for every row, and names of columns of the file."""
     conditions = [i for i in items if asking.conditions.is_condition(i)]
     said = everyone(asking.conditions.read(conditions, option))
@@ -44,7 +44,7 @@ def apart(wanted: Known, given: Known) -> None:
         raise ConfigError(f"column '{both[0]}' is both asked for and given")
 
 
-def sides(asking: Asking, of: Sequence[str], given: Sequence[str], rows: NewRows | None) -> tuple[Known, Known]:
+def sides(asking: Asking, of: Sequence[Item], given: Sequence[Item], rows: NewRows | None) -> tuple[Known, Known]:
     """What is asked for and what is given. Of the rows of a file all columns are asked for where none is named, and
     with columns asked for but none given the others are."""
     wanted = described(asking, of, "--of", rows)
@@ -63,7 +63,7 @@ def sides(asking: Asking, of: Sequence[str], given: Sequence[str], rows: NewRows
     return wanted, on_them
 
 
-def logp(asking: Asking, of: Sequence[str], given: Sequence[str], rows: NewRows | None) -> Answer:
+def logp(asking: Asking, of: Sequence[Item], given: Sequence[Item], rows: NewRows | None) -> Answer:
     """log p(of | given), with the error of averaging over draws. See `sides`."""
     if not of and rows is None:
         raise ConfigError("nothing is asked for: say of what with --of, as in --of 'income=high', or name --rows FILE")

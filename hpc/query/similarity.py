@@ -13,13 +13,14 @@ from mpibayes.hpc.query import average
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.conditional import values
+from mpibayes.hpc.query.conditions import Item
 from mpibayes.hpc.query.logp import few, words
 
 SHOWN = 4  # columns whose cells stand beside a row
 
 
 def similarity(
-    asking: Asking, row: int | None, like: Sequence[str], columns: Sequence[str], top: int, to: Sequence[int] = ()
+    asking: Asking, row: int | None, like: Sequence[Item], columns: Sequence[str], top: int, to: Sequence[int] = ()
 ) -> Answer:
     """Training rows by their similarity to a row of the table, by its number from 1, or to a described one.
 
@@ -63,7 +64,9 @@ def _place(numbers: np.ndarray, number: int, option: str) -> int:
     return at
 
 
-def _target(asking: Asking, row: int | None, like: Sequence[str], numbers: np.ndarray) -> tuple[int | None, Known, str]:
+def _target(
+    asking: Asking, row: int | None, like: Sequence[Item], numbers: np.ndarray
+) -> tuple[int | None, Known, str]:
     """The place of a training row, or what is known of another one; and what it is called."""
     if row is None:
         known = everyone(asking.conditions.read(like, "--like"))

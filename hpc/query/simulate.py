@@ -17,6 +17,7 @@ from mpibayes.hpc.query import average
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.conditional import values
+from mpibayes.hpc.query.conditions import Item
 from mpibayes.hpc.query.logp import described, words
 from mpibayes.hpc.query.new_rows import NewRows
 from mpibayes.hpc.query.sharing import dealt
@@ -24,7 +25,7 @@ from mpibayes.text import counted
 
 
 def simulate(
-    asking: Asking, n: int, given: Sequence[str], names: Sequence[str], seed: int, rows: NewRows | None
+    asking: Asking, n: int, given: Sequence[Item], names: Sequence[str], seed: int, rows: NewRows | None
 ) -> Answer:
     """n rows that have what is given; or the rows of a file, their missing cells drawn given the others.
 
