@@ -11,10 +11,8 @@ ROWS = ["--rows", "new.csv"]
 QUESTIONS = [
     ["logp", *ROWS, "--of", "income"],
     ["conditional", "colour", *ROWS, "--given", "age"],
-    ["impute", *ROWS],
     ["simulate", "-n", "200", "--given", "age=30..40"],
     ["surprisal", "--by", "rows"],
-    ["novelty", *ROWS],
     ["dependence"],
     ["predictors", "colour", "--set", "2"],
     ["compare", "--group", "colour=red", "--against", "colour=blue"],
