@@ -1,7 +1,7 @@
 """The command `mpibayes`: its commands and options, and the exit code.
 
-Only `run` uses MPI. Each command imports what it needs when it is called, so that `mpibayes --help` is fast and works
-on a login node without an MPI library.
+`run` and `query` use MPI. Each command imports what it needs when it is called, so that `mpibayes --help` is fast and
+works on a login node without an MPI library.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def cli(ctx):
       [data]
       table = "people.h5"
     """
-    if ctx.invoked_subcommand not in ("run", "doctor") and launcher_rank() > 0:
+    if ctx.invoked_subcommand not in ("run", "query", "doctor") and launcher_rank() > 0:
         ctx.exit(0)  # only these work together; under a launcher one copy of the others is enough
     if ctx.invoked_subcommand != "run" and launcher_size() > 1:
         signals.act()
@@ -455,12 +455,14 @@ def status(run_dir, as_json):
 @click.argument("run_dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Folder of the report.  [default: RUN_DIR/report]")
 @click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
+@click.option("--full", is_flag=True, help="Print the whole text of report.txt.")
 @TABLE
-def report(run_dirs, out, burn_in, table):
+def report(run_dirs, out, burn_in, full, table):
     """Summarise the posterior: of a mixture its clusters and what characterises them, of a regression its coefficients
     and odds ratios; held-out score, traces, R-hat and effective draws of both.
 
-    Several run directories are taken as chains of one posterior.
+    The terminal has the verdict; report.html is to be looked at, report.txt has all in words. Several run directories
+    are taken as chains of one posterior.
 
     \b
     Examples:
@@ -469,7 +471,7 @@ def report(run_dirs, out, burn_in, table):
     """
     from mpibayes.hpc.commands.report import report as write
 
-    write(list(run_dirs), out=out, burn_in=burn_in, table=table, console=_console())
+    write(list(run_dirs), out=out, burn_in=burn_in, table=table, console=_console(), full=full)
 
 
 @cli.command(short_help="Write clusters, features or draws for other programs.")
@@ -582,7 +584,7 @@ def predict(
 @click.argument("run_dir", type=click.Path(path_type=Path))
 @click.pass_context
 def query(ctx, run_dir):
-    """Ask the posterior of RUN_DIR, a mixture or a cross-categorization.
+    """Ask the posterior of RUN_DIR: a mixture, a cross-categorization, features or a regression.
 
     Answers are averages over kept draws, with their Monte Carlo errors. Probabilities are those of values as they were
     recorded. A condition is COLUMN=VALUE, a range COLUMN=LOW..HIGH (either end may be left out), or one of several

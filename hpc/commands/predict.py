@@ -33,7 +33,7 @@ class Predicted:
 
 
 def predict(
-    run_dir: str | Path,
+    run_dir: str | Path | Sequence[str | Path],
     source: str | Path | None,
     out: str | Path | None = None,
     *,
@@ -74,16 +74,17 @@ def predict(
         raise ConfigError("--probabilities and --impute are columns of the file that -o names; give it")
     if draws is not None and draws < 1:
         raise ConfigError(f"draws = {draws}: expected a whole number, 1 or more")
-    family = family_in(run_dir)
-    kept = posterior_of(family)([run_dir], burn_in, table)
-    if kept.config.model.sparse:
+    run_dirs = [run_dir] if isinstance(run_dir, str | Path) else list(run_dir)
+    family = family_in(run_dirs[0])
+    kept = posterior_of(family)(run_dirs, burn_in, table)
+    if kept.chains[0].config.model.sparse:
         if complete is not None or probabilities or impute:
-            raise ConfigError(f"{run_dir}: --complete, --probabilities and --impute are for typed tables")
+            raise ConfigError(f"{run_dirs[0]}: --complete, --probabilities and --impute are for typed tables")
         return _of_sparse(forecast_of(family)(kept, source, top, users, unseen), out, console)
     if source is None:
         raise ConfigError("name a file with new rows")
     if top is not None or users:
-        raise ConfigError(f'{run_dir}: --top and --user are for ratings (model.likelihood = "factorization")')
+        raise ConfigError(f'{run_dirs[0]}: --top and --user are for ratings (model.likelihood = "factorization")')
     forecast: Forecast = forecast_of(family)(kept, source, draws, probabilities, impute, complete is not None)
     lacking = lacking_columns(forecast.like, source, forecast.may_lack)
     record: dict = {}

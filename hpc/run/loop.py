@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import socket
 import sys
 import time
@@ -24,7 +25,7 @@ from mpibayes.hpc.config.load import load
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.family import Chain, Info
 from mpibayes.hpc.parallel import cores, waiting
-from mpibayes.hpc.parallel.comm import Communicator, end_job, names, on_root, world
+from mpibayes.hpc.parallel.comm import Communicator, end_job, names, on_root, serial, world
 from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size
 from mpibayes.hpc.parallel.waiting import announce
 from mpibayes.hpc.registry import family_of, scalars_of
@@ -44,7 +45,7 @@ from mpibayes.io.tables import AnyTable
 from mpibayes.io.trace import TraceWriter, last_values
 from mpibayes.text import counted, visible, visible_lines
 
-STATUS_EVERY_S = 10.0
+STATUS_EVERY_S = float(os.environ.get("MPIBAYES_STATUS_SECONDS", "10"))  # a notebook shows it
 
 
 def main(
@@ -87,6 +88,13 @@ def main(
     if comm is not None and comm.size > 1:
         clock.leave()
     return code if comm is None or comm.rank == 0 else 0
+
+
+def in_process(config_path: str | Path, out: str | Path) -> None:
+    """The same within another program: in this process alone, without MPI, signals and words on standard output, for
+    runs of seconds. Raises what the program would report."""
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        _run(serial(), Clock(None), Path(config_path), out, (), fresh=False)
 
 
 def run_folder(out: str | Path | None, config_path: str | Path) -> Path:
@@ -398,7 +406,14 @@ class ChainRun:
                 with contextlib.suppress(MpibayesError):  # a convenience
                     last = last_values(self.folder, cycle)
             self.progress = Progress(
-                self.folder, cycle, config.run.cycles, chain.n_rows, scalars, number=which, values=last
+                self.folder,
+                cycle,
+                config.run.cycles,
+                chain.n_rows,
+                scalars,
+                number=which,
+                values=last,
+                chains=config.run.chains,
             )
             for warning in found.warnings if found is not None else ():
                 self.progress.note(f"warning: {warning}; continuing from cycle {cycle}")

@@ -27,8 +27,8 @@ from tests.exact.enumerate import NAN, Case
 
 LEVEL = 1e-4
 CYCLES = 12
-REPLICATES = 120
-MOVES = 10  # a round of moves a replicate
+WITH_MOVES = {"n_replicates": 120, "split_merge": 10}  # a round of moves a replicate
+ALIKE = {"n_replicates": 400, "split_merge": 0}  # moves would make views differ that draw alike
 COLUMNS = (  # every kind in both views, and not side by side; rows are alike in both, as what is shared then shows
     ("a", "categorical", (0, 0, 1, 1, -1), ("r", "s")),
     ("b", "categorical", (0, 0, 1, 2, 1), ("t", "u", "v")),
@@ -62,7 +62,7 @@ def sampler(comm, n_shards, views=VIEWS, **settings):
     columns, rows = table_from_arrays(
         [(name, kind, np.array(values), levels) for name, kind, values, levels in COLUMNS if name in "".join(views)]
     )
-    settings = {"split_merge": MOVES, "priors": PRIORS, "shards": n_shards, **PROCESS, **settings}
+    settings = {"split_merge": 10, "priors": PRIORS, "shards": n_shards, **PROCESS, **settings}
     return Mixture(comm, columns, lambda a, b: rows.take(slice(a, b)), len(rows), Settings(**settings), views=views)
 
 
@@ -101,9 +101,9 @@ def verdict(comm, n_shards, n_replicates, default_seed, **settings):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("n_shards", [1, 3])
-def test_law_of_two_views(n_shards):
-    found = verdict(serial(), n_shards, REPLICATES, 91)
+@pytest.mark.parametrize("n_shards, size", [(1, ALIKE), (3, WITH_MOVES)])
+def test_law_of_two_views(n_shards, size):
+    found = verdict(serial(), n_shards, default_seed=91, **size)
     assert found.passed, f"{found} (seed {seed(91)})"
 
 
@@ -136,10 +136,10 @@ def columns_by_place():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("wrong", [one_lane, columns_by_place])
-def test_wrong_views_are_rejected(wrong):
+@pytest.mark.parametrize("wrong, size", [(one_lane, ALIKE), (columns_by_place, WITH_MOVES)])
+def test_wrong_views_are_rejected(wrong, size):
     with wrong():
-        found = verdict(serial(), 1, REPLICATES, 91)
+        found = verdict(serial(), 1, default_seed=91, **size)
     assert not found.passed, str(found)
 
 

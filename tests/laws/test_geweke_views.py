@@ -1,8 +1,8 @@
 """Geweke's joint test of several views: columns' views, rows' partitions and hyperparameters come back to their prior.
 
 As test_geweke.py: they are drawn from their joint prior; then each step draws a fresh table given them, and runs one
-cycle of the program, in which rows and columns move. Three columns, one of each kind, with missing cells. Replicates
-are independent: t-tests with exact expectations, LEVEL in all (Bonferroni).
+cycle of the program, in which rows and columns move, views split and merge. Three columns, one of each kind, with
+missing cells. Replicates are independent: t-tests with exact expectations, LEVEL in all (Bonferroni).
 """
 
 import numpy as np
@@ -20,6 +20,7 @@ from tests.exact.view_transitions import cores
 from tests.laws.test_geweke import LEVELS, MEANS, PRIORS, RATES, SHAPES, SYMMETRIC, VARIANCES
 
 LEVEL = 1e-4
+REPLICATES = 50
 N = 6
 NAMES = ("c", "x", "n")
 HOLES = {"c": [3], "x": [0, 5], "n": [4, 5]}
@@ -79,7 +80,7 @@ def geweke(n_shards, n_replicates, steps, default_seed):
     """(p, index of the worst event, z)."""
     g = np.random.Generator(np.random.Philox(seed(default_seed)))
     columns, rows = draw_table(np.zeros((3, N), int), draw_hypers(g), g)
-    settings = Settings(seed=seed(default_seed), shards=n_shards, priors=PRIORS, split_merge=1, **PROCESS)
+    settings = Settings(seed=seed(default_seed), shards=n_shards, priors=PRIORS, split_merge=1, column_moves=1, **PROCESS)
     mixture = Mixture(serial(), columns, lambda a, b: rows.take(np.arange(a, b)), N, settings)
     units, means = [(name,) for name in NAMES], []
 
@@ -112,12 +113,12 @@ def geweke(n_shards, n_replicates, steps, default_seed):
 @pytest.mark.thorough
 def test_joint_prior_of_views_comes_back():
     with cores(3):
-        p, worst, z = geweke(3, 80, 6, 161)
+        p, worst, z = geweke(3, REPLICATES, 6, 161)
     assert p >= LEVEL, f"event {worst}, z {z:.2f} (seed {seed(161)})"
 
 
 @pytest.mark.thorough
 def test_hyperparameters_left_behind_are_rejected():
     with hypers_left_behind(), cores(3):
-        p, worst, z = geweke(3, 80, 6, 161)
+        p, worst, z = geweke(3, REPLICATES, 6, 161)
     assert p < LEVEL, f"event {worst}, z {z:.2f}"

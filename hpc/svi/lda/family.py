@@ -26,7 +26,10 @@ from mpibayes.text import counted
 
 PARTS = 10  # states that are kept, where output.kept does not say
 SMALL, BATCH = 5_000, 256  # documents of which all are looked at, and of a batch of more, where step.batch does not say
-CYCLES, PASSES = 60, 10  # with all documents; and times that each is looked at in batches, where run.cycles does not say
+CYCLES, PASSES = (
+    60,
+    10,
+)  # with all documents; and times that each is looked at in batches, where run.cycles does not say
 DOCUMENTS, MOST_SHARDS = 100, 64  # in a shard at least, and shards: sums do not depend on them
 SLOWING = Decay(10.0, 0.5)  # step sizes with batches, where step.rate does not say
 

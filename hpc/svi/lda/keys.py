@@ -35,9 +35,7 @@ class Model(keys.Model):
     alpha: float = key(
         0.1, "of the Dirichlet prior of a document's topics: of each topic", "a number above 0", gt=0, le=1000
     )
-    eta: float = key(
-        0.05, "of the Dirichlet prior of a topic's words: of each word", "a number above 0", gt=0, le=1000
-    )
+    eta: float = key(0.05, "of the Dirichlet prior of a topic's words: of each word", "a number above 0", gt=0, le=1000)
     learn_alpha: bool = key(
         False, "an alpha for each topic is learned, in cycles with the local step vb", "true or false"
     )
