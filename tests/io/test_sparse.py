@@ -66,7 +66,9 @@ def test_every_form_is_the_same_table(tmp_path, small):
         found = import_sparse([tmp_path / name], tmp_path / "t.h5", vocabulary=tmp_path / "vocab.a.txt", overwrite=True)
         table = found.table
         np.testing.assert_array_equal(dense(table), COUNTS)
-        assert table.column_ids() == WORDS and table.column_ids(3, 5) == WORDS[3:5] and table.row_ids(1, 3) == ["2", "3"]
+        assert (
+            table.column_ids() == WORDS and table.column_ids(3, 5) == WORDS[3:5] and table.row_ids(1, 3) == ["2", "3"]
+        )
         assert (table.whole, table.total, table.n_entries) == (True, COUNTS.sum(), (COUNTS > 0).sum())
         assert any("1 row without an entry" in warning for warning in found.warnings)
         prints.add(table.fingerprint)
@@ -88,7 +90,9 @@ def test_text_with_ids(tmp_path, small, separator):
         items = [int(text[2:]) for text in table.column_ids()]
         assert users == list(dict.fromkeys(i[order])) and items == list(dict.fromkeys(j[order]))
         rows = table.read()
-        np.testing.assert_array_equal(rows.values, COUNTS[np.array(users)[rows.row_of()], np.array(items)[rows.columns]] / 2)
+        np.testing.assert_array_equal(
+            rows.values, COUNTS[np.array(users)[rows.row_of()], np.array(items)[rows.columns]] / 2
+        )
         k = rows.times.astype(int)
         np.testing.assert_array_equal(i[k], np.array(users)[rows.row_of()])
 

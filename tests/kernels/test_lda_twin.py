@@ -106,7 +106,20 @@ def test_bad_arguments():
     for change in ({"local": "cvb0"}, {"rows": np.array([40])}, {"numbers": np.ones(3)}, {"gamma": gamma[:3]}):
         given = {"rows": None, "numbers": None, "local": "vb", "gamma": gamma} | change
         with pytest.raises(ValueError):
-            room(texts, given["rows"], given["numbers"], alpha, given["local"], True, 9, 0.1, given["gamma"], None, None, 1.0)
+            room(
+                texts,
+                given["rows"],
+                given["numbers"],
+                alpha,
+                given["local"],
+                True,
+                9,
+                0.1,
+                given["gamma"],
+                None,
+                None,
+                1.0,
+            )
 
 
 def digest():
@@ -128,5 +141,7 @@ def test_every_width_gives_the_same_bits():
     program = "from tests.kernels.test_lda_twin import ISA, digest; print(ISA, digest())"
     for isa in WIDTHS[: WIDTHS.index(ISA)]:
         environment = {**os.environ, "MPIBAYES_ISA": isa, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120
+        )
         assert done.stdout.split() == [isa, digest()], done.stderr

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from mpibayes.hpc.parallel import shards
-from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found
 from mpibayes.hpc.svi.lda import keys, model
 from mpibayes.hpc.svi.lda.ascent import EXACTLY

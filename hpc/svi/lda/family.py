@@ -26,7 +26,10 @@ from mpibayes.text import counted
 
 PARTS = 10  # states that are kept, where output.kept does not say
 SMALL, BATCH = 5_000, 256  # documents of which all are looked at, and of a batch of more, where step.batch does not say
-CYCLES, PASSES = 60, 10  # with all documents; and times that each is looked at in batches, where run.cycles does not say
+CYCLES, PASSES = (
+    60,
+    10,
+)  # with all documents; and times that each is looked at in batches, where run.cycles does not say
 DOCUMENTS, MOST_SHARDS = 100, 64  # in a shard at least, and shards: sums do not depend on them
 SLOWING = Decay(10.0, 0.5)  # step sizes with batches, where step.rate does not say
 
@@ -147,7 +150,7 @@ class TopicsChain:
         if self.comm.rank == 0:
             eta = self.config.of(keys.Model).eta
             values = {
-                "bound": bound, "perplexity": score, "topics": model.n_used(ascent.q, eta),
+                "bound": bound, "perplexity": score, "topics_used": model.n_used(ascent.q, eta),
                 "iterations": ascent.iterations, "step_size": ascent.rate(), "guarded": ascent.guarded,
             }  # fmt: skip
             result.values = {name: np.array([value], np.float64) for name, value in values.items()}

@@ -35,9 +35,7 @@ class Model(keys.Model):
     alpha: float = key(
         0.1, "of the Dirichlet prior of a document's topics: of each topic", "a number above 0", gt=0, le=1000
     )
-    eta: float = key(
-        0.05, "of the Dirichlet prior of a topic's words: of each word", "a number above 0", gt=0, le=1000
-    )
+    eta: float = key(0.05, "of the Dirichlet prior of a topic's words: of each word", "a number above 0", gt=0, le=1000)
     learn_alpha: bool = key(
         False, "an alpha for each topic is learned, in cycles with the local step vb", "true or false"
     )
@@ -62,8 +60,8 @@ class Step(svi.Step):
     )
     local: Literal[LOCAL] = key(
         "auto",
-        "how a document's topics are found: vb, variational Bayes; linear, the same without digamma; cvb0, a word's own "
-        "share left out; or one, then vb; auto: linear, then vb with all documents, else cvb0, then vb",
+        "how a document's topics are found: vb, variational Bayes; linear, the same without digamma; cvb0, a word's "
+        "own share left out; or one, then vb; auto: linear, then vb with all documents, else cvb0, then vb",
         " or ".join(f'"{name}"' for name in LOCAL),
     )
     switch: Literal["auto"] | Annotated[int, Field(ge=0)] = key(
