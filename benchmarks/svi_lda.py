@@ -8,12 +8,12 @@ mpirun -n 2 python benchmarks/svi_lda.py ranks               seconds of a cycle,
 python benchmarks/svi_lda.py memory                          resident bytes a (document, word) pair
 
 All programs see the same nine tenths of the documents, with 50 topics, alpha 0.1 and eta 0.05. Each gives words'
-probabilities in topics, and these are scored alike (`heldout.HeldOut`): every other distinct word of a held-out document
-is seen, topics are found from these (linear, as the program does; and by variational Bayes), the others are scored.
+probabilities in topics, and these are scored alike (`heldout.HeldOut`): every other distinct word of a held-out
+document is seen, topics are found from these (linear, as the program does; and by variational Bayes), the others are
+scored.
 """
 
 import lzma
-import resource
 import sys
 import time
 from collections import Counter
@@ -78,7 +78,8 @@ def simulated(d=21_000, v=5_000, k=TOPICS, length=100, seed=0):
     words = []
     for _ in range(d):
         z = rng.multinomial(rng.poisson(length), rng.dirichlet(np.full(k, ALPHA)))
-        words.append(Counter(np.concatenate([[0][:0], *(rng.choice(v, n, p=beta[j]) for j, n in enumerate(z) if n)]).astype(int).tolist()))
+        own = [rng.choice(v, n, p=beta[j]).tolist() for j, n in enumerate(z) if n]
+        words.append(Counter(word for some in own for word in some))
     return rows_of(words), v, beta.T
 
 
@@ -210,7 +211,7 @@ def compare(rows, v, peers, truth=None):
     print(f"{'':<28}{'linear':>9}{'vb':>9}{'CPU':>9}")
     if truth is not None:
         line("truth", held.score(truth), 0.0)
-    runs = {"default": (cycles, given), "default, a third": (max(20, cycles // 3), defaults(len(train), max(20, cycles // 3))[1])}
+    runs = {"default": (cycles, given), "default, a third": defaults(len(train), max(20, cycles // 3))}
     if len(train) <= 5000:
         runs["vb"] = 60, {"warm": 54}
     for name, (n, how) in runs.items():
@@ -237,7 +238,8 @@ def speed(folder):
             gamma, began = documents.gamma[0].copy(), time.process_time()
             done = documents.steps(chain.q, local, documents.texts[0], None, None, gamma, sums)
             best = min(best, time.process_time() - began)
-        print(f"{kind}, {'cold' if cold else 'warm'}: {len(rows) / best:,.0f} documents/s, {done / len(rows):.1f} iterations")
+        start = "cold" if cold else "warm"
+        print(f"{kind}, {start}: {len(rows) / best:,.0f} documents/s, {done / len(rows):.1f} iterations")
 
 
 def noise(folder):
@@ -247,7 +249,8 @@ def noise(folder):
         "all, vb": {"warm": 36}, "all, linear then vb": {"first": "linear", "switch": 20, "warm": 36},
         "batches of 500": {"batch": Constant(500), "rate": Decay(1.0, 0.6), "warm": 99},
         "svi+, 1000 as 500": {
-            "batch": Constant(1000), "rate": Decay(1.0, 0.6), "noise": Noise("svi+"), "effective": Constant(500), "warm": 99
+            "batch": Constant(1000), "rate": Decay(1.0, 0.6), "noise": Noise("svi+"), "effective": Constant(500),
+            "warm": 99,
         },
     }  # fmt: skip
     for name, given in ways.items():
@@ -285,20 +288,24 @@ def ranks(d=100_000):
         print(f"{comm.size} ranks: {wall:.3f} s a cycle, {cpu:.3f} CPU s on root, {d / wall:,.0f} documents/s")
 
 
-def memory():
-    """What documents take: of a chain of 100,000 of them, beside one of few."""
-    v = 2_000
+def memory(d=400_000, v=2_000, words=50):
+    """What documents take while a chain runs: the process's peak with them, less that with few."""
     peaks = []
-    for d in (1_000, 200_000):
+    for n in (1_000, d):
         rng = np.random.default_rng(0)
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        starts = np.arange(d + 1, dtype=np.int64) * 50
-        words = (np.arange(50 * d, dtype=np.int32) % 50) * 40 + np.repeat(rng.integers(0, 40, d), 50).astype(np.int32)
-        documents = Documents([SparseRows(starts, words, np.ones(50 * d, np.float32))], v, 10, 1.0, False)
-        q = first(v, 10, ALPHA, ETA, 50.0 * d, rng)
-        documents.look(q, Local("vb", True, 0.01, 5), [None], None)
-        peaks.append((d, documents.shards[0].columns.nbytes + documents.shards[0].values.nbytes, documents.gamma[0].nbytes, before))
-        print(f"{d:,} documents: {peaks[-1][1] / (50 * d):.1f} bytes a pair, {peaks[-1][2] / d:.0f} a document's topics")
+        starts = np.arange(n + 1, dtype=np.int64) * words
+        columns = np.tile(np.arange(words, dtype=np.int32) * (v // words), n)
+        columns += np.repeat(rng.integers(0, v // words, n), words).astype(np.int32)
+        rows = SparseRows(starts, columns, np.ones(len(columns), np.float32))
+        documents = Documents([rows], v, 10, unit_of(1.0 * len(columns)), False)
+        q = first(v, 10, ALPHA, ETA, 1.0 * len(columns), rng)
+        documents.look(q, Local("vb", True, 0.01, 3), [None], None)
+        lines = Path("/proc/self/status").read_text().splitlines()
+        now = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+        peaks.append(now * 1024)
+    a_document = 8 + 4 * 10
+    used = (peaks[1] - peaks[0]) / (d - 1_000)
+    print(f"{used:.0f} bytes a document of {words} words, 10 topics: {(used - a_document) / words:.1f} bytes a pair")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ The file is sealed (`io/seal.py`), and appears under its final name whole or not
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -176,7 +177,7 @@ class SparseTable:
             ends = ends if start else np.concatenate([np.zeros(1, np.int64), ends])
             text = self._slice(file, f"{of}_text", int(ends[0]), int(ends[-1])).tobytes()
         cut = (ends - ends[0]).tolist()
-        return [text[a:b].decode() for a, b in zip(cut[:-1], cut[1:])]
+        return [text[a:b].decode() for a, b in itertools.pairwise(cut)]
 
     def _same(self, file: h5py.File) -> None:
         if file.attrs.get("fingerprint") != self.fingerprint:

@@ -50,7 +50,7 @@ def passed(local, k, cold=True, rows=None, numbers=None, most=50, tolerance=1e-3
 @pytest.mark.parametrize("k", [1, 2, 7, 16, 33])
 @pytest.mark.parametrize("cold", [True, False])
 def test_twins(local, k, cold):
-    (starts, words, counts, weight, alpha, first), gamma, sums, numbered, done = passed(local, k, cold, tolerance=1e-9)
+    (starts, words, counts, weight, alpha, first), gamma, sums, numbered, _done = passed(local, k, cold, tolerance=1e-9)
     args = starts, words, counts, weight, alpha.astype(float), local, None if cold else first, 50, 1e-9
     expected, found, _ = lda_twin.local_steps(*args)
     np.testing.assert_allclose(gamma, expected, rtol=2e-4, atol=2e-4)
@@ -95,7 +95,7 @@ def test_sums_do_not_depend_on_their_order():
 
 
 def test_bad_arguments():
-    _, starts, words, counts, lam = problem()
+    _, starts, words, counts, _lam = problem()
     with pytest.raises(ValueError, match="word"):
         lda.Documents(starts, np.full_like(words, 80), counts, 80)
     with pytest.raises(ValueError, match="disagree"):
