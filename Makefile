@@ -115,9 +115,6 @@ demo: setup demo/census.h5
 	mpirun -n $(DEMO_RANKS) mpibayes run $(EXAMPLE)/run.toml -o demo/run
 	mpibayes report demo/run
 	@echo
-	@echo "The report is in demo/run/report:"
-	@ls demo/run/report | sed 's,^,  demo/run/report/,'
-	@echo
 	@echo "A demo, of 400 cycles in seconds: its warnings are right, so few are too short. The large clusters are there, but not"
 	@echo "yet the posterior. A real run has tens of thousands of cycles and several chains, here some minutes each:"
 	@echo "  . $(VENV)/bin/activate"

@@ -2,7 +2,8 @@
 
 python benchmarks/svi_factorization.py speed [--peer]     a table of MovieLens 10M's shape, CPU seconds of a pass
 python benchmarks/svi_factorization.py rmse FOLDER        of the data folder: movielens_1m_part, movielens_100k, jester1
-python benchmarks/svi_factorization.py noise FOLDER [10]  bounds and guard with the paper's noise; movielens_100k, d = 5
+python benchmarks/svi_factorization.py noise FOLDER [RANK [CYCLES [STARTS]]]
+                                                          bounds and guard with the paper's noise; movielens_100k
 mpirun -n 2 python benchmarks/svi_factorization.py ranks  seconds of a cycle; with -n 1 beside it
 """
 
@@ -132,7 +133,7 @@ def rmse(folder):
             print(f"  {words}: RMSE {mean:.4f}, sd of splits {spread:.4f}, {found[:, 1].mean():.2f} s", flush=True)
 
 
-def noise(folder, rank=5, name="movielens_100k", cycles=100, starts=STARTS):
+def noise(folder, rank=5, cycles=100, starts=STARTS, name="movielens_100k"):
     """Bounds at the end, with errors, and the share of users and items whose noise was held back."""
     rows, items = read(folder, name)
     x = Ratings.of(rows)
@@ -182,7 +183,7 @@ def main():
     elif what == "ranks":
         ranks()
     elif what == "noise":
-        noise(Path(more[0]), int(more[1]) if more[1:] else 5)
+        noise(Path(more[0]), *map(int, more[1:]))
     else:
         rmse(Path(more[0]))
 

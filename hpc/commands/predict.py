@@ -77,7 +77,7 @@ def predict(
     run_dirs = [run_dir] if isinstance(run_dir, str | Path) else list(run_dir)
     family = family_in(run_dirs[0])
     kept = posterior_of(family)(run_dirs, burn_in, table)
-    if kept.config.model.sparse:
+    if kept.chains[0].config.model.sparse:
         if complete is not None or probabilities or impute:
             raise ConfigError(f"{run_dirs[0]}: --complete, --probabilities and --impute are for typed tables")
         return _of_sparse(forecast_of(family)(kept, source, top, users, unseen), out, console)

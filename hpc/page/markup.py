@@ -1,4 +1,4 @@
-"""The parts of a report's text as HTML: texts, facts and tables. All that comes from tables is made visible and escaped.
+"""The parts of a report's text as HTML: texts, facts and tables. What comes from tables is made visible and escaped.
 
 What rich takes as styles is read back from its texts; cells of tables are texts or strings.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from rich.columns import Columns
@@ -38,9 +39,7 @@ def markup(part: Any) -> str:
         return _table(part)
     if isinstance(part, WideTable):
         headings = [part.of, *(h for group in part.groups for h in group.headings)]
-        rows = [
-            [name, *(cell for group in part.groups for cell in group.rows[i])] for i, name in enumerate(part.names)
-        ]
+        rows = [[name, *(cell for group in part.groups for cell in group.rows[i])] for i, name in enumerate(part.names)]
         return table(headings, rows, [False, *[True] * (len(headings) - 1)])
     if isinstance(part, Columns):
         return f"<ul>{''.join(f'<li>{inline(one)}</li>' for one in part.renderables)}</ul>"
@@ -67,7 +66,7 @@ def inline(text: Text | str) -> str:
         return escaped(text)
     ends = sorted({0, len(text.plain), *(min(x, len(text.plain)) for s in text.spans for x in (s.start, s.end))})
     pieces = []
-    for start, end in zip(ends, ends[1:]):
+    for start, end in pairwise(ends):
         styles = [str(s.style) for s in text.spans if s.start <= start and s.end >= end]
         pieces.append(_span(text.plain[start:end], " ".join([str(text.style or ""), *styles])))
     return "".join(pieces)

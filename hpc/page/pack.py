@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -141,7 +142,7 @@ def _line(chain: Any, s: Any) -> dict[str, Any]:
     x, y = (chain.trace["cycle"][seen], value[seen]) if len(value) else (value, value)
     if len(x) > MOST_POINTS:
         edges = np.linspace(0, len(x), MOST_POINTS // 2 + 1).astype(int)
-        pairs = [sorted((a + int(y[a:b].argmin()), a + int(y[a:b].argmax()))) for a, b in zip(edges, edges[1:])]
+        pairs = [sorted((a + int(y[a:b].argmin()), a + int(y[a:b].argmax()))) for a, b in pairwise(edges)]
         at = np.unique(np.concatenate([[0, len(x) - 1], *pairs]).astype(int))
         x, y = x[at], y[at]
     return {"x": [int(v) for v in x], "y": [float(f"{v:.7g}") for v in y]}

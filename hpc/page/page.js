@@ -137,10 +137,10 @@ function column(c) {
   }
   return unpacked.get(c);
 }
-function details(id, b, i) {
+function details(id, b, i, from = null) {
   const d = b.details, list = make("div"), input = make("input", { type: "search", autocomplete: "off", oninput: () => show() });
-  const title = make("h2", { id: "details-title", text: b.titles[i] || `${b.noun} ${i + 1}` });
-  const go = (step) => details(id, b, (i + step + d.n) % d.n);
+  const title = make("h2", { id: "details-title", tabindex: "-1", text: b.titles[i] || `${b.noun} ${i + 1}` });
+  const go = (step, label) => details(id, b, (i + step + d.n) % d.n, label);
   const push = (text, label, onclick) => make("button", { type: "button", class: "push", text, "aria-label": label, onclick });
   const order = d.columns.map((_, j) => j).sort((p, q) => column(d.columns[q]).apart[i] - column(d.columns[p]).apart[i] || p - q);
   let lazy = null;
@@ -154,7 +154,7 @@ function details(id, b, i) {
   }
   dialog.replaceChildren(
     make("div", { class: "bar" }, title, make("div", { class: "tools" },
-      push("\u2190", `Previous ${b.noun}`, () => go(-1)), push("\u2192", `Next ${b.noun}`, () => go(1)),
+      push("\u2190", `Previous ${b.noun}`, () => go(-1, 0)), push("\u2192", `Next ${b.noun}`, () => go(1, 1)),
       make("label", {}, "Search columns ", input), push("Close", "Close", () => dialog.close()))),
     make("p", { class: "dim", text: `The columns in the order of ${d.apart}. Blue: ${d.here}; black mark or grey bar: ${d.whole}.` }), list);
   dialog.onkeydown = (e) => {
@@ -166,6 +166,7 @@ function details(id, b, i) {
   history.replaceState(null, "", `#${id}/${i + 1}`);
   if (!dialog.open) dialog.showModal();
   dialog.scrollTop = 0;
+  (from === null ? title : dialog.querySelectorAll(".push")[from]).focus();  // what had it is gone
 }
 dialog.addEventListener("close", () => history.replaceState(null, "", location.pathname + location.search));
 function against(d, c, i) {
@@ -215,7 +216,8 @@ function matrix(place, m) {
   const of = (i, j) => (i === j ? 255 : share[i > j ? (i * (i - 1)) / 2 + j : (j * (j - 1)) / 2 + i]);
   const group = (i) => m.ends.findIndex((e) => i < e) + 1;
   let cell = 1, left = 0, top = 18, at = null;
-  place.append(make("p", { class: "dim", text: `${m.words}. Point at a cell, or move with the arrow keys.` + (m.left_out ? ` ${grouped(m.left_out)} more columns have no place here.` : "") }), canvas, readout);
+  place.append(make("p", { class: "dim", text: `${m.words}. Point at a cell, or move with the arrow keys.` + (m.left_out ? ` ${grouped(m.left_out)} more columns have no place here.` : "") }),
+    make("div", { class: "dim scale" }, "0 %", make("span"), "100 %"), canvas, readout);
   function draw() {
     const room = Math.min(place.clientWidth, 900), dark = colour("--low"), light = colour("--high"), pixels = window.devicePixelRatio || 1;
     const pen = canvas.getContext("2d");

@@ -81,7 +81,8 @@ def _verdict(v: Verdict) -> str:
         f'<p class="approximation"><b>An approximation.</b> {escaped(v.approximation)}</p>' if v.approximation else ""
     )
     head = f'<p class="sound"><span aria-hidden="true">{SIGN[v.sound]}</span> {v}</p>'
-    return f'<section id="verdict" class="verdict {v.sound}">{head}{note}<div class="answers">{"".join(answers)}</div></section>'
+    body = f'{head}{note}<div class="answers">{"".join(answers)}</div>'
+    return f'<section id="verdict" class="verdict {v.sound}">{body}</section>'
 
 
 def _section(section: Section, data: list[dict[str, Any]]) -> str:

@@ -7,7 +7,7 @@ Numbers are as they are, NaN where there is none; texts are as the table has the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,8 +30,8 @@ ASKED = (  # what a verdict answers, and where
 class Verdict:
     """What a report opens with, in sentences: what was found, whether the chains agree, what to do next.
 
-    sound: GOOD, if nothing speaks against the result; DOUBT; or BAD, if the chains contradict each other. approximation:
-    what it is one of, "" for draws of the posterior.
+    sound: GOOD, if nothing speaks against the result; DOUBT; or BAD, if the chains contradict each other.
+    approximation: what is to be said of one, "" of draws of the posterior.
     """
 
     found: Sequence[str]
@@ -137,6 +137,11 @@ class Shown:
     name: str
     picture: Picture
     words: str
+
+
+def pictured(pictures: Mapping[str, Picture], words: Mapping[str, str], *names: str) -> list[Shown]:
+    """Those of these pictures that the report has, with their words."""
+    return [Shown(name, pictures[name], words[name]) for name in names if name in pictures]
 
 
 @dataclass(frozen=True)

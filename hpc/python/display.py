@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 from mpibayes.errors import MpibayesError
 from mpibayes.hpc.registry import FAMILIES, scalars_of
-from mpibayes.hpc.run.progress import line, panel
+from mpibayes.hpc.run.live import panel
+from mpibayes.hpc.run.progress import line
 from mpibayes.hpc.run.status import NAME, read_status
 from mpibayes.io.files import chain_directories
 from mpibayes.text import visible

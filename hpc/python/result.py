@@ -5,12 +5,14 @@ from __future__ import annotations
 import html
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.python import frames
+from mpibayes.hpc.python.child import in_python
 from mpibayes.hpc.query import answer as answers
 from mpibayes.hpc.query.answer import Answer
 
@@ -31,7 +33,8 @@ class Result:
     """
 
     def __init__(self, answer: Answer, kind: frames.Kind = "pyarrow"):
-        self._answer, self._kind = answer, kind
+        remarks = [in_python(text) for text in answer.remarks]
+        self._answer, self._kind = replace(answer, remarks=remarks), kind
 
     @property
     def title(self) -> str:

@@ -332,13 +332,53 @@ class Run:
 
         return Result(self._answer(lambda asking, _: dependence(asking, names(columns), 20), None, ""), self._kind)
 
-    def predictors(self, column: str, columns: Names = None) -> Result:
+    def predictors(self, column: str, columns: Names = None, *, size: int | None = None) -> Result:
         """The columns that tell one best, each by itself: mutual information in nats, its error, and its share of what
-        there is to know."""
+        there is to know. size: a set of up to so many columns that tell it best together."""
         from mpibayes.hpc.query.dependence import predictors
+        from mpibayes.hpc.query.predictors import best_set
 
-        found = self._answer(lambda asking, _: predictors(asking, column, names(columns), 20), None, "")
-        return Result(found, self._kind)
+        if size is not None and size < 2:
+            raise ConfigError(f"size = {size}: expected 2 or more columns")
+        wanted = names(columns)
+        if size is not None:
+            return Result(self._answer(lambda asking, _: best_set(asking, column, wanted, size), None, ""), self._kind)
+        return Result(self._answer(lambda asking, _: predictors(asking, column, wanted, 20), None, ""), self._kind)
+
+    def compare(
+        self,
+        group: Given = None,
+        against: Given = None,
+        *,
+        rows: Any = None,
+        against_rows: Any = None,
+        other: Run | None = None,
+        columns: Names = None,
+        top: int = 20,
+        unseen: str = "missing",
+    ) -> Result:
+        """Where two groups of rows differ most: columns by the divergence of their distributions in nats, its error,
+        and where most of it is; with a .plot(). The groups are described, {"sex": "Female"} and {"sex": "Male"}, or
+        those of two DataFrames or files, or the tables of this run and of another one."""
+        from mpibayes.hpc.query import compare
+
+        ways = [group is not None or against is not None, rows is not None or against_rows is not None]
+        if sum(ways) + (other is not None) != 1 or (ways[1] and (rows is None or against_rows is None)):
+            raise ConfigError(
+                "say what is compared, in one way: group and against, or rows and against_rows, or another run"
+            )
+        wanted = names(columns)
+
+        def verb(asking: Asking, new: Any) -> Answer:
+            if other is not None:
+                return compare.compare_runs(asking, other._asking, wanted, top)
+            if new is not None:
+                return compare.compare_rows(
+                    asking, new, handed(against_rows, self._kind).read(asking, unseen), wanted, top
+                )
+            return compare.compare(asking, conditions(group), conditions(against), wanted, top)
+
+        return Result(self._answer(verb, rows, unseen), self._kind)
 
     # --- how they are asked ------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from mpibayes.hpc.query import average
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.average import FEW
+from mpibayes.hpc.query.conditions import Item
 from mpibayes.hpc.query.logp import words
 from mpibayes.hpc.query.new_rows import NewRows
 from mpibayes.hpc.query.sharing import dealt
@@ -43,7 +44,7 @@ class Group:
 
 
 def compare(
-    asking: Asking, group: Sequence[str], against: Sequence[str], columns: Sequence[str] = (), top: int = 20
+    asking: Asking, group: Sequence[Item], against: Sequence[Item], columns: Sequence[str] = (), top: int = 20
 ) -> Answer:
     """Rows that have what `group` says with rows that have what `against` does; conditions as elsewhere."""
     asking.require("compare")

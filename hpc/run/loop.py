@@ -406,7 +406,14 @@ class ChainRun:
                 with contextlib.suppress(MpibayesError):  # a convenience
                     last = last_values(self.folder, cycle)
             self.progress = Progress(
-                self.folder, cycle, config.run.cycles, chain.n_rows, scalars, number=which, values=last
+                self.folder,
+                cycle,
+                config.run.cycles,
+                chain.n_rows,
+                scalars,
+                number=which,
+                values=last,
+                chains=config.run.chains,
             )
             for warning in found.warnings if found is not None else ():
                 self.progress.note(f"warning: {warning}; continuing from cycle {cycle}")

@@ -126,7 +126,21 @@ def test_values_say_what_texts_say(place, name, value, text):
         assert np.array_equal(getattr(one, field), getattr(two, field)), field
 
 
+@ignoring
+def test_groups_are_compared(run, new):
+    _, frame = new
+    found = run.compare({"colour": "red"}, {"colour": "blue"}, columns=["age", "income"])
+    assert found["column"].tolist() == ["age", "income"] and (found["divergence"] > 0.1).all()
+    likewise = run.compare("colour=red", "colour=blue", columns="age,income")
+    assert found.to_arrow().equals(likewise.to_arrow())
+    assert len(run.compare(rows=frame[:6], against_rows=frame[6:])) == 7
+    alike = run.compare(other=run)
+    assert np.allclose(alike["divergence"], 0.0, atol=1e-12)
+    assert len(run.predictors("income", ["age", "colour", "noise"], size=2)) <= 2
+
+
 MISTAKES = {
+    "compared two ways": (lambda run: run.compare({"age": 3}, other=run), "in one way"),
     "no such level": (lambda run: run.logp(of={"colour": "rad"}), "did you mean 'red'"),
     "no such column": (lambda run: run.conditional("color"), "did you mean 'colour'"),
     "no number": (lambda run: run.logp(of={"age": [1, 2]}), "is not a number"),

@@ -10,6 +10,7 @@ from mpibayes.hpc.svi.factorization.predictive import log_density, scored
 from mpibayes.io.draws import iterate_draws
 from mpibayes.io.export import export
 from mpibayes.io.sparse import SparseRows, write_sparse
+from tests.page.checks import parts_of, problems
 from tests.run.conftest import mpibayes
 from tests.svi.ratings import made
 
@@ -80,7 +81,11 @@ def test_stopped_in_pieces_on_other_ranks(place, name):
 
 def test_what_is_made_of_a_run(place):
     done = mpibayes(place, "report", "plain")
-    assert done.returncode == 0 and "approximation" in done.stdout and "the best of 2" in done.stdout, done.stderr
+    assert done.returncode == 0 and "An approximation" in done.stdout and "of 2 chains" in done.stdout, done.stderr
+    text, page = ((place / "plain" / "report" / name).read_text() for name in ("report.txt", "report.html"))
+    assert "the best of 2" in text and problems(page) == []
+    items, _ = parts_of(page)
+    assert len(items["rows"]) == 40 and items["rows"][0][1] == max(row[1] for row in items["rows"])
     document = json.loads((place / "plain" / "report" / "summary.json").read_text())
     bounds = {run["directory"]: run["bound"] for run in document["runs"]}
     assert document["approximation"] and document["best"]["bound"] == max(bounds.values())

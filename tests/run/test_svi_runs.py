@@ -9,6 +9,7 @@ from mpibayes.hpc.svi.draws import Posterior
 from mpibayes.io.draws import iterate_draws
 from mpibayes.io.export import export
 from mpibayes.io.table import table_from_arrays, write_table
+from tests.page.checks import parts_of, problems
 from tests.run.conftest import mpibayes, run
 from tests.svi.cases import clouds
 
@@ -103,6 +104,9 @@ def test_what_is_made_of_a_run(place):
     )
     text = (place / "several" / "report" / "report.txt").read_text()
     assert "approximation" in text and "the best of 3" in text
+    page = (place / "several" / "report" / "report.html").read_text()
+    assert problems(page) == [] and "An approximation" in page
+    assert [part["part"] for part in parts_of(page)] == ["browse", "traces"]
     document = json.loads((place / "several" / "report" / "summary.json").read_text())
     bounds = {run["directory"]: run["bound"] for run in document["runs"]}
     assert document["approximation"] and document["best"]["bound"] == max(bounds.values())

@@ -22,7 +22,7 @@ def name_clusters(traits: Sequence[Sequence[Trait]], most: int = 2) -> list[str]
     names = []
     for own in traits:
         labels = list(dict.fromkeys(t.label for t in sorted(own, key=lambda t: t.lacking)))  # sorted is stable
-        choices = [", ".join(some) for some in combinations(labels, min(most, len(labels)))] or [NAMELESS]
+        choices = [", ".join(some) for some in combinations(labels, min(most, len(labels)))] if labels else []
         choices.append(", ".join(labels) or NAMELESS)
         name = next((choice for choice in choices if choice not in taken), choices[-1])
         taken.add(name)

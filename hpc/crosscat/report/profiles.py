@@ -147,7 +147,7 @@ def each_profile(
     components: Components, prior: Prior, s: Statistics, shown: np.ndarray, numbers: Mapping[str, Numbers],
     compared: bool = True,
 ) -> Iterator[ColumnProfile]:  # fmt: skip
-    """The profiles of `profiles`, one by one. compared: whether pairs of clusters are, for `alike`; else it is (0, 0)."""
+    """Those of `profiles`, one by one. compared: whether pairs of clusters are, for `alike`; else it is (0, 0)."""
     size = s.size.astype(np.float64)
     for c, column in enumerate(components.categorical.columns):
         rows = slice(prior.offsets[c], prior.offsets[c + 1] - 1)

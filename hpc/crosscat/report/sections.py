@@ -24,6 +24,7 @@ from mpibayes.hpc.posterior.sections import (
     Shown,
     Traces,
     Verdict,
+    pictured,
 )
 from mpibayes.hpc.posterior.tables import head, plain_table, sentence, span, use_it, warned
 from mpibayes.text import counted, percent
@@ -156,12 +157,10 @@ def sections(p: RunSummary, pictures: Mapping[str, Picture]) -> list[Section]:
     made += [_of_clusters(p, view, pictures) for view in many[:PAGED]]
     if any(view.profiles for view in p.views):
         made.append(_columns(p))
-    sizes = [Shown(n, pictures[n], PICTURES[n]) for n in ("cluster_sizes.png",) if n in pictures]
+    sizes = pictured(pictures, PICTURES, "cluster_sizes.png")
     if sizes:
         made.append(Section("sizes", "Cluster sizes", sizes))
-    others = [
-        Shown(n, pictures[n], PICTURES[n]) for n in ("chains.png", "annealing.png", "heldout.png") if n in pictures
-    ]
+    others = pictured(pictures, PICTURES, "chains.png", "annealing.png", "heldout.png")
     chains = [tables.chain_lines(p), *tables.agreed(p)] if len(p.summaries) > 1 else []
     moves = [tables.move_lines(p)] if agreement.moves_in(p.summaries)[0] else []
     moves += [tables.column_move_lines(p)] if p.run.several else []
@@ -228,7 +227,10 @@ def _columns(p: RunSummary) -> Section:
         Field("says of the clusters, nats", "number", "mutual information of column and cluster"),
         Field("differs most in", "text", "the cluster that is farthest from all rows in this column"),
     ]  # fmt: skip
-    together = dict(zip(p.dependence.names, np.concatenate([p.dependence.with_others(i) for i in range(len(p.views))]))) if p.dependence else {}  # fmt: skip
+    together: dict[str, float] = {}
+    if p.dependence is not None:
+        shares = np.concatenate([p.dependence.with_others(i) for i in range(len(p.views))])
+        together = dict(zip(p.dependence.names, shares.tolist()))
     if p.run.several:
         fields += [Field("view", "whole"), Field("with others", "number", "share of draws, mean over the view")]
     rows = []
@@ -236,6 +238,6 @@ def _columns(p: RunSummary) -> Section:
         for c in view.profiles:
             k = int(np.argmax(c.divergence))
             row = [c.title, c.kind, c.information, f"cluster {k + 1}: {view.browsed[k].title}"]
-            rows.append([*row, view.number, float(together.get(c.title, np.nan))] if p.run.several else row)
+            rows.append([*row, view.number, together.get(c.title, np.nan)] if p.run.several else row)
     rows.sort(key=lambda row: -row[2])
     return Section("columns", "Columns", [Browse("column", fields, rows)])

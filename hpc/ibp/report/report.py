@@ -24,7 +24,8 @@ def make(run: Posterior) -> Report:
     pictures = _pictures(posterior)
     files = {"loadings.csv": _csv(posterior)} if posterior.features and run.likelihood else {}
     return Report(
-        lambda: parts(posterior), _machine(posterior, list(pictures)), pictures, files, verdict=verdict(posterior), top=lambda: top(posterior),
+        lambda: parts(posterior), _machine(posterior, list(pictures)), pictures, files,
+        verdict=verdict(posterior), top=lambda: top(posterior),
         sections=lambda: sections(posterior, pictures), chains=run.chains,
     )  # fmt: skip
 

@@ -23,9 +23,9 @@ from mpibayes.hpc.posterior.sections import (
     Field,
     Numbers,
     Section,
-    Shown,
     Traces,
     Verdict,
+    pictured,
 )
 from mpibayes.hpc.posterior.tables import head, plain_table, sentence, use_it, warned
 from mpibayes.text import counted, percent
@@ -65,7 +65,9 @@ def verdict(p: RunSummary) -> Verdict:
 
 def _found(p: RunSummary) -> list[str]:
     said = [] if p.run.likelihood else ["Draws of the prior: the cells were ignored (model.likelihood = false)."]
-    said.append(f"Features of {counted(p.run.n_rows, 'row')} of {counted(len(p.run.cells), 'column')}: {tables.verdict(p)}.")
+    said.append(
+        f"Features of {counted(p.run.n_rows, 'row')} of {counted(len(p.run.cells), 'column')}: {tables.verdict(p)}."
+    )
     for name, (label, words) in tables.AVERAGES.items():
         if name in p.averaged:
             said.append(f"{label}: {p.averaged[name]:.3f} ({words}).")
@@ -98,17 +100,28 @@ def top(p: RunSummary) -> list[Any]:
 
 def sections(p: RunSummary, pictures: Mapping[str, Picture]) -> list[Section]:
     """What the page has below the verdict, in order."""
-    made = [Section("features", "Features", [*_features(p), *_shown(pictures, "features.png")])] if p.features else []
+    made = (
+        [Section("features", "Features", [*_features(p), *pictured(pictures, PICTURES, "features.png")])]
+        if p.features
+        else []
+    )
     if p.features:
-        made.append(Section("rows", "Rows", [tables.combination_lines(p), *_shown(pictures, "rows.png"), *tables.together(p)]))
-    parts = [Traces(p.run.chains, SCALARS), tables.scalar_lines(p), "How many features the draws have:", tables.counts(p)]
+        made.append(
+            Section(
+                "rows",
+                "Rows",
+                [tables.combination_lines(p), *pictured(pictures, PICTURES, "rows.png"), *tables.together(p)],
+            )
+        )
+    parts = [
+        Traces(p.run.chains, SCALARS),
+        tables.scalar_lines(p),
+        "How many features the draws have:",
+        tables.counts(p),
+    ]
     parts += [tables.chain_lines(p)] if len(p.chains) > 1 else []
     made.append(Section("chains", "Chains", parts))
     return [*made, Section("about", "What was run", [head(p.run.chains, tables.about(p))])]
-
-
-def _shown(pictures: Mapping[str, Picture], name: str) -> list[Shown]:
-    return [Shown(name, pictures[name], PICTURES[name])] if name in pictures else []
 
 
 def _features(p: RunSummary) -> list[Any]:

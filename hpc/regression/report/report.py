@@ -26,7 +26,8 @@ def make(run: Posterior) -> Report:
     pictures, lines = _pictures(posterior), _coefficients(posterior)
     document = _machine(posterior, lines, list(pictures))
     return Report(
-        lambda: parts(posterior), document, pictures, {"coefficients.csv": _csv(lines)}, verdict=verdict(posterior), top=lambda: top(posterior),
+        lambda: parts(posterior), document, pictures, {"coefficients.csv": _csv(lines)},
+        verdict=verdict(posterior), top=lambda: top(posterior),
         sections=lambda: sections(posterior, pictures), chains=run.chains,
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from mpibayes.hpc.posterior.drawing import Picture
 from mpibayes.hpc.posterior.scalars import ENOUGH_ESS, ENOUGH_R_HAT, r_hat_in_words
-from mpibayes.hpc.posterior.sections import BAD, DOUBT, GOOD, Browse, Field, Section, Shown, Traces, Verdict
+from mpibayes.hpc.posterior.sections import BAD, DOUBT, GOOD, Browse, Field, Section, Traces, Verdict, pictured
 from mpibayes.hpc.posterior.tables import fixed, head, plain_table, sentence, use_it, warned
 from mpibayes.hpc.regression.report import mixing, tables
 from mpibayes.hpc.regression.report.coefficient_tables import near
@@ -103,7 +103,9 @@ def sections(p: RunSummary, pictures: Mapping[str, Picture]) -> list[Section]:
     """What the page has below the verdict, in order."""
     made = [
         Section(
-            "coefficients", "Coefficients", [_about_coefficients(p), _browse(p), *_shown(pictures, "coefficients.png")]
+            "coefficients",
+            "Coefficients",
+            [_about_coefficients(p), _browse(p), *pictured(pictures, PICTURES, "coefficients.png")],
         )
     ]
     if p.original is not None:
@@ -113,16 +115,14 @@ def sections(p: RunSummary, pictures: Mapping[str, Picture]) -> list[Section]:
             ])
         )  # fmt: skip
     if p.scores is not None:
-        made.append(Section("heldout", "Held-out rows", [tables.score_lines(p), *_shown(pictures, "heldout.png")]))
+        made.append(
+            Section("heldout", "Held-out rows", [tables.score_lines(p), *pictured(pictures, PICTURES, "heldout.png")])
+        )
     parts = [Traces(p.run.chains, SCALARS), tables.scalar_lines(p)]
     parts += [tables.chain_lines(p)] if len(p.chains) > 1 else []
-    parts += [tables.efficiency_lines(p), *tables.second_opinion(p), *_shown(pictures, "mixing.png")]
+    parts += [tables.efficiency_lines(p), *tables.second_opinion(p), *pictured(pictures, PICTURES, "mixing.png")]
     made.append(Section("chains", "Chains", parts))
     return [*made, Section("about", "What was run", [head(p.run.chains, tables.about(p))])]
-
-
-def _shown(pictures: Mapping[str, Picture], name: str) -> list[Shown]:
-    return [Shown(name, pictures[name], PICTURES[name])] if name in pictures else []
 
 
 def _about_coefficients(p: RunSummary) -> str:

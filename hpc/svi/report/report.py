@@ -23,7 +23,8 @@ def make(run: Posterior) -> Report:
     pictures = _pictures(found)
     files = {"components.csv": _csv(found)}
     return Report(
-        lambda: parts(found), _machine(found, list(pictures)), pictures, files, verdict=verdict(found), top=lambda: top(found),
+        lambda: parts(found), _machine(found, list(pictures)), pictures, files,
+        verdict=verdict(found), top=lambda: top(found),
         sections=lambda: sections(found, pictures), chains=run.chains,
     )  # fmt: skip
 

@@ -9,9 +9,19 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.posterior.drawing import Picture
-from mpibayes.hpc.posterior.sections import DOUBT, GOOD, Browse, Details, Field, Numbers, Section, Shown, Traces, Verdict
-from mpibayes.hpc.posterior.tables import head, plain_table, use_it, warned
+from mpibayes.hpc.posterior.sections import (
+    Browse,
+    Details,
+    Field,
+    Numbers,
+    Section,
+    Traces,
+    Verdict,
+    pictured,
+)
+from mpibayes.hpc.posterior.tables import head, plain_table
 from mpibayes.hpc.svi.report import tables
+from mpibayes.hpc.svi.report import verdict as shared
 from mpibayes.hpc.svi.report.summarise import ComponentLine, RunSummary
 from mpibayes.hpc.svi.scalars import SCALARS
 from mpibayes.text import counted, percent
@@ -19,12 +29,8 @@ from mpibayes.text import counted, percent
 TOP = 12  # components on the terminal
 NAMED = 3  # columns of a component
 TELLING = 0.5  # standard deviations: a mean that is nearer to that of all rows tells nothing
-APPROXIMATION = (
-    "This is not the posterior but the nearest of its kind that was found. How far it is from it is not known; spreads "
-    "are too small rather than too large."
-)
 PICTURES = {
-    "bound.png": "The bound over cycles and seconds",
+    **shared.PICTURES,
     "components.png": "Rows and components in the two columns in which the components differ most",
 }
 OF_COMPONENTS = (
@@ -39,21 +45,10 @@ def verdict(p: RunSummary) -> Verdict:
     best, used = p.best_chain, sum(c.rows > 0 for c in p.components)
     found = [
         f"{counted(used, 'component')} with rows, of {len(p.components)}, in {counted(p.run.n_rows, 'row')}.",
-        f"The bound is {best.bound:,.3f} nats.",
     ]
     if np.isfinite(best.heldout):
         found.append(f"Held-out rows score {best.heldout:.4f} nats a row.")
-    chains = ["One chain only: others may end with a higher bound."]
-    if len(p.chains) > 1:
-        gaps = sorted(best.bound - c.bound for c in p.chains)
-        near = sum(gap < 1.0 for gap in gaps)
-        chains = [
-            f"{near} of {len(p.chains)} chains end within one nat of the best, {best.name}; the worst is "
-            f"{gaps[-1]:,.1f} nats below. Chains are restarts, of which the best is taken."
-        ]
-    sound = DOUBT if p.warnings else GOOD
-    steps = [*warned(p.warnings), *use_it(p.run, sound)]
-    return Verdict(found, chains, steps, sound, APPROXIMATION)
+    return shared.verdict(p, found)
 
 
 def top(p: RunSummary) -> list[Any]:
@@ -64,7 +59,9 @@ def top(p: RunSummary) -> list[Any]:
     table = plain_table("#", "weight", "rows", "share", "")
     table.columns[0].justify, table.columns[-1].header = "right", "heaviest components"
     for c in used[:TOP]:
-        table.add_row(str(c.number), f"{c.weight:.4f}", f"{c.rows:,}", percent(c.rows / p.run.n_rows), Text(_title(p, c)))
+        table.add_row(
+            str(c.number), f"{c.weight:.4f}", f"{c.rows:,}", percent(c.rows / p.run.n_rows), Text(_title(p, c))
+        )
     if len(used) > TOP:
         table.caption, table.caption_justify = f"{len(used) - TOP:,} more", "left"
     return [table]
@@ -72,15 +69,11 @@ def top(p: RunSummary) -> list[Any]:
 
 def sections(p: RunSummary, pictures: Mapping[str, Picture]) -> list[Section]:
     """What the page has below the verdict, in order."""
-    made = [Section("components", "Components", [*_components(p), *_shown(pictures, "components.png")])]
+    made = [Section("components", "Components", [*_components(p), *pictured(pictures, PICTURES, "components.png")])]
     parts: list[Any] = [Traces(p.run.chains, SCALARS)]
     parts += [tables.chain_lines(p)] if len(p.chains) > 1 else []
-    made.append(Section("chains", "Chains", [*parts, *_shown(pictures, "bound.png")]))
+    made.append(Section("chains", "Chains", [*parts, *pictured(pictures, PICTURES, "bound.png")]))
     return [*made, Section("about", "What was run", [head(p.run.chains, tables.about(p))])]
-
-
-def _shown(pictures: Mapping[str, Picture], name: str) -> list[Shown]:
-    return [Shown(name, pictures[name], PICTURES[name])] if name in pictures else []
 
 
 def _apart(p: RunSummary, c: ComponentLine) -> np.ndarray:
@@ -104,7 +97,9 @@ def _title(p: RunSummary, c: ComponentLine) -> str:
 def _components(p: RunSummary) -> list[Any]:
     used = [c for c in p.components if c.rows]
     rows = [[c.number, _title(p, c), c.weight, c.rows, c.rows / p.run.n_rows, c.sure] for c in used]
-    means, sds, apart = (np.array(x) for x in ([c.mean for c in used], [c.sd for c in used], [_apart(p, c) for c in used]))
+    means, sds, apart = (
+        np.array(x) for x in ([c.mean for c in used], [c.sd for c in used], [_apart(p, c) for c in used])
+    )
     columns = [
         Numbers(c.name, (float(c.center), float(c.scale)), means[:, d], sds[:, d], apart[:, d])
         for d, c in enumerate(p.run.cells.columns)

@@ -29,13 +29,13 @@ LETTERS = 34  # of an item's name
 
 def parts(p: RunSummary) -> list[Any]:
     """What is printed, in order."""
-    shown = [head(p.run.chains, _about(p)), "", _shares(p), "", _items(p)]
+    shown = [head(p.run.chains, about(p)), "", share_lines(p), "", item_lines(p)]
     if p.warnings:
         shown += ["", warnings_in_words(p.warnings)]
-    return [*shown, "", _chains(p)] if len(p.chains) > 1 else shown
+    return [*shown, "", chain_lines(p)] if len(p.chains) > 1 else shown
 
 
-def _about(p: RunSummary) -> list[tuple[str, str]]:
+def about(p: RunSummary) -> list[tuple[str, str]]:
     run, best = p.run, p.best_chain
     several = f", {len(p.chains)} chains" if len(p.chains) > 1 else ""
     which = f" of {best.name}, the best of {len(p.chains)}" if several else ""
@@ -56,7 +56,7 @@ def _about(p: RunSummary) -> list[tuple[str, str]]:
     return [*lines, ("approximation", NEAREST)]
 
 
-def _shares(p: RunSummary) -> Any:
+def share_lines(p: RunSummary) -> Any:
     """What a rating is made of."""
     parts = p.shares()
     total = sum(sd**2 for _, sd in parts)
@@ -70,7 +70,7 @@ def _shares(p: RunSummary) -> Any:
     return table
 
 
-def _items(p: RunSummary) -> Any:
+def item_lines(p: RunSummary) -> Any:
     """The items at both ends of the biases and of each factor."""
     from rich.table import Table
 
@@ -91,7 +91,7 @@ def _short(name: str) -> str:
     return name if len(name) <= LETTERS else f"{name[: LETTERS - 3]}..."
 
 
-def _chains(p: RunSummary) -> Any:
+def chain_lines(p: RunSummary) -> Any:
     best = p.best_chain
     columns = {
         "chains": [f"{c.name}{' *' if c is best else ''}" for c in p.chains],

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from mpibayes.hpc.posterior.drawing import Picture
 from mpibayes.hpc.posterior.tables import Report, finite
 from mpibayes.hpc.svi.lda import keys
 from mpibayes.hpc.svi.lda.draws import Posterior
+from mpibayes.hpc.svi.lda.report.sections import sections, top, verdict
 from mpibayes.hpc.svi.lda.report.summarise import TOP, RunSummary, summarise
 from mpibayes.hpc.svi.lda.report.tables import parts
 from mpibayes.io.export import csv_line
@@ -16,10 +18,13 @@ def make(run: Posterior) -> Report:
     """See `report.report`."""
     found = summarise(run)
     pictures = _pictures(found)
-    return Report(lambda: parts(found), _machine(found, list(pictures)), pictures, {"topics.csv": _csv(found)})
+    return Report(
+        lambda: parts(found), _machine(found, list(pictures)), pictures, {"topics.csv": _csv(found)},
+        verdict=verdict(found), top=lambda: top(found), sections=lambda: sections(found, pictures), chains=run.chains,
+    )  # fmt: skip
 
 
-def _pictures(p: RunSummary) -> dict[str, bytes]:
+def _pictures(p: RunSummary) -> dict[str, Picture]:
     """File names and PNG bytes."""
     from mpibayes.hpc.svi.lda.report.figures import topics
     from mpibayes.hpc.svi.report.figures import bounds

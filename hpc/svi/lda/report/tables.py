@@ -19,13 +19,13 @@ WORDS = 8
 
 def parts(p: RunSummary) -> list[Any]:
     """What is printed, in order."""
-    shown = [head(p.run.chains, _about(p)), "", _topics(p)]
+    shown = [head(p.run.chains, about(p)), "", _topics(p)]
     if p.warnings:
         shown += ["", warnings_in_words(p.warnings)]
-    return [*shown, "", _chains(p)] if len(p.chains) > 1 else shown
+    return [*shown, "", chain_lines(p)] if len(p.chains) > 1 else shown
 
 
-def _about(p: RunSummary) -> list[tuple[str, str]]:
+def about(p: RunSummary) -> list[tuple[str, str]]:
     run, best = p.run, p.best_chain
     several = f", {len(p.chains)} chains" if len(p.chains) > 1 else ""
     which = f" of {best.name}, the best of {len(p.chains)}" if several else ""
@@ -66,7 +66,7 @@ def _topics(p: RunSummary) -> Any:
     return table
 
 
-def _chains(p: RunSummary) -> Any:
+def chain_lines(p: RunSummary) -> Any:
     best = p.best_chain
     columns = {
         "chains": [f"{c.name}{' *' if c is best else ''}" for c in p.chains],
