@@ -33,8 +33,9 @@ Columns = Sequence[tuple[str, str, np.ndarray, Sequence[str] | None]]
 class Fitted:
     """A finished run and what it predicts. columns: those of the table; config: its sections, without `data`.
 
-    draws: at most so many are averaged over. probabilities: whether predictions have those of clusters. directory: where the run is kept, None for a temporary one; a run that is
-    there already is continued. Raises ConfigError, DataError, NumericalError.
+    draws: at most so many are averaged over. directory: where the run is kept, None for a temporary one; a run that is
+    there already is continued. probabilities: whether predictions have those of clusters. Raises ConfigError,
+    DataError, NumericalError.
     """
 
     def __init__(
