@@ -1,4 +1,4 @@
-"""The sparse table: counts or ratings of (row, column) pairs in one HDF5 file, row by row, written once, read in slices.
+"""The sparse table: counts or ratings of (row, column) pairs in one HDF5 file, row by row, read in slices.
 
 File layout (format "mpibayes-sparse", version 1; all datasets contiguous):
 
@@ -16,6 +16,7 @@ The file is sealed (`io/seal.py`), and appears under its final name whole or not
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -176,7 +177,7 @@ class SparseTable:
             ends = ends if start else np.concatenate([np.zeros(1, np.int64), ends])
             text = self._slice(file, f"{of}_text", int(ends[0]), int(ends[-1])).tobytes()
         cut = (ends - ends[0]).tolist()
-        return [text[a:b].decode() for a, b in zip(cut[:-1], cut[1:])]
+        return [text[a:b].decode() for a, b in itertools.pairwise(cut)]
 
     def _same(self, file: h5py.File) -> None:
         if file.attrs.get("fingerprint") != self.fingerprint:
@@ -204,7 +205,9 @@ def cuts(starts: np.ndarray, entries: int) -> Iterator[tuple[int, int]]:
 def _read_header(path: Path, file: h5py.File) -> SparseTable:
     version = int(file.attrs["version"])
     if version != VERSION:
-        raise DataError(f"{path}: sparse table version {version}; this program reads version {VERSION}: import it again")
+        raise DataError(
+            f"{path}: sparse table version {version}; this program reads version {VERSION}: import it again"
+        )
     about = {name: file.attrs[name] for name in ("n_rows", "n_columns", "n_entries")}
     n, v, e = (int(x) for x in about.values())
     source = json.loads(file["source"][()])
@@ -253,7 +256,7 @@ def in_words(table: SparseTable) -> list[tuple[str, str]]:
 
 @dataclass
 class Entries:
-    """What a sparse table is written of. pieces: all of the rows, in order. row_ids, column_ids: None for "1", "2", ..."""
+    """What a sparse table is written of. pieces: all rows, in order. row_ids, column_ids: None for "1", "2", ..."""
 
     n_rows: int
     n_columns: int
@@ -329,7 +332,9 @@ def write_sparse(
     """Writes a sparse table that is in memory: columns ascending and unique within a row."""
     inside = np.ones(len(rows.columns), bool)
     inside[rows.starts[:-1][rows.lengths() > 0]] = False
-    if (np.diff(rows.columns, prepend=-1)[inside] <= 0).any() or (len(rows.columns) and rows.columns.max() >= n_columns):
+    if (np.diff(rows.columns, prepend=-1)[inside] <= 0).any() or (
+        len(rows.columns) and rows.columns.max() >= n_columns
+    ):
         raise DataError(f"{path}: columns of a row have to ascend, and to be below {n_columns:,}")
     rows = SparseRows(
         rows.starts, rows.columns.astype(np.int32), rows.values.astype(np.float32),

@@ -18,8 +18,8 @@ import numpy as np
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.files import read_regular, reading, reason
-from mpibayes.io.sparse import MAX_COUNT, TYPES, Entries, SparseRows, SparseTable, cuts, in_words, write_entries
 from mpibayes.io.source import Progress
+from mpibayes.io.sparse import MAX_COUNT, TYPES, Entries, SparseRows, SparseTable, cuts, in_words, write_entries
 from mpibayes.io.table import check_table_name, check_target
 from mpibayes.io.triples import Triples, look
 from mpibayes.text import counted

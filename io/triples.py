@@ -1,5 +1,5 @@
-"""Files of (row, column, value) triples, a chunk at a time: UCI bags of words, Matrix Market, SciPy's npz, and text with
-three or four fields a line. What is wrong is reported with its line.
+"""Files of (row, column, value) triples, a chunk at a time: UCI bags of words, Matrix Market, SciPy's npz, and text
+with three or four fields a line. What is wrong is reported with its line.
 """
 
 from __future__ import annotations
@@ -202,7 +202,11 @@ class _Numbered:
             raise
         if len(numbers) != sum(1 for line in block.split(b"\n") if line.strip()):
             _refuse(self.path, first, block, None, self._problem)
-        return numbers[:, 0].astype(np.int64), numbers[:, 1].astype(np.int64), [numbers[:, 2]] if self.fields > 2 else []
+        return (
+            numbers[:, 0].astype(np.int64),
+            numbers[:, 1].astype(np.int64),
+            [numbers[:, 2]] if self.fields > 2 else [],
+        )
 
     def _problem(self, fields: list[str]) -> str:
         if len(fields) != self.fields:
@@ -330,7 +334,12 @@ def _numbered(column, ids: dict[str, int]) -> np.ndarray:
 
 
 def _look_text(
-    path: Path, head: list[bytes], delimiter: str | None, header: bool | None, names: Sequence[str] | None, encoding: str
+    path: Path,
+    head: list[bytes],
+    delimiter: str | None,
+    header: bool | None,
+    names: Sequence[str] | None,
+    encoding: str,
 ) -> Triples:
     try:
         lines = [line.decode(encoding) for line in head]
@@ -342,8 +351,8 @@ def _look_text(
     n = len(_fields(last, separator)) if separator else 0
     if n not in (3, 4):
         raise DataError(
-            f"{path}: expected lines of three or four fields (document, word, count; or user, item, rating, time), with "
-            f"a comma, tab, semicolon or '::' between them; got {last[:60]!r}"
+            f"{path}: expected lines of three or four fields (document, word, count; or user, item, rating, time), "
+            f"with a comma, tab, semicolon or '::' between them; got {last[:60]!r}"
         )
     first = _fields(lines[0], separator)
     if header is None:

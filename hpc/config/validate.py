@@ -162,7 +162,8 @@ class _Check:
 
     def _no_use(self, key: Key, others: Sequence[str]) -> None:
         if self.family is not None:
-            self.report.add(key, f"given, but {_setting(self.family)} has no use for it; take it out, or set {_one(others, self.family)}")
+            cure = f"take it out, or set {_one(others, self.family)}"
+            self.report.add(key, f"given, but {_setting(self.family)} has no use for it; {cure}")
 
     def _near_section(self, name: str, what: str) -> str:
         own = [*self.sections, *self.named]

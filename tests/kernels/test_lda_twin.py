@@ -50,7 +50,7 @@ def passed(local, k, cold=True, rows=None, numbers=None, most=50, tolerance=1e-3
 @pytest.mark.parametrize("k", [1, 2, 7, 16, 33])
 @pytest.mark.parametrize("cold", [True, False])
 def test_twins(local, k, cold):
-    (starts, words, counts, weight, alpha, first), gamma, sums, numbered, done = passed(local, k, cold, tolerance=1e-9)
+    (starts, words, counts, weight, alpha, first), gamma, sums, numbered, _done = passed(local, k, cold, tolerance=1e-9)
     args = starts, words, counts, weight, alpha.astype(float), local, None if cold else first, 50, 1e-9
     expected, found, _ = lda_twin.local_steps(*args)
     np.testing.assert_allclose(gamma, expected, rtol=2e-4, atol=2e-4)
@@ -95,7 +95,7 @@ def test_sums_do_not_depend_on_their_order():
 
 
 def test_bad_arguments():
-    _, starts, words, counts, lam = problem()
+    _, starts, words, counts, _lam = problem()
     with pytest.raises(ValueError, match="word"):
         lda.Documents(starts, np.full_like(words, 80), counts, 80)
     with pytest.raises(ValueError, match="disagree"):
@@ -106,7 +106,20 @@ def test_bad_arguments():
     for change in ({"local": "cvb0"}, {"rows": np.array([40])}, {"numbers": np.ones(3)}, {"gamma": gamma[:3]}):
         given = {"rows": None, "numbers": None, "local": "vb", "gamma": gamma} | change
         with pytest.raises(ValueError):
-            room(texts, given["rows"], given["numbers"], alpha, given["local"], True, 9, 0.1, given["gamma"], None, None, 1.0)
+            room(
+                texts,
+                given["rows"],
+                given["numbers"],
+                alpha,
+                given["local"],
+                True,
+                9,
+                0.1,
+                given["gamma"],
+                None,
+                None,
+                1.0,
+            )
 
 
 def digest():
@@ -128,5 +141,7 @@ def test_every_width_gives_the_same_bits():
     program = "from tests.kernels.test_lda_twin import ISA, digest; print(ISA, digest())"
     for isa in WIDTHS[: WIDTHS.index(ISA)]:
         environment = {**os.environ, "MPIBAYES_ISA": isa, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120
+        )
         assert done.stdout.split() == [isa, digest()], done.stderr

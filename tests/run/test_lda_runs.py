@@ -160,10 +160,18 @@ def test_check(place):
 @pytest.mark.parametrize(
     "changes, code, words",
     [
-        (("data.table=dense.h5",), 2, "a typed table, of columns (mpibayes import), but the model, svi with likelihood lda"),
+        (
+            ("data.table=dense.h5",),
+            2,
+            "a typed table, of columns (mpibayes import), but the model, svi with likelihood lda",
+        ),
         (("data.heldout=news.h5",), 2, "data.heldout: got a file, expected a fraction"),
         (('step.local="linear"',), 2, 'model.learn_alpha: it is learned from the local step "vb" alone'),
-        (("model.components=3",), 2, 'model.likelihood = "lda" has no use for it; take it out, or set model.likelihood'),
+        (
+            ("model.components=3",),
+            2,
+            'model.likelihood = "lda" has no use for it; take it out, or set model.likelihood',
+        ),
         (("step.effective=none",), 2, "step.effective"),
         (('run.until="settled"',), 2, "run.until"),
         (("columns.x.use=false",), 2, "columns.x: a sparse table has no columns"),

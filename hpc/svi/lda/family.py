@@ -150,7 +150,7 @@ class TopicsChain:
         if self.comm.rank == 0:
             eta = self.config.of(keys.Model).eta
             values = {
-                "bound": bound, "perplexity": score, "topics": model.n_used(ascent.q, eta),
+                "bound": bound, "perplexity": score, "topics_used": model.n_used(ascent.q, eta),
                 "iterations": ascent.iterations, "step_size": ascent.rate(), "guarded": ascent.guarded,
             }  # fmt: skip
             result.values = {name: np.array([value], np.float64) for name, value in values.items()}

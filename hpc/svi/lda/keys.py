@@ -60,8 +60,8 @@ class Step(svi.Step):
     )
     local: Literal[LOCAL] = key(
         "auto",
-        "how a document's topics are found: vb, variational Bayes; linear, the same without digamma; cvb0, a word's own "
-        "share left out; or one, then vb; auto: linear, then vb with all documents, else cvb0, then vb",
+        "how a document's topics are found: vb, variational Bayes; linear, the same without digamma; cvb0, a word's "
+        "own share left out; or one, then vb; auto: linear, then vb with all documents, else cvb0, then vb",
         " or ".join(f'"{name}"' for name in LOCAL),
     )
     switch: Literal["auto"] | Annotated[int, Field(ge=0)] = key(

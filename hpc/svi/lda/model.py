@@ -3,7 +3,7 @@
     beta_k ~ Dirichlet(eta, ..., eta),  theta_d ~ Dirichlet(alpha),  z ~ theta_d,  word ~ beta_z
 
 q has Dirichlet(lambda_k) for a topic, Dirichlet(gamma_d) for a document, and shares of topics for each of its words.
-Blei, Ng & Jordan (2003); Hoffman, Blei & Bach (2010).
+Blei, Ng & Jordan (2003); Hoffman, Blei, Wang & Paisley (2013).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ SCALARS = (
         title="Held-out perplexity",
     ),
     # Topics that have a word or more in expectation.
-    Scalar("topics", WHOLE, place=3, log="topics", status="topics", label="topics in use", column="topics"),
+    Scalar("topics_used", WHOLE, place=3, log="topics", status="topics", label="topics in use", column="topics"),
     # Of a document's local step, on average.
     Scalar("iterations", FINE, place=4, log="iterations", label="iterations a document", statistic=True),
     Scalar("step_size", FINE, place=5, log="step_size", status="step size", label="step size", statistic=True),

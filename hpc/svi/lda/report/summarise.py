@@ -111,7 +111,7 @@ def _chain(run: Posterior, kept: Kept) -> ChainSummary:
 
 def coherences(table: SparseTable, words: np.ndarray) -> np.ndarray:
     """Mean normalised pointwise mutual information of all pairs of each topic's words (K, n), in documents of the
-    table, in [-1, 1] (Bouma 2009; Roeder, Both & Hinneburg 2015). Pairs that are never together count -1."""
+    table, in [-1, 1] (Röder, Both & Hinneburg 2015). Pairs that are never together count -1."""
     import scipy.sparse
 
     used, place = np.unique(words, return_inverse=True)
