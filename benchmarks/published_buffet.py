@@ -55,7 +55,7 @@ class Published(Buffet):
         with mock.patch.object(kernels, "ALIKE", np.inf):  # the report has no exchanges of features
             features = kernels.Features(self.slots[at], self.loadings[at], weights, self.hyper.noise_sd)
         no_anchors = np.zeros(len(at), np.uint64)
-        tails, births = {}, np.zeros(self.n_shards, np.int64)
+        tails, new, births = {}, {}, np.zeros(self.n_shards, np.int64)
         for shard in self.shards:
             if shard.index in hot:
                 tails[shard.index] = self._tail(shard, features, self.slots[:0])
@@ -66,8 +66,9 @@ class Published(Buffet):
                 features.sweep(shard.rows, no_anchors, key["seed"], key["cycle"], key["chain"], sweep, tail)
         for shard in self.shards:
             if shard.index in tails:
-                births[shard.index] = self._write_back(shard, tails[shard.index], owner, nothing)
+                new[shard.index] = self._write_back(shard, tails[shard.index], owner, nothing)
+                births[shard.index] = new[shard.index].shape[1]
         self.comm.sum_everywhere(births)
-        self._number(births, tails)
+        self._number(births, new)
         self.cycles += 1
         self.summarise()

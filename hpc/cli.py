@@ -1,7 +1,7 @@
 """The command `mpibayes`: its commands and options, and the exit code.
 
-Only `run` uses MPI. Each command imports what it needs when it is called, so that `mpibayes --help` is fast and works
-on a login node without an MPI library.
+`run` and `query` use MPI. Each command imports what it needs when it is called, so that `mpibayes --help` is fast and
+works on a login node without an MPI library.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def cli(ctx):
       [data]
       table = "people.h5"
     """
-    if ctx.invoked_subcommand not in ("run", "doctor") and launcher_rank() > 0:
+    if ctx.invoked_subcommand not in ("run", "query", "doctor") and launcher_rank() > 0:
         ctx.exit(0)  # only these work together; under a launcher one copy of the others is enough
     if ctx.invoked_subcommand != "run" and launcher_size() > 1:
         signals.act()
@@ -136,7 +136,7 @@ TABLE = click.option(
 )
 
 
-@cli.command("import", short_help="Turn CSV or Parquet into a typed table.")
+@cli.command("import", short_help="Turn CSV or Parquet into a typed table, or triples into a sparse one.")
 @click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.argument("table", type=click.Path(path_type=Path))
 @click.option("--schema", type=click.Path(path_type=Path), help="Column kinds from this TOML file, not inferred.")
@@ -162,11 +162,15 @@ TABLE = click.option(
 @click.option("--header/--no-header", default=None, help="Whether the first line has names; detected if not given.")
 @click.option("--names", help="Column names separated by commas, or a file with one a line.")
 @click.option("--encoding", help="Of the text.  [default: utf-8]")
+@click.option("--sparse", is_flag=True, help="SOURCES are counts or ratings of pairs: see below.")
+@click.option("--vocabulary", metavar="FILE", help="Sparse: ids of the columns, one a line.")
+@click.option("--row-ids", metavar="FILE", help="Sparse: ids of the rows, one a line.")
 @click.option("--force", is_flag=True, help="Replace TABLE if it exists.")
 @click.option("-v", "--verbose", is_flag=True, help="Print all columns of a wide table, and all warnings.")
+@click.pass_context
 def import_(
-    sources, table, schema, write_schema, kinds, keep, drop, missing, decimal, thousands, dates, calendar, delimiter,
-    header, names, encoding, force, verbose,
+    ctx, sources, table, schema, write_schema, kinds, keep, drop, missing, decimal, thousands, dates, calendar,
+    delimiter, header, names, encoding, sparse, vocabulary, row_ids, force, verbose,
 ):  # fmt: skip
     """Turn CSV or Parquet into a typed table.
 
@@ -181,7 +185,17 @@ def import_(
       mpibayes import visits.csv visits.h5 --dates day-first --calendar arrival
       mpibayes import people.csv people.h5 --write-schema schema.toml      look at it, edit it, and
       mpibayes import people.csv people.h5 --schema schema.toml --force    give it back
+
+    \b
+    With --sparse, counts of words in documents, or users' ratings of items (model.family = "svi"):
+      mpibayes import --sparse docword.kos.txt.gz kos.h5 --vocabulary vocab.kos.txt    UCI bag of words
+      mpibayes import --sparse matrix.mtx m.h5            Matrix Market; or matrix.npz, of scipy.sparse
+      mpibayes import --sparse ratings.dat r.h5 --names user,movie,rating,time    lines of 3 or 4 fields: CSV, tab, ::
     """
+    if sparse:
+        return _import_sparse(ctx, sources, table, vocabulary, row_ids, names, delimiter, header, encoding, force)
+    if vocabulary is not None or row_ids is not None:
+        raise click.UsageError(f"{'--vocabulary' if vocabulary is not None else '--row-ids'}: only with --sparse")
     from mpibayes.io.ingest import import_table
     from mpibayes.io.summary import print_summary
 
@@ -208,6 +222,25 @@ def import_(
             progress=progress,
         )
     print_summary(summary, console, verbose)
+
+
+OF_SPARSE = {"sources", "table", "sparse", "vocabulary", "row_ids", "names", "delimiter", "header", "encoding", "force"}
+
+
+def _import_sparse(ctx, sources, table, vocabulary, row_ids, names, delimiter, header, encoding, force):
+    from mpibayes.io.sparse_import import import_sparse, print_sparse
+
+    given = {name for name in ctx.params if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE}
+    if idle := sorted(f"--{name.replace('_', '-')}" for name in given - OF_SPARSE - {"verbose"}):
+        raise click.UsageError(f"{', '.join(idle)}: no use with --sparse")
+    with _import_progress(_console()) as progress:
+        summary = import_sparse(
+            list(sources), table, vocabulary=vocabulary, row_ids=row_ids,
+            names=None if names is None else [name.strip() for name in names.split(",")],
+            delimiter="\t" if delimiter == "\\t" else delimiter, header=header, encoding=encoding, overwrite=force,
+            progress=progress and (lambda phase, rows, share: progress("reading entries", rows, share)),
+        )  # fmt: skip
+    print_sparse(summary)
 
 
 def _console():
@@ -422,12 +455,14 @@ def status(run_dir, as_json):
 @click.argument("run_dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Folder of the report.  [default: RUN_DIR/report]")
 @click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
+@click.option("--full", is_flag=True, help="Print the whole text of report.txt.")
 @TABLE
-def report(run_dirs, out, burn_in, table):
+def report(run_dirs, out, burn_in, full, table):
     """Summarise the posterior: of a mixture its clusters and what characterises them, of a regression its coefficients
     and odds ratios; held-out score, traces, R-hat and effective draws of both.
 
-    Several run directories are taken as chains of one posterior.
+    The terminal has the verdict; report.html is to be looked at, report.txt has all in words. Several run directories
+    are taken as chains of one posterior.
 
     \b
     Examples:
@@ -436,14 +471,14 @@ def report(run_dirs, out, burn_in, table):
     """
     from mpibayes.hpc.commands.report import report as write
 
-    write(list(run_dirs), out=out, burn_in=burn_in, table=table, console=_console())
+    write(list(run_dirs), out=out, burn_in=burn_in, table=table, console=_console(), full=full)
 
 
 @cli.command(short_help="Write clusters, features or draws for other programs.")
 @click.argument("run_dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--to",
-    type=click.Choice(["clusters", "features", "arviz", "labels", "csv"]),
+    type=click.Choice(["clusters", "features", "factors", "topics", "arviz", "labels", "csv"]),
     required=True,
     help="The form, see above.",
 )
@@ -460,6 +495,8 @@ def export(run_dirs, to, out, burn_in, timings, table):
       arviz     one HDF5 file that ArviZ and xarray open (posterior, sample_stats, kept_draws, and their warm-up)
       labels    text, one kept draw a line: the cluster of each training row, in table order; mixtures only
       features  text, one kept draw a line: a string of 0 and 1 a feature, of the rows that have it; ibp only
+      topics    CSV, one line a topic and word: the topic's share, the word's probability in it; topics only
+      factors   CSV, one line a user and an item: its bias and its factors; ratings only
       csv       CSV, one line a cycle: each scalar of the trace in a column; coefficients as theta[age]
 
     \b
@@ -480,7 +517,7 @@ def export(run_dirs, to, out, burn_in, timings, table):
 
 @cli.command(short_help="Score new rows: clusters, missing cells, or the response.")
 @click.argument("run_dir", type=click.Path(path_type=Path))
-@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("source", required=False, type=click.Path(path_type=Path))
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="A .csv, .csv.gz or .parquet file: a line a row.")
 @click.option(
     "--complete",
@@ -498,10 +535,16 @@ def export(run_dirs, to, out, burn_in, timings, table):
     help="A level that the run's table does not have: a missing cell, which is counted, or an error.",
 )
 @click.option("--draws", type=click.IntRange(min=1), help="Draws to average over.  [default: 50; regressions: 200]")
+@click.option(
+    "--top", type=click.IntRange(min=1), help="Ratings: so many items for each user of SOURCE, or --user, or all."
+)
+@click.option("--user", "users", multiple=True, metavar="ID", help="Ratings: a user to recommend to; may be repeated.")
 @click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
 @TABLE
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
-def predict(run_dir, source, out, complete, probabilities, impute, unseen, draws, burn_in, table, force):
+def predict(
+    run_dir, source, out, complete, probabilities, impute, unseen, draws, top, users, burn_in, table, force
+):  # fmt: skip
     """Predict new rows, averaged over draws: of a mixture the log predictive density, the cluster and missing cells; of
     a regression class probabilities, or mean, sd and quantiles of the response.
 
@@ -514,6 +557,9 @@ def predict(run_dir, source, out, complete, probabilities, impute, unseen, draws
       mpibayes predict runs/a new.csv -o scored.csv
       mpibayes predict runs/a new.csv --complete filled.csv
       mpibayes predict runs/a new.parquet -o scored.parquet --impute --unseen error
+      mpibayes predict runs/news new.h5 -o topics.csv                    topics of new documents
+      mpibayes predict runs/films pairs.csv -o ratings.csv               ratings of (user, item) pairs
+      mpibayes predict runs/films --top 10 --user 17 -o for_17.csv       what a user would rate highest
     """
     from mpibayes.hpc.commands.predict import predict as score
 
@@ -528,6 +574,8 @@ def predict(run_dir, source, out, complete, probabilities, impute, unseen, draws
         table=table,
         probabilities=probabilities,
         impute=impute,
+        top=top,
+        users=users,
         overwrite=force,
     )
 
@@ -536,7 +584,7 @@ def predict(run_dir, source, out, complete, probabilities, impute, unseen, draws
 @click.argument("run_dir", type=click.Path(path_type=Path))
 @click.pass_context
 def query(ctx, run_dir):
-    """Ask the posterior of RUN_DIR, a mixture or a cross-categorization.
+    """Ask the posterior of RUN_DIR: a mixture, a cross-categorization, features or a regression.
 
     Answers are averages over kept draws, with their Monte Carlo errors. Probabilities are those of values as they were
     recorded. A condition is COLUMN=VALUE, a range COLUMN=LOW..HIGH (either end may be left out), or one of several

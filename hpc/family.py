@@ -185,6 +185,28 @@ class Predictions:
     beside: dict[str, np.ndarray]
 
 
+class SparseForecast(Protocol):
+    """What a model of a sparse table makes of a file. Made before that is opened; it raises what can be known then.
+
+    source: the file, None where there is none. top: how many are recommended, None for not asked. users: ids of rows
+    that were named. unseen: what an id that the table does not have is, "missing" or an "error".
+    """
+
+    n_scored: int  # lines that have a log density, when all is written
+    log_density: float  # its sum over these
+
+    def __init__(self, run: Posterior, source: Path | None, top: int | None, users: Sequence[str], unseen: str): ...
+
+    def prepare(self) -> str:
+        """The work before the first lines; what it came to, in words."""
+
+    def blocks(self) -> Iterator[Mapping[str, Any]]:
+        """What is written: named columns, some lines at a time."""
+
+    def notes(self) -> Sequence[str]:
+        """What the user should know, when all is written."""
+
+
 class Forecast(Protocol):
     """What one kind of model makes of new rows. Made before the new file is opened; it raises what can be known then.
 
@@ -237,16 +259,26 @@ class Asked(Protocol):
     like: Table  # the columns that can be asked about, as they are recorded
     columns: Sequence[Column]  # the same
     refused: Mapping[str, str]  # those of them that cannot, each with the reason
+    joint: Mapping[str, str]  # of columns that are modelled in a block its name
+    cannot: Mapping[str, str]  # verbs that have no answer, each with the reason
+    answers: Collection[str] | None  # the columns that there is a law of, given all others; None: any, given any
+    shares: str  # what `DrawLaw.shared` is, in words
     chain_of: np.ndarray  # (D,) the number of the chain of each draw; draws of a chain follow each other
     n_kept: int  # draws there are
     n_rows: int  # training rows
 
-    def draws(self, names: Collection[str]) -> Sequence[DrawLaw]:
-        """The draws as laws of some columns."""
+    def draws(self, names: Collection[str], some: slice = slice(None)) -> Sequence[DrawLaw]:
+        """The draws, or some of them, as laws of some columns; picklable."""
+
+    def partition(self) -> Sequence[np.ndarray] | None:
+        """Of each view of the report, the cluster of every training row, int64 (N,); None where there are no
+        clusters."""
 
 
 class DrawLaw(Protocol):
     """One draw as a law of some columns."""
+
+    width: int  # numbers of a row's state
 
     def given(self, known: Known) -> tuple[np.ndarray, Sequence[np.ndarray]]:
         """Log probability of what is known of each row, (n,), and what the draw makes of it, an opaque state."""

@@ -1,11 +1,13 @@
 """The families of models by `model.family`: each has a room with the same doors, loaded when one of them is wanted.
 
-The doors are described in `family.py`. Those that a configuration needs, `keys` and `rules`, load no MPI.
+The doors are described in `family.py`. Those that a configuration needs, `keys` and `rules`, load no MPI. A
+likelihood may have a room of its own within its family's: the *kind* of a model is its family's name, or that and the likelihood's.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mpibayes.errors import ConfigError
@@ -14,62 +16,76 @@ if TYPE_CHECKING:
     from mpibayes.hpc.family import Check, Exports, Family, Forecast, Keys, Posterior, Queries, Rules
     from mpibayes.hpc.scalar import Scalar
 
-ROOMS = {"mixture": "crosscat", "crosscat": "crosscat", "regression": "regression", "ibp": "ibp", "svi": "svi"}
-FAMILIES = tuple(ROOMS)
+ROOMS = {
+    "mixture": "crosscat",
+    "crosscat": "crosscat",
+    "regression": "regression",
+    "ibp": "ibp",
+    "svi": "svi",
+}  # by kind
+ROOMS |= {"svi factorization": "svi.factorization", "svi lda": "svi.lda"}
+FAMILIES = tuple(kind for kind in ROOMS if " " not in kind)
 DEFAULT = "mixture"
 
 
-def keys_of(family: str) -> Keys:
+def kind_of(model: Mapping[str, Any]) -> str:
+    """The kind of a model by its `family`, the default where it is not given, and its `likelihood`, if it has one."""
+    family = model.get("family", DEFAULT)
+    kind = f"{family} {model.get('likelihood')}"
+    return kind if kind in ROOMS else family
+
+
+def keys_of(kind: str) -> Keys:
     """The sections of its configuration."""
-    return _door(family, "keys")
+    return _door(kind, "keys")
 
 
-def rules_of(family: str) -> Rules:
+def rules_of(kind: str) -> Rules:
     """What holds between the keys of its configuration, and between them and the table."""
-    return _door(family, "rules")
+    return _door(kind, "rules")
 
 
-def family_of(family: str) -> type[Family]:
+def family_of(kind: str) -> type[Family]:
     """What belongs to a kind of model before a chain starts."""
-    return _door(family, "family").Family
+    return _door(kind, "family").Family
 
 
-def scalars_of(family: str) -> tuple[Scalar, ...]:
+def scalars_of(kind: str) -> tuple[Scalar, ...]:
     """The scalars of its trace; light to import."""
-    return _door(family, "scalars").BY_FAMILY[family]
+    return _door(kind, "scalars").BY_FAMILY[kind]
 
 
-def posterior_of(family: str) -> type[Posterior]:
+def posterior_of(kind: str) -> type[Posterior]:
     """A run of it, opened for reading."""
-    return _door(family, "draws").Posterior
+    return _door(kind, "draws").Posterior
 
 
-def report_of(family: str) -> Any:
+def report_of(kind: str) -> Any:
     """make(kept) -> Report."""
-    return _door(family, "report.report").make
+    return _door(kind, "report.report").make
 
 
-def forecast_of(family: str) -> type[Forecast]:
+def forecast_of(kind: str) -> type[Forecast]:
     """What it predicts of new rows."""
-    return _door(family, "predict").Forecast
+    return _door(kind, "predict").Forecast
 
 
-def exports_of(family: str) -> Exports:
+def exports_of(kind: str) -> Exports:
     """What `mpibayes export` writes of it besides its trace."""
-    return _door(family, "exports")
+    return _door(kind, "exports")
 
 
-def queries_of(family: str) -> Queries:
+def queries_of(kind: str) -> Queries:
     """How its kept draws are asked."""
-    return _door(family, "query")
+    return _door(kind, "query")
 
 
-def check_of(family: str) -> Check:
+def check_of(kind: str) -> Check:
     """What `mpibayes check` says of it."""
-    return _door(family, "check")
+    return _door(kind, "check")
 
 
-def _door(family: str, name: str) -> Any:
-    if family not in ROOMS:
-        raise ConfigError(f'model.family = "{family}": there is no such family; expected one of {", ".join(ROOMS)}')
-    return importlib.import_module(f"mpibayes.hpc.{ROOMS[family]}.{name}")
+def _door(kind: str, name: str) -> Any:
+    if kind not in ROOMS:
+        raise ConfigError(f'model.family = "{kind}": there is no such family; expected one of {", ".join(FAMILIES)}')
+    return importlib.import_module(f"mpibayes.hpc.{ROOMS[kind]}.{name}")

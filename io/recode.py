@@ -215,7 +215,10 @@ class _TextFile:
         markers = [(*about.get("missing", {}).get(n, MISSING), *(m.strip() for m in missing)) for n in columns_of]
         place = {n: i for i, n in enumerate(source.names)}
         written = about.get("forms", {})
-        forms = [stored(written[n]) if n in written else None for n in columns_of]
+        typed = _forms_of_types(path) if source.dialect.format == "parquet" else {}
+        forms = [
+            typed[of] if of in typed else stored(written[n]) if n in written else None for n, of in columns_of.items()
+        ]
         self._places = {n: place[of] for n, of in columns_of.items() if of in place}
         self._encoder = Encoder(columns, [place.get(of) for of in columns_of.values()], markers, forms)
         self._forms = {n: form for n, form in zip(columns_of, forms) if form is not None}
@@ -259,6 +262,14 @@ class _TextFile:
             for batch in self._source.batches(as_text=self._encoder.positions):
                 arrays = {i: cells.original for i, cells in batch.columns.items()}
                 yield arrays, self._encoder.gaps(batch), batch.n_rows
+
+
+def _forms_of_types(path: Path) -> dict[str, Dates | None]:
+    """How a Parquet file's numbers, dates and times come out as text, by column; that is no matter of how the table's
+    own source has them. Columns of text are left out."""
+    schema = pa.parquet.read_schema(path)
+    numeric = {f.name: None for f in schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)}
+    return numeric | {f.name: of_times(f.type) for f in schema if pa.types.is_temporal(f.type)}
 
 
 class _TypedFile:

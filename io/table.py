@@ -52,6 +52,7 @@ from mpibayes.io.rows import (
 )
 from mpibayes.io.seal import Seal, append_seal
 
+OURS = "mpibayes-"  # what the formats of tables begin with
 FORMAT = "mpibayes-table"
 VERSION = 2
 SUFFIXES = (".h5", ".hdf5")
@@ -126,7 +127,7 @@ class Table:
     def open(cls, path: str | os.PathLike) -> Table:
         """Reads and checks the header. Raises DataError when `path` is not a whole table of this version."""
         path = Path(path)
-        with _reading(path) as file:
+        with open_sealed(path) as file:
             return _read_header(path, file)
 
     def read(self, start: int = 0, stop: int | None = None) -> Rows:
@@ -135,7 +136,7 @@ class Table:
         if not 0 <= start <= stop <= self.n_rows:
             raise IndexError(f"rows {start}..{stop} of a table of {self.n_rows}")
         rows = Rows.empty(self.columns, stop - start)
-        with _reading(self.path) as file:
+        with open_sealed(self.path) as file:
             if file.attrs.get("fingerprint") != self.fingerprint:
                 raise DataError(f"{self.path}: the table was replaced while it was in use")
             for block in BLOCKS:
@@ -170,16 +171,16 @@ def _extent(data: h5py.Dataset, start: int, stop: int) -> tuple[int, int]:
 
 
 @contextlib.contextmanager
-def _reading(path: Path) -> Iterator[h5py.File]:
-    """The open file; every way in which it can fail to be readable becomes one DataError."""
-    advice = "expected a typed table made by 'mpibayes import'"
+def open_sealed(path: Path) -> Iterator[h5py.File]:
+    """The open file of a table; every way in which it can fail to be readable becomes one DataError."""
+    advice = "expected a table made by 'mpibayes import'"
     if first_bytes(path, advice) != HDF5:
         raise DataError(f"{path}: not an HDF5 file; {advice}")
     try:
         seal = Seal.of(path)
         seal.verify_contents()
         with h5py.File(path, "r", locking=False) as file:
-            if file.attrs.get("format") == FORMAT:
+            if str(file.attrs.get("format", "")).startswith(OURS):
                 seal.require()
             yield file
     except (OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
@@ -189,6 +190,11 @@ def _reading(path: Path) -> Iterator[h5py.File]:
 
 
 def _read_header(path: Path, file: h5py.File) -> Table:
+    if file.attrs.get("format") == "mpibayes-sparse":
+        raise DataError(
+            f"{path}: a sparse table, of counts or ratings; expected a typed table, as 'mpibayes import' makes it "
+            "without --sparse"
+        )
     if file.attrs.get("format") != FORMAT:
         raise DataError(f"{path}: an HDF5 file, but no mpibayes table; make one with 'mpibayes import'")
     version = int(file.attrs["version"])
@@ -334,7 +340,7 @@ class TableWriter:
         content.append([self.n_rows, *(d.hexdigest() for d in digests.values())])
         fingerprint = hashlib.sha256(json.dumps(content, ensure_ascii=False).encode()).hexdigest()
         self._file.attrs.update(
-            format=FORMAT, version=VERSION, n_rows=self.n_rows, fingerprint=fingerprint, created_by=_created_by()
+            format=FORMAT, version=VERSION, n_rows=self.n_rows, fingerprint=fingerprint, created_by=created_by()
         )
         blocks = (self._file[block] for block in BLOCKS if block in self._file)
         apart = [_extent(data, 0, len(data)) for data in blocks]
@@ -410,7 +416,8 @@ def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or text.splitlines()[0] if text else type(error).__name__
 
 
-def _created_by() -> str:
+def created_by() -> str:
+    """This program and its version, for a file's attributes."""
     import mpibayes
 
     return f"mpibayes {getattr(mpibayes, '__version__', '')}".strip()

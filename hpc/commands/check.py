@@ -20,10 +20,10 @@ def check(config_path: str | Path, overrides: Sequence[str] = (), ranks: int = 1
     Raises ConfigError or DataError with all that is wrong.
     """
     found = examine(config_path, overrides)
-    for title, text in check_of(found.config.model.family).findings(found, ranks):
+    for title, text in check_of(found.config.kind).findings(found, ranks):
         print(f"{title + ':' if title else '':<16}{visible(text)}")
 
 
 def memory(found: Found, ranks: int) -> dict[str, int]:
     """Resident bytes at the peak of the busiest of so many ranks, by part; predicted without running the sampler."""
-    return check_of(found.config.model.family).memory(found, ranks)
+    return check_of(found.config.kind).memory(found, ranks)

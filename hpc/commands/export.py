@@ -17,7 +17,7 @@ from mpibayes.io.rows import Column
 from mpibayes.io.table import Table
 
 SLICE_ROWS = 65_536
-OF_DRAWS = {"labels": "labels of rows", "clusters": "clusters", "features": "features"}  # forms, by what they write
+OF_DRAWS = {"labels": "labels of rows"} | {form: form for form in ("clusters", "features", "factors", "topics")}
 
 
 def export(
@@ -33,6 +33,8 @@ def export(
     clusters  a line of CSV for each training row: the identifier if the table has one; row, its number from 1; line,
               where the table was imported from one CSV file; cluster, as the report numbers it; probability of that;
               of several views cluster_1, probability_1 and so on
+    topics    of topics a line of CSV for each topic and word: the topic, its share, the word, its probability there
+    factors   of a factorization a line of CSV for each user and item: what it is, its id, its bias and its factors
 
     burn_in: cycles of burn-in, by default run.burn_in; csv: cycles to leave out, by default none. table: where the
     run's table is now. Raises ConfigError, DataError, CheckpointError.
@@ -48,6 +50,11 @@ def export(
         raise ConfigError(f"{given[0]}: {what}; {others} and --to arviz write its draws")
     if to == "clusters":
         return _clusters(posterior_of(family)(given, burn_in, table), door, out)
+    if to in ("factors", "topics"):
+        head, blocks, said = getattr(door, to)(posterior_of(family)(given, burn_in, table))
+        done = write_csv_lines(out, head, blocks)
+        done.notes.append(said)
+        return done
     burn_ins = [burn_in_of(run_dir) if burn_in is None else burn_in for run_dir in given]
     kept, notes = None, []
     if to == "arviz" and door.FORMS:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.family import Forecast
+from mpibayes.hpc.family import Forecast, SparseForecast
 from mpibayes.hpc.posterior.chains import family_in
 from mpibayes.hpc.registry import forecast_of, posterior_of
 from mpibayes.io.files import reading, reason, replacing
@@ -33,8 +33,8 @@ class Predicted:
 
 
 def predict(
-    run_dir: str | Path,
-    source: str | Path,
+    run_dir: str | Path | Sequence[str | Path],
+    source: str | Path | None,
     out: str | Path | None = None,
     *,
     complete: str | Path | None = None,
@@ -44,6 +44,8 @@ def predict(
     table: str | Path | None = None,
     probabilities: bool = False,
     impute: bool = False,
+    top: int | None = None,
+    users: Sequence[str] = (),
     overwrite: bool = False,
     batch_rows: int | None = None,
     console: Any = None,
@@ -59,6 +61,7 @@ def predict(
     column, empty where the cell was observed. Of a regression: see `hpc/regression/predict.py`.
     complete: the source in its own format, gaps of modelled columns filled in (see `io.complete`), with its cluster
     and p_cluster beside each row; a regression fills in its response, with <name>_p or <name>_sd beside.
+    Of a sparse table see its `predict.py`; top, users: for recommendations.
     Raises ConfigError, DataError, CheckpointError.
     """
     from mpibayes.io.recode import lacking_columns, lacking_message, stream_like, unseen_message
@@ -71,8 +74,17 @@ def predict(
         raise ConfigError("--probabilities and --impute are columns of the file that -o names; give it")
     if draws is not None and draws < 1:
         raise ConfigError(f"draws = {draws}: expected a whole number, 1 or more")
-    family = family_in(run_dir)
-    kept = posterior_of(family)([run_dir], burn_in, table)
+    run_dirs = [run_dir] if isinstance(run_dir, str | Path) else list(run_dir)
+    family = family_in(run_dirs[0])
+    kept = posterior_of(family)(run_dirs, burn_in, table)
+    if kept.chains[0].config.model.sparse:
+        if complete is not None or probabilities or impute:
+            raise ConfigError(f"{run_dirs[0]}: --complete, --probabilities and --impute are for typed tables")
+        return _of_sparse(forecast_of(family)(kept, source, top, users, unseen), out, console)
+    if source is None:
+        raise ConfigError("name a file with new rows")
+    if top is not None or users:
+        raise ConfigError(f'{run_dirs[0]}: --top and --user are for ratings (model.likelihood = "factorization")')
     forecast: Forecast = forecast_of(family)(kept, source, draws, probabilities, impute, complete is not None)
     lacking = lacking_columns(forecast.like, source, forecast.may_lack)
     record: dict = {}
@@ -110,6 +122,22 @@ def predict(
         cells = f"{counted(sum(filled.values()), 'cell')} filled in{where}"
         _say(console, f"{counted(n_rows, 'row')} written to {complete}: {cells}{'' if out else scored}")
     return Predicted(out, n_rows, forecast.n_draws, mean, notes, filled)
+
+
+def _of_sparse(forecast: SparseForecast, out: Path, console: Any) -> Predicted:
+    """What a model of a sparse table writes."""
+    _say(console, forecast.prepare())
+    n_lines = 0
+    with _writer(out) as write:
+        for columns in forecast.blocks():
+            write(columns)
+            n_lines += len(next(iter(columns.values())))
+    notes = tuple(forecast.notes())
+    for note in notes:
+        _say(console, f"note: {note}")
+    _say(console, f"{counted(n_lines, 'line')} written to {out}")
+    mean = forecast.log_density / forecast.n_scored if forecast.n_scored else float("nan")
+    return Predicted(out, n_lines, 1, mean, notes)
 
 
 def _completed(forecast: Forecast, source: Path, complete: Path, lacking: list[str], filled: dict[str, int]):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+import traceback
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from mpibayes.errors import ConfigError
+from mpibayes.errors import ConfigError, MpibayesError
+from mpibayes.hpc.parallel.comm import Communicator, agree, end_job, names, on_root, world
+from mpibayes.hpc.posterior.chains import family_in
 from mpibayes.hpc.query import answer as answers
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking
-from mpibayes.hpc.query.new_rows import NewRows, read
+from mpibayes.hpc.query.new_rows import NewRows, stream
 from mpibayes.io.files import reason
 
 Verb = Callable[[Asking, NewRows | None], Answer]
@@ -29,27 +33,82 @@ def query(
     table: Path | None = None,
     force: bool = False,
     console: Any = None,
-) -> Answer:
-    """Ask a run, print the answer and write it to `out`.
+) -> Answer | None:
+    """Ask a run, alone or on all ranks that a launcher started, print the answer and write it to `out`.
 
     rows: a file of rows that the question is about. picture: whether the answer may be one. See `Asking` and `read`.
-    Raises ConfigError, DataError, CheckpointError.
+    Raises ConfigError, DataError, CheckpointError, on root alone; the other ranks then return None.
     """
     from mpibayes.terminal import Text, output
 
-    console = console or output()
-    answers.check_target(out, force, picture)
-    if out is not None and out.suffix == ".png":
-        from mpibayes.hpc.commands.report import require_extra
+    comm = None
+    try:
+        comm = world()
+        found = _asked(comm, run_dir, verb, rows, out, picture, unseen, draws, burn_in, table, force)
 
-        require_extra("matplotlib")
-    asking = Asking(run_dir, draws, burn_in, table)
-    found = verb(asking, None if rows is None else read(asking, rows, unseen))
-    answers.show(found, console)
-    if out is not None:
-        try:
-            answers.write(found, out)
-        except OSError as error:
-            raise ConfigError(f"{out}: cannot be written: {reason(error)}") from None
-        console.print(Text(f"written to {out}"), soft_wrap=True)
-    return found
+        def told() -> None:
+            to = console or output()
+            answers.show(found, to)
+            if out is not None:
+                try:
+                    answers.write(found, out)
+                except OSError as error:
+                    raise ConfigError(f"{out}: cannot be written: {reason(error)}") from None
+                to.print(Text(f"written to {out}"), soft_wrap=True)
+
+        on_root(comm, told, share=False, what="write the answer")
+        return found
+    except MpibayesError as error:
+        if comm is None or comm.size == 1:
+            raise
+        # others may not know: do not leave them waiting, nor speak where root does
+        if not comm.wait_for_all(60.0 if error.shared else 5.0):
+            print(f"mpibayes: error: {names(comm, [comm.rank])}: {error}", file=sys.stderr, flush=True)
+            comm.abort(error.exit_code)
+        if comm.rank == 0:
+            raise
+        return None
+    except Exception:
+        if comm is not None and comm.size > 1:
+            traceback.print_exc()
+            end_job(70)
+        raise
+
+
+def _asked(comm: Communicator, run_dir, verb: Verb, rows, out, picture, unseen, draws, burn_in, table, force) -> Answer:
+    """The answer, on every rank. Mistakes are found by all of them alike, or agreed on."""
+
+    def looked_at() -> None:
+        answers.check_target(out, force, picture)
+        if out is not None and out.suffix == ".png":
+            from mpibayes.hpc.commands.report import require_extra
+
+            require_extra("matplotlib")
+
+    on_root(comm, looked_at)
+    on_root(comm, lambda: family_in(run_dir))
+    asking = Asking(run_dir, draws, burn_in, table, comm)
+    new = None
+    if rows is not None:
+        notes = on_root(comm, lambda: stream(asking, rows, unseen).notes, what=f"read {rows}")
+        new = agree(comm, lambda: stream(asking, rows, unseen, notes), f"read {rows}")
+    return verb(asking, new)
+
+
+def compared(group, against, against_rows, other, columns, top: int, options: Mapping[str, Any]) -> Verb:
+    """The verb `compare`, of what is described, of two files of rows or of two runs."""
+    from mpibayes.hpc.query import compare
+
+    def verb(asking: Asking, rows: NewRows | None) -> Answer:
+        if other is not None:
+            on_root(asking.comm, lambda: family_in(other))
+            second = Asking(other, options["draws"], options["burn_in"], None, asking.comm)
+            return compare.compare_runs(asking, second, columns, top)
+        if rows is not None:
+            unseen = options["unseen"]
+            notes = on_root(asking.comm, lambda: stream(asking, against_rows, unseen).notes)
+            new = agree(asking.comm, lambda: stream(asking, against_rows, unseen, notes), f"read {against_rows}")
+            return compare.compare_rows(asking, rows, new, columns, top)
+        return compare.compare(asking, group, against, columns, top)
+
+    return verb

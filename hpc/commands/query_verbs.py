@@ -219,17 +219,58 @@ def dependence(run_dir, columns, top, **options):
 @click.argument("column")
 @COLUMNS
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Lines on the terminal.")
+@click.option("--set", "size", type=click.IntRange(min=2), help="A set of up to so many columns, not single ones.")
 @shared
-def predictors(run_dir, column, columns, top, **options):
-    """The columns that tell COLUMN best, each by itself: mutual information, and its share of what there is to know.
+def predictors(run_dir, column, columns, top, size, **options):
+    """The columns that tell COLUMN best, each by itself: mutual information, and its share of what there is to know;
+    or, with --set, those that tell it best together, one added after the other.
 
     \b
     Examples:
       mpibayes query runs/a predictors income
+      mpibayes query runs/a predictors income --set 4
     """
     from mpibayes.hpc.query.dependence import predictors as verb
+    from mpibayes.hpc.query.predictors import best_set
 
+    if size is not None:
+        _ask(run_dir, lambda asking, rows: best_set(asking, column, columns, size), **options)
+        return
     _ask(run_dir, lambda asking, rows: verb(asking, column, columns, top), **options)
 
 
-VERBS = (logp, conditional, simulate, impute, surprisal, novelty, similarity, dependence, predictors)
+@click.command(short_help="Where two groups of rows, or two runs, differ most.")
+@click.option("--group", multiple=True, metavar="COLUMN=VALUE", help="What the rows of one group have. Repeatable.")
+@click.option("--against", multiple=True, metavar="COLUMN=VALUE", help="What those of the other have. Repeatable.")
+@click.option("--rows", type=FILE, metavar="FILE", help="Or the rows of a file: CSV, Parquet or a typed table,")
+@click.option("--against-rows", type=FILE, metavar="FILE", help="and those of another one.")
+@click.option("--run", "other", type=FILE, metavar="DIR", help="Or another run, of a table with the same columns.")
+@UNSEEN
+@COLUMNS
+@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Lines on the terminal.")
+@shared
+def compare(run_dir, group, against, against_rows, other, columns, top, **options):
+    """Where two groups of rows differ most: columns by the divergence of their distributions, in nats, where most of it
+    is, and the clusters that hold it. The groups are described, or are the rows of two files, or two runs.
+
+    \b
+    Examples:
+      mpibayes query runs/a compare --group sex=Female --against sex=Male
+      mpibayes query runs/a compare --group age=..30 --against age=60.. -o ages.png
+      mpibayes query runs/a compare --rows north.csv --against-rows south.csv
+      mpibayes query runs/a compare --run runs/b
+    """
+    from mpibayes.hpc.commands.query import compared
+
+    ways = [bool(group or against), bool(options["rows"] or against_rows), other is not None]
+    if sum(ways) != 1:
+        raise click.UsageError(
+            "say what is compared, in one way: --group and --against, or --rows and --against-rows, or --run"
+        )
+    if ways[1] and not (options["rows"] and against_rows):
+        raise click.UsageError("name two files of rows, --rows and --against-rows")
+    verb = compared(group, against, against_rows, other, columns, top, options)
+    _ask(run_dir, verb, picture=True, **options)
+
+
+VERBS = (logp, conditional, simulate, impute, surprisal, novelty, similarity, dependence, predictors, compare)

@@ -100,6 +100,16 @@ class Predictive:
         widen = np.where(nu > 2.0, nu / np.where(nu > 2.0, nu - 2.0, 1.0), 3.0)
         return mean, (widen / nu * (1.0 + norm))[:, :, None] * np.maximum(rest, 0.0)
 
+    def single(self, x: np.ndarray, seen: np.ndarray, member: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The t distribution of one column given others: location and scale (n, K), degrees of freedom (K,)."""
+        nu = self.nu + len(seen)
+        if not len(seen):
+            shape, matrix = (len(x), len(nu)), self.matrix[:, member, member]
+            return np.broadcast_to(self.location[:, member], shape), np.broadcast_to(np.sqrt(matrix / nu), shape), nu
+        norm, mean, cross, slope = self._given(x, seen, np.array([member]))
+        rest = np.maximum(self.matrix[:, member, member] - (cross * slope).sum(axis=1)[:, 0], 0.0)
+        return mean[:, :, 0], np.sqrt((1.0 + norm) * rest / nu), nu
+
     def draw(self, x: np.ndarray, seen: np.ndarray, lacking: np.ndarray, z: np.ndarray, log_gammas) -> np.ndarray:
         """The lacking cells given the others, of the only cluster, (n, len(lacking)): from standard normal z of that
         form and log_gammas(shape), logarithms of n Gamma(shape, 1) draws.

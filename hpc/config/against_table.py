@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from typing import Any
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc import registry
@@ -11,6 +12,19 @@ from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.places import Report
 from mpibayes.io.rows import Column
 from mpibayes.text import import_again
+
+
+def check_table(config: Config, table: Any) -> None:
+    """Hold a configuration against a table of either kind; ConfigError lists all that does not fit."""
+    if not config.model.sparse:
+        return check_columns(config, table.columns, table.n_rows)
+    report = Report(config.places)
+    for name in config.columns:
+        report.add(("columns", name), "a sparse table has no columns that could be described; take it out")
+    registry.rules_of(config.kind).against_table(config, table, report)
+    if report.problems:
+        raise ConfigError(f"{config.path}: the configuration does not fit the table {config.table}", report.problems)
+    return None
 
 
 def check_columns(config: Config, columns: Sequence[Column], n_rows: int) -> None:
@@ -24,7 +38,7 @@ def check_columns(config: Config, columns: Sequence[Column], n_rows: int) -> Non
     for name in config.columns:
         if name not in by_name:
             report.add(("columns", name), f"the table has no such column; {nearest_column(name, list(by_name))}")
-    registry.rules_of(config.model.family).against_table(config, by_name, report)
+    registry.rules_of(config.kind).against_table(config, by_name, report)
     for column in columns:
         key = ("columns", column.name)
         if column.name in config.unused:

@@ -11,6 +11,7 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.config.keys import Block, Column, Data, Model, Output, Run
 from mpibayes.hpc.config.places import Key, Places
 from mpibayes.hpc.config.section import Section
+from mpibayes.hpc.registry import kind_of
 from mpibayes.text import is_unicode, toml_string
 
 S = TypeVar("S", bound=Section)
@@ -43,6 +44,11 @@ class Config:
         return self.of(Model)
 
     @property
+    def kind(self) -> str:
+        """Of the model (`registry.kind_of`)."""
+        return kind_of(self.model.model_dump(include={"family", "likelihood"}))
+
+    @property
     def run(self) -> Run:
         return self.of(Run)
 
@@ -69,7 +75,7 @@ class Config:
 
     @property
     def heldout_fraction(self) -> float | None:
-        return self.data.heldout if isinstance(self.data.heldout, float) else None
+        return self.data.heldout if isinstance(self.data.heldout, float) and not self.data.single else None
 
     @property
     def heldout_path(self) -> Path | None:

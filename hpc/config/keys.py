@@ -13,6 +13,8 @@ MOST_JOINT = 64  # columns of a block
 
 
 class Data(Section):
+    single: ClassVar[bool] = False  # whether a fraction holds out single entries, and not rows
+
     table: str = key(
         ..., "the typed table that `mpibayes import` wrote; relative to this file", "the path of a table", path=True
     )
@@ -35,6 +37,7 @@ class Model(Section):
 
     of_the_model: ClassVar[bool] = True
     latent: ClassVar[bool] = False  # whether real columns are modelled as `data.latent.Latent` has them
+    sparse: ClassVar[bool] = False  # whether it is about a sparse table
 
     family: str = key("", "the family of the model", "the name of a family")
 

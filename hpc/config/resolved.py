@@ -33,7 +33,7 @@ def as_dict(config: Config) -> dict[str, Any]:
 
 def _without_effect(config: Config) -> dict[tuple[str, str], str]:
     """Keys that nothing looks at with this configuration's other keys, each with the setting that makes it so."""
-    return registry.rules_of(config.model.family).without_effect(config.sections)
+    return registry.rules_of(config.kind).without_effect(config.sections)
 
 
 def continued(config: Config, old: dict[str, Any]) -> Config:
@@ -85,7 +85,7 @@ def _or_unset(value: Any) -> str:
 
 def _flat(document: dict[str, Any]) -> dict[str, tuple[Any, dict[str, Any]]]:
     """Every key, "run.seed", with its value and the marks it was declared with; of named sections, what is given."""
-    keys = registry.keys_of(table(document.get("model")).get("family", registry.DEFAULT))
+    keys = registry.keys_of(registry.kind_of(table(document.get("model"))))
     flat = {}
     for name, section in keys.SECTIONS.items():
         for key, info in section.model_fields.items():

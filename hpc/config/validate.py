@@ -34,11 +34,11 @@ def validated(document: dict[str, Any], report: Report) -> tuple[dict[str, Secti
 
 
 def _family(document: dict[str, Any], report: Report) -> str | None:
-    """The name of the family; None where there is no such family, which is reported, and taken out."""
+    """The kind of the model; None where there is no such family, which is reported, and taken out."""
     model = table(document.get("model"))
     given = model.get("family", registry.DEFAULT)
     if given in registry.FAMILIES:
-        return given
+        return registry.kind_of(model)
     hint = ""
     if isinstance(given, str) and (near := _near(given.lower(), registry.FAMILIES)):
         hint = f'; did you mean "{near}"?'
@@ -162,8 +162,8 @@ class _Check:
 
     def _no_use(self, key: Key, others: Sequence[str]) -> None:
         if self.family is not None:
-            cure = f"take it out, or set model.family = {_either(others)}"
-            self.report.add(key, f'given, but model.family = "{self.family}" has no use for it; {cure}')
+            cure = f"take it out, or set {_one(others, self.family)}"
+            self.report.add(key, f"given, but {_setting(self.family)} has no use for it; {cure}")
 
     def _near_section(self, name: str, what: str) -> str:
         own = [*self.sections, *self.named]
@@ -197,16 +197,33 @@ def _sections(family: str) -> Mapping[str, type[Section]]:
 
 
 def _families_with(section: str, key: str | None = None) -> list[str]:
-    """The families that have this section, or this key of it."""
-    found = ((name, _sections(name).get(section)) for name in registry.FAMILIES)
+    """The kinds of models that have this section, or this key of it."""
+    found = ((name, _sections(name).get(section)) for name in registry.ROOMS)
     return [name for name, of in found if of is not None and (key is None or key in of.model_fields)]
+
+
+def _setting(kind: str) -> str:
+    """What chooses a kind of model, in words."""
+    family, _, likelihood = kind.partition(" ")
+    return f'model.family = "{family}"' + (f', model.likelihood = "{likelihood}"' if likelihood else "")
+
+
+def _one(others: Sequence[str], kind: str) -> str:
+    """What chooses one of other kinds: a likelihood of the same family, where one will do."""
+    family = kind.partition(" ")[0]
+    same = [other for other in others if other.partition(" ")[0] == family]
+    if same:
+        known = (registry.keys_of(other).SECTIONS["model"].model_fields["likelihood"] for other in same)
+        return f"model.likelihood = {_either(str(info.default) for info in known)}"
+    return f"model.family = {_either(dict.fromkeys(other.partition(' ')[0] for other in others))}"
 
 
 def _elsewhere(key: Key, value: Any) -> str:
     """The families that a wrong value is for, where it is one for others."""
     fits = []
     if len(key) == 2:
-        fits = [name for name in _families_with(*key) if _fits(_sections(name)[key[0]], key[1], value)]
+        known = [name for name in _families_with(*key) if name in registry.FAMILIES]
+        fits = [name for name in known if _fits(_sections(name)[key[0]], key[1], value)]
     return f"; it is a value for model.family = {_either(fits)}" if fits else ""
 
 

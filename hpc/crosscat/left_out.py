@@ -11,7 +11,7 @@ import numpy as np
 
 from mpibayes.hpc.components.masses import log_negative_binomial
 from mpibayes.hpc.components.normal import posterior
-from mpibayes.hpc.crosscat.query import ViewLaw, log_real, normalised
+from mpibayes.hpc.crosscat.view_law import ViewLaw, log_real, normalised
 from mpibayes.hpc.data.events import Events, Known
 from mpibayes.io.rows import Rows
 

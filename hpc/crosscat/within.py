@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from mpibayes.hpc.components.single import inside
-from mpibayes.hpc.crosscat.query import ViewLaw
+from mpibayes.hpc.crosscat.view_law import ViewLaw
 from mpibayes.hpc.data.events import Events
 from mpibayes.hpc.parallel.streams import Stream
 from mpibayes.io import recording
@@ -67,7 +67,8 @@ def _in_range(view: ViewLaw, events: Events, cluster: np.ndarray, u: np.ndarray)
         before, last = max(low - 1.0, -1.0), high
     else:
         before, last = low, high
-    ends = [view.below(column, x)[cluster] for x in (before, last)]
+    # an open end is no number that could have a density
+    ends = [float(x > 0) if np.isinf(x) else view.below(column, x)[cluster] for x in (before, last)]
     x = view.law(kind).quantile(c, cluster, ends[0] + u * (ends[1] - ends[0]))
     x = recording.recorded(replace(column, atoms=()), None, x) if column.kind == "real" else x
     half = 0.5 * column.resolution

@@ -34,6 +34,12 @@ class Events:
     def __len__(self) -> int:
         return len(self.codes)
 
+    def take(self, index: np.ndarray) -> Events:
+        """Some of the events."""
+        sets = None if self.sets is None else self.sets[index]
+        low, high = (a[index] if len(a) else a for a in (self.low, self.high))
+        return Events(self.column, self.codes[index], sets, low, high)
+
 
 @dataclass(frozen=True)
 class Known:
@@ -47,6 +53,21 @@ class Known:
         """Some of the rows."""
         taken = {name: (events, which[index]) for name, (events, which) in self.of.items()}
         return Known(len(np.zeros(self.n_rows, np.int8)[index]), taken)
+
+    def block(self, rows: slice) -> Known:
+        """Some consecutive rows, without events that none of them has where there are more events than rows."""
+        taken = self.take(rows)
+        of = {}
+        for name, (events, which) in taken.of.items():
+            if len(events) > taken.n_rows:
+                used = np.zeros(len(events) + 1, bool)
+                used[which] = True
+                place = np.cumsum(used) - 1
+                kept = np.flatnonzero(used[:-1])
+                place[-1] = len(kept)
+                events, which = events.take(kept), place[which]
+            of[name] = events, which
+        return Known(taken.n_rows, of)
 
     def only(self, names: Sequence[str]) -> Known:
         """Some of the columns, as far as they are there."""

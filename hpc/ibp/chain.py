@@ -6,11 +6,13 @@ belong to the collapsed shard, where both are integrated out and new features ap
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from mpibayes.errors import NumericalError
 from mpibayes.hpc.ibp import update
 from mpibayes.hpc.ibp.moves import round as moves
 from mpibayes.hpc.ibp.moves.ledger import Ledger
@@ -20,9 +22,10 @@ from mpibayes.hpc.parallel import shards as cut
 from mpibayes.hpc.parallel.comm import Communicator, agree
 from mpibayes.hpc.parallel.reduce import shard_sum
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
-from mpibayes.kernels.ibp.features import Features, Rows, Tail
+from mpibayes.kernels.ibp.features import Features, Rows, Tail, most_births
 
 LAW, WEIGHTS, ORDER = range(3)  # streams of Purpose.FEATURES
+NO_INVERSE = "features cannot be told apart in float64; bound the variances' priors (model.noise_sd, model.feature_sd)"
 
 
 @dataclass
@@ -47,7 +50,7 @@ class CycleInfo:
 class Buffet:
     """One chain. Every method is collective.
 
-    cells_of(start, stop): float64 (rows, D), NaN for a missing cell; asked for the shards of this rank.
+    cells_of(start, stop): float32 or float64 (rows, D), NaN for a missing cell; asked for the shards of this rank.
     """
 
     def __init__(
@@ -84,9 +87,9 @@ class Buffet:
         x = np.zeros((stop - start, self.n_columns), np.float32)
         missing = (np.zeros(0, np.int64), np.zeros(0, np.int64))
         if self.settings.likelihood:
-            cells = cells_of(start, stop)
-            missing = np.nonzero(np.isnan(cells))
-            x[...] = np.nan_to_num(cells)
+            x[...] = cells_of(start, stop)
+            missing = np.nonzero(np.isnan(x))
+            x[missing] = 0.0
         z = np.zeros((stop - start, 1), np.uint64)
         return Slice(i, Rows(x, z, start), missing)
 
@@ -118,6 +121,13 @@ class Buffet:
     # --- the cycle ---------------------------------------------------------------------------------------------------
 
     def cycle(self) -> CycleInfo:
+        """One cycle. NumericalError, on all ranks or (a move's) on root, where a matrix of features has no inverse."""
+        try:
+            return self._cycle()
+        except np.linalg.LinAlgError as error:
+            raise NumericalError(f"cycle {self.key()['cycle']}: {NO_INVERSE}", [str(error)]) from None
+
+    def _cycle(self) -> CycleInfo:
         s, key = self.settings, self.key()
         self._drop()
         self._learn(key)
@@ -161,18 +171,32 @@ class Buffet:
 
     def _learn(self, key: dict[str, int]) -> None:
         k, d = len(self.slots), self.n_columns
-        message = np.zeros(3 + d + k * d)
+        message = np.full(3 + d + k * d, np.nan)
         if self.comm.rank == 0:
             law = generator(purpose=Purpose.FEATURES, sub=LAW, **key)
-            hyper, loadings = update.learn(
-                self.settings, self.totals, self.n_rows, self.hyper, law, generator(purpose=Purpose.LOADINGS, **key)
-            )
-            message[:] = [hyper.alpha, hyper.c, hyper.feature_sd, *hyper.noise_sd, *loadings.ravel()]
+            with contextlib.suppress(np.linalg.LinAlgError):
+                hyper, loadings = update.learn(
+                    self.settings, self.totals, self.n_rows, self.hyper, law, generator(purpose=Purpose.LOADINGS, **key)
+                )
+                message[:] = [hyper.alpha, hyper.c, hyper.feature_sd, *hyper.noise_sd, *loadings.ravel()]
         self.comm.broadcast(message)
+        if not np.isfinite(message).all():
+            raise NumericalError(f"cycle {key['cycle']}: {NO_INVERSE}")
         self.hyper = Hyper(
             float(message[0]), float(message[1]), message[3 : 3 + d].copy(), float(message[2]), self.settings.noise
         )
         self.loadings = message[3 + d :].reshape(k, d).copy()
+        if not self._births() <= most_births:
+            raise NumericalError(
+                f"cycle {key['cycle']}: a row would propose {self._births():g} new features on average, of at most "
+                f"{most_births}; fix the mass (model.alpha), or give it a prior that bounds it"
+            )
+
+    def _births(self) -> float:
+        """Mean number of new features that a row of a collapsed shard proposes."""
+        h = self.hyper
+        openers = self.n_shards if self.settings.opening == "all" else 1
+        return h.alpha * h.c / (self.n_rows - 1 + h.c) / openers
 
     def fill(self, key: dict[str, int]) -> None:
         """Missing cells, drawn given the features of their rows. key: of the stream."""
@@ -223,10 +247,8 @@ class Buffet:
         return {shard.index: least for shard in self.shards}
 
     def _tail(self, shard: Slice, features: Features, slots: np.ndarray) -> Tail:
-        s, h = self.settings, self.hyper
-        births = h.alpha * h.c / (self.n_rows - 1 + h.c) / (self.n_shards if s.opening == "all" else 1)
-        owned = held(shard.rows.z, slots)
-        return Tail(shard.rows, features, owned, self.n_rows, births, update.prior_variance(h), h.c)
+        owned, h = held(shard.rows.z, slots), self.hyper
+        return Tail(shard.rows, features, owned, self.n_rows, self._births(), update.prior_variance(h), h.c)
 
     def _write_back(self, shard: Slice, tail: Tail, owner: np.ndarray, private: np.ndarray) -> np.ndarray:
         """The tail's features into the rows' bits, but for new ones: bool (n, B), which rows have these."""

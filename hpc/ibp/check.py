@@ -10,7 +10,7 @@ import numpy as np
 
 from mpibayes.hpc.data.rows import heldout_cells
 from mpibayes.hpc.ibp.chain import Buffet
-from mpibayes.hpc.ibp.family import model_in_words, settings_of
+from mpibayes.hpc.ibp.family import READ_ROWS, model_in_words, settings_of
 from mpibayes.hpc.ibp.keys import Data, Model, Output, Sampler
 from mpibayes.hpc.ibp.scalars import SCALARS
 from mpibayes.hpc.parallel import shards
@@ -37,7 +37,8 @@ def memory_per_rank(
               collapsed shard 8 more
     missing   of each missing or held-out cell where it is (16), and while one shard's are drawn 40 more; missing: share
               of cells
-    reading   a shard's cells as they are in the table (8 a column), and three copies of them
+    reading   a shard's cells in single precision, and of some of its rows as they are in the table (8 a column) and
+              three copies; of all of them where cells are held out
     features  matrices of features and columns, with TYPICAL_FEATURES; on root, all rows' bits at a kept draw: 2 bytes a
               row, and 1 a feature for 8 rows, twice
     draws     on root, kept draws that wait for a checkpoint, at most 16 MiB
@@ -54,7 +55,7 @@ def memory_per_rank(
         "process": PROCESS_BYTES + (MPI_BYTES if n_ranks > 1 else 0) + WORK_BYTES,
         "rows": rows * (4 * width + 8) + 8 * shard,
         "missing": int((missing + withheld) * n_columns * (16 * rows + 40 * shard)),
-        "reading": 4 * 8 * n_columns * shard,
+        "reading": 4 * n_columns * (shard + 8 * (shard if withheld else min(shard, READ_ROWS))),
         "features": 8 * (6 * k * width + 6 * k * k) * (1 + len(mine)) + (2 * n_train + 2 * draw if kept_draws else 0),
         "draws": min(BUFFERED, kept_draws * draw),
         "heldout": -(-heldout_rows // n_ranks) * (8 * n_columns + 16)

@@ -31,6 +31,7 @@ from mpibayes.text import counted, visible
 
 GRID_OF_C = tuple(float(c) for c in np.geomspace(0.1, 100.0, 31))
 MOST_FEATURES = 4096  # whose matrices take some hundred MiB
+READ_ROWS = 1 << 14  # at a time, of a shard's: in float64 they and copies of them take more than the shard itself
 LEAST_CELLS = 20  # that are withheld: with so many expected there is always one
 SCORED = ("heldout_lpd", "heldout_lpd_averaged", "heldout_cell_lpd", "heldout_cell_lpd_averaged", "heldout_cell_rmse")
 COLUMN_NOISE = "column_noise_sd"  # of the trace, where each column has its own
@@ -159,8 +160,13 @@ class FeaturesChain:
             self.heldout_cells = HeldOutCells(self.comm, data, cells, fraction)
 
         def read(start: int, stop: int) -> np.ndarray:
-            x = cells.in_single_precision(data.rows_of(start, stop))
-            return x if self.heldout_cells is None else self.heldout_cells.hide(start, x)
+            if self.heldout_cells is not None:
+                return self.heldout_cells.hide(start, cells.in_single_precision(data.rows_of(start, stop)))
+            x = np.empty((stop - start, len(cells)), np.float32)
+            for at in range(start, stop, READ_ROWS):
+                end = min(at + READ_ROWS, stop)
+                x[at - start : end - start] = cells.in_single_precision(data.rows_of(at, end))
+            return x
 
         self.buffet = Buffet(self.comm, read, data.n_rows, len(cells), settings, number)
         if self.heldout_cells is not None:

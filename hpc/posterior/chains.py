@@ -14,14 +14,14 @@ from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.config.resolved import as_dict, difference
-from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.run.directory import TRAINING_ROWS
 from mpibayes.hpc.run.growth import growth_of
 from mpibayes.hpc.run.identity import RESOLVED, read_provenance, read_resolved
+from mpibayes.hpc.run.table import data_of, opened
 from mpibayes.hpc.scalar import ACTIVE_ROWS
 from mpibayes.io.files import chain_directories, open_regular, reading, reason
 from mpibayes.io.segments import list_segments
-from mpibayes.io.table import Table
+from mpibayes.io.tables import AnyTable
 from mpibayes.io.trace import FOLDER as TRACE
 from mpibayes.io.trace import read_trace
 from mpibayes.text import counted
@@ -71,7 +71,7 @@ class KeptChains:
         self.chains = _find_chains([Path(d) for d in run_dirs], burn_in)
         config = self.chains[0].config
         self.table = _open_table(self.chains, table)
-        self.data = Data(self.table, config.unused, config.heldout_fraction, config.joint, config.model.latent)
+        self.data = data_of(config, self.table)
         self._check_training_rows()
 
     @property
@@ -130,10 +130,10 @@ class KeptChains:
 
 
 def family_in(run_dir: str | Path) -> str:
-    """model.family of a run. Raises ConfigError where there is no run."""
+    """The kind of a run's model. Raises ConfigError where there is no run."""
     home = Path(run_dir)
     chain_directories(home)
-    return load(_settings_in(home) / RESOLVED).model.family
+    return load(_settings_in(home) / RESOLVED).kind
 
 
 def burn_in_of(run_dir: str | Path) -> int:
@@ -192,7 +192,7 @@ def _settings_in(home: Path) -> Path:
     return parent
 
 
-def _open_table(chains: list[Chain], given: str | Path | None) -> Table:
+def _open_table(chains: list[Chain], given: str | Path | None) -> AnyTable:
     """The chains' table, recognised by its content."""
     path = chains[0].config.table if given is None else Path(given)
     with reading(path):
@@ -200,7 +200,7 @@ def _open_table(chains: list[Chain], given: str | Path | None) -> Table:
     if not there:
         hint = "name the place where it is now with --table" if given is None else "check the path given with --table"
         raise DataError(f"{path}: the run's table is not there; {hint}")
-    table = Table.open(path)
+    table = opened(chains[0].config, path)
     for chain in chains:
         fingerprint = read_provenance(chain.home)["fingerprint"]
         if fingerprint != table.fingerprint:

@@ -3,6 +3,7 @@ chains with their traces, or plain arrays; matplotlib is imported when a picture
 
 from __future__ import annotations
 
+import functools
 import io
 import re
 import textwrap
@@ -45,6 +46,8 @@ STYLE = {
     "legend.edgecolor": "none",
     "legend.framealpha": 0.7,
     "hatch.linewidth": 0.6,
+    "svg.fonttype": "none",  # letters stay letters, which can be searched and are small
+    "svg.hashsalt": "mpibayes",  # the same picture has the same names in it
 }
 
 
@@ -58,20 +61,46 @@ def plot(width: float, height: float, **more):
     return figure
 
 
-def png(figure) -> bytes:
-    image = io.BytesIO()
+class Picture(bytes):
+    """The bytes of a PNG file; `svg` is the same picture as text, for the page."""
+
+    svg: str = ""
+
+
+def png(figure) -> Picture:
+    image, text = io.BytesIO(), io.StringIO()
     figure.savefig(image, format="png", dpi=DPI)
-    return image.getvalue()
+    picture = Picture(image.getvalue())
+    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    picture.svg = text.getvalue()
+    return picture
 
 
 def styled(draw):
-    def styled(*args, **kwargs) -> bytes:
+    """The picture that a function draws, in our style, as PNG."""
+
+    @functools.wraps(draw)
+    def styled(*args, **kwargs) -> Picture:
         import matplotlib
 
         with matplotlib.rc_context(STYLE):
             return png(draw(*args, **kwargs))
 
-    styled.__doc__ = draw.__doc__
+    return styled
+
+
+def styled_figure(draw):
+    """The same as matplotlib's Figure, which a notebook shows."""
+
+    @functools.wraps(draw)
+    def styled(*args, **kwargs):
+        import matplotlib
+
+        with matplotlib.rc_context(STYLE):
+            figure = draw(*args, **kwargs)
+        figure._repr_png_ = functools.partial(png, figure)  # no pyplot, hence none of its backends, shows it
+        return figure
+
     return styled
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -33,8 +34,7 @@ def summary_of(chains: Sequence[np.ndarray]) -> ScalarSummary:
 
     R-hat compares the chains, the two halves of a single one. Chains of different lengths are cut to their last draws.
     """
-    import arviz
-
+    arviz = quiet_arviz()
     chains = [c[np.isfinite(c)] for c in chains]
     draws = np.concatenate(chains)
     if not len(draws):
@@ -50,6 +50,14 @@ def summary_of(chains: Sequence[np.ndarray]) -> ScalarSummary:
     low, high = np.quantile(draws, (0.05, 0.95))
     sd = 0.0 if fixed else float(draws.std(ddof=1)) if len(draws) > 1 else np.nan
     return ScalarSummary(float(draws.mean()), sd, float(low), float(high), ess, r_hat, fixed, len(draws))
+
+
+def quiet_arviz():
+    """ArviZ, without what it says of its own future whenever it is imported."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        import arviz
+    return arviz
 
 
 def mixing_warnings(

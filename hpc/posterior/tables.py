@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -11,39 +11,59 @@ import numpy as np
 
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.posterior.chains import Chain
+from mpibayes.hpc.posterior.drawing import Picture
 from mpibayes.hpc.posterior.scalars import ScalarSummary, r_hat_in_words
+from mpibayes.hpc.posterior.sections import GOOD, Section, Verdict
 from mpibayes.hpc.scalar import Scalar, shown
 from mpibayes.io.files import chain_directories, read_regular
 from mpibayes.text import counted, number
 
+WARNED = 4  # warnings of a verdict, at most
+
 
 @dataclass
 class Report:
-    """A report before it is written: `parts` for the terminal and report.txt, `document` for summary.json, PNG
-    `pictures` and text `files` by name. parts: makes them anew, for rich changes what it prints."""
+    """A report before it is written: `parts` for report.txt, `document` for summary.json, PNG `pictures` and text
+    `files` by name. parts: makes them anew, for rich changes what it prints.
+
+    For the terminal and the page: the `verdict`; `top`, small tables of what was found; and the page's `sections`.
+    chains: those of the run.
+    """
 
     parts: Callable[[], Sequence[Any]]
     document: dict[str, Any]
-    pictures: dict[str, bytes]
+    pictures: dict[str, Picture]
     files: dict[str, str] = field(default_factory=dict)
+    verdict: Verdict | None = None
+    top: Callable[[], Sequence[Any]] = tuple
+    sections: Callable[[], Sequence[Section]] = tuple
+    chains: Sequence[Chain] = ()
 
 
-def head(chains: Sequence[Chain], about: Sequence[tuple[str, str]]) -> Any:
+@dataclass(frozen=True)
+class Facts:
+    """A title, and lines of a word and what it says."""
+
+    title: str
+    lines: Sequence[tuple[str, str]]
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        from rich.table import Table
+
+        from mpibayes.terminal import Text
+
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="bold", no_wrap=True)
+        grid.add_column(overflow="fold")
+        for key, value in self.lines:
+            grid.add_row(Text(key), Text(value))
+        yield Text(self.title, style="bold")
+        yield grid
+
+
+def head(chains: Sequence[Chain], about: Sequence[tuple[str, str]]) -> Facts:
     """The title and some lines of a word and what it says."""
-    from rich.table import Table
-
-    from mpibayes.terminal import Text
-
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="bold", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for key, value in about:
-        grid.add_row(Text(key), Text(value))
-    title = Table.grid()
-    homes = list(dict.fromkeys(str(c.home) for c in chains))
-    title.add_row(Text(f"Posterior of {', '.join(homes)}", style="bold"))
-    title.add_row(grid)
-    return title
+    return Facts(f"Posterior of {', '.join(dict.fromkeys(str(c.home) for c in chains))}", about)
 
 
 def not_started(chains: Sequence[Chain]) -> list[tuple[str, str]]:
@@ -147,6 +167,24 @@ def warnings_in_words(warnings: Sequence[str]) -> Any:
         begin = text.line if i else text.append
         begin("warning: ", style="bold yellow").append(warning)
     return text
+
+
+def sentence(text: str) -> str:
+    """With a large letter and a full stop."""
+    return f"{text[:1].upper()}{text[1:].removesuffix('.')}." if text and text[-3:] != "..." else text
+
+
+def warned(warnings: Sequence[str]) -> list[str]:
+    """The warnings as sentences of a verdict; of many the first."""
+    said = [sentence(f"warning: {warning}") for warning in warnings[:WARNED]]
+    left = len(warnings) - len(said)
+    return [*said, f"{counted(left, 'more warning')} in report.txt."] if left else said
+
+
+def use_it(run: Any, sound: str) -> list[str]:
+    """What a sound result is good for."""
+    home = run.chains[0].home
+    return [f"Use it: mpibayes predict {home} NEW.csv -o OUT.csv scores new rows."] if sound == GOOD else []
 
 
 def finite(value: Any) -> Any:

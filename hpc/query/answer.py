@@ -24,7 +24,7 @@ LETTERS = 36  # of a cell there
 class Answer:
     """title, remarks: for people. columns: arrays of one length, numbers or texts (object); NaN and None are nothing.
     short: names of the columns that the terminal has, all by default. bars: of which column a bar is drawn there.
-    picture: makes a PNG, where there is one."""
+    picture: draws a matplotlib Figure, where there is one."""
 
     title: str
     columns: Mapping[str, np.ndarray]
@@ -32,15 +32,15 @@ class Answer:
     short: Sequence[str] = ()
     bars: str = ""
     shown: int = SHOWN
-    picture: Callable[[], bytes] | None = None
+    picture: Callable[[], Any] | None = None
     facts: Sequence[tuple[str, str]] = field(default_factory=tuple)
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
 
 
-def show(answer: Answer, console: Any) -> None:
-    """On the terminal, its first lines."""
+def show(answer: Answer, console: Any, rest: str = "; -o FILE has all of them") -> None:
+    """On the terminal, its first lines. rest: where the others are."""
     from rich.table import Table
 
     from mpibayes.terminal import Text
@@ -66,7 +66,7 @@ def show(answer: Answer, console: Any) -> None:
             table.add_row(*cells, *(bar if answer.bars else []))
         console.print(table)
     if n > most:
-        console.print(Text(f"and {counted(n - most, 'more line')}; -o FILE has all of them", style="dim"))
+        console.print(Text(f"and {counted(n - most, 'more line')}{rest}", style="dim"))
     for remark in answer.remarks:
         console.print(Text(remark, style="dim"), soft_wrap=True)
 
@@ -107,7 +107,9 @@ def check_target(out: Path | None, overwrite: bool, picture: bool) -> None:
 def write(answer: Answer, out: Path) -> None:
     """All lines, or the picture."""
     if out.suffix == ".png":
-        write_bytes(out, answer.picture())
+        from mpibayes.hpc.posterior.drawing import png
+
+        write_bytes(out, png(answer.picture()))
     elif out.suffix == ".json":
         lines = zip(*(as_json(a) for a in answer.columns.values()))
         rows = [dict(zip(answer.columns, line)) for line in lines]
@@ -124,14 +126,19 @@ def as_json(array: np.ndarray) -> list:
 def _table(answer: Answer, suffix: str) -> bytes:
     import io
 
-    import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
 
-    table = pa.table({name: arrow(a) for name, a in answer.columns.items()})
     file = io.BytesIO()
-    (pyarrow.parquet.write_table if suffix == ".parquet" else pyarrow.csv.write_csv)(table, file)
+    (pyarrow.parquet.write_table if suffix == ".parquet" else pyarrow.csv.write_csv)(as_table(answer), file)
     return file.getvalue()
+
+
+def as_table(answer: Answer) -> Any:
+    """All lines as an Arrow table."""
+    import pyarrow as pa
+
+    return pa.table({name: arrow(a) for name, a in answer.columns.items()})
 
 
 def arrow(array: np.ndarray) -> Any:

@@ -6,61 +6,89 @@ answer is the average of the first, weighted by the second.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Known, known_of
 from mpibayes.hpc.family import Asked, DrawLaw
+from mpibayes.hpc.parallel.comm import Communicator, agree, serial
 from mpibayes.hpc.posterior.chains import family_in
 from mpibayes.hpc.query import average
 from mpibayes.hpc.query.average import Averages
 from mpibayes.hpc.query.conditions import Conditions
+from mpibayes.hpc.query.sharing import dealt
 from mpibayes.hpc.query.support import Support, supports
 from mpibayes.hpc.registry import posterior_of, queries_of
 from mpibayes.io.rows import Column, Rows
 
 SAMPLE = 50_000  # training rows that a column's cells are found from
 BYTES = 128 << 20  # of sums over draws that are held at a time
+HELD = 256 << 20  # of a column's probabilities in the clusters of all draws that are kept between blocks
+BLOCK = 2_048  # rows, at most, that one rank works on
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Distributions:
-    """Of n rows: p (n, U) probability of each cell of a column, error (n, U), effective (n,) draws."""
+    """Of n rows: p (n, U) probability of each cell of a column, error (n, U), effective (n,) draws; sums: what they
+    come from."""
 
     support: Support
     p: np.ndarray
     error: np.ndarray
     effective: np.ndarray
+    sums: Sums
 
 
 class Asking:
-    """run_dir: a run's directory. draws: at most so many kept ones. burn_in, table: see `posterior.chains.KeptChains`.
-    Raises ConfigError, DataError, CheckpointError."""
+    """run_dir: a run's directory, or several of one posterior. draws: at most so many kept ones. burn_in, table: see
+    `posterior.chains.KeptChains`. comm: ranks that share the work; all of them ask the same, and what says so is then
+    collective. Raises ConfigError, DataError, CheckpointError."""
 
     def __init__(
         self,
-        run_dir: str | Path,
+        run_dir: str | Path | Sequence[str | Path],
         draws: int | None = None,
         burn_in: int | None = None,
         table: str | Path | None = None,
+        comm: Communicator | None = None,
     ):
         if draws is not None and draws < 1:
             raise ConfigError(f"draws = {draws}: expected a whole number, 1 or more")
-        family = family_in(run_dir)
-        self.asked: Asked = queries_of(family).ask(posterior_of(family)([run_dir], burn_in, table), draws)
-        self.conditions = Conditions(self.asked.like, self.asked.refused)
+        run_dirs = [run_dir] if isinstance(run_dir, str | Path) else list(run_dir)
+        self.comm = comm or serial()
+
+        def opened() -> Asked:
+            family = family_in(run_dirs[0])
+            return queries_of(family).ask(posterior_of(family)(run_dirs, burn_in, table), draws)
+
+        self.asked: Asked = agree(self.comm, opened, f"open {run_dirs[0]}")
+        self.conditions = Conditions(self.asked.like, self.asked.refused, self.asked.columns)
         self.averages = Averages(self.asked.chain_of)
         self._supports: dict[tuple[str, int], Support] = {}
         self._draws: tuple[frozenset[str], Sequence[DrawLaw]] = frozenset(), ()
+        self._masses: dict[tuple[str, int], list[np.ndarray]] = {}  # of these draws
 
     @property
     def columns(self) -> list[Column]:
         """Those that can be asked about."""
         return [c for c in self.asked.columns if c.name not in self.asked.refused]
+
+    @property
+    def answerable(self) -> list[str]:
+        """Names of those that there is a law of."""
+        law = self.asked.answers
+        return [c.name for c in self.columns if law is None or c.name in law]
+
+    def require(self, verb: str) -> None:
+        """Raises ConfigError with the reason where this kind of model has no answer to a verb."""
+        if verb in self.asked.cannot:
+            raise ConfigError(f"{verb}: {self.asked.cannot[verb]}")
 
     def named(self, names: Sequence[str]) -> list[Column]:
         """Some of them, in the order given."""
@@ -71,9 +99,14 @@ class Asking:
         return known_of(rows, [c for c in self.columns if names is None or c.name in names])
 
     def draws(self, names: Collection[str]) -> Sequence[DrawLaw]:
-        """The kept draws as laws of some columns at least; those of the last question where they have all of them."""
+        """The kept draws as laws of some columns at least; those of the last question where they have all of them. Each
+        rank makes some of them. Collective."""
         if not self._draws[1] or not self._draws[0].issuperset(names):
-            self._draws = frozenset(names), self.asked.draws(names)
+            size, rank = self.comm.size, self.comm.rank
+            own = agree(self.comm, lambda: self.asked.draws(names, slice(rank, None, size)), "look at its draws")
+            found = self.comm.collect(own)
+            laws = [found[d % size][d // size] for d in range(self.averages.n_draws)]
+            self._draws, self._masses = (frozenset(names), laws), {}
         return self._draws[1]
 
     def supports(self, names: Sequence[str], most: int) -> dict[str, Support]:
@@ -100,33 +133,60 @@ class Asking:
         n = max(wanted.n_rows, given.n_rows)
         wanted, given = wanted.repeat(n), given.repeat(n)
         draws = self.draws({*wanted.of, *given.of})
-        log, error, effective = np.zeros(n), np.zeros(n), np.zeros(n)
-        for rows in average.in_blocks(n, max(64, BYTES // (40 * len(draws)))):
-            some, more = given.take(rows), wanted.take(rows)
+        blocks = average.in_blocks(n, self._block(draws, 40))
+
+        def work(i: int) -> tuple[np.ndarray, ...]:
+            some, more = given.block(blocks[i]), wanted.block(blocks[i])
             log_given, log_r = np.zeros((len(draws), some.n_rows)), np.zeros((len(draws), some.n_rows))
             for d, draw in enumerate(draws):
                 log_given[d], state = draw.given(some)
                 log_r[d] = draw.log_given(more, state)
             w = average.weights(log_given)
-            log[rows], error[rows] = average.log_average(log_r, w, self.averages)
-            effective[rows] = average.effective(w)
-        return log, error, effective
+            return *average.log_average(log_r, w, self.averages), average.effective(w)
+
+        parts = dealt(self.comm, len(blocks), work)
+        return tuple(np.concatenate(a) for a in zip(*parts)) if parts else (np.zeros(0),) * 3
 
     def distributions(self, name: str, given: Known, most: int) -> Iterator[tuple[slice, Distributions]]:
-        """The distribution of a column given what is known of each row, some rows at a time."""
+        """The distribution of a column given what is known of each row, some rows at a time; not shared by ranks."""
+        self.draws({name, *given.of})
+        blocks, work = self._distributions(name, given, most)
+        yield from ((rows, work(rows)) for rows in blocks)
+
+    def of_distributions(
+        self, name: str, given: Known, most: int, made: Callable[[slice, Distributions], T]
+    ) -> list[T]:
+        """What is made of them, block by block of rows, in order; shared by ranks. Collective."""
+        self.draws({name, *given.of})
+        blocks, work = self._distributions(name, given, most)
+        return dealt(self.comm, len(blocks), lambda i: made(blocks[i], work(blocks[i])))
+
+    def _distributions(self, name: str, given: Known, most: int) -> tuple[list[slice], Callable]:
+        """Blocks of rows, and the distributions of one; the draws are there."""
         cells = self.supports([name], most)[name]
         draws = self.draws({name, *given.of})
-        masses = [draw.masses(cells.events) for draw in draws]
+        masses = self._masses.get((name, most))
+        if masses is None and 8 * len(cells) * sum(draw.width for draw in draws) <= HELD:
+            masses = [draw.masses(cells.events) for draw in draws]
+            self._masses = {(name, most): masses}  # of the last column alone
         n_sums = len(self.averages.batches) + len(self.averages.chains)
-        step = max(64, BYTES // (8 * len(cells) * n_sums))
-        for rows in average.in_blocks(given.n_rows, step):
-            some = given.take(rows)
+
+        def work(rows: slice) -> Distributions:
+            some = given.block(rows)
             log_given, parts = np.zeros((len(draws), some.n_rows)), Sums(self.averages, some.n_rows, len(cells))
-            for d, (draw, mass) in enumerate(zip(draws, masses)):
+            for d, draw in enumerate(draws):
+                mass = masses[d] if masses else draw.masses(cells.events)
                 log_given[d], state = draw.given(some)
-                parts.add(d, log_given[d], draw.averaged(name, state, mass))
+                parts.add(d, log_given[d], draw.averaged(cells.events, state, mass))
             p, error = parts.result()
-            yield rows, Distributions(cells, p, error, average.effective(average.weights(log_given)))
+            return Distributions(cells, p, error, average.effective(average.weights(log_given)), parts)
+
+        return average.in_blocks(given.n_rows, self._block(draws, 8 * len(cells) * n_sums / len(draws))), work
+
+    def _block(self, draws: Sequence[DrawLaw], width: float) -> int:
+        """Rows of a block, with so many bytes a row and draw, and the states of one draw."""
+        state = 16 * max(draw.width for draw in draws)
+        return max(16, min(BLOCK, int(BYTES / (width * len(draws))), BYTES // state))
 
 
 class Sums:
@@ -161,3 +221,10 @@ class Sums:
         p = self._sums[0].sum(axis=0) / total[:, None]
         residuals = [(s - w[:, :, None] * p) / total[:, None] for s, w in zip(self._sums, self._weights)]
         return p, Averages.error_of_sums(*residuals)
+
+    def without_each(self) -> Iterator[np.ndarray]:
+        """The averages (n, U) without one batch of draws, for each of them: for the jackknife."""
+        sums, weights = self._sums[0].sum(axis=0), self._weights[0].sum(axis=0)
+        for s, w in zip(self._sums[0], self._weights[0]):
+            rest = np.maximum(weights - w, 0.0)
+            yield (sums - s) / np.where(rest > 0.0, rest, 1.0)[:, None]

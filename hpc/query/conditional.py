@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from mpibayes.hpc.data.events import Known, missing
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking, Distributions
-from mpibayes.hpc.query.conditions import written
+from mpibayes.hpc.query.conditions import Item, written
 from mpibayes.hpc.query.logp import apart, described, few, words
 from mpibayes.hpc.query.new_rows import NewRows
 from mpibayes.hpc.query.support import CELLS, Support
@@ -22,7 +23,7 @@ SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
 LOW, HIGH = 0.1, 0.9  # of an imputed number
 
 
-def conditional(asking: Asking, name: str, given: Sequence[str], rows: NewRows | None) -> Answer:
+def conditional(asking: Asking, name: str, given: Sequence[Item], rows: NewRows | None) -> Answer:
     """The distribution of a column: one table for a described row, a line a row for those of a file."""
     column = asking.conditions.column(name)
     if rows is not None:
@@ -34,11 +35,7 @@ def conditional(asking: Asking, name: str, given: Sequence[str], rows: NewRows |
     (coarse,) = (d for _, d in asking.distributions(name, known, LINES))
     p, error = coarse.p[0], coarse.error[0]
     order = np.argsort(-p, kind="stable") if column.levels else np.arange(len(p))
-    columns = {
-        name: np.array(coarse.support.words, object)[order],
-        "p": p[order],
-        "p_error": error[order],
-    }
+    columns = _merged(name, np.array(coarse.support.words, object)[order], p[order], error[order])
     facts = (
         []
         if column.levels
@@ -46,7 +43,7 @@ def conditional(asking: Asking, name: str, given: Sequence[str], rows: NewRows |
     )
     title = f"{name} given {words(known) or 'nothing'}"
 
-    def picture() -> bytes:
+    def picture():
         from mpibayes.hpc.query.figures import distribution
 
         return distribution(title, coarse if column.levels else fine, asking.averages.n_draws)
@@ -54,6 +51,17 @@ def conditional(asking: Asking, name: str, given: Sequence[str], rows: NewRows |
     remarks = few(coarse.effective, asking)
     remarks = [f"{remarks[0]} ({coarse.effective[0]:.0f})", *remarks[1:]]
     return Answer(title, columns, remarks, bars="p", shown=40, picture=picture, facts=facts)
+
+
+def _merged(name: str, words: np.ndarray, p: np.ndarray, error: np.ndarray) -> dict[str, np.ndarray]:
+    """Lines of a table; those that read alike, as an atom and the rest that would be recorded as it, are one."""
+    seen, of = np.unique(words.astype(str), return_inverse=True)
+    if len(seen) == len(words):
+        return {name: words, "p": p, "p_error": error}
+    first = np.sort(np.unique(of, return_index=True)[1])
+    total = np.bincount(of, p)
+    spread = np.sqrt(np.bincount(of, error**2))
+    return {name: words[first], "p": total[of[first]], "p_error": spread[of[first]]}
 
 
 def _value(d: Distributions, share: float) -> str:
@@ -64,26 +72,31 @@ def _span(d: Distributions, outside: float) -> str:
     return f"{_value(d, outside)} to {_value(d, 1.0 - outside)}"
 
 
-def _of_rows(asking: Asking, column: Column, given: Sequence[str], rows: NewRows) -> Answer:
+def _of_rows(asking: Asking, column: Column, given: Sequence[Item], rows: NewRows) -> Answer:
     """A line a row: the most probable level and probabilities, or quantiles and the probabilities of atoms."""
-    name = column.name
-    if given:
-        known = described(asking, given, "--given", rows)
-        apart(Known(1, {name: ()}), known)
-    else:
-        known = asking.known(rows.rows, [n for n in rows.there(asking) if n != name])
-    parts = [_lines(column, d) for _, d in asking.distributions(name, known.repeat(len(rows.rows)), CELLS)]
+    name, parts = column.name, []
+    for batch in rows.batches():
+        if given:
+            known = described(asking, given, "--given", batch)
+            apart(Known(1, {name: ()}), known)
+        else:
+            known = asking.known(batch.rows, [n for n in batch.there(asking) if n != name])
+        title = f"{name} given {words(known) or 'nothing'}"
+        parts += asking.of_distributions(name, known.repeat(len(batch.rows)), CELLS, lambda _, d: _lines(column, d))
     columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-    columns = {"row": np.arange(1, len(rows.rows) + 1), **columns}
-    remarks = [*rows.notes, *few(columns["draws"], asking)]
-    return Answer(f"{name} given {words(known) or 'nothing'}", columns, remarks)
+    columns = {"row": np.arange(1, len(columns["draws"]) + 1), **columns}
+    return Answer(title, columns, [*rows.notes, *few(columns["draws"], asking)])
 
 
 def _lines(column: Column, d: Distributions) -> dict[str, np.ndarray]:
     if column.levels:
         best = d.p.argmax(axis=1)
         at = np.arange(len(best)), best
-        found = {column.name: values(column, best), "p": d.p[at], "p_error": d.error[at]}
+        found = {
+            column.name: values(column, np.where(np.isnan(d.p[at]), np.nan, best)),
+            "p": d.p[at],
+            "p_error": d.error[at],
+        }
         if len(column.levels) <= LEVELS:
             found |= {f"p_{level}": d.p[:, v] for v, level in enumerate(column.levels)}
         return {**found, "draws": d.effective}
@@ -105,18 +118,22 @@ def values(column: Column, x: np.ndarray) -> np.ndarray:
 
 def impute(asking: Asking, of: Sequence[str], rows: NewRows) -> Answer:
     """Each missing cell of the columns `of`, of all by default, given the other cells of its row."""
-    names = asking.conditions.names(of) or [c.name for c in asking.columns]
-    known, n = asking.known(rows.rows), len(rows.rows)
-    asking.draws(known.of)
-    parts = []
-    for column in asking.named(names):
-        blank = np.flatnonzero(missing(column, getattr(rows.rows, column.block)[:, column.index]))
-        some = known.without([column.name]).take(blank)
-        for place, d in asking.distributions(column.name, some, CELLS) if len(blank) else ():
-            parts.append(_cells(column, blank[place], d))
+    names, parts, n = asking.conditions.names(of) or asking.answerable, [], 0
+    for batch in rows.batches():
+        known = asking.known(batch.rows)
+        asking.draws(known.of)
+        for column in asking.named(names):
+            blank = np.flatnonzero(missing(column, getattr(batch.rows, column.block)[:, column.index]))
+            some = known.without([column.name]).take(blank)
+            parts += asking.of_distributions(
+                column.name, some, CELLS, lambda at, d, c=column, blank=blank, n=n: _cells(c, n + blank[at], d)
+            )
+        n += len(batch.rows)
     title = f"Missing cells of {rows.path.name}"
     if not parts:
-        return Answer(title, {}, [*rows.notes, f"none of {counted(n, 'row')} lacks a cell of {', '.join(names[:6])}"])
+        nothing = _cells(asking.named(names)[0], np.zeros(0, np.intp), None)
+        said = f"none of {counted(n, 'row')} lacks a cell of {', '.join(names[:6])}"
+        return Answer(title, nothing, [*rows.notes, said])
     columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     order = np.lexsort((np.arange(len(columns["row"])), columns["row"]))
     columns = {key: a[order] for key, a in columns.items()}
@@ -129,9 +146,15 @@ def impute(asking: Asking, of: Sequence[str], rows: NewRows) -> Answer:
     return Answer(title, columns, remarks)
 
 
-def _cells(column: Column, rows: np.ndarray, d: Distributions) -> dict[str, np.ndarray]:
+def _cells(column: Column, rows: np.ndarray, d: Distributions | None) -> dict[str, np.ndarray]:
+    """What is said of a column's missing cells in some rows; d: their distributions, None where there are none."""
+    if d is not None and np.isnan(d.p[:, 0]).any():
+        there = ~np.isnan(d.p[:, 0])
+        rows, d = rows[there], replace(d, p=d.p[there], error=d.error[there], effective=d.effective[there])
     n, at, nothing = len(rows), np.arange(len(rows)), np.full(len(rows), np.nan)
-    if column.levels:
+    if d is None:
+        value = p = error = low = high = nothing
+    elif column.levels:
         best = d.p.argmax(axis=1)
         value, p, error, low, high = best.astype(float), d.p[at, best], d.error[at, best], nothing, nothing
     else:
@@ -146,7 +169,7 @@ def _cells(column: Column, rows: np.ndarray, d: Distributions) -> dict[str, np.n
         "p_error": error,
         "low": _texts(column, low),
         "high": _texts(column, high),
-        "draws": d.effective,
+        "draws": nothing if d is None else d.effective,
     }
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -21,12 +23,24 @@ from mpibayes.io.table import Table
 NAMED = 8  # columns or levels in a message
 
 
-class Conditions:
-    """Reads conditions on the columns of a table. refused: columns that cannot be asked about, each with the reason."""
+@dataclass(frozen=True, eq=False)
+class Said:
+    """A condition from Python: a column, and a value of it (see `Conditions.of_value`)."""
 
-    def __init__(self, like: Table, refused: Mapping[str, str]):
+    name: str
+    value: Any
+
+
+Item = str | Said  # a condition, or names of columns
+
+
+class Conditions:
+    """Reads conditions on the columns of a table. refused: columns that cannot be asked about, each with the reason.
+    columns: the same as a model has them."""
+
+    def __init__(self, like: Table, refused: Mapping[str, str], columns: Sequence[Column] | None = None):
         self._like, self._refused = like, refused
-        self._columns = {c.name: c for c in like.columns}
+        self._columns = {c.name: c for c in (like.columns if columns is None else columns)}
 
     def column(self, name: str) -> Column:
         """A column by its name. Raises ConfigError where there is none, or where it cannot be asked about."""
@@ -44,19 +58,20 @@ class Conditions:
             found += [self.column(part).name for part in parts]
         return list(dict.fromkeys(found))
 
-    def read(self, items: Sequence[str], option: str = "--given") -> dict[str, Events]:
+    def read(self, items: Sequence[Item], option: str = "--given") -> dict[str, Events]:
         """Conditions, each COLUMN=VALUE, by column."""
         found: dict[str, Events] = {}
         for item in items:
-            name, value = self.split(item, option)
+            said = isinstance(item, Said)
+            name, value = (item.name, item.value) if said else self.split(item, option)
             if name in found:
                 raise ConfigError(f"{option} '{item}': column '{name}' has a condition already")
-            found[name] = self.event(self.column(name), value)
+            found[name] = (self.of_value if said else self.event)(self.column(name), value)
         return found
 
-    def is_condition(self, item: str) -> bool:
+    def is_condition(self, item: Item) -> bool:
         """Whether an item is a condition, and not names of columns."""
-        return "=" in item and item not in self._columns
+        return isinstance(item, Said) or ("=" in item and item not in self._columns)
 
     def split(self, item: str, option: str) -> tuple[str, str]:
         """The column, whose name may have "=" in it, and what is said of it."""
@@ -82,6 +97,58 @@ class Conditions:
             return events.of_range(column, *bounds)
         except ValueError as error:
             raise ConfigError(f"'{column.name}={text}': {error}") from None
+
+    def of_value(self, column: Column, value: Any) -> Events:
+        """What a value of Python says of a column: a text as people write it; a number, a bool, a date; a pair (low,
+        high) of these, None for an open end; a list or set of levels. Raises ConfigError."""
+        if isinstance(value, str):
+            return self.event(column, value)
+        if column.levels and isinstance(value, list | set | frozenset | tuple):
+            place = {level: i for i, level in enumerate(column.levels)}
+            return events.of_levels(column, [place[self._level(column, part)] for part in value])
+        if column.levels:
+            return self._of_levels(column, self._level(column, value))
+        if isinstance(value, tuple) and len(value) == 2:
+            low, high = (
+                otherwise if end is None else self._plain_number(column, end)
+                for end, otherwise in zip(value, (-np.inf, np.inf))
+            )
+            try:
+                return events.of_range(column, low, high)
+            except ValueError as error:
+                raise ConfigError(f"'{column.name}': {error}") from None
+        return events.of_values(column, np.array([self._plain_number(column, value)]))
+
+    def _level(self, column: Column, value: Any) -> str:
+        """The level that a value of Python is."""
+        spellings = [str(value)]
+        if isinstance(value, bool | np.bool_):
+            wanted = ("true", "yes", "t", "y", "1") if value else ("false", "no", "f", "n", "0")
+            spellings += [level for level in column.levels if level.lower() in wanted]
+        elif isinstance(value, float | np.floating) and float(value).is_integer():
+            spellings.append(str(int(value)))
+        for text in spellings:
+            if text in column.levels:
+                return text
+        near = _near(str(value), column.levels)
+        raise ConfigError(f"'{column.name}={value}': column '{column.name}' has no level '{value}'{near}")
+
+    def _plain_number(self, column: Column, value: Any) -> float:
+        """A number of Python, or a date, as the table has it."""
+        if isinstance(value, str):
+            return self._number(column, value, value)
+        if isinstance(value, int | float | np.number) and not isinstance(value, bool):
+            number = float(value)
+            whole = number.is_integer() and number >= 0.0
+            if np.isfinite(number) and (whole or column.kind != "count"):
+                return number
+        elif column.unit:
+            text = value.isoformat(sep=" ") if hasattr(value, "hour") and hasattr(value, "year") else str(value)
+            return self._number(column, text.replace("T", " "), text)
+        expected = "a date" if column.unit else "a whole number, 0 or more" if column.kind == "count" else "a number"
+        raise ConfigError(
+            f"'{column.name}': {value!r} is not {expected}, a pair (low, high) of such, or a text of the command line"
+        )
 
     def _of_levels(self, column: Column, text: str) -> Events:
         place = {level: i for i, level in enumerate(column.levels)}
@@ -144,4 +211,6 @@ def in_words(event: Events, i: int = 0) -> str:
         low = -np.inf
     if np.isfinite(low) and abs(high - low) <= 1e-9 * max(abs(low), 1.0):
         return written(column, low)
-    return "..".join(written(column, x) if np.isfinite(x) else "" for x in (low, high))
+    plain = column.kind == "real" and not column.resolution and not column.unit  # ends of intervals are nobody's values
+    text = (lambda x: f"{float(x):.5g}") if plain else (lambda x: written(column, x))
+    return "..".join(text(x) if np.isfinite(x) else "" for x in (low, high))

@@ -15,7 +15,8 @@ import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.query.answer import Answer
-from mpibayes.hpc.query.asking import Asking
+from mpibayes.hpc.query.asking import HELD, Asking
+from mpibayes.hpc.query.sharing import dealt
 from mpibayes.hpc.query.support import Support
 
 CELLS = 16  # of a column of numbers
@@ -36,6 +37,7 @@ class Information:
 
 def dependence(asking: Asking, columns: Sequence[str], top: int) -> Answer:
     """Of every pair of columns, those that tell most of each other first."""
+    asking.require("dependence")
     names = asking.conditions.names(columns) or [c.name for c in asking.columns]
     if len(names) < 2:
         raise ConfigError("dependence is between columns; name two or more with --columns")
@@ -51,7 +53,7 @@ def dependence(asking: Asking, columns: Sequence[str], top: int) -> Answer:
         "one_view": found.together[i, j],
     }
 
-    def picture() -> bytes:
+    def picture():
         from mpibayes.hpc.query.figures import pairs
 
         return pairs(names, found.information, asking.averages.n_draws)
@@ -61,10 +63,7 @@ def dependence(asking: Asking, columns: Sequence[str], top: int) -> Answer:
 
 def predictors(asking: Asking, name: str, columns: Sequence[str], top: int) -> Answer:
     """The columns that tell one best, each by itself."""
-    asking.conditions.column(name)
-    names = [n for n in asking.conditions.names(columns) or [c.name for c in asking.columns] if n != name]
-    if not names:
-        raise ConfigError(f"there is no other column than '{name}' to tell it by")
+    names = others_than(asking, name, columns)
     found = information(asking, [name], names)
     order = np.argsort(-found.information[0], kind="stable")
     lines = {
@@ -78,10 +77,22 @@ def predictors(asking: Asking, name: str, columns: Sequence[str], top: int) -> A
     return Answer(f"What tells {name} best, each column by itself", lines, remarks, shown=top, bars="information")
 
 
+def others_than(asking: Asking, name: str, columns: Sequence[str]) -> list[str]:
+    """The columns that count, or all, but one. Raises ConfigError where none is left."""
+    asking.require("predictors")
+    asking.conditions.column(name)
+    names = [n for n in asking.conditions.names(columns) or [c.name for c in asking.columns] if n != name]
+    if not names:
+        raise ConfigError(f"there is no other column than '{name}' to tell it by")
+    return names
+
+
 def _remarks(asking: Asking) -> list[str]:
+    blocks = ["two columns of a block have no information here"] if asking.asked.joint else []
     return [
+        *blocks,
         f"information: mutual, in nats, of levels, and of numbers in about {CELLS} intervals; one_view: share of the "
-        f"draws in which the two share a view; {asking.averages.n_draws} draws of {asking.asked.n_kept:,} kept"
+        f"draws in which the two share a view; {asking.averages.n_draws} draws of {asking.asked.n_kept:,} kept",
     ]
 
 
@@ -89,7 +100,8 @@ def information(asking: Asking, a: Sequence[str], b: Sequence[str]) -> Informati
     """Of each column of a with each of b; of one with itself its entropy."""
     names = list(dict.fromkeys([*a, *b]))
     supports, draws = asking.supports(names, CELLS), asking.draws(names)
-    masses = [{n: draw.masses(supports[n].events) for n in names} for draw in draws]
+    wide = 8 * sum(len(s) for s in supports.values()) * sum(draw.width for draw in draws) > HELD
+    masses = [Masses(draw, supports, wide) for draw in draws]
     place = {name: i for i, name in enumerate(names)}
     shape = (len(a), len(b))
     found, error, entropy = np.zeros(shape), np.zeros(shape), np.zeros(len(a))
@@ -101,13 +113,32 @@ def information(asking: Asking, a: Sequence[str], b: Sequence[str]) -> Informati
         if same:
             at = np.ix_([a.index(n) for n in others], [b.index(n) for n in some])
             found[at], error[at] = value.T, spread.T
+    joint = asking.asked.joint
+    for i, j in np.ndindex(shape):
+        if a[i] != b[j] and joint.get(a[i]) is not None and joint.get(a[i]) == joint.get(b[j]):
+            found[i, j] = error[i, j] = np.nan  # in a cluster they are not independent
     for i, name in enumerate(a):
-        p = np.mean([draw.weight(name) @ m[name] for draw, m in zip(draws, masses)], axis=0)
+        p = np.mean([draw.weight(name) @ m.of([name])[name] for draw, m in zip(draws, masses)], axis=0)
         entropy[i] = -(p * np.log(np.maximum(p, TINY))).sum()
     views = asking.asked.views(names)
     of_a, of_b = (views[:, [place[n] for n in of]] for of in (a, b))
     together = (of_a[:, :, None] == of_b[:, None, :]).mean(axis=0)
     return Information(found, error, together, entropy)
+
+
+class Masses:
+    """Probabilities (K + 1, U) of the cells of columns in the clusters of a draw; where they are wide, made when they
+    are wanted."""
+
+    def __init__(self, draw, supports: dict[str, Support], wide: bool):
+        self._draw, self._supports = draw, supports
+        self._held = {} if wide else {n: draw.masses(s.events) for n, s in supports.items()}
+
+    def cells(self, name: str) -> int:
+        return len(self._supports[name])
+
+    def of(self, names: Sequence[str]) -> dict[str, np.ndarray]:
+        return self._held or {n: self._draw.masses(self._supports[n].events) for n in set(names)}
 
 
 def _groups(names: Sequence[str], supports: dict[str, Support]) -> list[list[str]]:
@@ -126,21 +157,21 @@ def _tiles(a: list, b: list, same: bool) -> Iterator[tuple[list[str], list[str]]
     yield from combinations_with_replacement(a, 2) if same else ((x, y) for x in a for y in b)
 
 
-def _of_tile(asking: Asking, draws, masses, a: list[str], b: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Mutual information of each of a with each of b, and its error."""
-    starts = asking.averages.batches
-    sums = None
-    for d, (draw, mass) in enumerate(zip(draws, masses)):
-        joint = _joint(draw, mass, a, b)
-        if sums is None:
-            sums = np.zeros((len(starts), *joint.shape))
-        sums[int(np.searchsorted(starts, d, side="right")) - 1] += joint
-    widths = [[masses[0][n].shape[1] for n in names] for names in (a, b)]
+def _of_tile(asking: Asking, draws, masses, a: list[str], others: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Mutual information of each of a with each of the others, and its error."""
+    starts = [*asking.averages.batches, len(draws)]
+
+    def work(b: int) -> np.ndarray:
+        parts = (_joint(draws[d], masses[d].of([*a, *others]), a, others) for d in range(starts[b], starts[b + 1]))
+        return sum(parts)
+
+    sums = np.array(dealt(asking.comm, len(starts) - 1, work))
+    widths = [[masses[0].cells(n) for n in names] for names in (a, others)]
     cuts = [np.concatenate([[0], np.cumsum(w)[:-1]]) for w in widths]
-    sizes = np.diff([*starts, len(draws)])
+    sizes = np.diff(starts)
     whole = sums.sum(axis=0)
     value = _mutual(whole / len(draws), *cuts)
-    n = len(starts)
+    n = len(sums)
     if n < 2:
         return value, np.full(value.shape, np.nan)
     without = np.array([_mutual((whole - s) / (len(draws) - m), *cuts) for s, m in zip(sums, sizes)])

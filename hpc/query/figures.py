@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mpibayes.hpc.posterior.drawing import CHAINS, FAINT, plot, shortened, styled
+from mpibayes.hpc.posterior.drawing import CHAINS, FAINT, plot, shortened
+from mpibayes.hpc.posterior.drawing import styled_figure as styled
 from mpibayes.hpc.query.asking import Distributions
 from mpibayes.text import counted, visible
 
 BARS = 40  # levels that have one
 LETTERS = 40
+IN_A_PANEL = 18  # cells of a column, the most probable ones
 
 
 @styled
@@ -61,4 +63,22 @@ def pairs(names: Sequence[str], information: np.ndarray, n_draws: int):
     axes.set_xticks(ticks, labels, fontsize=7, rotation=90)
     figure.colorbar(image, shrink=0.6, label="correlation of two normals with this information")
     axes.set_title(f"Columns that tell of each other, {counted(n_draws, 'draw')}")
+    return figure
+
+
+@styled
+def side_by_side(sides: Sequence[tuple[str, dict[str, np.ndarray]]], cells: dict, divergence: np.ndarray):
+    """The distributions of some columns in two groups, a panel a column: bars of levels, steps of numbers."""
+    figure = plot(9.0, 0.8 + 2.6 * ((len(cells) + 1) // 2))
+    for i, ((name, support), apart) in enumerate(zip(cells.items(), divergence)):
+        axes = figure.add_subplot((len(cells) + 1) // 2, 2, i + 1)
+        total = sum(of[name] for _, of in sides)
+        order = np.sort(np.argsort(-total, kind="stable")[:IN_A_PANEL])
+        place, width = np.arange(len(order)), 0.8 / len(sides)
+        for g, (title, of) in enumerate(sides):
+            axes.bar(place + (g - 0.5) * width, of[name][order], width, color=CHAINS[g], label=shortened(title, 50))
+        labels = [shortened(support.words[u], 14) for u in order]
+        axes.set_xticks(place, labels, fontsize=6, rotation=90)
+        axes.set_title(f"{shortened(name, 40)}  ({apart:.3f} nats)", fontsize=9)
+    figure.axes[0].legend(fontsize=7)
     return figure

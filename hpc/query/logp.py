@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -11,13 +11,13 @@ from mpibayes.hpc.data.events import Events, Known, everyone
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.average import FEW
-from mpibayes.hpc.query.conditions import in_words
+from mpibayes.hpc.query.conditions import Item, in_words
 from mpibayes.hpc.query.new_rows import NewRows
 from mpibayes.io.rows import Column
 from mpibayes.text import counted
 
 
-def described(asking: Asking, items: Sequence[str], option: str, rows: NewRows | None) -> Known:
+def described(asking: Asking, items: Sequence[Item], option: str, rows: NewRows | None) -> Known:
     """What --of or --given says: conditions, which hold for every row, and names of columns of the file."""
     conditions = [i for i in items if asking.conditions.is_condition(i)]
     said = everyone(asking.conditions.read(conditions, option))
@@ -44,13 +44,16 @@ def apart(wanted: Known, given: Known) -> None:
         raise ConfigError(f"column '{both[0]}' is both asked for and given")
 
 
-def sides(asking: Asking, of: Sequence[str], given: Sequence[str], rows: NewRows | None) -> tuple[Known, Known]:
+def sides(asking: Asking, of: Sequence[Item], given: Sequence[Item], rows: NewRows | None) -> tuple[Known, Known]:
     """What is asked for and what is given. Of the rows of a file all columns are asked for where none is named, and
     with columns asked for but none given the others are."""
     wanted = described(asking, of, "--of", rows)
     if rows is not None and not of:
         on_them = described(asking, given, "--given", rows)
-        wanted = asking.known(rows.rows, [n for n in rows.there(asking) if n not in on_them.of])
+        there = [n for n in rows.there(asking) if n not in on_them.of]
+        wanted = asking.known(rows.rows, [n for n in there if n in asking.answerable])
+        if len(wanted.of) < len(there):  # a model that has a law of these given all others
+            on_them = on_them.join(asking.known(rows.rows, [n for n in there if n not in wanted.of]))
         return wanted, on_them
     if rows is not None and not given:
         others = [n for n in rows.there(asking) if n not in wanted.of]
@@ -60,21 +63,25 @@ def sides(asking: Asking, of: Sequence[str], given: Sequence[str], rows: NewRows
     return wanted, on_them
 
 
-def logp(asking: Asking, of: Sequence[str], given: Sequence[str], rows: NewRows | None) -> Answer:
+def logp(asking: Asking, of: Sequence[Item], given: Sequence[Item], rows: NewRows | None) -> Answer:
     """log p(of | given), with the error of averaging over draws. See `sides`."""
     if not of and rows is None:
         raise ConfigError("nothing is asked for: say of what with --of, as in --of 'income=high', or name --rows FILE")
-    wanted, on_them = sides(asking, of, given, rows)
-    log, error, effective = asking.log_p(wanted, on_them)
+    parts, with_density = [], {}
+    for batch in rows.batches() if rows is not None else [None]:
+        wanted, on_them = sides(asking, of, given, batch)
+        title = f"log p({words(wanted)} | {words(on_them) or 'nothing'})"
+        parts.append(asking.log_p(wanted, on_them))
+        with_density |= {c.name: c for c in densities(wanted)}
+    log, error, effective = (np.concatenate(a) for a in zip(*parts))
     columns: dict[str, np.ndarray] = {}
     if rows is not None:
         columns["row"] = np.arange(1, len(log) + 1)
     columns |= {"log_p": log, "log_p_error": error}
-    if not densities(wanted):
+    if not with_density:
         columns |= {"p": np.exp(log), "p_error": np.exp(log) * error}
     columns["draws"] = effective
-    title = f"log p({words(wanted)} | {words(on_them) or 'nothing'})"
-    remarks = [*(rows.notes if rows else ()), *about(wanted), *few(effective, asking)]
+    remarks = [*(rows.notes if rows else ()), *about(with_density), *few(effective, asking)]
     if rows is not None:
         finite = np.isfinite(log)
         remarks.insert(0, f"mean over {counted(int(finite.sum()), 'row')}: {log[finite].mean():.4f} nats a row")
@@ -90,9 +97,9 @@ def _has_density(e: Events) -> bool:
     return bool(e.column.kind == "real" and np.any(e.low == e.high))
 
 
-def about(wanted: Known) -> list[str]:
+def about(with_density: Collection[str]) -> list[str]:
     """What a number that is no probability is."""
-    names = ", ".join(f"'{c.name}'" for c in densities(wanted))
+    names = ", ".join(f"'{name}'" for name in with_density)
     return [f"a density: {names} was recorded without a step, so that log p is per unit of it"] if names else []
 
 

@@ -13,18 +13,20 @@ from mpibayes.hpc.query import average
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.conditional import values
+from mpibayes.hpc.query.conditions import Item
 from mpibayes.hpc.query.logp import few, words
 
 SHOWN = 4  # columns whose cells stand beside a row
 
 
 def similarity(
-    asking: Asking, row: int | None, like: Sequence[str], columns: Sequence[str], top: int, to: Sequence[int] = ()
+    asking: Asking, row: int | None, like: Sequence[Item], columns: Sequence[str], top: int, to: Sequence[int] = ()
 ) -> Answer:
     """Training rows by their similarity to a row of the table, by its number from 1, or to a described one.
 
     columns: those whose views count, all by default. top: so many of the most similar; or the rows `to` alone.
     """
+    asking.require("similarity")
     if (row is None) == (not like):
         raise ConfigError("name one row: --row NUMBER of the table, or conditions with --like COLUMN=VALUE")
     names = asking.conditions.names(columns) or [c.name for c in asking.columns]
@@ -45,7 +47,7 @@ def similarity(
         found[column.name] = values(column, _cells(rows, column)[back])
     short = ["row", "similarity", "similarity_error", *beside[:SHOWN]]
     of = "" if not columns else f", by the views of {', '.join(names)}"
-    remarks = ["probability of sharing a cluster in the view of a column" + of, *few(effective, asking)]
+    remarks = [asking.asked.shares + of, *few(effective, asking)]
     return Answer(f"Rows like {title}", found, remarks, short=short, shown=max(top, len(to)))
 
 
@@ -62,7 +64,9 @@ def _place(numbers: np.ndarray, number: int, option: str) -> int:
     return at
 
 
-def _target(asking: Asking, row: int | None, like: Sequence[str], numbers: np.ndarray) -> tuple[int | None, Known, str]:
+def _target(
+    asking: Asking, row: int | None, like: Sequence[Item], numbers: np.ndarray
+) -> tuple[int | None, Known, str]:
     """The place of a training row, or what is known of another one; and what it is called."""
     if row is None:
         known = everyone(asking.conditions.read(like, "--like"))

@@ -17,44 +17,59 @@ from mpibayes.hpc.query import average
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.conditional import values
+from mpibayes.hpc.query.conditions import Item
 from mpibayes.hpc.query.logp import described, words
 from mpibayes.hpc.query.new_rows import NewRows
+from mpibayes.hpc.query.sharing import dealt
 from mpibayes.text import counted
 
 
 def simulate(
-    asking: Asking, n: int, given: Sequence[str], names: Sequence[str], seed: int, rows: NewRows | None
+    asking: Asking, n: int, given: Sequence[Item], names: Sequence[str], seed: int, rows: NewRows | None
 ) -> Answer:
     """n rows that have what is given; or the rows of a file, their missing cells drawn given the others.
 
     names: the columns drawn, all by default.
     """
-    known = described(asking, given, "--given", rows)
-    if rows is not None:
-        known = asking.known(rows.rows, [m for m in rows.there(asking) if m not in known.of]).join(known)
     wanted = asking.conditions.names(names) or [c.name for c in asking.columns]
-    drawn = simulated(asking, known, wanted, n if rows is None else len(rows.rows), seed)
+    if rows is None:
+        known = described(asking, given, "--given", None)
+        parts, first = [simulated(asking, known, wanted, n, seed)], n
+    else:
+        parts, first = [], 0
+        for batch in rows.batches():
+            known = described(asking, given, "--given", batch)
+            known = asking.known(batch.rows, [m for m in batch.there(asking) if m not in known.of]).join(known)
+            parts.append(simulated(asking, known, wanted, len(batch.rows), seed, first))
+            first += len(batch.rows)
+    drawn = {name: np.concatenate([part[name] for part in parts]) for name in wanted}
     columns = {c.name: values(c, drawn[c.name]) for c in asking.columns if c.name in drawn}
-    title = f"{counted(len(next(iter(drawn.values()))), 'row')} given {words(known) or 'nothing'}, seed {seed}"
+    title = f"{counted(first, 'row')} given {words(known) or 'nothing'}, seed {seed}"
     return Answer(title, columns, rows.notes if rows else (), short=list(columns)[:10], shown=10)
 
 
-def simulated(asking: Asking, known: Known, wanted: Sequence[str], n: int, seed: int) -> dict[str, np.ndarray]:
+def simulated(
+    asking: Asking, known: Known, wanted: Sequence[str], n: int, seed: int, first: int = 0
+) -> dict[str, np.ndarray]:
     """Recorded values (n,) of each column wanted, level codes or numbers: what is known of each row, or of all of them
-    alike, and draws given that. A range that is known is drawn from, too."""
+    alike, and draws given that. A range that is known is drawn from, too. first: the number of the first row."""
     draws = asking.draws({*wanted, *known.of})
-    log_given = np.array([draw.given(known)[0] for draw in draws])
+    log_given = np.array(dealt(asking.comm, len(draws), lambda d: draws[d].given(known)[0]))
     if not np.isfinite(log_given).any(axis=0).all():
         raise ConfigError("what is given has probability 0 under every draw, so that there is no row to draw")
-    below = np.cumsum(average.weights(log_given), axis=0)
-    u = Stream(seed, Purpose.SIMULATED, cycle=0).uniforms(np.arange(n))
+    below, ids = np.cumsum(average.weights(log_given), axis=0), first + np.arange(n)
+    u = Stream(seed, Purpose.SIMULATED, cycle=0).uniforms(ids)
     chosen = np.minimum((below <= u * below[-1]).sum(axis=0), len(draws) - 1)
-    found = {name: np.full(n, np.nan) for name in wanted}
-    for d, draw in enumerate(draws):
+
+    def work(d: int) -> dict[str, np.ndarray]:
         at = np.flatnonzero(chosen == d)
-        if len(at):
-            own = known.take(at if known.n_rows > 1 else np.zeros(len(at), np.intp))
-            stream = Stream(seed, Purpose.SIMULATED, cycle=d + 1)
-            for name, x in draw.simulate(own, wanted, stream).items():
-                found[name][at] = x
+        if not len(at):
+            return {}
+        own = known.take(at if known.n_rows > 1 else np.zeros(len(at), np.intp))
+        return draws[d].simulate(own, wanted, Stream(seed, Purpose.SIMULATED, cycle=d + 1), ids[at])
+
+    found = {name: np.full(n, np.nan) for name in wanted}
+    for d, drawn in enumerate(dealt(asking.comm, len(draws), work)):
+        for name, x in drawn.items():
+            found[name][chosen == d] = x
     return found

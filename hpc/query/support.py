@@ -50,8 +50,25 @@ class Support:
         atoms = np.array([*column.atoms, np.nan])
         return np.where(np.isnan(e.low), atoms[e.codes], _stepped(column, middle))
 
+    def place(self, x: np.ndarray) -> np.ndarray:
+        """Which cell each recorded value is in, (n,) intp; the last where it is missing or in none."""
+        column, e = self.column, self.events
+        if column.levels:
+            return np.minimum(x, len(e) - 1).astype(np.intp)
+        found = np.full(len(x), len(e) - 1, np.intp)
+        numbers = np.flatnonzero(~np.isnan(e.low))
+        at = np.searchsorted(e.low[numbers], x, side="right") - 1
+        found[:] = numbers[np.maximum(at, 0)]
+        for u in np.flatnonzero(e.codes >= 0):
+            found[x == column.atoms[e.codes[u]]] = u
+        return np.where(np.isnan(x), len(e) - 1, found)
+
     def quantile(self, p: np.ndarray, share: float) -> np.ndarray:
-        """The recorded value below which about this share of each distribution p (n, U) is, (n,)."""
+        """The recorded value below which about this share of each distribution p (n, U) is, (n,); NaN where p is."""
+        found = self._quantile(p, share)
+        return np.where(np.isnan(p[:, 0]), np.nan, found)
+
+    def _quantile(self, p: np.ndarray, share: float) -> np.ndarray:
         below = np.cumsum(p, axis=1)
         below /= below[:, -1:]
         at = np.minimum((below < share).sum(axis=1), len(self) - 1)

@@ -10,14 +10,16 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Known, known_of
 from mpibayes.hpc.query import average
 from mpibayes.hpc.query.answer import Answer
-from mpibayes.hpc.query.asking import BYTES, Asking
+from mpibayes.hpc.query.asking import BLOCK, BYTES, Asking
 from mpibayes.hpc.query.conditional import values
 from mpibayes.hpc.query.conditions import written
 from mpibayes.hpc.query.logp import few
 from mpibayes.hpc.query.new_rows import NewRows
+from mpibayes.hpc.query.sharing import dealt
 from mpibayes.text import counted
 
 MOST = 20_000  # training rows that are looked at
@@ -34,7 +36,7 @@ class Surprise:
 
     def passes(self, rows: np.ndarray | slice) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Of each draw: log p_d of some rows, (m,), and 1 / p_d of their cells given the others, (m, C)."""
-        known = self.known.take(rows)
+        known = self.known.block(rows)
         if self._places is not None:
             yield from self._asking.asked.left_out(known, self._places[rows])
             return
@@ -84,14 +86,24 @@ def surprisal(
     asking: Asking, columns: Sequence[str], by: str, top: int, rows: NewRows | None, most: int = MOST
 ) -> Answer:
     """The most surprising cells, or rows, of the training table, or of a file. columns: those that count."""
+    asking.require("surprisal of the table" if rows is None else "surprisal")
     names = asking.conditions.names(columns) or [c.name for c in asking.columns]
     if rows is None:
+        joint = [n for n in names if n in asking.asked.joint]
+        if joint and columns:
+            raise ConfigError(f"column '{joint[0]}' is in a block, of which no training row is left out; name --rows")
+        names = [n for n in names if n not in joint]
+        if not names:
+            raise ConfigError("all columns are in blocks, of which no training row is left out; name --rows FILE")
         surprise, of = of_table(asking, names, most), "the table"
     else:
+        rows = rows.whole(asking)
         there = [n for n in names if n not in rows.lacking]
         known = asking.known(rows.rows, there)
         surprise, of = Surprise(asking, known, np.arange(1, known.n_rows + 1), None), rows.path.name
-    parts = [surprise.of(block) for block in surprise.blocks()]
+        asking.draws(known.of)
+    blocks = surprise.blocks()
+    parts = dealt(asking.comm, len(blocks), lambda i: surprise.of(blocks[i]))
     of_rows, cells, row_error, error, effective = (np.concatenate(a) for a in zip(*parts))
     n = len(of_rows)
     remarks = [f"{counted(n, 'row')} looked at, of {of}", *(rows.notes if rows else ())]
@@ -153,8 +165,10 @@ def _expected(asking: Asking, known: Known, row: int, name: str) -> str:
 def novelty(asking: Asking, columns: Sequence[str], top: int, rows: NewRows) -> Answer:
     """How unlike the training rows each row of a file is: its surprisal, the share of training rows that are less
     surprising in the same columns, and the probability that it opens a new cluster in some view."""
+    asking.require("novelty")
+    compared = "surprisal of the table" not in asking.asked.cannot
     names = [n for n in asking.conditions.names(columns) or rows.there(asking) if n not in rows.lacking]
-    known = asking.known(rows.rows, names)
+    known = asking.known(rows.whole(asking).rows, names)
     asking.draws(names)
     log_p, error, effective = asking.log_p(known, Known(known.n_rows, {}))
     new = _opens(asking, known)
@@ -163,7 +177,7 @@ def novelty(asking: Asking, columns: Sequence[str], top: int, rows: NewRows) -> 
     rank = np.full(known.n_rows, np.nan)
     for kind in np.argsort(-sizes, kind="stable")[:PATTERNS]:
         own = [name for name, there in zip(known.of, kinds[kind]) if there]
-        if own:
+        if own and compared and not any(name in asking.asked.joint for name in own):
             reference = np.sort(_reference(asking, own))
             at = of.ravel() == kind
             rank[at] = np.searchsorted(reference, -log_p[at]) / len(reference)
@@ -182,7 +196,9 @@ def novelty(asking: Asking, columns: Sequence[str], top: int, rows: NewRows) -> 
         *rows.notes,
         *few(effective, asking),
     ]
-    if np.isnan(rank).any():
+    if not compared:
+        remarks.insert(1, f"novelty is not there: {asking.asked.cannot['surprisal of the table']}")
+    elif np.isnan(rank).any():
         remarks.insert(1, f"{counted(int(np.isnan(rank).sum()), 'row')} of rare sets of columns have no novelty")
     return Answer(f"Rows of {rows.path.name}, the most novel first", found, remarks, shown=top)
 
@@ -199,9 +215,14 @@ def _reference(asking: Asking, names: Sequence[str]) -> np.ndarray:
 def _opens(asking: Asking, known: Known) -> np.ndarray:
     """Probability that each row is in a new cluster of at least one view, (n,)."""
     draws = asking.draws(known.of)
-    log_p, new = np.zeros((len(draws), known.n_rows)), np.zeros((len(draws), known.n_rows))
-    for rows in average.in_blocks(known.n_rows, 65_536):
+    blocks = list(average.in_blocks(known.n_rows, BLOCK))
+
+    def work(i: int) -> np.ndarray:
+        some = known.block(blocks[i])
+        log_p, new = np.zeros((len(draws), some.n_rows)), np.zeros((len(draws), some.n_rows))
         for d, draw in enumerate(draws):
-            log_p[d, rows], state = draw.given(known.take(rows))
-            new[d, rows] = draw.opens(state)
-    return (average.weights(log_p) * new).sum(axis=0)
+            log_p[d], state = draw.given(some)
+            new[d] = draw.opens(state)
+        return (average.weights(log_p) * new).sum(axis=0)
+
+    return np.concatenate(dealt(asking.comm, len(blocks), work))

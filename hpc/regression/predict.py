@@ -53,7 +53,7 @@ class Forecast:
         self._average = Average.of(run.draws(draws or DRAWS))
         self.n_draws, self.batch = len(self._average.theta), self._average.batch
         self._n_kept = sum(int((c.trace["cycle"] > c.burn_in).sum()) for c in run.chains)
-        self._design, columns = _needed(run.design, run.data.columns)
+        self._design, columns = needed(run.design, run.data.columns)
         self.like = Table(run.table.path, run.table.n_rows, columns, run.table.fingerprint, run.table.source)
         response = self._design.response
         # without a predictor there is no row that can be used, unless missing cells have a coefficient
@@ -102,7 +102,7 @@ def _arrays(predictions: dict[str, Any]) -> dict[str, np.ndarray]:
     return {name: np.asarray(values) for name, values in predictions.items()}
 
 
-def _needed(design: Design, columns) -> tuple[Design, tuple]:
+def needed(design: Design, columns) -> tuple[Design, tuple]:
     """The design on the columns that are read from the new file alone: its predictors and the response."""
     wanted = {t.column.name for t in design.terms} | {design.response}
     kept, _ = used_columns(columns, [c.name for c in columns if c.name not in wanted])

@@ -32,12 +32,12 @@ class Predictive:
     def log_density(self, rows: Rows) -> np.ndarray:
         """log p(response | predictors, theta) of each row in the table's units, (n,): 0 where the response is missing,
         NaN where a predictor is and such rows are dropped. Raises DataError for predictors that cannot be used."""
-        x, places = self._predictors(rows)
+        x, places = self.predictors(rows)
         y, blank = self.design.response_of(rows)
         seen = ~blank[places]
         value = np.full(len(rows), np.nan)
         value[places] = 0.0
-        value[places[seen]] = self.likelihood.log_density(self._linear(x[seen]), y[places[seen]])
+        value[places[seen]] = self.likelihood.log_density(self.linear(x[seen]), y[places[seen]])
         value[places[seen]] -= np.log(self.design.scale)
         return value
 
@@ -54,19 +54,19 @@ class Predictive:
             raise ConfigError(f"a regression has no distribution of its predictors: {', '.join(others)}")
         blank = blank_cells(given, self.design.response_column)
         if any(c.name == self.design.response for c in columns) and blank.any():
-            x, places = self._predictors(given)
+            x, places = self.predictors(given)
             wanted = blank[places]
             places = places[wanted]
-            y = self.likelihood.draw(self._linear(x[wanted]), stream.uniforms(first_row + places))
+            y = self.likelihood.draw(self.linear(x[wanted]), stream.uniforms(first_row + places))
             self.design.set_response(drawn, places, y)
         return drawn
 
-    def _predictors(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+    def predictors(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         """x of the rows that have all that is needed, and which these are."""
         built = self.design.build(rows, response=False)
         return built.x, np.arange(len(rows)) if built.kept is None else built.kept
 
-    def _linear(self, x: np.ndarray) -> np.ndarray:
+    def linear(self, x: np.ndarray) -> np.ndarray:
         """Linear predictors, (n, K), each row's by itself: a product of matrices rounds by the rows beside it."""
         return np.einsum("nd,kd->nk", x[:, : self.theta.shape[1]].astype(np.float64), self.theta)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mpibayes.hpc.config.against_table import check_columns
+from mpibayes.hpc.config.against_table import check_table
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.config.resolved import continued
@@ -15,6 +15,7 @@ from mpibayes.hpc.family import Family
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.registry import family_of, scalars_of
 from mpibayes.hpc.run import rounds
+from mpibayes.hpc.run.table import data_of, opened
 from mpibayes.io.rows import KINDS
 from mpibayes.io.table import Table
 from mpibayes.text import counted
@@ -32,7 +33,7 @@ class Found:
     """A configuration and the table it is about, after every check that needs no run."""
 
     config: Config  # with "auto" as a first start decides it
-    table: Table
+    table: Table  # or `SparseTable`, with `SparseData`
     data: Data
     n_heldout: int
     family: Family
@@ -41,12 +42,12 @@ class Found:
 def examine(config_path: str | Path, overrides: Sequence[str] = ()) -> Found:
     """All that can be wrong before the run directory is opened. Raises ConfigError or DataError."""
     config = load(config_path, overrides)
-    table = Table.open(config.table)
-    check_columns(config, table.columns, table.n_rows)
-    data = Data(table, config.unused, config.heldout_fraction, config.joint, config.model.latent)
+    table = opened(config)
+    check_table(config, table)
+    data = data_of(config, table)
     data.check_blocks()
-    kind = family_of(config.model.family)
-    config = rounds.decided(config, scalars_of(config.model.family), data)
+    kind = family_of(config.kind)
+    config = rounds.decided(config, scalars_of(config.kind), data)
     family = kind(serial(), config, data)
     family.read_files([], fresh=True)
     n_heldout = table.n_rows - data.n_rows if family.heldout_file is None else len(family.heldout_file)

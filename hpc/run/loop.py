@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import socket
 import sys
 import time
@@ -18,13 +19,13 @@ from pathlib import Path
 import numpy as np
 
 from mpibayes.errors import EXIT_STOPPED, MpibayesError, NumericalError
-from mpibayes.hpc.config.against_table import check_columns
+from mpibayes.hpc.config.against_table import check_table
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.family import Chain, Info
 from mpibayes.hpc.parallel import cores, waiting
-from mpibayes.hpc.parallel.comm import Communicator, end_job, names, on_root, world
+from mpibayes.hpc.parallel.comm import Communicator, end_job, names, on_root, serial, world
 from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size
 from mpibayes.hpc.parallel.waiting import announce
 from mpibayes.hpc.registry import family_of, scalars_of
@@ -36,14 +37,15 @@ from mpibayes.hpc.run.growth import growth_of
 from mpibayes.hpc.run.heap import return_what_is_freed
 from mpibayes.hpc.run.lock import Lock, this_process
 from mpibayes.hpc.run.progress import Progress
+from mpibayes.hpc.run.table import data_of, opened
 from mpibayes.hpc.scalar import kinds
 from mpibayes.io.files import make_directory, open_regular, remove_left_overs, storing
 from mpibayes.io.inference import merge
-from mpibayes.io.table import Table
+from mpibayes.io.tables import AnyTable
 from mpibayes.io.trace import TraceWriter, last_values
 from mpibayes.text import counted, visible, visible_lines
 
-STATUS_EVERY_S = 10.0
+STATUS_EVERY_S = float(os.environ.get("MPIBAYES_STATUS_SECONDS", "10"))  # a notebook shows it
 
 
 def main(
@@ -88,6 +90,13 @@ def main(
     return code if comm is None or comm.rank == 0 else 0
 
 
+def in_process(config_path: str | Path, out: str | Path) -> None:
+    """The same within another program: in this process alone, without MPI, signals and words on standard output, for
+    runs of seconds. Raises what the program would report."""
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        _run(serial(), Clock(None), Path(config_path), out, (), fresh=False)
+
+
 def run_folder(out: str | Path | None, config_path: str | Path) -> Path:
     """The run directory: as named, or after the configuration or the data file."""
     if out is not None:
@@ -127,16 +136,16 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
         clock.max_time_s = config.run.max_time
     if comm.rank == 0:
         clock.watch_job()
-    table: Table = on_root(comm, lambda: Table.open(config.table), what=f"open {config.table}")
-    on_root(comm, lambda: check_columns(config, table.columns, table.n_rows))
-    data = Data(table, config.unused, config.heldout_fraction, config.joint, config.model.latent)
+    table: AnyTable = on_root(comm, lambda: opened(config), what=f"open {config.table}")
+    on_root(comm, lambda: check_table(config, table))
+    data = data_of(config, table)
     on_root(comm, data.check_blocks, what=f"read {config.table}")
     places = run_directory.chain_places(folder, config.run.chains)
     # what "auto" meant at the first start decides how the rows are cut
     config = on_root(comm, lambda: run_directory.as_continued(folder, config, fresh))
     # all that can be wrong with the input is found before the run directory is made
-    kind = family_of(config.model.family)
-    config = rounds.decided(config, scalars_of(config.model.family), data)
+    kind = family_of(config.kind)
+    config = rounds.decided(config, scalars_of(config.kind), data)
     family = kind(comm, config, data)
     content = {"fingerprint": table.fingerprint, **family.read_files(places, fresh)}
     family.load(places, fresh)
@@ -296,7 +305,7 @@ class ChainRun:
         """
         self._last_status, self._state = self.clock.elapsed(), state
         about = {
-            "state": state, "family": self.config.model.family, "last_checkpoint": self._saved_cycle,
+            "state": state, "family": self.config.kind, "last_checkpoint": self._saved_cycle,
             "ranks": self.comm.size, "shards": self.chain.n_shards,
             **this_process(), "before": self._before, "message": message,
         }  # fmt: skip
@@ -397,7 +406,14 @@ class ChainRun:
                 with contextlib.suppress(MpibayesError):  # a convenience
                     last = last_values(self.folder, cycle)
             self.progress = Progress(
-                self.folder, cycle, config.run.cycles, chain.n_rows, scalars, number=which, values=last
+                self.folder,
+                cycle,
+                config.run.cycles,
+                chain.n_rows,
+                scalars,
+                number=which,
+                values=last,
+                chains=config.run.chains,
             )
             for warning in found.warnings if found is not None else ():
                 self.progress.note(f"warning: {warning}; continuing from cycle {cycle}")

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from mpibayes.hpc.parallel.launcher import launched
+from mpibayes.hpc.run.live import Past, panel
 from mpibayes.hpc.scalar import ACTIVE_ROWS, Scalar, shown
 from mpibayes.io.files import make_directory, open_regular
 from mpibayes.text import count, duration, rate, visible
@@ -97,8 +98,8 @@ class Progress:
     """Progress of one chain, on root: `update` after every cycle, `note` for words, `close` at the end.
 
     `cycle` is where the chain stands now (0, or a checkpoint's), `cycles` its end, `n_rows` the rows of a sweep,
-    `scalars` those of its trace, `number` the chain's, from 1, where there are several; `values` the scalars' last
-    ones, of a chain that goes on.
+    `scalars` those of its trace, `number` the chain's, from 1, where there are several, of `chains`; `values` the
+    scalars' last ones, of a chain that goes on.
     """
 
     def __init__(
@@ -112,9 +113,11 @@ class Progress:
         clock=time.monotonic,
         number: int | None = None,
         values: Mapping[str, float] | None = None,
+        chains: int | None = None,
     ):
         self.cycle, self.cycles, self.n_rows, self.scalars = cycle, cycles, n_rows, scalars
         self._which = "" if number is None else f" chain={number}"
+        self._title = "" if number is None else f"chain {number}" + (f" of {chains}" if chains else "")
         self._stream, self._clock = stream or sys.stdout, clock
         self._started = clock()
         self._next, self._gap = self._started + 1.0, 1.0
@@ -128,6 +131,7 @@ class Progress:
             make_directory(logs)
             self._file = open_regular(logs / "run.log", "a", encoding="utf-8", buffering=1)
         self._live = _live_display(self._stream)
+        self._past = Past()
         self._rests = False
 
     def update(self, values: Mapping[str, float], n_cycles: int = 1) -> None:
@@ -141,11 +145,12 @@ class Progress:
                 self._counts[s.log][1] += int(values.get(s.of, 0))
         # A scalar that was not computed in this cycle (NaN) keeps its last value.
         self._values.update({name: value for name, value in values.items() if math.isfinite(value)})
+        self._past.add(values)
         now = self._clock()
         if self._rests:
             self._live, self._rests = _live_display(self._stream), False
         if self._live is not None:
-            self._live.update(_panel(self.status(), self.scalars, self._which))
+            self._live.update(panel(self.status(), self.scalars, self._title, self._past))
         if now >= self._next or self.cycle >= self.cycles:
             self._say(line(self.status(), self.scalars, self._counts) + self._which, to_stream=self._live is None)
             self._count_anew()
@@ -219,12 +224,3 @@ def _live_display(stream: TextIO):
     live = Live(console=Console(file=stream), refresh_per_second=4, transient=True)
     live.start()
     return live
-
-
-def _panel(status: Mapping[str, Any], scalars: Sequence[Scalar], which: str):
-    from rich.console import Group
-    from rich.progress_bar import ProgressBar
-    from rich.text import Text
-
-    bar = ProgressBar(total=status["cycles"], completed=status["cycle"], width=40)
-    return Group(Text(line(status, scalars, {}) + which), bar)

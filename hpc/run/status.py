@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mpibayes.errors import ConfigError, DataError, MpibayesError
-from mpibayes.hpc.registry import FAMILIES, scalars_of
+from mpibayes.hpc.registry import ROOMS, scalars_of
 from mpibayes.hpc.run.lock import lives, place
 from mpibayes.hpc.scalar import ACTIVE_ROWS, Scalar, shown
 from mpibayes.io.files import chain_directories, read_regular, reason, storing, write_text
@@ -211,7 +211,7 @@ def _progress(row: dict[str, Any], percent: bool = True) -> str:
 def _scalars(row: dict[str, Any]) -> list[Scalar]:
     """The scalars of the chain's family, as people are shown them; [] where the family is unknown."""
     name = row.get("family")
-    return shown(scalars_of(name)) if name in FAMILIES else []
+    return shown(scalars_of(name)) if name in ROOMS else []
 
 
 def _value(row: dict[str, Any], scalar: Scalar) -> str:

@@ -162,22 +162,33 @@ class Ascent:
             every = np.sort(generator(purpose=Purpose.BATCH, **key).choice(self.n_rows, n_batch, replace=False))
             cuts = np.searchsorted(every, self.starts)
             chosen = [every[cuts[i] : cuts[i + 1]] - self.starts[i] for i in self.shards]
-        numbers, effective = None, settings.effective.at(t) if settings.effective else np.inf
-        if settings.noise.at_work(n_batch, effective):
-            ids = [
-                self.starts[i] + (np.arange(len(x)) if rows is None else rows)
-                for i, x, rows in zip(self.shards, self.rows, chosen)
-            ]
-            stream = Stream(purpose=Purpose.STATISTICS_NOISE, **key)
-            numbers = settings.noise.numbers(self.comm, ids, n_batch, effective, stream)
-        scale = self.n_rows / n_batch
-        sums, bound, of_numbers = self._pass(chosen, numbers, scale)
+        numbers = self._numbers(chosen, n_batch, t)
+        sums, bound, of_numbers = self._pass(chosen, numbers, self.n_rows / n_batch)
         noise = None
         if numbers is not None and self.comm.rank == 0:
-            noise = settings.noise.deviation(sums[0], sums[1], of_numbers, n_batch)
+            noise = self._deviation(sums, of_numbers, n_batch, t)
         self._found = Found(n_batch, sums[0], noise, bound)
         self.bound = bound if n_batch == self.n_rows else np.nan
         self.bound_of_batch = bound
+
+    def _numbers(self, chosen: list[np.ndarray | None], n_batch: int, t: int) -> list[Any] | None:
+        """The noise's numbers of these rows of this rank's shards; None where there is no noise."""
+        settings, effective = self.settings, self.settings.effective.at(t) if self.settings.effective else np.inf
+        if not settings.noise.at_work(n_batch, effective):
+            return None
+        ids = [
+            self.starts[i] + (np.arange(len(x)) if rows is None else rows)
+            for i, x, rows in zip(self.shards, self.rows, chosen)
+        ]
+        return settings.noise.numbers(self.comm, ids, n_batch, effective, self.noise_stream(t))
+
+    def noise_stream(self, t: int) -> Stream:
+        """Of the noise of cycle t."""
+        return Stream(self.settings.seed, Purpose.STATISTICS_NOISE, t, self.chain)
+
+    def _deviation(self, sums: np.ndarray, of_numbers: float, n_batch: int, t: int) -> np.ndarray:
+        """What noise adds to the sums of the batch, on root."""
+        return self.settings.noise.deviation(sums[0], sums[1], of_numbers, n_batch)
 
     def _pass(
         self, chosen: list[np.ndarray | None], numbers: list[np.ndarray] | None, scale: float

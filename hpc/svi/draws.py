@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.cells import Cells
-from mpibayes.hpc.posterior.chains import KeptChains
+from mpibayes.hpc.posterior.chains import Chain, KeptChains
 from mpibayes.hpc.svi import keys
 from mpibayes.hpc.svi.gaussian import State
 from mpibayes.hpc.svi.likelihood import arrays_of, likelihood_of
@@ -33,6 +33,16 @@ class Kept:
         return Law.of(self.q)
 
 
+def last_of(chains: Sequence[Chain]) -> list[tuple[int, int, dict]]:
+    """(number of the chain, cycle, arrays) of the last kept state of each chain that has one. ConfigError where none
+    has."""
+    drawn = [(i, last_draw(chain.folder)) for i, chain in enumerate(chains)]
+    found = [(i, *draw) for i, draw in drawn if draw is not None]
+    if not found:
+        raise ConfigError(f"{chains[0].home}: no state was kept yet; let the run go on, or lower output.kept")
+    return found
+
+
 class Posterior(KeptChains):
     """Chains of variational inference on one table."""
 
@@ -44,13 +54,7 @@ class Posterior(KeptChains):
 
     def last(self) -> list[Kept]:
         """The last kept state of each chain that has one. ConfigError where none has."""
-        drawn = [(i, last_draw(chain.folder)) for i, chain in enumerate(self.chains)]
-        found = [self._kept(i, *draw) for i, draw in drawn if draw is not None]
-        if not found:
-            raise ConfigError(
-                f"{self.chains[0].home}: no state was kept yet; let the run go on, or lower output.kept"
-            )  # fmt: skip
-        return found
+        return [self._kept(*found) for found in last_of(self.chains)]
 
     def best(self) -> Kept:
         """That of the highest bound, the first of equals."""

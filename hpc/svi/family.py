@@ -31,25 +31,57 @@ from mpibayes.text import counted, visible
 PARTS = 20  # states that are kept, where output.kept does not say
 
 
+APPROXIMATION = "an approximation: its bound is below the log of p(table), by how much is not known"
+
+
 def settings_of(config: Config) -> Settings:
     """What a chain needs of a configuration in which "auto" has been decided."""
     step, noisy = config.of(keys.Step), config.of(keys.Step).noise != "none"
     return Settings(
         seed=config.run.seed,
         shards=config.run.shards,
-        batch=None if step.batch == "all" else _schedule(step.batch),
-        rate=_schedule(step.rate),
+        batch=None if step.batch == "all" else schedule_of(step.batch),
+        rate=schedule_of(step.rate),
         noise=Noise(step.noise),
-        effective=_schedule(step.effective) if noisy else None,
+        effective=schedule_of(step.effective) if noisy else None,
         guard=step.guard == "shrink",
         tolerance=step.tolerance,
     )
 
 
-def _schedule(given: Any) -> Schedule:
+def schedule_of(given: Any) -> Schedule:
+    """Of a size or a step size in the configuration."""
     if isinstance(given, keys.DecayingRate):
         return Decay(given.delay, given.decay)
     return Growing(given.growing) if hasattr(given, "growing") else Constant(given)
+
+
+def decided(config: Config, n_training: int, parts: int) -> dict[str, dict[str, Any]]:
+    """What "auto" means at the first start. parts: states that are kept."""
+    shards = default_count(n_training) if config.run.shards == "auto" else config.run.shards
+    kept = config.of(keys.Output).kept
+    return {
+        "run": {"shards": min(shards, n_training), "burn_in": 0},
+        "output": {"kept": max(1, config.run.cycles // parts) if kept == "auto" else kept},
+    }
+
+
+def advanced(ascent: Ascent, word: Sequence[int], limit: int, every: int) -> tuple[int, Info, bool]:
+    """A cycle; or, where nothing changes any more, all until the next that is kept, one in `every`. How many, what
+    `Info` there is of them so far, and whether the last is kept. Collective."""
+    first, words = ascent.cycles + 1, np.array(word, np.int64)
+    ascent.comm.sum_everywhere(words)
+    n = min(limit, every - ascent.cycles % every) if ascent.still() else 1
+    for _ in range(n):
+        ascent.cycle()
+    return n, Info(range(first, first + n), words.tolist()), ascent.cycles % every == 0 and not ascent.broken
+
+
+def problem_of(ascent: Ascent) -> str:
+    """Why a chain cannot go on; on root."""
+    if ascent.broken:
+        return 'noise took a parameter out of its domain; set step.guard = "shrink"'
+    return "" if np.isfinite(ascent.bound_of_batch) else "the bound is not a finite number"
 
 
 class Family:
@@ -62,12 +94,7 @@ class Family:
 
     @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
-        shards = default_count(n_training) if config.run.shards == "auto" else config.run.shards
-        kept = config.of(keys.Output).kept
-        return {
-            "run": {"shards": min(shards, n_training), "burn_in": 0},
-            "output": {"kept": max(1, config.run.cycles // PARTS) if kept == "auto" else kept},
-        }
+        return decided(config, n_training, PARTS)
 
     def read_files(self, places: Sequence[Path], fresh: bool) -> dict[str, Any]:
         config = self._config
@@ -145,14 +172,9 @@ class VariationalChain:
 
     def advance(self, word: Sequence[int], limit: int) -> Info:
         """A cycle; or, where nothing changes any more, all until the next state that is kept."""
-        ascent, first = self.ascent, self.ascent.cycles + 1
-        words = np.array(word, np.int64)
-        self.comm.sum_everywhere(words)
-        n = min(limit, self.every - ascent.cycles % self.every) if ascent.still() else 1
-        for _ in range(n):
-            ascent.cycle()
-        result = Info(range(first, first + n), words.tolist())
-        bound, score, keeps = ascent.bound, np.nan, ascent.cycles % self.every == 0 and not ascent.broken
+        ascent = self.ascent
+        n, result, keeps = advanced(ascent, word, limit, self.every)
+        bound, score = ascent.bound, np.nan
         if keeps:
             bound = ascent.evaluate()
             score = self.heldout.score(Law.of(ascent.q)) if self.heldout is not None else np.nan
@@ -165,10 +187,7 @@ class VariationalChain:
             result.values = {name: np.full(n, value, np.float64) for name, value in values.items()}
             result.values["heldout_lpd"] = np.append(np.full(n - 1, np.nan), score)
             result.draw = {**arrays_of(ascent.q), "bound": bound} if keeps else None
-            if ascent.broken:
-                result.problem = 'noise took a parameter out of its domain; set step.guard = "shrink"'
-            elif not np.isfinite(ascent.bound_of_batch):
-                result.problem = "the bound is not a finite number"
+            result.problem = problem_of(ascent)
         return result
 
     def state(self) -> tuple[dict[int, dict[str, np.ndarray]], dict[str, Any]]:
@@ -189,7 +208,7 @@ class VariationalChain:
         lines = [model_in_words(self.config, len(self.cells)), step_in_words(self.config)]
         if self.cycles:
             lines = [f"continues from cycle {self.cycles}"]
-        return [*lines, "an approximation: its bound is below the log of p(table), by how much is not known"]
+        return [*lines, APPROXIMATION]
 
 
 def model_in_words(config: Config, n_columns: int) -> str:
@@ -200,8 +219,8 @@ def model_in_words(config: Config, n_columns: int) -> str:
     return f"{of}, {counted(model.components, 'component')} of {counted(n_columns, 'column')}, {how}"
 
 
-def step_in_words(config: Config) -> str:
-    """What a cycle does, in a line."""
+def step_in_words(config: Config, rows: str = "rows", noisy: str = "rows") -> str:
+    """What a cycle does, in a line. rows, noisy: what is looked at, and what has noise."""
     step = config.of(keys.Step)
 
     def said(given: Any, all_of_it: str) -> str:
@@ -209,8 +228,8 @@ def step_in_words(config: Config) -> str:
             return f"(t + {given.delay:g})^-{given.decay:g}"
         return f"{given.growing:g} t" if hasattr(given, "growing") else all_of_it if given == "all" else f"{given:,}"
 
-    words = f"steps of size {said(step.rate, '')} from {said(step.batch, 'all')} rows"
+    words = f"steps of size {said(step.rate, '')} from {said(step.batch, 'all')} {rows}"
     if step.noise == "none":
         return f"{words}, no noise added"
     guard = ', guard = "none"' if step.guard == "none" else ""
-    return f"{words}, {step.noise} noise as of {said(step.effective, '')} rows{guard}"
+    return f"{words}, {step.noise} noise as of {said(step.effective, '')} {noisy}{guard}"

@@ -14,6 +14,16 @@ from mpibayes.text import counted, import_again
 
 def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Section]], report: Report) -> None:
     """Reports what no key alone can say. Sections that are not valid in themselves are missing here."""
+    common_rules(sections, report)
+    step = sections.get("step")
+    noisy = step is not None and step.noise != "none"
+    if noisy and isinstance(step.effective, int) and isinstance(step.batch, int) and step.effective >= step.batch:
+        what = f"got {step.effective}, but noise is added to a batch that is larger"
+        report.add(("step", "effective"), f"{what}: expected less than step.batch = {step.batch}")
+
+
+def common_rules(sections: Mapping[str, Section], report: Report) -> None:
+    """What holds for all likelihoods."""
     if "run" in sections and sections["run"].until == "settled":
         what = '"settled" compares chains, but restarts of an approximation end in different places'
         report.add(("run", "until"), f'{what}; set run.until = "cycles"')
@@ -29,9 +39,6 @@ def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Sect
             ("step", "effective"),
             f'this key is required with step.noise = "{step.noise}": {keys_expected("effective")}',
         )
-    elif isinstance(step.effective, int) and isinstance(step.batch, int) and step.effective >= step.batch:
-        what = f"got {step.effective}, but noise is added to a batch that is larger"
-        report.add(("step", "effective"), f"{what}: expected less than step.batch = {step.batch}")
 
 
 def keys_expected(name: str) -> str:

@@ -65,7 +65,7 @@ cdef extern from "ibp.h" nogil:
         TOGETHER
 
 
-kernel_isa = ISA_NUMBER
+kernel_isa, most_births = ISA_NUMBER, MOST_BIRTHS
 ALIKE = 0.3
 cdef double steps[257]
 fill_steps(steps)

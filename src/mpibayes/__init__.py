@@ -1,3 +1,63 @@
-"""Exact Bayesian mixtures and regressions of very large tables, distributed with MPI."""
+"""Exact Bayesian mixtures and regressions of very large tables, distributed with MPI.
 
-__version__ = "0.1.0"
+    import mpibayes as mb
+
+    run = mb.fit("people.csv", ranks=4)      # start or continue a run; or mb.open("runs/a"), one that is there
+    run.logp(of={"income": "high"}, given={"age": (40, 50)})
+
+What has these names is imported when it is first asked for: this import loads neither MPI nor NumPy.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "1.0.0"
+__all__ = [
+    "CheckpointError",
+    "ConfigError",
+    "DataError",
+    "Interrupted",
+    "MpibayesError",
+    "MpibayesWarning",
+    "NumericalError",
+    "Result",
+    "Run",
+    "fit",
+    "import_table",
+    "open",
+]
+
+if TYPE_CHECKING:
+    from mpibayes.errors import (
+        CheckpointError,
+        ConfigError,
+        DataError,
+        Interrupted,
+        MpibayesError,
+        MpibayesWarning,
+        NumericalError,
+    )
+    from mpibayes.hpc.python.fit import fit, import_table
+    from mpibayes.hpc.python.result import Result
+    from mpibayes.hpc.python.run import Run
+    from mpibayes.hpc.python.run import open_run as open
+
+_PLACES = {
+    "Result": ("hpc.python.result", "Result"),
+    "Run": ("hpc.python.run", "Run"),
+    "fit": ("hpc.python.fit", "fit"),
+    "import_table": ("hpc.python.fit", "import_table"),
+    "open": ("hpc.python.run", "open_run"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    if name not in __all__:
+        raise AttributeError(f"module 'mpibayes' has no attribute '{name}'")
+    module, attribute = _PLACES.get(name, ("errors", name))
+    return getattr(importlib.import_module(f"mpibayes.{module}"), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -6,11 +6,22 @@ Exit codes: 0 done, 2 configuration or usage, 3 data, 4 checkpoint unusable, 5 n
 
 from __future__ import annotations
 
+import itertools
+import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 from mpibayes.text import visible
 
 EXIT_STOPPED = 75
+
+
+def in_a_notebook(error: BaseException) -> list[str]:
+    """What IPython shows of an error: the caller's line and the message, and nothing of what is below that line."""
+    ours = str(Path(__file__).parent)
+    callers = itertools.takewhile(lambda f: not f.filename.startswith(ours), traceback.extract_tb(error.__traceback__))
+    where = [f"----> {frame.lineno} {frame.line}" for frame in callers][-1:]
+    return [*where, "", f"{type(error).__name__}: {error}"]
 
 
 class MpibayesError(Exception):
@@ -28,6 +39,9 @@ class MpibayesError(Exception):
         """Names in it may be anything; the only line breaks are ours."""
         return "\n".join([visible(self.message), *(f"  - {visible(p)}" for p in self.problems)])
 
+    def _render_traceback_(self) -> list[str]:
+        return in_a_notebook(self)
+
 
 class ConfigError(MpibayesError):
     exit_code = 2
@@ -43,3 +57,14 @@ class CheckpointError(MpibayesError):
 
 class NumericalError(MpibayesError):
     exit_code = 5
+
+
+class Interrupted(KeyboardInterrupt):
+    """`mpibayes.fit` was interrupted; the run ended at a checkpoint, and the same call continues it."""
+
+    def _render_traceback_(self) -> list[str]:
+        return in_a_notebook(self)
+
+
+class MpibayesWarning(UserWarning):
+    """What should be known of an answer: cells that were read as missing, too few draws."""

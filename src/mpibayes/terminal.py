@@ -15,7 +15,8 @@ class Console(rich.console.Console):
     """Plain texts, such as cells of tables, are made visible and have no markup."""
 
     def __init__(self, **more):
-        super().__init__(markup=False, emoji=False, **more)
+        # in a notebook, too, it writes to its file
+        super().__init__(markup=False, emoji=False, force_jupyter=False, **more)
 
     def render_str(self, text: str, **more) -> rich.text.Text:
         return super().render_str(visible(text), **more)

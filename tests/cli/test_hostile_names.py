@@ -18,13 +18,14 @@ from mpibayes.io.schema import ColumnSchema, Schema, read_schema, schema_text
 from mpibayes.io.table import Table
 from mpibayes.terminal import Console, Text
 from mpibayes.text import toml_string, visible, visible_lines
+from tests.page.checks import problems
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J"
 LETTERS = "".join(map(chr, [*range(0x20), 0x7F, *range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]))
 LETTERS += "\u200b\u200d\ufeff\u2028\u2029\U000e0041\ud800"
 COLOUR, RESPONSE = f"co\rl{ESCAPES}our\nerror: forged", "$x_1$\u202e\x9b"
-MARKUP, FORMULA = "[red]x[/red][/]", r"$\frac"
-LEVELS = ["red\x1b[31m", "[/]", "$x_1$", "_\u2028\nwarning: forged\u200b"]
+MARKUP, FORMULA = "[red]x[/red][/]</script><b>", r"$\frac"
+LEVELS = ["red\x1b[31m", "[/]<!--<script>", "$x_1$", "_\u2028\nwarning: forged\u200b"]
 CONFIG = """
 [data]
 table = "t.h5"
@@ -80,6 +81,7 @@ def write(path, rows, header=(COLOUR, MARKUP, FORMULA, RESPONSE)):
 
 def pictures_are_there(folder):
     assert len(list(folder.glob("*.png"))) >= 3
+    assert problems((folder / "report.html").read_text(encoding="utf-8")) == []
     return harmless((folder / "report.txt").read_text(encoding="utf-8"))
 
 

@@ -2,12 +2,15 @@
 
 import io
 import math
+from itertools import pairwise
 
 import pytest
 
 from mpibayes.hpc.crosscat.scalars import SCALARS
+from mpibayes.hpc.run.live import BLOCKS, MOST_PAST, Past, panel, plot
 from mpibayes.hpc.run.progress import Progress, line
 from mpibayes.io.trace import TraceWriter, last_values
+from mpibayes.terminal import Console
 from mpibayes.text import count, duration, rate
 
 
@@ -136,6 +139,54 @@ def test_a_terminal_gets_a_display(tmp_path):
     assert "a [word]" in stream.getvalue()
     logged = (tmp_path / "logs" / "run.log").read_text()
     assert "a [word]" in logged and "cycle=2/2" in logged and "\x1b" not in logged
+
+
+def shown_at(width, height=24, encoding="utf-8", n=40):
+    """The display of a chain after n cycles, line by line."""
+    past = Past()
+    for i in range(n):
+        past.add({"n_clusters": 3 + i % 2, "log_joint": -1e9 if i < 2 else -900.0 + i, "discount": 0.0})
+    status = {"cycle": n, "cycles": 100, "rows": 10, "seconds_per_cycle": 0.5, "rows_per_second": 20.0, "eta_s": 30.0}
+    status |= {"elapsed_s": 20.0, "n_clusters": 4, "log_joint": -861.0, "discount": 0.0}
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding=encoding)
+    console = Console(
+        file=file, width=width, height=height, force_terminal=True, color_system=None, legacy_windows=False
+    )
+    console.print(panel(status, SCALARS, "chain 2 of 3", past))
+    file.flush()
+    return [line.rstrip() for line in raw.getvalue().decode(encoding).splitlines()]
+
+
+@pytest.mark.parametrize("width", [30, 50, 80, 140])
+def test_the_display_fits_its_terminal(width):
+    lines = shown_at(width)
+    text = "\n".join(lines)
+    assert max(map(len, lines)) <= width and "chain 2" in text and "-861" in text
+    assert ("0.5 s a cycle" in text) == (width >= 64) and "█" in text
+    assert ("40 %" if width > 30 else "40/100") in text and "30s left" in text
+
+
+def test_the_display_of_a_low_terminal_or_one_without_block_letters():
+    tall, low = (sum("█" in line for line in shown_at(80, height)) for height in (24, 10))
+    assert tall > low >= 1
+    assert not set("".join(shown_at(80, encoding="ascii"))) & set(BLOCKS[1:])
+
+
+def test_a_start_far_below_does_not_flatten_the_plot():
+    (line,) = plot([-1e9, -1e9, *range(16)], 18)
+    assert line[0] == line[1] == "▁" and line[-1] == "█" and len(set(line[2:])) >= 6
+    assert plot([2.0, 2.0], 5) == ["▄▄"] and plot([], 5, 2) == ["", ""]
+
+
+def test_what_was_long_ago_is_thinned():
+    past = Past()
+    for i in range(10_000):
+        past.add({"a": i, "b": float("nan")})
+    kept = past.values["a"]
+    assert len(kept) <= MOST_PAST and kept[-1] > 9_900 and list(past.values) == ["a"]
+    steps = {b - a for a, b in pairwise(kept)}
+    assert len(steps) == 1
 
 
 def test_words_for_numbers():

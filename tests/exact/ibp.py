@@ -52,8 +52,9 @@ CASES = {
     "own noise, one column": case([(1.2,), (NAN,), (2.3,)], 7, **{**LEARNED, "alpha": 0.4, "noise": "column"}),
     "own noise, fixed": case(THREE, **{**FIXED, "noise": "column", "feature_sd": 1.5}),
     "four": case([*THREE, (-0.7, 0.9)], 6, **{**FIXED, "alpha": 0.5, "c": 0.6}),
-    # hardly a likelihood, and concentrations far apart: weights drawn with another one show most
-    "far c": case([(0.1,), (0.2,), (0.3,)], alpha=0.4, noise_sd=10.0, feature_sd=0.01, c=(0.1, 10.0)),
+    # hardly a likelihood, concentrations far apart, and two rows, whose features change in every cycle: weights drawn
+    # with another concentration show most
+    "far c": case([(0.1,), (0.2,)], 12, alpha=1.0, noise_sd=10.0, feature_sd=0.01, c=(0.1, 1.0, 10.0)),
     # columns whose noise hardly has a prior, and a feature that they all tell of: loadings drawn with other noises show
     # most
     "wide noise": case(WIDE, 7, alpha=0.4, noise_sd=InverseGamma(0.1, 0.1), feature_sd=1.0, noise="column"),
@@ -252,11 +253,17 @@ class Law:
         for name, given, seen in [*self._of_mass(), *self._of_variances(), *self._of_cells()]:
             self._add(name, given, seen)
             self._add(f"{name}, K <= {middle}", given * few, lambda s, seen=seen: seen(s) and s["k"] <= middle)
+        shared = np.append(self.gram[:, 0, 1] > 0, False)  # c has its say through the weights here
+        for name, given, seen in self._of_concentration():
+            joint = lambda s, seen=seen: seen(s) and shared[s["number"]]  # noqa: E731
+            self._add(f"{name}, rows 0, 1 share", given * shared[:-1], joint)
+
+    def _of_concentration(self):
+        for i, c in enumerate(self.cs if len(self.cs) > 1 else []):
+            yield f"c = {c:g}", self.of_c[:, i], lambda s, c=c: abs(s["hyper"].c - c) < 1e-12
 
     def _of_mass(self):
-        for i, c in enumerate(self.cs):
-            if len(self.cs) > 1:
-                yield f"c = {c:g}", self.of_c[:, i], lambda s, c=c: abs(s["hyper"].c - c) < 1e-12
+        yield from self._of_concentration()
         if not isinstance(self.alpha, Gamma):
             return
         for bound in stats.gamma(self.alpha.shape, scale=1.0 / self.alpha.rate).ppf([0.2, 0.5, 0.8]):

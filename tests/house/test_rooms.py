@@ -38,9 +38,13 @@ ROOMS = {
     | {"hpc.parallel", "hpc.posterior", "hpc.run", "hpc.scalar", "hpc.settled"},
     "hpc.svi": {*BELOW, "io", "kernels", "hpc.config", "hpc.data", "hpc.family"}
     | {"hpc.parallel", "hpc.posterior", "hpc.run", "hpc.scalar"},
+    "hpc.page": {*BELOW, "io", "hpc.posterior", "hpc.run", "hpc.scalar"},
     "hpc.query": {*BELOW, "io", "hpc.data", "hpc.family", "hpc.parallel", "hpc.posterior", "hpc.registry"},
     "hpc.commands": {*BELOW, "io", "kernels", "hpc.config", "hpc.data", "hpc.family", "hpc.parallel"}
-    | {"hpc.posterior", "hpc.query", "hpc.registry", "hpc.run"},
+    | {"hpc.page", "hpc.posterior", "hpc.query", "hpc.registry", "hpc.run"},
+    "hpc.python": {*BELOW, "io", "hpc.commands", "hpc.config", "hpc.parallel", "hpc.posterior", "hpc.query"}
+    | {"hpc.registry", "hpc.run"},
+    "sklearn": {"hpc.python"},
     "hpc.cli": {*BELOW, "io", "hpc.commands", "hpc.config", "hpc.parallel", "hpc.run"},
 }
 # Besides these a kernel's Python files import nothing but the standard library.
@@ -155,6 +159,13 @@ def test_light_imports(module):
 def test_the_command_line_is_lighter_still():
     loaded = loaded_after("import mpibayes.hpc.cli")
     assert not loaded & {"numpy", "h5py", "pydantic", "rich", "mpi4py"}
+
+
+def test_import_mpibayes_loads_nothing_until_it_is_asked():
+    loaded = loaded_after("import mpibayes; mpibayes.ConfigError; dir(mpibayes)")
+    assert not loaded & {"numpy", "h5py", "pydantic", "rich", "mpi4py", "click", *HEAVY}
+    loaded = loaded_after("import mpibayes; mpibayes.fit; mpibayes.open; mpibayes.Result")
+    assert not loaded & HEAVY and "mpi4py.MPI" not in loaded and "polars" not in loaded
 
 
 def test_help_needs_no_mpi(tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 from mpibayes.kernels import mixture
 from mpibayes.kernels.common.machine import ISA
 from mpibayes.kernels.mixture import scans, split, updates
-from mpibayes.kernels.svi import gaussian
+from mpibayes.kernels.svi import factors, gaussian
 
 from .tables import random_parameters, random_table
 from .test_scans import counts_of, problem, shape_of
@@ -67,6 +67,26 @@ def passes(rng):
         yield from (np.array(total), sums)
 
 
+def factorizations(rng):
+    """Users under ranks with loops of their own and without, with noise that is held back in some."""
+    for d, biased in ((5, False), (11, True), (4, True)):
+        kernel, t, items = factors.Users(d, biased), d * (d + 1) // 2, 30
+        lengths = rng.integers(0, 20, size=37)
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        columns = rng.integers(items, size=starts[-1]).astype(np.int32)
+        table = factors.rows(items, kernel.table_width)
+        table[:] = rng.normal(size=table.shape) ** 2 / 20
+        precision = np.eye(d)[np.tril_indices(d)] * 40.0
+        sums, numbered = np.zeros((2, items, kernel.sums_width))
+        moments, own = np.zeros((37, t + d)), np.concatenate([precision, rng.normal(size=d)])
+        totals, held, _ = kernel(
+            starts, None, columns, rng.normal(size=starts[-1]).astype(np.float32), table, own, 0.1, 1.3, sums, moments,
+            numbers=30.0 * rng.normal(size=starts[-1]), numbered=numbered, effective=2.0,
+        )  # fmt: skip
+        assert 0 < held < 37
+        yield from (totals, sums, numbered, moments)
+
+
 def main():
     digest = hashlib.sha256()
     rng = np.random.default_rng(12)
@@ -119,7 +139,7 @@ def main():
             mixture.sweep(rows, z, 2, 5, 1, step, 0, held, tail, prior)
             digest.update(z.tobytes() + np.ascontiguousarray(tail.vector_scatter).tobytes())
         digest.update(mixture.log_predictive_clusters(rows, tail).tobytes())
-    for array in (*global_update(rng), *moves(rng), *passes(rng)):
+    for array in (*global_update(rng), *moves(rng), *passes(rng), *factorizations(rng)):
         digest.update(array.tobytes())
     print(ISA, digest.hexdigest())
 

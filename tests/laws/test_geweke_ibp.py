@@ -140,5 +140,5 @@ def noise_without_degrees():
 @pytest.mark.parametrize("wrong", [no_anchors, loadings_by_shared_noise, noise_without_degrees])
 def test_wrong_programs_are_rejected(wrong):
     with wrong():
-        p, worst, z = geweke("column", 3, "all", 120, 8, 241)
+        p, worst, z = geweke("column", 3, "all", 200, 8, 241)
     assert p < LEVEL, f"event {worst}, z {z:.2f}"

@@ -61,7 +61,8 @@ def test_errors_are_of_the_right_size(tiny):
 
 def test_answers_that_ignore_what_is_given_are_rejected(tiny, monkeypatch):
     def prior(self, known):
-        return np.zeros(known.n_rows), [np.tile(np.exp(v.log_weight), (known.n_rows, 1)) for v in self.views]
+        every = [np.tile(np.exp(v.log_weight), (known.n_rows, 1)) for v in self.views]
+        return np.zeros(known.n_rows), [query.Given(weight, known.only(())) for weight in every]
 
     monkeypatch.setattr(query.DrawLaw, "given", prior)
     log, error = answered(tiny).T

@@ -97,6 +97,12 @@ def test_simulated_rows_follow_the_probabilities(asking):
     assert all((fewer[name] == drawn[name][:50]).all() for name in EVERY)
 
 
+def test_ranges_that_are_open_below_are_kept_by_simulated_rows(asking):
+    for name, most in (("age", 30), ("income", 500), ("height", 165), ("visits", 2)):
+        drawn = simulated(asking, said(asking, f"{name}=..{most}"), [name], 200, seed=2)
+        assert (drawn[name] <= most).all(), name
+
+
 def test_simulated_rows_whose_clusters_ignore_what_is_given_are_rejected(people, monkeypatch):
     asking = Asking(people)
     given = said(asking, "age=65", "colour=blue")

@@ -99,7 +99,7 @@ def test_check_and_report(place):
     done = mpibayes(place, "check", "run.toml")
     assert done.returncode == 0, done.stderr
     assert "body: x, z, y" in done.stdout and "pair: u, v" in done.stdout
-    done = mpibayes(place, "report", "one")
+    done = mpibayes(place, "report", "one", "--full")
     assert done.returncode == 0, done.stderr
     assert "body, a full covariance of 3 columns: x, z, y" in done.stdout
     assert "Block body" in done.stdout and "Block pair" in done.stdout

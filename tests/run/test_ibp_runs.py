@@ -10,6 +10,7 @@ import pytest
 from mpibayes.hpc.ibp.draws import iterate_draws
 from mpibayes.io.export import export
 from mpibayes.io.table import table_from_arrays, write_table
+from tests.page.checks import parts_of, problems
 from tests.run.conftest import mpibayes, run, run_some
 
 CONFIG = """
@@ -156,6 +157,8 @@ def test_report_and_check_and_status(place, straight):
     assert done.returncode == 0, done.stderr
     text = (straight / "report" / "report.txt").read_text()
     assert "Features of the representative draw" in text and "held-out, averaged" in text and "x3" in text
+    page = (straight / "report" / "report.html").read_text()
+    assert problems(page) == [] and [part["part"] for part in parts_of(page)] == ["browse", "traces"]
     document = json.loads((straight / "report" / "summary.json").read_text())
     assert sum(document["n_features"].values()) == pytest.approx(1.0)
     k = document["representative"]["n_features"]

@@ -103,5 +103,5 @@ def test_predictions_are_of_recorded_values(place):
 
 
 def test_the_report_speaks_of_recorded_values(place):
-    done = mpibayes(place, "report", "run")
+    done = mpibayes(place, "report", "run", "--full")
     assert done.returncode == 0 and "columns  4 (1 categorical, 3 real)" in done.stdout

@@ -9,6 +9,7 @@ from mpibayes.hpc.svi.draws import Posterior
 from mpibayes.io.draws import iterate_draws
 from mpibayes.io.export import export
 from mpibayes.io.table import table_from_arrays, write_table
+from tests.page.checks import parts_of, problems
 from tests.run.conftest import mpibayes, run
 from tests.svi.cases import clouds
 
@@ -98,7 +99,14 @@ def test_a_still_chain_goes_on_as_it_is(place):
 def test_what_is_made_of_a_run(place):
     ran(place, "several", *sets("run.chains=3", "run.cycles=60"), config="plain.toml")
     done = mpibayes(place, "report", "several")
-    assert done.returncode == 0 and "approximation" in done.stdout and "the best of 3" in done.stdout, done.stderr
+    assert done.returncode == 0 and "An approximation" in done.stdout and "of 3 chains end within" in done.stdout, (
+        done.stderr
+    )
+    text = (place / "several" / "report" / "report.txt").read_text()
+    assert "approximation" in text and "the best of 3" in text
+    page = (place / "several" / "report" / "report.html").read_text()
+    assert problems(page) == [] and "An approximation" in page
+    assert [part["part"] for part in parts_of(page)] == ["browse", "traces"]
     document = json.loads((place / "several" / "report" / "summary.json").read_text())
     bounds = {run["directory"]: run["bound"] for run in document["runs"]}
     assert document["approximation"] and document["best"]["bound"] == max(bounds.values())

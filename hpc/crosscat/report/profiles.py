@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,12 +19,15 @@ from mpibayes.hpc.components.multinormal import Multinormal, unpack
 from mpibayes.hpc.components.product import Components, Prior
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.report.telling import Shared, choose, likeness, nothing_shared
+from mpibayes.hpc.posterior.drawing import shortened
 from mpibayes.io.clock import around
 from mpibayes.text import factor, percent, spread
 
 TELLING = 0.1  # nats: a column that differs less is not said to characterise a cluster
 TRAITS = 5  # columns named for each cluster
 MANY_CLUSTERS, MANY_COLUMNS = 20, 14  # of the picture, which has to fit a screen
+PLAIN = 0.9  # of a level that so many rows of a cluster have, its name says no share
+LEVEL_LETTERS = 24  # of a level's name in the name of a cluster
 CLOSE = 0.9999  # correlations beyond it are taken for it when they are compared
 
 
@@ -94,6 +97,20 @@ class Trait:
         return f"{self.title} = {self.value}" if self.what == "level" else f"{self.title} {self.value}"
 
     @property
+    def label(self) -> str:
+        """For a name that is to be short: `education = Children`, `occupation not None`, `income missing`."""
+        if self.what == "mean":
+            return self.short
+        if self.what == "missing":
+            share = self.numbers["missing"]
+            return f"{self.title} missing{'' if share >= PLAIN else f' {percent(share)}'}"
+        levels, p = self.numbers["levels"], self.numbers["p"]
+        names = " or ".join(shortened(name, LEVEL_LETTERS) if name.strip() else '""' for name in levels)
+        if self.lacking:
+            return f"{self.title} not {names}"
+        return f"{self.title} = {names}" + (f" {percent(sum(p))}" if sum(p) < PLAIN else "")
+
+    @property
     def lacking(self) -> bool:
         """Whether it says what the cluster does not have."""
         return self.what == "level" and self.numbers["p"][0] < self.numbers["overall"][0]
@@ -123,8 +140,15 @@ def profiles(
     a column's divergences is the mutual information of column and cluster, and a divergence is at most -log(share of
     the cluster).
     """
+    return list(each_profile(components, prior, s, shown, numbers))
+
+
+def each_profile(
+    components: Components, prior: Prior, s: Statistics, shown: np.ndarray, numbers: Mapping[str, Numbers],
+    compared: bool = True,
+) -> Iterator[ColumnProfile]:  # fmt: skip
+    """Those of `profiles`, one by one. compared: whether pairs of clusters are, for `alike`; else it is (0, 0)."""
     size = s.size.astype(np.float64)
-    made = []
     for c, column in enumerate(components.categorical.columns):
         rows = slice(prior.offsets[c], prior.offsets[c + 1] - 1)
         counts = s.levels[rows] + prior.dirichlet[rows, None]
@@ -132,7 +156,8 @@ def profiles(
         observed = size - s.levels[prior.offsets[c + 1] - 1]
         overall = _mix(p, observed)
         inner = _divergence(p[:, shown], overall)
-        made.append(_column(column, size, observed, shown, inner, overall, p, levels=column.levels, p=p[:, shown]))
+        words = {"levels": column.levels, "p": p[:, shown]}
+        yield _column(column, size, observed, shown, inner, overall, p, compared, **words)
     kinds = sorted(components.kinds, key=lambda kind: kind.exact)  # reals, then counts
     for column in (column for kind in kinds for column in kind.columns if not column.levels):
         given = numbers[column.name]
@@ -147,9 +172,8 @@ def profiles(
         own = np.sqrt(given.scatter / np.maximum(n, 1))
         mean = np.where(n > 0, given.mean, np.nan)[shown]
         overall = np.array([centre, sd])
-        words = {"log": column.log, "unit": column.unit}
-        made.append(_column(column, size, n, shown, inner, overall, p, mean=mean, sd=own[shown], **words))
-    return made
+        words = {"mean": mean, "sd": own[shown], "log": column.log, "unit": column.unit}
+        yield _column(column, size, n, shown, inner, overall, p, compared, **words)
 
 
 @dataclass
@@ -214,7 +238,7 @@ def _divergence(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     return np.maximum((p * np.log(ratio)).sum(axis=0), 0.0)
 
 
-def _column(column, size, observed, shown, inner, overall, values, **more) -> ColumnProfile:
+def _column(column, size, observed, shown, inner, overall, values, compared, **more) -> ColumnProfile:
     """values: (V, K), the distribution of the observed cells. Adds the missing ones: the divergence of (missing or not,
     then the value) is the sum of its two parts."""
     n_missing = size - observed
@@ -234,8 +258,10 @@ def _column(column, size, observed, shown, inner, overall, values, **more) -> Co
     title = column.part_of or column.name
     if column.atoms:
         missing = np.zeros(len(shown))
-    cells = np.vstack([values * (1.0 - lacks), lacks])
-    alike = likeness(cells[:, shown], size[shown], _mix(cells, size))
+    alike = np.zeros((0, 0))
+    if compared:
+        cells = np.vstack([values * (1.0 - lacks), lacks])
+        alike = likeness(cells[:, shown], size[shown], _mix(cells, size))
     return ColumnProfile(
         column.name, title, column.kind, divergence, part, missing, float(everywhere), information, alike, overall,
         **more,

@@ -12,10 +12,12 @@ from mpibayes.hpc.crosscat.report import agreement
 from mpibayes.hpc.crosscat.report.agreement import Agreement, ChainSummary
 from mpibayes.hpc.crosscat.report.dependence import Dependence, dependence_map
 from mpibayes.hpc.crosscat.report.profiles import MANY_CLUSTERS, BlockProfile, Trait
+from mpibayes.hpc.crosscat.report.sections import sections, top, verdict
 from mpibayes.hpc.crosscat.report.summarise import ClusterLine, RunSummary, ViewSummary, summarise
 from mpibayes.hpc.crosscat.report.tables import first_exact, parts
 from mpibayes.hpc.crosscat.report.views import which_draw
 from mpibayes.hpc.crosscat.scalars import CLUSTERS
+from mpibayes.hpc.posterior.drawing import Picture
 from mpibayes.hpc.posterior.tables import Report, finite, machine_scalars
 from mpibayes.text import counted, visible
 
@@ -28,10 +30,13 @@ def make(run: Posterior) -> Report:
     """See `report.report`."""
     posterior = summarise(run)
     pictures = _pictures(posterior)
-    return Report(lambda: parts(posterior), _machine(posterior, list(pictures)), pictures)
+    return Report(
+        lambda: parts(posterior), _machine(posterior, list(pictures)), pictures, verdict=verdict(posterior),
+        top=lambda: top(posterior), sections=lambda: sections(posterior, pictures), chains=run.chains,
+    )  # fmt: skip
 
 
-def _pictures(p: RunSummary) -> dict[str, bytes]:
+def _pictures(p: RunSummary) -> dict[str, Picture]:
     """File names and PNG bytes."""
     from mpibayes.hpc.crosscat.report import figures
 
@@ -54,7 +59,7 @@ def _pictures(p: RunSummary) -> dict[str, bytes]:
     return pictures | _pictures_of_views(p)
 
 
-def _pictures_of_views(p: RunSummary) -> dict[str, bytes]:
+def _pictures_of_views(p: RunSummary) -> dict[str, Picture]:
     """Of those that group columns and rows, the first of many; of the one view of a mixture."""
     from mpibayes.hpc.crosscat.report import figures
     from mpibayes.hpc.crosscat.report.heat_map import heat_map

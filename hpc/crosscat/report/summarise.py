@@ -18,6 +18,7 @@ from mpibayes.hpc.crosscat.partitions import contingency, jaccard, ordered_sizes
 from mpibayes.hpc.crosscat.report import agreement, profiles, telling
 from mpibayes.hpc.crosscat.report.agreement import Agreement, ChainSummary
 from mpibayes.hpc.crosscat.report.dependence import Dependence, dependence
+from mpibayes.hpc.crosscat.report.names import against_the_whole, most_telling, name_clusters
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile, ColumnProfile, Trait
 from mpibayes.hpc.crosscat.representative import (
     COMPARED,
@@ -29,6 +30,7 @@ from mpibayes.hpc.crosscat.representative import (
 )
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.hpc.posterior.scalars import ENOUGH_DRAWS, ScalarSummary, mixing_warnings, summary_of
+from mpibayes.hpc.posterior.sections import Levels, Numbers
 from mpibayes.hpc.scalar import named, shown
 from mpibayes.hpc.settled import MOST_R_HAT, Judgement, judge
 from mpibayes.io.rows import Rows
@@ -36,6 +38,7 @@ from mpibayes.text import counted
 
 LATE = 0.05  # share of the cycles after burn-in in which a log joint may still rise without a warning
 LISTED = 30  # clusters in the table, at most
+BROWSED = 500  # on the page
 COUNTS = ("n_views", "n_clusters")  # scalars of which the report has every value's share
 LEAST_SHARE = 0.001  # smaller clusters are gathered in one line
 SECOND_CHAIN = "Only a second chain from another start can show that: run.chains = 2."
@@ -50,6 +53,8 @@ class ClusterLine:
     share: float
     stability: float
     traits: list[Trait] = field(default_factory=list)
+
+    title: str = ""  # a short name of its own, see `names.name_clusters`
 
     @property
     def name(self) -> list[str]:
@@ -72,6 +77,8 @@ class ViewSummary:
     profiles: list[ColumnProfile] = field(default_factory=list)
     columns: list[ColumnProfile] = field(default_factory=list)  # that the picture of the profiles shows, in order
     blocks: list[BlockProfile] = field(default_factory=list)
+    browsed: list[ClusterLine] = field(default_factory=list)  # up to BROWSED, with those of `clusters` first
+    whole: list[Levels | Numbers] = field(default_factory=list)  # all columns in these, for the page
     ordered: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # (D, most) sizes of the draws' clusters
 
     @property
@@ -252,13 +259,24 @@ def _characterise(
         view.profiles = profiles.profiles(own.components, own.components.prior(r.hyper), statistics, shown, numbers)
         view.blocks = profiles.block_profiles(own.components, statistics, shown)
         view.columns = profiles.picture(view.profiles, shared) if view.profiles else []
-    for k in shown:
-        view.clusters.append(
-            ClusterLine(
-                int(k) + 1, int(r.sizes[k]), float(r.sizes[k] / own.n_rows), float(stability[k]),
-                profiles.traits(view.profiles, int(k), shared),
-            )
-        )  # fmt: skip
+    traits = [profiles.traits(view.profiles, int(k), shared) for k in shown]
+    browsed = np.arange(min(BROWSED, len(r.sizes)))
+    if statistics is not None and sample is not None:
+
+        def again():
+            prior = own.components.prior(r.hyper)
+            return profiles.each_profile(own.components, prior, statistics, browsed, numbers, compared=False)
+
+        view.whole = [against_the_whole(c) for c in again()]
+        traits += most_telling(again, view.whole, browsed[len(shown) :])
+    traits += [[]] * (len(browsed) - len(traits))
+    view.browsed = [
+        ClusterLine(int(k) + 1, int(r.sizes[k]), float(r.sizes[k] / own.n_rows), float(stability[k]), traits[k])
+        for k in browsed
+    ]
+    for line, title in zip(view.browsed, name_clusters([line.traits for line in view.browsed])):
+        line.title = title
+    view.clusters = view.browsed[: len(shown)]
 
 
 def _cells(columns, rows: Rows) -> dict[str, np.ndarray]:

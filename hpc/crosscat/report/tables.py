@@ -42,19 +42,19 @@ VERDICTS = {
 
 def parts(posterior: RunSummary) -> list[Any]:
     """What is printed, in order."""
-    text = [head(posterior.run.chains, _about(posterior)), "", _scalar_table(posterior)]
+    text = [head(posterior.run.chains, about(posterior)), "", scalar_lines(posterior)]
     if posterior.warnings:
         text += ["", warnings_in_words(posterior.warnings)]
     if len(posterior.summaries) > 1:
-        text += ["", _chain_table(posterior), *_agreement(posterior)]
+        text += ["", chain_lines(posterior), *agreed(posterior)]
     if agreement.moves_in(posterior.summaries)[0]:
-        text += ["", _move_table(posterior)]
+        text += ["", move_lines(posterior)]
     if posterior.run.several:
-        text += ["", _column_move_table(posterior)]
+        text += ["", column_move_lines(posterior)]
     return [*text, *of_views(posterior)]
 
 
-def _about(p: RunSummary) -> list[tuple[str, str]]:
+def about(p: RunSummary) -> list[tuple[str, str]]:
     run, config = p.run, p.run.chains[0].config
     data = run.data
     kinds: dict[str, int] = {}
@@ -98,7 +98,7 @@ def _about_chains(p: RunSummary) -> list[tuple[str, str]]:
             f"from cycle {first:,} on: every cycle leaves the posterior invariant, on any number of ranks ({pieces})",
         )
     )
-    lines.append(("settled", _settled(p)))
+    lines.append(("settled", settled(p)))
     if not several and p.agreement is not None and np.isfinite(p.agreement.ari[0, 0]):
         ari, vi = p.agreement.ari[0, 0], p.agreement.vi[0, 0]
         halves = f"adjusted Rand index {ari:.3f}, variation of information {vi:.2f} nats"
@@ -113,7 +113,7 @@ def _about_chains(p: RunSummary) -> list[tuple[str, str]]:
     return lines
 
 
-def _settled(p: RunSummary) -> str:
+def settled(p: RunSummary) -> str:
     """The judgement, in words."""
     words = str(p.settled)
     if any(c.climbed for c in p.summaries):
@@ -126,7 +126,7 @@ def first_exact(p: RunSummary) -> int:
     return max(c.growth for c in p.summaries) + 1
 
 
-def _scalar_table(p: RunSummary) -> Any:
+def scalar_lines(p: RunSummary) -> Any:
     modes = {name: max(of, key=of.get) for name, of in p.counts.items()}
     remarks = {name: f"mode {mode} ({percent(p.counts[name][mode])} of the draws)" for name, mode in modes.items()}
     if p.run.several:
@@ -149,7 +149,7 @@ def _scalar_table(p: RunSummary) -> Any:
     return table
 
 
-def _chain_table(p: RunSummary) -> Any:
+def chain_lines(p: RunSummary) -> Any:
     of = named(p.run.scalars)
     joint, k, entropy = (of[name] for name in ("log_joint", "n_clusters", "entropy"))
     chains = [c.scalars for c in p.summaries]
@@ -168,7 +168,7 @@ def _chain_table(p: RunSummary) -> Any:
     )
 
 
-def _agreement(p: RunSummary) -> list[Any]:
+def agreed(p: RunSummary) -> list[Any]:
     """The similarity of the chains' partitions, and the conclusion."""
     from mpibayes.terminal import Text
 
@@ -215,7 +215,7 @@ def span_of(values: Sequence[float], digits: int) -> str:
     return " to ".join(dict.fromkeys((found[0], found[-1]))) if found else "-"
 
 
-def _column_move_table(p: RunSummary) -> Any:
+def column_move_lines(p: RunSummary) -> Any:
     """Moves that join and divide views, and columns that changed theirs by scans."""
     words = "columns of all chains" if len(p.summaries) > 1 else "columns"
     table = plain_table(words, "cycles", "moves of views tried", "accepted", "changed their view")
@@ -226,7 +226,7 @@ def _column_move_table(p: RunSummary) -> Any:
     return table
 
 
-def _move_table(p: RunSummary) -> Any:
+def move_lines(p: RunSummary) -> Any:
     words = "moves of all chains" if len(p.summaries) > 1 else "moves"
     table = plain_table(words, "cycles", "splits tried", "accepted", "merges tried", "accepted")
     for phase, n in agreement.moves_together(p.summaries).items():

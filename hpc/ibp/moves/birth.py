@@ -66,7 +66,9 @@ def odds(ledger: Ledger, rest: Columns, move: int) -> list[np.ndarray]:
         loadings, logit = launch.one_feature(left, ledger.prior_variance, stream)
     scored = launch.spread(ledger, rest, loadings, logit, 1)
     every = [scored.scores(shard, np.arange(len(shard.rows)))[:, 0] for shard in ledger.shards]
-    return [np.clip(logit, -launch.MOST_LOGIT, launch.MOST_LOGIT) for logit in every]
+    for logit in every:  # in place: they are of all rows
+        np.clip(logit, -launch.MOST_LOGIT, launch.MOST_LOGIT, out=logit)
+    return every
 
 
 def probability(logit: np.ndarray) -> np.ndarray:

@@ -8,8 +8,10 @@ import numpy as np
 
 from mpibayes.hpc.ibp.draws import Posterior
 from mpibayes.hpc.ibp.keys import Report as ReportKeys
+from mpibayes.hpc.ibp.report.sections import sections, top, verdict
 from mpibayes.hpc.ibp.report.summarise import AVERAGED, RunSummary, summarise
 from mpibayes.hpc.ibp.report.tables import parts
+from mpibayes.hpc.posterior.drawing import Picture
 from mpibayes.hpc.posterior.tables import Report, finite, machine_scalars
 from mpibayes.io.export import csv_line
 
@@ -21,10 +23,14 @@ def make(run: Posterior) -> Report:
     posterior = summarise(run)
     pictures = _pictures(posterior)
     files = {"loadings.csv": _csv(posterior)} if posterior.features and run.likelihood else {}
-    return Report(lambda: parts(posterior), _machine(posterior, list(pictures)), pictures, files)
+    return Report(
+        lambda: parts(posterior), _machine(posterior, list(pictures)), pictures, files,
+        verdict=verdict(posterior), top=lambda: top(posterior),
+        sections=lambda: sections(posterior, pictures), chains=run.chains,
+    )  # fmt: skip
 
 
-def _pictures(p: RunSummary) -> dict[str, bytes]:
+def _pictures(p: RunSummary) -> dict[str, Picture]:
     """File names and PNG bytes."""
     from mpibayes.hpc.ibp.report import figures
 

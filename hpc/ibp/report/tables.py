@@ -39,21 +39,21 @@ AVERAGES = {
 
 def parts(p: RunSummary) -> list[Any]:
     """What is printed, in order."""
-    shown = [head(p.run.chains, _about(p)), "", _scalar_table(p), "", _counts(p)]
+    shown = [head(p.run.chains, about(p)), "", scalar_lines(p), "", counts(p)]
     if p.warnings:
         shown += ["", warnings_in_words(p.warnings)]
     if len(p.chains) > 1:
-        shown += ["", _chain_table(p)]
+        shown += ["", chain_lines(p)]
     if p.representative is not None:
         shown += ["", *_features(p)]
         if p.features:
-            shown += ["", _combinations(p), "", *_together(p)]
+            shown += ["", combination_lines(p), "", *together(p)]
             if p.run.likelihood:
                 shown += ["", *_loadings(p)]
     return shown
 
 
-def _about(p: RunSummary) -> list[tuple[str, str]]:
+def about(p: RunSummary) -> list[tuple[str, str]]:
     run, config = p.run, p.run.chains[0].config
     rows = counted(run.n_rows, "training row")
     if run.data.heldout is not None:
@@ -82,11 +82,11 @@ def _about(p: RunSummary) -> list[tuple[str, str]]:
     law, how = "posterior" if run.likelihood else "prior", f"{shards(config)}, opening = {opening}"
     lines.append(("exact", f"every cycle leaves the {law} invariant, on any number of ranks ({how})"))
     lines.append(("settled", f"{p.settled}. {p.settled.meaning}" if p.settled.meaning else str(p.settled)))
-    lines.append(("features", _verdict(p)))
+    lines.append(("features", verdict(p)))
     return lines
 
 
-def _verdict(p: RunSummary) -> str:
+def verdict(p: RunSummary) -> str:
     """How many features there are, apart from those that come and go."""
     mode, share = most_likely(p.common)
     if p.common_rows == 1:
@@ -110,7 +110,7 @@ def _model(p: RunSummary) -> str:
     return f"linear-Gaussian features of {counted(len(run.cells), 'column')}, {units}; {noise}"
 
 
-def _scalar_table(p: RunSummary) -> Any:
+def scalar_lines(p: RunSummary) -> Any:
     modes = {"n_features": p.counts, "common_features": p.common}
     remarks = {
         name: f"mode {mode} ({percent(share)})"
@@ -127,7 +127,7 @@ def _scalar_table(p: RunSummary) -> Any:
     return table
 
 
-def _counts(p: RunSummary) -> Any:
+def counts(p: RunSummary) -> Any:
     """P(K | table), around the most probable numbers; of common features too, where there are others."""
     rows = {"share of the draws": p.counts}
     if p.counts != p.common:
@@ -137,7 +137,7 @@ def _counts(p: RunSummary) -> Any:
     return WideTable(list(rows), groups, "features")
 
 
-def _chain_table(p: RunSummary) -> Any:
+def chain_lines(p: RunSummary) -> Any:
     of = named(SCALARS)
     chains = [c.scalars for c in p.chains]
     joint, k, common, each = (of[n] for n in ("log_joint", "n_features", "common_features", "features_of_row"))
@@ -174,14 +174,14 @@ def _features(p: RunSummary) -> list[Any]:
     return [title, table, *more]
 
 
-def _combinations(p: RunSummary) -> Any:
+def combination_lines(p: RunSummary) -> Any:
     table = plain_table("rows with exactly these features", "rows", "share")
     for c in p.combinations:
         table.add_row(" ".join(map(str, c.features)) or "none", f"{c.rows:,}", percent(c.rows / p.run.n_rows))
     return table
 
 
-def _together(p: RunSummary) -> list[Any]:
+def together(p: RunSummary) -> list[Any]:
     """Pairs of common features that rows have together more often, or more seldom, than if they had nothing to do with
     each other."""
     shown, n = min(sum(f.rows >= p.common_rows for f in p.features), 12), p.run.n_rows

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpibayes.hpc.posterior.scalars import MOST_R_HAT
+from mpibayes.hpc.posterior.scalars import MOST_R_HAT, quiet_arviz
 from mpibayes.hpc.regression.design import INTERCEPT, Design
 
 LEVELS = (0.05, 0.5, 0.95)
@@ -59,8 +59,7 @@ def summarise(chains: Sequence[np.ndarray], judged: bool = True) -> Summary:
 
 def diagnose(draws: np.ndarray) -> tuple[float, float, float]:
     """Effective sample size of the bulk and of the tails, and R-hat, of draws (C, n); by the halves of one chain."""
-    import arviz
-
+    arviz = quiet_arviz()
     halves = draws if len(draws) > 1 else draws[:, draws.shape[1] % 2 :].reshape(2, -1)
     with np.errstate(divide="ignore", invalid="ignore"):  # a chain, or a half, that never moved
         r_hat = min(float(arviz.rhat(halves)), MOST_R_HAT)

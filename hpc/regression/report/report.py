@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from mpibayes.hpc.posterior.drawing import Picture
 from mpibayes.hpc.posterior.tables import Report, finite, machine_scalars
 from mpibayes.hpc.regression.draws import Posterior
 from mpibayes.hpc.regression.keys import Firefly
 from mpibayes.hpc.regression.report.coefficients import LEVELS, Summary, centred, units
 from mpibayes.hpc.regression.report.mixing import ChainSummary
 from mpibayes.hpc.regression.report.scoring import ClassScores, NumberScores, Scores
+from mpibayes.hpc.regression.report.sections import sections, top, verdict
 from mpibayes.hpc.regression.report.summarise import RunSummary, summarise_run
 from mpibayes.hpc.regression.report.tables import parts
 from mpibayes.io.export import csv_line
@@ -23,7 +25,11 @@ def make(run: Posterior) -> Report:
     posterior = summarise_run(run)
     pictures, lines = _pictures(posterior), _coefficients(posterior)
     document = _machine(posterior, lines, list(pictures))
-    return Report(lambda: parts(posterior), document, pictures, {"coefficients.csv": _csv(lines)})
+    return Report(
+        lambda: parts(posterior), document, pictures, {"coefficients.csv": _csv(lines)},
+        verdict=verdict(posterior), top=lambda: top(posterior),
+        sections=lambda: sections(posterior, pictures), chains=run.chains,
+    )  # fmt: skip
 
 
 # --- for other programs -----------------------------------------------------------------------------------------------
@@ -165,7 +171,7 @@ def _machine_scores(s: Scores, classes: tuple[str, ...]) -> dict[str, Any]:
 # --- pictures ---------------------------------------------------------------------------------------------------------
 
 
-def _pictures(p: RunSummary) -> dict[str, bytes]:
+def _pictures(p: RunSummary) -> dict[str, Picture]:
     """File names and PNG bytes."""
     from mpibayes.hpc.regression.report import figures
 

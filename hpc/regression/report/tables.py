@@ -35,14 +35,14 @@ ENOUGH = 20  # looks at the log posterior that show where a chain is
 
 def parts(p: RunSummary) -> list[Any]:
     """What is printed, in order."""
-    shown = [head(p.run.chains, _about(p)), "", _scalar_table(p)]
+    shown = [head(p.run.chains, about(p)), "", scalar_lines(p)]
     if p.warnings:
         shown += ["", warnings_in_words(p.warnings)]
     if len(p.chains) > 1:
-        shown += ["", _chain_table(p)]
-    shown += ["", _efficiency_table(p), *_importance(p)]
+        shown += ["", chain_lines(p)]
+    shown += ["", efficiency_lines(p), *second_opinion(p)]
     if p.scores is not None:
-        shown += ["", _score_table(p)]
+        shown += ["", score_lines(p)]
     shown += ["", *coefficients(p)]
     if p.original is not None:
         shown += ["", *in_the_tables_units(p)]
@@ -52,7 +52,7 @@ def parts(p: RunSummary) -> list[Any]:
 # --- what was run -----------------------------------------------------------------------------------------------------
 
 
-def _about(p: RunSummary) -> list[tuple[str, str]]:
+def about(p: RunSummary) -> list[tuple[str, str]]:
     run, config = p.run, p.run.chains[0].config
     lines = [
         ("table", str(run.table.path)), ("model", _model(p)), ("predictors", _predictors(p)), ("rows", _rows(p)),
@@ -149,7 +149,7 @@ def _sampler(config: Config) -> str:
 # --- how it was sampled -----------------------------------------------------------------------------------------------
 
 
-def _scalar_table(p: RunSummary) -> Any:
+def scalar_lines(p: RunSummary) -> Any:
     summaries, remarks = dict(p.scalars), {}
     if "n_bright" in summaries:
         remarks["n_bright"] = f"{percent(summaries['n_bright'].mean / p.n_rows)} of the rows"
@@ -166,7 +166,7 @@ def _all_rows(p: RunSummary) -> bool:
     return p.run.chains[0].config.of(Firefly).bounds == "none"
 
 
-def _chain_table(p: RunSummary) -> Any:
+def chain_lines(p: RunSummary) -> Any:
     seen = all("log_posterior" in c.scalars and c.scalars["log_posterior"].n_draws >= ENOUGH for c in p.chains)
     names = ("log_posterior" if seen else "lp", "acceptance_rate", "step_size", "n_bright")
     level, accepted, step, bright = (named(SCALARS)[name] for name in names)
@@ -186,7 +186,7 @@ def _chain_table(p: RunSummary) -> Any:
     )
 
 
-def _efficiency_table(p: RunSummary) -> Any:
+def efficiency_lines(p: RunSummary) -> Any:
     e = p.efficiency
     table = plain_table("effective draws (ESS, bulk)", "least", "median", "")
     of = f"of {len(p.theta):,} coefficients" if len(p.theta) > 1 else ""
@@ -209,7 +209,7 @@ def _efficiency_table(p: RunSummary) -> Any:
     return table
 
 
-def _importance(p: RunSummary) -> list[Any]:
+def second_opinion(p: RunSummary) -> list[Any]:
     from mpibayes.terminal import Text
 
     o = p.importance
@@ -236,7 +236,7 @@ def _importance(p: RunSummary) -> list[Any]:
 # --- held-out rows ----------------------------------------------------------------------------------------------------
 
 
-def _score_table(p: RunSummary) -> Any:
+def score_lines(p: RunSummary) -> Any:
     s = p.scores
     draws = f"mean over {counted(s.n_draws, 'draw')}"
     if isinstance(s, ClassScores):

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from mpibayes.hpc.posterior.drawing import Picture
 from mpibayes.hpc.posterior.tables import Report, finite
 from mpibayes.hpc.svi import keys
 from mpibayes.hpc.svi.draws import Posterior
 from mpibayes.hpc.svi.report.figures import SHOWN_ROWS
+from mpibayes.hpc.svi.report.sections import sections, top, verdict
 from mpibayes.hpc.svi.report.summarise import RunSummary, summarise
 from mpibayes.hpc.svi.report.tables import parts
 from mpibayes.io.export import csv_line
@@ -20,10 +22,14 @@ def make(run: Posterior) -> Report:
     found = summarise(run)
     pictures = _pictures(found)
     files = {"components.csv": _csv(found)}
-    return Report(lambda: parts(found), _machine(found, list(pictures)), pictures, files)
+    return Report(
+        lambda: parts(found), _machine(found, list(pictures)), pictures, files,
+        verdict=verdict(found), top=lambda: top(found),
+        sections=lambda: sections(found, pictures), chains=run.chains,
+    )  # fmt: skip
 
 
-def _pictures(p: RunSummary) -> dict[str, bytes]:
+def _pictures(p: RunSummary) -> dict[str, Picture]:
     """File names and PNG bytes."""
     from mpibayes.hpc.svi.report import figures
 

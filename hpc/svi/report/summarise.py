@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -77,7 +79,7 @@ def summarise(run: Posterior) -> RunSummary:
     sure = np.bincount(labels, probability, minlength=len(law.weight)) / np.maximum(rows, 1)
     components = [_component(run, law, k, int(rows[k]), float(sure[k])) for k in range(len(law.weight))]
     found = RunSummary(run, best, law, [_chain(run, kept) for kept in last], components, labels)
-    _warn(found)
+    found.warnings = step_warnings(found.best_chain, len(last), run.config.of(keys.Step))
     return found
 
 
@@ -90,9 +92,9 @@ def _component(run: Posterior, law: Law, k: int, rows: int, sure: float) -> Comp
     return ComponentLine(k + 1, float(law.weight[k]), rows, sure, mean, np.sqrt(np.diag(covariance)), correlation)
 
 
-def _chain(run: Posterior, kept: Kept) -> ChainSummary:
-    chain: Chain = run.chains[kept.chain]
-    t = chain.trace
+def course(t: Mapping[str, np.ndarray]) -> tuple[int | None, float]:
+    """Of a chain's trace the cycle after which the bound gained nothing, None where it went on; and its relative gain
+    over the last tenth of the cycles."""
     known = np.isfinite(t["bound"])
     cycle, bound = t["cycle"][known], t["bound"][known]
     moved = np.flatnonzero(np.diff(bound)) if len(bound) > 1 else np.zeros(0, np.int64)
@@ -100,6 +102,13 @@ def _chain(run: Posterior, kept: Kept) -> ChainSummary:
     still = last_move if len(cycle) and last_move < cycle[-1] else None
     early = bound[cycle <= 0.9 * cycle[-1]] if len(cycle) else bound
     gain = float((bound[-1] - early[-1]) / max(1.0, abs(bound[-1]))) if len(early) else np.nan
+    return still, gain
+
+
+def _chain(run: Posterior, kept: Kept) -> ChainSummary:
+    chain: Chain = run.chains[kept.chain]
+    t = chain.trace
+    still, gain = course(t)
     parts = 3 * run.model.n_components
     scores = t["heldout_lpd"][np.isfinite(t["heldout_lpd"])]
     return ChainSummary(
@@ -109,19 +118,21 @@ def _chain(run: Posterior, kept: Kept) -> ChainSummary:
     )  # fmt: skip
 
 
-def _warn(p: RunSummary) -> None:
-    best, step = p.best_chain, p.run.config.of(keys.Step)
+def step_warnings(best: Any, n_chains: int, step: keys.Step) -> list[str]:
+    """What to say of the best chain and of how it was found, whatever the likelihood."""
+    found = []
     if best.gain > RISING:
-        p.warnings.append(
+        found.append(
             f"the bound of the best chain still rose, by {best.gain:.1g} of it in the last tenth of its cycles: raise "
             "run.cycles"
         )
-    if len(p.chains) == 1:
-        p.warnings.append(
+    if n_chains == 1:
+        found.append(
             "one chain: others may end with a higher bound; set run.chains = 10 or so, and the best one is taken"
         )
     if step.noise == "svi+" and best.guarded > OFTEN:
-        p.warnings.append(
+        found.append(
             f"the guard held noise back in {best.guarded:.0%} of the parts of all steps: that noise is smaller than "
             "was asked for, and its mean is no longer 0; raise step.effective, or lower step.rate"
         )
+    return found

@@ -22,20 +22,24 @@ from mpibayes.hpc.svi.report.summarise import ComponentLine, RunSummary
 from mpibayes.text import counted, percent, took, visible
 
 SHOWN = 30  # components, the heaviest
+NEAREST = (
+    "not the posterior but the nearest of its kind that was found: log p(table) is above the bound, by how much is not "
+    "known. Spreads are too small rather than too large"
+)
 SHOWN_COLUMNS = 60  # of the table of means; of more columns components.csv
 
 
 def parts(p: RunSummary) -> list[Any]:
     """What is printed, in order."""
-    shown = [head(p.run.chains, _about(p)), "", _components(p)]
+    shown = [head(p.run.chains, about(p)), "", _components(p)]
     if p.warnings:
         shown += ["", warnings_in_words(p.warnings)]
     if len(p.chains) > 1:
-        shown += ["", _chains(p)]
+        shown += ["", chain_lines(p)]
     return [*shown, "", *_means(p)]
 
 
-def _about(p: RunSummary) -> list[tuple[str, str]]:
+def about(p: RunSummary) -> list[tuple[str, str]]:
     run, best = p.run, p.best_chain
     rows = counted(run.n_rows, "training row")
     if run.data.heldout is not None:
@@ -55,8 +59,7 @@ def _about(p: RunSummary) -> list[tuple[str, str]]:
     ]  # fmt: skip
     if np.isfinite(best.heldout):
         lines.append(("held-out", f"{best.heldout:.4f} nats a row, under this state"))
-    words = "not the posterior but the nearest of its kind that was found: log p(table) is above the bound, by how "
-    return [*lines, ("approximation", f"{words}much is not known. Spreads are too small rather than too large")]
+    return [*lines, ("approximation", NEAREST)]
 
 
 def _components(p: RunSummary) -> Any:
@@ -75,7 +78,7 @@ def _components(p: RunSummary) -> Any:
     return table
 
 
-def _chains(p: RunSummary) -> Any:
+def chain_lines(p: RunSummary) -> Any:
     best = p.best_chain
     columns = {
         "chains": [f"{c.name}{' *' if c is best else ''}" for c in p.chains],

@@ -11,7 +11,8 @@ from rich.console import Console
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.commands.report import report
 from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws
-from mpibayes.hpc.crosscat.report.profiles import BlockProfile
+from mpibayes.hpc.crosscat.report.names import name_clusters
+from mpibayes.hpc.crosscat.report.profiles import BlockProfile, Trait
 from mpibayes.hpc.crosscat.report.summarise import ClusterLine
 from mpibayes.hpc.crosscat.report.views import block_tables
 from mpibayes.hpc.crosscat.representative import representatives
@@ -20,12 +21,13 @@ from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.io.table import table_from_arrays, write_table
 from mpibayes.io.trace import read_trace
 from tests.crosscat.report.runs import make_run, planted, write_planted
+from tests.page.checks import parts_of, problems
 
 
 def run_report(run_dirs, **options):
     """(folder, what was printed, summary.json)"""
     paper = io.StringIO()
-    folder = report(run_dirs, console=Console(file=paper, width=120), **options)
+    folder = report(run_dirs, console=Console(file=paper, width=120), full=True, **options)
     return folder, paper.getvalue(), json.loads((folder / "summary.json").read_text())
 
 
@@ -40,7 +42,15 @@ def assert_picture(path, at_least=(300, 150)):
 
 def test_the_whole_report(run_dir, tmp_path, pictures):
     folder, printed, summary = run_report(run_dir, out=tmp_path / "r")
-    names = {"report.txt", "summary.json", "trace.png", "cluster_sizes.png", "profiles.png", "heldout.png"}
+    names = {
+        "report.html",
+        "report.txt",
+        "summary.json",
+        "trace.png",
+        "cluster_sizes.png",
+        "profiles.png",
+        "heldout.png",
+    }
     assert {p.name for p in folder.iterdir()} == names
     for name in summary["pictures"]:
         assert_picture(folder / name)
@@ -303,3 +313,55 @@ def test_a_block_of_ten_long_names_fits_a_hundred_letters():
     assert [line.split()[0] for line in lines[heads[0] + 1 : heads[1]]] == ["1", "2", "3", "4", "all"]
     assert [line.split()[0] for line in lines[heads[1] + 1 :]] == ["1", "2", "3", "4"]  # a line a cluster: none folded
     assert all(line.count("overall") == 3 for line in lines[heads[1] + 1 :])
+
+
+def opening(run_dirs, width=100, **options):
+    """What the terminal shows, and the parts of the page."""
+    paper = io.StringIO()
+    folder = report(run_dirs, console=Console(file=paper, width=width), **options)
+    text = (folder / "report.html").read_text()
+    assert problems(text) == []
+    return paper.getvalue(), parts_of(text), text
+
+
+def test_the_terminal_has_the_verdict_and_the_page_all_columns(run_dir, tmp_path, pictures):
+    printed, parts, text = opening(run_dir, out=tmp_path / "r")
+    lines = printed.splitlines()
+    assert len(lines) <= 40 and "read this with care" in lines[0]
+    assert "3 clusters in 360 rows" in printed and "One chain only:" in printed and "run.chains = 2" in printed
+    assert "height 60" in printed and "report.html" in printed
+    summary = json.loads((tmp_path / "r" / "summary.json").read_text())
+    browse, columns, traces = parts
+    assert [row[2] for row in browse["rows"]] == summary["representative"]["sizes"]
+    assert len({row[1] for row in browse["rows"]}) == 3  # each has a name of its own
+    assert {c["name"] for c in browse["details"]["columns"]} == {row[0] for row in columns["rows"]}
+    assert len(columns["rows"]) == 7 and columns["rows"][0][2] == max(row[2] for row in columns["rows"])
+    (height,) = (c for c in browse["details"]["columns"] if c["name"] == "height")
+    tall = max(range(3), key=lambda k: height["mean"][k])
+    assert abs(height["mean"][tall] - 60) < 3 and "height" in browse["rows"][tall][-1]
+    assert {panel["title"] for panel in traces["panels"]} >= {"Log joint, nats", "Number of clusters"}
+    assert "representative" in text and text.count("<svg") >= 3 and "config.resolved.toml" in text
+
+
+def test_chains_that_differ_are_not_to_be_used(table, tmp_path):
+    run = make_run(tmp_path / "both", table, chains=2, labels=2, cycles=20, burn_in=4)
+    printed, parts, _ = opening(run)
+    summary = json.loads((run / "report" / "summary.json").read_text())
+    bad = summary["agreement"]["verdict"] in ("different", "apart")
+    assert ("do not use this result yet" in printed) == bad and ("nothing speaks against" in printed) is False
+    (traces,) = (part for part in parts if part["part"] == "traces")
+    assert [c["name"] for c in traces["chains"]] == ["chain-1", "chain-2"] and len(traces["panels"][0]["lines"]) == 2
+
+
+def level_trait(column, level, p, overall=0.5):
+    return Trait(column, column, 1.0, "level", f"{level} x", "y", {"levels": [level], "p": [p], "overall": [overall]})
+
+
+def test_names_of_clusters_are_their_own_and_say_what_they_have():
+    has, mostly = level_trait("sex", "F", 0.99), level_trait("job", "none", 0.6)
+    lacks = level_trait("code", "0", 0.001)
+    assert [t.label for t in (has, mostly, lacks)] == ["sex = F", "job = none 60 %", "code not 0"]
+    named = name_clusters([[lacks, has, mostly], [lacks, has], [lacks, has, mostly], [has, mostly], [], []])
+    assert named[0] == "sex = F, job = none 60 %" and named[1] == "sex = F, code not 0"
+    assert named[4] == named[5] == "much like all rows"
+    assert named[2] == "job = none 60 %, code not 0" and named[3] == "sex = F, job = none 60 %"  # it has no other

@@ -14,6 +14,7 @@ from tests.crosscat.report.runs import make_run, planted
 from tests.crosscat.report.test_chains import make_chain
 from tests.crosscat.report.test_figures import axes_of
 from tests.crosscat.report.test_report import assert_picture, run_report
+from tests.page.checks import parts_of, problems
 
 CROSSCAT = '[model]\nfamily = "crosscat"\n'
 
@@ -40,6 +41,17 @@ def test_the_whole_report(two_views, tmp_path, pictures):
     folder, printed, summary = run_report(two_views, out=tmp_path / "r")
     for name in summary["pictures"]:
         assert_picture(folder / name)
+    page = (folder / "report.html").read_text()
+    views, matrix, *clusters = parts_of(page)
+    assert problems(page) == []
+    assert len(views["rows"]) == len(summary["views"]) and len(matrix["names"]) == len(summary["dependence"]["columns"])
+    assert matrix["ends"][-1] == len(matrix["names"])
+    telling = [v for v in summary["views"] if len(v["columns"]) > 1 and v["representative"]["n_clusters"] > 1]
+    clusters = [part for part in clusters if part.get("noun") == "cluster"]
+    assert len(clusters) == len(telling) >= 2
+    for view, browse in zip(telling, clusters):
+        assert [row[2] for row in browse["rows"]] == view["representative"]["sizes"]
+        assert {c["name"] for c in browse["details"]["columns"]} == {c["column"] for c in view["profiles"]}
     wanted = {"trace.png", "heldout.png", "dependence.png", "cluster_sizes.png", "profiles-1.png", "profiles-2.png"}
     assert wanted <= set(summary["pictures"])
     said = " ".join(printed.split())

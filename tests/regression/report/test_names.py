@@ -43,7 +43,7 @@ def test_a_wide_table_cuts_nothing_off(width, tables):
 @pytest.mark.parametrize("kind", ["logistic", "softmax"])
 def test_reference_levels_are_named(runs, tmp_path, kind):
     paper = io.StringIO()
-    folder = report(runs[kind], out=tmp_path / "r", console=Console(file=paper, width=80))
+    folder = report(runs[kind], out=tmp_path / "r", console=Console(file=paper, width=80), full=True)
     words = " ".join(paper.getvalue().split())
     assert 'first of their column: job: "clerk"; smoker: "no".' in words and "…" not in words
     against = 'of the log odds of "yes" against "no"' if kind == "logistic" else "no class is the reference"

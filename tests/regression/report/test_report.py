@@ -13,19 +13,20 @@ from mpibayes.errors import CheckpointError, ConfigError
 from mpibayes.hpc.commands.report import report
 from mpibayes.io.trace import read_trace
 from tests.crosscat.report.test_report import assert_picture
+from tests.page.checks import parts_of, problems
 from tests.regression.report.runs import BIRDS, customers, make_run, rewritten, write_csv, write_customers
 
 
 def run_report(run_dirs, **options):
     """(folder, what was printed, summary.json)"""
     paper = io.StringIO()
-    folder = report(run_dirs, console=Console(file=paper, width=118), **options)
+    folder = report(run_dirs, console=Console(file=paper, width=118), full=True, **options)
     return folder, paper.getvalue(), json.loads((folder / "summary.json").read_text())
 
 
 def test_the_whole_report(runs, tmp_path, pictures):
     folder, printed, summary = run_report(runs["logistic"], out=tmp_path / "r")
-    files = {"report.txt", "summary.json", "coefficients.csv"}
+    files = {"report.html", "report.txt", "summary.json", "coefficients.csv"}
     assert {p.name for p in folder.iterdir()} == files | set(summary["pictures"])
     assert set(summary["pictures"]) == {"trace.png", "coefficients.png", "mixing.png", "heldout.png"}
     for name in summary["pictures"]:
@@ -211,3 +212,19 @@ def test_two_ways_to_one_posterior_are_reported_together(runs, table, tmp_path):
     words = " ".join(printed.split())
     assert "; mala" in words and "hmc with 4 leapfrog steps" in words
     assert max(c["r_hat"] for c in summary["coefficients"]) < 1.05
+
+
+def test_the_terminal_has_the_verdict_and_the_page_all_coefficients(runs, tmp_path):
+    paper = io.StringIO()
+    folder = report(runs["logistic"], out=tmp_path / "r", console=Console(file=paper, width=100))
+    printed, text = paper.getvalue(), (folder / "report.html").read_text()
+    summary = json.loads((folder / "summary.json").read_text())
+    assert len(printed.splitlines()) <= 40 and "odds ratio" in printed and "Yes: 2 chains" in printed
+    assert ("nothing speaks against this result" in printed) == (not summary["warnings"])
+    assert problems(text) == []
+    sampled, original, traces = parts_of(text)
+    lines = {c["coefficient"]: c for c in summary["coefficients"]}
+    assert {row[0] for row in sampled["rows"]} == {row[0] for row in original["rows"]} == set(lines)
+    for row in sampled["rows"]:
+        assert row[1] == pytest.approx(lines[row[0]]["mean"], rel=1e-4)
+    assert len(traces["chains"]) == 2

@@ -1,0 +1,60 @@
+"""Short names of clusters, and all columns of many clusters, as the page shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.report.profiles import TELLING, ColumnProfile, Trait, trait
+from mpibayes.hpc.posterior.sections import Levels, Numbers
+
+MOST_LEVELS = 24  # of a column that are kept
+FEW_TRAITS = 3  # of a cluster beyond those that are compared with each other
+NAMELESS = "much like all rows"
+
+
+def name_clusters(traits: Sequence[Sequence[Trait]], most: int = 2) -> list[str]:
+    """A name for each cluster, of at most so many of its traits: what it has before what it lacks, and, as far as its
+    traits allow, one that no cluster before it has."""
+    taken: set[str] = set()
+    names = []
+    for own in traits:
+        labels = list(dict.fromkeys(t.label for t in sorted(own, key=lambda t: t.lacking)))  # sorted is stable
+        choices = [", ".join(some) for some in combinations(labels, min(most, len(labels)))] if labels else []
+        choices.append(", ".join(labels) or NAMELESS)
+        name = next((choice for choice in choices if choice not in taken), choices[-1])
+        taken.add(name)
+        names.append(name)
+    return names
+
+
+def against_the_whole(c: ColumnProfile) -> Levels | Numbers:
+    """A column in the clusters shown, against all rows; of many levels those that some cluster has more or less of."""
+    name = f"{c.title} (which value)" if c.p is not None and c.title != c.name else c.title
+    missing = {"missing": c.missing, "missing_overall": c.missing_overall} if c.missing_overall > 0 else {}
+    if c.p is None:
+        overall = (float(c.overall[0]), float(c.overall[1]))
+        return Numbers(name, overall, c.mean, c.sd, c.divergence, log=c.log, unit=c.unit, **missing)
+    at = np.arange(len(c.levels))
+    if len(at) > MOST_LEVELS:
+        at = np.sort(np.argsort(-np.abs(c.p - c.overall[:, None]).max(axis=1), kind="stable")[:MOST_LEVELS])
+    return Levels(name, [c.levels[i] for i in at], c.overall[at], c.p[at].T.copy(), c.divergence, **missing)
+
+
+def most_telling(
+    profiles: Callable[[], Iterable[ColumnProfile]], columns: Sequence[Levels | Numbers], clusters: np.ndarray
+) -> list[list[Trait]]:
+    """Of each of these clusters the columns farthest from all rows, at most FEW_TRAITS, the farthest first. profiles:
+    makes those of the columns, in order."""
+    if not len(clusters) or not columns:
+        return [[] for _ in clusters]
+    apart = np.stack([c.apart for c in columns])[:, clusters]
+    order = np.argsort(-apart, axis=0, kind="stable")[:FEW_TRAITS]
+    found: list[dict[int, Trait]] = [{} for _ in clusters]
+    for i, column in enumerate(profiles()):
+        for place, k in zip(*np.nonzero(order == i)):
+            if apart[i, k] >= TELLING:
+                found[k][int(place)] = trait(column, int(clusters[k]))
+    return [[own[place] for place in sorted(own)] for own in found]

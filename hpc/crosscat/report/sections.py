@@ -1,0 +1,246 @@
+"""The report of a mixture, or of a cross-categorization, as the terminal and the page open it: the verdict, the largest
+clusters by name, and sections to look things up in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.report import agreement, tables
+from mpibayes.hpc.crosscat.report.summarise import RunSummary, ViewSummary
+from mpibayes.hpc.crosscat.report.views import which_draw
+from mpibayes.hpc.posterior.drawing import Picture
+from mpibayes.hpc.posterior.sections import (
+    BAD,
+    DOUBT,
+    GOOD,
+    Browse,
+    Details,
+    Field,
+    Matrix,
+    Section,
+    Shown,
+    Traces,
+    Verdict,
+    pictured,
+)
+from mpibayes.hpc.posterior.tables import head, plain_table, sentence, span, use_it, warned
+from mpibayes.text import counted, percent
+
+TOP = 12  # clusters on the terminal
+TOP_VIEWS, TOP_OF_VIEW = 8, 6  # views there, and clusters of the first
+LARGEST = 10  # clusters whose share is said
+NAMED = 3  # columns of a view
+PAGED = 20  # views whose clusters the page has
+OF_CLUSTERS = (
+    Field("#", "whole", "number, the largest first"), Field("cluster", "text", "what tells it from the others"),
+    Field("rows", "whole"), Field("share", "share", "of the rows"),
+    Field("stable", "number", "mean over draws of the best overlap (Jaccard) with a cluster of the draw"),
+    Field("also", "text", "what else characterises it"),
+)  # fmt: skip
+PICTURES = {
+    "chains.png": "Which chains found the same, and their scalars: mean, 5 to 95 %",
+    "annealing.png": "Growth: active rows, number of clusters, and the log joint per row below the best draws",
+    "heldout.png": "Held-out log predictive density, of each draw and averaged",
+    "cluster_sizes.png": "Cluster sizes over the draws: mean, 5 to 95 %",
+}
+
+
+# --- the verdict ------------------------------------------------------------------------------------------------------
+
+
+def verdict(p: RunSummary) -> Verdict:
+    """What was found, whether the chains agree, and what to do next."""
+    said = agreement.worst([p.agreement, *(p.of_rows or {}).values()]) if p.agreement else "unknown"
+    climbing = any(c.climbed for c in p.summaries)
+    several = len(p.summaries) > 1
+    if climbing or said in ("different", "apart"):
+        sound = BAD
+    else:
+        sound = GOOD if several and said in ("same", "nearly") and p.settled.settled and not p.warnings else DOUBT
+    return Verdict(_found(p), _chains(p, several), _next(p, said, sound), sound)
+
+
+def _found(p: RunSummary) -> list[str]:
+    run = p.run
+    said = [] if run.likelihood else ["Draws of the prior: the cells were ignored (model.likelihood = false)."]
+    if not p.views:
+        return [*said, "No draw of the labels was kept after burn-in, so clusters cannot be shown."]
+    if p.run.several:
+        telling = [view for view in p.views if not view.slight]
+        alone, sizes = len(p.views) - len(telling), [len(view.representative.sizes) for view in telling]
+        groups = (
+            f"{span(sizes, 'cluster')}{' each' * (len(telling) > 1)}" if telling else "none groups rows and columns"
+        )
+        some = f"{len(telling)} of them have " if telling and alone else ""
+        rest = "; the others are a single column or a single cluster" if telling and alone else ""
+        said.append(
+            f"{len(run.data.stored)} columns of {counted(run.n_rows, 'row')} in {counted(len(p.views), 'view')}: "
+            f"{some}{groups}{rest}."
+        )
+    else:
+        sizes = p.views[0].representative.sizes
+        n = min(LARGEST, len(sizes))
+        most = f"the {n} largest hold {percent(sizes[:n].sum() / run.n_rows)} of them" if n < len(sizes) else ""
+        said.append(f"{counted(len(sizes), 'cluster')} in {counted(run.n_rows, 'row')}{': ' * bool(most)}{most}.")
+    name = "n_views" if run.several else "n_clusters"
+    k = p.scalars.get(name)
+    if k is not None and not k.fixed and k.n_draws > 1:
+        what = "views" if run.several else "clusters"
+        said.append(f"The draws have {k.low:,.0f} to {k.high:,.0f} {what} (5 to 95 %).")
+    if p.heldout_averaged is not None:
+        said.append(f"Held-out rows score {p.heldout_averaged:.3f} nats a row.")
+    return said
+
+
+def _chains(p: RunSummary, several: bool) -> list[str]:
+    if p.agreement is None:
+        return []
+    said = agreement.answer(p.agreement, p.summaries, p.of_rows)[: 2 if p.of_rows else 1] if several else []
+    return [
+        *(said or ["One chain only: whether another would find the same is not known."]),
+        f"Settled? {sentence(tables.settled(p).removesuffix('.'))}",
+    ]
+
+
+def _next(p: RunSummary, said: str, sound: str) -> list[str]:
+    several = len(p.summaries) > 1
+    steps = []
+    if several and said not in ("same", "unknown"):
+        steps.append(agreement.answer(p.agreement, p.summaries, p.of_rows)[-1].removeprefix("What to do: "))
+    elif not several:
+        steps.append("Run more than one chain (run.chains = 2), so that they can be compared.")
+    return [*(sentence(step.removesuffix(".")) for step in steps), *warned(p.warnings), *use_it(p.run, sound)]
+
+
+# --- the terminal -----------------------------------------------------------------------------------------------------
+
+
+def top(p: RunSummary) -> list[Any]:
+    """The largest clusters by name; of several views these, and the clusters of the first that has some."""
+    if not p.run.several:
+        return [_largest(view, "largest clusters", TOP) for view in p.views]
+    table = plain_table("view", "columns", "clusters", "")
+    table.columns[-1].header = "which columns"
+    for view in p.views[:TOP_VIEWS]:
+        table.add_row(str(view.number), f"{len(view.names):,}", f"{len(view.representative.sizes):,}", _names(view))
+    if len(p.views) > TOP_VIEWS:
+        table.caption, table.caption_justify = f"{len(p.views) - TOP_VIEWS:,} more views", "left"
+    telling = [view for view in p.views if not view.slight][:1]
+    return [table, *(_largest(view, f"view {view.number}: clusters", TOP_OF_VIEW) for view in telling)]
+
+
+def _largest(view: ViewSummary, heading: str, most: int) -> Any:
+    table = plain_table("#", "rows", "share", "")
+    table.columns[0].justify, table.columns[-1].header = "right", heading
+    for line in view.browsed[:most]:
+        table.add_row(str(line.number), f"{line.rows:,}", percent(line.share), line.title)
+    n = len(view.representative.sizes) - most
+    if n > 0:
+        rest = view.representative.sizes[most:].sum()
+        table.caption = f"{counted(n, 'more cluster')}, {percent(rest / view.representative.sizes.sum())} of the rows"
+        table.caption_justify = "left"
+    return table
+
+
+def _names(view: ViewSummary, most: int = NAMED) -> str:
+    names = view.names
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+def sections(p: RunSummary, pictures: Mapping[str, Picture]) -> list[Section]:
+    """What the page has below the verdict, in order."""
+    made = [] if not p.run.several or not p.views else [_views(p)]
+    many = [view for view in p.views if not (p.run.several and view.slight)]
+    made += [_of_clusters(p, view, pictures) for view in many[:PAGED]]
+    if any(view.profiles for view in p.views):
+        made.append(_columns(p))
+    sizes = pictured(pictures, PICTURES, "cluster_sizes.png")
+    if sizes:
+        made.append(Section("sizes", "Cluster sizes", sizes))
+    others = pictured(pictures, PICTURES, "chains.png", "annealing.png", "heldout.png")
+    chains = [tables.chain_lines(p), *tables.agreed(p)] if len(p.summaries) > 1 else []
+    moves = [tables.move_lines(p)] if agreement.moves_in(p.summaries)[0] else []
+    moves += [tables.column_move_lines(p)] if p.run.several else []
+    made.append(
+        Section(
+            "chains", "Chains", [Traces(p.run.chains, p.run.scalars), tables.scalar_lines(p), *chains, *moves, *others]
+        )
+    )
+    return [*made, Section("about", "What was run", [head(p.run.chains, tables.about(p))])]
+
+
+def _views(p: RunSummary) -> Section:
+    fields = (
+        Field("view", "whole"), Field("columns", "whole"),
+        Field("together", "number", "share of the draws in which two of its columns share a view"),
+        Field("clusters", "whole"), Field("largest", "share"), Field("which columns", "text"),
+    )  # fmt: skip
+    rows = [
+        [
+            view.number, len(view.names), view.together, len(view.representative.sizes),
+            float(view.representative.sizes[0] / p.run.n_rows), _names(view, 12),
+        ]
+        for view in p.views
+    ]  # fmt: skip
+    parts: list[Any] = ["Columns that find the same clusters of rows make up a view.", Browse("view", fields, rows)]
+    d = p.dependence
+    if d is not None and len(d.names) > 1:
+        words = f"Which columns go together: share of {counted(d.n_draws, 'draw')} in which two are in one view"
+        parts.append(Matrix(d.names, d.share, d.ends.tolist(), words))
+    return Section("views", "Views", parts)
+
+
+def _of_clusters(p: RunSummary, view: ViewSummary, pictures: Mapping[str, Picture]) -> Section:
+    several, r = p.run.several, view.representative
+    rows = [
+        [c.number, c.title, c.rows, c.share, c.stability, "; ".join(str(t) for t in c.traits)] for c in view.browsed
+    ]
+    left = len(r.sizes) - len(rows)
+    small = f"; {left:,} smaller ones are left out" if left else ""
+    words = (
+        f"Clusters of the representative partition ({which_draw(p.run, r)}), the draw nearest to all others. "
+        "Choose one to see all its columns against all rows."
+    )
+    found = "distance from all rows (Kullback-Leibler divergence, nats)"
+    details = Details(view.whole, found, here="this cluster") if view.whole else None
+    fields = OF_CLUSTERS if details else [f for f in OF_CLUSTERS if f.heading != "also"]
+    rows = rows if details else [row[:-1] for row in rows]
+    titles = [f"Cluster {c.number}: {c.title} ({c.rows:,} rows, {percent(c.share)})" for c in view.browsed]
+    parts: list[Any] = [
+        words,
+        Browse("cluster", fields, rows, details, titles, f"{counted(len(r.sizes), 'cluster')}{small}"),
+    ]
+    name = f"profiles-{view.number}.png" if several else "profiles.png"
+    if name in pictures:
+        parts.append(Shown(name, pictures[name], "The largest clusters in the columns that tell them apart"))
+    columns = f" of {_names(view, 4)}" if several else ""
+    title = f"View {view.number}: clusters{columns}" if several else "Clusters"
+    return Section(f"clusters-{view.number}" if several else "clusters", title, parts)
+
+
+def _columns(p: RunSummary) -> Section:
+    fields = [
+        Field("column", "text"), Field("kind", "text"),
+        Field("says of the clusters, nats", "number", "mutual information of column and cluster"),
+        Field("differs most in", "text", "the cluster that is farthest from all rows in this column"),
+    ]  # fmt: skip
+    together: dict[str, float] = {}
+    if p.dependence is not None:
+        shares = np.concatenate([p.dependence.with_others(i) for i in range(len(p.views))])
+        together = dict(zip(p.dependence.names, shares.tolist()))
+    if p.run.several:
+        fields += [Field("view", "whole"), Field("with others", "number", "share of draws, mean over the view")]
+    rows = []
+    for view in p.views:
+        for c in view.profiles:
+            k = int(np.argmax(c.divergence))
+            row = [c.title, c.kind, c.information, f"cluster {k + 1}: {view.browsed[k].title}"]
+            rows.append([*row, view.number, together.get(c.title, np.nan)] if p.run.several else row)
+    rows.sort(key=lambda row: -row[2])
+    return Section("columns", "Columns", [Browse("column", fields, rows)])

@@ -1,0 +1,251 @@
+"""A view of a draw as a law of its columns, as questions see it (docs/math.md 2.12): K clusters and a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from mpibayes.hpc.components.grid import pick_on_grid
+from mpibayes.hpc.components.masses import log_negative_binomial, log_t
+from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.hpc.crosscat.blocks import BlockLaw
+from mpibayes.hpc.crosscat.draws import OfColumns, ViewDraw
+from mpibayes.hpc.data.events import Events, Known
+from mpibayes.hpc.parallel.streams import Stream
+from mpibayes.io import recording
+from mpibayes.io.rows import Column
+
+AT_ONCE = 512  # rows whose scores are added up while they are in the processor's cache
+LEAST = -600.0  # a log probability whose inverse is a number
+CLUSTER = 2**31  # sub-stream of a row's cluster, apart from those of the kinds of columns
+
+
+def normalised(log: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Log of the sums of exp(log) over the last axis, and shares of them; log is overwritten. Where all is impossible
+    the log is -inf and shares are even."""
+    top = log.max(axis=-1)
+    log -= np.where(np.isfinite(top), top, 0.0)[..., None]
+    np.exp(log, out=log)
+    total = log.sum(axis=-1)
+    with np.errstate(divide="ignore"):
+        log_total = top + np.log(np.where(np.isfinite(top), total, 1.0))
+    some = total > 0.0
+    log /= np.where(some, total, 1.0)[..., None]
+    if not some.all():
+        log[~some] = 1.0 / log.shape[-1]
+    return log_total, log
+
+
+class ViewLaw:
+    """A view of a draw: K clusters and a new one, with statistics of some of its columns.
+
+    number: of the view in the draw. labels (m,): of the training rows that were asked for.
+    """
+
+    def __init__(
+        self, number: int, own: OfColumns, state: ViewDraw, statistics: Statistics, which: Mapping[str, Column]
+    ):
+        self.number, self.order, self.names, self.labels = number, own.names, set(own.names), None
+        self.hyper, self.statistics, self.components = state.hyper, statistics, own.components
+        alpha, d, size = state.hyper.concentration, state.hyper.discount, statistics.size
+        with np.errstate(divide="ignore"):
+            self.log_weight = np.log(np.append(size - d, alpha + len(size) * d)) - np.log(size.sum() + alpha)
+        self._which = {name: column.name for name, column in which.items()}
+        self.place = {kind.members(c)[0].name: (kind, c) for kind in own.components.kinds for c in range(len(kind))}
+
+    def scores(self, known: Known, prior: np.ndarray | None = None) -> np.ndarray:
+        """Log of w_k times the probability of what is known of each row, (n, K + 1). prior: other weights."""
+        total = np.empty((known.n_rows, len(self.log_weight)))
+        self._scored(self._tables(known), slice(None), prior, total)
+        return total
+
+    def weighted(
+        self, known: Known, prior: np.ndarray | None = None, given: Known | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Log probability of what is known of each row, (n,), and the shares of the clusters in it, (n, K + 1). given:
+        what the prior weights know of columns in blocks."""
+        tables, n = self._tables(known, given), known.n_rows
+        log_p, weight = np.empty(n), np.empty((n, len(self.log_weight)))
+        for rows in (slice(i, i + AT_ONCE) for i in range(0, n, AT_ONCE)):
+            self._scored(tables, rows, prior, weight[rows])
+            log_p[rows], _ = normalised(weight[rows])
+        return log_p, weight
+
+    @cached_property
+    def blocks(self) -> list[BlockLaw]:
+        """The blocks of columns, in order."""
+        kind = self.components.multinormal
+        laws = self.law(kind).blocks if len(kind) else ()
+        return [BlockLaw([c.name for c in kind.members(b)], law) for b, law in enumerate(laws)]
+
+    @property
+    def in_blocks(self) -> list[str]:
+        """Names of the columns in blocks."""
+        return [name for block in self.blocks for name in block.names]
+
+    def block_of(self, name: str) -> BlockLaw | None:
+        """The block that a column is in."""
+        return next((block for block in self.blocks if name in block.names), None)
+
+    def _tables(self, known: Known, given: Known | None = None) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Of each column that something is known of: log probabilities of its events, and of nothing, (U + 1, K + 1),
+        and which of them each row has; and of each block those of each row."""
+        blocks, single = [b for b in self.blocks if b.knows(known)], self.names.difference(self.in_blocks)
+        found = [(b.given(known, given), np.arange(known.n_rows)) for b in blocks]
+        for name, (events, which) in known.of.items():
+            if name in single:
+                table = self.log_masses(events)
+                found.append((np.append(table, np.zeros((1, table.shape[1])), axis=0), which))
+        return found
+
+    def _scored(self, tables, rows: slice, prior: np.ndarray | None, total: np.ndarray) -> None:
+        """Log weights of some rows, into `total`."""
+        with np.errstate(divide="ignore"):
+            total[:] = self.log_weight if prior is None else np.log(prior[rows])
+        for table, which in tables:
+            total += table.take(which[rows], axis=0)
+
+    def log_masses(self, events: Events) -> np.ndarray:
+        """Log probability of each event in every cluster, and last in a new one, (U, K + 1)."""
+        column = events.column
+        block = self.block_of(column.name)
+        if block is not None:
+            return block.log_masses(events)
+        if column.levels:
+            return self._log_levels(column.name, events)
+        rest = np.full((len(events), len(self.log_weight)), -np.inf)
+        there = ~np.isnan(events.low)
+        if there.any():
+            rest[there] = self._log_numbers(column, events.low[there, None], events.high[there, None])
+        if not column.atoms:
+            return rest
+        atoms = self._which[column.name]
+        rest += self._log_levels(atoms, Events(column, np.array([len(column.atoms)])))
+        return np.logaddexp(rest, self._log_levels(atoms, events))
+
+    def inverse(
+        self, events: Events, which: np.ndarray, weight: np.ndarray, own=None, given: Known | None = None
+    ) -> np.ndarray:
+        """1 / p(a row's event | all else that is known of it), (n,), by the weights of clusters given all (n, K + 1);
+        NaN where nothing is known. own: where the events' log probabilities are others, and these. given: what is
+        known of columns in blocks."""
+        block = self.block_of(events.column.name)
+        if block is not None:
+            name = events.column.name
+            log = block.given(given.only([name]), given.only(block.names).without([name]))
+        else:
+            table = self.log_masses(events)
+            log = np.append(table, np.zeros((1, table.shape[1])), axis=0)[which]
+        if own is not None:
+            log[own[0]] = own[1]
+        found = (weight * np.exp(-np.maximum(log, LEAST))).sum(axis=1)
+        return np.where(which < len(events), found, np.nan)
+
+    def _log_levels(self, name: str, events: Events) -> np.ndarray:
+        """Of a categorical column, or of the atoms of another one."""
+        kind, c = self.place[name]
+        total, rows = self.level_totals[c], slice(kind.offsets[c], kind.missing_rows[c])
+        beta, levels = self.pseudo_counts[rows, None], self.statistics.levels[rows]
+        if events.sets is None:
+            some = events.codes >= 0
+            counts = np.zeros((len(events), len(self.log_weight)))
+            counts[some, :-1] = levels[events.codes[some]]
+            counts[some] += beta[events.codes[some]]
+        else:
+            sets = events.sets
+            more = beta.shape[0] - sets.shape[1]  # an event of atoms says nothing of what is no atom
+            sets = np.pad(sets, ((0, 0), (0, more))).astype(np.float64)
+            counts = sets @ np.column_stack([levels + beta, beta])
+        with np.errstate(divide="ignore"):
+            return np.log(counts) - np.log(total)
+
+    @cached_property
+    def pseudo_counts(self) -> np.ndarray:
+        """Of every level, and 0 where missing cells are counted, (L,)."""
+        return self.components.categorical.pseudo_counts(self.hyper.dirichlet)
+
+    @cached_property
+    def level_totals(self) -> np.ndarray:
+        """Observed cells and pseudo-counts of each categorical column, (C, K + 1)."""
+        kind = self.components.categorical
+        if not len(kind):
+            return np.zeros((0, len(self.log_weight)))
+        prior = np.add.reduceat(self.pseudo_counts, kind.offsets[:-1])[:, None]
+        return np.column_stack([kind.observed(self.statistics.levels) + prior, prior])
+
+    def _log_numbers(self, column: Column, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        kind, c = self.place[column.name]
+        law = self.law(kind)
+        if column.kind == "count":
+            return log_negative_binomial(law.shape[c], law.rate[c], low, high)
+        return log_real(column, law.location[c], law.scale[c], law.nu[c], low, high)
+
+    def law(self, kind):
+        """The predictive law of a kind's columns, see `components.component.Law`."""
+        if kind.name not in self._laws:
+            self._laws[kind.name] = kind.predictive(getattr(self.hyper, kind.hyper), self.statistics.of(kind))
+        return self._laws[kind.name]
+
+    @cached_property
+    def _laws(self) -> dict:
+        return {}
+
+    def below(self, column: Column, x: float) -> np.ndarray:
+        """Probability that a number of the column is none above x, in every cluster, (K + 1,)."""
+        bounds = np.array([[-np.inf]]), np.array([[x]])
+        return (
+            np.exp(self._log_numbers(column, *bounds))[0]
+            if x > -1.0 or column.kind != "count"
+            else np.zeros(len(self.log_weight))
+        )
+
+    def column_number(self, name: str) -> int:
+        """Of a column, among those here."""
+        return self.order.index(name)
+
+    def simulate(self, known: Known, wanted: set[str], stream: Stream, ids: np.ndarray) -> dict[str, np.ndarray]:
+        """See `DrawLaw.simulate`."""
+        from mpibayes.hpc.crosscat.within import draw_within
+
+        none = np.zeros(0, np.intp)
+        cluster = pick_on_grid(self.scores(known), replace(stream, sub=CLUSTER).uniforms(ids))
+        parts, blocks = {}, {}
+        for b, block in enumerate(self.blocks):
+            if wanted.intersection(block.names):
+                law = self.law(self.components.multinormal)
+                blocks |= block.draw(law, b, known, wanted, cluster, stream, ids)
+        wanted = wanted.difference(blocks)
+        for name in sorted(wanted | {self._which[name] for name in wanted & self._which.keys()}):
+            kind, c = self.place[name]
+            x = self.law(kind).draw(c, np.zeros((len(ids), 0)), none, np.zeros(1, np.intp), cluster, stream, ids)
+            parts[name] = kind.members(c)[0], x[:, 0]
+        found = {}
+        for name in sorted(wanted):
+            column, x = parts[name]
+            own = self._which.get(name)
+            if column.kind == "real":
+                x = recording.recorded(column, None if own is None else parts[own][1], x)
+            if name in known.of:
+                given = draw_within(self, *known.of[name], cluster, stream, ids)
+                x = np.where(np.isnan(given), x, given)
+            found[name] = x
+        columns = {c.name: c for b in range(len(self.blocks)) for c in self.components.multinormal.members(b)}
+        return found | {name: recording.recorded(columns[name], None, x) for name, x in blocks.items()}
+
+    def columns_of(self, name: str) -> tuple[str, str | None]:
+        """What a column of the table is modelled by: a column by its name, and that of its atoms."""
+        return name, self._which.get(name)
+
+
+def log_real(column: Column, location, scale, nu, low, high) -> np.ndarray:
+    """Log probability that a recorded number of a column is from low to high under t distributions of the model's
+    scale; where low == high, its density. Arguments broadcast."""
+    if not column.log:
+        return log_t(location, scale, nu, low, high)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        first, last = np.log(np.maximum(low, 0.0)), np.log(high)
+        found = log_t(location, scale, nu, first, last)
+        return np.where(low == high, found - last, found)

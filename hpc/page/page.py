@@ -1,0 +1,160 @@
+"""The page of a report, report.html: one file, which needs no network and whose script knows no family.
+
+The template, the style and the script lie beside this file. Texts and tables are HTML already; the long tables,
+matrices and traces are JSON, which the script shows as they are looked at. The page allows itself no request, and no
+script but its own, by the hash of it: were a name from a table ever taken for a script, it would not run.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+from mpibayes import __version__
+from mpibayes.hpc.page.markup import escaped, markup, table
+from mpibayes.hpc.page.pack import packed
+from mpibayes.hpc.posterior.chains import Chain
+from mpibayes.hpc.posterior.sections import (
+    ASKED,
+    BAD,
+    DOUBT,
+    GOOD,
+    Browse,
+    Matrix,
+    Section,
+    Shown,
+    Traces,
+    Verdict,
+)
+from mpibayes.hpc.posterior.tables import Report
+from mpibayes.hpc.run.identity import RESOLVED, read_provenance
+from mpibayes.io.files import read_regular
+from mpibayes.text import visible, visible_lines
+
+MOST_SVG = 600_000  # letters: a picture of more is a PNG image
+SIGN = {GOOD: "✓", DOUBT: "!", BAD: "✗"}
+
+
+def page(report: Report) -> str:
+    """The whole file, UTF-8. Its sections are those of the family; of one that has none, its text."""
+    data: list[dict[str, Any]] = []
+    sections = [*report.sections()] or [Section("report", "Report", report.parts())]
+    if report.chains:
+        sections.append(_how(report.chains))
+    body = "".join(_section(section, data) for section in sections if section.parts)
+    script, style = (_own(name) for name in ("page.js", "page.css"))
+    title = ", ".join(dict.fromkeys(str(c.home) for c in report.chains)) or "report"
+    return Template(_own("page.html")).substitute(
+        title=escaped(title), style=style, script=script, version=escaped(__version__),
+        hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        verdict=_verdict(report.verdict) if report.verdict else "",
+        links="".join(f'<a href="#{s.name}">{escaped(s.title.split(":")[0])}</a>' for s in sections if s.parts),
+        body=body, data=as_json(data),
+    )  # fmt: skip
+
+
+def as_json(data: Any) -> str:
+    """JSON that can stand in a script element: no letter of it begins a tag, a comment or an entity."""
+    text = json.dumps(data, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    for letter in "<>&\u2028\u2029":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return text
+
+
+def _own(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _verdict(v: Verdict) -> str:
+    answers = []
+    for question, name in ASKED:
+        said = "".join(f"<p>{escaped(sentence)}</p>" for sentence in getattr(v, name))
+        if said:
+            answers.append(f"<div><h2>{question}</h2>{said}</div>")
+    note = (
+        f'<p class="approximation"><b>An approximation.</b> {escaped(v.approximation)}</p>' if v.approximation else ""
+    )
+    head = f'<p class="sound"><span aria-hidden="true">{SIGN[v.sound]}</span> {v}</p>'
+    body = f'{head}{note}<div class="answers">{"".join(answers)}</div>'
+    return f'<section id="verdict" class="verdict {v.sound}">{body}</section>'
+
+
+def _section(section: Section, data: list[dict[str, Any]]) -> str:
+    parts = "".join(_part(part, section, data) for part in section.parts)
+    return f'<section id="{section.name}"><h2>{escaped(section.title)}</h2>{parts}</section>'
+
+
+def _part(part: Any, section: Section, data: list[dict[str, Any]]) -> str:
+    if isinstance(part, (Browse, Matrix, Traces)):
+        data.append({"id": f"{section.name}-{len(data)}", **packed(part)})
+        return f'<div class="part" id="{section.name}-{len(data) - 1}"></div>'
+    if isinstance(part, Shown):
+        return _figure(part)
+    if isinstance(part, _Raw):
+        return part
+    return markup(part)
+
+
+def _figure(shown: Shown) -> str:
+    picture, label = shown.picture, escaped(shown.words)
+    if picture.svg and len(picture.svg) <= MOST_SVG:
+        image = _inline(picture.svg, re.sub(r"\W", "", shown.name), label)
+    else:
+        image = f'<img alt="{label}" src="data:image/png;base64,{base64.b64encode(picture).decode()}">'
+    return f'<figure><div class="paper" tabindex="0">{image}</div><figcaption>{label}</figcaption></figure>'
+
+
+def _inline(svg: str, name: str, label: str) -> str:
+    """matplotlib's file as an element among others: names in it begin with the picture's, its groups have none."""
+    svg = svg[svg.index("<svg") :]
+    used = set(re.findall(r'(?:url\(#|href="#)([^)"]+)', svg))
+    svg = re.sub(r' id="([^"]*)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", svg)
+    svg = re.sub(r"url\(#", f"url(#{name}-", svg)
+    svg = re.sub(r'href="#', f'href="#{name}-', svg)
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"\n\s*", "\n", svg)
+    return svg.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+
+
+def _how(chains: Sequence[Chain]) -> Section:
+    """Configuration, versions and hosts of the runs, as their directories have them."""
+    return Section(
+        "run", "How it was run", [_Raw("".join(_run(home) for home in dict.fromkeys(c.home for c in chains)))]
+    )
+
+
+class _Raw(str):
+    """HTML of our own."""
+
+
+def _run(home: Any) -> str:
+    record = read_provenance(home)
+    rows = [(name, record[name]) for name in ("run", "fingerprint") if name in record]
+    starts = [start for start in record.get("starts", []) if isinstance(start, dict)]
+    names = list(dict.fromkeys(name for start in starts for name in start))
+    listed = [[_plain(start.get(name, "")) for name in names] for start in starts]
+    settings = visible_lines(read_regular(home / RESOLVED).decode())
+    head = "".join(f"<dt>{escaped(k)}</dt><dd>{escaped(v)}</dd>" for k, v in [("directory", home), *rows])
+    return (
+        f'<dl class="facts">{head}</dl>'
+        + table(names, listed, [False] * len(names))
+        + f"<details><summary>{RESOLVED}</summary><pre>{escaped_lines(settings)}</pre></details>"
+    )
+
+
+def escaped_lines(text: str) -> str:
+    return "\n".join(map(escaped, text.split("\n")))
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {_plain(v)}" for k, v in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value))
+    return visible(value)

@@ -1,0 +1,195 @@
+"""The program as a child process: started, watched, stopped at a checkpoint, and its errors as exceptions.
+
+The child has a process group of its own. An interrupt of this process (Ctrl-C, a notebook's stop button) would else
+reach it, too, by ways that differ, and twice means "end at once" to a run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+import mpibayes
+from mpibayes.errors import CheckpointError, ConfigError, DataError, Interrupted, MpibayesError, NumericalError
+from mpibayes.hpc.parallel.launcher import MARKS
+from mpibayes.hpc.python.display import Display, statuses
+
+EXCEPTIONS: Mapping[int, type[MpibayesError]] = {
+    2: ConfigError,
+    3: DataError,
+    4: CheckpointError,
+    5: NumericalError,
+}
+ERROR = "mpibayes: error: "
+LOOK_S = 0.25  # between two looks at the run's status
+STATUS_S = "1"  # between two that the run writes
+PATIENCE_S = 10.0  # for a child that was told to end at once
+LAST_LINES = 30  # of an internal error
+
+
+def start(words: Sequence[str], ranks: int) -> subprocess.Popen[str]:
+    """`mpibayes WORDS` on so many ranks. Raises ConfigError where these cannot be started."""
+    # -P: the folder where the user is has no say in which modules are loaded
+    command = [sys.executable, "-P", "-m", "mpibayes", *words]
+    if ranks > 1:
+        command = [_mpirun(), "-n", str(ranks), *command]
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+            env=_environment(),
+        )
+    except OSError as error:
+        raise ConfigError(f"{command[0]}: cannot be started: {error.strerror}") from None
+
+
+def _mpirun() -> str:
+    """The mpirun of this Python's environment, or of the machine."""
+    beside = Path(sys.executable).parent
+    found = shutil.which("mpirun", path=os.pathsep.join([str(beside), os.environ.get("PATH", "")]))
+    if found is None:
+        raise ConfigError("ranks: there is no mpirun here; pip install mpich, load an MPI module, or use ranks=1")
+    return found
+
+
+def _environment() -> dict[str, str]:
+    """This one's, so that the child finds the same package, and without the marks of a launcher of this process."""
+    marks = (*MARKS, "PMI_FD", "PMI_PORT", "PMI_ID")
+    inherited = {name: value for name, value in os.environ.items() if name not in marks}
+    place = str(Path(mpibayes.__file__).absolute().parent.parent)
+    paths = [place, *filter(None, [inherited.get("PYTHONPATH")])]
+    threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    about = {"PYTHONPATH": os.pathsep.join(paths), "MPIBAYES_STATUS_SECONDS": STATUS_S, "PYTHONUNBUFFERED": "1"}
+    return {**threads, **inherited, **about}
+
+
+class Watched:
+    """A child, watched until it ends."""
+
+    def __init__(self, process: subprocess.Popen[str], folder: Path, display: Display):
+        self._process, self._folder, self._display = process, folder, display
+        self._since = time.time() - 1.0
+        self._lines: queue.Queue[str] = queue.Queue()
+        self._errors: list[str] = []
+        self._readers = [
+            _reader(process.stdout, self._lines.put),
+            _reader(process.stderr, self._heard),
+        ]
+
+    def _heard(self, line: str) -> None:
+        self._errors.append(line)
+        if line.startswith("warning: "):
+            self._lines.put(line)
+
+    def wait(self) -> int:
+        """Its exit code, 0 or 75 (stopped at a checkpoint). Raises Interrupted, and its errors as they are here."""
+        try:
+            code = self._wait()
+        except KeyboardInterrupt:
+            self._stop()
+            raise Interrupted(self._where_it_stands()) from None
+        finally:
+            with contextlib.suppress(Exception):
+                self._display.close()
+            if self._process.poll() is None:
+                self._kill()
+        if code not in (0, mpibayes.errors.EXIT_STOPPED):
+            raise error_of(code, self._errors)
+        return code
+
+    def _wait(self) -> int:
+        while True:
+            ended = self._process.poll() is not None
+            if ended:
+                for reader in self._readers:
+                    reader.join()
+            else:
+                with contextlib.suppress(queue.Empty):
+                    self._display.say(self._lines.get(timeout=LOOK_S))
+            while not self._lines.empty():
+                self._display.say(self._lines.get())
+            self._display.show(statuses(self._folder, self._since))
+            if ended:
+                return self._process.returncode
+
+    def _stop(self) -> None:
+        """Let it end at a checkpoint; at a second interrupt, at once."""
+        self._display.say("interrupted: the run ends at its next checkpoint (interrupt again to end it at once)")
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGUSR1)  # which every mpirun passes on to its ranks
+        try:
+            self._wait()
+        except KeyboardInterrupt:
+            self._kill()
+
+    def _kill(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(PATIENCE_S)
+                return
+
+    def _where_it_stands(self) -> str:
+        cycles = [s.get("last_checkpoint") for s in statuses(self._folder, 0.0)]
+        saved = [c for c in cycles if isinstance(c, int) and c > 0]
+        if not saved:
+            return f"{self._folder}: stopped before the first checkpoint; the same call starts it again"
+        at = " and ".join(f"{c:,}" for c in sorted(set(saved)))
+        return f"{self._folder}: stopped at the checkpoint of cycle {at}; the same call continues it"
+
+
+def _reader(stream: IO[str] | None, heard: Callable[[str], None]) -> threading.Thread:
+    """Reads lines until the stream ends, so that the child never waits for us."""
+    assert stream is not None
+
+    def read() -> None:
+        with stream:
+            for line in stream:
+                heard(line.rstrip("\n"))
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    return thread
+
+
+def error_of(code: int, lines: Sequence[str]) -> MpibayesError:
+    """What a child that ended with this code said on standard error, as an exception of the same kind."""
+    kind = EXCEPTIONS.get(code)
+    first = next((i for i, line in enumerate(lines) if line.startswith(ERROR)), None)
+    if kind is None or first is None:
+        ending = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+        return MpibayesError(f"the run ended {ending}; what it said last:", lines[-LAST_LINES:])
+    problems = []
+    for line in lines[first + 1 :]:
+        if not line.startswith("  - "):
+            break
+        problems.append(line.removeprefix("  - "))
+    return kind(in_python(lines[first].removeprefix(ERROR)), [in_python(p) for p in problems])
+
+
+def in_python(text: str) -> str:
+    """A message of the command line in the words of this interface.
+
+    >>> in_python("choose another directory with -o, or --fresh, which renames this one; --burn-in 5")
+    'choose another directory with directory=, or fresh=True, which renames this one; burn_in=5'
+    """
+    text = text.replace("--fresh", "fresh=True").replace("--set ", "config: ")
+    text = re.sub(r"(?<![\w-])-o\b(?: (?=\S*/))?", "directory=", text)
+    return re.sub(r"(?<![\w-])--([a-z][a-z-]*)(?![=a-z-])(?: (?=['\d]))?", lambda m: m[1].replace("-", "_") + "=", text)

@@ -1,0 +1,269 @@
+"""`mpibayes.fit`: start or continue a run from Python. It is the same program, as a child process, and the same run
+directory."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mpibayes.errors import ConfigError, DataError, MpibayesError
+from mpibayes.hpc.config.places import as_toml, dotted
+from mpibayes.hpc.parallel.launcher import launcher_size
+from mpibayes.hpc.python import child, frames
+from mpibayes.hpc.python.display import Display, display_for
+from mpibayes.hpc.run.from_file import is_data, stem
+
+if TYPE_CHECKING:
+    from mpibayes.hpc.python.run import Run
+
+# keyword: key of the configuration
+KEYS = {
+    "family": "model.family",
+    "likelihood": "model.likelihood",
+    "response": "regression.response",
+    "predictors": "regression.predictors",
+    "cycles": "run.cycles",
+    "chains": "run.chains",
+    "seed": "run.seed",
+    "burn_in": "run.burn_in",
+    "heldout": "data.heldout",
+}
+
+
+def fit(
+    data: Any,
+    directory: str | os.PathLike[str] | None = None,
+    *,
+    ranks: int = 1,
+    family: str | None = None,
+    likelihood: str | bool | None = None,
+    response: str | None = None,
+    predictors: Sequence[str] | None = None,
+    cycles: int | None = None,
+    chains: int | None = None,
+    seed: int | None = None,
+    burn_in: int | None = None,
+    heldout: float | str | os.PathLike[str] | None = None,
+    until_settled: bool | None = None,
+    max_time: float | str | datetime.timedelta | None = None,
+    config: Mapping[str, Any] | None = None,
+    kinds: Mapping[str, str] | None = None,
+    schema: str | os.PathLike[str] | None = None,
+    missing: Sequence[str] = (),
+    fresh: bool = False,
+    progress: bool = True,
+) -> Run:
+    """Start a run, or continue the one that is in `directory`, wait for it, and open it.
+
+    data: a CSV or Parquet file, a typed table (.h5) or a configuration (.toml), by its path; or a DataFrame of pandas
+        or polars, a pyarrow Table, a dict of columns, anything else with __arrow_c_stream__.
+    directory: of the run; by default runs/NAME beside the file. Of a DataFrame without one it is a temporary
+        directory, which is reported.
+    ranks: processes, under mpirun where there are several. Results have the same bits on any number.
+    family ... heldout: keys of the configuration (docs/configuration.md). heldout: 0 for none. Without them a data file
+        gets two chains and a tenth of its rows held out.
+    until_settled: end once the chains agree, after `cycles` at the latest.
+    max_time: stop at a checkpoint before it has passed; seconds, "3h50m" or a timedelta.
+    config: other keys, {"sampler.strategy": "anneal"} or nested.
+    kinds, schema, missing: how columns are imported, as of `mpibayes import`: {"zip": "categorical"}; ...
+    fresh: start over; a run that is there is renamed.
+    progress: whether to show how far it is.
+
+    Returns the run, in which answers are of the kind of `data` (pandas, polars or pyarrow).
+
+    Raises ConfigError, DataError, CheckpointError or NumericalError with what the program says; Interrupted, a
+    KeyboardInterrupt, once an interrupted run has ended at a checkpoint: the same call continues it.
+    """
+    from mpibayes.hpc.python.run import open_run
+
+    if launcher_size() > 1:
+        raise ConfigError("fit starts its ranks itself: call it from one process, not under mpirun")
+    if ranks < 1:
+        raise ConfigError(f"ranks = {ranks}: expected a whole number, 1 or more")
+    given = {
+        "family": family, "likelihood": likelihood, "response": response, "predictors": predictors, "cycles": cycles,
+        "chains": chains, "seed": seed, "burn_in": burn_in, "heldout": _heldout(heldout),
+    }  # fmt: skip
+    settings = _settings({KEYS[name]: value for name, value in given.items() if value is not None}, config or {})
+    if until_settled is not None:
+        settings.setdefault("run.until", "settled" if until_settled else "cycles")
+    display = display_for(progress)
+    try:
+        source, folder = _placed(data, directory, fresh, display)
+        if kinds or schema is not None or missing:
+            if source.suffix == ".toml":
+                raise ConfigError(f"{source}: kinds, schema and missing are for data that is imported, not for a table")
+            source = _imported(source, folder, fresh, kinds=kinds, schema=schema, missing=missing)
+        words = ["run", str(source), "-o", str(folder)]
+        words += [word for key, value in settings.items() for word in ("--set", f"{key}={as_toml(value)}")]
+        words += [] if max_time is None else ["--max-time", _seconds(max_time)]
+        words += ["--fresh"] if fresh else []
+        process = child.start(words, ranks)
+    except BaseException:
+        display.close()
+        raise
+    child.Watched(process, folder, display).wait()
+    return open_run(folder, frames=frames.kind_of(data) if not frames.is_path(data) else "pyarrow")
+
+
+def import_table(
+    data: Any,
+    table: str | os.PathLike[str],
+    *,
+    kinds: Mapping[str, str] | None = None,
+    schema: str | os.PathLike[str] | None = None,
+    missing: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    overwrite: bool = False,
+    verbose: bool = False,
+) -> Path:
+    """Make a typed table (.h5) of a DataFrame, or of a CSV or Parquet file; print what each column became.
+
+    kinds: {"zip": "categorical"}; one of categorical, boolean, real, count, ignored. schema: a TOML file that says it
+    of all columns. missing: texts of missing cells besides the usual ones. keep, drop: columns that are, and are not,
+    part of it whatever they look like. Returns the path. Raises ConfigError, DataError.
+    """
+    from mpibayes.io import ingest
+    from mpibayes.io.summary import print_summary
+    from mpibayes.terminal import output
+
+    with _as_file(data) as source:
+        summary = ingest.import_table(
+            source,
+            table,
+            kinds=kinds,
+            schema=schema,
+            missing=list(missing),
+            keep=list(keep),
+            drop=list(drop),
+            overwrite=overwrite,
+        )
+    print_summary(summary, output(), verbose)
+    return Path(table)
+
+
+@contextmanager
+def _as_file(data: Any) -> Iterator[Path]:
+    """The path that was given, or a Parquet file of a DataFrame, for as long as it is needed."""
+    if frames.is_path(data):
+        yield Path(data).expanduser()
+        return
+    with tempfile.TemporaryDirectory(prefix="mpibayes-") as folder:
+        place = Path(folder) / f"{frames.NAME}.parquet"
+        frames.write_parquet(frames.to_arrow(data), place)
+        try:
+            yield place
+        except MpibayesError as error:
+            raise frames.retold(error, place) from None
+
+
+def _heldout(heldout: Any) -> Any:
+    """None where nothing was said; no rows as the configuration has them."""
+    if heldout is None:
+        return None
+    if isinstance(heldout, str | os.PathLike):
+        text = os.fspath(heldout)
+        return text if text == "none" else str(Path(text).expanduser().absolute())
+    return float(heldout) if heldout else "none"
+
+
+def _seconds(time: float | str | datetime.timedelta) -> str:
+    return str(time.total_seconds() if isinstance(time, datetime.timedelta) else time)
+
+
+def _settings(keywords: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by dotted key. Raises ConfigError where one is given twice."""
+    found: dict[str, Any] = {}
+    for key, value in [*keywords.items(), *_flat(config)]:
+        if key in found:
+            raise ConfigError(f"{key}: given twice, as a keyword and in config")
+        if isinstance(value, os.PathLike):
+            value = os.fspath(value)
+        elif hasattr(value, "tolist"):  # of NumPy
+            value = value.tolist()
+        found[key] = "none" if value is None else value
+    return found
+
+
+def _flat(config: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """(dotted key, value) of a configuration whose keys are dotted, or nested as in a TOML file."""
+    for key, value in config.items():
+        if isinstance(value, Mapping) and "." not in key and len(above) < (2 if above[:1] == ("columns",) else 1):
+            yield from _flat(value, (*above, key))
+        else:
+            yield (dotted((*above, key)) if above else key), value
+
+
+def _placed(data: Any, directory: str | os.PathLike[str] | None, fresh: bool, display: Display) -> tuple[Path, Path]:
+    """The file that the program is given, and the run directory. A DataFrame is written beside the run directory."""
+    folder = None if directory is None else Path(directory).expanduser()
+    if frames.is_path(data):
+        path = Path(data).expanduser()
+        if folder is None:
+            folder = path.parent / "runs" / (stem(path) if is_data(path) else path.stem)
+        return path, folder
+    table = frames.to_arrow(data)
+    if folder is None:
+        folder = Path(tempfile.mkdtemp(prefix="mpibayes-")) / "run"
+        display.say(f"the run is in {folder}; name a directory to find it again")
+    if folder.name in ("", ".."):
+        raise ConfigError(f"directory = {str(folder)!r}: needs a name, for its table lies beside it and has it too")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{folder.parent}: cannot be made: {error.strerror}") from None
+    place, new = (folder.with_name(f"{folder.name}{end}.parquet") for end in ("", ".new"))
+    frames.write_parquet(table, new)
+    _put(new, place, _same_rows, folder, fresh, "of another DataFrame")
+    return place, folder
+
+
+def _put(new: Path, place: Path, same: Callable[[Path, Path], bool], folder: Path, fresh: bool, what: str) -> None:
+    """A table that was made anew in its place beside the run directory, unless it is there; nothing is left over.
+
+    Raises ConfigError where a run was started with another one.
+    """
+    try:
+        if place.exists() and same(new, place):
+            return
+        if place.exists() and (folder / "config.toml").exists() and not fresh:
+            raise ConfigError(f"{folder}: holds a run {what}, which was left as it is; choose another directory")
+        os.replace(new, place)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def _same_rows(a: Path, b: Path) -> bool:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    try:
+        return bool(pyarrow.parquet.read_table(a).equals(pyarrow.parquet.read_table(b)))
+    except (OSError, pa.ArrowException):
+        return False
+
+
+def _same_table(a: Path, b: Path) -> bool:
+    from mpibayes.io.table import Table
+
+    try:
+        return Table.open(a).fingerprint == Table.open(b).fingerprint
+    except DataError:
+        return False
+
+
+def _imported(source: Path, folder: Path, fresh: bool, **options: Any) -> Path:
+    """The typed table beside the run directory, made with these options; the one that is there if it is the same."""
+    from mpibayes.io import ingest
+
+    place, new = (folder.with_name(f"{folder.name}{end}.h5") for end in ("", ".new"))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    ingest.import_table(source, new, overwrite=True, **options)
+    _put(new, place, _same_table, folder, fresh, "of another table, or with other columns")
+    return place

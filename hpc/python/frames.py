@@ -1,0 +1,151 @@
+"""Tables of other libraries, in and out: pandas, polars, pyarrow, and whatever has Arrow's PyCapsule interface.
+
+What comes in is an Arrow table of plain types, as Parquet has them; what goes out is of the kind that came in. Neither
+pandas nor polars is imported unless the caller has it already, or asks for it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from mpibayes.errors import ConfigError, DataError, MpibayesError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Kind = Literal["pandas", "polars", "pyarrow"]
+KINDS: tuple[Kind, ...] = ("pandas", "polars", "pyarrow")
+EXPECTED = (
+    "expected a DataFrame of pandas or polars, a pyarrow Table, anything else with __arrow_c_stream__, a dict of "
+    "columns, or the path of a file"
+)
+NAME = "DataFrame"  # what rows that are no file are called in messages
+
+
+def is_path(data: object) -> bool:
+    """Whether what was given is the name of a file."""
+    return isinstance(data, str | os.PathLike)
+
+
+def kind_of(data: object) -> Kind:
+    """In which kind of table the answer to a question about `data` is."""
+    library = type(data).__module__.partition(".")[0]
+    return "pandas" if library == "pandas" else "polars" if library == "polars" else "pyarrow"
+
+
+def to_arrow(data: Any) -> pa.Table:
+    """An Arrow table (n, C) of plain types with the columns of a DataFrame; a pandas index is left out.
+
+    Raises ConfigError for what is no table, DataError for columns that Arrow cannot hold.
+    """
+    import pyarrow as pa
+
+    try:
+        if isinstance(data, pa.Table):
+            table = data
+        elif isinstance(data, Mapping):
+            table = pa.table(dict(data))
+        elif kind_of(data) == "pandas" and hasattr(data, "columns"):
+            table = pa.Table.from_pandas(data, preserve_index=False)
+        elif hasattr(data, "__arrow_c_stream__"):
+            table = pa.table(data)
+        elif hasattr(data, "collect"):
+            raise ConfigError(f"{_name(data)}: collect() it first; {EXPECTED}")
+        else:
+            raise ConfigError(f"{_name(data)}: is no table; {EXPECTED}")
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise DataError(f"{NAME}: cannot be read as a table: {'; '.join(map(str, error.args))}") from None
+    if not table.num_columns:
+        raise DataError(f"{NAME}: has no columns")
+    twice = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
+    if twice:
+        raise DataError(f"{NAME}: columns have to have different names; there are several '{twice[0]}'")
+    return _plain(table)
+
+
+def _name(data: object) -> str:
+    return f"{type(data).__module__}.{type(data).__qualname__}"
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """The same cells in types that every reader of Parquet has; without metadata, so that equal tables make equal
+    files."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns = []
+    for column in table.columns:
+        if pa.types.is_dictionary(column.type):
+            column = pa.chunked_array([_decoded(chunk) for chunk in column.chunks], _simple(column.type.value_type))
+        column = column.cast(_simple(column.type))
+        if pa.types.is_floating(column.type):  # a missing cell, which Arrow tells from a null
+            column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+        columns.append(column)
+    return pa.table(columns, names=table.column_names)
+
+
+def _simple(of: pa.DataType) -> pa.DataType:
+    import pyarrow as pa
+
+    if pa.types.is_null(of) or str(of) in ("string_view", "large_string"):
+        return pa.string()
+    return pa.float64() if pa.types.is_decimal(of) or pa.types.is_float16(of) else of
+
+
+def _decoded(chunk: Any) -> Any:
+    import pyarrow as pa
+
+    values = chunk.dictionary.cast(_simple(chunk.dictionary.type))
+    return pa.DictionaryArray.from_arrays(chunk.indices, values).dictionary_decode()
+
+
+def write_parquet(table: pa.Table, path: Path) -> None:
+    """A Parquet file, whole or not at all. Raises DataError."""
+    import pyarrow.parquet
+
+    from mpibayes.io.files import reason, replacing
+
+    try:
+        with replacing(path) as file:
+            pyarrow.parquet.write_table(table, file)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written: {reason(error)}") from None
+
+
+def from_arrow(table: pa.Table, kind: Kind, index: Any = None) -> Any:
+    """The table as one of `kind`. index: of a pandas DataFrame of as many rows."""
+    if kind == "polars":
+        return _library("polars").from_arrow(table)
+    if kind == "pandas":
+        _library("pandas")
+        frame = table.to_pandas()
+        if index is not None:
+            frame.index = index
+        return frame
+    return table
+
+
+def _library(name: str) -> Any:
+    import importlib
+
+    try:
+        return sys.modules.get(name) or importlib.import_module(name)
+    except ImportError:
+        raise ConfigError(f"{name} is not installed; frames='pyarrow' needs nothing more") from None
+
+
+def as_kind(name: str) -> Kind:
+    """A kind by its name. Raises ConfigError."""
+    if name not in KINDS:
+        raise ConfigError(f"frames = {name!r}: expected one of {', '.join(KINDS)}")
+    return next(kind for kind in KINDS if kind == name)
+
+
+def retold(error: MpibayesError, path: Path, of: str = NAME) -> MpibayesError:
+    """An error about a file that the user never saw, as one about what it was made from."""
+    texts = [text.replace(str(path), of).replace(path.name, of) for text in (error.message, *error.problems)]
+    return type(error)(texts[0], texts[1:])

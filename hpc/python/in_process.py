@@ -1,0 +1,155 @@
+"""A run of seconds on arrays, in this process, for estimators: the same run loop, in a temporary run directory.
+
+The directory goes with the object: it is removed with it, and travels within its pickles.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import tarfile
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpibayes.errors import MpibayesError
+from mpibayes.hpc.config.places import as_toml, bare
+from mpibayes.hpc.parallel.streams import Purpose, Stream
+from mpibayes.io.rows import Rows
+from mpibayes.io.table import table_from_arrays, write_table
+
+TABLE, CONFIG, RUN = "table.h5", "run.toml", "run"
+
+# name, kind, cells (n,): level codes with -1 for missing, or numbers with NaN; levels of a categorical one
+Columns = Sequence[tuple[str, str, np.ndarray, Sequence[str] | None]]
+
+
+class Fitted:
+    """A finished run and what it predicts. columns: those of the table; config: its sections, without `data`.
+
+    draws: at most so many are averaged over. directory: where the run is kept, None for a temporary one; a run that is
+    there already is continued. probabilities: whether predictions have those of clusters. Raises ConfigError,
+    DataError, NumericalError.
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        config: Mapping[str, Any],
+        draws: int,
+        directory: str | Path | None = None,
+        probabilities: bool = False,
+    ):
+        from mpibayes.hpc.run.loop import in_process
+
+        self.family, self._draws, self._probabilities = str(config["model"]["family"]), draws, probabilities
+        self._columns = [(name, kind, levels) for name, kind, _, levels in columns]
+        self._kept = None if directory is None else Path(directory)
+        self._open(self._kept or self._temporary())
+        self._folder.mkdir(parents=True, exist_ok=True)
+        write_table(self._folder / TABLE, *table_from_arrays(columns), overwrite=True)
+        (self._folder / CONFIG).write_text(_toml({"data": {"table": TABLE}, **config}), encoding="utf-8")
+        try:
+            in_process(self._folder / CONFIG, self._folder / RUN)
+        except MpibayesError as error:  # the user has never seen a temporary folder
+            words = [text.replace(f"{self._folder}{os.sep}", "") for text in (error.message, *error.problems)]
+            raise type(error)(words[0], words[1:]) from None
+
+    def _temporary(self) -> Path:
+        folder = Path(tempfile.mkdtemp(prefix="mpibayes-"))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return folder
+
+    def _open(self, folder: Path) -> None:
+        self._folder = folder
+
+    # --- pickles -----------------------------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {name: self.__dict__[name] for name in ("family", "_draws", "_probabilities", "_columns", "_kept")}
+        if self._kept is None:
+            archive = io.BytesIO()
+            with tarfile.open(fileobj=archive, mode="w:gz", compresslevel=1) as tar:
+                tar.add(self._folder, ".")
+            state["archive"] = archive.getvalue()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        archive = state.pop("archive", None)
+        self.__dict__.update(state)
+        self._open(self._kept or self._temporary())
+        if archive is not None:
+            with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
+                tar.extractall(self._folder, filter="data")
+
+    # --- what it says ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def posterior(self) -> Any:
+        """The run, opened for reading."""
+        from mpibayes.hpc.registry import posterior_of
+
+        found = posterior_of(self.family)([self._folder / RUN], None, self._folder / TABLE)
+        found.read_traces()
+        return found
+
+    @cached_property
+    def _forecast(self) -> Any:
+        from mpibayes.hpc.registry import forecast_of
+
+        forecast = forecast_of(self.family)(
+            self.posterior, self._folder / TABLE, self._draws, self._probabilities, impute=False, complete=False
+        )
+        forecast.prepare()
+        return forecast
+
+    def predict(self, cells: Mapping[str, np.ndarray], n: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Of n rows the columns of `mpibayes predict`, (n,) each, and the log densities of those that have one. cells:
+        by column, as in Columns; those that lack are missing."""
+        rows = self._rows(cells, n)
+        parts, density = [], []
+        for start in range(0, n, self._forecast.batch):
+            told = self._forecast(rows.take(slice(start, start + self._forecast.batch)), start)
+            parts.append({name: np.asarray(values) for name, values in told.columns.items()})
+            density.append(told.log_density)
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, np.concatenate(density)
+
+    def _rows(self, cells: Mapping[str, np.ndarray], n: int) -> Rows:
+        """Rows of the table's columns."""
+        blank = {True: np.full(n, -1), False: np.full(n, np.nan)}
+        columns = [
+            (name, kind, cells.get(name, blank[levels is not None]), levels) for name, kind, levels in self._columns
+        ]
+        rows: Rows = table_from_arrays(columns)[1]
+        return rows
+
+    def simulate(self, n: int, seed: int) -> dict[str, np.ndarray]:
+        """n rows from the posterior predictive distribution, by column (n,): level codes or numbers."""
+        predictives = list(self.posterior.draws(self._draws))
+        columns = self.posterior.columns
+        u = Stream(seed, Purpose.SIMULATED, cycle=0).uniforms(np.arange(n))
+        chosen = np.minimum((u * len(predictives)).astype(np.int64), len(predictives) - 1)
+        found = {name: np.empty(n) for name, _, _ in self._columns}
+        for d, predictive in enumerate(predictives):
+            at = np.flatnonzero(chosen == d)
+            if len(at):
+                stream = Stream(seed, Purpose.SIMULATED, cycle=d + 1)
+                blank = self.posterior.data.as_modelled(Rows.missing(self.posterior.data.stored, len(at)), at)
+                rows = predictive.simulate(blank, columns, stream)
+                for column in columns:
+                    found[column.name][at] = getattr(rows, column.block)[:, column.index]
+        return found
+
+
+def _toml(sections: Mapping[str, Mapping[str, Any]]) -> str:
+    lines = []
+    for section, keys in sections.items():
+        lines.append(f"[{'.'.join(map(bare, section.split('.')))}]")
+        lines += [f"{bare(key)} = {as_toml(value)}" for key, value in keys.items()]
+    return "\n".join(lines) + "\n"

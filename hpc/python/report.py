@@ -1,0 +1,51 @@
+"""The report of a run, in memory."""
+
+from __future__ import annotations
+
+import base64
+import html
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mpibayes.hpc.commands import report as written
+from mpibayes.hpc.posterior import tables
+from mpibayes.hpc.registry import report_of
+
+
+class Report:
+    """text: the report. pictures: PNG by name. document: the numbers, as in summary.json. files: further ones by
+    name. It shows itself with its pictures in a notebook."""
+
+    def __init__(self, made: tables.Report, folder: Path):
+        self._made, self._folder = made, folder
+        self.text: str = written.text_of(made)
+        self.document: dict[str, Any] = made.document
+        self.pictures: Mapping[str, bytes] = made.pictures
+        self.files: Mapping[str, str] = made.files
+
+    def save(self, folder: str | os.PathLike[str] | None = None) -> Path:
+        """Write report.txt, summary.json and the pictures; by default to DIR/report. Returns the folder. Raises
+        ConfigError where it cannot be written."""
+        place = self._folder if folder is None else Path(folder).expanduser()
+        written.make_folder(place)
+        written.write(place, self._made)
+        return place
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        images = [
+            f'<div><img alt="{html.escape(name)}" style="max-width: 100%" '
+            f'src="data:image/png;base64,{base64.b64encode(image).decode()}"></div>'
+            for name, image in self.pictures.items()
+        ]
+        return f"<pre>{html.escape(self.text)}</pre>{''.join(images)}"
+
+
+def report(family: str, posterior: Any, directory: Path) -> Report:
+    """Of an opened run. Raises ConfigError where the `report` extra is not installed."""
+    written.require_extra("matplotlib", "arviz")
+    return Report(report_of(family)(posterior), directory / "report")

@@ -1,0 +1,113 @@
+"""What a question comes back as: a table that shows itself, with what there is to know about it, and a picture."""
+
+from __future__ import annotations
+
+import html
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.python import frames
+from mpibayes.hpc.python.child import in_python
+from mpibayes.hpc.query import answer as answers
+from mpibayes.hpc.query.answer import Answer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from matplotlib.figure import Figure
+
+WIDTH = 118  # of its text
+
+
+class Result:
+    """The answer to a question about a run: it shows itself as `mpibayes query` prints it.
+
+    title: the question. names: of its columns; result[name] is one as a NumPy array (n,), numbers or texts (object).
+    notes: what is to know about the numbers. facts: a few of them in words, such as a median.
+    frame: all lines, as a DataFrame of the run's kind (pandas, polars or pyarrow); other libraries take the result
+    itself, through Arrow's PyCapsule interface.
+    """
+
+    def __init__(self, answer: Answer, kind: frames.Kind = "pyarrow"):
+        remarks = [in_python(text) for text in answer.remarks]
+        self._answer, self._kind = replace(answer, remarks=remarks), kind
+
+    @property
+    def title(self) -> str:
+        return self._answer.title
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._answer.columns)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return list(self._answer.remarks)
+
+    @property
+    def facts(self) -> dict[str, str]:
+        return dict(self._answer.facts)
+
+    def __len__(self) -> int:
+        return len(self._answer)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self._answer.columns:
+            raise KeyError(f"no column '{name}'; there are {', '.join(self.names)}")
+        return np.asarray(self._answer.columns[name])
+
+    @property
+    def frame(self) -> Any:
+        return frames.from_arrow(self.to_arrow(), self._kind)
+
+    def to_arrow(self) -> pa.Table:
+        """All lines as a pyarrow Table; NaN and None are nulls."""
+        table: pa.Table = answers.as_table(self._answer)
+        return table
+
+    def to_pandas(self) -> Any:
+        """All lines as a DataFrame of pandas. Raises ConfigError where that is not installed."""
+        return frames.from_arrow(self.to_arrow(), "pandas")
+
+    def to_polars(self) -> Any:
+        """All lines as a DataFrame of polars. Raises ConfigError where that is not installed."""
+        return frames.from_arrow(self.to_arrow(), "polars")
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def plot(self) -> Figure:
+        """The answer as a figure of matplotlib. Raises ConfigError where it has none, or that is not installed."""
+        from mpibayes.hpc.commands.report import require_extra
+
+        if self._answer.picture is None:
+            raise ConfigError(f"{self.title}: has no picture; .frame has its numbers")
+        require_extra("matplotlib")
+        figure: Figure = self._answer.picture()
+        return figure
+
+    def __repr__(self) -> str:
+        from mpibayes.terminal import Console
+
+        text = io.StringIO()
+        paper = Console(file=text, width=WIDTH, color_system=None, force_terminal=False, legacy_windows=False)
+        answers.show(self._answer, paper, "; .frame has all of them")
+        return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+    def _repr_html_(self) -> str:
+        a = self._answer
+        names, most = list(a.short or a.columns), min(len(a), a.shown)
+        facts = "".join(f"<div>{html.escape(k)}: {html.escape(v)}</div>" for k, v in a.facts)
+        head = "".join(f"<th>{html.escape(answers.cell(name))}</th>" for name in names)
+        lines = [
+            "<tr>" + "".join(f"<td>{html.escape(answers.cell(a.columns[name][i]))}</td>" for name in names) + "</tr>"
+            for i in range(most)
+        ]
+        more = [f"and {len(a) - most:,} more lines"] if len(a) > most else []
+        notes = "".join(f"<div><small>{html.escape(text)}</small></div>" for text in [*more, *a.remarks])
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>" if most else ""
+        return f"<div><b>{html.escape(a.title)}</b></div>{facts}{table}{notes}"

@@ -1,0 +1,101 @@
+"""What a question from Python is about: rows in memory, read as a file of them is; and conditions as values."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpibayes.errors import ConfigError, MpibayesError
+from mpibayes.hpc.python import frames
+from mpibayes.hpc.python.child import in_python
+from mpibayes.hpc.query import new_rows
+from mpibayes.hpc.query.asking import Asking
+from mpibayes.hpc.query.conditions import Item, Said
+from mpibayes.hpc.query.new_rows import NewRows
+
+Given = Mapping[str, Any] | Sequence[str] | str | None
+
+
+@dataclass(frozen=True)
+class Handed:
+    """Rows that a question was handed: their kind, and the index of a pandas DataFrame (None of others)."""
+
+    data: Any
+    kind: frames.Kind
+    index: Any
+
+    @property
+    def name(self) -> str:
+        return Path(self.data).name if frames.is_path(self.data) else frames.NAME
+
+    def places(self, rows: np.ndarray) -> Any:
+        """The index of some of them by their numbers from 1; None where they have none."""
+        return None if self.index is None else self.index[np.asarray(rows) - 1]
+
+    @contextmanager
+    def file(self) -> Iterator[Path]:
+        """A file of them; errors about one that was made here are about the DataFrame."""
+        if frames.is_path(self.data):
+            yield Path(self.data).expanduser()
+            return
+        with tempfile.TemporaryDirectory(prefix="mpibayes-") as folder:
+            place = Path(folder) / f"{frames.NAME}.parquet"
+            frames.write_parquet(frames.to_arrow(self.data), place)
+            try:
+                yield place
+            except MpibayesError as error:
+                raise frames.retold(error, place) from None
+
+    def read(self, asking: Asking, unseen: str) -> NewRows:
+        """As the table of the run has such rows."""
+        with self.file() as place:
+            found = new_rows.read(asking, place, unseen)
+        if frames.is_path(self.data):
+            return found
+        notes = [note.replace(str(place), frames.NAME) for note in found.notes]
+        return replace(found, path=Path(frames.NAME), notes=notes)
+
+
+def handed(data: Any, kind: frames.Kind) -> Handed:
+    """Rows of a DataFrame or of a file; `kind` is that of the answers about a file."""
+    if frames.is_path(data):
+        return Handed(data, kind, None)
+    own = frames.kind_of(data)
+    return Handed(data, own, data.index if own == "pandas" and hasattr(data, "columns") else None)
+
+
+def conditions(given: Given) -> list[Item]:
+    """What `hpc/query` takes for `given`: {"age": (40, 50)}, or as on the command line, "age=40..50" or ["age"]."""
+    if given is None:
+        return []
+    if isinstance(given, str):
+        return [given]
+    if isinstance(given, Mapping):
+        return [Said(str(name), value) for name, value in given.items()]
+    return [*names(given)]
+
+
+def names(columns: Sequence[str] | str | None) -> list[str]:
+    """Names of columns. Raises ConfigError."""
+    if columns is None:
+        return []
+    found = [columns] if isinstance(columns, str) else list(columns)
+    wrong = [name for name in found if not isinstance(name, str)]
+    if wrong:
+        raise ConfigError(f"{wrong[0]!r}: expected the name of a column")
+    return found
+
+
+@contextmanager
+def in_words_of_python() -> Iterator[None]:
+    """Errors of what the command line uses, too, in the words of this interface."""
+    try:
+        yield
+    except MpibayesError as error:
+        raise type(error)(in_python(error.message), [in_python(p) for p in error.problems]) from None

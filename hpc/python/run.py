@@ -1,0 +1,451 @@
+"""`mpibayes.open`: a run's directory, opened for questions. They are those of `mpibayes query`, answered by the same
+functions."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from mpibayes.errors import ConfigError, MpibayesWarning
+from mpibayes.hpc.posterior.chains import family_in
+from mpibayes.hpc.python import frames
+from mpibayes.hpc.python.result import Result
+from mpibayes.hpc.python.rows import Given, Handed, conditions, handed, in_words_of_python, names
+from mpibayes.hpc.query.average import FEW
+from mpibayes.hpc.run.status import read_status
+from mpibayes.io.files import chain_directories
+from mpibayes.text import counted
+
+if TYPE_CHECKING:
+    from mpibayes.hpc.python.report import Report
+    from mpibayes.hpc.query.answer import Answer
+    from mpibayes.hpc.query.asking import Asking
+
+Place = str | os.PathLike[str]
+Names = Sequence[str] | str | None
+
+
+def open_run(
+    directory: Place | Sequence[Place],
+    *,
+    draws: int | None = None,
+    burn_in: int | None = None,
+    table: Place | None = None,
+    frames: str = "pyarrow",
+) -> Run:
+    """Open a run, or several of one posterior, for questions.
+
+    directory: of a run (the -o of `mpibayes run`), or several. draws: at most so many kept draws are averaged over (by
+    default 100, of a regression 200). burn_in: cycles left out, by default run.burn_in. table: where the run's table is
+    now, if it has been moved. frames: of which kind tables are that do not answer a question about one: "pandas",
+    "polars" or "pyarrow". Raises ConfigError where there is no run.
+    """
+    return Run(directory, draws=draws, burn_in=burn_in, table=table, frames=frames)
+
+
+class Run:
+    """A run of `mpibayes`, opened for questions; it is read when it is asked, and never changed.
+
+    Answers are averages over kept draws, each with its Monte Carlo error (docs/query.md says what the numbers are). A
+    question about rows that are handed in is answered by a DataFrame of their kind, a pandas index kept; a question
+    about the run itself by a `Result`, which shows itself, has a `.frame` and, where there is a picture, a `.plot()`.
+
+    `rows`, where a question takes them: a DataFrame of pandas or polars, a pyarrow Table, anything else with
+    __arrow_c_stream__, a dict of columns, or the path of a file; of any number of rows, the columns found by name, and
+    those that lack missing. Rows are numbered from 1, as in the table. `unseen`: what a level is that the table does
+    not have, "missing" (with a warning) or an "error".
+
+    `given`, `of`: {"age": 40, "job": ["clerk", "nurse"], "income": (1000, None)}: a value, one of several levels, a
+    range with both ends included; or texts as on the command line, "age=40..50"; with `rows` also names of columns,
+    whose cells then count.
+
+    Every question raises ConfigError where it cannot be asked of this run, with the reason, and DataError for rows that
+    cannot be read.
+    """
+
+    def __init__(
+        self,
+        directory: Place | Sequence[Place],
+        *,
+        draws: int | None = None,
+        burn_in: int | None = None,
+        table: Place | None = None,
+        frames: str = "pyarrow",
+    ) -> None:
+        several = [directory] if isinstance(directory, str | os.PathLike) else list(directory)
+        if not several:
+            raise ConfigError("no run directory was given; expected one or more")
+        self.directories = [Path(place).expanduser() for place in several]
+        self._draws, self._burn_in = draws, burn_in
+        self._table = None if table is None else Path(table).expanduser()
+        self._kind = _kind(frames)
+        with in_words_of_python():
+            self.family = family_in(self.directories[0])
+
+    @property
+    def directory(self) -> Path:
+        """Of the run, the first of several."""
+        return self.directories[0]
+
+    def __repr__(self) -> str:
+        where = ", ".join(map(str, self.directories))
+        chains = sum(len(chain_directories(directory)) for directory in self.directories)
+        about = [self.family, counted(chains, "chain"), *{str(s.get("state", "unknown")) for s in self.status}]
+        cycles = [s["cycle"] for s in self.status if s.get("cycle") is not None]
+        about += [counted(max(cycles), "cycle")] if cycles else []
+        return f"<mpibayes run {where}: {', '.join(about)}>"
+
+    @property
+    def status(self) -> list[dict[str, Any]]:
+        """status.json of each chain that was started (docs/files.md)."""
+        found = []
+        for directory in self.directories:
+            for place in chain_directories(directory):
+                if (place / "status.json").exists():
+                    found.append(read_status(place))
+        return found
+
+    # --- what there is -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _posterior(self) -> Any:
+        from mpibayes.hpc.registry import posterior_of
+
+        with in_words_of_python():
+            return posterior_of(self.family)(self.directories, self._burn_in, self._table)
+
+    @cached_property
+    def _asking(self) -> Asking:
+        from mpibayes.hpc.query.asking import Asking
+
+        with in_words_of_python():
+            return Asking(self.directories, self._draws, self._burn_in, self._table)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The modelled columns of the table, each with its kind: categorical, boolean, real or count."""
+        return {c.name: c.kind for c in self._posterior.data.stored}
+
+    @cached_property
+    def _clusters(self) -> Any:
+        from mpibayes.hpc.registry import exports_of
+
+        door = exports_of(self.family)
+        if "clusters" not in door.FORMS:
+            raise ConfigError(f"{self.directory}: a model without clusters ({self.family})")
+        with in_words_of_python():
+            return door.clusters(self._posterior)
+
+    @property
+    def _training(self) -> np.ndarray:
+        """Numbers of the training rows in the table, from 0, (N,)."""
+        rows = self._posterior.data.training_rows
+        return np.arange(self._posterior.n_rows) if rows is None else np.asarray(rows)
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The cluster of each row of the table, int64 (rows,), numbered from 1 as in the report, 0 for rows that were
+        held out (`predict` gives them one); of several views (rows, views). Raises ConfigError where there are none."""
+        views = self._clusters.views
+        labels = np.zeros((self._posterior.table.n_rows, len(views)), np.int64)
+        for v, (cluster, _) in enumerate(views):
+            labels[self._training, v] = cluster
+        return labels[:, 0] if len(views) == 1 else labels
+
+    def clusters(self) -> Result:
+        """Of each training row its number in the table, its cluster in the representative partition, and the
+        probability of that; of several views cluster_1, probability_1 and so on."""
+        from mpibayes.hpc.query.answer import Answer
+
+        found = self._clusters
+        columns: dict[str, np.ndarray] = {"row": self._training + 1}
+        for v, (cluster, probability) in enumerate(found.views, 1):
+            end = f"_{v}" if len(found.views) > 1 else ""
+            columns |= {f"cluster{end}": cluster, f"probability{end}": probability}
+        return Result(Answer("Clusters of the training rows", columns, [found.said]), self._kind)
+
+    @property
+    def trace(self) -> Any:
+        """A DataFrame of the run's kind: a line for each cycle, burn-in too, a column for each scalar, `chain` first
+        where there are several, the seconds last."""
+        import pyarrow.csv
+
+        from mpibayes.hpc.commands.export import export
+
+        with tempfile.TemporaryDirectory(prefix="mpibayes-") as folder, in_words_of_python():
+            place = Path(folder) / "trace.csv"
+            export(self.directories, "csv", place)
+            return frames.from_arrow(pyarrow.csv.read_csv(place), self._kind)
+
+    def report(self) -> Report:
+        """Tables and pictures of the posterior, as `mpibayes report` makes them; .save() writes them. Raises
+        ConfigError where the `report` extra is not installed."""
+        from mpibayes.hpc.python.report import report
+
+        with in_words_of_python():
+            return report(self.family, self._posterior, self.directory)
+
+    def summary(self) -> str:
+        """The report's text."""
+        return self.report().text
+
+    def to_arviz(self) -> Any:
+        """The draws of all chains as ArviZ takes them, burn-in in groups of its own; in memory. Raises ConfigError
+        where the `report` extra is not installed."""
+        from mpibayes.hpc.commands.export import export
+        from mpibayes.hpc.commands.report import require_extra
+
+        require_extra("arviz")
+        import arviz
+
+        with tempfile.TemporaryDirectory(prefix="mpibayes-") as folder, in_words_of_python():
+            place = Path(folder) / "trace.h5"
+            done = export(self.directories, "arviz", place, self._burn_in, table=self._table)
+            for note in done.notes:
+                warnings.warn(note, MpibayesWarning, stacklevel=2)
+            found = arviz.from_netcdf(str(place), engine="h5netcdf")
+            found.load()
+            found.close()
+            return found
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    def logp(self, rows: Any = None, *, of: Given = None, given: Given = None, unseen: str = "missing") -> Any:
+        """log p(of | given) in nats, with its error: of each of `rows`, or without them of one described row.
+
+        Of `rows` all columns are asked for where `of` names none; if it does, the others are given, unless `given` says
+        which. Columns: log_p, log_p_error, p, p_error (not of densities), draws: the effective number. A density is per
+        unit of its column. A DataFrame (n, ...) for rows, else a Result of one line.
+        """
+        from mpibayes.hpc.query.logp import logp
+
+        return self._ask(lambda asking, new: logp(asking, conditions(of), conditions(given), new), rows, unseen)
+
+    def conditional(self, column: str, rows: Any = None, *, given: Given = None, unseen: str = "missing") -> Any:
+        """The distribution of a column given others: a Result with .plot(), or of `rows` a DataFrame: the most probable
+        level, its probability and those of all, or quantiles of a number."""
+        from mpibayes.hpc.query.conditional import conditional
+
+        return self._ask(lambda asking, new: conditional(asking, column, conditions(given), new), rows, unseen)
+
+    def simulate(
+        self,
+        n: int = 10,
+        *,
+        given: Given = None,
+        columns: Names = None,
+        seed: int = 1,
+        rows: Any = None,
+        unseen: str = "missing",
+    ) -> Any:
+        """A DataFrame of n rows drawn from the posterior predictive distribution that have what is given; or `rows`
+        with their missing cells drawn, given the others. The same seed gives the same rows; fewer are the first of
+        more."""
+        from mpibayes.hpc.python.typed import typed
+        from mpibayes.hpc.query.simulate import simulate
+
+        found = self._answer(
+            lambda asking, new: simulate(asking, n, conditions(given), names(columns), seed, new), rows, unseen
+        )
+        own = self._handed(rows)
+        table = typed(found.columns, self._asking.columns)
+        return frames.from_arrow(table, own.kind if own else self._kind, own.index if own else None)
+
+    def impute(self, rows: Any, *, of: Names = None, unseen: str = "missing") -> Any:
+        """The missing cells of `rows`, each given the other cells of its row: a DataFrame with a line for each cell.
+
+        Columns: row, column, value (text), p and p_error (of a level, or an atom), low and high (10 and 90 % of a
+        number, whose value is the median), draws. `of`: the columns whose cells are wanted. See `complete`, too.
+        """
+        from mpibayes.hpc.query.conditional import impute
+
+        return self._ask(lambda asking, new: impute(asking, names(of), new), rows, unseen)
+
+    def complete(self, rows: Any, *, unseen: str = "missing") -> Any:
+        """`rows` as they are, of the same types, their gaps filled in: with the most probable level, or the mean as the
+        column was recorded; of a regression the response. Behind them how sure each row is, as `mpibayes predict
+        --complete` has it."""
+        return self._predicted(rows, unseen, complete=True)
+
+    def predict(self, rows: Any, *, probabilities: bool = False, impute: bool = False, unseen: str = "missing") -> Any:
+        """What the run predicts of `rows`, a DataFrame (n, ...): of a mixture log_density, the cluster (0: a new one)
+        and its probability; of a regression class probabilities, or mean, sd and quantiles of the response.
+
+        probabilities: a column for each cluster. impute: the missing cells, with how sure each is.
+        """
+        return self._predicted(rows, unseen, probabilities=probabilities, impute=impute)
+
+    def surprisal(
+        self,
+        rows: Any = None,
+        *,
+        by: Literal["cells", "rows"] = "cells",
+        columns: Names = None,
+        top: int = 20,
+        most: int = 20_000,
+        unseen: str = "missing",
+    ) -> Any:
+        """The `top` most surprising cells, given the rest of their row, or rows, in nats: of the training table, each
+        row left out of what is known (a Result; at most about `most` rows are looked at), or of `rows`."""
+        from mpibayes.hpc.query.surprisal import surprisal
+
+        if by not in ("cells", "rows"):
+            raise ConfigError(f"by = {by!r}: expected 'cells' or 'rows'")
+        return self._ask(lambda asking, new: surprisal(asking, names(columns), by, top, new, most), rows, unseen)
+
+    def novelty(self, rows: Any, *, columns: Names = None, unseen: str = "missing") -> Any:
+        """How unlike the training rows each of `rows` is, the most novel first: `novelty`, the share of training rows
+        that are less surprising; surprisal in nats; p_new, the probability of a cluster of its own in some view."""
+        from mpibayes.hpc.query.surprisal import novelty
+
+        return self._ask(lambda asking, new: novelty(asking, names(columns), 20, _there(new)), rows, unseen)
+
+    def similarity(
+        self,
+        row: int | None = None,
+        *,
+        like: Given = None,
+        columns: Names = None,
+        top: int = 10,
+        to: Sequence[int] = (),
+    ) -> Result:
+        """The training rows that most probably share a cluster with a row of the table, by its number from 1, or with
+        one that is described by `like`; or those of the rows `to`. columns: those whose views count."""
+        from mpibayes.hpc.query.similarity import similarity
+
+        found = self._answer(
+            lambda asking, _: similarity(asking, row, conditions(like), names(columns), top, list(to)), None, "missing"
+        )
+        return Result(found, self._kind)
+
+    def dependence(self, columns: Names = None) -> Result:
+        """Which columns tell of each other: mutual information of each two in nats, and the share of draws in which
+        they share a view. Its .plot() is a heat map."""
+        from mpibayes.hpc.query.dependence import dependence
+
+        return Result(self._answer(lambda asking, _: dependence(asking, names(columns), 20), None, ""), self._kind)
+
+    def predictors(self, column: str, columns: Names = None, *, size: int | None = None) -> Result:
+        """The columns that tell one best, each by itself: mutual information in nats, its error, and its share of what
+        there is to know. size: a set of up to so many columns that tell it best together."""
+        from mpibayes.hpc.query.dependence import predictors
+        from mpibayes.hpc.query.predictors import best_set
+
+        if size is not None and size < 2:
+            raise ConfigError(f"size = {size}: expected 2 or more columns")
+        wanted = names(columns)
+        if size is not None:
+            return Result(self._answer(lambda asking, _: best_set(asking, column, wanted, size), None, ""), self._kind)
+        return Result(self._answer(lambda asking, _: predictors(asking, column, wanted, 20), None, ""), self._kind)
+
+    def compare(
+        self,
+        group: Given = None,
+        against: Given = None,
+        *,
+        rows: Any = None,
+        against_rows: Any = None,
+        other: Run | None = None,
+        columns: Names = None,
+        top: int = 20,
+        unseen: str = "missing",
+    ) -> Result:
+        """Where two groups of rows differ most: columns by the divergence of their distributions in nats, its error,
+        and where most of it is; with a .plot(). The groups are described, {"sex": "Female"} and {"sex": "Male"}, or
+        those of two DataFrames or files, or the tables of this run and of another one."""
+        from mpibayes.hpc.query import compare
+
+        ways = [group is not None or against is not None, rows is not None or against_rows is not None]
+        if sum(ways) + (other is not None) != 1 or (ways[1] and (rows is None or against_rows is None)):
+            raise ConfigError(
+                "say what is compared, in one way: group and against, or rows and against_rows, or another run"
+            )
+        wanted = names(columns)
+
+        def verb(asking: Asking, new: Any) -> Answer:
+            if other is not None:
+                return compare.compare_runs(asking, other._asking, wanted, top)
+            if new is not None:
+                return compare.compare_rows(
+                    asking, new, handed(against_rows, self._kind).read(asking, unseen), wanted, top
+                )
+            return compare.compare(asking, conditions(group), conditions(against), wanted, top)
+
+        return Result(self._answer(verb, rows, unseen), self._kind)
+
+    # --- how they are asked ------------------------------------------------------------------------------------------
+
+    def _handed(self, rows: Any) -> Handed | None:
+        return None if rows is None else handed(rows, self._kind)
+
+    def _answer(self, verb: Callable[[Asking, Any], Answer], rows: Any, unseen: str) -> Answer:
+        """An answer of `hpc/query`, and warnings for what should be known of it."""
+        own, asking = self._handed(rows), self._asking
+        with in_words_of_python():
+            new = None if own is None else own.read(asking, unseen)
+            found = verb(asking, new)
+        notes = list(new.notes) if new is not None else []
+        effective = found.columns.get("draws")
+        if effective is not None and asking.averages.n_draws > FEW and (effective < FEW).any():
+            rows_of = "" if len(effective) == 1 else f" in {counted(int((effective < FEW).sum()), 'row')}"
+            notes.append(f"what is given fits fewer than {FEW:.0f} draws{rows_of}: errors are too small there")
+        for note in notes:
+            warnings.warn(note, MpibayesWarning, stacklevel=4)
+        return found
+
+    def _ask(self, verb: Callable[[Asking, Any], Answer], rows: Any, unseen: str) -> Any:
+        """A Result, or for rows that were handed in a DataFrame of their kind."""
+        from mpibayes.hpc.query.answer import as_table
+
+        found, own = self._answer(verb, rows, unseen), self._handed(rows)
+        if own is None:
+            return Result(found, self._kind)
+        numbers = found.columns.get("row")
+        return frames.from_arrow(as_table(found), own.kind, None if numbers is None else own.places(numbers))
+
+    def _predicted(self, rows: Any, unseen: str, complete: bool = False, **more: Any) -> Any:
+        import pyarrow.csv
+        import pyarrow.parquet
+
+        from mpibayes.hpc.commands.predict import predict
+        from mpibayes.terminal import Console
+
+        own = handed(rows, self._kind)
+        with tempfile.TemporaryDirectory(prefix="mpibayes-") as folder, in_words_of_python(), own.file() as source:
+            end = source.suffix if complete and source.suffix in (".csv", ".parquet") else ".parquet"
+            out = Path(folder) / f"out{end}"
+            target: dict[str, Any] = {"complete": out} if complete else {"out": out}
+            with open(os.devnull, "w") as nowhere:
+                done = predict(
+                    self.directories,
+                    source,
+                    **target,
+                    **more,
+                    unseen=unseen,
+                    draws=self._draws,
+                    burn_in=self._burn_in,
+                    table=self._table,
+                    console=Console(file=nowhere),
+                )
+            read = pyarrow.csv.read_csv if end == ".csv" else pyarrow.parquet.read_table
+            found = frames.from_arrow(read(out), own.kind, own.index)
+            for note in done.notes:
+                warnings.warn(note.replace(str(source), own.name), MpibayesWarning, stacklevel=4)
+        return found
+
+
+def _there(new: Any) -> Any:
+    if new is None:
+        raise ConfigError("rows: name those that the question is about")
+    return new
+
+
+def _kind(name: str) -> frames.Kind:
+    return frames.as_kind(name)

@@ -1,0 +1,297 @@
+"""Where two groups of rows differ most, or two runs: columns by how far their distributions in the two are apart.
+
+The distance of two distributions p and q of a column, cut into cells, is the Jensen-Shannon divergence: the information
+in nats that a value has about which of the two it comes from, at even odds; 0 where they are alike and log 2 where no
+value is common. Its error is a jackknife's over batches of draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.data.events import Events, Known, everyone
+from mpibayes.hpc.parallel.comm import on_root
+from mpibayes.hpc.query import average
+from mpibayes.hpc.query.answer import Answer
+from mpibayes.hpc.query.asking import Asking
+from mpibayes.hpc.query.average import FEW
+from mpibayes.hpc.query.conditions import Item
+from mpibayes.hpc.query.logp import words
+from mpibayes.hpc.query.new_rows import NewRows
+from mpibayes.hpc.query.sharing import dealt
+from mpibayes.hpc.query.support import Support
+from mpibayes.text import counted
+
+CELLS = 16  # of a column of numbers
+TINY = 1e-300
+PICTURED = 6  # columns that a picture has
+
+
+@dataclass(frozen=True)
+class Group:
+    """One side. name: what it is called. p: by column the probabilities of its cells (U,); without: the same, each time
+    leaving out one batch of draws, (b, U). effective: number of draws."""
+
+    name: str
+    p: dict[str, np.ndarray]
+    without: dict[str, np.ndarray]
+    effective: float
+
+
+def compare(
+    asking: Asking, group: Sequence[Item], against: Sequence[Item], columns: Sequence[str] = (), top: int = 20
+) -> Answer:
+    """Rows that have what `group` says with rows that have what `against` does; conditions as elsewhere."""
+    asking.require("compare")
+    sides = [
+        everyone(asking.conditions.read(of, option)) for of, option in ((group, "--group"), (against, "--against"))
+    ]
+    if not sides[0].of:
+        raise ConfigError("name the first group, as in --group sex=Female, and the second with --against")
+    if not sides[1].of:
+        raise ConfigError("name the second group, as in --against sex=Male")
+    apart = {name for side in sides for name in side.of}
+    names = [n for n in _names(asking, columns) if n not in apart]
+    if not names:
+        raise ConfigError("no column is left to compare: those of the groups' conditions are not")
+    cells = asking.supports(names, CELLS)
+    asking.draws({*names, *apart})
+    groups = [_described(asking, words(side), side, cells) for side in sides]
+    held = on_root(asking.comm, lambda: _clusters(asking, sides), what="look at the clusters")
+    return _answer(asking, groups, cells, top, held, "given what the groups have")
+
+
+def compare_rows(asking: Asking, rows: NewRows, against: NewRows, columns: Sequence[str] = (), top: int = 20) -> Answer:
+    """The rows of two files, placed in the clusters by all cells that they have: each group's distribution is the mean
+    of what the model says of its rows."""
+    asking.require("compare")
+    lacking = rows.lacking | against.lacking
+    names = [n for n in _names(asking, columns) if n not in lacking]
+    if not names:
+        raise ConfigError("the two files have no column in common that is to be compared")
+    cells = asking.supports(names, CELLS)
+    asking.draws({*rows.there(asking), *against.there(asking)})
+    groups = [_placed(asking, new, cells) for new in (rows, against)]
+    notes = [*rows.notes, *against.notes]
+    return _answer(asking, groups, cells, top, notes, "as the model has them, smoothed")
+
+
+def compare_runs(asking: Asking, other: Asking, columns: Sequence[str] = (), top: int = 20) -> Answer:
+    """Two runs, by the columns that both have: the distributions of a new row."""
+    asking.require("compare")
+    other.require("compare")
+    theirs = {c.name: c for c in other.columns}
+    asked = _names(asking, columns)
+    pairs = {n: _common(asking, other, n) for n in asked if n in theirs}
+    names = [n for n, cells in pairs.items() if cells is not None]
+    if not names:
+        raise ConfigError("the two runs have no column in common")
+    cells = [{n: pairs[n][i] for n in names} for i in (0, 1)]
+    nothing = Known(1, {})
+    groups = [_described(a, name, nothing, c) for a, name, c in zip((asking, other), ("this run", "the other"), cells)]
+    left = [n for n in asked if n not in names]
+    notes = [f"not compared, since the other run has no such column: {', '.join(left[:8])}"] if left else []
+    return _answer(asking, groups, cells[0], top, notes, "of a new row", same_draws=False)
+
+
+def _names(asking: Asking, columns: Sequence[str]) -> list[str]:
+    return asking.conditions.names(columns) or [c.name for c in asking.columns]
+
+
+# --- the two sides ----------------------------------------------------------------------------------------------------
+
+
+def _described(asking: Asking, name: str, known: Known, cells: dict[str, Support]) -> Group:
+    """Of what is known of one row."""
+    draws = asking.draws({*cells, *known.of})
+
+    def work(d: int) -> tuple[float, dict[str, np.ndarray]]:
+        log_p, state = draws[d].given(known)
+        return log_p[0], {n: draws[d].averaged(c.events, state, draws[d].masses(c.events))[0] for n, c in cells.items()}
+
+    log_p, each = zip(*dealt(asking.comm, len(draws), work))
+    return _group(asking, name, np.array(log_p), each)
+
+
+def _placed(asking: Asking, new: NewRows, cells: dict[str, Support]) -> Group:
+    """Of the rows of a file: every draw counts alike, since no one draw can be chosen by thousands of rows."""
+    draws = asking.draws(new.there(asking))
+    sums = [{n: np.zeros(len(c)) for n, c in cells.items()} for _ in draws]
+    n_rows = 0
+    for batch in new.batches():
+        known = asking.known(batch.rows, batch.there(asking))
+        blocks = average.in_blocks(known.n_rows, 1_024)
+
+        def work(d: int, known=known, blocks=blocks) -> dict[str, np.ndarray]:
+            total = {n: np.zeros(len(c)) for n, c in cells.items()}
+            masses = {n: draws[d].masses(c.events) for n, c in cells.items()}
+            for rows in blocks:
+                _, state = draws[d].given(known.block(rows))
+                for n in cells:
+                    total[n] += draws[d].averaged(cells[n].events, state, masses[n]).sum(axis=0)
+            return total
+
+        for total, found in zip(sums, dealt(asking.comm, len(draws), work)):
+            for n, x in found.items():
+                total[n] += x
+        n_rows += known.n_rows
+    each = [{n: x / n_rows for n, x in total.items()} for total in sums]
+    return _group(asking, f"{new.path.name} ({counted(n_rows, 'row')})", np.zeros(len(draws)), each)
+
+
+def _group(asking: Asking, name: str, log_p: np.ndarray, each: Sequence[dict[str, np.ndarray]]) -> Group:
+    w = average.weights(log_p[:, None])[:, 0]
+    starts = [*asking.averages.batches, len(w)]
+    keep = np.ones((len(starts) - 1, len(w)), bool)
+    for b, (first, last) in enumerate(pairwise(starts)):
+        keep[b, first:last] = False
+    p, without = {}, {}
+    for n in each[0]:
+        r = np.array([of[n] for of in each])
+        p[n] = (w[:, None] * r).sum(axis=0)
+        rest = (keep * w).sum(axis=1)
+        without[n] = np.array([(w * k) @ r for k in keep]) / np.where(rest > 0.0, rest, 1.0)[:, None]
+    return Group(name, p, without, float(average.effective(w[:, None])[0]))
+
+
+def _common(asking: Asking, other: Asking, name: str) -> tuple[Support, Support] | None:
+    """The cells of a column as each of two runs has it; None where they cannot be compared."""
+    (mine,), (their,) = asking.named([name]), other.named([name])
+    if bool(mine.levels) != bool(their.levels) or (mine.kind == "count") != (their.kind == "count"):
+        return None
+    if mine.levels:
+        levels = [level for level in mine.levels if level in set(their.levels)]
+        if not levels:
+            return None
+        return tuple(
+            Support(Events(c, np.array([c.levels.index(level) for level in levels], np.int64))) for c in (mine, their)
+        )
+    if mine.atoms != their.atoms or mine.resolution != their.resolution or mine.log != their.log:
+        return None
+    own = asking.supports([name], CELLS)[name]
+    e = own.events
+    return own, Support(Events(their, e.codes, None, e.low, e.high))
+
+
+# --- how far apart ----------------------------------------------------------------------------------------------------
+
+
+def divergence(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """Jensen-Shannon divergence in nats of distributions (..., U), each scaled to sum 1."""
+    p, q = (np.maximum(x / np.maximum(x.sum(axis=-1, keepdims=True), TINY), TINY) for x in (p, q))
+    m = 0.5 * (p + q)
+    return 0.5 * (p * np.log(p / m) + q * np.log(q / m)).sum(axis=-1)
+
+
+def _spread(without: np.ndarray) -> float:
+    """The jackknife's standard error of what came out leaving out each batch (b,)."""
+    n = len(without)
+    return float(np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum())) if n > 1 else np.nan
+
+
+def _answer(
+    asking: Asking,
+    groups: Sequence[Group],
+    cells: dict[str, Support],
+    top: int,
+    notes: Sequence[str],
+    of: str,
+    same_draws: bool = True,
+) -> Answer:
+    a, b = groups
+    found, error, most, first, second = [], [], [], [], []
+    for n, c in cells.items():
+        found.append(float(divergence(a.p[n], b.p[n])))
+        if same_draws:
+            error.append(_spread(divergence(a.without[n], b.without[n])))
+        else:
+            parts = divergence(a.without[n], b.p[n]), divergence(a.p[n], b.without[n])
+            error.append(float(np.hypot(*(_spread(x) for x in parts))))
+        difference = a.p[n] - b.p[n]
+        u = int(np.abs(difference).argmax())
+        most.append(c.words[u])
+        first.append(a.p[n][u])
+        second.append(b.p[n][u])
+    order = np.argsort(-np.array(found), kind="stable")
+    names = np.array(list(cells), object)
+    lines = {
+        "column": names[order],
+        "divergence": np.array(found)[order],
+        "divergence_error": np.array(error)[order],
+        "most_at": np.array(most, object)[order],
+        "p_group": np.array(first)[order],
+        "p_against": np.array(second)[order],
+    }
+    drawn = [str(n) for n in names[order][:PICTURED]]
+
+    def picture():
+        from mpibayes.hpc.query.figures import side_by_side
+
+        sides = [(g.name, {n: g.p[n] for n in drawn}) for g in groups]
+        return side_by_side(sides, {n: cells[n] for n in drawn}, lines["divergence"][: len(drawn)])
+
+    few = [g for g in groups if g.effective < FEW < asking.averages.n_draws]
+    remarks = [
+        f"divergence: Jensen-Shannon, in nats, of the two distributions {of}, at most log 2 = 0.693; most_at: where "
+        f"they differ most, with the probability in each; {counted(asking.averages.n_draws, 'draw')} of "
+        f"{asking.asked.n_kept:,} kept",
+        *(f"{g.name}: the effective number of draws is {g.effective:.1f}; more --draws help" for g in few),
+        *notes,
+    ]
+    title = f"{a.name} against {b.name}: where they differ most"
+    return Answer(title, lines, remarks, shown=top, bars="divergence", picture=picture)
+
+
+# --- which clusters hold the difference -------------------------------------------------------------------------------
+
+
+def _clusters(asking: Asking, sides: Sequence[Known]) -> list[str]:
+    """Lines about the clusters of the report's partition whose shares of the two groups' training rows differ most."""
+    found = asking.asked.partition()
+    if found is None:
+        return []
+    shares, n = [], []
+    for known in sides:
+        here = _those(asking, known)
+        n.append(int(here.sum()))
+        shares.append([np.bincount(z[here], minlength=int(z.max()) + 1) / max(n[-1], 1) for z in found])
+    if not all(n):
+        return ["no training row has what one of the groups does, so that no cluster is named"]
+    lines = []
+    gaps = [np.abs(p - q) for p, q in zip(*shares)]
+    places = sorted(((g, v, k) for v, gap in enumerate(gaps) for k, g in enumerate(gap) if g > 0.0), reverse=True)[:3]
+    for _, v, k in places:
+        view = f" of view {v + 1}" if len(found) > 1 else ""
+        lines.append(f"cluster {k}{view}: {shares[0][v][k]:.1%} against {shares[1][v][k]:.1%}")
+    of = f"their shares of the {n[0]:,} and {n[1]:,} training rows"
+    return [f"clusters of the report that hold most of it, with {of}: {'; '.join(lines)}"]
+
+
+def _those(asking: Asking, known: Known) -> np.ndarray:
+    """Which training rows have what is known of one, bool (N,)."""
+    numbers = asking.asked.training_numbers()
+    here = np.ones(len(numbers), bool)
+    for rows in average.in_blocks(len(numbers), 65_536):
+        recorded = asking.asked.recorded(numbers[rows])
+        for events, _ in known.of.values():
+            here[rows] &= _has(events, recorded)
+    return here
+
+
+def _has(events: Events, rows) -> np.ndarray:
+    """Which recorded rows have the only event."""
+    c = events.column
+    x = getattr(rows, c.block)[:, c.index]
+    if c.levels:
+        codes = np.flatnonzero(events.sets[0]) if events.sets is not None else events.codes
+        return np.isin(x, codes)
+    atoms = np.array(c.atoms)
+    chosen = atoms[events.sets[0]] if events.sets is not None else atoms[events.codes[events.codes >= 0]]
+    with np.errstate(invalid="ignore"):
+        inside = (x >= events.low[0]) & (x <= events.high[0]) & ~np.isin(x, atoms)
+    return inside | np.isin(x, chosen)

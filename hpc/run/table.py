@@ -1,0 +1,36 @@
+"""The table of a run, of the kind that its model is about, and the rows that it works on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.data.sparse import SparseData
+from mpibayes.io.tables import AnyTable, is_sparse, open_table
+
+
+def opened(config: Config, path: Path | None = None) -> AnyTable:
+    """The table at `path`, by default that of the configuration. ConfigError where it is a sparse one and the model is
+    about typed columns, or the other way round; DataError where there is no table."""
+    path = config.table if path is None else path
+    there, wanted = is_sparse(path), config.model.sparse
+    if there != wanted:
+        kinds = {
+            True: "a sparse table, of counts or ratings (mpibayes import --sparse)",
+            False: "a typed table, of columns (mpibayes import)",
+        }
+        family = config.kind.replace(" ", " with likelihood ")
+        raise ConfigError(
+            f"{path}: {kinds[there]}, but the model, {family}, is about {kinds[wanted]}: name such a table, or choose "
+            "another model (model.family, model.likelihood)"
+        )
+    return open_table(path, wanted)
+
+
+def data_of(config: Config, table: AnyTable) -> Data | SparseData:
+    """The rows of the table that a run works on."""
+    if config.model.sparse:
+        return SparseData(table, config.heldout_fraction)
+    return Data(table, config.unused, config.heldout_fraction, config.joint, config.model.latent)

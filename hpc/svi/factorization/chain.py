@@ -1,0 +1,134 @@
+"""Variational inference of a factorization: `hpc.svi.chain.Ascent` with users for rows, and noise by ratings.
+
+Users lie in shards on ranks, and what they add to the items is summed in the shards' order. The noise of a rating is
+keyed by the cycle and its number among the training ratings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.parallel.reduce import shard_sum_everywhere
+from mpibayes.hpc.parallel.streams import Purpose, Stream
+from mpibayes.hpc.svi.chain import Ascent, Settings
+from mpibayes.hpc.svi.factorization.model import Factorization, Fixed, natural_of
+from mpibayes.hpc.svi.factorization.ratings import Numbers, Ratings, Stepped
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is modelled. center: whether ratings are less their mean. variance, spread: see `model.Fixed`; None for half
+    the ratings' own where these are learned. own_count: whether noise is as of so many ratings of each user and item,
+    not of all. stepped: whether users take steps, and are not solved from the items."""
+
+    rank: int
+    biased: bool = True
+    learn: bool = True
+    center: bool = True
+    variance: float | None = None
+    spread: float = 1.0
+    own_count: bool = True
+    stepped: bool = False
+
+
+class RatingsAscent(Ascent):
+    """One chain. ratings_of(start, stop): those of training rows, asked for the shards of this rank."""
+
+    def __init__(
+        self, comm: Communicator, kind: Kind, n_items: int, ratings_of: Callable[[int, int], Ratings], n_rows: int,
+        settings: Settings, chain: int = 0,
+    ):  # fmt: skip
+        self.kind = kind
+        none = Factorization(kind.rank, kind.biased, 1, Fixed(1.0, kind.spread), kind.learn, 0.0, np.ones(1, bool))
+        super().__init__(comm, none, ratings_of, lambda places: None, n_rows, settings, chain)
+        counts = np.zeros(self.n_shards + n_items, np.int64)
+        of_shards, of_items = counts[: self.n_shards], counts[self.n_shards :]
+        for i, x in zip(self.shards, self.rows):
+            of_shards[i] = len(x.columns)
+            of_items += np.bincount(x.columns, minlength=n_items)
+        comm.sum_everywhere(counts)
+        firsts = np.concatenate([np.zeros(1, np.int64), np.cumsum(of_shards)])
+        self.n_ratings, self.items_rated = int(firsts[-1]), of_items
+        own = [np.diff(x.starts).max(initial=0) for x in self.rows]
+        self.most = max(int(of_items.max(initial=0)), *comm.collect(int(max(own, default=0))))
+        for i, x in zip(self.shards, self.rows):
+            x.first = int(firsts[i])
+        mean, variance = self._mean_and_variance()
+        start = kind.variance if kind.variance is not None else max(0.5 * variance, 1e-6)
+        center = mean if kind.center else 0.0
+        self.model: Factorization = Factorization(
+            kind.rank, kind.biased, n_items, Fixed(start, kind.spread), kind.learn, center, of_items > 0
+        )
+        self.q = self.model.first()
+        if kind.stepped:
+            own = natural_of(self.q.user_mean, self.q.user_covariance)
+            for x in self.rows:
+                x.stepped = Stepped(np.tile(own, (len(x), 1)), np.empty((len(x), len(own))))
+        self._taken = False  # a step, and not yet the look after it
+
+    def _load(self, ratings_of, i: int) -> Ratings:
+        return ratings_of(int(self.starts[i]), int(self.starts[i + 1]))
+
+    def _mean_and_variance(self) -> tuple[float, float]:
+        """Of the training ratings, the same on any number of ranks."""
+        values = [x.values.astype(np.float64) for x in self.rows]
+        first = shard_sum_everywhere(self.comm, [v.sum(keepdims=True) for v in values], (1,), self.n_shards)
+        mean = float(first[0]) / max(1, self.n_ratings)
+        parts = [((v - mean) ** 2).sum(keepdims=True) for v in values]
+        second = shard_sum_everywhere(self.comm, parts, (1,), self.n_shards)
+        return mean, float(second[0]) / max(1, self.n_ratings)
+
+    def start(self) -> None:
+        """Items' means are small random numbers."""
+        ids = np.arange(self.model.n_items * self.kind.rank)
+        normals = Stream(self.settings.seed, Purpose.FIRST_MEANS, 0, self.chain).normals(ids)
+        self.place(self.model.seeded(normals.reshape(-1, self.kind.rank)))
+
+    def cycle(self) -> None:
+        """One step; none where the chain stands still, or has left its domain."""
+        self._taken = not (self.still() or self.broken)
+        super().cycle()
+
+    def _look(self) -> None:
+        """With users that take steps: from where the last look has taken them, if its step was taken."""
+        for x in self.rows if self.kind.stepped else ():
+            if self._taken:
+                x.stepped.now, x.stepped.next = x.stepped.next, x.stepped.now
+            x.stepped.rate = min(1.0, self.settings.rate.at(self.cycles + 1))
+        self._taken = False
+        super()._look()
+
+    # --- noise --------------------------------------------------------------------------------------------------------
+
+    def _numbers(self, chosen: list[np.ndarray | None], n_batch: int, t: int) -> list[Numbers] | None:
+        """Of each rating; those of all ratings by the size of the batch in ratings."""
+        settings, effective = self.settings, self.settings.effective.at(t) if self.settings.effective else np.inf
+        if settings.noise.kind == "none":
+            return None
+        if self.kind.own_count:
+            if effective >= self.most:
+                return None
+            stream = self.noise_stream(t)
+            return [Numbers(stream.normals(x.places(users)), effective) for x, users in zip(self.rows, chosen)]
+        self._in_batch = self._ratings_of(chosen)
+        if not settings.noise.at_work(self._in_batch, effective):
+            return None
+        ids = [x.places(users) for x, users in zip(self.rows, chosen)]
+        each = settings.noise.numbers(self.comm, ids, self._in_batch, effective, self.noise_stream(t))
+        parts = [of.sum(keepdims=True) for of in each]
+        total = shard_sum_everywhere(self.comm, parts, (1,), self.n_shards)
+        return [Numbers(of, 0.0, float(total[0]) / self._in_batch) for of in each]
+
+    def _ratings_of(self, chosen: list[np.ndarray | None]) -> int:
+        many = np.array([sum(x.count(users) for x, users in zip(self.rows, chosen))], np.int64)
+        self.comm.sum_everywhere(many)
+        return int(many[0])
+
+    def _deviation(self, sums: np.ndarray, of_numbers: float, n_batch: int, t: int) -> np.ndarray:
+        if self.kind.own_count:
+            return self.model.own_deviation(sums, self.settings.effective.at(t))
+        return super()._deviation(sums, of_numbers, self._in_batch, t)

@@ -1,0 +1,165 @@
+"""A factorization under the run loop: what a configuration says of it, and a chain with its scores and kept states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.data.sparse import SparseData
+from mpibayes.hpc.family import Info
+from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.svi import family as svi
+from mpibayes.hpc.svi.factorization import keys
+from mpibayes.hpc.svi.factorization.chain import Kind, RatingsAscent
+from mpibayes.hpc.svi.factorization.predictive import HeldOut
+from mpibayes.hpc.svi.factorization.ratings import Ratings, split
+from mpibayes.hpc.svi.factorization.scalars import SCALARS
+from mpibayes.hpc.svi.likelihood import arrays_of
+from mpibayes.io.draws import DrawWriter
+from mpibayes.io.files import Guard
+from mpibayes.text import counted
+
+PARTS = 10  # states that are kept, where output.kept does not say
+
+
+def kind_of(config: Config) -> Kind:
+    """What a configuration says of the model."""
+    model, step = config.of(keys.Model), config.of(keys.Step)
+    fixed = None if model.learn else 0.5
+    variance = fixed if model.variance == "auto" else model.variance
+    own, stepped = step.count == "own", step.users == "stepped"
+    return Kind(
+        model.rank, model.biases, model.learn, model.center, variance, model.prior_variance, own, stepped
+    )  # fmt: skip
+
+
+class Family:
+    """See `hpc.family.Family`."""
+
+    def __init__(self, comm: Communicator, config: Config, data: SparseData):
+        self.comm, self.data, self._config = comm, data, config
+        self.heldout_file = None
+
+    @staticmethod
+    def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
+        return svi.decided(config, n_training, PARTS)
+
+    def read_files(self, places: Sequence[Path], fresh: bool) -> dict[str, Any]:
+        return {"heldout": None}
+
+    def load(self, places: Sequence[Path], fresh: bool) -> None:
+        """Every chain reads the ratings of its own shards."""
+
+    def chain(self, config: Config, number: int) -> FactorizationChain:
+        return FactorizationChain(self, config, number)
+
+
+class FactorizationChain:
+    """See `hpc.family.Chain`: a chain of variational inference, its held-out scores, and its kept states."""
+
+    scalars = SCALARS
+    growing = False
+
+    def __init__(self, family: Family, config: Config, number: int):
+        self.comm, self.config = family.comm, config
+        data, table, fraction = family.data, family.data.table, config.data.heldout
+        held: list[Ratings] = []
+
+        def ratings_of(start: int, stop: int) -> Ratings:
+            train, out = split(data.rows_of(start, stop), np.arange(start, stop), table.n_columns, fraction)
+            held.append(Ratings.of(out))
+            return Ratings.of(train)
+
+        self.ascent = RatingsAscent(
+            self.comm, kind_of(config), table.n_columns, ratings_of, data.n_rows, svi.settings_of(config), number,
+        )  # fmt: skip
+        self.axes: Mapping[str, Mapping[str, Sequence[str]]] = {}
+        self.every = config.of(keys.Output).kept
+        self.heldout = HeldOut(self.comm, self.ascent, held) if fraction is not None else None
+
+    @property
+    def n_rows(self) -> int:
+        return self.ascent.n_rows
+
+    @property
+    def n_shards(self) -> int:
+        return self.ascent.n_shards
+
+    @property
+    def cycles(self) -> int:
+        return self.ascent.cycles
+
+    @property
+    def shards(self) -> list[int]:
+        return list(self.ascent.shards)
+
+    def start(self) -> None:
+        self.ascent.start()
+
+    def advance(self, word: Sequence[int], limit: int) -> Info:
+        """A cycle; or, where nothing changes any more, all until the next state that is kept."""
+        n, result, keeps = svi.advanced(self.ascent, word, limit, self.every)
+        bound, scores = self.ascent.bound, (np.nan, np.nan)
+        if keeps:
+            bound = self.ascent.evaluate()
+            scores = self.heldout.score() if self.heldout is not None else scores
+        if self.comm.rank == 0:
+            ascent = self.ascent
+            values = {
+                "bound": bound, "bound_of_batch": ascent.bound_of_batch,
+                "rating_sd": float(ascent.q.variance[0] ** 0.5), "step_size": ascent.rate(), "guarded": ascent.guarded,
+            }  # fmt: skip
+            result.values = {name: np.full(n, value, np.float64) for name, value in values.items()}
+            for name, score in zip(("rmse", "heldout_lpd"), scores):
+                result.values[name] = np.append(np.full(n - 1, np.nan), score)
+            result.draw = {**arrays_of(ascent.q), "bound": bound} if keeps else None
+            result.problem = svi.problem_of(ascent)
+        return result
+
+    def state(self) -> tuple[dict[int, dict[str, np.ndarray]], dict[str, Any]]:
+        """q of the items, and of users that take steps. Sums are made again from these."""
+        ascent = self.ascent
+        shared = {**arrays_of(ascent.q), "gain": ascent.gain, "guarded": ascent.guarded}
+        own = {i: {"users": x.stepped.now} if x.stepped else {} for i, x in zip(self.shards, ascent.rows)}
+        return own, shared
+
+    def restore(self, shared: Mapping[str, Any], shards: Mapping[int, Mapping[str, np.ndarray]]) -> None:
+        ascent = self.ascent
+        for i, x in zip(self.shards, ascent.rows):
+            if x.stepped:
+                x.stepped.now = np.ascontiguousarray(shards[i]["users"], np.float64)
+        q = type(ascent.q)(**{name: np.array(shared[name], np.float64) for name in arrays_of(ascent.q)})
+        ascent.place(q, int(shared["cycles"]), float(shared["gain"]), int(shared["guarded"]))
+
+    def draws(self, folder: Path, run: str, guard: Guard) -> DrawWriter:
+        return DrawWriter(folder, run, guard)
+
+    def in_words(self) -> list[str]:
+        ascent = self.ascent
+        lines = [model_in_words(self.config, ascent.model.n_items, ascent.n_rows, ascent.n_ratings)]
+        lines.append(step_in_words(self.config))
+        if self.cycles:
+            lines = [f"continues from cycle {self.cycles}"]
+        return [*lines, svi.APPROXIMATION]
+
+
+def model_in_words(config: Config, n_items: int, n_users: int, n_ratings: int | None = None) -> str:
+    """What is modelled, in a line."""
+    model = config.of(keys.Model)
+    ratings = "" if n_ratings is None else f"{counted(n_ratings, 'rating')} of "
+    words = f"factorization of rank {model.rank}{' with biases' if model.biases else ''}, {ratings}"
+    words += f"{counted(n_users, 'user')} and {counted(n_items, 'item')}, "
+    return words + f"variance and priors {'learned' if model.learn else 'fixed'}"
+
+
+def step_in_words(config: Config) -> str:
+    """What a cycle does, in a line."""
+    step = config.of(keys.Step)
+    words = svi.step_in_words(config, "users", "ratings")
+    if step.noise != "none":
+        words += " of each user's and item's own" if step.count == "own" else " of the batch"
+    return words + (", users stepped" if step.users == "stepped" else "")

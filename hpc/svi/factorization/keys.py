@@ -1,0 +1,92 @@
+"""The sections of the configuration of a factorization of ratings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from mpibayes.hpc.config import keys
+from mpibayes.hpc.config.section import Positive, Section, key, none
+from mpibayes.hpc.svi import keys as svi
+
+
+class Data(keys.Data):
+    single: ClassVar[bool] = True
+
+    table: str = key(
+        ...,
+        "the sparse table that `mpibayes import --sparse` wrote: users are its rows, items its columns",
+        "the path of a table",
+        path=True,
+    )
+    heldout: Annotated[Annotated[float, Field(gt=0, le=0.5)] | None, BeforeValidator(none)] = key(
+        None,
+        "share of the ratings, each by itself, that is kept out of training and scored",
+        'a fraction in (0, 0.5] or "none"',
+        of_the_model=True,
+    )
+
+
+class Model(keys.Model):
+    sparse: ClassVar[bool] = True
+
+    family: Literal["svi"] = key(
+        "svi", "variational inference, stochastic or not: an approximation of the posterior", '"svi"'
+    )
+    likelihood: Literal["factorization"] = key(
+        "factorization", "ratings as products of users' and items' factors, and biases", '"factorization"'
+    )
+    rank: int = key(10, "factors of users and items", "a whole number from 1 to 100", ge=1, le=100)
+    biases: bool = key(True, "whether users and items have a bias besides", "true or false")
+    learn: bool = key(
+        True,
+        "whether the variance of ratings, and means and covariances of the priors, are learned; false: fixed",
+        "true or false",
+    )
+    center: bool = key(True, "whether the mean of the ratings is taken off first", "true or false")
+    variance: Literal["auto"] | Positive = key(
+        "auto",
+        "variance of a rating about what the factors say, where learning starts or what is fixed; auto: half the "
+        "variance of the ratings, and 0.5 where it is fixed",
+        '"auto" or a number above 0',
+    )
+    prior_variance: float = key(
+        1.0, "prior variance of every factor and bias, where learning starts or what is fixed", "a number above 0", gt=0
+    )
+
+
+class Step(svi.Step):
+    noise: Literal["none", "svi+"] = key(
+        "none", "noise besides that of the batch: none, or Gaussian weights of ratings (svi+)", '"none" or "svi+"'
+    )
+    count: Literal["own", "all"] = key(
+        "own",
+        "with noise, what step.effective is a number of: own, ratings of each user and item, which have noise where "
+        "they have more; all, ratings of the whole batch",
+        '"own" or "all"',
+    )
+    users: Literal["solved", "stepped"] = key(
+        "solved",
+        "solved: users are the best for the items as they are; stepped: they take steps as items do",
+        '"solved" or "stepped"',
+    )
+
+
+class Run(keys.Run):
+    cycles: int = key(
+        100,
+        "steps at most; raise it to extend a finished run",
+        "a whole number, 1 or more",
+        may_change=True,
+        ge=1,
+    )
+
+
+Output = svi.Output
+
+SECTIONS: Mapping[str, type[Section]] = {
+    "data": Data, "model": Model, "step": Step, "run": Run, "output": Output,
+}  # fmt: skip
+NAMED: Mapping[str, type[Section]] = {"columns": keys.Column}

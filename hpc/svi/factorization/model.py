@@ -1,0 +1,266 @@
+"""Factorization of ratings with biases, and its variational approximation (docs/math.md 8.8).
+
+    y_ij ~ N(mu + u_i' v_j + b_i + c_j, s),   a_i = (u_i, b_i) ~ N(m, S) of users,   g_j = (v_j, c_j) ~ N(n, R) of items
+
+without biases a_i = u_i and g_j = v_j. The approximation is q(a_1) ... q(g_1) ..., Gaussians; s, m, S, n and R are
+fixed, or learned by raising the bound. Users are rows: q(a_i) is solved from the items within a pass. Paisley, Fazelnia
+& Barr's first example, with biases and with what they fix learned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from mpibayes.hpc.svi.factorization.ratings import Numbers, Ratings
+from mpibayes.hpc.svi.factorization.triangles import in_both_halves, packed, unpacked
+from mpibayes.hpc.svi.step import Step
+from mpibayes.kernels.svi.factors import Users, rows, widths
+
+LOG_TWO_PI = np.log(2.0 * np.pi)
+LEAST_VARIANCE = 1e-12
+SPREAD = 0.3  # standard deviation of the items' first means, over that of their prior
+
+
+@dataclass(frozen=True)
+class State:
+    """q of the items, and what all users and items share. natural (J, T + D): lower triangles of the precisions, and
+    the precisions times the means. variance (1,): of a rating. center (1,): mu. user_mean (D,), user_covariance (D, D),
+    item_mean, item_covariance: the priors. held (1,): items whose noise was held back in the step that made it."""
+
+    natural: np.ndarray
+    variance: np.ndarray
+    center: np.ndarray
+    user_mean: np.ndarray
+    user_covariance: np.ndarray
+    item_mean: np.ndarray
+    item_covariance: np.ndarray
+    held: np.ndarray
+
+    def sound(self) -> bool:
+        """Whether all of it lies in its domain."""
+        d = len(self.user_mean)
+        t = d * (d + 1) // 2
+        if not (np.isfinite(self.natural).all() and self.variance[0] > 0):
+            return False
+        return bool(np.linalg.eigvalsh(unpacked(self.natural[:, :t])).min() > 0)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Of the items under q: mean (J, D), covariance (J, T), and log determinants of the precisions (J,)."""
+
+    mean: np.ndarray
+    covariance: np.ndarray
+    log_det: np.ndarray
+
+    @property
+    def second(self) -> np.ndarray:
+        """E gg', (J, T)."""
+        i, j = np.tril_indices(self.mean.shape[1])
+        return self.covariance + self.mean[:, i] * self.mean[:, j]
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """variance: of a rating. spread: prior variance of every number of a user's and an item's vector. These are where
+    learning starts, or what stays."""
+
+    variance: float
+    spread: float
+
+
+@dataclass
+class Factorization:
+    """The model of `n_items` items and vectors of `rank` numbers; see the module. center: mu. rated: of each item
+    whether it has a training rating."""
+
+    rank: int
+    biased: bool
+    n_items: int
+    fixed: Fixed
+    learn: bool
+    center: float
+    rated: np.ndarray
+    _kernel: Users = field(init=False, repr=False)
+    _solved: tuple[State, Moments, np.ndarray] | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self):
+        self._kernel = Users(self.d, self.biased)
+
+    @property
+    def d(self) -> int:
+        """Numbers of a vector, the bias among them."""
+        return self.rank + self.biased
+
+    @property
+    def t(self) -> int:
+        return self.d * (self.d + 1) // 2
+
+    @property
+    def form(self) -> tuple[int, int]:
+        """Of the sums over users: a row an item, and two for what is not of one item."""
+        return self.n_items + 2, sum(widths(self.d, self.biased)[1])
+
+    def first(self) -> State:
+        """The prior as a state."""
+        d, unit = self.d, np.eye(self.d)
+        natural = np.tile(natural_of(np.zeros(d), unit * self.fixed.spread), (self.n_items, 1))
+        own = unit * self.fixed.spread
+        return State(
+            natural, np.array([self.fixed.variance]), np.array([self.center]), np.zeros(d), own, np.zeros(d), own,
+            np.zeros(1),
+        )  # fmt: skip
+
+    def seeded(self, normals: np.ndarray) -> State:
+        """A state to start from: items' means are SPREAD times `normals` (J, rank) of the prior's standard deviation,
+        their variances a tenth of the prior's."""
+        q, natural = self.first(), np.zeros((self.n_items, self.t + self.d))
+        precision = 10.0 / self.fixed.spread
+        natural[:, : self.t] = packed(precision * np.eye(self.d))
+        natural[:, self.t : self.t + self.rank] = precision * SPREAD * np.sqrt(self.fixed.spread) * normals
+        return replace(q, natural=natural)
+
+    # --- items --------------------------------------------------------------------------------------------------------
+
+    def moments(self, q: State) -> Moments:
+        """Of the items."""
+        return self._of(q)[0]
+
+    def _of(self, q: State) -> tuple[Moments, np.ndarray]:
+        """Moments of the items, and the table that users are solved against (kernels/svi/factors.pyx)."""
+        if self._solved is None or self._solved[0] is not q:
+            both, log_det = self._kernel.solved(q.natural)
+            found = Moments(np.ascontiguousarray(both[:, : self.d]), both[:, self.d :], log_det)
+            self._solved = q, found, self._table(found)
+        return self._solved[1:]
+
+    def _table(self, m: Moments) -> np.ndarray:
+        once, times = widths(self.d, self.biased)[0]
+        d, t, second = self.d, self.t, m.second
+        table = rows(self.n_items, once + times)
+        table[:, :t] = second
+        table[:, once : once + d] = m.mean
+        if self.biased:  # x = (v, 1): E xx' has E v' in its last row, and E c^2 where 1 would be
+            table[:, t - d : t - 1] = m.mean[:, :-1]
+            table[:, t : t + d - 1] = second[:, t - d : t - 1]
+            table[:, t + d - 1] = m.mean[:, -1]
+        return table
+
+    # --- users --------------------------------------------------------------------------------------------------------
+
+    def accumulate(
+        self, q: State, x: Ratings, rows: np.ndarray | None, numbers: Numbers | None, sums: np.ndarray
+    ) -> float:
+        """Solves some users under q, and adds them to `sums` (1 or 2, *form): of ratings, and of ratings times their
+        numbers. Returns the users' part of the bound with the best q(a_i)."""
+        d, t, own = self.d, self.t, natural_of(q.user_mean, q.user_covariance)
+        noisy = {} if numbers is None else numbers.arguments(sums[1])
+        old = x.stepped
+        if old is not None:
+            noisy |= {"old": old.now, "fresh": old.next, "rate": old.rate}
+        totals, held, broken = self._kernel(
+            x.starts, rows, x.columns, x.values, self._of(q)[1], own, q.center[0], 1.0 / q.variance[0], sums[0], **noisy
+        )
+        sums[0, -2, :t] += totals[:t]
+        left, bound, ratings, users = totals[t + d :]
+        sums[0, -1, : d + 5] += [*totals[t : t + d], left, ratings, users, held, broken]
+        constant = 0.5 * users * (-np.linalg.slogdet(q.user_covariance)[1] - own[t:] @ q.user_mean)
+        return float(bound + constant - 0.5 * ratings * (LOG_TWO_PI + np.log(q.variance[0])))
+
+    def users(self, q: State, x: Ratings, which: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Means (m, D) and covariances (m, T) of some users under q."""
+        own = natural_of(q.user_mean, q.user_covariance)
+        found = np.empty((len(x) if which is None else len(which), self.t + self.d))
+        table, sharpness = self._of(q)[1], 1.0 / q.variance[0]
+        self._kernel(x.starts, which, x.columns, x.values, table, own, q.center[0], sharpness, None, found)
+        return found[:, : self.d], found[:, self.d :]
+
+    # --- a step -------------------------------------------------------------------------------------------------------
+
+    def own_deviation(self, sums: np.ndarray, effective: float) -> np.ndarray:
+        """What noise adds to the items' sums where each item's is as of `effective` of its own ratings, about the mean
+        of its own numbers. sums (2, *form); numbers are standard normals."""
+        total, weighted = sums
+        at = self.t - 1 if self.biased else self.t
+        count = np.maximum(total[:, at], 1.0)
+        spread = np.sqrt(np.maximum(count / effective - 1.0, 0.0))
+        return spread[:, None] * (weighted - (weighted[:, at] / count)[:, None] * total)
+
+    def step(self, q: State, total: np.ndarray, noise: np.ndarray | None, step: Step) -> tuple[State, int]:
+        """The state after a step: if they are learned the variance and the users' prior, then q of the items, and their
+        prior if it is learned. Nothing is learned where the guard has just acted.
+
+        total: the batch's sums. noise: what noise adds to them, None for nothing. Each user and each item is a part.
+        """
+        t, held, broken = self.t, *total[-1, self.d + 3 : self.d + 5]
+        learn = self.learn and not held and not q.held[0]  # a precision that the guard has cut says nothing of others
+        if learn:
+            q = self._learned_of_users(q, total, step)
+        scale, sharpness = step.scale, 1.0 / q.variance[0]
+        natural = step.to(q.natural, natural_of(q.item_mean, q.item_covariance) + scale * sharpness * self._wide(total))
+        if learn:
+            q, natural = self._learned_of_items(q, natural, step)
+        held_items = 0
+        if noise is not None:
+            more = step.rate * scale * sharpness * self._wide(noise)
+            if step.guard:
+                share = self._kernel.shares(natural[:, :t].copy(), more[:, :t].copy())
+                held_items = (share < 1.0).sum()
+                more *= share[:, None]
+            natural = natural + more
+        natural = np.full_like(natural, np.nan) if broken else natural
+        return replace(q, natural=natural, held=np.array([held_items], np.float64)), int(held + held_items)
+
+    def _wide(self, total: np.ndarray) -> np.ndarray:
+        """The items' G and h of sums, (J, T + D)."""
+        once = widths(self.d, self.biased)[1][0]
+        own = total[:-2]
+        return np.concatenate([own[:, : self.t], own[:, once : once + self.d]], axis=1)
+
+    def _learned_of_users(self, q: State, total: np.ndarray, step: Step) -> State:
+        """The state with the variance and the users' prior that the bound is highest at, or on the way there: from
+        users as they are solved without noise."""
+        d, t = self.d, self.t
+        left, ratings, users = np.maximum(total[-1, d : d + 3], [0.0, 1.0, 1.0])
+        variance = np.maximum(step.to(q.variance, np.array([left / ratings])), LEAST_VARIANCE)
+        first, second = total[-1, :d] / users, unpacked(total[-2, :t]) / users
+        mean, covariance = _prior(q.user_mean, q.user_covariance, first, second, step)
+        return replace(q, variance=variance, user_mean=mean, user_covariance=covariance)
+
+    def _learned_of_items(self, q: State, natural: np.ndarray, step: Step) -> tuple[State, np.ndarray]:
+        """The same of the items' prior, from items as they are without noise; and their parameters, those without
+        ratings at the prior."""
+        both = self._kernel.solved(natural)[0]
+        m = Moments(both[self.rated, : self.d], both[self.rated, self.d :], np.zeros(0))
+        first, second = m.mean.mean(axis=0), unpacked(m.second.mean(axis=0))
+        mean, covariance = _prior(q.item_mean, q.item_covariance, first, second, step)
+        natural[~self.rated] = natural_of(mean, covariance)
+        return replace(q, item_mean=mean, item_covariance=covariance), natural
+
+    # --- the bound ----------------------------------------------------------------------------------------------------
+
+    def bound(self, q: State) -> float:
+        """The bound without the users' part: minus the divergences of q(g_j) from the prior."""
+        m, d = self.moments(q), self.d
+        precision = np.linalg.inv(q.item_covariance)
+        apart = m.mean - q.item_mean
+        square = np.einsum("jd,de,je->j", apart, precision, apart)
+        trace = m.covariance @ (packed(precision) * in_both_halves(d))
+        log_det = np.linalg.slogdet(q.item_covariance)[1]
+        return -0.5 * float((square + trace - d + log_det + m.log_det).sum())
+
+
+def _prior(mean, covariance, first, second, step: Step) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance after a step towards first and second moments (D,), (D, D)."""
+    first, second = step.to(mean, first), step.to(covariance + np.outer(mean, mean), second)
+    found = second - np.outer(first, first)
+    return first, 0.5 * (found + found.T)
+
+
+def natural_of(mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    """Lower triangle of the precision, and the precision times the mean, (T + D,)."""
+    precision = np.linalg.inv(covariance)
+    precision = 0.5 * (precision + precision.T)
+    return np.concatenate([packed(precision), precision @ mean])

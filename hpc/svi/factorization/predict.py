@@ -1,0 +1,161 @@
+"""What a factorization predicts: ratings of (user, item) pairs, and the items that users would rate highest.
+
+Columns written:
+
+    of pairs  row, the number in the file, from 1; user, item; mean, sd of the rating; and, where the file has ratings,
+              rating, log_density
+    --top N   user; place, from 1; item, of those that the user has not rated; mean, sd
+
+Users are solved from their training ratings. A user or an item that the table does not have has the prior's mean and
+spread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpibayes.errors import ConfigError, DataError
+from mpibayes.hpc.svi.factorization.draws import Posterior
+from mpibayes.hpc.svi.factorization.model import Moments
+from mpibayes.hpc.svi.factorization.predictive import Law, log_density
+from mpibayes.hpc.svi.factorization.triangles import packed
+from mpibayes.io.pairs import read_pairs
+from mpibayes.text import counted
+
+USERS = 256  # recommended to at a time
+
+
+class Forecast:
+    """See `hpc.family.SparseForecast`."""
+
+    def __init__(self, run: Posterior, source: Path | None, top: int | None, users: Sequence[str], unseen: str):
+        if top is None and (source is None or users):
+            raise ConfigError("name a file of (user, item) pairs; or, with --top N, users, by a file or --user")
+        self._run, self._source, self._top, self._named, self._unseen = run, source, top, list(users), unseen
+        self._best = run.best()
+        self._names = run.table.names
+        self.n_scored, self._squares, self.log_density = 0, 0.0, 0.0
+        self._unknown: dict[str, set[str]] = {name: set() for name in self._names[:2]}
+
+    def prepare(self) -> str:
+        """The work before the first lines; what it came to, in words."""
+        run, best = self._run, self._best
+        self._law = _with_unknown_item(run.law(best))
+        self._items = run.table.column_ids()
+        self._item_of = {name: j for j, name in enumerate(self._items)}
+        self._users = run.table.row_ids()
+        self._user_of = {name: i for i, name in enumerate(self._users)}
+        where = f"cycle {best.cycle:,} of {run.chains[best.chain].folder}, bound {best.bound:,.1f}"
+        return f"an approximation of rank {run.model.rank}: {where}"
+
+    def blocks(self) -> Iterator[dict[str, Any]]:
+        """What is written, by name, some lines at a time."""
+        yield from self._pairs() if self._top is None else self._recommended()
+
+    def notes(self) -> list[str]:
+        """What the user should know, at the end."""
+        said = []
+        for name, found in self._unknown.items():
+            if found:
+                some = ", ".join(sorted(found)[:4])
+                more = ", ..." if len(found) > 4 else ""
+                said.append(f"{counted(len(found), name)} not in the table ({some}{more}): predicted by the prior")
+        if self.n_scored:
+            rmse = np.sqrt(self._squares / self.n_scored)
+            mean = self.log_density / self.n_scored
+            said.append(f"{counted(self.n_scored, 'rating')}: RMSE {rmse:.4f}, mean log density {mean:.4f} nats")
+        return said
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _number(self, kind: int, of: dict[str, int], ids: Sequence[str], beyond: int) -> np.ndarray:
+        """Numbers of ids; `beyond` for one that the table does not have."""
+        found = np.fromiter((of.get(name, beyond) for name in ids), np.int64, len(ids))
+        missing = {ids[i] for i in np.flatnonzero(found == beyond)}
+        if missing and self._unseen == "error":
+            name, first = self._names[kind], next(name for name in ids if name in missing)
+            where = f"{self._source}: " if self._source is not None else ""
+            raise DataError(f"{where}{name} '{first}' is not in the table; --unseen missing predicts it by the prior")
+        self._unknown[self._names[kind]] |= missing
+        return found
+
+    def _moments(self, users: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Means and covariances of users by their numbers, ascending; the last may be one that is unknown."""
+        known = users[users < self._run.n_rows]
+        mean, covariance = self._run.model.users(self._best.q, self._run.ratings(known)[0])
+        if len(known) < len(users):
+            one, other = self._law.unknown_user()
+            mean, covariance = np.concatenate([mean, one]), np.concatenate([covariance, other])
+        return mean, covariance
+
+    def _pairs(self) -> Iterator[dict[str, Any]]:
+        import pyarrow as pa
+
+        user_name, item_name, value_name = self._names[:3]
+        row = 0
+        for pairs in read_pairs(self._source, (user_name, item_name), value_name):
+            ids, items, values = pairs
+            user = self._number(0, self._user_of, ids, self._run.n_rows)
+            item = self._number(1, self._item_of, items, len(self._items))
+            own, at = np.unique(user, return_inverse=True)
+            mean, variance = self._law.ratings(*self._moments(own), at, item)
+            columns: dict[str, Any] = {"row": np.arange(row + 1, row + len(ids) + 1), user_name: ids, item_name: items}
+            columns |= {"mean": mean, "sd": np.sqrt(variance)}
+            if values is not None:
+                density = log_density(values, mean, variance)
+                there = np.isfinite(values)
+                columns |= {value_name: pa.array(values, mask=~there), "log_density": pa.array(density, mask=~there)}
+                self.n_scored += int(there.sum())
+                self._squares += float(((values - mean)[there] ** 2).sum())
+                self.log_density += float(density[there].sum())
+            row += len(ids)
+            yield columns
+
+    def _recommended(self) -> Iterator[dict[str, Any]]:
+        user_name, item_name = self._names[:2]
+        n = self._run.n_rows
+        if self._named:
+            numbers = self._number(0, self._user_of, self._named, n)
+        elif self._source is not None:
+            found = [
+                self._number(0, self._user_of, ids, n) for ids, _, _ in read_pairs(self._source, (user_name,), None)
+            ]
+            numbers = np.concatenate(found) if found else np.zeros(0, np.int64)
+        else:
+            numbers = np.arange(n)
+        numbers = np.unique(numbers[numbers < n])
+        top = min(self._top or 0, len(self._items))
+        for start in range(0, len(numbers), USERS):
+            some = numbers[start : start + USERS]
+            mean, covariance = self._moments(some)
+            expected = self._expected(mean)
+            rows = self._run.data.at(some)
+            expected[rows.row_of(), rows.columns] = -np.inf
+            best = np.argsort(-expected, axis=1, kind="stable")[:, :top]
+            who = np.repeat(np.arange(len(some)), top)
+            item, place = best.ravel(), np.tile(np.arange(1, top + 1), len(some))
+            there = np.isfinite(expected[who, item])
+            who, item, place = who[there], item[there], place[there]
+            found, variance = self._law.ratings(mean, covariance, who, item)
+            yield {
+                user_name: [self._users[i] for i in some[who]], "place": place,
+                item_name: [self._items[j] for j in item], "mean": found, "sd": np.sqrt(variance),
+            }  # fmt: skip
+
+    def _expected(self, mean: np.ndarray) -> np.ndarray:
+        """Means of all ratings of some users, (n, J)."""
+        d, g = self._run.model.rank, self._law.items.mean[:-1]
+        found = self._law.q.center[0] + mean[:, :d] @ g[:, :d].T
+        return found + mean[:, d:] + g[:, d] if self._run.model.biased else found
+
+
+def _with_unknown_item(law: Law) -> Law:
+    """With one item more, behind the last: one without ratings."""
+    q, items = law.q, law.items
+    mean = np.concatenate([items.mean, q.item_mean[None]])
+    covariance = np.concatenate([items.covariance, packed(q.item_covariance)[None]])
+    return Law(q, Moments(mean, covariance, items.log_det), law.biased)

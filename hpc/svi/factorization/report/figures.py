@@ -1,0 +1,60 @@
+"""Pictures of a factorization, as bytes of PNG files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mpibayes.hpc.posterior.chains import Chain
+from mpibayes.hpc.posterior.drawing import (
+    chain_colour,
+    legend,
+    note,
+    plot,
+    seconds_at,
+    shortened,
+    styled,
+    thousands,
+)  # fmt: skip
+from mpibayes.hpc.svi.factorization.report.summarise import extremes
+
+NAMED = 5  # items at each end of a factor
+LETTERS = 26
+
+
+@styled
+def scores(chains: Sequence[Chain], best: int):
+    """RMSE of held-out ratings over the cycles, and over the seconds, of every chain."""
+    figure = plot(10.0, 3.6)
+    left, right = figure.subplots(1, 2, sharey=True)
+    for i, chain in enumerate(chains):
+        t = chain.trace
+        known = np.isfinite(t["rmse"])
+        look = {"color": chain_colour(i), "linewidth": 1.6 if i == best else 0.9, "marker": "."}
+        left.plot(t["cycle"][known], t["rmse"][known], **look)
+        right.plot(seconds_at(chain, t["cycle"][known]), t["rmse"][known], **look)
+    left.set_title("RMSE of held-out ratings")
+    left.set_xlabel("cycle")
+    right.set_xlabel("seconds")
+    left.xaxis.set_major_formatter(thousands())
+    legend(figure, chains, [])
+    return figure
+
+
+@styled
+def factors(values: np.ndarray, ratings: np.ndarray, names: Sequence[str]):
+    """Items (J, 2) on two factors, larger with more ratings, named at the ends."""
+    figure = plot(8.0, 6.4)
+    axes = figure.subplots()
+    size = 4.0 + 60.0 * ratings / max(1, ratings.max())
+    axes.axhline(0.0, color="0.85", linewidth=0.8, zorder=0)
+    axes.axvline(0.0, color="0.85", linewidth=0.8, zorder=0)
+    axes.scatter(values[:, 0], values[:, 1], s=size, color=chain_colour(0), alpha=0.35, linewidths=0)
+    ends = np.concatenate([np.concatenate(extremes(values[:, k], NAMED)) for k in range(2)])
+    for j in np.unique(ends).tolist():
+        note(axes, shortened(names[j], LETTERS), values[j], (3, 3), fontsize=7)
+    axes.set_xlabel("factor 1, effect on a rating of a user one standard deviation from the mean")
+    axes.set_ylabel("factor 2")
+    axes.set_title("Items on the two strongest factors")
+    return figure

@@ -1,0 +1,89 @@
+"""The report of a factorization: its text, its pictures, items.csv and summary.json."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpibayes.hpc.posterior.drawing import Picture
+from mpibayes.hpc.posterior.tables import Report, finite
+from mpibayes.hpc.svi.factorization import keys
+from mpibayes.hpc.svi.factorization.draws import Posterior
+from mpibayes.hpc.svi.factorization.report.sections import sections, top, verdict
+from mpibayes.hpc.svi.factorization.report.summarise import RunSummary, extremes, summarise
+from mpibayes.hpc.svi.factorization.report.tables import parts
+from mpibayes.io.export import csv_line
+
+ENDS = 10  # items at each end of a factor in summary.json
+
+
+def make(run: Posterior) -> Report:
+    """See `report.report`."""
+    found = summarise(run)
+    pictures = _pictures(found)
+    return Report(
+        lambda: parts(found), _machine(found, list(pictures)), pictures, {"items.csv": _csv(found)},
+        verdict=verdict(found), top=lambda: top(found), sections=lambda: sections(found, pictures), chains=run.chains,
+    )  # fmt: skip
+
+
+def _pictures(p: RunSummary) -> dict[str, Picture]:
+    """File names and PNG bytes."""
+    from mpibayes.hpc.svi.factorization.report import figures
+    from mpibayes.hpc.svi.report.figures import bounds
+
+    found = {"bound.png": bounds(p.run.chains, p.best.chain)}
+    if p.n_heldout:
+        found["rmse.png"] = figures.scores(p.run.chains, p.best.chain)
+    if p.factors.shape[1] > 1:
+        found["factors.png"] = figures.factors(p.factors[:, :2], p.ratings, p.names)
+    return found
+
+
+def _csv(p: RunSummary) -> str:
+    """A line for each item."""
+    lines = [csv_line([p.run.table.names[1], "ratings", "bias", *(f"factor_{k + 1}" for k in range(p.run.model.rank))])]
+    for name, n, bias, own in zip(p.names, p.ratings.tolist(), p.bias.tolist(), p.factors.tolist()):
+        lines.append(csv_line([name, n, f"{bias:.6g}", *(f"{x:.6g}" for x in own)]))
+    return "".join(lines)
+
+
+def _machine(p: RunSummary, pictures: list[str]) -> dict[str, Any]:
+    """summary.json. Numbers that do not exist are null."""
+    run, model = p.run, p.run.config.of(keys.Model)
+    best, q = run.chains[p.best.chain], p.best.q
+
+    def ends(values) -> dict[str, list[dict[str, Any]]]:
+        both = extremes(values, min(ENDS, len(values)))
+        named = [[{"item": p.names[j], "value": float(values[j])} for j in end.tolist()] for end in both]
+        return dict(zip(("highest", "lowest"), named))
+
+    return {
+        "format": "mpibayes-report",
+        "version": 1,
+        "family": "svi",
+        "approximation": True,
+        "likelihood": model.likelihood,
+        "rank": model.rank,
+        "runs": [
+            {"directory": str(chain.folder), **{name: finite(value) for name, value in vars(line).items()}}
+            for line in p.chains
+            for chain in run.chains
+            if chain.name == line.name
+        ],
+        "table": {
+            "path": str(run.table.path), "fingerprint": run.table.fingerprint, "users": run.n_rows,
+            "items": len(p.names), "training_ratings": int(p.ratings.sum()), "heldout_ratings": p.n_heldout,
+        },
+        "best": {"directory": str(best.folder), "cycle": p.best.cycle, "bound": p.best.bound},
+        "rmse": finite(p.best_chain.rmse),
+        "heldout_lpd": finite(p.best_chain.heldout),
+        "mean": p.turned.center,
+        "rating_sd": float(q.variance[0] ** 0.5),
+        "parts": [{"part": name, "sd": sd} for name, sd in p.shares()],
+        "biases": ends(p.bias) if p.turned.biased else None,
+        "factors": [
+            {"factor": k + 1, "sd": float(s), **ends(p.factors[:, k])} for k, s in enumerate(p.turned.strength)
+        ],
+        "warnings": p.warnings,
+        "pictures": pictures,
+    }  # fmt: skip

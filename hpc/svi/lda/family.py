@@ -1,0 +1,202 @@
+"""Latent Dirichlet allocation under the run loop: what a configuration says of it, and a chain with its scores and
+kept states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.data.sparse import SparseData
+from mpibayes.hpc.family import Info
+from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.svi import family as svi
+from mpibayes.hpc.svi.lda import keys, model
+from mpibayes.hpc.svi.lda.ascent import Ascent, Settings
+from mpibayes.hpc.svi.lda.heldout import HeldOut
+from mpibayes.hpc.svi.lda.scalars import SCALARS
+from mpibayes.hpc.svi.noise import Noise
+from mpibayes.hpc.svi.schedule import Constant, Decay, Schedule
+from mpibayes.io.draws import DrawWriter
+from mpibayes.io.files import Guard
+from mpibayes.text import counted
+
+PARTS = 10  # states that are kept, where output.kept does not say
+SMALL, BATCH = 5_000, 256  # documents of which all are looked at, and of a batch of more, where step.batch does not say
+CYCLES, PASSES = (
+    60,
+    10,
+)  # with all documents; and times that each is looked at in batches, where run.cycles does not say
+DOCUMENTS, MOST_SHARDS = 100, 64  # in a shard at least, and shards: sums do not depend on them
+SLOWING = Decay(10.0, 0.5)  # step sizes with batches, where step.rate does not say
+
+
+def settings_of(config: Config) -> Settings:
+    """What a chain needs of a configuration in which "auto" has been decided."""
+    of, step = config.of(keys.Model), config.of(keys.Step)
+    first, _, then = local_of(config).partition(", then ")
+    return Settings(
+        of.topics, of.alpha, of.eta, of.learn_alpha, config.run.seed, config.run.shards,
+        None if step.batch == "all" else svi.schedule_of(step.batch), rate_of(config), Noise(step.noise),
+        svi.schedule_of(step.effective) if step.noise != "none" else None, step.guard == "shrink",
+        first, then or first, step.switch if then else 0, step.warm, step.tolerance, step.iterations,
+    )  # fmt: skip
+
+
+def local_of(config: Config) -> str:
+    """step.local, with what "auto" means."""
+    step = config.of(keys.Step)
+    if step.local != "auto":
+        return step.local
+    return "linear, then vb" if step.batch == "all" else "cvb0, then vb"
+
+
+def rate_of(config: Config) -> Schedule:
+    """The step sizes."""
+    step = config.of(keys.Step)
+    if step.rate != "auto":
+        return svi.schedule_of(step.rate)
+    return Constant(1.0) if step.batch == "all" else SLOWING
+
+
+class Family:
+    """See `hpc.family.Family`."""
+
+    def __init__(self, comm: Communicator, config: Config, data: SparseData):
+        self.comm, self.data, self._config = comm, data, config
+        self.heldout_file = None
+
+    @staticmethod
+    def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
+        step, run, kept = config.of(keys.Step), config.run, config.of(keys.Output).kept
+        batch = step.batch
+        if batch == "auto":
+            batch = "all" if n_training <= SMALL else BATCH
+        usual = CYCLES if not isinstance(batch, int) else max(CYCLES, -(-PASSES * n_training // batch))
+        cycles = usual if run.cycles == "auto" else run.cycles
+        shards = min(MOST_SHARDS, max(1, n_training // DOCUMENTS)) if run.shards == "auto" else run.shards
+        half, end = cycles // 2, cycles * 9 // 10 if batch == "all" else cycles
+        return {
+            "step": {
+                "batch": batch, "switch": half if step.switch == "auto" else step.switch,
+                "warm": end if step.warm == "auto" else step.warm,
+            },
+            "run": {"shards": min(shards, n_training), "burn_in": 0, "cycles": cycles},
+            "output": {"kept": max(1, cycles // PARTS) if kept == "auto" else kept},
+        }  # fmt: skip
+
+    def read_files(self, places: Sequence[Path], fresh: bool) -> dict[str, Any]:
+        return {"heldout": None}
+
+    def load(self, places: Sequence[Path], fresh: bool) -> None:
+        """Every chain reads the documents of its own shards."""
+
+    def chain(self, config: Config, number: int) -> TopicsChain:
+        return TopicsChain(self, config, number)
+
+
+class TopicsChain:
+    """See `hpc.family.Chain`: a chain of variational inference, its held-out score, and its kept states."""
+
+    scalars = SCALARS
+    growing = False
+
+    def __init__(self, family: Family, config: Config, number: int):
+        self.comm, self.config = family.comm, config
+        data, table = family.data, family.data.table
+        self.ascent = Ascent(
+            self.comm, data.rows_of, data.n_rows, table.n_columns, table.total, settings_of(config), number
+        )
+        self.axes: Mapping[str, Mapping[str, Sequence[str]]] = {}
+        self.every = config.of(keys.Output).kept
+        self.heldout = None
+        if data.heldout is not None:
+            topics = config.of(keys.Model).topics
+            self.heldout = HeldOut(self.comm, data, self.ascent.n_shards, table.n_columns, topics)
+
+    @property
+    def n_rows(self) -> int:
+        return self.ascent.n_rows
+
+    @property
+    def n_shards(self) -> int:
+        return self.ascent.n_shards
+
+    @property
+    def cycles(self) -> int:
+        return self.ascent.cycles
+
+    @property
+    def shards(self) -> list[int]:
+        return list(self.ascent.shards)
+
+    def start(self) -> None:
+        self.ascent.start()
+
+    def advance(self, word: Sequence[int], limit: int) -> Info:
+        """A cycle."""
+        ascent, words = self.ascent, np.array(word, np.int64)
+        self.comm.sum_everywhere(words)
+        ascent.cycle()
+        result = Info(range(ascent.cycles, ascent.cycles + 1), words.tolist())
+        bound = score = np.nan
+        keeps = ascent.cycles % self.every == 0 and not ascent.broken
+        if keeps:
+            bound = ascent.evaluate()
+            score = self.heldout.perplexity(ascent.q) if self.heldout is not None else np.nan
+        if self.comm.rank == 0:
+            eta = self.config.of(keys.Model).eta
+            values = {
+                "bound": bound, "perplexity": score, "topics_used": model.n_used(ascent.q, eta),
+                "iterations": ascent.iterations, "step_size": ascent.rate(), "guarded": ascent.guarded,
+            }  # fmt: skip
+            result.values = {name: np.array([value], np.float64) for name, value in values.items()}
+            if keeps:
+                result.draw = {"lam": ascent.q.lam, "alpha": ascent.q.alpha, "bound": bound}
+            if ascent.broken:
+                result.problem = 'noise took a parameter out of its domain; set step.guard = "shrink"'
+            elif keeps and not np.isfinite(bound):
+                result.problem = "the bound is not a finite number"
+        return result
+
+    def state(self) -> tuple[dict[int, dict[str, np.ndarray]], dict[str, Any]]:
+        return self.ascent.state()
+
+    def restore(self, shared: Mapping[str, Any], shards: Mapping[int, Mapping[str, np.ndarray]]) -> None:
+        self.ascent.restore(shared, shards)
+
+    def draws(self, folder: Path, run: str, guard: Guard) -> DrawWriter:
+        return DrawWriter(folder, run, guard)
+
+    def in_words(self) -> list[str]:
+        ascent = self.ascent
+        lines = [model_in_words(self.config, ascent.n_rows, ascent.n_words), step_in_words(self.config)]
+        if self.cycles:
+            lines = [f"continues from cycle {self.cycles}"]
+        return [*lines, svi.APPROXIMATION]
+
+
+def model_in_words(config: Config, n_documents: int, n_words: int) -> str:
+    """What is modelled, in a line."""
+    of = config.of(keys.Model)
+    alpha = f"alpha {of.alpha:g}" + (" at first, then learned for each topic" if of.learn_alpha else "")
+    words = f"{counted(of.topics, 'topic')} of {counted(n_documents, 'document')} and {counted(n_words, 'word')}"
+    return f"latent Dirichlet allocation, {words}, {alpha}, eta {of.eta:g}"
+
+
+def step_in_words(config: Config) -> str:
+    """What a cycle does, in a line."""
+    step, rate = config.of(keys.Step), rate_of(config)
+    given = config.changed("step", rate=_as_given(rate)) if step.rate == "auto" else config
+    words = svi.step_in_words(given, "documents", "documents")
+    first, _, then = local_of(config).partition(", then ")
+    local = f"local step {first}" + (f" in {counted(step.switch, 'cycle')}, then {then}" if then else "")
+    warm = f", warm after cycle {step.warm:,}" if "vb" in (first, then) and step.batch == "all" else ""
+    return f"{words}; {local}{warm}"
+
+
+def _as_given(rate: Schedule) -> Any:
+    return rate.value if isinstance(rate, Constant) else keys.DecayingRate(delay=rate.delay, decay=rate.decay)

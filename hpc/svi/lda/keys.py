@@ -1,0 +1,113 @@
+"""The sections of the configuration of latent Dirichlet allocation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from mpibayes.hpc.config import keys
+from mpibayes.hpc.config.section import Section, key, tuples
+from mpibayes.hpc.svi import keys as svi
+from mpibayes.hpc.svi.keys import GrowingRate, GrowingSize, Rate, Size
+
+LOCAL = ("auto", "vb", "linear", "cvb0", "linear, then vb", "cvb0, then vb")
+
+
+class DecayingRate(svi.DecayingRate):
+    """(t + delay)^-decay in cycle t."""
+
+    delay: Annotated[float, Field(ge=0)] = 10.0
+    decay: Annotated[float, Field(ge=0.5, le=1)] = 0.5
+
+
+class Model(keys.Model):
+    sparse: ClassVar[bool] = True
+
+    family: Literal["svi"] = key(
+        "svi", "variational inference, stochastic or not: an approximation of the posterior", '"svi"'
+    )
+    likelihood: Literal["lda"] = key(
+        "lda", "topics of documents (latent Dirichlet allocation): a sparse table of counts of words", '"lda"'
+    )
+    topics: int = key(50, "topics", "a whole number from 1 to 10000", ge=1, le=10000)
+    alpha: float = key(
+        0.1, "of the Dirichlet prior of a document's topics: of each topic", "a number above 0", gt=0, le=1000
+    )
+    eta: float = key(0.05, "of the Dirichlet prior of a topic's words: of each word", "a number above 0", gt=0, le=1000)
+    learn_alpha: bool = key(
+        False, "an alpha for each topic is learned, in cycles with the local step vb", "true or false"
+    )
+
+
+class Step(svi.Step):
+    """What a cycle does."""
+
+    batch: Annotated[Literal["auto", "all"] | Size | GrowingSize, BeforeValidator(tuples)] = key(
+        "auto",
+        "documents that a cycle looks at, chosen anew each time: all of them, a number, or {growing = g}, g t in cycle "
+        "t; auto: all of up to 5,000 documents, else 256",
+        '"auto", "all", a whole number, 1 or more, or {growing = a number above 0}',
+        decided_once=True,
+    )
+    rate: Annotated[Literal["auto"] | Rate | DecayingRate | GrowingRate, BeforeValidator(tuples)] = key(
+        "auto",
+        "how far a cycle goes towards what its documents say: a number, {delay = d, decay = k} for (t + d)^-k in cycle "
+        "t, or {growing = g} for g t, at most 1; auto: 1 with all documents, else {delay = 10, decay = 0.5}",
+        '"auto", a number above 0 and at most 1, {delay = 0 or more, decay = from 0.5 to 1}, or {growing = a number '
+        "above 0}",
+    )
+    local: Literal[LOCAL] = key(
+        "auto",
+        "how a document's topics are found: vb, variational Bayes; linear, the same without digamma; cvb0, a word's "
+        "own share left out; or one, then vb; auto: linear, then vb with all documents, else cvb0, then vb",
+        " or ".join(f'"{name}"' for name in LOCAL),
+    )
+    switch: Literal["auto"] | Annotated[int, Field(ge=0)] = key(
+        "auto",
+        'cycles before "then"; auto: half of run.cycles at the first start',
+        '"auto" or a whole number, 0 or more',
+        decided_once=True,
+    )
+    warm: Literal["auto"] | Annotated[int, Field(ge=0)] = key(
+        "auto",
+        "cycles in which a document's topics are found anew; after these vb goes on from what they were, which raises "
+        "the bound but leaves no poor optimum; auto: nine tenths of run.cycles at the first start, with all documents",
+        '"auto" or a whole number, 0 or more',
+        decided_once=True,
+    )
+    tolerance: float = key(
+        0.01,
+        "summed change of a document's gamma, over its length and 1, below which its local step ends",
+        "a number above 0",
+        gt=0,
+    )
+    iterations: int = key(100, "of a document's local step, at most", "a whole number, 1 or more", ge=1)
+
+
+class Run(keys.Run):
+    cycles: Literal["auto"] | Annotated[int, Field(ge=1)] = key(
+        "auto",
+        "length of the chain; raise it to extend a finished run; auto: 60 with all documents, else ten passes over "
+        "them, decided at the first start",
+        '"auto" or a whole number, 1 or more',
+        decided_once=True,
+        may_change=True,
+    )
+
+
+class Output(svi.Output):
+    kept: Literal["auto"] | Size = key(
+        "auto",
+        "cycles between two that are kept, with the bound of all documents; auto: a tenth of run.cycles at the first "
+        "start",
+        '"auto" or a whole number, 1 or more',
+        decided_once=True,
+    )
+
+
+SECTIONS: Mapping[str, type[Section]] = {
+    "data": keys.Data, "model": Model, "step": Step, "run": Run, "output": Output,
+}  # fmt: skip
+NAMED: Mapping[str, type[Section]] = {"columns": keys.Column}

@@ -1,0 +1,79 @@
+"""Documents of this rank's shards, and their local steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpibayes.hpc.svi.lda.model import State, topic_scale
+from mpibayes.io.sparse import SparseRows
+from mpibayes.kernels.svi import lda
+from mpibayes.kernels.svi.lda import NUMBERED, Room, table_of
+
+MOST_BITS = 50  # of a sum in units: sums of numbers below 2^53 are exact
+
+
+def unit_of(n_tokens: float) -> float:
+    """What expected counts are rounded to multiples of, so that their sums over documents do not depend on an order."""
+    return 2.0 ** (int(np.ceil(np.log2(max(2.0, n_tokens)))) - MOST_BITS)
+
+
+@dataclass
+class Local:
+    """Local steps: their kind, whether they start anew, and when they end."""
+
+    kind: str
+    cold: bool
+    tolerance: float
+    iterations: int
+
+
+class Documents:
+    """The documents of some shards. gamma: float32 (D, K) of each."""
+
+    def __init__(self, shards: Sequence[SparseRows], v: int, k: int, unit: float, shares: bool):
+        self.shards, self.v, self.k, self.unit = list(shards), v, k, unit
+        self.texts = [lda.Documents(rows.starts, rows.columns, rows.values, v) for rows in self.shards]
+        self.room = Room(k, v, max((text.longest for text in self.texts), default=0), shares)
+        self.gamma = [np.zeros((len(rows), k), np.float32) for rows in self.shards]
+
+    def weigh(self, q: State, local: Local, chosen: Sequence[np.ndarray | None]) -> None:
+        """The weights of the words that the local steps look at."""
+        words = None
+        if any(rows is not None for rows in chosen):
+            there = np.zeros(self.v, bool)
+            for of, rows in zip(self.shards, chosen):
+                there[(of if rows is None else of.take(rows)).columns] = True
+            words = np.flatnonzero(there)
+        linear = local.kind != "vb"
+        self.room.weigh(q.lam, topic_scale(q.lam, linear), words, linear)
+
+    def look(
+        self, q: State, local: Local, chosen: Sequence[np.ndarray | None], numbers: Sequence[np.ndarray] | None
+    ) -> tuple[np.ndarray, np.ndarray | None, int]:
+        """Expected counts (V, padded) of these documents, and times their numbers; iterations. Writes gamma."""
+        self.weigh(q, local, chosen)
+        sums = table_of(self.v, self.k, np.float64)
+        numbered = None if numbers is None else table_of(self.v, self.k, np.float64)
+        done = 0
+        for i, (text, own) in enumerate(zip(self.texts, self.gamma)):
+            each = None if numbers is None else numbers[i]
+            done += self.steps(q, local, text, chosen[i], each, own, sums, numbered)
+        return sums, numbered, done
+
+    def steps(self, q: State, local: Local, text: lda.Documents, chosen, numbers, gamma, sums=None, numbered=None):
+        """Local steps of some documents under the weights as they are; iterations. Writes gamma, adds to sums."""
+        return self.room(
+            text, chosen, numbers, q.alpha.astype(np.float32), local.kind, local.cold,
+            local.iterations, local.tolerance, gamma, sums, numbered, self.unit,
+        )  # fmt: skip
+
+
+def in_units(sums: np.ndarray, unit: float) -> np.ndarray:
+    """Sums as whole numbers of units, int64."""
+    return np.rint(sums * (1.0 / unit)).astype(np.int64)
+
+
+UNIT_OF_NUMBERED = NUMBERED

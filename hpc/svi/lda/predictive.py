@@ -1,0 +1,40 @@
+"""A state as a distribution over documents: its topics, the largest first, and the topics of documents under it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpibayes.hpc.svi.lda.ascent import EXACTLY
+from mpibayes.hpc.svi.lda.heldout import proportions
+from mpibayes.hpc.svi.lda.local import Documents
+from mpibayes.hpc.svi.lda.model import State, sizes
+from mpibayes.io.sparse import SparseRows
+
+
+@dataclass(frozen=True)
+class Law:
+    """q with its topics by size, the largest first. size (K,): words that each stands for, in expectation."""
+
+    q: State
+    size: np.ndarray
+
+    @classmethod
+    def of(cls, q: State, eta: float) -> Law:
+        size = sizes(q, eta)
+        order = np.argsort(-size, kind="stable")
+        return cls(State(np.ascontiguousarray(q.lam[:, order]), q.alpha[order]), size[order])
+
+    @property
+    def word_given_topic(self) -> np.ndarray:
+        """Mean of beta, (V, K)."""
+        return self.q.lam / self.q.lam.sum(axis=0)
+
+    def topics_of(self, rows: SparseRows) -> np.ndarray:
+        """Mean proportions of topics in documents, by variational Bayes from the start, float64 (D, K)."""
+        v, k = self.q.lam.shape
+        documents = Documents([rows], v, k, 1.0, False)
+        documents.weigh(self.q, EXACTLY, [np.arange(len(rows))])
+        documents.steps(self.q, EXACTLY, documents.texts[0], None, None, documents.gamma[0])
+        return proportions(documents.gamma[0])

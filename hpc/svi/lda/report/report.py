@@ -1,0 +1,82 @@
+"""The report of latent Dirichlet allocation: its text, its pictures, topics.csv and summary.json."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpibayes.hpc.posterior.drawing import Picture
+from mpibayes.hpc.posterior.tables import Report, finite
+from mpibayes.hpc.svi.lda import keys
+from mpibayes.hpc.svi.lda.draws import Posterior
+from mpibayes.hpc.svi.lda.report.sections import sections, top, verdict
+from mpibayes.hpc.svi.lda.report.summarise import TOP, RunSummary, summarise
+from mpibayes.hpc.svi.lda.report.tables import parts
+from mpibayes.io.export import csv_line
+
+
+def make(run: Posterior) -> Report:
+    """See `report.report`."""
+    found = summarise(run)
+    pictures = _pictures(found)
+    return Report(
+        lambda: parts(found), _machine(found, list(pictures)), pictures, {"topics.csv": _csv(found)},
+        verdict=verdict(found), top=lambda: top(found), sections=lambda: sections(found, pictures), chains=run.chains,
+    )  # fmt: skip
+
+
+def _pictures(p: RunSummary) -> dict[str, Picture]:
+    """File names and PNG bytes."""
+    from mpibayes.hpc.svi.lda.report.figures import topics
+    from mpibayes.hpc.svi.report.figures import bounds
+
+    return {"bound.png": bounds(p.run.chains, p.best.chain), "topics.png": topics(p)}
+
+
+def _csv(p: RunSummary) -> str:
+    """A line for each topic and each of its first words."""
+    lines = [csv_line(["topic", "share", "coherence", "place", "word", "probability", "relevant_word", "relevance"])]
+    for t in p.topics:
+        for place, (i, j) in enumerate(zip(t.words.tolist(), t.relevant.tolist()), 1):
+            k = t.number - 1
+            lines.append(
+                csv_line([
+                    t.number, f"{t.share:.6g}", f"{t.coherence:.4f}", place, p.vocabulary[i],
+                    f"{p.probability[i, k]:.6g}", p.vocabulary[j], f"{p.relevance[j, k]:.4f}",
+                ])
+            )  # fmt: skip
+    return "".join(lines)
+
+
+def _machine(p: RunSummary, pictures: list[str]) -> dict[str, Any]:
+    """summary.json. Numbers that do not exist are null."""
+    run, of = p.run, p.run.config.of(keys.Model)
+    best = run.chains[p.best.chain]
+    return {
+        "format": "mpibayes-report",
+        "version": 1,
+        "family": "svi",
+        "approximation": True,
+        "likelihood": of.likelihood,
+        "runs": [
+            {"directory": str(chain.folder), **{name: finite(value) for name, value in vars(line).items()}}
+            for line in p.chains
+            for chain in run.chains
+            if chain.name == line.name
+        ],
+        "table": {
+            "path": str(run.table.path), "fingerprint": run.table.fingerprint, "training_documents": run.n_rows,
+            "words": len(p.vocabulary),
+        },
+        "best": {"directory": str(best.folder), "cycle": p.best.cycle, "bound": p.best.bound},
+        "perplexity": finite(p.best_chain.perplexity),
+        "topics": [
+            {
+                "topic": t.number, "share": t.share, "alpha": t.alpha, "coherence": finite(t.coherence),
+                "words": [p.vocabulary[i] for i in t.words[:TOP].tolist()],
+                "relevant": [p.vocabulary[i] for i in t.relevant[:TOP].tolist()],
+            }
+            for t in p.topics
+        ],
+        "warnings": p.warnings,
+        "pictures": pictures,
+    }  # fmt: skip

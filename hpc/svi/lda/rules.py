@@ -1,0 +1,45 @@
+"""What holds between the keys of the configuration of latent Dirichlet allocation, and with its sparse table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.config.places import Report
+from mpibayes.hpc.config.section import Section
+from mpibayes.hpc.svi import rules as svi
+from mpibayes.hpc.svi.lda import keys
+
+
+def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Section]], report: Report) -> None:
+    """Reports what no key alone can say. Sections that are not valid in themselves are missing here."""
+    svi.rules(sections, named, report)
+    if "data" in sections and isinstance(sections["data"].heldout, str):
+        report.add(("data", "heldout"), "got a file, expected a fraction: a share of the table's documents is held out")
+    if "model" in sections and "step" in sections:
+        step = sections["step"]
+        if sections["model"].learn_alpha and step.local in ("linear", "cvb0"):
+            what = f'it is learned from the local step "vb" alone, and step.local = "{step.local}" has none'
+            report.add(("model", "learn_alpha"), what)
+
+
+def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str]:
+    """Keys that have no effect, each with the setting that makes it so."""
+    step, idle = sections["step"], {("run", "burn_in"): 'model.likelihood = "lda"'}
+    if step.noise == "none":
+        idle |= {("step", key): 'step.noise = "none"' for key in ("effective", "guard")}
+    elif step.noise == "positive":
+        idle[("step", "guard")] = 'step.noise = "positive"'
+    if step.local not in ("auto", *(name for name in keys.LOCAL if "then" in name)):
+        idle[("step", "switch")] = f'step.local = "{step.local}"'
+    return idle
+
+
+def against_table(config: Config, columns: Any, report: Report) -> None:
+    """Reports a sparse table (given as `columns`) that is not one of counts."""
+    if not columns.whole:
+        what = f"its values are not counts: they go from {columns.minimum:g} to {columns.maximum:g}"
+        report.add(("model", "likelihood"), f'{what}; "lda" is about whole numbers of words, 0 or more')
+    elif columns.total < 1:
+        report.add(("model", "likelihood"), "the table has no words: all counts are 0")

@@ -1,0 +1,272 @@
+"""`mpibayes import --sparse`: files of (row, column, value) triples into a sparse table.
+
+The files are read once, a chunk at a time. Entries lie in files of their own beside the target until they are in order:
+memory depends on the number of rows and columns and on the length of their ids, not on the number of entries.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mpibayes.errors import ConfigError, DataError
+from mpibayes.io.files import read_regular, reading, reason
+from mpibayes.io.source import Progress
+from mpibayes.io.sparse import MAX_COUNT, TYPES, Entries, SparseRows, SparseTable, cuts, in_words, write_entries
+from mpibayes.io.table import check_table_name, check_target
+from mpibayes.io.triples import Triples, look
+from mpibayes.text import counted
+
+PIECE = 1 << 20  # entries that are sorted at a time, and more where a row has more
+FIELDS = ("columns", "values", "times")
+
+
+@dataclass(frozen=True)
+class SparseSummary:
+    """What an import came to. format: in words. warnings: what a user should know."""
+
+    table: SparseTable
+    format: str
+    warnings: tuple[str, ...]
+    seconds: float
+
+
+def import_sparse(
+    sources: Sequence[str | os.PathLike],
+    out: str | os.PathLike,
+    *,
+    vocabulary: str | os.PathLike | None = None,
+    row_ids: str | os.PathLike | None = None,
+    names: Sequence[str] | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
+    encoding: str | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> SparseSummary:
+    """Imports one file of triples, or several parts of text, into the sparse table `out`.
+
+    vocabulary, row_ids: files with the ids of columns and of rows, one a line, for sources that have numbers; of
+    docword.NAME the file vocab.NAME beside it is taken without being named. names: what rows, columns, values and times
+    are called. Raises ConfigError or DataError. Nothing appears under the final name unless all went well.
+    """
+    began = time.perf_counter()
+    out = Path(out)
+    check_table_name(out)
+    check_target(out, overwrite)
+    paths = [Path(source) for source in sources]
+    for path in paths:
+        with reading(path):
+            if out.exists() and out.samefile(path):
+                raise ConfigError(f"{out}: is both source and target; choose another name to write")
+    parts = [look(path, delimiter, header, names, encoding) for path in paths]
+    first = parts[0]
+    if len(parts) > 1:
+        _require_parts(parts)
+    if first.row_ids is not None and (vocabulary is not None or row_ids is not None):
+        option = "--vocabulary" if vocabulary is not None else "--row-ids"
+        raise ConfigError(f"{option}: {first.path} has ids itself; leave it out")
+    vocabulary = vocabulary or _beside(first)
+    given = (_lines(row_ids, first.shape[0], "rows"), _lines(vocabulary, first.shape[1], "columns"))
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.tmp-", dir=out.parent) as folder:
+        try:
+            spool = _Spool(Path(folder), first.timed)
+            spool.fill(parts, progress)
+            twice, entries = spool.in_order(first, *(ids and ids[:n] for ids, n in zip(given, first.shape)))
+        except OSError as error:
+            raise DataError(f"{out}: cannot be written: {reason(error)}") from error
+        about = {
+            "names": list(first.names), "files": [path.name for path in paths], "format": first.format,
+            "vocabulary": None if vocabulary is None else Path(vocabulary).name,
+        }  # fmt: skip
+        table = write_entries(out, entries, about, overwrite)
+    warnings = [*_left_over(vocabulary, given[1], first.shape[1]), *_left_over(row_ids, given[0], first.shape[0])]
+    warnings += _warnings(spool, table, twice)
+    return SparseSummary(table, first.format, tuple(warnings), time.perf_counter() - began)
+
+
+def _require_parts(parts: Sequence[Triples]) -> None:
+    first = parts[0]
+    for part in parts:
+        if part.row_ids is None:
+            raise ConfigError(f"{part.path}: {part.format}; several files can only be parts of one text")
+        if len(part.names) != len(first.names):
+            raise DataError(f"{part.path}: {len(part.names)} fields a line; {first.path} has {len(first.names)}")
+    for part in parts[1:]:
+        part.chunks.row_ids, part.chunks.column_ids = first.row_ids, first.column_ids
+
+
+def _beside(source: Triples) -> Path | None:
+    """The vocabulary that belongs to a bag of words by its name."""
+    found = re.fullmatch(r"docword\.(.+)", source.path.name)
+    if found is None or source.row_ids is not None:
+        return None
+    bare = re.sub(r"\.(gz|xz|bz2|zst)$", "", found[1])
+    folder = source.path.parent
+    places = (folder / f"vocab.{name}{packed}" for name in {found[1], bare} for packed in ("", ".gz", ".xz", ".bz2"))
+    return next((place for place in places if place.exists()), None)
+
+
+def _lines(path: str | os.PathLike | None, many: int, what: str) -> list[str] | None:
+    """The lines of a file of ids, of which there have to be so many, or more. Raises DataError."""
+    if path is None:
+        return None
+    import io
+
+    from mpibayes.io.dialect import decompressed
+
+    with reading(path):
+        try:
+            text = decompressed(io.BytesIO(read_regular(path, pipe=True))).read().decode("utf-8-sig")
+        except (UnicodeDecodeError, EOFError) as error:
+            raise DataError(f"{path}: not a readable list of ids, one a line: {error}") from error
+    lines = [line.rstrip("\r") for line in text.rstrip("\r\n").split("\n")]
+    if len(lines) < many:
+        raise DataError(f"{path}: {counted(len(lines), 'line')}, but there are {many:,} {what}: expected one id a line")
+    return lines
+
+
+class _Spool:
+    """Entries in files: first as they come, then by row."""
+
+    def __init__(self, folder: Path, timed: bool):
+        self.folder = folder
+        self.fields = FIELDS if timed else FIELDS[:-1]
+        self.n_entries, self.in_rows, self.whole = 0, True, True
+        self.per_row = np.zeros(0, np.int64)
+        self.seen = np.zeros(0, bool)  # columns with an entry
+
+    def fill(self, parts: Sequence[Triples], progress: Progress | None) -> None:
+        """All entries, as they come."""
+        files = {name: (self.folder / name).open("wb") for name in ("rows", *self.fields)}
+        last = -1
+        try:
+            for part in parts:
+                for chunk in part.chunks():
+                    rows = chunk.rows
+                    if not len(rows):
+                        continue
+                    self.in_rows = self.in_rows and rows[0] >= last and bool((np.diff(rows) >= 0).all())
+                    last = rows[-1]
+                    self.whole = self.whole and bool(((chunk.values >= 0) & (chunk.values % 1 == 0)).all())
+                    counts = np.bincount(rows, minlength=len(self.per_row))
+                    counts[: len(self.per_row)] += self.per_row
+                    self.per_row = counts
+                    if (most := int(chunk.columns.max()) + 1) > len(self.seen):
+                        self.seen = np.concatenate([self.seen, np.zeros(max(most, len(self.seen)), bool)])
+                    self.seen[chunk.columns] = True
+                    rows.astype(np.int32).tofile(files["rows"])
+                    for name in self.fields:
+                        getattr(chunk, name).astype(TYPES[name]).tofile(files[name])
+                    self.n_entries += len(rows)
+                    if progress is not None:
+                        progress("reading", self.n_entries, 0.0)
+        finally:
+            for file in files.values():
+                file.close()
+        if not self.n_entries:
+            raise DataError(f"{parts[0].path}: has no entries")
+
+    def in_order(self, source: Triples, row_ids, column_ids) -> tuple[int, Entries]:
+        """Entries by row and column, equal ones added up; how many were."""
+        n = max(source.shape[0], len(self.per_row))
+        self.per_row = np.concatenate([self.per_row, np.zeros(n - len(self.per_row), np.int64)])
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.per_row)])
+        kept = {name: np.memmap(self.folder / name, TYPES[name], "r+", shape=self.n_entries) for name in self.fields}
+        if not self.in_rows:
+            kept = self._by_row(kept, starts)
+        ids = (row_ids or _texts(source.row_ids), column_ids or _texts(source.column_ids))
+        at, lengths = 0, self.per_row
+        for first, last in cuts(starts, PIECE):
+            rows = np.repeat(np.arange(first, last), np.diff(starts[first : last + 1]))
+            piece = slice(starts[first], starts[last])
+            columns = np.array(kept["columns"][piece])
+            order = np.lexsort((columns, rows))
+            rows, columns = rows[order], columns[order]
+            new = np.concatenate([np.ones(min(1, len(rows)), bool), (np.diff(rows) > 0) | (np.diff(columns) > 0)])
+            into = slice(at, at + int(new.sum()))
+            for name in self.fields:
+                found = np.array(kept[name][piece])[order]
+                if not new.all():
+                    found = self._merged(name, found, rows, columns, new, ids)
+                kept[name][into] = found
+            if not new.all():
+                lengths[first:last] = np.bincount(rows[new] - first, minlength=last - first)
+            at = into.stop
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+
+        def pieces() -> Iterator[SparseRows]:
+            for first, last in cuts(starts, PIECE):
+                piece = slice(starts[first], starts[last])
+                arrays = {name: np.array(kept[name][piece]) for name in self.fields}
+                yield SparseRows(starts[first : last + 1] - starts[first], **arrays)
+
+        v = max(source.shape[1], int(self.seen.nonzero()[0][-1]) + 1)
+        return self.n_entries - at, Entries(n, v, at, "times" in self.fields, pieces, *ids)
+
+    def _by_row(self, kept: dict[str, np.memmap], starts: np.ndarray) -> dict[str, np.memmap]:
+        """The same entries, those of a row side by side, in the order in which they came."""
+        rows = np.memmap(self.folder / "rows", np.int32, "r", shape=self.n_entries)
+        sorted_ = {
+            name: np.memmap(self.folder / f"sorted-{name}", TYPES[name], "w+", shape=self.n_entries)
+            for name in self.fields
+        }
+        free = starts[:-1].copy()
+        for start in range(0, self.n_entries, PIECE):
+            piece = slice(start, start + PIECE)
+            order = np.argsort(rows[piece], kind="stable")
+            own = np.array(rows[piece])[order]
+            which, at, many = np.unique(own, return_index=True, return_counts=True)
+            place = np.repeat(free[which] - at, many) + np.arange(len(own))
+            free[which] += many
+            for name in self.fields:
+                sorted_[name][place] = np.array(kept[name][piece])[order]
+        return sorted_
+
+    def _merged(self, name: str, found, rows, columns, new, ids) -> np.ndarray:
+        """Values of equal pairs added up; of columns and times the first."""
+        if name != "values":
+            return found[new]
+        if not self.whole or "times" in self.fields:
+            i = int(np.flatnonzero(~new)[0])
+            row, column = (of[k] if of is not None else str(k + 1) for of, k in zip(ids, (rows[i], columns[i])))
+            raise DataError(f"row {row!r} has two values in column {column!r}; expected one of each pair")
+        total = np.add.reduceat(found.astype(np.float64), np.flatnonzero(new))
+        if total.max() >= MAX_COUNT:
+            raise DataError(f"the counts of a pair add up to {total.max():,.0f}; expected less than {MAX_COUNT:,}")
+        return total
+
+
+def _texts(ids: dict[str, int] | None) -> list[str] | None:
+    return None if ids is None else list(ids)
+
+
+def _left_over(path: str | os.PathLike | None, ids: Sequence[str] | None, many: int) -> Iterator[str]:
+    if ids is not None and len(ids) > many:
+        yield f"{path}: {len(ids):,} lines, of which the first {many:,} are used"
+
+
+def _warnings(spool: _Spool, table: SparseTable, twice: int) -> Iterator[str]:
+    if twice:
+        yield f"{counted(twice, 'entry', 'entries')} of a pair that was there before: values added up"
+    if empty := int((spool.per_row == 0).sum()):
+        yield f"{counted(empty, 'row')} without an entry"
+    if idle := table.n_columns - int(spool.seen.sum()):
+        yield f"{counted(idle, 'column')} without an entry"
+
+
+def print_sparse(summary: SparseSummary) -> None:
+    """What was imported, on standard output."""
+    from mpibayes.text import visible
+
+    for title, text in [*in_words(summary.table), ("read as", summary.format), ("time", f"{summary.seconds:.1f} s")]:
+        print(f"{title + ':':<16}{visible(text)}")
+    for warning in summary.warnings:
+        print(f"warning: {visible(warning)}")

@@ -1,0 +1,168 @@
+"""The page in a browser: what a reader does with it, by mouse and keyboard, wide and narrow, light, dark, on paper."""
+
+import json
+
+import pytest
+
+from mpibayes.hpc.page import page as module
+from mpibayes.hpc.page.page import page
+from mpibayes.text import visible
+from tests.page.browser import PROGRAM, Browser
+from tests.page.made import HOSTILE, report
+
+pytestmark = pytest.mark.skipif(
+    PROGRAM is None, reason="there is no Chromium here (Debian, Ubuntu: apt-get install chromium)"
+)
+FIRST = "#clusters-0 tbody tr"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    made = Browser(tmp_path_factory.mktemp("chromium"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("pages")
+
+
+@pytest.fixture(scope="module")
+def plain(folder):
+    return written(folder / "plain.html", report(n_clusters=120, n_columns=30, n_numeric=10))
+
+
+@pytest.fixture(scope="module")
+def hostile(folder):
+    return written(folder / "hostile.html", report(n_clusters=16, n_columns=16, levels=16, names=HOSTILE))
+
+
+def written(path, made):
+    path.write_text(page(made), encoding="utf-8")
+    return path
+
+
+def count(browser, selector):
+    return browser.run(f"document.querySelectorAll({json.dumps(selector)}).length")
+
+
+def texts(browser, selector):
+    return browser.run(f"[...document.querySelectorAll({json.dumps(selector)})].map((e) => e.textContent)")
+
+
+def test_a_table_is_sorted_searched_and_made_as_it_is_looked_at(browser, plain):
+    browser.open(plain)
+    assert count(browser, FIRST) < 120
+    heading = "document.querySelectorAll('#clusters-0 thead button')[2]"
+    for sorted_, state in ((-1, "descending"), (1, "ascending")):
+        browser.run(f"{heading}.click()")
+        assert browser.run(f"{heading}.parentElement.getAttribute('aria-sort')") == state
+        sizes = [int(t.replace(",", "")) for t in texts(browser, f"{FIRST} td:nth-child(3)")]
+        assert sizes == sorted(sizes, key=lambda n: sorted_ * n) and len(sizes) >= 40
+    down = "document.querySelector('#clusters-0 .scroll').scrollTo(0, 1e6)"
+    assert browser.until(f"{down}, document.querySelectorAll('{FIRST}').length === 120")
+    field = "document.querySelector('#clusters-0 input')"
+    browser.run(f"{field}.value = 'cluster OF 11'; {field}.dispatchEvent(new Event('input'))")
+    assert texts(browser, f"{FIRST} td:nth-child(2)") and count(browser, FIRST) == 11  # 11, 110 to 119
+    assert texts(browser, "#clusters-0 output") == ["11 of 120"]
+    assert browser.said == []
+
+
+def test_a_cluster_by_keyboard(browser, plain):
+    browser.open(plain)
+    browser.run(f"document.querySelector('{FIRST} button').focus()")
+    browser.press("Enter")
+    assert browser.until("document.querySelector('dialog').open")
+    assert texts(browser, "#details-title") == ["cluster of 0"] and count(browser, "dialog .column") >= 25
+    browser.press("ArrowRight")
+    assert texts(browser, "#details-title") == ["cluster of 1"]
+    browser.press("ArrowLeft")
+    browser.press("ArrowLeft")
+    assert texts(browser, "#details-title") == ["cluster of 119"] and browser.run("location.hash") == "#clusters-0/120"
+    far = [float(t) for t in texts(browser, "dialog .column > div:first-child span")]
+    assert far == sorted(far, reverse=True) and len(far) == 30
+    browser.press("Escape")
+    assert browser.until("!document.querySelector('dialog').open && location.hash === ''")
+    browser.open(f"{plain}#clusters-0/7")
+    assert browser.until("document.querySelector('dialog').open") and texts(browser, "#details-title") == [
+        "cluster of 6"
+    ]
+    assert browser.said == []
+
+
+def test_links_and_matrix(browser, plain):
+    browser.open(plain)
+    places = browser.run("[...document.querySelectorAll('nav a')].map((a) => !!document.querySelector(a.hash))")
+    assert len(places) == 3 and all(places)
+    browser.run("document.querySelectorAll('nav a')[1].click()")
+    assert browser.until(
+        "document.querySelector('#views canvas') && document.querySelector('#views canvas').width > 100"
+    )
+    browser.run("document.querySelector('#views canvas').focus()")
+    browser.press("ArrowDown")
+    assert browser.until(
+        "/column 1 .* with column 0 .*: [\\d.]+ %/.test(document.querySelector('.readout').textContent)"
+    )
+    assert browser.said == []
+
+
+def test_hostile_names_do_nothing(browser, hostile):
+    browser.open(hostile)
+    shown = "\n".join(texts(browser, f"{FIRST} td:nth-child(2)"))
+    assert [name for name in HOSTILE if visible(name) not in shown] == []
+    browser.run(f"document.querySelectorAll('{FIRST} button')[0].click()")
+    inside = "\n".join(texts(browser, "dialog .column"))
+    assert sum(visible(name) in inside for name in HOSTILE) >= 10
+    assert browser.run("window.owned") is None and count(browser, "main img, dialog img, main script") == 0
+    assert browser.said == [] and {url.split(":")[0] for url in browser.asked} <= {"file", "data"}
+
+
+def test_a_page_that_does_not_escape_is_seen(browser, folder, monkeypatch):
+    """The policy of the page stops what its texts would have run; the same checks see it."""
+    monkeypatch.setattr("mpibayes.hpc.page.markup.escaped", str)
+    path = written(folder / "raw.html", report(names=["<img src=x onerror=window.owned=1>"]))
+    browser.open(path)
+    assert count(browser, "main img") > 0
+    assert browser.complains() and browser.run("window.owned") is None
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "as_json", lambda data: json.dumps(data, ensure_ascii=False))
+    browser.open(written(folder / "raw.html", report(names=["</script><script>window.owned=1</script>"])))
+    assert count(browser, FIRST) == 0 and browser.complains()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_it_fits(browser, plain, hostile, width):
+    for path in (plain, hostile):
+        browser.open(path, width)
+        browser.run("scrollTo(0, 1e6)")
+        assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+        browser.run(f"document.querySelector('{FIRST} button').click()")
+        assert browser.run("document.querySelector('dialog').getBoundingClientRect().width <= innerWidth")
+        assert browser.run(
+            "document.querySelector('dialog').scrollWidth <= document.querySelector('dialog').clientWidth"
+        )
+    assert browser.said == []
+
+
+def test_dark_and_on_paper(browser, plain):
+    def lightness():
+        rgb = browser.run("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
+        return sum(rgb) / 765
+
+    browser.open(plain, dark=True)
+    assert lightness() < 0.2
+    browser.open(plain)
+    assert lightness() > 0.9
+    assert browser.paper().startswith(b"%PDF") and browser.said == []
+
+
+def test_500_clusters_of_500_columns(browser, folder):
+    path = written(folder / "large.html", report(n_clusters=500, n_columns=500, n_numeric=100))
+    assert browser.open(path) < 30.0  # 1 to 2 s, on a machine that does nothing else
+    assert count(browser, FIRST) < 200  # rows are made as they come into sight
+    browser.run(f"document.querySelector('{FIRST} button').click()")
+    assert 40 <= count(browser, "dialog .column") < 300
+    browser.run("document.querySelector('dialog').scrollTo(0, 1e6)")
+    assert browser.until("document.querySelectorAll('dialog .column').length >= 100")
+    assert browser.said == []

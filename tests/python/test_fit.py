@@ -1,0 +1,255 @@
+"""`mpibayes.fit`: the program as a child of this one. Its errors, its interrupts and its run directory."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import mpibayes as mb
+from mpibayes.hpc.python import child, display, fit
+from tests.conftest import FOR_RANKS
+from tests.query.runs import people, write_csv
+
+FEW = {"cycles": 4, "chains": 1, "burn_in": 1, "until_settled": False, "config": {"output.labels": 1}}
+
+
+def frame(n=60):
+    return pd.DataFrame(people(n)).replace("", None).astype({"age": float, "height": float, "day": "datetime64[s]"})
+
+
+# --- a DataFrame, and what is there already ---------------------------------------------------------------------------
+
+
+def test_a_dataframe_is_fitted_continued_and_told_from_another(tmp_path, capfd):
+    place = tmp_path / "a"
+    run = mb.fit(frame(), place, **FEW)
+    out = capfd.readouterr().out
+    assert "cycle=4/4" in out and "the configuration" in out
+    assert run.directory == place and isinstance(run.trace, pd.DataFrame) and len(run.trace) == 4
+    assert (tmp_path / "a.parquet").exists() and isinstance(run.simulate(2), pd.DataFrame)
+    assert len(mb.fit(frame(), place, **{**FEW, "cycles": 6}, progress=False).trace) == 6
+    assert capfd.readouterr().out == ""
+    with pytest.raises(mb.ConfigError, match="holds a run of another DataFrame"):
+        mb.fit(frame(61), place, **FEW)
+    with pytest.raises(mb.ConfigError, match="holds a run with another configuration") as caught:
+        mb.fit(frame(), place, **FEW, seed=7, progress=False)
+    assert any("run.seed" in problem for problem in caught.value.problems) and "--" not in str(caught.value)
+
+
+def test_errors_of_the_child_are_exceptions(tmp_path):
+    source = write_csv(tmp_path / "people.csv", people(40))
+    with pytest.raises(mb.ConfigError) as caught:
+        mb.fit(source, tmp_path / "a", config={"run.cycels": 3, "model": {"alpha": 2}}, progress=False)
+    assert "2 problems in the configuration" in caught.value.message
+    assert any("run.cycels" in p and "run.cycles" in p for p in caught.value.problems)
+    assert caught.value.__cause__ is None and not (tmp_path / "a").exists()
+
+
+@pytest.mark.thorough
+def test_more_errors(tmp_path, monkeypatch):
+    with pytest.raises(mb.DataError, match="no such file"):
+        mb.fit(tmp_path / "nothing.csv", progress=False)
+    with pytest.raises(mb.ConfigError, match="given twice"):
+        mb.fit({"a": [1, 2]}, seed=1, config={"run.seed": 2})
+    with pytest.raises(mb.ConfigError, match="ranks = 0"):
+        mb.fit({"a": [1, 2]}, ranks=0)
+    monkeypatch.setenv("PMI_SIZE", "2")
+    with pytest.raises(mb.ConfigError, match="not under mpirun"):
+        mb.fit({"a": [1, 2]})
+    monkeypatch.setattr(child.shutil, "which", lambda *a, **k: None)
+    with pytest.raises(mb.ConfigError, match="there is no mpirun here"):
+        child.start(["run"], 2)
+
+
+@pytest.mark.thorough
+def test_kinds_make_a_table_that_is_found_again(tmp_path, capfd):
+    g = np.random.default_rng(1)
+    data = pa.table({"code": g.integers(1, 40, 200), "x": g.normal(size=200)})
+    run = mb.fit(data, tmp_path / "a", kinds={"code": "categorical"}, **FEW)
+    assert run.columns["code"] == "categorical" and isinstance(run.trace, pa.Table)
+    assert len(mb.fit(data, tmp_path / "a", kinds={"code": "categorical"}, **{**FEW, "cycles": 5}).trace) == 5
+    with pytest.raises(mb.ConfigError, match="of another table, or with other columns"):
+        mb.fit(data, tmp_path / "a", kinds={"code": "count"}, **FEW)
+    again = mb.fit(data, tmp_path / "a", kinds={"code": "count"}, **FEW, fresh=True)
+    assert again.columns["code"] == "count" and (tmp_path / "a.old-1").exists()
+    assert not list(tmp_path.glob("*.new.h5"))
+    table = mb.import_table(data, tmp_path / "t.h5", kinds={"code": "real"})
+    assert "code" in capfd.readouterr().out
+    assert mb.fit(table, **FEW, progress=False).directory == tmp_path / "runs" / "t"
+    run = mb.fit(data, **FEW, progress=True)
+    assert f"the run is in {run.directory}" in capfd.readouterr().out
+
+
+@pytest.mark.thorough
+def test_several_ranks_give_the_same_bits(tmp_path, monkeypatch):
+    for name, value in FOR_RANKS.items():
+        monkeypatch.setenv(name, value)
+    data, many = frame(200), {**FEW, "config": {"output.labels": 1, "run.shards": 2}}
+    one, two = (mb.fit(data, tmp_path / str(n), ranks=n, **many, progress=False) for n in (1, 2))
+    assert one.trace.drop(columns="seconds").equals(two.trace.drop(columns="seconds"))
+    assert two.status[0]["ranks"] == 2 and np.array_equal(one.labels, two.labels)
+
+
+# --- a regression -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.thorough
+def test_a_regression_predicts_and_refuses_what_it_has_not(tmp_path):
+    g = np.random.default_rng(2)
+    x = g.normal(size=400)
+    data = pd.DataFrame({"x": x, "y": np.where(g.random(400) < 1 / (1 + np.exp(-2 * x)), "yes", "no")})
+    about = {"family": "regression", "likelihood": "logistic", "response": "y", "cycles": 300, "chains": 1}
+    run = mb.fit(data, tmp_path / "r", **about, until_settled=False, progress=False)
+    found = run.predict(data[["x"]].iloc[:5])
+    assert isinstance(found, pd.DataFrame) and found["p_yes"].between(0, 1).all()
+    with pytest.raises(mb.ConfigError, match="without clusters"):
+        run.clusters()
+    assert (run.complete(data.assign(y=None).astype({"y": object}))["y"].isin(["yes", "no"])).all()
+
+
+# --- interrupts -------------------------------------------------------------------------------------------------------
+
+PROGRAM = """
+import sys
+import mpibayes as mb
+
+try:
+    mb.fit("people.csv", "run", ranks=int(sys.argv[1]), cycles=10**6, chains=1, burn_in=1, until_settled=False,
+           config={"output.labels": 1000, "run.shards": 2}, max_time="3m")
+except mb.Interrupted as error:
+    print("INTERRUPTED", isinstance(error, KeyboardInterrupt), error, flush=True)
+"""
+
+
+def start(place, ranks):
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(ranks)],
+        cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env={**os.environ, **FOR_RANKS},
+    )  # fmt: skip
+
+
+def wait_for(path, process, seconds=60):
+    limit = time.monotonic() + seconds
+    while not path.exists():
+        assert process.poll() is None and time.monotonic() < limit, process.communicate()
+        time.sleep(0.05)
+
+
+@pytest.mark.quick("1")
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_an_interrupt_ends_at_a_checkpoint_and_the_same_call_continues(tmp_path, ranks):
+    """The interrupt reaches the whole group of processes, as from a terminal or a notebook's server."""
+    write_csv(tmp_path / "people.csv", people(60))
+    process = start(tmp_path, ranks)
+    try:
+        wait_for(tmp_path / "run" / "status.json", process)
+        time.sleep(1.0)
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 0, out + err
+    assert "INTERRUPTED True run: stopped at the checkpoint of cycle" in out and "Traceback" not in out + err
+    (status,) = mb.open(tmp_path / "run").status
+    assert status["state"] == "stopped" and status["last_checkpoint"] == status["cycle"] > 0
+    cycles = status["cycle"] + 2
+    again = mb.fit(
+        tmp_path / "people.csv", tmp_path / "run", cycles=cycles, chains=1, burn_in=1, until_settled=False,
+        config={"output.labels": 1000, "run.shards": 2}, progress=False,
+    )  # fmt: skip
+    assert again.trace["cycle"].to_pylist() == list(range(1, cycles + 1))
+
+
+@pytest.mark.thorough
+def test_a_second_interrupt_ends_the_run_at_once(tmp_path):
+    """The child, which would go on for long, and has no say any more: it is stopped by SIGSTOP."""
+    write_csv(tmp_path / "people.csv", people(60))
+    process = start(tmp_path, 1)
+    wait_for(tmp_path / "run" / "status.json", process)
+    pid = mb.open(tmp_path / "run").status[0]["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        time.sleep(1.0)
+    out, err = process.communicate(timeout=60)
+    assert "INTERRUPTED" in out and process.returncode == 0, out + err
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+@pytest.mark.thorough
+def test_a_time_limit_is_no_error(tmp_path, capfd):
+    write_csv(tmp_path / "people.csv", people(60))
+    run = mb.fit(
+        tmp_path / "people.csv", tmp_path / "a", cycles=10**6, chains=1, until_settled=False, max_time=3.0,
+        config={"output.labels": 1000},
+    )  # fmt: skip
+    assert run.status[0]["state"] == "stopped" and "run the same command again" in capfd.readouterr().out
+
+
+# --- what needs no child ----------------------------------------------------------------------------------------------
+
+
+def test_settings_become_keys():
+    nested = {"run": {"seed": np.int64(3)}, "columns": {"a b": {"use": False}}, "anneal.schedule": [[2, 0.1]]}
+    found = fit._settings({"data.heldout": fit._heldout(0)}, nested)
+    assert found == {
+        "data.heldout": "none",
+        "run.seed": 3,
+        'columns."a b".use': False,
+        "anneal.schedule": [[2, 0.1]],
+    }
+    prior = {"columns": {"x": {"prior": {"shape": 2, "rate": 0.5}}}}
+    assert fit._settings({}, prior) == {"columns.x.prior": {"shape": 2, "rate": 0.5}}
+
+
+def test_what_a_child_said_becomes_an_exception():
+    said = ["warning: x", "mpibayes: error: runs/a: choose another with -o, or --fresh", "  - one", "  - two", "noise"]
+    error = child.error_of(2, said)
+    assert type(error) is mb.ConfigError and error.problems == ("one", "two")
+    assert error.message == "runs/a: choose another with directory=, or fresh=True"
+    error = child.error_of(70, ["Traceback ...", "mpibayes: internal error: ValueError: no"])
+    assert type(error) is mb.MpibayesError and "exit code 70" in error.message and len(error.problems) == 2
+    assert "by SIGKILL" in child.error_of(-9, []).message
+    assert (
+        child.in_python("srun --mpi=pmix; --given 'a=1' and --burn-in 5")
+        == "srun --mpi=pmix; given='a=1' and burn_in=5"
+    )
+
+
+def test_a_notebook_shows_bars(monkeypatch):
+    shown = []
+
+    class Handle:
+        def update(self, what):
+            shown.append(what._repr_html_())
+
+    class Shell:
+        kernel = object()
+
+    def show(what, display_id):
+        shown.append(what._repr_html_())
+        return Handle()
+
+    fake = type(sys)("IPython")
+    fake.get_ipython, fake.display = Shell, type(sys)("IPython.display")
+    fake.display.display = show
+    monkeypatch.setitem(sys.modules, "IPython", fake)
+    monkeypatch.setitem(sys.modules, "IPython.display", fake.display)
+    found = display.display_for(True)
+    assert isinstance(found, display.Notebook)
+    found.say("2026-01-05T12:00:07 <b>imports</b> into a.h5")
+    found.say("2026-01-05T12:00:07 cycle=3/10 K=2")
+    status = {"chain": "chain-1", "family": "mixture", "cycle": 3, "cycles": 10, "state": "running", "n_clusters": 2}
+    found.show([status])
+    found.show([status])
+    assert len(shown) == 2 and "&lt;b&gt;imports" in shown[0] and "2026" not in shown[0]
+    assert '<progress value="3" max="10">' in shown[1] and "chain-1: cycle=3/10 K=2" in repr(found)

@@ -1,0 +1,213 @@
+"""Topics of documents as a run: the same bits on any number of ranks, stops, what is made of a run, bad input."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc.svi.lda.draws import Posterior
+from mpibayes.hpc.svi.lda.report.summarise import coherences
+from mpibayes.io.draws import iterate_draws
+from mpibayes.io.export import export
+from mpibayes.io.sparse import SparseTable, write_sparse
+from mpibayes.io.table import table_from_arrays, write_table
+from tests.page.checks import parts_of, problems
+from tests.run.conftest import mpibayes
+from tests.svi.lda_cases import corpus, sparse
+
+CONFIG = """
+[data]
+table = "news.h5"
+heldout = 0.1
+[model]
+family = "svi"
+likelihood = "lda"
+topics = 6
+learn_alpha = true
+[step]
+local = "cvb0, then vb"
+batch = 60
+noise = "svi+"
+effective = {growing = 2}
+switch = 8
+warm = 20
+[run]
+seed = 5
+shards = 5
+cycles = 24
+[output]
+kept = 4
+"""
+PLAIN = CONFIG.split("[step]")[0] + "[run]\ncycles = 12\nchains = 2\n"
+WORDS = [f"wörd{i}" for i in range(60)]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    place = tmp_path_factory.mktemp("lda")
+    write_sparse(place / "news.h5", corpus(d=200)[0], 60, column_ids=WORDS, names=("document", "word", "count"))
+    write_table(place / "dense.h5", *table_from_arrays([("x", "real", np.arange(9.0), None)]))
+    (place / "run.toml").write_text(CONFIG)
+    (place / "plain.toml").write_text(PLAIN)
+    return place
+
+
+def sets(*changes):
+    return [word for change in changes for word in ("--set", change)]
+
+
+def ran(place, out, *words, ranks=1, config="run.toml"):
+    done = mpibayes(place, "run", config, "-o", out, *words, ranks=ranks)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def found(place, out):
+    """All that is kept of a chain."""
+    export([place / out], "csv", out=place / "trace.csv", timings=False)
+    kept = [(cycle, name, a.tobytes()) for cycle, arrays in iterate_draws(place / out) for name, a in arrays.items()]
+    return (place / "trace.csv").read_bytes(), kept
+
+
+def test_stopped_in_pieces_on_other_ranks(place):
+    ran(place, "one")
+    ran(place, "pieces", *sets("run.cycles=13"), ranks=3)
+    ran(place, "pieces", ranks=2)
+    ran(place, "four", ranks=4)
+    assert found(place, "one") == found(place, "pieces") == found(place, "four")
+    assert len(found(place, "one")[1]) == 6 * 3
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("change", ['step.noise="positive"', "step.batch=all", 'step.local="linear"'])
+def test_other_steps_on_any_number_of_ranks(place, change):
+    more = sets(change, *(["model.learn_alpha=false"] if "local" in change else []))
+    for ranks in (1, 2, 4):
+        ran(place, f"other-{change[5:9]}-{ranks}", *more, ranks=ranks)
+    outs = [found(place, f"other-{change[5:9]}-{ranks}") for ranks in (1, 2, 4)]
+    assert outs[0] == outs[1] == outs[2]
+
+
+def test_shards_do_not_matter_without_noise(place):
+    """Expected counts are summed exactly."""
+    quiet = CONFIG.replace('noise = "svi+"\neffective = {growing = 2}\n', "").replace("learn_alpha = true\n", "")
+    (place / "quiet.toml").write_text(quiet)
+    for shards in (1, 7):
+        ran(place, f"s{shards}", *sets(f"run.shards={shards}"), config="quiet.toml")
+    one, seven = (
+        [arrays["lam"].tobytes() for _, arrays in iterate_draws(place / f"s{shards}")] for shards in (1, 7)
+    )  # fmt: skip
+    assert one == seven
+
+
+def test_what_is_made_of_a_run(place):
+    text = ran(place, "plain", config="plain.toml")
+    assert "local step linear in 6 cycles, then vb, warm after cycle 10" in text and "an approximation" in text
+    done = mpibayes(place, "report", "plain")
+    assert done.returncode == 0 and "An approximation" in done.stdout and "of 2 chains" in done.stdout, done.stderr
+    page = (place / "plain" / "report" / "report.html").read_text()
+    assert problems(page) == [] and [part["part"] for part in parts_of(page)] == ["browse", "traces"]
+    done = mpibayes(place, "report", "plain", "--full")
+    assert done.returncode == 0, done.stderr
+    for words in ("the best of 2", "perplexity", "coherence", "approximation", "not the posterior", "wörd"):
+        assert words in done.stdout, words
+    folder = place / "plain" / "report"
+    assert {p.name for p in folder.iterdir()} >= {"report.txt", "summary.json", "topics.csv", "bound.png", "topics.png"}
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["approximation"] and len(summary["topics"]) == 6 and summary["perplexity"] > 1
+    assert abs(sum(t["share"] for t in summary["topics"]) - 1) < 1e-9
+    run = Posterior([place / "plain"])
+    best = max(run.last(), key=lambda kept: kept.bound)
+    assert summary["best"]["bound"] == best.bound == run.best().bound
+    done = mpibayes(place, "export", "plain", "--to", "topics", "-o", "topics.csv")
+    assert done.returncode == 0, done.stderr
+    with open(place / "topics.csv") as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == 6 * 60 and lines[0]["word"] == summary["topics"][0]["words"][0]
+    assert abs(sum(float(line["probability"]) for line in lines[:60]) - 1) < 1e-4
+
+
+def test_topics_of_new_documents(place):
+    ran(place, "plain", config="plain.toml")
+    law = Posterior([place / "plain"]).law(Posterior([place / "plain"]).best())
+    of = law.word_given_topic / law.word_given_topic.sum(axis=1, keepdims=True)
+    top = [WORDS[i] for i in of.argmax(axis=0).tolist()]  # the word that most says that it is the topic
+    lines = [f"doc{k},{word},{9 + k}\n" for k, word in enumerate(top)] + ["doc0,unknown,2\n", "lost,never,1\n"]
+    (place / "new.csv").write_text("document,word,count\n" + "".join(lines))
+    done = mpibayes(place, "predict", "plain", "new.csv", "-o", "p.csv", "--force")
+    assert done.returncode == 0, done.stderr
+    assert "2 words of new.csv are not in the run's table: 4.2% of all words are left out" in done.stdout + done.stderr
+    with open(place / "p.csv") as file:
+        found = list(csv.DictReader(file))
+    assert [int(line["topic"]) for line in found[:6]] == [1, 2, 3, 4, 5, 6]
+    assert [line["document"] for line in found] == [*(f"doc{k}" for k in range(6)), "lost"]
+    assert [int(line["words"]) for line in found] == [9, 10, 11, 12, 13, 14, 0]
+    for line in found:
+        assert abs(sum(float(line[f"p_{k}"]) for k in range(1, 7)) - 1) < 1e-6
+    done = mpibayes(place, "predict", "plain", "new.csv", "-o", "p2.csv", "--unseen", "error")
+    assert done.returncode == 3 and "the word 'unknown' is not in the run's table" in done.stderr
+    assert not (place / "p2.csv").exists()
+
+
+def test_check(place):
+    done = mpibayes(place, "check", "run.toml", "--ranks", "2")
+    assert done.returncode == 0, done.stderr
+    for words in ("a sparse table", "60 (word)", "latent Dirichlet allocation, 6 topics", "approximation", "passes"):
+        assert words in done.stdout, words
+
+
+@pytest.mark.parametrize(
+    "changes, code, words",
+    [
+        (
+            ("data.table=dense.h5",),
+            2,
+            "a typed table, of columns (mpibayes import), but the model, svi with likelihood lda",
+        ),
+        (("data.heldout=news.h5",), 2, "data.heldout: got a file, expected a fraction"),
+        (('step.local="linear"',), 2, 'model.learn_alpha: it is learned from the local step "vb" alone'),
+        (
+            ("model.components=3",),
+            2,
+            'model.likelihood = "lda" has no use for it; take it out, or set model.likelihood',
+        ),
+        (("step.effective=none",), 2, "step.effective"),
+        (('run.until="settled"',), 2, "run.until"),
+        (("columns.x.use=false",), 2, "columns.x: a sparse table has no columns"),
+    ],
+)
+def test_refused(place, changes, code, words):
+    done = mpibayes(place, "check", "run.toml", *sets(*changes))
+    assert done.returncode == code and words in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
+def test_a_dense_model_refuses_a_sparse_table(place):
+    (place / "dense.toml").write_text('[data]\ntable = "news.h5"\n')
+    for verb in ("check", "run"):
+        done = mpibayes(place, verb, "dense.toml")
+        assert done.returncode == 2 and "a sparse table, of counts or ratings" in done.stderr, done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_ratings_are_no_counts(place):
+    rows = corpus(d=20)[0]
+    rows.values[0] = 0.5
+    write_sparse(place / "ratings.h5", rows, 60)
+    done = mpibayes(place, "check", "run.toml", *sets("data.table=ratings.h5"))
+    assert done.returncode == 2 and "its values are not counts: they go from 0.5" in done.stderr, done.stderr
+
+
+def test_coherence(tmp_path):
+    """Against its definition, pair by pair."""
+    counts = np.array([[1, 1, 0, 0], [2, 1, 0, 1], [0, 0, 1, 1], [0, 1, 1, 0], [1, 1, 0, 0.0]])
+    write_sparse(tmp_path / "t.h5", sparse(counts), 4)
+    there = counts > 0
+
+    def npmi(i, j):
+        both = (there[:, i] & there[:, j]).mean()
+        return np.log(both / (there[:, i].mean() * there[:, j].mean())) / -np.log(both) if both else -1.0
+
+    words = np.array([[0, 1, 3], [0, 2, 1]])
+    expected = [np.mean([npmi(a[i], a[j]) for i, j in ((0, 1), (0, 2), (1, 2))]) for a in words]
+    np.testing.assert_allclose(coherences(SparseTable.open(tmp_path / "t.h5"), words), expected)
