@@ -96,7 +96,7 @@ class Held:
 
     def score(self, p):
         """Perplexity with words' probabilities in topics (V, K), by each estimate."""
-        q, found = State(np.ascontiguousarray(p * 1e6 + 1e-9), np.full(p.shape[1], ALPHA)), {}
+        q, found = State(np.ascontiguousarray(p * 1e6 + 1e-9, np.float64), np.full(p.shape[1], ALPHA)), {}
         held = heldout.HeldOut(serial(), self, 1, len(p), p.shape[1])
         usual = heldout.COMPLETION
         for name, local in ESTIMATES.items():
