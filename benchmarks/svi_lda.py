@@ -161,7 +161,7 @@ def tomotopy(rows, v):
         if len(words):
             model.add_doc([str(w) for w in words.tolist()])
     began = time.process_time()
-    model.train(1000, workers=1)
+    model.train(200, workers=1)
     took = time.process_time() - began
     p = np.full((v, TOPICS), 1e-12)
     places = [int(w) for w in model.used_vocabs]
