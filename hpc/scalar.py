@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 ACTIVE_ROWS = "active_rows"  # rows that are in: fewer than all while a chain grows, and no draw counts yet
+LOOKED_ROWS = "looked_rows"  # rows that the cycle looked at, of a family whose cycles take batches of them
 SCORES = "scores"  # `Scalar.judged` of the scores of held-out rows
 
 

@@ -28,7 +28,7 @@ from typing import Any, TextIO
 
 from mpibayes.hpc.parallel.launcher import launched
 from mpibayes.hpc.run.live import Past, panel
-from mpibayes.hpc.scalar import ACTIVE_ROWS, Scalar, shown
+from mpibayes.hpc.scalar import ACTIVE_ROWS, LOOKED_ROWS, Scalar, shown
 from mpibayes.io.files import make_directory, open_regular
 from mpibayes.text import count, duration, rate, visible
 
@@ -137,7 +137,8 @@ class Progress:
     def update(self, values: Mapping[str, float], n_cycles: int = 1) -> None:
         """After n_cycles cycles: the scalars of the last, with `cycle`, and seconds, of each."""
         self.cycle = int(values["cycle"])
-        latest = Pace.of(values.get(ACTIVE_ROWS) or self.n_rows, values["seconds"])
+        looked = values.get(ACTIVE_ROWS) or values.get(LOOKED_ROWS) or self.n_rows
+        latest = Pace.of(looked, values["seconds"])
         self._pace = latest if self._pace is None else self._pace.then(latest)
         for s in self.scalars:
             if s.of:
@@ -165,7 +166,7 @@ class Progress:
         known = {**self._values, **{k: v for k, v in (values or {}).items() if math.isfinite(v)}}
         pace = self._pace
         full = None if pace is None else pace.full_cycle(self.n_rows, known.get(ACTIVE_ROWS) or self.n_rows)
-        visits_rows = any(s.name == ACTIVE_ROWS for s in self.scalars)
+        visits_rows = any(s.name in (ACTIVE_ROWS, LOOKED_ROWS) for s in self.scalars)
         return {
             "cycle": self.cycle,
             "cycles": self.cycles,

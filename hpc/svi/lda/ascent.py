@@ -139,6 +139,11 @@ class Ascent:
         """Of a document's local step in the last pass, on average."""
         return self._found.iterations
 
+    @property
+    def looked(self) -> int:
+        """Documents of the last pass."""
+        return self._found.n_batch
+
     def evaluate(self) -> float:
         """The bound of the present state over all documents: with gamma as it is where the last pass was vb and over
         all, else with one that is found for it."""

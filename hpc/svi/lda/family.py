@@ -13,6 +13,7 @@ from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.data.sparse import SparseData
 from mpibayes.hpc.family import Info
 from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.scalar import LOOKED_ROWS
 from mpibayes.hpc.svi import family as svi
 from mpibayes.hpc.svi.lda import keys, model
 from mpibayes.hpc.svi.lda.ascent import Ascent, Settings
@@ -152,6 +153,7 @@ class TopicsChain:
             values = {
                 "bound": bound, "perplexity": score, "topics_used": model.n_used(ascent.q, eta),
                 "iterations": ascent.iterations, "step_size": ascent.rate(), "guarded": ascent.guarded,
+                LOOKED_ROWS: ascent.looked,
             }  # fmt: skip
             result.values = {name: np.array([value], np.float64) for name, value in values.items()}
             if keeps:

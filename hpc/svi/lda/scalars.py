@@ -1,6 +1,6 @@
 """The scalars of the trace of latent Dirichlet allocation."""
 
-from mpibayes.hpc.scalar import FINE, NATS, REAL, WHOLE, Scalar
+from mpibayes.hpc.scalar import FINE, LOOKED_ROWS, NATS, REAL, WHOLE, Scalar
 
 SCALARS = (
     # Of all documents; NaN in cycles that are not kept.
@@ -20,6 +20,8 @@ SCALARS = (
     Scalar("step_size", FINE, place=5, log="step_size", status="step size", label="step size", statistic=True),
     # Topics whose noise was cut in this cycle.
     Scalar("guarded", WHOLE, place=6, log="guarded", status="guarded", label="guarded topics", statistic=True),
+    # Documents of the cycle's batch.
+    Scalar(LOOKED_ROWS, WHOLE, statistic=True),
     Scalar("seconds", statistic=True, timing=True),
 )  # fmt: skip
 BY_FAMILY = {"svi lda": SCALARS}
