@@ -30,6 +30,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.thorough
 def test_the_answer_does_not_depend_on_ranks(folder, mpirun):
     """Of every kind of question, on one rank and on three, in one start of each."""
     program = (
