@@ -110,13 +110,14 @@ def text_of(made: Report) -> str:
 
 def write(folder: Path, made: Report) -> None:
     """Its files, in a folder that is there. Raises ConfigError."""
+    text, html = text_of(made), page(made)
     try:
         for name, image in made.pictures.items():
             write_bytes(folder / name, image)
         for name, content in made.files.items():
             write_text(folder / name, content)
-        write_text(folder / "report.txt", text_of(made))
-        write_text(folder / "report.html", page(made))
+        write_text(folder / "report.txt", text)
+        write_text(folder / "report.html", html)
         write_text(folder / "summary.json", json.dumps(made.document, indent=1, allow_nan=False) + "\n")
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written: {reason(error)}; choose another place with --out") from None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from mpibayes.errors import MpibayesError
-from mpibayes.hpc.registry import FAMILIES, scalars_of
+from mpibayes.hpc.registry import ROOMS, scalars_of
 from mpibayes.hpc.run.live import panel
 from mpibayes.hpc.run.progress import line
 from mpibayes.hpc.run.status import NAME, read_status
@@ -66,8 +66,8 @@ def in_words(chain: Status) -> str:
     """One line: chain-1: cycle=120/2000 K=37 ..."""
     if chain.get("cycle") is None or not chain.get("cycles"):
         return ""
-    family = chain.get("family")
-    scalars = scalars_of(family) if family in FAMILIES else ()
+    kind = chain.get("family")
+    scalars = scalars_of(kind) if kind in ROOMS else ()
     name = f"{chain['chain']}: " if chain["chain"] else ""
     state = "" if chain.get("state") == "running" else f" ({chain.get('state')})"
     return visible(name + line(chain, scalars, {}) + state)
@@ -117,7 +117,7 @@ class Terminal:
     def show(self, chains: Sequence[Status]) -> None:
         from rich.console import Group
 
-        there = [c for c in chains if c.get("cycle") is not None and c.get("cycles") and c.get("family") in FAMILIES]
+        there = [c for c in chains if c.get("cycle") is not None and c.get("cycles") and c.get("family") in ROOMS]
         names = [f" {c['chain']}" if c["chain"] else "" for c in there]
         self._live.update(Group(*(panel(c, scalars_of(c["family"]), name) for c, name in zip(there, names))))
 

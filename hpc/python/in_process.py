@@ -34,13 +34,21 @@ class Fitted:
     """A finished run and what it predicts. columns: those of the table; config: its sections, without `data`.
 
     draws: at most so many are averaged over. directory: where the run is kept, None for a temporary one; a run that is
-    there already is continued. Raises ConfigError, DataError, NumericalError.
+    there already is continued. probabilities: whether predictions have those of clusters. Raises ConfigError,
+    DataError, NumericalError.
     """
 
-    def __init__(self, columns: Columns, config: Mapping[str, Any], draws: int, directory: str | Path | None = None):
+    def __init__(
+        self,
+        columns: Columns,
+        config: Mapping[str, Any],
+        draws: int,
+        directory: str | Path | None = None,
+        probabilities: bool = False,
+    ):
         from mpibayes.hpc.run.loop import in_process
 
-        self.family, self._draws = str(config["model"]["family"]), draws
+        self.family, self._draws, self._probabilities = str(config["model"]["family"]), draws, probabilities
         self._columns = [(name, kind, levels) for name, kind, _, levels in columns]
         self._kept = None if directory is None else Path(directory)
         self._open(self._kept or self._temporary())
@@ -64,7 +72,7 @@ class Fitted:
     # --- pickles -----------------------------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {name: self.__dict__[name] for name in ("family", "_draws", "_columns", "_kept")}
+        state = {name: self.__dict__[name] for name in ("family", "_draws", "_probabilities", "_columns", "_kept")}
         if self._kept is None:
             archive = io.BytesIO()
             with tarfile.open(fileobj=archive, mode="w:gz", compresslevel=1) as tar:
@@ -95,9 +103,8 @@ class Fitted:
     def _forecast(self) -> Any:
         from mpibayes.hpc.registry import forecast_of
 
-        mixture = self.family != "regression"
         forecast = forecast_of(self.family)(
-            self.posterior, self._folder / TABLE, self._draws, mixture, impute=False, complete=False
+            self.posterior, self._folder / TABLE, self._draws, self._probabilities, impute=False, complete=False
         )
         forecast.prepare()
         return forecast

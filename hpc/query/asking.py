@@ -165,10 +165,10 @@ class Asking:
         """Blocks of rows, and the distributions of one; the draws are there."""
         cells = self.supports([name], most)[name]
         draws = self.draws({name, *given.of})
-        held = 8 * len(cells) * sum(draw.width for draw in draws) <= HELD
-        if held and (name, most) not in self._masses:
-            self._masses[name, most] = [draw.masses(cells.events) for draw in draws]
         masses = self._masses.get((name, most))
+        if masses is None and 8 * len(cells) * sum(draw.width for draw in draws) <= HELD:
+            masses = [draw.masses(cells.events) for draw in draws]
+            self._masses = {(name, most): masses}  # of the last column alone
         n_sums = len(self.averages.batches) + len(self.averages.chains)
 
         def work(rows: slice) -> Distributions:

@@ -132,7 +132,7 @@ class Panel:
         for justify in ("left", "right", "left"):
             grid.add_column(justify=justify, no_wrap=True)
         known = [s for s in shown(self.scalars) if self._shows(s)][:MOST_SCALARS]
-        names = [s.status or s.title for s in known]
+        names = [s.status or s.label or s.title for s in known]
         numbers = [format(int(self.status[s.name]) if s.whole else self.status[s.name], _form(s)) for s in known]
         room = width - max(map(len, names), default=0) - max(map(len, numbers), default=0) - 5
         score = next((s for s in known if s.form is NATS), None)

@@ -81,7 +81,10 @@ def problem_of(ascent: Ascent) -> str:
     """Why a chain cannot go on; on root."""
     if ascent.broken:
         return 'noise took a parameter out of its domain; set step.guard = "shrink"'
-    return "" if np.isfinite(ascent.bound_of_batch) else "the bound is not a finite number"
+    if np.isfinite(ascent.bound_of_batch):
+        return ""
+    strong = "; the noise is too strong: raise step.effective" if ascent.settings.noise.kind != "none" else ""
+    return f"the bound is not a finite number{strong}"
 
 
 class Family:

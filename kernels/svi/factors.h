@@ -10,7 +10,7 @@
 #include <string.h>
 #include "special.h"
 
-enum { LANES = 8, AHEAD = 6, HALVINGS = 24, WIDEST = 96 }; /* WIDEST: rows whose sums stay in registers, at most */
+enum { LANES = 8, AHEAD = 6, HALVINGS = 24, WIDEST = 280 }; /* WIDEST: rows whose sums stay in registers, at most */
 #define KEPT 1e-3 /* of the precision without noise that the guard leaves, as in hpc/svi/step.py */
 #define TRIANGLE(i, j) ((i) * ((i) + 1) / 2 + (j))
 #define PADDED(n) (((n) + LANES - 1) / LANES * LANES)

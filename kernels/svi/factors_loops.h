@@ -198,6 +198,8 @@ APART void FN(gather_one)(const pass_t *p, const int32_t *columns, const float *
     OF_WIDTH(32, 8)
     OF_WIDTH(56, 16)
     OF_WIDTH(80, 16)
+    OF_WIDTH(216, 24)
+    OF_WIDTH(256, 24)
     FN(gather_any)(p, columns, values, n, there, numbers, into, scalar);
 }
 #undef OF_WIDTH
@@ -213,6 +215,8 @@ APART void FN(scatter_one)(const pass_t *p, const int32_t *columns, const float 
     OF_WIDTH(24, 8)
     OF_WIDTH(56, 16)
     OF_WIDTH(72, 16)
+    OF_WIDTH(216, 24)
+    OF_WIDTH(232, 24)
     if (numbers)
         FN(scatter)((int)p->into_once, (int)p->into_times, 1, p, columns, values, n, there, numbers, value);
     else

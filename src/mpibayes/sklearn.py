@@ -131,7 +131,7 @@ class Mixture(DensityMixin, _InProcess):  # type: ignore[misc, unused-ignore]
             settings["blocks.all"] = {"columns": reals}
         elif self.covariance not in ("diag", "full"):
             raise ValueError(f"covariance={self.covariance!r}: expected 'diag' or 'full'")
-        self.fitted_ = Fitted(columns, settings, self.draws, self.directory)
+        self.fitted_ = Fitted(columns, settings, self.draws, self.directory, probabilities=True)
         self.labels_ = self._shares(x).argmax(axis=1)
         self.n_clusters_ = self._n_clusters
         return self

@@ -83,18 +83,21 @@ def test_wrong_steps_do_not_keep_the_posterior(wrong, name):
 # ---- draws -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.quick("cat6-2")
-@pytest.mark.parametrize("name, n_shards", [("cat6", 2), ("cat6neg", 3), ("miss6", 6)])
-def test_law_of_steps_alone(name, n_shards):
+@pytest.mark.quick("cat6-2-60")
+@pytest.mark.parametrize(
+    "name, n_shards, n_replicates", [("cat6", 2, 60), ("cat6", 2, 240), ("cat6neg", 3, 60), ("miss6", 6, 60)]
+)
+def test_law_of_steps_alone(name, n_shards, n_replicates):
     with production.one_kind_alone(program.by_level, **OFTEN):
-        found = alone(serial(), name, n_shards, 60, 151)
+        found = alone(serial(), name, n_shards, n_replicates, 151)
     assert found.passed, f"{found} (seed {seed(151)})"
 
 
-@pytest.mark.parametrize("wrong", [without_sides, one_spread])
-def test_wrong_draws_are_rejected(wrong):
+@pytest.mark.quick("without_sides-60")
+@pytest.mark.parametrize("wrong, n_replicates", [(without_sides, 60), (one_spread, 240)])
+def test_wrong_draws_are_rejected(wrong, n_replicates):
     with production.one_kind_alone(program.by_level, **OFTEN), wrong():
-        found = alone(serial(), "cat6", 2, 60, 151)
+        found = alone(serial(), "cat6", 2, n_replicates, 151)
     assert not found.passed, str(found)
 
 

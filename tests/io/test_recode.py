@@ -1,5 +1,6 @@
 """Other files in the coding of a table: by name or position, typed or text, with levels the table does not have."""
 
+import datetime
 import os
 
 import numpy as np
@@ -198,3 +199,16 @@ def test_bad_files(table, tmp_path, text, message):
 def test_truncated_typed_file(table, tmp_path):
     (tmp_path / "cut.h5").write_bytes(table.path.read_bytes()[:3000])
     assert "truncated" in refused(table, tmp_path / "cut.h5")
+
+
+def test_numbers_and_dates_of_parquet_are_no_texts_in_the_form_of_the_table(tmp_path):
+    """The table's source writes 1.234,5 and 05.03.2024; `1234.5` as text would be another number in that form."""
+    (tmp_path / "a.csv").write_text(
+        "x;d\n" + "".join(f"{i}.{i:03d},{i % 10}5;{i % 28 + 1:02d}.03.2024\n" for i in range(1, 61))
+    )
+    import_table(tmp_path / "a.csv", tmp_path / "a.h5")
+    rows = {"x": [1234.5, 5000.0, -1.5, None], "d": [datetime.date(2024, 3, 5)] * 3 + [None]}
+    pyarrow.parquet.write_table(pa.table(rows), tmp_path / "b.parquet")
+    found = read_like(Table.open(tmp_path / "a.h5"), tmp_path / "b.parquet").reals
+    day = (datetime.date(2024, 3, 5) - datetime.date(1970, 1, 1)).days
+    assert np.array_equal(found, [[1234.5, day], [5000.0, day], [-1.5, day], [np.nan] * 2], equal_nan=True)

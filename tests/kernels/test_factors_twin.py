@@ -6,7 +6,7 @@ import pytest
 from mpibayes.kernels.svi import factors, factors_twin
 from tests.svi.ratings import items_of, prior_of, table_of, triangle
 
-KINDS = [(1, False), (1, True), (3, True), (5, False), (5, True), (10, False), (10, True)]
+KINDS = [(1, False), (1, True), (3, True), *((rank, biased) for rank in (5, 10, 20) for biased in (False, True))]
 
 
 def problem(rank, biased, seed, users=21, items=13, most=12):

@@ -100,6 +100,13 @@ class Browser:
             time.sleep(0.05)
         return False
 
+    def complains(self, seconds=20.0):
+        """Whether the console has something, soon; its messages come when they come."""
+        end = time.monotonic() + seconds
+        while not self.said and time.monotonic() < end:
+            self.run("new Promise((r) => setTimeout(r, 50))")
+        return bool(self.said)
+
     def open(self, path, width=1280, height=900, dark=False):
         """Seconds until the page at the path, with a place in it perhaps, was ready."""
         self.call(
@@ -115,6 +122,7 @@ class Browser:
         assert self.until("location.protocol === 'file:' && document.readyState === 'complete'", PATIENCE)
         # What is near is shown after the first frame.
         self.run("new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(r, 50))))")
+        self.until("document.querySelector('.part')?.childElementCount !== 0", 5.0)  # on a busy machine it takes longer
         return time.monotonic() - started
 
     def press(self, key, code=None):

@@ -83,7 +83,7 @@ def test_a_cluster_by_keyboard(browser, plain):
     far = [float(t) for t in texts(browser, "dialog .column > div:first-child span")]
     assert far == sorted(far, reverse=True) and len(far) == 30
     browser.press("Escape")
-    assert browser.until("!document.querySelector('dialog').open") and browser.run("location.hash") == ""
+    assert browser.until("!document.querySelector('dialog').open && location.hash === ''")
     browser.open(f"{plain}#clusters-0/7")
     assert browser.until("document.querySelector('dialog').open") and texts(browser, "#details-title") == [
         "cluster of 6"
@@ -124,11 +124,11 @@ def test_a_page_that_does_not_escape_is_seen(browser, folder, monkeypatch):
     path = written(folder / "raw.html", report(names=["<img src=x onerror=window.owned=1>"]))
     browser.open(path)
     assert count(browser, "main img") > 0
-    assert browser.until("true") and browser.said and browser.run("window.owned") is None
+    assert browser.complains() and browser.run("window.owned") is None
     monkeypatch.undo()
     monkeypatch.setattr(module, "as_json", lambda data: json.dumps(data, ensure_ascii=False))
     browser.open(written(folder / "raw.html", report(names=["</script><script>window.owned=1</script>"])))
-    assert count(browser, FIRST) == 0 and browser.said
+    assert count(browser, FIRST) == 0 and browser.complains()
 
 
 @pytest.mark.parametrize("width", [1280, 390])

@@ -7,6 +7,7 @@ import pytest
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.commands.query import compared
 from mpibayes.hpc.data.events import everyone
+from mpibayes.hpc.posterior.drawing import png
 from mpibayes.hpc.query import predictors
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.compare import CELLS, _described, compare, compare_rows, compare_runs, divergence
@@ -56,7 +57,7 @@ def test_the_planted_difference_is_found(asking):
     assert "colour" not in found and min(v for n, v in found.items() if n != "noise") > 0.2 > 4.0 * found["noise"]
     assert (np.diff(answer.columns["divergence"]) <= 0).all() and all(e < 0.1 for e in error.values())
     assert any("clusters of the report" in r for r in answer.remarks)
-    assert answer.picture().startswith(b"\x89PNG")
+    assert png(answer.picture()).startswith(b"\x89PNG")
     alike = compare(asking, ["noise=p"], ["noise=q"])
     assert max(by_name(alike, "divergence").values()) < 0.02
 

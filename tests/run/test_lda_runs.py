@@ -12,6 +12,7 @@ from mpibayes.io.draws import iterate_draws
 from mpibayes.io.export import export
 from mpibayes.io.sparse import SparseTable, write_sparse
 from mpibayes.io.table import table_from_arrays, write_table
+from tests.page.checks import parts_of, problems
 from tests.run.conftest import mpibayes
 from tests.svi.lda_cases import corpus, sparse
 
@@ -104,6 +105,10 @@ def test_what_is_made_of_a_run(place):
     text = ran(place, "plain", config="plain.toml")
     assert "local step linear in 6 cycles, then vb, warm after cycle 10" in text and "an approximation" in text
     done = mpibayes(place, "report", "plain")
+    assert done.returncode == 0 and "An approximation" in done.stdout and "of 2 chains" in done.stdout, done.stderr
+    page = (place / "plain" / "report" / "report.html").read_text()
+    assert problems(page) == [] and [part["part"] for part in parts_of(page)] == ["browse", "traces"]
+    done = mpibayes(place, "report", "plain", "--full")
     assert done.returncode == 0, done.stderr
     for words in ("the best of 2", "perplexity", "coherence", "approximation", "not the posterior", "wörd"):
         assert words in (place / "plain" / "report" / "report.txt").read_text(), words

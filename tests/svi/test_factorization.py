@@ -195,3 +195,11 @@ def test_learning_raises_the_bound_and_finds_what_made_the_ratings():
         other = stepped(fixed, other, x)
     assert bound(model, q, x) > bound(fixed, other, x) + 100.0
     assert q.variance[0] == pytest.approx(0.25, rel=0.05)  # of 11,600 ratings, 1 standard error is 1.4 %
+
+
+def test_a_batch_without_ratings_teaches_nothing():
+    x, model, q = problem(True, True)
+    sums = np.zeros((1, *model.form))
+    model.accumulate(q, x, np.array([1]), None, sums)  # who has rated nothing
+    after = model.step(q, sums[0], None, SURE)[0]
+    assert after.sound() and (after.user_covariance == q.user_covariance).all() and after.variance == q.variance

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.crosscat.report import agreement, tables
-from mpibayes.hpc.crosscat.report.summarise import SECOND_CHAIN, RunSummary, ViewSummary
+from mpibayes.hpc.crosscat.report.summarise import RunSummary, ViewSummary
 from mpibayes.hpc.crosscat.report.views import which_draw
 from mpibayes.hpc.posterior.drawing import Picture
 from mpibayes.hpc.posterior.sections import (
@@ -99,7 +99,10 @@ def _chains(p: RunSummary, several: bool) -> list[str]:
     if p.agreement is None:
         return []
     said = agreement.answer(p.agreement, p.summaries, p.of_rows)[: 2 if p.of_rows else 1] if several else []
-    return [*(said or [f"One chain only. {SECOND_CHAIN}"]), f"Settled? {sentence(tables.settled(p).removesuffix('.'))}"]
+    return [
+        *(said or ["One chain only: whether another would find the same is not known."]),
+        f"Settled? {sentence(tables.settled(p).removesuffix('.'))}",
+    ]
 
 
 def _next(p: RunSummary, said: str, sound: str) -> list[str]:

@@ -194,8 +194,9 @@ class Factorization:
 
         total: the batch's sums. noise: what noise adds to them, None for nothing. Each user and each item is a part.
         """
-        t, held, broken = self.t, *total[-1, self.d + 3 : self.d + 5]
-        learn = self.learn and not held and not q.held[0]  # a precision that the guard has cut says nothing of others
+        t, users, held, broken = self.t, *total[-1, self.d + 2 : self.d + 5]
+        # a precision that the guard has cut says nothing of others; a batch may have no ratings
+        learn = self.learn and not held and not q.held[0] and users > 0
         if learn:
             q = self._learned_of_users(q, total, step)
         scale, sharpness = step.scale, 1.0 / q.variance[0]

@@ -328,7 +328,7 @@ def test_the_terminal_has_the_verdict_and_the_page_all_columns(run_dir, tmp_path
     printed, parts, text = opening(run_dir, out=tmp_path / "r")
     lines = printed.splitlines()
     assert len(lines) <= 40 and "read this with care" in lines[0]
-    assert "3 clusters in 360 rows" in printed and "One chain only" in printed and "run.chains = 2" in printed
+    assert "3 clusters in 360 rows" in printed and "One chain only:" in printed and "run.chains = 2" in printed
     assert "height 60" in printed and "report.html" in printed
     summary = json.loads((tmp_path / "r" / "summary.json").read_text())
     browse, columns, traces = parts
