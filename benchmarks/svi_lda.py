@@ -214,6 +214,8 @@ def compare(rows, v, peers, truth=None):
     runs = {"default": (cycles, given), "default, a third": defaults(len(train), max(20, cycles // 3))}
     if len(train) <= 5000:
         runs["vb"] = 60, {"warm": 54}
+    else:
+        runs["cvb0"] = cycles, {**given, "then": "cvb0"}
     for name, (n, how) in runs.items():
         p, took, bound = own(train, v, n, **how)
         line(f"{name} ({n} cycles)", held.score(p), took, f"bound {bound:.4f} a word")
