@@ -134,25 +134,12 @@ class HeldOut:
         return sum(everyone.tolist()) / self.n_rows if self.comm.rank == 0 else np.nan
 
 
-class VariationalChain:
-    """See `hpc.family.Chain`: a chain of variational inference, its held-out score, and its kept states."""
+class Ascending:
+    """What the chains of variational inference have alike (`hpc.family.Chain`): all that is their ascent's own."""
 
-    scalars = SCALARS
+    ascent: Any
     growing = False
-
-    def __init__(self, family: Family, config: Config, number: int):
-        self.comm, self.config, self.cells = family.comm, config, family.cells
-        data, cells = family.data, family.cells
-        self.ascent = Ascent(
-            self.comm, likelihood_of(config, len(cells)), lambda start, stop: cells.of(data.rows_of(start, stop)),
-            lambda places: cells.of(data.rows_at(places)), data.n_rows, settings_of(config), number,
-        )  # fmt: skip
-        self.axes: Mapping[str, Mapping[str, Sequence[str]]] = {}
-        self.every = config.of(keys.Output).kept
-        self.heldout, self._score = None, np.nan
-        if data.heldout is not None or config.heldout_path is not None:
-            rows = data.heldout_blocks(self.comm, self.ascent.n_shards, family.heldout_file)
-            self.heldout = HeldOut(self.comm, rows, self.ascent.n_shards, cells)
+    axes: Mapping[str, Mapping[str, Sequence[str]]] = {}
 
     @property
     def n_rows(self) -> int:
@@ -172,6 +159,28 @@ class VariationalChain:
 
     def start(self) -> None:
         self.ascent.start()
+
+    def draws(self, folder: Path, run: str, guard: Guard) -> DrawWriter:
+        return DrawWriter(folder, run, guard)
+
+
+class VariationalChain(Ascending):
+    """See `hpc.family.Chain`: a chain of variational inference, its held-out score, and its kept states."""
+
+    scalars = SCALARS
+
+    def __init__(self, family: Family, config: Config, number: int):
+        self.comm, self.config, self.cells = family.comm, config, family.cells
+        data, cells = family.data, family.cells
+        self.ascent = Ascent(
+            self.comm, likelihood_of(config, len(cells)), lambda start, stop: cells.of(data.rows_of(start, stop)),
+            lambda places: cells.of(data.rows_at(places)), data.n_rows, settings_of(config), number,
+        )  # fmt: skip
+        self.every = config.of(keys.Output).kept
+        self.heldout, self._score = None, np.nan
+        if data.heldout is not None or config.heldout_path is not None:
+            rows = data.heldout_blocks(self.comm, self.ascent.n_shards, family.heldout_file)
+            self.heldout = HeldOut(self.comm, rows, self.ascent.n_shards, cells)
 
     def advance(self, word: Sequence[int], limit: int) -> Info:
         """A cycle; or, where nothing changes any more, all until the next state that is kept."""
@@ -203,9 +212,6 @@ class VariationalChain:
         ascent = self.ascent
         q = type(ascent.q)(**{name: np.array(shared[name], np.float64) for name in arrays_of(ascent.q)})
         ascent.place(q, int(shared["cycles"]), float(shared["gain"]), int(shared["guarded"]))
-
-    def draws(self, folder: Path, run: str, guard: Guard) -> DrawWriter:
-        return DrawWriter(folder, run, guard)
 
     def in_words(self) -> list[str]:
         lines = [model_in_words(self.config, len(self.cells)), step_in_words(self.config)]

@@ -19,8 +19,6 @@ from mpibayes.hpc.svi.factorization.predictive import HeldOut
 from mpibayes.hpc.svi.factorization.ratings import Ratings, split
 from mpibayes.hpc.svi.factorization.scalars import SCALARS
 from mpibayes.hpc.svi.likelihood import arrays_of
-from mpibayes.io.draws import DrawWriter
-from mpibayes.io.files import Guard
 from mpibayes.text import counted
 
 PARTS = 10  # states that are kept, where output.kept does not say
@@ -58,11 +56,10 @@ class Family:
         return FactorizationChain(self, config, number)
 
 
-class FactorizationChain:
+class FactorizationChain(svi.Ascending):
     """See `hpc.family.Chain`: a chain of variational inference, its held-out scores, and its kept states."""
 
     scalars = SCALARS
-    growing = False
 
     def __init__(self, family: Family, config: Config, number: int):
         self.comm, self.config = family.comm, config
@@ -77,28 +74,8 @@ class FactorizationChain:
         self.ascent = RatingsAscent(
             self.comm, kind_of(config), table.n_columns, ratings_of, data.n_rows, svi.settings_of(config), number,
         )  # fmt: skip
-        self.axes: Mapping[str, Mapping[str, Sequence[str]]] = {}
         self.every = config.of(keys.Output).kept
         self.heldout = HeldOut(self.comm, self.ascent, held) if fraction is not None else None
-
-    @property
-    def n_rows(self) -> int:
-        return self.ascent.n_rows
-
-    @property
-    def n_shards(self) -> int:
-        return self.ascent.n_shards
-
-    @property
-    def cycles(self) -> int:
-        return self.ascent.cycles
-
-    @property
-    def shards(self) -> list[int]:
-        return list(self.ascent.shards)
-
-    def start(self) -> None:
-        self.ascent.start()
 
     def advance(self, word: Sequence[int], limit: int) -> Info:
         """A cycle; or, where nothing changes any more, all until the next state that is kept."""
@@ -134,9 +111,6 @@ class FactorizationChain:
                 x.stepped.now = np.ascontiguousarray(shards[i]["users"], np.float64)
         q = type(ascent.q)(**{name: np.array(shared[name], np.float64) for name in arrays_of(ascent.q)})
         ascent.place(q, int(shared["cycles"]), float(shared["gain"]), int(shared["guarded"]))
-
-    def draws(self, folder: Path, run: str, guard: Guard) -> DrawWriter:
-        return DrawWriter(folder, run, guard)
 
     def in_words(self) -> list[str]:
         ascent = self.ascent

@@ -21,8 +21,6 @@ from mpibayes.hpc.svi.lda.heldout import HeldOut
 from mpibayes.hpc.svi.lda.scalars import SCALARS
 from mpibayes.hpc.svi.noise import Noise
 from mpibayes.hpc.svi.schedule import Constant, Decay, Schedule
-from mpibayes.io.draws import DrawWriter
-from mpibayes.io.files import Guard
 from mpibayes.text import counted
 
 PARTS = 10  # states that are kept, where output.kept does not say
@@ -99,11 +97,10 @@ class Family:
         return TopicsChain(self, config, number)
 
 
-class TopicsChain:
+class TopicsChain(svi.Ascending):
     """See `hpc.family.Chain`: a chain of variational inference, its held-out score, and its kept states."""
 
     scalars = SCALARS
-    growing = False
 
     def __init__(self, family: Family, config: Config, number: int):
         self.comm, self.config = family.comm, config
@@ -111,31 +108,11 @@ class TopicsChain:
         self.ascent = Ascent(
             self.comm, data.rows_of, data.n_rows, table.n_columns, table.total, settings_of(config), number
         )
-        self.axes: Mapping[str, Mapping[str, Sequence[str]]] = {}
         self.every = config.of(keys.Output).kept
         self.heldout = None
         if data.heldout is not None:
             topics = config.of(keys.Model).topics
             self.heldout = HeldOut(self.comm, data, self.ascent.n_shards, table.n_columns, topics)
-
-    @property
-    def n_rows(self) -> int:
-        return self.ascent.n_rows
-
-    @property
-    def n_shards(self) -> int:
-        return self.ascent.n_shards
-
-    @property
-    def cycles(self) -> int:
-        return self.ascent.cycles
-
-    @property
-    def shards(self) -> list[int]:
-        return list(self.ascent.shards)
-
-    def start(self) -> None:
-        self.ascent.start()
 
     def advance(self, word: Sequence[int], limit: int) -> Info:
         """A cycle."""
@@ -169,9 +146,6 @@ class TopicsChain:
 
     def restore(self, shared: Mapping[str, Any], shards: Mapping[int, Mapping[str, np.ndarray]]) -> None:
         self.ascent.restore(shared, shards)
-
-    def draws(self, folder: Path, run: str, guard: Guard) -> DrawWriter:
-        return DrawWriter(folder, run, guard)
 
     def in_words(self) -> list[str]:
         ascent = self.ascent
