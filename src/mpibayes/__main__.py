@@ -12,6 +12,8 @@ def main() -> int:
     load the program ends the others too.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(threads, "1")  # ranks share the work; threads beside them would wait for cores
     from mpibayes.hpc.parallel.launcher import launcher_size
     from mpibayes.hpc.run import signals
 

@@ -233,3 +233,13 @@ def test_options_of_dates_and_of_wide_tables(tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().out
     assert "when weekday" in said and "day first" in said and len(said.splitlines()) > 70
     assert cli.main(["import", "data.csv", "table.h5", "--force", "--calendar", "x1"]) == 2
+
+
+def test_a_rank_has_one_thread_unless_the_environment_says_otherwise():
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    others = {name: value for name, value in os.environ.items() if name not in names}
+    for given, expected in (({}, "1"), (dict.fromkeys(names, "2"), "2")):
+        done = subprocess.run(
+            [sys.executable, "-m", "mpibayes", "doctor"], env=others | given, capture_output=True, text=True, timeout=60
+        )
+        assert f"OMP_NUM_THREADS {expected}, OPENBLAS_NUM_THREADS {expected}" in done.stdout, done.stdout
