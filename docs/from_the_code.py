@@ -11,7 +11,7 @@ from inspect import cleandoc
 
 import click
 
-from mpibayes.hpc.cli import cli
+from mpibayes.hpc.cli import CONTEXT, cli
 from mpibayes.hpc.config import keys
 from mpibayes.hpc.config.section import Section
 from mpibayes.hpc.registry import ROOMS, keys_of
@@ -78,7 +78,8 @@ def _table(head: str, rows: Iterator[str]) -> list[str]:
 
 def every_command(command: click.Command = cli, parent: click.Context | None = None, level: int = 2) -> str:
     """Markdown: what `--help` says of a command, and of its own commands below it."""
-    within = click.Context(command, info_name=f"{parent.info_name} {command.name}" if parent else "mpibayes")
+    name = f"{parent.info_name} {command.name}" if parent else "mpibayes"
+    within = click.Context(command, info_name=name, **CONTEXT)  # click keeps a command's help option: `-h` belongs to it
     usage = " ".join([within.info_name, *command.collect_usage_pieces(within)])
     lines = ["#" * level + f" `{within.info_name}`", "", "```text", usage, "```", "", *_paragraphs(command.help or "")]
     options = [p for p in command.get_params(within) if isinstance(p, click.Option) and "--help" not in p.opts]

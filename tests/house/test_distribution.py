@@ -107,6 +107,7 @@ def test_every_command_is_on_the_page_of_commands(from_the_code):
     assert all(f"## `mpibayes {name}`" in page for name in cli.commands)
     assert all(f"## `mpibayes query {name}`" in page for name in cli.commands["query"].commands)
     assert "\b" not in page
+    assert cli.main(["simulate", "mixture", "-h"], standalone_mode=False) is not None  # the page leaves it as it was
 
 
 @pytest.mark.thorough
