@@ -147,7 +147,7 @@ def choose(config, items):
 
 
 # Folders of tests that take seconds each: they start programs, or chains.
-SLOW = {"run", "faults", "crosscat", "regression", "exact", "laws", "predict", "house"}
+SLOW = {"run", "query", "python", "faults", "crosscat", "regression", "exact", "laws", "predict", "house"}
 
 
 def spread(items, workers):

@@ -117,6 +117,7 @@ def p_value(asking, known, drawn):
     return stats.kstest(below, "uniform").pvalue
 
 
+@pytest.mark.thorough
 def test_simulated_rows_have_the_conditional(asking, monkeypatch):
     known = said(asking, y=-1.5, c=1)
     drawn = simulated(asking, known, ["x", "y", "z", "c"], 300, seed=2)

@@ -39,6 +39,7 @@ def test_closed_forms_of_the_divergence():
     assert abs(kl - divergence(a, b)) > 0.1  # the relative entropy of one to the other is another thing
 
 
+@pytest.mark.quick("crosscat")
 def test_groups_have_the_conditionals(asking):
     known = everyone(asking.conditions.read(["colour=red"]))
     cells = asking.supports(["age", "income", "noise"], CELLS)
@@ -50,6 +51,7 @@ def test_groups_have_the_conditionals(asking):
         np.testing.assert_allclose(group.without[name], without, atol=1e-12)
 
 
+@pytest.mark.quick("crosscat")
 def test_the_planted_difference_is_found(asking):
     """The two groups of people differ in all but `noise`; its divergence is small beside that of any other."""
     answer = compare(asking, ["colour=red"], ["colour=blue"])
@@ -62,6 +64,7 @@ def test_the_planted_difference_is_found(asking):
     assert max(by_name(alike, "divergence").values()) < 0.02
 
 
+@pytest.mark.quick("crosscat")
 def test_rows_of_two_files(asking, tmp_path):
     rows = people(300, seed=21)
     old = [r for r in rows if r["age"] and int(r["age"]) > 50]
@@ -73,6 +76,7 @@ def test_rows_of_two_files(asking, tmp_path):
     assert max(empty.values()) == pytest.approx(0.0, abs=1e-12)
 
 
+@pytest.mark.quick("crosscat")
 def test_two_runs(people, asking):
     answer = compare_runs(asking, Asking(people))
     assert max(by_name(answer, "divergence").values()) == pytest.approx(0.0, abs=1e-12)
