@@ -88,7 +88,8 @@ def decide(p: Profile, keep: bool = False) -> Decision:
         written = [p.written(value) for value in r.suspects]
         warnings.append(
             f"column '{p.name}': {' and '.join(written)} {'is' if len(written) == 1 else 'are'} far from all other "
-            f"values; if that means missing, say so in the schema: missing = [{toml_string(written[0])}]"
+            f"values; if that means missing, say so in the schema, under [columns.{toml_string(p.name)}]: missing = "
+            f"[{toml_string(written[0])}]"
         )
     if r.roughness > DOUBTFUL and not dates:
         warnings.append(

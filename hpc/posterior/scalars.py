@@ -80,7 +80,7 @@ def mixing_warnings(
             "the figures are rough: the run is too short"
             + (
                 ", or its chains have not met. Look at trace.png and chains.png; raise run.cycles"
-                if n_chains > 1
+                if n_chains > 1 and apart
                 else ". Look at trace.png; raise run.cycles"
             )
         )

@@ -1,8 +1,9 @@
 """`mpibayes run people.csv`: a data file instead of a configuration.
 
 Beside the run directory come the table that the file is imported into, and a configuration of few lines, which is for
-the user to edit: DIR.h5 and DIR.toml. The same command finds them again. The configuration's first line says which
-file, with which content, the table was made from, so that a changed file is noticed.
+the user to edit: DIR.h5 and DIR.toml. The same command finds them again. The configuration's first lines say which
+file, with which content, the table was made from, so that a changed file is noticed; and which table that was, so that
+one which the user has imported in its place, with a schema perhaps, is kept.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from mpibayes.text import toml_string, visible
 TEXTS = (".csv", ".tsv", ".tab", ".txt", ".data", ".dat", ".parquet", ".pq")
 PACKED = (".gz", ".xz", ".bz2", ".zst")
 MADE_FROM = re.compile(r"# made by `mpibayes run` from (?P<name>\".*\"), (sha256|fingerprint) [0-9a-f]{64}\n")
-TEXT = """{made}# Edit it, and give it to `mpibayes run`; every key that is not here has its default.
+ITS_TABLE = re.compile(r"^# its table: fingerprint ([0-9a-f]{64})$", re.MULTILINE)
+TEXT = """{made}{known}# Edit it, and give it to `mpibayes run`; every key that is not here has its default.
 
 [data]
 table = {table}
@@ -70,12 +72,16 @@ def configuration(source: Path, folder: Path, fresh: bool) -> Path:
             _require_same(place, table, source, made)
         return place
     folder.parent.mkdir(parents=True, exist_ok=True)
-    if not own:
-        _import(source, table, fresh or _is_left_over(table, source))
+    kept = own or _is_another(table, place, source)
+    if not kept:
+        _import(source, table, place.exists())
+    elif not own:
+        _tell(f"{table}: was imported from {source.name} by itself and is kept; remove it to have it made anew")
     named, found = table.absolute() if own else table.name, Table.open(table)
     cycles = CYCLES_IF_SMALL if found.n_rows * len(found.columns) <= SMALL else CYCLES
     try:
-        write_text(place, TEXT.format(made=made, table=toml_string(str(named)), cycles=cycles))
+        known = "" if kept else f"# its table: fingerprint {found.fingerprint}\n"
+        write_text(place, TEXT.format(made=made, known=known, table=toml_string(str(named)), cycles=cycles))
     except OSError as error:
         raise DataError(f"{place}: cannot be written: {reason(error)}") from error
     _tell(f"{place}: the configuration; every key is in docs/configuration.md")
@@ -103,14 +109,24 @@ def _require_same(place: Path, table: Path, source: Path, made: str) -> None:
         raise ConfigError(f"{place}: its table {table} is gone; start over with --fresh")
 
 
-def _is_left_over(table: Path, source: Path) -> bool:
-    """Whether a table is of this source, made by a start that was cut off before it wrote the configuration."""
+def _is_another(table: Path, place: Path, source: Path) -> bool:
+    """Whether there is a table of this source that the configuration does not know: imported by the user, or by a start
+    that was cut off before it wrote the configuration. Raises ConfigError where the source is newer."""
     if not table.exists():
         return False
+    known = None
+    if place.exists():
+        with reading(place), open_regular(place) as file:
+            known = ITS_TABLE.search(file.read(4096).decode("utf-8", "replace"))
     try:
-        return Table.open(table).source.get("files") == [source.name]
+        found = Table.open(table)
     except DataError:
         return False
+    if found.source.get("files") != [source.name] or (known is not None and known[1] == found.fingerprint):
+        return False
+    if source.stat().st_mtime > table.stat().st_mtime:
+        raise ConfigError(f"{table}: was imported by itself, before {source} changed; import it again, or remove it")
+    return True
 
 
 def _import(source: Path, table: Path, overwrite: bool) -> None:

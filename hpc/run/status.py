@@ -61,6 +61,14 @@ def read_status(run_dir: str | Path) -> dict[str, Any]:
     return status
 
 
+def is_stopped(run_dir: str | Path) -> bool:
+    """Whether a chain was stopped at a checkpoint before its last cycle, as far as its status says."""
+    try:
+        return read_status(run_dir).get("state") == "stopped"
+    except MpibayesError:
+        return False
+
+
 def ending(run_dir: str | Path) -> dict[str, Any] | None:
     """How the last start of a chain ended, for the next one to remember; None where there was none. Never fails."""
     try:

@@ -1,6 +1,7 @@
 """`mpibayes run people.csv`: from a data file to a finished run with one command, again and again."""
 
 import gzip
+import os
 
 import numpy as np
 import pytest
@@ -57,6 +58,22 @@ def test_a_start_that_was_cut_off_is_taken_up(place):
     (place / "other.csv").write_text((place / "people.csv").read_text())
     done = mpibayes(place, "run", "other.csv", *SHORT, "-o", "b")
     assert done.returncode == 2 and "b.h5: exists and is kept" in done.stderr
+
+
+def test_a_table_that_the_user_imported_is_kept(place):
+    """With a schema, say: neither a first start nor --fresh makes it anew."""
+    assert mpibayes(place, "run", "people.csv", *SHORT).returncode == 0
+    corrected = ("import", "people.csv", "runs/people.h5", "--kind", "size=categorical", "--force")
+    assert mpibayes(place, *corrected).returncode == 0
+    mine = (place / "runs" / "people.h5").read_bytes()
+    (place / "runs" / "b.h5").write_bytes(mine)
+    for more in (("--fresh",), ("--fresh",), ("-o", "runs/b")):
+        done = mpibayes(place, "run", "people.csv", *SHORT, *more)
+        assert done.returncode == 0 and "is kept" in done.stdout and "imports into" not in done.stdout, done.stderr
+    assert (place / "runs" / "people.h5").read_bytes() == mine == (place / "runs" / "b.h5").read_bytes()
+    os.utime(place / "people.csv", ns=(0, (place / "runs" / "people.h5").stat().st_mtime_ns + 10**9))
+    done = mpibayes(place, "run", "people.csv", *SHORT, "--fresh")
+    assert done.returncode == 2 and "import it again, or remove it" in done.stderr, done.stderr
 
 
 def test_packed_files_and_tables(place):
