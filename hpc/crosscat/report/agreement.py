@@ -19,6 +19,7 @@ from mpibayes.hpc.crosscat.representative import FEWEST
 from mpibayes.hpc.crosscat.scalars import MOVES, OF_COLUMNS, SCALARS
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.posterior.scalars import ScalarSummary, r_hat_in_words, summary_of
+from mpibayes.hpc.run.status import is_stopped
 from mpibayes.hpc.scalar import Scalar
 from mpibayes.hpc.settled import APART
 from mpibayes.text import counted
@@ -49,6 +50,7 @@ class ChainSummary:
     heldout_averaged: float  # NaN where there is none
     moves: dict[str, dict[str, int]]  # by phase, with the phase's `cycles`
     moves_in_every_cycle: bool  # by its settings
+    stopped: bool = False  # before its last cycle
 
     @property
     def heldout(self) -> float:
@@ -70,7 +72,7 @@ def summarise_chain(chain: Chain, scalars: Sequence[Scalar] = SCALARS) -> ChainS
         chain.name, cycles, chain.growth, float(np.interp(chain.growth, t["cycle"], chain.seconds)), chain.burn_in,
         int(t["cycle"][reached]), float(late.mean()), climb(later["log_joint"]), float(chain.seconds[-1]),
         int(t["n_clusters"][-1]), {name: s for name, s in found.items() if s.n_draws},
-        float(later["heldout_lpd_averaged"][-1]), moves(chain), all(due),
+        float(later["heldout_lpd_averaged"][-1]), moves(chain), all(due), is_stopped(chain.folder),
     )  # fmt: skip
 
 
@@ -310,7 +312,7 @@ def moves_in(summaries: Sequence[ChainSummary], phase: str | None = None) -> tup
 
 
 def _advice(a: Agreement, summaries: Sequence[ChainSummary], every: Sequence[Agreement]) -> str:
-    means = "raise run.cycles"
+    means = "run the same command again" if any(c.stopped for c in summaries) else "raise run.cycles"
     if not moves_in(summaries)[0]:
         means = f'let split and merge moves run (sampler.split_merge = "auto"), {means}'
     elif not all(c.moves_in_every_cycle for c in summaries):

@@ -31,7 +31,6 @@ from mpibayes.hpc.crosscat.representative import (
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.hpc.posterior.scalars import ENOUGH_DRAWS, ScalarSummary, mixing_warnings, summary_of
 from mpibayes.hpc.posterior.sections import Levels, Numbers
-from mpibayes.hpc.run.status import is_stopped
 from mpibayes.hpc.scalar import named, shown
 from mpibayes.hpc.settled import MOST_R_HAT, Judgement, judge
 from mpibayes.io.rows import Rows
@@ -169,7 +168,7 @@ def summarise(run: Posterior) -> RunSummary:
 def _warn(posterior: RunSummary) -> None:
     """Of what the traces show, and of few draws."""
     run, summaries, n_kept = posterior.run, posterior.summaries, posterior.n_kept
-    stopped = [c for c, chain in zip(summaries, run.chains) if is_stopped(chain.home)]
+    stopped = [c for c in summaries if c.stopped]
     if stopped:
         ends = f"{stopped[0].cycles:,} of {run.chains[0].config.run.cycles:,}"
         posterior.warnings.append(

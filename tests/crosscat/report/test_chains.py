@@ -1,5 +1,6 @@
 """How chains fared, on traces and labels made by hand."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -154,6 +155,8 @@ def test_chains_of_other_clusterings_differ():
     tried = " ".join(chains.answer(a, summaries(3, tried=1.0)))
     assert "raise run.cycles. Until" in tried  # "auto" has a round in each of the first hundred cycles
     assert "sampler.split_merge = 1" in " ".join(chains.answer(a, summaries(3, tried=1.0, cycles=120)))
+    stopped = [replace(c, stopped=True) for c in summaries(3, tried=1.0)]
+    assert "What to do: run the same command again. Until" in " ".join(chains.answer(a, stopped))
 
 
 def test_chains_that_their_log_joints_tell_apart_have_not_met():
