@@ -79,7 +79,7 @@ def _table(head: str, rows: Iterator[str]) -> list[str]:
 def every_command(command: click.Command = cli, parent: click.Context | None = None, level: int = 2) -> str:
     """Markdown: what `--help` says of a command, and of its own commands below it."""
     name = f"{parent.info_name} {command.name}" if parent else "mpibayes"
-    within = click.Context(command, info_name=name, **CONTEXT)  # click keeps a command's help option: `-h` belongs to it
+    within = click.Context(command, info_name=name, **CONTEXT)  # click keeps the help option, with its `-h`
     usage = " ".join([within.info_name, *command.collect_usage_pieces(within)])
     lines = ["#" * level + f" `{within.info_name}`", "", "```text", usage, "```", "", *_paragraphs(command.help or "")]
     options = [p for p in command.get_params(within) if isinstance(p, click.Option) and "--help" not in p.opts]

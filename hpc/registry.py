@@ -1,7 +1,8 @@
 """The families of models by `model.family`: each has a room with the same doors, loaded when one of them is wanted.
 
-The doors are described in `family.py`. Those that a configuration needs, `keys` and `rules`, load no MPI. A
-likelihood may have a room of its own within its family's: the *kind* of a model is its family's name, or that and the likelihood's.
+The doors are described in `family.py`. Those that a configuration needs, `keys` and `rules`, load no MPI. A likelihood
+may have a room of its own within its family's: the *kind* of a model is its family's name, or that and the
+likelihood's.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ ROOMS = {
     "regression": "regression",
     "ibp": "ibp",
     "svi": "svi",
+    "svi factorization": "svi.factorization",
+    "svi lda": "svi.lda",
 }  # by kind
-ROOMS |= {"svi factorization": "svi.factorization", "svi lda": "svi.lda"}
 FAMILIES = tuple(kind for kind in ROOMS if " " not in kind)
 DEFAULT = "mixture"
 

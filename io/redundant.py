@@ -67,8 +67,8 @@ class Redundancy:
         share = self._equal.share()
         if share > EQUAL_ROWS and any(c.kind == "real" for c in self._columns) and not self._by_chance(sample):
             yield (
-                f"{percent(share)} of the rows are equal to another one in all columns that are kept, which makes narrow "
-                "clusters; if they are copies, remove them from the file"
+                f"{percent(share)} of the rows are equal to another one in all columns that are kept, which makes "
+                "narrow clusters; if they are copies, remove them from the file"
             )
 
     def _by_chance(self, sample: Rows) -> bool:

@@ -8,7 +8,7 @@ which optimum it was.
 """
 
 import argparse
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib
@@ -150,7 +150,7 @@ def figures_4_to_6(x, starts, seed, folder):
         "SVI+": [Way(s, round(m * s)) for s in (10, 20, 30, 40, 50) for m in (0.2, 0.4, 0.6)],
     }
     print(f"\nfinite Dirichlet mixture, 4 clusters, {len(x)} rows, {k} components, {starts} starts of each way")
-    print("| way | runs | components of 1 % of the rows: mean | 3 or fewer, 4, 5, more | bound, mean (s.d.) | guard, % |")
+    print("| way | runs | components of 1 % of the rows | 3 or fewer, 4, 5, more | bound, mean (s.d.) | guard, % |")
     print("| --- | --- | --- | --- | --- | --- |")
     kept = {}
     for name, each in ways.items():

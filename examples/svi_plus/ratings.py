@@ -3,8 +3,8 @@
 mpibayes import --sparse ratings.dat ratings.h5
 python examples/svi_plus/ratings.py ratings.h5 --out FOLDER [--starts 20] [--cycles 100]
 
-The paper's model (c = 1, variance 1/2, stars as they are), its noise (M = 50 t, rate 0.85) with the guard that it needs,
-and the same noise with M taken of each user's and item's own ratings. Prints a table and draws figure1.png.
+The paper's model (c = 1, variance 1/2, stars as they are), its noise (M = 50 t, rate 0.85) with the guard that it
+needs, and the same noise with M taken of each user's and item's own ratings. Prints a table and draws figure1.png.
 """
 
 import argparse
@@ -66,7 +66,8 @@ def main():
             bounds = np.array([b for b, _ in found])
             panel[way] = (np.arange(given.cycles + 1), bounds / table.n_entries)
             said = [f"{at.mean():,.0f} ± {at.std(ddof=1) / np.sqrt(len(at)):,.0f}" for at in bounds[:, [20, -1]].T]
-            print(f"| {rank} | {way} | {said[0]} | {said[1]} | {100 * np.mean([h for _, h in found]):.1f} |", flush=True)
+            held = 100 * np.mean([h for _, h in found])
+            print(f"| {rank} | {way} | {said[0]} | {said[1]} | {held:.1f} |", flush=True)
     bands.draw(given.out / "figure1.png", panels, "bound a rating")
 
 

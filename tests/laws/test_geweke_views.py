@@ -80,7 +80,9 @@ def geweke(n_shards, n_replicates, steps, default_seed):
     """(p, index of the worst event, z)."""
     g = np.random.Generator(np.random.Philox(seed(default_seed)))
     columns, rows = draw_table(np.zeros((3, N), int), draw_hypers(g), g)
-    settings = Settings(seed=seed(default_seed), shards=n_shards, priors=PRIORS, split_merge=1, column_moves=1, **PROCESS)
+    settings = Settings(
+        seed=seed(default_seed), shards=n_shards, priors=PRIORS, split_merge=1, column_moves=1, **PROCESS
+    )
     mixture = Mixture(serial(), columns, lambda a, b: rows.take(np.arange(a, b)), N, settings)
     units, means = [(name,) for name in NAMES], []
 

@@ -111,7 +111,8 @@ def sections(p: RunSummary, pictures: Mapping[str, Picture]) -> list[Section]:
     if p.original is not None:
         made.append(
             Section("original", "Coefficients in the table's own units", [
-                "Of numeric predictors, a coefficient of one unit; intercepts where they all are 0.", _browse(p, p.original),
+                "Of numeric predictors, a coefficient of one unit; intercepts where they all are 0.",
+                _browse(p, p.original),
             ])
         )  # fmt: skip
     if p.scores is not None:
