@@ -116,9 +116,10 @@ def test_a_regression_predicts_and_refuses_what_it_has_not(tmp_path):
 # --- interrupts -------------------------------------------------------------------------------------------------------
 
 PROGRAM = """
-import sys
+import signal, sys
 import mpibayes as mb
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job was told to ignore it
 try:
     mb.fit("people.csv", "run", ranks=int(sys.argv[1]), cycles=10**6, chains=1, burn_in=1, until_settled=False,
            config={"output.labels": 1000, "run.shards": 2}, max_time="3m")
