@@ -74,6 +74,8 @@ class Purpose(IntEnum):
     SEARCH = 52  # the seed of that search
     BY_LEVEL = 54  # which cluster is split by a column's levels, or which two are joined; sub = step
     SHARED_OUT = 55  # sides of the rows of such a split; sub = step
+    BY_PATTERN = 56  # steps on a table of rows by pattern and cluster, and what each shard has of it then
+    DEALT_BY_PATTERN = 57  # which of a shard's rows go to which of these clusters
     CELLS_OF_ROWS = 60  # missing cells of rows, drawn from the predictive of a draw of features; sub = what for
     BATCH = 70  # which rows an iteration of variational inference looks at
     STATISTICS_NOISE = 71  # how much each of them counts

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from mpibayes.hpc.crosscat.moves.alike import informed
 from mpibayes.hpc.crosscat.moves.by_level import by_level
+from mpibayes.hpc.crosscat.moves.by_pattern import by_pattern
 from mpibayes.hpc.crosscat.moves.launched import guided
 from mpibayes.hpc.crosscat.moves.ledger import Ledger
 
-KINDS = [guided, informed, by_level]
+KINDS = [guided, informed, by_level, by_pattern]
 OFTEN, EVERY = 100, 4  # moves matter most while the partition takes shape; later a round costs less than it is worth
 AT_ONCE = 2  # views that have a round in one cycle, about
 

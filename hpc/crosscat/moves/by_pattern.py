@@ -1,0 +1,286 @@
+"""Many steps on a view whose rows are of a few patterns: a table of rows by pattern and cluster has all that its labels
+say (docs/math.md 2.12).
+
+Where cells hardly tell rows' clusters apart, sizes of clusters are free over wide ranges, and sweeps take them through
+these by steps of about the square root of the rows. On the table a step costs next to nothing, and changes the clusters
+of hundreds of rows that are alike. At the end the rows of each pattern are dealt to clusters anew, as the table says:
+given it, each way to do so is as probable as any other. Root changes the table; ranks share sums and one broadcast.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import betaln, gammaln, logsumexp
+
+from mpibayes.hpc.crosscat.moves.ledger import Ledger
+from mpibayes.hpc.parallel.streams import Purpose, generator
+from mpibayes.kernels.mixture import split as kernels
+
+PATTERNS = 2**11  # of a view that this is for, at most
+ALIKE = 4  # and its rows of a pattern, on average, at least
+ENTRIES = 2**17  # of the table, at most
+LOOK = 2**12  # rows of a shard by which views with more patterns are told at once
+MOST_ROWS = 10**9 - 1  # for NumPy's hypergeometric draws
+ROWS = 64  # that there is a step for
+STEPS = 32, 512  # of a round, at least and at most
+SWEEPS, SHARES = 0.15, 0.75  # of the steps; the others split and merge
+AT_ONCE = 6  # clusters of a sweep, at most
+SPREAD = (0.5, 0.05)  # b of the Beta(b, b) that a level's share in a split is drawn from
+
+
+def by_pattern(ledger: Ledger) -> None:
+    """A round of steps on the view's table, if it has one that is small enough. The last moves of a round: what root
+    knows of the clusters is out of date afterwards. Collective."""
+    codes = _codes(ledger)
+    known = None if codes is None else _patterns(ledger, codes)
+    if known is None:
+        return
+    patterns = [np.searchsorted(known, own) for own in codes]  # those of idle rows do not matter
+    held = np.zeros((ledger.n_shards, len(known)), np.int64)
+    counts = np.zeros((len(known), ledger.n_labels), np.int64)
+    for shard, z, own in zip(ledger.shards, ledger.z, patterns):
+        own, k = own[z >= 0], z[z >= 0]
+        held[shard.index] = np.bincount(own, minlength=len(known))
+        counts += np.bincount(own * ledger.n_labels + k, minlength=counts.size).reshape(counts.shape)
+    ledger.comm.sum_everywhere(held)
+    ledger.comm.sum_everywhere(counts)
+    stream, found = generator(**ledger.stream(Purpose.BY_PATTERN)), None
+    if ledger.comm.rank == 0:
+        counts = _changed(ledger, counts, known, stream)
+        found = counts.shape[1], deal(counts, held, stream)
+    n_labels, (label, dealt) = ledger.comm.share(found)
+    for shard, z, own in zip(ledger.shards, ledger.z, patterns):
+        at = np.flatnonzero(z >= 0)
+        words = kernels.words(shard.start + at, **ledger.stream(Purpose.DEALT_BY_PATTERN))
+        z[at[np.lexsort((words, own[at]))]] = np.repeat(label, dealt[shard.index])
+    ledger.changed, ledger.n_labels = True, n_labels
+
+
+def _codes(ledger: Ledger) -> list[np.ndarray] | None:
+    """The combination of levels of each row of this rank's shards, a number; None: there are cells of other kinds, or
+    too many patterns among the first rows of a shard. Collective."""
+    components, kind = ledger.components, ledger.components.categorical
+    others = sum(map(len, components.kinds)) - len(kind)
+    if not len(kind) or others or math.prod((kind.n_levels + 1).tolist()) >= 2**62:
+        return None
+
+    def codes(rows, n: int | None) -> np.ndarray:
+        out = np.zeros(len(rows) if n is None else min(n, len(rows)), np.int64)
+        for column, n_levels in zip(kind.columns, kind.n_levels.tolist()):
+            out *= n_levels + 1
+            out += getattr(rows, column.block)[:n, column.index]
+        return out
+
+    first = [np.unique(codes(shard.rows, LOOK)) for shard in ledger.shards]
+    if any(ledger.comm.collect(any(len(own) > max(1, LOOK // ALIKE) for own in first))):
+        return None
+    return [codes(shard.rows, None) for shard in ledger.shards]
+
+
+def _patterns(ledger: Ledger, codes: list[np.ndarray]) -> np.ndarray | None:
+    """The codes that there are among rows that are not idle, in order; None: too many. Collective."""
+    mine = np.unique(np.concatenate([np.zeros(0, np.int64), *(own[z >= 0] for own, z in zip(codes, ledger.z))]))
+    each = ledger.comm.collect(mine if len(mine) <= PATTERNS else None)
+    n_rows = int(ledger.size.sum())
+    if any(own is None for own in each) or n_rows > MOST_ROWS:
+        return None
+    known = np.unique(np.concatenate(each))
+    fits = len(known) <= min(PATTERNS, n_rows / ALIKE) and len(known) * ledger.n_labels <= ENTRIES
+    return known if fits else None
+
+
+def _changed(ledger: Ledger, counts: np.ndarray, known: np.ndarray, stream: np.random.Generator) -> np.ndarray:
+    """Root's steps on the table; known: the codes of its patterns."""
+    kind, hyper = ledger.components.categorical, ledger.hyper
+    level = np.array(np.unravel_index(known, kind.n_levels + 1)).T + kind.offsets[:-1]
+    pseudo = kind.pseudo_counts(hyper.dirichlet)
+    table = Table(counts, level, pseudo, kind.offsets[:-1], hyper.concentration, hyper.discount)
+    for _ in range(min(max(int(counts.sum()) // ROWS, STEPS[0]), STEPS[1])):
+        what, accepted = table.step(stream)
+        if what in ("split", "merge"):
+            ledger.count(what == "split", accepted)
+    return table.counts
+
+
+def deal(counts: np.ndarray, held: np.ndarray, stream: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """How many rows of each pattern every shard has in each cluster, at random given the table (P, K) and what the
+    shards hold, (S, P): the cluster of each entry of the table that is not 0, (E,) int32, pattern by pattern, and the
+    rows of it in each shard, (S, E) int64."""
+    pattern, label = np.nonzero(counts)
+    dealt, left = np.zeros((len(held), len(label)), np.int64), counts[pattern, label]
+    entries = [np.flatnonzero(label == k) for k in range(counts.shape[1])]
+    for shard, rows in enumerate(held):
+        asked, others = rows.copy(), np.bincount(pattern, left, len(rows)).astype(np.int64)
+        for at in entries:
+            others[pattern[at]] -= left[at]
+            dealt[shard, at] = stream.hypergeometric(left[at], others[pattern[at]], asked[pattern[at]])
+            asked[pattern[at]] -= dealt[shard, at]
+        left -= dealt[shard]
+    return label.astype(np.int32), dealt
+
+
+@dataclass
+class Table:
+    """Rows of each pattern in each cluster, `counts` (P, K) int64, K at least 1, and what their law depends on.
+
+    level (P, C): the place of each column's cell among all levels. pseudo (L,): pseudo-counts, 0 for missing cells.
+    first (C,): place of each column's first level; its last one stands for missing cells. Steps change `counts` in
+    place, and put another in its place where clusters come and go.
+    """
+
+    counts: np.ndarray
+    level: np.ndarray
+    pseudo: np.ndarray
+    first: np.ndarray
+    concentration: float
+    discount: float
+
+    def __post_init__(self):
+        self.has = np.zeros((len(self.level), len(self.pseudo)))
+        self.has[np.arange(len(self.level))[:, None], self.level] = 1.0
+        self.seen = self.pseudo > 0
+        self.column_of = np.searchsorted(self.first, np.arange(len(self.pseudo)), side="right") - 1  # of each level
+        self.column = (np.arange(len(self.first))[:, None] == self.column_of) * self.seen * 1.0  # (C, L)
+        self.there = self.has @ self.column.T  # (P, C), 0 where a cell is missing
+        self.total = self.column @ self.pseudo
+        self.log_pseudo = gammaln(self.pseudo[self.seen])[:, None], gammaln(self.total)[:, None]
+        self.first_row = np.cumsum(self.counts.sum(axis=1))  # of the next pattern
+
+    def log_clusters(self, counts: np.ndarray) -> float:
+        """Log of the posterior of clusters with these rows, (P, K), but for what depends on their number alone."""
+        levels = self.has.T @ counts
+        found = gammaln(self.pseudo[self.seen, None] + levels[self.seen]) - self.log_pseudo[0]
+        none = gammaln(self.total[:, None] + self.column @ levels) - self.log_pseudo[1]
+        return float(found.sum() - none.sum() + gammaln(counts.sum(axis=0) - self.discount).sum())
+
+    # --- steps -------------------------------------------------------------------------------------------------------
+
+    def step(self, stream: np.random.Generator) -> tuple[str, bool]:
+        """One step, and whether it was accepted."""
+        u = stream.random()
+        if u < SWEEPS:
+            return "sweep", self.sweep(stream)
+        if u < SWEEPS + SHARES:
+            return "share", self.share(stream)
+        return self.split(stream) if u < 0.5 * (1.0 + SWEEPS + SHARES) else self.merge(stream)
+
+    def sweep(self, stream: np.random.Generator) -> bool:
+        """Weights and level probabilities of some clusters, and the rows of these given them. Where a cluster would
+        have no rows left all stays as it is."""
+        chosen = self._choose(2 + int(stream.integers(AT_ONCE - 1)), stream)
+        now = self.counts[:, chosen]
+        there = np.flatnonzero(now.any(axis=1))
+        now, has = now[there], self.has[there]
+        theta = np.full((len(self.pseudo), len(chosen)), -np.inf)
+        theta[self.seen] = log_gammas((self.pseudo[:, None] + has.T @ now)[self.seen], stream)
+        theta -= np.logaddexp.reduceat(theta, self.first, axis=0)[self.column_of]
+        theta[~self.seen] = 0.0
+        log_p = log_gammas(now.sum(axis=0) - self.discount, stream) + has @ theta
+        p = np.exp(log_p - log_p.max(axis=1, keepdims=True))
+        new = stream.multinomial(now.sum(axis=1), p / p.sum(axis=1, keepdims=True))
+        kept = self._kept(new)
+        if kept:
+            self.counts[there[:, None], chosen] = new
+        return kept
+
+    def share(self, stream: np.random.Generator) -> bool:
+        """Propose another number of rows of a random row's pattern in its cluster; another cluster has the others."""
+        if self.counts.shape[1] < 2:
+            return False
+        pattern, one = self._row(stream)
+        two = int(stream.integers(self.counts.shape[1] - 1))
+        pair = np.array([one, two + (two >= one)])
+        now = self.counts[pattern, pair]
+        rows = int(now.sum())
+        reach = 1 << int(stream.integers(rows.bit_length()))
+        moved, log_u = int(stream.integers(2 * reach + 1)) - reach, np.log(stream.random())
+        new = now + (moved, -moved)
+        sizes = self.counts[:, pair].sum(axis=0)
+        if new.min() < 0 or not self._kept((sizes + new - now)[None]):
+            return False
+        columns = np.flatnonzero(self.seen[self.level[pattern]])
+        level = self.level[pattern, columns]
+        levels = (self.level[:, columns] == level).T @ self.counts[:, pair]
+        total = self.there[:, columns].T @ self.counts[:, pair]
+
+        def log_f(change: np.ndarray) -> float:
+            of_levels = gammaln(self.pseudo[level, None] + levels + change)
+            of_columns = gammaln(self.total[columns, None] + total + change)
+            return float((of_levels - of_columns).sum() + gammaln(sizes + change - self.discount).sum())
+
+        # either cluster may be the random row's, so that the way back is proposed as often
+        accepted = bool(log_u < log_f(new - now) - log_f(np.zeros(2)) + self._log_ways(new) - self._log_ways(now))
+        if accepted:
+            self.counts[pattern, pair] = new
+        return accepted
+
+    def _log_ways(self, rows: np.ndarray) -> float:
+        """Log of the ways to deal the rows of a pattern to two clusters, so many to each, but for their sum's part."""
+        return -float(gammaln(rows + 1.0).sum())
+
+    def split(self, stream: np.random.Generator) -> tuple[str, bool]:
+        """Propose two clusters in the place of one, which share the rows of each level of a column."""
+        n_clusters = self.counts.shape[1]
+        at, column = stream.integers(n_clusters), stream.integers(len(self.first))
+        spread, log_u = SPREAD[stream.integers(len(SPREAD))], np.log(stream.random())
+        shares, whole = stream.beta(spread, spread, len(self.pseudo)), self.counts[:, [at]]
+        one = stream.binomial(whole[:, 0], shares[self.level[:, column]])
+        both = np.stack([one, whole[:, 0] - one], axis=1)
+        accepted = bool(self._kept(both) and log_u < self.log_split(whole, both, n_clusters))
+        if accepted:
+            self.counts = np.concatenate([np.delete(self.counts, at, axis=1), both], axis=1)
+        return "split", accepted
+
+    def merge(self, stream: np.random.Generator) -> tuple[str, bool]:
+        """Propose one cluster in the place of two."""
+        n_clusters, log_u = self.counts.shape[1], np.log(stream.random())
+        if n_clusters < 2:
+            return "merge", False
+        pair = stream.permutation(n_clusters)[:2]
+        both = self.counts[:, pair]
+        whole = both.sum(axis=1, keepdims=True)
+        accepted = bool(log_u < -self.log_split(whole, both, n_clusters - 1))
+        if accepted:
+            self.counts = np.concatenate([np.delete(self.counts, pair, axis=1), whole], axis=1)
+        return "merge", accepted
+
+    def log_split(self, whole: np.ndarray, both: np.ndarray, n_before: int) -> float:
+        """Log acceptance ratio of a split of one of n_before clusters; the merge's is its negative."""
+        prior = np.log(self.concentration + n_before * self.discount) - gammaln(1.0 - self.discount)
+        target = prior + self.log_clusters(both) - self.log_clusters(whole)
+        return float(target - np.log(n_before + 1.0) - self.log_sides(both))
+
+    def log_sides(self, both: np.ndarray) -> float:
+        """Log probability that a split deals these sides, the first one as such, to the rows of a cluster."""
+        levels, each = self.has.T @ both, []
+        for spread in SPREAD:
+            terms = betaln(spread + levels[:, 0], spread + levels[:, 1]) - betaln(spread, spread)
+            each.append(np.add.reduceat(terms, self.first))
+        return float(logsumexp(each) - np.log(len(SPREAD) * len(self.first)))
+
+    # --- parts of them -----------------------------------------------------------------------------------------------
+
+    def _row(self, stream: np.random.Generator) -> tuple[int, int]:
+        """The pattern and the cluster of a random row."""
+        at = int(stream.integers(int(self.first_row[-1])))
+        pattern = int(np.searchsorted(self.first_row, at, side="right"))
+        own = np.cumsum(self.counts[pattern])
+        return pattern, int(np.searchsorted(own, own[-1] - (self.first_row[pattern] - at), side="right"))
+
+    def _choose(self, most: int, stream: np.random.Generator) -> np.ndarray:
+        """Some clusters: that of a random row, and others, as often as after a step that keeps all rows in these."""
+        _, first = self._row(stream)
+        others = stream.permutation(self.counts.shape[1] - 1)[: most - 1]
+        return np.append(first, others + (others >= first))
+
+    def _kept(self, counts: np.ndarray) -> bool:
+        """Whether all of these clusters have rows."""
+        return bool(counts.sum(axis=0).all())
+
+
+def log_gammas(shape: np.ndarray, stream: np.random.Generator) -> np.ndarray:
+    """Logarithms of Gamma(shape, 1) draws; nothing underflows (docs/math.md 2.1)."""
+    return np.log(stream.standard_gamma(shape + 1.0)) + np.log(stream.random(shape.shape)) / shape

@@ -1,0 +1,319 @@
+"""Steps on the table of rows by pattern and cluster leave the posterior invariant, and what a table says is dealt.
+
+Shares, splits and merges as matrices over all tables of four rows, to rounding error, without false alarms. Whole
+rounds, sweeps among them, as they are drawn, against the enumeration (as in test_split_merge.py): a right program is
+rejected with probability LEVEL at most.
+"""
+
+from collections import Counter
+from dataclasses import replace
+from itertools import product
+from unittest import mock
+
+import numpy as np
+import pytest
+from scipy.special import betaln, gammaln
+
+from mpibayes.hpc.crosscat.moves import by_pattern as program
+from mpibayes.hpc.parallel.comm import serial, world
+from tests.exact import production, transitions
+from tests.exact.compare import chi_square, judge_history, seed
+from tests.exact.enumerate import CASES as OF_MIXTURES
+from tests.exact.enumerate import Case, Posterior
+from tests.exact.test_split_merge import CYCLES, LEVEL, ROUNDING
+from tests.exact.transitions import outcomes
+
+STEPS = 3  # of a round
+CASES = {
+    **{name: OF_MIXTURES[name] for name in ("cat6", "cat6py", "cat6neg")},
+    "one6": Case(
+        "one6",
+        (("a", "categorical", (0, 0, 1, 1, 2, 0), ("x", "y", "z")),),
+        {"a": {"dirichlet": (0.5, 0.5, 1.0)}},
+        0.6,
+        0.3,
+    ),
+    "holes6": Case(  # row 4 is missing altogether
+        "holes6",
+        (
+            ("a", "categorical", (0, 2, 1, -1, -1, 0), ("x", "y", "z")),
+            ("b", "categorical", (1, -1, 0, 1, -1, 1), ("u", "v")),
+        ),
+        {"a": {"dirichlet": (0.4, 0.8, 0.5)}, "b": {"dirichlet": (0.3, 0.7)}},
+        0.9,
+        0.25,
+    ),
+}
+
+
+# ---- matrices --------------------------------------------------------------------------------------------------------
+
+
+class Share:
+    """A share of rows of which nothing is known but how many have been dealt."""
+
+    def __init__(self, spread):
+        self.dealt = np.full(2, spread)
+
+
+class Stream(transitions.Stream):
+    """Whose shares are urns."""
+
+    def random(self, n=None):
+        assert n is None
+        return super().random()
+
+    def permutation(self, n):
+        left = list(range(n))
+        return np.array([left.pop(self.integers(len(left))) for _ in range(min(n, 2))])
+
+    def beta(self, a, b, n=None):
+        assert a == b
+        return Share(a) if n is None else np.array([Share(a) for _ in range(n)], object)
+
+    def binomial(self, rows, shares):
+        out = np.zeros(len(rows), np.int64)
+        for i, n in enumerate(rows.tolist()):
+            urn = (shares if isinstance(shares, Share) else shares[i]).dealt
+            k = np.arange(n + 1)
+            ways = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+            out[i] = self.tape.choose(np.exp(ways + betaln(urn[0] + k, urn[1] + n - k) - betaln(*urn)))
+            urn += out[i], n - out[i]
+        return out
+
+
+def tables(case: Case, n_rows: int):
+    """The law of tables of a case's first rows, and the program's table of each: {clusters of it in order: (p, it)}."""
+    columns = tuple((name, kind, tuple(cells[:n_rows]), levels) for name, kind, cells, levels in case.columns)
+    posterior = Posterior(replace(case, columns=columns))
+    sizes = np.array([len(levels) + 1 for *_, levels in columns])
+    first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    cells = np.array([np.where(np.array(x) < 0, len(levels), x) for _, _, x, levels in columns]).T + first
+    level, of_row = np.unique(cells, axis=0, return_inverse=True)
+    pseudo = np.concatenate([[*case.priors[name]["dirichlet"], 0.0] for name, *_ in columns])
+    found = {}
+    for p, z in zip(posterior.p, posterior.partitions):
+        counts = np.zeros((len(level), z.max() + 1), np.int64)
+        np.add.at(counts, (of_row.ravel(), z), 1)
+        table = program.Table(counts, level, pseudo, first, case.concentration, case.discount)
+        known = found.get(name_of(counts), (0.0, table))
+        found[name_of(counts)] = known[0] + p, table
+    return found
+
+
+def name_of(counts):
+    return tuple(sorted(map(tuple, counts.T.tolist())))
+
+
+def share(table, tape):
+    table.share(Stream(tape))
+
+
+def split_or_merge(table, tape):
+    (table.split if tape.choose([0.5, 0.5]) else table.merge)(Stream(tape))
+
+
+def change(name, step, n_rows=4):
+    """How far one step takes the law of tables from itself, in total variation."""
+    known, after = tables(CASES[name], n_rows), Counter()
+    for p, table in known.values():
+        counts = table.counts
+
+        def run(tape, table=table, counts=counts):
+            table.counts = counts.copy()
+            step(table, tape)
+            return name_of(table.counts)
+
+        for q, result in outcomes(run):
+            after[result] += p * q
+    assert sum(after.values()) == pytest.approx(1.0, abs=1e-10)
+    return 0.5 * sum(abs(after[name] - p) for name, (p, _) in known.items())
+
+
+@pytest.mark.quick("share-holes6", "split_or_merge-cat6py")
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("step", [share, split_or_merge])
+def test_steps_keep_the_law_of_tables(name, step):
+    assert change(name, step) < ROUNDING
+
+
+def without_ways():
+    """It is left out that rows of a pattern can be dealt in more ways if clusters share them."""
+    return mock.patch.object(program.Table, "_log_ways", lambda *_: 0.0)
+
+
+def without_sides():
+    """So it is for the sides of a split."""
+    return mock.patch.object(program.Table, "log_sides", lambda *_: 0.0)
+
+
+def one_spread():
+    """Sides are taken to be dealt with the first spread alone."""
+    right = program.Table.log_sides
+
+    def log_sides(self, both):
+        with mock.patch.object(program, "SPREAD", program.SPREAD[:1]):
+            return right(self, both)
+
+    return mock.patch.object(program.Table, "log_sides", log_sides)
+
+
+def any_number_of_clusters():
+    """It is forgotten that there are more pairs to merge where there are more clusters."""
+    right = program.Table.log_split
+    return mock.patch.object(
+        program.Table, "log_split", lambda self, whole, both, n: right(self, whole, both, n) + np.log(n + 1.0)
+    )
+
+
+@pytest.mark.quick("without_ways-share-cat6", "one_spread-split_or_merge-cat6py")
+@pytest.mark.parametrize(
+    "wrong, step, name",
+    [
+        (without_ways, share, "cat6"),
+        (without_sides, split_or_merge, "one6"),
+        (one_spread, split_or_merge, "cat6py"),
+        (any_number_of_clusters, split_or_merge, "holes6"),
+    ],
+)
+def test_wrong_steps_do_not_keep_it(wrong, step, name):
+    with wrong():
+        assert change(name, step) > 1e-4
+
+
+# ---- sweeps ----------------------------------------------------------------------------------------------------------
+
+
+def p_of_sweeps(name, n_draws, default_seed, sweeps=3):
+    """p-value of Pearson's test that tables drawn from their law have it after some sweeps, too."""
+    known = tables(CASES[name], CASES[name].n_rows)
+    names, p = list(known), np.array([p for p, _ in known.values()])
+    number, stream, drawn = {of: i for i, of in enumerate(names)}, np.random.default_rng(seed(default_seed)), []
+    for i in stream.choice(len(names), n_draws, p=p / p.sum()):
+        table = known[names[i]][1]
+        counts = table.counts.copy()
+        for _ in range(sweeps):
+            table.sweep(stream)
+        drawn.append(number[name_of(table.counts)])
+        table.counts = counts
+    return chi_square(np.array(drawn), p / p.sum())
+
+
+@pytest.mark.quick("cat6neg")
+@pytest.mark.parametrize("name", CASES)
+def test_law_of_sweeps(name):
+    assert p_of_sweeps(name, 3000, 176) >= LEVEL, seed(176)
+
+
+def sizes_not_discounted():
+    """Weights of clusters are drawn as if the discount were 0."""
+    right = program.log_gammas
+    return mock.patch.object(program, "log_gammas", lambda a, stream: right(a + 0.5 if a.ndim == 1 else a, stream))
+
+
+def emptied():
+    """A cluster that has no rows left is gone."""
+    right = program.Table.sweep
+
+    def sweep(self, stream):
+        with mock.patch.object(program.Table, "_kept", lambda *_: True):
+            right(self, stream)
+        self.counts = self.counts[:, self.counts.sum(axis=0) > 0]
+
+    return mock.patch.object(program.Table, "sweep", sweep)
+
+
+@pytest.mark.quick("emptied")
+@pytest.mark.parametrize("wrong", [sizes_not_discounted, emptied])
+def test_wrong_sweeps_are_rejected(wrong):
+    with wrong():
+        assert p_of_sweeps("cat6neg", 3000 if wrong is emptied else 15000, 176) < LEVEL
+
+
+# ---- draws -----------------------------------------------------------------------------------------------------------
+
+
+def alone(comm, name, n_shards, n_replicates, default_seed, **constants):
+    """Rounds without anything else against the enumeration; None off root."""
+    case, constants = CASES[name], {"STEPS": (STEPS, STEPS), "ALIKE": 0.1} | constants
+    posterior = Posterior(case)
+    with mock.patch.multiple(program, **constants), production.one_kind_alone(program.by_pattern):
+        mixture = production.sampler(
+            comm, case, n_shards, seed(default_seed), kind=production.MovesAlone, split_merge=1
+        )
+        history = production.partition_history(mixture, posterior, n_replicates, CYCLES, seed(default_seed) + 1)
+    return None if history is None else judge_history(history, posterior, LEVEL)
+
+
+@pytest.mark.quick("cat6-2", "holes6-6")
+@pytest.mark.parametrize("name, n_shards", [("cat6", 2), ("cat6py", 1), ("cat6neg", 3), ("one6", 2), ("holes6", 6)])
+def test_law_of_rounds(name, n_shards):
+    found = alone(serial(), name, n_shards, 60, 171)
+    assert found.passed, f"{found} (seed {seed(171)})"
+
+
+def levels_without_prior():
+    """Probabilities of levels are drawn from twice their pseudo-counts."""
+    right = program.Table.__post_init__
+
+    def wrong(self):
+        right(self)
+        self.pseudo = 2.0 * self.pseudo
+
+    return mock.patch.object(program.Table, "__post_init__", wrong)
+
+
+def not_dealt():
+    """A shard has the first of its rows in the first cluster, and so on."""
+    return mock.patch.object(program.kernels, "words", lambda ids, **_: np.asarray(ids, np.uint64))
+
+
+@pytest.mark.quick("levels_without_prior-cat6-60")
+@pytest.mark.parametrize(
+    "wrong, name, n_replicates", [(levels_without_prior, "cat6", 60), (not_dealt, "one6", 240)]
+)
+def test_wrong_rounds_are_rejected(wrong, name, n_replicates):
+    with wrong():
+        found = alone(serial(), name, 1, n_replicates, 171)
+    assert not found.passed, str(found)
+
+
+def test_shards_have_their_share():
+    """Every way to deal the rows of two patterns to shards is as frequent as it should be."""
+    counts, held = np.array([[2, 1], [1, 2]]), np.array([[1, 2], [2, 1]])
+    law, stream = Counter(), np.random.default_rng(seed(173))
+    for rows in product([0, 1], repeat=6):  # the cluster of each of a shard's rows of a pattern
+        dealt = [rows[:1], rows[3:5]], [rows[1:3], rows[5:]]
+        if sum(rows[:3]) == 1 and sum(rows[3:]) == 2:
+            law[tuple(sum(own) for shard in dealt for own in shard)] += 1
+    names, drawn = list(law), []
+    for _ in range(2000):
+        label, dealt = program.deal(counts, held, stream)
+        assert label.tolist() == [0, 1, 0, 1] and (dealt.sum(axis=0) == counts.ravel()).all()
+        assert (dealt.reshape(2, 2, 2).sum(axis=2) == held).all()
+        drawn.append(names.index(tuple(dealt[:, 1::2].ravel().tolist())))
+    assert chi_square(np.array(drawn), np.array(list(law.values())) / sum(law.values())) >= LEVEL, seed(173)
+
+
+# ---- ranks -----------------------------------------------------------------------------------------------------------
+
+
+def labels(comm, name="holes6"):
+    """After each of some cycles with all that they have, on root."""
+    with mock.patch.object(program, "ALIKE", 0.1):
+        mixture = production.sampler(comm, CASES[name], 4, seed(174), split_merge=1)
+        mixture.start("one")
+        return [mixture.cycle() and mixture.view.labels() for _ in range(8)]
+
+
+@pytest.mark.mpi
+def test_same_bits_on_ranks():
+    found = labels(world())
+    assert world().rank or np.array_equal(found, labels(serial()))
+
+
+@pytest.mark.quick(ranks=3)
+@pytest.mark.mpi(min_size=2)
+def test_law_on_ranks():
+    found = alone(world(), "holes6", 3, 15, 175)
+    assert found is None or found.passed, f"{found} (seed {seed(175)})"
