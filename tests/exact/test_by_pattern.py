@@ -23,7 +23,7 @@ from tests.exact.enumerate import Case, Posterior
 from tests.exact.test_split_merge import CYCLES, LEVEL, ROUNDING
 from tests.exact.transitions import outcomes
 
-STEPS = 3  # of a round
+ALWAYS = {"STEPS": (3, 3), "ALIKE": 0.1, "AFTER": 0}  # few steps a round, on any table, from the first cycle on
 CASES = {
     **{name: OF_MIXTURES[name] for name in ("cat6", "cat6py", "cat6neg")},
     "one6": Case(
@@ -233,11 +233,11 @@ def test_wrong_sweeps_are_rejected(wrong):
 # ---- draws -----------------------------------------------------------------------------------------------------------
 
 
-def alone(comm, name, n_shards, n_replicates, default_seed, **constants):
+def alone(comm, name, n_shards, n_replicates, default_seed):
     """Rounds without anything else against the enumeration; None off root."""
-    case, constants = CASES[name], {"STEPS": (STEPS, STEPS), "ALIKE": 0.1} | constants
+    case = CASES[name]
     posterior = Posterior(case)
-    with mock.patch.multiple(program, **constants), production.one_kind_alone(program.by_pattern):
+    with mock.patch.multiple(program, **ALWAYS), production.one_kind_alone(program.by_pattern):
         mixture = production.sampler(
             comm, case, n_shards, seed(default_seed), kind=production.MovesAlone, split_merge=1
         )
@@ -269,9 +269,7 @@ def not_dealt():
 
 
 @pytest.mark.quick("levels_without_prior-cat6-60")
-@pytest.mark.parametrize(
-    "wrong, name, n_replicates", [(levels_without_prior, "cat6", 60), (not_dealt, "one6", 240)]
-)
+@pytest.mark.parametrize("wrong, name, n_replicates", [(levels_without_prior, "cat6", 60), (not_dealt, "one6", 240)])
 def test_wrong_rounds_are_rejected(wrong, name, n_replicates):
     with wrong():
         found = alone(serial(), name, 1, n_replicates, 171)
@@ -300,7 +298,7 @@ def test_shards_have_their_share():
 
 def labels(comm, name="holes6"):
     """After each of some cycles with all that they have, on root."""
-    with mock.patch.object(program, "ALIKE", 0.1):
+    with mock.patch.multiple(program, **ALWAYS):
         mixture = production.sampler(comm, CASES[name], 4, seed(174), split_merge=1)
         mixture.start("one")
         return [mixture.cycle() and mixture.view.labels() for _ in range(8)]

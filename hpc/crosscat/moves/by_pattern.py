@@ -1,5 +1,5 @@
 """Many steps on a view whose rows are of a few patterns: a table of rows by pattern and cluster has all that its labels
-say (docs/math.md 2.12).
+say (docs/split_merge.md).
 
 Where cells hardly tell rows' clusters apart, sizes of clusters are free over wide ranges, and sweeps take them through
 these by steps of about the square root of the rows. On the table a step costs next to nothing, and changes the clusters
@@ -24,8 +24,9 @@ ALIKE = 4  # and its rows of a pattern, on average, at least
 ENTRIES = 2**17  # of the table, at most
 LOOK = 2**12  # rows of a shard by which views with more patterns are told at once
 MOST_ROWS = 10**9 - 1  # for NumPy's hypergeometric draws
-ROWS = 64  # that there is a step for
-STEPS = 32, 512  # of a round, at least and at most
+AFTER = 100  # cycles: before, partitions take shape
+ROWS = 128  # that there is a step for
+STEPS = 16, 512  # of a round, at least and at most
 SWEEPS, SHARES = 0.15, 0.75  # of the steps; the others split and merge
 AT_ONCE = 6  # clusters of a sweep, at most
 SPREAD = (0.5, 0.05)  # b of the Beta(b, b) that a level's share in a split is drawn from
@@ -34,7 +35,7 @@ SPREAD = (0.5, 0.05)  # b of the Beta(b, b) that a level's share in a split is d
 def by_pattern(ledger: Ledger) -> None:
     """A round of steps on the view's table, if it has one that is small enough. The last moves of a round: what root
     knows of the clusters is out of date afterwards. Collective."""
-    codes = _codes(ledger)
+    codes = _codes(ledger) if ledger.key["cycle"] > AFTER else None
     known = None if codes is None else _patterns(ledger, codes)
     if known is None:
         return
@@ -197,7 +198,7 @@ class Table:
         rows = int(now.sum())
         reach = 1 << int(stream.integers(rows.bit_length()))
         moved, log_u = int(stream.integers(2 * reach + 1)) - reach, np.log(stream.random())
-        new = now + (moved, -moved)
+        new = now + np.array([moved, -moved])
         sizes = self.counts[:, pair].sum(axis=0)
         if new.min() < 0 or not self._kept((sizes + new - now)[None]):
             return False
