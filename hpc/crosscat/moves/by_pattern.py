@@ -28,7 +28,7 @@ AFTER = 100  # cycles: before, partitions take shape
 ROWS = 128  # that there is a step for
 STEPS = 16, 512  # of a round, at least and at most
 SWEEPS, SHARES = 0.15, 0.75  # of the steps; the others split and merge
-AT_ONCE = 6  # clusters of a sweep, at most
+AT_ONCE = 4  # clusters of a sweep, at most
 SPREAD = (0.5, 0.05)  # b of the Beta(b, b) that a level's share in a split is drawn from
 
 
@@ -148,7 +148,8 @@ class Table:
         self.there = self.has @ self.column.T  # (P, C), 0 where a cell is missing
         self.total = self.column @ self.pseudo
         self.log_pseudo = gammaln(self.pseudo[self.seen])[:, None], gammaln(self.total)[:, None]
-        self.first_row = np.cumsum(self.counts.sum(axis=1))  # of the next pattern
+        self.rows = self.counts.sum(axis=1)
+        self.first_row = np.cumsum(self.rows)  # of the next pattern
 
     def log_clusters(self, counts: np.ndarray) -> float:
         """Log of the posterior of clusters with these rows, (P, K), but for what depends on their number alone."""
@@ -171,7 +172,15 @@ class Table:
     def sweep(self, stream: np.random.Generator) -> bool:
         """Weights and level probabilities of some clusters, and the rows of these given them. Where a cluster would
         have no rows left all stays as it is."""
-        chosen = self._choose(2 + int(stream.integers(AT_ONCE - 1)), stream)
+        if self.counts.shape[1] < 2:
+            return False
+        pattern, one = self._row(stream)
+        most, log_u = 1 + int(stream.integers(AT_ONCE)), np.log(stream.random())
+        if most > 1:  # any, as often as after a step that keeps all rows in these
+            others = stream.permutation(self.counts.shape[1] - 1)[: most - 1]
+            chosen = np.append(one, others + (others >= one))
+        else:
+            chosen = np.array([one, self._another(pattern, one, stream)])
         now = self.counts[:, chosen]
         there = np.flatnonzero(now.any(axis=1))
         now, has = now[there], self.has[there]
@@ -182,18 +191,18 @@ class Table:
         log_p = log_gammas(now.sum(axis=0) - self.discount, stream) + has @ theta
         p = np.exp(log_p - log_p.max(axis=1, keepdims=True))
         new = stream.multinomial(now.sum(axis=1), p / p.sum(axis=1, keepdims=True))
-        kept = self._kept(new)
-        if kept:
+        ratio = self._log_choice(there, new) - self._log_choice(there, now) if most == 1 else 0.0
+        accepted = bool(self._kept(new) and log_u < ratio)
+        if accepted:
             self.counts[there[:, None], chosen] = new
-        return kept
+        return accepted
 
     def share(self, stream: np.random.Generator) -> bool:
-        """Propose another number of rows of a random row's pattern in its cluster; another cluster has the others."""
+        """Propose another number of rows of one pattern in one of two clusters; the other one has the others."""
         if self.counts.shape[1] < 2:
             return False
         pattern, one = self._row(stream)
-        two = int(stream.integers(self.counts.shape[1] - 1))
-        pair = np.array([one, two + (two >= one)])
+        pair = np.array([one, self._another(pattern, one, stream)])
         now = self.counts[pattern, pair]
         rows = int(now.sum())
         reach = 1 << int(stream.integers(rows.bit_length()))
@@ -212,8 +221,8 @@ class Table:
             of_columns = gammaln(self.total[columns, None] + total + change)
             return float((of_levels - of_columns).sum() + gammaln(sizes + change - self.discount).sum())
 
-        # either cluster may be the random row's, so that the way back is proposed as often
-        accepted = bool(log_u < log_f(new - now) - log_f(np.zeros(2)) + self._log_ways(new) - self._log_ways(now))
+        ratio = log_f(new - now) - log_f(np.zeros(2)) + self._log_ways(new) - self._log_ways(now)
+        accepted = bool(log_u < ratio + self._log_choice(pattern, new) - self._log_choice(pattern, now))
         if accepted:
             self.counts[pattern, pair] = new
         return accepted
@@ -271,11 +280,21 @@ class Table:
         own = np.cumsum(self.counts[pattern])
         return pattern, int(np.searchsorted(own, own[-1] - (self.first_row[pattern] - at), side="right"))
 
-    def _choose(self, most: int, stream: np.random.Generator) -> np.ndarray:
-        """Some clusters: that of a random row, and others, as often as after a step that keeps all rows in these."""
-        _, first = self._row(stream)
-        others = stream.permutation(self.counts.shape[1] - 1)[: most - 1]
-        return np.append(first, others + (others >= first))
+    def _another(self, pattern: int, one: int, stream: np.random.Generator) -> int:
+        """Another cluster than that of a random row: any, or that of a random row of the pattern among the others."""
+        own = self.counts[pattern].copy()
+        own[one] = 0
+        if stream.integers(2) and own.any():
+            return int(np.searchsorted(np.cumsum(own), stream.integers(int(own.sum())), side="right"))
+        two = int(stream.integers(len(own) - 1))
+        return two + (two >= one)
+
+    def _log_choice(self, pattern: int | slice, rows: np.ndarray) -> float:
+        """Log of how often a random row and `_another` choose two clusters with these rows of a pattern, or of all."""
+        others = self.rows[pattern] - rows.T  # of each of the two, the rows in other clusters
+        alone = 1.0 / (self.counts.shape[1] - 1)
+        alike = np.where(others > 0, 0.5 * alone + 0.5 * rows.T[::-1] / np.maximum(others, 1), alone)
+        return float(np.log((rows.T * alike).sum()))
 
     def _kept(self, counts: np.ndarray) -> bool:
         """Whether all of these clusters have rows."""
