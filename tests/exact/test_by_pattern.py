@@ -5,6 +5,7 @@ rounds, sweeps among them, as they are drawn, against the enumeration (as in tes
 rejected with probability LEVEL at most.
 """
 
+import contextlib
 from collections import Counter
 from dataclasses import replace
 from itertools import product
@@ -142,8 +143,13 @@ def without_ways():
     return mock.patch.object(program.Table, "_log_ways", lambda *_: 0.0)
 
 
+def without_choice():
+    """Clusters that are alike are chosen more often, and taken to be any."""
+    return mock.patch.object(program.Table, "_log_choice", lambda *_: 0.0)
+
+
 def without_sides():
-    """So it is for the sides of a split."""
+    """How often these sides of a split are dealt is left out."""
     return mock.patch.object(program.Table, "log_sides", lambda *_: 0.0)
 
 
@@ -171,6 +177,7 @@ def any_number_of_clusters():
     "wrong, step, name",
     [
         (without_ways, share, "cat6"),
+        (without_choice, share, "one6"),
         (without_sides, split_or_merge, "one6"),
         (one_spread, split_or_merge, "cat6py"),
         (any_number_of_clusters, split_or_merge, "holes6"),
@@ -184,7 +191,7 @@ def test_wrong_steps_do_not_keep_it(wrong, step, name):
 # ---- sweeps ----------------------------------------------------------------------------------------------------------
 
 
-def p_of_sweeps(name, n_draws, default_seed, sweeps=3):
+def p_of_sweeps(name, n_draws, default_seed, sweeps=6):
     """p-value of Pearson's test that tables drawn from their law have it after some sweeps, too."""
     known = tables(CASES[name], CASES[name].n_rows)
     names, p = list(known), np.array([p for p, _ in known.values()])
@@ -197,6 +204,11 @@ def p_of_sweeps(name, n_draws, default_seed, sweeps=3):
         drawn.append(number[name_of(table.counts)])
         table.counts = counts
     return chi_square(np.array(drawn), p / p.sum())
+
+
+def alike_alone():
+    """All sweeps are of two clusters that are alike."""
+    return mock.patch.object(program, "AT_ONCE", 1)
 
 
 @pytest.mark.quick("cat6neg")
@@ -223,11 +235,19 @@ def emptied():
     return mock.patch.object(program.Table, "sweep", sweep)
 
 
-@pytest.mark.quick("emptied")
-@pytest.mark.parametrize("wrong", [sizes_not_discounted, emptied])
-def test_wrong_sweeps_are_rejected(wrong):
-    with wrong():
-        assert p_of_sweeps("cat6neg", 3000 if wrong is emptied else 15000, 176) < LEVEL
+@pytest.mark.quick("emptied-cat6neg-3000", "without_choice-one6-6000")
+@pytest.mark.parametrize(
+    "wrong, name, n_draws",
+    [(emptied, "cat6neg", 3000), (sizes_not_discounted, "cat6neg", 4000), (without_choice, "one6", 6000)],
+)
+def test_wrong_sweeps_are_rejected(wrong, name, n_draws):
+    with wrong(), alike_alone() if wrong is without_choice else contextlib.nullcontext():
+        assert p_of_sweeps(name, n_draws, 176) < LEVEL
+
+
+def test_law_of_sweeps_of_alike_clusters():
+    with alike_alone():
+        assert p_of_sweeps("one6", 3000, 177) >= LEVEL, seed(177)
 
 
 # ---- draws -----------------------------------------------------------------------------------------------------------

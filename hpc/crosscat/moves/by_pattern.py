@@ -22,7 +22,7 @@ from mpibayes.kernels.mixture import split as kernels
 PATTERNS = 2**11  # of a view that this is for, at most
 ALIKE = 4  # and its rows of a pattern, on average, at least
 ENTRIES = 2**17  # of the table, at most
-LOOK = 2**12  # rows of a shard by which views with more patterns are told at once
+LOOK = 2**11  # first rows, by which most views with more patterns are told at once
 MOST_ROWS = 10**9 - 1  # for NumPy's hypergeometric draws
 AFTER = 100  # cycles: before, partitions take shape
 ROWS = 128  # that there is a step for
@@ -62,7 +62,7 @@ def by_pattern(ledger: Ledger) -> None:
 
 def _codes(ledger: Ledger) -> list[np.ndarray] | None:
     """The combination of levels of each row of this rank's shards, a number; None: there are cells of other kinds, or
-    too many patterns among the first rows of a shard. Collective."""
+    too many patterns among the first rows. Collective."""
     components, kind = ledger.components, ledger.components.categorical
     others = sum(map(len, components.kinds)) - len(kind)
     if not len(kind) or others or math.prod((kind.n_levels + 1).tolist()) >= 2**62:
@@ -75,8 +75,8 @@ def _codes(ledger: Ledger) -> list[np.ndarray] | None:
             out += getattr(rows, column.block)[:n, column.index]
         return out
 
-    first = [np.unique(codes(shard.rows, LOOK)) for shard in ledger.shards]
-    if any(ledger.comm.collect(any(len(own) > max(1, LOOK // ALIKE) for own in first))):
+    first = [len(np.unique(codes(shard.rows, LOOK))) for shard in ledger.shards if shard.index == 0]
+    if any(ledger.comm.collect(sum(first) > LOOK / ALIKE)):
         return None
     return [codes(shard.rows, None) for shard in ledger.shards]
 
