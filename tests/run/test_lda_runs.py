@@ -103,7 +103,7 @@ def test_shards_do_not_matter_without_noise(place):
 
 def test_what_is_made_of_a_run(place):
     text = ran(place, "plain", config="plain.toml")
-    assert "local step linear in 6 cycles, then vb, warm after cycle 10" in text and "an approximation" in text
+    assert "local step cvb0 in 6 cycles, then vb, warm after cycle 10" in text and "an approximation" in text
     done = mpibayes(place, "report", "plain")
     assert done.returncode == 0 and "An approximation" in done.stdout and "of 2 chains" in done.stdout, done.stderr
     page = (place / "plain" / "report" / "report.html").read_text()
