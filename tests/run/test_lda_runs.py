@@ -149,6 +149,25 @@ def test_topics_of_new_documents(place):
     assert done.returncode == 3 and "the word 'unknown' is not in the run's table" in done.stderr
     assert not (place / "p2.csv").exists()
 
+def test_defaults_fit_the_length_of_documents(place):
+    """All documents of a small table, or of one of few words, with an alpha that does not outweigh them. An alpha and a
+    local step of a run hold when it goes on, also where its file does not say."""
+    long, short = (corpus(d=5100 if length < 10 else 40, length=length)[0] for length in (120, 4))
+    usual = '[data]\ntable = "{}.h5"\n[model]\nfamily = "svi"\nlikelihood = "lda"\ntopics = 50\n'
+    for name, rows, words in (
+        ("long", long, ("alpha 0.1", "all documents", "60 cycles", "local step cvb0")),
+        ("short", short, ("alpha 0.0498", "all documents", "200 cycles", "local step cvb0")),
+    ):
+        write_sparse(place / f"{name}.h5", rows, 60)
+        (place / f"{name}.toml").write_text(usual.format(name))
+        done = mpibayes(place, "check", f"{name}.toml")
+        assert done.returncode == 0 and all(word in done.stdout for word in words), done.stdout + done.stderr
+    old = ("model.alpha=0.02", 'step.local="linear"', "model.topics=4")
+    ran(place, "before", *sets(*old, "run.cycles=6"), config="long.toml")
+    ran(place, "before", *sets("model.topics=4", "run.cycles=12"), config="long.toml")
+    ran(place, "whole", *sets(*old, "run.cycles=12"), config="long.toml")
+    assert found(place, "before")[1][-1] == found(place, "whole")[1][-1]
+
 
 def test_check(place):
     done = mpibayes(place, "check", "run.toml", "--ranks", "2")

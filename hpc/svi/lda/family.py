@@ -24,10 +24,11 @@ from mpibayes.hpc.svi.schedule import Constant, Decay, Schedule
 from mpibayes.text import counted
 
 PARTS = 10  # states that are kept, where output.kept does not say
-SMALL, BATCH = 100_000, 256  # documents of which all are looked at, and of a batch of more, where step.batch is "auto"
+SMALL, WORDS = 5_000, 500_000  # documents, or words in all, of which all are looked at, where step.batch is "auto"
+BATCH = 256  # documents of a cycle, with more
 CYCLES, MOST_CYCLES, LONG = 60, 200, 100.0  # with all documents of so many words, and of fewer, where run.cycles is
 PASSES = 10  # times that each document is looked at in batches
-ALPHA, SHARE = 0.1, 0.5  # and of a document's words, what all topics together weigh at most, where model.alpha is "auto"
+ALPHA, SHARE = 0.1, 0.5  # where model.alpha is "auto"; and of a document's words, what all topics weigh at most
 DOCUMENTS, MOST_SHARDS = 100, 64  # in a shard at least, and shards: sums do not depend on them
 SLOWING = Decay(10.0, 0.5)  # step sizes with batches, where step.rate does not say
 
@@ -58,6 +59,11 @@ def alpha_of(length: float, topics: int) -> float:
     return float(np.clip(SHARE * length / topics, 1e-3, ALPHA))
 
 
+def is_large(n_documents: int, n_words: float) -> bool:
+    """Whether batches find topics sooner than cycles over all documents."""
+    return n_documents > SMALL and n_words > WORDS
+
+
 def cycles_of(length: float) -> int:
     """Cycles with all documents: of short ones each says less, and takes less time."""
     return int(np.clip(CYCLES * LONG / max(length, 1.0), CYCLES, MOST_CYCLES))
@@ -84,7 +90,7 @@ class Family:
         length = table.total / max(1, table.n_rows)
         batch = step.batch
         if batch == "auto":
-            batch = "all" if n_training <= SMALL else BATCH
+            batch = BATCH if is_large(n_training, table.total) else "all"
         cycles = run.cycles
         if cycles == "auto":
             cycles = max(CYCLES, -(-PASSES * n_training // batch)) if isinstance(batch, int) else cycles_of(length)

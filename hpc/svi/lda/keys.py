@@ -51,7 +51,7 @@ class Step(svi.Step):
     batch: Annotated[Literal["auto", "all"] | Size | GrowingSize, BeforeValidator(tuples)] = key(
         "auto",
         "documents that a cycle looks at, chosen anew each time: all of them, a number, or {growing = g}, g t in cycle "
-        "t; auto: all of up to 100,000 documents, else 256",
+        "t; auto: all of up to 5,000 documents or 500,000 words, else 256",
         '"auto", "all", a whole number, 1 or more, or {growing = a number above 0}',
         decided_once=True,
     )
@@ -95,8 +95,8 @@ class Step(svi.Step):
 class Run(keys.Run):
     cycles: Literal["auto"] | Annotated[int, Field(ge=1)] = key(
         "auto",
-        "length of the chain; raise it to extend a finished run; auto: 60 with all documents, up to 200 where they have "
-        "fewer than 100 words, else ten passes over them, decided at the first start",
+        "length of the chain; raise it to extend a finished run; auto: 60 with all documents, up to 200 where they "
+        "have fewer than 100 words, else ten passes over them, decided at the first start",
         '"auto" or a whole number, 1 or more',
         decided_once=True,
         may_change=True,
