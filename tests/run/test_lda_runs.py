@@ -149,6 +149,7 @@ def test_topics_of_new_documents(place):
     assert done.returncode == 3 and "the word 'unknown' is not in the run's table" in done.stderr
     assert not (place / "p2.csv").exists()
 
+
 def test_defaults_fit_the_length_of_documents(place):
     """All documents of a small table, or of one of few words, with an alpha that does not outweigh them. An alpha and a
     local step of a run hold when it goes on, also where its file does not say."""
@@ -167,6 +168,9 @@ def test_defaults_fit_the_length_of_documents(place):
     ran(place, "before", *sets("model.topics=4", "run.cycles=12"), config="long.toml")
     ran(place, "whole", *sets(*old, "run.cycles=12"), config="long.toml")
     assert found(place, "before")[1][-1] == found(place, "whole")[1][-1]
+    assert mpibayes(place, "report", "whole", "--full").returncode == 0
+    text = " ".join((place / "whole" / "report" / "report.txt").read_text().split())
+    assert "steps with linear do not aim at it" in text and "local step linear" in text and "alpha 0.02," in text
 
 
 def test_check(place):

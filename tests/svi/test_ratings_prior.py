@@ -18,12 +18,12 @@ ITEMS, CYCLES = 30, 20
 @pytest.mark.parametrize("rank", [1, 4, 10])
 def test_half_of_the_variance_is_dealt_evenly(rank, biased):
     """By simulation: ratings drawn from the prior have the given variance, and the products of factors the share of a
-    bias. The error of either is below 2 % in 400,000 draws."""
-    fixed, rng, n = Fixed.of_shares(7.0, rank, biased), np.random.default_rng(rank), 400_000
+    bias. The standard deviation of either is below 1 % in 100,000 draws."""
+    fixed, rng, n = Fixed.of_shares(7.0, rank, biased), np.random.default_rng(rank), 100_000
     u, v = rng.normal(0.0, fixed.spread**0.5, (2, n, rank))
     product = (u * v).sum(axis=1)
     biases = rng.normal(0.0, fixed.of_bias**0.5, (2, n)).sum(axis=0) if biased else np.zeros(n)
-    assert (product + biases + rng.normal(0.0, fixed.variance**0.5, n)).var() == pytest.approx(7.0, rel=0.03)
+    assert (product + biases + rng.normal(0.0, fixed.variance**0.5, n)).var() == pytest.approx(7.0, rel=0.05)
     assert product.var() == pytest.approx(fixed.of_bias, rel=0.05)
 
 
