@@ -75,6 +75,8 @@ def _verdict(v: Verdict) -> str:
     answers = []
     for question, name in ASKED:
         said = "".join(f"<p>{escaped(sentence)}</p>" for sentence in getattr(v, name))
+        if name == "next":
+            said += "".join(f"<p>To {escaped(words)}:</p><pre>{escaped(line)}</pre>" for words, line in v.commands)
         if said:
             answers.append(f"<div><h2>{question}</h2>{said}</div>")
     note = (

@@ -28,6 +28,7 @@ from mpibayes.hpc.crosscat.representative import (
     Representatives,
     representatives,
 )
+from mpibayes.hpc.posterior.advice import Command
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.hpc.posterior.scalars import ENOUGH_DRAWS, ScalarSummary, mixing_warnings, summary_of
 from mpibayes.hpc.posterior.sections import Levels, Numbers
@@ -53,13 +54,7 @@ class ClusterLine:
     share: float
     stability: float
     traits: list[Trait] = field(default_factory=list)
-
-    title: str = ""  # a short name of its own, see `names.name_clusters`
-
-    @property
-    def name(self) -> list[str]:
-        """Its two most telling traits."""
-        return [t.short for t in self.traits[:2]]
+    name: str = ""  # a short one of its own, see `names.name_clusters`
 
 
 @dataclass
@@ -125,6 +120,16 @@ class RunSummary:
         if self.of_columns is None:
             return None
         return {view.number: view.agreement for view in self.views if not view.slight}
+
+    @property
+    def agreements(self) -> list[Agreement]:
+        """All of these."""
+        return [self.agreement, *(self.of_rows or {}).values()] if self.agreement else []
+
+    @property
+    def commands(self) -> list[Command]:
+        """What to do where the chains do not agree, or where there is one."""
+        return agreement.commands(self.run.chains, self.summaries, self.agreements)
 
 
 def summarise(run: Posterior) -> RunSummary:
@@ -280,8 +285,8 @@ def _characterise(
         ClusterLine(int(k) + 1, int(r.sizes[k]), float(r.sizes[k] / own.n_rows), float(stability[k]), traits[k])
         for k in browsed
     ]
-    for line, title in zip(view.browsed, name_clusters([line.traits for line in view.browsed])):
-        line.title = title
+    for line, name in zip(view.browsed, name_clusters([line.traits for line in view.browsed])):
+        line.name = name
     view.clusters = view.browsed[: len(shown)]
 
 
