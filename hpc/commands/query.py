@@ -12,6 +12,7 @@ from mpibayes.errors import ConfigError, MpibayesError
 from mpibayes.hpc.parallel.comm import Communicator, agree, end_job, names, on_root, world
 from mpibayes.hpc.posterior.chains import family_in
 from mpibayes.hpc.query import answer as answers
+from mpibayes.hpc.query import new_rows
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.new_rows import NewRows, stream
@@ -95,20 +96,31 @@ def _asked(comm: Communicator, run_dir, verb: Verb, rows, out, picture, unseen, 
     return verb(asking, new)
 
 
-def compared(group, against, against_rows, other, columns, top: int, options: Mapping[str, Any]) -> Verb:
-    """The verb `compare`, of what is described, of two files of rows or of two runs."""
+def compared(group, against, rows, against_rows, other, columns, top: int, options: Mapping[str, Any]) -> Verb:
+    """The verb `compare`, of what is described, of two groups of rows or of two runs. rows, against_rows: the name of a
+    file, or numbers of rows of the table, which are compared with all others where `against_rows` is None."""
     from mpibayes.hpc.query import compare
 
-    def verb(asking: Asking, rows: NewRows | None) -> Answer:
+    def read(asking: Asking, text: str) -> NewRows:
+        numbers = agree(asking.comm, lambda: new_rows.numbers_in(text), f"read {text}")
+        if numbers is not None:
+            return new_rows.of_table(asking, numbers, new_rows.called(numbers))
+        notes = on_root(asking.comm, lambda: stream(asking, text, options["unseen"]).notes)
+        return agree(asking.comm, lambda: stream(asking, text, options["unseen"], notes), f"read {text}")
+
+    def verb(asking: Asking, _: NewRows | None) -> Answer:
         if other is not None:
             on_root(asking.comm, lambda: family_in(other))
             second = Asking(other, options["draws"], options["burn_in"], None, asking.comm)
             return compare.compare_runs(asking, second, columns, top)
-        if rows is not None:
-            unseen = options["unseen"]
-            notes = on_root(asking.comm, lambda: stream(asking, against_rows, unseen).notes)
-            new = agree(asking.comm, lambda: stream(asking, against_rows, unseen, notes), f"read {against_rows}")
-            return compare.compare_rows(asking, rows, new, columns, top)
-        return compare.compare(asking, group, against, columns, top)
+        if rows is None:
+            return compare.compare(asking, group, against, columns, top)
+        first = read(asking, rows)
+        if against_rows is not None:
+            return compare.compare_rows(asking, first, read(asking, against_rows), columns, top)
+        numbers = new_rows.numbers_in(rows)
+        if numbers is None:
+            raise ConfigError("name the other group, too: two files of rows, --rows and --against-rows")
+        return compare.compare_rows(asking, first, new_rows.others(asking, numbers), columns, top)
 
     return verb

@@ -17,7 +17,7 @@ from mpibayes.errors import ConfigError, MpibayesWarning
 from mpibayes.hpc.posterior.chains import family_in
 from mpibayes.hpc.python import frames
 from mpibayes.hpc.python.result import Result
-from mpibayes.hpc.python.rows import Given, Handed, conditions, handed, in_words_of_python, names
+from mpibayes.hpc.python.rows import Given, Handed, conditions, handed, in_words_of_python, names, numbers_of
 from mpibayes.hpc.query.average import FEW
 from mpibayes.hpc.run.status import read_status
 from mpibayes.io.files import chain_directories
@@ -359,26 +359,35 @@ class Run:
     ) -> Result:
         """Where two groups of rows differ most: columns by the divergence of their distributions in nats, its error,
         and where most of it is; with a .plot(). The groups are described, {"sex": "Female"} and {"sex": "Male"}, or
-        those of two DataFrames or files, or the tables of this run and of another one."""
-        from mpibayes.hpc.query import compare
+        those of two DataFrames or files, or rows of the table by their numbers from 1, [1, 5, *range(7, 21)], against
+        all others where `against_rows` names none; or the tables of this run and of another one."""
+        from mpibayes.hpc.query import compare, new_rows
 
         ways = [group is not None or against is not None, rows is not None or against_rows is not None]
-        if sum(ways) + (other is not None) != 1 or (ways[1] and (rows is None or against_rows is None)):
+        listed = numbers_of(rows)
+        if sum(ways) + (other is not None) != 1 or (
+            ways[1] and (rows is None or (against_rows is None and listed is None))
+        ):
             raise ConfigError(
                 "say what is compared, in one way: group and against, or rows and against_rows, or another run"
             )
         wanted = names(columns)
 
-        def verb(asking: Asking, new: Any) -> Answer:
+        def of(asking: Asking, some: Any) -> Any:
+            numbers = numbers_of(some)
+            if numbers is None:
+                return handed(some, self._kind).read(asking, unseen)
+            return new_rows.of_table(asking, numbers, new_rows.called(numbers))
+
+        def verb(asking: Asking, _: Any) -> Answer:
             if other is not None:
                 return compare.compare_runs(asking, other._asking, wanted, top)
-            if new is not None:
-                return compare.compare_rows(
-                    asking, new, handed(against_rows, self._kind).read(asking, unseen), wanted, top
-                )
-            return compare.compare(asking, conditions(group), conditions(against), wanted, top)
+            if rows is None:
+                return compare.compare(asking, conditions(group), conditions(against), wanted, top)
+            rest = new_rows.others(asking, listed) if against_rows is None else of(asking, against_rows)
+            return compare.compare_rows(asking, of(asking, rows), rest, wanted, top)
 
-        return Result(self._answer(verb, rows, unseen), self._kind)
+        return Result(self._answer(verb, None, unseen), self._kind)
 
     # --- how they are asked ------------------------------------------------------------------------------------------
 

@@ -215,11 +215,13 @@ class Sums:
             sums[at] += weighted
             weights[at] += gain
 
-    def result(self) -> tuple[np.ndarray, np.ndarray]:
-        """The averages (n, U) and their errors."""
+    def result(self, by: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """The averages (n, U) and their errors; or those of sums over U, by (U, V)."""
         total = self._weights[0].sum(axis=0)
         p = self._sums[0].sum(axis=0) / total[:, None]
         residuals = [(s - w[:, :, None] * p) / total[:, None] for s, w in zip(self._sums, self._weights)]
+        if by is not None:
+            p, residuals = p @ by, [r @ by for r in residuals]
         return p, Averages.error_of_sums(*residuals)
 
     def without_each(self) -> Iterator[np.ndarray]:

@@ -28,6 +28,7 @@ from mpibayes.hpc.crosscat.representative import (
     Representatives,
     representatives,
 )
+from mpibayes.hpc.posterior import advice
 from mpibayes.hpc.posterior.advice import Command
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.hpc.posterior.scalars import ENOUGH_DRAWS, ScalarSummary, mixing_warnings, summary_of
@@ -128,8 +129,11 @@ class RunSummary:
 
     @property
     def commands(self) -> list[Command]:
-        """What to do where the chains do not agree, or where there is one."""
-        return agreement.commands(self.run.chains, self.summaries, self.agreements)
+        """What to do where the chains do not agree, have not settled, or where there is one."""
+        chains = self.run.chains
+        found = agreement.commands(chains, self.summaries, self.agreements)
+        settles = len({c.home for c in chains}) == 1 and not any(c.stopped for c in self.summaries)
+        return found or ([] if self.settled.settled or not settles else [advice.longer(chains)])
 
 
 def summarise(run: Posterior) -> RunSummary:
