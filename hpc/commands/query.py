@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from mpibayes.errors import ConfigError, MpibayesError
 from mpibayes.hpc.parallel.comm import Communicator, agree, end_job, names, on_root, world
+from mpibayes.hpc.posterior.advice import disagreement
 from mpibayes.hpc.posterior.chains import family_in
 from mpibayes.hpc.query import answer as answers
 from mpibayes.hpc.query import new_rows
@@ -17,12 +18,13 @@ from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.new_rows import NewRows, stream
 from mpibayes.io.files import reason
+from mpibayes.text import visible
 
 Verb = Callable[[Asking, NewRows | None], Answer]
 
 
 def query(
-    run_dir: Path,
+    run_dir: Path | Sequence[Path],
     verb: Verb,
     *,
     rows: Path | None = None,
@@ -37,15 +39,16 @@ def query(
 ) -> Answer | None:
     """Ask a run, alone or on all ranks that a launcher started, print the answer and write it to `out`.
 
-    rows: a file of rows that the question is about. picture: whether the answer may be one. See `Asking` and `read`.
-    Raises ConfigError, DataError, CheckpointError, on root alone; the other ranks then return None.
+    run_dir: a run, or several of one posterior. rows: a file of rows that the question is about. picture: whether the
+    answer may be one. console: where the answer is shown; that chains disagree is then for the caller to say. See
+    `Asking` and `read`. Raises ConfigError, DataError, CheckpointError, on root alone; other ranks then return None.
     """
     from mpibayes.terminal import Text, output
 
     comm = None
     try:
         comm = world()
-        found = _asked(comm, run_dir, verb, rows, out, picture, unseen, draws, burn_in, table, force)
+        asking, found = _asked(comm, run_dir, verb, rows, out, picture, unseen, draws, burn_in, table, force)
 
         def told() -> None:
             to = console or output()
@@ -56,6 +59,9 @@ def query(
                 except OSError as error:
                     raise ConfigError(f"{out}: cannot be written: {reason(error)}") from None
                 to.print(Text(f"written to {out}"), soft_wrap=True)
+
+            if console is None and asking.run.contradicted():
+                print(visible(f"mpibayes: warning: {disagreement(asking.run.chains)}"), file=sys.stderr, flush=True)
 
         on_root(comm, told, share=False, what="write the answer")
         return found
@@ -76,8 +82,10 @@ def query(
         raise
 
 
-def _asked(comm: Communicator, run_dir, verb: Verb, rows, out, picture, unseen, draws, burn_in, table, force) -> Answer:
-    """The answer, on every rank. Mistakes are found by all of them alike, or agreed on."""
+def _asked(
+    comm: Communicator, run_dir, verb: Verb, rows, out, picture, unseen, draws, burn_in, table, force
+) -> tuple[Asking, Answer]:
+    """The run that was asked and the answer, on every rank. Mistakes are found by all of them alike, or agreed on."""
 
     def looked_at() -> None:
         answers.check_target(out, force, picture)
@@ -87,13 +95,13 @@ def _asked(comm: Communicator, run_dir, verb: Verb, rows, out, picture, unseen, 
             require_extra("matplotlib")
 
     on_root(comm, looked_at)
-    on_root(comm, lambda: family_in(run_dir))
+    on_root(comm, lambda: family_in(run_dir if isinstance(run_dir, Path) else run_dir[0]))
     asking = Asking(run_dir, draws, burn_in, table, comm)
     new = None
     if rows is not None:
         notes = on_root(comm, lambda: stream(asking, rows, unseen).notes, what=f"read {rows}")
         new = agree(comm, lambda: stream(asking, rows, unseen, notes), f"read {rows}")
-    return verb(asking, new)
+    return asking, verb(asking, new)
 
 
 def compared(group, against, rows, against_rows, other, columns, top: int, options: Mapping[str, Any]) -> Verb:

@@ -36,3 +36,10 @@ def anew(chains: Sequence[Chain], words: str, **keys: object) -> Command:
 def _run(home: Path, out: Path, keys: dict[str, object]) -> str:
     settings = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
     return shlex.join(["mpibayes", "run", str(home / RESOLVED), "-o", str(out), *settings])
+
+
+def disagreement(chains: Sequence[Chain]) -> str:
+    """What is said beside answers of chains that contradict each other, in a line."""
+    homes = list(dict.fromkeys(str(chain.home) for chain in chains))
+    report = shlex.join(["mpibayes", "report", *homes])
+    return f"the chains of {', '.join(homes)} do not agree: do not use this answer yet; what to do: {report}"

@@ -69,6 +69,8 @@ def show(answer: Answer, console: Any, rest: str = "; -o FILE has all of them") 
             words = columns[name].dtype == object
             table.columns[i].justify = "left" if words else "right"
             table.columns[i].no_wrap = False
+        if answer.bars:
+            table.columns[-1].no_wrap, table.columns[-1].overflow = True, "crop"
         size = answer.columns[answer.bars] if answer.bars and answer.bars not in columns else columns.get(answer.bars)
         top = float(np.nanmax(size[:most])) if answer.bars and most else 0.0
         for i in range(most):

@@ -180,8 +180,7 @@ def agreement(
     """Of kept draws in their order: chain (D,) that each is of, labels (D, M), distances (D, D) between them; r_hat:
     of the log joint."""
     n_chains = len(summaries)
-    gap = float(np.ptp([c.scalars["log_joint"].mean for c in summaries]))
-    gap = gap if gap > APART_NATS and r_hat > APART_R_HAT and n_chains > 1 else 0.0
+    gap = gap_of(summaries, r_hat)
     climbing = tuple(i for i, c in enumerate(summaries) if c.climbed)
     whole, halves = [], []
     for i in range(n_chains):
@@ -196,6 +195,12 @@ def agreement(
             if a is not None and b is not None:
                 ari[i, j], vi[i, j] = ari[j, i], vi[j, i] = similarity(a, b)
     return Agreement(ari, vi, labels.shape[1], r_hat, gap, climbing)
+
+
+def gap_of(summaries: Sequence[ChainSummary], r_hat: float) -> float:
+    """See `Agreement`: chains with a gap have not met, whatever their partitions are."""
+    gap = float(np.ptp([c.scalars["log_joint"].mean for c in summaries]))
+    return gap if gap > APART_NATS and r_hat > APART_R_HAT and len(summaries) > 1 else 0.0
 
 
 def answer(a: Agreement, summaries: Sequence[ChainSummary], rows: Mapping[int, Agreement] | None = None) -> list[str]:
