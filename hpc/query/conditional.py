@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +14,7 @@ from mpibayes.hpc.query.asking import Asking, Distributions
 from mpibayes.hpc.query.conditions import Item, written
 from mpibayes.hpc.query.logp import apart, described, few, words
 from mpibayes.hpc.query.new_rows import NewRows
-from mpibayes.hpc.query.support import CELLS, Support
+from mpibayes.hpc.query.support import CELLS, Support, never_negative, tails
 from mpibayes.io.clock import around
 from mpibayes.io.rows import Column
 from mpibayes.text import counted, number
@@ -49,7 +49,8 @@ def conditional(asking: Asking, name: str, given: Sequence[Item], rows: NewRows 
         return distribution(title, coarse if column.levels else fine, asking.averages.n_draws, facts)
 
     remarks = few(coarse.effective, asking)
-    remarks = [f"{remarks[0]} ({coarse.effective[0]:.0f})", *remarks[1:]]
+    below = {} if column.levels else {"the distribution": fine.support.below_zero(fine.p[0])}
+    remarks = [f"{remarks[0]} ({coarse.effective[0]:.0f})", *remarks[1:], *tails(below, "values")]
     return Answer(
         title, columns, remarks, bars="p", shown=BRIEF, brief=brief and _lines_of(name, *brief), picture=picture,
         facts=facts,
@@ -162,8 +163,18 @@ def impute(asking: Asking, of: Sequence[str], rows: NewRows) -> Answer:
         f"high: {LOW:.0%} and {HIGH:.0%} of a number, whose value is the median",
         *rows.notes,
         *few(columns["draws"], asking),
+        *tails(_low(asking, columns), "intervals that begin"),
     ]
     return Answer(title, columns, remarks)
+
+
+def _low(asking: Asking, columns: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """Of columns that have never been negative the share of imputed cells whose interval begins below 0."""
+    found = {}
+    for column in asking.columns:
+        if never_negative(column) and (here := columns["column"] == column.name).any():
+            found[column.name] = float(np.mean([low.startswith("-") for low in columns["low"][here]]))
+    return found
 
 
 def _cells(column: Column, rows: np.ndarray, d: Distributions | None) -> dict[str, np.ndarray]:

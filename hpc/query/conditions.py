@@ -195,7 +195,7 @@ def written(column: Column, value: float) -> str:
         return column.levels[int(value)]
     if column.unit:
         return as_text(float(value), column.unit)
-    return f"{float(value):.10g}"
+    return f"{float(value) + 0.0:.10g}"  # no -0
 
 
 def in_words(event: Events, i: int = 0) -> str:

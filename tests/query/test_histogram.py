@@ -63,3 +63,26 @@ def test_the_terminal_is_short_and_the_files_are_whole(run, tmp_path, capsys):
     document = json.loads((tmp_path / "age.json").read_text())
     assert len(document["lines"]) == len(lines) and set(document["facts"]) >= {"mean", "sd", "median"}
     assert (tmp_path / "age.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_values_below_zero_are_spoken_of(tmp_path, asking):
+    """Where the table has none, and only there: a narrow column near 0 has them, one of both signs does not."""
+    from mpibayes.hpc.query.asking import Asking
+    from mpibayes.hpc.query.simulate import simulate
+    from mpibayes.io.ingest import import_table
+    from mpibayes.io.table import Table
+    from tests.crosscat.report.runs import make_run
+
+    g = np.random.default_rng(3)
+    rows = [f"{abs(x):.1f},{y:.1f}" for x, y in zip(g.normal(0.0, 1.0, 200), g.normal(0.0, 1.0, 200))]
+    (tmp_path / "a.csv").write_text("\n".join(["near,both", *rows]) + "\n")
+    import_table([tmp_path / "a.csv"], tmp_path / "a.h5", kinds={"near": "real", "both": "real"})
+    found = Asking(make_run(tmp_path / "run", Table.open(tmp_path / "a.h5"), cycles=20))
+    said = [" ".join(conditional(found, name, [], None).remarks) for name in ("near", "both")]
+    assert "below 0, where the table has no value: " in said[0] and "below 0" not in said[1]
+    drawn = simulate(found, 400, [], [], 1, None)
+    share = float((drawn.columns["near"] < 0).mean())
+    (line,) = [text for text in drawn.remarks if "below 0" in text]
+    assert share > 0.005 and f"{100 * share:.2g} % of near" in line and "both" not in line
+    assert not np.signbit(drawn.columns["near"][drawn.columns["near"] == 0]).any()  # -0 is 0
+    assert not any("below 0" in text for text in conditional(asking, "age", [], None).remarks)
