@@ -39,7 +39,8 @@ def _run(home: Path, out: Path, keys: dict[str, object]) -> str:
 
 
 def disagreement(chains: Sequence[Chain]) -> str:
-    """What is said beside answers of chains that contradict each other, in a line."""
+    """What is said beside answers of chains that contradict each other, or of one that climbs, in a line."""
     homes = list(dict.fromkeys(str(chain.home) for chain in chains))
-    report = shlex.join(["mpibayes", "report", *homes])
-    return f"the chains of {', '.join(homes)} do not agree: do not use this answer yet; what to do: {report}"
+    report, of = shlex.join(["mpibayes", "report", *homes]), ", ".join(homes)
+    said = f"the chains of {of} do not agree" if len(chains) > 1 else f"the chain of {of} still climbs"
+    return f"{said}: do not use this answer yet; what to do: {report}"

@@ -11,7 +11,7 @@ from mpibayes.hpc.data.events import Known, missing
 from mpibayes.hpc.query import histogram
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking, Distributions
-from mpibayes.hpc.query.conditions import Item, written
+from mpibayes.hpc.query.conditions import Item, rounded, written
 from mpibayes.hpc.query.logp import apart, described, few, words
 from mpibayes.hpc.query.new_rows import NewRows
 from mpibayes.hpc.query.support import CELLS, Support, never_negative, tails
@@ -85,8 +85,7 @@ def _facts(d: Distributions) -> list[tuple[str, str]]:
 
 
 def _value(d: Distributions, share: float) -> str:
-    column, x = d.support.column, float(d.support.quantile(d.p, share)[0])
-    return f"{x:.5g}" if column.kind == "real" and not column.resolution and not column.unit else written(column, x)
+    return rounded(d.support.column, float(d.support.quantile(d.p, share)[0]))
 
 
 def _span(d: Distributions, outside: float) -> str:

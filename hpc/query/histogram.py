@@ -9,7 +9,7 @@ from mpibayes.hpc.data.events import Events
 from mpibayes.hpc.query.asking import Distributions
 from mpibayes.hpc.query.conditions import in_words
 
-OUT = 0.01  # share of the distribution that lies beyond the intervals, at each end, about
+OUT = 0.025  # share of the distribution that lies beyond the intervals, at each end, about
 NICE = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 

@@ -58,3 +58,13 @@ def test_of_partitions_that_traces_do_not_tell_apart(tmp_path, monkeypatch):
     assert run.contradicted()
     monkeypatch.setattr(agreement, "worst", lambda of: "same")
     assert not run.contradicted()
+
+
+def test_one_chain_that_climbs_is_called_so(tmp_path, capsys, monkeypatch):
+    from mpibayes.hpc.crosscat.report import agreement
+
+    run = make_run(tmp_path / "one", write_planted(tmp_path / "a.h5"), 30)
+    assert not Posterior([run]).contradicted()
+    monkeypatch.setattr(agreement, "climb", lambda log_joint: 500.0)
+    assert main(["query", str(run), "logp", "--of", "colour=red"]) == 0
+    assert f"the chain of {run} still climbs: do not use this answer yet" in capsys.readouterr()[1]
