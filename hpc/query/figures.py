@@ -46,7 +46,7 @@ def distribution(title: str, d: Distributions, n_draws: int, facts: Sequence[tup
         axes.set_xlabel(visible(column.name) + (f" ({column.unit})" if column.unit else ""))
     axes.set_title(f"{shortened(title, 80)}\n", fontsize=10)
     said = "   ".join(f"{name} {value}" for name, value in facts)
-    axes.text(0.5, 1.02, said, transform=axes.transAxes, ha="center", fontsize=7, color=FAINT)
+    axes.text(0.0, 1.02, said, transform=axes.transAxes, fontsize=7, color=FAINT)
     figure.text(0.99, 0.01, f"averaged over {counted(n_draws, 'draw')}", ha="right", fontsize=7, color=FAINT)
     return figure
 

@@ -47,7 +47,7 @@ def heat_map(
     shown = numeric + levels
     cells = {(j, k): _cell(c, k, *looks) for j, c in enumerate(shown) for k in range(len(sizes))}
     heads = [_head(c.name) for c in shown]
-    beside = [textwrap.wrap(visible(name), NAME_BESIDE) for name in names]
+    beside = [textwrap.wrap(visible(name).replace(" %", "\N{NO-BREAK SPACE}%"), NAME_BESIDE) for name in names]
     most = [max([len(beside[k]), *(len(cells[j, k][1]) for j in range(len(shown)))]) for k in range(len(sizes))]
     wide, tall = 0.76, [max(0.42, 0.1 + 0.105 * n) for n in most]  # inches, as heights are in the axes
     top = np.cumsum([0.0, *tall])

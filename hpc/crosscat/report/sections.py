@@ -110,6 +110,8 @@ def _next(p: RunSummary, said: str, sound: str) -> list[str]:
     steps = []
     if several and said not in ("same", "unknown"):
         steps.append(agreement.answer(p.agreement, p.summaries, p.of_rows)[-1].removeprefix("What to do: "))
+    elif several and p.commands:
+        steps.append("Go on for longer, so that it settles.")
     elif not several:
         steps.append("Run more than one chain (run.chains = 2), so that they can be compared.")
     return [*(sentence(step.removesuffix(".")) for step in steps), *warned(p.warnings), *use_it(p.run, sound)]
