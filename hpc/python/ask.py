@@ -92,8 +92,9 @@ def _from_ranks(run: Run, method: str, given: dict[str, Any], ranks: int) -> Rec
         try:
             _, said = process.communicate()
         finally:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)  # after an interrupt
+            if process.poll() is None:  # after an interrupt
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
         if process.returncode != 0:
             error = child.error_of(process.returncode, said.splitlines())
             for path in made:

@@ -420,16 +420,17 @@ class Run:
                 return handed(some, self._kind).read(asking, unseen)
             return new_rows.of_table(asking, numbers, new_rows.called(numbers))
 
-        def verb(asking: Asking, _: Any) -> Answer:
+        def verb(asking: Asking, new: Any) -> Answer:
             if other is not None:
                 return compare.compare_runs(asking, other._asking, wanted, top)
             if rows is None:
                 return compare.compare(asking, conditions(group), conditions(against), wanted, top)
+            first = of(asking, rows) if new is None else new
             if against_rows is None and listed is not None:
-                return compare.compare_rows(asking, of(asking, rows), new_rows.others(asking, listed), wanted, top)
-            return compare.compare_rows(asking, of(asking, rows), of(asking, against_rows), wanted, top)
+                return compare.compare_rows(asking, first, new_rows.others(asking, listed), wanted, top)
+            return compare.compare_rows(asking, first, of(asking, against_rows), wanted, top)
 
-        return Result(self._answer(verb, None, unseen), self._kind)
+        return Result(self._answer(verb, rows if listed is None else None, unseen), self._kind)
 
     # --- how they are asked ------------------------------------------------------------------------------------------
 

@@ -71,7 +71,7 @@ def show(answer: Answer, console: Any, rest: str = "; -o FILE has all of them") 
             table.columns[i].no_wrap = False
         if answer.bars:
             table.columns[-1].no_wrap, table.columns[-1].overflow = True, "crop"
-        size = answer.columns[answer.bars] if answer.bars and answer.bars not in columns else columns.get(answer.bars)
+        size = columns.get(answer.bars, answer.columns.get(answer.bars))
         top = float(np.nanmax(size[:most])) if answer.bars and most else 0.0
         for i in range(most):
             cells = [cell(columns[name][i]) for name in names]
