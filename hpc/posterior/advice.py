@@ -6,6 +6,7 @@ They name the configuration as the run has it (config.resolved.toml), which has 
 from __future__ import annotations
 
 import itertools
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +30,7 @@ def anew(chains: Sequence[Chain], words: str, **keys: object) -> Command:
     """A new run beside this one, for keys that one which has started keeps. keys: sampler_split_merge=1."""
     home = chains[0].home
     places = (home.with_name(f"{home.name}-{i}") for i in itertools.count(2))
-    place = next(place for place in places if not place.exists())
+    place = next(place for place in places if not os.path.exists(place))  # also where nobody can tell
     return words, _run(home, place, {key.replace("_", ".", 1): value for key, value in keys.items()})
 
 
