@@ -246,3 +246,24 @@ def test_topics_of_new_documents_are_found_as_the_run_found_its_own(kind):
         gamma = lda_twin.local_steps(*words, weight, law.q.alpha, other, None, 300, 1e-3)[0]
         away = np.abs(found - gamma / gamma.sum(axis=1, keepdims=True)).max()
         assert (away < 1e-3) == (other == kind), (other, away)
+
+
+def test_what_more_cycles_are_for():
+    """Of a bound that rises: a longer run where held-out documents gain by it, or are not known; else the bound."""
+    from types import SimpleNamespace
+
+    from mpibayes.hpc.svi.lda.report.summarise import _better
+    from mpibayes.hpc.svi.report.summarise import step_warnings
+
+    best, step = SimpleNamespace(gain=1e-4, guarded=0.0), SimpleNamespace(noise="none", effective=1.0)
+    cycle = np.arange(1.0, 61.0)
+    perplexity = np.where(cycle % 6 == 0, 1500.0, np.nan)
+    said = []
+    for falls in (0.0, -0.01, 0.02):
+        perplexity[-1] = 1500.0 * (1.0 - falls)
+        better = _better({"cycle": cycle, "perplexity": perplexity})
+        assert better == pytest.approx(falls)
+        said += step_warnings(best, 4, step, better)
+    assert "are for the bound alone" in said[0] and said[1] == said[0] and said[2].endswith(": raise run.cycles")
+    assert step_warnings(best, 4, step, _better({"cycle": cycle, "perplexity": np.full(60, np.nan)})) == [said[2]]
+    assert step_warnings(SimpleNamespace(gain=0.0, guarded=0.0), 4, step) == []

@@ -17,6 +17,8 @@ from mpibayes.hpc.crosscat.moves.round import due as moves_due
 from mpibayes.hpc.crosscat.partitions import nearest, similarity
 from mpibayes.hpc.crosscat.representative import FEWEST
 from mpibayes.hpc.crosscat.scalars import MOVES, OF_COLUMNS, SCALARS
+from mpibayes.hpc.posterior import advice
+from mpibayes.hpc.posterior.advice import Command
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.posterior.scalars import ScalarSummary, r_hat_in_words, summary_of
 from mpibayes.hpc.run.status import is_stopped
@@ -178,8 +180,7 @@ def agreement(
     """Of kept draws in their order: chain (D,) that each is of, labels (D, M), distances (D, D) between them; r_hat:
     of the log joint."""
     n_chains = len(summaries)
-    gap = float(np.ptp([c.scalars["log_joint"].mean for c in summaries]))
-    gap = gap if gap > APART_NATS and r_hat > APART_R_HAT and n_chains > 1 else 0.0
+    gap = gap_of(summaries, r_hat)
     climbing = tuple(i for i, c in enumerate(summaries) if c.climbed)
     whole, halves = [], []
     for i in range(n_chains):
@@ -194,6 +195,12 @@ def agreement(
             if a is not None and b is not None:
                 ari[i, j], vi[i, j] = ari[j, i], vi[j, i] = similarity(a, b)
     return Agreement(ari, vi, labels.shape[1], r_hat, gap, climbing)
+
+
+def gap_of(summaries: Sequence[ChainSummary], r_hat: float) -> float:
+    """See `Agreement`: chains with a gap have not met, whatever their partitions are."""
+    gap = float(np.ptp([c.scalars["log_joint"].mean for c in summaries]))
+    return gap if gap > APART_NATS and r_hat > APART_R_HAT and len(summaries) > 1 else 0.0
 
 
 def answer(a: Agreement, summaries: Sequence[ChainSummary], rows: Mapping[int, Agreement] | None = None) -> list[str]:
@@ -311,12 +318,40 @@ def moves_in(summaries: Sequence[ChainSummary], phase: str | None = None) -> tup
     return tuple(sum(n[name] for n in chosen for name in names) for names in (tried, done))
 
 
-def _advice(a: Agreement, summaries: Sequence[ChainSummary], every: Sequence[Agreement]) -> str:
-    means = "run the same command again" if any(c.stopped for c in summaries) else "raise run.cycles"
+def contradicted(summaries: Sequence[ChainSummary], on: Sequence[Agreement]) -> bool:
+    """Whether chains contradict each other, or themselves, so that what they say is not to be used yet. on: the columns
+    and the rows of each view, or the rows of a mixture."""
+    return any(c.climbed for c in summaries) or bool(on and worst(on) in ("different", "apart"))
+
+
+def _remedies(summaries: Sequence[ChainSummary]) -> list[tuple[str, dict[str, object]]]:
+    """What helps chains to meet: words, and the keys that a new run has; {} of one that goes on."""
+    found: list[tuple[str, dict[str, object]]] = []
+    if not any(c.stopped for c in summaries):
+        found.append(("go on for longer", {}))
     if not moves_in(summaries)[0]:
-        means = f'let split and merge moves run (sampler.split_merge = "auto"), {means}'
+        found.append(("let split and merge moves run, in a new run", {"sampler_split_merge": "auto"}))
     elif not all(c.moves_in_every_cycle for c in summaries):
-        means += ", or let moves run in every cycle (sampler.split_merge = 1)"
+        found.append(("let moves run in every cycle, in a new run", {"sampler_split_merge": 1}))
+    return found
+
+
+def commands(chains: Sequence[Chain], summaries: Sequence[ChainSummary], on: Sequence[Agreement]) -> list[Command]:
+    """The same as commands; of one chain that which compares it with another. on: see `contradicted`."""
+    if len({chain.home for chain in chains}) > 1 or not on:
+        return []
+    if len(summaries) == 1:
+        return [advice.anew(chains, "compare two chains, in a new run", run_chains=2)]
+    if worst(on) in ("unknown", "same"):
+        return []
+    return [
+        advice.anew(chains, words, **keys) if keys else advice.longer(chains) for words, keys in _remedies(summaries)
+    ]
+
+
+def _advice(a: Agreement, summaries: Sequence[ChainSummary], every: Sequence[Agreement]) -> str:
+    again = ["run the same command again"] if any(c.stopped for c in summaries) else []
+    means = ", or ".join([*again, *(words for words, _ in _remedies(summaries))])
     if a.gap or worst(every) == "different":
         best = ranked(summaries)[0][0].name
         return (

@@ -151,10 +151,10 @@ def test_chains_of_other_clusterings_differ():
     order = "chain-2 -1.500, chain-1 -2.000, chain-3 -2.500"
     assert f"The chains by held-out score, nats a row, the best first: {order}. What" in said
     assert "look at chain-2 by itself" in said
-    assert 'sampler.split_merge = "auto"' in said
+    assert "let split and merge moves run, in a new run. Until" in said
     tried = " ".join(chains.answer(a, summaries(3, tried=1.0)))
-    assert "raise run.cycles. Until" in tried  # "auto" has a round in each of the first hundred cycles
-    assert "sampler.split_merge = 1" in " ".join(chains.answer(a, summaries(3, tried=1.0, cycles=120)))
+    assert "go on for longer. Until" in tried  # "auto" has a round in each of the first hundred cycles
+    assert "let moves run in every cycle" in " ".join(chains.answer(a, summaries(3, tried=1.0, cycles=120)))
     stopped = [replace(c, stopped=True) for c in summaries(3, tried=1.0)]
     assert "What to do: run the same command again. Until" in " ".join(chains.answer(a, stopped))
 
