@@ -1,8 +1,10 @@
 """How chains fared: their phases and moves, whether they found the same clustering, and which is the best.
 
 A chain without an annealed subsample has no growth phase. Two chains are compared by their representative partitions,
-against what one chain differs from itself: the representative partitions of the two halves of its kept draws. A chain
-that climbs differs from itself as well, so log joints are compared first: chains that differ in them have not met.
+against what one chain differs from itself: the representative partitions of the two halves of its kept draws. Where a
+posterior is spread over many partitions, representatives differ by chance; so chains also agree whose draws are no
+farther from each other's than from their own. A chain that climbs differs from itself as well, so log joints are
+compared first: chains that differ in them have not met.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from mpibayes.hpc.settled import APART
 from mpibayes.text import counted
 
 SLACK = 0.02  # of the adjusted Rand index: chains this much farther from each other than from themselves still agree
+FARTHER = 1.02  # and if draws of two chains are this much farther from each other than from their own, on average
 ALIKE = 0.9  # adjusted Rand index of partitions that differ in details
 WORST_FIRST = ("different", "apart", "unknown", "spread", "nearly", "same")  # verdicts
 APART_R_HAT = 1.1  # of the log joint: chains beyond it have not met where their means are as far apart as this,
@@ -122,6 +125,8 @@ def moves_together(summaries: Sequence[ChainSummary]) -> dict[str, dict[str, int
 class Agreement:
     """How alike the chains' representative partitions are, of `n` rows or columns: adjusted Rand index and variation of
     information in nats, (C, C); on the diagonal those of the two halves of a chain's kept draws. NaN: too few draws.
+    farther (C, C): mean distance of draws of two chains, over that of draws of one chain, averaged over the two; 1 where
+    nobody could tell which chain a draw is of. None: not known.
 
     gap: nats between the largest and the smallest mean log joint, 0 where `r_hat` of the log joint or the gap itself
     is small. climbing: chains whose log joint still rises."""
@@ -132,6 +137,7 @@ class Agreement:
     r_hat: float = np.nan
     gap: float = 0.0
     climbing: tuple[int, ...] = ()
+    farther: np.ndarray | None = None
 
     def between(self, values: np.ndarray) -> np.ndarray:
         """The finite values of all pairs of chains."""
@@ -148,9 +154,14 @@ class Agreement:
         """Chains that found the same clustering, in groups, as connected by pairs that agree."""
         found: list[list[int]] = []
         for i in range(len(self.ari)):
-            near = [g for g in found if any(self.ari[i, j] >= min(self.ari[i, i], self.ari[j, j]) - SLACK for j in g)]
+            near = [g for g in found if any(self._agree(i, j) for j in g)]
             found = [g for g in found if g not in near] + [sorted(sum(near, [i]))]
         return sorted(found)
+
+    def _agree(self, i: int, j: int) -> bool:
+        """Whether two chains found the same clustering."""
+        close = self.ari[i, j] >= min(self.ari[i, i], self.ari[j, j]) - SLACK
+        return bool(close or (self.farther is not None and self.farther[i, j] <= FARTHER))
 
     @property
     def verdict(self) -> str:
@@ -194,7 +205,17 @@ def agreement(
             a, b = (whole[i], whole[j]) if j < i else halves[i] or (None, None)
             if a is not None and b is not None:
                 ari[i, j], vi[i, j] = ari[j, i], vi[j, i] = similarity(a, b)
-    return Agreement(ari, vi, labels.shape[1], r_hat, gap, climbing)
+    return Agreement(ari, vi, labels.shape[1], r_hat, gap, climbing, _farther(n_chains, chain, distances))
+
+
+def _farther(n_chains: int, chain: np.ndarray, distances: np.ndarray) -> np.ndarray:
+    """See `Agreement`; NaN with fewer than FEWEST draws of a chain, 1 where no draw differs from another."""
+    of = (chain[:, None] == np.arange(n_chains)).astype(float)
+    n = of.sum(axis=0)
+    pairs = np.outer(n, n) - np.diag(n)  # a draw is no distance from itself
+    mean = np.divide(of.T @ distances @ of, pairs, out=np.full(pairs.shape, np.nan), where=np.minimum.outer(n, n) >= FEWEST)
+    own = 0.5 * np.add.outer(np.diag(mean), np.diag(mean))
+    return np.divide(mean, own, out=np.where(mean > 0.0, np.inf, np.where(mean == 0.0, 1.0, np.nan)), where=own > 0.0)
 
 
 def gap_of(summaries: Sequence[ChainSummary], r_hat: float) -> float:

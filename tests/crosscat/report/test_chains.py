@@ -215,6 +215,22 @@ def test_a_posterior_that_is_spread_out_is_no_disagreement():
     assert a.verdict == "spread" and "spread over many partitions" in chains.answer(a, summaries(2))[0]
 
 
+def test_representatives_that_differ_by_chance_are_no_disagreement():
+    """Draws of few rows scatter so much that representatives of two chains often differ more than those of halves: by
+    these alone some seeds would be called different; with a cluster of another's, all are."""
+    truth = np.repeat(np.arange(3), 20)
+    moved = np.where(np.arange(60) % 20 < 7, (truth + 1) % 3, truth)
+    by_representatives = []
+    for seed in range(20):
+        g = np.random.default_rng(seed)
+        a = agreement_of([partitions(g, truth, 24, 0.4) for _ in range(2)])
+        assert a.verdict in ("same", "spread") and a.farther[0, 1] == pytest.approx(1.0, abs=0.015), seed
+        by_representatives.append(replace(a, farther=None).verdict)
+        b = agreement_of([partitions(g, z, 24, 0.4) for z in (truth, moved)])
+        assert b.farther[0, 1] > chains.FARTHER and b.verdict == "different", seed
+    assert by_representatives.count("different") >= 3
+
+
 def test_few_draws_do_not_decide():
     a = agreement_of([[TRUTH] * 9, [TRUTH] * (chains.FEWEST - 1)])
     assert a.verdict == "unknown" and np.isnan(a.ari[0, 1]) and np.isnan(a.ari[1, 1]) and a.ari[0, 0] == 1
