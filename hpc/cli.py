@@ -14,6 +14,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
@@ -137,8 +138,9 @@ TABLE = click.option(
 
 
 @cli.command("import", short_help="Turn CSV or Parquet into a typed table, or triples into a sparse one.")
-@click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("sources", nargs=-1, type=click.Path(path_type=Path))
 @click.argument("table", type=click.Path(path_type=Path))
+@click.option("--dry-run", is_flag=True, help="Say what each column would become, and why; write no table.")
 @click.option("--schema", type=click.Path(path_type=Path), help="Column kinds from this TOML file, not inferred.")
 @click.option("--write-schema", type=click.Path(path_type=Path), help="Write the resulting schema, to edit.")
 @click.option(
@@ -169,10 +171,10 @@ TABLE = click.option(
 @click.option("-v", "--verbose", is_flag=True, help="Print all columns of a wide table, and all warnings.")
 @click.pass_context
 def import_(
-    ctx, sources, table, schema, write_schema, kinds, keep, drop, missing, decimal, thousands, dates, calendar,
+    ctx, sources, table, dry_run, schema, write_schema, kinds, keep, drop, missing, decimal, thousands, dates, calendar,
     delimiter, header, names, encoding, sparse, vocabulary, row_ids, force, verbose,
 ):  # fmt: skip
-    """Turn CSV or Parquet into a typed table.
+    """Turn CSV or Parquet into a typed table, TABLE, which --dry-run does not need.
 
     SOURCES are one or several files with the same columns, plain or compressed (gzip, xz, zstd). They are read twice:
     once to decide each column's kind from all its text, once to write. Constant columns, identifiers and what cannot
@@ -180,6 +182,7 @@ def import_(
 
     \b
     Examples:
+      mpibayes import people.csv --dry-run                                 a look: no table is written
       mpibayes import people.csv.gz people.h5
       mpibayes import people.csv people.h5 --missing -9 --missing unknown --kind zip=categorical
       mpibayes import visits.csv visits.h5 --dates day-first --calendar arrival
@@ -192,18 +195,25 @@ def import_(
       mpibayes import --sparse matrix.mtx m.h5            Matrix Market; or matrix.npz, of scipy.sparse
       mpibayes import --sparse ratings.dat r.h5 --names user,movie,rating,time    lines of 3 or 4 fields: CSV, tab, ::
     """
+    if dry_run:
+        from mpibayes.io.table import SUFFIXES
+
+        sources = sources if table.suffix.lower() in SUFFIXES else (*sources, table)  # it needs no table
+    if not sources:
+        raise click.UsageError(
+            f"Missing argument 'TABLE': where {table} is to be written; or look at it with --dry-run"
+        )
     if sparse:
         return _import_sparse(ctx, sources, table, vocabulary, row_ids, names, delimiter, header, encoding, force)
     if vocabulary is not None or row_ids is not None:
         raise click.UsageError(f"{'--vocabulary' if vocabulary is not None else '--row-ids'}: only with --sparse")
-    from mpibayes.io.ingest import import_table
+    from mpibayes.io.ingest import import_table, look_at
     from mpibayes.io.summary import print_summary
 
     console = _console()
     with _import_progress(console) as progress:
-        summary = import_table(
+        summary = (look_at if dry_run else partial(import_table, out=table))(
             list(sources),
-            table,
             schema=schema,
             write_schema=write_schema,
             delimiter="\t" if delimiter == "\\t" else delimiter,

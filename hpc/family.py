@@ -155,6 +155,9 @@ class Posterior(Protocol):
     def require_draws(self) -> None:
         """ConfigError where a trace, which was read, has nothing after burn-in."""
 
+    def contradicted(self) -> bool:
+        """Whether the report says not to use the result yet, since chains contradict each other."""
+
     def draws(self, most: int) -> Iterator[Predictive]:
         """At most so many of the kept draws, evenly spaced, one by one."""
 

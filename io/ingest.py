@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -110,6 +111,12 @@ def import_table(
         time.perf_counter() - start,
         _reading(source),
     )
+
+
+def look_at(sources: str | os.PathLike | Sequence[str | os.PathLike], **options) -> ImportSummary:
+    """What an import says, with the same options: the table is made in a temporary folder, and gone."""
+    with tempfile.TemporaryDirectory(prefix="mpibayes-") as folder:
+        return replace(import_table(sources, Path(folder) / "look.h5", **options), written=False)
 
 
 @contextlib.contextmanager

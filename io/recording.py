@@ -47,7 +47,7 @@ def recorded(column: Column, code: np.ndarray | None, y: np.ndarray) -> np.ndarr
     """The values that `which` and `rest` are of, at the column's resolution; code: None for a column without atoms."""
     x = np.exp(y) if column.log else y
     if column.resolution:
-        x = np.round(x / column.resolution) * column.resolution
+        x = np.round(x / column.resolution) * column.resolution + 0.0  # no -0
         if column.log:
             x = np.maximum(x, column.resolution)
     if code is None:

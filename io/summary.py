@@ -44,6 +44,7 @@ class ImportSummary:
     warnings: tuple[str, ...]
     seconds: float
     reading: str  # how the source was read, in words
+    written: bool = True  # False: of a look, see `ingest.look_at`
 
 
 def summary_lines(summary: ImportSummary, verbose: bool = False) -> list[str]:
@@ -60,9 +61,10 @@ def _head(summary: ImportSummary) -> tuple[str, str]:
     used = [c for c in summary.columns if c.kind != "ignored"]
     n_kinds = [(kind, sum(c.kind == kind for c in used)) for kind in KINDS]
     parts = ", ".join(f"{n} {kind}" for kind, n in n_kinds if n)
+    name = visible(summary.table.path if summary.written else ", ".join(summary.table.source["files"]))
     return (
-        f"{visible(summary.table.path)}: {counted(summary.rows, 'row')}, {len(used)} of {len(summary.columns)} columns "
-        f"({parts}), {summary.seconds:.1f} s",
+        f"{name}: {counted(summary.rows, 'row')}, {len(used)} of {len(summary.columns)} columns ({parts}), "
+        f"{summary.seconds:.1f} s" + ("" if summary.written else "; no table was written"),
         f"read as {summary.reading}",
     )
 

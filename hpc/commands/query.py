@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from mpibayes.errors import ConfigError, MpibayesError
 from mpibayes.hpc.parallel.comm import Communicator, agree, end_job, names, on_root, world
+from mpibayes.hpc.posterior.advice import disagreement
 from mpibayes.hpc.posterior.chains import family_in
 from mpibayes.hpc.query import answer as answers
+from mpibayes.hpc.query import new_rows
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.new_rows import NewRows, stream
 from mpibayes.io.files import reason
+from mpibayes.text import visible
 
 Verb = Callable[[Asking, NewRows | None], Answer]
 
 
 def query(
-    run_dir: Path,
+    run_dir: Path | Sequence[Path],
     verb: Verb,
     *,
     rows: Path | None = None,
@@ -36,15 +39,16 @@ def query(
 ) -> Answer | None:
     """Ask a run, alone or on all ranks that a launcher started, print the answer and write it to `out`.
 
-    rows: a file of rows that the question is about. picture: whether the answer may be one. See `Asking` and `read`.
-    Raises ConfigError, DataError, CheckpointError, on root alone; the other ranks then return None.
+    run_dir: a run, or several of one posterior. rows: a file of rows that the question is about. picture: whether the
+    answer may be one. console: where the answer is shown; that chains disagree is then for the caller to say. See
+    `Asking` and `read`. Raises ConfigError, DataError, CheckpointError, on root alone; other ranks then return None.
     """
     from mpibayes.terminal import Text, output
 
     comm = None
     try:
         comm = world()
-        found = _asked(comm, run_dir, verb, rows, out, picture, unseen, draws, burn_in, table, force)
+        asking, found = _asked(comm, run_dir, verb, rows, out, picture, unseen, draws, burn_in, table, force)
 
         def told() -> None:
             to = console or output()
@@ -55,6 +59,9 @@ def query(
                 except OSError as error:
                     raise ConfigError(f"{out}: cannot be written: {reason(error)}") from None
                 to.print(Text(f"written to {out}"), soft_wrap=True)
+
+            if console is None and asking.run.contradicted():
+                print(visible(f"mpibayes: warning: {disagreement(asking.run.chains)}"), file=sys.stderr, flush=True)
 
         on_root(comm, told, share=False, what="write the answer")
         return found
@@ -75,8 +82,10 @@ def query(
         raise
 
 
-def _asked(comm: Communicator, run_dir, verb: Verb, rows, out, picture, unseen, draws, burn_in, table, force) -> Answer:
-    """The answer, on every rank. Mistakes are found by all of them alike, or agreed on."""
+def _asked(
+    comm: Communicator, run_dir, verb: Verb, rows, out, picture, unseen, draws, burn_in, table, force
+) -> tuple[Asking, Answer]:
+    """The run that was asked and the answer, on every rank. Mistakes are found by all of them alike, or agreed on."""
 
     def looked_at() -> None:
         answers.check_target(out, force, picture)
@@ -86,29 +95,40 @@ def _asked(comm: Communicator, run_dir, verb: Verb, rows, out, picture, unseen, 
             require_extra("matplotlib")
 
     on_root(comm, looked_at)
-    on_root(comm, lambda: family_in(run_dir))
+    on_root(comm, lambda: family_in(run_dir if isinstance(run_dir, Path) else run_dir[0]))
     asking = Asking(run_dir, draws, burn_in, table, comm)
     new = None
     if rows is not None:
         notes = on_root(comm, lambda: stream(asking, rows, unseen).notes, what=f"read {rows}")
         new = agree(comm, lambda: stream(asking, rows, unseen, notes), f"read {rows}")
-    return verb(asking, new)
+    return asking, verb(asking, new)
 
 
-def compared(group, against, against_rows, other, columns, top: int, options: Mapping[str, Any]) -> Verb:
-    """The verb `compare`, of what is described, of two files of rows or of two runs."""
+def compared(group, against, rows, against_rows, other, columns, top: int, options: Mapping[str, Any]) -> Verb:
+    """The verb `compare`, of what is described, of two groups of rows or of two runs. rows, against_rows: the name of a
+    file, or numbers of rows of the table, which are compared with all others where `against_rows` is None."""
     from mpibayes.hpc.query import compare
 
-    def verb(asking: Asking, rows: NewRows | None) -> Answer:
+    def read(asking: Asking, text: str) -> NewRows:
+        numbers = agree(asking.comm, lambda: new_rows.numbers_in(text), f"read {text}")
+        if numbers is not None:
+            return new_rows.of_table(asking, numbers, new_rows.called(numbers))
+        notes = on_root(asking.comm, lambda: stream(asking, text, options["unseen"]).notes)
+        return agree(asking.comm, lambda: stream(asking, text, options["unseen"], notes), f"read {text}")
+
+    def verb(asking: Asking, _: NewRows | None) -> Answer:
         if other is not None:
             on_root(asking.comm, lambda: family_in(other))
             second = Asking(other, options["draws"], options["burn_in"], None, asking.comm)
             return compare.compare_runs(asking, second, columns, top)
-        if rows is not None:
-            unseen = options["unseen"]
-            notes = on_root(asking.comm, lambda: stream(asking, against_rows, unseen).notes)
-            new = agree(asking.comm, lambda: stream(asking, against_rows, unseen, notes), f"read {against_rows}")
-            return compare.compare_rows(asking, rows, new, columns, top)
-        return compare.compare(asking, group, against, columns, top)
+        if rows is None:
+            return compare.compare(asking, group, against, columns, top)
+        first = read(asking, rows)
+        if against_rows is not None:
+            return compare.compare_rows(asking, first, read(asking, against_rows), columns, top)
+        numbers = new_rows.numbers_in(rows)
+        if numbers is None:
+            raise ConfigError("name the other group, too: two files of rows, --rows and --against-rows")
+        return compare.compare_rows(asking, first, new_rows.others(asking, numbers), columns, top)
 
     return verb

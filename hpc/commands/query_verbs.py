@@ -242,34 +242,37 @@ def predictors(run_dir, column, columns, top, size, **options):
 @click.command(short_help="Where two groups of rows, or two runs, differ most.")
 @click.option("--group", multiple=True, metavar="COLUMN=VALUE", help="What the rows of one group have. Repeatable.")
 @click.option("--against", multiple=True, metavar="COLUMN=VALUE", help="What those of the other have. Repeatable.")
-@click.option("--rows", type=FILE, metavar="FILE", help="Or the rows of a file: CSV, Parquet or a typed table,")
-@click.option("--against-rows", type=FILE, metavar="FILE", help="and those of another one.")
+@click.option("--rows", metavar="ROWS", help="Or rows of a file, or of the table by their numbers: 1,5,7-20 or @FILE,")
+@click.option("--against-rows", metavar="ROWS", help="and others.  [default: all others of the table]")
 @click.option("--run", "other", type=FILE, metavar="DIR", help="Or another run, of a table with the same columns.")
 @UNSEEN
 @COLUMNS
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Lines on the terminal.")
 @shared
-def compare(run_dir, group, against, against_rows, other, columns, top, **options):
+def compare(run_dir, group, against, rows, against_rows, other, columns, top, **options):
     """Where two groups of rows differ most: columns by the divergence of their distributions, in nats, where most of it
-    is, and the clusters that hold it. The groups are described, or are the rows of two files, or two runs.
+    is, and the clusters that hold it. The groups are described, or are the rows of two files, or rows of the table by
+    their numbers from 1, or two runs. A file of numbers is named with @.
 
     \b
     Examples:
       mpibayes query runs/a compare --group sex=Female --against sex=Male
       mpibayes query runs/a compare --group age=..30 --against age=60.. -o ages.png
       mpibayes query runs/a compare --rows north.csv --against-rows south.csv
+      mpibayes query runs/a compare --rows 1,5,7-20
+      mpibayes query runs/a compare --rows @mine.txt --against-rows @theirs.txt
       mpibayes query runs/a compare --run runs/b
     """
     from mpibayes.hpc.commands.query import compared
 
-    ways = [bool(group or against), bool(options["rows"] or against_rows), other is not None]
+    ways = [bool(group or against), bool(rows or against_rows), other is not None]
     if sum(ways) != 1:
         raise click.UsageError(
             "say what is compared, in one way: --group and --against, or --rows and --against-rows, or --run"
         )
-    if ways[1] and not (options["rows"] and against_rows):
-        raise click.UsageError("name two files of rows, --rows and --against-rows")
-    verb = compared(group, against, against_rows, other, columns, top, options)
+    if ways[1] and not rows:
+        raise click.UsageError("name the first group of rows, too: --rows")
+    verb = compared(group, against, rows, against_rows, other, columns, top, options)
     _ask(run_dir, verb, picture=True, **options)
 
 

@@ -13,7 +13,7 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.page.page import page
 from mpibayes.hpc.posterior.chains import family_in
 from mpibayes.hpc.posterior.sections import ASKED, BAD, DOUBT, GOOD
-from mpibayes.hpc.posterior.tables import Report
+from mpibayes.hpc.posterior.tables import Report, commands_in_words
 from mpibayes.hpc.registry import posterior_of, report_of
 from mpibayes.io.files import reason, write_bytes, write_text
 
@@ -55,8 +55,7 @@ def report(
     make_folder(folder)
     made = report_of(family)(kept)
     write(folder, made)
-    for part in made.parts() if full or made.verdict is None else _opening(made):
-        console.print(part)
+    _print(console, made.parts() if full or made.verdict is None else _opening(made))
     names = ", ".join(["summary.json", *made.files, *made.pictures])
     console.print()
     console.print(Text(f"{folder / 'report.html'}: the page, to look at in a browser"), soft_wrap=True)
@@ -83,10 +82,16 @@ def _opening(made: Report) -> list[Any]:
     for question, name in ASKED:
         for i, sentence in enumerate(getattr(v, name)):
             grid.add_row("" if i else question, Text(sentence))
-    shown: list[Any] = [text, grid]
+    shown: list[Any] = [text, grid, *commands_in_words(v.commands)]
     for part in made.top():
         shown += ["", part]
     return shown
+
+
+def _print(console: Any, parts: Sequence[Any]) -> None:
+    """A text that is not to be wrapped, such as a command, is a whole line whatever the width."""
+    for part in parts:
+        console.print(part, soft_wrap=bool(getattr(part, "no_wrap", False)))
 
 
 def make_folder(folder: Path) -> None:
@@ -103,8 +108,7 @@ def text_of(made: Report) -> str:
 
     text = StringIO()
     paper = Console(file=text, width=WIDTH, color_system=None, force_terminal=False, legacy_windows=False)
-    for part in made.parts():
-        paper.print(part)
+    _print(paper, made.parts())
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
 
 

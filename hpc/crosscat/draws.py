@@ -145,6 +145,11 @@ class Posterior(KeptChains, Tallies):
             for cycle in block["cycle"]
         ]
 
+    def contradicted(self) -> bool:
+        from mpibayes.hpc.crosscat.report.summarise import contradicted
+
+        return contradicted(self)
+
     def require_kept(self) -> list[tuple[int, int]]:
         """The same; ConfigError where there is none."""
         kept = self.kept()
@@ -162,9 +167,12 @@ class Posterior(KeptChains, Tallies):
         """
         chosen = None if wanted is None else set(wanted)
         for i, chain in enumerate(self.chains):
-            if chosen is not None and not any(c == i for c, _ in chosen):
+            cycles = None if chosen is None else [cycle for c, cycle in chosen if c == i]
+            if cycles == []:
                 continue
-            for draw in iterate_draws(chain.folder, chain.burn_in + 1):
+            for draw in iterate_draws(chain.folder, chain.burn_in + 1 if cycles is None else min(cycles)):
+                if cycles is not None and draw.cycle > max(cycles):
+                    break
                 if chosen is None or (i, draw.cycle) in chosen:
                     if len(draw.labels[0]) != self.n_rows:
                         raise DataError(

@@ -47,6 +47,11 @@ class Representative:
     compared: Compared
 
     @property
+    def slight(self) -> bool:
+        """Whether its view groups no columns, or no rows."""
+        return len(self.of.names) == 1 or len(self.sizes) == 1
+
+    @property
     def losses(self) -> np.ndarray:
         """Of all draws compared, (D',)."""
         return self.compared.distances.mean(axis=1)

@@ -160,6 +160,14 @@ class Posterior(KeptChains):
             for cycle in block["cycle"]
         ]
 
+    def contradicted(self) -> bool:
+        from mpibayes.hpc.ibp.report.sections import contradicted
+        from mpibayes.hpc.posterior.scalars import summary_of
+
+        self.read_traces()
+        self.require_draws()
+        return contradicted(len(self.chains), summary_of([c.later()["log_joint"] for c in self.chains]).r_hat)
+
     def require_kept(self) -> list[tuple[int, int]]:
         """The same; ConfigError where there is none."""
         kept = self.kept()

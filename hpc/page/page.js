@@ -34,6 +34,7 @@ function percent(p) {
   if (x >= 99.95 || x === 0 || (x >= 9.95 && x < 99)) return `${x.toFixed(0)} %`;
   return x < 9.95 ? `${Number(x.toPrecision(2))} %` : `${x.toFixed(1)} %`;
 }
+const counted = (n, noun) => `${grouped(n)} ${noun}${n === 1 ? "" : "s"}`;
 const FORMS = { whole: (x) => (x === null ? "-" : grouped(x)), share: percent, number, text: (x) => x ?? "" };
 
 // --- bytes ----------------------------------------------------------------------------------------------------------
@@ -97,7 +98,7 @@ function browse(place, b) {
     body.replaceChildren();
     const words = wanted.split(/\s+/).filter(Boolean);
     const rows = order.filter((i) => words.every((w) => found[i].includes(w)));
-    said.textContent = rows.length === b.rows.length ? `${grouped(rows.length)} ${b.noun}s` : `${grouped(rows.length)} of ${grouped(b.rows.length)}`;
+    said.textContent = rows.length === b.rows.length ? counted(rows.length, b.noun) : `${grouped(rows.length)} of ${grouped(b.rows.length)}`;
     lazy = lazily(body, rows.length, (i) => line(rows[i]), getComputedStyle(box).maxHeight === "none" ? null : box);
     box.append(lazy.foot);
   }
@@ -179,7 +180,7 @@ function against(d, c, i) {
     const level = (v) => meter(c.levels[v] === "" ? "(empty)" : c.levels[v], p[v], c.overall[v]);
     box.append(...order.slice(0, LEVELS_FIRST).map(level));
     if (n > LEVELS_FIRST) {
-      const rest = make("details", {}, make("summary", { class: "dim", text: `${n - LEVELS_FIRST} more levels` + (c.more ? ` (and ${grouped(c.more)} that tell less)` : "") }));
+      const rest = make("details", {}, make("summary", { class: "dim", text: counted(n - LEVELS_FIRST, "more level") + (c.more ? ` (and ${grouped(c.more)} that tell less)` : "") }));
       rest.addEventListener("toggle", () => rest.children.length === 1 && rest.append(...order.slice(LEVELS_FIRST).map(level)), { once: true });
       box.append(rest);
     }
@@ -216,7 +217,7 @@ function matrix(place, m) {
   const of = (i, j) => (i === j ? 255 : share[i > j ? (i * (i - 1)) / 2 + j : (j * (j - 1)) / 2 + i]);
   const group = (i) => m.ends.findIndex((e) => i < e) + 1;
   let cell = 1, left = 0, top = 18, at = null;
-  place.append(make("p", { class: "dim", text: `${m.words}. Point at a cell, or move with the arrow keys.` + (m.left_out ? ` ${grouped(m.left_out)} more columns have no place here.` : "") }),
+  place.append(make("p", { class: "dim", text: `${m.words}. Point at a cell, or move with the arrow keys.` + (m.left_out ? ` ${counted(m.left_out, "more column")} without a place here.` : "") }),
     make("div", { class: "dim scale" }, "0 %", make("span"), "100 %"), canvas, readout);
   function draw() {
     const room = Math.min(place.clientWidth, 900), dark = colour("--low"), light = colour("--high"), pixels = window.devicePixelRatio || 1;

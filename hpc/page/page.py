@@ -17,6 +17,7 @@ from string import Template
 from typing import Any
 
 from mpibayes import __version__
+from mpibayes.errors import ConfigError
 from mpibayes.hpc.page.markup import escaped, markup, table
 from mpibayes.hpc.page.pack import packed
 from mpibayes.hpc.posterior.chains import Chain
@@ -34,7 +35,7 @@ from mpibayes.hpc.posterior.sections import (
 )
 from mpibayes.hpc.posterior.tables import Report
 from mpibayes.hpc.run.identity import RESOLVED, read_provenance
-from mpibayes.io.files import read_regular
+from mpibayes.io.files import read_regular, reading
 from mpibayes.text import visible, visible_lines
 
 MOST_SVG = 600_000  # letters: a picture of more is a PNG image
@@ -75,6 +76,8 @@ def _verdict(v: Verdict) -> str:
     answers = []
     for question, name in ASKED:
         said = "".join(f"<p>{escaped(sentence)}</p>" for sentence in getattr(v, name))
+        if name == "next":
+            said += "".join(f"<p>To {escaped(words)}:</p><pre>{escaped(line)}</pre>" for words, line in v.commands)
         if said:
             answers.append(f"<div><h2>{question}</h2>{said}</div>")
     note = (
@@ -139,7 +142,8 @@ def _run(home: Any) -> str:
     starts = [start for start in record.get("starts", []) if isinstance(start, dict)]
     names = list(dict.fromkeys(name for start in starts for name in start))
     listed = [[_plain(start.get(name, "")) for name in names] for start in starts]
-    settings = visible_lines(read_regular(home / RESOLVED).decode())
+    with reading(home / RESOLVED, ConfigError):
+        settings = visible_lines(read_regular(home / RESOLVED).decode())
     head = "".join(f"<dt>{escaped(k)}</dt><dd>{escaped(v)}</dd>" for k, v in [("directory", home), *rows])
     return (
         f'<dl class="facts">{head}</dl>'

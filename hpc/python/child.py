@@ -38,10 +38,10 @@ PATIENCE_S = 10.0  # for a child that was told to end at once
 LAST_LINES = 30  # of an internal error
 
 
-def start(words: Sequence[str], ranks: int) -> subprocess.Popen[str]:
-    """`mpibayes WORDS` on so many ranks. Raises ConfigError where these cannot be started."""
+def start(words: Sequence[str], ranks: int, module: str = "mpibayes") -> subprocess.Popen[str]:
+    """`mpibayes WORDS`, or another module, on so many ranks. Raises ConfigError where these cannot be started."""
     # -P: the folder where the user is has no say in which modules are loaded
-    command = [sys.executable, "-P", "-m", "mpibayes", *words]
+    command = [sys.executable, "-P", "-m", module, *words]
     if ranks > 1:
         command = [_mpirun(), "-n", str(ranks), *command]
     try:

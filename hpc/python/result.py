@@ -100,14 +100,16 @@ class Result:
 
     def _repr_html_(self) -> str:
         a = self._answer
-        names, most = list(a.short or a.columns), min(len(a), a.shown)
+        columns = a.shortly
+        names, n = list(columns), len(next(iter(columns.values()), ()))
+        most = min(n, a.shown)
         facts = "".join(f"<div>{html.escape(k)}: {html.escape(v)}</div>" for k, v in a.facts)
         head = "".join(f"<th>{html.escape(answers.cell(name))}</th>" for name in names)
         lines = [
-            "<tr>" + "".join(f"<td>{html.escape(answers.cell(a.columns[name][i]))}</td>" for name in names) + "</tr>"
+            "<tr>" + "".join(f"<td>{html.escape(answers.cell(columns[name][i]))}</td>" for name in names) + "</tr>"
             for i in range(most)
         ]
-        more = [f"and {len(a) - most:,} more lines"] if len(a) > most else []
+        more = [f"and {n - most:,} more lines"] if n > most else []
         notes = "".join(f"<div><small>{html.escape(text)}</small></div>" for text in [*more, *a.remarks])
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>" if most else ""
         return f"<div><b>{html.escape(a.title)}</b></div>{facts}{table}{notes}"

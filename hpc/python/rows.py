@@ -92,6 +92,18 @@ def names(columns: Sequence[str] | str | None) -> list[str]:
     return found
 
 
+def numbers_of(rows: Any) -> np.ndarray | None:
+    """Row numbers that were given as such, ascending; None of other rows."""
+    if isinstance(rows, int | np.integer) and not isinstance(rows, bool):
+        rows = [rows]
+    if not isinstance(rows, list | tuple | set | range | np.ndarray):
+        return None
+    found = np.asarray(sorted(rows) if isinstance(rows, set) else rows)
+    if found.ndim != 1 or (len(found) and found.dtype.kind not in "iu"):
+        raise ConfigError("rows: expected whole numbers of rows of the table, from 1, a DataFrame or a file")
+    return np.unique(found.astype(np.int64))
+
+
 @contextmanager
 def in_words_of_python() -> Iterator[None]:
     """Errors of what the command line uses, too, in the words of this interface."""

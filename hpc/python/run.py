@@ -4,20 +4,23 @@ functions."""
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mpibayes.errors import ConfigError, MpibayesWarning
+from mpibayes.errors import ChainsDisagree, ConfigError, MpibayesWarning
+from mpibayes.hpc.posterior.advice import disagreement
 from mpibayes.hpc.posterior.chains import family_in
 from mpibayes.hpc.python import frames
+from mpibayes.hpc.python.ask import Asks, Received, shared
 from mpibayes.hpc.python.result import Result
-from mpibayes.hpc.python.rows import Given, Handed, conditions, handed, in_words_of_python, names
+from mpibayes.hpc.python.rows import Given, Handed, conditions, handed, in_words_of_python, names, numbers_of
 from mpibayes.hpc.query.average import FEW
 from mpibayes.hpc.run.status import read_status
 from mpibayes.io.files import chain_directories
@@ -66,6 +69,9 @@ class Run:
     range with both ends included; or texts as on the command line, "age=40..50"; with `rows` also names of columns,
     whose cells then count.
 
+    `ranks`, where a question takes them: processes that share a long one, started under mpirun on this machine; the
+    answer has the same bits.
+
     Every question raises ConfigError where it cannot be asked of this run, with the reason, and DataError for rows that
     cannot be read.
     """
@@ -85,9 +91,25 @@ class Run:
         self.directories = [Path(place).expanduser() for place in several]
         self._draws, self._burn_in = draws, burn_in
         self._table = None if table is None else Path(table).expanduser()
-        self._kind = _kind(frames)
+        self._kind, self._said = _kind(frames), False
+        self._for_ranks = False
+        self.received: Received | None = None  # from ranks, while a question is asked
         with in_words_of_python():
             self.family = family_in(self.directories[0])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(Run, frames=self._kind, **self.options), (self.directories,)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """How it was opened: draws, burn_in, table."""
+        return {"draws": self._draws, "burn_in": self._burn_in, "table": self._table}
+
+    def for_ranks(self) -> Run:
+        """The same, whose questions are raised as `ask.Asks`, for ranks to ask them."""
+        found = Run(self.directories, frames=self._kind, **self.options)
+        found._for_ranks = True
+        return found
 
     @property
     def directory(self) -> Path:
@@ -118,6 +140,8 @@ class Run:
     def _posterior(self) -> Any:
         from mpibayes.hpc.registry import posterior_of
 
+        if "_asking" in self.__dict__:
+            return self._asking.run
         with in_words_of_python():
             return posterior_of(self.family)(self.directories, self._burn_in, self._table)
 
@@ -165,6 +189,7 @@ class Run:
         from mpibayes.hpc.query.answer import Answer
 
         found = self._clusters
+        self._say_once()
         columns: dict[str, np.ndarray] = {"row": self._training + 1}
         for v, (cluster, probability) in enumerate(found.views, 1):
             end = f"_{v}" if len(found.views) > 1 else ""
@@ -209,7 +234,7 @@ class Run:
             place = Path(folder) / "trace.h5"
             done = export(self.directories, "arviz", place, self._burn_in, table=self._table)
             for note in done.notes:
-                warnings.warn(note, MpibayesWarning, stacklevel=2)
+                _warn(note)
             found = arviz.from_netcdf(str(place), engine="h5netcdf")
             found.load()
             found.close()
@@ -217,7 +242,10 @@ class Run:
 
     # --- questions ---------------------------------------------------------------------------------------------------
 
-    def logp(self, rows: Any = None, *, of: Given = None, given: Given = None, unseen: str = "missing") -> Any:
+    @shared
+    def logp(
+        self, rows: Any = None, *, of: Given = None, given: Given = None, unseen: str = "missing", ranks: int = 1
+    ) -> Any:
         """log p(of | given) in nats, with its error: of each of `rows`, or without them of one described row.
 
         Of `rows` all columns are asked for where `of` names none; if it does, the others are given, unless `given` says
@@ -228,13 +256,17 @@ class Run:
 
         return self._ask(lambda asking, new: logp(asking, conditions(of), conditions(given), new), rows, unseen)
 
-    def conditional(self, column: str, rows: Any = None, *, given: Given = None, unseen: str = "missing") -> Any:
+    @shared
+    def conditional(
+        self, column: str, rows: Any = None, *, given: Given = None, unseen: str = "missing", ranks: int = 1
+    ) -> Any:
         """The distribution of a column given others: a Result with .plot(), or of `rows` a DataFrame: the most probable
         level, its probability and those of all, or quantiles of a number."""
         from mpibayes.hpc.query.conditional import conditional
 
         return self._ask(lambda asking, new: conditional(asking, column, conditions(given), new), rows, unseen)
 
+    @shared
     def simulate(
         self,
         n: int = 10,
@@ -244,6 +276,7 @@ class Run:
         seed: int = 1,
         rows: Any = None,
         unseen: str = "missing",
+        ranks: int = 1,
     ) -> Any:
         """A DataFrame of n rows drawn from the posterior predictive distribution that have what is given; or `rows`
         with their missing cells drawn, given the others. The same seed gives the same rows; fewer are the first of
@@ -258,7 +291,8 @@ class Run:
         table = typed(found.columns, self._asking.columns)
         return frames.from_arrow(table, own.kind if own else self._kind, own.index if own else None)
 
-    def impute(self, rows: Any, *, of: Names = None, unseen: str = "missing") -> Any:
+    @shared
+    def impute(self, rows: Any, *, of: Names = None, unseen: str = "missing", ranks: int = 1) -> Any:
         """The missing cells of `rows`, each given the other cells of its row: a DataFrame with a line for each cell.
 
         Columns: row, column, value (text), p and p_error (of a level, or an atom), low and high (10 and 90 % of a
@@ -282,6 +316,7 @@ class Run:
         """
         return self._predicted(rows, unseen, probabilities=probabilities, impute=impute)
 
+    @shared
     def surprisal(
         self,
         rows: Any = None,
@@ -291,6 +326,7 @@ class Run:
         top: int = 20,
         most: int = 20_000,
         unseen: str = "missing",
+        ranks: int = 1,
     ) -> Any:
         """The `top` most surprising cells, given the rest of their row, or rows, in nats: of the training table, each
         row left out of what is known (a Result; at most about `most` rows are looked at), or of `rows`."""
@@ -300,7 +336,8 @@ class Run:
             raise ConfigError(f"by = {by!r}: expected 'cells' or 'rows'")
         return self._ask(lambda asking, new: surprisal(asking, names(columns), by, top, new, most), rows, unseen)
 
-    def novelty(self, rows: Any, *, columns: Names = None, unseen: str = "missing") -> Any:
+    @shared
+    def novelty(self, rows: Any, *, columns: Names = None, unseen: str = "missing", ranks: int = 1) -> Any:
         """How unlike the training rows each of `rows` is, the most novel first: `novelty`, the share of training rows
         that are less surprising; surprisal in nats; p_new, the probability of a cluster of its own in some view."""
         from mpibayes.hpc.query.surprisal import novelty
@@ -325,14 +362,16 @@ class Run:
         )
         return Result(found, self._kind)
 
-    def dependence(self, columns: Names = None) -> Result:
+    @shared
+    def dependence(self, columns: Names = None, *, ranks: int = 1) -> Result:
         """Which columns tell of each other: mutual information of each two in nats, and the share of draws in which
         they share a view. Its .plot() is a heat map."""
         from mpibayes.hpc.query.dependence import dependence
 
         return Result(self._answer(lambda asking, _: dependence(asking, names(columns), 20), None, ""), self._kind)
 
-    def predictors(self, column: str, columns: Names = None, *, size: int | None = None) -> Result:
+    @shared
+    def predictors(self, column: str, columns: Names = None, *, size: int | None = None, ranks: int = 1) -> Result:
         """The columns that tell one best, each by itself: mutual information in nats, its error, and its share of what
         there is to know. size: a set of up to so many columns that tell it best together."""
         from mpibayes.hpc.query.dependence import predictors
@@ -345,6 +384,7 @@ class Run:
             return Result(self._answer(lambda asking, _: best_set(asking, column, wanted, size), None, ""), self._kind)
         return Result(self._answer(lambda asking, _: predictors(asking, column, wanted, 20), None, ""), self._kind)
 
+    @shared
     def compare(
         self,
         group: Given = None,
@@ -356,29 +396,41 @@ class Run:
         columns: Names = None,
         top: int = 20,
         unseen: str = "missing",
+        ranks: int = 1,
     ) -> Result:
         """Where two groups of rows differ most: columns by the divergence of their distributions in nats, its error,
         and where most of it is; with a .plot(). The groups are described, {"sex": "Female"} and {"sex": "Male"}, or
-        those of two DataFrames or files, or the tables of this run and of another one."""
-        from mpibayes.hpc.query import compare
+        those of two DataFrames or files, or rows of the table by their numbers from 1, [1, 5, *range(7, 21)], against
+        all others where `against_rows` names none; or the tables of this run and of another one."""
+        from mpibayes.hpc.query import compare, new_rows
 
         ways = [group is not None or against is not None, rows is not None or against_rows is not None]
-        if sum(ways) + (other is not None) != 1 or (ways[1] and (rows is None or against_rows is None)):
+        listed = numbers_of(rows)
+        if sum(ways) + (other is not None) != 1 or (
+            ways[1] and (rows is None or (against_rows is None and listed is None))
+        ):
             raise ConfigError(
                 "say what is compared, in one way: group and against, or rows and against_rows, or another run"
             )
         wanted = names(columns)
 
+        def of(asking: Asking, some: Any) -> Any:
+            numbers = numbers_of(some)
+            if numbers is None:
+                return handed(some, self._kind).read(asking, unseen)
+            return new_rows.of_table(asking, numbers, new_rows.called(numbers))
+
         def verb(asking: Asking, new: Any) -> Answer:
             if other is not None:
                 return compare.compare_runs(asking, other._asking, wanted, top)
-            if new is not None:
-                return compare.compare_rows(
-                    asking, new, handed(against_rows, self._kind).read(asking, unseen), wanted, top
-                )
-            return compare.compare(asking, conditions(group), conditions(against), wanted, top)
+            if rows is None:
+                return compare.compare(asking, conditions(group), conditions(against), wanted, top)
+            first = of(asking, rows) if new is None else new
+            if against_rows is None and listed is not None:
+                return compare.compare_rows(asking, first, new_rows.others(asking, listed), wanted, top)
+            return compare.compare_rows(asking, first, of(asking, against_rows), wanted, top)
 
-        return Result(self._answer(verb, rows, unseen), self._kind)
+        return Result(self._answer(verb, rows if listed is None else None, unseen), self._kind)
 
     # --- how they are asked ------------------------------------------------------------------------------------------
 
@@ -387,18 +439,42 @@ class Run:
 
     def _answer(self, verb: Callable[[Asking, Any], Answer], rows: Any, unseen: str) -> Answer:
         """An answer of `hpc/query`, and warnings for what should be known of it."""
-        own, asking = self._handed(rows), self._asking
-        with in_words_of_python():
-            new = None if own is None else own.read(asking, unseen)
-            found = verb(asking, new)
-        notes = list(new.notes) if new is not None else []
+        if self._for_ranks:
+            raise Asks(verb, rows, unseen)
+        asking = self._asking
+        if self.received is None:
+            found, notes = self._here(verb, rows, unseen)
+        else:
+            found, notes = self.received.answer, list(self.received.notes)
+            if self.received.drawn:
+                found.picture = lambda: self._picture(verb, rows, unseen)
         effective = found.columns.get("draws")
         if effective is not None and asking.averages.n_draws > FEW and (effective < FEW).any():
             rows_of = "" if len(effective) == 1 else f" in {counted(int((effective < FEW).sum()), 'row')}"
             notes.append(f"what is given fits fewer than {FEW:.0f} draws{rows_of}: errors are too small there")
         for note in notes:
-            warnings.warn(note, MpibayesWarning, stacklevel=4)
+            _warn(note)
+        self._say_once()
         return found
+
+    def _here(self, verb: Callable[[Asking, Any], Answer], rows: Any, unseen: str) -> tuple[Answer, list[str]]:
+        """An answer of this process, and what is to know of the rows."""
+        own, asking = self._handed(rows), self._asking
+        with in_words_of_python():
+            new = None if own is None else own.read(asking, unseen)
+            return verb(asking, new), list(new.notes) if new is not None else []
+
+    def _picture(self, verb: Callable[[Asking, Any], Answer], rows: Any, unseen: str) -> Any:
+        """Of a question that ranks have answered: it is asked here once more."""
+        found, _ = self._here(verb, rows, unseen)
+        return found.picture and found.picture()
+
+    def _say_once(self) -> None:
+        """A warning where the chains contradict each other, with the first answer."""
+        if not self._said:
+            self._said = True
+            if self._posterior.contradicted():
+                _warn(disagreement(self._posterior.chains), ChainsDisagree)
 
     def _ask(self, verb: Callable[[Asking, Any], Answer], rows: Any, unseen: str) -> Any:
         """A Result, or for rows that were handed in a DataFrame of their kind."""
@@ -439,6 +515,14 @@ class Run:
             for note in done.notes:
                 warnings.warn(note.replace(str(source), own.name), MpibayesWarning, stacklevel=4)
         return found
+
+
+def _warn(text: str, category: type[MpibayesWarning] = MpibayesWarning) -> None:
+    """At the caller's line, whatever of this package is between."""
+    ours, level, frame = str(Path(__file__).parent), 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(ours):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, category, stacklevel=level)
 
 
 def _there(new: Any) -> Any:

@@ -23,13 +23,16 @@ LETTERS = 36  # of a cell there
 @dataclass
 class Answer:
     """title, remarks: for people. columns: arrays of one length, numbers or texts (object); NaN and None are nothing.
-    short: names of the columns that the terminal has, all by default. bars: of which column a bar is drawn there.
-    picture: draws a matplotlib Figure, where there is one."""
+    short: names of the columns that the terminal has, all by default; brief: other columns that it has instead. bars:
+    of which column a bar is drawn there. picture: draws a matplotlib Figure, where there is one. facts: a few numbers
+    in words.
+    """
 
     title: str
     columns: Mapping[str, np.ndarray]
     remarks: Sequence[str] = ()
     short: Sequence[str] = ()
+    brief: Mapping[str, np.ndarray] | None = None
     bars: str = ""
     shown: int = SHOWN
     picture: Callable[[], Any] | None = None
@@ -37,6 +40,11 @@ class Answer:
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
+
+    @property
+    def shortly(self) -> dict[str, np.ndarray]:
+        """The columns that the terminal has."""
+        return dict(self.brief) if self.brief else {name: self.columns[name] for name in self.short or self.columns}
 
 
 def show(answer: Answer, console: Any, rest: str = "; -o FILE has all of them") -> None:
@@ -51,19 +59,24 @@ def show(answer: Answer, console: Any, rest: str = "; -o FILE has all of them") 
         for key, value in answer.facts:
             grid.add_row(Text(key), Text(value))
         console.print(grid)
-    n, most = len(answer), min(len(answer), answer.shown)
+    columns = answer.shortly
+    n = len(next(iter(columns.values()), ()))
+    most = min(n, answer.shown)
     if n:
-        names = list(answer.short or answer.columns)
+        names = list(columns)
         table = plain_table(*names, *([""] if answer.bars else []))
         for i, name in enumerate(names):
-            words = answer.columns[name].dtype == object
+            words = columns[name].dtype == object
             table.columns[i].justify = "left" if words else "right"
             table.columns[i].no_wrap = False
-        top = float(np.nanmax(answer.columns[answer.bars][:most])) if answer.bars and most else 0.0
+        if answer.bars:
+            table.columns[-1].no_wrap, table.columns[-1].overflow = True, "crop"
+        size = columns.get(answer.bars, answer.columns.get(answer.bars))
+        top = float(np.nanmax(size[:most])) if answer.bars and most else 0.0
         for i in range(most):
-            cells = [cell(answer.columns[name][i]) for name in names]
-            bar = [Text("█" * round(24 * answer.columns[answer.bars][i] / top) if top else "", "blue")]
-            table.add_row(*cells, *(bar if answer.bars else []))
+            cells = [cell(columns[name][i]) for name in names]
+            bar = [Text("█" * round(24 * size[i] / top) if top else "", "blue")] if answer.bars else []
+            table.add_row(*cells, *bar)
         console.print(table)
     if n > most:
         console.print(Text(f"and {counted(n - most, 'more line')}{rest}", style="dim"))
@@ -113,7 +126,8 @@ def write(answer: Answer, out: Path) -> None:
     elif out.suffix == ".json":
         lines = zip(*(as_json(a) for a in answer.columns.values()))
         rows = [dict(zip(answer.columns, line)) for line in lines]
-        write_text(out, json.dumps({"question": answer.title, "lines": rows}, indent=1) + "\n")
+        facts = {"facts": dict(answer.facts)} if answer.facts else {}
+        write_text(out, json.dumps({"question": answer.title, **facts, "lines": rows}, indent=1) + "\n")
     else:
         write_bytes(out, _table(answer, out.suffix))
 

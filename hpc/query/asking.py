@@ -15,7 +15,7 @@ import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Known, known_of
-from mpibayes.hpc.family import Asked, DrawLaw
+from mpibayes.hpc.family import Asked, DrawLaw, Posterior
 from mpibayes.hpc.parallel.comm import Communicator, agree, serial
 from mpibayes.hpc.posterior.chains import family_in
 from mpibayes.hpc.query import average
@@ -63,11 +63,12 @@ class Asking:
         run_dirs = [run_dir] if isinstance(run_dir, str | Path) else list(run_dir)
         self.comm = comm or serial()
 
-        def opened() -> Asked:
+        def opened() -> tuple[Posterior, Asked]:
             family = family_in(run_dirs[0])
-            return queries_of(family).ask(posterior_of(family)(run_dirs, burn_in, table), draws)
+            run = posterior_of(family)(run_dirs, burn_in, table)
+            return run, queries_of(family).ask(run, draws)
 
-        self.asked: Asked = agree(self.comm, opened, f"open {run_dirs[0]}")
+        self.run, self.asked = agree(self.comm, opened, f"open {run_dirs[0]}")
         self.conditions = Conditions(self.asked.like, self.asked.refused, self.asked.columns)
         self.averages = Averages(self.asked.chain_of)
         self._supports: dict[tuple[str, int], Support] = {}
@@ -215,11 +216,13 @@ class Sums:
             sums[at] += weighted
             weights[at] += gain
 
-    def result(self) -> tuple[np.ndarray, np.ndarray]:
-        """The averages (n, U) and their errors."""
+    def result(self, by: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """The averages (n, U) and their errors; or those of sums over U, by (U, V)."""
         total = self._weights[0].sum(axis=0)
         p = self._sums[0].sum(axis=0) / total[:, None]
         residuals = [(s - w[:, :, None] * p) / total[:, None] for s, w in zip(self._sums, self._weights)]
+        if by is not None:
+            p, residuals = p @ by, [r @ by for r in residuals]
         return p, Averages.error_of_sums(*residuals)
 
     def without_each(self) -> Iterator[np.ndarray]:

@@ -67,13 +67,13 @@ def compare(
 
 
 def compare_rows(asking: Asking, rows: NewRows, against: NewRows, columns: Sequence[str] = (), top: int = 20) -> Answer:
-    """The rows of two files, placed in the clusters by all cells that they have: each group's distribution is the mean
-    of what the model says of its rows."""
+    """Two groups of rows, placed in the clusters by all cells that they have: each group's distribution is the mean of
+    what the model says of its rows."""
     asking.require("compare")
     lacking = rows.lacking | against.lacking
     names = [n for n in _names(asking, columns) if n not in lacking]
     if not names:
-        raise ConfigError("the two files have no column in common that is to be compared")
+        raise ConfigError("the two groups of rows have no column in common that is to be compared")
     cells = asking.supports(names, CELLS)
     asking.draws({*rows.there(asking), *against.there(asking)})
     groups = [_placed(asking, new, cells) for new in (rows, against)]
@@ -141,7 +141,8 @@ def _placed(asking: Asking, new: NewRows, cells: dict[str, Support]) -> Group:
                 total[n] += x
         n_rows += known.n_rows
     each = [{n: x / n_rows for n, x in total.items()} for total in sums]
-    return _group(asking, f"{new.path.name} ({counted(n_rows, 'row')})", np.zeros(len(draws)), each)
+    many = f" ({counted(n_rows, 'row')})" if counted(n_rows, "row") not in new.path.name else ""
+    return _group(asking, f"{new.path.name}{many}", np.zeros(len(draws)), each)
 
 
 def _group(asking: Asking, name: str, log_p: np.ndarray, each: Sequence[dict[str, np.ndarray]]) -> Group:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from mpibayes.hpc.data.events import Known, missing
+from mpibayes.hpc.query import histogram
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking, Distributions
-from mpibayes.hpc.query.conditions import Item, written
+from mpibayes.hpc.query.conditions import Item, rounded, written
 from mpibayes.hpc.query.logp import apart, described, few, words
 from mpibayes.hpc.query.new_rows import NewRows
-from mpibayes.hpc.query.support import CELLS, Support
+from mpibayes.hpc.query.support import CELLS, Support, never_negative, tails
+from mpibayes.io.clock import around
 from mpibayes.io.rows import Column
-from mpibayes.text import counted
+from mpibayes.text import counted, number
 
 LINES = 24  # intervals of a column of numbers in a table
+BRIEF = 12  # lines on the terminal, at most
 LEVELS = 20  # of a column that has each its own column in a file of rows
 SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
 LOW, HIGH = 0.1, 0.9  # of an imputed number
@@ -33,28 +36,30 @@ def conditional(asking: Asking, name: str, given: Sequence[Item], rows: NewRows 
     asking.draws({name, *known.of})
     (fine,) = (d for _, d in asking.distributions(name, known, CELLS))
     (coarse,) = (d for _, d in asking.distributions(name, known, LINES))
-    p, error = coarse.p[0], coarse.error[0]
-    order = np.argsort(-p, kind="stable") if column.levels else np.arange(len(p))
-    columns = _merged(name, np.array(coarse.support.words, object)[order], p[order], error[order])
-    facts = (
-        []
-        if column.levels
-        else [("median", _value(fine, 0.5)), ("50 %", _span(fine, 0.25)), ("90 %", _span(fine, 0.05))]
-    )
+    columns = _lines_of(name, coarse.support.words, coarse.p[0], coarse.error[0])
+    if column.levels:
+        order = np.argsort(-coarse.p[0], kind="stable")
+        columns = {key: values[order] for key, values in columns.items()}
+    facts, brief = ([], None) if column.levels else (_facts(fine), histogram.brief(name, fine, BRIEF))
     title = f"{name} given {words(known) or 'nothing'}"
 
     def picture():
         from mpibayes.hpc.query.figures import distribution
 
-        return distribution(title, coarse if column.levels else fine, asking.averages.n_draws)
+        return distribution(title, coarse if column.levels else fine, asking.averages.n_draws, facts)
 
     remarks = few(coarse.effective, asking)
-    remarks = [f"{remarks[0]} ({coarse.effective[0]:.0f})", *remarks[1:]]
-    return Answer(title, columns, remarks, bars="p", shown=40, picture=picture, facts=facts)
+    below = {} if column.levels else {"the distribution": fine.support.below_zero(fine.p[0])}
+    remarks = [f"{remarks[0]} ({coarse.effective[0]:.0f})", *remarks[1:], *tails(below, "values")]
+    return Answer(
+        title, columns, remarks, bars="p", shown=BRIEF, brief=brief and _lines_of(name, *brief), picture=picture,
+        facts=facts,
+    )  # fmt: skip
 
 
-def _merged(name: str, words: np.ndarray, p: np.ndarray, error: np.ndarray) -> dict[str, np.ndarray]:
+def _lines_of(name: str, words: Sequence[str], p: np.ndarray, error: np.ndarray) -> dict[str, np.ndarray]:
     """Lines of a table; those that read alike, as an atom and the rest that would be recorded as it, are one."""
+    words = np.array(words, object)
     seen, of = np.unique(words.astype(str), return_inverse=True)
     if len(seen) == len(words):
         return {name: words, "p": p, "p_error": error}
@@ -64,8 +69,23 @@ def _merged(name: str, words: np.ndarray, p: np.ndarray, error: np.ndarray) -> d
     return {name: words[first], "p": total[of[first]], "p_error": spread[of[first]]}
 
 
+def _facts(d: Distributions) -> list[tuple[str, str]]:
+    """The mean with its error and the standard deviation, by the cells' middles, where these have them; the median, and
+    intervals."""
+    column, x = d.support.column, d.support.values()
+    facts = [("median", _value(d, 0.5)), ("50 %", _span(d, 0.25)), ("90 %", _span(d, 0.05)), ("95 %", _span(d, 0.025))]
+    if column.log:  # whose mean hangs on what is far beyond all values
+        return facts
+    mean, error = (float(a[0, 0]) for a in d.sums.result(x[:, None]))
+    sd = float(np.sqrt((d.p[0] * (x - mean) ** 2).sum()))
+    if column.unit:
+        return [("mean", around(mean, sd, column.unit)), *facts]
+    digits = 2 if not error > 0.0 else max(0, 1 - int(np.floor(np.log10(error))))
+    return [("mean", f"{mean:,.{min(digits, 9)}f} (error {number(error)})"), ("sd", f"{sd:.3g}"), *facts]
+
+
 def _value(d: Distributions, share: float) -> str:
-    return written(d.support.column, float(d.support.quantile(d.p, share)[0]))
+    return rounded(d.support.column, float(d.support.quantile(d.p, share)[0]))
 
 
 def _span(d: Distributions, outside: float) -> str:
@@ -142,8 +162,18 @@ def impute(asking: Asking, of: Sequence[str], rows: NewRows) -> Answer:
         f"high: {LOW:.0%} and {HIGH:.0%} of a number, whose value is the median",
         *rows.notes,
         *few(columns["draws"], asking),
+        *tails(_low(asking, columns), "intervals that begin"),
     ]
     return Answer(title, columns, remarks)
+
+
+def _low(asking: Asking, columns: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """Of columns that have never been negative the share of imputed cells whose interval begins below 0."""
+    found = {}
+    for column in asking.columns:
+        if never_negative(column) and (here := columns["column"] == column.name).any():
+            found[column.name] = float(np.mean([low.startswith("-") for low in columns["low"][here]]))
+    return found
 
 
 def _cells(column: Column, rows: np.ndarray, d: Distributions | None) -> dict[str, np.ndarray]:

@@ -195,7 +195,13 @@ def written(column: Column, value: float) -> str:
         return column.levels[int(value)]
     if column.unit:
         return as_text(float(value), column.unit)
-    return f"{float(value):.10g}"
+    return f"{float(value) + 0.0:.10g}"  # no -0
+
+
+def rounded(column: Column, value: float) -> str:
+    """The same of a value that need not be anybody's: to five digits where a column has no step."""
+    plain = column.kind == "real" and not column.resolution and not column.unit
+    return f"{float(value):.5g}" if plain else written(column, value)
 
 
 def in_words(event: Events, i: int = 0) -> str:
@@ -211,6 +217,4 @@ def in_words(event: Events, i: int = 0) -> str:
         low = -np.inf
     if np.isfinite(low) and abs(high - low) <= 1e-9 * max(abs(low), 1.0):
         return written(column, low)
-    plain = column.kind == "real" and not column.resolution and not column.unit  # ends of intervals are nobody's values
-    text = (lambda x: f"{float(x):.5g}") if plain else (lambda x: written(column, x))
-    return "..".join(text(x) if np.isfinite(x) else "" for x in (low, high))
+    return "..".join(rounded(column, x) if np.isfinite(x) else "" for x in (low, high))

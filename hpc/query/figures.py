@@ -17,8 +17,9 @@ IN_A_PANEL = 18  # cells of a column, the most probable ones
 
 
 @styled
-def distribution(title: str, d: Distributions, n_draws: int):
-    """The distribution of a column: bars of its levels, with their errors; of numbers a density, and bars of atoms."""
+def distribution(title: str, d: Distributions, n_draws: int, facts: Sequence[tuple[str, str]] = ()):
+    """The distribution of a column: bars of its levels, with their errors; of numbers a density, and bars of atoms.
+    facts: what stands below the title."""
     column, p, error, e = d.support.column, d.p[0], d.error[0], d.support.events
     if column.levels:
         order = np.argsort(-p, kind="stable")[:BARS][::-1]
@@ -44,6 +45,8 @@ def distribution(title: str, d: Distributions, n_draws: int):
             axes.set_xlim(low - 0.05 * (high - low), high + 0.05 * (high - low))
         axes.set_xlabel(visible(column.name) + (f" ({column.unit})" if column.unit else ""))
     axes.set_title(f"{shortened(title, 80)}\n", fontsize=10)
+    said = "   ".join(f"{name} {value}" for name, value in facts)
+    axes.text(0.0, 1.02, said, transform=axes.transAxes, fontsize=7, color=FAINT)
     figure.text(0.99, 0.01, f"averaged over {counted(n_draws, 'draw')}", ha="right", fontsize=7, color=FAINT)
     return figure
 

@@ -1,22 +1,31 @@
-"""Rows of a file that a question is about, read as the table was: whole, or some at a time."""
+"""Rows that a question is about: of a file, read as the table was, or of the table by their numbers; whole, or some at
+a time."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
+from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.query.asking import Asking
+from mpibayes.io.files import read_regular, reason
 from mpibayes.io.rows import Rows
+from mpibayes.text import counted
 
 BATCH = 8_192  # rows
+NUMBERS = re.compile(r"\s*\d+(\s*-\s*\d+)?(\s*[,\s]\s*\d+(\s*-\s*\d+)?)*[\s,]*")
 
 
 @dataclass(frozen=True)
 class NewRows:
-    """path; rows of the table's used columns, as they are recorded; lacking: the columns that the file does not have;
-    notes: what was read as missing, for people. parts: where rows are not held, reads them from the file; `rows` is
-    then none of them."""
+    """path, or what the rows are called; rows of the table's used columns, as they are recorded; lacking: the columns
+    that the file does not have; notes: what was read as missing, for people. parts: where rows are not held, reads them
+    from the file; `rows` is then none of them."""
 
     path: Path
     rows: Rows
@@ -64,3 +73,48 @@ def stream(asking: Asking, source: str | Path, unseen: str = "missing", notes: S
     return NewRows(
         Path(source), blank, frozenset(lacking), [n for n in notes if n], lambda: stream_like(like, source, **options)
     )
+
+
+def numbers_in(text: str) -> np.ndarray | None:
+    """The numbers that `1,5,7-20` names, or those in FILE of `@FILE`, ascending; None where a text is neither. Raises
+    ConfigError, DataError."""
+    if text.startswith("@"):
+        try:
+            said = read_regular(text[1:]).decode()
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f"{text[1:]}: not a readable file of row numbers: {reason(error)}") from None
+        if not NUMBERS.fullmatch(said):
+            raise DataError(f"{text[1:]}: expected numbers of rows and ranges of them, such as 7-20, and nothing else")
+    elif not NUMBERS.fullmatch(text) or os.path.exists(text):
+        return None
+    else:
+        said = text
+    found = [np.zeros(0, np.int64)]
+    for first, _, last in re.findall(r"(\d+)(\s*-\s*(\d+))?", said):
+        if last and int(last) < int(first):
+            raise ConfigError(f"{first}-{last}: {first} is above {last}")
+        found.append(np.arange(int(first), int(last or first) + 1))
+    return np.unique(np.concatenate(found))
+
+
+def of_table(asking: Asking, numbers: np.ndarray, name: str) -> NewRows:
+    """Rows of the table by their numbers from 1, ascending, read some at a time. Raises ConfigError."""
+    n = asking.asked.like.n_rows
+    wrong = numbers[(numbers < 1) | (numbers > n)]
+    if len(wrong) or not len(numbers):
+        said = f"row {wrong[0]}" if len(wrong) else "no row"
+        raise ConfigError(f"{said}: expected rows of the table, 1 to {n:,}")
+    blocks = [numbers[i : i + BATCH] - 1 for i in range(0, len(numbers), BATCH)]
+    blank = Rows.concatenate(asking.asked.like.columns, [])
+    return NewRows(Path(name), blank, frozenset(), (), lambda: (asking.asked.recorded(block) for block in blocks))
+
+
+def others(asking: Asking, numbers: np.ndarray) -> NewRows:
+    """The training rows that are none of these, by their numbers from 1."""
+    rest = np.setdiff1d(asking.asked.training_numbers() + 1, numbers)
+    return of_table(asking, rest, "the others")
+
+
+def called(numbers: np.ndarray) -> str:
+    """What a group of rows is called."""
+    return f"row {numbers[0]}" if len(numbers) == 1 else f"{counted(len(numbers), 'row')} of the table"

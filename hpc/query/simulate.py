@@ -21,6 +21,7 @@ from mpibayes.hpc.query.conditions import Item
 from mpibayes.hpc.query.logp import described, words
 from mpibayes.hpc.query.new_rows import NewRows
 from mpibayes.hpc.query.sharing import dealt
+from mpibayes.hpc.query.support import never_negative, tails
 from mpibayes.text import counted
 
 
@@ -45,7 +46,11 @@ def simulate(
     drawn = {name: np.concatenate([part[name] for part in parts]) for name in wanted}
     columns = {c.name: values(c, drawn[c.name]) for c in asking.columns if c.name in drawn}
     title = f"{counted(first, 'row')} given {words(known) or 'nothing'}, seed {seed}"
-    return Answer(title, columns, rows.notes if rows else (), short=list(columns)[:10], shown=10)
+    below = {
+        c.name: float((drawn[c.name] < 0.0).mean()) for c in asking.columns if c.name in drawn and never_negative(c)
+    }
+    remarks = [*(rows.notes if rows else ()), *tails(below, "values")]
+    return Answer(title, columns, remarks, short=list(columns)[:10], shown=10)
 
 
 def simulated(

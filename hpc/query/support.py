@@ -6,7 +6,7 @@ there are few, else intervals of about as many training rows each; and some beyo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,9 +15,25 @@ from mpibayes.hpc.data import events
 from mpibayes.hpc.data.events import Events
 from mpibayes.hpc.query.conditions import in_words
 from mpibayes.io.rows import Column
+from mpibayes.text import counted, percent
 
 CELLS = 256  # intervals of a column of numbers
+LEAST_TAIL = 0.001  # a smaller share below 0 is not spoken of
 TAILS = (0.1, 0.3, 1.0, 3.0)  # ends of those beyond the others, in units of the column's deviation
+
+
+def never_negative(column: Column) -> bool:
+    """Whether no training cell of a column that is modelled by normals is below 0; their tails are, though."""
+    return column.kind == "real" and not column.log and not column.unit and column.minimum >= 0.0
+
+
+def tails(shares: Mapping[str, float], what: str) -> list[str]:
+    """What is said of `what` that is below 0 in such columns, by name its share."""
+    found = [f"{percent(share)} of {name}" for name, share in shares.items() if share >= LEAST_TAIL]
+    if not found:
+        return []
+    some = ", ".join(found[:3]) + (f" and {counted(len(found) - 3, 'more column')}" if len(found) > 3 else "")
+    return [f"{what} below 0, where the table has no value: {some}; they are tails of normal distributions"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +78,12 @@ class Support:
         for u in np.flatnonzero(e.codes >= 0):
             found[x == column.atoms[e.codes[u]]] = u
         return np.where(np.isnan(x), len(e) - 1, found)
+
+    def below_zero(self, p: np.ndarray) -> float:
+        """The share of one distribution (U,) that is below 0 where no training cell is, see `never_negative`; else
+        0."""
+        e = self.events
+        return float(p[(e.codes < 0) & (e.high <= 0.0)].sum()) if never_negative(self.column) else 0.0
 
     def quantile(self, p: np.ndarray, share: float) -> np.ndarray:
         """The recorded value below which about this share of each distribution p (n, U) is, (n,); NaN where p is."""
@@ -148,7 +170,7 @@ def _stepped(column: Column, x: np.ndarray) -> np.ndarray:
     """The nearest values at a column's resolution."""
     if not column.resolution:
         return x
-    return np.round(x / column.resolution) * column.resolution
+    return np.round(x / column.resolution) * column.resolution + 0.0  # no -0
 
 
 def supports(columns: Sequence[Column], rows, most: int = CELLS) -> dict[str, Support]:

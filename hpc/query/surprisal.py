@@ -15,8 +15,7 @@ from mpibayes.hpc.data.events import Known, known_of
 from mpibayes.hpc.query import average
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import BLOCK, BYTES, Asking
-from mpibayes.hpc.query.conditional import values
-from mpibayes.hpc.query.conditions import written
+from mpibayes.hpc.query.conditions import rounded, written
 from mpibayes.hpc.query.logp import few
 from mpibayes.hpc.query.new_rows import NewRows
 from mpibayes.hpc.query.sharing import dealt
@@ -154,8 +153,7 @@ def _expected(asking: Asking, known: Known, row: int, name: str) -> str:
     if d.support.column.levels:
         best = int(d.p[0].argmax())
         return f"{d.support.column.levels[best]} ({d.p[0, best]:.0%})"
-    low, high = (values(d.support.column, d.support.quantile(d.p, q))[0] for q in (0.25, 0.75))
-    text = [x if isinstance(x, str) else written(d.support.column, x) for x in (low, high)]
+    text = [rounded(d.support.column, d.support.quantile(d.p, q)[0]) for q in (0.25, 0.75)]
     return text[0] if text[0] == text[1] else f"{text[0]} to {text[1]}"
 
 

@@ -34,6 +34,18 @@ class Posterior(KeptChains):
         """Of each chain whose trace was read, every draw after burn-in, (n, K, D)."""
         return [self._as_classes(c.trace["theta"][c.trace["cycle"] > c.burn_in]) for c in self.chains]
 
+    def contradicted(self) -> bool:
+        """By R-hat of the coefficients alone: the report's second opinion looks at all rows."""
+        from mpibayes.hpc.posterior.scalars import summary_of
+        from mpibayes.hpc.regression.report.coefficients import centred
+        from mpibayes.hpc.regression.report.mixing import contradicted
+
+        self.read_traces()
+        self.require_draws()
+        draws = [centred(theta).reshape(len(theta), -1) for theta in self.coefficients()]
+        r_hat = [summary_of([d[:, j] for d in draws]).r_hat for j in range(draws[0].shape[1])]
+        return contradicted(len(draws), np.array(r_hat))
+
     def draws(self, most: int) -> Iterator[Predictive]:
         """At most so many draws, evenly spaced in each chain and as many of each, as distributions over rows.
 

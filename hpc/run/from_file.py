@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from pathlib import Path
 
 from mpibayes.errors import ConfigError, DataError
@@ -137,7 +138,7 @@ def _import(source: Path, table: Path, overwrite: bool) -> None:
     summary = import_table(source, table, overwrite=overwrite)
     lines = summary_lines(summary)
     _tell("\n".join([*lines[:2], *(line for line in lines if line.startswith("warning: "))]))
-    _tell(f"what each column became, and why: mpibayes import {source} {table} --force")
+    _tell(f"what each column became, and why: {shlex.join(['mpibayes', 'import', str(source), '--dry-run'])}")
 
 
 def _tell(words: str) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "1.0.0"
 __all__ = [
+    "ChainsDisagree",
     "CheckpointError",
     "ConfigError",
     "DataError",
@@ -28,6 +29,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from mpibayes.errors import (
+        ChainsDisagree,
         CheckpointError,
         ConfigError,
         DataError,

@@ -68,3 +68,7 @@ class Interrupted(KeyboardInterrupt):
 
 class MpibayesWarning(UserWarning):
     """What should be known of an answer: cells that were read as missing, too few draws."""
+
+
+class ChainsDisagree(MpibayesWarning):
+    """The chains of a run contradict each other: its report says not to use the result yet."""

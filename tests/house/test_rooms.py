@@ -29,7 +29,7 @@ ROOMS = {
     | {"hpc.ibp", "hpc.svi"},
     "hpc.run": {*BELOW, "io", "hpc.config", "hpc.data", "hpc.family", "hpc.parallel", "hpc.registry", "hpc.scalar"}
     | {"hpc.settled"},
-    "hpc.posterior": {*BELOW, "io", "hpc.config", "hpc.data", "hpc.run", "hpc.scalar"},
+    "hpc.posterior": {*BELOW, "io", "hpc.config", "hpc.convergence", "hpc.data", "hpc.run", "hpc.scalar"},
     "hpc.crosscat": {*BELOW, "io", "kernels", "hpc.components", "hpc.config", "hpc.data", "hpc.family"}
     | {"hpc.parallel", "hpc.posterior", "hpc.run", "hpc.scalar", "hpc.settled"},
     "hpc.regression": {*BELOW, "io", "kernels", "hpc.config", "hpc.data", "hpc.family"}

@@ -563,3 +563,25 @@ def test_kddcup_whole_in_bounded_memory(tmp_path, data_folder):
     command = [sys.executable, "-c", textwrap.dedent(code), path, str(tmp_path / "t.h5")]
     rows, columns, peak = map(int, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
     assert (rows, columns) == (444_619, 40) and peak <= 512
+
+
+def test_a_look_writes_nothing(tmp_path, capsys, monkeypatch):
+    """--dry-run says what the import says, needs no TABLE, and leaves a table of that name as it is."""
+    from mpibayes.hpc.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("id,colour\n" + "".join(f"{i},{'red' if i % 3 else 'blue'}\n" for i in range(60)))
+    (tmp_path / "a.h5").write_text("mine")
+    words = ["a.csv", "--keep", "id"]
+    for arguments in (words, ["a.csv", "a.h5", "--keep", "id"]):
+        assert main(["import", *arguments, "--dry-run"]) == 0
+        said, _ = capsys.readouterr()
+        assert said.startswith("a.csv: 60 rows, 2 of 2 columns") and "colour" in said
+        assert said.splitlines()[0].endswith("; no table was written")
+    assert (tmp_path / "a.h5").read_text() == "mine" and len(list(tmp_path.iterdir())) == 2
+    assert main(["import", "a.csv", "b.h5", "--keep", "id"]) == 0
+    assert capsys.readouterr()[0].splitlines()[1:] == said.splitlines()[1:]  # but for the first line, which names it
+    assert main(["import", "a.csv"]) == 2
+    assert "look at it with --dry-run" in capsys.readouterr()[1]
+    assert main(["import", "--sparse", "a.csv", "--dry-run"]) == 2
+    assert "--dry-run: no use with --sparse" in capsys.readouterr()[1]

@@ -58,7 +58,7 @@ def report(n_clusters=12, n_columns=10, n_numeric=3, levels=5, names=()):
     said.line(titles[-1], style="not bold dim").append(" and more", style="cyan")
     texts = ["", "plain " + titles[0], said, grid, Facts("title", [("key " + titles[0], titles[0])])]
     texts.append(WideTable(titles[:3], [Group(("a", "b"), [("1", "2")] * len(titles[:3]))], titles[0]))
-    verdict = Verdict([f"Found {titles[0]}."], ["No."], ["Next."], BAD, f"Of {titles[0]}.")
+    verdict = Verdict([f"Found {titles[0]}."], ["No."], ["Next."], BAD, f"Of {titles[0]}.", [(titles[0], titles[-1])])
     sections = [
         Section("clusters", "Clusters", [Browse("cluster", fields, rows, Details(columns, "nats"), titles, titles[0])]),
         Section("views", f"Views: {titles[0]}", [Matrix(called, share, [n_columns // 2, n_columns], titles[0])]),

@@ -166,3 +166,15 @@ def test_500_clusters_of_500_columns(browser, folder):
     browser.run("document.querySelector('dialog').scrollTo(0, 1e6)")
     assert browser.until("document.querySelectorAll('dialog .column').length >= 100")
     assert browser.said == []
+
+
+def test_one_more_level_and_a_share_that_can_be_read(browser, folder):
+    """A count of one is no plural; the bar of a share is below its number."""
+    browser.open(written(folder / "few.html", report(n_clusters=5, n_columns=4, n_numeric=0, levels=4)))
+    browser.run(f"document.querySelector('{FIRST} button').click()")
+    assert browser.until("document.querySelector('dialog').open")
+    assert set(texts(browser, "dialog summary")) == {"1 more level"}
+    look = browser.run("getComputedStyle(document.querySelector('.share')).backgroundSize")
+    line = browser.run("parseFloat(getComputedStyle(document.querySelector('.share')).paddingBottom)")
+    heights = [float(size.split()[-1].removesuffix("px")) for size in look.split(",")]
+    assert max(heights) <= line

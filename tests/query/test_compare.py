@@ -4,6 +4,7 @@ differences; sets of predictors: a column that two others tell together and neit
 import numpy as np
 import pytest
 
+import mpibayes as mb
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.commands.query import compared
 from mpibayes.hpc.data.events import everyone
@@ -18,6 +19,8 @@ from mpibayes.io.ingest import import_table
 from mpibayes.io.table import Table
 from tests.crosscat.report.runs import make_run
 from tests.query.runs import people, write_csv
+
+people_as_texts = people  # the name is a fixture's here, too
 
 
 def by_name(answer, value):
@@ -76,6 +79,36 @@ def test_rows_of_two_files(asking, tmp_path):
     assert max(empty.values()) == pytest.approx(0.0, abs=1e-12)
 
 
+def test_rows_of_the_table_by_their_numbers(people, asking, tmp_path):
+    """From the command line and in Python; the same as the same rows in files, or as all others."""
+    ages = asking.asked.recorded(np.arange(160)).reals[:, asking.conditions.column("age").index]
+    old = np.flatnonzero(ages > 50) + 1
+    (tmp_path / "old.txt").write_text("\n".join(map(str, old)) + "\n")
+
+    def ask(rows, against=None):
+        answer = compared((), (), rows, against, None, (), 20, {"unseen": "error"})(asking, None)
+        return by_name(answer, "divergence"), answer
+
+    found, answer = ask(f"@{tmp_path / 'old.txt'}")
+    assert found["visits"] > 0.2 and found["noise"] < 0.05
+    assert answer.title.startswith(f"{len(old)} rows of the table against the others (")
+    rest = np.setdiff1d(asking.asked.training_numbers() + 1, old)
+    assert ask(",".join(map(str, old)), ",".join(map(str, rest)))[0] == found
+    run = mb.open(people)
+    mine = run.compare(rows=old.tolist())
+    assert dict(zip(mine["column"], mine["divergence"])) == found and len(run.compare(rows=range(1, 9))) == 7
+    rows = people_as_texts()
+    files = [write_csv(tmp_path / f"{i}.csv", [rows[k - 1] for k in some]) for i, some in enumerate((old, rest))]
+    assert ask(str(files[0]), str(files[1]))[0] == pytest.approx(found, abs=1e-9)
+    for wrong, words in (("0-3", "row 0: expected rows"), ("7,161", "row 161"), ("9-3", "9 is above 3")):
+        with pytest.raises(ConfigError, match=words):
+            ask(wrong)
+    with pytest.raises(ConfigError, match="name the other group"):
+        ask(str(files[0]))
+    with pytest.raises(ConfigError, match="whole numbers of rows"):
+        run.compare(rows=[1.5])
+
+
 @pytest.mark.quick("crosscat")
 def test_two_runs(people, asking):
     answer = compare_runs(asking, Asking(people))
@@ -93,7 +126,7 @@ def test_two_runs(people, asking):
 )
 def test_mistakes(asking, group, against, words):
     with pytest.raises(ConfigError, match=words):
-        compared(group, against, None, None, (), 20, {})(asking, None)
+        compared(group, against, None, None, None, (), 20, {})(asking, None)
 
 
 # --- sets of predictors -----------------------------------------------------------------------------------------------

@@ -1,8 +1,10 @@
 """How chains fared: their phases and moves, whether they found the same clustering, and which is the best.
 
 A chain without an annealed subsample has no growth phase. Two chains are compared by their representative partitions,
-against what one chain differs from itself: the representative partitions of the two halves of its kept draws. A chain
-that climbs differs from itself as well, so log joints are compared first: chains that differ in them have not met.
+against what one chain differs from itself: the representative partitions of the two halves of its kept draws. Where a
+posterior is spread over many partitions, representatives differ by chance; so chains also agree whose draws are no
+farther from each other's than from their own. A chain that climbs differs from itself as well, so log joints are
+compared first: chains that differ in them have not met.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from mpibayes.hpc.crosscat.moves.round import due as moves_due
 from mpibayes.hpc.crosscat.partitions import nearest, similarity
 from mpibayes.hpc.crosscat.representative import FEWEST
 from mpibayes.hpc.crosscat.scalars import MOVES, OF_COLUMNS, SCALARS
+from mpibayes.hpc.posterior import advice
+from mpibayes.hpc.posterior.advice import Command
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.posterior.scalars import ScalarSummary, r_hat_in_words, summary_of
 from mpibayes.hpc.run.status import is_stopped
@@ -25,6 +29,7 @@ from mpibayes.hpc.settled import APART
 from mpibayes.text import counted
 
 SLACK = 0.02  # of the adjusted Rand index: chains this much farther from each other than from themselves still agree
+FARTHER = 1.02  # and if draws of two chains are this much farther from each other than from their own, on average
 ALIKE = 0.9  # adjusted Rand index of partitions that differ in details
 WORST_FIRST = ("different", "apart", "unknown", "spread", "nearly", "same")  # verdicts
 APART_R_HAT = 1.1  # of the log joint: chains beyond it have not met where their means are as far apart as this,
@@ -120,6 +125,8 @@ def moves_together(summaries: Sequence[ChainSummary]) -> dict[str, dict[str, int
 class Agreement:
     """How alike the chains' representative partitions are, of `n` rows or columns: adjusted Rand index and variation of
     information in nats, (C, C); on the diagonal those of the two halves of a chain's kept draws. NaN: too few draws.
+    farther (C, C): mean distance of draws of two chains, over that of draws of one chain, averaged over the two; 1 where
+    nobody could tell which chain a draw is of. None: not known.
 
     gap: nats between the largest and the smallest mean log joint, 0 where `r_hat` of the log joint or the gap itself
     is small. climbing: chains whose log joint still rises."""
@@ -130,6 +137,7 @@ class Agreement:
     r_hat: float = np.nan
     gap: float = 0.0
     climbing: tuple[int, ...] = ()
+    farther: np.ndarray | None = None
 
     def between(self, values: np.ndarray) -> np.ndarray:
         """The finite values of all pairs of chains."""
@@ -146,9 +154,14 @@ class Agreement:
         """Chains that found the same clustering, in groups, as connected by pairs that agree."""
         found: list[list[int]] = []
         for i in range(len(self.ari)):
-            near = [g for g in found if any(self.ari[i, j] >= min(self.ari[i, i], self.ari[j, j]) - SLACK for j in g)]
+            near = [g for g in found if any(self._agree(i, j) for j in g)]
             found = [g for g in found if g not in near] + [sorted(sum(near, [i]))]
         return sorted(found)
+
+    def _agree(self, i: int, j: int) -> bool:
+        """Whether two chains found the same clustering."""
+        close = self.ari[i, j] >= min(self.ari[i, i], self.ari[j, j]) - SLACK
+        return bool(close or (self.farther is not None and self.farther[i, j] <= FARTHER))
 
     @property
     def verdict(self) -> str:
@@ -178,8 +191,7 @@ def agreement(
     """Of kept draws in their order: chain (D,) that each is of, labels (D, M), distances (D, D) between them; r_hat:
     of the log joint."""
     n_chains = len(summaries)
-    gap = float(np.ptp([c.scalars["log_joint"].mean for c in summaries]))
-    gap = gap if gap > APART_NATS and r_hat > APART_R_HAT and n_chains > 1 else 0.0
+    gap = gap_of(summaries, r_hat)
     climbing = tuple(i for i, c in enumerate(summaries) if c.climbed)
     whole, halves = [], []
     for i in range(n_chains):
@@ -193,7 +205,23 @@ def agreement(
             a, b = (whole[i], whole[j]) if j < i else halves[i] or (None, None)
             if a is not None and b is not None:
                 ari[i, j], vi[i, j] = ari[j, i], vi[j, i] = similarity(a, b)
-    return Agreement(ari, vi, labels.shape[1], r_hat, gap, climbing)
+    return Agreement(ari, vi, labels.shape[1], r_hat, gap, climbing, _farther(n_chains, chain, distances))
+
+
+def _farther(n_chains: int, chain: np.ndarray, distances: np.ndarray) -> np.ndarray:
+    """See `Agreement`; NaN with fewer than FEWEST draws of a chain, 1 where no draw differs from another."""
+    of = (chain[:, None] == np.arange(n_chains)).astype(float)
+    n = of.sum(axis=0)
+    pairs = np.outer(n, n) - np.diag(n)  # a draw is no distance from itself
+    mean = np.divide(of.T @ distances @ of, pairs, out=np.full(pairs.shape, np.nan), where=np.minimum.outer(n, n) >= FEWEST)
+    own = 0.5 * np.add.outer(np.diag(mean), np.diag(mean))
+    return np.divide(mean, own, out=np.where(mean > 0.0, np.inf, np.where(mean == 0.0, 1.0, np.nan)), where=own > 0.0)
+
+
+def gap_of(summaries: Sequence[ChainSummary], r_hat: float) -> float:
+    """See `Agreement`: chains with a gap have not met, whatever their partitions are."""
+    gap = float(np.ptp([c.scalars["log_joint"].mean for c in summaries]))
+    return gap if gap > APART_NATS and r_hat > APART_R_HAT and len(summaries) > 1 else 0.0
 
 
 def answer(a: Agreement, summaries: Sequence[ChainSummary], rows: Mapping[int, Agreement] | None = None) -> list[str]:
@@ -311,12 +339,40 @@ def moves_in(summaries: Sequence[ChainSummary], phase: str | None = None) -> tup
     return tuple(sum(n[name] for n in chosen for name in names) for names in (tried, done))
 
 
-def _advice(a: Agreement, summaries: Sequence[ChainSummary], every: Sequence[Agreement]) -> str:
-    means = "run the same command again" if any(c.stopped for c in summaries) else "raise run.cycles"
+def contradicted(summaries: Sequence[ChainSummary], on: Sequence[Agreement]) -> bool:
+    """Whether chains contradict each other, or themselves, so that what they say is not to be used yet. on: the columns
+    and the rows of each view, or the rows of a mixture."""
+    return any(c.climbed for c in summaries) or bool(on and worst(on) in ("different", "apart"))
+
+
+def _remedies(summaries: Sequence[ChainSummary]) -> list[tuple[str, dict[str, object]]]:
+    """What helps chains to meet: words, and the keys that a new run has; {} of one that goes on."""
+    found: list[tuple[str, dict[str, object]]] = []
+    if not any(c.stopped for c in summaries):
+        found.append(("go on for longer", {}))
     if not moves_in(summaries)[0]:
-        means = f'let split and merge moves run (sampler.split_merge = "auto"), {means}'
+        found.append(("let split and merge moves run, in a new run", {"sampler_split_merge": "auto"}))
     elif not all(c.moves_in_every_cycle for c in summaries):
-        means += ", or let moves run in every cycle (sampler.split_merge = 1)"
+        found.append(("let moves run in every cycle, in a new run", {"sampler_split_merge": 1}))
+    return found
+
+
+def commands(chains: Sequence[Chain], summaries: Sequence[ChainSummary], on: Sequence[Agreement]) -> list[Command]:
+    """The same as commands; of one chain that which compares it with another. on: see `contradicted`."""
+    if len({chain.home for chain in chains}) > 1 or not on:
+        return []
+    if len(summaries) == 1:
+        return [advice.anew(chains, "compare two chains, in a new run", run_chains=2)]
+    if worst(on) in ("unknown", "same"):
+        return []
+    return [
+        advice.anew(chains, words, **keys) if keys else advice.longer(chains) for words, keys in _remedies(summaries)
+    ]
+
+
+def _advice(a: Agreement, summaries: Sequence[ChainSummary], every: Sequence[Agreement]) -> str:
+    again = ["run the same command again"] if any(c.stopped for c in summaries) else []
+    means = ", or ".join([*again, *(words for words, _ in _remedies(summaries))])
     if a.gap or worst(every) == "different":
         best = ranked(summaries)[0][0].name
         return (

@@ -19,14 +19,14 @@ LEVEL_LETTERS = 15  # of a line of a level's name
 LATER = re.compile(r"(?<=\w[-/])(?=\w)")  # where a long word goes on in the next line
 LEVEL_LINES = 8  # that is more than the longest that people write
 NAME_LETTERS = 30  # of a line of a column's name, above
-TRAIT_LETTERS = 40  # of a line of what tells a cluster, beside it
+NAME_BESIDE = 40  # of a line of a cluster's name
 
 
 @styled
 def heat_map(
     columns: Sequence[ColumnProfile],
     sizes: np.ndarray,
-    names: Sequence[Sequence[str]],
+    names: Sequence[str],
     n_rows: int,
     title: str,
     n_clusters: int,
@@ -34,9 +34,9 @@ def heat_map(
 ):
     """Profiles of the largest clusters (rows) in the columns that tell them apart best, `columns` of all, `of`.
 
-    `sizes` (K',) rows and `names`, the most telling traits, of the clusters to show, the largest first, of
-    `n_clusters`. Real and count columns: standardised mean. The others: their most over-represented level and its
-    probability, the colour being by how much that exceeds the probability among all rows.
+    `sizes` (K',) rows and `names` of the clusters to show, the largest first, of `n_clusters`. Real and count columns:
+    standardised mean. The others: their most over-represented level and its probability, the colour being by how much
+    that exceeds the probability among all rows.
     """
     from matplotlib import colormaps
     from matplotlib.colors import Normalize
@@ -47,7 +47,7 @@ def heat_map(
     shown = numeric + levels
     cells = {(j, k): _cell(c, k, *looks) for j, c in enumerate(shown) for k in range(len(sizes))}
     heads = [_head(c.name) for c in shown]
-    beside = [[line for trait in name for line in textwrap.wrap(visible(trait), TRAIT_LETTERS)] for name in names]
+    beside = [textwrap.wrap(visible(name).replace(" %", "\N{NO-BREAK SPACE}%"), NAME_BESIDE) for name in names]
     most = [max([len(beside[k]), *(len(cells[j, k][1]) for j in range(len(shown)))]) for k in range(len(sizes))]
     wide, tall = 0.76, [max(0.42, 0.1 + 0.105 * n) for n in most]  # inches, as heights are in the axes
     top = np.cumsum([0.0, *tall])

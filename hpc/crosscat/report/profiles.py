@@ -27,6 +27,8 @@ TELLING = 0.1  # nats: a column that differs less is not said to characterise a 
 TRAITS = 5  # columns named for each cluster
 MANY_CLUSTERS, MANY_COLUMNS = 20, 14  # of the picture, which has to fit a screen
 PLAIN = 0.9  # of a level that so many rows of a cluster have, its name says no share
+REST = "not "  # how what is none of a column's atoms is called, see `io.recording.levels`
+NONE = 0.005  # of a level that fewer have: they do not have it
 LEVEL_LETTERS = 24  # of a level's name in the name of a cluster
 CLOSE = 0.9999  # correlations beyond it are taken for it when they are compared
 
@@ -81,7 +83,8 @@ class ColumnProfile:
 
 @dataclass(frozen=True)
 class Trait:
-    """What one column says about one cluster. `value` and `overall` are for people, the rest is for programs."""
+    """What one column says about one cluster. `value`, which follows the column's title, and `overall` are for people,
+    the rest is for programs."""
 
     column: str
     title: str
@@ -92,31 +95,42 @@ class Trait:
     numbers: dict
 
     @property
-    def short(self) -> str:
-        """For the name of a cluster."""
-        return f"{self.title} = {self.value}" if self.what == "level" else f"{self.title} {self.value}"
-
-    @property
     def label(self) -> str:
         """For a name that is to be short: `education = Children`, `occupation not None`, `income missing`."""
         if self.what == "mean":
-            return self.short
+            return f"{self.title} {self.value}"
         if self.what == "missing":
             share = self.numbers["missing"]
-            return f"{self.title} missing{'' if share >= PLAIN else f' {percent(share)}'}"
+            rare = self.lacking and share <= 1.0 - PLAIN
+            return f"{self.title} " + ("not missing" if rare else f"missing{_beyond(share)}")
         levels, p = self.numbers["levels"], self.numbers["p"]
         names = " or ".join(shortened(name, LEVEL_LETTERS) if name.strip() else '""' for name in levels)
-        if self.lacking:
-            return f"{self.title} not {names}"
-        return f"{self.title} = {names}" + (f" {percent(sum(p))}" if sum(p) < PLAIN else "")
+        atoms = self.title != self.column
+        return f"{self.title} {_is_not(names, atoms) if self.lacking else _is(names, atoms) + _beyond(sum(p))}"
 
     @property
     def lacking(self) -> bool:
         """Whether it says what the cluster does not have."""
+        if self.what == "missing":
+            return self.numbers["missing"] < self.numbers["overall"]
         return self.what == "level" and self.numbers["p"][0] < self.numbers["overall"][0]
 
     def __str__(self) -> str:
-        return f"{self.short} (overall {self.overall})"
+        return f"{self.title} {self.value} (overall {self.overall})"
+
+
+def _is(level: str, of_atoms: bool) -> str:
+    """`= red`; of a column with atoms what is none of them, `not 0`."""
+    return level if of_atoms and level.startswith(REST) else f"= {level}"
+
+
+def _is_not(level: str, of_atoms: bool) -> str:
+    return f"= {level.removeprefix(REST)}" if of_atoms and level.startswith(REST) else f"not {level}"
+
+
+def _beyond(share: float) -> str:
+    """A share, where it is not of nearly all."""
+    return "" if share >= PLAIN else f" {percent(share)}"
 
 
 def cuts(x: np.ndarray) -> np.ndarray:
@@ -320,9 +334,12 @@ def trait(c: ColumnProfile, k: int) -> Trait:
     if c.p is not None:
         chosen = telling_levels(c.p[:, k], c.overall)
         p, q = c.p[chosen, k], c.overall[chosen]
-        few = "only " if p[0] < q[0] else ""
-        name = str if c.title != c.name else _quoted  # atoms are numbers
-        value = " or ".join(f"{name(c.levels[v])} {few}{percent(c.p[v, k])}" for v in chosen)
+        atoms = c.title != c.name  # which are numbers
+        names = [c.levels[v] if atoms else _quoted(c.levels[v]) for v in chosen]
+        if p[0] >= q[0]:
+            value = _is(" or ".join(f"{level} {percent(share)}" for level, share in zip(names, p)), atoms)
+        else:
+            value = _is_not(names[0], atoms) if p[0] < NONE else f"{_is(names[0], atoms)} only {percent(p[0])}"
         numbers = {"levels": [c.levels[v] for v in chosen], "p": p.tolist(), "overall": q.tolist()}
         return Trait(c.name, c.title, nats, "level", value, " and ".join(map(percent, q)), numbers)
     numbers = {

@@ -118,8 +118,7 @@ def _machine(p: RunSummary, pictures: list[str]) -> dict[str, Any]:
     document["agreement"] = _machine_agreement(p, p.agreement)
     if p.dependence is None:
         return document | _machine_view(p, p.views[0])
-    verdict = agreement.worst([p.agreement, *p.of_rows.values()])
-    document["agreement"] = {"verdict": verdict, "columns": document["agreement"]}
+    document["agreement"] = {"verdict": agreement.worst(p.agreements), "columns": document["agreement"]}
     r = p.representatives
     document["representative"] = {
         "directory": str(run.chains[r.chain].folder),
@@ -160,7 +159,7 @@ def _machine_view(p: RunSummary, view: ViewSummary) -> dict[str, Any]:
             "mean_loss_of_draws": float(r.losses.mean()),
         },
         "clusters": [
-            {"cluster": c.number, "name": ", ".join(c.name), "rows": c.rows, "share": c.share, "stability": c.stability}
+            {"cluster": c.number, "name": c.name, "rows": c.rows, "share": c.share, "stability": c.stability}
             | {"traits": [_machine_trait(t) for t in c.traits]}
             for c in view.clusters
         ],

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.crosscat.report import agreement, tables
+from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
 from mpibayes.hpc.crosscat.report.summarise import RunSummary, ViewSummary
 from mpibayes.hpc.crosscat.report.views import which_draw
 from mpibayes.hpc.posterior.drawing import Picture
@@ -53,14 +54,13 @@ PICTURES = {
 
 def verdict(p: RunSummary) -> Verdict:
     """What was found, whether the chains agree, and what to do next."""
-    said = agreement.worst([p.agreement, *(p.of_rows or {}).values()]) if p.agreement else "unknown"
-    climbing = any(c.climbed for c in p.summaries)
+    said = agreement.worst(p.agreements) if p.agreements else "unknown"
     several = len(p.summaries) > 1
-    if climbing or said in ("different", "apart"):
+    if agreement.contradicted(p.summaries, p.agreements):
         sound = BAD
     else:
         sound = GOOD if several and said in ("same", "nearly") and p.settled.settled and not p.warnings else DOUBT
-    return Verdict(_found(p), _chains(p, several), _next(p, said, sound), sound)
+    return Verdict(_found(p), _chains(p, several), _next(p, said, sound), sound, commands=p.commands)
 
 
 def _found(p: RunSummary) -> list[str]:
@@ -110,6 +110,8 @@ def _next(p: RunSummary, said: str, sound: str) -> list[str]:
     steps = []
     if several and said not in ("same", "unknown"):
         steps.append(agreement.answer(p.agreement, p.summaries, p.of_rows)[-1].removeprefix("What to do: "))
+    elif several and p.commands:
+        steps.append("Go on for longer, so that it settles.")
     elif not several:
         steps.append("Run more than one chain (run.chains = 2), so that they can be compared.")
     return [*(sentence(step.removesuffix(".")) for step in steps), *warned(p.warnings), *use_it(p.run, sound)]
@@ -136,7 +138,7 @@ def _largest(view: ViewSummary, heading: str, most: int) -> Any:
     table = plain_table("#", "rows", "share", "")
     table.columns[0].justify, table.columns[-1].header = "right", heading
     for line in view.browsed[:most]:
-        table.add_row(str(line.number), f"{line.rows:,}", percent(line.share), line.title)
+        table.add_row(str(line.number), f"{line.rows:,}", percent(line.share), line.name)
     n = len(view.representative.sizes) - most
     if n > 0:
         rest = view.representative.sizes[most:].sum()
@@ -198,9 +200,7 @@ def _views(p: RunSummary) -> Section:
 
 def _of_clusters(p: RunSummary, view: ViewSummary, pictures: Mapping[str, Picture]) -> Section:
     several, r = p.run.several, view.representative
-    rows = [
-        [c.number, c.title, c.rows, c.share, c.stability, "; ".join(str(t) for t in c.traits)] for c in view.browsed
-    ]
+    rows = [[c.number, c.name, c.rows, c.share, c.stability, "; ".join(str(t) for t in c.traits)] for c in view.browsed]
     left = len(r.sizes) - len(rows)
     small = f"; {left:,} smaller ones are left out" if left else ""
     words = (
@@ -211,7 +211,7 @@ def _of_clusters(p: RunSummary, view: ViewSummary, pictures: Mapping[str, Pictur
     details = Details(view.whole, found, here="this cluster") if view.whole else None
     fields = OF_CLUSTERS if details else [f for f in OF_CLUSTERS if f.heading != "also"]
     rows = rows if details else [row[:-1] for row in rows]
-    titles = [f"Cluster {c.number}: {c.title} ({c.rows:,} rows, {percent(c.share)})" for c in view.browsed]
+    titles = [f"Cluster {c.number}: {c.name} ({c.rows:,} rows, {percent(c.share)})" for c in view.browsed]
     parts: list[Any] = [
         words,
         Browse("cluster", fields, rows, details, titles, f"{counted(len(r.sizes), 'cluster')}{small}"),
@@ -236,11 +236,14 @@ def _columns(p: RunSummary) -> Section:
         together = dict(zip(p.dependence.names, shares.tolist()))
     if p.run.several:
         fields += [Field("view", "whole"), Field("with others", "number", "share of draws, mean over the view")]
-    rows = []
+    kinds, rows = {c.name: c.kind for c in p.run.data.stored}, []
     for view in p.views:
+        of: dict[str, list[ColumnProfile]] = {}  # of a column with atoms two, whose information is a sum
         for c in view.profiles:
-            k = int(np.argmax(c.divergence))
-            row = [c.title, c.kind, c.information, f"cluster {k + 1}: {view.browsed[k].title}"]
-            rows.append([*row, view.number, together.get(c.title, np.nan)] if p.run.several else row)
+            of.setdefault(c.title, []).append(c)
+        for name, parts in of.items():
+            k = int(np.argmax(sum(c.divergence for c in parts)))
+            row = [name, kinds[name], sum(c.information for c in parts), f"cluster {k + 1}: {view.browsed[k].name}"]
+            rows.append([*row, view.number, together.get(name, np.nan)] if p.run.several else row)
     rows.sort(key=lambda row: -row[2])
     return Section("columns", "Columns", [Browse("column", fields, rows)])

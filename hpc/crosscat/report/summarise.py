@@ -28,6 +28,8 @@ from mpibayes.hpc.crosscat.representative import (
     Representatives,
     representatives,
 )
+from mpibayes.hpc.posterior import advice
+from mpibayes.hpc.posterior.advice import Command
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.hpc.posterior.scalars import ENOUGH_DRAWS, ScalarSummary, mixing_warnings, summary_of
 from mpibayes.hpc.posterior.sections import Levels, Numbers
@@ -53,13 +55,7 @@ class ClusterLine:
     share: float
     stability: float
     traits: list[Trait] = field(default_factory=list)
-
-    title: str = ""  # a short name of its own, see `names.name_clusters`
-
-    @property
-    def name(self) -> list[str]:
-        """Its two most telling traits."""
-        return [t.short for t in self.traits[:2]]
+    name: str = ""  # a short one of its own, see `names.name_clusters`
 
 
 @dataclass
@@ -84,8 +80,7 @@ class ViewSummary:
     @property
     def slight(self) -> bool:
         """Whether it groups no columns, or no rows."""
-        r = self.representative
-        return len(r.of.names) == 1 or len(r.sizes) == 1
+        return self.representative.slight
 
     @property
     def names(self) -> list[str]:
@@ -126,6 +121,19 @@ class RunSummary:
             return None
         return {view.number: view.agreement for view in self.views if not view.slight}
 
+    @property
+    def agreements(self) -> list[Agreement]:
+        """All of these."""
+        return [self.agreement, *(self.of_rows or {}).values()] if self.agreement else []
+
+    @property
+    def commands(self) -> list[Command]:
+        """What to do where the chains do not agree, have not settled, or where there is one."""
+        chains = self.run.chains
+        found = agreement.commands(chains, self.summaries, self.agreements)
+        settles = len({c.home for c in chains}) == 1 and not any(c.stopped for c in self.summaries)
+        return found or ([] if self.settled.settled or not settles else [advice.longer(chains)])
+
 
 def summarise(run: Posterior) -> RunSummary:
     """Everything the report shows, from the traces, the kept draws and some passes over the table."""
@@ -146,23 +154,49 @@ def summarise(run: Posterior) -> RunSummary:
         return posterior
     found = representatives(run, kept)
     posterior.representatives = found
-    r_hat = scalars["log_joint"].r_hat
-
-    def agreement_on(c: Compared) -> Agreement:
-        return agreement.agreement(summaries, r_hat, c.chain, c.labels, c.distances)
-
-    posterior.views = [
-        ViewSummary(number, view, agreement_on(view.compared)) for number, view in enumerate(found.views, 1)
-    ]
+    of_columns, of_rows = _agreements(summaries, scalars["log_joint"].r_hat, found)
+    posterior.views = [ViewSummary(number, view, of) for number, (view, of) in enumerate(zip(found.views, of_rows), 1)]
     if found.compared is not None:
         names = [c.name for c in run.data.stored]
         d = dependence(found.compared.labels, names, [view.of.names for view in found.views])
-        posterior.dependence, posterior.of_columns = d, agreement_on(found.compared)
+        posterior.dependence, posterior.of_columns = d, of_columns
         for i, view in enumerate(posterior.views):
-            view.agreement = replace(view.agreement, gap=0.0, climbing=())  # of which the columns' tells
             view.together = d.together(i) if len(view.representative.of.names) > 1 else float(d.alone[d.of(i)][0])
     _describe(posterior, kept)
     return posterior
+
+
+def _agreements(
+    summaries: Sequence[ChainSummary], r_hat: float, found: Representatives
+) -> tuple[Agreement | None, list[Agreement]]:
+    """Of the chains on the columns, None of a mixture; and on the rows of each view. r_hat: of the log joint."""
+
+    def on(c: Compared) -> Agreement:
+        return agreement.agreement(summaries, r_hat, c.chain, c.labels, c.distances)
+
+    of_rows = [on(view.compared) for view in found.views]
+    if found.compared is None:
+        return None, of_rows
+    # of log joints the columns' tells
+    return on(found.compared), [replace(of, gap=0.0, climbing=()) for of in of_rows]
+
+
+def contradicted(run: Posterior) -> bool:
+    """What `agreement.contradicted` says of a run; of what a report computes that alone which tells."""
+    run.read_traces()
+    run.require_draws()
+    summaries = [agreement.summarise_chain(c, run.scalars) for c in run.chains]
+    r_hat = summary_of([c.later()["log_joint"] for c in run.chains]).r_hat
+    kept = run.kept()
+    if agreement.contradicted(summaries, []) or (kept and agreement.gap_of(summaries, r_hat)):
+        return True
+    if len(summaries) == 1 or not kept:
+        return False
+    found = representatives(run, kept)
+    of_columns, of_rows = _agreements(summaries, r_hat, found)
+    if of_columns is not None:
+        of_rows = [of_columns, *(of for view, of in zip(found.views, of_rows) if not view.slight)]
+    return agreement.contradicted(summaries, of_rows)
 
 
 def _warn(posterior: RunSummary) -> None:
@@ -280,8 +314,8 @@ def _characterise(
         ClusterLine(int(k) + 1, int(r.sizes[k]), float(r.sizes[k] / own.n_rows), float(stability[k]), traits[k])
         for k in browsed
     ]
-    for line, title in zip(view.browsed, name_clusters([line.traits for line in view.browsed])):
-        line.title = title
+    for line, name in zip(view.browsed, name_clusters([line.traits for line in view.browsed])):
+        line.name = name
     view.clusters = view.browsed[: len(shown)]
 
 

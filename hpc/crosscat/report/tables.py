@@ -12,6 +12,7 @@ from mpibayes.hpc.crosscat.report.agreement import Agreement
 from mpibayes.hpc.crosscat.report.summarise import SECOND_CHAIN, RunSummary
 from mpibayes.hpc.crosscat.report.views import of_views
 from mpibayes.hpc.posterior.tables import (
+    commands_in_words,
     fixed,
     head,
     means,
@@ -47,6 +48,7 @@ def parts(posterior: RunSummary) -> list[Any]:
         text += ["", warnings_in_words(posterior.warnings)]
     if len(posterior.summaries) > 1:
         text += ["", chain_lines(posterior), *agreed(posterior)]
+    text += commands_in_words(posterior.commands)
     if agreement.moves_in(posterior.summaries)[0]:
         text += ["", move_lines(posterior)]
     if posterior.run.several:

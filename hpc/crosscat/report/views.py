@@ -162,8 +162,8 @@ def _cluster_title(p: RunSummary, view: ViewSummary, first: bool) -> Any:
     )
     if view.profiles and first:
         text.line(
-            "stable = mean over draws of the best overlap (Jaccard); then what tells it from the other clusters, in "
-            "the order of what each column adds",
+            "stable = mean over draws of the best overlap (Jaccard); below the name what tells it from the other "
+            "clusters, in the order of what each column adds",
             style="not bold dim",
         )
     return text
@@ -178,15 +178,15 @@ def _cluster_table(view: ViewSummary, shown: Sequence[ClusterLine], n_traits: in
     for name in ("#", "rows", "share", "stable"):
         table.add_column(name, justify="right", no_wrap=True)
     if view.profiles:
-        table.add_column("what characterises it")
+        table.add_column("cluster, and what characterises it")
     for line in shown:
         cells = [str(line.number), f"{line.rows:,}", percent(line.share), f"{line.stability:.2f}"]
         if view.profiles:
-            words = Text()
+            words = Text().append(line.name, style="bold")
             for i, t in enumerate(line.traits[:n_traits]):
-                words.append(" · " if i else "", style="dim")
+                words.append(" · ", style="dim") if i else words.line("")
                 words.append_text(_phrase(t))
-            cells.append(words if line.traits else Text("nothing stands out: much like all rows", style="dim"))
+            cells.append(words)
         table.add_row(*cells)
     return table
 
@@ -231,7 +231,7 @@ def _phrase(t: Trait) -> Any:
 
     text = Text()
     text.append(t.title, style="cyan")
-    text.append(f" = {t.value}" if t.what == "level" else f" {t.value}", style="")
+    text.append(f" {t.value}", style="")
     text.append(f" (overall {t.overall})", style="dim")
     return text
 

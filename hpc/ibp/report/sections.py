@@ -49,7 +49,7 @@ def verdict(p: RunSummary) -> Verdict:
     """What was found, whether the chains agree, and what to do next."""
     several, joint = len(p.chains) > 1, p.scalars.get("log_joint")
     r_hat = joint.r_hat if joint is not None else np.nan
-    if several and r_hat > APART:
+    if contradicted(len(p.chains), r_hat):
         sound = BAD
     else:
         sound = GOOD if several and p.settled.settled and not p.warnings else DOUBT
@@ -61,6 +61,11 @@ def verdict(p: RunSummary) -> Verdict:
     chains.append(f"Settled? {sentence(str(p.settled))} {p.settled.meaning}".rstrip())
     steps = [] if several else ["Run more than one chain (run.chains = 2), so that they can be compared."]
     return Verdict(_found(p), chains, [*steps, *warned(p.warnings), *use_it(p.run, sound)], sound)
+
+
+def contradicted(n_chains: int, r_hat: float) -> bool:
+    """Whether chains contradict each other, by R-hat of the log joint."""
+    return n_chains > 1 and r_hat > APART
 
 
 def _found(p: RunSummary) -> list[str]:

@@ -70,6 +70,11 @@ class Efficiency:
         return (self.least / cost, self.median / cost) if cost > 0 else (np.nan, np.nan)
 
 
+def contradicted(n_chains: int, r_hat: np.ndarray) -> bool:
+    """Whether chains contradict each other, by R-hat of each coefficient, NaN where there is none."""
+    return n_chains > 1 and bool(np.isfinite(r_hat).any()) and float(np.nanmax(r_hat)) > APART
+
+
 def efficiency(summaries: Sequence[ChainSummary], theta: Summary) -> Efficiency:
     known = theta.ess_bulk[np.isfinite(theta.ess_bulk)]
     least, median = (float(known.min()), float(np.median(known))) if len(known) else (np.nan, np.nan)

@@ -33,7 +33,7 @@ def verdict(p: RunSummary) -> Verdict:
     ess, r_hat = p.shown.ess_bulk, p.shown.r_hat
     known = np.isfinite(r_hat).any() and np.isfinite(ess).any()
     several = len(p.chains) > 1
-    if (several and known and np.nanmax(r_hat) > mixing.APART) or _contradicted(p):
+    if mixing.contradicted(len(p.chains), r_hat) or _contradicted(p):
         sound = BAD
     else:
         sound = GOOD if known and not p.warnings else DOUBT

@@ -15,6 +15,7 @@ from mpibayes.hpc.svi.exports import assigned
 from mpibayes.hpc.svi.predictive import Law
 
 RISING = 1e-6  # relative gain of the bound over the last tenth of a chain's cycles above which it is not at its end
+LITTLE = 1e-3  # relative gain of a held-out measure that is none
 OFTEN = 0.01  # share of the parts of steps that the guard held back
 
 
@@ -118,14 +119,15 @@ def _chain(run: Posterior, kept: Kept) -> ChainSummary:
     )  # fmt: skip
 
 
-def step_warnings(best: Any, n_chains: int, step: keys.Step) -> list[str]:
-    """What to say of the best chain and of how it was found, whatever the likelihood."""
+def step_warnings(best: Any, n_chains: int, step: keys.Step, better: float = np.nan) -> list[str]:
+    """What to say of the best chain and of how it was found, whatever the likelihood. better: by which part of itself
+    the measure of held-out rows improved in the last tenth of the cycles, NaN: there is none."""
     found = []
     if best.gain > RISING:
-        found.append(
-            f"the bound of the best chain still rose, by {best.gain:.1g} of it in the last tenth of its cycles: raise "
-            "run.cycles"
-        )
+        advice, last = "raise run.cycles", "in the last tenth of its cycles"
+        if better <= LITTLE:
+            advice = "held-out rows gained nothing by then, so that more cycles (run.cycles) are for the bound alone"
+        found.append(f"the bound of the best chain still rose, by {best.gain:.1g} of it {last}: {advice}")
     if n_chains == 1:
         found.append(
             "one chain: others may end with a higher bound; set run.chains = 10 or so, and the best one is taken"

@@ -123,7 +123,7 @@ def test_a_chain_that_is_stuck_is_found(table, tmp_path):
     said = " ".join(printed.split())
     assert "No, there are 2 clusterings (chain-1 | chain-2, chain-3)" in said
     assert "by mean log joint of the second half after burn-in, the best first: chain-" in said
-    assert 'sampler.split_merge = "auto"' in said
+    assert "--set sampler.split_merge=auto" in said
     assert summary["settled"]["problems"]["clusters"] and "clusters not settled" in said
     assert "no split or merge was tried" in said and summary["moves"]["kept"]["splits_tried"] == 0
     assert "The chains have not met: their mean log joints differ by" in said

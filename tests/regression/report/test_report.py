@@ -11,6 +11,7 @@ from rich.console import Console
 
 from mpibayes.errors import CheckpointError, ConfigError
 from mpibayes.hpc.commands.report import report
+from mpibayes.hpc.regression.draws import Posterior
 from mpibayes.io.trace import read_trace
 from tests.crosscat.report.test_report import assert_picture
 from tests.page.checks import parts_of, problems
@@ -128,6 +129,7 @@ def test_chains_that_are_apart_are_told(runs, tmp_path):
     _, _, summary = run_report(tmp_path, out=tmp_path / "r")
     words = "\n".join(summary["warnings"])
     assert "R-hat above" in words and "the chains are apart" in words and "chain-1" in words
+    assert Posterior([tmp_path]).contradicted() and not Posterior([one]).contradicted()
 
 
 def test_one_chain_that_drifts_is_told(runs, tmp_path):

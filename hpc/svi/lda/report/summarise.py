@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -89,11 +90,11 @@ def summarise(run: Posterior) -> RunSummary:
         run, best, law, [_chain(run, kept) for kept in last], run.table.column_ids(), p, relevance, topics
     )  # fmt: skip
     step = run.config.of(keys.Step)
-    found.warnings = step_warnings(found.best_chain, len(last), step)
-    if not local_of(run.config).endswith("vb"):
+    found.warnings = step_warnings(found.best_chain, len(last), step, _better(run.chains[best.chain].trace))
+    if local_of(run.config) == "linear":
         found.warnings.append(
-            f'the local step is "{step.local}", which does not ascend the bound, and overfits where it goes on for '
-            'long; "linear, then vb" ends with steps that do'
+            'the local step is "linear", which does not ascend the bound, and overfits where it goes on for long; '
+            '"linear, then vb" ends with steps that do'
         )
     return found
 
@@ -107,6 +108,14 @@ def _chain(run: Posterior, kept: Kept) -> ChainSummary:
         chain.name, int(t["cycle"][-1]), float(chain.seconds[-1]), kept.cycle, kept.bound, n_used(kept.q, run.eta),
         still, gain, float(t["guarded"].mean() / len(kept.q.alpha)), float(scores[-1]) if len(scores) else np.nan,
     )  # fmt: skip
+
+
+def _better(t: Mapping[str, np.ndarray]) -> float:
+    """By which part of itself the perplexity fell in the last tenth of a chain's cycles; NaN where it is not known."""
+    known = np.isfinite(t["perplexity"])
+    cycle, perplexity = t["cycle"][known], t["perplexity"][known]
+    early = perplexity[cycle <= 0.9 * t["cycle"][-1]]
+    return float(1.0 - perplexity[-1] / early[-1]) if len(early) else np.nan
 
 
 def coherences(table: SparseTable, words: np.ndarray) -> np.ndarray:
