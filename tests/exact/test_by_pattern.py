@@ -138,6 +138,14 @@ def test_steps_keep_the_law_of_tables(name, step):
     assert change(name, step) < ROUNDING
 
 
+def test_splits_stop_where_tables_become_too_large():
+    """A round that may not begin with more clusters must not end with more: only then is there a way back."""
+    (_, table), *_ = tables(CASES["cat6"], 4).values()
+    table.most, stream = 2, np.random.default_rng(seed(178))
+    found = {(table.split(stream), table.merge(stream)) and table.counts.shape[1] for _ in range(300)}
+    assert found <= {1, 2}
+
+
 def without_ways():
     """It is left out that rows of a pattern can be dealt in more ways if clusters share them."""
     return mock.patch.object(program.Table, "_log_ways", lambda *_: 0.0)

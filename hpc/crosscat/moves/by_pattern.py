@@ -98,7 +98,8 @@ def _changed(ledger: Ledger, counts: np.ndarray, known: np.ndarray, stream: np.r
     kind, hyper = ledger.components.categorical, ledger.hyper
     level = np.array(np.unravel_index(known, kind.n_levels + 1)).T + kind.offsets[:-1]
     pseudo = kind.pseudo_counts(hyper.dirichlet)
-    table = Table(counts, level, pseudo, kind.offsets[:-1], hyper.concentration, hyper.discount)
+    process, most = (hyper.concentration, hyper.discount), ENTRIES // len(known)
+    table = Table(counts, level, pseudo, kind.offsets[:-1], *process, most)
     for _ in range(min(max(int(counts.sum()) // ROWS, STEPS[0]), STEPS[1])):
         what, accepted = table.step(stream)
         if what in ("split", "merge"):
@@ -138,6 +139,7 @@ class Table:
     first: np.ndarray
     concentration: float
     discount: float
+    most: int = 2**31  # clusters: whether a round makes steps must not change while it does
 
     def __post_init__(self):
         self.has = np.zeros((len(self.level), len(self.pseudo)))
@@ -239,7 +241,8 @@ class Table:
         shares, whole = stream.beta(spread, spread, len(self.pseudo)), self.counts[:, [at]]
         one = stream.binomial(whole[:, 0], shares[self.level[:, column]])
         both = np.stack([one, whole[:, 0] - one], axis=1)
-        accepted = bool(self._kept(both) and log_u < self.log_split(whole, both, n_clusters))
+        possible = self._kept(both) and n_clusters < self.most
+        accepted = bool(possible and log_u < self.log_split(whole, both, n_clusters))
         if accepted:
             self.counts = np.concatenate([np.delete(self.counts, at, axis=1), both], axis=1)
         return "split", accepted
