@@ -125,8 +125,8 @@ def moves_together(summaries: Sequence[ChainSummary]) -> dict[str, dict[str, int
 class Agreement:
     """How alike the chains' representative partitions are, of `n` rows or columns: adjusted Rand index and variation of
     information in nats, (C, C); on the diagonal those of the two halves of a chain's kept draws. NaN: too few draws.
-    farther (C, C): mean distance of draws of two chains, over that of draws of one chain, averaged over the two; 1 where
-    nobody could tell which chain a draw is of. None: not known.
+    farther (C, C): mean distance of draws of two chains, over that of draws of one chain, averaged over the two; 1
+    where nobody could tell which chain a draw is of. None: not known.
 
     gap: nats between the largest and the smallest mean log joint, 0 where `r_hat` of the log joint or the gap itself
     is small. climbing: chains whose log joint still rises."""
@@ -213,9 +213,11 @@ def _farther(n_chains: int, chain: np.ndarray, distances: np.ndarray) -> np.ndar
     of = (chain[:, None] == np.arange(n_chains)).astype(float)
     n = of.sum(axis=0)
     pairs = np.outer(n, n) - np.diag(n)  # a draw is no distance from itself
-    mean = np.divide(of.T @ distances @ of, pairs, out=np.full(pairs.shape, np.nan), where=np.minimum.outer(n, n) >= FEWEST)
+    enough = np.minimum.outer(n, n) >= FEWEST
+    mean = np.divide(of.T @ distances @ of, pairs, out=np.full(pairs.shape, np.nan), where=enough)
     own = 0.5 * np.add.outer(np.diag(mean), np.diag(mean))
-    return np.divide(mean, own, out=np.where(mean > 0.0, np.inf, np.where(mean == 0.0, 1.0, np.nan)), where=own > 0.0)
+    without = np.where(mean > 0.0, np.inf, np.where(mean == 0.0, 1.0, np.nan))
+    return np.divide(mean, own, out=without, where=own > 0.0)
 
 
 def gap_of(summaries: Sequence[ChainSummary], r_hat: float) -> float:
