@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from mpibayes.errors import DataError
 from mpibayes.io.recode import read_like
 from tests.io.test_losses import csv, imported, parquet
 
@@ -52,8 +53,21 @@ def test_marks_at_the_head_of_a_file(tmp_path, text, encoding):
 
 
 def test_lines_are_counted_with_the_line_that_names_the_separator(tmp_path):
-    with pytest.raises(Exception, match=r"row 2 \(line 4\): 3 fields, expected 2"):
+    with pytest.raises(DataError, match=r"row 2 \(line 4\): 3 fields, expected 2"):
         imported(tmp_path, "sep=;\na;b\n1;2\n3;4;5\n" + "6;7\n" * 9)
+
+
+@pytest.mark.parametrize(
+    "head, row, delimiter, advice",
+    [
+        ("g,x\n", "a,{},\n", ",", "if every row but the first one ends with a delimiter, add one to the first, too"),
+        ("Report\nby hand\ng,x\n", "a,{}\n", ",", "if the file begins with a title, remove it"),
+        ("g    x\n", "a  {:6}\n", " ", "if its columns are lined up by several blanks, make them one: tr -s ' '"),
+    ],
+)
+def test_rows_that_do_not_fit_come_with_advice(tmp_path, head, row, delimiter, advice):
+    with pytest.raises(DataError, match=f"fields than the first one .*read with delimiter '{delimiter}'; {advice}"):
+        imported(tmp_path, head + "".join(row.format(x) for x in [*X[:20], *(100.5 + X[:20])]))
 
 
 def test_blank_names_are_of_a_header(tmp_path):
