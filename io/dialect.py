@@ -39,6 +39,7 @@ DELIMITERS, RARE_DELIMITERS = ",\t;|", " :"
 MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "null")
 _MAGIC = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 _SEPARATOR = codecs.BOM_UTF8 + b"sep="
+MARKED = "utf-8", "utf-16"  # encodings that a file's first bytes tell apart
 UNREADABLE = (pa.ArrowException, OSError, EOFError, lzma.LZMAError, zlib.error, UnicodeError, csv.Error)
 
 csv.field_size_limit(MAX_ROW_BYTES)  # of Python's csv module, for a cell; its own limit is 128 KiB
@@ -160,7 +161,7 @@ def check_encoding(encoding: str | None, path: Path) -> str:
     """The encoding that was given; else by the byte order mark of the first file, UTF-8 without one."""
     if encoding is None:
         marked = path.is_file() and first_bytes(path)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-        return "utf-16" if marked else "utf-8"
+        return MARKED[marked]
     try:
         name = codecs.lookup(encoding).name
     except LookupError as error:

@@ -52,6 +52,14 @@ def test_marks_at_the_head_of_a_file(tmp_path, text, encoding):
     np.testing.assert_array_equal(numbers_of(summary, "größe"), X)
 
 
+def test_a_later_file_may_have_another_unicode(tmp_path):
+    text = "größe;g\n" + "".join(f"{x};{'ab'[y % 2]}\n" for x, y in zip(X, Y))
+    for encoding, later in (("utf-16", "utf-8"), ("utf-8", "utf-16")):
+        table = imported(tmp_path, text.encode(encoding))[0].table
+        (tmp_path / "new.csv").write_bytes(text.encode(later))
+        np.testing.assert_array_equal(read_like(table, tmp_path / "new.csv").reals[:, 0], X)
+
+
 def test_lines_are_counted_with_the_line_that_names_the_separator(tmp_path):
     with pytest.raises(DataError, match=r"row 2 \(line 4\): 3 fields, expected 2"):
         imported(tmp_path, "sep=;\na;b\n1;2\n3;4;5\n" + "6;7\n" * 9)
