@@ -46,10 +46,10 @@ def summary_of(chains: Sequence[np.ndarray]) -> ScalarSummary:
         together = np.stack([c[len(c) - n :] for c in chains])
         halves = together if len(together) > 1 else together[:, n % 2 :].reshape(2, -1)
         with np.errstate(divide="ignore", invalid="ignore"):  # a chain, or a half, that never moved
-            ess = min(float(arviz.ess(together, method="bulk")), len(draws))  # of few draws it may say more
-            r_hat = min(float(arviz.rhat(halves)), MOST_R_HAT)
+            ess, r_hat = float(arviz.ess(together, method="bulk")), min(float(arviz.rhat(halves)), MOST_R_HAT)
     low, high = np.quantile(draws, (0.05, 0.95))
     sd = 0.0 if fixed else float(draws.std(ddof=1)) if len(draws) > 1 else np.nan
+    ess = min(ess, len(draws))  # estimated from few draws it may be more than there are
     return ScalarSummary(float(draws.mean()), sd, float(low), float(high), ess, r_hat, fixed, len(draws))
 
 
