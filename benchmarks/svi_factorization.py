@@ -25,10 +25,15 @@ from mpibayes.io.sparse import SparseRows
 
 USERS, ITEMS, RATINGS = 69_878, 10_677, 10_000_000
 TIMES, SPLITS, HELD, STARTS = 5, 5, 0.1, 20
-PAPER = {"center": False, "learn": False, "biased": False, "variance": 0.5}  # c = 1
+PRIOR = {"variance": 0.5, "spread": 1.0}  # the paper's
+PAPER = {"center": False, "learn": False, "biased": False, **PRIOR}
 MODELS = {
-    "d = 5, plain": Kind(5, False, False, variance=0.5),
-    "d = 5, biases": Kind(5, True, False, variance=0.5),
+    "d = 5, the paper's prior": Kind(5, False, False, **PRIOR),
+    "d = 5, biases, the paper's prior": Kind(5, True, False, **PRIOR),
+    "d = 5, plain": Kind(5, False, False),
+    "d = 5, biases": Kind(5, True, False),
+    "d = 10, plain": Kind(10, False, False),
+    "d = 10, biases": Kind(10, True, False),
     "d = 5, learned": Kind(5, False, True),
     "d = 5, learned, biases": Kind(5, True, True),
     "d = 10, learned, biases": Kind(10, True, True),
@@ -70,7 +75,7 @@ def speed(peer):
     for rank, biased, more in (
         (5, False, {}), (10, False, {}), (5, True, {}), (10, True, {}), (10, False, noisy), (10, True, noisy)
     ):  # fmt: skip
-        chain = chain_of(serial(), Kind(rank, biased, biased, variance=0.5), x, ITEMS, **more)
+        chain = chain_of(serial(), Kind(rank, biased, biased), x, ITEMS, **more)
         chain.start()
         words = f"d = {rank}{', biases, learned' if biased else ''}{', noise' if more else ''}"
         print(f"{words}: {timed(chain.cycle):.3f} s a cycle", flush=True)

@@ -3,14 +3,16 @@
 python benchmarks/svi_lda.py speed FOLDER                    of the data folder: text_kos; documents a CPU second
 python benchmarks/svi_lda.py perplexity FOLDER NAME [PEER..] kos, ap, bbc or dblp; tomotopy, scikit-learn, gensim
 python benchmarks/svi_lda.py synthetic [PEER ...]            21,000 documents of 50 known topics
+python benchmarks/svi_lda.py course FOLDER                   kos: variational Bayes alone, cycle by cycle
 python benchmarks/svi_lda.py noise FOLDER                    kos: SVI+ beside batches and all documents, 20 starts
 mpirun -n 2 python benchmarks/svi_lda.py ranks               seconds of a cycle, 100,000 documents; with -n 1 beside it
 python benchmarks/svi_lda.py memory                          resident bytes a (document, word) pair
 
-All programs see the same nine tenths of the documents, with 50 topics, alpha 0.1 and eta 0.05. Each gives words'
-probabilities in topics, and these are scored alike (`heldout.HeldOut`): every other distinct word of a held-out
-document is seen, topics are found from these (linear, as the program does; and by variational Bayes), the others are
-scored.
+All programs see the same nine tenths of the documents, with 50 topics and eta 0.05; alpha 0.1, or what each makes of
+it. Each gives words' probabilities in topics, and these are scored alike (`heldout.HeldOut`): every other distinct word
+of a held-out document is seen, topics are found from these with the program's own alpha, the others are scored. Topics
+are found by the linear step, as the program does, by variational Bayes, and as the mean of Gibbs' sampler, which has no
+error but that of sampling; then, for comparison, by the first two with alpha 0.1 for all.
 """
 
 import lzma
@@ -25,15 +27,18 @@ from mpibayes.hpc.data.rows import heldout_rows
 from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.hpc.svi.lda import heldout
 from mpibayes.hpc.svi.lda.ascent import Ascent, Settings
+from mpibayes.hpc.svi.lda.family import BATCH, CYCLES, PASSES, alpha_of, cycles_of, is_large
 from mpibayes.hpc.svi.lda.local import Documents, Local, unit_of
 from mpibayes.hpc.svi.lda.model import State, first
 from mpibayes.hpc.svi.noise import Noise
 from mpibayes.hpc.svi.schedule import Constant, Decay
 from mpibayes.io.sparse import SparseRows
+from mpibayes.kernels.svi.lda import padded
 
 TOPICS, ALPHA, ETA, HELD = 50, 0.1, 0.05, 0.1
 ESTIMATES = {"linear": Local("linear", True, 1e-3, 200), "vb": Local("vb", True, 1e-3, 200)}
 STARTS = 20
+SWEEPS, SKIPPED = 100, 20  # of Gibbs' sampler of topics of a held-out document
 
 
 # --- documents --------------------------------------------------------------------------------------------------------
@@ -94,31 +99,49 @@ class Held:
     def heldout_of(self, start, stop):
         return self.rows.take(slice(start, stop))
 
-    def score(self, p):
-        """Perplexity with words' probabilities in topics (V, K), by each estimate."""
-        q, found = State(np.ascontiguousarray(p * 1e6 + 1e-9, np.float64), np.full(p.shape[1], ALPHA)), {}
+    def score(self, p, alpha=ALPHA):
+        """Perplexity with words' probabilities in topics (V, K) and an alpha (K,), or one, by each estimate."""
+        q, found = State(np.ascontiguousarray(p * 1e6 + 1e-9, np.float64), np.full(p.shape[1], alpha)), {}
         held = heldout.HeldOut(serial(), self, 1, len(p), p.shape[1])
-        usual = heldout.COMPLETION
+        scored = lambda theta: heldout.log_probability_of(held.others[0], theta, q.lam)  # noqa: E731
         for name, local in ESTIMATES.items():
-            heldout.COMPLETION = local
             documents = held.documents
-            documents.room.weigh(*weights(q, local, ALPHA))
-            gamma = documents.gamma[0]
-            documents.steps(q, local, documents.texts[0], None, None, gamma)
-            log = heldout.log_probability_of(held.others[0], heldout.proportions(gamma), q.lam)
-            found[name] = float(np.exp(-log / held.n_words[0]))
-        heldout.COMPLETION = usual
-        return found
+            documents.room.weigh(*weights(q))
+            documents.steps(q, local, documents.texts[0], None, None, documents.gamma[0])
+            found[name] = scored(heldout.proportions(documents.gamma[0]))
+        found["sampled"] = scored(sampled(heldout.halves(self.rows)[0], q))
+        return {name: float(np.exp(-log / held.n_words[0])) for name, log in found.items()}
 
 
-def weights(q, local, alpha):
+def weights(q):
     """Words' probabilities in topics as they are, whatever the estimate: of programs that give no lambda."""
     p = q.lam / q.lam.sum(axis=0)
-    from mpibayes.kernels.svi.lda import padded
-
     scale = np.zeros(padded(p.shape[1]), np.float32)
     scale[: p.shape[1]] = 1.0
     return np.ascontiguousarray(p), scale, None, True
+
+
+def sampled(rows, q):
+    """Mean of theta given some words of each document, (D, K): by Gibbs' sampler of words' topics, the documents' first
+    words at once, then their second ones."""
+    rng, p = np.random.default_rng(0), q.lam / q.lam.sum(axis=0)
+    times = rows.values.astype(int)
+    document, word = np.repeat(rows.row_of(), times), np.repeat(rows.columns, times)
+    place = np.arange(len(word)) - np.searchsorted(document, document)
+    order = np.argsort(place, kind="stable")
+    rounds = np.split(order, np.flatnonzero(np.diff(place[order])) + 1)
+    count, z, total = np.zeros((len(rows), len(q.alpha))), np.zeros(len(word), int), np.zeros((len(rows), len(q.alpha)))
+    for sweep in range(SWEEPS):
+        for at in rounds:
+            d = document[at]
+            if sweep:
+                count[d, z[at]] -= 1
+            law = ((count[d] + q.alpha) * p[word[at]]).cumsum(axis=1)
+            z[at] = (law < rng.random(len(at))[:, None] * law[:, -1:]).sum(axis=1)
+            count[d, z[at]] += 1
+        if sweep >= SKIPPED:
+            total += count + q.alpha
+    return total / total.sum(axis=1, keepdims=True)
 
 
 # --- programs ---------------------------------------------------------------------------------------------------------
@@ -131,31 +154,59 @@ def ascent(rows, v, comm=None, **given):
     )  # fmt: skip
 
 
-def defaults(n, cycles=None):
+BATCHES = {"batch": Constant(BATCH), "rate": Decay(10.0, 0.5)}
+CVB0 = {"first": "cvb0", "then": "cvb0"}
+
+
+def length_of(rows):
+    return float(rows.values.sum()) / len(rows)
+
+
+def defaults(rows):
     """What "auto" means."""
-    if n <= 5000:
-        t = cycles or 60
-        return t, {"first": "linear", "then": "vb", "switch": t // 2, "warm": t * 9 // 10}
-    t = cycles or max(60, -(-10 * n // 256))
-    batch = {"batch": Constant(256), "rate": Decay(10.0, 0.5)}
-    return t, {"first": "cvb0", "then": "vb", "switch": t // 2, "warm": t, **batch}
+    alpha, n = alpha_of(length_of(rows), TOPICS), len(rows)
+    if not is_large(n, float(rows.values.sum())):
+        return cycles_of(length_of(rows)), CVB0 | {"alpha": alpha}
+    return max(CYCLES, -(-PASSES * n // BATCH)), CVB0 | BATCHES | {"alpha": alpha}
+
+
+def ways(rows):
+    """Other settings than the defaults: by name, cycles and settings."""
+    t, given = defaults(rows)
+    half = {"then": "vb", "switch": t // 2, "warm": t if "batch" in given else t * 9 // 10}
+    found = {"alpha 0.1": (t, given | {"alpha": ALPHA})} if given["alpha"] != ALPHA else {}
+    found |= {"cvb0, then vb": (t, given | half), "linear, then vb": (t, given | half | {"first": "linear"})}
+    found["vb"] = CYCLES, {"warm": CYCLES // 2, "alpha": given["alpha"]}
+    if len(rows) > 5000:
+        every = {"alpha": given["alpha"]} | CVB0
+        found["all documents"] = cycles_of(length_of(rows)), every
+        found["batches"] = max(CYCLES, -(-PASSES * len(rows) // BATCH)), every | BATCHES
+    else:
+        found["20 cycles"] = 20, given
+    return found
 
 
 def own(rows, v, cycles, **given):
-    """(words' probabilities in topics, CPU seconds, bound a word)."""
+    """(words' probabilities in topics, alpha, CPU seconds, bound a word)."""
     began = time.process_time()
     chain = ascent(rows, v, **given)
     chain.start()
     for _ in range(cycles):
         chain.cycle()
     took = time.process_time() - began
-    return chain.q.lam / chain.q.lam.sum(axis=0), took, chain.evaluate() / float(rows.values.sum())
+    return chain.q.lam / chain.q.lam.sum(axis=0), chain.q.alpha, took, chain.evaluate() / float(rows.values.sum())
 
 
-def tomotopy(rows, v):
+def tomotopy_fixed(rows, v):
+    return tomotopy(rows, v, 0)
+
+
+def tomotopy(rows, v, interval=10):
+    """interval: sweeps between two updates of alpha, a number a topic; 0 for none."""
     import tomotopy
 
     model = tomotopy.LDAModel(k=TOPICS, alpha=ALPHA, eta=ETA, seed=1)
+    model.optim_interval = interval
     for a, b in zip(rows.starts, rows.starts[1:]):
         words = np.repeat(rows.columns[a:b], rows.values[a:b].astype(int))
         if len(words):
@@ -167,7 +218,7 @@ def tomotopy(rows, v):
     places = [int(w) for w in model.used_vocabs]
     for k in range(TOPICS):
         p[places, k] = model.get_topic_word_dist(k)
-    return p, took
+    return p, np.array(model.alpha), took
 
 
 def scikit(rows, v):
@@ -180,7 +231,7 @@ def scikit(rows, v):
     )
     began = time.process_time()
     model.fit(x)
-    return (model.components_ / model.components_.sum(axis=1)[:, None]).T, time.process_time() - began
+    return (model.components_ / model.components_.sum(axis=1)[:, None]).T, ALPHA, time.process_time() - began
 
 
 def gensim(rows, v):
@@ -193,35 +244,50 @@ def gensim(rows, v):
     model = LdaModel(
         texts, TOPICS, words, alpha=[ALPHA] * TOPICS, eta=ETA, passes=10, iterations=50, chunksize=2000, random_state=1
     )
-    return model.get_topics().T, time.process_time() - began
+    return model.get_topics().T, ALPHA, time.process_time() - began
 
 
-PEERS = {"tomotopy": tomotopy, "scikit-learn": scikit, "gensim": gensim}
+PEERS = {"tomotopy": tomotopy, "tomotopy-fixed": tomotopy_fixed, "scikit-learn": scikit, "gensim": gensim}
 
 
-def line(name, scores, took, more=""):
-    print(f"{name:<28}{scores['linear']:9,.0f}{scores['vb']:9,.0f}{took:9.2f} s  {more}", flush=True)
+def line(name, held, p, alpha, took, more=""):
+    own, alike = held.score(p, alpha), held.score(p)
+    numbers = [own["linear"], own["vb"], own["sampled"], alike["linear"], alike["vb"]]
+    words = "".join(f"{x:9,.0f}" for x in numbers)
+    print(f"{name:<28}{np.sum(np.full(TOPICS, alpha)):8.2f}{words}{took:9.2f} s  {more}", flush=True)
 
 
 def compare(rows, v, peers, truth=None):
     held = Held(rows)
     train = held.train
-    cycles, given = defaults(len(train))
-    print(f"{len(train):,} documents, {v:,} words, {len(rows.columns):,} pairs")
-    print(f"{'':<28}{'linear':>9}{'vb':>9}{'CPU':>9}")
+    print(f"{len(train):,} documents of {length_of(train):.1f} words, {v:,} words, {len(rows.columns):,} pairs")
+    heads = ("alpha K", "linear", "vb", "sampled", "linear*", "vb*", "CPU")
+    print(f"{'':<28}{heads[0]:>8}" + "".join(f"{head:>9}" for head in heads[1:]) + "    * with alpha 0.1")
     if truth is not None:
-        line("truth", held.score(truth), 0.0)
-    runs = {"default": (cycles, given), "default, a third": defaults(len(train), max(20, cycles // 3))}
-    if len(train) <= 5000:
-        runs["vb"] = 60, {"warm": 54}
-    else:
-        runs["cvb0"] = cycles, {**given, "then": "cvb0"}
-    for name, (n, how) in runs.items():
-        p, took, bound = own(train, v, n, **how)
-        line(f"{name} ({n} cycles)", held.score(p), took, f"bound {bound:.4f} a word")
+        line("truth", held, truth, ALPHA, 0.0)
+    for name, (n, how) in ({"default": defaults(train)} | ways(train)).items():
+        p, alpha, took, bound = own(train, v, n, **how)
+        line(f"{name} ({n} cycles)", held, p, alpha, took, f"bound {bound:.4f} a word")
     for peer in peers:
-        p, took = PEERS[peer](train, v)
-        line(peer, held.score(p), took)
+        p, alpha, took = PEERS[peer](train, v)
+        line(peer, held, p, alpha, took)
+
+
+def course(folder):
+    """Variational Bayes alone with its defaults: perplexity, CPU seconds and bound as it goes on."""
+    rows, v = corpus(folder, "kos")
+    held = Held(rows)
+    n = held.train.values.sum()
+    chain, took = ascent(held.train, v, warm=CYCLES // 2), 0.0
+    began = time.process_time()
+    chain.start()
+    for t in range(1, CYCLES + 1):
+        chain.cycle()
+        if t in (5, 10, 15, 20, 30, 40, 50, CYCLES):
+            took += time.process_time() - began
+            p = chain.q.lam / chain.q.lam.sum(axis=0)
+            line(f"vb, cycle {t}", held, p, ALPHA, took, f"bound {chain.evaluate() / n:.4f} a word")
+            began = time.process_time()
 
 
 def speed(folder):
@@ -312,8 +378,8 @@ def memory(d=400_000, v=2_000, words=50):
 
 if __name__ == "__main__":
     what, *words = sys.argv[1:] or ["speed", "."]
-    if what in ("speed", "noise"):
-        {"speed": speed, "noise": noise}[what](Path(words[0]))
+    if what in ("speed", "noise", "course"):
+        {"speed": speed, "noise": noise, "course": course}[what](Path(words[0]))
     elif what == "perplexity":
         compare(*corpus(Path(words[0]), words[1]), words[2:])
     elif what == "synthetic":

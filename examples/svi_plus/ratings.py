@@ -21,7 +21,7 @@ from mpibayes.hpc.svi.noise import Noise
 from mpibayes.hpc.svi.schedule import Constant, Growing
 from mpibayes.io.sparse import SparseTable
 
-PAPER = {"center": False, "learn": False, "biased": False, "variance": 0.5}  # c = 1
+PAPER = {"center": False, "learn": False, "biased": False, "variance": 0.5, "spread": 1.0}
 NOISE = {"noise": Noise("svi+"), "rate": Constant(0.85), "effective": Growing(50)}
 WAYS = {
     "batch": ({}, {}),

@@ -103,7 +103,7 @@ def test_shards_do_not_matter_without_noise(place):
 
 def test_what_is_made_of_a_run(place):
     text = ran(place, "plain", config="plain.toml")
-    assert "local step linear in 6 cycles, then vb, warm after cycle 10" in text and "an approximation" in text
+    assert "local step cvb0 in 6 cycles, then vb, warm after cycle 10" in text and "an approximation" in text
     done = mpibayes(place, "report", "plain")
     assert done.returncode == 0 and "An approximation" in done.stdout and "of 2 chains" in done.stdout, done.stderr
     page = (place / "plain" / "report" / "report.html").read_text()
@@ -148,6 +148,29 @@ def test_topics_of_new_documents(place):
     done = mpibayes(place, "predict", "plain", "new.csv", "-o", "p2.csv", "--unseen", "error")
     assert done.returncode == 3 and "the word 'unknown' is not in the run's table" in done.stderr
     assert not (place / "p2.csv").exists()
+
+
+def test_defaults_fit_the_length_of_documents(place):
+    """All documents of a small table, or of one of few words, with an alpha that does not outweigh them. An alpha and a
+    local step of a run hold when it goes on, also where its file does not say."""
+    long, short = (corpus(d=5100 if length < 10 else 40, length=length)[0] for length in (120, 4))
+    usual = '[data]\ntable = "{}.h5"\n[model]\nfamily = "svi"\nlikelihood = "lda"\ntopics = 50\n'
+    for name, rows, words in (
+        ("long", long, ("alpha 0.1", "all documents", "60 cycles", "local step cvb0")),
+        ("short", short, ("alpha 0.0498", "all documents", "200 cycles", "local step cvb0")),
+    ):
+        write_sparse(place / f"{name}.h5", rows, 60)
+        (place / f"{name}.toml").write_text(usual.format(name))
+        done = mpibayes(place, "check", f"{name}.toml")
+        assert done.returncode == 0 and all(word in done.stdout for word in words), done.stdout + done.stderr
+    old = ("model.alpha=0.02", 'step.local="linear"', "model.topics=4")
+    ran(place, "before", *sets(*old, "run.cycles=6"), config="long.toml")
+    ran(place, "before", *sets("model.topics=4", "run.cycles=12"), config="long.toml")
+    ran(place, "whole", *sets(*old, "run.cycles=12"), config="long.toml")
+    assert found(place, "before")[1][-1] == found(place, "whole")[1][-1]
+    assert mpibayes(place, "report", "whole", "--full").returncode == 0
+    text = " ".join((place / "whole" / "report" / "report.txt").read_text().split())
+    assert "steps with linear do not aim at it" in text and "local step linear" in text and "alpha 0.02," in text
 
 
 def test_check(place):

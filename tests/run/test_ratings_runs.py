@@ -195,3 +195,13 @@ def test_what_a_factorization_has_not(place):
     for words in (("query", "plain", "logp", "--of", "a=1"), ("export", "plain", "--to", "clusters")):
         done = mpibayes(place, *words)
         assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+
+
+def test_a_run_goes_on_with_the_prior_that_it_had(place):
+    """Also where its file does not say, as before there was "auto"; which is another prior."""
+    old = ("model.learn=false", "run.cycles=10")
+    ran(place, "old", *sets(*old, "model.prior_variance=1.0"))
+    ran(place, "half", *sets(*old, "model.prior_variance=1.0", "run.cycles=5"))
+    ran(place, "half", *sets(*old))
+    ran(place, "new", *sets(*old))
+    assert found(place, "old") == found(place, "half") != found(place, "new")

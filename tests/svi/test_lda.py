@@ -10,10 +10,11 @@ from mpibayes.hpc.svi.lda.ascent import EXACTLY
 from mpibayes.hpc.svi.lda.heldout import HeldOut, halves
 from mpibayes.hpc.svi.lda.local import Documents, Local, unit_of
 from mpibayes.hpc.svi.lda.model import Evaluator, State
+from mpibayes.hpc.svi.lda.predictive import Law
 from mpibayes.hpc.svi.noise import Noise
 from mpibayes.hpc.svi.schedule import Constant, Decay
 from mpibayes.hpc.svi.step import KEPT, Step
-from mpibayes.kernels.svi import lda
+from mpibayes.kernels.svi import lda, lda_twin
 from tests.svi.lda_cases import ascent, corpus, plain_bound, settings, sparse
 
 ETA = 0.1
@@ -228,3 +229,20 @@ def test_perplexity_by_completion():
     worse = State(np.random.default_rng(0).gamma(1.0, 1.0, (60, 5)), q.alpha)
     assert HeldOut(serial(), Table(rows), 4, 60, 5).perplexity(worse) > 1.3 * found
     assert heldout.COMPLETION.kind == "linear" and EXACTLY.kind == "vb"
+
+
+@pytest.mark.parametrize("kind", lda.LOCAL)
+def test_topics_of_new_documents_are_found_as_the_run_found_its_own(kind):
+    """Against the twin; the other steps are its wrong twins."""
+    rows, beta = corpus(d=40, seed=3, length=6)
+    q, eta = State(np.ascontiguousarray(300.0 * beta.T + ETA), np.full(5, 0.1)), ETA
+    law = Law.of(q, eta, kind)
+    found = law.topics_of(rows)
+    for other in lda.LOCAL:
+        weight = (lda_twin.exp_digamma if other == "vb" else lambda x: x)(law.q.lam)
+        total = law.q.lam.sum(axis=0)
+        weight = weight / (lda_twin.exp_digamma(total) if other == "vb" else total)
+        words = rows.starts, rows.columns, rows.values
+        gamma = lda_twin.local_steps(*words, weight, law.q.alpha, other, None, 300, 1e-3)[0]
+        away = np.abs(found - gamma / gamma.sum(axis=1, keepdims=True)).max()
+        assert (away < 1e-3) == (other == kind), (other, away)

@@ -28,7 +28,7 @@ def chain_of(x, biased=True, items=ITEMS, shards=1, learn=False, own=True, stepp
         first, last = x.starts[start], x.starts[stop]
         return Ratings(x.starts[start : stop + 1] - first, x.columns[first:last], x.values[first:last])
 
-    kind = Kind(2, biased, learn, own_count=own, stepped=stepped, variance=None if learn else 0.5)
+    kind = Kind(2, biased, learn, own_count=own, stepped=stepped, variance=None if learn else 0.5, spread=1.0)
     return RatingsAscent(serial(), kind, items, ratings_of, len(x), Settings(shards=shards, **settings))
 
 

@@ -7,7 +7,7 @@ keyed by the cycle and its number among the training ratings.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,15 +22,15 @@ from mpibayes.hpc.svi.factorization.ratings import Numbers, Ratings, Stepped
 @dataclass(frozen=True)
 class Kind:
     """What is modelled. center: whether ratings are less their mean. variance, spread: see `model.Fixed`; None for half
-    the ratings' own where these are learned. own_count: whether noise is as of so many ratings of each user and item,
-    not of all. stepped: whether users take steps, and are not solved from the items."""
+    the ratings' own, and for `Fixed.of_shares`. own_count: whether noise is as of so many ratings of each user and
+    item, not of all. stepped: whether users take steps, and are not solved from the items."""
 
     rank: int
     biased: bool = True
     learn: bool = True
     center: bool = True
     variance: float | None = None
-    spread: float = 1.0
+    spread: float | None = None
     own_count: bool = True
     stepped: bool = False
 
@@ -43,7 +43,7 @@ class RatingsAscent(Ascent):
         settings: Settings, chain: int = 0,
     ):  # fmt: skip
         self.kind = kind
-        none = Factorization(kind.rank, kind.biased, 1, Fixed(1.0, kind.spread), kind.learn, 0.0, np.ones(1, bool))
+        none = Factorization(kind.rank, kind.biased, 1, Fixed(1.0, 1.0), kind.learn, 0.0, np.ones(1, bool))
         super().__init__(comm, none, ratings_of, lambda places: None, n_rows, settings, chain)
         counts = np.zeros(self.n_shards + n_items, np.int64)
         of_shards, of_items = counts[: self.n_shards], counts[self.n_shards :]
@@ -58,10 +58,14 @@ class RatingsAscent(Ascent):
         for i, x in zip(self.shards, self.rows):
             x.first = int(firsts[i])
         mean, variance = self._mean_and_variance()
-        start = kind.variance if kind.variance is not None else max(0.5 * variance, 1e-6)
+        fixed = Fixed.of_shares(max(variance, 2e-6), kind.rank, kind.biased)
+        if kind.spread is not None:
+            fixed = Fixed(fixed.variance, kind.spread)
+        if kind.variance is not None:
+            fixed = replace(fixed, variance=kind.variance)
         center = mean if kind.center else 0.0
         self.model: Factorization = Factorization(
-            kind.rank, kind.biased, n_items, Fixed(start, kind.spread), kind.learn, center, of_items > 0
+            kind.rank, kind.biased, n_items, fixed, kind.learn, center, of_items > 0
         )
         self.q = self.model.first()
         if kind.stepped:

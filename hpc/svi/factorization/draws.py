@@ -35,8 +35,7 @@ class Posterior(KeptChains):
         super().__init__(run_dirs, burn_in, table)
         self.config = self.chains[0].config
         kind, j = kind_of(self.config), self.table.n_columns
-        start = Fixed(kind.variance or 1.0, kind.spread)
-        self.model = Factorization(kind.rank, kind.biased, j, start, kind.learn, 0.0, np.ones(j, bool))
+        self.model = Factorization(kind.rank, kind.biased, j, Fixed(1.0, 1.0), kind.learn, 0.0, np.ones(j, bool))
 
     def last(self) -> list[Kept]:
         """The last kept state of each chain that has one. ConfigError where none has."""

@@ -27,11 +27,13 @@ PARTS = 10  # states that are kept, where output.kept does not say
 def kind_of(config: Config) -> Kind:
     """What a configuration says of the model."""
     model, step = config.of(keys.Model), config.of(keys.Step)
-    fixed = None if model.learn else 0.5
+    given = model.prior_variance != "auto"
+    fixed = 0.5 if given and not model.learn else None  # as Paisley, Fazelnia & Barr have it
     variance = fixed if model.variance == "auto" else model.variance
     own, stepped = step.count == "own", step.users == "stepped"
     return Kind(
-        model.rank, model.biases, model.learn, model.center, variance, model.prior_variance, own, stepped
+        model.rank, model.biases, model.learn, model.center, variance, model.prior_variance if given else None, own,
+        stepped,
     )  # fmt: skip
 
 

@@ -49,11 +49,15 @@ class Model(keys.Model):
     variance: Literal["auto"] | Positive = key(
         "auto",
         "variance of a rating about what the factors say, where learning starts or what is fixed; auto: half the "
-        "variance of the ratings, and 0.5 where it is fixed",
+        "variance of the ratings, and 0.5 where it is fixed with a number for prior_variance",
         '"auto" or a number above 0',
     )
-    prior_variance: float = key(
-        1.0, "prior variance of every factor and bias, where learning starts or what is fixed", "a number above 0", gt=0
+    prior_variance: Literal["auto"] | Positive = key(
+        "auto",
+        "prior variance of every factor and bias, where learning starts or what is fixed; auto: from the variance of "
+        "the ratings, of which half is dealt evenly to products of factors, users' and items' biases",
+        '"auto" or a number above 0',
+        decided_once=True,
     )
 
 

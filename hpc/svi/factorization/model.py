@@ -64,11 +64,19 @@ class Moments:
 
 @dataclass(frozen=True)
 class Fixed:
-    """variance: of a rating. spread: prior variance of every number of a user's and an item's vector. These are where
-    learning starts, or what stays."""
+    """variance: of a rating. spread: prior variance of every factor of a user and an item. of_bias: of every bias; None
+    for the same. These are where learning starts, or what stays."""
 
     variance: float
     spread: float
+    of_bias: float | None = None
+
+    @classmethod
+    def of_shares(cls, variance: float, rank: int, biased: bool) -> Fixed:
+        """For ratings of this variance: half of it is left to the error, and the other half is dealt evenly to what a
+        rating is made of, the product of the factors and two biases."""
+        share = 0.5 * variance / (3 if biased else 1)
+        return cls(0.5 * variance, float(np.sqrt(share / rank)), share)
 
 
 @dataclass
@@ -103,11 +111,16 @@ class Factorization:
         """Of the sums over users: a row an item, and two for what is not of one item."""
         return self.n_items + 2, sum(widths(self.d, self.biased)[1])
 
+    @property
+    def spreads(self) -> np.ndarray:
+        """Prior variances of the numbers of a vector, (D,)."""
+        of_bias = self.fixed.spread if self.fixed.of_bias is None else self.fixed.of_bias
+        return np.array([self.fixed.spread] * self.rank + [of_bias] * self.biased)
+
     def first(self) -> State:
         """The prior as a state."""
-        d, unit = self.d, np.eye(self.d)
-        natural = np.tile(natural_of(np.zeros(d), unit * self.fixed.spread), (self.n_items, 1))
-        own = unit * self.fixed.spread
+        d, own = self.d, np.diag(self.spreads)
+        natural = np.tile(natural_of(np.zeros(d), own), (self.n_items, 1))
         return State(
             natural, np.array([self.fixed.variance]), np.array([self.center]), np.zeros(d), own, np.zeros(d), own,
             np.zeros(1),
@@ -117,9 +130,9 @@ class Factorization:
         """A state to start from: items' means are SPREAD times `normals` (J, rank) of the prior's standard deviation,
         their variances a tenth of the prior's."""
         q, natural = self.first(), np.zeros((self.n_items, self.t + self.d))
-        precision = 10.0 / self.fixed.spread
-        natural[:, : self.t] = packed(precision * np.eye(self.d))
-        natural[:, self.t : self.t + self.rank] = precision * SPREAD * np.sqrt(self.fixed.spread) * normals
+        spread = self.fixed.spread
+        natural[:, : self.t] = packed(np.diag(10.0 / self.spreads))
+        natural[:, self.t : self.t + self.rank] = 10.0 / spread * SPREAD * np.sqrt(spread) * normals
         return replace(q, natural=natural)
 
     # --- items --------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.posterior.chains import KeptChains
 from mpibayes.hpc.svi.draws import last_of
 from mpibayes.hpc.svi.lda import keys
+from mpibayes.hpc.svi.lda.family import settings_of
 from mpibayes.hpc.svi.lda.model import State
 from mpibayes.hpc.svi.lda.predictive import Law
 
@@ -54,4 +55,4 @@ class Posterior(KeptChains):
         raise ConfigError(f"{self.chains[0].home}: topics have no draws that could be asked")
 
     def law(self, kept: Kept) -> Law:
-        return Law.of(kept.q, self.eta)
+        return Law.of(kept.q, self.eta, settings_of(self.config).then)

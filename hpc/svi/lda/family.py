@@ -24,11 +24,11 @@ from mpibayes.hpc.svi.schedule import Constant, Decay, Schedule
 from mpibayes.text import counted
 
 PARTS = 10  # states that are kept, where output.kept does not say
-SMALL, BATCH = 5_000, 256  # documents of which all are looked at, and of a batch of more, where step.batch does not say
-CYCLES, PASSES = (
-    60,
-    10,
-)  # with all documents; and times that each is looked at in batches, where run.cycles does not say
+SMALL, WORDS = 5_000, 500_000  # documents, or words in all, of which all are looked at, where step.batch is "auto"
+BATCH = 256  # documents of a cycle, with more
+CYCLES, MOST_CYCLES, LONG = 60, 200, 100.0  # with all documents of so many words, and of fewer, where run.cycles is
+PASSES = 10  # times that each document is looked at in batches
+ALPHA, SHARE = 0.1, 0.5  # where model.alpha is "auto"; and of a document's words, what all topics weigh at most
 DOCUMENTS, MOST_SHARDS = 100, 64  # in a shard at least, and shards: sums do not depend on them
 SLOWING = Decay(10.0, 0.5)  # step sizes with batches, where step.rate does not say
 
@@ -46,11 +46,27 @@ def settings_of(config: Config) -> Settings:
 
 
 def local_of(config: Config) -> str:
-    """step.local, with what "auto" means."""
+    """step.local; "auto" is that of a run that was started before it was decided at the first start."""
     step = config.of(keys.Step)
     if step.local != "auto":
         return step.local
     return "linear, then vb" if step.batch == "all" else "cvb0, then vb"
+
+
+def alpha_of(length: float, topics: int) -> float:
+    """What alpha is with "auto". length: mean words of a document. A prior of more than these decides a document's
+    topics by itself."""
+    return float(np.clip(SHARE * length / topics, 1e-3, ALPHA))
+
+
+def is_large(n_documents: int, n_words: float) -> bool:
+    """Whether batches find topics sooner than cycles over all documents."""
+    return n_documents > SMALL and n_words > WORDS
+
+
+def cycles_of(length: float) -> int:
+    """Cycles with all documents: of short ones each says less, and takes less time."""
+    return int(np.clip(CYCLES * LONG / max(length, 1.0), CYCLES, MOST_CYCLES))
 
 
 def rate_of(config: Config) -> Schedule:
@@ -68,19 +84,27 @@ class Family:
         self.comm, self.data, self._config = comm, data, config
         self.heldout_file = None
 
-    @staticmethod
-    def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
+    def decided(self, config: Config, n_training: int) -> dict[str, dict[str, Any]]:
         step, run, kept = config.of(keys.Step), config.run, config.of(keys.Output).kept
+        of, table = config.of(keys.Model), self.data.table
+        length = table.total / max(1, table.n_rows)
         batch = step.batch
         if batch == "auto":
-            batch = "all" if n_training <= SMALL else BATCH
-        usual = CYCLES if not isinstance(batch, int) else max(CYCLES, -(-PASSES * n_training // batch))
-        cycles = usual if run.cycles == "auto" else run.cycles
+            batch = BATCH if is_large(n_training, table.total) else "all"
+        cycles = run.cycles
+        if cycles == "auto":
+            cycles = max(CYCLES, -(-PASSES * n_training // batch)) if isinstance(batch, int) else cycles_of(length)
         shards = min(MOST_SHARDS, max(1, n_training // DOCUMENTS)) if run.shards == "auto" else run.shards
-        half, end = cycles // 2, cycles * 9 // 10 if batch == "all" else cycles
+        half = cycles // 2
+        usual = "cvb0, then vb" if of.learn_alpha else "cvb0"
+        local = usual if step.local == "auto" else step.local
+        # about half of the cycles start vb anew, whose steps take most of the time
+        end = cycles if batch != "all" else half if local == "vb" else cycles * 9 // 10
         return {
+            "model": {"alpha": alpha_of(length, of.topics) if of.alpha == "auto" else of.alpha},
             "step": {
-                "batch": batch, "switch": half if step.switch == "auto" else step.switch,
+                "batch": batch, "local": local,
+                "switch": half if step.switch == "auto" else step.switch,
                 "warm": end if step.warm == "auto" else step.warm,
             },
             "run": {"shards": min(shards, n_training), "burn_in": 0, "cycles": cycles},

@@ -32,8 +32,12 @@ class Model(keys.Model):
         "lda", "topics of documents (latent Dirichlet allocation): a sparse table of counts of words", '"lda"'
     )
     topics: int = key(50, "topics", "a whole number from 1 to 10000", ge=1, le=10000)
-    alpha: float = key(
-        0.1, "of the Dirichlet prior of a document's topics: of each topic", "a number above 0", gt=0, le=1000
+    alpha: Literal["auto"] | Annotated[float, Field(gt=0, le=1000)] = key(
+        "auto",
+        "of the Dirichlet prior of a document's topics: of each topic; auto: 0.1, or less where all topics together "
+        "would outweigh half the words of a document",
+        '"auto" or a number above 0',
+        decided_once=True,
     )
     eta: float = key(0.05, "of the Dirichlet prior of a topic's words: of each word", "a number above 0", gt=0, le=1000)
     learn_alpha: bool = key(
@@ -47,7 +51,7 @@ class Step(svi.Step):
     batch: Annotated[Literal["auto", "all"] | Size | GrowingSize, BeforeValidator(tuples)] = key(
         "auto",
         "documents that a cycle looks at, chosen anew each time: all of them, a number, or {growing = g}, g t in cycle "
-        "t; auto: all of up to 5,000 documents, else 256",
+        "t; auto: all of up to 5,000 documents or 500,000 words, else 256",
         '"auto", "all", a whole number, 1 or more, or {growing = a number above 0}',
         decided_once=True,
     )
@@ -61,8 +65,9 @@ class Step(svi.Step):
     local: Literal[LOCAL] = key(
         "auto",
         "how a document's topics are found: vb, variational Bayes; linear, the same without digamma; cvb0, a word's "
-        "own share left out; or one, then vb; auto: linear, then vb with all documents, else cvb0, then vb",
+        "own share left out; or one, then vb; auto: cvb0, and with model.learn_alpha cvb0, then vb",
         " or ".join(f'"{name}"' for name in LOCAL),
+        decided_once=True,
     )
     switch: Literal["auto"] | Annotated[int, Field(ge=0)] = key(
         "auto",
@@ -73,7 +78,8 @@ class Step(svi.Step):
     warm: Literal["auto"] | Annotated[int, Field(ge=0)] = key(
         "auto",
         "cycles in which a document's topics are found anew; after these vb goes on from what they were, which raises "
-        "the bound but leaves no poor optimum; auto: nine tenths of run.cycles at the first start, with all documents",
+        "the bound but leaves no poor optimum; auto: half of run.cycles at the first start, with "
+        "another local step before it nine tenths, in batches all",
         '"auto" or a whole number, 0 or more',
         decided_once=True,
     )
@@ -89,8 +95,8 @@ class Step(svi.Step):
 class Run(keys.Run):
     cycles: Literal["auto"] | Annotated[int, Field(ge=1)] = key(
         "auto",
-        "length of the chain; raise it to extend a finished run; auto: 60 with all documents, else ten passes over "
-        "them, decided at the first start",
+        "length of the chain; raise it to extend a finished run; auto: 60 with all documents, up to 200 where they "
+        "have fewer than 100 words, else ten passes over them, decided at the first start",
         '"auto" or a whole number, 1 or more',
         decided_once=True,
         may_change=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,16 +15,18 @@ from mpibayes.io.sparse import SparseRows
 
 @dataclass(frozen=True)
 class Law:
-    """q with its topics by size, the largest first. size (K,): words that each stands for, in expectation."""
+    """q with its topics by size, the largest first. size (K,): words that each stands for, in expectation. kind: the
+    local step that finds a document's topics."""
 
     q: State
     size: np.ndarray
+    kind: str
 
     @classmethod
-    def of(cls, q: State, eta: float) -> Law:
+    def of(cls, q: State, eta: float, kind: str = EXACTLY.kind) -> Law:
         size = sizes(q, eta)
         order = np.argsort(-size, kind="stable")
-        return cls(State(np.ascontiguousarray(q.lam[:, order]), q.alpha[order]), size[order])
+        return cls(State(np.ascontiguousarray(q.lam[:, order]), q.alpha[order]), size[order], kind)
 
     @property
     def word_given_topic(self) -> np.ndarray:
@@ -32,9 +34,10 @@ class Law:
         return self.q.lam / self.q.lam.sum(axis=0)
 
     def topics_of(self, rows: SparseRows) -> np.ndarray:
-        """Mean proportions of topics in documents, by variational Bayes from the start, float64 (D, K)."""
+        """Mean proportions of topics in documents, by the local step from the start, float64 (D, K)."""
         v, k = self.q.lam.shape
-        documents = Documents([rows], v, k, 1.0, False)
-        documents.weigh(self.q, EXACTLY, [np.arange(len(rows))])
-        documents.steps(self.q, EXACTLY, documents.texts[0], None, None, documents.gamma[0])
+        local = replace(EXACTLY, kind=self.kind)
+        documents = Documents([rows], v, k, 1.0, self.kind == "cvb0")
+        documents.weigh(self.q, local, [np.arange(len(rows))])
+        documents.steps(self.q, local, documents.texts[0], None, None, documents.gamma[0])
         return proportions(documents.gamma[0])

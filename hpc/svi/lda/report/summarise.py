@@ -90,10 +90,10 @@ def summarise(run: Posterior) -> RunSummary:
     )  # fmt: skip
     step = run.config.of(keys.Step)
     found.warnings = step_warnings(found.best_chain, len(last), step)
-    if not local_of(run.config).endswith("vb"):
+    if local_of(run.config) == "linear":
         found.warnings.append(
-            f'the local step is "{step.local}", which does not ascend the bound, and overfits where it goes on for '
-            'long; "linear, then vb" ends with steps that do'
+            'the local step is "linear", which does not ascend the bound, and overfits where it goes on for long; '
+            '"linear, then vb" ends with steps that do'
         )
     return found
 

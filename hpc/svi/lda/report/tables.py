@@ -8,7 +8,7 @@ import numpy as np
 
 from mpibayes.hpc.posterior.tables import fixed, head, not_started, shards, span, states, warnings_in_words
 from mpibayes.hpc.posterior.wide_table import chain_table
-from mpibayes.hpc.svi.lda.family import model_in_words, step_in_words
+from mpibayes.hpc.svi.lda.family import local_of, model_in_words, step_in_words
 from mpibayes.hpc.svi.lda.report.summarise import RELEVANCE, TOP, RunSummary
 from mpibayes.hpc.svi.report.tables import NEAREST
 from mpibayes.text import counted, percent, took, visible
@@ -31,13 +31,15 @@ def about(p: RunSummary) -> list[tuple[str, str]]:
     which = f" of {best.name}, the best of {len(p.chains)}" if several else ""
     tokens = p.law.size.sum()
     a_word = f", {best.bound / tokens:.4f} a word" if tokens > 0 else ""
+    last = local_of(run.config).rpartition(" ")[2]
+    level = "" if last == "vb" else f"; steps with {last} do not aim at it"
     lines = [
         ("table", str(run.table.path)), ("model", model_in_words(run.config, run.n_rows, run.table.n_columns)),
         ("steps", f"{step_in_words(run.config)} ({shards(run.config)})"),
         ("cycles", f"{span([c.cycles for c in p.chains])}{several}, {states(run.chains)}"),
         *not_started(run.chains),
         ("time", f"{took(sum(c.seconds for c in p.chains))}{' of all chains' if several else ''} in cycles"),
-        ("bound", f"{best.bound:,.1f} nats{which}, cycle {best.kept:,}{a_word}"),
+        ("bound", f"{best.bound:,.1f} nats{which}, cycle {best.kept:,}{a_word}{level}"),
     ]  # fmt: skip
     if np.isfinite(best.perplexity):
         n = counted(len(run.data.heldout), "held-out document")
