@@ -129,11 +129,11 @@ def _no_text(path: Path, position: int, of: pa.DataType) -> str:
     """Why a Parquet column of bytes has no text, by its first rows; "" if it has."""
     if not (pa.types.is_binary(of) or pa.types.is_large_binary(of) or pa.types.is_fixed_size_binary(of)):
         return ""
-    file = pa.parquet.ParquetFile(path)
-    name = file.schema_arrow.names[position]
     try:
-        for batch in itertools.islice(file.iter_batches(SOME_ROWS, columns=[name], use_threads=False), 1):
-            batch.column(0).cast(pa.binary()).cast(pa.string()).validate(full=True)
+        with pa.parquet.ParquetFile(path) as file:
+            name = file.schema_arrow.names[position]
+            for batch in itertools.islice(file.iter_batches(SOME_ROWS, columns=[name], use_threads=False), 1):
+                batch.column(0).cast(pa.binary()).cast(pa.string()).validate(full=True)
     except pa.ArrowException:
         return "bytes, not text"
     return ""

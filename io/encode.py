@@ -64,9 +64,12 @@ def parse(
 
 
 def _same_number(levels: pa.StringArray, texts: pa.StringArray, form: Form | None) -> np.ndarray:
-    """The level that is the same number as each text (1 and 1.0), len(levels) where there is none."""
+    """The level that is the same number as each text (1 and 1.0), len(levels) where there is none, or where the levels
+    are not all numbers: 250 and 250.0 may be codes."""
     values = known_numbers(levels, form)
-    order = np.argsort(values)  # NaN last
+    if np.isnan(values).any():
+        return np.full(len(texts), len(levels))
+    order = np.argsort(values)
     wanted = known_numbers(texts, form)
     place = np.minimum(np.searchsorted(values[order], wanted), len(levels) - 1)
     return np.where(values[order][place] == wanted, order[place], len(levels))

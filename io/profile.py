@@ -25,26 +25,10 @@ MAX_TEXTS = 131_072
 MAX_NUMBER_TEXTS = 16_384  # of a column of fractions: nothing but its count of different values is wanted
 MOST_WORDS = 50  # different texts that are no numbers that are counted
 NO_VALUE = (  # among numbers these mean missing; among text "none" may be an answer
-    *(
-        "-",
-        "--",
-        "---",
-        ".",
-        "..",
-        "...",
-        "*",
-        "<na>",
-        "(blank)",
-        "(null)",
-        "(missing)",
-        "missing",
-        "none",
-        "null",
-        "nil",
-    ),
-    *("na", "n/a", "n.a.", "n.d.", "n/d", "k.a.", "nan", "-nan", "#n/a", "#na", "#nv"),
-    *("#div/0!", "#value!", "#ref!", "#num!", "#name?", "#null!"),
-)
+    "-", "--", "---", ".", "..", "...", "*", "na", "n/a", "n.a.", "n.d.", "n/d", "k.a.", "nan", "-nan", "none", "null",
+    "nil", "missing", "<na>", "(blank)", "(null)", "(missing)", "#n/a", "#na", "#nv", "#div/0!", "#value!", "#ref!",
+    "#num!", "#name?", "#null!",
+)  # fmt: skip
 TRUTH = (("0", "1"), ("false", "true"), ("no", "yes"), ("f", "t"), ("n", "y"))
 _SKETCH = 16_384
 
@@ -177,12 +161,13 @@ class Profile:
         if self._texts is None or not len(self._texts):
             return
         values = known_numbers(self._texts, self.form)
+        if len(np.unique(values[~np.isnan(values)])) == np.count_nonzero(~np.isnan(values)):
+            return
         length = pc.utf8_length(self._texts).to_numpy(zero_copy_only=False)
         texts = np.array(self._texts.to_pylist(), object)
         order = np.lexsort((texts, length, values))
         again = np.diff(values[order], prepend=np.nan) == 0.0
-        if again.any():
-            self._texts = pa.array(texts[np.sort(order[~again])].tolist(), pa.string())
+        self._texts = pa.array(texts[np.sort(order[~again])].tolist(), pa.string())
 
     def _take_for_missing(self, *markers: str) -> None:
         self.markers = (*self.markers, *markers)

@@ -194,6 +194,14 @@ def test_one_number_is_one_level_however_it_is_written(tmp_path):
     assert rows.codes8[:, 0].tolist() == [2, 3, 1] and rows.codes8[:, 2].tolist() == [1, 0, 1]
 
 
+def test_codes_that_look_like_numbers_stay_apart(tmp_path):
+    codes = [("250", "250.0", "V45", "428")[y % 4] for y in Y]
+    summary, columns = imported(tmp_path, csv(diagnosis=codes, x=X))
+    assert columns["diagnosis"].levels == ("250", "250.0", "428", "V45")
+    (tmp_path / "new.csv").write_text("diagnosis,x\n428.0,1.5\n250.0,2.5\n")
+    assert read_like(summary.table, tmp_path / "new.csv", unseen="missing").codes8[:, 0].tolist() == [4, 1]
+
+
 def test_integers_beyond_doubles_stay_apart_as_levels(tmp_path):
     first = 2**53
     summary, columns = imported(tmp_path, csv(x=[first + y % 3 for y in Y], y=X))
