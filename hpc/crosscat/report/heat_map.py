@@ -17,7 +17,7 @@ from mpibayes.text import percent, visible
 EMPTY = "#f4f5f7"
 LEVEL_LETTERS = 15  # of a line of a level's name
 ATOMS = re.compile(r" \(.* or another value\)'*$")  # see `io.recording.levels`
-LATER = re.compile(r"(?<=\w[-/])(?=\w)")  # where a long word goes on in the next line
+LATER = re.compile(r"(?<=\w[-/])(?=\w)|(?<=[a-z])(?=[A-Z])")  # where a long word goes on in the next line
 LEVEL_LINES = 8  # that is more than the longest that people write
 NAME_LETTERS = 30  # of a line of a column's name, above
 TRAIT_LETTERS = 40  # of a line of what tells a cluster, beside it

@@ -82,6 +82,7 @@ def test_long_words_break_where_people_break_them():
     assert heat_map._wrapped("Manufacturing-durable goods") == ["Manufacturing-", "durable goods"]
     assert heat_map._wrapped("Government/Commercial") == ["Government/", "Commercial"]
     assert heat_map._wrapped("Sun-Synchronous") == ["Sun-Synchronous"]
+    assert heat_map._wrapped("InternalMedicine") == ["Internal", "Medicine"]
 
 
 def test_both_parts_of_a_column_with_atoms_are_one_column(monkeypatch):
