@@ -29,6 +29,10 @@ DAY_AND_MONTH = {
     "mdy": r"(?P<month>\d{1,2})[-/](?P<day>\d{1,2})[-/](?P<year>\d{4})",
 }
 PATTERN = {order: rf"^{text}(?:[T ] ?{CLOCK}{ZONE})?$" for order, text in DAY_AND_MONTH.items()}
+PATTERN["compact"] = (
+    r"^(?P<year>(?:1[6-9]|2[01])\d\d)(?P<month>\d\d)(?P<day>\d\d)"
+    rf"(?:[T ](?P<hour>\d\d):?(?P<minute>\d\d)(?::?(?P<second>\d\d(?:[.,]\d+)?))?(?P<half>){ZONE})?$"
+)
 PATTERN["clock"] = rf"^{CLOCK}{ZONE}$"
 ORDERS = {"day-first": "dmy", "month-first": "mdy"}  # what the user can say
 PARTS = {
@@ -36,13 +40,15 @@ PARTS = {
     "month": tuple(calendar.month_name)[1:],
     "hour": tuple(str(hour) for hour in range(24)),
 }
-EXAMPLES = {"ymd": "2024-05-01", "dmy": "01/05/2024", "mdy": "05/01/2024", "clock": "12:30:00"}
+EXAMPLES = {"ymd": "2024-05-01", "compact": "20240501", "dmy": "01/05/2024", "mdy": "05/01/2024", "clock": "12:30:00"}
 SHARE = 0.9  # of a column's first different texts that are dates if it is a column of dates
+SURE = 20  # different ones without separators, at least, and all of them: 20240501 may be any integer
 
 
 @dataclass(frozen=True)
 class Dates:
-    """order: "ymd", "dmy", "mdy", or "clock" for times of the day. part: "", or one of PARTS, which are categories."""
+    """order: "ymd", "dmy", "mdy", "compact" (20240501), or "clock" for times of the day.
+    part: "" or one of PARTS, which are categories."""
 
     order: str = "ymd"
     part: str = ""
@@ -210,8 +216,10 @@ def dates_of(texts: pa.StringArray, said: str | None = None) -> tuple[Dates, ...
         return ()
     wanted = [order for order in PATTERN if said is None or order not in ORDERS.values() or order == ORDERS[said]]
     share = {order: float(np.mean(is_date(Dates(order), texts))) for order in wanted}
+    if share["compact"] < 1.0 or len(texts) < SURE:
+        del share["compact"]
     best = max(share.values())
-    return tuple(Dates(order) for order in wanted if share[order] == best >= SHARE)
+    return tuple(Dates(order) for order in share if share[order] == best >= SHARE)
 
 
 def is_date(form: Dates, texts: pa.StringArray) -> np.ndarray:

@@ -9,6 +9,7 @@ import gzip
 import io
 import itertools
 import lzma
+import re
 import statistics
 import zlib
 from collections import Counter
@@ -30,12 +31,15 @@ SAMPLE_BYTES = 1 << 18  # of text that shows delimiter and header, if they have 
 MORE_BYTES = 1 << 22  # of text from which on two whole rows are enough
 SAMPLE_ROWS = 20
 MAX_ROW_BYTES = 64 << 20
+SOME_ROWS = 1_000  # of a column of bytes, that show whether they are text
 BATCH_ROWS, BATCH_CELLS = 32_768, 4 << 20  # at most, where we say how many rows are read at a time
 NULS = 0.2  # the share of NUL characters from which on a file is no text, or UTF-16
 MAX_PROBLEMS = 10
 DELIMITERS, RARE_DELIMITERS = ",\t;|", " :"
 MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "null")
 _MAGIC = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
+_SEPARATOR = codecs.BOM_UTF8 + b"sep="
+MARKED = "utf-8", "utf-16"  # encodings that a file's first bytes tell apart
 UNREADABLE = (pa.ArrowException, OSError, EOFError, lzma.LZMAError, zlib.error, UnicodeError, csv.Error)
 
 csv.field_size_limit(MAX_ROW_BYTES)  # of Python's csv module, for a cell; its own limit is 128 KiB
@@ -106,7 +110,7 @@ def _look_parquet(path: Path, names: Sequence[str] | None) -> Dialect:
         raise DataError(f"{path}: {counted(len(schema.names), 'column')}, but {counted(len(names), 'name')} given")
     names = list(names or schema.names)
     _check_names(path, names)
-    unread = {i: what for i, f in enumerate(schema) if (what := _no_cells(f.type))}
+    unread = {i: what for i, f in enumerate(schema) if (what := _no_cells(f.type) or _no_text(path, i, f.type))}
     return Dialect(tuple(names), "parquet", unread=unread)
 
 
@@ -118,6 +122,20 @@ def _no_cells(of: pa.DataType) -> str:
         pa.array([], of).cast(pa.string())
     except pa.ArrowException:
         return f"of the type {of}, which is no number and no text"
+    return ""
+
+
+def _no_text(path: Path, position: int, of: pa.DataType) -> str:
+    """Why a Parquet column of bytes has no text, by its first rows; "" if it has."""
+    if not (pa.types.is_binary(of) or pa.types.is_large_binary(of) or pa.types.is_fixed_size_binary(of)):
+        return ""
+    try:
+        with pa.parquet.ParquetFile(path) as file:
+            name = file.schema_arrow.names[position]
+            for batch in itertools.islice(file.iter_batches(SOME_ROWS, columns=[name], use_threads=False), 1):
+                batch.column(0).cast(pa.binary()).cast(pa.string()).validate(full=True)
+    except pa.ArrowException:
+        return "bytes, not text"
     return ""
 
 
@@ -139,9 +157,11 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
         )
 
 
-def check_encoding(encoding: str | None) -> str:
+def check_encoding(encoding: str | None, path: Path) -> str:
+    """The encoding that was given; else by the byte order mark of the first file, UTF-8 without one."""
     if encoding is None:
-        return "utf-8"
+        marked = path.is_file() and first_bytes(path)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        return MARKED[marked]
     try:
         name = codecs.lookup(encoding).name
     except LookupError as error:
@@ -231,13 +251,23 @@ def is_header(rows: list[list[str]], expected: Sequence[str] = ()) -> bool:
     first, rest = [c.strip() for c in rows[0]], rows[1:]
     if expected and len(set(first) & set(expected)) * 2 >= len(set(expected)):
         return True
-    if any(_is_number(c) for c in first) or sum(not c for c in first) > 1:
-        return False
     below = [[r[i].strip() for r in rest if len(r) > i] for i in range(len(first))]
+    blank = sum(not c and any(cells) for c, cells in zip(first, below, strict=True))
+    if blank > 1 or (any(_is_number(c) for c in first) and not _are_years(first, below)):
+        return False
     below = [[c for c in cells if c not in MISSING] for cells in below]
     if any(cells and all(_is_number(c) for c in cells) for cells in below):
         return True
     return not any(c in cells for c, cells in zip(first, below, strict=True))
+
+
+def _are_years(first: list[str], below: list[list[str]]) -> bool:
+    """Whether all numbers of a first row are years in their order, beside a name that does not come again."""
+    years = [c for c in first if _is_number(c)]
+    names = [c and c not in cells for c, cells in zip(first, below, strict=True) if not _is_number(c)]
+    if len(years) < 2 or not any(names) or not all(re.match(r"^(19|20)\d\d$", year) for year in years):
+        return False
+    return all(int(b) - int(a) == int(years[1]) - int(years[0]) != 0 for a, b in itertools.pairwise(years))
 
 
 def _is_number(text: str) -> bool:
@@ -250,8 +280,10 @@ def _is_number(text: str) -> bool:
 
 def decompressed(raw):
     """A stream of the content of the open file `raw`; the packing is known by its first bytes."""
-    head = raw.read(6)
+    head = raw.read(len(_SEPARATOR))
     raw.seek(0)
+    if head.removeprefix(codecs.BOM_UTF8).lower().startswith(b"sep="):  # Excel's own first line; not of the table
+        raw.readline()
     packing = next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
     if packing == "xz":
         return lzma.open(raw)
@@ -269,15 +301,16 @@ def python_rows(
 ) -> Iterator[tuple[int, list[str]]]:
     """(line on which the row starts, fields) of every row that is not an empty line. after: lines that are added."""
     encoding = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
-    text = io.TextIOWrapper(decompressed(raw), encoding, errors, newline="")
+    stream = decompressed(raw)
+    line = first = 1 + (stream is raw and raw.tell() > 0)
+    text = io.TextIOWrapper(stream, encoding, errors, newline="")
     lines = itertools.chain(text, after)
     reader = csv.reader(lines, delimiter=dialect.delimiter, skipinitialspace=dialect.loose_quotes)
-    line = 1
     try:
         for cells in reader:
             if cells or len(dialect.names) == 1:
                 yield line, cells or [""]
-            line = reader.line_num + 1
+            line = reader.line_num + first
     finally:
         text.detach()  # whoever opened the file closes it
 

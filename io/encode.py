@@ -21,6 +21,7 @@ from mpibayes.io.source import TextSource
 
 NUMBER = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
 MAX_REAL = 1e150  # squares of larger numbers overflow
+SHORT = 15  # characters of a number of which a double has all digits
 
 
 def numbers(texts: pa.StringArray, form: Form | Dates | None = None) -> np.ndarray:
@@ -54,7 +55,32 @@ def parse(
             bad |= (values < 0) | (values != np.floor(values)) & ~np.isnan(values) | (values >= MAX_COUNT)
         return values, bad
     codes = pc.fill_null(pc.index_in(texts, value_set=levels), len(levels)).to_numpy(zero_copy_only=False)
-    return np.where(missing, len(levels), codes), ~missing & (codes == len(levels))
+    bad = ~missing & (codes == len(levels))
+    if bad.any():
+        codes = codes.copy()
+        codes[bad] = _same_number(levels, texts.filter(pa.array(bad)), form)
+        bad &= codes == len(levels)
+    return np.where(missing, len(levels), codes), bad
+
+
+def _same_number(levels: pa.StringArray, texts: pa.StringArray, form: Form | None) -> np.ndarray:
+    """The level that is the same number as each text (1 and 1.0), len(levels) where there is none, or where the levels
+    are not all numbers: 250 and 250.0 may be codes."""
+    values = known_numbers(levels, form)
+    if np.isnan(values).any():
+        return np.full(len(texts), len(levels))
+    order = np.argsort(values)
+    wanted = known_numbers(texts, form)
+    place = np.minimum(np.searchsorted(values[order], wanted), len(levels) - 1)
+    return np.where(values[order][place] == wanted, order[place], len(levels))
+
+
+def known_numbers(texts: pa.StringArray, form: Form | Dates | None = None) -> np.ndarray:
+    """The numbers of texts of which a double has all digits, NaN for others and for codes such as 007."""
+    values = numbers(texts, form)
+    coded = pc.match_substring_regex(texts, r"^[+-]?0\d").to_numpy(zero_copy_only=False)
+    short = pc.less_equal(pc.utf8_length(texts), SHORT).to_numpy(zero_copy_only=False)
+    return np.where(coded & (form is None) | ~short, np.nan, values)
 
 
 def expectation(kind: str, levels: Sequence[str]) -> str:

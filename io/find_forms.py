@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from mpibayes.errors import ConfigError
 from mpibayes.io.dates import Dates, dates_of, is_date
 from mpibayes.io.forms import Form, form_of, settled
-from mpibayes.io.profile import Profile
+from mpibayes.io.profile import NO_VALUE, Profile
 from mpibayes.io.source import TextSource
 
 
@@ -36,7 +36,8 @@ def find_forms(source: TextSource, profiles: Sequence[Profile], said: Written) -
     for position, profile in enumerate(profiles) if first is not None else ():
         if profile.kind in (None, "real", "count") and position in first.columns:
             texts = first.columns[position].texts
-            there = pc.filter(texts, pa.array(~profile.missing_among(texts)))
+            no_value = pc.is_in(pc.utf8_lower(texts), value_set=pa.array(NO_VALUE))
+            there = pc.filter(texts, pc.and_not(pa.array(~profile.missing_among(texts)), no_value))
             found[profile.name] = form_of(there.to_pylist(), said.decimal, said.thousands)
             if found[profile.name][0] is None and profile.kind != "count":
                 dates[position] = dates_of(there, said.dates)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,16 +16,19 @@ import pyarrow.compute as pc
 BLANKS = " \u00a0\u202f"  # between groups: blank, no-break, narrow no-break
 UNITS = ("%", "$", "€", "£", "¥", "EUR", "USD", "GBP", "CHF", "JPY")
 SIGNS = "+-\u2212"
+BRACKETS = r"^([$€£¥]?)\(([^()]*)\)$"
 INFINITE = r"(?i)^[+-]?inf(inity)?$"
 
 
 @dataclass(frozen=True)
 class Form:
-    """decimal: "." or ","; thousands: "" for none, ",", ".", " " (any blank) or "'"; unit: "" or one of UNITS."""
+    """decimal: "." or ","; thousands: "" for none, ",", ".", " " (any blank) or "'"; unit: "" or one of UNITS.
+    brackets: whether negative numbers may be in brackets, as accountants write them."""
 
     decimal: str = "."
     thousands: str = ""
     unit: str = ""
+    brackets: bool = False
 
     def pattern(self) -> str:
         """A regular expression of the numbers that are written so, with the sign and the digits as groups."""
@@ -39,6 +42,8 @@ class Form:
     def plain(self, texts: pa.StringArray) -> pa.StringArray:
         """The texts as plain numbers; "" for what is not written in this form; infinite ones stay."""
         pattern = self.pattern()
+        if self.brackets:
+            texts = pc.replace_substring_regex(texts, BRACKETS, r"-\1\2")
         ours = pc.or_(pc.match_substring_regex(texts, pattern), pc.match_substring_regex(texts, INFINITE))
         found = pc.replace_substring_regex(texts, pattern, r"\1\2")
         found = pc.replace_substring(found, "\u2212", "-")
@@ -62,6 +67,7 @@ class Form:
         if self.thousands:
             groups = {",": "commas", ".": "points", " ": "blanks", "'": "apostrophes"}[self.thousands]
             parts.append(f"{groups} between thousands")
+        parts += ["brackets for minus"] if self.brackets else []
         unit = {"": [], "%": ["in per cent"]}.get(self.unit, [f"in {self.unit}"])
         return " ".join(["numbers", *(["with " + " and ".join(parts)] if parts else []), *unit])
 
@@ -76,6 +82,13 @@ def form_of(
     texts = [text for text in texts if not re.match(INFINITE, text)]
     if not texts:
         return None, None
+    if any(re.match(BRACKETS, text) for text in texts):
+        bare = [re.sub(BRACKETS, r"-\1\2", text) for text in texts]
+        form, other = form_of(bare, decimal, thousands)
+        fits = form is not None or all(re.match(Form().pattern(), text) for text in bare)
+        return (
+            (replace(form or Form(), brackets=True), other and replace(other, brackets=True)) if fits else (None, None)
+        )
     unit = next((u for u in UNITS if all(u in text for text in texts)), "")
     forms = [
         Form(d, t, unit)
@@ -85,7 +98,8 @@ def form_of(
     fit = [form for form in forms if all(re.match(form.pattern(), text) for text in texts)]
     fit = [form for form in fit if _needed(form, texts)]
     if not fit or fit[0] == Form():
-        return None, None
+        minus = any("\u2212" in text for text in texts)
+        return (fit[0] if fit and minus else None), None
     commas = [form for form in fit if "," in (form.decimal, form.thousands) and form.thousands in ("", ",")]
     other = commas[1] if len(commas) > 1 and commas[0] == fit[0] else None
     return fit[0], other

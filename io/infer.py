@@ -51,6 +51,18 @@ KEY_NAME = re.compile(r"(^|[^a-z])(id|ids|nbr|key|uuid|guid)$|caseid$", re.IGNOR
 ID_NAME = re.compile(r"((^|[^a-z])(id|ids|nbr|key|index|idx|uuid|guid|number|nr|no|row)|caseid)$", re.IGNORECASE)
 
 
+SHARE_ALIKE = 0.9  # of the texts of a column that are no numbers
+LOOK_ALIKE = {
+    "numbers": re.compile(
+        r"^[<>≤≥~≈±]?\s*[+\-\u2212]?[$€£¥]?\s*\d[\d.,'’\s]*([eE][+-]?\d+)?\s*([^\W\d_]{1,6}|/\d+)?[$€£¥%]?$"
+    ),
+    "dates": re.compile(
+        r"^(\d{1,4}[-/. ]+([^\W\d_]{3,9}|\d{1,2})[-/., ]+\d{2,4}|[^\W\d_]{3,9}\.? \d{1,2}, ?\d{2,4}"
+        r"|\d{1,2}[^\W\d_]{3}\d{2,4})([T ]\d.*)?$"
+    ),
+}
+
+
 @dataclass(frozen=True)
 class Decision:
     """What a column becomes: kind "ignored" or one of the table's kinds, and why."""
@@ -66,8 +78,19 @@ class Decision:
 def decide(p: Profile, keep: bool = False) -> Decision:
     """The kind and levels of a column from its profile, and how it was recorded where it is real; `keep`: even when it
     is constant or an identifier."""
+    words = p.words_as_missing()
     n_infinite = p.infinite_as_missing()
+    if p.n_numbers == p.n_observed and not p.leading_zero and p.levels is None:
+        p.merge_equal_numbers()
     found = _decide(p, keep)
+    if words:
+        listed = ", ".join(
+            f"{word!r} ({n:,})" for word, n in sorted(words.items(), key=lambda item: (-item[1], item[0]))
+        )
+        what = "dates" if p.dates else "numbers"
+        found = replace(
+            found, warning=_joined(found.warning, f"column '{p.name}': {listed} among {what}: taken as missing")
+        )
     if n_infinite:
         text, _ = p.example_infinite
         what = f"{counted(n_infinite, 'cell is', 'cells are')} infinite or beyond 1e150, such as {text!r}"
@@ -133,7 +156,8 @@ def _decide(p: Profile, keep: bool) -> Decision:
     if numeric and not p.leading_zero:
         return Decision("real", reason="numbers")
     plain = "text" if p.n_numbers < 0.5 * n else "numbers and text"
-    return _categorical(p, "numbers with leading zeros" if p.leading_zero else plain)
+    found = _categorical(p, "numbers with leading zeros" if p.leading_zero else plain)
+    return replace(found, warning=_joined(_unread(p) or found.warning, _alike(p.name, found.levels)))
 
 
 def _integers(p: Profile, keep: bool) -> Decision:
@@ -145,7 +169,8 @@ def _integers(p: Profile, keep: bool) -> Decision:
         if (KEY_NAME.search(p.name) or (n >= 100 and ID_NAME.search(p.name))) and not keep:
             return _identifier(p, "integers, all different, and the name says so")
         shuffled = p.maximum - p.minimum == n - 1 or (len(p.digits) == 1 and min(p.digits) >= 6)
-        advice = f"column '{p.name}': integers, all different; if they name the rows: {_option('drop', p.name)}"
+        lost = ", beyond 2^53, so that their last digits are lost" if max(p.maximum, -p.minimum) > 2**53 else ""
+        advice = f"column '{p.name}': integers, all different{lost}; if they name the rows: {_option('drop', p.name)}"
         return Decision("real", reason="integers, all different", warning=advice if shuffled and not keep else "")
     close = p.maximum - p.minimum < FEW_RANGE * few
     if few <= 5 or (few <= FEW_INTEGERS and few <= n / 2 and close):
@@ -170,7 +195,8 @@ def _integers(p: Profile, keep: bool) -> Decision:
 def _identifier(p: Profile, what: str) -> Decision:
     reason = f"identifier: {what}; {p.counted} different values in {p.n_observed:,} cells"
     stray = _stray(p)
-    return Decision("ignored", reason=reason + stray, warning=f"column '{p.name}': left out{stray}" if stray else "")
+    warning = _unread(p) or (f"column '{p.name}': left out{stray}" if stray else "")
+    return Decision("ignored", reason=reason + stray, warning=warning)
 
 
 def _too_many(p: Profile) -> bool:
@@ -196,6 +222,36 @@ def _stray(p: Profile) -> str:
     text = p.example_text[0][:40]
     what = "dates" if isinstance(p.form, Dates) else "numbers"
     return f"; most cells are {what}: if {text!r} means missing, say {_option('missing', text)}"
+
+
+def _unread(p: Profile) -> str:
+    """A warning where nearly all cells of a column of text look like numbers, or like dates, but are written in a way
+    that is not read, or in several; else ""."""
+    if p.leading_zero or p.n_distinct <= FEW_INTEGERS or not p.words:
+        return ""
+    for what, pattern in LOOK_ALIKE.items():
+        like = [word for word in p.words if pattern.match(word)]
+        if len(like) >= SHARE_ALIKE * len(p.words):
+            plain = () if p._texts is None else (t for t in p._texts[:100].to_pylist() if t not in p.words)
+            examples = ", ".join(repr(text[:24]) for text in [*list(plain)[:1], *like][:3])
+            how = f"look like {what}, but are not all written in one way that can be read"
+            return (
+                f"column '{p.name}': its cells {how} ({examples}), so that they are text; write them alike to use them"
+            )
+    return ""
+
+
+def _alike(name: str, levels: tuple[str, ...]) -> str:
+    """A warning where levels differ in nothing but case and blanks."""
+    same: dict[str, list[str]] = {}
+    for level in levels:
+        same.setdefault("".join(level.casefold().split()), []).append(level)
+    groups = [", ".join(map(repr, group[:4])) for group in same.values() if len(group) > 1]
+    if not groups:
+        return ""
+    more = f", and {counted(len(groups) - 1, 'more group')} likewise" if len(groups) > 1 else ""
+    what = f"the levels {groups[0]} differ in case or blanks alone{more}"
+    return f"column '{name}': {what}; if they mean the same, write them alike in the file"
 
 
 def _option(name: str, value: str) -> str:

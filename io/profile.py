@@ -16,13 +16,19 @@ import pyarrow.compute as pc
 from mpibayes.io.cells import Batch, Place
 from mpibayes.io.clock import as_text
 from mpibayes.io.dates import Dates
-from mpibayes.io.encode import MAX_REAL, Markers, Offences, expectation, numbers, parse
+from mpibayes.io.encode import MAX_REAL, Markers, Offences, expectation, known_numbers, numbers, parse
 from mpibayes.io.forms import Form
 from mpibayes.io.measured import Histogram
 from mpibayes.io.rows import NUMERIC
 
 MAX_TEXTS = 131_072
 MAX_NUMBER_TEXTS = 16_384  # of a column of fractions: nothing but its count of different values is wanted
+MOST_WORDS = 50  # different texts that are no numbers that are counted
+NO_VALUE = (  # among numbers these mean missing; among text "none" may be an answer
+    "-", "--", "---", ".", "..", "...", "*", "na", "n/a", "n.a.", "n.d.", "n/d", "k.a.", "nan", "-nan", "none", "null",
+    "nil", "missing", "<na>", "(blank)", "(null)", "(missing)", "#n/a", "#na", "#nv", "#div/0!", "#value!", "#ref!",
+    "#num!", "#name?", "#null!",
+)  # fmt: skip
 TRUTH = (("0", "1"), ("false", "true"), ("no", "yes"), ("f", "t"), ("n", "y"))
 _SKETCH = 16_384
 
@@ -53,6 +59,7 @@ class Profile:
         self.mean = self.scatter = 0.0
         self.example_text: tuple[str, Place] | None = None  # the first cell that is no number
         self.example_infinite: tuple[str, Place] | None = None
+        self.words: dict[str, int] = {}  # cells of texts that are no numbers, of the first MOST_WORDS
         self._texts: pa.StringArray | None = pa.array([], pa.string())
         self._sketch: np.ndarray | None = None  # instead of the texts when they are too many: the smallest hashes
         self._waiting: list = []
@@ -105,6 +112,9 @@ class Profile:
                 i = int(present[np.flatnonzero(flag)[0]])
                 place = Place(batch.path, batch.first_row + cells.first(i))
                 setattr(self, attribute, (cells.texts[i].as_py(), place))
+        for i in np.flatnonzero(np.isnan(values))[: MOST_WORDS + 1] if len(self.words) <= MOST_WORDS else ():
+            word = texts[int(i)].as_py()
+            self.words[word] = self.words.get(word, 0) + int(n[i])
         if is_number.any():
             self._add_numbers(plain, values, is_number, n)
         if self.counts_rows:
@@ -128,12 +138,43 @@ class Profile:
         n, self.n_infinite = self.n_infinite, 0
         self.n_missing += n
         self.n_observed -= n
-        self.markers = (*self.markers, "inf", "-inf")
+        self._take_for_missing("inf", "-inf")
+        return n
+
+    def words_as_missing(self) -> dict[str, int]:
+        """Takes texts such as "n/a" for missing where all other cells are numbers; how many cells each of them has."""
+        words, n = self.words, sum(self.words.values())
+        known = words and len(words) <= MOST_WORDS and all(word.lower() in NO_VALUE for word in words)
+        if self.kind is not None or not known or n > self.n_numbers:
+            return {}
+        if n + self.n_numbers + self.n_infinite != self.n_observed:
+            return {}
+        self.n_missing += n
+        self.n_observed -= n
+        self.example_text, self.words = None, {}
+        self._take_for_missing(*words)
+        return words
+
+    def merge_equal_numbers(self) -> None:
+        """Keeps one text of each number, where 1 is also written 1.0."""
+        self._merge()
+        if self._texts is None or not len(self._texts):
+            return
+        values = known_numbers(self._texts, self.form)
+        if len(np.unique(values[~np.isnan(values)])) == np.count_nonzero(~np.isnan(values)):
+            return
+        length = pc.utf8_length(self._texts).to_numpy(zero_copy_only=False)
+        texts = np.array(self._texts.to_pylist(), object)
+        order = np.lexsort((texts, length, values))
+        again = np.diff(values[order], prepend=np.nan) == 0.0
+        self._texts = pa.array(texts[np.sort(order[~again])].tolist(), pa.string())
+
+    def _take_for_missing(self, *markers: str) -> None:
+        self.markers = (*self.markers, *markers)
         self._markers = Markers.of(self.markers)
         self._merge()
         if self._texts is not None:
             self._texts = self._texts.filter(pa.array(~self.missing_among(self._texts)))
-        return n
 
     def _add_numbers(self, texts: pa.StringArray, values: np.ndarray, is_number: np.ndarray, n: np.ndarray) -> None:
         x, n = values[is_number], n[is_number].astype(float)

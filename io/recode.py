@@ -17,7 +17,7 @@ import pyarrow.parquet
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.dates import Dates, DatesLike, as_times, of_times, stored, type_of
-from mpibayes.io.dialect import MISSING
+from mpibayes.io.dialect import MARKED, MISSING
 from mpibayes.io.encode import Encoder, Offences, expectation, parse
 from mpibayes.io.files import HDF5, first_bytes
 from mpibayes.io.forms import Form
@@ -110,6 +110,8 @@ def opened_like(like, path, may_lack=(), header=None, missing=(), **given) -> _T
     if first_bytes(path) == HDF5:
         return _TypedFile(columns, path, may_lack)
     options = {key: given.get(key) or about.get(key) for key in ("delimiter", "encoding")}
+    if options["encoding"] in MARKED:  # the file says which of them it is
+        options["encoding"] = None
     return _TextFile(columns, about, path, may_lack, header, missing, options)
 
 

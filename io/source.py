@@ -67,7 +67,7 @@ class TextSource:
             raise ConfigError("no file to import")
         self.paths = tuple(Path(p) for p in paths)
         self.header_detected = header is None
-        encoding = check_encoding(encoding)
+        encoding = check_encoding(encoding, self.paths[0])
         if delimiter is not None and (len(delimiter.encode()) != 1 or delimiter in '"\r\n'):
             raise ConfigError(f"delimiter {delimiter!r}: expected one ASCII character, such as ',' or ';' or a tab")
         first = look(self.paths[0], delimiter, header, encoding, names, expected)
@@ -379,9 +379,21 @@ def _ragged(path: Path, dialect: Dialect, found: list[tuple[int, int, str]]) -> 
     more = " (the first ones)" if len(found) >= MAX_PROBLEMS else ""
     return DataError(
         f"{path}: rows with another number of fields than the first one{more}; "
-        f"read with delimiter {dialect.delimiter!r}",
+        f"read with delimiter {dialect.delimiter!r}{_advice(dialect, found)}",
         problems,
     )
+
+
+def _advice(dialect: Dialect, found: list[tuple[int, int, str]]) -> str:
+    """What may be the matter where rows of another number of fields are alike."""
+    widths = {n for _, n, _ in found}
+    if dialect.delimiter == " ":
+        return "; if its columns are lined up by several blanks, make them one: tr -s ' '"
+    if widths == {len(dialect.names) + 1} and all(text.rstrip().endswith(dialect.delimiter) for _, _, text in found):
+        return "; if every row but the first one ends with a delimiter, add one to the first, too"
+    if len(widths) == 1 and len(found) >= MAX_PROBLEMS:
+        return "; if the file begins with a title, remove it, so that its first line has the names"
+    return ""
 
 
 def _unreadable(path: Path, dialect: Dialect, error: Exception) -> DataError:

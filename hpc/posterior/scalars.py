@@ -50,6 +50,7 @@ def summary_of(chains: Sequence[np.ndarray]) -> ScalarSummary:
         ess, r_hat = bulk_ess(together), min(convergence.r_hat(halves), MOST_R_HAT)
     low, high = np.quantile(draws, (0.05, 0.95))
     sd = 0.0 if fixed else float(draws.std(ddof=1)) if len(draws) > 1 else np.nan
+    ess = min(ess, len(draws))  # estimated from few draws it may be more than there are
     return ScalarSummary(float(draws.mean()), sd, float(low), float(high), ess, r_hat, fixed, len(draws))
 
 

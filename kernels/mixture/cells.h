@@ -31,10 +31,13 @@ ALWAYS_INLINE int FN(keep_cells)(const double *x, int64_t n, double *kept, int64
         *(FN(vl_loose) *)(seen + c) = here;
         odd |= (vl)(v - v != 0.0);
     }
-    for (int64_t c = 0; n < N_DOUBLE && c < n; c++) {
-        seen[c] = -(int64_t)(x[c] == x[c]);
-        kept[c] = seen[c] ? x[c] : 0.0;
-        infinite |= !(kept[c] - kept[c] == 0);
+    for (int64_t c = 0; n < N_DOUBLE && c < n; c++) { /* without a branch: which are missing cannot be foreseen */
+        union { double number; int64_t bits; } cell = {x[c]};
+        int64_t here = -(int64_t)(x[c] == x[c]);
+        cell.bits &= here;
+        seen[c] = here;
+        kept[c] = cell.number;
+        infinite |= !(cell.number - cell.number == 0);
     }
     return infinite | FN(any)(odd);
 }

@@ -242,8 +242,13 @@ def test_steps(per_day, words):
 
 def test_each_pattern_has_its_own_texts():
     texts = {"ymd": "2024-05-13", "dmy": "13.5.2024", "mdy": "5/13/2024", "clock": "13:05"}
-    for order in PATTERN:
-        assert [d.order for d in dates_of(pa.array([texts[order]]))] == [order]
+    for order, text in texts.items():
+        assert [d.order for d in dates_of(pa.array([text]))] == [order]
+    months = pa.array(
+        [f"2024{month:02d}13" for month in range(1, 13)] + [f"2025{month:02d}13" for month in range(1, 13)]
+    )
+    assert [d.order for d in dates_of(months)] == ["compact"] and not dates_of(months[:5])
+    assert {*texts, "compact"} == PATTERN.keys()
 
 
 @pytest.mark.parametrize(
@@ -252,6 +257,8 @@ def test_each_pattern_has_its_own_texts():
         ("dmy", ["12/11/2024", "1/10/2024", "?"], "2/5/2024 14:30:00", "1/5/2024"),
         ("dmy", ["12.11.2024 09:30", "01.10.2024 10:15"], "02.05.2024 14:30", "01.05.2024 00:00"),
         ("mdy", ["5/1/2024 2:30 pm", "11/12/2024 12:30 am"], "5/2/2024 2:30 pm", "5/1/2024 12:00 am"),
+        ("compact", ["20241231"], "20240502 14:30:00", "20240501"),
+        ("compact", ["20241231T1530Z"], "20240502T1430Z", "20240501T0000Z"),
         ("ymd", ["2024/12/31"], "2024/05/02 14:30:00", "2024/05/01"),
         ("ymd", ["2024-12-31", "2024-12-31 01:00"], "2024-05-02 14:30", "2024-05-01 00:00"),
         ("ymd", ["2024-12-31T01:00:00,25Z"], "2024-05-02T14:30:00,00Z", "2024-05-01T00:00:00,00Z"),

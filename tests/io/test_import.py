@@ -435,7 +435,7 @@ def test_text_in_a_real_column_at_row_one_million(tmp_path):
         (b"a,b\n1,x\n2,\xff\xfe\n3,y\n", {}, "not UTF-8: byte 0xff on line 3 (byte offset 10)"),
         (b"a,b\n" + b"1,x\n" * 400_000 + b"2,\xe9t\xe9\n", {}, "byte 0xe9 on line 400,002 (byte offset 1,600,006)"),
         (b"a\0\0b,c\n1\0,2\n", {}, "NUL"),
-        ("a,b\n1,2\n".encode("utf-16"), {}, "UTF-16"),
+        ("a,b\n1,2\n".encode("utf-16-le"), {}, "UTF-16"),
         (b"\x89HDF\r\n\x1a\n123", {}, "HDF5"),
         (b"PK\x03\x04123456", {}, "zip archive"),
         (b"PAR1" + b"0" * 50, {}, "damaged Parquet"),

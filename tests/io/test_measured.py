@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 
 from mpibayes.io.measured import MOST_VALUES, Histogram, in_words, recording
 
@@ -60,7 +61,10 @@ def test_sentinels():
 def test_scale():
     wide = np.exp(3 + 1.5 * G.standard_normal(2000))
     assert found(wide).log and found(wide.round(3), np.zeros(300)).log
+    z = ndtri((np.arange(2000) + 0.5) / 2000)
+    assert found(np.exp(3 + 0.62 * z)).log and not found(np.exp(3 + 0.48 * z)).log  # an order of magnitude, or less
     assert not found(np.exp(3 + 0.3 * G.standard_normal(2000))).log  # spans too little
+    assert not found(1 + 14 * G.random(2000)).log  # is not skewed
     assert not found(wide - 1).log  # some are negative
     assert not found(NORMAL).log
 

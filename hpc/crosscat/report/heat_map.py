@@ -16,7 +16,8 @@ from mpibayes.text import percent, visible
 
 EMPTY = "#f4f5f7"
 LEVEL_LETTERS = 15  # of a line of a level's name
-LATER = re.compile(r"(?<=\w[-/])(?=\w)")  # where a long word goes on in the next line
+ATOMS = re.compile(r" \(.* or another value\)'*$")  # see `io.recording.levels`
+LATER = re.compile(r"(?<=\w[-/])(?=\w)|(?<=[a-z])(?=[A-Z])")  # where a long word goes on in the next line
 LEVEL_LINES = 8  # that is more than the longest that people write
 NAME_LETTERS = 30  # of a line of a column's name, above
 NAME_BESIDE = 40  # of a line of a cluster's name
@@ -56,7 +57,7 @@ def heat_map(
     head = 0.3 + 0.65 * longest  # at an angle of 40 degrees
     left, bottom = 1.25, 1.05 if gap else 0.65
     across, down = wide * (len(shown) + gap), top[-1]
-    right = max(0.77 * longest - 0.2, 0.25 + 0.054 * max((len(line) for lines in beside for line in lines), default=0))
+    right = max(0.77 * longest - 0.2, 0.25 + 0.062 * max((len(line) for lines in beside for line in lines), default=0))
     width, height = max(left + across + right, 7.5), 0.55 + head + down + bottom
     figure = plot(width, height)
     figure.set_layout_engine("none")
@@ -110,7 +111,8 @@ def _cell(c: ColumnProfile, k: int, means, levels) -> tuple[Any, list[str]]:
         sd = c.overall[1]
         z = (c.mean[k] - c.overall[0]) / sd if sd > 0 else 0.0
         mean = math.exp(min(c.mean[k], 600.0)) if c.log else c.mean[k]
-        small = not c.log and abs(mean) < sd / 200.0
+        own = c.sd[k] if np.isfinite(c.sd[k]) else sd  # 1.3 kg is not 0 among tons, but 1e-17 is
+        small = not c.log and abs(mean) < max(min(own, sd) / 200.0, 1e-9 * sd)
         return colours(norm(np.clip(z, -2.0, 2.0))), ["0" if small else _brief(mean)]
     norm, colours = levels
     p = c.p[:, k]
@@ -119,8 +121,11 @@ def _cell(c: ColumnProfile, k: int, means, levels) -> tuple[Any, list[str]]:
 
 
 def _head(name: str) -> list[str]:
-    """A column's name on one line, two or three: more would touch the next column's."""
+    """A column's name on one line, two or three: more would touch the next column's. Of one that says which atom of
+    many a cell is, they are not listed."""
     name = visible(name)
+    if len(name) > NAME_LETTERS:
+        name = ATOMS.sub(" (which value)", name)
     return textwrap.wrap(name, max(NAME_LETTERS, len(name) // 3 + 8)) or [""]
 
 

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +26,7 @@ from mpibayes.text import factor, percent, spread
 
 TELLING = 0.1  # nats: a column that differs less is not said to characterise a cluster
 TRAITS = 5  # columns named for each cluster
+NAMING = 2  # of them that its name has
 MANY_CLUSTERS, MANY_COLUMNS = 20, 14  # of the picture, which has to fit a screen
 PLAIN = 0.9  # of a level that so many rows of a cluster have, its name says no share
 REST = "not "  # how what is none of a column's atoms is called, see `io.recording.levels`
@@ -299,13 +301,21 @@ def traits(
     return named
 
 
-def picture(columns: Sequence[ColumnProfile], shared: Shared = nothing_shared) -> list[ColumnProfile]:
-    """The columns for a picture of the largest clusters, each pair of which counts alike."""
+def picture(
+    columns: Sequence[ColumnProfile], shared: Shared = nothing_shared, traits: Sequence[Sequence[Trait]] = ()
+) -> list[ColumnProfile]:
+    """The columns for a picture of the largest clusters, each pair of which counts alike. traits: of each cluster; the
+    columns that name most of them are in the picture, so that what is said beside it is seen there."""
     n = min(len(columns[0].divergence), MANY_CLUSTERS)
     telling = [c for c in columns if np.any(c.divergence[:n] >= TELLING)]
     telling = telling or sorted(columns, key=lambda c: -c.information)[:1]
     pairs = [(i, j) for i in range(n) for j in range(i)]
-    return order(telling, pairs, np.array([c.information for c in telling]), shared, MANY_COLUMNS)
+    ordered = order(telling, pairs, np.array([c.information for c in telling]), shared, MANY_COLUMNS)
+    named = Counter(t.column for own in traits[:n] for t in sorted(own, key=lambda t: t.lacking)[:NAMING])
+    first = sorted((c for c in columns if c.name in named), key=lambda c: -named[c.name])
+    picked = {c.name for c in [*first, *(c for c in ordered if c.name not in named)][:MANY_COLUMNS]}
+    known = {c.name for c in ordered}
+    return [c for c in [*ordered, *(c for c in first if c.name not in known)] if c.name in picked]
 
 
 def order(

@@ -298,8 +298,8 @@ def _characterise(
         numbers = {name: profiles.Numbers(counts[name], *moments[name]) for name in cuts}
         view.profiles = profiles.profiles(own.components, own.components.prior(r.hyper), statistics, shown, numbers)
         view.blocks = profiles.block_profiles(own.components, statistics, shown)
-        view.columns = profiles.picture(view.profiles, shared) if view.profiles else []
     traits = [profiles.traits(view.profiles, int(k), shared) for k in shown]
+    view.columns = profiles.picture(view.profiles, shared, traits) if view.profiles else []
     browsed = np.arange(min(BROWSED, len(r.sizes)))
     if statistics is not None and sample is not None:
 

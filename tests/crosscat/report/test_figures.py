@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mpibayes.hpc.crosscat.report import figures, heat_map
-from mpibayes.hpc.crosscat.report.profiles import ColumnProfile, picture
+from mpibayes.hpc.crosscat.report.profiles import ColumnProfile, picture, trait
 from mpibayes.hpc.posterior import drawing
 from tests.crosscat.report.test_chains import make_chain
 
@@ -54,10 +54,35 @@ def test_profiles_fit_a_screen_and_say_what_they_leave_out(monkeypatch):
     ) in words
 
 
+def test_the_picture_has_the_columns_that_name_its_clusters():
+    """Of near twins the picture would have one, and a cluster's name the other."""
+    columns = [real(f"c{i}", [9.0 - 0.1 * i] * 4, [2.0] * 4) for i in range(20)]
+    assert "c19" not in {c.name for c in picture(columns)}
+    named = [[trait(columns[19], k), trait(columns[18], k), trait(columns[17], k)] for k in range(4)]
+    chosen = [c.name for c in picture(columns, traits=named)]
+    assert {"c18", "c19"} <= set(chosen) and "c17" not in chosen and len(chosen) == 14
+
+
+def test_small_means_are_not_0():
+    """1.3 kg among tons; but a mean that is 0 but for rounding is 0."""
+    looks = (lambda z: z, lambda z: "white"), (lambda z: z, lambda z: "white")
+    tons = replace(real("mass", [1.0, 1.0], [1.3, 2.0]), overall=np.array([1500.0, 1900.0]), sd=np.array([0.2, np.nan]))
+    assert heat_map._cell(tons, 0, *looks)[1] == ["1.3"]
+    around_0 = replace(real("x", [1.0, 1.0], [1e-17, -1e-4]), sd=np.array([0.0, 1.0]))
+    assert [heat_map._cell(around_0, k, *looks)[1] for k in (0, 1)] == [["0"], ["0"]]
+
+
+def test_a_head_does_not_list_atoms():
+    atoms = "Inclination_radians (0.785398163 or 0.907571211 or 1.507964474 or another value)"
+    assert " ".join(heat_map._head(atoms)) == "Inclination_radians (which value)"
+    assert heat_map._head("gain (0 or not 0)") == ["gain (0 or not 0)"]
+
+
 def test_long_words_break_where_people_break_them():
     assert heat_map._wrapped("Manufacturing-durable goods") == ["Manufacturing-", "durable goods"]
     assert heat_map._wrapped("Government/Commercial") == ["Government/", "Commercial"]
     assert heat_map._wrapped("Sun-Synchronous") == ["Sun-Synchronous"]
+    assert heat_map._wrapped("InternalMedicine") == ["Internal", "Medicine"]
 
 
 def test_both_parts_of_a_column_with_atoms_are_one_column(monkeypatch):
