@@ -126,49 +126,48 @@ APART void FN(add_prior)(const tail_t *t, const block_t *block, double *total) {
         UNROLL for (int j = 0; j < ROWS; j++) UNROLL for (int v = 0; v < 2; v++)                                       \
             ((vd *)(out + j * stride + k))[v] = sum[j][v];                                                             \
     }
-#define DEFINE_NORMAL(NAME, ROWS)                                                                                      \
+#define DEFINE_NORMAL(NAME, ROWS, ADD)                                                                                 \
     APART void FN(NAME)(const instantiated_t *g, const block_t *block, int64_t first, int64_t n_columns, double *out,  \
                         int64_t stride, int64_t n) {                                                                   \
-        ADD_NORMAL(ROWS)                                                                                               \
+        ADD(ROWS)                                                                                                      \
     }
-DEFINE_NORMAL(normal_4, 4)
-DEFINE_NORMAL(normal_1, 1)
+DEFINE_NORMAL(normal_4, 4, ADD_NORMAL)
+DEFINE_NORMAL(normal_1, 1, ADD_NORMAL)
 
-/* one or the other address by a mask of ones or zeros: which cells are missing cannot be foreseen */
-ALWAYS_INLINE const vd *FN(either)(const double *there, const double *lacking, int64_t mask) {
-    return (const vd *)(((uintptr_t)there & (uintptr_t)mask) | ((uintptr_t)lacking & ~(uintptr_t)mask));
-}
-
-/* The same on top of `out`, which is g->start, for a row that may lack cells: what a missing one adds takes its column's
- * constant out again, as constant (1 - 0)^2. */
-APART void FN(normal_seen)(const instantiated_t *g, const block_t *block, int64_t row, int64_t n_columns, double *out,
-                           int64_t n) {
-    static const double none[16] __attribute__((aligned(64)));
-    const int64_t *seen = block->reals_seen + row * n_columns;
-    const double *cells = block->reals[row];
-    for (int64_t k = 0; k < n; k += 16) {
-        vd sum[16 / N_DOUBLE];
-        UNROLL for (int v = 0; v < 16 / N_DOUBLE; v++) sum[v] = ((const vd *)(out + k))[v];
-        for (int64_t r = 0; r < n_columns; r++) {
-            int64_t at = r * g->base + k;
-            const vd *location = FN(either)(g->location + at, none, seen[r]);
-            const vd *factor = FN(either)(g->half_precision + at, g->constant + at, seen[r]);
-            vd x = SPREAD(cells[r] + (double)(1 + seen[r])); /* a missing cell is 0 in the block */
-            UNROLL for (int v = 0; v < 16 / N_DOUBLE; v++) {
-                vd d = x - location[v];
-                sum[v] -= factor[v] * (d * d);
-            }
-        }
-        UNROLL for (int v = 0; v < 16 / N_DOUBLE; v++) ((vd *)(out + k))[v] = sum[v];
+/* The same on top of `out`, which is g->start, for rows that may lack cells: a missing one takes its column's constant
+ * out again. Without a branch: which cells are missing cannot be foreseen. */
+#define ADD_NORMAL_SEEN(ROWS)                                                                                          \
+    for (int64_t k = 0; k < n; k += 2 * N_DOUBLE) {                                                                    \
+        vd sum[ROWS][2];                                                                                               \
+        UNROLL for (int j = 0; j < ROWS; j++) UNROLL for (int v = 0; v < 2; v++)                                       \
+            sum[j][v] = ((const vd *)(out + j * stride + k))[v];                                                       \
+        for (int64_t r = 0; r < n_columns; r++) {                                                                      \
+            int64_t at = r * g->base + k;                                                                              \
+            const vd *location = (const vd *)(g->location + at), *constant = (const vd *)(g->constant + at);           \
+            const vd *half_precision = (const vd *)(g->half_precision + at);                                           \
+            UNROLL for (int j = 0; j < ROWS; j++) {                                                                    \
+                vd x = SPREAD(block->reals[first + j][r]);                                                             \
+                vl here = (vl){0} + block->reals_seen[(first + j) * n_columns + r];                                    \
+                UNROLL for (int v = 0; v < 2; v++) {                                                                   \
+                    vd d = x - location[v];                                                                            \
+                    sum[j][v] -= SELECT(here, half_precision[v] * (d * d), constant[v]);                               \
+                }                                                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+        UNROLL for (int j = 0; j < ROWS; j++) UNROLL for (int v = 0; v < 2; v++)                                       \
+            ((vd *)(out + j * stride + k))[v] = sum[j][v];                                                             \
     }
-}
+DEFINE_NORMAL(normal_seen_4, 4, ADD_NORMAL_SEEN)
+DEFINE_NORMAL(normal_seen_1, 1, ADD_NORMAL_SEEN)
 
 /* normal columns under given parameters, on top of g->start */
 static void FN(add_normal)(const instantiated_t *g, const block_t *block, int64_t n_columns, double *out,
                            int64_t stride, int64_t n) {
     int64_t j = 0;
-    if (block->some_missing)
-        for (; j < block->n; j++) FN(normal_seen)(g, block, j, n_columns, out + j * stride, n);
+    if (block->some_missing) {
+        for (; j + 4 <= block->n; j += 4) FN(normal_seen_4)(g, block, j, n_columns, out + j * stride, stride, n);
+        for (; j < block->n; j++) FN(normal_seen_1)(g, block, j, n_columns, out + j * stride, stride, n);
+    }
     for (; j + 4 <= block->n; j += 4) FN(normal_4)(g, block, j, n_columns, out + j * stride, stride, n);
     for (; j < block->n; j++) FN(normal_1)(g, block, j, n_columns, out + j * stride, stride, n);
 }
