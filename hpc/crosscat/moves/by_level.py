@@ -9,7 +9,7 @@ no pass over the rows.
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import betaln, gammaln, logsumexp
+from scipy.special import betaln, gammaln
 
 from mpibayes.hpc.components.categorical import Categorical
 from mpibayes.hpc.components.grid import draw_on_grid
@@ -112,13 +112,14 @@ def _log_sides(ledger: Ledger, label: int) -> np.ndarray:
     levels = ledger.statistics.of(Categorical)[0].take(ledger.column, axis=1).astype(float)
     of_column = []
     for spread in SPREAD:
-        terms = betaln(levels[:, [label]] + spread, levels + spread) - betaln(spread, spread)
+        each = gammaln(levels + spread)
+        terms = each + each[:, [label]] - gammaln(levels + levels[:, [label]] + 2.0 * spread) - betaln(spread, spread)
         of_column.append(np.add.reduceat(terms, kind.offsets[:-1], axis=0))
-    return logsumexp(np.concatenate(of_column), axis=0) + np.log(2.0 / (len(SPREAD) * len(kind)))
+    return np.logaddexp.reduce(np.concatenate(of_column)) + np.log(2.0 / (len(SPREAD) * len(kind)))
 
 
 def _log_choice(worth: np.ndarray, other: int) -> float:
-    return float(worth[other] - logsumexp(worth))
+    return float(worth[other] - np.logaddexp.reduce(worth))
 
 
 def _log_proposals(n_before: int, log_choice: float, log_sides: float) -> float:

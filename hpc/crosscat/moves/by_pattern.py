@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import betaln, gammaln, logsumexp
+from scipy.special import betaln, gammaln
 
 from mpibayes.hpc.crosscat.moves.ledger import Ledger
 from mpibayes.hpc.parallel.streams import Purpose, generator
@@ -272,7 +272,7 @@ class Table:
         for spread in SPREAD:
             terms = betaln(spread + levels[:, 0], spread + levels[:, 1]) - betaln(spread, spread)
             each.append(np.add.reduceat(terms, self.first))
-        return float(logsumexp(each) - np.log(len(SPREAD) * len(self.first)))
+        return float(np.logaddexp.reduce(each, axis=None) - np.log(len(SPREAD) * len(self.first)))
 
     # --- parts of them -----------------------------------------------------------------------------------------------
 
