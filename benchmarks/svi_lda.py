@@ -1,7 +1,8 @@
 """Topics: speed of the local step, perplexity of held-out documents beside other programs, efficiency of ranks, memory.
 
 python benchmarks/svi_lda.py speed FOLDER                    of the data folder: text_kos; documents a CPU second
-python benchmarks/svi_lda.py perplexity FOLDER NAME [PEER..] kos, ap, bbc or dblp; tomotopy, scikit-learn, gensim
+python benchmarks/svi_lda.py perplexity FOLDER NAME [PEER..] kos, ap, bbc, bbc/8 (in pieces of 8 words) or dblp;
+                                                             tomotopy, tomotopy-fixed, scikit-learn, gensim
 python benchmarks/svi_lda.py synthetic [PEER ...]            21,000 documents of 50 known topics
 python benchmarks/svi_lda.py course FOLDER                   kos: variational Bayes alone, cycle by cycle
 python benchmarks/svi_lda.py noise FOLDER                    kos: SVI+ beside batches and all documents, 20 starts
@@ -25,7 +26,7 @@ import numpy as np
 
 from mpibayes.hpc.data.rows import heldout_rows
 from mpibayes.hpc.parallel.comm import serial, world
-from mpibayes.hpc.svi.lda import heldout
+from mpibayes.hpc.svi.lda import family, heldout
 from mpibayes.hpc.svi.lda.ascent import Ascent, Settings
 from mpibayes.hpc.svi.lda.family import BATCH, CYCLES, PASSES, alpha_of, cycles_of, is_large
 from mpibayes.hpc.svi.lda.local import Documents, Local, unit_of
@@ -59,6 +60,7 @@ def text(path):
 
 def corpus(folder, name):
     """(rows, words there are)."""
+    name, _, pieces = name.partition("/")
     if name == "kos":
         lines = text(folder / "text_kos" / "docword.kos.txt.xz")
         d, v = int(lines[0]), int(lines[1])
@@ -73,7 +75,11 @@ def corpus(folder, name):
     place = folder / {"bbc": "text_bbc_news", "dblp": "text_dblp"}[name]
     number = {word: i for i, word in enumerate(text(place / "vocabulary.txt.xz"))}
     lines = (line.split("\t")[0].split() for line in text(place / "corpus.tsv.xz"))
-    return rows_of([Counter(number[w] for w in line if w in number) for line in lines]), len(number)
+    documents = [[number[w] for w in line if w in number] for line in lines]
+    if pieces:
+        n = int(pieces)
+        documents = [words[i : i + n] for words in documents for i in range(0, len(words), n)]
+    return rows_of([Counter(words) for words in documents]), len(number)
 
 
 def simulated(d=21_000, v=5_000, k=TOPICS, length=100, seed=0):
@@ -156,6 +162,7 @@ def ascent(rows, v, comm=None, **given):
 
 BATCHES = {"batch": Constant(BATCH), "rate": Decay(10.0, 0.5)}
 CVB0 = {"first": "cvb0", "then": "cvb0"}
+GIBBS = {"first": "gibbs", "then": "gibbs"}
 
 
 def length_of(rows):
@@ -165,6 +172,10 @@ def length_of(rows):
 def defaults(rows):
     """What "auto" means."""
     alpha, n = alpha_of(length_of(rows), TOPICS), len(rows)
+    if length_of(rows) < family.SHORT:
+        size = family.sampled_batch(n)
+        alpha = alpha_of(length_of(rows), TOPICS, sampled=True)
+        return family.sampled_cycles(n, size), GIBBS | BATCHES | {"batch": Constant(size), "alpha": alpha}
     if not is_large(n, float(rows.values.sum())):
         return cycles_of(length_of(rows)), CVB0 | {"alpha": alpha}
     return max(CYCLES, -(-PASSES * n // BATCH)), CVB0 | BATCHES | {"alpha": alpha}
@@ -173,14 +184,19 @@ def defaults(rows):
 def ways(rows):
     """Other settings than the defaults: by name, cycles and settings."""
     t, given = defaults(rows)
-    half = {"then": "vb", "switch": t // 2, "warm": t if "batch" in given else t * 9 // 10}
     found = {"alpha 0.1": (t, given | {"alpha": ALPHA})} if given["alpha"] != ALPHA else {}
+    if given["first"] == "gibbs":
+        t, given = cycles_of(length_of(rows)), CVB0 | {"alpha": alpha_of(length_of(rows), TOPICS)}
+        found["cvb0"] = t, given
+    half = {"then": "vb", "switch": t // 2, "warm": t if "batch" in given else t * 9 // 10}
     found |= {"cvb0, then vb": (t, given | half), "linear, then vb": (t, given | half | {"first": "linear"})}
     found["vb"] = CYCLES, {"warm": CYCLES // 2, "alpha": given["alpha"]}
     if len(rows) > 5000:
         every = {"alpha": given["alpha"]} | CVB0
-        found["all documents"] = cycles_of(length_of(rows)), every
-        found["batches"] = max(CYCLES, -(-PASSES * len(rows) // BATCH)), every | BATCHES
+        if "batch" in given:
+            found["all documents"] = cycles_of(length_of(rows)), every
+        else:
+            found["cvb0, batches"] = max(CYCLES, -(-PASSES * len(rows) // BATCH)), every | BATCHES
     else:
         found["20 cycles"] = 20, given
     return found
@@ -293,12 +309,14 @@ def course(folder):
 def speed(folder):
     """Documents a CPU second of the local step, in a pass of a chain that has made twenty."""
     rows, v = corpus(folder, "kos")
-    for kind, cold in (("vb", True), ("vb", False), ("linear", True), ("linear", False), ("cvb0", False)):
+    ways = [("vb", True), ("vb", False), ("linear", True), ("linear", False), ("cvb0", False), ("gibbs", True)]
+    for kind, cold in ways:
         chain = ascent(rows, v, first=kind, then=kind, switch=10**6, warm=10**6)
         chain.start()
         for _ in range(20):
             chain.cycle()
-        documents, local = Documents([rows], v, TOPICS, unit_of(rows.values.sum()), True), Local(kind, cold, 0.01, 100)
+        documents, local = Documents([rows], v, TOPICS, unit_of(rows.values.sum()), True), chain.settings.local(1)
+        local.cold = cold
         documents.gamma = [np.concatenate(chain.documents.gamma)]
         sums, best, done = np.zeros((v, documents.room.weight.shape[1])), np.inf, 0
         documents.weigh(chain.q, local, [None])

@@ -80,6 +80,7 @@ class Purpose(IntEnum):
     BATCH = 70  # which rows an iteration of variational inference looks at
     STATISTICS_NOISE = 71  # how much each of them counts
     FIRST_MEANS = 72  # rows that the first components are found on, and which are their centers; sub = what for
+    TOPICS = 73  # topics of a document's words; sub = document (kernels)
 
 
 def in_lane(chain: int, lane: int) -> int:

@@ -8,7 +8,8 @@
 #define MPIBAYES_PHILOX_H
 #include <stdint.h>
 
-enum { PURPOSE_PRIORITY = 1, PURPOSE_ASSIGN = 2, PURPOSE_VISIT = 11, PURPOSE_SUBSAMPLE = 15, PURPOSE_FLIP = 43, PURPOSE_TAIL = 44 };
+enum { PURPOSE_PRIORITY = 1, PURPOSE_ASSIGN = 2, PURPOSE_VISIT = 11, PURPOSE_SUBSAMPLE = 15, PURPOSE_FLIP = 43, PURPOSE_TAIL = 44,
+       PURPOSE_TOPICS = 73 };
 
 static inline void philox_multiply(uint64_t a, uint64_t b, uint64_t *high, uint64_t *low) {
     unsigned __int128 product = (unsigned __int128)a * b;

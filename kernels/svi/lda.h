@@ -2,10 +2,11 @@
 #ifndef MPIBAYES_SVI_LDA_H
 #define MPIBAYES_SVI_LDA_H
 #include <stdint.h>
+#include "philox.h"
 #include "special.h"
 
 enum { WIDE = 16, TOGETHER = 8 };       /* topics are padded to a multiple of WIDE; words are looked at TOGETHER */
-enum { VB = 0, LINEAR = 1, CVB0 = 2 }; /* local steps */
+enum { VB = 0, LINEAR = 1, CVB0 = 2, GIBBS = 3 }; /* local steps */
 
 typedef struct { /* documents, and what their local step depends on */
     int64_t K, P;          /* topics; padded */
@@ -14,15 +15,18 @@ typedef struct { /* documents, and what their local step depends on */
     const float *counts;
     const float *weight; /* (V, P): of words in topics, 0 in padding */
     const float *alpha;  /* (P,), 0 in padding */
-    int local, cold, most; /* which step; whether it starts anew; iterations at most */
+    int local, cold, most; /* which step; whether it starts anew; iterations at most, or sweeps of GIBBS */
     float tolerance;
     double rounder[2]; /* 1.5 * 2^52 times the unit of `sums`, and of `numbered` */
+    uint64_t seed, cycle, chain; /* of the streams of GIBBS, one a document */
+    int64_t number;              /* of the first document, among those of the table */
 } documents_t;
 
 typedef struct { /* scratch, at multiples of 64 bytes */
     float *gamma, *theta, *found; /* (P,) */
     float *ratio;                 /* (longest document + TOGETHER,) */
-    float *share;                 /* the same times P, for CVB0: of a word's topics */
+    float *share;                 /* the same times P, for CVB0 and GIBBS: of a word's topics */
+    int32_t *topic;               /* of each word of the document with the most, for GIBBS */
 } room_t;
 
 #define LOOPS "lda_loops.h"

@@ -227,6 +227,8 @@ static int64_t FN(document)(const documents_t *d, int64_t first, int64_t n, doub
     return done;
 }
 
+#include "lda_gibbs.h"
+
 static int64_t FN(lda_pass)(const documents_t *d, const int64_t *rows, int64_t n, const double *numbers, float *gamma,
                             double *sums, double *numbered, room_t *room) {
     int64_t done = 0;
@@ -237,8 +239,12 @@ static int64_t FN(lda_pass)(const documents_t *d, const int64_t *rows, int64_t n
             for (int64_t k = 0; k < d->K; k++) own[k] = d->alpha[k];
             continue;
         }
+        double number = numbers ? numbers[i] : 0.0, *other = numbers ? numbered : NULL;
         for (int64_t k = 0; k < d->K; k++) room->gamma[k] = own[k];
-        done += FN(document)(d, first, many, numbers ? numbers[i] : 0.0, sums, numbers ? numbered : NULL, room);
+        if (d->local == GIBBS)
+            done += FN(sampled)(d, d->number + row, first, many, number, sums, other, room);
+        else
+            done += FN(document)(d, first, many, number, sums, other, room);
         for (int64_t k = 0; k < d->K; k++) own[k] = room->gamma[k];
     }
     return done;
@@ -280,4 +286,5 @@ static double FN(lda_log)(const int64_t *starts, const int32_t *words, const flo
 #undef AHEAD
 #undef F
 #undef LOOSE
+#undef V8
 #include "lanes_end.h"

@@ -1,4 +1,5 @@
-"""The local step of lda.pyx in plain NumPy, with the same meaning. The bits differ, since all of it is float64."""
+"""The local steps of lda.pyx in plain NumPy, with the same meaning. The bits differ, since all of it is float64,
+but for the laws that "gibbs" draws from."""
 
 import numpy as np
 
@@ -46,3 +47,48 @@ def local_steps(starts, words, counts, weight, alpha, local, gamma, most, tolera
         np.add.at(sums, own, many[:, None] * share)
         done += times
     return found, sums, done
+
+
+def picked(p, u):
+    """The topic where the running sum of p (K,), lane by lane of 16, passes u of it; and its sum. float32."""
+    blocks = np.zeros((-(-len(p) // 16), 16), np.float32)
+    blocks.reshape(-1)[: len(p)] = p
+    levels = [np.zeros(16, np.float32)]
+    for block in blocks:
+        levels[0] = levels[0] + block
+    while len(levels[-1]) > 1:
+        half = len(levels[-1]) // 2
+        levels.append(levels[-1][:half] + levels[-1][half:])
+    total, lane = levels[-1][0], 0
+    u = np.float32(u) * total
+    for level in reversed(levels[:-1]):
+        if u >= level[lane]:
+            u, lane = u - level[lane], lane + len(level) // 2
+    h = 0
+    while h < len(blocks) - 1 and u >= blocks[h, lane]:
+        u, h = u - blocks[h, lane], h + 1
+    k, flat = h * 16 + lane, blocks.reshape(-1)
+    while not flat[k] > 0:
+        k = k - 1 if k else len(p) - 1
+    return k, total
+
+
+def sampled_step(words, counts, weight, alpha, uniforms, sweeps, left_in=False):
+    """Gibbs' sampler of one document: gamma (K,), and its words' shares (n, K). uniforms: of each word in each sweep.
+    left_in: wrong, a word's own topic counts when it is drawn anew."""
+    count, alpha, topic = np.zeros(len(alpha), np.float32), np.float32(alpha), {}
+    share, place = np.zeros((len(words), len(alpha))), np.repeat(np.arange(len(words)), np.asarray(counts, int))
+    draws = iter(np.floor(np.asarray(uniforms) * 2.0**24) * 2.0**-24)
+    for sweep in range(sweeps):
+        for i, at in enumerate(place):
+            if sweep and not left_in:
+                count[topic[i]] -= 1
+            p = (count + alpha) * np.float32(weight[words[at]])
+            if sweep and left_in:
+                count[topic[i]] -= 1
+            topic[i], total = picked(p, next(draws))
+            count[topic[i]] += 1
+            if sweep >= sweeps // 3:
+                share[at] += p / total
+    share /= np.asarray(counts, np.float64)[:, None] * (sweeps - sweeps // 3)
+    return alpha + np.asarray(counts, np.float64) @ share, share

@@ -1,19 +1,22 @@
 """The local step of latent Dirichlet allocation agrees with its plain twin, on every instruction set alike."""
 
 import hashlib
+import itertools
 import os
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from scipy.special import digamma
+from scipy.special import digamma, gammaln
 
+from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.kernels.common.machine import ISA
 from mpibayes.kernels.svi import lda, lda_twin
 
 WIDTHS = ("baseline", "avx2", "avx512")
 UNIT = 2.0**-36
+KEY = (3, 5, 1, 100)  # seed, cycle, chain, number of the first document
 
 
 def problem(d=40, v=80, k=7, seed=0, length=30):
@@ -36,13 +39,13 @@ def scale_of(lam, linear=False):
 def passed(local, k, cold=True, rows=None, numbers=None, most=50, tolerance=1e-3, seed=0):
     rng, starts, words, counts, lam = problem(k=k, seed=seed)
     texts = lda.Documents(starts, words, counts, len(lam))
-    room = lda.Room(k, len(lam), texts.longest)
+    room = lda.Room(k, len(lam), texts.longest, most=texts.most)
     room.weigh(lam, scale_of(lam, local != "vb"), None, local != "vb")
     alpha = rng.gamma(1.0, 0.3, k).astype(np.float32)
     gamma = rng.gamma(2.0, 1.0, (len(starts) - 1, k)).astype(np.float32)
     first = gamma.copy()
     sums, numbered = lda.table_of(len(lam), k, np.float64), lda.table_of(len(lam), k, np.float64)
-    done = room(texts, rows, numbers, alpha, local, cold, most, tolerance, gamma, sums, numbered, UNIT)
+    done = room(texts, rows, numbers, alpha, local, cold, most, tolerance, gamma, sums, numbered, UNIT, KEY)
     return (starts, words, counts, room.weight[:, :k], alpha, first), gamma, sums, numbered, done
 
 
@@ -57,6 +60,81 @@ def test_twins(local, k, cold):
     np.testing.assert_allclose(sums[:, :k], found, rtol=2e-4, atol=2e-4)
     assert (sums[:, k:] == 0).all() and (numbered == 0).all()
     np.testing.assert_allclose(sums.sum(), counts.sum(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("k", [1, 2, 7, 16, 33])
+@pytest.mark.parametrize("sweeps", [1, 6])
+def test_a_sampler_and_its_twin_draw_the_same(k, sweeps):
+    (starts, words, counts, weight, alpha, _), gamma, sums, numbered, done = passed("gibbs", k, most=sweeps)
+    total = np.zeros_like(sums)
+    for i, (a, b) in enumerate(itertools.pairwise(starts)):
+        stream = Stream(*KEY[:1], Purpose.TOPICS, *KEY[1:3], sub=KEY[3] + i)
+        uniforms = stream.uniforms(np.arange(sweeps * int(counts[a:b].sum())))
+        own, share = lda_twin.sampled_step(words[a:b], counts[a:b], weight, alpha, uniforms, sweeps)
+        np.testing.assert_allclose(gamma[i], own, rtol=1e-4, atol=1e-5)
+        np.add.at(total[:, :k], words[a:b], counts[a:b, None] * share)
+    np.testing.assert_allclose(sums, total, rtol=1e-4, atol=1e-5)
+    assert (numbered == 0).all() and done == sweeps * (np.diff(starts) > 0).sum()
+
+
+def exactly(tokens, weight, alpha):
+    """Mean of gamma given a document's words, over all topics that these may have."""
+    k, total, mean = len(alpha), 0.0, 0.0
+    for z in itertools.product(range(k), repeat=len(tokens)):
+        count = np.bincount(z, minlength=k)
+        p = np.exp((gammaln(alpha + count) - gammaln(alpha)).sum()) * np.prod(weight[tokens, list(z)])
+        total, mean = total + p, mean + p * count
+    return alpha + mean / total
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_sampler_has_the_posterior_of_a_small_document(seed):
+    """Two thirds of 60 sweeps of 20,000 copies, each with its own stream: |z| < 5 of each topic's mean gamma, by chance
+    beyond that in one of 500,000 tests. Wrong: what the other local steps find; and, with the twin, a word's own topic
+    left in while it is drawn anew."""
+    weight = np.float32(np.random.default_rng(3).gamma(0.7, 1.0, (4, 3))).astype(float)
+    alpha = np.float32([0.1, 0.3, 0.6]).astype(float)
+    words, counts = np.array([0, 1, 3], np.int32), np.array([2, 1, 1], np.float32)
+    mean, n = exactly([0, 0, 1, 3], weight, alpha), 20_000
+    texts = lda.Documents(np.arange(n + 1) * 3, np.tile(words, n), np.tile(counts, n), 4)
+    room = lda.Room(3, 4, 3, most=4)
+    room.weigh(weight, np.float32([1.0] * 3 + [0.0] * 13), None, True)
+    found = {}
+    for local in lda.LOCAL:
+        gamma, most = np.zeros((n, 3), np.float32), 60 if local == "gibbs" else 300
+        key = (seed, 1, 0, 0)
+        room(texts, None, None, np.float32(alpha), local, True, most, 1e-6, gamma, None, None, UNIT, key)
+        found[local] = gamma.astype(float)
+    error = found["gibbs"].std(axis=0) / n**0.5
+    away = {local: np.abs((gamma.mean(axis=0) - mean) / error).max() for local, gamma in found.items()}
+    assert away.pop("gibbs") < 5.0 and min(away.values()) > 25.0, away
+    for left_in in (False, True):
+        draws = np.random.default_rng(seed).random((250, 4 * 15))
+        own = np.array([lda_twin.sampled_step(words, counts, weight, alpha, u, 15, left_in)[0] for u in draws])
+        z = np.abs((own.mean(axis=0) - mean) / (own.std(axis=0) / 250**0.5)).max()
+        assert z > 15.0 if left_in else z < 5.0, (left_in, z)
+
+
+def test_a_document_draws_by_its_number():
+    """Shards with the numbers of their first documents have the bits of all together; with none they have not."""
+    (starts, words, counts, _, alpha, _), gamma, _, _, _ = passed("gibbs", 7)
+    lam = problem(k=7)[-1]
+    for first, right in ((KEY[3] + 25, True), (KEY[3], False)):
+        a = starts[25]
+        texts = lda.Documents(starts[25:] - a, words[a:], counts[a:], 80)
+        room, own = lda.Room(7, 80, texts.longest, most=texts.most), np.zeros((15, 7), np.float32)
+        room.weigh(lam, scale_of(lam, True), None, True)
+        room(texts, None, None, alpha, "gibbs", True, 50, 1e-3, own, None, None, UNIT, (*KEY[:3], first))
+        assert (own.tobytes() == gamma[25:].tobytes()) == right
+
+
+def test_words_without_a_weight():
+    """Where float32 tells no topic, any is drawn, and the word counts for none."""
+    texts = lda.Documents(np.array([0, 2]), np.array([0, 1], np.int32), np.array([3.0, 2.0], np.float32), 2)
+    room, gamma, sums = lda.Room(5, 2, 2, most=5), np.zeros((1, 5), np.float32), lda.table_of(2, 5, np.float64)
+    room.weigh(np.array([[1e-300] * 5, [1.0] * 5]), scale_of(np.ones((2, 5)), True), None, True)
+    room(texts, None, None, np.full(5, 0.1, np.float32), "gibbs", True, 9, 0.1, gamma, sums, None, UNIT, KEY)
+    assert (sums[0] == 0).all() and sums[1].sum() == pytest.approx(2.0) and gamma.sum() == pytest.approx(2.5)
 
 
 def test_exp_digamma():
@@ -82,7 +160,7 @@ def test_sums_do_not_depend_on_their_order():
     """Documents one by one, in another order, and times a number, to the last bit."""
     numbers = np.random.default_rng(3).normal(size=40)
     _, gamma, sums, numbered, _ = passed("vb", 7, numbers=numbers)
-    for local in ("vb", "cvb0"):
+    for local in ("vb", "cvb0", "gibbs"):
         _, gamma, sums, numbered, _ = passed(local, 7, numbers=numbers)
         total, other = np.zeros_like(sums), np.zeros_like(sums)
         for i in np.random.default_rng(4).permutation(40):
@@ -122,9 +200,23 @@ def test_bad_arguments():
             )
 
 
+def test_bad_arguments_of_a_sampler():
+    _, starts, words, counts, _lam = problem()
+    texts, halves = (lda.Documents(starts, words, x, 80) for x in (counts, counts + np.float32(0.5)))
+    assert texts.whole and not halves.whole
+    assert texts.most == max(counts[a:b].sum() for a, b in itertools.pairwise(starts))
+    gamma, alpha = np.ones((40, 7), np.float32), np.ones(7, np.float32)
+    for text, most, sweeps, key in (
+        (texts, texts.most, 3, None), (texts, texts.most - 1, 3, KEY), (halves, 9999, 3, KEY), (texts, 9999, 0, KEY),
+    ):  # fmt: skip
+        room = lda.Room(7, 80, texts.longest, most=most)
+        with pytest.raises(ValueError, match="gibbs: expected a key, whole counts, a sweep or more"):
+            room(text, None, None, alpha, "gibbs", True, sweeps, 0.1, gamma, None, None, 1.0, key)
+
+
 def digest():
     content = hashlib.sha256()
-    for local in ("vb", "linear", "cvb0"):
+    for local in ("vb", "linear", "cvb0", "gibbs"):
         for k in (3, 40):
             _, gamma, sums, numbered, _ = passed(local, k, numbers=np.linspace(-2, 2, 40))
             theta, beta = (lda.table_of(n, k, np.float64) for n in (40, 80))

@@ -79,6 +79,18 @@ def test_stopped_in_pieces_on_other_ranks(place):
     assert len(found(place, "one")[1]) == 6 * 3
 
 
+def test_sampled_topics_on_other_ranks(place):
+    """Documents draw by their number in the table, whoever looks at them."""
+    sampled = CONFIG.replace("cvb0, then vb", "gibbs").replace("learn_alpha = true\n", "")
+    (place / "sampled.toml").write_text(sampled)
+    ran(place, "sampled", config="sampled.toml")
+    ran(place, "sampled-pieces", *sets("run.cycles=13"), ranks=3, config="sampled.toml")
+    ran(place, "sampled-pieces", ranks=2, config="sampled.toml")
+    assert found(place, "sampled") == found(place, "sampled-pieces")
+    done = mpibayes(place, "predict", "sampled", "news.h5", "-o", "sampled.csv")
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("change", ['step.noise="positive"', "step.batch=all", 'step.local="linear"'])
 def test_other_steps_on_any_number_of_ranks(place, change):
@@ -89,15 +101,15 @@ def test_other_steps_on_any_number_of_ranks(place, change):
     assert outs[0] == outs[1] == outs[2]
 
 
-def test_shards_do_not_matter_without_noise(place):
+@pytest.mark.parametrize("local", ["cvb0, then vb", "gibbs"])
+def test_shards_do_not_matter_without_noise(place, local):
     """Expected counts are summed exactly."""
     quiet = CONFIG.replace('noise = "svi+"\neffective = {growing = 2}\n', "").replace("learn_alpha = true\n", "")
     (place / "quiet.toml").write_text(quiet)
-    for shards in (1, 7):
-        ran(place, f"s{shards}", *sets(f"run.shards={shards}"), config="quiet.toml")
-    one, seven = (
-        [arrays["lam"].tobytes() for _, arrays in iterate_draws(place / f"s{shards}")] for shards in (1, 7)
-    )  # fmt: skip
+    outs = [f"{local[:5]}-{shards}" for shards in (1, 7)]
+    for out in outs:
+        ran(place, out, *sets(f"run.shards={out[-1]}", f'step.local="{local}"'), config="quiet.toml")
+    one, seven = ([arrays["lam"].tobytes() for _, arrays in iterate_draws(place / out)] for out in outs)
     assert one == seven
 
 
@@ -151,17 +163,20 @@ def test_topics_of_new_documents(place):
 
 
 def test_defaults_fit_the_length_of_documents(place):
-    """All documents of a small table, or of one of few words, with an alpha that does not outweigh them. An alpha and a
-    local step of a run hold when it goes on, also where its file does not say."""
+    """All documents of a small table; sampled topics of short ones, with an alpha that does not outweigh them. An alpha
+    and a local step of a run hold when it goes on, also where its file does not say."""
     long, short = (corpus(d=5100 if length < 10 else 40, length=length)[0] for length in (120, 4))
     usual = '[data]\ntable = "{}.h5"\n[model]\nfamily = "svi"\nlikelihood = "lda"\ntopics = 50\n'
-    for name, rows, words in (
-        ("long", long, ("alpha 0.1", "all documents", "60 cycles", "local step cvb0")),
-        ("short", short, ("alpha 0.0498", "all documents", "200 cycles", "local step cvb0")),
+    for name, rows, change, words in (
+        ("long", long, (), ("alpha 0.1", "all documents", "60 cycles", "local step cvb0")),
+        ("short", short, (), ("alpha 0.0249", "256 documents", "399 cycles", "local step gibbs of 6 sweeps")),
+        ("short", short, ("step.batch=all",), ("alpha 0.0498", "all documents", "200 cycles", "local step cvb0")),
+        ("short", short, ("model.learn_alpha=true",), ("all documents", "local step cvb0 in 100 cycles, then vb")),
     ):
-        write_sparse(place / f"{name}.h5", rows, 60)
+        if not (place / f"{name}.h5").exists():
+            write_sparse(place / f"{name}.h5", rows, 60)
         (place / f"{name}.toml").write_text(usual.format(name))
-        done = mpibayes(place, "check", f"{name}.toml")
+        done = mpibayes(place, "check", f"{name}.toml", *sets(*change))
         assert done.returncode == 0 and all(word in done.stdout for word in words), done.stdout + done.stderr
     old = ("model.alpha=0.02", 'step.local="linear"', "model.topics=4")
     ran(place, "before", *sets(*old, "run.cycles=6"), config="long.toml")

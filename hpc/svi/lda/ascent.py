@@ -18,7 +18,7 @@ from mpibayes.hpc.parallel.comm import Communicator, agree, broadcast_arrays
 from mpibayes.hpc.parallel.reduce import shard_sum_everywhere
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
 from mpibayes.hpc.svi.lda import model
-from mpibayes.hpc.svi.lda.local import UNIT_OF_NUMBERED, Documents, Local, in_units, unit_of
+from mpibayes.hpc.svi.lda.local import SAMPLED, UNIT_OF_NUMBERED, Documents, Local, in_units, unit_of
 from mpibayes.hpc.svi.lda.model import Evaluator, State
 from mpibayes.hpc.svi.noise import Noise
 from mpibayes.hpc.svi.schedule import Constant, Schedule
@@ -33,7 +33,7 @@ EXACTLY = Local("vb", True, 1e-3, 300)  # how documents are looked at for a boun
 class Settings:
     """What the course of a chain depends on, besides the data. batch, effective: None for all documents, and for no
     noise. first, then: local steps up to cycle `switch`, and after it. warm: cycles in
-    which that of vb starts anew; others go on from what a document's topics were, but for batches."""
+    which that of vb starts anew; others go on from what a document's topics were, but for batches and gibbs."""
 
     topics: int
     alpha: float
@@ -52,12 +52,14 @@ class Settings:
     warm: int = 0
     tolerance: float = 0.01
     iterations: int = 100
+    sweeps: int = 6
 
-    def local(self, t: int) -> Local:
+    def local(self, t: int, chain: int = 0) -> Local:
         """The local step of cycle t, from 1."""
         kind = self.first if t <= self.switch else self.then
         anew = t <= self.warm if kind == "vb" else self.batch is not None
-        return Local(kind, anew or t == 1, self.tolerance, self.iterations)
+        stream = Stream(self.seed, Purpose.TOPICS, t, chain)
+        return Local(kind, anew or t == 1, self.tolerance, self.iterations, self.sweeps, stream)
 
 
 @dataclass
@@ -100,8 +102,9 @@ class Ascent:
             lambda: [rows_of(int(self.starts[i]), int(self.starts[i + 1])) for i in self.shards],
             "read its documents of the table",
         )
-        shares = "cvb0" in (settings.first, settings.then)
-        self.documents = Documents(read, n_words, settings.topics, unit_of(n_tokens), shares)
+        shares = bool({"cvb0", SAMPLED} & {settings.first, settings.then})
+        firsts = [self.starts[i] for i in self.shards]
+        self.documents = Documents(read, n_words, settings.topics, unit_of(n_tokens), shares, firsts)
         self.q: State | None = None
         self.broken = False  # the state is out of its domain: only without a guard
         self._found: Found | None = None
@@ -204,7 +207,7 @@ class Ascent:
         if s.noise.at_work(n_batch, effective):
             stream = Stream(purpose=Purpose.STATISTICS_NOISE, **key)
             numbers = s.noise.numbers(self.comm, ids, n_batch, effective, stream)
-        local = s.local(t)
+        local = s.local(t, self.chain)
         sums, numbered, done = documents.look(self.q, local, chosen, numbers)
         counts = np.array([done], np.int64)
         self.comm.sum_everywhere(counts)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from mpibayes.hpc.parallel import shards
+from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found
 from mpibayes.hpc.svi.lda import keys, model
 from mpibayes.hpc.svi.lda.ascent import EXACTLY
@@ -69,7 +70,9 @@ def time_sample(found: Found) -> tuple[int, dict[str, float], float]:
         own, began = [], time.process_time()
         while len(own) < LEAST or time.process_time() - began < TIMED_S:
             last = time.process_time()
-            local = Local(kind, kind == "vb" or s.batch is not None or not own, s.tolerance, s.iterations)
+            stream = Stream(s.seed, Purpose.TOPICS, len(own) + 1)
+            cold = kind == "vb" or s.batch is not None or not own
+            local = Local(kind, cold, s.tolerance, s.iterations, s.sweeps, stream)
             sums = documents.look(q, local, [None], None)[0][:, : of.topics]
             own.append(time.process_time() - last)
             last = time.process_time()

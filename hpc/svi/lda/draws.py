@@ -13,6 +13,7 @@ from mpibayes.hpc.posterior.chains import KeptChains
 from mpibayes.hpc.svi.draws import last_of
 from mpibayes.hpc.svi.lda import keys
 from mpibayes.hpc.svi.lda.family import settings_of
+from mpibayes.hpc.svi.lda.local import SAMPLED
 from mpibayes.hpc.svi.lda.model import State
 from mpibayes.hpc.svi.lda.predictive import Law
 
@@ -55,4 +56,6 @@ class Posterior(KeptChains):
         raise ConfigError(f"{self.chains[0].home}: topics have no draws that could be asked")
 
     def law(self, kept: Kept) -> Law:
-        return Law.of(kept.q, self.eta, settings_of(self.config).then)
+        """The topics, and how they are found in documents: as in the run, by cvb0 where that sampled them."""
+        kind = settings_of(self.config).then
+        return Law.of(kept.q, self.eta, "cvb0" if kind == SAMPLED else kind)

@@ -18,6 +18,7 @@ from mpibayes.hpc.svi import family as svi
 from mpibayes.hpc.svi.lda import keys, model
 from mpibayes.hpc.svi.lda.ascent import Ascent, Settings
 from mpibayes.hpc.svi.lda.heldout import HeldOut
+from mpibayes.hpc.svi.lda.local import SAMPLED
 from mpibayes.hpc.svi.lda.scalars import SCALARS
 from mpibayes.hpc.svi.noise import Noise
 from mpibayes.hpc.svi.schedule import Constant, Decay, Schedule
@@ -26,9 +27,13 @@ from mpibayes.text import counted
 PARTS = 10  # states that are kept, where output.kept does not say
 SMALL, WORDS = 5_000, 500_000  # documents, or words in all, of which all are looked at, where step.batch is "auto"
 BATCH = 256  # documents of a cycle, with more
+SHORT = 50.0  # words of a document on average, below which topics are sampled, where step.local is "auto"
+LEAST_CYCLES, SAMPLED_PASSES = 200, 20  # then
+MOST_BATCHES = 200  # then, in a pass
 CYCLES, MOST_CYCLES, LONG = 60, 200, 100.0  # with all documents of so many words, and of fewer, where run.cycles is
 PASSES = 10  # times that each document is looked at in batches
 ALPHA, SHARE = 0.1, 0.5  # where model.alpha is "auto"; and of a document's words, what all topics weigh at most
+SAMPLED_SHARE = 0.25  # the same where topics are sampled
 DOCUMENTS, MOST_SHARDS = 100, 64  # in a shard at least, and shards: sums do not depend on them
 SLOWING = Decay(10.0, 0.5)  # step sizes with batches, where step.rate does not say
 
@@ -41,7 +46,7 @@ def settings_of(config: Config) -> Settings:
         of.topics, of.alpha, of.eta, of.learn_alpha, config.run.seed, config.run.shards,
         None if step.batch == "all" else svi.schedule_of(step.batch), rate_of(config), Noise(step.noise),
         svi.schedule_of(step.effective) if step.noise != "none" else None, step.guard == "shrink",
-        first, then or first, step.switch if then else 0, step.warm, step.tolerance, step.iterations,
+        first, then or first, step.switch if then else 0, step.warm, step.tolerance, step.iterations, step.sweeps,
     )  # fmt: skip
 
 
@@ -53,15 +58,27 @@ def local_of(config: Config) -> str:
     return "linear, then vb" if step.batch == "all" else "cvb0, then vb"
 
 
-def alpha_of(length: float, topics: int) -> float:
+def alpha_of(length: float, topics: int, sampled: bool = False) -> float:
     """What alpha is with "auto". length: mean words of a document. A prior of more than these decides a document's
-    topics by itself."""
-    return float(np.clip(SHARE * length / topics, 1e-3, ALPHA))
+    topics by itself. With less cvb0 ends in poor optima, gibbs does not."""
+    share = SAMPLED_SHARE if sampled else SHARE
+    return float(np.clip(share * length / topics, 1e-3, ALPHA))
 
 
 def is_large(n_documents: int, n_words: float) -> bool:
     """Whether batches find topics sooner than cycles over all documents."""
     return n_documents > SMALL and n_words > WORDS
+
+
+def sampled_batch(n_documents: int) -> int:
+    """Documents of a cycle where topics are sampled. A cycle has work of its own, that on the topics' words, and so
+    there are not more and more of them."""
+    return min(n_documents, max(BATCH, n_documents // MOST_BATCHES))
+
+
+def sampled_cycles(n_documents: int, batch: int) -> int:
+    """Cycles where topics are sampled in batches: 200 to about 4,000 with batches of `sampled_batch`."""
+    return max(LEAST_CYCLES, -(-SAMPLED_PASSES * n_documents // batch))
 
 
 def cycles_of(length: float) -> int:
@@ -88,20 +105,25 @@ class Family:
         step, run, kept = config.of(keys.Step), config.run, config.of(keys.Output).kept
         of, table = config.of(keys.Model), self.data.table
         length = table.total / max(1, table.n_rows)
-        batch = step.batch
-        if batch == "auto":
+        batch, local, cycles = step.batch, step.local, run.cycles
+        if local == "auto":
+            short = length < SHORT and batch != "all"
+            local = "cvb0, then vb" if of.learn_alpha else SAMPLED if short else "cvb0"
+        if batch == "auto" and local == SAMPLED:
+            batch = sampled_batch(n_training)
+        elif batch == "auto":
             batch = BATCH if is_large(n_training, table.total) else "all"
-        cycles = run.cycles
-        if cycles == "auto":
-            cycles = max(CYCLES, -(-PASSES * n_training // batch)) if isinstance(batch, int) else cycles_of(length)
+        if cycles == "auto" and isinstance(batch, int):
+            sampled = local == SAMPLED
+            cycles = sampled_cycles(n_training, batch) if sampled else max(CYCLES, -(-PASSES * n_training // batch))
+        elif cycles == "auto":
+            cycles = cycles_of(length)
         shards = min(MOST_SHARDS, max(1, n_training // DOCUMENTS)) if run.shards == "auto" else run.shards
         half = cycles // 2
-        usual = "cvb0, then vb" if of.learn_alpha else "cvb0"
-        local = usual if step.local == "auto" else step.local
         # about half of the cycles start vb anew, whose steps take most of the time
         end = cycles if batch != "all" else half if local == "vb" else cycles * 9 // 10
         return {
-            "model": {"alpha": alpha_of(length, of.topics) if of.alpha == "auto" else of.alpha},
+            "model": {"alpha": alpha_of(length, of.topics, local == SAMPLED) if of.alpha == "auto" else of.alpha},
             "step": {
                 "batch": batch, "local": local,
                 "switch": half if step.switch == "auto" else step.switch,
@@ -194,6 +216,7 @@ def step_in_words(config: Config) -> str:
     words = svi.step_in_words(given, "documents", "documents")
     first, _, then = local_of(config).partition(", then ")
     local = f"local step {first}" + (f" in {counted(step.switch, 'cycle')}, then {then}" if then else "")
+    local += f" of {counted(step.sweeps, 'sweep')}" if first == SAMPLED else ""
     warm = f", warm after cycle {step.warm:,}" if "vb" in (first, then) and step.batch == "all" else ""
     return f"{words}; {local}{warm}"
 

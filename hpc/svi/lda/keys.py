@@ -12,7 +12,7 @@ from mpibayes.hpc.config.section import Section, key, tuples
 from mpibayes.hpc.svi import keys as svi
 from mpibayes.hpc.svi.keys import GrowingRate, GrowingSize, Rate, Size
 
-LOCAL = ("auto", "vb", "linear", "cvb0", "linear, then vb", "cvb0, then vb")
+LOCAL = ("auto", "vb", "linear", "cvb0", "gibbs", "linear, then vb", "cvb0, then vb")
 
 
 class DecayingRate(svi.DecayingRate):
@@ -35,7 +35,7 @@ class Model(keys.Model):
     alpha: Literal["auto"] | Annotated[float, Field(gt=0, le=1000)] = key(
         "auto",
         "of the Dirichlet prior of a document's topics: of each topic; auto: 0.1, or less where all topics together "
-        "would outweigh half the words of a document",
+        "would outweigh half the words of a document, with step.local gibbs a quarter",
         '"auto" or a number above 0',
         decided_once=True,
     )
@@ -51,7 +51,8 @@ class Step(svi.Step):
     batch: Annotated[Literal["auto", "all"] | Size | GrowingSize, BeforeValidator(tuples)] = key(
         "auto",
         "documents that a cycle looks at, chosen anew each time: all of them, a number, or {growing = g}, g t in cycle "
-        "t; auto: all of up to 5,000 documents or 500,000 words, else 256",
+        "t; auto: all of up to 5,000 documents or 500,000 words, else 256; with gibbs 256, or a 200th of all if that "
+        "is more",
         '"auto", "all", a whole number, 1 or more, or {growing = a number above 0}',
         decided_once=True,
     )
@@ -65,7 +66,8 @@ class Step(svi.Step):
     local: Literal[LOCAL] = key(
         "auto",
         "how a document's topics are found: vb, variational Bayes; linear, the same without digamma; cvb0, a word's "
-        "own share left out; or one, then vb; auto: cvb0, and with model.learn_alpha cvb0, then vb",
+        "own share left out; gibbs, means over sweeps of Gibbs' sampler; or one, then vb; auto: gibbs for documents of "
+        "fewer than 50 words, but with step.batch all; else cvb0; with model.learn_alpha cvb0, then vb",
         " or ".join(f'"{name}"' for name in LOCAL),
         decided_once=True,
     )
@@ -90,13 +92,20 @@ class Step(svi.Step):
         gt=0,
     )
     iterations: int = key(100, "of a document's local step, at most", "a whole number, 1 or more", ge=1)
+    sweeps: int = key(
+        6,
+        "of gibbs over the words of a document, of which the first third does not count",
+        "a whole number, 1 or more",
+        ge=1,
+    )
 
 
 class Run(keys.Run):
     cycles: Literal["auto"] | Annotated[int, Field(ge=1)] = key(
         "auto",
         "length of the chain; raise it to extend a finished run; auto: 60 with all documents, up to 200 where they "
-        "have fewer than 100 words, else ten passes over them, decided at the first start",
+        "have fewer than 100 words, else ten passes over them, with gibbs 20 and at least 200 cycles, decided at the "
+        "first start",
         '"auto" or a whole number, 1 or more',
         decided_once=True,
         may_change=True,

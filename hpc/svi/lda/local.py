@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mpibayes.hpc.parallel.streams import Stream
 from mpibayes.hpc.svi.lda.model import State, topic_scale
 from mpibayes.io.sparse import SparseRows
 from mpibayes.kernels.svi import lda
 from mpibayes.kernels.svi.lda import NUMBERED, Room, table_of
 
+SAMPLED = "gibbs"  # the local step that draws
 MOST_BITS = 50  # of a sum in units: sums of numbers below 2^53 are exact
 
 
@@ -22,21 +24,30 @@ def unit_of(n_tokens: float) -> float:
 
 @dataclass
 class Local:
-    """Local steps: their kind, whether they start anew, and when they end."""
+    """Local steps: their kind, whether they start anew, and when they end; of gibbs, which always starts anew, its
+    sweeps and what it draws from."""
 
     kind: str
     cold: bool
     tolerance: float
     iterations: int
+    sweeps: int = 0
+    stream: Stream | None = None
 
 
 class Documents:
-    """The documents of some shards. gamma: float32 (D, K) of each."""
+    """The documents of some shards. firsts: the number of the first of each, None for 0. gamma: float32 (D, K) of each.
+    shares: whether there is room for cvb0 and gibbs."""
 
-    def __init__(self, shards: Sequence[SparseRows], v: int, k: int, unit: float, shares: bool):
+    def __init__(
+        self, shards: Sequence[SparseRows], v: int, k: int, unit: float, shares: bool,
+        firsts: Sequence[int] | None = None,
+    ):  # fmt: skip
         self.shards, self.v, self.k, self.unit = list(shards), v, k, unit
         self.texts = [lda.Documents(rows.starts, rows.columns, rows.values, v) for rows in self.shards]
-        self.room = Room(k, v, max((text.longest for text in self.texts), default=0), shares)
+        self.firsts = [0] * len(self.shards) if firsts is None else [int(first) for first in firsts]
+        longest, most = (max((getattr(text, x) for text in self.texts), default=0) for x in ("longest", "most"))
+        self.room = Room(k, v, longest, shares, most if shares else 0)
         self.gamma = [np.zeros((len(rows), k), np.float32) for rows in self.shards]
 
     def weigh(self, q: State, local: Local, chosen: Sequence[np.ndarray | None]) -> None:
@@ -60,14 +71,20 @@ class Documents:
         done = 0
         for i, (text, own) in enumerate(zip(self.texts, self.gamma)):
             each = None if numbers is None else numbers[i]
-            done += self.steps(q, local, text, chosen[i], each, own, sums, numbered)
+            done += self.steps(q, local, text, chosen[i], each, own, sums, numbered, self.firsts[i])
         return sums, numbered, done
 
-    def steps(self, q: State, local: Local, text: lda.Documents, chosen, numbers, gamma, sums=None, numbered=None):
-        """Local steps of some documents under the weights as they are; iterations. Writes gamma, adds to sums."""
+    def steps(
+        self, q: State, local: Local, text: lda.Documents, chosen, numbers, gamma, sums=None, numbered=None, first=0
+    ):
+        """Local steps of some documents under the weights as they are; iterations. Writes gamma, adds to sums. first:
+        the number of the text's first document."""
+        most, key = local.iterations, None
+        if local.kind == SAMPLED:
+            most, key = local.sweeps, (local.stream.seed, local.stream.cycle, local.stream.chain, first)
         return self.room(
-            text, chosen, numbers, q.alpha.astype(np.float32), local.kind, local.cold,
-            local.iterations, local.tolerance, gamma, sums, numbered, self.unit,
+            text, chosen, numbers, q.alpha.astype(np.float32), local.kind, local.cold, most, local.tolerance, gamma,
+            sums, numbered, self.unit, key,
         )  # fmt: skip
 
 

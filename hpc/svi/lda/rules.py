@@ -10,6 +10,7 @@ from mpibayes.hpc.config.places import Report
 from mpibayes.hpc.config.section import Section
 from mpibayes.hpc.svi import rules as svi
 from mpibayes.hpc.svi.lda import keys
+from mpibayes.hpc.svi.lda.local import SAMPLED
 
 
 def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Section]], report: Report) -> None:
@@ -19,7 +20,7 @@ def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Sect
         report.add(("data", "heldout"), "got a file, expected a fraction: a share of the table's documents is held out")
     if "model" in sections and "step" in sections:
         step = sections["step"]
-        if sections["model"].learn_alpha and step.local in ("linear", "cvb0"):
+        if sections["model"].learn_alpha and step.local in ("linear", "cvb0", SAMPLED):
             what = f'it is learned from the local step "vb" alone, and step.local = "{step.local}" has none'
             report.add(("model", "learn_alpha"), what)
 
@@ -33,6 +34,10 @@ def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str
         idle[("step", "guard")] = 'step.noise = "positive"'
     if step.local not in ("auto", *(name for name in keys.LOCAL if "then" in name)):
         idle[("step", "switch")] = f'step.local = "{step.local}"'
+    if step.local == SAMPLED:
+        idle |= {("step", key): f'step.local = "{SAMPLED}"' for key in ("tolerance", "iterations", "warm")}
+    elif step.local != "auto":
+        idle[("step", "sweeps")] = f'step.local = "{step.local}"'
     return idle
 
 
