@@ -71,6 +71,16 @@ def log_marginals(levels, beta, offsets, first, last):
     return cells.sum(axis=1), cells.sum(axis=0)
 
 
+def log_shares(levels, offsets, label, spread):
+    """See updates.log_shares."""
+    out = np.zeros((len(offsets) - 1, levels.shape[1]))
+    for c, k in np.ndindex(*out.shape):
+        for row in levels[offsets[c] : offsets[c + 1]].tolist():
+            a, b, alone = row[k] + spread, row[label] + spread, 2.0 * lgamma(spread) - lgamma(2.0 * spread)
+            out[c, k] += lgamma(a) + lgamma(b) - lgamma(a + b) - alone
+    return out
+
+
 def grid_scores(levels, offsets, columns, grid):
     """See updates.grid_scores; grid: the points."""
     return np.array(

@@ -26,6 +26,7 @@ cdef extern from "updates.h" nogil:
     void kernel_marginals(const int32_t *, const double *, const int64_t *, int64_t, int64_t, int64_t, double *, double *)
     void kernel_grid_scores(const int32_t *, int64_t, int64_t, int64_t, const double *, int64_t, const double *, int64_t,
                             int64_t *, double *)
+    void kernel_shares(const int32_t *, const int64_t *, int64_t, int64_t, int64_t, double, double *)
 
 
 kernel_isa = ISA_NUMBER
@@ -126,6 +127,20 @@ def log_marginals(const int32_t[:, ::1] levels, const double[::1] beta, const in
         with nogil:
             kernel_marginals(&levels[0, 0], &beta[0], &offsets[0], first, last, n_clusters, &column[0], &cluster[0])
     return by_column, by_cluster[:n_clusters]
+
+
+def log_shares(const int32_t[:, ::1] levels, const int64_t[::1] offsets, int64_t label, double spread):
+    """Log probability that cells fall to clusters `label` and k as they do, where each level of a column, missing cells
+    too, has a share of its own, Beta(spread, spread): (C, K) float64. levels, offsets: as of `draw_levels`."""
+    cdef int64_t n_clusters = levels.shape[1], n_columns = offsets.shape[0] - 1
+    if offsets[n_columns] != levels.shape[0] or not 0 <= label < n_clusters:
+        raise ValueError("levels, offsets and the cluster do not fit together")
+    out = np.empty((n_columns, (n_clusters + 7) // 8 * 8))
+    cdef double[:, ::1] score = out
+    if n_columns:
+        with nogil:
+            kernel_shares(&levels[0, 0], &offsets[0], n_columns, n_clusters, label, spread, &score[0, 0])
+    return out[:, :n_clusters]
 
 
 class Grid:

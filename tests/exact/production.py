@@ -405,9 +405,9 @@ def without_seeds():
     """The seeds' probability is left out: m (m - 1) / (2 m_a m_b). For guided moves alone."""
     right = Ledger.log_split
 
-    def log_split(self, a, b, both, n_before):
-        m = self.statistics.size
-        return right(self, a, b, both, n_before) - np.log(m[both] * (m[both] - 1.0) / (2.0 * m[a] * m[b]))
+    def log_split(self, one, two, both, n_before):
+        pairs = both.size * (both.size - 1.0) / (2.0 * one.size * two.size)
+        return right(self, one, two, both, n_before) - np.log(pairs)
 
     return mock.patch.object(Ledger, "log_split", log_split)
 
@@ -416,8 +416,9 @@ def clusters_of_the_start():
     """The prior's factor alpha + K d with the K that the round began with, for every group. For guided moves alone."""
     right = Ledger.log_split
 
-    def log_split(self, a, b, both, n_before):
-        return right(self, a, b, both, self.n_labels - (both not in self.column))
+    def log_split(self, one, two, both, n_before):
+        split = any(both == self.cluster(column) for column in self.column)
+        return right(self, one, two, both, self.n_labels - (not split))
 
     return mock.patch.object(Ledger, "log_split", log_split)
 
