@@ -115,6 +115,48 @@ static void FN(grid_scores)(const int32_t *levels, int64_t first_row, int64_t mi
     }
 }
 
+/* The same where level l has the pseudo-count grid[g] base[l]. A rising factorial of few factors is their product. */
+static void FN(grid_scores_of_base)(const int32_t *levels, int64_t first_row, int64_t missing_row, int64_t K,
+                                    const double *grid, int64_t G8, const double *base, int64_t *observed,
+                                    double *scores) {
+    enum { N = BLOCK / N_DOUBLE, FEW = 8 };
+    double all = 0;
+    for (int64_t l = first_row; l < missing_row; l++) all += base[l];
+    for (int64_t k = 0; k < K; k++) observed[k] = 0;
+    for (int64_t g0 = 0; g0 < G8; g0 += BLOCK) {
+        vd a[N], x[N], alone[N], sum[N];
+        for (int j = 0; j < N; j++) a[j] = *(const FN(vd_loose) *)(grid + g0 + j * N_DOUBLE), sum[j] = SPREAD(0.0);
+        for (int64_t l = first_row; l < missing_row; l++) {
+            int known = 0;
+            for (int j = 0; j < N; j++) x[j] = a[j] * base[l];
+            for (int64_t k = 0; k < K; k++) {
+                int64_t n = levels[l * K + k];
+                if (n == 0) continue;
+                if (g0 == 0) observed[k] += n;
+                if (n <= FEW) {
+                    for (int j = 0; j < N; j++) {
+                        vd product = x[j];
+                        for (int64_t i = 1; i < n; i++) product *= x[j] + (double)i;
+                        sum[j] += vlog(product);
+                    }
+                    continue;
+                }
+                for (int j = 0; j < N; j++) {
+                    if (!known) alone[j] = FN(log_gamma)(x[j]);
+                    sum[j] += FN(log_gamma)(x[j] + (double)n) - alone[j];
+                }
+                known = 1;
+            }
+        }
+        for (int j = 0; j < N; j++) {
+            vd total = all * a[j], log_gamma_total = FN(log_gamma)(total);
+            for (int64_t k = 0; k < K; k++)
+                if (observed[k]) sum[j] -= FN(log_gamma)(total + (double)observed[k]) - log_gamma_total;
+            *(FN(vd_loose) *)(scores + g0 + j * N_DOUBLE) = sum[j];
+        }
+    }
+}
+
 /* score[c][k] = log probability, over a share ~ Beta(spread, spread) of every level of column c, missing cells too, that
  * the cells of clusters `label` and k fall to these two as they do: sum over levels of log B(n_k + spread, n_label +
  * spread) - log B(spread, spread). score is [column][K8], K8 = K rounded up to 8. */

@@ -26,6 +26,8 @@ cdef extern from "updates.h" nogil:
     void kernel_marginals(const int32_t *, const double *, const int64_t *, int64_t, int64_t, int64_t, double *, double *)
     void kernel_grid_scores(const int32_t *, int64_t, int64_t, int64_t, const double *, int64_t, const double *, int64_t,
                             int64_t *, double *)
+    void kernel_grid_scores_of_base(const int32_t *, int64_t, int64_t, int64_t, const double *, int64_t, const double *,
+                                    int64_t *, double *)
     void kernel_shares(const int32_t *, const int64_t *, int64_t, int64_t, int64_t, double, double *)
 
 
@@ -153,8 +155,11 @@ class Grid:
         self.n = len(grid)
 
 
-def grid_scores(const int32_t[:, ::1] levels, const int64_t[::1] offsets, columns, grid):
-    """Log marginal likelihood of `columns` at every point of a Grid, (len(columns), G) float64 (docs/math.md 2.4)."""
+def grid_scores(const int32_t[:, ::1] levels, const int64_t[::1] offsets, columns, grid, base=None):
+    """Log marginal likelihood of `columns` at every point of a Grid, (len(columns), G) float64 (docs/math.md 2.4).
+
+    base (L,) float64: what a level's pseudo-count is multiplied by; None: all ones.
+    """
     cdef int64_t n_clusters = levels.shape[1], c, i
     cdef const double[::1] points = grid.points
     cdef const double[:, ::1] rising = grid.rising
@@ -162,6 +167,10 @@ def grid_scores(const int32_t[:, ::1] levels, const int64_t[::1] offsets, column
     cdef double[:, ::1] view = out
     cdef const int64_t[::1] which = np.asarray(columns, np.int64)
     cdef int64_t[::1] observed = np.empty(n_clusters + 1, np.int64)
+    cdef const double[::1] of_level = np.zeros(0) if base is None else base
+    cdef bint even = base is None
+    if not even and of_level.shape[0] != levels.shape[0]:
+        raise ValueError("levels and base do not fit together")
     if offsets[offsets.shape[0] - 1] != levels.shape[0]:
         raise ValueError("levels and offsets do not fit together")
     if n_clusters:
@@ -170,6 +179,10 @@ def grid_scores(const int32_t[:, ::1] levels, const int64_t[::1] offsets, column
             if not 0 <= c < offsets.shape[0] - 1:
                 raise ValueError(f"there is no column {c}")
             with nogil:
-                kernel_grid_scores(&levels[0, 0], offsets[c], offsets[c + 1] - 1, n_clusters, &points[0],
-                                   points.shape[0], &rising[0, 0], rising.shape[0], &observed[0], &view[i, 0])
+                if even:
+                    kernel_grid_scores(&levels[0, 0], offsets[c], offsets[c + 1] - 1, n_clusters, &points[0],
+                                       points.shape[0], &rising[0, 0], rising.shape[0], &observed[0], &view[i, 0])
+                else:
+                    kernel_grid_scores_of_base(&levels[0, 0], offsets[c], offsets[c + 1] - 1, n_clusters, &points[0],
+                                               points.shape[0], &of_level[0], &observed[0], &view[i, 0])
     return out[:, :grid.n]
