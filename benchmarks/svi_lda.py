@@ -315,7 +315,8 @@ def speed(folder):
         chain.start()
         for _ in range(20):
             chain.cycle()
-        documents, local = Documents([rows], v, TOPICS, unit_of(rows.values.sum()), True), chain.settings.local(1)
+        documents = Documents([rows], v, TOPICS, unit_of(rows.values.sum()), True, None, kind == "gibbs")
+        local = chain.settings.local(1)
         local.cold = cold
         documents.gamma = [np.concatenate(chain.documents.gamma)]
         sums, best, done = np.zeros((v, documents.room.weight.shape[1])), np.inf, 0

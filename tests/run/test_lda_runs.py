@@ -205,6 +205,7 @@ def test_check(place):
         ),
         (("data.heldout=news.h5",), 2, "data.heldout: got a file, expected a fraction"),
         (('step.local="linear"',), 2, 'model.learn_alpha: it is learned from the local step "vb" alone'),
+        (('step.local="gibbs"',), 2, 'model.learn_alpha: it is learned from the local step "vb" alone'),
         (
             ("model.components=3",),
             2,

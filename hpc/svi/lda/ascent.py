@@ -102,9 +102,9 @@ class Ascent:
             lambda: [rows_of(int(self.starts[i]), int(self.starts[i + 1])) for i in self.shards],
             "read its documents of the table",
         )
-        shares = bool({"cvb0", SAMPLED} & {settings.first, settings.then})
-        firsts = [self.starts[i] for i in self.shards]
-        self.documents = Documents(read, n_words, settings.topics, unit_of(n_tokens), shares, firsts)
+        kinds, firsts = {settings.first, settings.then}, [self.starts[i] for i in self.shards]
+        shares, sampled = not kinds.isdisjoint({"cvb0", SAMPLED}), SAMPLED in kinds
+        self.documents = Documents(read, n_words, settings.topics, unit_of(n_tokens), shares, firsts, sampled)
         self.q: State | None = None
         self.broken = False  # the state is out of its domain: only without a guard
         self._found: Found | None = None

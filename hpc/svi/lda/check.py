@@ -13,7 +13,7 @@ from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, 
 from mpibayes.hpc.svi.lda import keys, model
 from mpibayes.hpc.svi.lda.ascent import EXACTLY
 from mpibayes.hpc.svi.lda.family import model_in_words, settings_of, step_in_words
-from mpibayes.hpc.svi.lda.local import Documents, Local, unit_of
+from mpibayes.hpc.svi.lda.local import SAMPLED, Documents, Local, unit_of
 from mpibayes.hpc.svi.lda.scalars import SCALARS
 from mpibayes.hpc.svi.step import Step
 from mpibayes.io.draws import BUFFERED
@@ -64,7 +64,7 @@ def time_sample(found: Found) -> tuple[int, dict[str, float], float]:
     s, of = settings_of(config), config.of(keys.Model)
     rng = np.random.default_rng(0)
     q = model.first(table.n_columns, of.topics, of.alpha, of.eta, table.total, rng)
-    documents = Documents([rows], table.n_columns, of.topics, unit_of(table.total), True)
+    documents = Documents([rows], table.n_columns, of.topics, unit_of(table.total), True, None, s.first == SAMPLED)
     took, steps = {}, []
     for kind in dict.fromkeys((s.first, s.then)):
         own, began = [], time.process_time()

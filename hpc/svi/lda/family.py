@@ -71,8 +71,8 @@ def is_large(n_documents: int, n_words: float) -> bool:
 
 
 def sampled_batch(n_documents: int) -> int:
-    """Documents of a cycle where topics are sampled. A cycle has work of its own, that on the topics' words, and so
-    there are not more and more of them."""
+    """Documents of a cycle where topics are sampled. A step costs the same whatever the batch: so in large tables
+    batches grow, and cycles do not."""
     return min(n_documents, max(BATCH, n_documents // MOST_BATCHES))
 
 

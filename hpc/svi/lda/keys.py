@@ -67,7 +67,7 @@ class Step(svi.Step):
         "auto",
         "how a document's topics are found: vb, variational Bayes; linear, the same without digamma; cvb0, a word's "
         "own share left out; gibbs, means over sweeps of Gibbs' sampler; or one, then vb; auto: gibbs for documents of "
-        "fewer than 50 words, but with step.batch all; else cvb0; with model.learn_alpha cvb0, then vb",
+        "fewer than 50 words unless step.batch is all; else cvb0; with model.learn_alpha cvb0, then vb",
         " or ".join(f'"{name}"' for name in LOCAL),
         decided_once=True,
     )

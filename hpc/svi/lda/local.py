@@ -37,17 +37,17 @@ class Local:
 
 class Documents:
     """The documents of some shards. firsts: the number of the first of each, None for 0. gamma: float32 (D, K) of each.
-    shares: whether there is room for cvb0 and gibbs."""
+    shares: whether there is room for cvb0 and gibbs; sampled: for gibbs."""
 
     def __init__(
         self, shards: Sequence[SparseRows], v: int, k: int, unit: float, shares: bool,
-        firsts: Sequence[int] | None = None,
+        firsts: Sequence[int] | None = None, sampled: bool = False,
     ):  # fmt: skip
         self.shards, self.v, self.k, self.unit = list(shards), v, k, unit
         self.texts = [lda.Documents(rows.starts, rows.columns, rows.values, v) for rows in self.shards]
         self.firsts = [0] * len(self.shards) if firsts is None else [int(first) for first in firsts]
         longest, most = (max((getattr(text, x) for text in self.texts), default=0) for x in ("longest", "most"))
-        self.room = Room(k, v, longest, shares, most if shares else 0)
+        self.room = Room(k, v, longest, shares, most if sampled else 0)
         self.gamma = [np.zeros((len(rows), k), np.float32) for rows in self.shards]
 
     def weigh(self, q: State, local: Local, chosen: Sequence[np.ndarray | None]) -> None:
