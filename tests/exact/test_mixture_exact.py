@@ -134,7 +134,7 @@ def test_joint_law_with_hyperparameters(n_shards):
 def test_joint_law_with_a_base(right):
     """A column whose levels have a base; with its multiplier scored as if they had none, it is rejected."""
     wrong = contextlib.nullcontext if right else production.scored_without_base
-    found = joint_verdicts(BASED, 2, 150, wrong)
+    found = joint_verdicts(BASED, 2, 60, wrong)
     assert all(v.passed for v in found) == right, f"{[str(v) for v in found]} (seed {seed(34)})"
 
 
