@@ -13,8 +13,8 @@ Rules, in order (cells that are missing are set aside first; a *number* is a dec
     b. at most 5 different ones, or at most 20 that lie close together (range below 5 a level, two cells a level):
        categorical; so are at most 1,000 where the name ends in code, type, class, zip, id, key ..., and above 1,000 a
        column named id, key ... is ignored (identifier of something that comes again);
-    c. non-negative, none above 10^6, mean at most 20 and variance at most 20 times the mean: count. Larger means and
-       wider spreads are served better by a normal component, whose variance is free: real;
+    c. non-negative, none above 10^6, mean at most 20 and variance at most twice the mean: count. Larger means and wider
+       spreads are served better by a normal component, whose variance is free, with atoms where values pile up: real;
     d. any other: real.
 5.  Other numbers: real. Among numbers, infinite ones are missing cells.
 6.  Everything else: categorical.
@@ -45,7 +45,7 @@ FEW_RANGE = 5
 CODE_LEVELS = 1_000
 MAX_COUNT_VALUE = 1e6
 MAX_COUNT_MEAN = 20.0
-MAX_COUNT_DISPERSION = 20.0
+MAX_COUNT_DISPERSION = 2.0
 CODE_NAME = re.compile(r"(code|recode|codes|type|class|category|group|zip|zipcode)$", re.IGNORECASE)
 KEY_NAME = re.compile(r"(^|[^a-z])(id|ids|nbr|key|uuid|guid)$|caseid$", re.IGNORECASE)
 ID_NAME = re.compile(r"((^|[^a-z])(id|ids|nbr|key|index|idx|uuid|guid|number|nr|no|row)|caseid)$", re.IGNORECASE)
@@ -188,7 +188,7 @@ def _integers(p: Profile, keep: bool) -> Decision:
     if p.mean > MAX_COUNT_MEAN:
         return Decision("real", reason=f"integers of mean {p.mean:,.3g}, above {MAX_COUNT_MEAN:g}")
     if variance > MAX_COUNT_DISPERSION * p.mean:
-        return Decision("real", reason=f"integers, heavy-tailed (variance {variance / p.mean:,.3g} times the mean)")
+        return Decision("real", reason=f"integers, spread wider than counts (variance {variance / p.mean:,.3g} times the mean)")
     return Decision("count", reason=f"integers of mean {p.mean:.3g}, variance {variance / p.mean:.3g} times that")
 
 

@@ -1,7 +1,7 @@
 """Categorical and Boolean columns: Dirichlet prior, level probabilities integrated out or drawn (docs/math.md 1.3).
 
-A column's pseudo-counts are a multiplier times its base: ones unless the prior was given. The multiplier is learned on
-a grid unless the prior was given. Arrays are [level row][cluster]; the last level row of a column counts its missing
+A column's pseudo-counts are a multiplier times its base: ones, or for a column of many levels how often each of them
+occurs (hpc/crosscat/bases.py). The multiplier is learned on a grid unless the prior was given. Arrays are [level row][cluster]; the last level row of a column counts its missing
 cells and has pseudo-count 0.
 """
 
@@ -20,7 +20,7 @@ from mpibayes.hpc.parallel.streams import Stream
 from mpibayes.io.rows import Column, Rows
 from mpibayes.kernels.mixture import updates
 
-GRID = 2.0 ** np.arange(-6.0, 4.5, 0.5)  # pseudo-count of each level
+GRID = 2.0 ** np.arange(-6.0, 4.5, 0.5)  # pseudo-count of each level, on average
 START = 0.5
 
 
@@ -64,7 +64,8 @@ class Levels:
 
 
 class Categorical:
-    """All categorical columns of a view. A column's prior: None, {"dirichlet": [V_c]} (fixed) or {"symmetric": grid}.
+    """All categorical columns of a view. A column's prior: {"dirichlet": [V_c]} (fixed), or {"grid": multipliers,
+    "base": [V_c]}, where either may be left out.
 
     `n_levels` (C,): levels of each column; `offsets` (C + 1,): first level row of each.
     """
@@ -88,13 +89,12 @@ class Categorical:
         self.base = np.ones(self.offsets[-1])
         self.base[self.missing_rows] = 0.0
         self.grids = []
-        for c, prior in enumerate(priors.get(column.name) for column in columns):
-            if prior and "dirichlet" in prior:
-                self.base[self.offsets[c] : self.missing_rows[c]] = prior["dirichlet"]
-                self.grids.append(np.ones(1))
-            else:
-                self.grids.append(as_grid(prior["symmetric"]) if prior else GRID)
+        for c, column in enumerate(columns):
+            prior, rows = priors.get(column.name) or {}, slice(self.offsets[c], self.missing_rows[c])
+            self.base[rows] = prior.get("dirichlet", prior.get("base", 1.0))
+            self.grids.append(np.ones(1) if "dirichlet" in prior else as_grid(prior.get("grid", GRID)))
         self._tables = [_table(tuple(grid)) if len(grid) > 1 else None for grid in self.grids]  # None: it is fixed
+        self._even = np.logical_and.reduceat((self.base == 1.0) | (self.base == 0.0), self.offsets[:-1])
         self.cuts = {"column": np.arange(len(self) + 1), "level": self.offsets}
         self.cost = self.n_levels + 2.0
         self.odds_form = (int(self.offsets[-1]),)
@@ -165,10 +165,10 @@ class Categorical:
         learned = {}
         for c in range(columns.start, columns.stop):
             if self._tables[c] is not None:
-                learned.setdefault(id(self._tables[c]), []).append(c)
-        for some in learned.values():
+                learned.setdefault((id(self._tables[c]), bool(self._even[c])), []).append(c)
+        for (_, even), some in learned.items():
             table, some = self._tables[some[0]], np.array(some)
-            score = updates.grid_scores(levels, self.offsets, some, table)
+            score = updates.grid_scores(levels, self.offsets, some, table, None if even else self.base)
             multiplier[some] = table.points[pick_on_grid(score, stream.uniforms(some))]
         return multiplier[columns]
 

@@ -17,6 +17,7 @@ from mpibayes.errors import DataError, NumericalError
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.crosscat import sync
+from mpibayes.hpc.crosscat.bases import with_bases
 from mpibayes.hpc.crosscat.columns import scan
 from mpibayes.hpc.crosscat.columns.cells import Gather, Held, places, renumbered, units
 from mpibayes.hpc.crosscat.columns.split_merge import Move
@@ -106,6 +107,8 @@ class Mixture:
             if settings.view_moves and PitmanYor.of(settings.concentration, settings.discount).gamma is not None:
                 raise ValueError("moves of views integrate the rows' concentration out on a grid: it has a gamma prior")
         self.process = self.law.start() if self.law else (1.0, 0.0)  # concentration and discount of the views
+        looked_at = columns if settings.likelihood else ()
+        self.priors = with_bases(settings.priors, looked_at, (shard.rows for shard in self.shards), comm)
         names = [[column.name for column in columns]]
         self.views = [self._view(names[0], [shard.rows for shard in self.shards], 0)]
         self.shards = [replace(shard, rows=shard.rows.only(())) for shard in self.shards]  # views have the cells
@@ -163,7 +166,7 @@ class Mixture:
     def _components(self, names: Collection[str]) -> Components:
         s = self.settings
         blocks = {b: of for b, of in s.blocks.items() if set(of["columns"]) <= set(names)}
-        return Components(renumbered(self._modelled(names)), s.priors, blocks) if s.likelihood else Components([])
+        return Components(renumbered(self._modelled(names)), self.priors, blocks) if s.likelihood else Components([])
 
     def _cells(self, names: Collection[str], held: Sequence[Held]) -> Gather:
         return Gather(self._modelled(names), held, self.settings.blocks)
@@ -186,7 +189,7 @@ class Mixture:
     def components(self) -> Components:
         """All columns side by side, whichever views they are in."""
         s = self.settings
-        return Components(self.columns, s.priors, s.blocks) if s.likelihood else Components([])
+        return Components(self.columns, self.priors, s.blocks) if s.likelihood else Components([])
 
     @property
     def places(self) -> list[dict[str, np.ndarray]] | None:

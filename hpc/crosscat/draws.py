@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,12 +22,14 @@ from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.hpc.crosscat.bases import with_bases
 from mpibayes.hpc.crosscat.columns.cells import places, renumbered
 from mpibayes.hpc.crosscat.keys import Model, priors
 from mpibayes.hpc.crosscat.predictive import Predictive, ViewPredictive
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
 from mpibayes.hpc.crosscat.tallies import Tallies, Total
 from mpibayes.hpc.data.rows import take_columns
+from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.posterior.chains import KeptChains, evenly
 from mpibayes.io import checkpoint
 from mpibayes.io import draws as stored
@@ -124,9 +127,17 @@ class Posterior(KeptChains, Tallies):
         self.likelihood, self.several = model.likelihood, model.has_views
         self.scalars = BY_FAMILY[model.family]
         self.columns = self.data.columns if self.likelihood else ()
-        self._priors, self._joint = priors(config), config.joint if self.likelihood else {}
-        self.components = Components(self.columns, self._priors, self._joint)
+        self._joint = config.joint if self.likelihood else {}
         self._of_columns: dict[tuple[str, ...], OfColumns] = {}
+
+    @cached_property
+    def _priors(self) -> dict[str, Any]:
+        rows = (rows for _, rows in self.slices())
+        return with_bases(priors(self.chains[0].config), self.columns, rows, serial())
+
+    @cached_property
+    def components(self) -> Components:
+        return Components(self.columns, self._priors, self._joint)
 
     def slices(self) -> Iterator[tuple[int, Rows]]:
         """(first training row, Rows of the used columns), in order."""
@@ -254,6 +265,15 @@ class OfColumns(Tallies):
     def take(self, rows: Rows) -> Rows:
         """Of rows of all the run's columns."""
         return rows if self.all else take_columns(rows, self.places)
+
+    @cached_property
+    def _priors(self) -> dict[str, Any]:
+        rows = (rows for _, rows in self.slices())
+        return with_bases(priors(self.chains[0].config), self.columns, rows, serial())
+
+    @cached_property
+    def components(self) -> Components:
+        return Components(self.columns, self._priors, self._joint)
 
     def slices(self) -> Iterator[tuple[int, Rows]]:
         return ((start, self.take(rows)) for start, rows in self.run.slices())

@@ -1,5 +1,5 @@
-/* Categorical columns in the global update: level probabilities drawn, marginal likelihoods, scores of grids. Included
- * once for every instruction set (updates.h).
+/* Categorical columns in the global update: level probabilities drawn, marginal likelihoods, scores of grids, levels that
+ * two clusters share. Included once for every instruction set (updates.h).
  *
  * levels is [level row][cluster], K clusters side by side without padding; a column's last level row counts its missing
  * cells. Blocks of 8 clusters (or of 8 grid points) are what a pass works on, whatever the width of a vector.
@@ -111,6 +111,73 @@ static void FN(grid_scores)(const int32_t *levels, int64_t first_row, int64_t mi
             for (int64_t k = 0; k < K; k++)
                 if (observed[k]) sum[j] -= FN(log_gamma)(total + (double)observed[k]) - log_gamma_total;
             *(FN(vd_loose) *)(scores + g0 + j * N_DOUBLE) = sum[j];
+        }
+    }
+}
+
+/* The same where level l has the pseudo-count grid[g] base[l]. A rising factorial of few factors is their product. */
+static void FN(grid_scores_of_base)(const int32_t *levels, int64_t first_row, int64_t missing_row, int64_t K,
+                                    const double *grid, int64_t G8, const double *base, int64_t *observed,
+                                    double *scores) {
+    enum { N = BLOCK / N_DOUBLE, FEW = 8 };
+    double all = 0;
+    for (int64_t l = first_row; l < missing_row; l++) all += base[l];
+    for (int64_t k = 0; k < K; k++) observed[k] = 0;
+    for (int64_t g0 = 0; g0 < G8; g0 += BLOCK) {
+        vd a[N], x[N], alone[N], sum[N];
+        for (int j = 0; j < N; j++) a[j] = *(const FN(vd_loose) *)(grid + g0 + j * N_DOUBLE), sum[j] = SPREAD(0.0);
+        for (int64_t l = first_row; l < missing_row; l++) {
+            int known = 0;
+            for (int j = 0; j < N; j++) x[j] = a[j] * base[l];
+            for (int64_t k = 0; k < K; k++) {
+                int64_t n = levels[l * K + k];
+                if (n == 0) continue;
+                if (g0 == 0) observed[k] += n;
+                if (n <= FEW) {
+                    for (int j = 0; j < N; j++) {
+                        vd product = x[j];
+                        for (int64_t i = 1; i < n; i++) product *= x[j] + (double)i;
+                        sum[j] += vlog(product);
+                    }
+                    continue;
+                }
+                for (int j = 0; j < N; j++) {
+                    if (!known) alone[j] = FN(log_gamma)(x[j]);
+                    sum[j] += FN(log_gamma)(x[j] + (double)n) - alone[j];
+                }
+                known = 1;
+            }
+        }
+        for (int j = 0; j < N; j++) {
+            vd total = all * a[j], log_gamma_total = FN(log_gamma)(total);
+            for (int64_t k = 0; k < K; k++)
+                if (observed[k]) sum[j] -= FN(log_gamma)(total + (double)observed[k]) - log_gamma_total;
+            *(FN(vd_loose) *)(scores + g0 + j * N_DOUBLE) = sum[j];
+        }
+    }
+}
+
+/* score[c][k] = log probability, over a share ~ Beta(spread, spread) of every level of column c, missing cells too, that
+ * the cells of clusters `label` and k fall to these two as they do: sum over levels of log B(n_k + spread, n_label +
+ * spread) - log B(spread, spread). score is [column][K8], K8 = K rounded up to 8. */
+static void FN(shares)(const int32_t *levels, const int64_t *offsets, int64_t C, int64_t K, int64_t label, double spread,
+                       double *score) {
+    int64_t K8 = (K + BLOCK - 1) / BLOCK * BLOCK;
+    vd one = SPREAD(spread), both = one + one;
+    vd alone = 2.0 * FN(log_gamma)(one) - FN(log_gamma)(both);
+    for (int64_t c = 0; c < C; c++, score += K8) {
+        for (int64_t k = 0; k < K8; k++) score[k] = 0;
+        for (int64_t l = offsets[c]; l < offsets[c + 1]; l++) {
+            double own = levels[l * K + label], counts[BLOCK];
+            vd log_gamma_own = FN(log_gamma)(one + own) - alone;
+            for (int64_t k = 0; k < K; k += BLOCK) {
+                if (!FN(load_counts)(levels + l * K, k, K, counts) && own == 0) continue;
+                for (int j = 0; j < BLOCK; j += N_DOUBLE) {
+                    vd n = *(FN(vd_loose) *)(counts + j);
+                    *(FN(vd_loose) *)(score + k + j) +=
+                        (FN(log_gamma)(n + one) + log_gamma_own) - FN(log_gamma)((n + own) + both);
+                }
+            }
         }
     }
 }

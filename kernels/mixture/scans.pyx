@@ -10,6 +10,7 @@ number of 16 bits.
 import numpy as np
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
+from libc.string cimport memcpy
 
 from mpibayes.kernels.common.machine cimport address, aligned
 
@@ -42,6 +43,12 @@ cdef extern from "scans.h" nogil:
     void count_rows(const packed_t *, const uint8_t *, counts_t)
     void scan_rows(const packed_t *, int64_t, const double *, const double *, const double *, counts_t, counts_t,
                    counts_t, double *, float *, counts_t)
+
+
+cdef extern from "fetch.h" nogil:
+    enum:
+        AHEAD
+    void fetch_row(const uint8_t *codes, int64_t n_codes)
 
 
 kernel_isa = ISA_NUMBER
@@ -82,7 +89,8 @@ cdef class Packed:
         their groups, int64 (m,) their global ids. offsets int64 (columns + 1,): first level row of every categorical
         column. centre, scale float64 (G, R): a real cell x is kept as the whole number (x - centre) / scale / UNIT.
         """
-        cdef int64_t g, i, m, p, at, first, height, c, n_part, base
+        cdef int64_t g, i, m, p, at, first, height, c, n_part, base, n_run, n_codes8
+        cdef int32_t whole
         cdef int64_t[::1] offset = np.ascontiguousarray(offsets, np.int64)
         cdef const double[:, ::1] middle = centre
         cdef const double[:, ::1] width = scale
@@ -93,6 +101,7 @@ cdef class Packed:
         cdef const int64_t[::1] chosen
         cdef const int64_t[::1] ids
         cdef const int32_t[::1] group
+        cdef const int64_t[::1] order
         cdef double x
         if not parts:
             raise ValueError("a rank without shards has nothing to pack")
@@ -126,6 +135,8 @@ cdef class Packed:
         n_all = sum(len(part[1]) for part in parts)
         self.ids, self.place = np.empty(n_all, np.int64), np.empty(n_all, np.int64)
         self._place = self.place
+        n_codes8 = self.c.n_codes8
+        cdef uint8_t[::1] run = np.empty(TILE * max(n_codes8, 1), np.uint8)
         base = 0
         for rows, part_chosen, part_group, part_ids in parts:
             codes8, codes16, reals, tallies = rows.codes8, rows.codes16, rows.reals, rows.tallies
@@ -136,26 +147,39 @@ cdef class Packed:
             if n_part and not 0 <= part_chosen.min() <= part_chosen.max() < len(rows):
                 raise ValueError("a chosen row is not there")
             self.ids[base:base + n_part] = part_ids
+            order = np.argsort(part_group, kind="stable")
             with nogil:
-                for i in range(n_part):
-                    m, g = chosen[i], group[i]
+                i = 0
+                while i < n_part:  # up to a tile of rows that lie side by side, through a buffer that stays close
+                    g = group[order[i]]
                     p = filled[g]
-                    filled[g] = p + 1
                     at = chunks[g] + p // CHUNK
                     first, height, p = starts[at], starts[at + 1] - starts[at], p % CHUNK
-                    self._place[base + i] = first + p
-                    for c in range(self.c.n_codes8):
-                        out8[self.c.n_codes8 * first + c * height + p] = codes8[m, c]
-                    for c in range(self.c.n_codes16):
-                        out16[self.c.n_codes16 * first + c * height + p] = codes16[m, c]
-                    for c in range(self.c.n_reals):
-                        x = (reals[m, c] - middle[g, c]) * width[g, c] * 1048576.0
-                        out_real[self.c.n_reals * first + c * height + p] = MISSING_REAL
-                        if reals[m, c] == reals[m, c]:
-                            x = 16777216.0 if x > 16777216.0 else x if x > -16777216.0 else -16777216.0
-                            out_real[self.c.n_reals * first + c * height + p] = <int32_t>(x + 0.5 if x > 0 else x - 0.5)
-                    for c in range(self.c.n_tallies):
-                        out_tally[self.c.n_tallies * first + c * height + p] = tallies[m, c]
+                    n_run = 0
+                    while n_run < TILE and p + n_run < height and i + n_run < n_part and group[order[i + n_run]] == g:
+                        m = chosen[order[i + n_run]]
+                        self._place[base + order[i + n_run]] = first + p + n_run
+                        if n_codes8:
+                            if i + n_run + AHEAD < n_part:
+                                fetch_row(&codes8[chosen[order[i + n_run + AHEAD]], 0], n_codes8)
+                            memcpy(&run[n_run * n_codes8], &codes8[m, 0], n_codes8)
+                        for c in range(self.c.n_codes16):
+                            out16[self.c.n_codes16 * first + c * height + p + n_run] = codes16[m, c]
+                        for c in range(self.c.n_reals):
+                            x = (reals[m, c] - middle[g, c]) * width[g, c] * 1048576.0
+                            whole = MISSING_REAL
+                            if reals[m, c] == reals[m, c]:
+                                x = 16777216.0 if x > 16777216.0 else x if x > -16777216.0 else -16777216.0
+                                whole = <int32_t>(x + 0.5 if x > 0 else x - 0.5)
+                            out_real[self.c.n_reals * first + c * height + p + n_run] = whole
+                        for c in range(self.c.n_tallies):
+                            out_tally[self.c.n_tallies * first + c * height + p + n_run] = tallies[m, c]
+                        n_run += 1
+                    for c in range(n_codes8):
+                        for at in range(n_run):
+                            out8[n_codes8 * first + c * height + p + at] = run[at * n_codes8 + c]
+                    filled[g] += n_run
+                    i += n_run
             base += n_part
         words, free, side = np.zeros((WORDS, n), np.uint16), aligned(n, np.uint8), aligned(n, np.uint8)
         self._words, self._free, self._side = words, free, side

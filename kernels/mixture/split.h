@@ -3,14 +3,11 @@
  */
 #ifndef MPIBAYES_SPLIT_H
 #define MPIBAYES_SPLIT_H
+#include "fetch.h"
 #include "philox.h"
 #include "special.h"
 
-enum { BLOCK = 256, AHEAD = 12 }; /* rows whose odds are computed together; rows prefetched ahead */
-
-static inline void fetch_row(const uint8_t *codes, int64_t n_codes) {
-    for (int64_t c = 0; c < n_codes; c += 64) __builtin_prefetch(codes + c);
-}
+enum { BLOCK = 256 }; /* rows whose odds are computed together */
 
 /* Sum of a row's look-ups: four sums in float32, over every fourth column, so that no addition waits for the last. */
 ALWAYS_INLINE float sum_codes8(const float *table, const int64_t *offset, const uint8_t *code, int64_t n) {
@@ -50,6 +47,10 @@ ALWAYS_INLINE side_t side_of(double x, double u) {
 #define LOOPS "split_loops.h"
 #include "every_isa.h"
 
+static inline void sum_rows8(const float *table, const int64_t *offset, const uint8_t *codes, int64_t n_codes,
+                             const int32_t *row, int64_t n, double *x) {
+    DISPATCH(sum_rows8, table, offset, codes, n_codes, row, n, x);
+}
 static inline void take_sides(const double *x, const double *u, uint64_t *one, double *log_p, int64_t n) {
     DISPATCH(take_sides, x, u, one, log_p, n);
 }

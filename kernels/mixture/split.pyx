@@ -17,12 +17,12 @@ cdef extern from "split.h" nogil:
     philox_stream philox_open(uint64_t seed, uint64_t purpose, uint64_t sub, uint64_t cycle, uint64_t chain)
     uint64_t philox_word(philox_stream *stream, uint64_t row)
     double philox_uniform(uint64_t word)
-    float sum_codes8(const float *table, const int64_t *offset, const uint8_t *code, int64_t n)
     float sum_codes16(const float *table, const int64_t *offset, const uint16_t *code, int64_t n)
+    void sum_rows8(const float *table, const int64_t *offset, const uint8_t *codes, int64_t n_codes, const int32_t *row,
+                   int64_t n, double *x)
     void take_sides(const double *x, const double *u, uint64_t *one, double *log_p, int64_t n)
-    void fetch_row(const uint8_t *codes, int64_t n_codes)
     enum:
-        BLOCK, AHEAD
+        BLOCK
     int kernel_isa
 
 
@@ -94,7 +94,7 @@ def sides(rows, const int32_t[::1] z, const int64_t[::1] ids, const int32_t[::1]
     cdef const double[:, :, ::1] real = odds.real
     cdef const double[:, :, ::1] count = odds.count
     cdef const int64_t[::1] widths = np.ascontiguousarray(getattr(rows, "widths", ()), dtype=np.int64)
-    cdef bint blocks = widths.shape[0] > 0
+    cdef bint blocks = widths.shape[0] > 0, others = blocks or codes16.shape[1] + reals.shape[1] + tallies.shape[1] > 0
     cdef const double[:, ::1] vectors = rows.vectors if blocks else np.zeros((len(z), 0))
     cdef const double[:, ::1] vector = odds.vector if blocks else np.zeros((len(odds.prior), 0))
     cdef int64_t n = z.shape[0], n_groups = prior.shape[0], i, j, c, g, m, at
@@ -141,15 +141,16 @@ def sides(rows, const int32_t[::1] z, const int64_t[::1] ids, const int32_t[::1]
                 m = 0
                 while m < BLOCK and at < end[g]:
                     i = order[at]
-                    if c8 and at + AHEAD < end[g]:
-                        fetch_row(&codes8[order[at + AHEAD], 0], c8)
                     at += 1
                     if ids[i] == seeds[g, 0] or ids[i] == seeds[g, 1]:
                         label[i] = <int32_t>(2 * g + (ids[i] == seeds[g, 1]))
                         continue
-                    total = prior[g]
-                    if c8:
-                        total += sum_codes8(&table[g, 0], &offset[0], &codes8[i, 0], c8)
+                    x_block[m], u_block[m], row_block[m] = prior[g], uniform[i], <int32_t>i
+                    m += 1
+                if c8:
+                    sum_rows8(&table[g, 0], &offset[0], &codes8[0, 0], c8, row_block, m, x_block)
+                for j in range(m if others else 0):
+                    i, total = row_block[j], x_block[j]
                     if c16:
                         total += sum_codes16(&table[g, 0], &offset[c8], &codes16[i, 0], c16)
                     for c in range(n_real):
@@ -165,8 +166,7 @@ def sides(rows, const int32_t[::1] z, const int64_t[::1] ids, const int32_t[::1]
                             total += x * count[g, c, 0] - count[g, c, 1]
                     if blocks:
                         total += vector_odds(&vector[g, 0], &vectors[i, 0], &widths[0], widths.shape[0])
-                    x_block[m], u_block[m], row_block[m] = total, uniform[i], <int32_t>i
-                    m += 1
+                    x_block[j] = total
                 take_sides(x_block, u_block, one_block, p_block, m)
                 for j in range(m):
                     i = row_block[j]

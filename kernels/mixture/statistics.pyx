@@ -27,6 +27,16 @@ cdef extern from "mixture.h" nogil:
     void kernel_add_squares(const rows_t *, const int32_t *, int64_t, const double *, double *)
 
 
+cdef extern from "fetch.h" nogil:
+    enum:
+        AHEAD
+    void fetch_row(const uint8_t *codes, int64_t n_codes)
+
+
+cdef enum:
+    BATCH = 256  # rows that are found before they are counted
+
+
 kernel_isa = ISA_NUMBER
 UNANCHORED = 2**64 - 1  # `anchors` of a cluster without rows here
 
@@ -84,7 +94,8 @@ def accumulate(rows, const int32_t[::1] z, int64_t n_clusters, offsets, relabel=
     """
     cdef HeldRows r = HeldRows(rows, offsets)
     cdef rows_t *p = &r.c
-    cdef int64_t n = p.n, C8 = p.n_codes8, C16 = p.n_codes16, R = p.n_reals, Q = p.n_tallies, i, c, k, bad = -1
+    cdef int64_t n = p.n, C8 = p.n_codes8, C16 = p.n_codes16, R = p.n_reals, Q = p.n_tallies, i = 0, j, m, row, c, k, bad = -1
+    cdef int64_t found[BATCH]
     cdef double x
     if z.shape[0] != n:
         raise ValueError(f"{z.shape[0]} labels for {n} rows")
@@ -105,28 +116,35 @@ def accumulate(rows, const int32_t[::1] z, int64_t n_clusters, offsets, relabel=
     clusters = np.full(n, -1, dtype=np.int32)
     cdef int32_t[::1] cluster = clusters
     with nogil:
-        for i in range(n):
-            k = z[i]
-            if k < 0:
-                continue
-            if k >= n_labels or (mapped and target[k] >= n_clusters):
-                bad = i
-                break
-            if mapped:
-                k = target[k]
-                if k < 0:
-                    continue
-            cluster[i] = <int32_t>k
-            size[k] += 1
-            for c in range(C8):
-                levels[p.offsets[c] + p.codes8[i * C8 + c], k] += 1
-            for c in range(C16):
-                levels[p.offsets[C8 + c] + p.codes16[i * C16 + c], k] += 1
-            for c in range(Q):
-                x = p.tallies[i * Q + c]
-                if x == x:
-                    tally_n[c, k] += 1
-                    tally_sum[c, k] += x
+        while i < n and bad < 0:
+            m = 0
+            while i < n and m < BATCH:  # rows of a cluster may lie far apart: they are found first, and fetched ahead
+                k = z[i]
+                if k >= n_labels or (mapped and k >= 0 and target[k] >= n_clusters):
+                    bad = i
+                    break
+                if mapped and k >= 0:
+                    k = target[k]
+                if k >= 0:
+                    cluster[i] = <int32_t>k
+                    found[m] = i
+                    m += 1
+                i += 1
+            for j in range(m):
+                if C8 and j + AHEAD < m:
+                    fetch_row(p.codes8 + found[j + AHEAD] * C8, C8)
+                row = found[j]
+                k = cluster[row]
+                size[k] += 1
+                for c in range(C8):
+                    levels[p.offsets[c] + p.codes8[row * C8 + c], k] += 1
+                for c in range(C16):
+                    levels[p.offsets[C8 + c] + p.codes16[row * C16 + c], k] += 1
+                for c in range(Q):
+                    x = p.tallies[row * Q + c]
+                    if x == x:
+                        tally_n[c, k] += 1
+                        tally_sum[c, k] += x
     if bad >= 0:
         raise ValueError(f"row {bad} of the slice: label {z[bad]} maps to no cluster below {n_clusters}")
     if R and n and n_clusters:

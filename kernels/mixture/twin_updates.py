@@ -71,8 +71,19 @@ def log_marginals(levels, beta, offsets, first, last):
     return cells.sum(axis=1), cells.sum(axis=0)
 
 
-def grid_scores(levels, offsets, columns, grid):
+def log_shares(levels, offsets, label, spread):
+    """See updates.log_shares."""
+    out = np.zeros((len(offsets) - 1, levels.shape[1]))
+    for c, k in np.ndindex(*out.shape):
+        for row in levels[offsets[c] : offsets[c + 1]].tolist():
+            a, b, alone = row[k] + spread, row[label] + spread, 2.0 * lgamma(spread) - lgamma(2.0 * spread)
+            out[c, k] += lgamma(a) + lgamma(b) - lgamma(a + b) - alone
+    return out
+
+
+def grid_scores(levels, offsets, columns, grid, base=None):
     """See updates.grid_scores; grid: the points."""
+    base = np.ones(len(levels)) if base is None else base
     return np.array(
-        [[log_marginals(levels, np.full(len(levels), a), offsets, c, c + 1)[0][0] for a in grid] for c in columns]
+        [[log_marginals(levels, a * base, offsets, c, c + 1)[0][0] for a in grid] for c in columns]
     )

@@ -30,4 +30,13 @@ static inline void kernel_grid_scores(const int32_t *levels, int64_t first_row, 
                                       int64_t *observed, double *scores) {
     DISPATCH(grid_scores, levels, first_row, missing_row, n_clusters, grid, n_grid, rising, tabulated, observed, scores);
 }
+static inline void kernel_grid_scores_of_base(const int32_t *levels, int64_t first_row, int64_t missing_row,
+                                              int64_t n_clusters, const double *grid, int64_t n_grid, const double *base,
+                                              int64_t *observed, double *scores) {
+    DISPATCH(grid_scores_of_base, levels, first_row, missing_row, n_clusters, grid, n_grid, base, observed, scores);
+}
+static inline void kernel_shares(const int32_t *levels, const int64_t *offsets, int64_t n_columns, int64_t n_clusters,
+                                 int64_t label, double spread, double *score) {
+    DISPATCH(shares, levels, offsets, n_columns, n_clusters, label, spread, score);
+}
 #endif

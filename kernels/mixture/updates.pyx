@@ -26,6 +26,9 @@ cdef extern from "updates.h" nogil:
     void kernel_marginals(const int32_t *, const double *, const int64_t *, int64_t, int64_t, int64_t, double *, double *)
     void kernel_grid_scores(const int32_t *, int64_t, int64_t, int64_t, const double *, int64_t, const double *, int64_t,
                             int64_t *, double *)
+    void kernel_grid_scores_of_base(const int32_t *, int64_t, int64_t, int64_t, const double *, int64_t, const double *,
+                                    int64_t *, double *)
+    void kernel_shares(const int32_t *, const int64_t *, int64_t, int64_t, int64_t, double, double *)
 
 
 kernel_isa = ISA_NUMBER
@@ -128,6 +131,20 @@ def log_marginals(const int32_t[:, ::1] levels, const double[::1] beta, const in
     return by_column, by_cluster[:n_clusters]
 
 
+def log_shares(const int32_t[:, ::1] levels, const int64_t[::1] offsets, int64_t label, double spread):
+    """Log probability that cells fall to clusters `label` and k as they do, where each level of a column, missing cells
+    too, has a share of its own, Beta(spread, spread): (C, K) float64. levels, offsets: as of `draw_levels`."""
+    cdef int64_t n_clusters = levels.shape[1], n_columns = offsets.shape[0] - 1
+    if offsets[n_columns] != levels.shape[0] or not 0 <= label < n_clusters:
+        raise ValueError("levels, offsets and the cluster do not fit together")
+    out = np.empty((n_columns, (n_clusters + 7) // 8 * 8))
+    cdef double[:, ::1] score = out
+    if n_columns:
+        with nogil:
+            kernel_shares(&levels[0, 0], &offsets[0], n_columns, n_clusters, label, spread, &score[0, 0])
+    return out[:, :n_clusters]
+
+
 class Grid:
     """Pseudo-counts that all levels of a column may share, and their log rising factorials; grid (G,), ascending or not."""
 
@@ -138,8 +155,11 @@ class Grid:
         self.n = len(grid)
 
 
-def grid_scores(const int32_t[:, ::1] levels, const int64_t[::1] offsets, columns, grid):
-    """Log marginal likelihood of `columns` at every point of a Grid, (len(columns), G) float64 (docs/math.md 2.4)."""
+def grid_scores(const int32_t[:, ::1] levels, const int64_t[::1] offsets, columns, grid, base=None):
+    """Log marginal likelihood of `columns` at every point of a Grid, (len(columns), G) float64 (docs/math.md 2.4).
+
+    base (L,) float64: what a level's pseudo-count is multiplied by; None: all ones.
+    """
     cdef int64_t n_clusters = levels.shape[1], c, i
     cdef const double[::1] points = grid.points
     cdef const double[:, ::1] rising = grid.rising
@@ -147,6 +167,10 @@ def grid_scores(const int32_t[:, ::1] levels, const int64_t[::1] offsets, column
     cdef double[:, ::1] view = out
     cdef const int64_t[::1] which = np.asarray(columns, np.int64)
     cdef int64_t[::1] observed = np.empty(n_clusters + 1, np.int64)
+    cdef const double[::1] of_level = np.zeros(0) if base is None else base
+    cdef bint even = base is None
+    if not even and of_level.shape[0] != levels.shape[0]:
+        raise ValueError("levels and base do not fit together")
     if offsets[offsets.shape[0] - 1] != levels.shape[0]:
         raise ValueError("levels and offsets do not fit together")
     if n_clusters:
@@ -155,6 +179,10 @@ def grid_scores(const int32_t[:, ::1] levels, const int64_t[::1] offsets, column
             if not 0 <= c < offsets.shape[0] - 1:
                 raise ValueError(f"there is no column {c}")
             with nogil:
-                kernel_grid_scores(&levels[0, 0], offsets[c], offsets[c + 1] - 1, n_clusters, &points[0],
-                                   points.shape[0], &rising[0, 0], rising.shape[0], &observed[0], &view[i, 0])
+                if even:
+                    kernel_grid_scores(&levels[0, 0], offsets[c], offsets[c + 1] - 1, n_clusters, &points[0],
+                                       points.shape[0], &rising[0, 0], rising.shape[0], &observed[0], &view[i, 0])
+                else:
+                    kernel_grid_scores_of_base(&levels[0, 0], offsets[c], offsets[c + 1] - 1, n_clusters, &points[0],
+                                               points.shape[0], &of_level[0], &observed[0], &view[i, 0])
     return out[:, :grid.n]

@@ -143,9 +143,7 @@ def test_a_mixture_of_hostile_columns(command, tmp_path, monkeypatch):
             harmless(log.read_text())
         told = command("report", folder)
         paper = pictures_are_there(folder / "report")
-        assert any(
-            visible(level) in told and visible(level)[:8] in paper for level in LEVELS if not level.isprintable()
-        )
+        assert any(visible(level)[:8] in told + paper for level in LEVELS if not level.isprintable())
         summary = json.loads((folder / "report" / "summary.json").read_text())
         assert {c["column"] for c in summary["columns"]} == set(columns)
     assert command("export", "one", "--to", "csv", "-o", "trace\x1b.csv")

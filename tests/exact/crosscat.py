@@ -95,7 +95,7 @@ CASES = {
         ),
         {name: list(points) for name, points in GRIDS.items()},
         {
-            "a": {"symmetric": [0.2, 2.0]},
+            "a": {"grid": [0.2, 2.0]},
             "x": {"mean": 0.1, "kappa": 0.3, "nu": 2.0, "variance": [0.2, 1.5]},
             "n": {"shape": 1.3, "rate": 0.4},
         },
@@ -154,7 +154,7 @@ CASES = {
         ),
         {name: list(points) for name, points in GRIDS.items()},
         {
-            "a": {"symmetric": [0.2, 2.0]},
+            "a": {"grid": [0.2, 2.0]},
             "x": {"mean": 0.1, "kappa": [0.1, 1.0], "nu": 2.0, "variance": [0.2, 1.5]},
             "g": {"mean": (0.1, 0.5), "kappa": [0.1, 1.0], "nu": 2.5, "variance": [0.1, 1.0]},
         },

@@ -25,7 +25,7 @@ from mpibayes.hpc.data.rows import Carve, in_blocks
 from mpibayes.hpc.parallel import collapse, shards
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels import mixture as kernels
-from mpibayes.kernels.mixture import twin
+from mpibayes.kernels.mixture import twin, updates
 from tests.exact.enumerate import Grids, Posterior, column_values, draw_prior_partition
 
 VECTOR = ("kappa", "nu", "variance")
@@ -148,8 +148,8 @@ def digest(mixture: Mixture, starts, cycles: int, hypers=None) -> str | None:
 class Joint:
     """A case whose hyperparameters live on grids, as the enumeration and as the program want it told.
 
-    grids: concentration and discount lists; columns[name]: {"symmetric": [...]} for a categorical column, or a list or
-    number for each hyperparameter of a real or count column; {"dirichlet": [...]} fixes a categorical column's prior.
+    grids: concentration and discount lists; columns[name]: {"grid": [...]} and perhaps {"base": [...]} for a categorical
+    column, or a list or number for each hyperparameter of a real or count column; {"dirichlet": [...]} fixes a categorical column's prior.
     """
 
     def __init__(self, case, concentration, discount, columns):
@@ -162,7 +162,8 @@ class Joint:
             if "dirichlet" in given:
                 points = (given,)
             elif kind == "categorical":
-                points = tuple({"dirichlet": (float(m),) * len(levels)} for m in given["symmetric"])
+                base = np.array(given.get("base", np.ones(len(levels))))
+                points = tuple({"dirichlet": tuple((m * base).tolist())} for m in given["grid"])
             elif kind == "vector":
                 keys, axes = VECTOR, [np.atleast_1d(given[key]) for key in VECTOR]
                 grid = zip(*(g.ravel() for g in np.meshgrid(*axes)))
@@ -188,7 +189,8 @@ class Joint:
             if len(points) == 1:
                 out.append(0)
             elif kind == "categorical":
-                out.append(nearest([(p["dirichlet"][0],) for p in points], (h.dirichlet[i],)))
+                base = self.priors[name].get("base", [1.0])
+                out.append(nearest([(p["dirichlet"][0] / base[0],) for p in points], (h.dirichlet[i],)))
             elif kind == "vector":
                 out.append(nearest([[p[k] for k in VECTOR] for p in points], h.wishart[i]))
             else:
@@ -396,6 +398,12 @@ def _changed_q(change):
     return mock.patch.object(Ledger, "sides", sides)
 
 
+def scored_without_base():
+    """Multipliers of pseudo-counts are scored as if all levels had the same."""
+    right = updates.grid_scores
+    return mock.patch.object(updates, "grid_scores", lambda *of: right(*of[:4]))
+
+
 def without_grouping():
     """The probability of the grouping is left out."""
     return mock.patch.object(grouping, "log_probability", lambda n_clusters, n_pairs: 0.0)
@@ -405,9 +413,9 @@ def without_seeds():
     """The seeds' probability is left out: m (m - 1) / (2 m_a m_b). For guided moves alone."""
     right = Ledger.log_split
 
-    def log_split(self, a, b, both, n_before):
-        m = self.statistics.size
-        return right(self, a, b, both, n_before) - np.log(m[both] * (m[both] - 1.0) / (2.0 * m[a] * m[b]))
+    def log_split(self, one, two, both, n_before):
+        pairs = both.size * (both.size - 1.0) / (2.0 * one.size * two.size)
+        return right(self, one, two, both, n_before) - np.log(pairs)
 
     return mock.patch.object(Ledger, "log_split", log_split)
 
@@ -416,8 +424,9 @@ def clusters_of_the_start():
     """The prior's factor alpha + K d with the K that the round began with, for every group. For guided moves alone."""
     right = Ledger.log_split
 
-    def log_split(self, a, b, both, n_before):
-        return right(self, a, b, both, self.n_labels - (both not in self.column))
+    def log_split(self, one, two, both, n_before):
+        split = any(both == self.cluster(column) for column in self.column)
+        return right(self, one, two, both, self.n_labels - (not split))
 
     return mock.patch.object(Ledger, "log_split", log_split)
 

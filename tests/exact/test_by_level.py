@@ -57,9 +57,9 @@ def either_side():
 def one_spread():
     """Sides are taken to be dealt with the first spread alone."""
 
-    def log_sides(ledger, label):
+    def log_sides(*of):
         with mock.patch.object(program, "SPREAD", program.SPREAD[:1]):
-            return right(ledger, label)
+            return right(*of)
 
     right = program._log_sides
     return mock.patch.object(program, "_log_sides", log_sides)

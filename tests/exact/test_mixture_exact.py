@@ -34,10 +34,14 @@ JOINT = production.Joint(
     concentration=[0.1, 10.0],
     discount=[0.0, 0.8],
     columns={
-        "c": {"symmetric": [0.2, 1.0, 4.0]},
+        "c": {"grid": [0.2, 1.0, 4.0]},
         "x": {"mean": [-0.5, 0.8], "kappa": [0.3], "nu": [2.5], "variance": [0.3, 1.5]},
         "n": {"shape": [0.6, 2.0], "rate": [0.3, 1.0]},
     },
+)
+
+BASED = production.Joint(
+    CASES["miss6"], [0.9], [0.25], {**CASES["miss6"].priors, "c": {"grid": [0.1, 6.0], "base": [0.1, 2.4, 0.5]}}
 )
 
 PROCESS = production.Joint(CASES["miss6"], [0.1, 10.0], [0.0, 0.8], columns=dict(CASES["miss6"].priors))
@@ -124,6 +128,14 @@ def test_joint_law_with_hyperparameters(n_shards):
     """Partition with (alpha, d), and with the grids of a categorical, a real and a count column, all with holes."""
     found = joint_verdicts(JOINT, n_shards, 100)
     assert all(v.passed for v in found), f"{[str(v) for v in found]} (seed {seed(34)})"
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_joint_law_with_a_base(right):
+    """A column whose levels have a base; with its multiplier scored as if they had none, it is rejected."""
+    wrong = contextlib.nullcontext if right else production.scored_without_base
+    found = joint_verdicts(BASED, 2, 150, wrong)
+    assert all(v.passed for v in found) == right, f"{[str(v) for v in found]} (seed {seed(34)})"
 
 
 @pytest.mark.thorough

@@ -31,6 +31,8 @@ def global_update(rng):
     levels = (rng.gamma(0.2, size=(40, 13)) * 3000).astype(np.int32)
     yield updates.draw_levels(levels, beta, offsets, 0, 3, **key)
     yield from updates.log_marginals(levels, beta, offsets, 0, 3)
+    yield updates.grid_scores(levels, offsets, [2, 0], updates.Grid([0.1, 0.7, 3.0]), np.exp(rng.normal(size=40)))
+    yield from (updates.log_shares(levels, offsets, 3, spread) for spread in (0.5, 0.05))
     yield updates.grid_scores(levels, offsets, [2, 0], updates.Grid([0.1, 0.7, 3.0]))
 
 

@@ -45,6 +45,12 @@ def test_sums_are_those_of_the_twin(top):
     points = [0.02, 0.5, 1.0, 8.0, 16.0, 0.3, 0.4, 2.0, 3.0]
     ours = updates.grid_scores(levels, offsets, [3, 0], updates.Grid(points))
     np.testing.assert_allclose(ours, twin.grid_scores(levels, offsets, [3, 0], points), rtol=1e-12, atol=1e-7)
+    base = np.exp(np.random.default_rng(7).normal(0, 2, len(levels)))
+    ours = updates.grid_scores(levels, offsets, [3, 0], updates.Grid(points), base)
+    np.testing.assert_allclose(ours, twin.grid_scores(levels, offsets, [3, 0], points, base), rtol=1e-12, atol=1e-7)
+    for label, spread in ((0, 0.5), (10, 0.05), (20, 1.0)):  # cluster 10 is empty
+        ours, right = updates.log_shares(levels, offsets, label, spread), twin.log_shares(levels, offsets, label, spread)
+        np.testing.assert_allclose(ours, right, rtol=1e-11, atol=1e-7)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -99,6 +105,10 @@ def test_what_does_not_fit_is_refused():
         updates.draw_levels(levels, beta[:-1], offsets, 0, 4, **KEY)
     with pytest.raises(ValueError, match="do not fit together"):
         updates.log_marginals(levels, beta, offsets, 0, 5)
+    with pytest.raises(ValueError, match="do not fit together"):
+        updates.log_shares(levels, offsets, 5, 0.5)
+    with pytest.raises(ValueError, match="levels and base do not fit"):
+        updates.grid_scores(levels, offsets, [0], updates.Grid([1.0]), np.ones(3))
     with pytest.raises(ValueError, match="there is no column 4"):
         updates.grid_scores(levels, offsets, [4], updates.Grid([1.0]))
     with pytest.raises(ValueError, match="3 ids for 4 draws"):

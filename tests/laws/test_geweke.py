@@ -32,10 +32,10 @@ SYMMETRIC = (0.2, 2.0)
 MEANS, VARIANCES = (-1.0, 1.0), (0.3, 3.0)
 SHAPES, RATES = (0.5, 3.0), (0.4, 2.0)
 PRIORS = {
-    "c": {"symmetric": list(SYMMETRIC)},
+    "c": {"grid": list(SYMMETRIC)},
     "x": {"mean": list(MEANS), "kappa": [0.5], "nu": [3.0], "variance": list(VARIANCES)},
     "n": {"shape": list(SHAPES), "rate": list(RATES)},
-    "x (1 or not 1)": {"symmetric": list(SYMMETRIC)},  # see test_recorded.py
+    "x (1 or not 1)": {"grid": list(SYMMETRIC)},  # see test_recorded.py
 }
 LEVELS = 3
 ANY = Hyper(1.0, 0.0, np.ones(1), np.array([[0.0, 0.5, 3.0, 1.0]]), np.ones((1, 2)))

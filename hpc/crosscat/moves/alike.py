@@ -40,16 +40,16 @@ def _informed_merge(ledger: Ledger, step: int, stream: np.random.Generator) -> N
     pair, both, bound = np.full(2, -1, np.int64), -1, 0.0
     if k > 1 and ledger.comm.rank == 0:
         a = int(stream.integers(k))
-        joined, gain = ledger.gains(a)
-        b = int(draw_on_grid(gain[None], stream)[0])
-        both = ledger.enter(joined.take([b]))
-        bound = -ledger.log_split(ledger.column[a], ledger.column[b], both, k - 1)
-        bound += _log_proposals(k - 1, _log_choice(gain, b))
+        gains = ledger.gains(a)
+        b = int(draw_on_grid(gains.gain[None], stream)[0])
+        one, two = (ledger.cluster(ledger.column[label]) for label in (a, b))
+        bound = -ledger.log_split(one, two, gains.cluster(b), k - 1)
+        bound += _log_proposals(k - 1, _log_choice(gains.gain, b))
         if log_u < bound:  # the choice can also be made from the other's side, which takes longer to work out
-            choices = _log_choice(gain, b), _log_choice(ledger.gains(b)[1], a)
+            choices = _log_choice(gains.gain, b), _log_choice(ledger.gains(b).gain, a)
             bound += choices[0] - np.logaddexp(*choices)
         if log_u < bound:  # a merge that would be accepted if the split were sure to find the border
-            pair[:] = a, b
+            pair[:], both = (a, b), ledger.enter(gains.joined.take([b]))
         else:
             ledger.count(False, False)
     ledger.comm.broadcast(pair)
@@ -69,14 +69,14 @@ def _informed_split(ledger: Ledger, step: int, stream: np.random.Generator) -> N
     k, log_u = ledger.n_labels, np.log(stream.random())
     cluster, bias = int(stream.integers(k)), stream.random()
     sides_of_rows, log_q = _recalled_sides(ledger, np.array([cluster, cluster]), bias, step)
-    sides = ledger.total(_by_side(ledger, sides_of_rows), 2)
+    sides = ledger.total_sides(sides_of_rows, np.zeros(k, np.int64), [cluster])
     accepted = np.zeros(1, np.int64)
     if ledger.comm.rank == 0 and (sides.size > 0).all():
         whole, one = ledger.column[cluster], ledger.enter(sides)
         ledger.column[cluster] = one
         ledger.column.append(one + 1)
-        choices = [_log_choice(ledger.gains(i)[1], j) for i, j in ((cluster, k), (k, cluster))]
-        ratio = ledger.log_split(one, one + 1, whole, k) - log_q - _log_proposals(k, np.logaddexp(*choices))
+        choices = [_log_choice(ledger.gains(i).gain, j) for i, j in ((cluster, k), (k, cluster))]
+        ratio = ledger.log_split(*map(ledger.cluster, (one, one + 1, whole)), k) - log_q - _log_proposals(k, np.logaddexp(*choices))
         accepted[0] = log_u < ratio
         ledger.count(True, bool(accepted[0]))
         if not accepted[0]:

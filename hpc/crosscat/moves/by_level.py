@@ -9,16 +9,16 @@ no pass over the rows.
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import betaln, gammaln
+from scipy.special import gammaln
 
 from mpibayes.hpc.components.categorical import Categorical
 from mpibayes.hpc.components.grid import draw_on_grid
-from mpibayes.hpc.components.statistics import Statistics
-from mpibayes.hpc.crosscat.moves.ledger import Labelled, Ledger
+from mpibayes.hpc.crosscat.moves.ledger import Ledger
 from mpibayes.hpc.parallel.streams import Purpose, generator
+from mpibayes.kernels.mixture import updates
 
 BY_LEVEL = 8  # steps a round
-BY_LEVEL_SPLITS = 0.25  # share of them that propose a split
+BY_LEVEL_SPLITS = 1.0 / 8  # share of them that propose a split: few are accepted, and each passes over the rows
 SPREAD = (0.5, 0.05)  # b of the Beta(b, b) that a level's share is drawn from: levels are shared, or go as a whole
 LEVEL_ROWS = 2**14  # of all steps of a round together, at most
 
@@ -42,18 +42,18 @@ def _merge(ledger: Ledger, stream: np.random.Generator) -> None:
     pair, both = np.full(2, -1, np.int64), -1
     if k > 1 and ledger.comm.rank == 0:
         a = int(stream.integers(k))
-        joined, log_sides, worth = _worth(ledger, a)
+        gains, (log_sides, worth) = ledger.gains(a), ledger.once(_worth, a)
         b = int(draw_on_grid(worth[None], stream)[0])
-        both = ledger.enter(joined.take([b]))
-        ratio = ledger.log_split(ledger.column[a], ledger.column[b], both, k - 1)
+        one, two = (ledger.cluster(ledger.column[label]) for label in (a, b))
+        ratio = ledger.log_split(one, two, gains.cluster(b), k - 1)
         choice = _log_choice(worth, b)
         accepted = bool(log_u < -ratio - _log_proposals(k - 1, choice, log_sides[b]))
         if accepted:  # the choice can also be made from the other's side, which takes longer to work out
-            choice = np.logaddexp(choice, _log_choice(_worth(ledger, b)[2], a))
+            choice = np.logaddexp(choice, _log_choice(ledger.once(_worth, b)[1], a))
             accepted = bool(log_u < -ratio - _log_proposals(k - 1, choice, log_sides[b]))
         ledger.count(False, accepted)
         if accepted:
-            pair[:] = a, b
+            pair[:], both = (a, b), ledger.enter(gains.joined.take([b]))
     ledger.comm.broadcast(pair)
     if pair[0] >= 0:
         ledger.join(pair, both)
@@ -63,20 +63,22 @@ def _split(ledger: Ledger, step: int, stream: np.random.Generator) -> None:
     k, log_u = ledger.n_labels, np.log(stream.random())
     cluster, column = int(stream.integers(k)), int(stream.integers(len(ledger.components.categorical)))
     sides = _dealt(ledger, cluster, column, SPREAD[int(stream.integers(len(SPREAD)))], step, stream)
-    found = ledger.total(Labelled(ledger.shards, lambda i: sides[i].astype(np.int32)), 2)
+    found = ledger.total_sides(sides, np.zeros(k, np.int64), [cluster])
     accepted = np.zeros(1, np.int64)
     if ledger.comm.rank == 0 and (found.size > 0).all():
         whole, one = ledger.column[cluster], ledger.enter(found)
-        ledger.column[cluster] = one
-        ledger.column.append(one + 1)
-        (_, log_sides, worth), (*_, back) = _worth(ledger, cluster), _worth(ledger, k)
-        choice = np.logaddexp(_log_choice(worth, k), _log_choice(back, cluster))
-        ratio = ledger.log_split(one, one + 1, whole, k) + _log_proposals(k, choice, log_sides[k])
-        accepted[0] = log_u < ratio
+        ratio = ledger.log_split(*map(ledger.cluster, (one, one + 1, whole)), k)
+        log_sides = _log_sides(ledger, [one, one + 1], 0)[1]
+        accepted[0] = log_u < ratio + _log_proposals(k, np.log(2.0), log_sides)
+        if accepted[0]:  # it would be if the merge were sure to choose these two, which takes longer to work out
+            ledger.column[cluster] = one
+            ledger.column.append(one + 1)
+            choice = np.logaddexp(*(_log_choice(_worth(ledger, i)[1], j) for i, j in ((cluster, k), (k, cluster))))
+            accepted[0] = log_u < ratio + _log_proposals(k, choice, log_sides)
+            if not accepted[0]:
+                ledger.column.pop()
+                ledger.column[cluster] = whole
         ledger.count(True, bool(accepted[0]))
-        if not accepted[0]:
-            ledger.column.pop()
-            ledger.column[cluster] = whole
     ledger.comm.broadcast(accepted)
     if accepted[0]:
         ledger.part(sides)
@@ -96,25 +98,19 @@ def _dealt(ledger: Ledger, cluster: int, column: int, spread: float, step: int, 
     return sides
 
 
-def _worth(ledger: Ledger, label: int) -> tuple[Statistics, np.ndarray, np.ndarray]:
-    """A cluster joined with each of the others: statistics, log probability of the sides that a split of it into these
-    two deals, and how likely the merge is to be accepted if both ways are proposed alike: a logarithm, but for a
+def _worth(ledger: Ledger, label: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of a cluster joined with each of the others: log probability of the sides that a split of it into these two
+    deals, and how likely the merge is to be accepted if both ways are proposed alike: a logarithm, but for a
     constant."""
-    joined, gain = ledger.gains(label)
-    log_sides = _log_sides(ledger, label)
-    prior = gammaln(joined.size - ledger.hyper.discount) - gammaln(ledger.sizes() - ledger.hyper.discount)
-    return joined, log_sides, gain + prior + log_sides
+    gains, log_sides, d = ledger.gains(label), _log_sides(ledger, ledger.column, label), ledger.hyper.discount
+    return log_sides, gains.gain + gammaln(gains.joined.size - d) - gammaln(ledger.sizes() - d) + log_sides
 
 
-def _log_sides(ledger: Ledger, label: int) -> np.ndarray:
-    """Log probability of the sides of a cluster and each of the others, either of them side 0."""
+def _log_sides(ledger: Ledger, columns: list[int], of: int) -> np.ndarray:
+    """Log probability of the sides of one of some clusters and each of them, either of them side 0."""
     kind = ledger.components.categorical
-    levels = ledger.statistics.of(Categorical)[0].take(ledger.column, axis=1).astype(float)
-    of_column = []
-    for spread in SPREAD:
-        each = gammaln(levels + spread)
-        terms = each + each[:, [label]] - gammaln(levels + levels[:, [label]] + 2.0 * spread) - betaln(spread, spread)
-        of_column.append(np.add.reduceat(terms, kind.offsets[:-1], axis=0))
+    levels = ledger.statistics.of(Categorical)[0].take(columns, axis=1)
+    of_column = [updates.log_shares(levels, kind.offsets, of, spread) for spread in SPREAD]
     return np.logaddexp.reduce(np.concatenate(of_column)) + np.log(2.0 / (len(SPREAD) * len(kind)))
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.moves import grouping
 from mpibayes.hpc.crosscat.moves.ledger import Labelled, Ledger
-from mpibayes.hpc.crosscat.moves.odds import Odds, both_sides, odds_of_predictive
+from mpibayes.hpc.crosscat.moves.odds import Odds, odds_of_predictive
 from mpibayes.hpc.crosscat.moves.scans import Subset, as_single
 from mpibayes.hpc.parallel.reduce import exact_sum
 from mpibayes.hpc.parallel.shards import Shard
@@ -230,7 +230,7 @@ def _propose(ledger: Ledger, group, given, seeds, odds, single):
 def _decide(ledger: Ledger, groups, group, n_pairs: int, sides, log_q) -> None:
     """Accept or reject, group by group, and give the rows their labels."""
     n, k_before = len(groups), ledger.n_labels
-    statistics = _sides_taken(ledger, groups, group, sides)
+    statistics = ledger.total_sides(sides, group, np.where(groups[:, 0] == groups[:, 1], groups[:, 0], -1))
     new = np.full(k_before + 2 * n, -1, np.int32)  # by old label, then by 2 g + side of a split
     if ledger.comm.rank == 0:
         _accept(ledger, groups, n_pairs, log_q, statistics, new)
@@ -245,31 +245,6 @@ def _decide(ledger: Ledger, groups, group, n_pairs: int, sides, log_q) -> None:
         label = split[2 * group[z[asked]] + side[asked]]
         z[seated] = old[z[seated]]
         z[asked[label >= 0]] = label[label >= 0]
-
-
-def _sides_taken(ledger: Ledger, groups, group, sides) -> Statistics | None:
-    """Statistics of the sides of every group of which a split is proposed, on root."""
-    n = len(groups)
-
-    def group_of(i):
-        return group[np.maximum(ledger.z[i], 0)]
-
-    def label(i):
-        return np.where(sides[i] >= 0, 2 * group_of(i) + sides[i], -1).astype(np.int32)
-
-    def group_of_side_one(i):
-        return np.where(sides[i] == 1, group_of(i), -1).astype(np.int32)
-
-    if not ledger.components.exact:
-        return ledger.total(Labelled(ledger.shards, label), 2 * n)
-    # the other side is what is left: half the rows to count, and half the numbers to add up
-    one = ledger.total(Labelled(ledger.shards, group_of_side_one), n)
-    if one is None:
-        return None
-    whole = ledger.statistics.take([ledger.column[a] for a in groups[:, 0]])
-    for counts in vars(whole).values():
-        counts[..., groups[:, 0] != groups[:, 1]] = 0
-    return both_sides(whole, one)
 
 
 def _accept(ledger: Ledger, groups, n_pairs: int, log_q, sides: Statistics, new: np.ndarray) -> None:
@@ -293,8 +268,9 @@ def _accept(ledger: Ledger, groups, n_pairs: int, log_q, sides: Statistics, new:
             both = joined[g]
             apart = [(one, [a]), (two, [b])]
             k, n_pairs = k - 1, n_pairs - 1  # as seen from the merged side
-        m, m_one, m_two = (float(ledger.statistics.size[c]) for c in (both, one, two))
-        ratio = ledger.log_split(one, two, both, k) - log_q[g] + np.log(m * (m - 1.0) / (2.0 * m_one * m_two))
+        three = [ledger.cluster(column) for column in (one, two, both)]
+        m_one, m_two, m = (float(cluster.size) for cluster in three)
+        ratio = ledger.log_split(*three, k) - log_q[g] + np.log(m * (m - 1.0) / (2.0 * m_one * m_two))
         ratio += grouping.log_probability(k + 1, n_pairs + 1) - grouping.log_probability(k, n_pairs)
         accepted = bool(log_u < (ratio if split else -ratio))
         ledger.count(split, accepted)

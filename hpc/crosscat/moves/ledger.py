@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
 
 from mpibayes.hpc.components.statistics import Statistics, join
 from mpibayes.hpc.crosscat import sync
-from mpibayes.hpc.crosscat.moves.odds import Odds
+from mpibayes.hpc.crosscat.moves.odds import Odds, both_sides
 from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.hpc.parallel.streams import Purpose
 from mpibayes.kernels.mixture import split as kernels
@@ -41,6 +41,25 @@ class Labelled:
         return ((shard.rows, self.label(i)) for i, shard in enumerate(self.shards))
 
 
+class Cluster(NamedTuple):
+    """What a cluster adds to the posterior: `size` rows, and the log marginal likelihood of their cells."""
+
+    size: float
+    log_f: float
+
+
+class Gains(NamedTuple):
+    """A cluster joined with each of the others, (K,): statistics, their log marginal likelihoods, and the log of what
+    that does to the likelihood, -inf for the cluster itself."""
+
+    joined: Statistics
+    log_f: np.ndarray
+    gain: np.ndarray
+
+    def cluster(self, other: int) -> Cluster:
+        return Cluster(self.joined.size[other], self.log_f[other])
+
+
 class Ledger:
     """The clusters of a view during a round. Their rows' labels, `z` of each shard, are changed in place.
 
@@ -53,6 +72,7 @@ class Ledger:
         self.shards, self.z, self.n_shards, self.key = view.shards, view.z, view.n_shards, view.key(cycle)
         self.tally = Tally()
         self.changed = False
+        self._known, self._found = [], {}  # `once`: the columns of all labels, and what was found for them
         self._open(view.partition.size, view.partition.statistics)
 
     def _open(self, size: np.ndarray, statistics: Statistics | None) -> None:
@@ -75,26 +95,31 @@ class Ledger:
         self.log_f = np.append(self.log_f, self.components.log_marginal_clusters(self.hyper, statistics))
         return first
 
-    def log_split(self, column_a: int, column_b: int, column_both: int, n_before: int) -> float:
+    def cluster(self, column: int) -> Cluster:
+        return Cluster(self.statistics.size[column], self.log_f[column])
+
+    def log_split(self, one: Cluster, two: Cluster, both: Cluster, n_before: int) -> float:
         """Log of the posterior with the cluster split over that with it whole; n_before: clusters before the split."""
-        d, m = self.hyper.discount, self.statistics.size
-        prior = np.log(self.hyper.concentration + n_before * d) - gammaln(1.0 - d) - gammaln(m[column_both] - d)
-        prior += gammaln(m[column_a] - d) + gammaln(m[column_b] - d)
-        return float(prior + self.log_f[column_a] + self.log_f[column_b] - self.log_f[column_both])
+        d = self.hyper.discount
+        prior = np.log(self.hyper.concentration + n_before * d) - gammaln(1.0 - d) - gammaln(both.size - d)
+        prior += gammaln(one.size - d) + gammaln(two.size - d)
+        return float(prior + one.log_f + two.log_f - both.log_f)
 
     def sizes(self) -> np.ndarray:
         """Rows of each cluster, (K,), on root."""
         return self.statistics.size[self.column]
 
-    def gains(self, label: int) -> tuple[Statistics, np.ndarray]:
-        """A cluster joined with each of the others: statistics, and the log of what that does to the likelihood; on
-        root."""
-        column = self.column[label]
-        joined = self.components.union(self.statistics.take(self.column), self.statistics.take([column]))
-        gain = self.components.log_marginal_clusters(self.hyper, joined)
-        gain -= self.log_f[self.column] + self.log_f[column]
-        gain[label] = -np.inf
-        return joined, gain
+    def once(self, work: Callable[..., object], *of: int):
+        """work(ledger, *of), on root: done once for the clusters as they are."""
+        if self._known != self.column:
+            self._known, self._found = list(self.column), {}
+        if (work, of) not in self._found:
+            self._found[work, of] = work(self, *of)
+        return self._found[work, of]
+
+    def gains(self, label: int) -> Gains:
+        """On root; not to be changed."""
+        return self.once(_gains, label)
 
     def join(self, pair: np.ndarray, both: int) -> None:
         """Give the rows of a pair of clusters one label. both: on root, the column of the two together."""
@@ -132,6 +157,33 @@ class Ledger:
     def total(self, labelled, k: int) -> Statistics | None:
         return sync.total_statistics(self.comm, self.components, labelled, k, self.n_shards)
 
+    def total_sides(self, sides: Sequence[np.ndarray], group: np.ndarray, label: Sequence[int]) -> Statistics | None:
+        """Statistics of sides 0 and 1 of every group, as clusters 2 g and 2 g + 1, on root.
+
+        sides: of every row of this rank's shards, -1 where it has none. group: of each label, or -1. label: of each
+        group of which all rows have sides, or -1 where none has.
+        """
+
+        def group_of(i: int) -> np.ndarray | int:
+            return group[np.maximum(self.z[i], 0)] if len(label) > 1 else 0
+
+        def both(i: int) -> np.ndarray:
+            return np.where(sides[i] >= 0, 2 * group_of(i) + sides[i], -1).astype(np.int32)
+
+        def one(i: int) -> np.ndarray:
+            return np.where(sides[i] == 1, group_of(i), -1).astype(np.int32)
+
+        if not self.components.exact:
+            return self.total(Labelled(self.shards, both), 2 * len(label))
+        # the other side is what is left: half the rows to count, and half the numbers to add up
+        counted = self.total(Labelled(self.shards, one), len(label))
+        if counted is None:
+            return None
+        whole = self.statistics.take([self.column[a] for a in label])
+        for counts in vars(whole).values():
+            counts[..., np.less(label, 0)] = 0
+        return both_sides(whole, counted)
+
     def broadcast(self, odds: Odds | None, groups: np.ndarray) -> Odds:
         """Root's odds on every rank, in one message."""
         message, everywhere = Odds.within(self.components, len(groups))
@@ -149,3 +201,17 @@ class Ledger:
     def uniforms(self, ids: np.ndarray, purpose: Purpose, sub: int = 0) -> np.ndarray:
         """A number in [0, 1) for each row, keyed by its id."""
         return (kernels.words(ids, **self.stream(purpose, sub)) >> np.uint64(11)) * 2.0**-53
+
+
+def _present(ledger: Ledger) -> Statistics:
+    """Of the clusters, by label."""
+    return ledger.statistics.take(ledger.column)
+
+
+def _gains(ledger: Ledger, label: int) -> Gains:
+    each, column = ledger.once(_present), ledger.column[label]
+    joined = ledger.components.union(each, each.take([label]))
+    log_f = ledger.components.log_marginal_clusters(ledger.hyper, joined)
+    gain = log_f - (ledger.log_f[ledger.column] + ledger.log_f[column])
+    gain[label] = -np.inf
+    return Gains(joined, log_f, gain)
