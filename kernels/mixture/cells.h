@@ -2,43 +2,48 @@
  * Included once for every instruction set (every_isa.h).
  */
 
-/* lanes where one of n cells is not a finite number */
-ALWAYS_INLINE vl FN(odd_cells)(const double *x, int64_t n) {
+/* Whether vectors over the n cells of a row that has `left` rows from itself to the table's end stay in the table. */
+ALWAYS_INLINE int FN(by_vectors)(int64_t left, int64_t n) { return left * n >= ((n + N_DOUBLE - 1) & -N_DOUBLE); }
+
+/* the cells of the c-th vector on that are a row's, of n */
+ALWAYS_INLINE vl FN(own_lanes)(int64_t c, int64_t n) {
+    static const int64_t yes_no[2 * N_DOUBLE] = {[0 ... N_DOUBLE - 1] = -1};
+    return *(const FN(vl_loose) *)(yes_no + (c + N_DOUBLE <= n ? 0 : c + N_DOUBLE - n));
+}
+
+/* lanes where one of a row's n cells is not a finite number; `left` as above */
+ALWAYS_INLINE vl FN(odd_cells)(const double *x, int64_t n, int64_t left) {
     vl odd = {0};
-    int64_t i = 0;
-    if (n >= N_DOUBLE) {
-        for (; i + N_DOUBLE < n; i += N_DOUBLE) {
-            vd v = *(const FN(vd_loose) *)(x + i);
-            odd |= (vl)(v - v != 0.0);
+    if (FN(by_vectors)(left, n))
+        for (int64_t c = 0; c < n; c += N_DOUBLE) {
+            vd v = *(const FN(vd_loose) *)(x + c);
+            odd |= (vl)(v - v != 0.0) & FN(own_lanes)(c, n);
         }
-        vd v = *(const FN(vd_loose) *)(x + n - N_DOUBLE);
-        return odd | (vl)(v - v != 0.0);
-    }
-    for (; i < n; i++) odd[0] |= -(int64_t)!(x[i] - x[i] == 0);
+    else
+        for (int64_t c = 0; c < n; c++) odd[0] |= -(int64_t)!(x[c] - x[c] == 0);
     return odd;
 }
 
-/* cells of a row with zeros where one is missing, in kept[column] and seen[column]; whether one is infinite */
-ALWAYS_INLINE int FN(keep_cells)(const double *x, int64_t n, double *kept, int64_t *seen) {
+/* A row's cells with zeros where one is missing, in kept[column] and seen[column]; whether one is infinite. Writes up to
+ * N_DOUBLE - 1 columns more, which the row after it writes again. */
+ALWAYS_INLINE int FN(keep_cells)(const double *x, int64_t n, int64_t left, double *kept, int64_t *seen) {
     int infinite = 0;
     vl odd = {0};
-    for (int64_t c = 0; n >= N_DOUBLE && c < n; c += N_DOUBLE) {
-        if (c > n - N_DOUBLE) c = n - N_DOUBLE; /* the last vector covers some cells again */
-        vd v = *(const FN(vd_loose) *)(x + c);
-        vl here = v == v;
-        v = (vd)((vl)v & here);
-        *(FN(vd_loose) *)(kept + c) = v;
-        *(FN(vl_loose) *)(seen + c) = here;
-        odd |= (vl)(v - v != 0.0);
-    }
-    for (int64_t c = 0; n < N_DOUBLE && c < n; c++) { /* without a branch: which are missing cannot be foreseen */
-        union { double number; int64_t bits; } cell = {x[c]};
-        int64_t here = -(int64_t)(x[c] == x[c]);
-        cell.bits &= here;
-        seen[c] = here;
-        kept[c] = cell.number;
-        infinite |= !(cell.number - cell.number == 0);
-    }
+    if (FN(by_vectors)(left, n))
+        for (int64_t c = 0; c < n; c += N_DOUBLE) {
+            vd v = *(const FN(vd_loose) *)(x + c);
+            vl here = (vl)(v == v) & FN(own_lanes)(c, n);
+            v = (vd)((vl)v & here);
+            *(FN(vd_loose) *)(kept + c) = v;
+            *(FN(vl_loose) *)(seen + c) = here;
+            odd |= (vl)(v - v != 0.0);
+        }
+    else
+        for (int64_t c = 0; c < n; c++) {
+            seen[c] = -(int64_t)(x[c] == x[c]);
+            kept[c] = seen[c] ? x[c] : 0.0;
+            infinite |= !(kept[c] - kept[c] == 0);
+        }
     return infinite | FN(any)(odd);
 }
 
@@ -75,15 +80,17 @@ APART void FN(read_block)(const rows_t *rows, const int64_t *at, int64_t n, bloc
         for (int64_t c = 0; c < rows->n_codes16; c++) level[C8 + c] = (int32_t)rows->offsets[C8 + c] + x16[c];
         block->reals[j] = rows->reals + at[j] * R;
         block->tallies[j] = rows->tallies + at[j] * Q;
-        odd |= FN(odd_cells)(block->reals[j], R) | FN(odd_cells)(block->tallies[j], Q);
+        odd |= FN(odd_cells)(block->reals[j], R, rows->n - at[j]);
+        odd |= FN(odd_cells)(block->tallies[j], Q, rows->n - at[j]);
         if (rows->n_blocks) FN(read_vectors)(rows, at[j], j, block);
     }
     block->some_missing = FN(any)(odd);
     if (block->some_missing)
         for (int64_t j = 0; j < n; j++) {
             double *reals = block->reals_kept + j * R, *tallies = block->tallies_kept + j * Q;
-            block->infinite |= FN(keep_cells)(block->reals[j], R, reals, block->reals_seen + j * R);
-            block->infinite |= FN(keep_cells)(block->tallies[j], Q, tallies, block->tallies_seen + j * Q);
+            int64_t left = rows->n - at[j];
+            block->infinite |= FN(keep_cells)(block->reals[j], R, left, reals, block->reals_seen + j * R);
+            block->infinite |= FN(keep_cells)(block->tallies[j], Q, left, tallies, block->tallies_seen + j * Q);
             block->reals[j] = reals, block->tallies[j] = tallies;
         }
 }

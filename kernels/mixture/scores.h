@@ -126,47 +126,71 @@ APART void FN(add_prior)(const tail_t *t, const block_t *block, double *total) {
         UNROLL for (int j = 0; j < ROWS; j++) UNROLL for (int v = 0; v < 2; v++)                                       \
             ((vd *)(out + j * stride + k))[v] = sum[j][v];                                                             \
     }
-#define DEFINE_NORMAL(NAME, ROWS, ADD)                                                                                 \
+#define DEFINE_NORMAL(NAME, ROWS)                                                                                      \
     APART void FN(NAME)(const instantiated_t *g, const block_t *block, int64_t first, int64_t n_columns, double *out,  \
                         int64_t stride, int64_t n) {                                                                   \
-        ADD(ROWS)                                                                                                      \
+        ADD_NORMAL(ROWS)                                                                                               \
     }
-DEFINE_NORMAL(normal_4, 4, ADD_NORMAL)
-DEFINE_NORMAL(normal_1, 1, ADD_NORMAL)
+DEFINE_NORMAL(normal_4, 4)
+DEFINE_NORMAL(normal_1, 1)
 
-/* The same on top of `out`, which is g->start, for rows that may lack cells: a missing one takes its column's constant
- * out again. Without a branch: which cells are missing cannot be foreseen. */
+/* The same on top of start[row * start_stride + cluster], for rows that may lack cells: a missing one takes its column's
+ * constant out again. Without a branch: which cells are missing cannot be foreseen. */
+#if MB_BYTES == 64 /* the choice is part of the multiplication */
+#define seen_t __mmask8
+#define SEEN(x) ((__mmask8)(x))
+#define PRODUCT_OR(seen, a, b, other) ((vd)_mm512_mask_mul_pd((__m512d)(other), seen, (__m512d)(a), (__m512d)(b)))
+#elif MB_BYTES == 32
+#define seen_t vl
+#define SEEN(x) ((vl){0} + (x))
+#define PRODUCT_OR(seen, a, b, other) ((vd)_mm256_blendv_pd((__m256d)(other), (__m256d)((a) * (b)), (__m256d)(seen)))
+#else
+#define seen_t vl
+#define SEEN(x) ((vl){0} + (x))
+#define PRODUCT_OR(seen, a, b, other) SELECT(seen, (a) * (b), other)
+#endif
 #define ADD_NORMAL_SEEN(ROWS)                                                                                          \
     for (int64_t k = 0; k < n; k += 2 * N_DOUBLE) {                                                                    \
         vd sum[ROWS][2];                                                                                               \
         UNROLL for (int j = 0; j < ROWS; j++) UNROLL for (int v = 0; v < 2; v++)                                       \
-            sum[j][v] = ((const vd *)(out + j * stride + k))[v];                                                       \
+            sum[j][v] = ((const vd *)(start + j * start_stride + k))[v];                                               \
         for (int64_t r = 0; r < n_columns; r++) {                                                                      \
             int64_t at = r * g->base + k;                                                                              \
             const vd *location = (const vd *)(g->location + at), *constant = (const vd *)(g->constant + at);           \
             const vd *half_precision = (const vd *)(g->half_precision + at);                                           \
             UNROLL for (int j = 0; j < ROWS; j++) {                                                                    \
                 vd x = SPREAD(block->reals[first + j][r]);                                                             \
-                vl here = (vl){0} + block->reals_seen[(first + j) * n_columns + r];                                    \
+                seen_t seen = SEEN(block->reals_seen[(first + j) * n_columns + r]);                                    \
                 UNROLL for (int v = 0; v < 2; v++) {                                                                   \
                     vd d = x - location[v];                                                                            \
-                    sum[j][v] -= SELECT(here, half_precision[v] * (d * d), constant[v]);                               \
+                    sum[j][v] -= PRODUCT_OR(seen, half_precision[v], d * d, constant[v]);                              \
                 }                                                                                                      \
             }                                                                                                          \
         }                                                                                                              \
         UNROLL for (int j = 0; j < ROWS; j++) UNROLL for (int v = 0; v < 2; v++)                                       \
             ((vd *)(out + j * stride + k))[v] = sum[j][v];                                                             \
     }
-DEFINE_NORMAL(normal_seen_4, 4, ADD_NORMAL_SEEN)
-DEFINE_NORMAL(normal_seen_1, 1, ADD_NORMAL_SEEN)
+#define DEFINE_NORMAL_SEEN(NAME, ROWS)                                                                                 \
+    APART void FN(NAME)(const instantiated_t *g, const block_t *block, int64_t first, int64_t n_columns,               \
+                        const double *start, int64_t start_stride, double *out, int64_t stride, int64_t n) {           \
+        ADD_NORMAL_SEEN(ROWS)                                                                                          \
+    }
+DEFINE_NORMAL_SEEN(normal_seen_4, 4)
+DEFINE_NORMAL_SEEN(normal_seen_1, 1)
+#undef seen_t
+#undef SEEN
+#undef PRODUCT_OR
 
-/* normal columns under given parameters, on top of g->start */
-static void FN(add_normal)(const instantiated_t *g, const block_t *block, int64_t n_columns, double *out,
+/* normal columns under given parameters; on top of g->start, or of `out` where it has been put already */
+static void FN(add_normal)(const instantiated_t *g, const block_t *block, int64_t n_columns, int started, double *out,
                            int64_t stride, int64_t n) {
-    int64_t j = 0;
+    int64_t j = 0, step = started ? stride : 0;
     if (block->some_missing) {
-        for (; j + 4 <= block->n; j += 4) FN(normal_seen_4)(g, block, j, n_columns, out + j * stride, stride, n);
-        for (; j < block->n; j++) FN(normal_seen_1)(g, block, j, n_columns, out + j * stride, stride, n);
+        const double *start = started ? out : g->start;
+        for (; j + 4 <= block->n; j += 4)
+            FN(normal_seen_4)(g, block, j, n_columns, start + j * step, step, out + j * stride, stride, n);
+        for (; j < block->n; j++)
+            FN(normal_seen_1)(g, block, j, n_columns, start + j * step, step, out + j * stride, stride, n);
     }
     for (; j + 4 <= block->n; j += 4) FN(normal_4)(g, block, j, n_columns, out + j * stride, stride, n);
     for (; j < block->n; j++) FN(normal_1)(g, block, j, n_columns, out + j * stride, stride, n);
@@ -205,11 +229,12 @@ static void FN(start_without)(const instantiated_t *g, const rows_t *rows, const
  * which stays at -infinity where `start` has it; n a multiple of 16 */
 static void FN(score_block)(const instantiated_t *g, const rows_t *rows, const block_t *block, double *out,
                             int64_t stride, int64_t n) {
-    if (block->some_missing || rows->n_reals == 0)
+    int start = rows->n_reals == 0 || (block->some_missing && rows->n_tallies);
+    if (start)
         for (int64_t j = 0; j < block->n; j++)
             for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(out + j * stride + k) = *(const vd *)(g->start + k);
     if (block->some_missing) FN(start_without)(g, rows, block, out, stride, n);
-    if (rows->n_reals) FN(add_normal)(g, block, rows->n_reals, out, stride, n);
+    if (rows->n_reals) FN(add_normal)(g, block, rows->n_reals, start, out, stride, n);
     if (rows->n_tallies) FN(add_poisson)(g, block, rows->n_tallies, out, stride, n);
     if (rows->n_codes)
         FN(add_categories)(g->table, g->base, block, rows->n_codes, out, stride, n);

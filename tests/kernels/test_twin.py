@@ -24,6 +24,7 @@ TABLES = {
     "vector": {"blocks": (3,)},
     "vectors": {"levels8": (3,), "n_reals": 1, "blocks": (1, 2, 6, 9), "missing": 0.15},
     "vectors, complete": {"blocks": (5, 12), "missing": 0.0, "scale": 0.7},
+    "real, more than a vector": {"n_reals": 11},
 }
 
 
