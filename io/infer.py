@@ -188,7 +188,8 @@ def _integers(p: Profile, keep: bool) -> Decision:
     if p.mean > MAX_COUNT_MEAN:
         return Decision("real", reason=f"integers of mean {p.mean:,.3g}, above {MAX_COUNT_MEAN:g}")
     if variance > MAX_COUNT_DISPERSION * p.mean:
-        return Decision("real", reason=f"integers, spread wider than counts (variance {variance / p.mean:,.3g} times the mean)")
+        spread = f"variance {variance / p.mean:,.3g} times the mean"
+        return Decision("real", reason=f"integers, spread wider than counts ({spread})")
     return Decision("count", reason=f"integers of mean {p.mean:.3g}, variance {variance / p.mean:.3g} times that")
 
 

@@ -1,8 +1,8 @@
 """Categorical and Boolean columns: Dirichlet prior, level probabilities integrated out or drawn (docs/math.md 1.3).
 
 A column's pseudo-counts are a multiplier times its base: ones, or for a column of many levels how often each of them
-occurs (hpc/crosscat/bases.py). The multiplier is learned on a grid unless the prior was given. Arrays are [level row][cluster]; the last level row of a column counts its missing
-cells and has pseudo-count 0.
+occurs (hpc/crosscat/bases.py). The multiplier is learned on a grid unless the prior was given. Arrays are
+[level row][cluster]; the last level row of a column counts its missing cells and has pseudo-count 0.
 """
 
 from __future__ import annotations

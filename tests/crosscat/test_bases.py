@@ -1,4 +1,4 @@
-"""The base of columns with many levels: from the training rows alone, the same on all ranks and when a run is opened."""
+"""The base of columns with many levels: of the training rows alone, the same on all ranks and when a run is opened."""
 
 import numpy as np
 import pytest

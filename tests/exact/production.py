@@ -148,8 +148,9 @@ def digest(mixture: Mixture, starts, cycles: int, hypers=None) -> str | None:
 class Joint:
     """A case whose hyperparameters live on grids, as the enumeration and as the program want it told.
 
-    grids: concentration and discount lists; columns[name]: {"grid": [...]} and perhaps {"base": [...]} for a categorical
-    column, or a list or number for each hyperparameter of a real or count column; {"dirichlet": [...]} fixes a categorical column's prior.
+    grids: concentration and discount lists; columns[name]: {"grid": [...]} and perhaps {"base": [...]} for a
+    categorical column, or a list or number for each hyperparameter of a real or count column; {"dirichlet": [...]}
+    fixes a categorical column's prior.
     """
 
     def __init__(self, case, concentration, discount, columns):

@@ -76,7 +76,8 @@ def _informed_split(ledger: Ledger, step: int, stream: np.random.Generator) -> N
         ledger.column[cluster] = one
         ledger.column.append(one + 1)
         choices = [_log_choice(ledger.gains(i).gain, j) for i, j in ((cluster, k), (k, cluster))]
-        ratio = ledger.log_split(*map(ledger.cluster, (one, one + 1, whole)), k) - log_q - _log_proposals(k, np.logaddexp(*choices))
+        ratio = ledger.log_split(*map(ledger.cluster, (one, one + 1, whole)), k)
+        ratio -= log_q + _log_proposals(k, np.logaddexp(*choices))
         accepted[0] = log_u < ratio
         ledger.count(True, bool(accepted[0]))
         if not accepted[0]:
