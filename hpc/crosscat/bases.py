@@ -15,7 +15,7 @@ import numpy as np
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.io.rows import Column, Rows
 
-MANY = 32  # columns of more levels
+MANY = 255  # columns of more levels; with 50 it is no gain, where clusters have few of them each
 UNSEEN = 0.5  # cells that a level is given besides its own
 
 
