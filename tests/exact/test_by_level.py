@@ -21,13 +21,13 @@ from tests.exact.compare import chi_square, seed
 from tests.exact.enumerate import CASES
 from tests.exact.test_split_merge import FOUR_ROWS, LEVEL, ROUNDING, alone
 
-OFTEN = {"BY_LEVEL_SPLITS": 0.5}
+OFTEN = {"BY_LEVEL_SPLITS": (0.5, 0.5)}
 WITH_LEVELS = ("cat6", "cat6py", "cat6neg", "miss6")
 
 
-def change(name, n_shards=1):
+def change(name, n_shards=1, cycle=1):
     """How far one step takes the posterior from itself, in total variation."""
-    moves = transitions.Moves(CASES[name], n_shards, FOUR_ROWS[name], 1, seed(150))
+    moves = transitions.Moves(CASES[name], n_shards, FOUR_ROWS[name], cycle, seed(150))
     return moves.error(moves.matrix(transitions.by_level))
 
 
@@ -35,6 +35,7 @@ def change(name, n_shards=1):
 @pytest.mark.parametrize("name, n_shards", [("cat6", 1), ("cat6py", 2), ("cat6neg", 3), ("miss6", 2)])
 def test_steps_keep_the_posterior(name, n_shards):
     assert change(name, n_shards) < ROUNDING
+    assert change(name, n_shards, program.AFTER + 1) < ROUNDING
     with production.constants(**OFTEN):
         assert change(name, n_shards) < ROUNDING
 
@@ -45,13 +46,17 @@ def test_steps_keep_the_posterior(name, n_shards):
 def without_sides():
     """The probability of the sides is left out of the acceptance."""
     right = program._log_proposals
-    return mock.patch.object(program, "_log_proposals", lambda n, choice, sides: right(n, choice, 0.0))
+    return mock.patch.object(program, "_log_proposals", lambda n, choice, sides, of: right(n, choice, 0.0, of))
 
 
 def either_side():
     """It is forgotten that either of two clusters may be side 0."""
     right = program._log_proposals
-    return mock.patch.object(program, "_log_proposals", lambda n, choice, sides: right(n, choice, sides - np.log(2.0)))
+
+    def wrong(n, choice, sides, splits):
+        return right(n, choice, sides - np.log(2.0), splits)
+
+    return mock.patch.object(program, "_log_proposals", wrong)
 
 
 def one_spread():

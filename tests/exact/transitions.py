@@ -180,7 +180,7 @@ def informed(ledger: Ledger, tape: Tape) -> None:
 
 def by_level(ledger: Ledger, tape: Tape) -> None:
     """One step: a merge or a split by a column's levels, by the program's coin."""
-    splits = level_moves.BY_LEVEL_SPLITS
+    splits = level_moves._splits(ledger)
     if tape.choose([1.0 - splits, splits]):
         level_moves._split(ledger, 0, Stream(tape))
     else:

@@ -13,12 +13,13 @@ from scipy.special import gammaln
 
 from mpibayes.hpc.components.categorical import Categorical
 from mpibayes.hpc.components.grid import draw_on_grid
+from mpibayes.hpc.crosscat.moves.by_pattern import AFTER
 from mpibayes.hpc.crosscat.moves.ledger import Ledger
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.kernels.mixture import updates
 
 BY_LEVEL = 8  # steps a round
-BY_LEVEL_SPLITS = 1.0 / 8  # share of them that propose a split: few are accepted, and each passes over the rows
+BY_LEVEL_SPLITS = 1.0 / 4, 1.0 / 8  # share of them that propose a split, while partitions take shape and later
 SPREAD = (0.5, 0.05)  # b of the Beta(b, b) that a level's share is drawn from: levels are shared, or go as a whole
 LEVEL_ROWS = 2**14  # of all steps of a round together, at most
 
@@ -31,7 +32,7 @@ def by_level(ledger: Ledger) -> None:
     coins = generator(**ledger.stream(Purpose.BY_LEVEL)).random(steps)
     for step in range(steps):
         stream = generator(**ledger.stream(Purpose.BY_LEVEL, 1 + step))
-        if coins[step] < BY_LEVEL_SPLITS:
+        if coins[step] < _splits(ledger):
             _split(ledger, step, stream)
         else:
             _merge(ledger, stream)
@@ -47,10 +48,10 @@ def _merge(ledger: Ledger, stream: np.random.Generator) -> None:
         one, two = (ledger.cluster(ledger.column[label]) for label in (a, b))
         ratio = ledger.log_split(one, two, gains.cluster(b), k - 1)
         choice = _log_choice(worth, b)
-        accepted = bool(log_u < -ratio - _log_proposals(k - 1, choice, log_sides[b]))
+        accepted = bool(log_u < -ratio - _log_proposals(k - 1, choice, log_sides[b], _splits(ledger)))
         if accepted:  # the choice can also be made from the other's side, which takes longer to work out
             choice = np.logaddexp(choice, _log_choice(ledger.once(_worth, b)[1], a))
-            accepted = bool(log_u < -ratio - _log_proposals(k - 1, choice, log_sides[b]))
+            accepted = bool(log_u < -ratio - _log_proposals(k - 1, choice, log_sides[b], _splits(ledger)))
         ledger.count(False, accepted)
         if accepted:
             pair[:], both = (a, b), ledger.enter(gains.joined.take([b]))
@@ -69,12 +70,12 @@ def _split(ledger: Ledger, step: int, stream: np.random.Generator) -> None:
         whole, one = ledger.column[cluster], ledger.enter(found)
         ratio = ledger.log_split(*map(ledger.cluster, (one, one + 1, whole)), k)
         log_sides = _log_sides(ledger, [one, one + 1], 0)[1]
-        accepted[0] = log_u < ratio + _log_proposals(k, np.log(2.0), log_sides)
+        accepted[0] = log_u < ratio + _log_proposals(k, np.log(2.0), log_sides, _splits(ledger))
         if accepted[0]:  # it would be if the merge were sure to choose these two, which takes longer to work out
             ledger.column[cluster] = one
             ledger.column.append(one + 1)
             choice = np.logaddexp(*(_log_choice(_worth(ledger, i)[1], j) for i, j in ((cluster, k), (k, cluster))))
-            accepted[0] = log_u < ratio + _log_proposals(k, choice, log_sides)
+            accepted[0] = log_u < ratio + _log_proposals(k, choice, log_sides, _splits(ledger))
             if not accepted[0]:
                 ledger.column.pop()
                 ledger.column[cluster] = whole
@@ -118,8 +119,13 @@ def _log_choice(worth: np.ndarray, other: int) -> float:
     return float(worth[other] - np.logaddexp.reduce(worth))
 
 
-def _log_proposals(n_before: int, log_choice: float, log_sides: float) -> float:
+def _splits(ledger: Ledger) -> float:
+    """Late splits are seldom accepted, and each passes over the rows of a cluster."""
+    return BY_LEVEL_SPLITS[ledger.key["cycle"] > AFTER]
+
+
+def _log_proposals(n_before: int, log_choice: float, log_sides: float, splits: float) -> float:
     """Log of how often a merge proposes to join two clusters, over how often a split of one of n_before proposes
     them."""
-    merge = np.log1p(-BY_LEVEL_SPLITS) - np.log(n_before + 1.0) + log_choice
-    return float(merge - np.log(BY_LEVEL_SPLITS) + np.log(n_before) - log_sides)
+    merge = np.log1p(-splits) - np.log(n_before + 1.0) + log_choice
+    return float(merge - np.log(splits) + np.log(n_before) - log_sides)
