@@ -93,7 +93,9 @@ class Components:
 
     def union(self, a: Statistics, b: Statistics) -> Statistics:
         """Statistics of clusters of `a` joined with those of `b`, pair by pair; one of them may have one cluster."""
-        return Statistics(a.size + b.size, *(m for kind in self.kinds for m in kind.merge(a.of(kind), b.of(kind))))
+        longer = a if len(a) >= len(b) else b
+        both = (kind.merge(a.of(kind), b.of(kind)) if len(kind) else longer.of(kind) for kind in self.kinds)
+        return Statistics(a.size + b.size, *(m for merged in both for m in merged))
 
     @property
     def everything(self) -> Part:
