@@ -266,15 +266,6 @@ class OfColumns(Tallies):
         """Of rows of all the run's columns."""
         return rows if self.all else take_columns(rows, self.places)
 
-    @cached_property
-    def _priors(self) -> dict[str, Any]:
-        rows = (rows for _, rows in self.slices())
-        return with_bases(priors(self.chains[0].config), self.columns, rows, serial())
-
-    @cached_property
-    def components(self) -> Components:
-        return Components(self.columns, self._priors, self._joint)
-
     def slices(self) -> Iterator[tuple[int, Rows]]:
         return ((start, self.take(rows)) for start, rows in self.run.slices())
 
