@@ -136,8 +136,8 @@ def missing_counted_as_seen():
     """Missing categorical cells enter the denominators of the grid update."""
     right = updates.grid_scores
 
-    def grid_scores(levels, offsets, columns, grid):
-        scores = right(levels, offsets, columns, grid)
+    def grid_scores(levels, offsets, columns, grid, base=None):
+        scores = right(levels, offsets, columns, grid, base)
         for score, c in zip(scores, columns, strict=True):
             n_levels = offsets[c + 1] - offsets[c] - 1
             total = (n_levels * grid.points[: grid.n])[:, None] + levels[offsets[c] : offsets[c + 1] - 1].sum(axis=0)
