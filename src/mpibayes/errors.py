@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mpibayes.text import visible
 
-EXIT_STOPPED = 75
+EXIT_STOPPED, EXIT_INTERNAL = 75, 70
 
 
 def in_a_notebook(error: BaseException) -> list[str]:
@@ -27,7 +27,7 @@ def in_a_notebook(error: BaseException) -> list[str]:
 class MpibayesError(Exception):
     """A failure with one message for the user; several problems are listed one a line below it."""
 
-    exit_code = 70
+    exit_code = EXIT_INTERNAL
     shared = False  # whether every rank of the job has raised it too
 
     def __init__(self, message: str, problems: Sequence[str] = ()):

@@ -45,7 +45,8 @@ ROOMS = {
     "hpc.python": {*BELOW, "io", "hpc.commands", "hpc.config", "hpc.parallel", "hpc.posterior", "hpc.query"}
     | {"hpc.registry", "hpc.run"},
     "sklearn": {"hpc.python"},
-    "hpc.cli": {*BELOW, "io", "hpc.commands", "hpc.config", "hpc.parallel", "hpc.run"},
+    "hpc.verbs": {*BELOW, "io", "hpc.commands", "hpc.config", "hpc.parallel", "hpc.query", "hpc.run"},
+    "hpc.cli": {*BELOW, "hpc.parallel", "hpc.run", "hpc.verbs"},
 }
 # Besides these a kernel's Python files import nothing but the standard library.
 NUMERIC = {"numpy", "__future__", "mpibayes"}

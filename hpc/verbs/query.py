@@ -7,14 +7,16 @@ from pathlib import Path
 
 import click
 
-FILE = click.Path(path_type=Path)
+from mpibayes.hpc.verbs.group import Commands
+from mpibayes.hpc.verbs.shared import PATH, TABLE
+
 GIVEN = click.option(
     "--given",
     multiple=True,
     metavar="COLUMN=VALUE",
     help="What is known: 'age=40', 'age=40..50', 'job=clerk|nurse'; with --rows also names of columns. Repeatable.",
 )
-ROWS = click.option("--rows", type=FILE, metavar="FILE", help="Rows to ask about: CSV, Parquet or a typed table.")
+ROWS = click.option("--rows", type=PATH, metavar="FILE", help="Rows to ask about: CSV, Parquet or a typed table.")
 OF = click.option(
     "--of", multiple=True, metavar="COLUMN[=VALUE]", help="What is asked for; with --rows names of columns, too."
 )
@@ -32,11 +34,11 @@ def shared(command: Callable) -> Callable:
     """The options of every verb."""
     for option in (
         click.option(
-            "-o", "--out", type=FILE, metavar="FILE", help="Write the answer: .csv, .parquet, .json, or .png."
+            "-o", "--out", type=PATH, metavar="FILE", help="Write the answer: .csv, .parquet, .json, or .png."
         ),
         click.option("--draws", type=click.IntRange(min=1), help="Draws to average over.  [default: 100]"),
         click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]"),
-        click.option("--table", type=FILE, help="Where the run's table is now, if it has been moved."),
+        TABLE,
         click.option("--force", is_flag=True, help="Replace FILE of -o if it exists."),
     )[::-1]:
         command = option(command)
@@ -44,12 +46,33 @@ def shared(command: Callable) -> Callable:
 
 
 def _ask(run_dir: Path, verb: Callable, **options) -> None:
-    from mpibayes.hpc.commands.query import query
+    from mpibayes.hpc.commands.query import query as answer
 
-    query(run_dir, verb, **options)
+    answer(run_dir, verb, **options)
 
 
-@click.command(short_help="How probable values are, given others.")
+@click.group(
+    cls=Commands, short_help="Ask the posterior: conditionals, missing cells, odd cells, what belongs together."
+)
+@click.argument("run_dir", type=PATH)
+@click.pass_context
+def query(ctx, run_dir):
+    """Ask the posterior of RUN_DIR: a mixture, a cross-categorization, features or a regression.
+
+    Answers are averages over kept draws, with their Monte Carlo errors. Probabilities are those of values as they were
+    recorded. A condition is COLUMN=VALUE, a range COLUMN=LOW..HIGH (either end may be left out), or one of several
+    levels, COLUMN=A|B.
+
+    \b
+    Examples:
+      mpibayes query runs/a logp --of income=high --given age=40..50 --given sex=F
+      mpibayes query runs/a conditional income --given age=40 -o income.png
+      mpibayes query runs/a simulate -n 1000 --given income=high --seed 1 -o rows.csv
+    """
+    ctx.obj = run_dir
+
+
+@query.command(short_help="How probable values are, given others.")
 @OF
 @GIVEN
 @ROWS
@@ -72,7 +95,7 @@ def logp(run_dir, of, given, **options):
     _ask(run_dir, lambda asking, rows: verb(asking, of, given, rows), **options)
 
 
-@click.command(short_help="The distribution of a column, given others.")
+@query.command(short_help="The distribution of a column, given others.")
 @click.argument("column")
 @GIVEN
 @ROWS
@@ -93,7 +116,7 @@ def conditional(run_dir, column, given, **options):
     _ask(run_dir, lambda asking, rows: verb(asking, column, given, rows), picture=picture, **options)
 
 
-@click.command(short_help="Draw rows, given values.")
+@query.command(short_help="Draw rows, given values.")
 @click.option("-n", "n", type=click.IntRange(1, 2**31 - 1), default=10, show_default=True, help="Rows.")
 @GIVEN
 @ROWS
@@ -116,8 +139,8 @@ def simulate(run_dir, n, given, columns, seed, **options):
     _ask(run_dir, lambda asking, rows: verb(asking, n, given, columns, seed, rows), **options)
 
 
-@click.command(short_help="Missing cells, with how sure each is.")
-@click.option("--rows", type=FILE, metavar="FILE", required=True, help="Rows with missing cells.")
+@query.command(short_help="Missing cells, with how sure each is.")
+@click.option("--rows", type=PATH, metavar="FILE", required=True, help="Rows with missing cells.")
 @click.option(
     "--of", multiple=True, metavar="NAME,NAME", help="Columns whose missing cells are wanted.  [default: all]"
 )
@@ -136,7 +159,7 @@ def impute(run_dir, of, **options):
     _ask(run_dir, lambda asking, rows: verb(asking, of, rows), **options)
 
 
-@click.command(short_help="Odd cells and rows, of the table or of a file.")
+@query.command(short_help="Odd cells and rows, of the table or of a file.")
 @ROWS
 @UNSEEN
 @COLUMNS
@@ -158,8 +181,8 @@ def surprisal(run_dir, columns, by, top, most, **options):
     _ask(run_dir, lambda asking, rows: verb(asking, columns, by, top, rows, most), **options)
 
 
-@click.command(short_help="How unlike the table new rows are.")
-@click.option("--rows", type=FILE, metavar="FILE", required=True, help="The new rows.")
+@query.command(short_help="How unlike the table new rows are.")
+@click.option("--rows", type=PATH, metavar="FILE", required=True, help="The new rows.")
 @UNSEEN
 @COLUMNS
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Lines on the terminal.")
@@ -177,7 +200,7 @@ def novelty(run_dir, columns, top, **options):
     _ask(run_dir, lambda asking, rows: verb(asking, columns, top, rows), **options)
 
 
-@click.command(short_help="Rows that belong with a row.")
+@query.command(short_help="Rows that belong with a row.")
 @click.option("--row", type=click.IntRange(min=1), help="Its number in the table, from 1.")
 @click.option("--like", multiple=True, metavar="COLUMN=VALUE", help="Or a described row. Repeatable.")
 @click.option("--to", type=click.IntRange(min=1), multiple=True, help="A row to compare with, not the nearest ones.")
@@ -197,7 +220,7 @@ def similarity(run_dir, row, like, to, columns, top, **options):
     _ask(run_dir, lambda asking, rows: verb(asking, row, like, columns, top, to), **options)
 
 
-@click.command(short_help="Which columns tell of each other.")
+@query.command(short_help="Which columns tell of each other.")
 @COLUMNS
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Lines on the terminal.")
 @shared
@@ -215,7 +238,7 @@ def dependence(run_dir, columns, top, **options):
     _ask(run_dir, lambda asking, rows: verb(asking, columns, top), picture=True, **options)
 
 
-@click.command(short_help="What tells a column best.")
+@query.command(short_help="What tells a column best.")
 @click.argument("column")
 @COLUMNS
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Lines on the terminal.")
@@ -239,12 +262,12 @@ def predictors(run_dir, column, columns, top, size, **options):
     _ask(run_dir, lambda asking, rows: verb(asking, column, columns, top), **options)
 
 
-@click.command(short_help="Where two groups of rows, or two runs, differ most.")
+@query.command(short_help="Where two groups of rows, or two runs, differ most.")
 @click.option("--group", multiple=True, metavar="COLUMN=VALUE", help="What the rows of one group have. Repeatable.")
 @click.option("--against", multiple=True, metavar="COLUMN=VALUE", help="What those of the other have. Repeatable.")
 @click.option("--rows", metavar="ROWS", help="Or rows of a file, or of the table by their numbers: 1,5,7-20 or @FILE,")
 @click.option("--against-rows", metavar="ROWS", help="and others.  [default: all others of the table]")
-@click.option("--run", "other", type=FILE, metavar="DIR", help="Or another run, of a table with the same columns.")
+@click.option("--run", "other", type=PATH, metavar="DIR", help="Or another run, of a table with the same columns.")
 @UNSEEN
 @COLUMNS
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Lines on the terminal.")
@@ -274,6 +297,3 @@ def compare(run_dir, group, against, rows, against_rows, other, columns, top, **
         raise click.UsageError("name the first group of rows, too: --rows")
     verb = compared(group, against, rows, against_rows, other, columns, top, options)
     _ask(run_dir, verb, picture=True, **options)
-
-
-VERBS = (logp, conditional, simulate, impute, surprisal, novelty, similarity, dependence, predictors, compare)

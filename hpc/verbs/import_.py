@@ -1,0 +1,149 @@
+"""`mpibayes import`: its options."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+
+import click
+
+from mpibayes.hpc.verbs.shared import PATH, on_terminal, standard_output
+
+KINDS = ("categorical", "boolean", "real", "count")
+
+
+@click.command("import", short_help="Turn CSV or Parquet into a typed table, or triples into a sparse one.")
+@click.argument("sources", nargs=-1, type=PATH)
+@click.argument("table", type=PATH)
+@click.option("--dry-run", is_flag=True, help="Say what each column would become, and why; write no table.")
+@click.option("--schema", type=PATH, help="Column kinds from this TOML file, not inferred.")
+@click.option("--write-schema", type=PATH, help="Write the resulting schema, to edit.")
+@click.option(
+    "--kind", "kinds", multiple=True, metavar="COLUMN=KIND", help=f"{', '.join(KINDS)} or ignored. Repeatable."
+)
+@click.option("--keep", multiple=True, metavar="COLUMN", help="Keep a column that would be left out.")
+@click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out.")
+@click.option(
+    "--missing",
+    multiple=True,
+    metavar="TEXT",
+    help="Text of a missing cell, besides ?, NA, NaN and empty; -999 is -999.0, too. Repeatable.",
+)
+@click.option("--decimal", type=click.Choice([".", ","]), help="Of numbers such as 1,5; detected if not given.")
+@click.option("--thousands", type=click.Choice([",", ".", " ", "'"]), help="As in 1,234,567; detected if not given.")
+@click.option("--dates", type=click.Choice(["day-first", "month-first"]), help="5/1/2024; detected if possible.")
+@click.option(
+    "--calendar", multiple=True, metavar="COLUMN", help="Weekday, month and hour of its dates, as columns. Repeatable."
+)
+@click.option("--delimiter", metavar="CHAR", help="Field separator; detected if not given. Write a tab as '\\t'.")
+@click.option("--header/--no-header", default=None, help="Whether the first line has names; detected if not given.")
+@click.option("--names", help="Column names separated by commas, or a file with one a line.")
+@click.option("--encoding", help="Of the text.  [default: utf-8]")
+@click.option("--sparse", is_flag=True, help="SOURCES are counts or ratings of pairs: see below.")
+@click.option("--vocabulary", metavar="FILE", help="Sparse: ids of the columns, one a line.")
+@click.option("--row-ids", metavar="FILE", help="Sparse: ids of the rows, one a line.")
+@click.option("--force", is_flag=True, help="Replace TABLE if it exists.")
+@click.option("-v", "--verbose", is_flag=True, help="Print all columns of a wide table, and all warnings.")
+@click.pass_context
+def import_(
+    ctx, sources, table, dry_run, schema, write_schema, kinds, keep, drop, missing, decimal, thousands, dates, calendar,
+    delimiter, header, names, encoding, sparse, vocabulary, row_ids, force, verbose,
+):  # fmt: skip
+    """Turn CSV or Parquet into a typed table, TABLE, which --dry-run does not need.
+
+    SOURCES are one or several files with the same columns, plain or compressed (gzip, xz, zstd). They are read twice:
+    once to decide each column's kind from all its text, once to write. Constant columns, identifiers and what cannot
+    be used are left out, and reported.
+
+    \b
+    Examples:
+      mpibayes import people.csv --dry-run                                 a look: no table is written
+      mpibayes import people.csv.gz people.h5
+      mpibayes import people.csv people.h5 --missing -9 --missing unknown --kind zip=categorical
+      mpibayes import visits.csv visits.h5 --dates day-first --calendar arrival
+      mpibayes import people.csv people.h5 --write-schema schema.toml      look at it, edit it, and
+      mpibayes import people.csv people.h5 --schema schema.toml --force    give it back
+
+    \b
+    With --sparse, counts of words in documents, or users' ratings of items (model.family = "svi"):
+      mpibayes import --sparse docword.kos.txt.gz kos.h5 --vocabulary vocab.kos.txt    UCI bag of words
+      mpibayes import --sparse matrix.mtx m.h5            Matrix Market; or matrix.npz, of scipy.sparse
+      mpibayes import --sparse ratings.dat r.h5 --names user,movie,rating,time    lines of 3 or 4 fields: CSV, tab, ::
+    """
+    if dry_run:
+        from mpibayes.io.table import SUFFIXES
+
+        sources = sources if table.suffix.lower() in SUFFIXES else (*sources, table)  # it needs no table
+    if not sources:
+        raise click.UsageError(
+            f"Missing argument 'TABLE': where {table} is to be written; or look at it with --dry-run"
+        )
+    if sparse:
+        return _import_sparse(ctx, sources, table, vocabulary, row_ids, names, delimiter, header, encoding, force)
+    if vocabulary is not None or row_ids is not None:
+        raise click.UsageError(f"{'--vocabulary' if vocabulary is not None else '--row-ids'}: only with --sparse")
+    from mpibayes.io.ingest import import_table, look_at
+    from mpibayes.io.summary import print_summary
+
+    console = standard_output()
+    with _progress(console) as progress:
+        summary = (look_at if dry_run else partial(import_table, out=table))(
+            list(sources),
+            schema=schema,
+            write_schema=write_schema,
+            delimiter="\t" if delimiter == "\\t" else delimiter,
+            header=header,
+            encoding=encoding,
+            missing=list(missing),
+            decimal=decimal,
+            thousands=thousands,
+            dates=dates,
+            calendar=list(calendar),
+            kinds=dict(_column_and_kind(item) for item in kinds),
+            keep=list(keep),
+            drop=list(drop),
+            names=_names(names),
+            overwrite=force,
+            progress=progress,
+        )
+    print_summary(summary, console, verbose)
+
+
+OF_SPARSE = {"sources", "table", "sparse", "vocabulary", "row_ids", "names", "delimiter", "header", "encoding", "force"}
+
+
+def _import_sparse(ctx, sources, table, vocabulary, row_ids, names, delimiter, header, encoding, force):
+    from mpibayes.io.sparse_import import import_sparse, print_sparse
+
+    given = {name for name in ctx.params if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE}
+    if idle := sorted(f"--{name.replace('_', '-')}" for name in given - OF_SPARSE - {"verbose"}):
+        raise click.UsageError(f"{', '.join(idle)}: no use with --sparse")
+    with _progress(standard_output()) as progress:
+        summary = import_sparse(
+            list(sources), table, vocabulary=vocabulary, row_ids=row_ids,
+            names=None if names is None else [name.strip() for name in names.split(",")],
+            delimiter="\t" if delimiter == "\\t" else delimiter, header=header, encoding=encoding, overwrite=force,
+            progress=progress and (lambda phase, rows, share: progress("reading entries", rows, share)),
+        )  # fmt: skip
+    print_sparse(summary)
+
+
+def _column_and_kind(item: str) -> tuple[str, str]:
+    column, equals, kind = item.rpartition("=")
+    if not equals or not column:
+        raise click.UsageError(f"--kind {item}: expected COLUMN=KIND, for example --kind zip=categorical")
+    return column, kind
+
+
+def _names(text: str | None) -> str | list[str] | None:
+    """A file of names, or the names themselves."""
+    if text is None or (os.path.exists(text) and not os.path.isdir(text)):  # it may be a pipe: <(...)
+        return text
+    return [name.strip() for name in text.split(",")]
+
+
+def _progress(console):
+    """How far the reading is, on a terminal."""
+    return on_terminal(
+        console, "reading", lambda phase, rows, share: f"{phase}: {rows:,} rows, {share:.0%} of the input"
+    )

@@ -1,0 +1,137 @@
+"""What is made of a run: report, export and predict. Their options."""
+
+from __future__ import annotations
+
+import click
+
+from mpibayes.hpc.verbs.shared import PATH, TABLE, standard_output
+from mpibayes.text import visible
+
+
+@click.command(short_help="Summarise the posterior in tables and pictures.")
+@click.argument("run_dirs", nargs=-1, required=True, type=PATH)
+@click.option("-o", "--out", type=PATH, help="Folder of the report.  [default: RUN_DIR/report]")
+@click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
+@click.option("--full", is_flag=True, help="Print the whole text of report.txt.")
+@TABLE
+def report(run_dirs, out, burn_in, full, table):
+    """Summarise the posterior: of a mixture its clusters and what characterises them, of a regression its coefficients
+    and odds ratios; held-out score, traces, R-hat and effective draws of both.
+
+    The terminal has the verdict; report.html is to be looked at, report.txt has all in words. Several run directories
+    are taken as chains of one posterior.
+
+    \b
+    Examples:
+      mpibayes report runs/a
+      mpibayes report runs/a runs/b -o both --burn-in 500
+    """
+    from mpibayes.hpc.commands.report import report as write
+
+    write(list(run_dirs), out=out, burn_in=burn_in, table=table, console=standard_output(), full=full)
+
+
+@click.command(short_help="Write clusters, features or draws for other programs.")
+@click.argument("run_dirs", nargs=-1, required=True, type=PATH)
+@click.option(
+    "--to",
+    type=click.Choice(["clusters", "features", "factors", "topics", "arviz", "labels", "csv"]),
+    required=True,
+    help="The form, see above.",
+)
+@click.option("-o", "--out", help="The file; - is standard output.  [default: standard output; trace.h5 for arviz]")
+@click.option("--burn-in", type=click.IntRange(min=0), help="Cycles of burn-in.  [default: run.burn_in; csv: 0]")
+@click.option("--timings/--no-timings", default=True, help="Keep the columns of csv that are times.  [default: keep]")
+@TABLE
+def export(run_dirs, to, out, burn_in, timings, table):
+    """Write clusters, features or draws for other programs. Burn-in is left out; arviz has it in groups of its own.
+
+    \b
+    Forms:
+      clusters  CSV, one line a training row: its cluster in the report and the probability of that; mixtures only
+      arviz     one HDF5 file that ArviZ and xarray open (posterior, sample_stats, kept_draws, and their warm-up)
+      labels    text, one kept draw a line: the cluster of each training row, in table order; mixtures only
+      features  text, one kept draw a line: a string of 0 and 1 a feature, of the rows that have it; ibp only
+      topics    CSV, one line a topic and word: the topic's share, the word's probability in it; topics only
+      factors   CSV, one line a user and an item: its bias and its factors; ratings only
+      csv       CSV, one line a cycle: each scalar of the trace in a column; coefficients as theta[age]
+
+    \b
+    Examples:
+      mpibayes export runs/a --to clusters -o clusters.csv
+      mpibayes export runs/a --to labels -o labels.txt --burn-in 0
+      mpibayes export runs/a --to csv --no-timings | head
+      mpibayes export runs/a runs/b --to arviz -o both.h5
+    """
+    from mpibayes.hpc.commands.export import export as write
+
+    done = write(list(run_dirs), to, out=out, burn_in=burn_in, timings=timings, table=table)
+    for note in done.notes:
+        click.echo(f"mpibayes: note: {visible(note)}", err=True)
+    for path in done.paths:
+        click.echo(visible(path), err=True)
+
+
+@click.command(short_help="Score new rows: clusters, missing cells, or the response.")
+@click.argument("run_dir", type=PATH)
+@click.argument("source", required=False, type=PATH)
+@click.option("-o", "--out", type=PATH, help="A .csv, .csv.gz or .parquet file: a line a row.")
+@click.option(
+    "--complete",
+    type=PATH,
+    metavar="FILE",
+    help="Write SOURCE in its own format with its gaps filled, and the cluster of each row beside it.",
+)
+@click.option("--probabilities", is_flag=True, help="Mixtures: a column for each cluster's probability.")
+@click.option("--impute", is_flag=True, help="Mixtures: fill in missing cells, with their uncertainty.")
+@click.option(
+    "--unseen",
+    type=click.Choice(["missing", "error"]),
+    default="missing",
+    show_default=True,
+    help="A level that the run's table does not have: a missing cell, which is counted, or an error.",
+)
+@click.option("--draws", type=click.IntRange(min=1), help="Draws to average over.  [default: 50; regressions: 200]")
+@click.option(
+    "--top", type=click.IntRange(min=1), help="Ratings: so many items for each user of SOURCE, or --user, or all."
+)
+@click.option("--user", "users", multiple=True, metavar="ID", help="Ratings: a user to recommend to; may be repeated.")
+@click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
+@TABLE
+@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+def predict(
+    run_dir, source, out, complete, probabilities, impute, unseen, draws, top, users, burn_in, table, force
+):  # fmt: skip
+    """Predict new rows, averaged over draws: of a mixture the log predictive density, the cluster and missing cells; of
+    a regression class probabilities, or mean, sd and quantiles of the response.
+
+    SOURCE is a typed table, CSV or Parquet with the table's columns, of a regression with its predictors at least; it
+    is streamed. Columns that it lacks are missing cells. --complete fills in the most probable level, or the mean as
+    the column was recorded (in its steps, an atom where that is more probable); of a regression, the response.
+
+    \b
+    Examples:
+      mpibayes predict runs/a new.csv -o scored.csv
+      mpibayes predict runs/a new.csv --complete filled.csv
+      mpibayes predict runs/a new.parquet -o scored.parquet --impute --unseen error
+      mpibayes predict runs/news new.h5 -o topics.csv                    topics of new documents
+      mpibayes predict runs/films pairs.csv -o ratings.csv               ratings of (user, item) pairs
+      mpibayes predict runs/films --top 10 --user 17 -o for_17.csv       what a user would rate highest
+    """
+    from mpibayes.hpc.commands.predict import predict as score
+
+    score(
+        run_dir,
+        source,
+        out,
+        complete=complete,
+        unseen=unseen,
+        draws=draws,
+        burn_in=burn_in,
+        table=table,
+        probabilities=probabilities,
+        impute=impute,
+        top=top,
+        users=users,
+        overwrite=force,
+    )

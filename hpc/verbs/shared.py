@@ -1,0 +1,55 @@
+"""What several verbs have: options, a length of time, standard output, and a line of progress."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+PATH = click.Path(path_type=Path)
+SET = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a key of CONFIG; VALUE is TOML, or plain text: run.seed=3, sampler.strategy=anneal, "
+    "'anneal.schedule=[[2, 0.1], [10, 1.0]]'. Repeatable.",
+)
+TABLE = click.option("--table", type=PATH, help="Where the run's table is now, if it has been moved.")
+
+
+class Duration(click.ParamType):
+    """A length of time, such as 3h50m."""
+
+    name = "time"
+
+    def convert(self, value, param, ctx):
+        try:
+            return self.parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+    def parse(self, text):
+        from mpibayes.hpc.config.section import parse_duration
+
+        return parse_duration(text)
+
+
+def standard_output():
+    """A console, imported when it is asked for."""
+    from mpibayes.terminal import output
+
+    return output()
+
+
+@contextlib.contextmanager
+def on_terminal(console, first: str, line: Callable[..., str]):
+    """On a terminal, a line that says `first`, then what `line` makes of each call of the function that this yields;
+    elsewhere nothing, and it yields None."""
+    if not console.is_terminal:
+        yield None
+        return
+    with console.status(first) as live:
+        yield lambda *at: live.update(line(*at))
