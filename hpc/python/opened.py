@@ -1,0 +1,205 @@
+"""A run that is opened: what it is, and how it is asked. `Run` (run.py) has the questions."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from mpibayes.errors import ChainsDisagree, ConfigError, MpibayesWarning
+from mpibayes.hpc.posterior.advice import disagreement
+from mpibayes.hpc.posterior.chains import family_in
+from mpibayes.hpc.python.ask import Asks, Received
+from mpibayes.hpc.python.frames import as_kind, from_arrow
+from mpibayes.hpc.python.result import Result
+from mpibayes.hpc.python.rows import Handed, handed, in_words_of_python
+from mpibayes.hpc.query.average import FEW
+from mpibayes.hpc.run.status import read_status
+from mpibayes.io.files import chain_directories
+from mpibayes.text import counted
+
+if TYPE_CHECKING:
+    from mpibayes.hpc.query.answer import Answer
+    from mpibayes.hpc.query.asking import Asking
+
+Place = str | os.PathLike[str]
+
+
+class Opened:
+    """One run directory, or several of one posterior. Posterior and table are read when they are first asked for."""
+
+    def __init__(
+        self,
+        directory: Place | Sequence[Place],
+        *,
+        draws: int | None = None,
+        burn_in: int | None = None,
+        table: Place | None = None,
+        frames: str = "pyarrow",
+    ) -> None:
+        several = [directory] if isinstance(directory, str | os.PathLike) else list(directory)
+        if not several:
+            raise ConfigError("no run directory was given; expected one or more")
+        self.directories = [Path(place).expanduser() for place in several]
+        self._draws, self._burn_in = draws, burn_in
+        self._table = None if table is None else Path(table).expanduser()
+        self._kind, self._said = as_kind(frames), False
+        self._for_ranks = False
+        self.received: Received | None = None  # from ranks, while a question is asked
+        with in_words_of_python():
+            self.family = family_in(self.directories[0])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), frames=self._kind, **self.options), (self.directories,)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """How it was opened: draws, burn_in, table."""
+        return {"draws": self._draws, "burn_in": self._burn_in, "table": self._table}
+
+    def for_ranks(self) -> Self:
+        """The same, whose questions are raised as `ask.Asks`, for ranks to ask them."""
+        found = type(self)(self.directories, frames=self._kind, **self.options)
+        found._for_ranks = True
+        return found
+
+    @property
+    def directory(self) -> Path:
+        """Of the run, the first of several."""
+        return self.directories[0]
+
+    def __repr__(self) -> str:
+        where = ", ".join(map(str, self.directories))
+        chains = sum(len(chain_directories(directory)) for directory in self.directories)
+        about = [self.family, counted(chains, "chain"), *{str(s.get("state", "unknown")) for s in self.status}]
+        cycles = [s["cycle"] for s in self.status if s.get("cycle") is not None]
+        about += [counted(max(cycles), "cycle")] if cycles else []
+        return f"<mpibayes run {where}: {', '.join(about)}>"
+
+    @property
+    def status(self) -> list[dict[str, Any]]:
+        """status.json of each chain that was started (docs/files.md)."""
+        found = []
+        for directory in self.directories:
+            for place in chain_directories(directory):
+                if (place / "status.json").exists():
+                    found.append(read_status(place))
+        return found
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The modelled columns of the table, each with its kind: categorical, boolean, real or count."""
+        return {c.name: c.kind for c in self._posterior.data.stored}
+
+    @cached_property
+    def _posterior(self) -> Any:
+        from mpibayes.hpc.registry import posterior_of
+
+        if "_asking" in self.__dict__:
+            return self._asking.run
+        with in_words_of_python():
+            return posterior_of(self.family)(self.directories, self._burn_in, self._table)
+
+    @cached_property
+    def _asking(self) -> Asking:
+        from mpibayes.hpc.query.asking import Asking
+
+        with in_words_of_python():
+            return Asking(self.directories, self._draws, self._burn_in, self._table)
+
+    # --- how it is asked ----------------------------------------------------------------------------------------------
+
+    def _handed(self, rows: Any) -> Handed | None:
+        return None if rows is None else handed(rows, self._kind)
+
+    def _answer(self, verb: Callable[[Asking, Any], Answer], rows: Any, unseen: str) -> Answer:
+        """An answer of `hpc/query`, and warnings for what should be known of it."""
+        if self._for_ranks:
+            raise Asks(verb, rows, unseen)
+        asking = self._asking
+        if self.received is None:
+            found, notes = self._here(verb, rows, unseen)
+        else:
+            found, notes = self.received.answer, list(self.received.notes)
+            if self.received.drawn:
+                found.picture = lambda: self._picture(verb, rows, unseen)
+        effective = found.columns.get("draws")
+        if effective is not None and asking.averages.n_draws > FEW and (effective < FEW).any():
+            rows_of = "" if len(effective) == 1 else f" in {counted(int((effective < FEW).sum()), 'row')}"
+            notes.append(f"what is given fits fewer than {FEW:.0f} draws{rows_of}: errors are too small there")
+        for note in notes:
+            warn(note)
+        self._say_once()
+        return found
+
+    def _here(self, verb: Callable[[Asking, Any], Answer], rows: Any, unseen: str) -> tuple[Answer, list[str]]:
+        """An answer of this process, and what is to know of the rows."""
+        own, asking = self._handed(rows), self._asking
+        with in_words_of_python():
+            new = None if own is None else own.read(asking, unseen)
+            return verb(asking, new), list(new.notes) if new is not None else []
+
+    def _picture(self, verb: Callable[[Asking, Any], Answer], rows: Any, unseen: str) -> Any:
+        """Of a question that ranks have answered: it is asked here once more."""
+        found, _ = self._here(verb, rows, unseen)
+        return found.picture and found.picture()
+
+    def _say_once(self) -> None:
+        """A warning where the chains contradict each other, with the first answer."""
+        if not self._said:
+            self._said = True
+            if self._posterior.contradicted():
+                warn(disagreement(self._posterior.chains), ChainsDisagree)
+
+    def _ask(self, verb: Callable[[Asking, Any], Answer], rows: Any, unseen: str) -> Any:
+        """A Result, or for rows that were handed in a DataFrame of their kind."""
+        from mpibayes.hpc.query.answer import as_table
+
+        found, own = self._answer(verb, rows, unseen), self._handed(rows)
+        if own is None:
+            return Result(found, self._kind)
+        numbers = found.columns.get("row")
+        return from_arrow(as_table(found), own.kind, None if numbers is None else own.places(numbers))
+
+    def _predicted(self, rows: Any, unseen: str, complete: bool = False, **more: Any) -> Any:
+        import pyarrow.csv
+        import pyarrow.parquet
+
+        from mpibayes.hpc.commands.predict import predict
+        from mpibayes.terminal import Console
+
+        own = handed(rows, self._kind)
+        with tempfile.TemporaryDirectory(prefix="mpibayes-") as folder, in_words_of_python(), own.file() as source:
+            end = source.suffix if complete and source.suffix in (".csv", ".parquet") else ".parquet"
+            out = Path(folder) / f"out{end}"
+            target: dict[str, Any] = {"complete": out} if complete else {"out": out}
+            with open(os.devnull, "w") as nowhere:
+                done = predict(
+                    self.directories,
+                    source,
+                    **target,
+                    **more,
+                    unseen=unseen,
+                    draws=self._draws,
+                    burn_in=self._burn_in,
+                    table=self._table,
+                    console=Console(file=nowhere),
+                )
+            read = pyarrow.csv.read_csv if end == ".csv" else pyarrow.parquet.read_table
+            found = from_arrow(read(out), own.kind, own.index)
+            for note in done.notes:
+                warnings.warn(note.replace(str(source), own.name), MpibayesWarning, stacklevel=4)
+        return found
+
+
+def warn(text: str, category: type[MpibayesWarning] = MpibayesWarning) -> None:
+    """At the caller's line, whatever of this package is between."""
+    ours, level, frame = str(Path(__file__).parent), 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(ours):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, category, stacklevel=level)
