@@ -257,7 +257,7 @@ def test_what_more_cycles_are_for():
     from types import SimpleNamespace
 
     from mpibayes.hpc.svi.lda.report.summarise import _better
-    from mpibayes.hpc.svi.report.summarise import step_warnings
+    from mpibayes.hpc.svi.report.chains import step_warnings
 
     best, step = SimpleNamespace(gain=1e-4, guarded=0.0), SimpleNamespace(noise="none", effective=1.0)
     cycle = np.arange(1.0, 61.0)

@@ -10,6 +10,7 @@ from mpibayes.hpc.posterior.drawing import Picture
 from mpibayes.hpc.posterior.tables import Report, finite
 from mpibayes.hpc.svi import keys
 from mpibayes.hpc.svi.draws import Posterior
+from mpibayes.hpc.svi.report import shared
 from mpibayes.hpc.svi.report.figures import SHOWN_ROWS
 from mpibayes.hpc.svi.report.sections import sections, top, verdict
 from mpibayes.hpc.svi.report.summarise import RunSummary, summarise
@@ -61,35 +62,16 @@ def _csv(p: RunSummary) -> str:
 
 
 def _machine(p: RunSummary, pictures: list[str]) -> dict[str, Any]:
-    """summary.json. Numbers that do not exist are null."""
+    """summary.json."""
     run, model = p.run, p.run.config.of(keys.Model)
-    best = run.chains[p.best.chain]
-    return {
-        "format": "mpibayes-report",
-        "version": 1,
-        "family": "svi",
-        "approximation": True,
-        "likelihood": model.likelihood,
-        "standardise": model.standardise,
-        "runs": [
-            {"directory": str(chain.folder), **{name: finite(value) for name, value in vars(line).items()}}
-            for line in p.chains
-            for chain in run.chains
-            if chain.name == line.name
-        ],
-        "table": {
-            "path": str(run.table.path), "fingerprint": run.table.fingerprint, "training_rows": run.n_rows,
-            "columns": [c.name for c in run.cells.columns],
-        },
-        "best": {"directory": str(best.folder), "cycle": p.best.cycle, "bound": p.best.bound},
-        "heldout_lpd": finite(p.best_chain.heldout),
-        "components": [
-            {
-                "component": c.number, "weight": c.weight, "rows": c.rows, "sure": c.sure, "mean": c.mean.tolist(),
-                "sd": [finite(s) for s in c.sd.tolist()], "correlation": c.correlation.tolist(),
-            }
-            for c in p.components
-        ],
-        "warnings": p.warnings,
-        "pictures": pictures,
-    }  # fmt: skip
+    of_model = {"likelihood": model.likelihood, "standardise": model.standardise}
+    table = {"training_rows": run.n_rows, "columns": [c.name for c in run.cells.columns]}
+    components = [
+        {
+            "component": c.number, "weight": c.weight, "rows": c.rows, "sure": c.sure, "mean": c.mean.tolist(),
+            "sd": [finite(s) for s in c.sd.tolist()], "correlation": c.correlation.tolist(),
+        }
+        for c in p.components
+    ]  # fmt: skip
+    found = {"heldout_lpd": finite(p.best_chain.heldout), "components": components}
+    return shared.document(p, pictures, of_model, table, found)

@@ -9,19 +9,9 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.posterior.drawing import Picture
-from mpibayes.hpc.posterior.sections import (
-    Browse,
-    Details,
-    Field,
-    Numbers,
-    Section,
-    Traces,
-    Verdict,
-    pictured,
-)
-from mpibayes.hpc.posterior.tables import head, plain_table
-from mpibayes.hpc.svi.report import tables
-from mpibayes.hpc.svi.report import verdict as shared
+from mpibayes.hpc.posterior.sections import Browse, Details, Field, Numbers, Section, Verdict, pictured
+from mpibayes.hpc.posterior.tables import plain_table
+from mpibayes.hpc.svi.report import shared, tables
 from mpibayes.hpc.svi.report.summarise import ComponentLine, RunSummary
 from mpibayes.hpc.svi.scalars import SCALARS
 from mpibayes.text import counted, percent
@@ -69,11 +59,11 @@ def top(p: RunSummary) -> list[Any]:
 
 def sections(p: RunSummary, pictures: Mapping[str, Picture]) -> list[Section]:
     """What the page has below the verdict, in order."""
-    made = [Section("components", "Components", [*_components(p), *pictured(pictures, PICTURES, "components.png")])]
-    parts: list[Any] = [Traces(p.run.chains, SCALARS)]
-    parts += [tables.chain_lines(p)] if len(p.chains) > 1 else []
-    made.append(Section("chains", "Chains", [*parts, *pictured(pictures, PICTURES, "bound.png")]))
-    return [*made, Section("about", "What was run", [head(p.run.chains, tables.about(p))])]
+    shown = pictured(pictures, PICTURES, "bound.png")
+    return [
+        Section("components", "Components", [*_components(p), *pictured(pictures, PICTURES, "components.png")]),
+        *shared.last_sections(p, tables.about(p), tables.chain_lines(p), shown, SCALARS),
+    ]
 
 
 def _apart(p: RunSummary, c: ComponentLine) -> np.ndarray:

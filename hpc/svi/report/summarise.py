@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.svi import keys
 from mpibayes.hpc.svi.draws import Kept, Posterior
 from mpibayes.hpc.svi.exports import assigned
 from mpibayes.hpc.svi.predictive import Law
-
-RISING = 1e-6  # relative gain of the bound over the last tenth of a chain's cycles above which it is not at its end
-LITTLE = 1e-3  # relative gain of a held-out measure that is none
-OFTEN = 0.01  # share of the parts of steps that the guard held back
+from mpibayes.hpc.svi.report.chains import OfChains, last_and_best, last_score, line, step_warnings
 
 
 @dataclass(frozen=True)
@@ -36,8 +30,7 @@ class ComponentLine:
 
 @dataclass(frozen=True)
 class ChainSummary:
-    """A chain and its last kept state. still_after: the cycle after which the bound gained nothing; None where it went
-    on. gain: relative, over the last tenth of its cycles. guarded: share of the parts that noise was held back in."""
+    """A chain and its last kept state, as `chains.line` has them. in_use: components."""
 
     name: str
     cycles: int
@@ -52,7 +45,7 @@ class ChainSummary:
 
 
 @dataclass
-class RunSummary:
+class RunSummary(OfChains):
     """All that a report shows. labels: of each training row its most probable component, from 0, int64 (N,)."""
 
     run: Posterior
@@ -63,17 +56,10 @@ class RunSummary:
     labels: np.ndarray
     warnings: list[str] = field(default_factory=list)
 
-    @property
-    def best_chain(self) -> ChainSummary:
-        return next(c for c in self.chains if c.name == self.run.chains[self.best.chain].name)
-
 
 def summarise(run: Posterior) -> RunSummary:
     """Everything the report shows."""
-    run.read_traces()
-    run.require_draws()
-    last = run.last()
-    best = max(last, key=lambda kept: kept.bound)
+    last, best = last_and_best(run)
     law = best.law()
     labels, probability = assigned(run, law)
     rows = np.bincount(labels, minlength=len(law.weight))
@@ -93,48 +79,9 @@ def _component(run: Posterior, law: Law, k: int, rows: int, sure: float) -> Comp
     return ComponentLine(k + 1, float(law.weight[k]), rows, sure, mean, np.sqrt(np.diag(covariance)), correlation)
 
 
-def course(t: Mapping[str, np.ndarray]) -> tuple[int | None, float]:
-    """Of a chain's trace the cycle after which the bound gained nothing, None where it went on; and its relative gain
-    over the last tenth of the cycles."""
-    known = np.isfinite(t["bound"])
-    cycle, bound = t["cycle"][known], t["bound"][known]
-    moved = np.flatnonzero(np.diff(bound)) if len(bound) > 1 else np.zeros(0, np.int64)
-    last_move = int(cycle[moved[-1] + 1]) if len(moved) else int(cycle[0]) if len(cycle) else 0
-    still = last_move if len(cycle) and last_move < cycle[-1] else None
-    early = bound[cycle <= 0.9 * cycle[-1]] if len(cycle) else bound
-    gain = float((bound[-1] - early[-1]) / max(1.0, abs(bound[-1]))) if len(early) else np.nan
-    return still, gain
-
-
 def _chain(run: Posterior, kept: Kept) -> ChainSummary:
-    chain: Chain = run.chains[kept.chain]
-    t = chain.trace
-    still, gain = course(t)
-    parts = 3 * run.model.n_components
-    scores = t["heldout_lpd"][np.isfinite(t["heldout_lpd"])]
+    chain = run.chains[kept.chain]
     return ChainSummary(
-        chain.name, int(t["cycle"][-1]), float(chain.seconds[-1]), kept.cycle, kept.bound,
-        int((run.model.weight(kept.q) >= 1.0).sum()), still, gain, float(t["guarded"].mean() / parts),
-        float(scores[-1]) if len(scores) else np.nan,
+        **line(chain, kept, 3 * run.model.n_components), in_use=int((run.model.weight(kept.q) >= 1.0).sum()),
+        heldout=last_score(chain, "heldout_lpd"),
     )  # fmt: skip
-
-
-def step_warnings(best: Any, n_chains: int, step: keys.Step, better: float = np.nan) -> list[str]:
-    """What to say of the best chain and of how it was found, whatever the likelihood. better: by which part of itself
-    the measure of held-out rows improved in the last tenth of the cycles, NaN: there is none."""
-    found = []
-    if best.gain > RISING:
-        advice, last = "raise run.cycles", "in the last tenth of its cycles"
-        if better <= LITTLE:
-            advice = "held-out rows gained nothing by then, so that more cycles (run.cycles) are for the bound alone"
-        found.append(f"the bound of the best chain still rose, by {best.gain:.1g} of it {last}: {advice}")
-    if n_chains == 1:
-        found.append(
-            "one chain: others may end with a higher bound; set run.chains = 10 or so, and the best one is taken"
-        )
-    if step.noise == "svi+" and best.guarded > OFTEN:
-        found.append(
-            f"the guard held noise back in {best.guarded:.0%} of the parts of all steps: that noise is smaller than "
-            "was asked for, and its mean is no longer 0; raise step.effective, or lower step.rate"
-        )
-    return found

@@ -11,6 +11,7 @@ from mpibayes.hpc.svi.factorization.draws import Posterior
 from mpibayes.hpc.svi.factorization.report.sections import sections, top, verdict
 from mpibayes.hpc.svi.factorization.report.summarise import RunSummary, extremes, summarise
 from mpibayes.hpc.svi.factorization.report.tables import parts
+from mpibayes.hpc.svi.report import shared
 from mpibayes.io.export import csv_line
 
 ENDS = 10  # items at each end of a factor in summary.json
@@ -48,42 +49,28 @@ def _csv(p: RunSummary) -> str:
 
 
 def _machine(p: RunSummary, pictures: list[str]) -> dict[str, Any]:
-    """summary.json. Numbers that do not exist are null."""
-    run, model = p.run, p.run.config.of(keys.Model)
-    best, q = run.chains[p.best.chain], p.best.q
+    """summary.json."""
+    run, model, best = p.run, p.run.config.of(keys.Model), p.best_chain
 
     def ends(values) -> dict[str, list[dict[str, Any]]]:
         both = extremes(values, min(ENDS, len(values)))
         named = [[{"item": p.names[j], "value": float(values[j])} for j in end.tolist()] for end in both]
         return dict(zip(("highest", "lowest"), named))
 
-    return {
-        "format": "mpibayes-report",
-        "version": 1,
-        "family": "svi",
-        "approximation": True,
-        "likelihood": model.likelihood,
-        "rank": model.rank,
-        "runs": [
-            {"directory": str(chain.folder), **{name: finite(value) for name, value in vars(line).items()}}
-            for line in p.chains
-            for chain in run.chains
-            if chain.name == line.name
-        ],
-        "table": {
-            "path": str(run.table.path), "fingerprint": run.table.fingerprint, "users": run.n_rows,
-            "items": len(p.names), "training_ratings": int(p.ratings.sum()), "heldout_ratings": p.n_heldout,
-        },
-        "best": {"directory": str(best.folder), "cycle": p.best.cycle, "bound": p.best.bound},
-        "rmse": finite(p.best_chain.rmse),
-        "heldout_lpd": finite(p.best_chain.heldout),
+    of_model = {"likelihood": model.likelihood, "rank": model.rank}
+    table = {
+        "users": run.n_rows, "items": len(p.names), "training_ratings": int(p.ratings.sum()),
+        "heldout_ratings": p.n_heldout,
+    }  # fmt: skip
+    found = {
+        "rmse": finite(best.rmse),
+        "heldout_lpd": finite(best.heldout),
         "mean": p.turned.center,
-        "rating_sd": float(q.variance[0] ** 0.5),
+        "rating_sd": float(p.best.q.variance[0] ** 0.5),
         "parts": [{"part": name, "sd": sd} for name, sd in p.shares()],
         "biases": ends(p.bias) if p.turned.biased else None,
         "factors": [
             {"factor": k + 1, "sd": float(s), **ends(p.factors[:, k])} for k, s in enumerate(p.turned.strength)
         ],
-        "warnings": p.warnings,
-        "pictures": pictures,
-    }  # fmt: skip
+    }
+    return shared.document(p, pictures, of_model, table, found)

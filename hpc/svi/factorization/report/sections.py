@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.posterior.drawing import Picture
-from mpibayes.hpc.posterior.sections import Browse, Field, Section, Traces, Verdict, pictured
-from mpibayes.hpc.posterior.tables import head
+from mpibayes.hpc.posterior.sections import Browse, Field, Section, Verdict, pictured
 from mpibayes.hpc.svi.factorization.report import tables
 from mpibayes.hpc.svi.factorization.report.summarise import RunSummary
 from mpibayes.hpc.svi.factorization.scalars import SCALARS
-from mpibayes.hpc.svi.report import verdict as shared
+from mpibayes.hpc.svi.report import shared
 from mpibayes.text import counted
 
 FACTORS = 12  # on the page, the strongest
@@ -42,23 +41,20 @@ def top(p: RunSummary) -> list[Any]:
 
 def sections(p: RunSummary, pictures: Mapping[str, Picture]) -> list[Section]:
     """What the page has below the verdict, in order."""
-    shown = min(FACTORS, p.factors.shape[1])
+    n = min(FACTORS, p.factors.shape[1])
     fields = [Field(p.run.table.names[1]), Field("ratings", "whole")]
     fields += [Field("bias", "number", "above the mean rating")] if p.turned.biased else []
-    fields += [Field(f"factor {k + 1}", "number") for k in range(shown)]
+    fields += [Field(f"factor {k + 1}", "number") for k in range(n)]
     order = np.argsort(-p.ratings, kind="stable").tolist()
     rows = [
-        [p.names[j], int(p.ratings[j]), *([p.bias[j]] if p.turned.biased else []), *p.factors[j, :shown].tolist()]
+        [p.names[j], int(p.ratings[j]), *([p.bias[j]] if p.turned.biased else []), *p.factors[j, :n].tolist()]
         for j in order
     ]
     items = Browse(p.run.table.names[1], fields, rows, caption="items.csv has them all, with all factors")
     made = [tables.share_lines(p), tables.item_lines(p), *pictured(pictures, PICTURES, "factors.png")]
+    shown = pictured(pictures, PICTURES, "rmse.png", "bound.png")
     return [
         Section("ratings", "What a rating is made of", ["An approximation.", *made]),
         Section("items", "Items", [items]),
-        Section("chains", "Chains", [
-            Traces(p.run.chains, SCALARS), *([tables.chain_lines(p)] if len(p.chains) > 1 else []),
-            *pictured(pictures, PICTURES, "rmse.png", "bound.png"),
-        ]),
-        Section("about", "What was run", [head(p.run.chains, tables.about(p))]),
-    ]  # fmt: skip
+        *shared.last_sections(p, tables.about(p), tables.chain_lines(p), shown, SCALARS),
+    ]

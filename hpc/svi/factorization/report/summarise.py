@@ -10,14 +10,14 @@ from mpibayes.hpc.svi import keys
 from mpibayes.hpc.svi.factorization.draws import Kept, Posterior
 from mpibayes.hpc.svi.factorization.predictive import Law
 from mpibayes.hpc.svi.factorization.turned import Turned
-from mpibayes.hpc.svi.report.summarise import course, step_warnings
+from mpibayes.hpc.svi.report.chains import OfChains, last_and_best, last_score, line, step_warnings
 
 USERS = 65_536  # looked at at a time
 
 
 @dataclass(frozen=True)
 class ChainSummary:
-    """A chain and its last kept state. still_after, gain, guarded: see `hpc.svi.report.summarise.ChainSummary`."""
+    """A chain and its last kept state, as `hpc.svi.report.chains.line` has them. rating_sd: of what is left."""
 
     name: str
     cycles: int
@@ -33,7 +33,7 @@ class ChainSummary:
 
 
 @dataclass
-class RunSummary:
+class RunSummary(OfChains):
     """All that a report shows. names: of the items. ratings: training ratings of each, int64 (J,). bias (J,), factors
     (J, d): of the items, as `turned` has them."""
 
@@ -49,10 +49,6 @@ class RunSummary:
     factors: np.ndarray
     warnings: list[str] = field(default_factory=list)
 
-    @property
-    def best_chain(self) -> ChainSummary:
-        return next(c for c in self.chains if c.name == self.run.chains[self.best.chain].name)
-
     def shares(self) -> list[tuple[str, float]]:
         """(what, standard deviation) of the parts of a rating: items' and users' biases, factors, the rest."""
         t = self.turned
@@ -63,10 +59,7 @@ class RunSummary:
 
 def summarise(run: Posterior) -> RunSummary:
     """Everything the report shows."""
-    run.read_traces()
-    run.require_draws()
-    last = run.last()
-    best = max(last, key=lambda kept: kept.bound)
+    last, best = last_and_best(run)
     law, turned = run.law(best), Turned.of(best.q, run.model.biased)
     ratings, n_heldout = np.zeros(run.table.n_columns, np.int64), 0
     for start in range(0, run.n_rows, USERS):
@@ -84,14 +77,9 @@ def summarise(run: Posterior) -> RunSummary:
 
 def _chain(run: Posterior, kept: Kept) -> ChainSummary:
     chain = run.chains[kept.chain]
-    t = chain.trace
-    still, gain = course(t)
-    scores = [t[name][np.isfinite(t[name])] for name in ("rmse", "heldout_lpd")]
-    rmse, heldout = (float(score[-1]) if len(score) else np.nan for score in scores)
-    parts = run.n_rows + run.table.n_columns
     return ChainSummary(
-        chain.name, int(t["cycle"][-1]), float(chain.seconds[-1]), kept.cycle, kept.bound,
-        float(kept.q.variance[0] ** 0.5), still, gain, float(t["guarded"].mean() / parts), rmse, heldout,
+        **line(chain, kept, run.n_rows + run.table.n_columns), rating_sd=float(kept.q.variance[0] ** 0.5),
+        rmse=last_score(chain, "rmse"), heldout=last_score(chain, "heldout_lpd"),
     )  # fmt: skip
 
 

@@ -6,21 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.posterior.tables import (
-    fixed,
-    head,
-    not_started,
-    plain_table,
-    shards,
-    span,
-    states,
-    warnings_in_words,
-)  # fmt: skip
-from mpibayes.hpc.posterior.wide_table import chain_table
+from mpibayes.hpc.posterior.tables import fixed, plain_table
 from mpibayes.hpc.svi.factorization.family import model_in_words, step_in_words
 from mpibayes.hpc.svi.factorization.report.summarise import RunSummary, extremes
-from mpibayes.hpc.svi.report.tables import NEAREST
-from mpibayes.text import percent, took, visible
+from mpibayes.hpc.svi.report import shared
+from mpibayes.text import percent, visible
 
 SHOWN = 10  # factors, the strongest
 ENDS = 4  # items at each end of a factor
@@ -29,31 +19,17 @@ LETTERS = 34  # of an item's name
 
 def parts(p: RunSummary) -> list[Any]:
     """What is printed, in order."""
-    shown = [head(p.run.chains, about(p)), "", share_lines(p), "", item_lines(p)]
-    if p.warnings:
-        shown += ["", warnings_in_words(p.warnings)]
-    return [*shown, "", chain_lines(p)] if len(p.chains) > 1 else shown
+    return shared.parts(p, about(p), [share_lines(p), "", item_lines(p)], chain_lines(p))
 
 
-def about(p: RunSummary) -> list[tuple[str, str]]:
+def about(p: RunSummary) -> shared.Lines:
     run, best = p.run, p.best_chain
-    several = f", {len(p.chains)} chains" if len(p.chains) > 1 else ""
-    which = f" of {best.name}, the best of {len(p.chains)}" if several else ""
-    end = f"; no gain after cycle {best.still_after:,}" if best.still_after is not None else ""
-    n = int(p.ratings.sum())
-    lines = [
-        ("table", str(run.table.path)), ("model", model_in_words(run.config, len(p.names), run.n_rows, n)),
-        ("steps", f"{step_in_words(run.config)} ({shards(run.config)})"),
-        ("cycles", f"{span([c.cycles for c in p.chains])}{several}, {states(run.chains)}"),
-        *not_started(run.chains),
-        ("time", f"{took(sum(c.seconds for c in p.chains))}{' of all chains' if several else ''} in cycles"),
-        ("bound", f"{best.bound:,.3f} nats{which}, cycle {best.kept:,}{end}"),
-        ("mean", f"{p.turned.center:.4f}, about which are biases and factors"),
-    ]  # fmt: skip
+    measures = [("mean", f"{p.turned.center:.4f}, about which are biases and factors")]
     if np.isfinite(best.rmse):
         scores = f"RMSE {best.rmse:.4f}, log density {best.heldout:.4f} nats a rating"
-        lines.append(("held-out", f"{p.n_heldout:,} ratings: {scores}, under this state"))
-    return [*lines, ("approximation", NEAREST)]
+        measures.append(("held-out", f"{p.n_heldout:,} ratings: {scores}, under this state"))
+    model = model_in_words(run.config, len(p.names), run.n_rows, int(p.ratings.sum()))
+    return shared.about(p, [("model", model)], step_in_words(run.config), measures)
 
 
 def share_lines(p: RunSummary) -> Any:
@@ -91,18 +67,9 @@ def _short(name: str) -> str:
     return name if len(name) <= LETTERS else f"{name[: LETTERS - 3]}..."
 
 
-def chain_lines(p: RunSummary) -> Any:
-    best = p.best_chain
-    columns = {
-        "chains": [f"{c.name}{' *' if c is best else ''}" for c in p.chains],
-        "cycles": [f"{c.cycles:,}" for c in p.chains], "time": [took(c.seconds) for c in p.chains],
-        "bound": [fixed(c.bound, 3) for c in p.chains],
-        "below the best": [fixed(best.bound - c.bound, 3) for c in p.chains],
-        "rating sd": [fixed(c.rating_sd, 4) for c in p.chains],
-    }  # fmt: skip
+def chain_lines(p: RunSummary) -> list[Any]:
+    own = {"rating sd": [fixed(c.rating_sd, 4) for c in p.chains]}
     if any(np.isfinite(c.rmse) for c in p.chains):
-        columns["RMSE"] = [fixed(c.rmse, 4) for c in p.chains]
-        columns["held-out"] = [fixed(c.heldout, 4) for c in p.chains]
-    if any(c.guarded for c in p.chains):
-        columns["guarded"] = [percent(c.guarded) for c in p.chains]
-    return chain_table(columns)
+        own["RMSE"] = [fixed(c.rmse, 4) for c in p.chains]
+        own["held-out"] = [fixed(c.heldout, 4) for c in p.chains]
+    return shared.chain_lines(p, own)

@@ -11,6 +11,7 @@ from mpibayes.hpc.svi.lda.draws import Posterior
 from mpibayes.hpc.svi.lda.report.sections import sections, top, verdict
 from mpibayes.hpc.svi.lda.report.summarise import TOP, RunSummary, summarise
 from mpibayes.hpc.svi.lda.report.tables import parts
+from mpibayes.hpc.svi.report import shared
 from mpibayes.io.export import csv_line
 
 
@@ -48,35 +49,16 @@ def _csv(p: RunSummary) -> str:
 
 
 def _machine(p: RunSummary, pictures: list[str]) -> dict[str, Any]:
-    """summary.json. Numbers that do not exist are null."""
-    run, of = p.run, p.run.config.of(keys.Model)
-    best = run.chains[p.best.chain]
-    return {
-        "format": "mpibayes-report",
-        "version": 1,
-        "family": "svi",
-        "approximation": True,
-        "likelihood": of.likelihood,
-        "runs": [
-            {"directory": str(chain.folder), **{name: finite(value) for name, value in vars(line).items()}}
-            for line in p.chains
-            for chain in run.chains
-            if chain.name == line.name
-        ],
-        "table": {
-            "path": str(run.table.path), "fingerprint": run.table.fingerprint, "training_documents": run.n_rows,
-            "words": len(p.vocabulary),
-        },
-        "best": {"directory": str(best.folder), "cycle": p.best.cycle, "bound": p.best.bound},
-        "perplexity": finite(p.best_chain.perplexity),
-        "topics": [
-            {
-                "topic": t.number, "share": t.share, "alpha": t.alpha, "coherence": finite(t.coherence),
-                "words": [p.vocabulary[i] for i in t.words[:TOP].tolist()],
-                "relevant": [p.vocabulary[i] for i in t.relevant[:TOP].tolist()],
-            }
-            for t in p.topics
-        ],
-        "warnings": p.warnings,
-        "pictures": pictures,
-    }  # fmt: skip
+    """summary.json."""
+    topics = [
+        {
+            "topic": t.number, "share": t.share, "alpha": t.alpha, "coherence": finite(t.coherence),
+            "words": [p.vocabulary[i] for i in t.words[:TOP].tolist()],
+            "relevant": [p.vocabulary[i] for i in t.relevant[:TOP].tolist()],
+        }
+        for t in p.topics
+    ]  # fmt: skip
+    of_model = {"likelihood": p.run.config.of(keys.Model).likelihood}
+    table = {"training_documents": p.run.n_rows, "words": len(p.vocabulary)}
+    found = {"perplexity": finite(p.best_chain.perplexity), "topics": topics}
+    return shared.document(p, pictures, of_model, table, found)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.posterior.drawing import Picture
-from mpibayes.hpc.posterior.sections import Browse, Field, Section, Traces, Verdict, pictured
-from mpibayes.hpc.posterior.tables import head, plain_table
+from mpibayes.hpc.posterior.sections import Browse, Field, Section, Verdict, pictured
+from mpibayes.hpc.posterior.tables import plain_table
 from mpibayes.hpc.svi.lda.report import tables
 from mpibayes.hpc.svi.lda.report.summarise import RELEVANCE, TOP, RunSummary, TopicLine
 from mpibayes.hpc.svi.lda.scalars import SCALARS
-from mpibayes.hpc.svi.report import verdict as shared
+from mpibayes.hpc.svi.report import shared
 from mpibayes.text import counted, percent
 
 LARGEST, FIRST = 12, 6  # topics on the terminal, and words of each
@@ -64,11 +64,8 @@ def sections(p: RunSummary, pictures: Mapping[str, Picture]) -> list[Section]:
     ]  # fmt: skip
     words = "An approximation. Search for a word to see the topics that have it among their first."
     topics = [words, Browse("topic", OF_TOPICS, rows, caption="topics.csv has more words")]
+    shown = pictured(pictures, PICTURES, "bound.png")
     return [
         Section("topics", "Topics", [*topics, *pictured(pictures, PICTURES, "topics.png")]),
-        Section("chains", "Chains", [
-            Traces(p.run.chains, SCALARS), *([tables.chain_lines(p)] if len(p.chains) > 1 else []),
-            *pictured(pictures, PICTURES, "bound.png"),
-        ]),
-        Section("about", "What was run", [head(p.run.chains, tables.about(p))]),
-    ]  # fmt: skip
+        *shared.last_sections(p, tables.about(p), tables.chain_lines(p), shown, SCALARS),
+    ]

@@ -12,7 +12,7 @@ from mpibayes.hpc.svi.lda.draws import Kept, Posterior
 from mpibayes.hpc.svi.lda.family import local_of
 from mpibayes.hpc.svi.lda.model import n_used
 from mpibayes.hpc.svi.lda.predictive import Law
-from mpibayes.hpc.svi.report.summarise import course, step_warnings
+from mpibayes.hpc.svi.report.chains import OfChains, last_and_best, last_score, line, step_warnings
 from mpibayes.io.sparse import SparseTable
 
 TOP = 10  # words of a topic that its coherence is about
@@ -36,7 +36,7 @@ class TopicLine:
 
 @dataclass(frozen=True)
 class ChainSummary:
-    """A chain and its last kept state. still_after, gain, guarded: see `hpc.svi.report.summarise.ChainSummary`."""
+    """A chain and its last kept state, as `hpc.svi.report.chains.line` has them. topics: in use."""
 
     name: str
     cycles: int
@@ -51,7 +51,7 @@ class ChainSummary:
 
 
 @dataclass
-class RunSummary:
+class RunSummary(OfChains):
     """All that a report shows. probability (V, K): of words in topics. tokens: words of the training documents."""
 
     run: Posterior
@@ -64,17 +64,10 @@ class RunSummary:
     topics: list[TopicLine]
     warnings: list[str] = field(default_factory=list)
 
-    @property
-    def best_chain(self) -> ChainSummary:
-        return next(c for c in self.chains if c.name == self.run.chains[self.best.chain].name)
-
 
 def summarise(run: Posterior) -> RunSummary:
     """Everything the report shows."""
-    run.read_traces()
-    run.require_draws()
-    last = run.last()
-    best = max(last, key=lambda kept: kept.bound)
+    last, best = last_and_best(run)
     law = run.law(best)
     p = law.word_given_topic
     share = law.size / max(1e-300, law.size.sum())
@@ -101,12 +94,9 @@ def summarise(run: Posterior) -> RunSummary:
 
 def _chain(run: Posterior, kept: Kept) -> ChainSummary:
     chain = run.chains[kept.chain]
-    t = chain.trace
-    still, gain = course(t)
-    scores = t["perplexity"][np.isfinite(t["perplexity"])]
     return ChainSummary(
-        chain.name, int(t["cycle"][-1]), float(chain.seconds[-1]), kept.cycle, kept.bound, n_used(kept.q, run.eta),
-        still, gain, float(t["guarded"].mean() / len(kept.q.alpha)), float(scores[-1]) if len(scores) else np.nan,
+        **line(chain, kept, len(kept.q.alpha)), topics=n_used(kept.q, run.eta),
+        perplexity=last_score(chain, "perplexity"),
     )  # fmt: skip
 
 

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.posterior.tables import fixed, head, not_started, shards, span, states, warnings_in_words
-from mpibayes.hpc.posterior.wide_table import chain_table
+from mpibayes.hpc.posterior.tables import fixed
 from mpibayes.hpc.svi.lda.family import local_of, model_in_words, step_in_words
 from mpibayes.hpc.svi.lda.report.summarise import RELEVANCE, TOP, RunSummary
-from mpibayes.hpc.svi.report.tables import NEAREST
-from mpibayes.text import counted, percent, took, visible
+from mpibayes.hpc.svi.report import shared
+from mpibayes.text import counted, percent, visible
 
 SHOWN = 50  # topics, the largest
 WORDS = 8
@@ -19,36 +18,25 @@ WORDS = 8
 
 def parts(p: RunSummary) -> list[Any]:
     """What is printed, in order."""
-    shown = [head(p.run.chains, about(p)), "", _topics(p)]
-    if p.warnings:
-        shown += ["", warnings_in_words(p.warnings)]
-    return [*shown, "", chain_lines(p)] if len(p.chains) > 1 else shown
+    return shared.parts(p, about(p), [_topics(p)], chain_lines(p))
 
 
-def about(p: RunSummary) -> list[tuple[str, str]]:
+def about(p: RunSummary) -> shared.Lines:
     run, best = p.run, p.best_chain
-    several = f", {len(p.chains)} chains" if len(p.chains) > 1 else ""
-    which = f" of {best.name}, the best of {len(p.chains)}" if several else ""
     tokens = p.law.size.sum()
     a_word = f", {best.bound / tokens:.4f} a word" if tokens > 0 else ""
     last = local_of(run.config).rpartition(" ")[2]
     level = "" if last == "vb" else f"; steps with {last} do not aim at it"
-    lines = [
-        ("table", str(run.table.path)), ("model", model_in_words(run.config, run.n_rows, run.table.n_columns)),
-        ("steps", f"{step_in_words(run.config)} ({shards(run.config)})"),
-        ("cycles", f"{span([c.cycles for c in p.chains])}{several}, {states(run.chains)}"),
-        *not_started(run.chains),
-        ("time", f"{took(sum(c.seconds for c in p.chains))}{' of all chains' if several else ''} in cycles"),
-        ("bound", f"{best.bound:,.1f} nats{which}, cycle {best.kept:,}{a_word}{level}"),
-    ]  # fmt: skip
+    measures = []
     if np.isfinite(best.perplexity):
         n = counted(len(run.data.heldout), "held-out document")
         how = "every other distinct word of each is seen, the others are scored"
-        lines.append(("perplexity", f"{best.perplexity:,.1f} of {n}, under this state: {how}"))
+        measures.append(("perplexity", f"{best.perplexity:,.1f} of {n}, under this state: {how}"))
     coherent = [t.coherence for t in p.topics if np.isfinite(t.coherence)]
     if coherent:
-        lines.append(("coherence", f"{np.mean(coherent):.3f}, mean NPMI of pairs of a topic's {TOP} first words"))
-    return [*lines, ("approximation", NEAREST)]
+        measures.append(("coherence", f"{np.mean(coherent):.3f}, mean NPMI of pairs of a topic's {TOP} first words"))
+    what = [("model", model_in_words(run.config, run.n_rows, run.table.n_columns))]
+    return shared.about(p, what, step_in_words(run.config), measures, 1, a_word + level)
 
 
 def _topics(p: RunSummary) -> Any:
@@ -68,17 +56,8 @@ def _topics(p: RunSummary) -> Any:
     return table
 
 
-def chain_lines(p: RunSummary) -> Any:
-    best = p.best_chain
-    columns = {
-        "chains": [f"{c.name}{' *' if c is best else ''}" for c in p.chains],
-        "cycles": [f"{c.cycles:,}" for c in p.chains], "time": [took(c.seconds) for c in p.chains],
-        "bound": [fixed(c.bound, 1) for c in p.chains],
-        "below the best": [fixed(best.bound - c.bound, 1) for c in p.chains],
-        "topics": [f"{c.topics:,}" for c in p.chains],
-    }  # fmt: skip
+def chain_lines(p: RunSummary) -> list[Any]:
+    own = {"topics": [f"{c.topics:,}" for c in p.chains]}
     if any(np.isfinite(c.perplexity) for c in p.chains):
-        columns["perplexity"] = [fixed(c.perplexity, 1) for c in p.chains]
-    if any(c.guarded for c in p.chains):
-        columns["guarded"] = [percent(c.guarded) for c in p.chains]
-    return chain_table(columns)
+        own["perplexity"] = [fixed(c.perplexity, 1) for c in p.chains]
+    return shared.chain_lines(p, own, 1)

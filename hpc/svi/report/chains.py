@@ -1,0 +1,87 @@
+"""What the reports of all likelihoods compute of the chains: which is the best, its course, and what to say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mpibayes.hpc.posterior.chains import Chain
+from mpibayes.hpc.svi import keys
+
+RISING = 1e-6  # relative gain of the bound over the last tenth of a chain's cycles above which it is not at its end
+LITTLE = 1e-3  # relative gain of a held-out measure that is none
+OFTEN = 0.01  # share of the parts of steps that the guard held back
+
+
+class OfChains:
+    """A summary with a `run`, a line for each of its `chains`, and the `best` of their last kept states."""
+
+    run: Any
+    best: Any
+    chains: list[Any]
+
+    @property
+    def best_chain(self) -> Any:
+        return next(c for c in self.chains if c.name == self.run.chains[self.best.chain].name)
+
+
+def last_and_best(run: Any) -> tuple[list[Any], Any]:
+    """The last kept state of each chain, and the one with the highest bound. Raises ConfigError where there is none."""
+    run.read_traces()
+    run.require_draws()
+    last = run.last()
+    return last, max(last, key=lambda kept: kept.bound)
+
+
+def line(chain: Chain, kept: Any, parts: int) -> dict[str, Any]:
+    """Of a chain and its last kept state. still_after: the cycle after which the bound gained nothing; None where it
+    went on. gain: relative, over the last tenth of its cycles. guarded: share of the `parts` of a step that noise was
+    held back in."""
+    t = chain.trace
+    still, gain = _course(t)
+    return {
+        "name": chain.name, "cycles": int(t["cycle"][-1]), "seconds": float(chain.seconds[-1]), "kept": kept.cycle,
+        "bound": kept.bound, "still_after": still, "gain": gain, "guarded": float(t["guarded"].mean() / parts),
+    }  # fmt: skip
+
+
+def _course(t: Mapping[str, np.ndarray]) -> tuple[int | None, float]:
+    """Of a chain's trace the cycle after which the bound gained nothing, None where it went on; and its relative gain
+    over the last tenth of the cycles."""
+    known = np.isfinite(t["bound"])
+    cycle, bound = t["cycle"][known], t["bound"][known]
+    moved = np.flatnonzero(np.diff(bound)) if len(bound) > 1 else np.zeros(0, np.int64)
+    last_move = int(cycle[moved[-1] + 1]) if len(moved) else int(cycle[0]) if len(cycle) else 0
+    still = last_move if len(cycle) and last_move < cycle[-1] else None
+    early = bound[cycle <= 0.9 * cycle[-1]] if len(cycle) else bound
+    gain = float((bound[-1] - early[-1]) / max(1.0, abs(bound[-1]))) if len(early) else np.nan
+    return still, gain
+
+
+def last_score(chain: Chain, name: str) -> float:
+    """The last value of a held-out measure; NaN where it has none."""
+    scores = chain.trace[name][np.isfinite(chain.trace[name])]
+    return float(scores[-1]) if len(scores) else np.nan
+
+
+def step_warnings(best: Any, n_chains: int, step: keys.Step, better: float = np.nan) -> list[str]:
+    """What to say of the best chain and of how it was found, whatever the likelihood. better: by which part of itself
+    the measure of held-out rows improved in the last tenth of the cycles, NaN: there is none."""
+    found = []
+    if best.gain > RISING:
+        advice, last = "raise run.cycles", "in the last tenth of its cycles"
+        if better <= LITTLE:
+            advice = "held-out rows gained nothing by then, so that more cycles (run.cycles) are for the bound alone"
+        found.append(f"the bound of the best chain still rose, by {best.gain:.1g} of it {last}: {advice}")
+    if n_chains == 1:
+        found.append(
+            "one chain: others may end with a higher bound; set run.chains = 10 or so, and the best one is taken"
+        )
+    if step.noise == "svi+" and best.guarded > OFTEN:
+        found.append(
+            f"the guard held noise back in {best.guarded:.0%} of the parts of all steps: that noise is smaller than "
+            "was asked for, and its mean is no longer 0; raise step.effective, or lower step.rate"
+        )
+    return found
