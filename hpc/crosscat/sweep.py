@@ -163,4 +163,4 @@ class Step:
 
 def _renamed(z: np.ndarray, name: np.ndarray) -> np.ndarray:
     """name[z], with idle rows left as they are."""
-    return np.where(z >= 0, name[np.maximum(z, 0)], z) if (z < 0).any() else name[z]
+    return np.where(z >= 0, name[np.maximum(z, 0)], z) if z.min(initial=0) < 0 else name.take(z)
