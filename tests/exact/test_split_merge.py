@@ -117,6 +117,7 @@ def test_moves_keep_the_posterior_of_five_rows(name):
         (production.clusters_of_the_start, "cat6py", transitions.guided, {}),
         (production.order_of_labels, "cat6", transitions.guided, {}),
         (production.without_urn, "cat6", transitions.informed, {}),
+        (production.urn_twice_at_first, "cat6", transitions.informed, {}),
         (production.without_q_of_the_rest, "count5", transitions.informed, FEW),
         (production.odds_from_all_rows, "cat6", transitions.informed, FEW),
         (production.without_choice, "count5", transitions.informed, {}),
