@@ -105,7 +105,7 @@ def test_moves_keep_the_posterior_of_five_rows(name):
         assert moves.error(moves.matrix(move)) < ROUNDING
 
 
-@pytest.mark.quick("clusters_of_the_start-cat6py-guided-values4", "choice_of_one_side-miss6-informed-values11")
+@pytest.mark.quick("clusters_of_the_start-cat6py-guided-values4", "choice_of_one_side-miss6-informed-values12")
 @pytest.mark.parametrize(
     "wrong, name, move, values",
     [
