@@ -144,7 +144,7 @@ def time_sample(
 ) -> Timing:  # fmt: skip
     """Start a sample of the rows as the run will start, all of them at once, and time cycles of the real sampler.
 
-    n_views: random views that its columns are dealt to; 0: all stay together. search: whether they are searched for.
+    n_views: views that its columns are dealt to; 0: all stay together. search: whether they are searched for.
     Processor seconds, since other programs may be running; a cycle of one process does nothing but compute.
     """
     rows = sample_rows(data, strategy.ROWS if n_views else SAMPLE_ROWS)
@@ -220,8 +220,11 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
         yield "", f"chain 1; the others: {strategy.STARTS['overdispersed']}"
     if several:
         found_views = f"{counted(timing.n_views, 'view')} found on {counted(timing.n_rows, 'row')}"
-        took = f"; a search for them on {counted(sample, 'row')} starts each chain" if sample else ""
-        yield "views", f"{found_views} from {counted(dealt, 'random view')}{took}"
+        if sample:
+            from_what = f"{counted(dealt, 'group')} of columns; a search on {counted(sample, 'row')} starts each chain"
+        else:
+            from_what = counted(dealt, "random view")
+        yield "views", f"{found_views} from {from_what}"
     grows = strategy.growth_in_words(config, data.n_rows)
     if grows:
         yield "", grows

@@ -172,7 +172,8 @@ class Sampler(Section):
     )
     init_views: Literal["auto"] | Annotated[int, Field(ge=1)] = key(
         "auto",
-        "views that the columns are dealt to at random at first; auto: 16, or fewer where there are fewer columns",
+        "views that columns are in at first, from which a search starts: groups of columns that tell of each other, or "
+        "random ones where init_rows is 0; auto: 16, or fewer where there are fewer columns",
         '"auto" or a whole number, 1 or more',
         decided_once=True,
     )

@@ -70,8 +70,8 @@ def test_what_it_says_of_views(case, capsys):
     text = capsys.readouterr().out
     for words in (
         "exact: every cycle leaves the posterior of the views and of the rows' clusters in each invariant",
-        "in the views that a search finds on 500 rows from 3 random views, in one cluster",
-        "found on 2,000 rows from 3 random views; a search for them on 500 rows starts each chain",
+        "in the views that a search finds on 500 rows from 3 groups of columns, in one cluster",
+        "found on 2,000 rows from 3 groups of columns; a search on 500 rows starts each chain",
         "columns that change views are in it", ", columns ", ", pilot 1.2",
     ):  # fmt: skip
         assert words in text, (words, text)

@@ -25,6 +25,7 @@ from mpibayes.hpc.crosscat.columns.subject import Subject
 from mpibayes.hpc.crosscat.pitman_yor import log_eppf
 from mpibayes.kernels import mixture as kernels
 
+ROWS_ALONE = 10  # cycles at first, in which columns stay: they would follow whichever view has clusters first
 MOVES = 4  # of a cycle
 EARLY, MOST = 3, 16  # cycles: in the first, views have so few clusters that what fails may well work later
 UNITS = 4  # units of columns for each cycle that there may be, where that is more
@@ -172,7 +173,11 @@ class Searching(Mixture):
 
     def search(self) -> None:
         """Cycles until views have come to rest."""
-        still = 0
+        settings, still = self.settings, 0
+        self.settings = replace(settings, column_moves=0, view_moves=0)
+        for _ in range(ROWS_ALONE):
+            self.cycle()
+        self.settings = settings
         for number in range(max(MOST, len(self.units) // UNITS)):
             still = 0 if self.cycle().view_moves or number < EARLY else still + MOVES
             if number < EARLY:

@@ -19,7 +19,7 @@ from mpibayes.hpc.crosscat.start.subsample import Annealing, planned_cycles
 from mpibayes.text import counted, duration
 
 START_ROWS = 1000  # of the first subsample, or a quarter of the rows where there are fewer than four times as many
-VIEWS = 16  # that columns are dealt to at first
+VIEWS = 16  # that columns are in at first
 ROWS = 10_000  # of the sample on which views are searched for
 SETTLING = 20  # full-data cycles a shard that an annealed start needs (docs/math.md 3.3: 10 leave a bias)
 
@@ -72,7 +72,7 @@ def initial(config: Config) -> str:
 
 
 def views_at_first(config: Config) -> int:
-    """Views that columns are dealt to at random."""
+    """Views that columns are dealt to at first: at random, or before a search by how much they tell of each other."""
     given = config.of(Sampler).init_views
     if not config.of(Model).has_views:
         return 1
@@ -158,8 +158,10 @@ def start_in_words(config: Config, n_rows: int, number: int = 0) -> str:
 
 def views_in_words(config: Config, n_rows: int) -> str:
     """The first views."""
-    sample, dealt = pilot_rows(config, n_rows), counted(views_at_first(config), "random view")
-    return f"in the views that a search finds on {sample:,} rows from {dealt}" if sample else f"in {dealt}"
+    sample, n_views = pilot_rows(config, n_rows), views_at_first(config)
+    if not sample:
+        return f"in {counted(n_views, 'random view')}"
+    return f"in the views that a search finds on {sample:,} rows from {counted(n_views, 'group')} of columns"
 
 
 def growth_in_words(config: Config, n_rows: int) -> str:

@@ -1,8 +1,8 @@
 """The views that a chain starts with: columns dealt at random, or what a search finds on a sample of the rows.
 
-Columns sort themselves while the rows of a view are in few clusters; once rows have settled, hardly any column moves
-alone (docs/math.md 2.10). So a chain starts from many random views, in which rows and columns move from the first cycle
-on, and views split and merge by evidence (search.py): on a sample of many rows, since every cycle is cheaper there.
+Once rows have settled, hardly any column moves alone (docs/math.md 2.10). So a chain starts from many small groups of
+columns that tell of each other (dependence.py), and views split and merge by evidence (search.py): on a sample of many
+rows, since every cycle is cheaper there.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
 from mpibayes.hpc.crosscat.start import search
+from mpibayes.hpc.crosscat.start.dependence import grouped
 from mpibayes.hpc.crosscat.start.search import Searching
 from mpibayes.hpc.data.rows import PIECE, Data
 from mpibayes.hpc.parallel.comm import Communicator, on_root, serial
@@ -71,10 +72,12 @@ def _pilot(data: Data, settings: Settings, chain: int, n_rows: int, n_views: int
 
 
 def searched(columns: Sequence[Column], rows: Rows, settings: Settings, chain: int, n_views: int) -> Pilot:
-    """What a search finds on all of some rows, from columns that are dealt to n_views."""
+    """What a search finds on all of some rows, from n_views groups of columns."""
     alone = replace(settings, shards=1, annealing=None, column_moves=None, view_moves=search.MOVES)
     mixture = Searching(serial(), columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), alone, chain)
-    deal(mixture, n_views)
+    stream = generator(settings.seed, Purpose.DEALT_COLUMNS, chain=chain)
+    some = np.sort(stream.permutation(len(rows))[: -(-len(rows) // 2)])  # chains do not all begin with the same groups
+    arrange(mixture, grouped(columns, rows.take(some), mixture.units, n_views))
     mixture.start("one")
     mixture.search()
     return Pilot([Found(v.columns, v.hyper, v.partition.statistics) for v in mixture.views], mixture.process)

@@ -1,0 +1,82 @@
+"""The views that a search starts from: columns in groups, by how much they tell of each other.
+
+Rows that are clustered by columns which have nothing to do with each other have clusters that say little, and columns
+follow the few that say something. In groups whose columns belong together, clusters mean something from the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import squareform
+from scipy.special import xlogy
+
+from mpibayes.hpc.data.events import missing
+from mpibayes.io.rows import Column, Rows
+from mpibayes.kernels import mixture as kernels
+
+BINS = 8  # of numbers, with as many cells each
+LEVELS = 24  # the commonest of a column; all others are one
+WORK = 4_000_000_000  # pairs of cells that are counted at most, if that leaves LEAST rows
+LEAST = 1_000
+DEVIATIONS = 2.0  # of what chance alone would give, by which information counts only if it is more
+
+
+def grouped(columns: Sequence[Column], rows: Rows, units: Sequence[Sequence[str]], n_groups: int) -> np.ndarray:
+    """The number of the group of each unit of columns, (U,), where there are n_groups at most.
+
+    Average linkage of the units; the distance of two of them is that of their closest columns.
+    """
+    if len(units) <= n_groups:
+        return np.arange(len(units))
+    number = {name: i for i, names in enumerate(units) for name in names}
+    unit_of = np.array([number[c.name] for c in columns])
+    apart = np.ones((len(units), len(units)))
+    np.minimum.at(apart, (unit_of[:, None], unit_of[None, :]), 1.0 - dependence(columns, rows))
+    np.fill_diagonal(apart, 0.0)
+    return fcluster(linkage(squareform(apart, checks=False), "average"), n_groups, "maxclust") - 1
+
+
+def dependence(columns: Sequence[Column], rows: Rows) -> np.ndarray:
+    """Of each pair of columns, (C, C) symmetric: mutual information over the lesser of the two entropies, in 0..1, of
+    rows where neither cell is missing."""
+    every = -(-len(rows) // max(WORK // len(columns) ** 2, LEAST))
+    rows = rows.take(slice(None, None, every))
+    codes = np.column_stack([_coarse(c, getattr(rows, c.block)[:, c.index]) for c in columns])
+    n_levels = codes.max(axis=0, initial=0) + 1
+    ends = np.concatenate([[0], np.cumsum(n_levels + 1)])
+    cells = np.where(codes < 0, n_levels, codes).astype(np.uint8)  # missing cells come last
+    cells = Rows(cells, np.empty((len(rows), 0), np.uint16), np.empty((len(rows), 0)), np.empty((len(rows), 0)))
+    found = [_told(kernels.accumulate(cells, z, n, ends)[1], ends) for z, n in zip(codes.T.copy(), n_levels)]
+    return np.maximum(found, np.transpose(found))
+
+
+def _told(counts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """What one column tells of each, (C,), by counts (levels of all columns, levels of the one)."""
+    counts = counts.astype(float)
+    counts[ends[1:] - 1] = 0.0
+    both = np.add.reduceat(xlogy(counts, counts).sum(axis=1), ends[:-1])
+    of_one, of_each = np.add.reduceat(counts, ends[:-1]), counts.sum(axis=1)
+    n = of_one.sum(axis=1)
+    entropy_of_one = xlogy(n, n) - xlogy(of_one, of_one).sum(axis=1)
+    entropy_of_each = xlogy(n, n) - np.add.reduceat(xlogy(of_each, of_each), ends[:-1])
+    freedom = ((of_one > 0).sum(axis=1) - 1) * (np.add.reduceat(of_each > 0, ends[:-1], dtype=np.int64) - 1)
+    by_chance = 0.5 * freedom + DEVIATIONS * np.sqrt(0.5 * np.maximum(freedom, 0))
+    information = entropy_of_one + entropy_of_each - (xlogy(n, n) - both) - by_chance
+    least = np.minimum(entropy_of_one, entropy_of_each)
+    return np.clip(np.divide(information, least, out=np.zeros(len(n)), where=least > 0), 0.0, 1.0)
+
+
+def _coarse(column: Column, x: np.ndarray) -> np.ndarray:
+    """Few codes for the cells of a column, int32 (n,); -1 where one is missing."""
+    gone = missing(column, x)
+    if column.levels:
+        count = np.bincount(x[~gone], minlength=len(column.levels))
+        rank = np.argsort(np.argsort(-count, kind="stable"))
+        codes = np.minimum(rank, LEVELS - 1)[np.where(gone, 0, x)]
+    else:
+        cuts = np.unique(np.quantile(x[~gone], np.arange(1, BINS) / BINS)) if not gone.all() else np.empty(0)
+        codes = np.searchsorted(cuts, x)
+    return np.where(gone, -1, codes).astype(np.int32)

@@ -1,0 +1,67 @@
+"""Columns that a search starts from are in groups that tell of each other."""
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc.crosscat.start.dependence import dependence, grouped
+from mpibayes.io.table import table_from_arrays
+
+N = 3_000
+
+
+def table(g):
+    """Two factors of four columns each, of different kinds; two columns of noise, and two whose gaps coincide."""
+    one, two = g.integers(5, size=N), g.normal(size=N)
+    of_one = [("categorical", np.where(g.random(N) < 0.6, one, g.integers(5, size=N)), list("abcde")) for _ in range(3)]
+    of_two = [("real", two + g.normal(size=N), None) for _ in range(3)]
+    gap = g.random(N) < 0.5
+    gaps = [("real", np.where(gap, np.nan, g.normal(size=N)), None) for _ in range(2)]
+    noise = [("categorical", g.integers(2, size=N), list("ab")), ("real", g.normal(size=N), None)]
+    counts = [("count", g.poisson(2 + one), None), ("count", g.poisson(np.exp(two)), None)]
+    named = zip(["a1", "a2", "a3", "b1", "b2", "b3", "gap1", "gap2", "n1", "n2", "a4", "b4"],
+                [*of_one, *of_two, *gaps, *noise, *counts])  # fmt: skip
+    return table_from_arrays([(name, *of) for name, of in named])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_groups(seed):
+    columns, rows = table(np.random.default_rng(seed))
+    names = [c.name for c in columns]
+    of = dict(zip(names, grouped(columns, rows, [(name,) for name in names], 6)))
+    assert len({of[f"a{i}"] for i in range(1, 5)}) == 1 and len({of[f"b{i}"] for i in range(1, 5)}) == 1
+    assert len({of[name] for name in ("a1", "b1", "gap1", "gap2", "n1", "n2")}) == 6  # what is missing tells nothing
+
+
+def test_columns_that_stay_together_are_as_close_as_the_closest_of_them():
+    columns, rows = table(np.random.default_rng(7))
+    units = [("n2", "b1"), ("n1", "a1"), *((name,) for name in ("a2", "a3", "a4", "b2", "b3", "b4", "gap1", "gap2"))]
+    group = grouped(columns, rows, units, 4)
+    assert group[0] == group[5] == group[6] == group[7] and group[1] == group[2] == group[3] == group[4]
+    assert len(set(group[[0, 1, 8, 9]])) == 4
+
+
+def test_dependence_is_that_of_the_table_of_two_columns():
+    g = np.random.default_rng(3)
+    x, y = g.integers(3, size=500), g.integers(3, size=500)
+    y = np.where(g.random(500) < 0.7, x, y)
+    columns, rows = table_from_arrays([("x", "categorical", x, list("abc")), ("y", "categorical", y, list("abc"))])
+    p = np.bincount(3 * x + y, minlength=9).reshape(3, 3) / 500
+    a, b = p.sum(axis=1), p.sum(axis=0)
+    told = 500 * (p * np.log(p / np.outer(a, b))).sum() - 2.0 - 2.0 * np.sqrt(2.0)
+    least = 500 * min(-(a * np.log(a)).sum(), -(b * np.log(b)).sum())
+    assert dependence(columns, rows)[0, 1] == pytest.approx(told / least)
+
+
+def test_few_units_are_each_a_group():
+    columns, rows = table(np.random.default_rng(1))
+    assert grouped(columns, rows, [(c.name,) for c in columns], 16).tolist() == list(range(12))
+
+
+def test_a_column_without_cells_tells_nothing():
+    columns, rows = table_from_arrays(
+        [
+            ("x", "real", np.full(40, np.nan), None), ("y", "real", np.arange(40.0), None),
+            ("z", "categorical", np.zeros(40, int), ["a"]),
+        ]
+    )  # fmt: skip
+    assert (dependence(columns, rows)[~np.eye(3, dtype=bool)] == 0.0).all()
