@@ -17,10 +17,11 @@ def draw_on_grid(log_weight: np.ndarray, stream: np.random.Generator) -> np.ndar
 def pick_on_grid(log_weight: np.ndarray, u: np.ndarray) -> np.ndarray:
     """The same by given uniforms in [0, 1), one a leading row. -infinity stands for a point that is not there."""
     weight = np.exp(log_weight - log_weight.max(axis=-1, keepdims=True))
-    cumulative = np.cumsum(weight, axis=-1)
-    if not np.isfinite(cumulative[..., -1]).all():
+    cumulative = weight.cumsum(axis=-1)
+    total = cumulative[..., -1:]
+    if not np.isfinite(total).all():
         raise NumericalError("a hyperparameter's weight on its grid is not a number")
-    return (cumulative <= u[..., None] * cumulative[..., -1:]).sum(axis=-1)
+    return (cumulative <= u[..., None] * total).sum(axis=-1)
 
 
 def as_grid(value: float | list[float]) -> np.ndarray:

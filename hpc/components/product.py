@@ -115,13 +115,13 @@ class Components:
 
     def log_marginal(self, hyper: Hyper, s: Statistics, part: Part) -> list[np.ndarray]:
         """Log marginal likelihood of the columns of a part given the partition, an array a kind; without the 1 / x!."""
-        each = self._each(hyper, s, part)
-        return [kind.log_marginal(*of, columns) if len(kind) else np.zeros(0) for kind, *of, columns in each]
+        found = {kind.name: kind.log_marginal(*of, own) for kind, *of, own in self._each(hyper, s, part)}
+        return [found.get(kind.name, np.zeros(0)) for kind in self.kinds]
 
     def log_marginal_clusters(self, hyper: Hyper, s: Statistics) -> np.ndarray:
         """Log marginal likelihood of every cluster, summed over columns, (K,); counts without the 1 / x!."""
-        each = ((kind, of) for kind, *of, _ in self._each(hyper, s, self.everything) if len(kind))
-        return sum((kind.log_marginal_clusters(*of) for kind, of in each), np.zeros(len(s)))
+        each = self._each(hyper, s, self.everything)
+        return sum((kind.log_marginal_clusters(*of) for kind, *of, _ in each), np.zeros(len(s)))
 
     def update(self, hyper: Hyper, s: Statistics, part: Part, key: Mapping[str, int]) -> dict[str, np.ndarray]:
         """Hyperparameters of a part's columns, drawn given the partition, parameters integrated out (docs/math.md 2.4).
@@ -129,7 +129,8 @@ class Components:
         hyper and s are of all columns; the result has Hyper's names and the part's rows alone.
         """
         stream = Stream(purpose=Purpose.COMPONENTS, **key)
-        return {kind.hyper: kind.update(*of, columns, stream) for kind, *of, columns in self._each(hyper, s, part)}
+        found = {kind.hyper: getattr(hyper, kind.hyper)[:0] for kind in self.kinds}
+        return found | {kind.hyper: kind.update(*of, own, stream) for kind, *of, own in self._each(hyper, s, part)}
 
     def draw(self, hyper: Hyper, s: Statistics, part: Part, key: Mapping[str, int]) -> Parameters:
         """Component parameters of a part's columns in every cluster, given all its rows (docs/math.md 2.1, step 4).
@@ -137,9 +138,12 @@ class Components:
         hyper and s are of all columns; of `hyper` only the part's rows matter. The result has the part's rows.
         """
         stream = Stream(purpose=Purpose.PARAMETERS, **key)
-        drawn = (kind.draw(*of, columns, stream) for kind, *of, columns in self._each(hyper, s, part))
-        return Parameters(*(array for of in drawn for array in of))
+        found = {array.name: np.zeros((0, len(s)), array.dtype) for kind in self.kinds for array in kind.parameters}
+        for kind, *of, own in self._each(hyper, s, part):
+            found.update(zip((array.name for array in kind.parameters), kind.draw(*of, own, stream)))
+        return Parameters(**found)
 
     def _each(self, hyper: Hyper, s: Statistics, part: Part):
-        """Every kind with its hyperparameters, its statistics, and its columns of the part."""
-        return ((kind, getattr(hyper, kind.hyper), s.of(kind), own) for kind, own in zip(self.kinds, part))
+        """Every kind that has columns in the part, with its hyperparameters, its statistics, and these columns."""
+        pairs = ((kind, own) for kind, own in zip(self.kinds, part) if own.stop > own.start)
+        return ((kind, getattr(hyper, kind.hyper), s.of(kind), own) for kind, own in pairs)

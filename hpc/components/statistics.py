@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, make_dataclass
+from dataclasses import make_dataclass
 
 import numpy as np
 
@@ -25,11 +25,12 @@ class Statistics(make_dataclass("Arrays", ["size", *(a.name for kind in KINDS fo
         """Those of one kind, as its methods take them."""
         return tuple(getattr(self, array.name) for array in kind.statistics)
 
-    def take(self, clusters: np.ndarray) -> Statistics:
+    def take(self, clusters: Sequence[int]) -> Statistics:
         """The statistics of some clusters, in the order given."""
-        return Statistics(*(np.ascontiguousarray(getattr(self, f.name)[..., clusters]) for f in fields(self)))
+        clusters = np.asarray(clusters, np.intp)
+        return Statistics(*(array.take(clusters, axis=-1) for array in vars(self).values()))
 
 
 def join(parts: Sequence[Statistics]) -> Statistics:
     """The clusters of all parts, one part after another."""
-    return Statistics(*(np.concatenate([getattr(p, f.name) for p in parts], axis=-1) for f in fields(Statistics)))
+    return Statistics(*(np.concatenate(arrays, axis=-1) for arrays in zip(*(vars(p).values() for p in parts))))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from mpibayes.hpc.components.product import Components, Parameters, Prior
+from mpibayes.hpc.components.product import Components, Prior
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.state import Shared
 from mpibayes.hpc.crosscat.sync import Changes, Counts
@@ -33,14 +33,11 @@ def local_order(free: np.ndarray, anchor: np.ndarray) -> np.ndarray:
 
 def instantiated(shared: Shared, order: np.ndarray, n_free: int) -> kernels.Instantiated:
     """The shared draw in a shard's order, padded for the kernels."""
-    n = len(order)
-
-    def padded_columns(array):
-        out = np.zeros((array.shape[0], padded(n)), array.dtype)
-        np.take(array, order, axis=1, out=out[:, :n]) if n else None
-        return out
-
-    columns = {f.name: padded_columns(getattr(shared.parameters, f.name)) for f in fields(Parameters)}
+    n, columns = len(order), {}
+    for name, array in vars(shared.parameters).items():
+        if len(array):
+            columns[name] = np.zeros((len(array), padded(n)), array.dtype)
+            columns[name][:, :n] = array.take(order, axis=1)
     return kernels.Instantiated(
         n=n, free=n_free, anchors=shared.anchor[order[n_free:]], log_weight=shared.weights.log_weight[order], **columns
     )
@@ -166,4 +163,4 @@ class Step:
 
 def _renamed(z: np.ndarray, name: np.ndarray) -> np.ndarray:
     """name[z], with idle rows left as they are."""
-    return np.where(z >= 0, name[np.maximum(z, 0)], z) if (z < 0).any() else name[z]
+    return np.where(z >= 0, name[np.maximum(z, 0)], z) if z.min(initial=0) < 0 else name.take(z)

@@ -147,8 +147,8 @@ class Moments:
 
     def __init__(self, components: Components):
         self._kinds = [kind for kind in components.kinds if not kind.exact]
-        self._cuts = np.cumsum([kind.cuts[array.axis][-1] for kind in self._kinds for array in kind.statistics])
-        self.length = int(self._cuts[-1])
+        self._lengths = [int(kind.cuts[array.axis][-1]) for kind in self._kinds for array in kind.statistics]
+        self.length = sum(self._lengths)
 
     def of(self, rows, z: np.ndarray, k: int) -> list[np.ndarray]:
         """Of the rows of one shard, flat."""
@@ -169,7 +169,7 @@ class Moments:
         return Statistics(**found)
 
     def _by_kind(self, moments: np.ndarray) -> list[tuple[np.ndarray, ...]]:
-        arrays = iter(np.split(moments, self._cuts[:-1]))
+        arrays = iter(apart(moments, self._lengths))
         return [tuple(islice(arrays, len(kind.statistics))) for kind in self._kinds]
 
 

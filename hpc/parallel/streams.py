@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
+from numpy.random.bit_generator import ISeedSequence
 
 from mpibayes.kernels.mixture import split, updates
 
@@ -90,11 +91,20 @@ def in_lane(chain: int, lane: int) -> int:
     return chain | lane << 32
 
 
+class Key(ISeedSequence):
+    """Two words that are Philox's key as they are. Given no seed at all, Philox would first ask the system for one."""
+
+    def __init__(self, *words: int):
+        self.words = words
+
+    def generate_state(self, n_words: int, dtype: type = np.uint32) -> np.ndarray:
+        return np.array(self.words, dtype)
+
+
 def generator(seed: int, purpose: Purpose, cycle: int = 0, sub: int = 0, chain: int = 0) -> np.random.Generator:
     """A generator of its own for one purpose in one cycle. Streams with different arguments never overlap."""
-    key = np.array([seed, purpose], np.uint64)
     counter = np.array([0, sub, cycle, chain], np.uint64)
-    return np.random.Generator(np.random.Philox(key=key, counter=counter))
+    return np.random.Generator(np.random.Philox(Key(seed, purpose), counter=counter))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from mpibayes.kernels.mixture.rows cimport HeldRows
 from mpibayes.kernels.mixture.tail cimport Tail, Work
 
 from mpibayes.kernels.common.machine import ISA_NUMBER
-from mpibayes.kernels.mixture.rows import pairs_of
 
 
 cdef extern from "mixture.h" nogil:
@@ -113,7 +112,7 @@ def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated in
         _check_steps(coming, n_steps, r.c.n, "assign")
     if held.n and (held.n_levels != r.c.offsets[r.c.n_codes] or held.n_reals != r.c.n_reals
                    or held.n_tallies != r.c.n_tallies or held.n_blocks != r.c.n_blocks or held.n_vector != r.c.n_vector
-                   or held.n_pairs != pairs_of(np.asarray(r.widths)).sum()):
+                   or held.n_pairs != r.n_pairs):
         raise ValueError("rows and instantiated clusters have different columns")
     if tail is not None:
         _check_columns(r, tail)

@@ -13,6 +13,7 @@ cdef class HeldRows:
     cdef const double[:, ::1] tallies
     cdef const double[:, ::1] vectors
     cdef const int64_t[::1] offsets, widths
+    cdef int64_t n_pairs  # entries of the packed triangles of all blocks
 
     cdef int check(self) except -1
 

@@ -15,7 +15,7 @@ def pairs_of(widths):
 def widths_of(blocks):
     """int64 (B,) of rows or of a prior; those made before there were blocks have none."""
     widths = np.ascontiguousarray(getattr(blocks, "widths", ()), dtype=np.int64)
-    if widths.ndim != 1 or ((widths < 1) | (widths > VECTOR_MOST)).any():
+    if widths.ndim != 1 or widths.size and not 1 <= widths.min() <= widths.max() <= VECTOR_MOST:
         raise ValueError(f"widths: blocks have 1 to {VECTOR_MOST} columns")
     return widths
 
@@ -24,7 +24,7 @@ cdef class HeldRows:
     def __cinit__(self, rows, offsets):
         self.codes8, self.codes16, self.reals, self.tallies = rows.codes8, rows.codes16, rows.reals, rows.tallies
         self.offsets, self.widths = offsets, widths_of(rows)
-        cdef int64_t n = self.codes8.shape[0]
+        cdef int64_t n = self.codes8.shape[0], width, n_vector = 0
         self.vectors = rows.vectors if self.widths.shape[0] else np.zeros((n, 0))
         if self.codes16.shape[0] != n or self.reals.shape[0] != n or self.tallies.shape[0] != n \
                 or self.vectors.shape[0] != n:
@@ -42,8 +42,11 @@ cdef class HeldRows:
         self.c.reals = &self.reals[0, 0] if n and self.c.n_reals else NULL
         self.c.tallies = &self.tallies[0, 0] if n and self.c.n_tallies else NULL
         self.c.n_blocks, self.c.n_vector = self.widths.shape[0], self.vectors.shape[1]
-        if self.c.n_vector != np.sum(self.widths):
-            raise ValueError(f"widths are of {np.sum(self.widths)} columns, vectors has {self.c.n_vector}")
+        for width in self.widths:
+            n_vector += width
+            self.n_pairs += width * (width + 1) // 2
+        if self.c.n_vector != n_vector:
+            raise ValueError(f"widths are of {n_vector} columns, vectors has {self.c.n_vector}")
         self.c.widths = &self.widths[0] if self.c.n_blocks else NULL
         self.c.vectors = &self.vectors[0, 0] if n and self.c.n_vector else NULL
         if CHECKS:

@@ -12,7 +12,6 @@ from mpibayes.kernels.mixture.layout cimport VECTOR_MOST, rows_t
 from mpibayes.kernels.mixture.rows cimport HeldRows
 
 from mpibayes.kernels.common.machine import ISA_NUMBER
-from mpibayes.kernels.mixture.rows import pairs_of
 
 
 cdef extern from "mixture.h" nogil:
@@ -107,7 +106,7 @@ def accumulate(rows, const int32_t[::1] z, int64_t n_clusters, offsets, relabel=
         np.zeros((R, n_clusters), np.int64), np.zeros((R, n_clusters)), np.zeros((R, n_clusters)),
         np.zeros((Q, n_clusters), np.int64), np.zeros((Q, n_clusters)),
         np.zeros((p.n_blocks, n_clusters), np.int64), np.zeros((p.n_vector, n_clusters)),
-        np.zeros((pairs_of(np.asarray(r.widths)).sum(), n_clusters)),
+        np.zeros((r.n_pairs, n_clusters)),
     )
     cdef int64_t[::1] size = out[0]
     cdef int32_t[:, ::1] levels = out[1]

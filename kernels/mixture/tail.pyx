@@ -146,7 +146,7 @@ cdef class Tail:
         if [a.shape for a in arrays] != [(len(widths), 2), (n,), (n,)]:
             raise ValueError("prior.wishart, vector_mean and vector_spread do not fit prior.widths")
         wishart, mean, spread = arrays
-        if not (np.isfinite(wishart).all() and (wishart[:, 0] > 0).all() and (wishart[:, 1] > widths - 1).all()
+        if n and not (np.isfinite(wishart).all() and (wishart[:, 0] > 0).all() and (wishart[:, 1] > widths - 1).all()
                 and np.isfinite(mean).all() and np.isfinite(spread).all() and (spread > 0).all()):
             raise ValueError("prior of a block: kappa and vector_spread must be positive, nu above its columns less one")
         self.wishart_array, self.vector_mean_array, self.vector_spread_array = arrays
@@ -190,9 +190,12 @@ cdef class Tail:
 
     cdef int _sort_by_nu(self, nu) except -1:
         """Say which way the Student t densities of the real columns go (scores.h)."""
+        self.c.one_nu, self.c.by_power = False, NULL
+        if not len(nu):
+            return 0
         powers = 2.0 ** np.arange(POWERS - 1, -1, -1)
-        self.c.one_nu, self.c.by_power = len(np.unique(nu)) == 1, NULL
-        if len(nu) and np.isin(nu, powers).all():
+        self.c.one_nu = len(np.unique(nu)) == 1
+        if np.isin(nu, powers).all():
             self.by_power = np.argsort(-nu, kind="stable").astype(np.int32)
             self.power_ends = (nu[:, None] >= powers).sum(axis=0)
             self.c.by_power, self.c.power_ends = &self.by_power[0], &self.power_ends[0]

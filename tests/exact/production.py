@@ -456,6 +456,20 @@ def without_urn():
     return mock.patch.object(informed_moves, "_log_urn", lambda m_a, m_b: 0.0)
 
 
+def urn_twice_at_first():
+    """Before the rest has sides, a merge is rejected where twice the log probability of the urn would reject it."""
+    recall, all_sides = informed_moves._recall, informed_moves._all_sides
+
+    def doubled(*arguments):
+        recalled = recall(*arguments)
+        return recalled._replace(log_urn=2.0 * recalled.log_urn)
+
+    def right_after(ledger, pair, recalled, step):
+        return all_sides(ledger, pair, recalled._replace(log_urn=0.5 * recalled.log_urn), step)
+
+    return mock.patch.multiple(informed_moves, _recall=doubled, _all_sides=right_after)
+
+
 def without_q_of_the_rest():
     """The probability of the sides of the rows that are not recalled is left out of informed steps."""
     return _changed_q(lambda self, log_q: 0.0 * log_q)

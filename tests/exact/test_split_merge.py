@@ -105,7 +105,7 @@ def test_moves_keep_the_posterior_of_five_rows(name):
         assert moves.error(moves.matrix(move)) < ROUNDING
 
 
-@pytest.mark.quick("clusters_of_the_start-cat6py-guided-values4", "choice_of_one_side-miss6-informed-values11")
+@pytest.mark.quick("clusters_of_the_start-cat6py-guided-values4", "choice_of_one_side-miss6-informed-values12")
 @pytest.mark.parametrize(
     "wrong, name, move, values",
     [
@@ -117,6 +117,7 @@ def test_moves_keep_the_posterior_of_five_rows(name):
         (production.clusters_of_the_start, "cat6py", transitions.guided, {}),
         (production.order_of_labels, "cat6", transitions.guided, {}),
         (production.without_urn, "cat6", transitions.informed, {}),
+        (production.urn_twice_at_first, "cat6", transitions.informed, {}),
         (production.without_q_of_the_rest, "count5", transitions.informed, FEW),
         (production.odds_from_all_rows, "cat6", transitions.informed, FEW),
         (production.without_choice, "count5", transitions.informed, {}),

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from mpibayes.hpc.parallel import streams
 from mpibayes.kernels import mixture
 from mpibayes.kernels.mixture import twin
 
@@ -18,6 +19,15 @@ def test_one_block_by_hand():
     """Counter (row >> 2, 0, cycle, chain), key (seed, 1), written out without the twin's arithmetic."""
     stream = np.random.Philox(key=[9, 1], counter=[4, 0, 8, 6])  # the first block NumPy returns has word 0 = 5
     assert np.array_equal(stream.random_raw(4), mixture.priorities(20, 4, 9, 8, 6))
+
+
+def test_a_generator_has_the_key_and_the_counter_that_it_says():
+    for seed, cycle, sub, chain in [(0, 0, 0, 0), (7, 3, 2, 5), (2**64 - 1, 2**40, 2**32 - 1, 3 | 9 << 32)]:
+        stream = np.random.Philox(
+            key=np.array([seed, streams.Purpose.START], np.uint64), counter=np.array([0, sub, cycle, chain], np.uint64)
+        )
+        ours = streams.generator(seed, streams.Purpose.START, cycle, sub, chain)
+        assert np.array_equal(ours.bit_generator.random_raw(9), stream.random_raw(9))
 
 
 def test_slices_agree():

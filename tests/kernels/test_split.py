@@ -129,6 +129,7 @@ def test_log_logistic():
     for given, sign in ((1, 1.0), (0, -1.0)):
         _, log_q = sides_of(x, given)
         expected = np.array([min(sign * t, 0.0) - log1p(np.exp(-abs(t))) for t in x.tolist()])
+        assert (log_q <= 0.0).all()  # a merge is rejected on this ground before its sides are known
         assert (np.abs(log_q - expected) <= 4 * 2.0**-53 * np.maximum(1.0, np.abs(expected))).all()
     assert sides_of([-750.0, 750.0], 1)[1].tolist() == [-750.0, 0.0]
 

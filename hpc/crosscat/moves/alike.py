@@ -7,6 +7,8 @@ drawn given these. Most merges are rejected on root at once; the few others pass
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.special import gammaln
 
@@ -55,22 +57,23 @@ def _informed_merge(ledger: Ledger, step: int, stream: np.random.Generator) -> N
     ledger.comm.broadcast(pair)
     if pair[0] < 0:
         return
-    _, log_q = _recalled_sides(ledger, pair, None, step)
-    accepted = np.zeros(1, np.int64)
+    recalled = _recall(ledger, pair, None, step)
+    accepted = ledger.agreed(log_u < bound + recalled.log_urn)  # or would be if the rest were sure to find its sides
+    if accepted:
+        _, log_q = _all_sides(ledger, pair, recalled, step)
+        accepted = ledger.agreed(log_u < bound + log_q)
     if ledger.comm.rank == 0:
-        accepted[0] = log_u < bound + log_q
-        ledger.count(False, bool(accepted[0]))
-    ledger.comm.broadcast(accepted)
-    if accepted[0]:
+        ledger.count(False, accepted)
+    if accepted:
         ledger.join(pair, both)
 
 
 def _informed_split(ledger: Ledger, step: int, stream: np.random.Generator) -> None:
     k, log_u = ledger.n_labels, np.log(stream.random())
     cluster, bias = int(stream.integers(k)), stream.random()
-    sides_of_rows, log_q = _recalled_sides(ledger, np.array([cluster, cluster]), bias, step)
+    pair, accepted = np.array([cluster, cluster]), False
+    sides_of_rows, log_q = _all_sides(ledger, pair, _recall(ledger, pair, bias, step), step)
     sides = ledger.total_sides(sides_of_rows, np.zeros(k, np.int64), [cluster])
-    accepted = np.zeros(1, np.int64)
     if ledger.comm.rank == 0 and (sides.size > 0).all():
         whole, one = ledger.column[cluster], ledger.enter(sides)
         ledger.column[cluster] = one
@@ -78,13 +81,12 @@ def _informed_split(ledger: Ledger, step: int, stream: np.random.Generator) -> N
         choices = [_log_choice(ledger.gains(i).gain, j) for i, j in ((cluster, k), (k, cluster))]
         ratio = ledger.log_split(*map(ledger.cluster, (one, one + 1, whole)), k)
         ratio -= log_q + _log_proposals(k, np.logaddexp(*choices))
-        accepted[0] = log_u < ratio
-        ledger.count(True, bool(accepted[0]))
-        if not accepted[0]:
+        accepted = bool(log_u < ratio)
+        ledger.count(True, accepted)
+        if not accepted:
             ledger.column.pop()
             ledger.column[cluster] = whole
-    ledger.comm.broadcast(accepted)
-    if accepted[0]:
+    if ledger.agreed(accepted):
         ledger.part(sides_of_rows)
 
 
@@ -104,71 +106,78 @@ def _log_urn(n_zero: float, n_one: float) -> float:
     return float(gammaln(n_zero + 1.0) + gammaln(n_one + 1.0) - gammaln(n_zero + n_one + 2.0))
 
 
-def _recalled_sides(ledger: Ledger, pair: np.ndarray, bias: float | None, step: int) -> tuple[list[np.ndarray], float]:
-    """The side (0, 1; -1: no member) of every row of a pair of clusters, and on root log q of these sides.
+class Recalled(NamedTuple):
+    """The rows of a pair of clusters, of each of this rank's shards: their places `member`, the `side` (bool) they have
+    or, where a split is proposed, a coin's; and `known`, int8, what is recalled of it, -1: nothing. log_urn: log
+    probability of what is recalled, over all ranks."""
 
-    The first row of all has side 0. A random share of the others has the present sides or, where a split is
-    proposed (bias given), sides by a coin of this bias. The rest is drawn from the predictive of these, but keeps
-    its present sides where a merge is proposed.
-    """
-    n_rows, first, cluster = _first_row(ledger, pair)
+    member: list[np.ndarray]
+    side: list[np.ndarray]
+    known: list[np.ndarray]
+    log_urn: float
+
+    def placed(self, ledger: Ledger, i: int, side: np.ndarray) -> np.ndarray:
+        """Of the rows of the i-th shard, int32: the members' `side`, and -1 for the others."""
+        out = np.full(len(ledger.shards[i]), -1, np.int32)
+        out[self.member[i]] = side
+        return out
+
+
+def _recall(ledger: Ledger, pair: np.ndarray, bias: float | None, step: int) -> Recalled:
+    """The first row of all has side 0. A random share of the others has the present sides or, where a split is proposed
+    (bias given), sides by a coin of this bias. Collective."""
+    member = [np.flatnonzero((z == pair[0]) | (z == pair[1])) for z in ledger.z]
+    n_rows, first, cluster = _first_row(ledger, member)
     share = max(RECALLED, min(1.0, RECALLED_ROWS / n_rows))
-    present, recalled, counts = [], [], np.zeros(2, np.int64)
-    for shard, z in zip(ledger.shards, ledger.z):
-        member = _members(z, pair)
-        ids = shard.start + member
+    sides, recalled, counts = [], [], np.zeros(2, np.int64)
+    for shard, z, at in zip(ledger.shards, ledger.z, member):
+        ids = shard.start + at
         head = ids == first
         keep = ~head & (ledger.uniforms(ids, Purpose.RECALLED, step) < share)
-        side = z[member] != cluster
-        if bias is not None:
-            side = ledger.uniforms(ids, Purpose.DEALT, step) < bias
-        counts += (keep & ~side).sum(), (keep & side).sum()
-        present.append(np.full(len(shard), -1, np.int8))
-        present[-1][member] = side
-        recalled.append(np.full(len(shard), -1, np.int8))
-        recalled[-1][member] = np.where(keep, side, np.where(head, 0, -1))
-    sides = ledger.total(_by_side(ledger, recalled), 2)
+        side = z[at] != cluster if bias is None else ledger.uniforms(ids, Purpose.DEALT, step) < bias
+        counts += np.bincount(side[keep], minlength=2)
+        sides.append(side)
+        recalled.append(np.where(keep, side, np.where(head, 0, -1)).astype(np.int8))
+    ledger.comm.sum_everywhere(counts)
+    return Recalled(member, sides, recalled, _log_urn(*counts.astype(float)))
+
+
+def _all_sides(ledger: Ledger, pair: np.ndarray, recalled: Recalled, step: int) -> tuple[list[np.ndarray], float]:
+    """The side (0, 1; -1: no member) of every row of a pair of clusters, int8, and on root log q of these sides.
+
+    What is not recalled is drawn from the predictive of what is, but keeps its present sides where a merge is proposed.
+    Collective.
+    """
+    sides = ledger.total(Labelled(ledger.shards, lambda i: recalled.placed(ledger, i, recalled.known[i])), 2)
     if sides is not None:
         sides.size = sides.size + 1  # a side of which nothing is recalled
         sides = odds_of_predictive(ledger.components, ledger.hyper, sides)
     odds = ledger.broadcast(sides, pair[None])
     labels, log_q = [], np.zeros((len(ledger.shards), 1))
-    given = np.array([0, 1] if bias is None else [-1, -1], np.int8)
-    for i, (shard, side, known) in enumerate(zip(ledger.shards, present, recalled)):
-        z = np.where(known < 0, side, -1).astype(np.int32)
+    given = np.array([0, 1] if pair[0] != pair[1] else [-1, -1], np.int8)
+    for i, (shard, side, known) in enumerate(zip(ledger.shards, recalled.side, recalled.known)):
+        z = recalled.placed(ledger, i, np.where(known < 0, side, -1))
         ids, nobody = shard.start + np.arange(len(shard)), np.full((1, 2), -1, np.int64)
         label, log_q[i] = ledger.sides(
             shard.rows, z, ids, np.zeros(2, np.int32), given, nobody, odds, Purpose.REST, step
         )
-        labels.append(np.where(known >= 0, known, label).astype(np.int8))
+        member = recalled.member[i]
+        label[member] = np.where(known >= 0, known, label[member])
+        labels.append(label.astype(np.int8))
     log_q = exact_sum(ledger.comm, log_q)
-    ledger.comm.sum_everywhere(counts)
-    if ledger.comm.rank != 0:
-        return labels, 0.0
-    return labels, float(log_q[0]) + _log_urn(*counts.astype(float))
+    return labels, 0.0 if log_q is None else float(log_q[0]) + recalled.log_urn
 
 
-def _by_side(ledger: Ledger, sides: list[np.ndarray]) -> Labelled:
-    return Labelled(ledger.shards, lambda i: sides[i].astype(np.int32))
-
-
-def _first_row(ledger: Ledger, pair: np.ndarray) -> tuple[int, int, int]:
-    """Rows of a pair of clusters, the first one's id, and its cluster; on every rank."""
-    found = np.array([[0, 0, 0]], np.int64)
-    for shard, z in zip(ledger.shards, ledger.z):
-        member = _members(z, pair)
-        if len(member):
-            if found[0, 0] == 0:
-                found[0, 1:] = shard.start + member[0], z[member[0]]
-            found[0, 0] += len(member)
+def _first_row(ledger: Ledger, member: list[np.ndarray]) -> tuple[int, int, int]:
+    """Rows of a pair of clusters, the first one's id, and its cluster; on every rank. member: their places."""
+    found = np.array([[sum(map(len, member)), 0, 0]], np.int64)
+    for shard, z, at in zip(ledger.shards, ledger.z, member):
+        if len(at):
+            found[0, 1:] = shard.start + at[0], z[at[0]]
+            break
     found = ledger.comm.gather_to_root(found, [1] * ledger.comm.size)
     head = np.zeros(3, np.int64)
     if ledger.comm.rank == 0:
         head[:] = found[:, 0].sum(), *found[np.flatnonzero(found[:, 0])[0], 1:]
     ledger.comm.broadcast(head)
     return tuple(int(h) for h in head)
-
-
-def _members(z: np.ndarray, pair: np.ndarray) -> np.ndarray:
-    """Places, in a shard with labels z, of the rows of a pair of clusters."""
-    return np.flatnonzero((z == pair[0]) | (z == pair[1]))

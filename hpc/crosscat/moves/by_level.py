@@ -64,24 +64,22 @@ def _split(ledger: Ledger, step: int, stream: np.random.Generator) -> None:
     k, log_u = ledger.n_labels, np.log(stream.random())
     cluster, column = int(stream.integers(k)), int(stream.integers(len(ledger.components.categorical)))
     sides = _dealt(ledger, cluster, column, SPREAD[int(stream.integers(len(SPREAD)))], step, stream)
-    found = ledger.total_sides(sides, np.zeros(k, np.int64), [cluster])
-    accepted = np.zeros(1, np.int64)
+    found, accepted = ledger.total_sides(sides, np.zeros(k, np.int64), [cluster]), False
     if ledger.comm.rank == 0 and (found.size > 0).all():
         whole, one = ledger.column[cluster], ledger.enter(found)
         ratio = ledger.log_split(*map(ledger.cluster, (one, one + 1, whole)), k)
         log_sides = _log_sides(ledger, [one, one + 1], 0)[1]
-        accepted[0] = log_u < ratio + _log_proposals(k, np.log(2.0), log_sides, _splits(ledger))
-        if accepted[0]:  # it would be if the merge were sure to choose these two, which takes longer to work out
+        accepted = bool(log_u < ratio + _log_proposals(k, np.log(2.0), log_sides, _splits(ledger)))
+        if accepted:  # it would be if the merge were sure to choose these two, which takes longer to work out
             ledger.column[cluster] = one
             ledger.column.append(one + 1)
             choice = np.logaddexp(*(_log_choice(_worth(ledger, i)[1], j) for i, j in ((cluster, k), (k, cluster))))
-            accepted[0] = log_u < ratio + _log_proposals(k, choice, log_sides, _splits(ledger))
-            if not accepted[0]:
+            accepted = bool(log_u < ratio + _log_proposals(k, choice, log_sides, _splits(ledger)))
+            if not accepted:
                 ledger.column.pop()
                 ledger.column[cluster] = whole
-        ledger.count(True, bool(accepted[0]))
-    ledger.comm.broadcast(accepted)
-    if accepted[0]:
+        ledger.count(True, accepted)
+    if ledger.agreed(accepted):
         ledger.part(sides)
 
 

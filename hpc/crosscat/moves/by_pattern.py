@@ -75,8 +75,9 @@ def _codes(ledger: Ledger) -> list[np.ndarray] | None:
             out += getattr(rows, column.block)[:n, column.index]
         return out
 
-    first = [len(np.unique(codes(shard.rows, LOOK))) for shard in ledger.shards if shard.index == 0]
-    if any(ledger.comm.collect(sum(first) > LOOK / ALIKE)):
+    first = [np.sort(codes(shard.rows, LOOK)) for shard in ledger.shards if shard.index == 0]
+    n_patterns = sum(np.count_nonzero(np.diff(found, prepend=-1)) for found in first)
+    if any(ledger.comm.collect(n_patterns > LOOK / ALIKE)):
         return None
     return [codes(shard.rows, None) for shard in ledger.shards]
 

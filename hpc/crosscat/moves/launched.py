@@ -23,6 +23,7 @@ from mpibayes.hpc.crosscat.moves import grouping
 from mpibayes.hpc.crosscat.moves.ledger import Labelled, Ledger
 from mpibayes.hpc.crosscat.moves.odds import Odds, odds_of_predictive
 from mpibayes.hpc.crosscat.moves.scans import Subset, as_single
+from mpibayes.hpc.crosscat.sync import apart
 from mpibayes.hpc.parallel.reduce import exact_sum
 from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.hpc.parallel.streams import Purpose, generator
@@ -152,11 +153,11 @@ def _launch_batch(ledger: Ledger, groups, group, seeds, lone, tilt, shrink) -> O
         subset.begin(*_flat(parts, labels, seeds))
         for scan in range(SCANS):
             subset.scan(scan, tilt if scan < FREE else None)
-        cut = np.cumsum([len(at) for at in chosen])[:-1]
-        labels = [2 * p[2] + side for p, side in zip(parts, np.split(subset.sides(), cut))]
     if SCANS and ledger.components.exact:  # its counts are all there is to know
         sides = subset.statistics()
     else:
+        if SCANS:
+            labels = [2 * p[2] + side for p, side in zip(parts, apart(subset.sides(), [len(at) for at in chosen]))]
         sides = ledger.total(_labelled(ledger, chosen, labels), 2 * n)
     return odds_of_predictive(ledger.components, ledger.hyper, sides) if ledger.comm.rank == 0 else None
 
@@ -192,9 +193,9 @@ def _inclinations(ledger: Ledger, groups, lone, stream: np.random.Generator) -> 
 
 def _seeded(z, ids: np.ndarray, group, seeds: np.ndarray, lone) -> np.ndarray:
     """Where the launch begins: a seed a side, or one seed against all the other rows."""
-    label = np.where(lone[group[z]], 2 * group[z], -1).astype(np.int32)
-    at, hit = _find(ids, seeds)
-    label[hit] = at[hit]
+    label = np.where(lone, 2 * np.arange(len(lone)), -1).astype(np.int32)[group[z]]
+    at, seed = _find(ids, seeds)
+    label[at] = seed
     return label
 
 
@@ -202,7 +203,9 @@ def _flat(parts, labels, seeds) -> tuple[np.ndarray, np.ndarray]:
     """(side, or -1 for none yet; whether it is a seed) of all rows that shape the launch on this rank."""
     nothing = np.zeros(0, np.int64)
     label, ids = (np.concatenate([nothing, *arrays]) for arrays in (labels, [p[3] for p in parts]))
-    return np.where(label < 0, -1, label & 1), _find(ids, seeds)[1]
+    fixed = np.zeros(len(ids), bool)
+    fixed[_find(ids, seeds)[0]] = True
+    return np.where(label < 0, -1, label & 1), fixed
 
 
 def _labelled(ledger: Ledger, chosen, labels) -> Labelled:
@@ -262,11 +265,11 @@ def _accept(ledger: Ledger, groups, n_pairs: int, log_q, sides: Statistics, new:
         log_u, split = np.log(stream.random()), a == b
         if split:
             one, two, both = base + 2 * g, base + 2 * g + 1, ledger.column[a]
-            apart = [(one, [ledger.n_labels + 2 * g]), (two, [ledger.n_labels + 2 * g + 1])]
+            halves = [(one, [ledger.n_labels + 2 * g]), (two, [ledger.n_labels + 2 * g + 1])]
         else:
             one, two = ledger.column[a], ledger.column[b]
             both = joined[g]
-            apart = [(one, [a]), (two, [b])]
+            halves = [(one, [a]), (two, [b])]
             k, n_pairs = k - 1, n_pairs - 1  # as seen from the merged side
         three = [ledger.cluster(column) for column in (one, two, both)]
         m_one, m_two, m = (float(cluster.size) for cluster in three)
@@ -276,7 +279,7 @@ def _accept(ledger: Ledger, groups, n_pairs: int, log_q, sides: Statistics, new:
         ledger.count(split, accepted)
         if split == accepted:
             k, n_pairs = k + 1, n_pairs + 1
-            after += apart
+            after += halves
         else:
             after.append((both, [a, b]))
     if ledger.tally.splits or ledger.tally.merges:
@@ -286,8 +289,8 @@ def _accept(ledger: Ledger, groups, n_pairs: int, log_q, sides: Statistics, new:
 
 
 def _find(ids: np.ndarray, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(place of each row in seeds.ravel(), whether it is there at all)."""
+    """The seeds that are among some rows: their places in ids (n,), ascending, and in seeds.ravel()."""
     flat = seeds.ravel()
-    order = np.argsort(flat)
-    at = np.minimum(np.searchsorted(flat[order], ids), len(flat) - 1)
-    return order[at], flat[order][at] == ids
+    at = np.searchsorted(ids, flat)
+    seed = np.flatnonzero(np.append(ids, -1)[at] == flat)
+    return at[seed], seed

@@ -144,6 +144,12 @@ class Ledger:
             seated = z >= 0
             z[seated] = label[z[seated]]
 
+    def agreed(self, accepted: bool) -> bool:
+        """Root's decision on every rank. Collective."""
+        message = np.array([accepted], np.int64)
+        self.comm.broadcast(message)
+        return bool(message[0])
+
     def count(self, split: bool, accepted: bool) -> None:
         kind = "splits" if split else "merges"
         setattr(self.tally, f"{kind}_tried", getattr(self.tally, f"{kind}_tried") + 1)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields, make_dataclass
+from dataclasses import make_dataclass
 
 import numpy as np
 
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.kinds import KINDS
 from mpibayes.hpc.components.product import Components
-from mpibayes.hpc.components.statistics import Statistics, join
+from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.sync import apart
 
 
@@ -40,5 +40,5 @@ def both_sides(whole: Statistics, one: Statistics) -> Statistics:
 
     For tables whose statistics are exact: moments would lose digits.
     """
-    zero = Statistics(*(getattr(whole, f.name) - getattr(one, f.name) for f in fields(Statistics)))
-    return join([zero, one]).take(np.arange(2 * len(one)).reshape(2, -1).T.ravel())
+    pairs = zip(vars(whole).values(), vars(one).values())
+    return Statistics(*(np.stack([a - b, b], axis=-1).reshape(*b.shape[:-1], 2 * len(one)) for a, b in pairs))
