@@ -2,11 +2,13 @@
 
 import gzip
 import os
+import tomllib
 
 import numpy as np
 import pytest
 
 from mpibayes.hpc.parallel import cores
+from mpibayes.hpc.run.from_file import configuration
 from tests.run.conftest import mpibayes
 
 SHORT = ("--set", "run.cycles=4")
@@ -154,3 +156,15 @@ def test_more_ranks_than_cores(monkeypatch, ranks, words):
 def test_a_container_gives_less(monkeypatch):
     monkeypatch.setattr(cores, "quota", lambda: 1.5)
     assert "2 ranks on a, which gives them one core" in cores.crowded(Ranks(*[("a", {0, 1, 2, 3})] * 2))
+
+
+@pytest.mark.parametrize(
+    "n_columns, n_rows, family", [(20, 13_000, "crosscat"), (20, 60, "mixture"), (19, 14_000, "mixture")]
+)
+def test_many_cells_of_many_columns_have_several_views(tmp_path, n_columns, n_rows, family):
+    g = np.random.Generator(np.random.Philox(5))
+    cells = np.where(g.random((n_rows, n_columns)) < 0.5, "yes", "no")
+    np.savetxt(tmp_path / "wide.csv", cells, "%s", ",", header=",".join(f"q{i}" for i in range(n_columns)), comments="")
+    text = configuration(tmp_path / "wide.csv", tmp_path / "a", False).read_text()
+    assert tomllib.loads(text)["model"] == {"family": family}
+    assert ("run.until" in text) == (n_rows == 60)
