@@ -39,7 +39,7 @@ cycles = {cycles}
 """
 MIXTURE = '"mixture"     # one partition of the rows; "crosscat": one for each view of the columns'
 CROSSCAT = '"crosscat"    # views of columns, each with clusters of its own; "mixture": one view, in less time'
-MANY_COLUMNS = 20  # with many cells too, columns tell several stories: docs/own_table.md has what views are worth
+MANY_COLUMNS, MANY_ROWS = 20, 10_000  # fewer rows do not tell views apart: docs/own_table.md has what views are worth
 CYCLES = "2000"
 CYCLES_IF_SMALL = "5000   # at most: chains on a small table end once they agree (run.until)"
 
@@ -85,11 +85,9 @@ def configuration(source: Path, folder: Path, fresh: bool) -> Path:
     elif not own:
         _tell(f"{table}: was imported from {source.name} by itself and is kept; remove it to have it made anew")
     named, found = table.absolute() if own else table.name, Table.open(table)
+    many = len(found.columns) >= MANY_COLUMNS and found.n_rows >= MANY_ROWS
     small = found.n_rows * len(found.columns) <= SMALL
-    chosen = {
-        "family": CROSSCAT if len(found.columns) >= MANY_COLUMNS and not small else MIXTURE,
-        "cycles": CYCLES_IF_SMALL if small else CYCLES,
-    }
+    chosen = {"family": CROSSCAT if many else MIXTURE, "cycles": CYCLES_IF_SMALL if small else CYCLES}
     try:
         known = "" if kept else f"# its table: fingerprint {found.fingerprint}\n"
         write_text(place, TEXT.format(made=made, known=known, table=toml_string(str(named)), **chosen))

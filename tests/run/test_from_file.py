@@ -161,7 +161,7 @@ def test_a_container_gives_less(monkeypatch):
 @pytest.mark.parametrize(
     "n_columns, n_rows, family", [(20, 13_000, "crosscat"), (20, 60, "mixture"), (19, 14_000, "mixture")]
 )
-def test_many_cells_of_many_columns_have_several_views(tmp_path, n_columns, n_rows, family):
+def test_many_rows_of_many_columns_have_several_views(tmp_path, n_columns, n_rows, family):
     g = np.random.Generator(np.random.Philox(5))
     cells = np.where(g.random((n_rows, n_columns)) < 0.5, "yes", "no")
     np.savetxt(tmp_path / "wide.csv", cells, "%s", ",", header=",".join(f"q{i}" for i in range(n_columns)), comments="")
