@@ -215,7 +215,8 @@ def test_two_chains(two_tables, tmp_path, pictures):
     assert all(view["agreement"]["rows"] == 250 for view in summary["views"])
     assert "chains.png" in summary["pictures"] and "rows, adjusted Rand index" in said
     assert found["verdict"] in agreement.WORST_FIRST and found["columns"]["adjusted_rand"][0][1] == apart(run)
-    assert found["columns"]["adjusted_rand"][0][1] != apart(run, [*range(1, 12), 0])  # the wrong one
+    wrong = [apart(run, np.roll(np.arange(12), by)) for by in range(1, 12)]  # the columns of one chain in another order
+    assert sum(found["columns"]["adjusted_rand"][0][1] == of for of in wrong) <= 5, wrong
 
 
 def apart(run, order=slice(None)):
