@@ -1,12 +1,19 @@
 """Columns that a search starts from are in groups that tell of each other."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 
+from mpibayes.hpc.crosscat.chain import Settings
+from mpibayes.hpc.crosscat.start import dependence as start
+from mpibayes.hpc.crosscat.start import search, views
 from mpibayes.hpc.crosscat.start.dependence import dependence, grouped
 from mpibayes.io.table import table_from_arrays
 
 N = 3_000
+ALONE = ("gap1", "gap2", "n1", "n2")
+GROUPS = {frozenset(f"{of}{i}" for i in range(1, 5)) for of in "ab"} | {frozenset([name]) for name in ALONE}
 
 
 def table(g):
@@ -27,9 +34,9 @@ def table(g):
 def test_groups(seed):
     columns, rows = table(np.random.default_rng(seed))
     names = [c.name for c in columns]
-    of = dict(zip(names, grouped(columns, rows, [(name,) for name in names], 6)))
-    assert len({of[f"a{i}"] for i in range(1, 5)}) == 1 and len({of[f"b{i}"] for i in range(1, 5)}) == 1
-    assert len({of[name] for name in ("a1", "b1", "gap1", "gap2", "n1", "n2")}) == 6  # what is missing tells nothing
+    group = grouped(columns, rows, [(name,) for name in names], 6)
+    found = {frozenset(names[i] for i in np.flatnonzero(group == g)) for g in range(6)}
+    assert found == GROUPS  # what is missing tells nothing
 
 
 def test_columns_that_stay_together_are_as_close_as_the_closest_of_them():
@@ -55,6 +62,25 @@ def test_dependence_is_that_of_the_table_of_two_columns():
 def test_few_units_are_each_a_group():
     columns, rows = table(np.random.default_rng(1))
     assert grouped(columns, rows, [(c.name,) for c in columns], 16).tolist() == list(range(12))
+
+
+def test_too_many_columns_are_dealt_in_turn():
+    columns, rows = table(np.random.default_rng(1))
+    with mock.patch.object(start, "MOST", 11):
+        assert grouped(columns, rows, [(c.name,) for c in columns], 5).tolist() == [i % 5 for i in range(12)]
+
+
+def test_a_search_starts_from_groups_whose_rows_settle_first():
+    columns, rows = table(np.random.default_rng(2))
+    settings = Settings(seed=2, view_concentration="learn")
+    with mock.patch.multiple(search, MOST=0, UNITS=100):  # no cycle in which columns move
+        found = views.searched(columns, rows, settings, 0, 6).views
+        assert {frozenset(of.columns) for of in found} == GROUPS
+        assert all(len(of.statistics) > 1 for of in found if len(of.columns) == 4)
+        in_turn = lambda columns, rows, units, n: np.arange(len(units)) % n  # noqa: E731  the wrong one
+        with mock.patch.object(views, "grouped", in_turn):
+            found = views.searched(columns, rows, settings, 0, 6).views
+        assert {frozenset(of.columns) for of in found} != GROUPS
 
 
 def test_a_column_without_cells_tells_nothing():

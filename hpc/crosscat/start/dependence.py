@@ -19,6 +19,7 @@ from mpibayes.kernels import mixture as kernels
 
 BINS = 8  # of numbers, with as many cells each
 LEVELS = 24  # the commonest of a column; all others are one
+MOST = 2_000  # columns: their pairs are a table in memory. More are dealt in turn
 WORK = 4_000_000_000  # pairs of cells that are counted at most, if that leaves LEAST rows
 LEAST = 1_000
 DEVIATIONS = 2.0  # of what chance alone would give, by which information counts only if it is more
@@ -31,6 +32,8 @@ def grouped(columns: Sequence[Column], rows: Rows, units: Sequence[Sequence[str]
     """
     if len(units) <= n_groups:
         return np.arange(len(units))
+    if len(columns) > MOST:
+        return np.arange(len(units)) % n_groups
     number = {name: i for i, names in enumerate(units) for name in names}
     unit_of = np.array([number[c.name] for c in columns])
     apart = np.ones((len(units), len(units)))
