@@ -17,12 +17,15 @@ from tests.run.conftest import config_text, exported
 from tests.slurm.cluster import Cluster, missing
 
 ENDLESS = 1_000_000
+LIBRARY = "from mpi4py import MPI; print(MPI.Get_library_version())"
 
 
 @pytest.fixture(scope="session")
 def cluster():
     if lacking := missing():
         pytest.skip(f"no SLURM to start: {', '.join(lacking)} not found")
+    if "Open MPI" in launch([sys.executable, "-c", LIBRARY]).stdout:
+        pytest.skip("the SLURM of these tests starts programs by PMI-2, and Open MPI needs PMIx: make MPI=mpich")
     folder = Path(tempfile.gettempdir()) / f"mpibayes-slurm-{os.getpid()}"  # short, for the sake of its sockets
     with Cluster(folder) as started:
         yield started
