@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.spatial.distance import squareform
 from scipy.special import xlogy
 
 from mpibayes.hpc.data.events import missing
@@ -30,6 +28,9 @@ def grouped(columns: Sequence[Column], rows: Rows, units: Sequence[Sequence[str]
 
     Average linkage of the units; the distance of two of them is that of their closest columns.
     """
+    from scipy.cluster.hierarchy import fcluster, linkage  # 14 MiB that a rank without a search has no use for
+    from scipy.spatial.distance import squareform
+
     if len(units) <= n_groups:
         return np.arange(len(units))
     if len(columns) > MOST:
