@@ -82,6 +82,7 @@ class Purpose(IntEnum):
     STATISTICS_NOISE = 71  # how much each of them counts
     FIRST_MEANS = 72  # rows that the first components are found on, and which are their centers; sub = what for
     TOPICS = 73  # topics of a document's words; sub = document (kernels)
+    TRIALS = 74  # what a search for views tries in the end
 
 
 def in_lane(chain: int, lane: int) -> int:

@@ -9,30 +9,29 @@ with the greater evidence. It is no Markov chain with the posterior as its law, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import gammaln
 
-from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.chain import Mixture
-from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
 from mpibayes.hpc.crosscat.columns.proposal import Drawn
 from mpibayes.hpc.crosscat.columns.scan import Rowwise, of_views
 from mpibayes.hpc.crosscat.columns.split_merge import Move
-from mpibayes.hpc.crosscat.columns.subject import Subject
 from mpibayes.hpc.crosscat.pitman_yor import log_eppf
-from mpibayes.kernels import mixture as kernels
+from mpibayes.hpc.crosscat.start.evidence import log_weight, product, suited
+from mpibayes.hpc.crosscat.start.trials import Trials
+from mpibayes.hpc.crosscat.view import View
+from mpibayes.hpc.parallel.streams import Purpose, generator, in_lane
 
 ROWS_ALONE = 10  # cycles at first, in which columns stay: they would follow whichever view has clusters first
 MOVES = 4  # of a cycle
-EARLY, MOST = 3, 16  # cycles: in the first, views have so few clusters that what fails may well work later
+EARLY, MOST = 3, 10  # cycles: in the first, views have so few clusters that what fails may well work later
 UNITS = 4  # units of columns for each cycle that there may be, where that is more
-STILL = 3  # moves without a success for each view, and splits of each that are tried, before the search ends
+STILL = 1  # moves without a success for each view, and splits of each that are tried, before trials begin
 PAIRS = 0.6, 4  # share of moves that are of two views: this of many views, and (V - 1) over that of V
 DRAWS = 3  # by which an evidence is estimated at most, in different cycles
-FINER = 5.0  # clusters of a product of two partitions over those of either, at most
 MARGIN = 0.5  # of what fresh partitions miss of refined ones, by which they have to be better to tell
 
 
@@ -105,7 +104,7 @@ class Better(Move):
         joined = np.where(self.where == j, i, self.where)
         own = np.flatnonzero(joined == i)
         of_a, of_b = self._evidence(a, 0, present[:1]), self._evidence(b, 1, present[1:])
-        whole = self._evidence(own, 2, [*present, *self._product(*present)])
+        whole = self._evidence(own, 2, [*present, *product(*present)])
         return self._accepted({2: (own, whole.drawn)}) if self._better(joined, [whole], [of_a, of_b]) else None
 
     def _better(self, where: np.ndarray, after: Sequence[Evidence], before: Sequence[Evidence]) -> bool:
@@ -123,37 +122,18 @@ class Better(Move):
         if best.cycle == cycle:
             return best
         proposal = self._proposal(units, role)
-        found = [self._suited(proposal.subject, partition) for partition in present]
+        subject, n = proposal.subject, self.chain.n_rows
+        found = [suited(subject, partition, self.stream.random(n)) for partition in present]
         if best.draws < DRAWS:
             found.append(proposal.draw())
         for drawn in found:
-            log_weight = self._log_weight(proposal.subject, drawn)
-            if log_weight > best.log:
-                best = replace(best, log=log_weight, drawn=drawn)
+            log = log_weight(self.views[0].law, subject, drawn)
+            if log > best.log:
+                best = replace(best, log=log, drawn=drawn)
         if best.draws < DRAWS:
-            best = replace(best, fresh=max(best.fresh, log_weight), draws=best.draws + 1)
+            best = replace(best, fresh=max(best.fresh, log), draws=best.draws + 1)
         known[tuple(units)] = best = replace(best, cycle=cycle)
         return best
-
-    def _product(self, a: Rowwise, b: Rowwise) -> list[Rowwise]:
-        """The partition that tells rows apart as both do, where it is not much finer than they are."""
-        cells, z = np.unique(a.z[0].astype(np.int64) * b.n_labels + b.z[0], return_inverse=True)
-        if len(cells) > FINER * max(a.n_labels, b.n_labels):
-            return []
-        return [Rowwise([z.astype(np.int32)], len(cells), a.process)]
-
-    def _suited(self, subject: Subject, partition: Rowwise) -> Drawn:
-        """A partition whose rows are drawn anew, given what its clusters say of some columns.
-
-        log_q is that of their names, and as much more as there are ways to name clusters: partitions have no names.
-        """
-        of, rows, (concentration, discount) = subject.components, subject.cells(0), partition.process
-        hyper = replace(subject.hyper, concentration=concentration, discount=discount)
-        statistics = sync.statistics(self.comm, of, [(rows, partition.z[0])], partition.n_labels, 1)
-        terms = kernels.log_predictive_clusters(rows, collapsed_clusters(of, hyper, statistics))
-        z, log_q = kernels.take(np.ascontiguousarray(terms[:, :-1]), self.stream.random(len(rows)))
-        names, z = np.unique(z, return_inverse=True)
-        return Drawn([z.astype(np.int32)], len(names), log_q + float(gammaln(partition.n_labels + 1)))
 
     def _log_law(self, where: np.ndarray) -> float:
         """Of the units' views."""
@@ -185,6 +165,31 @@ class Searching(Mixture):
             tried = all(self.tries[units] >= min(STILL, len(units) - 1) for units in self.units_of_views())
             if tried and still >= STILL * len(self.views):
                 break
+        Trials(self, generator(settings.seed, Purpose.TRIALS, chain=self.chain)).run()
+
+    def beside(self, new: Sequence[tuple[np.ndarray, Rowwise]], hyper: Mapping) -> Searching:
+        """A chain whose only views have these units and partitions; hyper: that of every column."""
+        other = copy(self)
+        other.law, other.views = None, []  # columns stay
+        for lane, (units, partition) in enumerate(new):
+            names = self.names(units)
+            view = self._view(names, [self.subject(names).cells(0)], lane)
+            view.resume(partition.z.__getitem__, partition.n_labels, view.components.hyper(*partition.process, hyper))
+            other.views.append(view)
+        other.resume(self.cycles)
+        return other
+
+    def put(self, views: Sequence[View]) -> None:
+        """Go on with these views."""
+        self.views = list(views)
+        for lane, view in enumerate(views):
+            view.lane = in_lane(self.chain, lane)
+        self.resume(self.cycles)
+
+    def names(self, units: np.ndarray) -> tuple[str, ...]:
+        """Of the columns of some units, in the order of the table."""
+        names = {name for u in units.tolist() for name in self.units[u]}
+        return tuple(column.name for column in self.columns if column.name in names)
 
     def units_of_views(self) -> list[tuple[int, ...]]:
         """Numbers of the units of each view."""

@@ -1,0 +1,63 @@
+"""Estimates of the evidence for a view: of the cells of its columns, whatever the clusters of the rows. On one rank and
+one shard.
+
+    log p(cells) >= E log p(z) p(cells | z) / q(z),   z from q
+
+where q draws every row's cluster anew, given what the clusters of a partition say of the columns. That is the closer
+the better the partition suits the columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from scipy.special import gammaln
+
+from mpibayes.hpc.crosscat import sync
+from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
+from mpibayes.hpc.crosscat.columns.proposal import Drawn
+from mpibayes.hpc.crosscat.columns.scan import Rowwise, of_views
+from mpibayes.hpc.crosscat.columns.subject import Subject
+from mpibayes.hpc.crosscat.pitman_yor import PitmanYor
+from mpibayes.hpc.crosscat.view import View
+from mpibayes.kernels import mixture as kernels
+
+FINER = 5.0  # clusters of a product of two partitions over those of either, at most
+
+
+def suited(subject: Subject, partition: Rowwise, u: np.ndarray) -> Drawn:
+    """A partition whose rows are drawn anew by uniforms u (N,), given what its clusters say of some columns.
+
+    log_q is that of their names, and as much more as there are ways to name clusters: partitions have no names.
+    """
+    of, rows, (concentration, discount) = subject.components, subject.cells(0), partition.process
+    hyper = replace(subject.hyper, concentration=concentration, discount=discount)
+    statistics = sync.statistics(subject.comm, of, [(rows, partition.z[0])], partition.n_labels, 1)
+    terms = kernels.log_predictive_clusters(rows, collapsed_clusters(of, hyper, statistics))
+    z, log_q = kernels.take(np.ascontiguousarray(terms[:, :-1]), u)
+    names, z = np.unique(z, return_inverse=True)
+    return Drawn([z.astype(np.int32)], len(names), log_q + float(gammaln(partition.n_labels + 1)))
+
+
+def log_weight(law: PitmanYor, subject: Subject, drawn: Drawn) -> float:
+    """log p(z) p(cells | z) / q(z), concentration and discount of the rows integrated out by their law."""
+    sizes = np.bincount(drawn.z[0], minlength=drawn.n_labels)
+    return law.log_prior(sizes) + subject.log_likelihood(drawn.z, drawn.n_labels) - drawn.log_q
+
+
+def log_evidence(view: View, stream: np.random.Generator) -> float:
+    """For a view, from its own partition."""
+    rows, (partition,) = view.shards[0].rows, of_views([view])
+    of = view.components, view.hyper, lambda shard, at=None: rows
+    subject = Subject(view.comm, *of, view.shards, view.z, len(rows), 1)
+    return log_weight(view.law, subject, suited(subject, partition, stream.random(len(rows))))
+
+
+def product(a: Rowwise, b: Rowwise) -> Sequence[Rowwise]:
+    """The partition that tells rows apart as both do, where it is not much finer than they are."""
+    cells, z = np.unique(a.z[0].astype(np.int64) * b.n_labels + b.z[0], return_inverse=True)
+    if len(cells) > FINER * max(a.n_labels, b.n_labels):
+        return []
+    return [Rowwise([z.astype(np.int32)], len(cells), a.process)]
