@@ -58,10 +58,11 @@ class Trials:
     def run(self) -> None:
         """Until nothing changes any more."""
         settings = self.chain.settings
+        rows = replace(settings, column_moves=0, view_moves=0, split_merge=0 if settings.split_merge == 0 else 1)
         for _ in range(ROUNDS):
-            self.chain.settings = replace(settings, column_moves=1, view_moves=0, split_merge=1)
+            self.chain.settings = replace(rows, column_moves=1)
             moved = self.chain.cycle().columns_moved
-            self.chain.settings = replace(settings, column_moves=0, view_moves=0, split_merge=1)
+            self.chain.settings = rows
             if not self._round() and not moved:
                 break
         self.chain.settings = settings
