@@ -8,7 +8,7 @@ import pytest
 
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.columns.scan import of_views
-from mpibayes.hpc.crosscat.start import search, views
+from mpibayes.hpc.crosscat.start import evidence, search, views
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import table_from_arrays
 
@@ -85,5 +85,5 @@ def test_names_of_clusters_count():
     noise = -2 * N * np.log(LEVELS)  # their log evidence is less, but for chance
     assert move._evidence(np.arange(2), 0, present).log < noise + 20
     chain.evidence.clear()
-    with mock.patch.object(search, "gammaln", lambda _: 0.0):
+    with mock.patch.object(evidence, "gammaln", lambda _: 0.0):
         assert move._evidence(np.arange(2), 0, present).log > noise + 100

@@ -29,7 +29,7 @@ ROWS_ALONE = 10  # cycles at first, in which columns stay: they would follow whi
 MOVES = 4  # of a cycle
 EARLY, MOST = 3, 10  # cycles: in the first, views have so few clusters that what fails may well work later
 UNITS = 4  # units of columns for each cycle that there may be, where that is more
-STILL = 1  # moves without a success for each view, and splits of each that are tried, before trials begin
+STILL = 12  # moves without a success, before trials begin, a split of each view among them
 PAIRS = 0.6, 4  # share of moves that are of two views: this of many views, and (V - 1) over that of V
 DRAWS = 3  # by which an evidence is estimated at most, in different cycles
 MARGIN = 0.5  # of what fresh partitions miss of refined ones, by which they have to be better to tell
@@ -162,8 +162,8 @@ class Searching(Mixture):
             still = 0 if self.cycle().view_moves or number < EARLY else still + MOVES
             if number < EARLY:
                 self.tries.clear()
-            tried = all(self.tries[units] >= min(STILL, len(units) - 1) for units in self.units_of_views())
-            if tried and still >= STILL * len(self.views):
+            tried = all(self.tries[units] or len(units) == 1 for units in self.units_of_views())
+            if tried and still >= STILL:
                 break
         Trials(self, generator(settings.seed, Purpose.TRIALS, chain=self.chain)).run()
 

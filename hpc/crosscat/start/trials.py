@@ -23,13 +23,12 @@ from mpibayes.hpc.crosscat.view import View
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.start.search import Searching
 
-ROUNDS = 6  # at most
+ROUNDS = 10  # at most
 CYCLES = 5  # of a trial
 TRIALS = 5  # of a round, at most
 PATIENCE = 0.02  # nats a row by which a change may look worse
-FAR = 0.04  # and by which a unit may be worse off elsewhere as rows are now,
-SMALL = 3  # unless its view has so few units that rows follow it
-TARGETS = 3  # views that such a unit may go to
+HOPE = 0.1  # of what is told of a unit where it is
+SMALL, TARGETS = 3, 3  # a unit of a view with fewer units may go to one of so many views; of others to one
 PAIRS = 3  # of views that are looked at for a merge
 TELLING = 1e-3  # nats a row that a change has to be worth
 
@@ -37,11 +36,16 @@ TELLING = 1e-3  # nats a row that a change has to be worth
 @dataclass(frozen=True)
 class Change:
     """The units of two views in other views. old: numbers of the two; new: units of each view instead, and a partition
-    that suits them; gain: by how much they look better off, in nats."""
+    that suits them; gain: by how much they look better off, in nats; hope: what cycles may add to that."""
 
     old: tuple[int, int]
     new: Sequence[tuple[np.ndarray, Rowwise]]
     gain: float
+    hope: float = 0.0
+
+    @property
+    def looks(self) -> float:
+        return self.gain + self.hope
 
     @property
     def name(self) -> frozenset:
@@ -49,11 +53,12 @@ class Change:
 
 
 class Trials:
-    """Rounds of trials of a chain on one rank and one shard. tried: changes, by their name."""
+    """Rounds of trials of a chain on one rank and one shard. tried: changes, by their name. told: see `_told`."""
 
     def __init__(self, chain: Searching, stream: np.random.Generator):
         self.chain, self.stream = chain, stream
         self.tried: set[frozenset] = set()
+        self.told: dict[tuple, float] = {}
 
     def run(self) -> None:
         """Until nothing changes any more."""
@@ -70,8 +75,9 @@ class Trials:
     def _round(self) -> bool:
         """Whether views have changed. Changes are tried from where all views are now; these go on as well."""
         chain, least = self.chain, TELLING * self.chain.n_rows
-        found = sorted(self._changes(), key=lambda change: -change.gain)
-        chosen = [c for c in found if c.gain > -PATIENCE * chain.n_rows and c.name not in self.tried][:TRIALS]
+        found = {change.name: change for change in self._changes() if change.looks > -PATIENCE * chain.n_rows}
+        found = [change for name, change in found.items() if name not in self.tried]
+        chosen = sorted(found, key=lambda change: -change.looks)[:TRIALS]
         if not chosen:
             return False
         self.tried.update(change.name for change in chosen)
@@ -116,39 +122,45 @@ class Trials:
             return
         views, present = [np.array(units) for units in chain.units_of_views()], of_views(chain.views)
         now = [self._evidence(view) for view in chain.views]
-        for old, new in [*self._singles(views, present), *self._merges(views, present)]:
-            parts = [(units, *self._best(units, partitions)) for units, partitions in new]
-            change = Change(old, [(units, partition) for units, partition, _ in parts], 0.0)
-            gain = self._law(change) + sum(log for *_, log in parts) - sum(now[v] for v in old)
-            yield replace(change, gain=gain)
+        for change in [*self._singles(views, present, now), *self._merges(views, present, now)]:
+            yield replace(change, gain=change.gain + self._law(change))
 
-    def _singles(self, views: Sequence[np.ndarray], present: Sequence[Rowwise]) -> Iterator[tuple]:
-        """A unit goes to the view that suits it best, unless none tells of it, or that is far worse."""
-        chain, where = self.chain, np.array(self.chain.view_of_unit)
+    def _singles(self, views: Sequence[np.ndarray], present: Sequence[Rowwise], now: Sequence[float]) -> Iterator[Change]:
+        """A unit goes to the views that suit it best, unless these tell nothing of it."""
+        chain = self.chain
         nothing = Rowwise([np.zeros(chain.n_rows, np.int32)], 1, present[0].process)
         *score, alone = scores(chain.comm, chain.views, chain.units, [*present, nothing]).T
-        score = np.array(score).T
-        for unit, home in enumerate(where.tolist()):
-            small = len(views[home]) <= SMALL
-            here, score[unit, home] = score[unit, home], -np.inf
-            told = alone[unit] + TELLING * chain.n_rows
-            least = (-np.inf if here > told else told) if small else max(told, here - FAR * chain.n_rows)
-            for there in np.argsort(-score[unit], kind="stable")[: TARGETS if small else 1].tolist():
-                if score[unit, there] < least:
+        least = alone + TELLING * chain.n_rows
+        for unit, home in enumerate(chain.view_of_unit):
+            left = views[home][views[home] != unit]
+            told = self._told(unit, left, present[home], now[home]) if len(left) else now[home]
+            others = sorted((v for v in range(len(views)) if v != home), key=lambda v: -score[v][unit])
+            for there in others[: 1 if len(left) >= SMALL else TARGETS]:
+                if max(told, score[there][unit]) < least[unit]:
                     continue
-                new = [(np.sort(np.append(views[there], unit)), [present[there]])]
-                if len(views[home]) > 1:
-                    new.append((views[home][views[home] != unit], [present[home]]))
-                yield (home, there), new
+                gain = self._told(unit, views[there], present[there], now[there], joins=True) - told
+                new = [(np.sort(np.append(views[there], unit)), present[there])]
+                hope = HOPE * (told - alone[unit])
+                yield Change((home, there), new + [(left, present[home])] * bool(len(left)), gain, hope)
 
-    def _merges(self, views: Sequence[np.ndarray], present: Sequence[Rowwise]) -> Iterator[tuple]:
+    def _told(self, unit: int, others: np.ndarray, partition: Rowwise, now: float, joins: bool = False) -> float:
+        """Log evidence of a unit given the others of its view or, if it joins them, of another one, whose own log
+        evidence is `now`; as it was when this was asked first."""
+        key = unit, tuple(others.tolist())
+        if key not in self.told:
+            units = np.sort(np.append(others, unit)) if joins else others
+            self.told[key] = (1 if joins else -1) * (self._best(units, [partition])[1] - now)
+        return self.told[key]
+
+    def _merges(self, views: Sequence[np.ndarray], present: Sequence[Rowwise], now: Sequence[float]) -> Iterator[Change]:
         """Two views become one: those whose partitions have most in common."""
         some = self.stream.permutation(self.chain.n_rows)[: alike.ROWS]
         log_p = alike.log_probabilities([partition.z[0][some] for partition in present])
         pairs = sorted(zip(*np.triu_indices(len(views), 1)), key=lambda pair: -log_p[pair])
         for i, j in pairs[:PAIRS]:
-            both = [present[i], present[j], *product(present[i], present[j])]
-            yield (i, j), [(np.sort(np.concatenate([views[i], views[j]])), both)]
+            both = np.sort(np.concatenate([views[i], views[j]]))
+            partition, log = self._best(both, [present[i], present[j], *product(present[i], present[j])])
+            yield Change((i, j), [(both, partition)], log - now[i] - now[j])
 
     def _best(self, units: np.ndarray, partitions: Sequence[Rowwise]) -> tuple[Rowwise, float]:
         """The partition that suits some units best, and the log evidence by it."""
