@@ -7,6 +7,7 @@ cycles as the views would be, and as they are, and what is better off after thes
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
 ROUNDS = 10  # at most
 CYCLES = 5  # of a trial
 TRIALS = 5  # of a round, at most
+TWICE = 2  # and of one change: it may be better off later
 PATIENCE = 0.02  # nats a row by which a change may look worse
-HOPE = 0.1  # of what is told of a unit where it is
-SMALL, TARGETS = 3, 3  # a unit of a view with fewer units may go to one of so many views; of others to one
+HOPE = 0.1  # of what is told of a unit where it is, by which cycles may well make it better off elsewhere
+DOUBT = 5e-3  # nats a row: of a unit of which little is told here or there, others come first
+LOOSE, TARGETS = 0.05, 3  # a unit of which fewer nats a row are told may go to one of so many views, others to one
 PAIRS = 3  # of views that are looked at for a merge
-TELLING = 1e-3  # nats a row that a change has to be worth
+TELLING = 4e-3  # nats a row that a change has to be worth
 
 
 @dataclass(frozen=True)
@@ -53,11 +56,11 @@ class Change:
 
 
 class Trials:
-    """Rounds of trials of a chain on one rank and one shard. tried: changes, by their name. told: see `_told`."""
+    """Rounds of trials of a chain on one rank and one shard. tried: how often each change was, by its name. told: see `_told`."""
 
     def __init__(self, chain: Searching, stream: np.random.Generator):
         self.chain, self.stream = chain, stream
-        self.tried: set[frozenset] = set()
+        self.tried: Counter[frozenset] = Counter()
         self.told: dict[tuple, float] = {}
 
     def run(self) -> None:
@@ -66,9 +69,9 @@ class Trials:
         rows = replace(settings, column_moves=0, view_moves=0, split_merge=0 if settings.split_merge == 0 else 1)
         for _ in range(ROUNDS):
             self.chain.settings = replace(rows, column_moves=1)
-            moved = self.chain.cycle().columns_moved
+            self.chain.cycle()
             self.chain.settings = rows
-            if not self._round() and not moved:
+            if not self._round():
                 break
         self.chain.settings = settings
 
@@ -76,7 +79,7 @@ class Trials:
         """Whether views have changed. Changes are tried from where all views are now; these go on as well."""
         chain, least = self.chain, TELLING * self.chain.n_rows
         found = {change.name: change for change in self._changes() if change.looks > -PATIENCE * chain.n_rows}
-        found = [change for name, change in found.items() if name not in self.tried]
+        found = [change for name, change in found.items() if self.tried[name] < TWICE]
         chosen = sorted(found, key=lambda change: -change.looks)[:TRIALS]
         if not chosen:
             return False
@@ -126,21 +129,20 @@ class Trials:
             yield replace(change, gain=change.gain + self._law(change))
 
     def _singles(self, views: Sequence[np.ndarray], present: Sequence[Rowwise], now: Sequence[float]) -> Iterator[Change]:
-        """A unit goes to the views that suit it best, unless these tell nothing of it."""
+        """A unit goes to the views that suit it best."""
         chain = self.chain
         nothing = Rowwise([np.zeros(chain.n_rows, np.int32)], 1, present[0].process)
         *score, alone = scores(chain.comm, chain.views, chain.units, [*present, nothing]).T
-        least = alone + TELLING * chain.n_rows
         for unit, home in enumerate(chain.view_of_unit):
             left = views[home][views[home] != unit]
             told = self._told(unit, left, present[home], now[home]) if len(left) else now[home]
             others = sorted((v for v in range(len(views)) if v != home), key=lambda v: -score[v][unit])
-            for there in others[: 1 if len(left) >= SMALL else TARGETS]:
-                if max(told, score[there][unit]) < least[unit]:
-                    continue
-                gain = self._told(unit, views[there], present[there], now[there], joins=True) - told
-                new = [(np.sort(np.append(views[there], unit)), present[there])]
+            for there in others[: TARGETS if told < alone[unit] + LOOSE * chain.n_rows else 1]:
+                told_there = self._told(unit, views[there], present[there], now[there], joins=True)
                 hope = HOPE * (told - alone[unit])
+                if max(told, told_there) < alone[unit] + TELLING * chain.n_rows:  # it may well be noise
+                    hope -= DOUBT * chain.n_rows
+                gain, new = told_there - told, [(np.sort(np.append(views[there], unit)), present[there])]
                 yield Change((home, there), new + [(left, present[home])] * bool(len(left)), gain, hope)
 
     def _told(self, unit: int, others: np.ndarray, partition: Rowwise, now: float, joins: bool = False) -> float:
