@@ -9,7 +9,7 @@ with the greater evidence. It is no Markov chain with the posterior as its law, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -167,8 +167,9 @@ class Searching(Mixture):
                 break
         Trials(self, generator(settings.seed, Purpose.TRIALS, chain=self.chain)).run()
 
-    def beside(self, new: Sequence[tuple[np.ndarray, Rowwise]], hyper: Mapping) -> Searching:
-        """A chain whose only views have these units and partitions; hyper: that of every column."""
+    def beside(self, new: Sequence[tuple[np.ndarray, Rowwise]]) -> Searching:
+        """A chain that goes on from here, whose only views have these units and partitions."""
+        hyper = {name: of for view in self.views for name, of in view.components.by_column(view.hyper).items()}
         other = copy(self)
         other.law, other.views = None, []  # columns stay
         for lane, (units, partition) in enumerate(new):
