@@ -18,7 +18,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.moves import grouping
 from mpibayes.hpc.crosscat.moves.ledger import Labelled, Ledger
 from mpibayes.hpc.crosscat.moves.odds import Odds, odds_of_predictive

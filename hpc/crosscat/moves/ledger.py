@@ -64,7 +64,7 @@ class Gains(NamedTuple):
 
 
 class Ledger:
-    """The clusters of a view during a round, on every rank. Their rows' labels, `z` of each shard, are changed in place.
+    """The clusters of a view in a round, on every rank. Their rows' labels, `z` of each shard, are changed in place.
 
     `statistics` and `log_f` have a column for each cluster that is or was proposed in the round, `column[k]` is that of
     label k. The last bit of `log_f` may differ between processors: what it decides, one rank decides for all. Labels
@@ -127,7 +127,8 @@ class Ledger:
     def join(self, one: int, two: int) -> None:
         """Give the rows of two clusters one label."""
         a, b = sorted((one, two))
-        self.column[a] = self.enter(self.components.union(*(self.statistics.take([self.column[k]]) for k in (two, one))))
+        each = (self.statistics.take([self.column[label]]) for label in (two, one))
+        self.column[a] = self.enter(self.components.union(*each))
         del self.column[b]
         label = np.arange(self.n_labels)
         self.relabel(np.where(label == b, a, label - (label > b)))
