@@ -369,6 +369,29 @@ def test_same_bits_on_every_number_of_ranks(third):
 
 
 @pytest.mark.quick(ranks=3)
+@pytest.mark.mpi
+def test_steps_are_weighed_once_and_again_behind_a_change():
+    """Each by one rank, for the clusters as they are; what it found is known to all."""
+    comm = world()
+    mixture, weighed, found = production.sampler(comm, CASES["cat6"], 6, seed(65)), [], []
+    mixture.start(np.array([0, 0, 1, 1, 2, 2]))
+    ledger = cluster_book.Ledger(mixture.view, 1)
+
+    def weigh(ledger, step):
+        weighed.append((step, ledger.n_labels))
+        return (step, ledger.n_labels) if step in (2, 5) else None
+
+    for step, numbers in ledger.steps(np.arange(8) == 4, weigh):
+        found.append((step, *numbers[:2]))
+        if step == 2:
+            ledger.join(0, 1)
+    assert found == [(2, 2, 3), (4,), (5, 5, 2)]
+    assert ledger.tally.merges_tried == 5
+    everywhere = sorted(pair for each in comm.collect(weighed) for pair in each)
+    assert everywhere == sorted([(step, 3) for step in range(8) if step != 4] + [(step, 2) for step in (3, 5, 6, 7)])
+
+
+@pytest.mark.quick(ranks=3)
 @pytest.mark.mpi(min_size=2)
 def test_bits_differ_where_a_part_of_q_is_lost():
     comm = world()

@@ -174,8 +174,10 @@ def informed(ledger: Ledger, tape: Tape) -> None:
     """One step: an informed merge or split, by the program's coin."""
     splits = informed_moves.INFORMED_SPLITS
     split = tape.choose([1.0 - splits, splits])
-    step = informed_moves._informed_split if split else informed_moves._informed_merge
-    step(ledger, 0, Stream(tape))
+    if split:
+        informed_moves._split(ledger, 0, Stream(tape))
+    elif (found := informed_moves._weighed(ledger, Stream(tape))) is not None:
+        informed_moves._merge(ledger, 0, *found)
 
 
 def by_level(ledger: Ledger, tape: Tape) -> None:
@@ -183,8 +185,8 @@ def by_level(ledger: Ledger, tape: Tape) -> None:
     splits = level_moves._splits(ledger)
     if tape.choose([1.0 - splits, splits]):
         level_moves._split(ledger, 0, Stream(tape))
-    else:
-        level_moves._merge(ledger, Stream(tape))
+    elif (found := level_moves._weighed(ledger, Stream(tape))) is not None:
+        level_moves._merge(ledger, *found)
 
 
 @contextlib.contextmanager

@@ -29,65 +29,73 @@ def informed(ledger: Ledger) -> None:
     """Steps that each propose to join two alike clusters or, by a coin, a split."""
     steps = min(INFORMED, max(1, LEVEL_ROWS // max(1, int(ledger.components.categorical.offsets[-1]))))
     coins = generator(**ledger.stream(Purpose.INFORMED)).random(steps)
-    for step in range(steps):
-        stream = generator(**ledger.stream(Purpose.INFORMED, 1 + step))
+    for step, found in ledger.steps(coins < INFORMED_SPLITS, _weigh):
         if coins[step] < INFORMED_SPLITS:
-            _informed_split(ledger, step, stream)
+            _split(ledger, step, _stream(ledger, step))
         else:
-            _informed_merge(ledger, step, stream)
+            _merge(ledger, step, *found)
 
 
-def _informed_merge(ledger: Ledger, step: int, stream: np.random.Generator) -> None:
+def _stream(ledger: Ledger, step: int) -> np.random.Generator:
+    return generator(**ledger.stream(Purpose.INFORMED, 1 + step))
+
+
+def _weigh(ledger: Ledger, step: int) -> tuple[int, int, float, float] | None:
+    return _weighed(ledger, _stream(ledger, step))
+
+
+def _weighed(ledger: Ledger, stream: np.random.Generator) -> tuple[int, int, float, float] | None:
+    """Two clusters, the log of a uniform number, and what it has to be below, before their rows' sides are looked at,
+    for them to be joined; None if it is not."""
     k, log_u = ledger.n_labels, np.log(stream.random())
-    pair, both, bound = np.full(2, -1, np.int64), -1, 0.0
-    if k > 1 and ledger.comm.rank == 0:
-        a = int(stream.integers(k))
-        gains = ledger.gains(a)
-        b = int(draw_on_grid(gains.gain[None], stream)[0])
-        one, two = (ledger.cluster(ledger.column[label]) for label in (a, b))
-        bound = -ledger.log_split(one, two, gains.cluster(b), k - 1)
-        bound += _log_proposals(k - 1, _log_choice(gains.gain, b))
-        if log_u < bound:  # the choice can also be made from the other's side, which takes longer to work out
-            choices = _log_choice(gains.gain, b), _log_choice(ledger.gains(b).gain, a)
-            bound += choices[0] - np.logaddexp(*choices)
-        if log_u < bound:  # a merge that would be accepted if the split were sure to find the border
-            pair[:], both = (a, b), ledger.enter(gains.joined.take([b]))
-        else:
-            ledger.count(False, False)
-    ledger.comm.broadcast(pair)
-    if pair[0] < 0:
-        return
+    if k < 2:
+        return None
+    a = int(stream.integers(k))
+    gains = ledger.gains(a)
+    b = int(draw_on_grid(gains.gain[None], stream)[0])
+    one, two = (ledger.cluster(ledger.column[label]) for label in (a, b))
+    choice = _log_choice(gains.gain, b)
+    bound = -ledger.log_split(one, two, gains.cluster(b), k - 1) + _log_proposals(k - 1, choice)
+    if log_u < bound:  # the choice can also be made from the other's side, which takes longer to work out
+        bound += choice - np.logaddexp(choice, _log_choice(ledger.gains(b).gain, a))
+    return (a, b, log_u, bound) if log_u < bound else None
+
+
+def _merge(ledger: Ledger, step: int, a: float, b: float, log_u: float, bound: float) -> None:
+    """A merge that would be accepted if the split were sure to find the border."""
+    pair = np.array([a, b], np.int64)
     recalled = _recall(ledger, pair, None, step)
     accepted = ledger.agreed(log_u < bound + recalled.log_urn)  # or would be if the rest were sure to find its sides
     if accepted:
         _, log_q = _all_sides(ledger, pair, recalled, step)
         accepted = ledger.agreed(log_u < bound + log_q)
-    if ledger.comm.rank == 0:
-        ledger.count(False, accepted)
+    ledger.count(False, accepted)
     if accepted:
-        ledger.join(pair, both)
+        ledger.join(*pair.tolist())
 
 
-def _informed_split(ledger: Ledger, step: int, stream: np.random.Generator) -> None:
+def _split(ledger: Ledger, step: int, stream: np.random.Generator) -> None:
     k, log_u = ledger.n_labels, np.log(stream.random())
     cluster, bias = int(stream.integers(k)), stream.random()
     pair, accepted = np.array([cluster, cluster]), False
     sides_of_rows, log_q = _all_sides(ledger, pair, _recall(ledger, pair, bias, step), step)
     sides = ledger.total_sides(sides_of_rows, np.zeros(k, np.int64), [cluster])
-    if ledger.comm.rank == 0 and (sides.size > 0).all():
-        whole, one = ledger.column[cluster], ledger.enter(sides)
+    if not (sides.size > 0).all():
+        return
+    whole, one = ledger.column[cluster], ledger.enter(sides)
+    if ledger.comm.rank == 0:
         ledger.column[cluster] = one
         ledger.column.append(one + 1)
         choices = [_log_choice(ledger.gains(i).gain, j) for i, j in ((cluster, k), (k, cluster))]
+        ledger.column.pop()
+        ledger.column[cluster] = whole
         ratio = ledger.log_split(*map(ledger.cluster, (one, one + 1, whole)), k)
         ratio -= log_q + _log_proposals(k, np.logaddexp(*choices))
         accepted = bool(log_u < ratio)
-        ledger.count(True, accepted)
-        if not accepted:
-            ledger.column.pop()
-            ledger.column[cluster] = whole
-    if ledger.agreed(accepted):
-        ledger.part(sides_of_rows)
+    accepted = ledger.agreed(accepted)
+    ledger.count(True, accepted)
+    if accepted:
+        ledger.part(cluster, sides_of_rows, one)
 
 
 def _log_choice(gain: np.ndarray, other: int) -> float:
@@ -127,7 +135,8 @@ def _recall(ledger: Ledger, pair: np.ndarray, bias: float | None, step: int) -> 
     """The first row of all has side 0. A random share of the others has the present sides or, where a split is proposed
     (bias given), sides by a coin of this bias. Collective."""
     member = [np.flatnonzero((z == pair[0]) | (z == pair[1])) for z in ledger.z]
-    n_rows, first, cluster = _first_row(ledger, member)
+    first, cluster = _first_row(ledger, pair, member)
+    n_rows = int(ledger.sizes()[np.unique(pair)].sum())
     share = max(RECALLED, min(1.0, RECALLED_ROWS / n_rows))
     sides, recalled, counts = [], [], np.zeros(2, np.int64)
     for shard, z, at in zip(ledger.shards, ledger.z, member):
@@ -168,16 +177,13 @@ def _all_sides(ledger: Ledger, pair: np.ndarray, recalled: Recalled, step: int) 
     return labels, 0.0 if log_q is None else float(log_q[0]) + recalled.log_urn
 
 
-def _first_row(ledger: Ledger, member: list[np.ndarray]) -> tuple[int, int, int]:
-    """Rows of a pair of clusters, the first one's id, and its cluster; on every rank. member: their places."""
-    found = np.array([[sum(map(len, member)), 0, 0]], np.int64)
+def _first_row(ledger: Ledger, pair: np.ndarray, member: list[np.ndarray]) -> tuple[int, int]:
+    """The id of the first row of a pair of clusters, and its cluster; on every rank. member: their places."""
+    first = np.full(1, np.iinfo(np.uint64).max)
     for shard, z, at in zip(ledger.shards, ledger.z, member):
         if len(at):
-            found[0, 1:] = shard.start + at[0], z[at[0]]
+            first[0] = 2 * int(shard.start + at[0]) + int(z[at[0]] == pair[1])
             break
-    found = ledger.comm.gather_to_root(found, [1] * ledger.comm.size)
-    head = np.zeros(3, np.int64)
-    if ledger.comm.rank == 0:
-        head[:] = found[:, 0].sum(), *found[np.flatnonzero(found[:, 0])[0], 1:]
-    ledger.comm.broadcast(head)
-    return tuple(int(h) for h in head)
+    ledger.comm.least_everywhere(first)
+    row, which = divmod(int(first[0]), 2)
+    return row, int(pair[which])

@@ -30,34 +30,43 @@ def by_level(ledger: Ledger) -> None:
         return
     steps = min(BY_LEVEL, max(1, LEVEL_ROWS // int(ledger.components.categorical.offsets[-1])))
     coins = generator(**ledger.stream(Purpose.BY_LEVEL)).random(steps)
-    for step in range(steps):
-        stream = generator(**ledger.stream(Purpose.BY_LEVEL, 1 + step))
-        if coins[step] < _splits(ledger):
-            _split(ledger, step, stream)
+    splits = coins < _splits(ledger)
+    for step, found in ledger.steps(splits, _weigh):
+        if splits[step]:
+            _split(ledger, step, _stream(ledger, step))
         else:
-            _merge(ledger, stream)
+            _merge(ledger, *found)
 
 
-def _merge(ledger: Ledger, stream: np.random.Generator) -> None:
+def _stream(ledger: Ledger, step: int) -> np.random.Generator:
+    return generator(**ledger.stream(Purpose.BY_LEVEL, 1 + step))
+
+
+def _weigh(ledger: Ledger, step: int) -> tuple[int, int] | None:
+    return _weighed(ledger, _stream(ledger, step))
+
+
+def _weighed(ledger: Ledger, stream: np.random.Generator) -> tuple[int, int] | None:
+    """Two clusters that are to be joined; None: a merge is rejected."""
     k, log_u = ledger.n_labels, np.log(stream.random())
-    pair, both = np.full(2, -1, np.int64), -1
-    if k > 1 and ledger.comm.rank == 0:
-        a = int(stream.integers(k))
-        gains, (log_sides, worth) = ledger.gains(a), ledger.once(_worth, a)
-        b = int(draw_on_grid(worth[None], stream)[0])
-        one, two = (ledger.cluster(ledger.column[label]) for label in (a, b))
-        ratio = ledger.log_split(one, two, gains.cluster(b), k - 1)
-        choice = _log_choice(worth, b)
+    if k < 2:
+        return None
+    a = int(stream.integers(k))
+    gains, (log_sides, worth) = ledger.gains(a), ledger.once(_worth, a)
+    b = int(draw_on_grid(worth[None], stream)[0])
+    one, two = (ledger.cluster(ledger.column[label]) for label in (a, b))
+    ratio = ledger.log_split(one, two, gains.cluster(b), k - 1)
+    choice = _log_choice(worth, b)
+    accepted = bool(log_u < -ratio - _log_proposals(k - 1, choice, log_sides[b], _splits(ledger)))
+    if accepted:  # the choice can also be made from the other's side, which takes longer to work out
+        choice = np.logaddexp(choice, _log_choice(ledger.once(_worth, b)[1], a))
         accepted = bool(log_u < -ratio - _log_proposals(k - 1, choice, log_sides[b], _splits(ledger)))
-        if accepted:  # the choice can also be made from the other's side, which takes longer to work out
-            choice = np.logaddexp(choice, _log_choice(ledger.once(_worth, b)[1], a))
-            accepted = bool(log_u < -ratio - _log_proposals(k - 1, choice, log_sides[b], _splits(ledger)))
-        ledger.count(False, accepted)
-        if accepted:
-            pair[:], both = (a, b), ledger.enter(gains.joined.take([b]))
-    ledger.comm.broadcast(pair)
-    if pair[0] >= 0:
-        ledger.join(pair, both)
+    return (a, b) if accepted else None
+
+
+def _merge(ledger: Ledger, a: float, b: float, *_: float) -> None:
+    ledger.count(False, True)
+    ledger.join(int(a), int(b))
 
 
 def _split(ledger: Ledger, step: int, stream: np.random.Generator) -> None:
@@ -65,8 +74,10 @@ def _split(ledger: Ledger, step: int, stream: np.random.Generator) -> None:
     cluster, column = int(stream.integers(k)), int(stream.integers(len(ledger.components.categorical)))
     sides = _dealt(ledger, cluster, column, SPREAD[int(stream.integers(len(SPREAD)))], step, stream)
     found, accepted = ledger.total_sides(sides, np.zeros(k, np.int64), [cluster]), False
-    if ledger.comm.rank == 0 and (found.size > 0).all():
-        whole, one = ledger.column[cluster], ledger.enter(found)
+    if not (found.size > 0).all():
+        return
+    whole, one = ledger.column[cluster], ledger.enter(found)
+    if ledger.comm.rank == 0:
         ratio = ledger.log_split(*map(ledger.cluster, (one, one + 1, whole)), k)
         log_sides = _log_sides(ledger, [one, one + 1], 0)[1]
         accepted = bool(log_u < ratio + _log_proposals(k, np.log(2.0), log_sides, _splits(ledger)))
@@ -74,13 +85,13 @@ def _split(ledger: Ledger, step: int, stream: np.random.Generator) -> None:
             ledger.column[cluster] = one
             ledger.column.append(one + 1)
             choice = np.logaddexp(*(_log_choice(_worth(ledger, i)[1], j) for i, j in ((cluster, k), (k, cluster))))
+            ledger.column.pop()
+            ledger.column[cluster] = whole
             accepted = bool(log_u < ratio + _log_proposals(k, choice, log_sides, _splits(ledger)))
-            if not accepted:
-                ledger.column.pop()
-                ledger.column[cluster] = whole
-        ledger.count(True, accepted)
-    if ledger.agreed(accepted):
-        ledger.part(sides)
+    accepted = ledger.agreed(accepted)
+    ledger.count(True, accepted)
+    if accepted:
+        ledger.part(cluster, sides, one)
 
 
 def _dealt(ledger: Ledger, cluster: int, column: int, spread: float, step: int, stream) -> list[np.ndarray]:

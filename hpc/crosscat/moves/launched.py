@@ -18,7 +18,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.moves import grouping
 from mpibayes.hpc.crosscat.moves.ledger import Labelled, Ledger
 from mpibayes.hpc.crosscat.moves.odds import Odds, odds_of_predictive
@@ -234,15 +233,18 @@ def _decide(ledger: Ledger, groups, group, n_pairs: int, sides, log_q) -> None:
     """Accept or reject, group by group, and give the rows their labels."""
     n, k_before = len(groups), ledger.n_labels
     statistics = ledger.total_sides(sides, group, np.where(groups[:, 0] == groups[:, 1], groups[:, 0], -1))
-    new = np.full(k_before + 2 * n, -1, np.int32)  # by old label, then by 2 g + side of a split
-    if ledger.comm.rank == 0:
-        _accept(ledger, groups, n_pairs, log_q, statistics, new)
-    ledger.comm.broadcast(new)
+    columns = ledger.enter(statistics) + np.arange(2 * n).reshape(n, 2), _joined(ledger, groups)
+    decided = np.full((2, k_before + 2 * n), -1, np.int32)  # new labels, by old label, then by 2 g + side of a split;
+    if ledger.comm.rank == 0:  # and of each new label its column
+        _accept(ledger, groups, n_pairs, log_q, *columns, *decided)
+    ledger.comm.broadcast(decided)
+    new, column = decided
     if (new < 0).all():  # nothing was accepted
         return
     ledger.changed = True
     old, split = new[:k_before], new[k_before:]
     ledger.n_labels = int(new.max()) + 1
+    ledger.column = column[: ledger.n_labels].tolist()
     for z, side in zip(ledger.z, sides):
         asked, seated = np.flatnonzero(side >= 0), z >= 0
         label = split[2 * group[z[asked]] + side[asked]]
@@ -250,28 +252,32 @@ def _decide(ledger: Ledger, groups, group, n_pairs: int, sides, log_q) -> None:
         z[asked[label >= 0]] = label[label >= 0]
 
 
-def _accept(ledger: Ledger, groups, n_pairs: int, log_q, sides: Statistics, new: np.ndarray) -> None:
-    """Root's decisions; `new` is filled where one is accepted. n_pairs: of the whole grouping."""
+def _joined(ledger: Ledger, groups) -> np.ndarray:
+    """The column of each group that is a pair, with its two clusters together; of the others any."""
+    pair = groups[:, 0] != groups[:, 1]
+    one, two = (ledger.statistics.take([ledger.column[i] for i in groups[pair, end]]) for end in (0, 1))
+    return ledger.enter(ledger.components.union(one, two)) + np.cumsum(pair) - 1
+
+
+def _accept(
+    ledger: Ledger, groups, n_pairs: int, log_q, sides: np.ndarray, joined: np.ndarray, new: np.ndarray, column
+) -> None:
+    """Root's decisions; `new` and `column` are filled where one is accepted. n_pairs: of the whole grouping. sides
+    (G, 2) and joined (G,): the columns of what is proposed."""
     stream = generator(**ledger.stream(Purpose.GUIDED, ACCEPT))
-    base, k = ledger.enter(sides), ledger.n_labels
-    pairs = np.flatnonzero(groups[:, 0] != groups[:, 1])
-    one, two = (ledger.statistics.take([ledger.column[i] for i in groups[pairs, end]]) for end in (0, 1))
-    joined = (
-        ledger.enter(ledger.components.union(one, two)) + np.cumsum(groups[:, 0] != groups[:, 1]) - 1
-    )  # of each pair
-    others = np.setdiff1d(np.arange(ledger.n_labels), groups)
+    k, k_before = ledger.n_labels, ledger.n_labels
+    others = np.setdiff1d(np.arange(k), groups)
     after = [(ledger.column[i], [i]) for i in others]  # of each new label: its column, its places in `new`
     for g, (a, b) in enumerate(groups):
         log_u, split = np.log(stream.random()), a == b
         if split:
-            one, two, both = base + 2 * g, base + 2 * g + 1, ledger.column[a]
-            halves = [(one, [ledger.n_labels + 2 * g]), (two, [ledger.n_labels + 2 * g + 1])]
+            (one, two), both = sides[g].tolist(), ledger.column[a]
+            halves = [(one, [k_before + 2 * g]), (two, [k_before + 2 * g + 1])]
         else:
-            one, two = ledger.column[a], ledger.column[b]
-            both = joined[g]
+            one, two, both = ledger.column[a], ledger.column[b], int(joined[g])
             halves = [(one, [a]), (two, [b])]
             k, n_pairs = k - 1, n_pairs - 1  # as seen from the merged side
-        three = [ledger.cluster(column) for column in (one, two, both)]
+        three = [ledger.cluster(at) for at in (one, two, both)]
         m_one, m_two, m = (float(cluster.size) for cluster in three)
         ratio = ledger.log_split(*three, k) - log_q[g] + np.log(m * (m - 1.0) / (2.0 * m_one * m_two))
         ratio += grouping.log_probability(k + 1, n_pairs + 1) - grouping.log_probability(k, n_pairs)
@@ -283,9 +289,8 @@ def _accept(ledger: Ledger, groups, n_pairs: int, log_q, sides: Statistics, new:
         else:
             after.append((both, [a, b]))
     if ledger.tally.splits or ledger.tally.merges:
-        for label, (_, places) in enumerate(after):
-            new[places] = label
-        ledger.column = [column for column, _ in after]
+        for label, (at, places) in enumerate(after):
+            new[places], column[label] = label, at
 
 
 def _find(ids: np.ndarray, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

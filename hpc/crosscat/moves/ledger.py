@@ -1,4 +1,4 @@
-"""What the moves of a round share: root's ledger of clusters, and the sides of rows on all ranks."""
+"""What the moves of a round share: the ledger of clusters, and the sides of rows on all ranks."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ from mpibayes.kernels.mixture import split as kernels
 
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.view import View
+
+
+FOUND = 4  # numbers that are sent of a step, at most
 
 
 @dataclass
@@ -61,10 +64,11 @@ class Gains(NamedTuple):
 
 
 class Ledger:
-    """The clusters of a view during a round. Their rows' labels, `z` of each shard, are changed in place.
+    """The clusters of a view in a round, on every rank. Their rows' labels, `z` of each shard, are changed in place.
 
-    On root `statistics` and `log_f` have a column for each cluster that is or was proposed in the round, `column[k]` is
-    that of label k. Everywhere, labels are 0..n_labels-1, every one with rows; idle rows have negative ones.
+    `statistics` and `log_f` have a column for each cluster that is or was proposed in the round, `column[k]` is that of
+    label k. The last bit of `log_f` may differ between processors: what it decides, one rank decides for all. Labels
+    are 0..n_labels-1, every one with rows; idle rows have negative ones. `tally` is root's.
     """
 
     def __init__(self, view: View, cycle: int):
@@ -75,18 +79,17 @@ class Ledger:
         self._known, self._found = [], {}  # `once`: the columns of all labels, and what was found for them
         self._open(view.partition.size, view.partition.statistics)
 
-    def _open(self, size: np.ndarray, statistics: Statistics | None) -> None:
+    def _open(self, size: np.ndarray, statistics: Statistics) -> None:
         occupied = np.flatnonzero(size)
         if len(occupied) < len(size):
             self.relabel(np.where(size > 0, np.cumsum(size > 0) - 1, -1))
             self.changed = True
-            statistics = statistics.take(occupied) if statistics is not None else None
+            statistics = statistics.take(occupied)
         self.n_labels = len(occupied)
         self.size = size[occupied]
-        if self.comm.rank == 0:
-            self.statistics = statistics
-            self.log_f = self.components.log_marginal_clusters(self.hyper, statistics)
-            self.column = list(range(self.n_labels))  # of each label
+        self.statistics = statistics
+        self.log_f = self.components.log_marginal_clusters(self.hyper, statistics)
+        self.column = list(range(self.n_labels))  # of each label
 
     def enter(self, statistics: Statistics) -> int:
         """Put clusters into the ledger; the column of the first."""
@@ -106,11 +109,11 @@ class Ledger:
         return float(prior + one.log_f + two.log_f - both.log_f)
 
     def sizes(self) -> np.ndarray:
-        """Rows of each cluster, (K,), on root."""
+        """Rows of each cluster, (K,)."""
         return self.statistics.size[self.column]
 
     def once(self, work: Callable[..., object], *of: int):
-        """work(ledger, *of), on root: done once for the clusters as they are."""
+        """work(ledger, *of): done once for the clusters as they are."""
         if self._known != self.column:
             self._known, self._found = list(self.column), {}
         if (work, of) not in self._found:
@@ -118,21 +121,23 @@ class Ledger:
         return self._found[work, of]
 
     def gains(self, label: int) -> Gains:
-        """On root; not to be changed."""
+        """Not to be changed."""
         return self.once(_gains, label)
 
-    def join(self, pair: np.ndarray, both: int) -> None:
-        """Give the rows of a pair of clusters one label. both: on root, the column of the two together."""
-        a, b = (int(i) for i in np.sort(pair))
-        if self.comm.rank == 0:
-            self.column[a] = both
-            del self.column[b]
+    def join(self, one: int, two: int) -> None:
+        """Give the rows of two clusters one label."""
+        a, b = sorted((one, two))
+        each = (self.statistics.take([self.column[label]]) for label in (two, one))
+        self.column[a] = self.enter(self.components.union(*each))
+        del self.column[b]
         label = np.arange(self.n_labels)
         self.relabel(np.where(label == b, a, label - (label > b)))
         self.changed, self.n_labels = True, self.n_labels - 1
 
-    def part(self, sides: Sequence[np.ndarray]) -> None:
-        """Give the rows of side 1 of each shard a label of their own; on root the columns are those of the sides."""
+    def part(self, cluster: int, sides: Sequence[np.ndarray], column: int) -> None:
+        """Give the rows of side 1 of each shard a label of their own. column: that of side 0; side 1 has the next."""
+        self.column[cluster] = column
+        self.column.append(column + 1)
         for z, side in zip(self.z, sides):
             z[side == 1] = self.n_labels
         self.changed, self.n_labels = True, self.n_labels + 1
@@ -150,6 +155,32 @@ class Ledger:
         self.comm.broadcast(message)
         return bool(message[0])
 
+    def steps(self, splits: np.ndarray, weigh: Callable[[Ledger, int], tuple | None]) -> Iterator[tuple[int, list]]:
+        """Of steps in a row those that are not rejected at once: the number of each, and what was found of it.
+
+        splits: which of them propose a split; they are never rejected at once. weigh(ledger, step): up to `FOUND`
+        numbers of a step that proposes a merge of the clusters as they are, or None where it is rejected. Ranks weigh
+        some steps each, ahead, and again where one has changed the clusters. Collective.
+        """
+        after = 0
+        while after < len(splits):
+            column, merges = list(self.column), after + np.flatnonzero(~splits[after:])
+            cut = np.arange(self.comm.size + 1) * len(merges) // self.comm.size
+            found = np.zeros((len(merges), 1 + FOUND))
+            for i in range(cut[self.comm.rank], cut[self.comm.rank + 1]):
+                numbers = weigh(self, int(merges[i]))
+                if numbers is not None:
+                    found[i, : 1 + len(numbers)] = True, *numbers
+            self.comm.share_rows(found, cut)
+            found_of = dict(zip(merges.tolist(), found.tolist()))
+            while after < len(splits) and self.column == column:
+                step, after = after, after + 1
+                proposed, *numbers = found_of.get(step, [True])
+                if proposed:
+                    yield step, numbers
+                elif self.n_labels > 1:
+                    self.count(False, False)
+
     def count(self, split: bool, accepted: bool) -> None:
         kind = "splits" if split else "merges"
         setattr(self.tally, f"{kind}_tried", getattr(self.tally, f"{kind}_tried") + 1)
@@ -161,10 +192,11 @@ class Ledger:
         return {"purpose": purpose, "sub": sub, **self.key}
 
     def total(self, labelled, k: int) -> Statistics | None:
+        """Statistics of clusters 0..k-1, on root."""
         return sync.total_statistics(self.comm, self.components, labelled, k, self.n_shards)
 
-    def total_sides(self, sides: Sequence[np.ndarray], group: np.ndarray, label: Sequence[int]) -> Statistics | None:
-        """Statistics of sides 0 and 1 of every group, as clusters 2 g and 2 g + 1, on root.
+    def total_sides(self, sides: Sequence[np.ndarray], group: np.ndarray, label: Sequence[int]) -> Statistics:
+        """Statistics of sides 0 and 1 of every group, as clusters 2 g and 2 g + 1, on every rank.
 
         sides: of every row of this rank's shards, -1 where it has none. group: of each label, or -1. label: of each
         group of which all rows have sides, or -1 where none has.
@@ -179,12 +211,14 @@ class Ledger:
         def one(i: int) -> np.ndarray:
             return np.where(sides[i] == 1, group_of(i), -1).astype(np.int32)
 
+        def total(label_of: Callable[[int], np.ndarray], k: int) -> Statistics:
+            labelled = Labelled(self.shards, label_of)
+            return sync.statistics(self.comm, self.components, labelled, k, self.n_shards)
+
         if not self.components.exact:
-            return self.total(Labelled(self.shards, both), 2 * len(label))
+            return total(both, 2 * len(label))
         # the other side is what is left: half the rows to count, and half the numbers to add up
-        counted = self.total(Labelled(self.shards, one), len(label))
-        if counted is None:
-            return None
+        counted = total(one, len(label))
         whole = self.statistics.take([self.column[a] for a in label])
         for counts in vars(whole).values():
             counts[..., np.less(label, 0)] = 0
