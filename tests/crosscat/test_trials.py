@@ -89,9 +89,9 @@ def test_the_law_of_the_views_counts():
     chain.process = 2.0, 0.0
     (a, b, c), present = map(np.array, chain.units_of_views()), of_views(chain.views)
     tried, law = Trials(chain, stream(2)), lambda *sizes: float(log_eppf(np.array(sizes), 2.0, 0.0))
-    merge = Change((1, 2), [(np.concatenate([b, c]), present[1])], 0.0)
+    merge = Change(b, (1, 2), [(np.concatenate([b, c]), present[1])], 0.0)
     assert np.isclose(tried._law(merge), law(5, 5) - law(5, 4, 1))
-    single = Change((0, 1), [(np.append(b, a[0]), present[1]), (a[1:], present[0])], 0.0)
+    single = Change(a[:1], (0, 1), [(np.append(b, a[0]), present[1]), (a[1:], present[0])], 0.0)
     assert np.isclose(tried._law(single), law(1, 4, 5) - law(5, 4, 1))
 
 

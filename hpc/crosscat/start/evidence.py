@@ -24,6 +24,7 @@ from mpibayes.hpc.crosscat.pitman_yor import PitmanYor
 from mpibayes.hpc.crosscat.view import View
 from mpibayes.kernels import mixture as kernels
 
+DRAWS = 2  # of which the best counts
 FINER = 5.0  # clusters of a product of two partitions over those of either, at most
 
 
@@ -52,7 +53,8 @@ def log_evidence(view: View, stream: np.random.Generator) -> float:
     rows, (partition,) = view.shards[0].rows, of_views([view])
     of = view.components, view.hyper, lambda shard, at=None: rows
     subject = Subject(view.comm, *of, view.shards, view.z, len(rows), 1)
-    return log_weight(view.law, subject, suited(subject, partition, stream.random(len(rows))))
+    draws = (suited(subject, partition, stream.random(len(rows))) for _ in range(DRAWS))
+    return max(log_weight(view.law, subject, drawn) for drawn in draws)
 
 
 def product(a: Rowwise, b: Rowwise) -> Sequence[Rowwise]:

@@ -8,7 +8,7 @@ some cycles with the views as they would be, and as they are, and what is better
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -23,25 +23,28 @@ from mpibayes.hpc.crosscat.view import View
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.start.search import Searching
 
-ROUNDS = 10  # at most
-CYCLES = 5  # of a trial
-TRIALS = 5  # of a round, at most
+ROUNDS = 5  # at most
+CYCLES, LONGER = 5, 8  # of a trial, and then of one that is close
+TRIALS, FEW = 5, 2  # of a round, at most, and of those that are close
 TWICE = 2  # and of one change: it may be better off later
 PAIRS = 3  # of views that are looked at for a merge
-TARGETS = 3  # views that a unit may go to, if fewer than LOOSE nats a row are told of it where it is; others have one
+TARGETS = 2  # views that a unit may go to, if fewer than LOOSE nats a row are told of it where it is; others have one
 # In nats a row:
-TELLING = 4e-3  # that a change has to be worth
+TELLING = 1.5e-3  # that a change has to be worth
 PATIENCE = 0.02  # by which a change may look worse
+CLOSE = 0.01  # and may be worse off after a trial, to have more time
 LOOSE = 0.05
 DOUBT = 5e-3  # by which a unit comes later of which hardly anything is told, here or there
 HOPE = 0.1  # share of what is told of a unit where it is, for the cycles that a trial has
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Change:
-    """The units of two views in other views. old: numbers of the two; new: units of each view instead, and a partition
-    of the rows; gain: by how much the units look better off, in nats; hope: what cycles may add to that."""
+    """Units go to another view. moved: these; old: numbers of their view and of the other; new: units of the other, and
+    of theirs if it has any left, each with a partition of the rows; gain: by how much all of them look better off, in
+    nats; hope: what cycles may add to that."""
 
+    moved: np.ndarray
     old: tuple[int, int]
     new: Sequence[tuple[np.ndarray, Rowwise]]
     gain: float
@@ -87,24 +90,41 @@ class Trials:
         self.chain.settings = settings
 
     def _round(self) -> bool:
-        """Whether views have changed. Changes are tried from where all views are now; these go on as well."""
-        chosen = self._chosen()
-        if not chosen:
-            return False
-        self.tried.update(change.name for change in chosen)
-        after = [self._after(change) for change in chosen]
-        for _ in range(CYCLES):
-            self.chain.cycle()
-        left, new = dict(enumerate(self.chain.views)), []
-        worth = {i: self._worth(change, views) for i, (change, views) in enumerate(zip(chosen, after))}
-        for i in sorted(worth, key=lambda i: -worth[i]):
-            if worth[i] > TELLING * self.chain.n_rows and set(chosen[i].old) <= set(left):
-                new += after[i]
-                for v in chosen[i].old:
-                    del left[v]
-        if new:
-            self.chain.put(sorted([*left.values(), *new], key=lambda view: view.columns))
-        return bool(new)
+        """Whether views have changed. Changes are tried from where all views are now; these go on as well. Where none
+        is better off, those that are not far worse have more time."""
+        trials = {change: self.chain.beside(change.new) for change in self._chosen()}
+        self.tried.update(change.name for change in trials)
+        for cycles in (CYCLES, LONGER):
+            if not trials:
+                return False
+            for chain in (*trials.values(), self.chain):
+                for _ in range(cycles):
+                    chain.cycle()
+            worth = self._worth(trials)
+            ranked = sorted(trials, key=lambda change: -worth[change])
+            if worth[ranked[0]] > TELLING:
+                self._take({change: trials[change] for change in ranked if worth[change] > TELLING})
+                return True
+            trials = {change: trials[change] for change in ranked[:FEW] if worth[change] > -CLOSE}
+        return False
+
+    def _take(self, better: Mapping[Change, Searching]) -> None:
+        """Go on with these changes, the best first, if others have not been against them. Several units may join one
+        view, or leave it: with the rows of the first."""
+        chain, where = self.chain, np.array(self.chain.view_of_unit)
+        joined, left, partition = set(), set(), {}
+        for change, trial in better.items():
+            home, there = change.old
+            if {home} & joined or {there} & left or (where[change.moved] != home).any():
+                continue
+            where[change.moved] = there
+            joined.add(there)
+            left.add(home)
+            for v, after in zip((there, home), of_views(trial.views)):
+                partition.setdefault(v, after)
+        now = of_views(chain.views)
+        new = [(np.flatnonzero(where == v), partition.get(v, now[v])) for v in np.unique(where)]
+        chain.put(chain.beside(new).views)
 
     def _chosen(self) -> list[Change]:
         """What is tried in a round."""
@@ -112,17 +132,15 @@ class Trials:
         fair = [change for change in found.values() if change.looks > -PATIENCE * self.chain.n_rows]
         return sorted(fair, key=lambda change: -change.looks)[:TRIALS]
 
-    def _after(self, change: Change) -> list[View]:
-        """Views of a change, after the cycles of a trial."""
-        trial = self.chain.beside(change.new)
-        for _ in range(CYCLES):
-            trial.cycle()
-        return trial.views
-
-    def _worth(self, change: Change, after: Sequence[View]) -> float:
-        """By how much units are better off after a trial, in nats."""
-        before = [self.chain.views[v] for v in change.old]
-        return self._law(change) + sum(map(self._evidence, after)) - sum(map(self._evidence, before))
+    def _worth(self, trials: Mapping[Change, Searching]) -> dict[Change, float]:
+        """By how much units are better off now, in nats a row."""
+        old = {v for change in trials for v in change.old}
+        before = {v: self._evidence(self.chain.views[v]) for v in sorted(old)}
+        worth = {}
+        for change, trial in trials.items():
+            gain = sum(map(self._evidence, trial.views)) - sum(before[v] for v in change.old)
+            worth[change] = (self._law(change) + gain) / self.chain.n_rows
+        return worth
 
     def _law(self, change: Change) -> float:
         """By how much more probable a change makes what columns are in which views."""
@@ -160,7 +178,9 @@ class Trials:
                 new = [(np.sort(np.append(now.units[there], unit)), now.partitions[there])]
                 if len(left):
                     new.append((left, now.partitions[home]))
-                yield Change((home, there), new, told_there - told, HOPE * (told - alone[unit]) - doubt)
+                yield Change(
+                    np.array([unit]), (home, there), new, told_there - told, HOPE * (told - alone[unit]) - doubt
+                )
 
     def _told(self, unit: int, view: int, now: Present) -> float:
         """Log evidence of a unit given the other units of its own view, or all of another; as it was when this was
@@ -185,7 +205,7 @@ class Trials:
             one, two = now.partitions[i], now.partitions[j]
             both = np.sort(np.concatenate([now.units[i], now.units[j]]))
             partition, log = self._best(both, [one, two, *product(one, two)])
-            yield Change((i, j), [(both, partition)], log - now.evidence[i] - now.evidence[j])
+            yield Change(now.units[i], (i, j), [(both, partition)], log - now.evidence[i] - now.evidence[j])
 
     def _best(self, units: np.ndarray, partitions: Sequence[Rowwise]) -> tuple[Rowwise, float]:
         """The partition that suits some units best, and the log evidence by it."""
