@@ -52,19 +52,19 @@ def stream(seed):
     return generator(seed, Purpose.TRIALS)
 
 
-def found(seed, cycles):
+def found(seed, cycles=trials.CYCLES, longer=trials.LONGER):
     """Whether c gets to the columns that it has to do with."""
     chain = settled(seed, "a", "b", "c")
-    with mock.patch.object(trials, "CYCLES", cycles):
+    with mock.patch.multiple(trials, CYCLES=cycles, LONGER=longer):
         Trials(chain, stream(seed)).run()
     return {"".join(sorted({name[0] for name in view.columns})) for view in chain.views} == {"a", "bc"}
 
 
 def test_a_column_is_better_off_once_rows_have_followed_it():
-    """15 of 16 seeds find its view, and 8 by how views look before any cycle."""
+    """16 of 16 seeds find its view, and 12 by how views look before any cycle."""
     seeds = range(8)
-    assert sum(found(seed, trials.CYCLES) for seed in seeds) >= 7
-    assert sum(found(seed, 0) for seed in seeds) <= 6
+    assert sum(found(seed) for seed in seeds) >= 7
+    assert sum(found(seed, 0, 0) for seed in seeds) <= 6
 
 
 def test_a_trial_leaves_the_chain_as_it_is():
@@ -82,6 +82,29 @@ def test_a_trial_leaves_the_chain_as_it_is():
         other.cycle()
     for a, b in zip(one.views, other.views, strict=True):
         assert a.columns == b.columns and (a.z[0] == b.z[0]).all()
+
+
+def test_units_may_join_a_view_together_and_views_merge_alone():
+    chain = settled(1, "a", "b", "c")
+    (a, b, c), present = map(np.array, chain.units_of_views()), of_views(chain.views)
+
+    def single(unit, home, there):
+        units = [a, b, c]
+        left = units[home][units[home] != unit]
+        new = [(np.sort(np.append(units[there], unit)), present[there]), (left, present[home])]
+        return Change(np.array([unit]), (home, there), [part for part in new if len(part[0])], 0.0)
+
+    def taken(*changes):
+        chain = settled(1, "a", "b", "c")
+        Trials(chain, stream(1))._take({change: chain.beside(change.new) for change in changes})
+        return {"+".join(view.columns) for view in chain.views}
+
+    merge = Change(b, (1, 0), [(np.sort(np.concatenate([a, b])), present[0])], 0.0)
+    together = taken(single(a[3], 0, 1), single(c[0], 2, 1), single(a[4], 0, 1))
+    assert together == {"a0+a1+a2", "a3+a4+b0+b1+b2+b3+c"}
+    assert taken(merge, single(c[0], 2, 0)) == {"a0+a1+a2+a3+a4+b0+b1+b2+b3", "c"}
+    assert taken(single(c[0], 2, 0), merge) == {"a0+a1+a2+a3+a4+c", "b0+b1+b2+b3"}
+    assert taken(single(a[0], 0, 1), single(b[0], 1, 2)) == {"a1+a2+a3+a4", "a0+b0+b1+b2+b3", "c"}
 
 
 def test_the_law_of_the_views_counts():

@@ -23,7 +23,7 @@ from mpibayes.hpc.crosscat.view import View
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.start.search import Searching
 
-ROUNDS = 5  # at most
+ROUNDS = 4  # at most
 CYCLES, LONGER = 5, 8  # of a trial, and then of one that is close
 TRIALS, FEW = 5, 2  # of a round, at most, and of those that are close
 TWICE = 2  # and of one change: it may be better off later
@@ -109,17 +109,18 @@ class Trials:
         return False
 
     def _take(self, better: Mapping[Change, Searching]) -> None:
-        """Go on with these changes, the best first, if others have not been against them. Several units may join one
-        view, or leave it: with the rows of the first."""
+        """Go on with these changes, the best first. Several units may join a view, or leave it, with the rows of the
+        first; what else is of the same views is left out."""
         chain, where = self.chain, np.array(self.chain.view_of_unit)
         joined, left, partition = set(), set(), {}
         for change, trial in better.items():
             home, there = change.old
-            if {home} & joined or {there} & left or (where[change.moved] != home).any():
+            one = len(change.moved) == 1 and where[change.moved[0]] == home
+            if {home, there} & (joined | left) and not (one and home not in joined and there not in left):
                 continue
             where[change.moved] = there
-            joined.add(there)
-            left.add(home)
+            joined |= {there} if one else {home, there}
+            left |= {home} if one else {home, there}
             for v, after in zip((there, home), of_views(trial.views)):
                 partition.setdefault(v, after)
         now = of_views(chain.views)
