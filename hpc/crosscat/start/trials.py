@@ -23,7 +23,7 @@ from mpibayes.hpc.crosscat.view import View
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.start.search import Searching
 
-ROUNDS = 4  # at most
+ROUNDS = 3  # at most
 CYCLES, LONGER = 5, 8  # of a trial, and then of one that is close
 TRIALS, FEW = 5, 2  # of a round, at most, and of those that are close
 TWICE = 2  # and of one change: it may be better off later
