@@ -21,6 +21,7 @@ from mpibayes.hpc.crosscat.moves.round import EVERY, OFTEN
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
 from mpibayes.hpc.crosscat.speed import TYPICAL_NETWORK, Speed, Timing
 from mpibayes.hpc.crosscat.start import strategy, views
+from mpibayes.hpc.crosscat.start.trials import TRIALS
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial
@@ -72,7 +73,8 @@ def memory_per_rank(
                several, one view's once more; and two copies of its own part of that
     draws      on root, kept draws that wait for a checkpoint, 1 byte a row and view up to 256 clusters, at most 16 MiB
     columns    where they change views: see `_columns_bytes`
-    pilot      on root, the sample on which views are searched for, a copy, and what the search keeps of a row
+    pilot      on root, the sample on which views are searched for, a copy, those of trials, and what the search keeps
+               of a row
     moves      copies of the rows that shape the launches of splits; statistics and odds of both sides of each
     subsample  while it grows: 4 bytes a row for its stratum, and for one shard at a time the steps (8) and the rows
                that are in and out (8)
@@ -99,7 +101,7 @@ def memory_per_rank(
         "subsample": (4 * rows * strata + 16 * -(-n_train // n_shards)) if growing else 0,
         "moves": _moves_bytes(rows, row - 4 * widths["reals"], n_clusters, levels) if moves else 0,
         "columns": _columns_bytes(rows, row, -(-n_train // n_shards), n_train, n_clusters, levels) if has_views else 0,
-        "pilot": pilot_rows * (2 * row + SEARCHED),
+        "pilot": pilot_rows * ((2 + TRIALS) * row + SEARCHED),
         "gathered": label * ((has_views + n_views) * n_train + 2 * rows) if kept_draws else 0,
         "draws": min(BUFFERED, kept_draws * n_train * label * n_views),
         "heldout": -(-heldout_rows // n_ranks) * (row + 16),
