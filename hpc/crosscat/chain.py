@@ -109,7 +109,7 @@ class Mixture:
         self.process = self.law.start() if self.law else (1.0, 0.0)  # concentration and discount of the views
         looked_at = columns if settings.likelihood else ()
         self.priors = with_bases(settings.priors, looked_at, (shard.rows for shard in self.shards), comm)
-        names = [[column.name for column in columns]]
+        names, self.views = [[column.name for column in columns]], []
         self.views = [self._view(names[0], [shard.rows for shard in self.shards], 0)]
         self.shards = [replace(shard, rows=shard.rows.only(())) for shard in self.shards]  # views have the cells
         self.arrange(views or names)
@@ -165,6 +165,9 @@ class Mixture:
 
     def _components(self, names: Collection[str]) -> Components:
         s = self.settings
+        for view in self.views:
+            if set(view.columns) == set(names):
+                return view.components
         blocks = {b: of for b, of in s.blocks.items() if set(of["columns"]) <= set(names)}
         return Components(renumbered(self._modelled(names)), self.priors, blocks) if s.likelihood else Components([])
 

@@ -41,16 +41,16 @@ class Serial:
     def __init__(self):
         self.hosts = [socket.gethostname()]
 
-    def share(self, value: T) -> T:
-        """Root's picklable `value` on every rank."""
+    def share(self, value: T, root: int = 0) -> T:
+        """One rank's picklable `value` on every rank."""
         return value
 
     def collect(self, value: T) -> list[T]:
         """Every rank's picklable `value`, in rank order, on every rank."""
         return [value]
 
-    def broadcast(self, array: np.ndarray) -> None:
-        """Overwrite `array` on every rank with root's."""
+    def broadcast(self, array: np.ndarray, root: int = 0) -> None:
+        """Overwrite `array` on every rank with one rank's."""
 
     def sum_everywhere(self, array: np.ndarray) -> None:
         """Overwrite the integer `array` on every rank with the sum over ranks."""
@@ -69,8 +69,8 @@ class Serial:
     def share_rows(self, array: np.ndarray, starts: np.ndarray) -> None:
         """Complete `array` on every rank: rank r has its rows from starts[r] to starts[r + 1] - 1."""
 
-    def gather_to_root(self, array: np.ndarray, lengths: Sequence[int]) -> np.ndarray | None:
-        """Root receives the ranks' arrays, `lengths` long, concatenated along the first axis in rank order."""
+    def gather_to_root(self, array: np.ndarray, lengths: Sequence[int], root: int = 0) -> np.ndarray | None:
+        """One rank receives the ranks' arrays, `lengths` long, concatenated along the first axis in rank order."""
         return array
 
     def barrier(self) -> None:
@@ -103,14 +103,14 @@ class Mpi:
         self.size: int = self._comm.size
         self.hosts: list[str] = self._comm.allgather(socket.gethostname())
 
-    def share(self, value):
-        return self._comm.bcast(value, root=0)
+    def share(self, value, root=0):
+        return self._comm.bcast(value, root=root)
 
     def collect(self, value):
         return self._comm.allgather(value)
 
-    def broadcast(self, array):
-        self._comm.Bcast(array, root=0)
+    def broadcast(self, array, root=0):
+        self._comm.Bcast(array, root=root)
 
     def sum_everywhere(self, array):
         self._check_exact(array)
@@ -140,14 +140,14 @@ class Mpi:
             counts, places = np.diff(starts) * width, starts[:-1] * width
             self._comm.Allgatherv(self._mpi.IN_PLACE, [array, (counts.tolist(), places.tolist())])
 
-    def gather_to_root(self, array, lengths):
+    def gather_to_root(self, array, lengths, root=0):
         array = np.ascontiguousarray(array)
-        if self.rank != 0:
-            self._comm.Gatherv(array, None, root=0)
+        if self.rank != root:
+            self._comm.Gatherv(array, None, root=root)
             return None
         whole = np.empty((sum(lengths), *array.shape[1:]), array.dtype)
         width = int(np.prod(array.shape[1:], dtype=np.int64))
-        self._comm.Gatherv(array, [whole, [n * width for n in lengths]], root=0)
+        self._comm.Gatherv(array, [whole, [n * width for n in lengths]], root=root)
         return whole
 
     def barrier(self):

@@ -101,13 +101,12 @@ def not_shared():
 
 def auxiliary_of_one_cluster():
     """Auxiliary views put all rows together."""
-    right = program.auxiliary
+    right = program.auxiliaries
 
     def wrong(*args):
-        one = right(*args)
-        return program.Rowwise([np.zeros_like(z) for z in one.z], 1, one.process)
+        return [program.Rowwise([np.zeros_like(z) for z in of.z], 1, of.process) for of in right(*args)]
 
-    return mock.patch.object(program, "auxiliary", wrong)
+    return mock.patch.object(program, "auxiliaries", wrong)
 
 
 @pytest.mark.quick("not_retired")
@@ -140,8 +139,8 @@ def test_law_of_moves_of_views(core):
 
 def without_q():
     """Partitions are accepted as if all were proposed as often."""
-    right = proposal.Proposal._run
-    return mock.patch.object(proposal.Proposal, "_run", lambda *a: replace(right(*a), log_q=0.0))
+    right = proposal.Proposal.go_on
+    return mock.patch.object(proposal.Proposal, "go_on", lambda *a: replace(right(*a), log_q=0.0))
 
 
 @pytest.mark.thorough

@@ -106,25 +106,28 @@ class LaunchFromTheState:
     """The launch of a proposal is the partition that the columns go by at present."""
 
     def __enter__(self):
-        right_proposal, right_core = Move._proposal, Proposal._seat_core
+        right_proposal, right_core, right_seats = Move._proposal, Proposal.core_to, Proposal.seat
 
         def _proposal(move, units, role):
             found = right_proposal(move, units, role)
             found.present = move.views[move.where[units[0]]].z
             return found
 
-        def _seat_core(self, z, given):
-            names, u = self._at(self.present, self._core), self._u_of_core()
+        def core_to(self, rank, given):
+            self.names = self._at(self.present, self._core, rank)
+            return right_core(self, rank, given)
 
+        def seat(self, core):
             def sweep(rows, launch, *_):
-                launch[:] = names[np.argsort(u, kind="stable")]
+                launch[:] = self.names[core.order]
 
             with mock.patch.object(proposal.kernels, "sweep", sweep):
-                return right_core(self, z, given)
+                return right_seats(self, core)
 
         self.changed = [
             mock.patch.object(Move, "_proposal", _proposal),
-            mock.patch.object(Proposal, "_seat_core", _seat_core),
+            mock.patch.object(Proposal, "core_to", core_to),
+            mock.patch.object(Proposal, "seat", seat),
         ]
         for each in self.changed:
             each.start()

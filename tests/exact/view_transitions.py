@@ -168,12 +168,13 @@ def moves(of: Views):
         mock.patch.object(split_merge.alike, "draw", drawn_pair),
         mock.patch.object(split_merge.Move, "_rowwise", lambda self, z, n, role: Rowwise(z, n, (1.0, 0.0))),
         mock.patch.object(Proposal, "log_q", log_q),
+        mock.patch.object(split_merge, "side_by_side", lambda proposals: [draw(of) for of in proposals]),
         mock.patch.object(Proposal, "draw", draw),
         mock.patch.object(sides, "log_odds", log_odds),
         mock.patch.object(sides, "draw", drawn_sides),
         once(Mixture, "subject", lambda self, names: [tuple(names)]),
         once(split_merge.Move, "_proposal", lambda self, units, role: (*units.tolist(), "", role)),
-        once(Subject, "to_root", lambda self, chosen: (columns_of(self), np.concatenate(chosen).tobytes())),
+        once(Subject, "to_root", lambda self, at, root=0: (columns_of(self), root, np.concatenate(at).tobytes())),
         once(Subject, "log_likelihood", lambda self, z, n: (columns_of(self), np.concatenate(z).tobytes())),
     ):
         yield tapes
@@ -189,9 +190,12 @@ def scans(auxiliary: int):
         law = (of.setup.process["concentration"], of.setup.process["discount"])
         prior = np.exp([log_eppf(np.bincount(z), *law) for z in everything])
 
-        def fresh(*_):
+        def fresh():
             z = everything[tapes[-1].choose(prior)]
             return Rowwise(of.labels(z), int(z.max()) + 1, law)
+
+        def auxiliaries(_comm, _law, _rows, _key, numbers):
+            return [fresh() for _ in numbers]
 
         def draw_on_grid(log_weight, stream):
             weight = np.exp(log_weight - log_weight.max())
@@ -207,7 +211,7 @@ def scans(auxiliary: int):
 
         with (
             mock.patch.object(scan, "generator", lambda **_: Stream(tapes[-1])),
-            mock.patch.object(scan, "auxiliary", fresh),
+            mock.patch.object(scan, "auxiliaries", auxiliaries),
             mock.patch.object(scan, "draw_on_grid", draw_on_grid),
             mock.patch.object(scan, "scores", scores),
             mock.patch.object(scan, "AUXILIARY", auxiliary),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,12 +22,19 @@ def units(columns: Sequence[Column], blocks: Mapping[str, Mapping]) -> list[tupl
     return [tuple(names) for names in found.values()]
 
 
-def renumbered(chosen: Iterable[Column]) -> list[Column]:
-    """Some columns with their places in cells that hold no other: within an array, in the order they had."""
-    places: dict[str, list[int]] = {}
+def closed_up(chosen: Iterable[Column]) -> dict[str, int]:
+    """The places of some columns, by name, in cells that hold no other: within an array, in the order they had."""
+    found, taken = {}, Counter()
     for column in sorted(chosen, key=lambda c: c.index):
-        places.setdefault(column.block, []).append(column.index)
-    return [replace(column, index=places[column.block].index(column.index)) for column in chosen]
+        found[column.name] = taken[column.block]
+        taken[column.block] += 1
+    return found
+
+
+def renumbered(chosen: Sequence[Column]) -> list[Column]:
+    """Some columns with these places."""
+    index = closed_up(chosen)
+    return [replace(column, index=index[column.name]) for column in chosen]
 
 
 def places(chosen: Sequence[Column], blocks: Mapping[str, Mapping]) -> dict[str, np.ndarray]:
@@ -56,7 +64,7 @@ class Gather:
     def __init__(self, chosen: Sequence[Column], held: Sequence[Held], blocks: Mapping[str, Mapping]):
         self.held = held
         self._as_they_are = len(held) == 1 and len(chosen) == len(held[0].columns)
-        place = {c.name: (source, c.index) for source, of in enumerate(held) for c in renumbered(of.columns)}
+        place = {name: (source, i) for source, of in enumerate(held) for name, i in closed_up(of.columns).items()}
         self._places = {
             block: [place[c.name] for c in sorted((c for c in chosen if c.block == block), key=lambda c: c.index)]
             for block in ARRAYS

@@ -4,7 +4,7 @@ A law q on partitions, a function of the cells, the columns' hyperparameters and
 present state (docs/math.md 2.10). Idle rows have no part in it. It has full support, and can be evaluated at any
 partition:
 
-1. Launch: some keyed rows, the core, are told apart on root by the values of two keyed columns, and sweeps improve
+1. Launch: some keyed rows, the core, are told apart on one rank by the values of two keyed columns, and sweeps improve
    their labels.
 2. The core's rows are seated once more, one by one. A row weighs the cluster that its launch's label opened more.
 3. Batches of the other rows, each twice as large as all before: every row takes one of the core's clusters, given the
@@ -26,6 +26,7 @@ from mpibayes.hpc.crosscat.columns.values import by_value
 from mpibayes.hpc.crosscat.start.subsample import IDLE
 from mpibayes.hpc.parallel.reduce import exact_sum
 from mpibayes.hpc.parallel.streams import Purpose, generator
+from mpibayes.io.rows import Rows
 from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels.mixture import split
 
@@ -45,6 +46,36 @@ class Drawn:
     z: list[np.ndarray]
     n_labels: int
     log_q: float
+
+
+@dataclass(frozen=True)
+class Core:
+    """The core's rows in the order of shards, the order in which they are seated, and the labels given them, if any."""
+
+    rows: Rows
+    order: np.ndarray
+    names: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class Seated:
+    """slots: cluster of each of the core's rows, in the order of shards; n: clusters; slot_of: that of each label that
+    was given, or -1; log_q: log probability of the seats."""
+
+    slots: np.ndarray
+    n: int
+    slot_of: np.ndarray
+    log_q: float
+
+
+def side_by_side(proposals: Sequence[Proposal]) -> list[Drawn]:
+    """A partition from each. Their cores are seated at the same time, each on a rank of its own. Collective."""
+    comm = proposals[0].comm
+    ranks = [i % comm.size for i in range(len(proposals))]
+    cores = [proposal.core_to(rank, None) for proposal, rank in zip(proposals, ranks)]
+    mine = [proposal.seat(core) for proposal, core in zip(proposals, cores)]
+    seated = [comm.share(own, rank) for own, rank in zip(mine, ranks)]
+    return [proposal.go_on(own, None) for proposal, own in zip(proposals, seated)]
 
 
 class Proposal:
@@ -79,54 +110,59 @@ class Proposal:
 
     def draw(self) -> Drawn:
         """A partition. Collective."""
-        return self._run(None)
+        return side_by_side([self])[0]
 
     def log_q(self, z: Sequence[np.ndarray]) -> float:
         """Log probability of a partition, labels of each shard, on root. Collective."""
-        return self._run(z).log_q
+        core = self.core_to(0, z)
+        return self.go_on(self.comm.share(self.seat(core)), z).log_q
 
-    def _run(self, given: Sequence[np.ndarray] | None) -> Drawn:
-        """Draw, or follow what is given; the labels are then renumbered alone."""
-        subject = self.subject
+    def go_on(self, seated: Seated, given: Sequence[np.ndarray] | None) -> Drawn:
+        """From the core's seats on: draw, or follow what is given; the labels are then renumbered alone. Collective."""
+        subject, n_core, slot_of, log_q = self.subject, seated.n, seated.slot_of, seated.log_q
         z = [np.where(batch == NONE, IDLE, WAITING).astype(np.int32) for batch in self._batch_of]
-        n_core, slot_of, log_q = self._seat_core(z, given)
-        statistics, at = None, self._core
-        for number in range(1, 1 + self._n_batches):
+        self._put(z, self._core, seated.slots)
+        statistics, at, parts = None, self._core, np.zeros((len(z), self._n_batches))
+        for number in range(self._n_batches):
             more = sync.statistics(
                 self.comm, subject.components, Labelled(subject.cells, z, at), n_core, subject.n_shards
             )
             statistics = more if statistics is None else subject.components.union(statistics, more)
-            at = self._batch_at(number)
-            log_q += self._batch(z, given, n_core, slot_of, statistics, at)
+            at = self._batch_at(1 + number)
+            parts[:, number] = self._batch(z, given, n_core, slot_of, statistics, at)
+        total = exact_sum(self.comm, parts)
+        if total is not None:
+            log_q = sum(total.tolist(), log_q)
         n_late, more = self._seat_late(z, given, n_core)
         return Drawn(z, n_core + n_late, log_q + more)
 
-    # --- one by one, on root -----------------------------------------------------------------------------------------
+    # --- one by one, on one rank -------------------------------------------------------------------------------------
 
     def _tail(self) -> kernels.Tail:
         return kernels.Tail(self._prior, CONCENTRATION, 0.0, 0.0)
 
-    def _seat_core(self, z, given) -> tuple[int, np.ndarray, float]:
-        """Seats the core. The number of its clusters, the cluster of each name that is given, and log q on root."""
-        rows = self.subject.to_root(self._core)
-        u = self._u_of_core()
-        names = None if given is None else self._at(given, self._core)
-        slots, log_q, slot_of = None, 0.0, np.full(1, -1, np.int64)
-        if rows is not None:
-            order = np.argsort(u, kind="stable")
-            rows = rows.take(order)
-            guide = self._launch(rows)
-            coins = self._coins(len(rows), Purpose.SEATED)
-            named = None if names is None else _compact(names[order])
-            found, log_q = kernels.seat(rows, self._tail(), guide, BOOST, coins, named)
-            slots = np.empty(len(rows), np.int64)
-            slots[order] = found
-            if names is not None:
-                slot_of = np.full(int(names.max(initial=0)) + 1, -1, np.int64)
-                slot_of[names] = slots
-        slots, slot_of = self._share(slots), self.comm.share(slot_of)
-        self._put(z, self._core, slots)
-        return int(slots.max(initial=-1)) + 1, slot_of, log_q
+    def core_to(self, rank: int, given: Sequence[np.ndarray] | None) -> Core | None:
+        """The core on one rank; None elsewhere. Collective."""
+        rows = self.subject.to_root(self._core, rank)
+        u = self._gathered([self._uniforms(i, Purpose.CORE, at) for i, at in enumerate(self._core)], rank)
+        names = None if given is None else self._at(given, self._core, rank)
+        return None if rows is None else Core(rows, np.argsort(u, kind="stable"), names)
+
+    def seat(self, core: Core | None) -> Seated | None:
+        """Seats the core, on the rank that has it."""
+        if core is None:
+            return None
+        order, names, slot_of = core.order, core.names, np.full(1, -1, np.int64)
+        rows = core.rows.take(order)
+        guide = self._launch(rows)
+        named = None if names is None else _compact(names[order])
+        found, log_q = kernels.seat(rows, self._tail(), guide, BOOST, self._coins(len(rows), Purpose.SEATED), named)
+        slots = np.empty(len(rows), np.int64)
+        slots[order] = found
+        if names is not None:
+            slot_of = np.full(int(names.max(initial=0)) + 1, -1, np.int64)
+            slot_of[names] = slots
+        return Seated(slots, int(slots.max(initial=-1)) + 1, slot_of, log_q)
 
     def _launch(self, rows) -> np.ndarray:
         """Labels of the core, a function of its cells and keyed words."""
@@ -155,18 +191,14 @@ class Proposal:
         words = split.words(np.arange(n, dtype=np.int64), purpose=purpose, sub=self._sub, **self._key)
         return (words >> np.uint64(11)) * 2.0**-53
 
-    def _at(self, arrays: Sequence[np.ndarray], places: Sequence[np.ndarray]) -> np.ndarray | None:
-        """Entries at these places of each shard, on root, in the order of shards."""
-        return self._gathered([array[at] for array, at in zip(arrays, places)])
+    def _at(self, arrays: Sequence[np.ndarray], places: Sequence[np.ndarray], root: int = 0) -> np.ndarray | None:
+        """Entries at these places of each shard, on one rank, in the order of shards."""
+        return self._gathered([array[at] for array, at in zip(arrays, places)], root)
 
-    def _u_of_core(self) -> np.ndarray | None:
-        """The numbers of the core's rows, on root, in the order of shards."""
-        return self._gathered([self._uniforms(i, Purpose.CORE, at) for i, at in enumerate(self._core)])
-
-    def _gathered(self, mine: Sequence[np.ndarray]) -> np.ndarray | None:
+    def _gathered(self, mine: Sequence[np.ndarray], root: int = 0) -> np.ndarray | None:
         mine = np.concatenate(mine) if mine else np.zeros(0)
         found = [part for part in self.comm.collect(mine) if len(part)]
-        if self.comm.rank:
+        if self.comm.rank != root:
             return None
         return np.concatenate(found) if found else np.zeros(0, np.int64)
 
@@ -183,12 +215,12 @@ class Proposal:
 
     # --- side by side ------------------------------------------------------------------------------------------------
 
-    def _batch(self, z, given, n_core: int, slot_of: np.ndarray, statistics: Statistics, at) -> float:
-        """Rows at these places take a cluster of the core, or are late; log q on root. statistics: of the core's
+    def _batch(self, z, given, n_core: int, slot_of: np.ndarray, statistics: Statistics, at) -> list[float]:
+        """Rows at these places take a cluster of the core, or are late; log q of each shard. statistics: of the core's
         clusters, from all rows before."""
         tail = self._tail()
         tail.load(statistics)
-        parts = np.zeros((len(z), 1))
+        found = [0.0] * len(z)
         for i, own in enumerate(z):
             coins = self._uniforms(i, Purpose.TAKEN, at[i])
             follow = None
@@ -201,10 +233,9 @@ class Proposal:
                 some = slice(start, start + PIECE)
                 terms = kernels.log_predictive_clusters(self.subject.cells(i, at[i][some]), tail)
                 pick, log_q = kernels.take(terms, coins[some], None if follow is None else follow[some])
-                parts[i] += log_q
+                found[i] += log_q
                 own[at[i][some]] = np.where(pick == n_core, LATE, pick)
-        total = exact_sum(self.comm, parts)
-        return 0.0 if total is None else float(total[0])
+        return found
 
 
 def _compact(names: np.ndarray) -> np.ndarray:

@@ -74,12 +74,28 @@ class Present:
         return cls(int(before[-1]), active, [int(before[shard.index]) for shard in view.shards])
 
 
-def auxiliary(law: PitmanYor, rows: Present, key: Mapping[str, int], number: int) -> Rowwise:
-    """The number-th fresh partition of a scan, from the prior: the same on all ranks, of which each keeps its rows."""
-    process = law.draw_prior(generator(purpose=Purpose.PROCESS, sub=number, **key))
-    everyone, labels = restaurant(rows.n, *process, purpose=Purpose.RESTAURANT, sub=number, **key), []
-    n_labels = int(everyone.max(initial=-1)) + 1
+def auxiliaries(
+    comm: Communicator, law: PitmanYor, rows: Present, key: Mapping[str, int], numbers: Sequence[int]
+) -> list[Rowwise]:
+    """Fresh partitions of a scan by their numbers, from the prior; each is drawn by one rank. Collective."""
+    processes = [law.draw_prior(generator(purpose=Purpose.PROCESS, sub=number, **key)) for number in numbers]
+    ranks = [i % comm.size for i in range(len(numbers))]
+    drawn = [
+        restaurant(rows.n, *process, purpose=Purpose.RESTAURANT, sub=number, **key) if rank == comm.rank else None
+        for number, process, rank in zip(numbers, processes, ranks)
+    ]
+    return [_dealt(comm, rows, *of) for of in zip(drawn, processes, ranks)]
+
+
+def _dealt(
+    comm: Communicator, rows: Present, everyone: np.ndarray | None, process: tuple[float, float], rank: int
+) -> Rowwise:
+    """A partition that one rank has drawn, of which each keeps its rows. Collective."""
+    n_labels = comm.share(0 if everyone is None else int(everyone.max(initial=-1)) + 1, rank)
     kind = np.min_scalar_type(-1 - n_labels)  # there are several, and they are but looked at
+    everyone = np.empty(rows.n, kind) if everyone is None else everyone.astype(kind)
+    comm.broadcast(everyone, rank)
+    labels = []
     for active, before in zip(rows.active, rows.before):
         z = np.full(len(active), IDLE, kind)
         z[active] = everyone[before : before + np.count_nonzero(active)]
@@ -192,7 +208,7 @@ def scan(
     state, done, n_fresh = np.array([0, *where], np.int64), 0, 0
     while done < len(units):
         more = AUXILIARY if not n_fresh else 1
-        fresh = [auxiliary(first.law, rows, key, n_fresh + i) for i in range(more)]
+        fresh = auxiliaries(comm, first.law, rows, key, range(n_fresh, n_fresh + more))
         found = scores(comm, views, units, fresh if n_fresh else [*partitions, *fresh])
         if comm.rank == 0:
             seating.score = np.concatenate([seating.score, found], axis=1)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mpibayes.hpc.crosscat.columns import alike, sides
-from mpibayes.hpc.crosscat.columns.proposal import Drawn, Proposal
+from mpibayes.hpc.crosscat.columns.proposal import Drawn, Proposal, side_by_side
 from mpibayes.hpc.crosscat.columns.scan import Rowwise, of_views
 from mpibayes.hpc.crosscat.pitman_yor import log_eppf
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator, in_lane
@@ -49,17 +49,15 @@ class Move:
         cut = self.where.copy()
         cut[b] = len(self.views)
         log_r = self._log_choices(sizes, np.bincount(cut), len(a), len(b), ways, old.n_labels) - log_q_sides
-        new_b = self._proposal(b, 1)
-        drawn = {1: new_b.draw()}
-        log_r += self._log_weight(new_b.subject, drawn[1])
-        if not self.anew:
-            log_r -= new_b.subject.log_likelihood(old.z, old.n_labels)
+        roles = {1: b, 0: a} if self.anew else {1: b}
+        new = [self._proposal(units, role) for role, units in roles.items()]
+        drawn = dict(zip(roles, side_by_side(new)))
+        log_r += sum(self._log_weight(of.subject, drawn[role]) for of, role in zip(new, roles))
         if self.anew:
-            new_a = self._proposal(a, 0)
-            drawn[0] = new_a.draw()
-            log_r += self._log_weight(new_a.subject, drawn[0])
             whole = self._proposal(own, 2)
             log_r -= self._log_target(whole.subject, old.z, old.n_labels)
+        else:
+            log_r -= new[0].subject.log_likelihood(old.z, old.n_labels)
         after = [view.z for view in self.views]
         after[view] = drawn[0].z if self.anew else old.z
         log_r += self._log_pair([*after, drawn[1].z], view, len(after))

@@ -60,16 +60,20 @@ class Subject:
         marginals = self.components.log_marginal(self.hyper, found, self.components.everything)
         return sum(float(kind.sum()) for kind in marginals)
 
-    def to_root(self, chosen: Sequence[np.ndarray]) -> Rows | None:
-        """The rows at these places of each shard on root, in the order of shards; None elsewhere. Collective."""
+    def to_root(self, chosen: Sequence[np.ndarray], root: int = 0) -> Rows | None:
+        """The rows at these places of each shard on one rank, in the order of shards; None elsewhere. Collective."""
         parts = [self.cells(i, at) for i, at in enumerate(chosen)]
         lengths = self.comm.collect(sum(map(len, parts)))
         columns = [c for kind in self.components.kinds for c in kind.columns]
         arrays = {}
         for name, dtype in ARRAYS.items():
-            blank = np.empty((0, sum(c.block == name for c in columns)), dtype)
-            mine = np.concatenate([blank, *(getattr(part, name) for part in parts)])
-            arrays[name] = self.comm.gather_to_root(np.ascontiguousarray(mine), lengths)
+            width = sum(c.block == name for c in columns)
+            arrays[name] = np.empty((sum(lengths), width), dtype)
+            if width:
+                mine = np.concatenate([arrays[name][:0], *(getattr(part, name) for part in parts)])
+                arrays[name] = self.comm.gather_to_root(np.ascontiguousarray(mine), lengths, root)
+        if self.comm.rank != root:
+            return None
         widths = [len(kind.members(c)) for kind in self.components.kinds for c in range(len(kind))]
-        widths = [w for w in widths if w > 1] if arrays["vectors"] is not None and arrays["vectors"].shape[1] else []
-        return None if self.comm.rank else Rows(**arrays, widths=np.array(widths, np.int64))
+        widths = [w for w in widths if w > 1] if arrays["vectors"].shape[1] else []
+        return Rows(**arrays, widths=np.array(widths, np.int64))
