@@ -48,6 +48,7 @@ from mpibayes.hpc.crosscat import strata
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.predictive import Predictive, ViewPredictive
 from mpibayes.hpc.crosscat.start import strategy, views
+from mpibayes.hpc.crosscat.start.searches import best_search
 from mpibayes.hpc.crosscat.start.subsample import Annealing
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import serial
@@ -171,8 +172,8 @@ def starter(data: Data, settings: Settings, how: str, several: bool) -> Callable
 
     def start(chain: Mixture) -> None:
         if several and settings.view_moves:
-            n = min(strategy.ROWS, data.n_rows)
-            views.follow(chain, views.pilot(chain.comm, data, settings, 0, n, strategy.VIEWS))
+            plan = strategy.ROWS_OF_EACH, strategy.VIEWS, strategy.SEARCHES
+            views.follow(chain, best_search(chain.comm, data, settings, 0, *plan).best)
             return
         if several:
             views.deal(chain, strategy.VIEWS)

@@ -42,6 +42,7 @@ from tables import PUBLIC, discrete
 
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.start import strategy, views
+from mpibayes.hpc.crosscat.start.searches import best_search
 from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.io.table import write_table
 
@@ -107,15 +108,19 @@ class Rows:
         return self.rows.take(places)
 
 
+def found_views(comm, columns, rows, settings: Settings) -> views.Pilot:
+    """Views that the default searches find."""
+    plan = strategy.ROWS_OF_EACH, strategy.VIEWS, strategy.SEARCHES
+    return best_search(comm, Rows(columns, rows), settings, 0, *plan).best
+
+
 def chain(table: Table, seed: int, seconds: float, marks: tuple[float, ...]) -> Course:
     """The default configuration, until the CPU seconds are spent."""
     columns, rows = table.codes.table()
     settings = Settings(seed=seed, view_concentration="learn")
     mixture = Mixture(serial(), columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings)
     began = time.process_time()
-    n_rows = min(len(rows), strategy.ROWS)
-    found = views.pilot(mixture.comm, Rows(columns, rows), settings, 0, n_rows, strategy.VIEWS)
-    views.follow(mixture, found)
+    views.follow(mixture, found_views(mixture.comm, columns, rows, settings))
     spent, hit_s, agreement, scores, left = time.process_time() - began, np.inf, np.nan, [], list(marks)
     last = None
     while spent <= seconds or last is None:
@@ -144,7 +149,7 @@ def costs() -> list[list[str]]:
         columns, rows = codes.table()
         settings = Settings(seed=1, view_concentration="learn")
         mixture = Mixture(serial(), columns, lambda a, b, rows=rows: rows.take(slice(a, b)), len(rows), settings)
-        views.follow(mixture, views.pilot(mixture.comm, Rows(columns, rows), settings, 0, len(rows), strategy.VIEWS))
+        views.follow(mixture, found_views(mixture.comm, columns, rows, settings))
         while mixture.cycles < 100:
             mixture.cycle()
         whole = milliseconds(mixture)
@@ -172,7 +177,7 @@ def ranks() -> None:
     columns, rows = made("", 200_000, 4, 0).codes.table()
     settings = Settings(seed=1, view_concentration="learn")
     mixture = Mixture(comm, columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings)
-    views.follow(mixture, views.pilot(comm, Rows(columns, rows), settings, 0, strategy.ROWS, strategy.VIEWS))
+    views.follow(mixture, found_views(comm, columns, rows, settings))
     while mixture.cycles < 100:
         mixture.cycle()
     seconds = []

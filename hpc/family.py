@@ -100,6 +100,7 @@ class Chain(Protocol):
     shards: Sequence[int]  # numbers of this rank's shards
     scalars: Sequence[Scalar]  # of the trace, with `seconds`
     axes: Mapping[str, Mapping[str, Sequence[str]]]  # of the arrays of the trace (`io.trace.Axes`)
+    start_record: Mapping[str, Any]  # numbers and lists about a start, for reports; kept in start.json if there are any
 
     def start(self) -> None:
         """The state before the first cycle."""

@@ -25,6 +25,7 @@ from mpibayes.hpc.crosscat.start.trials import TRIALS
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial
+from mpibayes.hpc.parallel.cores import program_cores
 from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_table
 from mpibayes.io.draws import BUFFERED
 from mpibayes.io.rows import ARRAYS, Column, Rows
@@ -155,7 +156,7 @@ def time_sample(
     mixture = Mixture(serial(), data.columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), settings)
     began = searched = time.process_time()
     if search:
-        found = views.searched(data.columns, rows, settings, 0, n_views)
+        found = views.found_by(views.searched(data.columns, rows, settings, 0, n_views))
         searched = time.process_time()
         views.follow(mixture, found)
     else:
@@ -204,7 +205,8 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     config, table, data, n_heldout = found.config, found.table, found.data, found.n_heldout
     several = config.of(Model).has_views
     dealt = strategy.views_at_first(config) if several else 0
-    sample = strategy.pilot_rows(config, data.n_rows)
+    sample, searches = strategy.pilot_rows(config, data.n_rows), strategy.searches(config)
+    at_once = min(searches, program_cores()) if ranks == 1 else 1  # in this process and its children
     timing = time_sample(
         data, settings_of(config, data.n_rows), *_start(config), n_views=dealt, search=several and sample > 0
     )
@@ -223,7 +225,8 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     if several:
         found_views = f"{counted(timing.n_views, 'view')} found on {counted(timing.n_rows, 'row')}"
         if sample:
-            from_what = f"{counted(dealt, 'group')} of columns; a search on {counted(sample, 'row')} starts each chain"
+            each = f"{counted(searches, 'search', 'searches')} on {counted(sample, 'row')}"
+            from_what = f"{counted(dealt, 'group')} of columns; each chain starts with {each}"
         else:
             from_what = counted(dealt, "random view")
         yield "views", f"{found_views} from {from_what}"
@@ -240,7 +243,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
         data.columns, data.n_rows, n_shards, ranks, n_clusters, kept, n_heldout, mpi=ranks > 1,
         moves=config.of(Sampler).split_merge != 0, growing=growth != 0, strata=config.of(Anneal).strata != "none",
         joint=[len(columns) for columns in data.carve.blocks.values()], n_views=timing.n_views, has_views=several,
-        pilot_rows=sample,
+        pilot_rows=sample * at_once,
     )  # fmt: skip
     if run.until == "settled":  # all chains are in memory at once
         parts |= {name: run.chains * parts[name] for name in OF_EVERY_CHAIN}
@@ -251,7 +254,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     speed = Speed.of(data.columns, data.n_rows, n_shards, _cycles_per_round(config), timing)
     cycle_s = speed.cycle_s(working)
     start_s = timing.start_s * data.n_rows / timing.n_rows
-    start_s += timing.search_s * sample / timing.n_rows
+    start_s += timing.search_s * sample / timing.n_rows * -(-searches // max(at_once, min(ranks, searches)))
     cores = os.cpu_count() or 1
     yield "time", f"{cycle_s:.3g} s a cycle on {counted(working, 'rank')} ({rate(data.n_rows / cycle_s)})"
     measured = _in_views(timing.n_clusters, timing)

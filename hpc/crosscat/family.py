@@ -17,7 +17,7 @@ from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.heldout import HeldOut
 from mpibayes.hpc.crosscat.keys import Anneal, Model, Output, Sampler, priors
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
-from mpibayes.hpc.crosscat.start import strategy, views
+from mpibayes.hpc.crosscat.start import searches, strategy, views
 from mpibayes.hpc.crosscat.start.labels import given_labels
 from mpibayes.hpc.data.rows import Data, digest
 from mpibayes.hpc.family import Info
@@ -74,6 +74,7 @@ class Family:
         if config.of(Model).has_views:
             rows = strategy.pilot_rows(config, n_training)
             said["sampler"] |= {"init_views": strategy.views_at_first(config), "init_rows": rows}
+            said["sampler"] |= {"searches": strategy.searches(config)}
         if strategy.annealing(config, n_training) is not None:
             said["anneal"] = {"start_rows": strategy.start_rows(config, n_training)}
         return said
@@ -107,6 +108,7 @@ class ViewsChain:
     def __init__(self, comm: Communicator, config: Config, data: Data, heldout_file, labels, number: int):
         self.comm, self.config, self.data = comm, config, data
         self.number, self._labels = number, labels
+        self.start_record: dict[str, Any] = {}
         self.scalars, self._several = BY_FAMILY[config.model.family], config.of(Model).has_views
         settings = settings_of(config, data.n_rows)
         strata_of = None
@@ -148,8 +150,11 @@ class ViewsChain:
             return
         n_views, sample = strategy.views_at_first(self.config), strategy.pilot_rows(self.config, self.n_rows)
         if self._several and sample:
-            found = views.pilot(self.comm, self.data, mixture.settings, self.number, sample, n_views)
-            views.follow(mixture, found)
+            n = strategy.searches(self.config)
+            choice = searches.best_search(self.comm, self.data, mixture.settings, self.number, sample, n_views, n)
+            if len(choice.scores):
+                self.start_record = {"searches": choice.scores.tolist(), "judges": choice.n_judges}
+            views.follow(mixture, choice.best)
             return
         if self._several:
             views.deal(mixture, n_views)
@@ -213,6 +218,7 @@ class ViewsChain:
     def in_words(self) -> list[str]:
         config, n_rows, cycle = self.config, self.n_rows, self.cycles
         started = [] if cycle else [f"starts: {strategy.start_in_words(config, n_rows, self.number)}"]
+        started += [searches.in_words(**self.start_record)] if self.start_record else []
         words = [f"continues from cycle {cycle}"] if cycle else []
         words += [strategy.growth_in_words(config, n_rows)] if self.growing else []
         words += [strategy.counting_in_words(config)] if cycle <= config.burn_in else []

@@ -87,7 +87,7 @@ class Model(keys.Model):
 SEVERAL = {"mixture": False, "crosscat": True}
 OF_VIEWS = {  # keys that a mixture has no use for
     "model": ("view_concentration", "view_discount"),
-    "sampler": ("init_views", "init_rows", "column_moves", "view_moves"),
+    "sampler": ("init_views", "init_rows", "searches", "column_moves", "view_moves"),
 }
 
 
@@ -179,9 +179,16 @@ class Sampler(Section):
     )
     init_rows: Literal["auto"] | Annotated[int, Field(ge=0)] = key(
         "auto",
-        "rows on which views are searched for before the chain starts, all of them at most; auto: 10000 where init is "
-        "auto, 0: none",
+        "rows on which views are searched for before the chain starts, all of them at most; auto: 3000 (10000 of a "
+        "single search) where init is auto, 0: none",
         '"auto" or a whole number, 0 or more',
+        decided_once=True,
+    )
+    searches: Literal["auto"] | Annotated[int, Field(ge=1, le=1000)] = key(
+        "auto",
+        "searches for views that each chain makes; it goes on with the one that best predicts a tenth of the training "
+        "rows (3000 at most) that none has seen; auto: 4",
+        '"auto" or a whole number from 1 to 1000',
         decided_once=True,
     )
     column_moves: Literal["auto"] | Annotated[int, Field(ge=0)] = key(

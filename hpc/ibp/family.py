@@ -172,6 +172,7 @@ class FeaturesChain:
         if self.heldout_cells is not None:
             self.heldout_cells.count()
         self.axes: Mapping[str, Mapping[str, Sequence[str]]] = {}
+        self.start_record: Mapping[str, Any] = {}
         if settings.noise == "column" and settings.likelihood:
             self.axes = {COLUMN_NOISE: {"column": [c.name for c in cells.columns]}}
         self.heldout = None

@@ -33,13 +33,15 @@ TOP_BIT = np.uint64(1 << 63)
 
 
 class Serial:
-    """One process. Every operation is the identity."""
+    """One process. Every operation is the identity. alone: whether the program has the process, and its other cores, to
+    itself: no launcher started it, and no other program called it."""
 
     rank = 0
     size = 1
 
-    def __init__(self):
+    def __init__(self, alone: bool = False):
         self.hosts = [socket.gethostname()]
+        self.alone = alone
 
     def share(self, value: T, root: int = 0) -> T:
         """One rank's picklable `value` on every rank."""
@@ -95,6 +97,7 @@ class Mpi:
 
     HERE = 1  # tag of the empty message by which a rank reports to root at a meeting
     PART = 2  # tag of what is sent from rank to rank
+    alone = False
 
     def __init__(self, mpi, communicator):
         self._mpi = mpi
@@ -228,7 +231,7 @@ def world() -> Communicator:
     copies of one chain would be the worst failure, since each of them looks fine.
     """
     if not launched():
-        return Serial()
+        return Serial(alone=True)
     claimed = launcher_size()
     try:
         mpi = load()

@@ -25,6 +25,12 @@ def quota() -> float | None:
     return None
 
 
+def program_cores() -> int:
+    """Return how many cores a program that runs alone may compute on."""
+    n, limit = len(usable_cores()), quota()
+    return n if limit is None else max(1, min(n, int(limit)))
+
+
 def crowded(comm: Communicator) -> str | None:
     """A warning where a host has more ranks than they may use cores, the worst host's; None where there is none.
 

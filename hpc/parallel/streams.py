@@ -60,7 +60,7 @@ class Purpose(IntEnum):
     LATE = 37  # of those that take none; sub = proposal
     SIDES_OF_COLUMNS = 38  # rows that shape the split of a view's columns, and the sides; sub = move
     DEALT_COLUMNS = 39  # the views that columns are in at first
-    PILOT = 40  # rows and seed of the chain on a sample that finds the first views
+    PILOT = 40  # rows and seed of the chain on a sample that finds the first views; sub = search
     ALIKE_VIEWS = 41  # rows on which views are compared; sub = move
     LAUNCHED = 42  # columns by which the core of a proposal is told apart at first; sub = proposal
     FLIP = 43  # whether a row has an instantiated feature, or takes an alike one for it; sub = sweep (kernels)
@@ -83,6 +83,7 @@ class Purpose(IntEnum):
     FIRST_MEANS = 72  # rows that the first components are found on, and which are their centers; sub = what for
     TOPICS = 73  # topics of a document's words; sub = document (kernels)
     TRIALS = 74  # what a search for views tries in the end
+    JUDGES = 75  # which rows judge several searches for views
 
 
 def in_lane(chain: int, lane: int) -> int:

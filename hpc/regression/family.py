@@ -179,6 +179,7 @@ class RegressionChain:
     def __init__(self, family: Family, config: Config, number: int):
         self.comm, self.config, self.family = family.comm, config, family
         self.axes = axes_of(family.design)
+        self.start_record: Mapping[str, Any] = {}
         self.firefly = Firefly(family.comm, family.problem, firefly_settings(config, number), number)
         self._batch = 1  # cycles; root's counts
         self._passed = dict.fromkeys(QUERIES, 0)  # queries of cycles since the last one that the trace keeps

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import platform
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -27,6 +29,7 @@ from mpibayes.io.draws import FOLDER as LABELS
 from mpibayes.io.files import (
     Guard,
     make_directory,
+    read_regular,
     reading,
     reason,
     remove_left_overs,
@@ -41,6 +44,7 @@ from mpibayes.io.table import Table
 from mpibayes.io.trace import FOLDER as TRACE
 
 TRAINING_ROWS = "training_rows.npy"
+START = "start.json"
 CHECKPOINTS = "checkpoints"
 UNFINISHED_START = {"config.toml", PROVENANCE, RESOLVED}
 
@@ -214,3 +218,19 @@ def write_training_rows(folder: Path, training_rows: np.ndarray | None, guard: G
     if training_rows is not None:
         with storing(folder / TRAINING_ROWS), replacing(folder / TRAINING_ROWS, guard=guard) as file:
             np.save(file, training_rows)
+
+
+def write_start(folder: Path, record: Mapping[str, Any], guard: Guard) -> None:
+    """Write what a chain's start says of itself (`family.Chain.start_record`); root alone."""
+    if record:
+        with storing(folder / START):
+            write_text(folder / START, json.dumps(record) + "\n", guard=guard)
+
+
+def read_start(folder: Path) -> dict[str, Any]:
+    """Return what `write_start` wrote; {} where nothing was written, or it cannot be read: no result depends on it."""
+    try:
+        record = json.loads(read_regular(folder / START))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return record if isinstance(record, dict) else {}

@@ -389,6 +389,7 @@ class ChainRun:
             self._name = run_directory.name_of_chain(self.folder, self.number, config.run.chains)
             if found is None:
                 run_directory.require_no_checkpoint_was_written(self.folder, self.number, config.run.chains)
+                run_directory.write_start(self.folder, chain.start_record, self.lock.check)
             else:
                 run_directory.require_what_it_kept(self.folder, found, self._name)
                 run_directory.note_checkpoint(self.folder, self.number, config.run.chains, self.lock.check)

@@ -140,6 +140,7 @@ class Ascending:
     ascent: Any
     growing = False
     axes: Mapping[str, Mapping[str, Sequence[str]]] = {}
+    start_record: Mapping[str, Any] = {}
 
     @property
     def n_rows(self) -> int:

@@ -75,12 +75,12 @@ def test_a_search_starts_from_groups_whose_rows_settle_first():
     settings = Settings(seed=2, view_concentration="learn")
     no_trials = mock.patch.object(search.Trials, "run", lambda self: None)
     with mock.patch.multiple(search, MOST=0, UNITS=100), no_trials:  # no cycle in which columns move
-        found = views.searched(columns, rows, settings, 0, 6).views
+        found = views.found_by(views.searched(columns, rows, settings, 0, 6)).views
         assert {frozenset(of.columns) for of in found} == GROUPS
         assert all(len(of.statistics) > 1 for of in found if len(of.columns) == 4)
         in_turn = lambda columns, rows, units, n: np.arange(len(units)) % n  # noqa: E731  the wrong one
         with mock.patch.object(views, "grouped", in_turn):
-            found = views.searched(columns, rows, settings, 0, 6).views
+            found = views.found_by(views.searched(columns, rows, settings, 0, 6)).views
         assert {frozenset(of.columns) for of in found} != GROUPS
 
 

@@ -20,7 +20,9 @@ from mpibayes.text import counted, duration
 
 START_ROWS = 1000  # of the first subsample, or a quarter of the rows where there are fewer than four times as many
 VIEWS = 16  # that columns are in at first
-ROWS = 10_000  # of the sample on which views are searched for
+ROWS = 10_000  # of the sample of one search for views
+ROWS_OF_EACH = 3000  # of the sample of each of several: as good, and a third of the time
+SEARCHES = 4
 SETTLING = 20  # full-data cycles a shard that an annealed start needs (docs/math.md 3.3: 10 leave a bias)
 
 STARTS = {
@@ -83,8 +85,15 @@ def pilot_rows(config: Config, n_rows: int) -> int:
     """Rows of the sample on which views are searched for first; 0: there is no search."""
     sampler = config.of(Sampler)
     own = sampler.strategy == "auto" and sampler.init == "auto" and config.of(Model).has_views
-    rows = (ROWS if own else 0) if sampler.init_rows == "auto" else sampler.init_rows
+    most = ROWS if searches(config) == 1 else ROWS_OF_EACH
+    rows = (most if own else 0) if sampler.init_rows == "auto" else sampler.init_rows
     return min(rows, n_rows) if config.of(Model).likelihood else 0
+
+
+def searches(config: Config) -> int:
+    """Return the number of searches for views that a chain makes, where it makes any."""
+    given = config.of(Sampler).searches
+    return SEARCHES if given == "auto" else given
 
 
 def labels_path(config: Config) -> Path:
@@ -158,10 +167,11 @@ def start_in_words(config: Config, n_rows: int, number: int = 0) -> str:
 
 def views_in_words(config: Config, n_rows: int) -> str:
     """The first views."""
-    sample, n_views = pilot_rows(config, n_rows), views_at_first(config)
+    sample, n_views, n = pilot_rows(config, n_rows), views_at_first(config), searches(config)
     if not sample:
         return f"in {counted(n_views, 'random view')}"
-    return f"in the views that a search finds on {sample:,} rows from {counted(n_views, 'group')} of columns"
+    by = "a search finds" if n == 1 else f"the best of {n} searches finds"
+    return f"in the views that {by} on {sample:,} rows from {counted(n_views, 'group')} of columns"
 
 
 def growth_in_words(config: Config, n_rows: int) -> str:

@@ -19,8 +19,8 @@ from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
 from mpibayes.hpc.crosscat.start import search
 from mpibayes.hpc.crosscat.start.dependence import grouped
 from mpibayes.hpc.crosscat.start.search import Searching
-from mpibayes.hpc.data.rows import PIECE, Data
-from mpibayes.hpc.parallel.comm import Communicator, on_root, serial
+from mpibayes.hpc.data.rows import PIECE
+from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.io.rows import Column, Rows
 from mpibayes.kernels import mixture as kernels
@@ -58,21 +58,8 @@ def arrange(mixture: Mixture, where: Sequence[int] | np.ndarray) -> None:
     mixture.arrange([[c.name for c in mixture.columns if c.name in names] for _, names in sorted(views.items())])
 
 
-def pilot(comm: Communicator, data: Data, settings: Settings, chain: int, n_rows: int, n_views: int) -> Pilot:
-    """What a chain on root finds on some random rows, on every rank. Collective."""
-    what = f"find views on a sample of {n_rows:,} rows"
-    return on_root(comm, lambda: _pilot(data, settings, chain, n_rows, n_views), what=what)
-
-
-def _pilot(data: Data, settings: Settings, chain: int, n_rows: int, n_views: int) -> Pilot:
-    stream = generator(settings.seed, Purpose.PILOT, chain=chain)
-    seed = int(stream.integers(2**63))  # the pilot's draws are not those of the chain
-    places = np.sort(stream.choice(data.n_rows, n_rows, replace=False, shuffle=False))
-    return searched(data.columns, data.rows_at(places), replace(settings, seed=seed), chain, n_views)
-
-
-def searched(columns: Sequence[Column], rows: Rows, settings: Settings, chain: int, n_views: int) -> Pilot:
-    """What a search finds on all of some rows, from n_views groups of columns."""
+def searched(columns: Sequence[Column], rows: Rows, settings: Settings, chain: int, n_views: int) -> Searching:
+    """Return a search that has ended, on all of some rows, from n_views groups of columns."""
     alone = replace(settings, shards=1, annealing=None, column_moves=None, view_moves=search.MOVES)
     mixture = Searching(serial(), columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), alone, chain)
     stream = generator(settings.seed, Purpose.DEALT_COLUMNS, chain=chain)
@@ -80,7 +67,12 @@ def searched(columns: Sequence[Column], rows: Rows, settings: Settings, chain: i
     arrange(mixture, grouped(columns, rows.take(some), mixture.units, n_views))
     mixture.start("one")
     mixture.search()
-    return Pilot([Found(v.columns, v.hyper, v.partition.statistics) for v in mixture.views], mixture.process)
+    return mixture
+
+
+def found_by(search: Searching) -> Pilot:
+    """Return what a chain needs of a search that has ended."""
+    return Pilot([Found(v.columns, v.hyper, v.partition.statistics) for v in search.views], search.process)
 
 
 def follow(mixture: Mixture, found: Pilot) -> None:

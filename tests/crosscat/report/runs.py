@@ -101,7 +101,7 @@ def make_run(
         mixture = Mixture(serial(), data.columns, data.rows_of, data.n_rows, settings, chain)
         if model.has_views and model.likelihood:
             rows = data.rows_of(0, data.n_rows)
-            views.follow(mixture, views.searched(data.columns, rows, settings, chain, 2))
+            views.follow(mixture, views.found_by(views.searched(data.columns, rows, settings, chain, 2)))
         else:
             if model.has_views:
                 views.deal(mixture, 2)

@@ -1,0 +1,83 @@
+"""Which of several searches for views to go on with: regret of a choice by unseen rows, and by the log joint.
+
+    python benchmarks/searches.py TABLE.h5 [--searches 8] [--rows 3000] [--cycles 30]
+
+The table's rows are dealt to 80 % training, 10 % judges and 10 % verification. Each search goes on for some cycles on
+all training rows, and its state is scored on the verifying rows: nats a row, collapsed. Regret: the best such score
+minus that of the search that a criterion chooses, on average over choices of 1, 2, 4 ... of the searches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.chain import Mixture, Settings
+from mpibayes.hpc.crosscat.predictive import Predictive, ViewPredictive
+from mpibayes.hpc.crosscat.start import strategy, views
+from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.parallel.comm import serial
+from mpibayes.io.rows import Rows
+from mpibayes.io.table import Table
+
+CHOICES = 400
+
+
+def score(chain: Mixture, rows: Rows) -> float:
+    """Mean log density of a state, nats a row."""
+    parts = [ViewPredictive(v.components, v.hyper, v.partition.statistics, cells=False) for v in chain.views]
+    return float(Predictive(parts, chain.places).log_density(rows).mean())
+
+
+def regret(criterion: np.ndarray, final: np.ndarray, size: int) -> float:
+    """Mean regret of the best of `size` random searches by a criterion."""
+    rng = np.random.default_rng(0)
+    picks = [rng.choice(len(final), size, replace=False) for _ in range(CHOICES)]
+    return float(np.mean([final.max() - final[pick[np.argmax(criterion[pick])]] for pick in picks]))
+
+
+def main() -> None:
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("table", type=Path)
+    words.add_argument("--searches", type=int, default=8)
+    words.add_argument("--rows", type=int, default=strategy.ROWS_OF_EACH)
+    words.add_argument("--cycles", type=int, default=30)
+    given = words.parse_args()
+
+    data = Data(Table.open(given.table), (), 0.1, latent=True)
+    order = np.random.default_rng(7).permutation(data.n_rows)
+    n = data.n_rows // 9
+    judges, verifying = data.rows_at(np.sort(order[:n])), data.heldout_of(0, len(data.heldout))
+    training = data.rows_at(np.sort(order[n:]))
+    lines = []
+    for number in range(given.searches):
+        settings = Settings(seed=500 + number, shards=1, view_concentration="learn")
+        places = np.sort(np.random.default_rng(1000 + number).permutation(len(training))[: given.rows])
+        began = time.process_time()
+        search = views.searched(data.columns, training.take(places), settings, 0, strategy.VIEWS)
+        seconds = time.process_time() - began
+        criteria = score(search, judges), sum(view.log_joint() for view in search.views)
+        settings = replace(settings, shards=None)
+        chain = Mixture(
+            serial(), data.columns, lambda a, b: training.take(slice(a, b)), len(training), settings
+        )  # fmt: skip
+        views.follow(chain, views.found_by(search))
+        for _ in range(given.cycles):
+            chain.cycle()
+        lines.append([*criteria, score(chain, verifying)])
+        print(
+            f"{seconds:.1f} s, {len(search.views)} views, judges {criteria[0]:.3f}, end {lines[-1][-1]:.3f}", flush=True
+        )
+    by_judges, by_joint, final = np.array(lines).T
+    sizes = [2**i for i in range(10) if 2**i <= given.searches]
+    for name, criterion in (("judges", by_judges), ("log joint", by_joint)):
+        print(f"regret by {name}:", ", ".join(f"{size}: {regret(criterion, final, size):.3f}" for size in sizes))
+    print(f"{(final > final.max() - 0.05).sum()} of {len(final)} within 0.05 of the best")
+
+
+if __name__ == "__main__":
+    main()

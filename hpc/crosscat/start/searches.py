@@ -1,0 +1,94 @@
+"""Several searches for views, of which a chain goes on with the best.
+
+A search can end in views that no later move mends. Searches are cheap beside chains, so a chain makes several, each on
+a sample of the training rows and from a start of its own, and goes on with the one that best predicts training rows
+that no search has seen (the judges). The log joint would not do: it rewards labels of low entropy, and is no better
+than chance on real tables. Judges then join the chain as any other rows. Chains share nothing, so they stay
+independent. A start is no draw: the choice touches no exactness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.predictive import Predictive, ViewPredictive
+from mpibayes.hpc.crosscat.start.views import Pilot, found_by, searched
+from mpibayes.hpc.crosscat.view import Settings
+from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.parallel.streams import Purpose, generator
+from mpibayes.hpc.parallel.tasks import run_all
+from mpibayes.text import counted
+
+JUDGES = 0.1, 3000  # share of the training rows that are judges, and their greatest number
+CLOSE = 0.05  # nats a row: searches as near as that to the best are as good, up to the noise of few judges
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The best of some searches. scores: of each, nats a judge (n_searches,) float64; none where there was one."""
+
+    best: Pilot
+    scores: np.ndarray
+    n_judges: int
+
+
+def n_judges(n_rows: int, n_searches: int) -> int:
+    """Return how many of the training rows judge; a single search needs no judges."""
+    share, most = JUDGES
+    return min(round(share * n_rows), most) if n_searches > 1 else 0
+
+
+def best_search(
+    comm: Communicator, data: Data, settings: Settings, chain: int, n_rows: int, n_views: int, n_searches: int
+) -> Choice:
+    """Return the best of n_searches, on every rank. Collective.
+
+    n_rows: rows of each search, at most; n_views: groups of columns from which it starts. Where there are hardly more
+    rows than judges, searches have what is left.
+    """
+    judges = np.zeros(0, np.int64)
+    if n_judges(data.n_rows, n_searches):
+        stream = generator(settings.seed, Purpose.JUDGES, chain=chain)
+        judges = np.sort(stream.choice(data.n_rows, n_judges(data.n_rows, n_searches), replace=False, shuffle=False))
+    others = np.setdiff1d(np.arange(data.n_rows), judges, assume_unique=True)
+    tasks = [
+        partial(_search, data, settings, chain, number, others, judges, n_rows, n_views) for number in range(n_searches)
+    ]
+    found = run_all(comm, tasks, f"find views on samples of {counted(n_rows, 'row')}")
+    scores = np.array([score for _, score in found])
+    best = int(np.argmax(scores)) if len(judges) else 0
+    return Choice(found[best][0], scores if len(judges) else np.zeros(0), len(judges))
+
+
+def _search(
+    data: Data, settings: Settings, chain: int, number: int, others: np.ndarray, judges: np.ndarray, n_rows: int,
+    n_views: int,
+) -> tuple[Pilot, float]:  # fmt: skip
+    """Run one search on some of the `others`; its result, and its score: nats a judge."""
+    stream = generator(settings.seed, Purpose.PILOT, sub=number, chain=chain)
+    seed = int(stream.integers(2**63))  # the search's draws are not those of the chain
+    n = min(n_rows, len(others))
+    sample = others[np.sort(stream.choice(len(others), n, replace=False, shuffle=False))]
+    places = np.concatenate([sample, judges])
+    order = np.argsort(places)
+    rows = data.rows_at(places[order]).take(np.argsort(order))
+    own, unseen = rows.take(slice(n)), rows.take(slice(n, None))
+    mixture = searched(data.columns, own, replace(settings, seed=seed), chain, n_views)
+    if not len(judges):
+        return found_by(mixture), 0.0
+    parts = [ViewPredictive(v.components, v.hyper, v.partition.statistics, cells=False) for v in mixture.views]
+    return found_by(mixture), float(Predictive(parts, mixture.places).log_density(unseen).mean())
+
+
+def in_words(searches: Sequence[float], judges: int) -> str:
+    """Describe how far searches with these scores agree."""
+    near = sum(score >= max(searches) - CLOSE for score in searches) - 1
+    return (
+        f"views: the best of {len(searches)} searches by the score of {counted(judges, 'row')} that none has seen; "
+        f"{counted(near, 'other') if near else 'no other'} came within {CLOSE:g} nats a row of it"
+    )

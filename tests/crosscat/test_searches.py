@@ -1,0 +1,119 @@
+"""Of several searches for views a chain goes on with the one that predicts unseen rows best."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc.crosscat.chain import Settings
+from mpibayes.hpc.crosscat.start import searches, views
+from mpibayes.hpc.parallel.comm import serial
+from tests.crosscat.test_search import table
+
+SETTINGS = Settings(seed=3, view_concentration="learn")
+
+
+class Data:
+    """The training rows as `data.rows.Data` gives them, and which of them were asked for."""
+
+    def __init__(self, columns, rows):
+        self.columns, self.rows, self.n_rows, self.asked = columns, rows, len(rows), []
+
+    def rows_at(self, places):
+        assert np.all(np.diff(places) > 0), "places ascend, each once"
+        self.asked.append(places)
+        return self.rows.take(places)
+
+
+@pytest.fixture
+def data():
+    return Data(*table(1))
+
+
+def stub(monkeypatch, scores):
+    """Searches that take no time and score as given; returns the rows that they have seen."""
+    seen, numbers = [], iter(scores)
+
+    def searched(columns, rows, settings, chain, n_views):
+        seen.append(rows)
+        return type("Search", (), {"views": [], "places": None, "score": next(numbers)})()
+
+    class Scored:
+        def __init__(self, parts, places):
+            self.score = scores[len(seen) - 1]
+
+        def log_density(self, rows):
+            return np.full(len(rows), self.score)
+
+    monkeypatch.setattr(searches, "searched", searched)
+    monkeypatch.setattr(searches, "found_by", lambda search: search.score)
+    monkeypatch.setattr(searches, "Predictive", Scored)
+    return seen
+
+
+def test_the_best_by_judges_is_chosen(monkeypatch, data):
+    seen = stub(monkeypatch, [-3.0, -1.0, -2.0])
+    choice = searches.best_search(serial(), data, SETTINGS, 0, 400, 4, 3)
+    assert choice.best == -1.0 and choice.scores.tolist() == [-3.0, -1.0, -2.0]
+    assert choice.n_judges == data.n_rows // 10 and [len(rows) for rows in seen] == [400] * 3
+
+
+def test_judges_are_the_same_for_all_searches_and_seen_by_none(monkeypatch, data):
+    stub(monkeypatch, [-1.0] * 4)
+    searches.best_search(serial(), data, SETTINGS, 0, 400, 4, 4)
+    judges = set.intersection(*(set(places.tolist()) for places in data.asked))
+    assert len(judges) >= data.n_rows // 10  # samples of 400 of 1,350 rows may share a few more
+    own = [set(places.tolist()) - judges for places in data.asked]
+    assert all(len(a & b) < 0.5 * len(a) for i, a in enumerate(own) for b in own[:i]), "samples differ"
+
+
+def test_chains_have_judges_and_samples_of_their_own(monkeypatch, data):
+    stub(monkeypatch, [-1.0] * 4)
+    for chain in (0, 1):
+        searches.best_search(serial(), data, SETTINGS, chain, 400, 4, 2)
+    first, other = (set(data.asked[i].tolist()) & set(data.asked[i + 1].tolist()) for i in (0, 2))
+    assert len(first & other) < 0.6 * len(first)
+
+
+@pytest.mark.parametrize("n_rows, n_searches", [(10_000, 4), (10_000, 1), (20, 4), (4, 4), (1, 4)])
+def test_small_tables(n_rows, n_searches):
+    """There is a row to search on, and a judge where there are ten rows."""
+    n = searches.n_judges(n_rows, n_searches)
+    assert 0 <= n < n_rows and (n > 0) == (n_searches > 1 and n_rows > 5)
+
+
+def test_scores_are_those_of_the_searches_end(data):
+    """Searches run for real, each on 300 rows: the chosen one's own score is the greatest."""
+    choice = searches.best_search(serial(), data, SETTINGS, 0, 300, 6, 2)
+    judges = np.sort(
+        searches.generator(3, searches.Purpose.JUDGES).choice(
+            data.n_rows, choice.n_judges, replace=False, shuffle=False
+        )
+    )
+    chain = views.Mixture(serial(), data.columns, lambda a, b: data.rows.take(slice(a, b)), data.n_rows, SETTINGS)
+    chain.arrange([found.columns for found in choice.best.views])
+    parts = [
+        searches.ViewPredictive(view.components, found.hyper, found.statistics, cells=False)
+        for view, found in zip(chain.views, choice.best.views)
+    ]
+    score = searches.Predictive(parts, chain.places).log_density(data.rows.take(judges)).mean()
+    assert np.isclose(score, choice.scores.max(), rtol=1e-12)
+    assert choice.scores.min() < choice.scores.max()
+
+
+@pytest.mark.mpi(min_size=2)
+def test_the_same_on_any_number_of_ranks():
+    from mpibayes.hpc.parallel.comm import world
+
+    data = Data(*table(2))
+    run = partial(searches.best_search, data=data, settings=SETTINGS, chain=1, n_rows=200, n_views=4, n_searches=3)
+    alone, ranks = run(serial()), run(world())
+    assert alone.scores.tolist() == ranks.scores.tolist()
+    assert [found.columns for found in alone.best.views] == [found.columns for found in ranks.best.views]
+    for a, b in zip(alone.best.views, ranks.best.views):
+        assert np.array_equal(a.statistics.size, b.statistics.size)
+
+
+def test_in_words():
+    assert "no other came within 0.05" in searches.in_words([-1.0, -1.2], 30)
+    assert "2 others came within 0.05" in searches.in_words([-1.0, -1.04, -1.2, -1.01], 30)
