@@ -56,7 +56,7 @@ def digits(path: Path, rows: int, columns: int, clusters: int, seed: int = 1) ->
 def run(table: Path, folder: Path, cycles: int) -> dict:
     """What the process noted."""
     config, note = folder / f"{table.stem}.toml", folder / f"{table.stem}.note.json"
-    config.write_text(f'[data]\ntable = "{table}"\n[run]\nseed = 1\ncycles = {cycles}\n')
+    config.write_text(f'[data]\ntable = "{table}"\n[model]\nfamily = "mixture"\n[run]\nseed = 1\ncycles = {cycles}\n')
     where = folder / f"{table.stem}.{time.monotonic_ns()}"
     command = [sys.executable, "-c", CHILD, str(time.time()), str(config), str(where), str(note)]
     one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}

@@ -197,8 +197,8 @@ def _sections(family: str) -> Mapping[str, type[Section]]:
 
 
 def _families_with(section: str, key: str | None = None) -> list[str]:
-    """The kinds of models that have this section, or this key of it."""
-    found = ((name, _sections(name).get(section)) for name in registry.ROOMS)
+    """The kinds of models that have this section, or this key of it; "auto" is one of them, and left out."""
+    found = ((name, _sections(name).get(section)) for name in registry.ROOMS if name != registry.AUTO)
     return [name for name, of in found if of is not None and (key is None or key in of.model_fields)]
 
 

@@ -50,11 +50,12 @@ PRIORS = {kind: _prior(kind) for kind in KINDS if kind.prior_keys}
 class Model(keys.Model):
     latent: ClassVar[bool] = True
 
-    family: Literal["mixture", "crosscat"] = key(
-        "mixture",
+    family: Literal["auto", "mixture", "crosscat"] = key(
+        "auto",
         "mixture: clusters of the rows, their number learned; crosscat: columns find views too, each with clusters of "
-        "its own",
-        '"mixture" or "crosscat"',
+        "its own; auto: crosscat from 50 rows and 3 columns on",
+        '"auto", "mixture" or "crosscat"',
+        decided_once=True,
     )
     concentration: Annotated[Literal["learn"] | float | GammaPrior, BeforeValidator(tuples)] = key(
         "learn",
@@ -80,11 +81,11 @@ class Model(keys.Model):
 
     @property
     def has_views(self) -> bool:
-        """Whether there may be several views; a mixture has one."""
+        """Whether there may be several views; a mixture has one. Of "auto" not known yet: keys of views are allowed."""
         return SEVERAL[self.family]
 
 
-SEVERAL = {"mixture": False, "crosscat": True}
+SEVERAL = {"mixture": False, "crosscat": True, "auto": True}  # what auto means, the table decides: choice.py
 OF_VIEWS = {  # keys that a mixture has no use for
     "model": ("view_concentration", "view_discount"),
     "sampler": ("init_views", "init_rows", "searches", "column_moves", "view_moves"),

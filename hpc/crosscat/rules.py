@@ -125,7 +125,7 @@ def _view_rules(model: Model, sampler: Sampler, report: Report) -> None:
                 what = f"given, but model.family = {shown(model.family)} has one view"
                 report.add((section, key), f'{what}; set model.family = "crosscat" to use it, or take it out')
         return
-    if not isinstance(model.concentration, str | float):
+    if model.family == "crosscat" and not isinstance(model.concentration, str | float):
         what = 'views that split and merge have no gamma prior of the concentration; use "learn" or a number'
         report.add(("model", "concentration"), what)
     given, discount = model.view_concentration, model.view_discount

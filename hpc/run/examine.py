@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mpibayes.hpc import registry
 from mpibayes.hpc.config.against_table import check_table
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.load import load
@@ -46,6 +47,7 @@ def examine(config_path: str | Path, overrides: Sequence[str] = ()) -> Found:
     check_table(config, table)
     data = data_of(config, table)
     data.check_blocks()
+    config = registry.decided(config, table.n_rows, len(data.stored))
     kind = family_of(config.kind)
     config = rounds.decided(config, scalars_of(config.kind), data)
     family = kind(serial(), config, data)

@@ -31,15 +31,12 @@ table = {table}
 heldout = 0.1   # a tenth of the rows is not trained on, but scored
 
 [model]
-family = {family}
+family = "auto"  # "crosscat": views of the columns, each with clusters of its own; "mixture": one view
 
 [run]
 chains = 2      # from different starts, so that the report can tell whether they agree
 cycles = {cycles}
 """
-MIXTURE = '"mixture"     # one partition of the rows; "crosscat": one for each view of the columns'
-CROSSCAT = '"crosscat"    # views of columns, each with clusters of its own; "mixture": one view, in less time'
-MANY_COLUMNS, MANY_ROWS = 20, 10_000  # fewer rows do not tell views apart: docs/own_table.md has what views are worth
 CYCLES = "2000"
 CYCLES_IF_SMALL = "5000   # at most: chains on a small table end once they agree (run.until)"
 
@@ -85,12 +82,10 @@ def configuration(source: Path, folder: Path, fresh: bool) -> Path:
     elif not own:
         _tell(f"{table}: was imported from {source.name} by itself and is kept; remove it to have it made anew")
     named, found = table.absolute() if own else table.name, Table.open(table)
-    many = len(found.columns) >= MANY_COLUMNS and found.n_rows >= MANY_ROWS
-    small = found.n_rows * len(found.columns) <= SMALL
-    chosen = {"family": CROSSCAT if many else MIXTURE, "cycles": CYCLES_IF_SMALL if small else CYCLES}
+    cycles = CYCLES_IF_SMALL if found.n_rows * len(found.columns) <= SMALL else CYCLES
     try:
         known = "" if kept else f"# its table: fingerprint {found.fingerprint}\n"
-        write_text(place, TEXT.format(made=made, known=known, table=toml_string(str(named)), **chosen))
+        write_text(place, TEXT.format(made=made, known=known, table=toml_string(str(named)), cycles=cycles))
     except OSError as error:
         raise DataError(f"{place}: cannot be written: {reason(error)}") from error
     _tell(f"{place}: the configuration; every key is in docs/configuration.md")

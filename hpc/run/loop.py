@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from mpibayes.errors import EXIT_STOPPED, MpibayesError, NumericalError
+from mpibayes.hpc import registry
 from mpibayes.hpc.config.against_table import check_table
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.load import load
@@ -143,6 +144,7 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
     places = run_directory.chain_places(folder, config.run.chains)
     # what "auto" meant at the first start decides how the rows are cut
     config = on_root(comm, lambda: run_directory.as_continued(folder, config, fresh))
+    config = registry.decided(config, table.n_rows, len(data.stored))
     # all that can be wrong with the input is found before the run directory is made
     kind = family_of(config.kind)
     config = rounds.decided(config, scalars_of(config.kind), data)

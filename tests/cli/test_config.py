@@ -334,6 +334,7 @@ def decided(config, n_rows):
     ],
 )
 def test_how_chains_start(write, change, init, of_chains):
+    change = ["model.family=mixture", *change]
     config = decided(load(write(MINIMAL), change), 50_000)
     assert config.of(Sampler).init == init
     assert [strategy.initial_of_chain(config, i) for i in range(config.run.chains)] == of_chains
@@ -480,7 +481,7 @@ def test_an_unknown_family_is_reported_with_all_else(write):
         )
     )
     for expected in (
-        'run.toml:4: model.family: got "mixtures", expected "mixture", "crosscat", "regression", "ibp" or "svi"',
+        'run.toml:4: model.family: got "mixtures", expected "auto", "mixture", "crosscat", "regression", "ibp" or "svi"',
         "run.toml:7: run.cycles: got 0",
         "run.toml:8: run.seeds: unknown key; did you mean run.seed?",
         'run.toml:10: sampler.init: got "two"',
@@ -496,11 +497,11 @@ def test_an_unknown_family_is_reported_with_all_else(write):
     [
         (
             'family = "logistic"',
-            'model.family: got "logistic", expected "mixture", "crosscat", "regression", "ibp" or "svi"; did you mean '
+            'model.family: got "logistic", expected "auto", "mixture", "crosscat", "regression", "ibp" or "svi"; did you mean '
             'family = "regression" and likelihood = "logistic"?',
         ),
-        ("family = 3", 'model.family: got 3, expected "mixture", "crosscat", "regression", "ibp" or "svi"'),
-        ("family = []", 'model.family: got [], expected "mixture", "crosscat", "regression", "ibp" or "svi"'),
+        ("family = 3", 'model.family: got 3, expected "auto", "mixture", "crosscat", "regression", "ibp" or "svi"'),
+        ("family = []", 'model.family: got [], expected "auto", "mixture", "crosscat", "regression", "ibp" or "svi"'),
         ('family = "regression"', 'model.likelihood: this key is required: "logistic", "softmax" or "student-t"'),
         (
             'family = "regression"\nlikelihood = true',
@@ -635,7 +636,7 @@ def test_two_families_differ_in_the_keys_that_both_have(write):
     regression = load(write(MINIMAL + REGRESSION + 'likelihood = "softmax"\n[regression]\nresponse = "y"\n'))
     mixture = load(write(MINIMAL), ["run.burn_in=4000"])
     assert difference(as_dict(mixture), as_dict(regression)) == [
-        'model.family: was "mixture", is now "regression"',
+        'model.family: was "auto", is now "regression"',
         'model.likelihood: was true, is now "softmax"',
     ]
 

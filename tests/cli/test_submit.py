@@ -15,7 +15,7 @@ from mpibayes.hpc.commands.batch_script import Job, clock
 from mpibayes.hpc.commands.submit import limit
 from tests.run.conftest import mixed_table
 
-CONFIG = '[data]\ntable = "table.h5"\n[run]\nshards = 7\ncycles = 6\nburn_in = 2\n'
+CONFIG = '[data]\ntable = "table.h5"\n[model]\nfamily = "mixture"\n[run]\nshards = 7\ncycles = 6\nburn_in = 2\n'
 TEMPLATES = ("run.sbatch", "array.sbatch", "chain.sbatch")
 # Each ends a line for someone, or cannot be written: newlines of all kinds, a tab, an escape, a byte that is not UTF-8.
 UNFIT = ("\n", "\r", "\v", "\t", "\x1b", "\x7f", "\x85", "\u2028", "\u2029", "\udcff")

@@ -36,7 +36,7 @@ def write_csv(path: Path, random: Random, n_rows: int) -> None:
 
 def config_text(random: Random, cycles: int) -> str:
     """A configuration of the table `table.h5`: held-out rows, thinning, annealing and two chains in some."""
-    lines = ["[data]", 'table = "table.h5"']
+    lines = ["[model]", 'family = "mixture"', "[data]", 'table = "table.h5"']
     if random.random() < 0.6:
         lines.append(f"heldout = {random.choice((0.05, 0.2))}")
     if random.random() < 0.4:

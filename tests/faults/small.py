@@ -10,6 +10,8 @@ from tests.faults.cases import mpibayes, write_csv
 TEXT = """[data]
 table = "table.h5"
 heldout = 0.2
+[model]
+family = "mixture"
 [run]
 seed = 7
 shards = 3

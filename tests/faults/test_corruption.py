@@ -31,6 +31,8 @@ FOUND = [
 ONE_CHAIN = """[data]
 table = "table.h5"
 heldout = 0.2
+[model]
+family = "mixture"
 [run]
 seed = 7
 shards = 3

@@ -21,6 +21,8 @@ CONFIG = """
 [data]
 table = "table.h5"
 heldout = 0.1
+[model]
+family = "mixture"
 [sampler]
 split_merge = 4
 [run]

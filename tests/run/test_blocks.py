@@ -20,6 +20,8 @@ CONFIG = """
 [data]
 table = "table.h5"
 heldout = 0.1
+[model]
+family = "mixture"
 [blocks.body]
 columns = ["x", "z", "y"]
 [blocks.pair]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mpibayes.hpc.parallel import cores
+from mpibayes.hpc.run.examine import examine
 from mpibayes.hpc.run.from_file import configuration
 from tests.run.conftest import mpibayes
 
@@ -159,12 +160,16 @@ def test_a_container_gives_less(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "n_columns, n_rows, family", [(20, 13_000, "crosscat"), (20, 60, "mixture"), (19, 14_000, "mixture")]
+    "n_columns, n_rows, family",
+    [(3, 50, "crosscat"), (2, 50, "mixture"), (3, 49, "mixture"), (20, 13_000, "crosscat")],
 )
-def test_many_rows_of_many_columns_have_several_views(tmp_path, n_columns, n_rows, family):
+def test_a_table_decides_whether_there_are_views(tmp_path, n_columns, n_rows, family):
     g = np.random.Generator(np.random.Philox(5))
     cells = np.where(g.random((n_rows, n_columns)) < 0.5, "yes", "no")
     np.savetxt(tmp_path / "wide.csv", cells, "%s", ",", header=",".join(f"q{i}" for i in range(n_columns)), comments="")
-    text = configuration(tmp_path / "wide.csv", tmp_path / "a", False).read_text()
-    assert tomllib.loads(text)["model"] == {"family": family}
-    assert ("run.until" in text) == (n_rows == 60)
+    place = configuration(tmp_path / "wide.csv", tmp_path / "a", False)
+    assert tomllib.loads(place.read_text())["model"] == {"family": "auto"}
+    assert ("run.until" in place.read_text()) == (n_rows <= 50)
+    assert examine(place).config.model.family == family
+    fixed = ["model.concentration={gamma=[1.0, 1.0]}"]  # moves of views have no such prior
+    assert examine(place, fixed).config.model.family == "mixture"

@@ -127,6 +127,7 @@ CONFIG = """
 table = "table.h5"
 heldout = 0.2
 [model]
+family = "mixture"
 concentration = 0.01
 discount = 0.0
 [sampler]

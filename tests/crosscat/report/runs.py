@@ -76,6 +76,7 @@ def make_run(
     labels; starts: of the first chain and of the others; more: further settings of the sampler."""
     folder = Path(folder)
     given = f"[data]\ntable = '{table.path}'\n" + (f"heldout = {heldout}\n" if heldout else "")
+    given += "" if "[model]" in text else '[model]\nfamily = "mixture"\n'
     given += f"[run]\ncycles = {cycles}\nburn_in = {burn_in}\nchains = {chains}\nseed = 5\nshards = 2\n"
     given += f"[output]\nlabels = {labels}\n{text}"
     path = folder.parent / f"{folder.name}.toml"

@@ -113,7 +113,7 @@ def test_several_chains(table, tmp_path, pictures, no_more_pictures):
 
 def test_a_chain_that_is_stuck_is_found(table, tmp_path):
     """One chain in one cluster, which it cannot leave as a new one costs 69 nats, and two in the planted clusters."""
-    few = "[model]\nconcentration = 1e-30\n"
+    few = "[model]\nfamily = 'mixture'\nconcentration = 1e-30\n"
     starts = ("one", planted()[1])
     run = make_run(tmp_path / "a", table, chains=3, cycles=30, starts=starts, split_merge=0, text=few)
     _, printed, summary = run_report(run)
@@ -139,7 +139,7 @@ def test_a_chain_that_is_stuck_is_found(table, tmp_path):
 
 def test_moves_that_all_fail_are_told(table, tmp_path):
     """A new cluster costs 690 nats by the prior, and without likelihood nothing outweighs that."""
-    few = "[model]\nconcentration = 1e-300\nlikelihood = false\n"
+    few = "[model]\nfamily = 'mixture'\nconcentration = 1e-300\nlikelihood = false\n"
     _, printed, summary = run_report(make_run(tmp_path / "a", table, cycles=15, burn_in=3, starts=("one",), text=few))
     assert summary["moves"]["kept"]["splits_tried"] > 0 == summary["moves"]["kept"]["splits"]
     said = " ".join(printed.split())
@@ -187,7 +187,7 @@ def test_chains_with_and_without_growth(table, tmp_path, pictures):
 
 
 def test_runs_of_different_models_are_not_mixed(run_dir, table, tmp_path):
-    other = make_run(tmp_path / "b", table, cycles=15, burn_in=3, heldout=0.1, text="[model]\ndiscount = 0.5\n")
+    other = make_run(tmp_path / "b", table, cycles=15, burn_in=3, heldout=0.1, text="[model]\nfamily = 'mixture'\ndiscount = 0.5\n")
     with pytest.raises(ConfigError, match=r"model\.discount"):
         report([run_dir, other])
     rows = make_run(tmp_path / "c", table, cycles=15, burn_in=3)
@@ -196,7 +196,7 @@ def test_runs_of_different_models_are_not_mixed(run_dir, table, tmp_path):
 
 
 def test_without_likelihood_there_are_no_profiles(table, tmp_path, pictures):
-    run = make_run(tmp_path / "a", table, cycles=15, burn_in=5, text="[model]\nlikelihood = false\n")
+    run = make_run(tmp_path / "a", table, cycles=15, burn_in=5, text="[model]\nfamily = 'mixture'\nlikelihood = false\n")
     folder, printed, summary = run_report(run)
     assert "profiles.png" not in summary["pictures"] and summary["columns"] == []
     assert "samples the prior" in " ".join(printed.split())
