@@ -557,7 +557,7 @@ def test_what_another_family_has(write):
         assert expected in text, (expected, text)
     text = problems(write(MINIMAL + '[regression]\nresponse = "y"\n[output]\nlog_posterior = 0\n'))
     for key in ("run.toml:3: regression", "run.toml:6: output.log_posterior"):
-        assert f'{key}: given, but model.family = "mixture" has no use for it' in text, text
+        assert f'{key}: given, but model.family = "auto" has no use for it' in text, text
     assert 'set model.family = "regression"' in text and "2 problems" in text
     assert "scale: unknown key; did you mean regression.scale?" in problems(write("scale = 3\n" + MINIMAL + REGRESSION))
     assert "unknown section; did you mean [firefly]?" in problems(write(MINIMAL + "[firefl]\nq = 0.1\n"))
