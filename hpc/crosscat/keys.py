@@ -31,7 +31,7 @@ def _prior(kind: type[Component]) -> type[Section]:
         return Annotated[tuple[number, ...], Field(min_length=1)] if key.by_level else number
 
     keys_of = {key.name: (of(key), ...) for key in kind.prior_keys}
-    return create_model(f"{kind.__name__}Prior", __base__=Section, **keys_of)
+    return create_model(f"{kind.__name__}Prior", __base__=Section, __module__=__name__, **keys_of)
 
 
 def prior_words(kind: type[Component], numbers: str = "...") -> str:
@@ -45,6 +45,7 @@ def table_kinds(kind: type[Component]) -> list[str]:
 
 
 PRIORS = {kind: _prior(kind) for kind in KINDS if kind.prior_keys}
+globals().update({prior.__name__: prior for prior in PRIORS.values()})  # a pickle, by which ranks learn, names a class
 
 
 class Model(keys.Model):
