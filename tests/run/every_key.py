@@ -8,6 +8,7 @@ for each section that it may hold.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -15,7 +16,8 @@ import numpy as np
 
 from mpibayes.hpc import registry
 from mpibayes.hpc.config.section import Section
-from mpibayes.hpc.crosscat.keys import OF_VIEWS, GammaPrior
+from mpibayes.hpc.crosscat.given_priors import GammaPrior
+from mpibayes.hpc.crosscat.keys import OF_VIEWS
 from mpibayes.io.sparse import SparseRows, write_sparse
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.run.test_regression_runs import people
@@ -49,18 +51,20 @@ def make_files(place: Path) -> None:
     rng = np.random.default_rng(8)
     z = rng.integers(3, size=N_ROWS)
     x = 3.0 * z + rng.normal(size=N_ROWS)
-    x[::9] = np.nan
+    x[::9], x[::4] = np.nan, 0.0
     mixed = [
         ("colour", "categorical", (z + (rng.random(N_ROWS) < 0.2)) % 3, ["red", "green", "blue"]),
         ("smokes", "boolean", (rng.random(N_ROWS) < 0.2 + 0.3 * z).astype(int), ["no", "yes"]),
-        ("x", "real", x, None),
+        ("x", "real", np.round(x, 1), None),
         ("y", "real", rng.normal(size=N_ROWS) - z, None),
         ("w", "real", rng.normal(size=N_ROWS) * (1 + z), None),
         ("n", "count", rng.poisson(1.0 + 3 * z).astype(float), None),
     ]
     reals = clouds(N_ROWS, 3, 3, seed=2)
+    columns, rows = table_from_arrays(mixed)
+    columns = [replace(c, resolution=0.1, atoms=(0.0,)) if c.name == "x" else c for c in columns]
     for name in ("mixed.h5", "moved.h5"):
-        write_table(place / name, *table_from_arrays(mixed))
+        write_table(place / name, columns, rows)
     for name in ("reals.h5", "moved_reals.h5"):
         write_table(place / name, *table_from_arrays([(f"x{d}", "real", reals[:, d], None) for d in range(3)]))
     (place / "new.csv").write_text("colour,smokes,x,y,w,n\nred,no,1.5,0,0.5,2\nviolet,yes,4,1,2,3\n")
@@ -135,8 +139,9 @@ OF_A_MIXTURE = {
     "data.heldout": [("data.heldout=0.2",), ("data.heldout=new.csv", "data.unseen=missing")],
     "data.unseen": [("data.heldout=new.csv", "data.unseen=missing")],
     **each("model.family", "crosscat"),
-    **each("model.concentration", "0.7", "{gamma = [1, 2]}"),
-    **each("model.discount", "0.3", "learn"),
+    **each("model.concentration", "0.7", "[0.5, 1, 3]", "{gamma = [1, 1], points = 41}", "{gamma = [1, 2]}"),
+    **each("model.discount", "0.3", "[0, 0.5]", "learn"),
+    **each("model.real", "as is"),
     **each("model.likelihood", "false"),
     "sampler.strategy": [("sampler.strategy=sequential+gibbs",), ("sampler.strategy=prior+gibbs",), ANNEAL],
     **each("sampler.split_merge", "1"),
@@ -162,6 +167,7 @@ OF_A_MIXTURE = {
     "columns.use": [("columns.w.use=false",)],
     "columns.prior": [
         ("columns.colour.prior={dirichlet = [1, 2, 0.5]}",),
+        ("columns.smokes.prior={grid = [0.1, 1, 10]}",),
         ("columns.x.prior={mean = 4, kappa = 0.1, nu = 3, variance = 2}",),
         ("columns.n.prior={shape = 2, rate = 0.5}",),
     ],
@@ -171,9 +177,9 @@ OF_A_MIXTURE = {
 ONE_VIEW = OF_A_MIXTURE | {"run.until": [("run.until=cycles",), SETTLED]}
 SEVERAL_VIEWS = {
     **{key: cases for key, cases in OF_A_MIXTURE.items() if key != "model.concentration"},
-    **each("model.concentration", "0.7"),
-    **each("model.view_concentration", "0.6"),
-    **each("model.view_discount", "0.2", "learn"),
+    **each("model.concentration", "[3, 1]", "{gamma = [1, 1], points = 41}"),
+    **each("model.view_concentration", "0.6", "[0.5, 1, 3]", "{gamma = [1, 1], points = 41}"),
+    **each("model.view_discount", "[0, 0.5]", "learn"),
     **each("sampler.init_views", "2"),
     **each("sampler.init_rows", "0", "20"),
     **each("sampler.column_moves", "1", "0"),
