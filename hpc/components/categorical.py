@@ -73,7 +73,7 @@ class Categorical:
     name, hyper, hyper_form = "categorical", "dirichlet", ()
     hyper_names = ()
     stored = "codes8", "codes16"
-    prior_keys = (PriorKey("dirichlet", least=1e-30, by_level=True),)
+    prior_forms = (PriorKey("dirichlet", least=1e-30, by_level=True),), (PriorKey("grid", least=1e-30, grid=True),)
     statistics = (Array("levels", "level", np.int32),)
     parameters = (Array("table", "level", np.float32),)
     odds = "table", np.float32

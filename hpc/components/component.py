@@ -31,11 +31,12 @@ class Array(NamedTuple):
 
 
 class PriorKey(NamedTuple):
-    """A key of the prior that a column is given: a number, or one for each of the column's levels."""
+    """A key of the prior that a column is given: a number, one for each of the column's levels, or a grid's points."""
 
     name: str
     least: float = math.ulp(0.0)  # any above 0
     by_level: bool = False
+    grid: bool = False
 
 
 class Law(Protocol):
@@ -70,7 +71,7 @@ class Component(Protocol):
 
     name: str  # attribute of `Components`, and key where arrays are kept by kind
     stored: tuple[str, ...]  # the arrays of `io.table.Rows` that hold its cells, in the order of the columns
-    prior_keys: tuple[PriorKey, ...]  # of the prior of a column that is given one; none: columns have no own prior
+    prior_forms: tuple[tuple[PriorKey, ...], ...]  # of the prior that a column may be given, the keys of each form
     hyper: str  # name of its hyperparameters
     hyper_form: tuple[int, ...]  # form of those of a column
     hyper_names: tuple[str, ...]  # of those of a column; none: there is one, without a form

@@ -313,7 +313,7 @@ class Multinormal:
     name, hyper, hyper_form = "multinormal", "wishart", (3,)
     hyper_names = ("kappa", "nu", "variance")
     stored = ("vectors",)
-    prior_keys = ()  # a block has a prior, under its own name
+    prior_forms = ()  # a block has a prior, under its own name
     statistics = Array("vector_n", dtype=np.int64), Array("vector_mean", "coordinate"), Array("vector_scatter", "pair")
     parameters = Array("vector_location", "coordinate"), Array("vector_factor", "pair"), Array("vector_constant")
     odds = "vector", np.float64

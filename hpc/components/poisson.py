@@ -58,7 +58,7 @@ class Poisson:
     name, hyper, hyper_form = "poisson", "gamma", (2,)
     hyper_names = ("shape", "rate")
     stored = ("tallies",)
-    prior_keys = PriorKey("shape"), PriorKey("rate")
+    prior_forms = ((PriorKey("shape"), PriorKey("rate")),)
     statistics = Array("tally_n", dtype=np.int64), Array("tally_sum", wire=np.int64)
     parameters = Array("log_rate"), Array("rate")
     odds = "count", np.float64

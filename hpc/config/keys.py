@@ -41,6 +41,11 @@ class Model(Section):
 
     family: str = key("", "the family of the model", "the name of a family")
 
+    @property
+    def plain(self) -> bool:
+        """Whether real columns have no steps, atoms and logarithms, whatever the import found."""
+        return False
+
 
 class Run(Section):
     seed: int = key(0, "names the random streams", "a whole number from 0 to 2^63 - 1", ge=0, lt=2**63)

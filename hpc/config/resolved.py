@@ -8,7 +8,7 @@ from typing import Any
 from mpibayes.hpc import registry
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.places import as_toml, bare, shown, table
-from mpibayes.hpc.config.section import Section, marked
+from mpibayes.hpc.config.section import Section, marked, parsed
 from mpibayes.text import visible
 
 
@@ -42,7 +42,7 @@ def continued(config: Config, old: dict[str, Any]) -> Config:
         for key in marked(type(section), "decided_once"):
             before = table(old.get(name)).get(key)
             if getattr(section, key) == "auto" and before not in (None, "auto"):
-                config = config.changed(name, **{key: before})
+                config = config.changed(name, **{key: parsed(type(section), key, before)})
     return config
 
 

@@ -12,7 +12,7 @@ import types
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
 from pydantic.fields import FieldInfo
 
 
@@ -59,6 +59,13 @@ def key(
 def marked(section: type[Section], mark: str) -> list[str]:
     """The keys of a section that were declared with this mark."""
     return [name for name, info in section.model_fields.items() if info.json_schema_extra[mark]]
+
+
+def parsed(section: type[Section], name: str, value: Any) -> Any:
+    """The value of a key as the section holds it, from how TOML has it. Raises pydantic's ValidationError."""
+    info = section.model_fields[name]
+    of = Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
+    return TypeAdapter(of).validate_python(value)
 
 
 def section_in(info: FieldInfo) -> type[Section] | None:
@@ -137,6 +144,18 @@ def duration(value: Any) -> Any:
     return value if value is None else parse_duration(value)
 
 
+def _rising(points: tuple[float, ...]) -> tuple[float, ...]:
+    if len(set(points)) < len(points):
+        raise ValueError("a point is there twice")
+    return tuple(sorted(points))
+
+
+def grid_of(number: Any) -> Any:
+    """The type of a grid: different numbers of a type, which have the same weight each; kept in rising order."""
+    return Annotated[tuple[number, ...], Field(min_length=1, max_length=MOST_POINTS), AfterValidator(_rising)]
+
+
+MOST_POINTS = 100
 Positive = Annotated[float, Field(gt=0)]
 Name = Annotated[str, Field(min_length=1)]
 Duration = Annotated[float | None, BeforeValidator(duration)]

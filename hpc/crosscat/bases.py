@@ -22,12 +22,13 @@ UNSEEN = 0.5  # cells that a level is given besides its own
 def with_bases(
     priors: Mapping[str, Mapping[str, Any]], columns: Sequence[Column], rows: Iterable[Rows], comm: Communicator
 ) -> dict[str, Mapping[str, Any]]:
-    """The priors, with a "base" (levels,), 1 on average, for each column of many levels that has none. Collective.
+    """The priors, with a "base" (levels,), 1 on average, for each column of many levels that has none, nor a fixed
+    prior. Collective.
 
     rows: this rank's training rows, with these columns; gone through once, and only if there is such a column. The
     counts are whole numbers, so that the base is the same on any number of ranks.
     """
-    wide = [c for c in columns if len(c.levels) > MANY and not priors.get(c.name)]
+    wide = [c for c in columns if len(c.levels) > MANY and not {"dirichlet", "base"} & priors.get(c.name, {}).keys()]
     if not wide:
         return dict(priors)
     cells = np.zeros(sum(len(c.levels) + 1 for c in wide), np.int64)
@@ -37,4 +38,4 @@ def with_bases(
             part += np.bincount(getattr(some, column.block)[:, column.index], minlength=len(part))
     comm.sum_everywhere(cells)
     found = {c.name: part[:-1] + UNSEEN for c, part in zip(wide, parts)}  # the last one counts missing cells
-    return {**priors, **{name: {"base": count / count.mean()} for name, count in found.items()}}
+    return {**priors, **{name: {**priors.get(name, {}), "base": n / n.mean()} for name, n in found.items()}}

@@ -15,6 +15,7 @@ from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.columns.proposal import PIECE
 from mpibayes.hpc.crosscat.columns.scan import AUXILIARY
 from mpibayes.hpc.crosscat.family import settings_of
+from mpibayes.hpc.crosscat.given_priors import GammaPrior
 from mpibayes.hpc.crosscat.keys import Anneal, Model, Output, Sampler
 from mpibayes.hpc.crosscat.moves.launched import BATCH, SUBSET
 from mpibayes.hpc.crosscat.moves.round import EVERY, OFTEN
@@ -304,7 +305,10 @@ def _start(config: Config) -> tuple[str, int]:
 def _exactness(config: Config) -> str:
     """What the sampler leaves invariant, in words."""
     law = "the prior on partitions (model.likelihood = false)" if not config.of(Model).likelihood else "the posterior"
-    learned = [name for name in ("concentration", "discount") if getattr(config.of(Model), name) == "learn"]
+    model = config.of(Model)
+    of_gamma = isinstance(model.concentration, GammaPrior)
+    learned = [] if isinstance(model.concentration, float) or of_gamma else ["concentration"]
+    learned += [] if isinstance(model.discount, float) else ["discount"]
     grid = f"; {' and '.join(learned)} on a grid" if learned else ""
     whose = " of the views and of the rows' clusters in each" if config.of(Model).has_views else ""
     return f"exact: every cycle leaves {law}{whose} invariant, on any number of ranks{grid}"

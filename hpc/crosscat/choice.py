@@ -8,7 +8,8 @@ on 22 to 33 rows of 102 columns views are worse by 1 to 4 nats a row.
 from __future__ import annotations
 
 from mpibayes.hpc.config.config import Config
-from mpibayes.hpc.crosscat.keys import GammaPrior, Model
+from mpibayes.hpc.crosscat.given_priors import GammaPrior
+from mpibayes.hpc.crosscat.keys import Model
 from mpibayes.text import counted
 
 FEWEST_ROWS, FEWEST_COLUMNS = 50, 3  # of a table on which views pay

@@ -14,6 +14,7 @@ from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.crosscat import draws, strata
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
+from mpibayes.hpc.crosscat.given_priors import AUTO_CONCENTRATION
 from mpibayes.hpc.crosscat.heldout import HeldOut
 from mpibayes.hpc.crosscat.keys import Anneal, Model, Output, Sampler, priors
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
@@ -45,7 +46,7 @@ def settings_of(config: Config, n_rows: int) -> Settings:
         hyper_every=sampler.hyper_every,
         split_merge=None if sampler.split_merge == "auto" else sampler.split_merge,
         annealing=strategy.annealing(config, n_rows),
-        view_concentration=model.view_concentration if model.has_views else None,
+        view_concentration=model.view_law,
         view_discount=model.view_discount,
         column_moves=None if sampler.column_moves == "auto" else sampler.column_moves,
         view_moves=sampler.view_moves,
@@ -70,6 +71,7 @@ class Family:
         said = {
             "run": {"shards": shards, "burn_in": strategy.burn_in(config, n_training, shards)},
             "sampler": {"opening": opening, "init": strategy.initial(config)},
+            "model": {"concentration": AUTO_CONCENTRATION, "view_concentration": AUTO_CONCENTRATION},
         }
         if config.of(Model).has_views:
             rows = strategy.pilot_rows(config, n_training)

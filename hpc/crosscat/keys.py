@@ -6,45 +6,25 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, Union
 
-from pydantic import AfterValidator, BeforeValidator, Field, create_model
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from mpibayes.hpc.components.component import Component, PriorKey
-from mpibayes.hpc.components.kinds import KINDS
 from mpibayes.hpc.components.multinormal import default_grids
 from mpibayes.hpc.config import keys
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.section import LENGTH_OF_TIME, Duration, Name, Positive, Section, key, none, tuples
-from mpibayes.io.rows import STORED
-
-
-class GammaPrior(Section):
-    """alpha ~ Gamma(shape, rate), updated by Escobar and West's auxiliary variable (docs/math.md 2.4)."""
-
-    gamma: tuple[Positive, Positive]
-
-
-def _prior(kind: type[Component]) -> type[Section]:
-    """The prior of a column of this kind."""
-
-    def of(key: PriorKey) -> Any:
-        number = Annotated[float, Field(ge=key.least)]
-        return Annotated[tuple[number, ...], Field(min_length=1)] if key.by_level else number
-
-    keys_of = {key.name: (of(key), ...) for key in kind.prior_keys}
-    return create_model(f"{kind.__name__}Prior", __base__=Section, **keys_of)
-
-
-def prior_words(kind: type[Component], numbers: str = "...") -> str:
-    """What such a prior looks like."""
-    return f"{{{', '.join(f'{key.name} = [{numbers}]' if key.by_level else key.name for key in kind.prior_keys)}}}"
-
-
-def table_kinds(kind: type[Component]) -> list[str]:
-    """The kinds of column in a table whose cells it models."""
-    return [name for name, arrays in STORED.items() if arrays[0] in kind.stored]
-
-
-PRIORS = {kind: _prior(kind) for kind in KINDS if kind.prior_keys}
+from mpibayes.hpc.crosscat.given_priors import (
+    ALPHA,
+    DISCOUNT,
+    GAMMA_GRID,
+    LEARNED,
+    PRIORS,
+    Alpha,
+    Discount,
+    GammaGrid,
+    GammaPrior,
+    prior_words,
+    table_kinds,
+)
 
 
 class Model(keys.Model):
@@ -57,32 +37,54 @@ class Model(keys.Model):
         '"auto", "mixture" or "crosscat"',
         decided_once=True,
     )
-    concentration: Annotated[Literal["learn"] | float | GammaPrior, BeforeValidator(tuples)] = key(
-        "learn",
-        "alpha: learned on a grid, fixed to a number, or {gamma = [shape, rate]} for Escobar and West's update",
-        '"learn", a number above -discount, or {gamma = [shape, rate]} with both above 0',
+    concentration: Annotated[Alpha | GammaPrior | GammaGrid, BeforeValidator(tuples)] = key(
+        "auto",
+        f"alpha; {LEARNED} of {{gamma = [shape, rate], points = n}}; without points by Escobar and West's update",
+        f"{ALPHA}, {GAMMA_GRID} or {{gamma = [shape, rate]}}, with both above 0",
+        decided_once=True,
     )
-    discount: Literal["learn"] | Annotated[float, Field(ge=0, lt=1)] = key(
-        0.0, "d of the Pitman-Yor process; 0 is the Dirichlet process", 'a number in [0, 1), or "learn"'
+    discount: Annotated[Discount, BeforeValidator(tuples)] = key(
+        0.0, "d of the Pitman-Yor process; 0 is the Dirichlet process; learned, or on the points of a list", DISCOUNT
     )
-    view_concentration: Literal["learn"] | float = key(
-        "learn", "alpha of the columns over views: learned on a grid, or fixed", '"learn", or a number above -discount'
+    view_concentration: Annotated[Alpha | GammaGrid, BeforeValidator(tuples)] = key(
+        "auto",
+        f"alpha of the columns over views; {LEARNED} of {{gamma = [shape, rate], points = n}}",
+        f"{ALPHA}, or {GAMMA_GRID} with both above 0",
+        decided_once=True,
     )
-    view_discount: Literal["learn"] | Annotated[float, Field(ge=0, lt=1)] = key(
-        0.0, "d of the columns over views", 'a number in [0, 1), or "learn"'
+    view_discount: Annotated[Discount, BeforeValidator(tuples)] = key(
+        0.0, "d of the columns over views; learned, or on the points of a list", DISCOUNT
+    )
+    real: Literal["recorded", "as is"] = key(
+        "recorded",
+        "real columns: in the steps, with the atoms and on the scales that the import found, or their values as "
+        "normal ones",
+        '"recorded" or "as is"',
     )
     likelihood: bool = key(True, "false samples the prior: the table's cells are ignored", "true or false")
 
     @property
-    def law(self) -> str | float | dict[str, tuple[float, float]]:
-        """Of the concentration: "learn", a number, or {"gamma": (shape, rate)}."""
-        given = self.concentration
-        return given if isinstance(given, str | float) else given.model_dump()
+    def law(self) -> Any:
+        """Of the concentration, for `PitmanYor.of`."""
+        return _plain(self.concentration)
+
+    @property
+    def view_law(self) -> Any:
+        """Of the columns over views; None where there is one view."""
+        return _plain(self.view_concentration) if self.has_views else None
+
+    @property
+    def plain(self) -> bool:
+        return self.real == "as is"
 
     @property
     def has_views(self) -> bool:
         """Whether there may be several views; a mixture has one. Of "auto" not known yet: keys of views are allowed."""
         return SEVERAL[self.family]
+
+
+def _plain(given: Any) -> Any:
+    return given.model_dump() if isinstance(given, Section) else given
 
 
 SEVERAL = {"mixture": False, "crosscat": True, "auto": True}  # what auto means, the table decides: choice.py
@@ -93,12 +95,13 @@ OF_VIEWS = {  # keys that a mixture has no use for
 
 
 class Column(keys.Column):
-    prior: Annotated[Union[*PRIORS.values(), None], BeforeValidator(tuples)] = key(
+    prior: Annotated[Union[*PRIORS, None], BeforeValidator(tuples)] = key(
         None,
-        "fixes the column's hyperparameters, which are learned otherwise",
+        "fixes the column's hyperparameters, which are learned otherwise, or says by grid on which points",
         " or ".join(
-            f"{prior_words(kind, 'one positive number a level')} for {' and '.join(table_kinds(kind))} columns"
-            for kind in PRIORS
+            f"{prior_words(kind, 'one positive number a level', 'positive numbers')} for "
+            f"{' and '.join(table_kinds(kind))} columns"
+            for kind in dict.fromkeys(PRIORS.values())
         ),
     )
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaincinv, gammaln, logsumexp
 
 from mpibayes.hpc.components.grid import as_grid, draw_on_grid
 
 LEARNED_CONCENTRATION = np.geomspace(0.05, 500.0, 41)
 LEARNED_DISCOUNT = np.linspace(0.0, 0.9, 10)
+
+
+def gamma_quantiles(shape: float, rate: float, n: int) -> np.ndarray:
+    """The n quantiles of Gamma(shape, rate) at (i - 1/2) / n, i = 1, ..., n, rising float64 (n,)."""
+    return gammaincinv(shape, (np.arange(n) + 0.5) / n) / rate
 
 
 def log_eppf(size: np.ndarray, concentration, discount) -> np.ndarray:
@@ -37,9 +42,12 @@ class PitmanYor:
 
     @classmethod
     def of(cls, concentration, discount) -> PitmanYor:
-        """Of settings: a number is fixed, a list a grid, "learn" the default grid, {"gamma": (a, b)} a gamma prior."""
+        """Of settings: a number is fixed, a list a grid, "learn" the default grid, {"gamma": (a, b)} a gamma prior,
+        and with "points" as well the grid of that many of its quantiles."""
         if isinstance(concentration, dict):
-            return cls(np.ones(1), np.zeros(1), tuple(concentration["gamma"]))
+            if "points" not in concentration:
+                return cls(np.ones(1), np.zeros(1), tuple(concentration["gamma"]))
+            concentration = gamma_quantiles(*concentration["gamma"], concentration["points"])
         alphas = LEARNED_CONCENTRATION if isinstance(concentration, str) else as_grid(concentration)
         ds = LEARNED_DISCOUNT if isinstance(discount, str) else as_grid(discount)
         return cls(alphas, ds)

@@ -9,18 +9,8 @@ from mpibayes.hpc.config.against_table import nearest_column, some
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.places import Report, bare, shown
 from mpibayes.hpc.config.section import Section
-from mpibayes.hpc.crosscat.keys import (
-    OF_VIEWS,
-    PRIORS,
-    Anneal,
-    Block,
-    Column,
-    Model,
-    Sampler,
-    growing_schedule,
-    prior_words,
-    table_kinds,
-)
+from mpibayes.hpc.crosscat.given_priors import GAMMA_GRID, PRIORS, GammaPrior, prior_words, table_kinds
+from mpibayes.hpc.crosscat.keys import OF_VIEWS, Anneal, Block, Column, Model, Sampler, growing_schedule
 from mpibayes.io import table
 from mpibayes.io.rows import LEVELLED
 from mpibayes.text import counted, import_again
@@ -88,20 +78,10 @@ def _block_rules(blocks: Mapping[str, Block], columns: Mapping[str, Column], rep
 def _joint_rules(model: Model, sampler: Sampler, report: Report) -> None:
     """Rules that tie two keys together."""
     concentration, discount = model.concentration, model.discount
-    if isinstance(concentration, float):
-        if discount == "learn" and concentration <= 0:
-            report.add(
-                ("model", "concentration"), f'got {concentration}, expected a number above 0 where discount = "learn"'
-            )
-        elif discount != "learn" and concentration <= -discount:
-            report.add(
-                ("model", "concentration"), f"got {concentration}, expected a number above -discount = {-discount}"
-            )
-    elif concentration != "learn" and discount != 0:
-        report.add(
-            ("model", "concentration"),
-            'the gamma prior (Escobar and West) is for discount = 0; here use "learn", or set discount = 0',
-        )
+    _least_rule("concentration", concentration, "discount", discount, report)
+    if isinstance(concentration, GammaPrior) and discount != 0:
+        what = "the gamma prior (Escobar and West) is for discount = 0"
+        report.add(("model", "concentration"), f'{what}; here use "learn" or {GAMMA_GRID}, or set discount = 0')
     if sampler.opening == "all" and discount != 0:
         report.add(
             ("sampler", "opening"),
@@ -117,6 +97,14 @@ def _joint_rules(model: Model, sampler: Sampler, report: Report) -> None:
         )
 
 
+def _least_rule(name: str, alpha: object, of: str, discount: object, report: Report) -> None:
+    """A concentration that is a number has to be above -d, whichever discount d there may be."""
+    least = 0.0 if discount == "learn" else min(discount) if isinstance(discount, tuple) else discount
+    if isinstance(alpha, float) and alpha <= -least:
+        why = f"above -{of} = {-least}" if isinstance(discount, float) else f"above {0.0 - least:g}, as {of} is learned"
+        report.add(("model", name), f"got {alpha}, expected a number {why}")
+
+
 def _view_rules(model: Model, sampler: Sampler, report: Report) -> None:
     """Rules about several views."""
     if not model.has_views:
@@ -125,15 +113,10 @@ def _view_rules(model: Model, sampler: Sampler, report: Report) -> None:
                 what = f"given, but model.family = {shown(model.family)} has one view"
                 report.add((section, key), f'{what}; set model.family = "crosscat" to use it, or take it out')
         return
-    if model.family == "crosscat" and not isinstance(model.concentration, str | float):
-        what = 'views that split and merge have no gamma prior of the concentration; use "learn" or a number'
-        report.add(("model", "concentration"), what)
-    given, discount = model.view_concentration, model.view_discount
-    if isinstance(given, float):
-        least = 0.0 if discount == "learn" else -discount
-        if given <= least:
-            why = 'where view_discount = "learn"' if discount == "learn" else "= -view_discount"
-            report.add(("model", "view_concentration"), f"got {given}, expected a number above {least:g} {why}")
+    if model.family == "crosscat" and isinstance(model.concentration, GammaPrior):
+        what = "views that split and merge have no gamma prior of the concentration but on a grid"
+        report.add(("model", "concentration"), f'{what}; use {GAMMA_GRID}, "learn" or a number')
+    _least_rule("view_concentration", model.view_concentration, "view_discount", model.view_discount, report)
 
 
 def _unused(sampler: Sampler, anneal: Anneal) -> dict[str, str]:
@@ -181,13 +164,15 @@ def _check_priors(config: Config, by_name: Mapping[str, table.Column], report: R
         key, column = ("columns", name), by_name.get(name)
         if settings.prior is None or column is None:
             continue
-        wanted = next(kind for kind in PRIORS if column.kind in table_kinds(kind))
-        given = next(kind for kind, prior in PRIORS.items() if prior is type(settings.prior))
+        wanted = next(kind for kind in PRIORS.values() if column.kind in table_kinds(kind))
+        given = PRIORS[type(settings.prior)]
         if given is not wanted:
-            what = f"got {prior_words(given)}, but the column is {column.kind}; expected {prior_words(wanted)}"
+            got = shown(settings.prior.model_dump())
+            what = f"got {got}, but the column is {column.kind}; expected {prior_words(wanted)}"
             report.add((*key, "prior"), f"{what}, or {import_again(name, table_kinds(given)[0])}")
             continue
-        for numbers in (getattr(settings.prior, of.name) for of in wanted.prior_keys if of.by_level):
+        by_level = {key.name for form in wanted.prior_forms for key in form if key.by_level}
+        for numbers in (getattr(settings.prior, key) for key in type(settings.prior).model_fields if key in by_level):
             if len(numbers) != len(column.levels):
                 n, levels = len(numbers), list(column.levels)
                 what = f"got {counted(n, 'number')}, expected {len(levels)}, one for each level in the table's order"

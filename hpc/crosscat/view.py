@@ -34,7 +34,7 @@ class Settings:
 
     seed: int = 0
     shards: int | None = None  # None: the default for the number of rows
-    concentration: object = "learn"  # a number, a list (grid), "learn" or {"gamma": (shape, rate)}
+    concentration: object = "learn"  # as `PitmanYor.of` takes it: a number, a list (grid), "learn", a dictionary
     discount: object = 0.0  # a number, a list (grid) or "learn"
     sweeps_per_cycle: int = 1
     opening: str = "one"  # "all" needs discount 0

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.data.sparse import SparseData
+from mpibayes.io.table import Table
 from mpibayes.io.tables import AnyTable, is_sparse, open_table
 
 
 def opened(config: Config, path: Path | None = None) -> AnyTable:
     """The table at `path`, by default that of the configuration. ConfigError where it is a sparse one and the model is
-    about typed columns, or the other way round; DataError where there is no table."""
+    about typed columns, or the other way round; DataError where there is no table. Its real columns are as the model
+    takes them."""
     path = config.table if path is None else path
     there, wanted = is_sparse(path), config.model.sparse
     if there != wanted:
@@ -26,7 +29,11 @@ def opened(config: Config, path: Path | None = None) -> AnyTable:
             f"{path}: {kinds[there]}, but the model, {family}, is about {kinds[wanted]}: name such a table, or choose "
             "another model (model.family, model.likelihood)"
         )
-    return open_table(path, wanted)
+    table = open_table(path, wanted)
+    if not config.model.plain:
+        return table
+    columns = tuple(replace(column, resolution=0.0, atoms=(), log=False) for column in table.columns)
+    return Table(table.path, table.n_rows, columns, table.fingerprint, table.source)
 
 
 def data_of(config: Config, table: AnyTable) -> Data | SparseData:

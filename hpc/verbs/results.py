@@ -50,7 +50,8 @@ def export(run_dirs, to, out, burn_in, timings, table):
     Forms:
       clusters  CSV, one line a training row: its cluster in the report and the probability of that; mixtures only
       arviz     one HDF5 file that ArviZ and xarray open (posterior, sample_stats, kept_draws, and their warm-up)
-      labels    text, one kept draw a line: the cluster of each training row, in table order; mixtures only
+      labels    text, one kept draw a line: the cluster of each training row, in table order; mixtures only. Of
+                crosscat first the view of each column, then after " | " each the clusters in view 0, 1, ...
       features  text, one kept draw a line: a string of 0 and 1 a feature, of the rows that have it; ibp only
       topics    CSV, one line a topic and word: the topic's share, the word's probability in it; topics only
       factors   CSV, one line a user and an item: its bias and its factors; ratings only

@@ -78,6 +78,7 @@ def given(columns, priors, process) -> Setup:
 FAIR, REAL = {"dirichlet": (0.3, 0.3)}, {"mean": 0.1, "kappa": 0.3, "nu": 2.0, "variance": 0.3}
 HALF, SHARP = {"dirichlet": (0.5, 0.5)}, {"dirichlet": (0.05, 0.05, 0.05)}
 BINARY = ("no", "yes")
+QUANTILES = -np.log1p(-(np.arange(1, 42) - 0.5) / 41)
 CASES = {
     "cc4x3": given(
         tuple(
@@ -104,6 +105,16 @@ CASES = {
             "x": tuple({"mean": 0.1, "kappa": 0.3, "nu": 2.0, "variance": v} for v in (0.2, 1.5)),
             "n": ({"shape": 1.3, "rate": 0.4},),
         },
+    ),
+    # with the quantiles of Gamma(1, 1) at (i - 1/2) / 41
+    "quantiles": given(
+        (
+            ("a", "categorical", (0, 0, 1, 1), BINARY),
+            ("b", "categorical", (0, 1, 1, -1), BINARY),
+            ("x", "real", (-1.2, 0.9, 1.4, NAN), None),
+        ),
+        {**dict.fromkeys("ab", FAIR), "x": REAL},
+        fixed(QUANTILES, 0.0, QUANTILES, 0.0),
     ),
     # two columns that each want a view: what becomes of a view without columns matters most
     "sharp": given(

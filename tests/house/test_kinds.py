@@ -109,9 +109,9 @@ def test_a_given_prior_is_taken():
     """A kind reads the keys that it says it has."""
     columns, _ = table_from_arrays([("c", "boolean", [0, 1], None), ("r", "real", [0.0, 2.0], None)])
     columns += table_from_arrays([("n", "count", [1.0, 4.0], None)])[0]
-    for kind in (kind for kind in KINDS if kind.prior_keys):
+    for kind, form in ((k, form) for k in KINDS for form in k.prior_forms if not form[0].grid):
         own = next(column for column in columns if column.block in kind.stored)
-        said = {key.name: [3.0, 5.0] if key.by_level else 2.0 + i for i, key in enumerate(kind.prior_keys)}
+        said = {key.name: [3.0, 5.0] if key.by_level else 2.0 + i for i, key in enumerate(form)}
         made, given = kind([own], {own.name: said}, {}), np.hstack(list(said.values()))
         assert made.prior(made.start())[kind.hyper].ravel()[: len(given)].tolist() == given.tolist()
 

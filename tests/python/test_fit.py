@@ -16,6 +16,7 @@ from mpibayes.hpc.python import child, display, fit
 from tests.conftest import FOR_RANKS
 from tests.query.runs import people, write_csv
 
+AGES = {"mean": 40.0, "kappa": 0.1, "nu": 3, "variance": 200}
 FEW = {"cycles": 4, "chains": 1, "burn_in": 1, "until_settled": False, "config": {"output.labels": 1}}
 
 
@@ -90,7 +91,7 @@ def test_kinds_make_a_table_that_is_found_again(tmp_path, capfd):
 def test_several_ranks_give_the_same_bits(tmp_path, monkeypatch):
     for name, value in FOR_RANKS.items():
         monkeypatch.setenv(name, value)
-    data, many = frame(200), {**FEW, "config": {"output.labels": 1, "run.shards": 2}}
+    data, many = frame(200), {**FEW, "config": {"output.labels": 1, "run.shards": 2, "columns.age.prior": AGES}}
     one, two = (mb.fit(data, tmp_path / str(n), ranks=n, **many, progress=False) for n in (1, 2))
     assert one.trace.drop(columns="seconds").equals(two.trace.drop(columns="seconds"))
     assert two.status[0]["ranks"] == 2 and np.array_equal(one.labels, two.labels)

@@ -5,7 +5,7 @@ import pyarrow.csv as pc
 import pytest
 
 from mpibayes.io.table import Table
-from tests.run.conftest import mpibayes
+from tests.run.conftest import exported, mpibayes
 
 N = 400
 SCHEMA = """
@@ -59,6 +59,39 @@ def test_a_written_schema_gives_the_same_table_and_another_one_what_it_says(plac
     assert mpibayes(place, "import", "t.csv", "own.h5", "--schema", "own.toml").returncode == 0
     found = columns_of(place / "own.h5")
     assert found["age"].resolution == 0.0 and found["gain"].atoms == (0.0,)
+
+
+AS_IS = """
+[columns.age]
+resolution = "none"
+[columns.size]
+resolution = "none"
+scale = "linear"
+[columns.gain]
+resolution = "none"
+atoms = []
+"""
+
+
+def test_numbers_as_they_are(place):
+    """model.real = "as is" is the model of a table without steps, atoms and logarithms: the same bits, predictions and
+    answers; the default is another one."""
+    (place / "as_is.toml").write_text(AS_IS)
+    assert mpibayes(place, "import", "t.csv", "as_is.h5", "--schema", "as_is.toml").returncode == 0
+    column = columns_of(place / "as_is.h5")["size"]
+    assert (column.resolution, column.atoms, column.log) == (0.0, (), False)
+    said = {"asked": ["--set", "model.real=as is"], "plain": ["--set", "data.table=as_is.h5"], "default": []}
+    found = {}
+    for name, words in said.items():
+        done = mpibayes(place, "run", "run.toml", "-o", name, "--set", "run.cycles=15", *words)
+        assert done.returncode == 0, done.stderr
+        done = mpibayes(place, "predict", name, "t.csv", "-o", f"{name}.scores.csv", "--impute", "--force")
+        assert done.returncode == 0, done.stderr
+        asked = mpibayes(place, "query", name, "conditional", "size", "--given", "group=a")
+        assert asked.returncode == 0, asked.stderr
+        found[name] = *exported(place, name), (place / f"{name}.scores.csv").read_bytes(), asked.stdout
+    assert found["asked"] == found["plain"]
+    assert all(a != b for a, b in zip(found["asked"], found["default"]))
 
 
 def test_wrong_schemas_are_refused(place):

@@ -6,6 +6,7 @@ import csv
 import numpy as np
 import pytest
 
+from mpibayes.hpc.crosscat.draws import iterate_draws
 from mpibayes.io.export import export
 from tests.run.conftest import exported, mpibayes, run, run_some
 
@@ -121,6 +122,22 @@ def test_what_is_made_of_it(place):
     assert done.returncode == 0, done.stderr
     assert len(lines(place / "scored.csv")) == N + 1
     assert all(all(row) for row in lines(place / "filled.csv"))
+
+
+def test_labels_as_the_documents_have_them(place):
+    """The view of each column of the table, and each view's labels, all numbered by first appearance."""
+    done = mpibayes(place, "export", "annealed", "--to", "labels", "--burn-in", 0, "-o", "lines.txt")
+    assert done.returncode == 0, done.stderr
+    draws, texts = list(iterate_draws(place / "annealed")), (place / "lines.txt").read_text().splitlines()
+    assert len(texts) == len(draws) > 1 and any(len(draw.labels) > 1 for draw in draws)
+    for text, draw in zip(texts, draws):
+        views, *labels = ([int(word) for word in part.split(" ")] for part in text.split(" | "))
+        assert len(views) == 7 and len(labels) == len(draw.labels) == max(views) + 1
+        for own in (views, *labels):
+            assert list(dict.fromkeys(own)) == list(range(max(own) + 1))
+        for c, v in enumerate(views):
+            same = np.unique(np.stack([labels[v], draw.labels[draw.view_of[c]]]), axis=1)
+            assert same.shape[1] == max(labels[v]) + 1 == len(np.unique(same[1]))
 
 
 def test_its_labels_start_another(place):

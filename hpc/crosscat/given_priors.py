@@ -1,0 +1,83 @@
+"""The priors that the configuration of a mixture may give: of concentrations and discounts, and of columns."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, create_model, model_validator
+
+from mpibayes.hpc.components.component import Component, PriorKey
+from mpibayes.hpc.components.kinds import KINDS
+from mpibayes.hpc.config.section import MOST_POINTS, Positive, Section, grid_of
+from mpibayes.hpc.crosscat.pitman_yor import gamma_quantiles
+from mpibayes.io.rows import STORED
+
+# --- of concentrations and discounts ----------------------------------------------------------------------------------
+
+
+class GammaPrior(Section):
+    """alpha ~ Gamma(shape, rate), updated by Escobar and West's auxiliary variable (docs/math.md 2.4)."""
+
+    gamma: tuple[Positive, Positive]
+
+
+class GammaGrid(Section):
+    """The same prior on a grid: so many of its quantiles, which have the same weight each."""
+
+    gamma: tuple[Positive, Positive]
+    points: Annotated[int, Field(ge=1, le=MOST_POINTS)]
+
+    @model_validator(mode="after")
+    def _within_range(self) -> GammaGrid:
+        quantiles = gamma_quantiles(*self.gamma, self.points)
+        if not (quantiles[0] > 0 and quantiles[-1] < math.inf):
+            raise ValueError("the first or the last quantile is beyond double precision")
+        return self
+
+
+Alpha = Literal["auto", "learn"] | float | grid_of(Positive)
+_Discount = Annotated[float, Field(ge=0, lt=1)]
+Discount = Literal["learn"] | _Discount | grid_of(_Discount)
+AUTO_CONCENTRATION = "learn"  # what "auto" is at a first start, of rows and of columns over views, as TOML has it
+GRID = f"a list of 1 to {MOST_POINTS} different numbers"
+ALPHA = f'"auto", "learn", a number above -discount, {GRID} above 0'
+GAMMA_GRID = f"{{gamma = [shape, rate], points = 1 to {MOST_POINTS}}}"
+DISCOUNT = f'a number in [0, 1), {GRID} in [0, 1), or "learn"'
+LEARNED = "auto: learn; learn: on a grid even in its logarithm; fixed to a number; on points of a list, or quantiles"
+
+
+# --- of columns -------------------------------------------------------------------------------------------------------
+
+
+def _sections_of(kind: type[Component]) -> list[type[Section]]:
+    """The priors that a column of this kind may be given: a section a form."""
+
+    def of(key: PriorKey) -> Any:
+        number = Annotated[float, Field(ge=key.least)]
+        if key.by_level:
+            return Annotated[tuple[number, ...], Field(min_length=1)]
+        return grid_of(number) if key.grid else number
+
+    forms = [{key.name: (of(key), ...) for key in form} for form in kind.prior_forms]
+    names = [f"{kind.__name__}Prior{number or ''}" for number in range(len(forms))]
+    return [create_model(name, __base__=Section, __module__=__name__, **form) for name, form in zip(names, forms)]
+
+
+def prior_words(kind: type[Component], by_level: str = "...", grid: str = "...") -> str:
+    """What such a prior looks like."""
+
+    def of(key: PriorKey) -> str:
+        numbers = by_level if key.by_level else grid if key.grid else ""
+        return f"{key.name} = [{numbers}]" if numbers else key.name
+
+    return " or ".join(f"{{{', '.join(map(of, form))}}}" for form in kind.prior_forms)
+
+
+def table_kinds(kind: type[Component]) -> list[str]:
+    """The kinds of column in a table whose cells it models."""
+    return [name for name, arrays in STORED.items() if arrays[0] in kind.stored]
+
+
+PRIORS = {prior: kind for kind in KINDS for prior in _sections_of(kind)}
+globals().update({prior.__name__: prior for prior in PRIORS})  # a pickle, by which ranks learn, names a class

@@ -1,0 +1,149 @@
+"""Every key of the configuration, in every family, away from its default: the same bytes on one rank and on two.
+
+A program of one process, and one under mpirun, goes through the cases of `every_key.VALUES` with `mpibayes run`. What
+ends the job (an error that not all ranks know of) costs one case: the program is started again with the next.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+from pathlib import Path
+
+import pytest
+
+from mpibayes.hpc import registry
+from mpibayes.hpc.config.load import load
+from tests.conftest import FOR_RANKS, launch
+from tests.run.conftest import mpibayes
+from tests.run.every_key import CONFIG, NO_VALUE, REFUSED, VALUES, cases_of, keys_of, make_files, sections_in
+
+PROGRAM = """
+import json, os, sys
+from mpibayes.hpc import cli
+from mpibayes.hpc.parallel.launcher import launcher_rank
+
+for name, words in json.load(open(sys.argv[1])):
+    code = cli.main(words)
+    if launcher_rank() == 0:
+        print(f"ended {name} {code}", flush=True)
+        print(f"error ended {name}", file=sys.stderr, flush=True)
+"""
+FORMS = ("labels", "features", "factors", "topics")  # of `export`, besides csv
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    place = tmp_path_factory.mktemp("every_key")
+    make_files(place)
+    return place
+
+
+def words_of(case):
+    return [word for change in case for word in ("--set", change)]
+
+
+def run_all(place: Path, kind: str, cases, ranks: int) -> dict[int, str]:
+    """Run these cases, by number, into KIND-NUMBER-RANKS; the errors of those that failed."""
+    left = {n: ["run", f"{kind}.toml", "-o", f"{kind}-{n}-{ranks}", *words_of(case)] for n, case in cases.items()}
+    failed = {}
+    while left:
+        plan = place / f"{kind}-{ranks}.json"
+        plan.write_text(json.dumps(list(left.items())))
+        program = [sys.executable, "-c", PROGRAM, plan]
+        done = launch(program if ranks == 1 else ["mpirun", "-n", ranks, *program], 200, place, FOR_RANKS)
+        ended = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("ended ")]
+        errors = [text.strip() for text in done.stderr.split("error ended ")]
+        for (number, code), text in zip(ended, errors):
+            del left[int(number)]
+            if code != "0":
+                failed[int(number)] = f"exit code {code}: {text}"
+        if left:
+            number = next(iter(left))
+            del left[number]
+            failed[number] = f"ended the program, code {done.returncode}: {errors[-1]}"
+    return failed
+
+
+def exported(place: Path, kind: str, out: str) -> dict[str, bytes]:
+    """Every byte that the guarantee is about."""
+    found = {}
+    for form in ("csv", *(form for form in FORMS if form in registry.exports_of(kind).FORMS)):
+        words = ["--no-timings"] if form == "csv" else ["--burn-in", 0] if form in ("labels", "features") else []
+        done = mpibayes(place, "export", out, "--to", form, "-o", f"{out}.{form}", *words)
+        assert done.returncode == 0, done.stderr
+        for path in sorted(place.glob(f"{out}*.{form}")):
+            found[path.name.removeprefix(out)] = path.read_bytes()
+    return found
+
+
+def differences(place: Path, kind: str, cases) -> list[str]:
+    """What is wrong with each of some cases, by number."""
+    problems = []
+    for ranks in (1, 2):
+        failed = run_all(place, kind, cases, ranks)
+        problems += [f"{cases[n]} on {ranks} ranks: {text}" for n, text in failed.items()]
+        cases = {n: case for n, case in cases.items() if n not in failed}
+    for n, case in cases.items():
+        one, two = (exported(place, kind, f"{kind}-{n}-{ranks}") for ranks in (1, 2))
+        if one != two or not one:
+            problems.append(
+                f"{case}: other bytes on 2 ranks, in {[name for name in one if one[name] != two.get(name)]}"
+            )
+    return problems
+
+
+@pytest.mark.parametrize("kind", registry.ROOMS)
+def test_every_key_has_a_value_that_is_not_its_default(place, kind):
+    wanted = dict(keys_of(kind))
+    assert set(VALUES[kind]) <= set(wanted), "keys that there are not"
+    problems = []
+    for name, info in wanted.items():
+        cases, (section, key) = VALUES[kind].get(name, []), name.split(".")
+        if name in NO_VALUE.get(kind, ()):
+            assert not cases
+            continue
+        if not cases:
+            problems.append(f"{name}: no case in every_key.py")
+        left = sections_in(info.annotation) - REFUSED.get(kind, set())
+        for case in cases:
+            config = load(place / f"{kind}.toml", case)
+            of = config.named[section].values() if section in config.named else [config.sections[section]]
+            values = [getattr(section, key) for section in of]
+            left -= set(map(type, values))
+            if not info.is_required() and values == [info.default] * len(values):
+                problems.append(f"{case}: {name} has its default")
+        problems += [f"{name}: no case holds a {section.__name__}" for section in left]
+    assert not problems, "\n".join(problems)
+
+
+PART = 25  # cases of a test, which has to end in time on a busy machine
+PARTS = [(kind, start) for kind in CONFIG for start in range(0, len(cases_of(kind)), PART)]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind, start", PARTS)
+def test_every_key_on_one_rank_and_on_two(place, mpirun, kind, start):
+    problems = differences(place, kind, dict(list(enumerate(cases_of(kind)))[start : start + PART]))
+    assert not problems, "\n".join(problems)
+
+
+SAMPLE = [
+    tuple(change for case in VALUES["mixture"]["columns.prior"] for change in case),
+    (*VALUES["mixture"]["blocks.prior"][0], "data.heldout=new.csv", "data.unseen=missing"),
+]
+
+
+def test_a_sample_of_keys_on_one_rank_and_on_two(place, mpirun):
+    """It takes seconds, as two programs are started; nothing less has a configuration sent to another rank."""
+    problems = differences(place, "mixture", dict(enumerate(SAMPLE, 1000)))
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("kind", CONFIG)
+def test_a_configuration_travels(place, kind):
+    """To other ranks: every case, which in `Config` holds every kind of section."""
+    for case in cases_of(kind):
+        config = load(place / f"{kind}.toml", case)
+        assert pickle.loads(pickle.dumps(config)) == config, case
