@@ -28,6 +28,7 @@ import h5py
 import numpy as np
 
 from mpibayes.errors import ConfigError, DataError
+from mpibayes.io.documents import json_value
 from mpibayes.io.files import replacing, sync_directory, write_h5
 from mpibayes.io.seal import Seal, append_seal
 from mpibayes.io.table import FORMAT as TYPED
@@ -210,7 +211,7 @@ def _read_header(path: Path, file: h5py.File) -> SparseTable:
         )
     about = {name: file.attrs[name] for name in ("n_rows", "n_columns", "n_entries")}
     n, v, e = (int(x) for x in about.values())
-    source = json.loads(file["source"][()])
+    source = json_value(file["source"][()])
     table = SparseTable(
         path, n, v, e, str(file.attrs["fingerprint"]), source, tuple(source["names"]), "times" in file,
         "row_text" in file, "column_text" in file, bool(file.attrs["whole"]),

@@ -11,11 +11,11 @@ import hashlib
 import json
 import re
 import secrets
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from mpibayes.errors import CheckpointError
+from mpibayes.io import documents
 from mpibayes.io.files import Guard, read_regular, reason, storing, unguarded, write_text
 
 RESOLVED = "config.resolved.toml"
@@ -39,7 +39,7 @@ def read_resolved(folder: Path) -> dict[str, Any]:
     path = folder / RESOLVED
     try:
         text = read_regular(path).decode()
-        settings = tomllib.loads(text)
+        settings = documents.toml(text)
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: cannot be read ({reason(error)}); it says what the run is") from None
     found = re.fullmatch(r"(.*\n)# sha256 of the lines above: ([0-9a-f]{64})\n", text, re.DOTALL)
@@ -65,7 +65,7 @@ def read_provenance(folder: Path) -> dict[str, Any]:
     """Raises CheckpointError when the file is not as it was written."""
     path = folder / PROVENANCE
     try:
-        record = json.loads(read_regular(path))
+        record = documents.json_value(read_regular(path))
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: cannot be read ({reason(error)}); the run's table is not known") from None
     if not isinstance(record, dict) or not {"run", "fingerprint", "starts"} <= record.keys():

@@ -32,6 +32,7 @@ from typing import Any
 
 from mpibayes.errors import CheckpointError, ConfigError
 from mpibayes.hpc.parallel.waiting import announce
+from mpibayes.io.documents import json_value
 from mpibayes.io.files import open_regular, read_regular, reason
 
 NAME = "LOCK"
@@ -266,10 +267,10 @@ def _started(pid: int) -> int | None:
 def _read(path: Path) -> dict[str, Any] | None:
     """What a lock says: {} where it is damaged, None where there is none. OSError where it cannot be read."""
     try:
-        owner = json.loads(read_regular(path))
+        owner = json_value(read_regular(path))
     except FileNotFoundError:
         return None
-    except (ValueError, RecursionError):
+    except ValueError:
         return {}
     return owner if isinstance(owner, dict) else {}
 
