@@ -13,8 +13,29 @@ from mpibayes.hpc.components.kinds import KINDS
 from mpibayes.hpc.components.multinormal import default_grids
 from mpibayes.hpc.config import keys
 from mpibayes.hpc.config.config import Config
-from mpibayes.hpc.config.section import LENGTH_OF_TIME, Duration, Name, Positive, Section, key, none, tuples
+from mpibayes.hpc.config.section import (
+    CYCLES,
+    CYCLES_OR_NONE,
+    LENGTH_OF_TIME,
+    MOST_ROWS,
+    POSITIVE,
+    ROW_COUNT,
+    Cycles,
+    CyclesOrNone,
+    Duration,
+    Name,
+    Positive,
+    RowCount,
+    Section,
+    key,
+    none,
+    tuples,
+    whole,
+)
 from mpibayes.io.rows import STORED
+
+Concentration = Annotated[float, Field(gt=-1, le=1e9)]
+TWO_POSITIVE = f"each {POSITIVE}"
 
 
 class GammaPrior(Section):
@@ -27,7 +48,7 @@ def _prior(kind: type[Component]) -> type[Section]:
     """The prior of a column of this kind."""
 
     def of(key: PriorKey) -> Any:
-        number = Annotated[float, Field(ge=key.least)]
+        number = Annotated[float, Field(ge=key.least, le=key.most)]
         return Annotated[tuple[number, ...], Field(min_length=1)] if key.by_level else number
 
     keys_of = {key.name: (of(key), ...) for key in kind.prior_keys}
@@ -56,16 +77,18 @@ class Model(keys.Model):
         "its own",
         '"mixture" or "crosscat"',
     )
-    concentration: Annotated[Literal["learn"] | float | GammaPrior, BeforeValidator(tuples)] = key(
+    concentration: Annotated[Literal["learn"] | Concentration | GammaPrior, BeforeValidator(tuples)] = key(
         "learn",
         "alpha: learned on a grid, fixed to a number, or {gamma = [shape, rate]} for Escobar and West's update",
-        '"learn", a number above -discount, or {gamma = [shape, rate]} with both above 0',
+        '"learn", a number above -discount, at most 1e9, or {gamma = [shape, rate]}, ' + TWO_POSITIVE,
     )
     discount: Literal["learn"] | Annotated[float, Field(ge=0, lt=1)] = key(
         0.0, "d of the Pitman-Yor process; 0 is the Dirichlet process", 'a number in [0, 1), or "learn"'
     )
-    view_concentration: Literal["learn"] | float = key(
-        "learn", "alpha of the columns over views: learned on a grid, or fixed", '"learn", or a number above -discount'
+    view_concentration: Literal["learn"] | Concentration = key(
+        "learn",
+        "alpha of the columns over views: learned on a grid, or fixed",
+        '"learn", or a number above -discount, at most 1e9',
     )
     view_discount: Literal["learn"] | Annotated[float, Field(ge=0, lt=1)] = key(
         0.0, "d of the columns over views", 'a number in [0, 1), or "learn"'
@@ -98,12 +121,14 @@ class Column(keys.Column):
         " or ".join(
             f"{prior_words(kind, 'one positive number a level')} for {' and '.join(table_kinds(kind))} columns"
             for kind in PRIORS
-        ),
+        )
+        + "; numbers up to 1e300, of a mean up to 1e150",
     )
 
 
-OneOrGrid = Positive | Annotated[tuple[Positive, ...], Field(min_length=1)]
-ONE_OR_GRID = "a number above 0, or a list of such numbers"
+MOST_POINTS = 1000  # of a grid
+OneOrGrid = Positive | Annotated[tuple[Positive, ...], Field(min_length=1, max_length=MOST_POINTS)]
+ONE_OR_GRID = f"{POSITIVE}, or a list of 1 to {MOST_POINTS} such numbers"
 
 
 class BlockPrior(Section):
@@ -112,7 +137,9 @@ class BlockPrior(Section):
     kappa: OneOrGrid | None = key(None, "rows that the prior's mean counts for", ONE_OR_GRID)
     nu: OneOrGrid | None = key(None, "degrees of freedom, above D - 1", ONE_OR_GRID)
     variance: OneOrGrid | None = key(None, "in units of each column's own", ONE_OR_GRID)
-    mean: tuple[float, ...] | None = key(None, "the prior's mean", "a list of one number a column")
+    mean: tuple[Annotated[float, Field(ge=-1e150, le=1e150)], ...] | None = key(
+        None, "the prior's mean", "a list of one number a column, each at most 1e150 in size"
+    )
 
 
 class Block(keys.Block):
@@ -144,6 +171,9 @@ def _rising(knots: Any) -> Any:
     return knots
 
 
+MOST_CLUSTERS = 65_536
+
+
 class Sampler(Section):
     strategy: Literal["auto", "anneal", "sequential+gibbs", "prior+gibbs"] = key(
         "auto",
@@ -151,10 +181,10 @@ class Sampler(Section):
         "seated one by one, or clusters drawn from the prior",
         '"auto", "anneal", "sequential+gibbs" or "prior+gibbs"',
     )
-    split_merge: Literal["auto"] | Annotated[int, Field(ge=0)] = key(
+    split_merge: Literal["auto"] | CyclesOrNone = key(
         "auto",
         "cycles between two rounds of split and merge moves; auto: every cycle at first, later every fourth; 0: none",
-        '"auto" or a whole number, 0 or more',
+        f'"auto" or {CYCLES_OR_NONE}',
     )
     init: Literal["auto", "one", "random", "sequential", "prior", "overdispersed", "labels"] = key(
         "auto",
@@ -163,41 +193,41 @@ class Sampler(Section):
         '"auto", "one", "random", "sequential", "prior", "overdispersed" or "labels"',
         decided_once=True,
     )
-    init_clusters: int = key(64, 'clusters of init = "random"', "a whole number, 1 or more", ge=1)
+    init_clusters: int = key(64, 'clusters of init = "random"', whole(1, MOST_CLUSTERS), ge=1, le=MOST_CLUSTERS)
     init_labels: Annotated[Name | None, BeforeValidator(none)] = key(
         None,
         'labels of init = "labels": a text file (its last line is taken) or a run directory; relative to this file',
         "the path of a text file with one line of labels, or of a run directory",
         path=True,
     )
-    init_views: Literal["auto"] | Annotated[int, Field(ge=1)] = key(
+    init_views: Literal["auto"] | Annotated[int, Field(ge=1, le=MOST_CLUSTERS)] = key(
         "auto",
         "views that columns are in at first, from which a search starts: groups of columns that tell of each other, or "
         "random ones where init_rows is 0; auto: 16, or fewer where there are fewer columns",
-        '"auto" or a whole number, 1 or more',
+        f'"auto" or {whole(1, MOST_CLUSTERS)}',
         decided_once=True,
     )
-    init_rows: Literal["auto"] | Annotated[int, Field(ge=0)] = key(
+    init_rows: Literal["auto"] | Annotated[int, Field(ge=0, le=MOST_ROWS)] = key(
         "auto",
         "rows on which views are searched for before the chain starts, all of them at most; auto: 10000 where init is "
         "auto, 0: none",
-        '"auto" or a whole number, 0 or more',
+        f'"auto" or {whole(0, MOST_ROWS)}',
         decided_once=True,
     )
-    column_moves: Literal["auto"] | Annotated[int, Field(ge=0)] = key(
+    column_moves: Literal["auto"] | CyclesOrNone = key(
         "auto",
         "cycles between two in which columns change views; auto: 1 at first, later 4; 0: none",
-        '"auto" or a whole number, 0 or more',
+        f'"auto" or {CYCLES_OR_NONE}',
     )
-    view_moves: int = key(2, "splits and merges of views that such a cycle proposes", "a whole number, 0 or more", ge=0)
-    sweeps_per_cycle: int = key(1, "passes over the rows between two syncs", "a whole number, 1 or more", ge=1)
+    view_moves: int = key(2, "splits and merges of views that such a cycle proposes", whole(0, 10_000), ge=0, le=10_000)
+    sweeps_per_cycle: int = key(1, "passes over the rows between two syncs", whole(1, 10_000), ge=1, le=10_000)
     opening: Literal["auto", "one", "all"] = key(
         "auto",
         'shards that open clusters in a cycle; both are exact, "all" needs discount = 0',
         '"auto", "one" or "all"',
         decided_once=True,
     )
-    hyper_every: int = key(1, "cycles between two hyperparameter updates", "a whole number, 1 or more", ge=1)
+    hyper_every: Cycles = key(1, "cycles between two hyperparameter updates", CYCLES)
 
 
 Knot = tuple[Annotated[float, Field(ge=0, lt=1e6)], Annotated[float, Field(gt=0, le=1)]]
@@ -219,12 +249,12 @@ class Anneal(Section):
         "to the fraction 1.0 after 1 pass or later",
     )
     passes: Annotated[float, Field(ge=1, lt=1e6)] = key(
-        10.0, "what growing may cost: assignments a row of the table", "a number, 1 or more"
+        10.0, "what growing may cost: assignments a row of the table", "a number from 1 to 1e6"
     )
-    start_rows: Literal["auto"] | Annotated[int, Field(ge=1)] = key(
+    start_rows: Literal["auto"] | RowCount = key(
         "auto",
         "rows of the first subsample; auto is a quarter of the rows, at most 1000",
-        '"auto" or a whole number, 1 or more',
+        f'"auto" or {ROW_COUNT}',
         decided_once=True,
     )
     seconds: Duration = key(
@@ -246,7 +276,7 @@ def growing_schedule(sampler: Sampler, anneal: Anneal) -> bool:
 
 
 class Output(keys.Output):
-    labels: int = key(10, "cycles between two kept draws of the labels", "a whole number, 1 or more", ge=1)
+    labels: Cycles = key(10, "cycles between two kept draws of the labels", CYCLES)
 
 
 SECTIONS: Mapping[str, type[Section]] = {

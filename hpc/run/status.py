@@ -62,11 +62,11 @@ def read_status(run_dir: str | Path) -> dict[str, Any]:
         raise DataError(f"{path}: damaged, not a JSON text ({error}). {HARMLESS}") from error
     if not isinstance(status, dict):
         raise DataError(f"{path}: damaged, not a JSON object. {HARMLESS}")
-    for names, kind, words in ((WHOLE, int, "a whole number"), (NUMBERS, int | float, "a number"), (TEXTS, str, "a text")):
+    for names, kind, words in ((WHOLE, int, "whole number"), (NUMBERS, int | float, "number"), (TEXTS, str, "text")):
         for name in names:
             value = status.get(name)
             if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-                raise DataError(f"{path}: damaged: {name} should be {words}, or null. {HARMLESS}")
+                raise DataError(f"{path}: damaged: {name} should be a {words}, or null. {HARMLESS}")
     return status
 
 
