@@ -20,6 +20,7 @@ from mpibayes.io.files import Guard, read_regular, reason, storing, unguarded, w
 
 RESOLVED = "config.resolved.toml"
 PROVENANCE = "provenance.json"
+FIELDS = {"run": str, "table": str, "fingerprint": str, "starts": list, "checkpoints": list}
 
 
 def new_name() -> str:
@@ -68,7 +69,8 @@ def read_provenance(folder: Path) -> dict[str, Any]:
         record = documents.json_value(read_regular(path))
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: cannot be read ({reason(error)}); the run's table is not known") from None
-    if not isinstance(record, dict) or not {"run", "fingerprint", "starts"} <= record.keys():
+    fields = {"checkpoints": []} | record if isinstance(record, dict) else {}
+    if not all(isinstance(fields.get(name), kind) for name, kind in FIELDS.items()):
         raise CheckpointError(f"{path}: damaged, not the record of a run; the run's table is not known")
     rest = {key: value for key, value in record.items() if key != "sha256"}
     if record.get("sha256") != _sum(json.dumps(rest, sort_keys=True)):

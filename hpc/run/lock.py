@@ -34,6 +34,7 @@ from mpibayes.errors import CheckpointError, ConfigError
 from mpibayes.hpc.parallel.waiting import announce
 from mpibayes.io.documents import json_value
 from mpibayes.io.files import open_regular, read_regular, reason
+from mpibayes.text import whole_number
 
 NAME = "LOCK"
 CLAIM = ".taken"
@@ -49,8 +50,7 @@ def job() -> str | None:
 
 def restarts() -> int:
     """How often the batch system has put this job back into its queue."""
-    text = os.environ.get("SLURM_RESTART_COUNT", "")
-    return int(text) if text.isdigit() else 0
+    return whole_number(os.environ.get("SLURM_RESTART_COUNT", "")) or 0
 
 
 def place() -> str | None:

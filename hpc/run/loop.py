@@ -43,9 +43,9 @@ from mpibayes.io.files import make_directory, open_regular, remove_left_overs, s
 from mpibayes.io.inference import merge
 from mpibayes.io.tables import AnyTable
 from mpibayes.io.trace import TraceWriter, last_values
-from mpibayes.text import counted, visible, visible_lines
+from mpibayes.text import counted, visible, visible_lines, whole_number
 
-STATUS_EVERY_S = float(os.environ.get("MPIBAYES_STATUS_SECONDS", "10"))  # a notebook shows it
+STATUS_EVERY_S = whole_number(os.environ.get("MPIBAYES_STATUS_SECONDS", "")) or 10  # a notebook asks for 1
 
 
 def main(

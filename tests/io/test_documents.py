@@ -7,7 +7,7 @@ import pytest
 
 from mpibayes.errors import CheckpointError, ConfigError, DataError
 from mpibayes.hpc.config.load import load
-from mpibayes.hpc.run.identity import PROVENANCE, RESOLVED, read_provenance, read_resolved
+from mpibayes.hpc.run.identity import PROVENANCE, RESOLVED, read_provenance, read_resolved, write_provenance
 from mpibayes.hpc.run.status import read_status
 from mpibayes.io.documents import MOST_LEVELS, MOST_PARTS, TooMuch, json_value, toml
 from mpibayes.io.schema import read_schema
@@ -82,6 +82,17 @@ def test_files_of_a_run_that_were_edited_are_damaged(tmp_path, text):
         read_resolved(tmp_path)
     with pytest.raises(TooMuch):
         json_value(text)
+
+
+@pytest.mark.parametrize("field", ["run", "table", "fingerprint", "starts", "checkpoints"])
+@pytest.mark.parametrize("value", [None, 7, {"a": 1}])
+def test_a_provenance_of_other_fields_is_damaged_though_its_checksum_is_right(tmp_path, field, value):
+    record = {"run": "a", "table": "t.h5", "fingerprint": "b", "starts": [], "checkpoints": []}
+    write_provenance(tmp_path, record)
+    assert read_provenance(tmp_path)["run"] == "a"
+    write_provenance(tmp_path, record | {field: value})
+    with pytest.raises(CheckpointError, match="damaged, not the record of a run"):
+        read_provenance(tmp_path)
 
 
 def test_atoms_are_numbers(tmp_path):
