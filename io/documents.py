@@ -60,6 +60,11 @@ def json_value(data: str | bytes) -> Any:
     return value
 
 
+def json_text(value: Any) -> str:
+    """JSON in UTF-8 that `json_value` reads back the same, also names of files that are not UTF-8."""
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
+
+
 def where(error: ValueError, text: str) -> tuple[int | None, str]:
     """The line of a problem that `toml` raised, where it is known, and its message without the line."""
     if isinstance(error, TooMuch):

@@ -34,7 +34,7 @@ import h5py
 import numpy as np
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.io.documents import json_value
+from mpibayes.io.documents import json_text, json_value
 from mpibayes.io.files import HDF5, first_bytes, reading, sync_directory
 from mpibayes.io.rows import (
     BLOCKS,
@@ -336,7 +336,7 @@ class TableWriter:
             if levels:
                 self._file.create_dataset(f"levels/{number}", data=list(levels), dtype=h5py.string_dtype("utf-8"))
         self._file["columns"] = json.dumps(entries, ensure_ascii=False)
-        self._file["source"] = json.dumps(dict(self.source), ensure_ascii=False)
+        self._file["source"] = json_text(dict(self.source))
         content = [[c.name, c.kind, list(c.levels), c.resolution, list(c.atoms), c.log] for c in columns]
         content.append([self.n_rows, *(d.hexdigest() for d in digests.values())])
         fingerprint = hashlib.sha256(json.dumps(content, ensure_ascii=False).encode()).hexdigest()

@@ -38,6 +38,7 @@ class VariancePrior(Section):
 
 
 MOST_POINTS = 1000  # of a grid
+Concentration = Annotated[float, Field(ge=1e-6, le=1e6)]  # beyond, no row has anything in common with another
 MOST_PIXELS = 65_536  # in a row or column of a picture
 Deviation = Annotated[Literal["learn"] | Positive | VariancePrior, BeforeValidator(tuples)]
 DEVIATION = f'"learn", {POSITIVE}, or {{inverse_gamma = [shape, scale]}} of the variance, two such numbers'
@@ -63,13 +64,15 @@ class Model(keys.Model):
         f'"learn", {POSITIVE}, or {{gamma = [shape, rate]}}, two such numbers',
     )
     c: Annotated[
-        Literal["learn"] | Positive | Annotated[tuple[Positive, ...], Field(min_length=1, max_length=MOST_POINTS)],
+        Literal["learn"]
+        | Concentration
+        | Annotated[tuple[Concentration, ...], Field(min_length=1, max_length=MOST_POINTS)],
         BeforeValidator(tuples),
     ] = key(
         1.0,
         "concentration, 1 for the one-parameter process: features of more rows with less of it; fixed to a number, or "
         "learned on a grid",
-        f'"learn", {POSITIVE}, or a list of 1 to {MOST_POINTS} such numbers',
+        f'"learn", a number above 0 (1e-6 to 1e6), or a list of 1 to {MOST_POINTS} such numbers',
     )
     noise_sd: Deviation = key(
         "learn",
