@@ -26,14 +26,15 @@ class Places:
 
     def where(self, key: Key) -> str:
         """`run.toml:12: run.seed`, or `--set run.seed` where the command line gave it."""
+        name = _short(dotted(key), 200)
         for length in range(len(key), 0, -1):
             if key[:length] in self.set_keys or (
                 length > 1 and any(given[:length] == key[:length] for given in self.set_keys)
             ):
-                return f"--set {dotted(key)}"
+                return f"--set {name}"
             if key[:length] in self.lines:
-                return f"{self.path}:{self.lines[key[:length]]}: {dotted(key)}"
-        return f"{self.path}: {dotted(key)}"
+                return f"{self.path}:{self.lines[key[:length]]}: {name}"
+        return f"{self.path}: {name}"
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,8 @@ def shown(value: Any) -> str:
     return _short(as_toml(value))
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= 80 else text[:77] + "..."
+def _short(text: str, most: int = 80) -> str:
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def as_toml(value: Any) -> str:

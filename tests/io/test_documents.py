@@ -45,6 +45,7 @@ def test_configurations_and_schemas_beyond_the_limits_have_one_message(tmp_path,
     (f"run.shards={DIGITS}", "--set run.shards: a whole number of more than 300 digits"),
     (f"{LONG_KEY}=1", "a key of 50,000 parts"),
     ("x" * 10_000, "expected key=value"),
+    ("x" * 10_000 + "=1", "unknown key"),
 ])  # fmt: skip
 def test_overrides_beyond_the_limits_have_one_message(tmp_path, item, words):
     (tmp_path / "run.toml").write_text('data.table = "t.h5"\n')

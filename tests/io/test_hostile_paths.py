@@ -33,8 +33,8 @@ def test_a_name_too_long_for_the_file_system(tmp_path):
         import_table(tmp_path / ("n" * 300), tmp_path / "t.h5")
 
 
-@pytest.mark.parametrize("option", ["delimiter", "encoding"])
-def test_an_option_that_is_not_utf8(tmp_path, option):
+@pytest.mark.parametrize("option, value", [("delimiter", "\udcff"), ("encoding", "\udcff"), ("delimiter", "\0")])
+def test_an_option_that_no_file_can_have(tmp_path, option, value):
     (tmp_path / "t.csv").write_text(CSV)
     with pytest.raises(ConfigError, match=option):
-        import_table(tmp_path / "t.csv", tmp_path / "t.h5", **{option: "\udcff"})
+        import_table(tmp_path / "t.csv", tmp_path / "t.h5", **{option: value})
