@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from mpibayes.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mpibayes.hpc.config.config import Config
     from mpibayes.hpc.family import Check, Exports, Family, Forecast, Keys, Posterior, Queries, Rules
     from mpibayes.hpc.scalar import Scalar
 
@@ -29,7 +28,7 @@ ROOMS = {
     "svi lda": "svi.lda",
 }  # by kind
 FAMILIES = tuple(kind for kind in ROOMS if " " not in kind)
-DEFAULT = AUTO = "auto"  # the table decides: `decided`
+DEFAULT = AUTO = "auto"  # the table decides: `choice`
 
 
 def kind_of(model: Mapping[str, Any]) -> str:
@@ -39,11 +38,9 @@ def kind_of(model: Mapping[str, Any]) -> str:
     return kind if kind in ROOMS else family
 
 
-def decided(config: Config, n_rows: int, n_columns: int) -> Config:
-    """Return the configuration with the family that "auto" means for a table of so many rows and used columns."""
-    if config.model.family != AUTO:
-        return config
-    return config.changed("model", family=_door(AUTO, "choice").family_for(config, n_rows, n_columns))
+def choice() -> Any:
+    """What "auto" means: family_for(config, n_rows, n_columns)."""
+    return _door(AUTO, "choice")
 
 
 def keys_of(kind: str) -> Keys:

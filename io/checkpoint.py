@@ -35,6 +35,7 @@ import h5py
 import numpy as np
 
 from mpibayes.errors import CheckpointError
+from mpibayes.io.documents import json_value
 from mpibayes.io.files import (
     TEMPORARY,
     Guard,
@@ -264,7 +265,7 @@ class Generation:
     def shared(self) -> dict[str, Any]:
         """What `commit` was given. Raises CheckpointError when the file is damaged."""
         with self._open(self.manifest["shared"]) as file:
-            return json.loads(file["json"].asstr()[()]) | _load(file["arrays"])
+            return json_value(file["json"].asstr()[()]) | _load(file["arrays"])
 
     def shard(self, index: int) -> dict[str, np.ndarray]:
         """The arrays of one shard; only its part is read, and verified if `verify_part` has not.
@@ -416,7 +417,7 @@ def _wrong_size(path: Path, found: int, expected: int) -> str:
 def _read_manifest(directory: Path, cycle: int) -> tuple[Generation | None, str | None]:
     path = directory / MANIFEST
     try:
-        manifest = json.loads(read_regular(path))
+        manifest = json_value(read_regular(path))
     except OSError as error:
         return None, f"{path}: {reason(error)}"
     except ValueError:

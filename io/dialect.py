@@ -9,6 +9,7 @@ import gzip
 import io
 import itertools
 import lzma
+import os
 import re
 import statistics
 import zlib
@@ -160,11 +161,11 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
 def check_encoding(encoding: str | None, path: Path) -> str:
     """The encoding that was given; else by the byte order mark of the first file, UTF-8 without one."""
     if encoding is None:
-        marked = path.is_file() and first_bytes(path)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        marked = os.path.isfile(path) and first_bytes(path)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
         return MARKED[marked]
     try:
         name = codecs.lookup(encoding).name
-    except LookupError as error:
+    except (LookupError, UnicodeError) as error:
         raise ConfigError(f"encoding '{encoding}' is unknown; usual ones are utf-8, latin-1, cp1252") from error
     return "utf-8" if name in ("utf-8", "utf-8-sig", "ascii") else name
 

@@ -28,12 +28,12 @@ Columns that are not named, and kinds and levels that are not given, are inferre
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from mpibayes.errors import ConfigError
+from mpibayes.io import documents
 from mpibayes.io.dates import ORDERS
 from mpibayes.io.encode import MAX_REAL
 from mpibayes.io.files import read_regular, reason
@@ -77,11 +77,17 @@ def read_schema(path: str | os.PathLike) -> Schema:
     """Reads a schema file. Raises ConfigError with everything that is wrong in it."""
     path = Path(path)
     try:
-        content = tomllib.loads(read_regular(path, pipe=True).decode())
+        text = read_regular(path, pipe=True).decode()
     except (FileNotFoundError, IsADirectoryError) as error:
         raise ConfigError(f"{path}: no such schema file") from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not a readable TOML file: {reason(error)}") from error
+    try:
+        content = documents.toml(text)
+    except ValueError as error:
+        line, message = documents.where(error, text)
+        place = path if line is None else f"{path}:{line}"
+        raise ConfigError(f"{place}: not a readable TOML file: {message}") from None
     problems: list[str] = []
     schema = _schema(content, problems)
     if problems:
@@ -151,7 +157,7 @@ def _recording(
         problems.append(f'{where}.resolution: expected a number above 0, or "none", found {resolution!r}')
         resolution = None
     atoms = entry.get("atoms") if isinstance(entry.get("atoms"), list) else None
-    wrong = [v for v in atoms or () if not _is_number(v) or abs(v) >= MAX_REAL]
+    wrong = [v for v in atoms or () if not _is_number(v) or not abs(v) < MAX_REAL]  # NaN is not
     problems.extend(f"{where}.atoms: expected numbers, found {v!r}" for v in wrong[:5])
     if len(atoms or ()) > MAX_ATOMS:
         problems.append(f"{where}.atoms: {len(atoms)} values, more than {MAX_ATOMS}")

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from mpibayes.io.documents import json_value
 from mpibayes.io.files import open_regular
 
 PIECE = 1 << 20
@@ -103,4 +104,4 @@ def _read(file: BinaryIO, size: int) -> dict[str, Any] | None:
     text = file.read(int(line[1])) if start > 0 else b""
     if zlib.crc32(text) != int(line[2], 16):
         raise ValueError("the list of its checksums is damaged")
-    return json.loads(text)
+    return json_value(text)

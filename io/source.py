@@ -68,7 +68,7 @@ class TextSource:
         self.paths = tuple(Path(p) for p in paths)
         self.header_detected = header is None
         encoding = check_encoding(encoding, self.paths[0])
-        if delimiter is not None and (len(delimiter.encode()) != 1 or delimiter in '"\r\n'):
+        if delimiter is not None and (not delimiter.isascii() or len(delimiter) != 1 or delimiter in '\0"\r\n'):
             raise ConfigError(f"delimiter {delimiter!r}: expected one ASCII character, such as ',' or ';' or a tab")
         first = look(self.paths[0], delimiter, header, encoding, names, expected)
         self.names = first.names

@@ -28,6 +28,7 @@ import h5py
 import numpy as np
 
 from mpibayes.errors import ConfigError, DataError
+from mpibayes.io.documents import json_text, json_value
 from mpibayes.io.files import replacing, sync_directory, write_h5
 from mpibayes.io.seal import Seal, append_seal
 from mpibayes.io.table import FORMAT as TYPED
@@ -210,7 +211,7 @@ def _read_header(path: Path, file: h5py.File) -> SparseTable:
         )
     about = {name: file.attrs[name] for name in ("n_rows", "n_columns", "n_entries")}
     n, v, e = (int(x) for x in about.values())
-    source = json.loads(file["source"][()])
+    source = json_value(file["source"][()])
     table = SparseTable(
         path, n, v, e, str(file.attrs["fingerprint"]), source, tuple(source["names"]), "times" in file,
         "row_text" in file, "column_text" in file, bool(file.attrs["whole"]),
@@ -296,7 +297,7 @@ def write_entries(path: str | os.PathLike, entries: Entries, source: Mapping[str
         for of, ids in (("row", entries.row_ids), ("column", entries.column_ids)):
             if ids is not None:
                 _write_ids(file, of, ids, digests[of])
-        file["source"] = json.dumps(dict(source), ensure_ascii=False)
+        file["source"] = json_text(dict(source))
         content = json.dumps([entries.n_rows, entries.n_columns, *(d.hexdigest() for d in digests.values())])
         file.attrs.update(
             format=FORMAT, version=VERSION, n_rows=entries.n_rows, n_columns=entries.n_columns,

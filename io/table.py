@@ -34,6 +34,7 @@ import h5py
 import numpy as np
 
 from mpibayes.errors import ConfigError, DataError
+from mpibayes.io.documents import json_text, json_value
 from mpibayes.io.files import HDF5, first_bytes, reading, sync_directory
 from mpibayes.io.rows import (
     BLOCKS,
@@ -206,7 +207,7 @@ def _read_header(path: Path, file: h5py.File) -> Table:
     if n_rows < 1:
         raise DataError(f"{path}: the table has no rows")
     columns = []
-    for number, entry in enumerate(json.loads(file["columns"][()])):
+    for number, entry in enumerate(json_value(file["columns"][()])):
         if entry.pop("n_levels"):
             entry["levels"] = tuple(file[f"levels/{number}"].asstr()[:])
         entry["atoms"] = tuple(entry["atoms"])
@@ -225,7 +226,7 @@ def _read_header(path: Path, file: h5py.File) -> Table:
         problems.append("the column list and the blocks disagree")
     if problems:
         raise DataError(f"{path}: the table is inconsistent; import the source again", problems)
-    source = json.loads(file["source"][()]) if "source" in file else {}
+    source = json_value(file["source"][()]) if "source" in file else {}
     return Table(path, n_rows, tuple(columns), str(file.attrs["fingerprint"]), source)
 
 
@@ -335,7 +336,7 @@ class TableWriter:
             if levels:
                 self._file.create_dataset(f"levels/{number}", data=list(levels), dtype=h5py.string_dtype("utf-8"))
         self._file["columns"] = json.dumps(entries, ensure_ascii=False)
-        self._file["source"] = json.dumps(dict(self.source), ensure_ascii=False)
+        self._file["source"] = json_text(dict(self.source))
         content = [[c.name, c.kind, list(c.levels), c.resolution, list(c.atoms), c.log] for c in columns]
         content.append([self.n_rows, *(d.hexdigest() for d in digests.values())])
         fingerprint = hashlib.sha256(json.dumps(content, ensure_ascii=False).encode()).hexdigest()

@@ -19,6 +19,7 @@ import numpy as np
 
 from mpibayes.errors import CheckpointError
 from mpibayes.io import checkpoint
+from mpibayes.io.documents import json_value
 from mpibayes.io.files import TEMPORARY, Guard, read_regular, storing, unguarded, write_text
 from mpibayes.io.segments import Segments, read_attributes, read_blocks
 
@@ -130,7 +131,7 @@ def read_axes(run_dir: str | Path) -> dict[str, dict[str, list[str]]]:
             f"{path}: missing or changed; it names what is in the trace. Restore it from a copy, or run the same "
             "command again: a run that goes on writes it anew"
         )
-    return json.loads(text)
+    return json_value(text)
 
 
 def read_kinds(run_dir: str | Path) -> dict[str, frozenset[str]]:

@@ -110,7 +110,7 @@ def compared(group, against, rows, against_rows, other, columns, top: int, optio
     from mpibayes.hpc.query import compare
 
     def read(asking: Asking, text: str) -> NewRows:
-        numbers = agree(asking.comm, lambda: new_rows.numbers_in(text), f"read {text}")
+        numbers = agree(asking.comm, lambda: new_rows.numbers_in(text, asking.asked.like.n_rows), f"read {text}")
         if numbers is not None:
             return new_rows.of_table(asking, numbers, new_rows.called(numbers))
         notes = on_root(asking.comm, lambda: stream(asking, text, options["unseen"]).notes)
@@ -126,7 +126,7 @@ def compared(group, against, rows, against_rows, other, columns, top: int, optio
         first = read(asking, rows)
         if against_rows is not None:
             return compare.compare_rows(asking, first, read(asking, against_rows), columns, top)
-        numbers = new_rows.numbers_in(rows)
+        numbers = new_rows.numbers_in(rows, asking.asked.like.n_rows)
         if numbers is None:
             raise ConfigError("name the other group, too: two files of rows, --rows and --against-rows")
         return compare.compare_rows(asking, first, new_rows.others(asking, numbers), columns, top)

@@ -26,6 +26,7 @@ from mpibayes.io.export import canonical_labels
 from mpibayes.io.files import reason, replacing
 from mpibayes.io.rows import MAX_LEVELS, Column, Rows, place_columns, slice_rows
 from mpibayes.io.table import Table, TableWriter, check_table_name, check_target
+from mpibayes.text import whole_number
 
 BLOCK = 16_384  # rows that share a random stream in each column
 SCORED_ROWS = 65_536  # of which the best reachable score is the mean
@@ -260,9 +261,9 @@ def _write_labels(path: Path, z: np.ndarray) -> None:
 def parse_levels(text: str) -> tuple[int, int]:
     """ "5" -> (5, 5), "2-18" -> (2, 18). Raises ValueError."""
     first, _, last = text.partition("-")
-    if not first.isdigit() or (last and not last.isdigit()) or text.endswith("-"):
+    fewest, most = whole_number(first), whole_number(last or first)
+    if fewest is None or most is None or text.endswith("-"):
         raise ValueError(f"'{text}' is not a number of levels; expected for example 5, or 2-18 for a range")
-    fewest, most = int(first), int(last or first)
     if not 2 <= fewest <= most <= MAX_LEVELS:
         raise ValueError(f"'{text}': a column has from 2 to {MAX_LEVELS:,} levels, the fewest first")
     return fewest, most

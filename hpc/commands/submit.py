@@ -25,7 +25,7 @@ from mpibayes.hpc.run import directory as run_directory
 from mpibayes.hpc.run import identity as records
 from mpibayes.hpc.run.examine import MIB, examine
 from mpibayes.io.files import read_regular, reason, set_aside, write_text
-from mpibayes.text import counted, visible
+from mpibayes.text import counted, visible, whole_number
 
 SHORTEST_S = 120.0
 LONGEST_NAME = 200  # bytes; file systems take 255, and numbers and endings follow in the names of script and log
@@ -147,7 +147,7 @@ def _places(folder: Path, job: Job) -> list[tuple[Path, list[str]]]:
     """The run directories that the job continues, each with its own settings."""
     if not job.array:
         return [(folder, [])]
-    seeds = [p for p in folder.glob("seed-*") if p.name[5:].isdigit()]
+    seeds = [p for p in folder.glob("seed-*") if whole_number(p.name[5:]) is not None]
     return [(p, [f"run.seed={p.name[5:]}"]) for p in sorted(seeds)]
 
 

@@ -35,6 +35,7 @@ class PriorKey(NamedTuple):
 
     name: str
     least: float = math.ulp(0.0)  # any above 0
+    most: float = 1e300
     by_level: bool = False
     grid: bool = False
 

@@ -89,7 +89,9 @@ class Normal:
     name, hyper, hyper_form = "normal", "normal", (4,)
     hyper_names = ("mean", "kappa", "nu", "variance")
     stored = ("reals",)
-    prior_forms = ((PriorKey("mean", least=-np.inf), PriorKey("kappa"), PriorKey("nu"), PriorKey("variance")),)
+    prior_forms = (
+        (PriorKey("mean", least=-1e150, most=1e150), PriorKey("kappa"), PriorKey("nu"), PriorKey("variance")),
+    )
     statistics = Array("real_n", dtype=np.int64), Array("real_mean"), Array("real_scatter")
     parameters = Array("location"), Array("half_precision"), Array("constant")
     odds = "real", np.float64

@@ -7,9 +7,25 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from mpibayes.hpc.config.section import LENGTH_OF_TIME, Duration, Name, Section, key, none, tuples
+from mpibayes.hpc.config.section import (
+    CYCLES,
+    CYCLES_OR_NONE,
+    LENGTH_OF_TIME,
+    Cycles,
+    CyclesOrNone,
+    Duration,
+    Name,
+    Section,
+    key,
+    none,
+    tuples,
+    whole,
+)
 
 MOST_JOINT = 64  # columns of a block
+MOST_SHARDS = 65_536
+MOST_CHAINS = 1000
+MOST_MINUTES = 525_600  # between checkpoints: a year
 
 
 class Data(Section):
@@ -49,18 +65,14 @@ class Model(Section):
 
 class Run(Section):
     seed: int = key(0, "names the random streams", "a whole number from 0 to 2^63 - 1", ge=0, lt=2**63)
-    shards: Literal["auto"] | Annotated[int, Field(ge=1)] = key(
+    shards: Literal["auto"] | Annotated[int, Field(ge=1, le=MOST_SHARDS)] = key(
         "auto",
         "fixed pieces of the table; not more ranks than shards can work",
-        '"auto" or a whole number, 1 or more',
+        f'"auto" or {whole(1, MOST_SHARDS)}',
         decided_once=True,
     )
-    cycles: int = key(
-        1000,
-        "length of the chain, at most; raise it to extend a finished run",
-        "a whole number, 1 or more",
-        may_change=True,
-        ge=1,
+    cycles: Cycles = key(
+        1000, "length of the chain, at most; raise it to extend a finished run", CYCLES, may_change=True
     )
     until: Literal["auto", "cycles", "settled"] = key(
         "auto",
@@ -70,15 +82,22 @@ class Run(Section):
         decided_once=True,
         may_change=True,
     )
-    burn_in: Literal["auto"] | Annotated[int, Field(ge=0)] = key(
+    burn_in: Literal["auto"] | CyclesOrNone = key(
         "auto",
         "cycles left out of summaries; auto is a fifth of cycles (until settled: 100 at most), counted from the end of "
         "an annealed start, decided at the first start",
-        '"auto" or a whole number, 0 or more',
+        f'"auto" or {CYCLES_OR_NONE}',
         decided_once=True,
     )
-    chains: int = key(1, "independent chains, in DIR/chain-1 and so on", "a whole number, 1 or more", ge=1)
-    checkpoint_minutes: float = key(5.0, "minutes between two checkpoints", "a number above 0", may_change=True, gt=0)
+    chains: int = key(1, "independent chains, in DIR/chain-1 and so on", whole(1, MOST_CHAINS), ge=1, le=MOST_CHAINS)
+    checkpoint_minutes: float = key(
+        5.0,
+        "minutes between two checkpoints",
+        f"a number above 0, at most {MOST_MINUTES:,} (a year)",
+        may_change=True,
+        gt=0,
+        le=MOST_MINUTES,
+    )
     max_time: Duration = key(
         None,
         "stop at a checkpoint before this much time has passed (seconds here; 3h50m and 1-02:00:00 are understood)",
@@ -88,7 +107,7 @@ class Run(Section):
 
 
 class Output(Section):
-    thin: int = key(1, "cycles between two lines of the trace", "a whole number, 1 or more", ge=1)
+    thin: Cycles = key(1, "cycles between two lines of the trace", CYCLES)
 
 
 class Column(Section):

@@ -7,8 +7,6 @@ are relative to the configuration file. Which sections there are depends on `mod
 from __future__ import annotations
 
 import difflib
-import re
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -28,6 +26,7 @@ from mpibayes.hpc.config.places import (
 )
 from mpibayes.hpc.config.section import marked
 from mpibayes.hpc.config.validate import validated
+from mpibayes.io import documents
 from mpibayes.io.files import read_regular, reason
 
 
@@ -78,13 +77,9 @@ def _read(path: Path) -> str:
 
 def _parsed(path: Path, text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        message, line = str(error), 1
-        found = re.search(r"\s*\(at line (\d+), column (\d+)\)", message)
-        if found:
-            line = int(found[1])
-            message = message.replace(found[0], f" (column {found[2]})")
-        elif "at end of document" in message:
-            line = text.count("\n") + 1
-        raise ConfigError(f"{path}:{line}: not valid TOML: {message}") from None
+        return documents.toml(text)
+    except ValueError as error:
+        line, message = documents.where(error, text)
+        place = path if line is None else f"{path}:{line}"
+        kind = "" if isinstance(error, documents.TooMuch) else "not valid TOML: "
+        raise ConfigError(f"{place}: {kind}{message}") from None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime
 import math
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mpibayes.io import documents
 from mpibayes.text import toml_string
 
 Key = tuple[str, ...]  # ("run", "seed"), ("columns", "age", "use"), ("blocks", "body", "prior", "nu")
@@ -26,14 +26,15 @@ class Places:
 
     def where(self, key: Key) -> str:
         """`run.toml:12: run.seed`, or `--set run.seed` where the command line gave it."""
+        name = _short(dotted(key), 200)
         for length in range(len(key), 0, -1):
             if key[:length] in self.set_keys or (
                 length > 1 and any(given[:length] == key[:length] for given in self.set_keys)
             ):
-                return f"--set {dotted(key)}"
+                return f"--set {name}"
             if key[:length] in self.lines:
-                return f"{self.path}:{self.lines[key[:length]]}: {dotted(key)}"
-        return f"{self.path}: {dotted(key)}"
+                return f"{self.path}:{self.lines[key[:length]]}: {name}"
+        return f"{self.path}: {name}"
 
 
 @dataclass(frozen=True)
@@ -64,15 +65,15 @@ def line_numbers(text: str) -> dict[Key, int]:
             key = (*section, *_path_of(assignment[1]))
             lines.setdefault(key, number)
             inline = re.match(r"[^=]*=\s*\{(.*)\}", line)
-            for name in re.findall(r"([A-Za-z0-9_-]+)\s*=", inline[1]) if inline else ():
+            for name in re.findall(r"(?<![A-Za-z0-9_-])([A-Za-z0-9_-]++)\s*+=", inline[1]) if inline else ():
                 lines.setdefault((*key, name), number)
     return lines
 
 
 def _path_of(dotted: str) -> Key:
     try:
-        tree: Any = tomllib.loads(f"{dotted} = 0")
-    except tomllib.TOMLDecodeError:
+        tree: Any = documents.toml(f"{dotted} = 0")
+    except ValueError:
         return ()
     path = []
     while isinstance(tree, dict):
@@ -98,8 +99,11 @@ def bare(part: str) -> str:
 
 
 def shown(value: Any) -> str:
-    text = as_toml(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return _short(as_toml(value))
+
+
+def _short(text: str, most: int = 80) -> str:
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def as_toml(value: Any) -> str:
@@ -120,22 +124,24 @@ def as_toml(value: Any) -> str:
 
 
 def parse_override(item: str) -> dict[str, Any]:
-    """`run.seed=3` as {"run": {"seed": 3}}; a value that is no TOML is a text."""
+    """`run.seed=3` as {"run": {"seed": 3}}; a value that is no TOML is a text. ValueError with a message for users."""
     key, equals, value = item.partition("=")
     if not equals or not key.strip():
-        raise ValueError(f"--set {item}: expected key=value, for example --set run.seed=3")
+        raise ValueError(f"--set {_short(item)}: expected key=value, for example --set run.seed=3")
     value = value.strip()
     try:
-        change = tomllib.loads(f"{key} = {value}")
-        if _has_time(change):  # 02:00:00 is a time of day in TOML, and a length of time here
-            raise tomllib.TOMLDecodeError
-        return change
-    except tomllib.TOMLDecodeError:
+        change = documents.toml(f"{key} = {value}")
+        if not _has_time(change):  # 02:00:00 is a time of day in TOML, and a length of time here
+            return change
+    except documents.TooMuch as error:
+        raise ValueError(f"--set {_short(key.strip())}: {error}") from None
+    except ValueError:
         pass
     try:
-        return tomllib.loads(f"{key} = {toml_string(value)}")
-    except tomllib.TOMLDecodeError:
-        raise ValueError(f"--set {item}: {key.strip()!r} is not a key such as run.seed or columns.age.use") from None
+        return documents.toml(f"{key} = {toml_string(value)}")
+    except ValueError:
+        words = f"{_short(key.strip())!r} is not a key such as run.seed or columns.age.use"
+        raise ValueError(f"--set {_short(item)}: {words}") from None
 
 
 def _has_time(value: Any) -> bool:

@@ -84,8 +84,9 @@ def expected(section: type[Section], *within: str) -> str:
 
 # --- types that sections share ----------------------------------------------------------------------------------------
 
+LONGEST_S = 3650 * 86400.0
 _UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "min": 60.0, "s": 1.0}
-LENGTH_OF_TIME = 'a length of time: "3h50m", "90m", 3600 (seconds), "02:00:00", "1-02:00:00", or "none"'
+LENGTH_OF_TIME = 'a length of time: "3h50m", "90m", 3600 (seconds), "1-02:00:00"; up to 3650 days, or "none"'
 
 
 def parse_duration(text: str | int | float) -> float:
@@ -102,6 +103,8 @@ def parse_duration(text: str | int | float) -> float:
         raise ValueError(
             f"{text!r} is not a positive length of time such as 3h50m, 90m, 3600 (seconds), 02:00:00 or 1-02:00:00"
         )
+    if seconds > LONGEST_S:
+        raise ValueError(f"a length of time of more than {LONGEST_S / 86400:.0f} days")
     return seconds
 
 
@@ -156,6 +159,27 @@ def grid_of(number: Any) -> Any:
 
 
 MOST_POINTS = 100
-Positive = Annotated[float, Field(gt=0)]
+# Bounds of numbers. Beyond them nothing is meant that a run could do; it would fail later, of memory or an overflow.
+MOST_CYCLES = 10**9
+MOST_ROWS = 2**31 - 1
+SMALLEST, LARGEST = 1e-100, 1e100  # of positive numbers: products of three and their reciprocals are doubles
+
+
+def whole(least: int, most: int) -> str:
+    """The words for what such a number has to be.
+
+    >>> whole(1, 1000)
+    'a whole number from 1 to 1,000'
+    """
+    return f"a whole number from {least} to {most:,}"
+
+
+Cycles = Annotated[int, Field(ge=1, le=MOST_CYCLES)]
+CyclesOrNone = Annotated[int, Field(ge=0, le=MOST_CYCLES)]  # 0: never, or none
+CYCLES, CYCLES_OR_NONE = whole(1, MOST_CYCLES), whole(0, MOST_CYCLES)
+RowCount = Annotated[int, Field(ge=1, le=MOST_ROWS)]
+ROW_COUNT = whole(1, MOST_ROWS)
+Positive = Annotated[float, Field(ge=SMALLEST, le=LARGEST)]
+POSITIVE = "a number above 0 (1e-100 to 1e100)"
 Name = Annotated[str, Field(min_length=1)]
-Duration = Annotated[float | None, BeforeValidator(duration)]
+Duration = Annotated[Annotated[float, Field(gt=0, le=LONGEST_S)] | None, BeforeValidator(duration)]

@@ -36,14 +36,15 @@ class GammaGrid(Section):
         return self
 
 
-Alpha = Literal["auto", "learn"] | float | grid_of(Positive)
+Concentration = Annotated[float, Field(gt=-1, le=1e9)]
+Alpha = Literal["auto", "learn"] | Concentration | grid_of(Annotated[float, Field(gt=0, le=1e9)])
 _Discount = Annotated[float, Field(ge=0, lt=1)]
 Discount = Literal["learn"] | _Discount | grid_of(_Discount)
 # What "auto" is at a first start, of rows and of columns over views, as TOML has it. The wide grid of "learn" lets one
 # heavy-tailed population fall into a cluster for every third row; this one does not, at the same held-out score.
 AUTO_CONCENTRATION = {"gamma": [1.0, 1.0], "points": 41}
 GRID = f"a list of 1 to {MOST_POINTS} different numbers"
-ALPHA = f'"auto", "learn", a number above -discount, {GRID} above 0'
+ALPHA = f'"auto", "learn", a number above -discount, at most 1e9, {GRID} above 0'
 GAMMA_GRID = f"{{gamma = [shape, rate], points = 1 to {MOST_POINTS}}}"
 DISCOUNT = f'a number in [0, 1), {GRID} in [0, 1), or "learn"'
 LEARNED = (
@@ -59,7 +60,7 @@ def _sections_of(kind: type[Component]) -> list[type[Section]]:
     """The priors that a column of this kind may be given: a section a form."""
 
     def of(key: PriorKey) -> Any:
-        number = Annotated[float, Field(ge=key.least)]
+        number = Annotated[float, Field(ge=key.least, le=key.most)]
         if key.by_level:
             return Annotated[tuple[number, ...], Field(min_length=1)]
         return grid_of(number) if key.grid else number

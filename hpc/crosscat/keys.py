@@ -11,7 +11,25 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from mpibayes.hpc.components.multinormal import default_grids
 from mpibayes.hpc.config import keys
 from mpibayes.hpc.config.config import Config
-from mpibayes.hpc.config.section import LENGTH_OF_TIME, Duration, Name, Positive, Section, key, none, tuples
+from mpibayes.hpc.config.section import (
+    CYCLES,
+    CYCLES_OR_NONE,
+    LENGTH_OF_TIME,
+    MOST_ROWS,
+    POSITIVE,
+    ROW_COUNT,
+    Cycles,
+    CyclesOrNone,
+    Duration,
+    Name,
+    Positive,
+    RowCount,
+    Section,
+    key,
+    none,
+    tuples,
+    whole,
+)
 from mpibayes.hpc.crosscat.given_priors import (
     ALPHA,
     DISCOUNT,
@@ -40,7 +58,7 @@ class Model(keys.Model):
     concentration: Annotated[Alpha | GammaPrior | GammaGrid, BeforeValidator(tuples)] = key(
         "auto",
         f"alpha; {LEARNED} of {{gamma = [shape, rate], points = n}}; without points by Escobar and West's update",
-        f"{ALPHA}, {GAMMA_GRID} or {{gamma = [shape, rate]}}, with both above 0",
+        f"{ALPHA}, {GAMMA_GRID} or {{gamma = [shape, rate]}}, each {POSITIVE}",
         decided_once=True,
     )
     discount: Annotated[Discount, BeforeValidator(tuples)] = key(
@@ -49,7 +67,7 @@ class Model(keys.Model):
     view_concentration: Annotated[Alpha | GammaGrid, BeforeValidator(tuples)] = key(
         "auto",
         f"alpha of the columns over views; {LEARNED} of {{gamma = [shape, rate], points = n}}",
-        f"{ALPHA}, or {GAMMA_GRID} with both above 0",
+        f"{ALPHA}, or {GAMMA_GRID}, shape and rate each {POSITIVE}",
         decided_once=True,
     )
     view_discount: Annotated[Discount, BeforeValidator(tuples)] = key(
@@ -102,12 +120,14 @@ class Column(keys.Column):
             f"{prior_words(kind, 'one positive number a level', 'positive numbers')} for "
             f"{' and '.join(table_kinds(kind))} columns"
             for kind in dict.fromkeys(PRIORS.values())
-        ),
+        )
+        + "; numbers up to 1e300, of a mean up to 1e150",
     )
 
 
-OneOrGrid = Positive | Annotated[tuple[Positive, ...], Field(min_length=1)]
-ONE_OR_GRID = "a number above 0, or a list of such numbers"
+MOST_POINTS = 1000  # of a grid
+OneOrGrid = Positive | Annotated[tuple[Positive, ...], Field(min_length=1, max_length=MOST_POINTS)]
+ONE_OR_GRID = f"{POSITIVE}, or a list of 1 to {MOST_POINTS} such numbers"
 
 
 class BlockPrior(Section):
@@ -116,7 +136,9 @@ class BlockPrior(Section):
     kappa: OneOrGrid | None = key(None, "rows that the prior's mean counts for", ONE_OR_GRID)
     nu: OneOrGrid | None = key(None, "degrees of freedom, above D - 1", ONE_OR_GRID)
     variance: OneOrGrid | None = key(None, "in units of each column's own", ONE_OR_GRID)
-    mean: tuple[float, ...] | None = key(None, "the prior's mean", "a list of one number a column")
+    mean: tuple[Annotated[float, Field(ge=-1e150, le=1e150)], ...] | None = key(
+        None, "the prior's mean", "a list of one number a column, each at most 1e150 in size"
+    )
 
 
 class Block(keys.Block):
@@ -148,6 +170,9 @@ def _rising(knots: Any) -> Any:
     return knots
 
 
+MOST_CLUSTERS = 65_536
+
+
 class Sampler(Section):
     strategy: Literal["auto", "anneal", "sequential+gibbs", "prior+gibbs"] = key(
         "auto",
@@ -155,10 +180,10 @@ class Sampler(Section):
         "seated one by one, or clusters drawn from the prior",
         '"auto", "anneal", "sequential+gibbs" or "prior+gibbs"',
     )
-    split_merge: Literal["auto"] | Annotated[int, Field(ge=0)] = key(
+    split_merge: Literal["auto"] | CyclesOrNone = key(
         "auto",
         "cycles between two rounds of split and merge moves; auto: every cycle at first, later every fourth; 0: none",
-        '"auto" or a whole number, 0 or more',
+        f'"auto" or {CYCLES_OR_NONE}',
     )
     init: Literal["auto", "one", "random", "sequential", "prior", "overdispersed", "labels"] = key(
         "auto",
@@ -167,48 +192,48 @@ class Sampler(Section):
         '"auto", "one", "random", "sequential", "prior", "overdispersed" or "labels"',
         decided_once=True,
     )
-    init_clusters: int = key(64, 'clusters of init = "random"', "a whole number, 1 or more", ge=1)
+    init_clusters: int = key(64, 'clusters of init = "random"', whole(1, MOST_CLUSTERS), ge=1, le=MOST_CLUSTERS)
     init_labels: Annotated[Name | None, BeforeValidator(none)] = key(
         None,
         'labels of init = "labels": a text file (its last line is taken) or a run directory; relative to this file',
         "the path of a text file with one line of labels, or of a run directory",
         path=True,
     )
-    init_views: Literal["auto"] | Annotated[int, Field(ge=1)] = key(
+    init_views: Literal["auto"] | Annotated[int, Field(ge=1, le=MOST_CLUSTERS)] = key(
         "auto",
         "views that columns are in at first, from which a search starts: groups of columns that tell of each other, or "
         "random ones where init_rows is 0; auto: 16, or fewer where there are fewer columns",
-        '"auto" or a whole number, 1 or more',
+        f'"auto" or {whole(1, MOST_CLUSTERS)}',
         decided_once=True,
     )
-    init_rows: Literal["auto"] | Annotated[int, Field(ge=0)] = key(
+    init_rows: Literal["auto"] | Annotated[int, Field(ge=0, le=MOST_ROWS)] = key(
         "auto",
         "rows on which views are searched for before the chain starts, all of them at most; auto: 3000 (10000 of a "
         "single search) where init is auto, 0: none",
-        '"auto" or a whole number, 0 or more',
+        f'"auto" or {whole(0, MOST_ROWS)}',
         decided_once=True,
     )
     searches: Literal["auto"] | Annotated[int, Field(ge=1, le=1000)] = key(
         "auto",
         "searches for views that each chain makes; it goes on with the one that best predicts a tenth of the training "
         "rows (3000 at most) that none has seen; auto: 4",
-        '"auto" or a whole number from 1 to 1000',
+        f'"auto" or {whole(1, 1000)}',
         decided_once=True,
     )
-    column_moves: Literal["auto"] | Annotated[int, Field(ge=0)] = key(
+    column_moves: Literal["auto"] | CyclesOrNone = key(
         "auto",
         "cycles between two in which columns change views; auto: 1 at first, later 4; 0: none",
-        '"auto" or a whole number, 0 or more',
+        f'"auto" or {CYCLES_OR_NONE}',
     )
-    view_moves: int = key(2, "splits and merges of views that such a cycle proposes", "a whole number, 0 or more", ge=0)
-    sweeps_per_cycle: int = key(1, "passes over the rows between two syncs", "a whole number, 1 or more", ge=1)
+    view_moves: int = key(2, "splits and merges of views that such a cycle proposes", whole(0, 10_000), ge=0, le=10_000)
+    sweeps_per_cycle: int = key(1, "passes over the rows between two syncs", whole(1, 10_000), ge=1, le=10_000)
     opening: Literal["auto", "one", "all"] = key(
         "auto",
         'shards that open clusters in a cycle; both are exact, "all" needs discount = 0',
         '"auto", "one" or "all"',
         decided_once=True,
     )
-    hyper_every: int = key(1, "cycles between two hyperparameter updates", "a whole number, 1 or more", ge=1)
+    hyper_every: Cycles = key(1, "cycles between two hyperparameter updates", CYCLES)
 
 
 Knot = tuple[Annotated[float, Field(ge=0, lt=1e6)], Annotated[float, Field(gt=0, le=1)]]
@@ -230,12 +255,12 @@ class Anneal(Section):
         "to the fraction 1.0 after 1 pass or later",
     )
     passes: Annotated[float, Field(ge=1, lt=1e6)] = key(
-        10.0, "what growing may cost: assignments a row of the table", "a number, 1 or more"
+        10.0, "what growing may cost: assignments a row of the table", "a number from 1 to 1e6"
     )
-    start_rows: Literal["auto"] | Annotated[int, Field(ge=1)] = key(
+    start_rows: Literal["auto"] | RowCount = key(
         "auto",
         "rows of the first subsample; auto is a quarter of the rows, at most 1000",
-        '"auto" or a whole number, 1 or more',
+        f'"auto" or {ROW_COUNT}',
         decided_once=True,
     )
     seconds: Duration = key(
@@ -257,7 +282,7 @@ def growing_schedule(sampler: Sampler, anneal: Anneal) -> bool:
 
 
 class Output(keys.Output):
-    labels: int = key(10, "cycles between two kept draws of the labels", "a whole number, 1 or more", ge=1)
+    labels: Cycles = key(10, "cycles between two kept draws of the labels", CYCLES)
 
 
 SECTIONS: Mapping[str, type[Section]] = {

@@ -8,7 +8,21 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from mpibayes.hpc.config import keys
-from mpibayes.hpc.config.section import Positive, Section, key, none, tuples
+from mpibayes.hpc.config.section import (
+    CYCLES,
+    CYCLES_OR_NONE,
+    POSITIVE,
+    ROW_COUNT,
+    Cycles,
+    CyclesOrNone,
+    Positive,
+    RowCount,
+    Section,
+    key,
+    none,
+    tuples,
+    whole,
+)
 
 
 class GammaPrior(Section):
@@ -23,8 +37,11 @@ class VariancePrior(Section):
     inverse_gamma: tuple[Positive, Positive]
 
 
+MOST_POINTS = 1000  # of a grid
+Concentration = Annotated[float, Field(ge=1e-6, le=1e6)]  # beyond, no row has anything in common with another
+MOST_PIXELS = 65_536  # in a row or column of a picture
 Deviation = Annotated[Literal["learn"] | Positive | VariancePrior, BeforeValidator(tuples)]
-DEVIATION = '"learn", a number above 0, or {inverse_gamma = [shape, scale]} of the variance, both above 0'
+DEVIATION = f'"learn", {POSITIVE}, or {{inverse_gamma = [shape, scale]}} of the variance, two such numbers'
 
 
 class Data(keys.Data):
@@ -44,15 +61,18 @@ class Model(keys.Model):
         "learn",
         "mass, of which the number of features is a multiple: learned with the prior Gamma(1, 1), fixed to a number, "
         "or learned with the prior {gamma = [shape, rate]}",
-        '"learn", a number above 0, or {gamma = [shape, rate]} with both above 0',
+        f'"learn", {POSITIVE}, or {{gamma = [shape, rate]}}, two such numbers',
     )
     c: Annotated[
-        Literal["learn"] | Positive | Annotated[tuple[Positive, ...], Field(min_length=1)], BeforeValidator(tuples)
+        Literal["learn"]
+        | Concentration
+        | Annotated[tuple[Concentration, ...], Field(min_length=1, max_length=MOST_POINTS)],
+        BeforeValidator(tuples),
     ] = key(
         1.0,
         "concentration, 1 for the one-parameter process: features of more rows with less of it; fixed to a number, or "
         "learned on a grid",
-        '"learn", a number above 0, or a list of such numbers',
+        f'"learn", a number above 0 (1e-6 to 1e6), or a list of 1 to {MOST_POINTS} such numbers',
     )
     noise_sd: Deviation = key(
         "learn",
@@ -76,17 +96,17 @@ class Model(keys.Model):
 
 
 class Sampler(Section):
-    sweeps_per_cycle: int = key(1, "passes over the rows between two syncs", "a whole number, 1 or more", ge=1)
+    sweeps_per_cycle: int = key(1, "passes over the rows between two syncs", whole(1, 10_000), ge=1, le=10_000)
     opening: Literal["auto", "one", "all"] = key(
         "auto",
         "shards that open features in a cycle; both are exact, auto is one",
         '"auto", "one" or "all"',
         decided_once=True,
     )
-    moves: Literal["auto"] | Annotated[int, Field(ge=0)] = key(
+    moves: Literal["auto"] | CyclesOrNone = key(
         "auto",
         "cycles between rounds of moves on features, 0: none; auto: every cycle until 100, then every fourth",
-        '"auto" or a whole number, 0 or more',
+        f'"auto" or {CYCLES_OR_NONE}',
     )
     init: Literal["subsample", "sequential", "random", "none"] = key(
         "subsample",
@@ -94,29 +114,29 @@ class Sampler(Section):
         "prior, or none",
         '"subsample", "sequential", "random" or "none"',
     )
-    init_rows: int = key(2000, "rows that the first features are searched for on", "a whole number, 1 or more", ge=1)
+    init_rows: RowCount = key(2000, "rows that the first features are searched for on", ROW_COUNT)
 
 
-AtLeastOne = Annotated[int, Field(ge=1)]
+Pixels = Annotated[int, Field(ge=1, le=MOST_PIXELS)]
 
 
 class Report(Section):
     """How the report shows features."""
 
     image: Annotated[
-        tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] | None,
+        tuple[Pixels, Pixels] | None,
         BeforeValidator(lambda v: tuples(none(v))),
     ] = key(
         None,
         "the columns are the pixels of a picture with so many rows and columns, one row after the other: features are "
         "shown as pictures",
-        '[rows, columns], or "none"',
+        f'[rows, columns], each {whole(1, MOST_PIXELS)}, or "none"',
         may_change=True,
     )
 
 
 class Output(keys.Output):
-    labels: int = key(10, "cycles between two kept draws of the features", "a whole number, 1 or more", ge=1)
+    labels: Cycles = key(10, "cycles between two kept draws of the features", CYCLES)
 
 
 SECTIONS: Mapping[str, type[Section]] = {

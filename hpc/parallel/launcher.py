@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from mpibayes.text import whole_number
+
 # How many processes there are, and which of them this one is. The first that is set counts: mpirun's own variables
 # before those of SLURM, whose srun may have started no more than mpirun's helpers.
 SIZE_VARIABLES = (
@@ -85,4 +87,5 @@ def _stat(pid: int | str) -> tuple[str, str, str]:
 
 
 def _first(names: tuple[str, ...], default: int) -> int:
-    return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), default)
+    numbers = (whole_number(os.environ.get(name, "")) for name in names)
+    return next((number for number in numbers if number is not None), default)

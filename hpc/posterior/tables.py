@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
+from mpibayes.errors import MpibayesError
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.posterior.drawing import Picture
 from mpibayes.hpc.posterior.scalars import ScalarSummary, r_hat_in_words
 from mpibayes.hpc.posterior.sections import GOOD, Section, Verdict
+from mpibayes.hpc.run.status import read_status
 from mpibayes.hpc.scalar import Scalar, shown
-from mpibayes.io.files import chain_directories, read_regular
+from mpibayes.io.files import chain_directories
 from mpibayes.text import counted, number
 
 WARNED = 4  # warnings of a verdict, at most
@@ -83,8 +84,8 @@ def states(chains: Sequence[Chain]) -> str:
     found, ranks = [], set()
     for chain in chains:
         try:
-            status = json.loads(read_regular(chain.folder / "status.json"))
-        except (OSError, ValueError):
+            status = read_status(chain.folder)
+        except MpibayesError:
             continue
         found.append(str(status.get("state", "unknown")))
         ranks.add(status.get("ranks"))

@@ -24,6 +24,7 @@ import mpibayes
 from mpibayes.errors import CheckpointError, ConfigError, DataError, Interrupted, MpibayesError, NumericalError
 from mpibayes.hpc.parallel.launcher import MARKS
 from mpibayes.hpc.python.display import Display, statuses
+from mpibayes.io.files import reason
 
 EXCEPTIONS: Mapping[int, type[MpibayesError]] = {
     2: ConfigError,
@@ -55,8 +56,8 @@ def start(words: Sequence[str], ranks: int, module: str = "mpibayes") -> subproc
             start_new_session=True,
             env=_environment(),
         )
-    except OSError as error:
-        raise ConfigError(f"{command[0]}: cannot be started: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL among the words
+        raise ConfigError(f"{command[0]}: cannot be started: {reason(error)}") from None
 
 
 def _mpirun() -> str:

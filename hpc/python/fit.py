@@ -17,6 +17,7 @@ from mpibayes.hpc.parallel.launcher import launcher_size
 from mpibayes.hpc.python import child, frames
 from mpibayes.hpc.python.display import Display, display_for
 from mpibayes.hpc.run.from_file import is_data, stem
+from mpibayes.io.documents import TooMuch, check_values
 
 if TYPE_CHECKING:
     from mpibayes.hpc.python.run import Run
@@ -178,7 +179,7 @@ def _seconds(time: float | str | datetime.timedelta) -> str:
 
 
 def _settings(keywords: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by dotted key. Raises ConfigError where one is given twice."""
+    """Values by dotted key. Raises ConfigError where one is given twice, or is beyond the limits of a document."""
     found: dict[str, Any] = {}
     for key, value in [*keywords.items(), *_flat(config)]:
         if key in found:
@@ -188,6 +189,10 @@ def _settings(keywords: Mapping[str, Any], config: Mapping[str, Any]) -> dict[st
         elif hasattr(value, "tolist"):  # of NumPy
             value = value.tolist()
         found[key] = "none" if value is None else value
+    try:
+        check_values(found)
+    except TooMuch as error:
+        raise ConfigError(f"config: {error}") from None
     return found
 
 

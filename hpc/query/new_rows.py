@@ -15,10 +15,11 @@ from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.io.files import read_regular, reason
 from mpibayes.io.rows import Rows
-from mpibayes.text import counted
+from mpibayes.text import counted, whole_number
 
 BATCH = 8_192  # rows
-NUMBERS = re.compile(r"\s*\d+(\s*-\s*\d+)?(\s*[,\s]\s*\d+(\s*-\s*\d+)?)*[\s,]*")
+_RANGE = r"[0-9]++(?:\s*+-\s*+[0-9]++)?+"
+NUMBERS = re.compile(rf"\s*+{_RANGE}(?:[\s,]++{_RANGE})*+[\s,]*+")  # possessive: long blanks are looked at once
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,9 @@ def stream(asking: Asking, source: str | Path, unseen: str = "missing", notes: S
     )
 
 
-def numbers_in(text: str) -> np.ndarray | None:
+def numbers_in(text: str, n_rows: int) -> np.ndarray | None:
     """The numbers that `1,5,7-20` names, or those in FILE of `@FILE`, ascending; None where a text is neither. Raises
-    ConfigError, DataError."""
+    ConfigError, also for rows that a table of n_rows does not have, and DataError."""
     if text.startswith("@"):
         try:
             said = read_regular(text[1:]).decode()
@@ -90,11 +91,21 @@ def numbers_in(text: str) -> np.ndarray | None:
     else:
         said = text
     found = [np.zeros(0, np.int64)]
-    for first, _, last in re.findall(r"(\d+)(\s*-\s*(\d+))?", said):
-        if last and int(last) < int(first):
+    for first, last in re.findall(r"([0-9]++)(?:\s*+-\s*+([0-9]++))?", said):
+        ends = [_row(number, n_rows) for number in (first, last or first)]
+        if ends[1] < ends[0]:
             raise ConfigError(f"{first}-{last}: {first} is above {last}")
-        found.append(np.arange(int(first), int(last or first) + 1))
+        found.append(np.arange(ends[0], ends[1] + 1))
     return np.unique(np.concatenate(found))
+
+
+def _row(digits: str, n_rows: int) -> int:
+    """The number of a row, checked before a range of as many numbers is made. Raises ConfigError."""
+    number = whole_number(digits)
+    if number is None or not 1 <= number <= n_rows:
+        shown = digits if len(digits) <= 20 else f"{digits[:17]}..."
+        raise ConfigError(f"row {shown}: expected rows of the table, 1 to {n_rows:,}")
+    return number
 
 
 def of_table(asking: Asking, numbers: np.ndarray, name: str) -> NewRows:

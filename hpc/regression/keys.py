@@ -8,7 +8,19 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from mpibayes.hpc.config import keys
-from mpibayes.hpc.config.section import Name, Positive, Section, key, tuples
+from mpibayes.hpc.config.section import (
+    CYCLES,
+    CYCLES_OR_NONE,
+    POSITIVE,
+    Cycles,
+    CyclesOrNone,
+    Name,
+    Positive,
+    Section,
+    key,
+    tuples,
+    whole,
+)
 
 
 class Model(keys.Model):
@@ -57,19 +69,19 @@ class Regression(Section):
         2.5,
         "standard deviation of the Gaussian prior, scale b of the Laplace prior exp(-|x|/b); heldout: the best of a "
         "grid on data.heldout",
-        'a number above 0, or "heldout"',
+        f'{POSITIVE}, or "heldout"',
     )
     intercept_scale: Positive = key(
         10.0,
         "standard deviation of the intercept's own Gaussian prior (softmax: of each class); prior = flat: it has none",
-        "a number above 0",
+        POSITIVE,
     )
-    degrees_of_freedom: Positive = key(4.0, "of student-t", "a number above 0")
+    degrees_of_freedom: Positive = key(4.0, "of student-t", POSITIVE)
     scale: Literal["auto", "heldout"] | Positive = key(
         "auto",
         "of student-t, in units of the (standardised) response, and fixed in the chain; auto: the most probable one "
         "together with the coefficients; heldout: the best of a grid on data.heldout",
-        'a number above 0, "auto" or "heldout"',
+        f'{POSITIVE}, "auto" or "heldout"',
     )
 
 
@@ -93,22 +105,22 @@ class Firefly(Section):
     q: Literal["auto"] | Annotated[float, Field(gt=0, le=1)] = key(
         "auto", "that rate; auto follows the number of bright rows in burn-in", '"auto" or a number in (0, 1]'
     )
-    xi: Literal["auto"] | Annotated[float, Field(ge=0)] = key(
+    xi: Literal["auto"] | Annotated[float, Field(ge=0, le=1e6)] = key(
         "auto",
         "where untuned bounds touch: a logit (auto: 1.5) or a residual of student-t (auto: 0); those of softmax touch "
         "at equal probabilities",
-        '"auto" or a number, 0 or more',
+        '"auto" or a number from 0 to 1e6',
     )
     whiten: bool = key(True, "coordinates in which Laplace's approximation is spherical", "true or false")
     step_size: Literal["auto"] | Positive = key(
-        "auto", "in these coordinates; auto: adapted in burn-in", '"auto" or a number above 0'
+        "auto", "in these coordinates; auto: adapted in burn-in", f'"auto" or {POSITIVE}'
     )
-    leapfrog_steps: int = key(4, "of one hmc update", "a whole number, 1 or more", ge=1)
-    refresh: Literal["auto"] | Annotated[int, Field(ge=0)] = key(
+    leapfrog_steps: int = key(4, "of one hmc update", whole(1, 10_000), ge=1, le=10_000)
+    refresh: Literal["auto"] | CyclesOrNone = key(
         "auto",
         "cycles between two hmc steps on all rows, after which the brightness of every row is drawn anew; auto: a "
         "seventh of the time with theta_update = hmc and whiten, else 0, none",
-        '"auto" or a whole number, 0 or more',
+        f'"auto" or {CYCLES_OR_NONE}',
     )
     init: Literal["laplace", "map", "prior"] = key(
         "laplace",
@@ -119,21 +131,15 @@ class Firefly(Section):
 
 
 class Run(keys.Run):
-    cycles: int = key(
-        20_000,
-        "length of the chain; raise it to extend a finished run",
-        "a whole number, 1 or more",
-        may_change=True,
-        ge=1,
-    )
+    cycles: Cycles = key(20_000, "length of the chain; raise it to extend a finished run", CYCLES, may_change=True)
 
 
 class Output(keys.Output):
-    log_posterior: Literal["auto"] | Annotated[int, Field(ge=0)] = key(
+    log_posterior: Literal["auto"] | CyclesOrNone = key(
         "auto",
         "cycles between two looks at all rows, for log_posterior in the trace; auto: a tenth of the rows that are "
         "looked at; 0: never",
-        '"auto" or a whole number, 0 or more',
+        f'"auto" or {CYCLES_OR_NONE}',
     )
 
 

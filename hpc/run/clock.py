@@ -10,6 +10,7 @@ import time
 from datetime import datetime
 
 from mpibayes.hpc.run import signals
+from mpibayes.text import whole_number
 
 BATCH_MARGIN_S = 15.0  # a batch system looks at its clock now and then, and what is over is killed
 
@@ -80,8 +81,8 @@ def job_time_left() -> float | None:
     number = os.environ.get("SLURM_JOB_ID", "")
     if not number:
         return None
-    end = os.environ.get("SLURM_JOB_END_TIME", "")
-    left = float(end) - time.time() if end.isdigit() else _ask_slurm(number)
+    end = whole_number(os.environ.get("SLURM_JOB_END_TIME", ""))
+    left = _ask_slurm(number) if end is None else end - time.time()
     return left if left > 0 else None  # a shell may remember a job that is over
 
 

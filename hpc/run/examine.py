@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mpibayes.hpc import registry
 from mpibayes.hpc.config.against_table import check_table
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.load import load
@@ -16,7 +15,7 @@ from mpibayes.hpc.family import Family
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.registry import family_of, scalars_of
 from mpibayes.hpc.run import rounds
-from mpibayes.hpc.run.table import data_of, opened
+from mpibayes.hpc.run.table import data_of, opened, with_family
 from mpibayes.io.rows import KINDS
 from mpibayes.io.table import Table
 from mpibayes.text import counted
@@ -47,7 +46,7 @@ def examine(config_path: str | Path, overrides: Sequence[str] = ()) -> Found:
     check_table(config, table)
     data = data_of(config, table)
     data.check_blocks()
-    config = registry.decided(config, table.n_rows, len(data.stored))
+    config = with_family(config, table, data)
     kind = family_of(config.kind)
     config = rounds.decided(config, scalars_of(config.kind), data)
     family = kind(serial(), config, data)

@@ -11,15 +11,16 @@ import hashlib
 import json
 import re
 import secrets
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from mpibayes.errors import CheckpointError
+from mpibayes.io import documents
 from mpibayes.io.files import Guard, read_regular, reason, storing, unguarded, write_text
 
 RESOLVED = "config.resolved.toml"
 PROVENANCE = "provenance.json"
+FIELDS = {"run": str, "table": str, "fingerprint": str, "starts": list, "checkpoints": list}
 
 
 def new_name() -> str:
@@ -39,7 +40,7 @@ def read_resolved(folder: Path) -> dict[str, Any]:
     path = folder / RESOLVED
     try:
         text = read_regular(path).decode()
-        settings = tomllib.loads(text)
+        settings = documents.toml(text)
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: cannot be read ({reason(error)}); it says what the run is") from None
     found = re.fullmatch(r"(.*\n)# sha256 of the lines above: ([0-9a-f]{64})\n", text, re.DOTALL)
@@ -65,10 +66,11 @@ def read_provenance(folder: Path) -> dict[str, Any]:
     """Raises CheckpointError when the file is not as it was written."""
     path = folder / PROVENANCE
     try:
-        record = json.loads(read_regular(path))
+        record = documents.json_value(read_regular(path))
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: cannot be read ({reason(error)}); the run's table is not known") from None
-    if not isinstance(record, dict) or not {"run", "fingerprint", "starts"} <= record.keys():
+    fields = {"checkpoints": []} | record if isinstance(record, dict) else {}
+    if not all(isinstance(fields.get(name), kind) for name, kind in FIELDS.items()):
         raise CheckpointError(f"{path}: damaged, not the record of a run; the run's table is not known")
     rest = {key: value for key, value in record.items() if key != "sha256"}
     if record.get("sha256") != _sum(json.dumps(rest, sort_keys=True)):

@@ -32,7 +32,9 @@ from typing import Any
 
 from mpibayes.errors import CheckpointError, ConfigError
 from mpibayes.hpc.parallel.waiting import announce
+from mpibayes.io.documents import json_value
 from mpibayes.io.files import open_regular, read_regular, reason
+from mpibayes.text import whole_number
 
 NAME = "LOCK"
 CLAIM = ".taken"
@@ -48,8 +50,7 @@ def job() -> str | None:
 
 def restarts() -> int:
     """How often the batch system has put this job back into its queue."""
-    text = os.environ.get("SLURM_RESTART_COUNT", "")
-    return int(text) if text.isdigit() else 0
+    return whole_number(os.environ.get("SLURM_RESTART_COUNT", "")) or 0
 
 
 def place() -> str | None:
@@ -266,10 +267,10 @@ def _started(pid: int) -> int | None:
 def _read(path: Path) -> dict[str, Any] | None:
     """What a lock says: {} where it is damaged, None where there is none. OSError where it cannot be read."""
     try:
-        owner = json.loads(read_regular(path))
+        owner = json_value(read_regular(path))
     except FileNotFoundError:
         return None
-    except (ValueError, RecursionError):
+    except ValueError:
         return {}
     return owner if isinstance(owner, dict) else {}
 

@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 
 from mpibayes.errors import EXIT_STOPPED, MpibayesError, NumericalError
-from mpibayes.hpc import registry
 from mpibayes.hpc.config.against_table import check_table
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.load import load
@@ -38,15 +37,15 @@ from mpibayes.hpc.run.growth import growth_of
 from mpibayes.hpc.run.heap import return_what_is_freed
 from mpibayes.hpc.run.lock import Lock, this_process
 from mpibayes.hpc.run.progress import Progress
-from mpibayes.hpc.run.table import data_of, opened
+from mpibayes.hpc.run.table import data_of, opened, with_family
 from mpibayes.hpc.scalar import kinds
 from mpibayes.io.files import make_directory, open_regular, remove_left_overs, storing
 from mpibayes.io.inference import merge
 from mpibayes.io.tables import AnyTable
 from mpibayes.io.trace import TraceWriter, last_values
-from mpibayes.text import counted, visible, visible_lines
+from mpibayes.text import counted, visible, visible_lines, whole_number
 
-STATUS_EVERY_S = float(os.environ.get("MPIBAYES_STATUS_SECONDS", "10"))  # a notebook shows it
+STATUS_EVERY_S = whole_number(os.environ.get("MPIBAYES_STATUS_SECONDS", "")) or 10  # a notebook asks for 1
 
 
 def main(
@@ -144,7 +143,7 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
     places = run_directory.chain_places(folder, config.run.chains)
     # what "auto" meant at the first start decides how the rows are cut
     config = on_root(comm, lambda: run_directory.as_continued(folder, config, fresh))
-    config = registry.decided(config, table.n_rows, len(data.stored))
+    config = with_family(config, table, data)
     # all that can be wrong with the input is found before the run directory is made
     kind = family_of(config.kind)
     config = rounds.decided(config, scalars_of(config.kind), data)

@@ -19,6 +19,7 @@ from mpibayes.errors import ConfigError, DataError, MpibayesError
 from mpibayes.hpc.registry import ROOMS, scalars_of
 from mpibayes.hpc.run.lock import lives, place
 from mpibayes.hpc.scalar import ACTIVE_ROWS, Scalar, shown
+from mpibayes.io.documents import json_value
 from mpibayes.io.files import chain_directories, read_regular, reason, storing, write_text
 from mpibayes.text import duration
 
@@ -28,6 +29,9 @@ AT_WORK = ("running", "waiting")  # states of a run whose process is there
 SILENT_S = 300.0
 SILENT_CYCLES = 3.0
 CLOCKS_S = 5.0  # clocks of a cluster's hosts differ by less
+WHOLE = ("cycle", "cycles", "rows", ACTIVE_ROWS, "ranks", "shards")
+NUMBERS = ("seconds_per_cycle", "rows_per_second", "eta_s", "elapsed_s")
+TEXTS = ("state", "family", "host", "updated", "message")
 HARMLESS = "The run itself does not depend on it and will write it anew."
 
 
@@ -46,7 +50,7 @@ def read_status(run_dir: str | Path) -> dict[str, Any]:
     """The status of one chain. Raises ConfigError when no run was started here, DataError when the file is damaged."""
     path = Path(run_dir) / NAME
     try:
-        status = json.loads(read_regular(path))
+        status = json_value(read_regular(path))
     except FileNotFoundError:
         raise ConfigError(
             f"{run_dir}: no run was started in this directory (it has no {NAME}). Expected the directory of a run (the "
@@ -58,6 +62,11 @@ def read_status(run_dir: str | Path) -> dict[str, Any]:
         raise DataError(f"{path}: damaged, not a JSON text ({error}). {HARMLESS}") from error
     if not isinstance(status, dict):
         raise DataError(f"{path}: damaged, not a JSON object. {HARMLESS}")
+    for names, kind, words in ((WHOLE, int, "whole number"), (NUMBERS, int | float, "number"), (TEXTS, str, "text")):
+        for name in names:
+            value = status.get(name)
+            if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+                raise DataError(f"{path}: damaged: {name} should be a {words}, or null. {HARMLESS}")
     return status
 
 
@@ -89,10 +98,9 @@ def liveness(status: dict[str, Any], now: datetime | None = None) -> tuple[bool 
     """
     try:
         updated = datetime.fromisoformat(status["updated"])
-    except (KeyError, TypeError, ValueError):
-        age = None
-    else:
         age = ((now or datetime.now(UTC)) - (updated if updated.tzinfo else updated.astimezone())).total_seconds()
+    except (KeyError, TypeError, ValueError, OverflowError):  # OverflowError: a local time at the edge of the calendar
+        age = None
     if status.get("state") not in AT_WORK:
         return False, age
     if _is_here(status):

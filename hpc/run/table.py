@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mpibayes.errors import ConfigError
+from mpibayes.hpc import registry
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.data.sparse import SparseData
@@ -41,3 +42,11 @@ def data_of(config: Config, table: AnyTable) -> Data | SparseData:
     if config.model.sparse:
         return SparseData(table, config.heldout_fraction)
     return Data(table, config.unused, config.heldout_fraction, config.joint, config.model.latent)
+
+
+def with_family(config: Config, table: AnyTable, data: Data | SparseData) -> Config:
+    """Return the configuration with the family that "auto" means for this table."""
+    if config.model.family != registry.AUTO:
+        return config
+    family = registry.choice().family_for(config, table.n_rows, len(data.stored))
+    return config.changed("model", family=family)

@@ -8,10 +8,9 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from mpibayes.hpc.config import keys
-from mpibayes.hpc.config.section import Positive, Section, key, tuples
+from mpibayes.hpc.config.section import CYCLES, POSITIVE, ROW_COUNT, Cycles, Positive, RowCount, Section, key, tuples
 
 Rate = Annotated[float, Field(gt=0, le=1)]
-Size = Annotated[int, Field(ge=1)]
 
 
 class GrowingSize(Section):
@@ -23,7 +22,7 @@ class GrowingSize(Section):
 class DecayingRate(Section):
     """(t + delay)^-decay in cycle t."""
 
-    delay: Annotated[float, Field(ge=0)] = 1.0
+    delay: Annotated[float, Field(ge=0, le=1e9)] = 1.0
     decay: Annotated[float, Field(gt=0.5, le=1)] = 0.7
 
 
@@ -44,23 +43,21 @@ class Model(keys.Model):
         '"gaussian" or "finite-dirichlet"',
     )
     components: int = key(10, "components of the mixture", "a whole number from 1 to 10000", ge=1, le=10000)
-    alpha: float = key(
+    alpha: Positive = key(
         1.0,
         "of the Dirichlet distribution of the weights: of each component; finite-dirichlet: of all together",
-        "a number above 0",
-        gt=0,
+        POSITIVE,
     )
-    mean_variance: float = key(10.0, "prior variance of a component's mean, in each column", "a number above 0", gt=0)
+    mean_variance: Positive = key(10.0, "prior variance of a component's mean, in each column", POSITIVE)
     degrees: Literal["auto"] | Positive = key(
         "auto",
         "degrees of freedom of the Wishart prior of a component's precision; auto: the number of columns and 2",
-        '"auto" or a number above the number of columns less 1',
+        '"auto" or a number above the number of columns less 1, at most 1e100',
     )
-    scale: float = key(
+    scale: Positive = key(
         1.0,
         "scale of this prior in each column; with degrees = auto the prior mean of a component's variance",
-        "a number above 0",
-        gt=0,
+        POSITIVE,
     )
     standardise: bool = key(
         True, "columns are centred and divided by their standard deviation in the table", "true or false"
@@ -70,27 +67,27 @@ class Model(keys.Model):
 class Step(Section):
     """What a cycle does."""
 
-    batch: Annotated[Literal["all"] | Size | GrowingSize, BeforeValidator(tuples)] = key(
+    batch: Annotated[Literal["all"] | RowCount | GrowingSize, BeforeValidator(tuples)] = key(
         "all",
         "rows that a cycle looks at, chosen anew each time: all of them, a number, or {growing = g}, g t in cycle t",
-        '"all", a whole number, 1 or more, or {growing = a number above 0}',
+        f'"all", {ROW_COUNT}, or {{growing = {POSITIVE}}}',
     )
     rate: Annotated[Rate | DecayingRate | GrowingRate, BeforeValidator(tuples)] = key(
         1.0,
         "how far a cycle goes towards what its rows say: a number, {delay = d, decay = k} for (t + d)^-k in cycle t, "
         "or {growing = g} for g t, at most 1",
-        "a number above 0 and at most 1, {delay = 0 or more, decay = above 0.5 and at most 1}, or {growing = a number "
-        "above 0}",
+        "a number above 0 and at most 1, {delay = 0 to 1e9, decay = above 0.5 and at most 1}, or "
+        f"{{growing = {POSITIVE}}}",
     )
     noise: Literal["none", "svi+", "positive"] = key(
         "none",
         "noise besides that of the batch: none, Gaussian weights of rows (svi+), or positive ones of the same variance",
         '"none", "svi+" or "positive"',
     )
-    effective: Annotated[Size | GrowingSize | None, BeforeValidator(tuples)] = key(
+    effective: Annotated[RowCount | GrowingSize | None, BeforeValidator(tuples)] = key(
         None,
         "with noise, which is as large as of a batch of so many rows: a number, or {growing = g}, g t in cycle t",
-        "a whole number, 1 or more, or {growing = a number above 0}",
+        f"{ROW_COUNT}, or {{growing = {POSITIVE}}}",
     )
     guard: Literal["shrink", "none"] = key(
         "shrink",
@@ -101,18 +98,19 @@ class Step(Section):
     tolerance: float = key(
         1e-10,
         "with all rows, rate 1 and no noise: relative gain of the bound below which nothing more is done",
-        "a number, 0 or more",
+        "a number from 0 to 1",
         may_change=True,
         ge=0,
+        le=1,
     )
 
 
 class Output(keys.Output):
-    kept: Literal["auto"] | Size = key(
+    kept: Literal["auto"] | Cycles = key(
         "auto",
         "cycles between two that are kept, whose bound is of all rows; auto: a twentieth of run.cycles at the first "
         "start",
-        '"auto" or a whole number, 1 or more',
+        f'"auto" or {CYCLES}',
         decided_once=True,
     )
 

@@ -37,6 +37,15 @@ def visible_lines(text: str) -> str:
     return "\n".join(map(visible, text.split("\n")))
 
 
+def whole_number(text: str) -> int | None:
+    """The number that 1 to 18 digits 0 to 9 write, else None: `isdigit` has digits, and lengths, that `int` refuses.
+
+    >>> whole_number("17"), whole_number("-1"), whole_number("²"), whole_number("9" * 5000)
+    (17, None, None, None)
+    """
+    return int(text) if len(text) <= 18 and text.isascii() and text.isdigit() else None
+
+
 def is_unicode(text: str) -> bool:
     """False for half a surrogate pair, as which Python reads a byte of an argument that is not UTF-8."""
     return not any("\ud800" <= c <= "\udfff" for c in text)

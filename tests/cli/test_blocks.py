@@ -118,7 +118,7 @@ def test_mistakes_in_a_prior_are_named_one_by_one(write):
         ),
         "blocks.e.prior.varience=1",
     )
-    one_or_many = "expected a number above 0, or a list of such numbers"
+    one_or_many = "expected a number above 0 (1e-100 to 1e100), or a list of 1 to 1000 such numbers"
     for expected in (
         "run.toml:6: blocks.a.prior.kapa: unknown key; did you mean kappa?",
         "run.toml:7: blocks.a.prior.scale: unknown key; a prior here has kappa, nu, variance and mean",

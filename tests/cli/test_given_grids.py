@@ -51,7 +51,7 @@ def loaded(tmp_path, text, name="run.toml"):
         (MODEL + "discount = [0, 0.5]\nconcentration = 0", "expected a number above 0, as discount is learned"),
         (MODEL + "discount = [0, 0.5]\nconcentration = {gamma = [1, 1]}", "is for discount = 0"),
         (MODEL + "discount = [0, 0.5]\n[sampler]\nopening = 'all'", "exact for discount = 0 alone"),
-        (MODEL + "view_concentration = [1, 2]", 'set model.family = "crosscat"'),
+        (MODEL + "family = 'mixture'\nview_concentration = [1, 2]", 'set model.family = "crosscat"'),
         (CROSSCAT + "concentration = {gamma = [1, 1]}", "have no gamma prior of the concentration but on a grid"),
         (CROSSCAT + "view_concentration = {gamma = [1, 1]}", "{gamma = [shape, rate], points = 1 to 100}"),
         (CROSSCAT + "view_discount = [0, 0.5]\nview_concentration = 0", "above 0, as view_discount is learned"),

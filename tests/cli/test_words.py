@@ -4,7 +4,11 @@ import math
 
 import pytest
 
-from mpibayes.text import counted, every, factor, import_again
+from mpibayes.hpc.commands.simulate import parse_levels
+from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size
+from mpibayes.hpc.run.clock import job_time_left
+from mpibayes.hpc.run.lock import restarts
+from mpibayes.text import counted, every, factor, import_again, whole_number
 
 
 def test_one_and_many():
@@ -22,3 +26,19 @@ def test_a_name_with_a_blank_is_quoted_for_the_shell():
 )
 def test_a_factor_near_one_is_not_one(times, text):
     assert factor(math.log(187.0), math.log(times)) == f"187 ×/÷ {text}"
+
+
+NO_NUMBERS = ["", "x", "-1", "1.5", "²", "٣", "9" * 5000, "1e3", " 1", "+1"]
+
+
+@pytest.mark.parametrize("text", NO_NUMBERS)
+def test_what_a_launcher_or_batch_system_left_is_a_number_or_nothing(monkeypatch, text):
+    """`isdigit` takes ² and 5,000 digits, which `int` does not: each was an exit 70 of every command."""
+    assert whole_number(text) is None
+    for name in ("PMI_SIZE", "PMI_RANK", "SLURM_RESTART_COUNT", "SLURM_JOB_END_TIME"):
+        monkeypatch.setenv(name, text)
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    monkeypatch.setenv("PATH", "")  # no scontrol
+    assert (launcher_size(), launcher_rank(), restarts(), job_time_left()) == (1, 0, 0, None)
+    with pytest.raises(ValueError, match="is not a number of levels"):
+        parse_levels(text)

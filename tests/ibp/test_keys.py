@@ -84,7 +84,7 @@ def test_cells_go_and_come_back():
         ("feature_sd = {inverse_gamma = [1, 0]}", "model.feature_sd"),
         ('noise = "row"', '"shared" or "column"'),
         ("discount = 0.5", "model.discount"),
-        ("[report]\nimage = [6]", '[rows, columns], or "none"'),
+        ("[report]\nimage = [6]", '[rows, columns], each a whole number from 1 to 65,536, or "none"'),
         ("[sampler]\ninit = 3", "sampler.init"),
     ],
 )

@@ -149,3 +149,20 @@ def test_duration():
         "1 h 1 min",
         "1 d 2 h",
     ]
+
+
+@pytest.mark.parametrize("field, value", [
+    ("cycle", "400"), ("cycles", [1]), ("rows", 1.5), ("ranks", {}), ("rows_per_second", "fast"), ("eta_s", [1]),
+    ("seconds_per_cycle", True), ("family", ["mixture"]), ("state", {}), ("updated", 7), ("active_rows", "many"),
+])  # fmt: skip
+def test_fields_of_another_type_are_damage(tmp_path, field, value):
+    (tmp_path / "status.json").write_text(json.dumps(STATUS | {field: value}))
+    with pytest.raises(DataError, match=f"damaged: {field} should be a"):
+        show_status(tmp_path)
+
+
+@pytest.mark.parametrize("updated", ["0001-01-01T00:00:00", "9999-12-31T23:59:59", "yesterday"])
+def test_a_time_at_the_edge_of_the_calendar_is_no_failure(tmp_path, updated):
+    extreme = {"updated": updated, "eta_s": 1e308, "elapsed_s": 10**300, "log_joint": 10**300, "pid": 10**300}
+    (tmp_path / "status.json").write_text(json.dumps(STATUS | extreme))
+    assert "cycle 380" in shown(tmp_path)

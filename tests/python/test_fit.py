@@ -255,3 +255,12 @@ def test_a_notebook_shows_bars(monkeypatch):
     found.show([status])
     assert len(shown) == 2 and "&lt;b&gt;imports" in shown[0] and "2026" not in shown[0]
     assert '<progress value="3" max="10">' in shown[1] and "chain-1: cycle=3/10 K=2" in repr(found)
+
+
+def test_a_configuration_beyond_the_limits_of_a_document_is_one_message(tmp_path):
+    """Nesting without end was a RecursionError, and 5,000 digits a ValueError of Python's."""
+    endless = []
+    endless.append(endless)
+    for value, words in ((endless, "more than 32 deep"), (10**5000, "more than 300 digits")):
+        with pytest.raises(mb.ConfigError, match=words):
+            mb.fit({"x": [1.0, 2.5, 3.5] * 9}, tmp_path / "run", config={"run.shards": value}, progress=False)

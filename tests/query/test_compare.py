@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import mpibayes as mb
-from mpibayes.errors import ConfigError
+from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.commands.query import compared
 from mpibayes.hpc.data.events import everyone
 from mpibayes.hpc.posterior.drawing import png
@@ -100,9 +100,14 @@ def test_rows_of_the_table_by_their_numbers(people, asking, tmp_path):
     rows = people_as_texts()
     files = [write_csv(tmp_path / f"{i}.csv", [rows[k - 1] for k in some]) for i, some in enumerate((old, rest))]
     assert ask(str(files[0]), str(files[1]))[0] == pytest.approx(found, abs=1e-9)
-    for wrong, words in (("0-3", "row 0: expected rows"), ("7,161", "row 161"), ("9-3", "9 is above 3")):
+    beyond = [("1-99999999999", "row 99999999999: expected"), ("9" * 5000, r"row 9{17}\.\.\.: expected rows")]
+    wrong_rows = [("0-3", "row 0: expected rows"), ("7,161", "row 161"), ("9-3", "9 is above 3"), *beyond]
+    for wrong, words in wrong_rows:
         with pytest.raises(ConfigError, match=words):
             ask(wrong)
+    (tmp_path / "blanks.txt").write_text("1" + " " * 100_000 + "x")  # took a time in the square of the blanks
+    with pytest.raises(DataError, match="expected numbers of rows"):
+        ask(f"@{tmp_path / 'blanks.txt'}")
     with pytest.raises(ConfigError, match="name the other group"):
         ask(str(files[0]))
     with pytest.raises(ConfigError, match="whole numbers of rows"):

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from mpibayes.hpc.config import keys
-from mpibayes.hpc.config.section import Positive, Section, key, none
+from mpibayes.hpc.config.section import CYCLES, POSITIVE, Cycles, Positive, Section, key, none
 from mpibayes.hpc.svi import keys as svi
 
 
@@ -50,13 +50,13 @@ class Model(keys.Model):
         "auto",
         "variance of a rating about what the factors say, where learning starts or what is fixed; auto: half the "
         "variance of the ratings, and 0.5 where it is fixed with a number for prior_variance",
-        '"auto" or a number above 0',
+        f'"auto" or {POSITIVE}',
     )
     prior_variance: Literal["auto"] | Positive = key(
         "auto",
         "prior variance of every factor and bias, where learning starts or what is fixed; auto: from the variance of "
         "the ratings, of which half is dealt evenly to products of factors, users' and items' biases",
-        '"auto" or a number above 0',
+        f'"auto" or {POSITIVE}',
         decided_once=True,
     )
 
@@ -79,13 +79,7 @@ class Step(svi.Step):
 
 
 class Run(keys.Run):
-    cycles: int = key(
-        100,
-        "steps at most; raise it to extend a finished run",
-        "a whole number, 1 or more",
-        may_change=True,
-        ge=1,
-    )
+    cycles: Cycles = key(100, "steps at most; raise it to extend a finished run", CYCLES, may_change=True)
 
 
 Output = svi.Output

@@ -8,17 +8,30 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from mpibayes.hpc.config import keys
-from mpibayes.hpc.config.section import Section, key, tuples
+from mpibayes.hpc.config.section import (
+    CYCLES,
+    CYCLES_OR_NONE,
+    POSITIVE,
+    ROW_COUNT,
+    Cycles,
+    CyclesOrNone,
+    RowCount,
+    Section,
+    key,
+    tuples,
+    whole,
+)
 from mpibayes.hpc.svi import keys as svi
-from mpibayes.hpc.svi.keys import GrowingRate, GrowingSize, Rate, Size
+from mpibayes.hpc.svi.keys import GrowingRate, GrowingSize, Rate
 
 LOCAL = ("auto", "vb", "linear", "cvb0", "gibbs", "linear, then vb", "cvb0, then vb")
+MOST_STEPS = 100_000  # of a document in a cycle
 
 
 class DecayingRate(svi.DecayingRate):
     """(t + delay)^-decay in cycle t."""
 
-    delay: Annotated[float, Field(ge=0)] = 10.0
+    delay: Annotated[float, Field(ge=0, le=1e9)] = 10.0
     decay: Annotated[float, Field(ge=0.5, le=1)] = 0.5
 
 
@@ -36,10 +49,12 @@ class Model(keys.Model):
         "auto",
         "of the Dirichlet prior of a document's topics: of each topic; auto: 0.1, or less where all topics together "
         "would outweigh half the words of a document, with step.local gibbs a quarter",
-        '"auto" or a number above 0',
+        '"auto" or a number above 0, at most 1000',
         decided_once=True,
     )
-    eta: float = key(0.05, "of the Dirichlet prior of a topic's words: of each word", "a number above 0", gt=0, le=1000)
+    eta: float = key(
+        0.05, "of the Dirichlet prior of a topic's words: of each word", "a number above 0, at most 1000", gt=0, le=1000
+    )
     learn_alpha: bool = key(
         False, "an alpha for each topic is learned, in cycles with the local step vb", "true or false"
     )
@@ -48,20 +63,20 @@ class Model(keys.Model):
 class Step(svi.Step):
     """What a cycle does."""
 
-    batch: Annotated[Literal["auto", "all"] | Size | GrowingSize, BeforeValidator(tuples)] = key(
+    batch: Annotated[Literal["auto", "all"] | RowCount | GrowingSize, BeforeValidator(tuples)] = key(
         "auto",
         "documents that a cycle looks at, chosen anew each time: all of them, a number, or {growing = g}, g t in cycle "
         "t; auto: all of up to 5,000 documents or 500,000 words, else 256; with gibbs 256, or a 200th of all if that "
         "is more",
-        '"auto", "all", a whole number, 1 or more, or {growing = a number above 0}',
+        f'"auto", "all", {ROW_COUNT}, or {{growing = {POSITIVE}}}',
         decided_once=True,
     )
     rate: Annotated[Literal["auto"] | Rate | DecayingRate | GrowingRate, BeforeValidator(tuples)] = key(
         "auto",
         "how far a cycle goes towards what its documents say: a number, {delay = d, decay = k} for (t + d)^-k in cycle "
         "t, or {growing = g} for g t, at most 1; auto: 1 with all documents, else {delay = 10, decay = 0.5}",
-        '"auto", a number above 0 and at most 1, {delay = 0 or more, decay = from 0.5 to 1}, or {growing = a number '
-        "above 0}",
+        '"auto", a number above 0 and at most 1, {delay = 0 to 1e9, decay = from 0.5 to 1}, or '
+        f"{{growing = {POSITIVE}}}",
     )
     local: Literal[LOCAL] = key(
         "auto",
@@ -71,53 +86,55 @@ class Step(svi.Step):
         " or ".join(f'"{name}"' for name in LOCAL),
         decided_once=True,
     )
-    switch: Literal["auto"] | Annotated[int, Field(ge=0)] = key(
+    switch: Literal["auto"] | CyclesOrNone = key(
         "auto",
         'cycles before "then"; auto: half of run.cycles at the first start',
-        '"auto" or a whole number, 0 or more',
+        f'"auto" or {CYCLES_OR_NONE}',
         decided_once=True,
     )
-    warm: Literal["auto"] | Annotated[int, Field(ge=0)] = key(
+    warm: Literal["auto"] | CyclesOrNone = key(
         "auto",
         "cycles in which a document's topics are found anew; after these vb goes on from what they were, which raises "
         "the bound but leaves no poor optimum; auto: half of run.cycles at the first start, with "
         "another local step before it nine tenths, in batches all",
-        '"auto" or a whole number, 0 or more',
+        f'"auto" or {CYCLES_OR_NONE}',
         decided_once=True,
     )
     tolerance: float = key(
         0.01,
         "summed change of a document's gamma, over its length and 1, below which its local step ends",
-        "a number above 0",
+        "a number above 0, at most 1000",
         gt=0,
+        le=1000,
     )
-    iterations: int = key(100, "of a document's local step, at most", "a whole number, 1 or more", ge=1)
+    iterations: int = key(100, "of a document's local step, at most", whole(1, MOST_STEPS), ge=1, le=MOST_STEPS)
     sweeps: int = key(
         6,
         "of gibbs over the words of a document, of which the first third does not count",
-        "a whole number, 1 or more",
+        whole(1, MOST_STEPS),
         ge=1,
+        le=MOST_STEPS,
     )
 
 
 class Run(keys.Run):
-    cycles: Literal["auto"] | Annotated[int, Field(ge=1)] = key(
+    cycles: Literal["auto"] | Cycles = key(
         "auto",
         "length of the chain; raise it to extend a finished run; auto: 60 with all documents, up to 200 where they "
         "have fewer than 100 words, else ten passes over them, with gibbs 20 and at least 200 cycles, decided at the "
         "first start",
-        '"auto" or a whole number, 1 or more',
+        f'"auto" or {CYCLES}',
         decided_once=True,
         may_change=True,
     )
 
 
 class Output(svi.Output):
-    kept: Literal["auto"] | Size = key(
+    kept: Literal["auto"] | Cycles = key(
         "auto",
         "cycles between two that are kept, with the bound of all documents; auto: a tenth of run.cycles at the first "
         "start",
-        '"auto" or a whole number, 1 or more',
+        f'"auto" or {CYCLES}',
         decided_once=True,
     )
 
