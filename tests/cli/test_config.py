@@ -18,6 +18,7 @@ from mpibayes.io.rows import Column
 
 MINIMAL = '[data]\ntable = "t.h5"\n'
 REGRESSION = '[model]\nfamily = "regression"\n'
+FAMILIES = '"auto", "mixture", "crosscat", "regression", "ibp" or "svi"'
 ANNEAL = '[sampler]\nstrategy = "anneal"\n[anneal]\n'
 
 
@@ -482,7 +483,7 @@ def test_an_unknown_family_is_reported_with_all_else(write):
         )
     )
     for expected in (
-        'run.toml:4: model.family: got "mixtures", expected "auto", "mixture", "crosscat", "regression", "ibp" or "svi"',
+        f'run.toml:4: model.family: got "mixtures", expected {FAMILIES}',
         "run.toml:7: run.cycles: got 0",
         "run.toml:8: run.seeds: unknown key; did you mean run.seed?",
         'run.toml:10: sampler.init: got "two"',
@@ -498,7 +499,7 @@ def test_an_unknown_family_is_reported_with_all_else(write):
     [
         (
             'family = "logistic"',
-            'model.family: got "logistic", expected "auto", "mixture", "crosscat", "regression", "ibp" or "svi"; did you mean '
+            f'model.family: got "logistic", expected {FAMILIES}; did you mean '
             'family = "regression" and likelihood = "logistic"?',
         ),
         ("family = 3", 'model.family: got 3, expected "auto", "mixture", "crosscat", "regression", "ibp" or "svi"'),

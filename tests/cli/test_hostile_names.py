@@ -160,7 +160,10 @@ def test_a_regression_on_hostile_columns(command, tmp_path):
     write("a.csv", rows(), (COLOUR, MARKUP, FORMULA, RESPONSE))
     command("import", "a.csv", "t.h5")
     (tmp_path / "a.toml").write_text(
-        CONFIG.format(chains=1).replace('[model]\nfamily = "mixture"\n', "").replace("cycles = 30", "cycles = 60").replace("[output]\nlabels = 1\n", "")
+        CONFIG.format(chains=1)
+        .replace('[model]\nfamily = "mixture"\n', "")
+        .replace("cycles = 30", "cycles = 60")
+        .replace("[output]\nlabels = 1\n", "")
         + REGRESSION.format(response=toml_string(RESPONSE))
     )
     command("run", "a.toml", "-o", "a")

@@ -1,6 +1,6 @@
 """The default grids, which are the prior, stand in docs/math.md with the values that the program has.
 
-    python -m tests.house.test_default_grids       # prints them as the page has them
+python -m tests.house.test_default_grids       # prints them as the page has them
 """
 
 import re

@@ -21,7 +21,10 @@ from tests.run.conftest import mpibayes
 
 QUIET = {"console": Console(quiet=True)}
 NAMES = ["who", "colour", "member", "income", "age", "mass", "visits"]
-CONFIG = "[data]\ntable = 't.h5'\n[model]\nfamily = 'mixture'\n[run]\ncycles = 24\nseed = 3\nshards = 2\n[output]\nlabels = 2\n"
+CONFIG = (
+    "[data]\ntable = 't.h5'\n[model]\nfamily = 'mixture'\n"
+    "[run]\ncycles = 24\nseed = 3\nshards = 2\n[output]\nlabels = 2\n"
+)
 
 
 def people(n, seed):

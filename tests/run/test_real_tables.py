@@ -48,7 +48,8 @@ def test_import_check_run_report(data_folder, tmp_path, load, rows, n_rows, few)
     done = load(data_folder, tmp_path)
     assert done.returncode == 0 and f"{rows:,} rows" in done.stdout, done.stderr
     (tmp_path / "run.toml").write_text(
-        f'[data]\ntable = "table.h5"\nheldout = 0.1\n[model]\nfamily = "mixture"\n[run]\nseed = 1\ncycles = {few}\n[output]\nlabels = 5\n'
+        f'[data]\ntable = "table.h5"\nheldout = 0.1\n[model]\nfamily = "mixture"\n'
+        f"[run]\nseed = 1\ncycles = {few}\n[output]\nlabels = 5\n"
     )
     check = mpibayes(tmp_path, "check", "run.toml", "--ranks", "2")
     assert check.returncode == 0, check.stderr

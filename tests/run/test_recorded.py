@@ -28,7 +28,8 @@ def place(tmp_path_factory):
     lines = [f"{'ab'[k]},{d:g},{s:g},{a:g}" for k, d, s, a in zip(group, gain, size, age)]
     (folder / "t.csv").write_text("group,gain,size,age\n" + "\n".join(lines) + "\n")
     (folder / "run.toml").write_text(
-        '[data]\ntable = "t.h5"\nheldout = 0.1\n[model]\nfamily = "mixture"\n[run]\ncycles = 60\nshards = 3\n[output]\nlabels = 5\n'
+        '[data]\ntable = "t.h5"\nheldout = 0.1\n[model]\nfamily = "mixture"\n'
+        "[run]\ncycles = 60\nshards = 3\n[output]\nlabels = 5\n"
         "[sampler]\nsplit_merge = 2\n"
     )
     done = mpibayes(folder, "import", "t.csv", "t.h5", "--write-schema", "schema.toml")

@@ -187,7 +187,8 @@ def test_chains_with_and_without_growth(table, tmp_path, pictures):
 
 
 def test_runs_of_different_models_are_not_mixed(run_dir, table, tmp_path):
-    other = make_run(tmp_path / "b", table, cycles=15, burn_in=3, heldout=0.1, text="[model]\nfamily = 'mixture'\ndiscount = 0.5\n")
+    text = "[model]\nfamily = 'mixture'\ndiscount = 0.5\n"
+    other = make_run(tmp_path / "b", table, cycles=15, burn_in=3, heldout=0.1, text=text)
     with pytest.raises(ConfigError, match=r"model\.discount"):
         report([run_dir, other])
     rows = make_run(tmp_path / "c", table, cycles=15, burn_in=3)
@@ -196,7 +197,8 @@ def test_runs_of_different_models_are_not_mixed(run_dir, table, tmp_path):
 
 
 def test_without_likelihood_there_are_no_profiles(table, tmp_path, pictures):
-    run = make_run(tmp_path / "a", table, cycles=15, burn_in=5, text="[model]\nfamily = 'mixture'\nlikelihood = false\n")
+    text = "[model]\nfamily = 'mixture'\nlikelihood = false\n"
+    run = make_run(tmp_path / "a", table, cycles=15, burn_in=5, text=text)
     folder, printed, summary = run_report(run)
     assert "profiles.png" not in summary["pictures"] and summary["columns"] == []
     assert "samples the prior" in " ".join(printed.split())
