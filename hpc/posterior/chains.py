@@ -49,6 +49,11 @@ class Chain:
         return {name: values[keep] for name, values in self.trace.items()}
 
     @property
+    def early(self) -> bool:
+        """Whether the chain is so short yet that it leaves out fewer cycles than run.burn_in says."""
+        return self.burn_in < self.config.burn_in
+
+    @property
     def seconds(self) -> np.ndarray:
         """Seconds that the chain had taken at each line of the trace, its start and its checkpoints aside."""
         cycle = self.trace["cycle"]
@@ -178,9 +183,13 @@ def _find_chains(run_dirs: list[Path], burn_in: int | None) -> list[Chain]:
 
 
 def _burn_in(config: Config, folder: Path) -> int:
-    """What a chain leaves out: a run until settled the half that its end was not judged by, too."""
-    segments = list_segments(folder / TRACE) if config.run.until == "settled" else []
-    return max(config.burn_in, segments[-1].last // 2 if segments else 0)
+    """Cycles that a chain leaves out: of a run until settled half of those that are there, since its end was judged by
+    the other half; of a chain short of run.cycles half at most, so that an early look has something to see."""
+    segments = list_segments(folder / TRACE)
+    last = segments[-1].last if segments else 0
+    if config.run.until == "settled":
+        return last // 2
+    return config.burn_in if last >= config.run.cycles else min(config.burn_in, last // 2)
 
 
 def _settings_in(home: Path) -> Path:

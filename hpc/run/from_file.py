@@ -9,12 +9,12 @@ one which the user has imported in its place, with a schema perhaps, is kept.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import shlex
 from pathlib import Path
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.hpc.settled import SMALL
 from mpibayes.io.files import open_regular, reading, reason, write_text
 from mpibayes.io.table import SUFFIXES as TABLES
 from mpibayes.io.table import Table
@@ -35,10 +35,9 @@ family = "auto"  # "crosscat": views of the columns, each with clusters of its o
 
 [run]
 chains = 2      # from different starts, so that the report can tell whether they agree
-cycles = {cycles}
+cycles = {cycles}    # at most; small tables end once the chains agree (run.until)
 """
-CYCLES = "2000"
-CYCLES_IF_SMALL = "5000   # at most: chains on a small table end once they agree (run.until)"
+CYCLES = ((30_000, 2000), (100_000, 800), (math.inf, 400))  # by cells, up to so many: a first answer within minutes
 
 
 def is_data(path: Path) -> bool:
@@ -82,7 +81,8 @@ def configuration(source: Path, folder: Path, fresh: bool) -> Path:
     elif not own:
         _tell(f"{table}: was imported from {source.name} by itself and is kept; remove it to have it made anew")
     named, found = table.absolute() if own else table.name, Table.open(table)
-    cycles = CYCLES_IF_SMALL if found.n_rows * len(found.columns) <= SMALL else CYCLES
+    cells = found.n_rows * len(found.columns)
+    cycles = next(cycles for most, cycles in CYCLES if cells <= most)
     try:
         known = "" if kept else f"# its table: fingerprint {found.fingerprint}\n"
         write_text(place, TEXT.format(made=made, known=known, table=toml_string(str(named)), cycles=cycles))

@@ -45,6 +45,7 @@ from mpibayes.io.tables import AnyTable
 from mpibayes.io.trace import TraceWriter, last_values
 from mpibayes.text import counted, visible, visible_lines, whole_number
 
+EARLY_S, FEWEST_CYCLES = 15.0, 20  # seconds and cycles until a chain's first checkpoint
 STATUS_EVERY_S = whole_number(os.environ.get("MPIBAYES_STATUS_SECONDS", "")) or 10  # a notebook asks for 1
 
 
@@ -187,7 +188,7 @@ class ChainRun:
         self.chain, self.folder, self.number = chain, folder, number
         self.trace = self.draws = self.progress = None
         self._before: dict | None = None  # how the start before this one ended
-        self._last_checkpoint = self._last_status = clock.elapsed()
+        self._began = self._last_checkpoint = self._last_status = clock.elapsed()
         self._saved_cycle = 0
         self._state = ""  # the last that was written
         self._failure: MpibayesError | None = None  # on root: what went wrong since the ranks last agreed
@@ -289,8 +290,14 @@ class ChainRun:
         if self.comm.rank != 0:  # of the time root alone decides
             return self.clock.signalled is not None, False, False
         stop = self.clock.stop_reason() is not None
+        return stop, self._due(), self._failure is not None
+
+    def _due(self) -> bool:
+        """Whether it is time for a checkpoint: soon after the start, so that a report can have an early look, then
+        whenever the time since the start has doubled, until run.checkpoint_minutes have passed."""
         since = self.clock.elapsed() - self._last_checkpoint
-        return stop, since > 60.0 * self.config.run.checkpoint_minutes, self._failure is not None
+        early = self.chain.cycles >= FEWEST_CYCLES and since > max(EARLY_S, self._last_checkpoint - self._began)
+        return early or since > 60.0 * self.config.run.checkpoint_minutes
 
     def _heed(self, word: Sequence[int]) -> tuple[bool, bool]:
         """What all ranks do after hearing everyone's word: (stop, checkpoint)."""
@@ -380,6 +387,7 @@ class ChainRun:
         else:
             chain.start()
         cycle = self._saved_cycle = chain.cycles
+        self._began = self._last_checkpoint = self.clock.elapsed()  # a search takes its time
 
         def open_writers():
             with storing(self.folder):

@@ -1,6 +1,7 @@
 """A run that goes on until it has settled: its chains advance in rounds, and after each root judges their traces.
 
-A round ends at the next check of `hpc/settled.py`, so rounds grow by a fourth. The chains draw what they would without
+A round ends at the next check of `hpc/settled.py`, so rounds grow by a fourth; before the first check there are two
+short ones, after which a report can have an early look at all chains. The chains draw what they would without
 rounds, and the judgement depends on their traces alone: a run that was stopped goes on to the same end.
 """
 
@@ -18,6 +19,8 @@ from mpibayes.hpc.scalar import Scalar
 from mpibayes.hpc.settled import SMALL, Judgement, is_check, judge, next_check
 from mpibayes.io.trace import read_trace
 from mpibayes.text import counted
+
+EARLY = 20, 50  # cycles after which every chain writes a checkpoint, before the first check
 
 if TYPE_CHECKING:
     from mpibayes.hpc.run.loop import ChainRun
@@ -43,7 +46,7 @@ def until_settled(comm: Communicator, config: Config, chains: Sequence[ChainRun]
             found = on_root(comm, partial(_judged, config, chains, done), what="judge the traces")
             if found is not None and (found.settled or done >= config.run.cycles):
                 break
-            if not _round(comm, chains, min(next_check(done), config.run.cycles)):
+            if not _round(comm, chains, min(_next_end(done), config.run.cycles)):
                 for chain in chains:
                     chain.close(False)
                 return False
@@ -69,6 +72,11 @@ def _round(comm: Communicator, chains: Sequence[ChainRun], cycles: int) -> bool:
         if chain is not chains[-1] and any(comm.collect(chain.clock.stop_reason() is not None)):
             return False
     return True
+
+
+def _next_end(done: int) -> int:
+    """The cycle that the round after this cycle ends with."""
+    return min([end for end in EARLY if end > done] + [next_check(done)])
 
 
 def _end(found: Judgement, chain: ChainRun) -> str:

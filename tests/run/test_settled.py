@@ -216,3 +216,26 @@ def test_one_chain_cannot_settle(until_settled):
     bad = mpibayes(place, "run", "run.toml", "-o", "bad", "--until-settled", "--set", "run.chains=1")
     assert bad.returncode == 2 and "run.until" in bad.stderr and "run.chains = 2" in bad.stderr
     assert not (place / "bad").exists()
+
+
+def test_a_chain_that_is_short_of_its_end_leaves_out_half_of_what_is_there(tmp_path):
+    """A run stopped at 24 of 1,000 cycles has an answer although run.burn_in is 200; a finished one keeps its own."""
+    from mpibayes.hpc.posterior.chains import KeptChains
+    from tests.run.conftest import config_text, mixed_table
+
+    mixed_table(tmp_path / "table.h5", n=60)
+    text = config_text(shards=1, cycles=1000).replace("burn_in = 4\n", "")
+    (tmp_path / "run.toml").write_text(text)
+    assert run_some(tmp_path, "a", 24, ranks=1).returncode == 75
+    (chain,) = KeptChains([tmp_path / "a"]).chains
+    assert chain.config.burn_in == 200 and chain.early and 10 <= chain.burn_in <= 24
+    assert run(tmp_path, "b", "--set", "run.cycles=24", "--set", "run.burn_in=20").returncode == 0
+    (chain,) = KeptChains([tmp_path / "b"]).chains
+    assert chain.burn_in == 20 and not chain.early
+
+
+def test_chains_are_even_after_the_first_short_round(until_settled):
+    """Every chain writes a checkpoint after 20 cycles, before the first has more."""
+    place, *_ = until_settled
+    assert run_some(place, "early", 45, ranks=1).returncode == 75
+    assert cycles(place, "early") == [25, 20]
