@@ -34,7 +34,7 @@ SHORT = "[run]\nseed = 5\nshards = 3\ncycles = 5\n"
 LABELS = "[output]\nlabels = 1\n"
 CONFIG = {
     "mixture": f'[data]\ntable = "mixed.h5"\n{SHORT}{LABELS}',
-    "crosscat": f'[data]\ntable = "mixed.h5"\n[model]\nfamily = "crosscat"\n{SHORT}{LABELS}',
+    "crosscat": f'[data]\ntable = "mixed.h5"\n[model]\nfamily = "crosscat"\n[sampler]\ninit_rows = 20\n{SHORT}{LABELS}',
     "ibp": f'[data]\ntable = "reals.h5"\n[model]\nfamily = "ibp"\n{SHORT}{LABELS}',
     "regression": '[data]\ntable = "people.h5"\n[model]\nfamily = "regression"\nlikelihood = "logistic"\n[regression]\n'
     f'response = "bought"\npredictors = ["age", "job", "children"]\nmissing = "drop"\n{SHORT}',
@@ -182,7 +182,7 @@ SEVERAL_VIEWS = {
     **each("model.view_concentration", "0.6", "[0.5, 1, 3]", "{gamma = [1, 1], points = 41}"),
     **each("model.view_discount", "[0, 0.5]", "learn"),
     **each("sampler.init_views", "2"),
-    **each("sampler.init_rows", "0", "20"),
+    **each("sampler.init_rows", "0"),
     **each("sampler.column_moves", "1", "0"),
     **each("sampler.view_moves", "1", "0"),
 }
@@ -216,8 +216,8 @@ T = TABLE_OF_A_REGRESSION["student-t"]
 REGRESSION = {
     **RUN,
     **each("data.table", "moved_people.h5"),
-    **each("data.heldout", "0.2", "new_people.csv"),
-    "data.unseen": [("data.unseen=missing", "data.heldout=new_people.csv")],
+    "data.heldout": [("data.heldout=0.2",), ("data.heldout=new_people.csv", "data.unseen=missing")],
+    "data.unseen": [("data.heldout=new_people.csv", "data.unseen=missing")],
     "model.likelihood": list(TABLE_OF_A_REGRESSION.values()),
     "regression.response": list(TABLE_OF_A_REGRESSION.values()),
     **each("regression.predictors", '["age"]'),
