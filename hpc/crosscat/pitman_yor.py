@@ -43,12 +43,15 @@ class PitmanYor:
     @classmethod
     def of(cls, concentration, discount) -> PitmanYor:
         """Of settings: a number is fixed, a list a grid, "learn" the default grid, {"gamma": (a, b)} a gamma prior,
-        and with "points" as well the grid of that many of its quantiles."""
+        and with "points" as well the grid of that many of its quantiles. ValueError for "auto", which a run decides."""
         if isinstance(concentration, dict):
             if "points" not in concentration:
                 return cls(np.ones(1), np.zeros(1), tuple(concentration["gamma"]))
             concentration = gamma_quantiles(*concentration["gamma"], concentration["points"])
-        alphas = LEARNED_CONCENTRATION if isinstance(concentration, str) else as_grid(concentration)
+        learn = isinstance(concentration, str)
+        if learn and concentration != "learn":
+            raise ValueError(f"a concentration that is {concentration}")
+        alphas = LEARNED_CONCENTRATION if learn else as_grid(concentration)
         ds = LEARNED_DISCOUNT if isinstance(discount, str) else as_grid(discount)
         return cls(alphas, ds)
 

@@ -118,6 +118,8 @@ def test_auto_is_decided_once(tmp_path):
     """Also as a section, which is checked as one of the file would be."""
     config = loaded(tmp_path, CROSSCAT)
     assert config.of(Model).concentration == "auto"
+    with pytest.raises(ValueError, match="auto"):
+        PitmanYor.of("auto", 0.0)
     old = {"model": {"concentration": {"gamma": [1.0, 1.0], "points": 41}, "view_concentration": [1.0, 2.0]}}
     model = continued(config, old).of(Model)
     assert model.law == {"gamma": (1.0, 1.0), "points": 41} and model.view_law == (1.0, 2.0)

@@ -34,7 +34,7 @@ SHORT = "[run]\nseed = 5\nshards = 3\ncycles = 5\n"
 LABELS = "[output]\nlabels = 1\n"
 CONFIG = {
     "mixture": f'[data]\ntable = "mixed.h5"\n{SHORT}{LABELS}',
-    "crosscat": f'[data]\ntable = "mixed.h5"\n[model]\nfamily = "crosscat"\n{SHORT}{LABELS}',
+    "crosscat": f'[data]\ntable = "mixed.h5"\n[model]\nfamily = "crosscat"\n[sampler]\ninit_rows = 20\n{SHORT}{LABELS}',
     "ibp": f'[data]\ntable = "reals.h5"\n[model]\nfamily = "ibp"\n{SHORT}{LABELS}',
     "regression": '[data]\ntable = "people.h5"\n[model]\nfamily = "regression"\nlikelihood = "logistic"\n[regression]\n'
     f'response = "bought"\npredictors = ["age", "job", "children"]\nmissing = "drop"\n{SHORT}',
@@ -176,12 +176,13 @@ OF_A_MIXTURE = {
 }
 ONE_VIEW = OF_A_MIXTURE | {"run.until": [("run.until=cycles",), SETTLED]}
 SEVERAL_VIEWS = {
-    **{key: cases for key, cases in OF_A_MIXTURE.items() if key != "model.concentration"},
+    # a case of keys that say how a chain starts, which is as in a mixture
+    **{key: of[:1] if key.startswith(("sampler.", "anneal.")) else of for key, of in OF_A_MIXTURE.items()},
     **each("model.concentration", "[3, 1]", "{gamma = [1, 1], points = 41}"),
     **each("model.view_concentration", "0.6", "[0.5, 1, 3]", "{gamma = [1, 1], points = 41}"),
     **each("model.view_discount", "[0, 0.5]", "learn"),
     **each("sampler.init_views", "2"),
-    **each("sampler.init_rows", "0", "20"),
+    **each("sampler.init_rows", "0"),
     **each("sampler.column_moves", "1", "0"),
     **each("sampler.view_moves", "1", "0"),
 }
@@ -190,7 +191,7 @@ FEATURES = {
     **each("data.table", "moved_reals.h5"),
     **each("data.heldout", "0.2", "new_reals.csv"),
     **each("data.unseen", "missing"),
-    **each("data.heldout_cells", "0.1"),
+    **each("data.heldout_cells", "0.3"),
     **each("model.alpha", "2.0", "{gamma = [2, 1]}"),
     **each("model.c", "2.0", "learn", "[0.5, 1, 2]"),
     **each("model.noise_sd", "0.5", "{inverse_gamma = [2, 1]}"),
@@ -215,8 +216,8 @@ T = TABLE_OF_A_REGRESSION["student-t"]
 REGRESSION = {
     **RUN,
     **each("data.table", "moved_people.h5"),
-    **each("data.heldout", "0.2", "new_people.csv"),
-    "data.unseen": [("data.unseen=missing", "data.heldout=new_people.csv")],
+    "data.heldout": [("data.heldout=0.2",), ("data.heldout=new_people.csv", "data.unseen=missing")],
+    "data.unseen": [("data.heldout=new_people.csv", "data.unseen=missing")],
     "model.likelihood": list(TABLE_OF_A_REGRESSION.values()),
     "regression.response": list(TABLE_OF_A_REGRESSION.values()),
     **each("regression.predictors", '["age"]'),
@@ -251,7 +252,7 @@ STEPS = {
     **RUN,
     "step.noise": [NOISE],
     "step.effective": [NOISE, ("step.effective={growing = 2}", "step.noise=svi+")],
-    "step.guard": [("step.guard=none", "step.noise=svi+", "step.effective=20")],
+    "step.guard": [("step.guard=none", "step.noise=svi+", "step.effective=55")],
     **each("step.tolerance", "0.001"),
 }
 BATCHES = {
@@ -287,7 +288,7 @@ RATINGS = {
     **each("model.center", "false"),
     **each("model.variance", "0.5"),
     **each("model.prior_variance", "0.8"),
-    "step.count": [("step.count=all", *NOISE)],
+    "step.count": [("step.count=all", "step.noise=svi+", "step.effective=100")],
     "step.users": [("step.users=stepped", *NOISE)],
     **each("output.kept", "1"),
     "columns.use": [],
