@@ -2,7 +2,7 @@
 
 Rules, in order (cells that are missing are set aside first; a *number* is a decimal number with or without exponent):
 
-1.  No cell left: ignored. One level: ignored (constant).
+1.  No cell left: ignored. One level: ignored (constant); boolean where the other cells are blank (`yes_no`).
 2.  Text of which more than 95 % of at least 100 cells differ (or all of at least 20): ignored (identifier).
     Text of more than 1,000 levels with fewer than 10 cells each, or of more than 65,535: ignored (too many levels).
     Dates and times of the day, all of them: real.
@@ -35,8 +35,9 @@ from mpibayes.io.clock import step_of
 from mpibayes.io.dates import Dates
 from mpibayes.io.encode import numbers
 from mpibayes.io.measured import AS_IT_IS, DOUBTFUL, FEW_VALUES, Recording, in_words, recording
-from mpibayes.io.profile import TRUTH, Profile
+from mpibayes.io.profile import Profile
 from mpibayes.io.rows import MAX_LEVELS, NUMERIC
+from mpibayes.io.yes_no import TRUTH, is_checked, levels_of, says_no, texts_of_no
 from mpibayes.text import counted, toml_string
 
 FEW_INTEGERS = 20
@@ -51,6 +52,7 @@ KEY_NAME = re.compile(r"(^|[^a-z])(id|ids|nbr|key|uuid|guid)$|caseid$", re.IGNOR
 ID_NAME = re.compile(r"((^|[^a-z])(id|ids|nbr|key|index|idx|uuid|guid|number|nr|no|row)|caseid)$", re.IGNORECASE)
 
 
+ONE_TEXT = "one text or blank, taken as yes or no; where blank does not mean no, --drop"
 SHARE_ALIKE = 0.9  # of the texts of a column that are no numbers
 LOOK_ALIKE = {
     "numbers": re.compile(
@@ -72,6 +74,7 @@ class Decision:
     reason: str = ""
     warning: str = ""
     error: str = ""
+    note: str = ""  # why, where several columns are likely to have the same reason
     recording: Recording = AS_IT_IS  # of a real column
 
 
@@ -136,9 +139,7 @@ def _decide(p: Profile, keep: bool) -> Decision:
             return Decision("real", reason="kept as asked; all cells are missing")
         return Decision("ignored", reason="all cells are missing")
     if p.n_distinct == 1 and not keep:
-        value = p._texts[0].as_py()
-        also = " where it is not missing" if p.n_missing else ""
-        return Decision("ignored", reason=f"constant: {value[:40]!r}{also}")
+        return _constant(p)
     numeric = p.n_numbers == n
     integer = numeric and p.all_integer and not p.leading_zero
     if not numeric or p.leading_zero:
@@ -158,6 +159,26 @@ def _decide(p: Profile, keep: bool) -> Decision:
     plain = "text" if p.n_numbers < 0.5 * n else "numbers and text"
     found = _categorical(p, "numbers with leading zeros" if p.leading_zero else plain)
     return replace(found, warning=_joined(_unread(p) or found.warning, _alike(p.name, found.levels)))
+
+
+def _constant(p: Profile) -> Decision:
+    """One text: yes or no where the other cells are blank, else nothing to learn from."""
+    text, no = p._texts[0].as_py(), texts_of_no(p.gaps)
+    n_blank = sum(p.gaps[gap] for gap in no)
+    if no and is_checked(text, p.n_numbers > 0 or isinstance(p.form, Dates), p.n_observed, n_blank):
+        return _yes_no(p, text, no)
+    also = " where it is not missing" if p.n_missing else ""
+    advice = f"if blank means no: {_option('kind', p.name + '=boolean')}"
+    if says_no(text):
+        advice = "if blank means another answer, write that one in the file"
+    warning = f"column '{p.name}': left out: {text[:40]!r} or, in {counted(n_blank, 'cell')}, blank; {advice}"
+    return Decision("ignored", reason=f"constant: {text[:40]!r}{also}", warning=warning if no else "")
+
+
+def _yes_no(p: Profile, text: str, no: tuple[str, ...]) -> Decision:
+    levels = levels_of(text)
+    p.gaps_as_no(no)
+    return Decision("boolean", levels, f"one text or blank: blank is {levels[0]!r}", note=ONE_TEXT)
 
 
 def _integers(p: Profile, keep: bool) -> Decision:
@@ -286,6 +307,8 @@ def _as_given(p: Profile) -> Decision:
     if p.n_observed == 0:
         what = f"given as {p.kind}, but all its cells are missing; give levels"
         return Decision(p.kind, error=f"column '{p.name}': {what}")
+    if p.kind == "boolean" and p.n_distinct == 1 and p._texts is not None and (no := texts_of_no(p.gaps)):
+        return _yes_no(p, p._texts[0].as_py(), no)
     found = _categorical(p, "as given")
     if p.kind == "boolean" and not found.error and len(found.levels) != 2:
         few = ", ".join(repr(v) for v in found.levels[:5])

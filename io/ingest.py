@@ -29,7 +29,7 @@ from mpibayes.io.redundant import Redundancy
 from mpibayes.io.rows import LEVELLED
 from mpibayes.io.schema import SCHEMA_KINDS, ColumnSchema, Schema, read_schema, schema_text
 from mpibayes.io.source import Progress, TextSource, near
-from mpibayes.io.summary import ColumnSummary, ImportSummary
+from mpibayes.io.summary import ColumnSummary, ImportSummary, named
 from mpibayes.io.table import Table, TableWriter, check_table_name, check_target
 from mpibayes.text import is_unicode
 
@@ -110,6 +110,7 @@ def import_table(
         (*guesses, *_unmet(missing, profiles), *(d.warning for d in decisions if d.warning), *said_twice),
         time.perf_counter() - start,
         _reading(source),
+        notes=tuple(_notes(decisions, profiles)),
     )
 
 
@@ -175,7 +176,8 @@ def _profiles(source, schema: Schema, missing, kinds, keep, drop, calendar=()) -
         levels = column.levels if kind in LEVELLED else None
         said_missing = (m for m in (column.missing, schema.missing) if m is not None)
         usual = next(said_missing, MISSING)
-        markers = tuple(dict.fromkeys([*usual, *(m.strip() for m in missing)]))
+        no = column.no if levels else ()
+        markers = tuple(m for m in dict.fromkeys([*usual, *(m.strip() for m in missing)]) if m not in no)
         problems += [
             f"column '{name}': the level {v!r} is also a missing marker; give the column its own (missing = [...])"
             for v in levels or ()
@@ -186,7 +188,8 @@ def _profiles(source, schema: Schema, missing, kinds, keep, drop, calendar=()) -
         unread = source.dialect.unread.get(len(profiles), "")
         if unread and (kind not in (None, "ignored") or name in keep):
             problems.append(f"column '{name}': is {unread}; it cannot be imported, only left out")
-        profiles.append(Profile(name, "ignored" if unread else kind, levels, markers))
+        profiles.append(Profile(name, "ignored" if unread else kind, levels, markers, no=no))
+        profiles[-1].asked_missing = column.missing or ()
         profiles[-1].unread = unread if kind is None else ""
         profiles[-1].n_marked = dict.fromkeys((m.strip() for m in missing), 0)
         said = {"resolution": column.resolution, "atoms": column.atoms, "log": column.log}
@@ -201,6 +204,16 @@ def _unmet(missing: Sequence[str], profiles: list[Profile]) -> Iterator[str]:
     for marker in missing:
         if not any(profile.n_marked.get(marker.strip()) for profile in profiles):
             yield f"--missing {marker}: no cell has it"
+
+
+def _notes(decisions: Sequence[infer.Decision], profiles: Sequence[Profile]) -> Iterator[str]:
+    """What was decided of several columns at once, a line for each reason."""
+    columns: dict[str, list[str]] = {}
+    for p, d in zip(profiles, decisions, strict=True):
+        if d.note:
+            columns.setdefault(d.note, []).append(p.name)
+    for note, names in columns.items():
+        yield f"{'column' if len(names) == 1 else 'columns'} {named(names)}: {note}"
 
 
 def _profile_all(source: TextSource, profiles: list[Profile], progress: Progress | None) -> int:
@@ -227,7 +240,8 @@ def _write(source, out, overwrite, rows, profiles, decisions, made, columns, pro
         advice = "keep some (--keep) or say what they are (--schema)"
         raise DataError(f"{source.paths[0]}: no column is left; {advice}", problems)
     used = [m.position for m in made]
-    encoder = Encoder(columns, used, [m.profile.markers for m in made], [m.form for m in made])
+    no = {m.name: m.profile.no for m in made if m.profile.no}
+    encoder = Encoder(columns, used, [m.profile.markers for m in made], [m.form for m in made], no)
     about = {
         "names": list(source.names),
         "files": [p.name for p in source.paths],
@@ -236,6 +250,7 @@ def _write(source, out, overwrite, rows, profiles, decisions, made, columns, pro
         "header": source.dialect.header,
         "encoding": source.dialect.encoding,
         "missing": {m.name: list(m.profile.markers) for m in made},
+        "no": {name: list(texts) for name, texts in no.items()},
         "forms": {m.name: asdict(m.form) for m in made if m.form is not None},
         "calendar": {m.name: m.profile.name for m in made if m.name != m.profile.name},
     }
@@ -253,11 +268,12 @@ def _write(source, out, overwrite, rows, profiles, decisions, made, columns, pro
 
 def _write_schema(path: Path, source: TextSource, profiles, decisions, written: Written, calendar) -> None:
     columns, comments = {}, {}
-    ((usual, _),) = Counter(p.markers for p in profiles).most_common(1)
-    for p, d in zip(profiles, decisions, strict=True):
+    markers = [(*p.no, *p.markers) for p in profiles]
+    ((usual, _),) = Counter(markers).most_common(1)
+    for p, d, missing in zip(profiles, decisions, markers, strict=True):
         r = (d.recording.resolution, d.recording.atoms, d.recording.log) if d.kind == "real" else ()
-        columns[p.name] = ColumnSchema(d.kind, d.levels or None, p.markers if p.markers != usual else None, *r)
-        columns[p.name] = replace(columns[p.name], calendar=p.name in calendar)
+        columns[p.name] = ColumnSchema(d.kind, d.levels or None, missing if missing != usual else None, *r)
+        columns[p.name] = replace(columns[p.name], calendar=p.name in calendar, no=p.no)
         comments[p.name] = d.reason
     dialect = source.dialect
     encoding = dialect.encoding if dialect.encoding != "utf-8" else None
