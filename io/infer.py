@@ -3,7 +3,8 @@
 Rules, in order (cells that are missing are set aside first; a *number* is a decimal number with or without exponent):
 
 1.  No cell left: ignored. One level: ignored (constant); boolean where the other cells are blank (`yes_no`).
-2.  Text of which more than 95 % of at least 100 cells differ (or all of at least 20): ignored (identifier).
+2.  The index that pandas or R write: ignored (`index_column`).
+    Text of which more than 95 % of at least 100 cells differ (or all of at least 20): ignored (identifier).
     Text of more than 1,000 levels with fewer than 10 cells each, or of more than 65,535: ignored (too many levels).
     Dates and times of the day, all of them: real.
 3.  Two levels that are 0/1, true/false, yes/no, t/f or y/n in any case: boolean, the false-like one first.
@@ -18,6 +19,8 @@ Rules, in order (cells that are missing are set aside first; a *number* is a dec
     d. any other: real.
 5.  Other numbers: real. Among numbers, infinite ones are missing cells.
 6.  Everything else: categorical.
+
+Afterwards weights of rows are left out (`weights`), and counts of cases are asked about (`patterns`).
 
 Levels are sorted by their value where all are numbers and by their text (code points) otherwise, so they depend on what
 is in the column and not on the order of its rows.
@@ -34,6 +37,7 @@ import numpy as np
 from mpibayes.io.clock import step_of
 from mpibayes.io.dates import Dates
 from mpibayes.io.encode import numbers
+from mpibayes.io.index_column import is_index
 from mpibayes.io.measured import AS_IT_IS, DOUBTFUL, FEW_VALUES, Recording, in_words, recording
 from mpibayes.io.profile import Profile
 from mpibayes.io.rows import MAX_LEVELS, NUMERIC
@@ -140,6 +144,8 @@ def _decide(p: Profile, keep: bool) -> Decision:
         return Decision("ignored", reason="all cells are missing")
     if p.n_distinct == 1 and not keep:
         return _constant(p)
+    if is_index(p) and not keep:
+        return _identifier(p, "the index of the rows, as pandas or R write it")
     numeric = p.n_numbers == n
     integer = numeric and p.all_integer and not p.leading_zero
     if not numeric or p.leading_zero:
@@ -183,8 +189,7 @@ def _yes_no(p: Profile, text: str, no: tuple[str, ...]) -> Decision:
 
 def _integers(p: Profile, keep: bool) -> Decision:
     n, few = p.n_observed, p.n_distinct
-    unique = (few == n if p._texts is not None else few > 0.97 * n) and n >= 20
-    if unique:
+    if p.all_different and n >= 20:
         if p.counts_rows and not keep:
             return _identifier(p, "integers that count the rows")
         if (KEY_NAME.search(p.name) or (n >= 100 and ID_NAME.search(p.name))) and not keep:

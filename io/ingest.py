@@ -23,7 +23,9 @@ from mpibayes.io.dialect import MAX_PROBLEMS, MISSING
 from mpibayes.io.encode import Encoder, Offences
 from mpibayes.io.files import read_regular, reading, reason, replacing
 from mpibayes.io.find_forms import Written, as_found, find_forms
+from mpibayes.io.index_column import has_index_name, is_unnamed
 from mpibayes.io.making import Made, made_columns
+from mpibayes.io.patterns import Patterns, count_column
 from mpibayes.io.profile import Profile
 from mpibayes.io.redundant import Redundancy
 from mpibayes.io.rows import LEVELLED
@@ -31,6 +33,7 @@ from mpibayes.io.schema import SCHEMA_KINDS, ColumnSchema, Schema, read_schema, 
 from mpibayes.io.source import Progress, TextSource, near
 from mpibayes.io.summary import ColumnSummary, ImportSummary, named
 from mpibayes.io.table import Table, TableWriter, check_table_name, check_target
+from mpibayes.io.weights import without_weights
 from mpibayes.text import is_unicode
 
 
@@ -95,12 +98,14 @@ def import_table(
         rows = _profile_all(source, profiles, progress)
         kept = set(keep)
         decisions = [infer.decide(p, p.name in kept) for p in profiles]
+        decisions = without_weights(profiles, decisions, kept)
         errors = [d.error for d in decisions if d.error]
         if errors:
             raise DataError(f"{source.paths[0]}: cannot be imported as it is", errors[:MAX_PROBLEMS])
         calendar = {*calendar, *(name for name, column in schema.columns.items() if column.calendar)}
         made, columns = made_columns(profiles, decisions, calendar)
-        table, said_twice = _write(source, out, overwrite, rows, profiles, decisions, made, columns, progress)
+        count = count_column(profiles, decisions, kept)
+        table, said_twice = _write(source, out, overwrite, rows, profiles, decisions, made, columns, count, progress)
     if write_schema is not None:
         _write_schema(write_schema, source, profiles, decisions, as_found(profiles, written), calendar)
     return ImportSummary(
@@ -170,7 +175,7 @@ def _profiles(source, schema: Schema, missing, kinds, keep, drop, calendar=()) -
         if (name in drop and kind != "ignored") or (name in drop and name in keep):
             problems.append(f"column '{name}': is both dropped and kept")
     profiles = []
-    for name in source.names:
+    for position, name in enumerate(source.names):
         column = schema.columns.get(name, ColumnSchema())
         kind = "ignored" if name in drop else kinds.get(name, column.kind)
         levels = column.levels if kind in LEVELLED else None
@@ -190,6 +195,8 @@ def _profiles(source, schema: Schema, missing, kinds, keep, drop, calendar=()) -
             problems.append(f"column '{name}': is {unread}; it cannot be imported, only left out")
         profiles.append(Profile(name, "ignored" if unread else kind, levels, markers, no=no))
         profiles[-1].asked_missing = column.missing or ()
+        profiles[-1].unnamed = is_unnamed(position, source.names)
+        profiles[-1].usual_index = has_index_name(position, source.names)
         profiles[-1].unread = unread if kind is None else ""
         profiles[-1].n_marked = dict.fromkeys((m.strip() for m in missing), 0)
         said = {"resolution": column.resolution, "atoms": column.atoms, "log": column.log}
@@ -233,7 +240,9 @@ def _profile_all(source: TextSource, profiles: list[Profile], progress: Progress
     return rows
 
 
-def _write(source, out, overwrite, rows, profiles, decisions, made, columns, progress) -> tuple[Table, list[str]]:
+def _write(
+    source, out, overwrite, rows, profiles, decisions, made, columns, count, progress
+) -> tuple[Table, list[str]]:
     """The second pass: the table, and what it says twice."""
     if not made:
         problems = [f"{p.name}: {d.reason}" for p, d in zip(profiles, decisions, strict=True)]
@@ -255,14 +264,16 @@ def _write(source, out, overwrite, rows, profiles, decisions, made, columns, pro
         "calendar": {m.name: m.profile.name for m in made if m.name != m.profile.name},
     }
     offences = Offences()
-    redundancy = Redundancy(columns, rows)
+    redundancy, patterns = Redundancy(columns, rows), Patterns(columns, count)
     with TableWriter(out, columns, rows, overwrite, about) as writer:
         for batch in source.batches(used, progress, "writing"):
             coded = encoder.encode(batch, offences, offences)
             writer.write(coded)
             redundancy.add(coded)
+            patterns.add(coded)
             if offences:
                 raise offences.error(source, "The file changed while it was read.")
+        patterns.require_none(source.paths[0])
     return writer.table, list(redundancy.warnings())
 
 

@@ -75,6 +75,8 @@ class Profile:
         self.question = ""  # to the user: whether its dates have the day or the month first
         self.unread = ""  # why its cells cannot be read, if so
         self.counts_rows = True  # each cell is the integer after the one above it
+        self.ascending = True  # each cell is a number above the one before it
+        self.unnamed = self.usual_index = False  # what its name says: see `index_column`
         self._last: float | None = None
         self._level_array = None if levels is None else pa.array(list(levels), pa.string())
 
@@ -126,18 +128,21 @@ class Profile:
             self.words[word] = self.words.get(word, 0) + int(n[i])
         if is_number.any():
             self._add_numbers(plain, values, is_number, n)
-        if self.counts_rows:
+        if self.ascending:
             self._count_rows(values, cells.codes if len(texts) == len(cells.texts) == batch.n_rows else None)
         self._add_texts(texts)
 
     def _count_rows(self, values: np.ndarray, codes: np.ndarray | None) -> None:
         """values of the different texts; codes: of the cells, None: some are equal or missing."""
-        self.counts_rows = codes is not None and bool(np.isfinite(values).all())
-        if self.counts_rows:
+        self.ascending = codes is not None and bool(np.isfinite(values).all())
+        if self.ascending:
             x = values[codes]
             before = x[0] - 1.0 if self._last is None else self._last
-            self.counts_rows = bool((np.diff(x, prepend=before) == 1.0).all())
+            steps = np.diff(x, prepend=before)
+            self.ascending = bool((steps > 0.0).all())
+            self.counts_rows = self.counts_rows and bool((steps == 1.0).all())
             self._last = float(x[-1])
+        self.counts_rows = self.counts_rows and self.ascending
 
     def infinite_as_missing(self) -> int:
         """Takes infinite numbers for missing where all other cells are numbers; how many cells that are."""
@@ -249,6 +254,12 @@ class Profile:
         if len(self._sketch) < _SKETCH:
             return len(self._sketch)
         return int((_SKETCH - 1) / (float(self._sketch[-1]) / 2.0**64))
+
+    @property
+    def all_different(self) -> bool:
+        """Whether no text comes twice; of very many texts nearly none."""
+        n = self.n_distinct
+        return n == self.n_observed if self._texts is not None else n > 0.97 * self.n_observed
 
     @property
     def counted(self) -> str:
