@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -38,7 +39,7 @@ from mpibayes.io.clock import step_of
 from mpibayes.io.dates import Dates
 from mpibayes.io.encode import numbers
 from mpibayes.io.index_column import is_index
-from mpibayes.io.measured import AS_IT_IS, DOUBTFUL, FEW_VALUES, Recording, in_words, recording
+from mpibayes.io.measured import AS_IT_IS, DOUBTFUL, FEW_VALUES, Recording, in_words, missing_codes, recording
 from mpibayes.io.profile import Profile
 from mpibayes.io.rows import MAX_LEVELS, NUMERIC
 from mpibayes.io.yes_no import TRUTH, is_checked, levels_of, says_no, texts_of_no
@@ -104,6 +105,8 @@ def decide(p: Profile, keep: bool = False) -> Decision:
         found = replace(found, warning=_joined(found.warning, f"column '{p.name}': {what}; taken as missing"))
     if found.kind == "count" and p.kind is None and recording(p.histogram).roughness > DOUBTFUL:
         found = replace(found, kind="real", reason="integers, some of them far more common than their neighbours")
+    if found.kind == "categorical" and p.kind is None and not found.error and p.n_numbers == p.n_observed:
+        return _with_codes(p, found)
     if found.kind != "real" or found.error:
         return found
     dates = p.dates
@@ -112,15 +115,10 @@ def decide(p: Profile, keep: bool = False) -> Decision:
     if r.few and p.kind is None and p._texts is not None and not p.recorded:
         what = "numbers" if not dates else "times" if dates.order == "clock" else "dates"
         recur = ", each ten times or more" if p.n_distinct <= FEW_VALUES else " that recur and have no common step"
-        return _categorical(p, f"{p.n_distinct} different {what}{recur}")
+        return _with_codes(p, _categorical(p, f"{p.n_distinct} different {what}{recur}"))
     warnings = [found.warning] if found.warning else []
     if r.suspects:
-        written = [p.written(value) for value in r.suspects]
-        warnings.append(
-            f"column '{p.name}': {' and '.join(written)} {'is' if len(written) == 1 else 'are'} far from all other "
-            f"values; if that means missing, say so in the schema, under [columns.{toml_string(p.name)}]: missing = "
-            f"[{toml_string(written[0])}]"
-        )
+        warnings.append(_far_from_others(p, r.suspects))
     if r.roughness > DOUBTFUL and not dates:
         warnings.append(
             f"column '{p.name}': some of its numbers are far more common than those next to them; if they are codes: "
@@ -129,6 +127,27 @@ def decide(p: Profile, keep: bool = False) -> Decision:
     written = "" if p.form is None else p.form.in_words()
     reason = "; ".join(filter(None, [written or found.reason, in_words(r, dates.unit if dates else "")]))
     return replace(found, reason=reason, warning="; ".join(warnings), recording=r)
+
+
+def _with_codes(p: Profile, found: Decision) -> Decision:
+    """The decision, with a question where some of the numbers that are levels may mean missing."""
+    codes = _codes(p)
+    return replace(found, warning=_joined(found.warning, _far_from_others(p, codes))) if codes else found
+
+
+def _codes(p: Profile) -> tuple[float, ...]:
+    h = p.histogram.merge()
+    return () if p.dates or not p.all_integer or p.n_distinct > FEW_INTEGERS else missing_codes(h.values, h.cells)
+
+
+def _far_from_others(p: Profile, suspects: Sequence[float]) -> str:
+    written = [p.written(value) for value in suspects]
+    markers = ", ".join(map(toml_string, [*p.gaps, *written]))  # those of the schema are instead of the usual ones
+    return (
+        f"column '{p.name}': {' and '.join(written)} {'is' if len(written) == 1 else 'are'} far from all other "
+        f"values; if that means missing, say so in the schema, under [columns.{toml_string(p.name)}]: missing = "
+        f"[{markers}]"
+    )
 
 
 def _decide(p: Profile, keep: bool) -> Decision:
@@ -198,7 +217,8 @@ def _integers(p: Profile, keep: bool) -> Decision:
         lost = ", beyond 2^53, so that their last digits are lost" if max(p.maximum, -p.minimum) > 2**53 else ""
         advice = f"column '{p.name}': integers, all different{lost}; if they name the rows: {_option('drop', p.name)}"
         return Decision("real", reason="integers, all different", warning=advice if shuffled and not keep else "")
-    close = p.maximum - p.minimum < FEW_RANGE * few
+    values = np.setdiff1d(p.histogram.merge().values, _codes(p)) if few <= FEW_INTEGERS else np.zeros(0)
+    close = len(values) > 0 and values[-1] - values[0] < FEW_RANGE * few
     if few <= 5 or (few <= FEW_INTEGERS and few <= n / 2 and close):
         return _categorical(p, "few different integers")
     key = bool(KEY_NAME.search(p.name))
