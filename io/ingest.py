@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io import infer
+from mpibayes.io.absent import Absence, Absences, notes, reasons
 from mpibayes.io.dialect import MAX_PROBLEMS, MISSING
 from mpibayes.io.encode import Encoder, Offences
 from mpibayes.io.files import read_regular, reading, reason, replacing
@@ -106,6 +107,12 @@ def import_table(
         made, columns = made_columns(profiles, decisions, calendar)
         count = count_column(profiles, decisions, kept)
         table, said_twice = _write(source, out, overwrite, rows, profiles, decisions, made, columns, count, progress)
+        absences = Absence.stored(table.source)
+        absent = reasons(absences)
+        decisions = [
+            replace(d, reason=f"{d.reason}; {absent[p.name]}") if p.name in absent else d
+            for p, d in zip(profiles, decisions, strict=True)
+        ]
     if write_schema is not None:
         _write_schema(write_schema, source, profiles, decisions, as_found(profiles, written), calendar)
     return ImportSummary(
@@ -115,7 +122,7 @@ def import_table(
         (*guesses, *_unmet(missing, profiles), *(d.warning for d in decisions if d.warning), *said_twice),
         time.perf_counter() - start,
         _reading(source),
-        notes=tuple(_notes(decisions, profiles)),
+        notes=(*_notes(decisions, profiles), *notes(absences)),
     )
 
 
@@ -264,16 +271,18 @@ def _write(
         "calendar": {m.name: m.profile.name for m in made if m.name != m.profile.name},
     }
     offences = Offences()
-    redundancy, patterns = Redundancy(columns, rows), Patterns(columns, count)
+    redundancy, patterns, absences = Redundancy(columns, rows), Patterns(columns, count), Absences(columns)
     with TableWriter(out, columns, rows, overwrite, about) as writer:
         for batch in source.batches(used, progress, "writing"):
             coded = encoder.encode(batch, offences, offences)
             writer.write(coded)
             redundancy.add(coded)
             patterns.add(coded)
+            absences.add(coded)
             if offences:
                 raise offences.error(source, "The file changed while it was read.")
         patterns.require_none(source.paths[0])
+        writer.source = {**about, "absent": [a.store() for a in absences.found()]}
     return writer.table, list(redundancy.warnings())
 
 

@@ -124,9 +124,13 @@ def _in_all(columns: Sequence[ColumnSummary]) -> Iterator[str]:
 
 
 def named(names: Sequence[str]) -> str:
-    """The first names in quotes, and how many more there are."""
-    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return ", ".join(f"'{name}'" for name in names[:NAMED]) + more
+    """The first names in quotes, and how many more there are.
+
+    >>> named(["a", "b", "c"]), named(list("abcdefgh"))
+    ("'a', 'b' and 'c'", "'a', 'b', 'c', 'd', 'e' and 3 more")
+    """
+    parts = [f"'{name}'" for name in names[:NAMED]] + [f"{len(names) - NAMED:,} more"] * (len(names) > NAMED)
+    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
 
 
 def some(names: Sequence[str]) -> str:
