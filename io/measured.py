@@ -212,14 +212,14 @@ def _sentinels(values: np.ndarray, cells: np.ndarray) -> tuple[float, ...]:
 
 def missing_codes(values: np.ndarray, cells: np.ndarray) -> tuple[float, ...]:
     """The values of a few integers, as of answers, that look like codes of missing ones: numbers that people write for
-    them (-99, 9, 98), further from all others than these are from each other. Not of most cells."""
+    them (-99, 9, 98), further from all others than these are from each other; of several cells, and not of most."""
     negative, codes = values < 0.0, np.isin(values, CODES_OF_MISSING)
     n_last = int(np.cumprod(codes[::-1]).sum())  # of the greatest values, those that are codes
     for n in range(n_last, -1, -1):
         last = np.arange(len(values)) >= len(values) - n
         for outside in (negative | last, last):
             rest, cut = values[~outside], values[outside]
-            if len(rest) < 2 or not len(cut) or cells[outside].sum() > SUSPECT_SHARE * cells.sum():
+            if len(rest) < 2 or not SENTINEL_CELLS <= cells[outside].sum() <= SUSPECT_SHARE * cells.sum():
                 continue
             gap = np.abs(rest[:, None] - cut).min()
             if gap > max(rest[-1] - rest[0], LEAST_GAP):

@@ -150,5 +150,6 @@ def test_what_is_no_code_of_a_missing_answer(values):
     assert missing_codes(np.array(values, float), np.full(len(values), 20)) == ()
 
 
-def test_a_code_of_most_cells_is_an_answer():
+def test_a_code_of_most_cells_or_of_few_is_an_answer():
+    assert missing_codes(np.array([-99.0, 1, 2]), np.array([4, 20, 20])) == ()
     assert missing_codes(np.array([-99.0, 1, 2]), np.array([90, 20, 20])) == ()
