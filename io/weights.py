@@ -6,7 +6,8 @@ The trap is a body's weight. Three kinds of names are told apart, by their words
 * `PURE`, which mean nothing else (pweight, fnlwgt, perwt): weights, if none is negative.
 * A word for weight beside one of sampling (`final weight`, `samp_wt`): weights, if they look it; else a question.
 * A word for weight alone: weights if their mean is 1, as survey weights are scaled to have it, and no column beside
-  them is of bodies or things (height, length). Many digits around a large mean are worth a question; all else is data.
+  them is of bodies or things (height, length). A large mean with many digits, or in hundreds, is worth a question,
+  and a weight beside a survey's strata; all else is data.
 """
 
 from __future__ import annotations
@@ -41,7 +42,11 @@ BODIES = {
 }  # fmt: skip
 NEAR_ONE, ONE = 0.1, 0.002  # how far from 1 the mean of weights may be; and where it is 1 to rounding
 LARGE, SPREAD = 20.0, (0.3, 1.5)  # mean, and deviation over it, of weights that add up to a population
-DIGITS = 1e5  # mean over step of numbers that nobody weighed
+DIGITS, HUNDREDS = (
+    1e5,
+    500.0,
+)  # mean over step of numbers that nobody weighed; mean of integers that may stand for people
+DESIGN = {"strata", "stratum", "psu", "fpc", "secu"}  # of surveys
 
 
 def without_weights(profiles: Sequence[Profile], decisions: Sequence[Decision], kept: set[str]) -> list[Decision]:
@@ -53,7 +58,7 @@ def without_weights(profiles: Sequence[Profile], decisions: Sequence[Decision], 
         if p.kind is not None or p.name in kept or d.kind == "ignored" or d.error or not numbers:
             continue
         others = set().union(*(w for j, w in enumerate(words) if j != i and p.name not in profiles[j].name))
-        verdict = _verdict(p, d, set(words[i]), bool(others & (BODIES | WEIGHT)))
+        verdict = _verdict(p, d, set(words[i]), bool(others & (BODIES | WEIGHT)), bool(others & DESIGN))
         data = f"if it is data: {_option(p.name, 'real')}"
         if verdict == "weight":
             found[i] = Decision(
@@ -80,8 +85,9 @@ def words_of(name: str) -> list[str]:
     return re.findall(r"[^\W\d_]+", parts.lower())
 
 
-def _verdict(p: Profile, d: Decision, words: set[str], of_bodies: bool) -> str:
-    """ "weight", "question" or "" for a column of numbers. of_bodies: the table has columns of bodies or things."""
+def _verdict(p: Profile, d: Decision, words: set[str], of_bodies: bool, of_survey: bool) -> str:
+    """ "weight", "question" or "" for a column of numbers. of_bodies: the table has columns of bodies or things;
+    of_survey: of a survey's design."""
     if p.minimum < 0 or p.n_distinct < 3:
         return ""
     if any(PURE.fullmatch(word) for word in words):
@@ -98,7 +104,9 @@ def _verdict(p: Profile, d: Decision, words: set[str], of_bodies: bool) -> str:
         return "weight" if is_one or not of_bodies else "question"
     step = d.recording.resolution
     many_digits = not p.all_integer and (not step or p.mean >= DIGITS * step)
-    return "question" if words <= WEIGHT and adds_up and many_digits and not of_bodies else ""
+    if not words <= WEIGHT or of_bodies or not adds_up or not (many_digits or p.mean >= HUNDREDS):
+        return ""
+    return "weight" if of_survey else "question"
 
 
 def _option(name: str, kind: str) -> str:

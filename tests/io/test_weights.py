@@ -67,6 +67,11 @@ def test_names_and_shapes_of_weights(tmp_path, name, values):
     assert summary.warnings[0].startswith(f"column '{name}': looks like the weight of each row")
 
 
+def test_a_weight_beside_the_strata_of_a_survey(tmp_path):
+    summary = imported(tmp_path, SURVEY | {"stratum": G.integers(1, 9, N), "weight": (1500 * LOGNORMAL).round()})
+    assert kinds(summary)["weight"] == "ignored" and "weight of each row" in summary.warnings[0]
+
+
 @pytest.mark.parametrize(
     "beside, name, values",
     [
@@ -96,6 +101,7 @@ def test_the_weight_of_a_body_is_data(tmp_path, beside, name, values):
         (BODY, "weight", LOGNORMAL.round(3) / LOGNORMAL.mean() * 1.03),  # tons, or a weight beside heights
         (BODY, "sample weight", (20 * LOGNORMAL).round(3)),
         (SURVEY, "weight", (4000 * LOGNORMAL).round(5)),
+        (SURVEY, "weight", (1500 * LOGNORMAL).round()),
     ],
 )
 def test_a_doubtful_weight_is_kept_with_a_question(tmp_path, beside, name, values):

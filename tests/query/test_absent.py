@@ -58,6 +58,13 @@ def test_rows_of_a_file(run, capsys, tmp_path):
     assert "never has" not in said(capsys, run, "impute", "--rows", only_dead)
 
 
+def test_probabilities_and_groups(run, capsys):
+    assert NEVER in said(capsys, run, "logp", "--of", "cause=heart", "--given", "status=alive")
+    assert "never has" not in said(capsys, run, "logp", "--of", "cause=heart", "--given", "status=dead")
+    assert NEVER in said(capsys, run, "compare", "--group", "status=dead", "--against", "status=alive")
+    assert "never has" not in said(capsys, run, "compare", "--group", "sex=f", "--against", "sex=m")
+
+
 def test_simulated_rows(run, capsys):
     assert "so it is in 5 rows of 5" in said(capsys, run, "simulate", "-n", "5", "--given", "status=alive")
     assert NEVER in said(capsys, run, "simulate", "-n", "200")
