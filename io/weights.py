@@ -42,10 +42,8 @@ BODIES = {
 }  # fmt: skip
 NEAR_ONE, ONE = 0.1, 0.002  # how far from 1 the mean of weights may be; and where it is 1 to rounding
 LARGE, SPREAD = 20.0, (0.3, 1.5)  # mean, and deviation over it, of weights that add up to a population
-DIGITS, HUNDREDS = (
-    1e5,
-    500.0,
-)  # mean over step of numbers that nobody weighed; mean of integers that may stand for people
+DIGITS, HUNDREDS = 1e5, 500.0  # mean over step of numbers that nobody weighed; mean that may stand for people
+PEOPLE = 1e5  # mean of weights that stand for people; in grams it would be that of cattle
 DESIGN = {"strata", "stratum", "psu", "fpc", "secu"}  # of surveys
 
 
@@ -106,7 +104,7 @@ def _verdict(p: Profile, d: Decision, words: set[str], of_bodies: bool, of_surve
     many_digits = not p.all_integer and (not step or p.mean >= DIGITS * step)
     if not words <= WEIGHT or of_bodies or not adds_up or not (many_digits or p.mean >= HUNDREDS):
         return ""
-    return "weight" if of_survey else "question"
+    return "weight" if of_survey or p.mean >= PEOPLE else "question"
 
 
 def _option(name: str, kind: str) -> str:

@@ -56,6 +56,7 @@ def test_survey_weights_are_left_out_and_named(tmp_path, name):
         ("finalWeight", (1500 * LOGNORMAL).round(3)),
         ("sampling weight", (LOGNORMAL / LOGNORMAL.mean()).round(3)),
         ("weight", LOGNORMAL / LOGNORMAL.mean()),
+        ("wght", np.round(250_000 * LOGNORMAL)),
         ("wt", G.choice([0.8213, 0.9102, 1.2207, 1.0433], N)),  # of a few strata
     ],
 )
