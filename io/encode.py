@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +18,7 @@ from mpibayes.io.dialect import MAX_PROBLEMS
 from mpibayes.io.forms import INFINITE, Form
 from mpibayes.io.rows import MAX_COUNT, NUMERIC, Column, Rows
 from mpibayes.io.source import TextSource
+from mpibayes.io.yes_no import with_level
 
 NUMBER = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
 MAX_REAL = 1e150  # squares of larger numbers overflow
@@ -164,12 +165,14 @@ class Encoder:
         positions: Sequence[int | None],
         markers: Sequence[Sequence[str]],
         forms: Sequence[Form | Dates | None] | None = None,
+        no: Mapping[str, Sequence[str]] | None = None,
     ):
         self.columns = columns
         self._places = positions
         self.positions = [p for p in positions if p is not None]
         self._forms = forms or [None] * len(columns)
         self._markers = [Markers.of(m) for m in markers]
+        self._no = {name: tuple(texts) for name, texts in (no or {}).items()}
         self._levels = [pa.array(c.levels, pa.string()) if c.levels else None for c in columns]
 
     def encode(self, batch: Batch, wrong: Offences, unseen: Offences) -> Rows:
@@ -185,6 +188,8 @@ class Encoder:
             cells = batch.columns[position]
             missing = markers.among(cells.texts, form)
             texts = form.labels(cells.texts) if getattr(form, "part", "") else cells.texts
+            if column.name in self._no:
+                texts = with_level(texts, self._no[column.name], column.levels[0])
             values, bad = parse(column.kind, levels, texts, missing, form)
             if bad.any():
                 if column.kind in NUMERIC:

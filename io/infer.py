@@ -2,8 +2,9 @@
 
 Rules, in order (cells that are missing are set aside first; a *number* is a decimal number with or without exponent):
 
-1.  No cell left: ignored. One level: ignored (constant).
-2.  Text of which more than 95 % of at least 100 cells differ (or all of at least 20): ignored (identifier).
+1.  No cell left: ignored. One level: ignored (constant); boolean where the other cells are blank (`yes_no`).
+2.  The index that pandas or R write: ignored (`index_column`).
+    Text of which more than 95 % of at least 100 cells differ (or all of at least 20): ignored (identifier).
     Text of more than 1,000 levels with fewer than 10 cells each, or of more than 65,535: ignored (too many levels).
     Dates and times of the day, all of them: real.
 3.  Two levels that are 0/1, true/false, yes/no, t/f or y/n in any case: boolean, the false-like one first.
@@ -19,6 +20,8 @@ Rules, in order (cells that are missing are set aside first; a *number* is a dec
 5.  Other numbers: real. Among numbers, infinite ones are missing cells.
 6.  Everything else: categorical.
 
+Afterwards weights of rows are left out (`weights`), and counts of cases are asked about (`patterns`).
+
 Levels are sorted by their value where all are numbers and by their text (code points) otherwise, so they depend on what
 is in the column and not on the order of its rows.
 """
@@ -27,6 +30,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,9 +38,11 @@ import numpy as np
 from mpibayes.io.clock import step_of
 from mpibayes.io.dates import Dates
 from mpibayes.io.encode import numbers
-from mpibayes.io.measured import AS_IT_IS, DOUBTFUL, FEW_VALUES, Recording, in_words, recording
-from mpibayes.io.profile import TRUTH, Profile
+from mpibayes.io.index_column import is_index
+from mpibayes.io.measured import AS_IT_IS, DOUBTFUL, FEW_VALUES, Recording, in_words, missing_codes, recording
+from mpibayes.io.profile import Profile
 from mpibayes.io.rows import MAX_LEVELS, NUMERIC
+from mpibayes.io.yes_no import TRUTH, is_checked, levels_of, says_no, texts_of_no
 from mpibayes.text import counted, toml_string
 
 FEW_INTEGERS = 20
@@ -51,6 +57,7 @@ KEY_NAME = re.compile(r"(^|[^a-z])(id|ids|nbr|key|uuid|guid)$|caseid$", re.IGNOR
 ID_NAME = re.compile(r"((^|[^a-z])(id|ids|nbr|key|index|idx|uuid|guid|number|nr|no|row)|caseid)$", re.IGNORECASE)
 
 
+ONE_TEXT = "one text or blank, taken as yes or no; where blank does not mean no, --drop"
 SHARE_ALIKE = 0.9  # of the texts of a column that are no numbers
 LOOK_ALIKE = {
     "numbers": re.compile(
@@ -72,6 +79,7 @@ class Decision:
     reason: str = ""
     warning: str = ""
     error: str = ""
+    note: str = ""  # why, where several columns are likely to have the same reason
     recording: Recording = AS_IT_IS  # of a real column
 
 
@@ -97,6 +105,8 @@ def decide(p: Profile, keep: bool = False) -> Decision:
         found = replace(found, warning=_joined(found.warning, f"column '{p.name}': {what}; taken as missing"))
     if found.kind == "count" and p.kind is None and recording(p.histogram).roughness > DOUBTFUL:
         found = replace(found, kind="real", reason="integers, some of them far more common than their neighbours")
+    if found.kind == "categorical" and p.kind is None and not found.error and p.n_numbers == p.n_observed:
+        return _with_codes(p, found)
     if found.kind != "real" or found.error:
         return found
     dates = p.dates
@@ -105,15 +115,10 @@ def decide(p: Profile, keep: bool = False) -> Decision:
     if r.few and p.kind is None and p._texts is not None and not p.recorded:
         what = "numbers" if not dates else "times" if dates.order == "clock" else "dates"
         recur = ", each ten times or more" if p.n_distinct <= FEW_VALUES else " that recur and have no common step"
-        return _categorical(p, f"{p.n_distinct} different {what}{recur}")
+        return _with_codes(p, _categorical(p, f"{p.n_distinct} different {what}{recur}"))
     warnings = [found.warning] if found.warning else []
     if r.suspects:
-        written = [p.written(value) for value in r.suspects]
-        warnings.append(
-            f"column '{p.name}': {' and '.join(written)} {'is' if len(written) == 1 else 'are'} far from all other "
-            f"values; if that means missing, say so in the schema, under [columns.{toml_string(p.name)}]: missing = "
-            f"[{toml_string(written[0])}]"
-        )
+        warnings.append(_far_from_others(p, r.suspects))
     if r.roughness > DOUBTFUL and not dates:
         warnings.append(
             f"column '{p.name}': some of its numbers are far more common than those next to them; if they are codes: "
@@ -122,6 +127,27 @@ def decide(p: Profile, keep: bool = False) -> Decision:
     written = "" if p.form is None else p.form.in_words()
     reason = "; ".join(filter(None, [written or found.reason, in_words(r, dates.unit if dates else "")]))
     return replace(found, reason=reason, warning="; ".join(warnings), recording=r)
+
+
+def _with_codes(p: Profile, found: Decision) -> Decision:
+    """The decision, with a question where some of the numbers that are levels may mean missing."""
+    codes = _codes(p)
+    return replace(found, warning=_joined(found.warning, _far_from_others(p, codes))) if codes else found
+
+
+def _codes(p: Profile) -> tuple[float, ...]:
+    h = p.histogram.merge()
+    return () if p.dates or not p.all_integer or p.n_distinct > FEW_INTEGERS else missing_codes(h.values, h.cells)
+
+
+def _far_from_others(p: Profile, suspects: Sequence[float]) -> str:
+    written = [p.written(value) for value in suspects]
+    markers = ", ".join(map(toml_string, [*p.gaps, *written]))  # those of the schema are instead of the usual ones
+    return (
+        f"column '{p.name}': {' and '.join(written)} {'is' if len(written) == 1 else 'are'} far from all other "
+        f"values; if that means missing, say so in the schema, under [columns.{toml_string(p.name)}]: missing = "
+        f"[{markers}]"
+    )
 
 
 def _decide(p: Profile, keep: bool) -> Decision:
@@ -136,9 +162,9 @@ def _decide(p: Profile, keep: bool) -> Decision:
             return Decision("real", reason="kept as asked; all cells are missing")
         return Decision("ignored", reason="all cells are missing")
     if p.n_distinct == 1 and not keep:
-        value = p._texts[0].as_py()
-        also = " where it is not missing" if p.n_missing else ""
-        return Decision("ignored", reason=f"constant: {value[:40]!r}{also}")
+        return _constant(p)
+    if is_index(p) and not keep:
+        return _identifier(p, "the index of the rows, as pandas or R write it")
     numeric = p.n_numbers == n
     integer = numeric and p.all_integer and not p.leading_zero
     if not numeric or p.leading_zero:
@@ -160,10 +186,29 @@ def _decide(p: Profile, keep: bool) -> Decision:
     return replace(found, warning=_joined(_unread(p) or found.warning, _alike(p.name, found.levels)))
 
 
+def _constant(p: Profile) -> Decision:
+    """One text: yes or no where the other cells are blank, else nothing to learn from."""
+    text, no = p._texts[0].as_py(), texts_of_no(p.gaps)
+    n_blank = sum(p.gaps[gap] for gap in no)
+    if no and is_checked(text, p.n_numbers > 0 or isinstance(p.form, Dates), p.n_observed, n_blank):
+        return _yes_no(p, text, no)
+    also = " where it is not missing" if p.n_missing else ""
+    advice = f"if blank means no: {_option('kind', p.name + '=boolean')}"
+    if says_no(text):
+        advice = "if blank means another answer, write that one in the file"
+    warning = f"column '{p.name}': left out: {text[:40]!r} or, in {counted(n_blank, 'cell')}, blank; {advice}"
+    return Decision("ignored", reason=f"constant: {text[:40]!r}{also}", warning=warning if no else "")
+
+
+def _yes_no(p: Profile, text: str, no: tuple[str, ...]) -> Decision:
+    levels = levels_of(text)
+    p.gaps_as_no(no)
+    return Decision("boolean", levels, f"one text or blank: blank is {levels[0]!r}", note=ONE_TEXT)
+
+
 def _integers(p: Profile, keep: bool) -> Decision:
     n, few = p.n_observed, p.n_distinct
-    unique = (few == n if p._texts is not None else few > 0.97 * n) and n >= 20
-    if unique:
+    if p.all_different and n >= 20:
         if p.counts_rows and not keep:
             return _identifier(p, "integers that count the rows")
         if (KEY_NAME.search(p.name) or (n >= 100 and ID_NAME.search(p.name))) and not keep:
@@ -172,7 +217,8 @@ def _integers(p: Profile, keep: bool) -> Decision:
         lost = ", beyond 2^53, so that their last digits are lost" if max(p.maximum, -p.minimum) > 2**53 else ""
         advice = f"column '{p.name}': integers, all different{lost}; if they name the rows: {_option('drop', p.name)}"
         return Decision("real", reason="integers, all different", warning=advice if shuffled and not keep else "")
-    close = p.maximum - p.minimum < FEW_RANGE * few
+    values = np.setdiff1d(p.histogram.merge().values, _codes(p)) if few <= FEW_INTEGERS else np.zeros(0)
+    close = len(values) > 0 and values[-1] - values[0] < FEW_RANGE * few
     if few <= 5 or (few <= FEW_INTEGERS and few <= n / 2 and close):
         return _categorical(p, "few different integers")
     key = bool(KEY_NAME.search(p.name))
@@ -286,6 +332,8 @@ def _as_given(p: Profile) -> Decision:
     if p.n_observed == 0:
         what = f"given as {p.kind}, but all its cells are missing; give levels"
         return Decision(p.kind, error=f"column '{p.name}': {what}")
+    if p.kind == "boolean" and p.n_distinct == 1 and p._texts is not None and (no := texts_of_no(p.gaps)):
+        return _yes_no(p, p._texts[0].as_py(), no)
     found = _categorical(p, "as given")
     if p.kind == "boolean" and not found.error and len(found.levels) != 2:
         few = ", ".join(repr(v) for v in found.levels[:5])

@@ -19,18 +19,22 @@ import pyarrow as pa
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io import infer
+from mpibayes.io.absent import Absence, Absences, notes, reasons
 from mpibayes.io.dialect import MAX_PROBLEMS, MISSING
 from mpibayes.io.encode import Encoder, Offences
 from mpibayes.io.files import read_regular, reading, reason, replacing
 from mpibayes.io.find_forms import Written, as_found, find_forms
+from mpibayes.io.index_column import has_index_name, is_unnamed
 from mpibayes.io.making import Made, made_columns
+from mpibayes.io.patterns import Patterns, count_column
 from mpibayes.io.profile import Profile
 from mpibayes.io.redundant import Redundancy
 from mpibayes.io.rows import LEVELLED
 from mpibayes.io.schema import SCHEMA_KINDS, ColumnSchema, Schema, read_schema, schema_text
 from mpibayes.io.source import Progress, TextSource, near
-from mpibayes.io.summary import ColumnSummary, ImportSummary
+from mpibayes.io.summary import ColumnSummary, ImportSummary, named
 from mpibayes.io.table import Table, TableWriter, check_table_name, check_target
+from mpibayes.io.weights import without_weights
 from mpibayes.text import is_unicode
 
 
@@ -95,12 +99,20 @@ def import_table(
         rows = _profile_all(source, profiles, progress)
         kept = set(keep)
         decisions = [infer.decide(p, p.name in kept) for p in profiles]
+        decisions = without_weights(profiles, decisions, kept)
         errors = [d.error for d in decisions if d.error]
         if errors:
             raise DataError(f"{source.paths[0]}: cannot be imported as it is", errors[:MAX_PROBLEMS])
         calendar = {*calendar, *(name for name, column in schema.columns.items() if column.calendar)}
         made, columns = made_columns(profiles, decisions, calendar)
-        table, said_twice = _write(source, out, overwrite, rows, profiles, decisions, made, columns, progress)
+        count = count_column(profiles, decisions, kept)
+        table, said_twice = _write(source, out, overwrite, rows, profiles, decisions, made, columns, count, progress)
+        absences = Absence.stored(table.source)
+        absent = reasons(absences)
+        decisions = [
+            replace(d, reason=f"{d.reason}; {absent[p.name]}") if p.name in absent else d
+            for p, d in zip(profiles, decisions, strict=True)
+        ]
     if write_schema is not None:
         _write_schema(write_schema, source, profiles, decisions, as_found(profiles, written), calendar)
     return ImportSummary(
@@ -110,6 +122,7 @@ def import_table(
         (*guesses, *_unmet(missing, profiles), *(d.warning for d in decisions if d.warning), *said_twice),
         time.perf_counter() - start,
         _reading(source),
+        notes=(*_notes(decisions, profiles), *notes(absences)),
     )
 
 
@@ -169,13 +182,14 @@ def _profiles(source, schema: Schema, missing, kinds, keep, drop, calendar=()) -
         if (name in drop and kind != "ignored") or (name in drop and name in keep):
             problems.append(f"column '{name}': is both dropped and kept")
     profiles = []
-    for name in source.names:
+    for position, name in enumerate(source.names):
         column = schema.columns.get(name, ColumnSchema())
         kind = "ignored" if name in drop else kinds.get(name, column.kind)
         levels = column.levels if kind in LEVELLED else None
         said_missing = (m for m in (column.missing, schema.missing) if m is not None)
         usual = next(said_missing, MISSING)
-        markers = tuple(dict.fromkeys([*usual, *(m.strip() for m in missing)]))
+        no = column.no if levels else ()
+        markers = tuple(m for m in dict.fromkeys([*usual, *(m.strip() for m in missing)]) if m not in no)
         problems += [
             f"column '{name}': the level {v!r} is also a missing marker; give the column its own (missing = [...])"
             for v in levels or ()
@@ -186,7 +200,10 @@ def _profiles(source, schema: Schema, missing, kinds, keep, drop, calendar=()) -
         unread = source.dialect.unread.get(len(profiles), "")
         if unread and (kind not in (None, "ignored") or name in keep):
             problems.append(f"column '{name}': is {unread}; it cannot be imported, only left out")
-        profiles.append(Profile(name, "ignored" if unread else kind, levels, markers))
+        profiles.append(Profile(name, "ignored" if unread else kind, levels, markers, no=no))
+        profiles[-1].asked_missing = column.missing or ()
+        profiles[-1].unnamed = is_unnamed(position, source.names)
+        profiles[-1].usual_index = has_index_name(position, source.names)
         profiles[-1].unread = unread if kind is None else ""
         profiles[-1].n_marked = dict.fromkeys((m.strip() for m in missing), 0)
         said = {"resolution": column.resolution, "atoms": column.atoms, "log": column.log}
@@ -201,6 +218,16 @@ def _unmet(missing: Sequence[str], profiles: list[Profile]) -> Iterator[str]:
     for marker in missing:
         if not any(profile.n_marked.get(marker.strip()) for profile in profiles):
             yield f"--missing {marker}: no cell has it"
+
+
+def _notes(decisions: Sequence[infer.Decision], profiles: Sequence[Profile]) -> Iterator[str]:
+    """What was decided of several columns at once, a line for each reason."""
+    columns: dict[str, list[str]] = {}
+    for p, d in zip(profiles, decisions, strict=True):
+        if d.note:
+            columns.setdefault(d.note, []).append(p.name)
+    for note, names in columns.items():
+        yield f"{'column' if len(names) == 1 else 'columns'} {named(names)}: {note}"
 
 
 def _profile_all(source: TextSource, profiles: list[Profile], progress: Progress | None) -> int:
@@ -220,14 +247,17 @@ def _profile_all(source: TextSource, profiles: list[Profile], progress: Progress
     return rows
 
 
-def _write(source, out, overwrite, rows, profiles, decisions, made, columns, progress) -> tuple[Table, list[str]]:
+def _write(
+    source, out, overwrite, rows, profiles, decisions, made, columns, count, progress
+) -> tuple[Table, list[str]]:
     """The second pass: the table, and what it says twice."""
     if not made:
         problems = [f"{p.name}: {d.reason}" for p, d in zip(profiles, decisions, strict=True)]
         advice = "keep some (--keep) or say what they are (--schema)"
         raise DataError(f"{source.paths[0]}: no column is left; {advice}", problems)
     used = [m.position for m in made]
-    encoder = Encoder(columns, used, [m.profile.markers for m in made], [m.form for m in made])
+    no = {m.name: m.profile.no for m in made if m.profile.no}
+    encoder = Encoder(columns, used, [m.profile.markers for m in made], [m.form for m in made], no)
     about = {
         "names": list(source.names),
         "files": [p.name for p in source.paths],
@@ -236,28 +266,34 @@ def _write(source, out, overwrite, rows, profiles, decisions, made, columns, pro
         "header": source.dialect.header,
         "encoding": source.dialect.encoding,
         "missing": {m.name: list(m.profile.markers) for m in made},
+        "no": {name: list(texts) for name, texts in no.items()},
         "forms": {m.name: asdict(m.form) for m in made if m.form is not None},
         "calendar": {m.name: m.profile.name for m in made if m.name != m.profile.name},
     }
     offences = Offences()
-    redundancy = Redundancy(columns, rows)
+    redundancy, patterns, absences = Redundancy(columns, rows), Patterns(columns, count), Absences(columns)
     with TableWriter(out, columns, rows, overwrite, about) as writer:
         for batch in source.batches(used, progress, "writing"):
             coded = encoder.encode(batch, offences, offences)
             writer.write(coded)
             redundancy.add(coded)
+            patterns.add(coded)
+            absences.add(coded)
             if offences:
                 raise offences.error(source, "The file changed while it was read.")
+        patterns.require_none(source.paths[0])
+        writer.source = {**about, "absent": [a.store() for a in absences.found()]}
     return writer.table, list(redundancy.warnings())
 
 
 def _write_schema(path: Path, source: TextSource, profiles, decisions, written: Written, calendar) -> None:
     columns, comments = {}, {}
-    ((usual, _),) = Counter(p.markers for p in profiles).most_common(1)
-    for p, d in zip(profiles, decisions, strict=True):
+    markers = [(*p.no, *p.markers) for p in profiles]
+    ((usual, _),) = Counter(markers).most_common(1)
+    for p, d, missing in zip(profiles, decisions, markers, strict=True):
         r = (d.recording.resolution, d.recording.atoms, d.recording.log) if d.kind == "real" else ()
-        columns[p.name] = ColumnSchema(d.kind, d.levels or None, p.markers if p.markers != usual else None, *r)
-        columns[p.name] = replace(columns[p.name], calendar=p.name in calendar)
+        columns[p.name] = ColumnSchema(d.kind, d.levels or None, missing if missing != usual else None, *r)
+        columns[p.name] = replace(columns[p.name], calendar=p.name in calendar, no=p.no)
         comments[p.name] = d.reason
     dialect = source.dialect
     encoding = dialect.encoding if dialect.encoding != "utf-8" else None

@@ -7,6 +7,8 @@ The rules, and where they come from (docs/tables.md has them for users):
   agree. Values of more than 7.5 digits have one only if their differences have a common one.
 * An atom is a value of 2 % of the cells or more, at least 20, and at least five times the commonest of its four
   neighbours a side. A sentinel is the least or the greatest value, far from the others and more common than the next.
+* Of few integers, as of answers, -99 or 9 are codes of missing ones if they are further from the others than these from
+  each other.
 * Values whose normal logarithm describes them much better are modelled on a log scale.
 * At most 20 values, each ten times or more, are categories; so are at most 200 that have no step, half of them ten
   times or more: they recur exactly, as ratios of small numbers do, and a density would have a peak at each.
@@ -26,6 +28,8 @@ ON_GRID = 0.98
 HEAPED = 3.0  # times the median: what a value weighs at most
 ATOM_SHARE, ATOM_CELLS, ATOM_TIMES, NEIGHBOURS = 0.02, 20, 5.0, 4
 SENTINEL_CELLS, SENTINEL_TIMES, SENTINEL_GAP = 5, 2.0, 0.25
+CODES_OF_MISSING = (7, 8, 9, 77, 88, *range(95, 100), 777, 888, *range(995, 1000), 9998, 9999)
+LEAST_GAP = 3.0
 SUSPECT_SHARE = 0.25  # of the cells: a sentinel of more is hardly a missing cell
 FEW_VALUES, FEW_CELLS, RECURRING = 20, 10, 200
 LOG_RANGE, LOG_GAIN = 10.0, 0.25
@@ -204,6 +208,23 @@ def _sentinels(values: np.ndarray, cells: np.ndarray) -> tuple[float, ...]:
         ):
             found.append(float(values[end]))
     return tuple(found)
+
+
+def missing_codes(values: np.ndarray, cells: np.ndarray) -> tuple[float, ...]:
+    """The values of a few integers, as of answers, that look like codes of missing ones: numbers that people write for
+    them (-99, 9, 98), further from all others than these are from each other; of several cells, and not of most."""
+    negative, codes = values < 0.0, np.isin(values, CODES_OF_MISSING)
+    n_last = int(np.cumprod(codes[::-1]).sum())  # of the greatest values, those that are codes
+    for n in range(n_last, -1, -1):
+        last = np.arange(len(values)) >= len(values) - n
+        for outside in (negative | last, last):
+            rest, cut = values[~outside], values[outside]
+            if len(rest) < 2 or not SENTINEL_CELLS <= cells[outside].sum() <= SUSPECT_SHARE * cells.sum():
+                continue
+            gap = np.abs(rest[:, None] - cut).min()
+            if gap > max(rest[-1] - rest[0], LEAST_GAP):
+                return tuple(float(v) for v in cut)
+    return ()
 
 
 def _quantiles(values: np.ndarray, cells: np.ndarray, shares) -> list[float]:

@@ -20,6 +20,7 @@ from mpibayes.io.encode import MAX_REAL, Markers, Offences, expectation, known_n
 from mpibayes.io.forms import Form
 from mpibayes.io.measured import Histogram
 from mpibayes.io.rows import NUMERIC
+from mpibayes.io.yes_no import TRUTH, with_level
 
 MAX_TEXTS = 131_072
 MAX_NUMBER_TEXTS = 16_384  # of a column of fractions: nothing but its count of different values is wanted
@@ -29,7 +30,6 @@ NO_VALUE = (  # among numbers these mean missing; among text "none" may be an an
     "nil", "missing", "<na>", "(blank)", "(null)", "(missing)", "#n/a", "#na", "#nv", "#div/0!", "#value!", "#ref!",
     "#num!", "#name?", "#null!",
 )  # fmt: skip
-TRUTH = (("0", "1"), ("false", "true"), ("no", "yes"), ("f", "t"), ("n", "y"))
 _SKETCH = 16_384
 
 
@@ -37,7 +37,7 @@ class Profile:
     """What is known of one column after the batches added so far; its size does not grow with the rows.
 
     kind, levels: given by the user, or None = to be inferred; of a given kind the offending cells are noted. form: how
-    its numbers are written, None: plainly.
+    its numbers are written, None: plainly. no: texts of cells that are the first level.
     """
 
     def __init__(
@@ -47,8 +47,10 @@ class Profile:
         levels: Sequence[str] | None,
         markers: Sequence[str],
         form: Form | Dates | None = None,
+        no: Sequence[str] = (),
     ):
         self.form = form
+        self.no = tuple(no)
         self.name, self.kind, self.levels = name, kind, None if levels is None else tuple(levels)
         self.markers = tuple(markers)
         self.n_missing = self.n_observed = self.n_numbers = self.n_infinite = 0
@@ -66,11 +68,15 @@ class Profile:
         self._n_waiting = 0
         self._markers = Markers.of(markers)
         self.n_marked: dict[str, int] = {}  # cells of markers that the user gave
+        self.asked_missing: Sequence[str] = ()  # markers that the user's schema has for this column alone
+        self.gaps: dict[str, int] = {}  # missing cells by their text, but for markers that the user gave
         self.histogram = Histogram()
         self.recorded: dict[str, Any] = {}  # what the user says of resolution, atoms and log
         self.question = ""  # to the user: whether its dates have the day or the month first
         self.unread = ""  # why its cells cannot be read, if so
         self.counts_rows = True  # each cell is the integer after the one above it
+        self.ascending = True  # each cell is a number above the one before it
+        self.unnamed = self.usual_index = False  # what its name says: see `index_column`
         self._last: float | None = None
         self._level_array = None if levels is None else pa.array(list(levels), pa.string())
 
@@ -88,11 +94,16 @@ class Profile:
                 self.n_marked[marker] = n + int(
                     counts[missing & Markers.of([marker]).among(cells.texts, self.form)].sum()
                 )
+        for i in np.flatnonzero(missing & (counts > 0)) if len(self.gaps) < MOST_WORDS else ():
+            text = cells.texts[int(i)].as_py()
+            if text not in self.n_marked and text not in self.asked_missing:
+                self.gaps[text] = self.gaps.get(text, 0) + int(counts[i])
         if self.kind == "ignored":
             self.n_observed = self.n_observed + batch.n_rows - int(counts[missing].sum())
             return
         if self.kind in NUMERIC or self.levels is not None:
-            values, bad = parse(self.kind, self._level_array, cells.texts, missing, self.form)
+            texts = with_level(cells.texts, self.no, self.levels[0]) if self.no else cells.texts
+            values, bad = parse(self.kind, self._level_array, texts, missing, self.form)
             if self.kind in NUMERIC:
                 bad &= ~(np.abs(values) > MAX_REAL)  # infinite: see infinite_as_missing
             offences.add(batch, self.name, cells, counts, bad, expectation(self.kind, self.levels or ()))
@@ -117,18 +128,21 @@ class Profile:
             self.words[word] = self.words.get(word, 0) + int(n[i])
         if is_number.any():
             self._add_numbers(plain, values, is_number, n)
-        if self.counts_rows:
+        if self.ascending:
             self._count_rows(values, cells.codes if len(texts) == len(cells.texts) == batch.n_rows else None)
         self._add_texts(texts)
 
     def _count_rows(self, values: np.ndarray, codes: np.ndarray | None) -> None:
         """values of the different texts; codes: of the cells, None: some are equal or missing."""
-        self.counts_rows = codes is not None and bool(np.isfinite(values).all())
-        if self.counts_rows:
+        self.ascending = codes is not None and bool(np.isfinite(values).all())
+        if self.ascending:
             x = values[codes]
             before = x[0] - 1.0 if self._last is None else self._last
-            self.counts_rows = bool((np.diff(x, prepend=before) == 1.0).all())
+            steps = np.diff(x, prepend=before)
+            self.ascending = bool((steps > 0.0).all())
+            self.counts_rows = self.counts_rows and bool((steps == 1.0).all())
             self._last = float(x[-1])
+        self.counts_rows = self.counts_rows and self.ascending
 
     def infinite_as_missing(self) -> int:
         """Takes infinite numbers for missing where all other cells are numbers; how many cells that are."""
@@ -154,6 +168,15 @@ class Profile:
         self.example_text, self.words = None, {}
         self._take_for_missing(*words)
         return words
+
+    def gaps_as_no(self, no: tuple[str, ...]) -> None:
+        """Takes missing cells of these texts for cells of the first level."""
+        n = sum(self.gaps[text] for text in no)
+        self.n_missing -= n
+        self.n_observed += n
+        self.no = no
+        self.markers = tuple(marker for marker in self.markers if marker not in no)
+        self._markers = Markers.of(self.markers)
 
     def merge_equal_numbers(self) -> None:
         """Keeps one text of each number, where 1 is also written 1.0."""
@@ -231,6 +254,12 @@ class Profile:
         if len(self._sketch) < _SKETCH:
             return len(self._sketch)
         return int((_SKETCH - 1) / (float(self._sketch[-1]) / 2.0**64))
+
+    @property
+    def all_different(self) -> bool:
+        """Whether no text comes twice; of very many texts nearly none."""
+        n = self.n_distinct
+        return n == self.n_observed if self._texts is not None else n > 0.97 * self.n_observed
 
     @property
     def counted(self) -> str:

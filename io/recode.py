@@ -222,7 +222,8 @@ class _TextFile:
             typed[of] if of in typed else stored(written[n]) if n in written else None for n, of in columns_of.items()
         ]
         self._places = {n: place[of] for n, of in columns_of.items() if of in place}
-        self._encoder = Encoder(columns, [place.get(of) for of in columns_of.values()], markers, forms)
+        places = [place.get(of) for of in columns_of.values()]
+        self._encoder = Encoder(columns, places, markers, forms, about.get("no"))
         self._forms = {n: form for n, form in zip(columns_of, forms) if form is not None}
 
     def read(self, wrong: Offences, new: Offences) -> Iterator[Rows]:

@@ -4,8 +4,9 @@ A mixture takes the columns of a row for independent in a cluster, and rows for 
 twice is counted twice, and clusters become narrower and more than their owner expects. So the import says so.
 
 Columns are compared on a sample of rows: numbers by their rank correlation, and categories, and numbers of few values,
-by whether each value of one goes with one value of the other. Equal rows are found among all rows, by a hash: of very
-many rows those are kept whose hash is small, and so all or none of the equal ones.
+by whether each value of one goes with one value of the other. Values that are all different, or nearly, do so in any
+two columns and prove nothing: a match counts if shuffled columns would hardly ever show it. Equal rows are found
+among all rows, by a hash: of very many rows those are kept whose hash is small, and so all or none of the equal ones.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from scipy.special import gammaln
 
 from mpibayes.io.rows import CODES, Column, Rows
 from mpibayes.text import counted, percent
@@ -24,6 +26,7 @@ FEWEST_VALUES = 15  # of a column of numbers that is compared by ranks
 RARE = 10  # cells outside of the commonest value that are wanted
 FUNCTION = 0.9999  # rank correlation, up or down
 FEW_VALUES = 100  # up to which numbers are compared as categories are
+BY_CHANCE = 1e-6  # probability, at most, that any two of a table's columns map one to one though they are independent
 MOST_HASHES = 1 << 17
 EQUAL_ROWS = 0.05
 NAMED = 8
@@ -97,12 +100,14 @@ def _groups(columns: Sequence[Column], sample: Rows) -> Iterator[list[str]]:
         return i
 
     ranks, ranked, alike = [], [], {}
+    least_evidence = 2.0 * np.log(len(columns)) - np.log(BY_CHANCE)
     for i, column in enumerate(columns):
         x = _cells(column, sample)
         values, first, code, cells = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
         if len(x) - cells.max() < RARE:
             continue
-        if column.block in CODES or len(values) <= FEW_VALUES:
+        few = column.block in CODES or len(values) <= FEW_VALUES
+        if few and _log_arrangements(cells) > least_evidence:
             order = np.empty(len(values), np.int32)  # codes in the order in which values come, whatever they are
             order[np.argsort(first)] = np.arange(len(values), dtype=np.int32)
             same = alike.setdefault(hashlib.sha256(order[code].tobytes()).digest(), i)
@@ -123,6 +128,13 @@ def _groups(columns: Sequence[Column], sample: Rows) -> Iterator[list[str]]:
     for i, column in enumerate(columns):
         groups.setdefault(root(i), []).append(column.name)
     yield from (group for group in groups.values() if len(group) > 1)
+
+
+def _log_arrangements(cells: np.ndarray) -> float:
+    """Log of the number of ways to divide rows into groups of these sizes: a shuffled column is divided as another one
+    with a probability of one over it."""
+    of_each_size = np.bincount(cells)
+    return float(gammaln(cells.sum() + 1) - gammaln(cells + 1).sum() - gammaln(of_each_size + 1).sum())
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------

@@ -19,6 +19,11 @@
     levels = ["Children", "High school", "Bachelor"]     # in this order everywhere: codes, priors, reports
     missing = ["", "Not asked"]        # instead of the markers above, for this column
 
+    [columns.by_email]
+    kind = "boolean"
+    levels = ["not checked", "Email"]
+    no = [""]                          # cells that are the first level: blank ones, which are then not missing
+
     [columns.arrival]
     calendar = true                    # also as categories: "arrival weekday", "arrival month" and "arrival hour"
 
@@ -43,7 +48,7 @@ from mpibayes.text import counted, toml_string, visible
 
 SCHEMA_KINDS = (*KINDS, "ignored")
 COLUMN_KEYS = {"kind": str, "levels": list, "missing": list, "resolution": object, "atoms": list, "scale": str}
-COLUMN_KEYS["calendar"] = bool
+COLUMN_KEYS |= {"calendar": bool, "no": list}
 WRITTEN = {"decimal": (".", ","), "thousands": (",", ".", " ", "'"), "dates": tuple(ORDERS)}
 MAX_ATOMS = 254  # with what is none of them, and missing, as many as a byte tells apart
 
@@ -59,6 +64,7 @@ class ColumnSchema:
     atoms: tuple[float, ...] | None = None
     log: bool | None = None
     calendar: bool = False
+    no: tuple[str, ...] = ()  # texts that are the first of the levels
 
 
 @dataclass(frozen=True)
@@ -139,9 +145,12 @@ def _column(where: str, entry: dict, problems: list[str]) -> ColumnSchema:
         repeated = sorted({v for v in levels if levels.count(v) > 1}) if len(set(levels)) < len(levels) else []
         problems.extend(f"{where}.levels: {v!r} is listed twice" for v in repeated[:5])
     missing = _texts(f"{where}.missing", entry, problems)
+    no = _texts(f"{where}.no", entry, problems) or ()
+    if no and (kind != "boolean" or levels is None):
+        problems.append(f'{where}.no: expected beside kind = "boolean" and its levels, the first of which it means')
     recorded = _recording(where, entry, problems)
     return ColumnSchema(
-        kind if isinstance(kind, str) else None, levels, missing, *recorded, entry.get("calendar") is True
+        kind if isinstance(kind, str) else None, levels, missing, *recorded, entry.get("calendar") is True, no
     )
 
 
@@ -214,6 +223,8 @@ def schema_text(schema: Schema, comments: Mapping[str, str] | None = None) -> st
             lines.append(f"levels = {_value(column.levels)}")
         if column.missing is not None:
             lines.append(f"missing = {_value(column.missing)}")
+        if column.no:
+            lines.append(f"no = {_value(column.no)}")
         if column.resolution is not None:
             lines.append(f"resolution = {column.resolution!r}" if column.resolution else 'resolution = "none"')
         if column.atoms is not None:

@@ -45,6 +45,7 @@ class ImportSummary:
     seconds: float
     reading: str  # how the source was read, in words
     written: bool = True  # False: of a look, see `ingest.look_at`
+    notes: tuple[str, ...] = ()  # decisions about several columns, each with the way to another one
 
 
 def summary_lines(summary: ImportSummary, verbose: bool = False) -> list[str]:
@@ -54,7 +55,8 @@ def summary_lines(summary: ImportSummary, verbose: bool = False) -> list[str]:
         for c in listed(summary, verbose)
     ]
     wide = [f"  {visible(line)}" for line in by_kind(summary)] if is_wide(summary, verbose) else []
-    return [*_head(summary), *wide, *columns, *(f"warning: {visible(w)}" for w in warnings(summary, verbose))]
+    more = [f"note: {visible(note)}" for note in summary.notes]
+    return [*_head(summary), *wide, *columns, *more, *(f"warning: {visible(w)}" for w in warnings(summary, verbose))]
 
 
 def _head(summary: ImportSummary) -> tuple[str, str]:
@@ -119,6 +121,16 @@ def _in_all(columns: Sequence[ColumnSummary]) -> Iterator[str]:
     ):
         if n:
             yield f"{n:,} {what}"
+
+
+def named(names: Sequence[str]) -> str:
+    """The first names in quotes, and how many more there are.
+
+    >>> named(["a", "b", "c"]), named(list("abcdefgh"))
+    ("'a', 'b' and 'c'", "'a', 'b', 'c', 'd', 'e' and 3 more")
+    """
+    parts = [f"'{name}'" for name in names[:NAMED]] + [f"{len(names) - NAMED:,} more"] * (len(names) > NAMED)
+    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
 
 
 def some(names: Sequence[str]) -> str:
@@ -188,5 +200,7 @@ def print_summary(summary: ImportSummary, console, verbose: bool = False) -> Non
         grid.add_row(Text(c.name), "left out" if ignored else c.kind, Text(content), share, Text(c.reason), style=style)
     if columns:
         console.print(grid)
+    for note in summary.notes:
+        console.print(Text(f"note: {note}"))
     for warning in warnings(summary, verbose):
         console.print(Text(f"warning: {warning}", style="yellow"))

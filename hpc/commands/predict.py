@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -64,6 +65,7 @@ def predict(
     Of a sparse table see its `predict.py`; top, users: for recommendations.
     Raises ConfigError, DataError, CheckpointError.
     """
+    from mpibayes.io.absent import Absence, rows_lacking
     from mpibayes.io.recode import lacking_columns, lacking_message, stream_like, unseen_message
     from mpibayes.terminal import Console
 
@@ -97,6 +99,7 @@ def predict(
         _say(console, f"note: {note}")
     _say(console, forecast.prepare())
     n_rows, n_scored, total, filled = 0, 0, 0.0, {}
+    never: Counter[Absence] = Counter()
     with ExitStack() as stack:
         write = stack.enter_context(_writer(out)) if out else None
         fill = stack.enter_context(_completed(forecast, source, complete, lacking, filled)) if complete else None
@@ -104,6 +107,8 @@ def predict(
             for start in range(0, len(block), forecast.batch):
                 batch = block.take(slice(start, start + forecast.batch))
                 told = forecast(batch, n_rows)
+                if complete is not None or impute:
+                    never.update(dict(rows_lacking(Absence.stored(forecast.like.source), forecast.like.columns, batch)))
                 if write:
                     write(told.columns)
                 if fill:
@@ -111,6 +116,10 @@ def predict(
                 n_rows += len(batch)
                 n_scored += len(told.log_density)
                 total += float(told.log_density.sum())
+    for a, n in never.items():
+        what = f"the table {a.how_often} has '{a.column}' where {a.condition()}; {counted(n, 'row')} of {source} "
+        notes = (*notes, f"{what}got what the model expects if there were a value")
+        _say(console, f"note: {notes[-1]}")
     mean = total / n_scored if n_scored else float("nan")
     of = f" of the {n_scored:,} whose response is there" if n_scored < n_rows else ""
     scored = f"; mean log density {mean:,.4f} nats a row{of}" if n_scored else ""

@@ -33,6 +33,7 @@ EXCEPTIONS: Mapping[int, type[MpibayesError]] = {
     5: NumericalError,
 }
 ERROR = "mpibayes: error: "
+ADVICE = ("warning: ", "note: ")  # beginnings of lines that may name options
 LOOK_S = 0.25  # between two looks at the run's status
 STATUS_S = "1"  # between two that the run writes
 PATIENCE_S = 10.0  # for a child that was told to end at once
@@ -122,12 +123,15 @@ class Watched:
                     reader.join()
             else:
                 with contextlib.suppress(queue.Empty):
-                    self._display.say(self._lines.get(timeout=LOOK_S))
+                    self._say(self._lines.get(timeout=LOOK_S))
             while not self._lines.empty():
-                self._display.say(self._lines.get())
+                self._say(self._lines.get())
             self._display.show(statuses(self._folder, self._since))
             if ended:
                 return self._process.returncode
+
+    def _say(self, line: str) -> None:
+        self._display.say(in_python(line) if line.startswith(ADVICE) else line)
 
     def _stop(self) -> None:
         """Let it end at a checkpoint; at a second interrupt, at once."""
@@ -185,12 +189,19 @@ def error_of(code: int, lines: Sequence[str]) -> MpibayesError:
     return kind(in_python(lines[first].removeprefix(ERROR)), [in_python(p) for p in problems])
 
 
+def _as_kinds(option: re.Match[str]) -> str:
+    return f"kinds={ {option[1] or option[3]: option[2] or option[4]}!r}"
+
+
 def in_python(text: str) -> str:
     """A message of the command line in the words of this interface.
 
     >>> in_python("choose another directory with -o, or --fresh, which renames this one; --burn-in 5")
     'choose another directory with directory=, or fresh=True, which renames this one; burn_in=5'
+    >>> in_python("import it with --kind Freq=real")
+    "import it with kinds={'Freq': 'real'}"
     """
+    text = re.sub(r"--kind (?:'([^']+)=(\w+)'|(\S+)=(\w+))", _as_kinds, text)
     text = text.replace("--fresh", "fresh=True").replace("--set ", "config: ")
     text = re.sub(r"(?<![\w-])-o\b(?: (?=\S*/))?", "directory=", text)
     return re.sub(r"(?<![\w-])--([a-z][a-z-]*)(?![=a-z-])(?: (?=['\d]))?", lambda m: m[1].replace("-", "_") + "=", text)

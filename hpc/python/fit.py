@@ -16,6 +16,7 @@ from mpibayes.hpc.config.places import as_toml, dotted
 from mpibayes.hpc.parallel.launcher import launcher_size
 from mpibayes.hpc.python import child, frames
 from mpibayes.hpc.python.display import Display, display_for
+from mpibayes.hpc.python.rows import in_words_of_python
 from mpibayes.hpc.run.from_file import is_data, stem
 from mpibayes.io.documents import TooMuch, check_values
 
@@ -99,7 +100,7 @@ def fit(
         if kinds or schema is not None or missing:
             if source.suffix == ".toml":
                 raise ConfigError(f"{source}: kinds, schema and missing are for data that is imported, not for a table")
-            source = _imported(source, folder, fresh, kinds=kinds, schema=schema, missing=missing)
+            source = _imported(source, folder, fresh, display, kinds=kinds, schema=schema, missing=missing)
         words = ["run", str(source), "-o", str(folder)]
         words += [word for key, value in settings.items() for word in ("--set", f"{key}={as_toml(value)}")]
         words += [] if max_time is None else ["--max-time", _seconds(max_time)]
@@ -134,7 +135,7 @@ def import_table(
     from mpibayes.io.summary import print_summary
     from mpibayes.terminal import output
 
-    with _as_file(data) as source:
+    with in_words_of_python(), _as_file(data) as source:
         summary = ingest.import_table(
             source,
             table,
@@ -263,12 +264,17 @@ def _same_table(a: Path, b: Path) -> bool:
         return False
 
 
-def _imported(source: Path, folder: Path, fresh: bool, **options: Any) -> Path:
+def _imported(source: Path, folder: Path, fresh: bool, display: Display, **options: Any) -> Path:
     """The typed table beside the run directory, made with these options; the one that is there if it is the same."""
     from mpibayes.io import ingest
+    from mpibayes.io.summary import summary_lines
 
     place, new = (folder.with_name(f"{folder.name}{end}.h5") for end in ("", ".new"))
     folder.parent.mkdir(parents=True, exist_ok=True)
-    ingest.import_table(source, new, overwrite=True, **options)
+    with in_words_of_python():
+        summary = ingest.import_table(source, new, overwrite=True, **options)
+    for line in summary_lines(summary):
+        if line.startswith(child.ADVICE):
+            display.say(child.in_python(line))
     _put(new, place, _same_table, folder, fresh, "of another table, or with other columns")
     return place

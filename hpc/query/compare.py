@@ -17,6 +17,7 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Events, Known, everyone
 from mpibayes.hpc.parallel.comm import on_root
 from mpibayes.hpc.query import average
+from mpibayes.hpc.query.absent import NeverThere
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.average import FEW
@@ -63,6 +64,10 @@ def compare(
     asking.draws({*names, *apart})
     groups = [_described(asking, words(side), side, cells) for side in sides]
     held = on_root(asking.comm, lambda: _clusters(asking, sides), what="look at the clusters")
+    never = NeverThere(asking)
+    for side in sides:
+        never.look(names, side)
+    held = [*held, *never.remarks()]
     return _answer(asking, groups, cells, top, held, "given what the groups have")
 
 

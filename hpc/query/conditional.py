@@ -9,6 +9,7 @@ import numpy as np
 
 from mpibayes.hpc.data.events import Known, missing
 from mpibayes.hpc.query import histogram
+from mpibayes.hpc.query.absent import NeverThere
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking, Distributions
 from mpibayes.hpc.query.conditions import Item, rounded, written
@@ -50,7 +51,9 @@ def conditional(asking: Asking, name: str, given: Sequence[Item], rows: NewRows 
 
     remarks = few(coarse.effective, asking)
     below = {} if column.levels else {"the distribution": fine.support.below_zero(fine.p[0])}
-    remarks = [f"{remarks[0]} ({coarse.effective[0]:.0f})", *remarks[1:], *tails(below, "values")]
+    never = NeverThere(asking)
+    never.look([name], known)
+    remarks = [f"{remarks[0]} ({coarse.effective[0]:.0f})", *remarks[1:], *tails(below, "values"), *never.remarks()]
     return Answer(
         title, columns, remarks, bars="p", shown=BRIEF, brief=brief and _lines_of(name, *brief), picture=picture,
         facts=facts,
@@ -94,7 +97,7 @@ def _span(d: Distributions, outside: float) -> str:
 
 def _of_rows(asking: Asking, column: Column, given: Sequence[Item], rows: NewRows) -> Answer:
     """A line a row: the most probable level and probabilities, or quantiles and the probabilities of atoms."""
-    name, parts = column.name, []
+    name, parts, never = column.name, [], NeverThere(asking)
     for batch in rows.batches():
         if given:
             known = described(asking, given, "--given", batch)
@@ -102,10 +105,13 @@ def _of_rows(asking: Asking, column: Column, given: Sequence[Item], rows: NewRow
         else:
             known = asking.known(batch.rows, [n for n in batch.there(asking) if n != name])
         title = f"{name} given {words(known) or 'nothing'}"
-        parts += asking.of_distributions(name, known.repeat(len(batch.rows)), CELLS, lambda _, d: _lines(column, d))
+        known = known.repeat(len(batch.rows))
+        never.look([name], known)
+        parts += asking.of_distributions(name, known, CELLS, lambda _, d: _lines(column, d))
     columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     columns = {"row": np.arange(1, len(columns["draws"]) + 1), **columns}
-    return Answer(title, columns, [*rows.notes, *few(columns["draws"], asking)])
+    remarks = [*rows.notes, *few(columns["draws"], asking), *never.remarks(len(columns["draws"]))]
+    return Answer(title, columns, remarks)
 
 
 def _lines(column: Column, d: Distributions) -> dict[str, np.ndarray]:
@@ -139,11 +145,13 @@ def values(column: Column, x: np.ndarray) -> np.ndarray:
 def impute(asking: Asking, of: Sequence[str], rows: NewRows) -> Answer:
     """Each missing cell of the columns `of`, of all by default, given the other cells of its row."""
     names, parts, n = asking.conditions.names(of) or asking.answerable, [], 0
+    never = NeverThere(asking)
     for batch in rows.batches():
         known = asking.known(batch.rows)
         asking.draws(known.of)
         for column in asking.named(names):
             blank = np.flatnonzero(missing(column, getattr(batch.rows, column.block)[:, column.index]))
+            never.look([column.name], known, blank)
             some = known.without([column.name]).take(blank)
             parts += asking.of_distributions(
                 column.name, some, CELLS, lambda at, d, c=column, blank=blank, n=n: _cells(c, n + blank[at], d)
@@ -163,6 +171,7 @@ def impute(asking: Asking, of: Sequence[str], rows: NewRows) -> Answer:
         *rows.notes,
         *few(columns["draws"], asking),
         *tails(_low(asking, columns), "intervals that begin"),
+        *never.remarks(n),
     ]
     return Answer(title, columns, remarks)
 

@@ -125,6 +125,7 @@ class Conditions:
         if isinstance(value, bool | np.bool_):
             wanted = ("true", "yes", "t", "y", "1") if value else ("false", "no", "f", "n", "0")
             spellings += [level for level in column.levels if level.lower() in wanted]
+            spellings += [column.levels[int(value)]] if column.kind == "boolean" else []
         elif isinstance(value, float | np.floating) and float(value).is_integer():
             spellings.append(str(int(value)))
         for text in spellings:

@@ -8,6 +8,7 @@ import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Events, Known, everyone
+from mpibayes.hpc.query.absent import NeverThere
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.average import FEW
@@ -67,11 +68,12 @@ def logp(asking: Asking, of: Sequence[Item], given: Sequence[Item], rows: NewRow
     """log p(of | given), with the error of averaging over draws. See `sides`."""
     if not of and rows is None:
         raise ConfigError("nothing is asked for: say of what with --of, as in --of 'income=high', or name --rows FILE")
-    parts, with_density = [], {}
+    parts, with_density, never = [], {}, NeverThere(asking)
     for batch in rows.batches() if rows is not None else [None]:
         wanted, on_them = sides(asking, of, given, batch)
         title = f"log p({words(wanted)} | {words(on_them) or 'nothing'})"
         parts.append(asking.log_p(wanted, on_them))
+        never.look(list(wanted.of), on_them)
         with_density |= {c.name: c for c in densities(wanted)}
     log, error, effective = (np.concatenate(a) for a in zip(*parts))
     columns: dict[str, np.ndarray] = {}
@@ -82,6 +84,7 @@ def logp(asking: Asking, of: Sequence[Item], given: Sequence[Item], rows: NewRow
         columns |= {"p": np.exp(log), "p_error": np.exp(log) * error}
     columns["draws"] = effective
     remarks = [*(rows.notes if rows else ()), *about(with_density), *few(effective, asking)]
+    remarks += never.remarks(None if rows is None else len(log))
     if rows is not None:
         finite = np.isfinite(log)
         remarks.insert(0, f"mean over {counted(int(finite.sum()), 'row')}: {log[finite].mean():.4f} nats a row")

@@ -14,6 +14,7 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Known
 from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.hpc.query import average
+from mpibayes.hpc.query.absent import NeverThere, drawn_known
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.conditional import values
@@ -33,6 +34,7 @@ def simulate(
     names: the columns drawn, all by default.
     """
     wanted = asking.conditions.names(names) or [c.name for c in asking.columns]
+    never = NeverThere(asking)
     if rows is None:
         known = described(asking, given, "--given", None)
         parts, first = [simulated(asking, known, wanted, n, seed)], n
@@ -44,12 +46,13 @@ def simulate(
             parts.append(simulated(asking, known, wanted, len(batch.rows), seed, first))
             first += len(batch.rows)
     drawn = {name: np.concatenate([part[name] for part in parts]) for name in wanted}
+    never.look(wanted, drawn_known(asking, drawn))
     columns = {c.name: values(c, drawn[c.name]) for c in asking.columns if c.name in drawn}
     title = f"{counted(first, 'row')} given {words(known) or 'nothing'}, seed {seed}"
     below = {
         c.name: float((drawn[c.name] < 0.0).mean()) for c in asking.columns if c.name in drawn and never_negative(c)
     }
-    remarks = [*(rows.notes if rows else ()), *tails(below, "values")]
+    remarks = [*(rows.notes if rows else ()), *tails(below, "values"), *never.remarks(first)]
     return Answer(title, columns, remarks, short=list(columns)[:10], shown=10)
 
 

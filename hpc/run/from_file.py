@@ -140,7 +140,7 @@ def _import(source: Path, table: Path, overwrite: bool) -> None:
     _tell(f"{source}: imports into {table}")
     summary = import_table(source, table, overwrite=overwrite)
     lines = summary_lines(summary)
-    _tell("\n".join([*lines[:2], *(line for line in lines if line.startswith("warning: "))]))
+    _tell("\n".join([*lines[:2], *(line for line in lines if line.startswith(("note: ", "warning: ")))]))
     _tell(f"what each column became, and why: {shlex.join(['mpibayes', 'import', str(source), '--dry-run'])}")
 
 

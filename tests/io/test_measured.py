@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from mpibayes.io.measured import MOST_VALUES, Histogram, in_words, recording
+from mpibayes.io.ingest import import_table
+from mpibayes.io.measured import MOST_VALUES, Histogram, in_words, missing_codes, recording
 
 G = np.random.Generator(np.random.Philox(7))
 NORMAL = 40 + 12 * G.standard_normal(3000)
@@ -101,3 +102,54 @@ def test_what_is_given_is_not_asked():
     assert recording(h, resolution=0.0, atoms=(), log=False) == recording(h, 0.0, (), False)
     r = recording(h, resolution=0.5)
     assert r.resolution == 0.5 and r.atoms == (0.0,)
+
+
+@pytest.mark.parametrize(
+    "others, codes",
+    [
+        (range(1, 6), [-99]),
+        (range(1, 6), [-8, -9]),
+        (range(1, 5), [9]),
+        ((0, 1), [9]),
+        ((1, 2), [8, 9]),
+        (range(1, 8), [99]),
+        (range(0, 11), [88, 99]),
+        (range(0, 11), [998, 999]),
+        (range(1, 6), [-9, 99]),
+    ],
+)
+def test_codes_of_missing_answers(tmp_path, others, codes):
+    values, cells = np.array(sorted([*others, *codes]), float), np.full(len([*others, *codes]), 20)
+    cells[np.isin(values, codes)] = 5
+    assert missing_codes(values, cells) == tuple(sorted(codes))
+    answers = np.repeat(values.astype(int), cells)
+    (tmp_path / "a.csv").write_text("q,x\n" + "".join(f"{a},{i % 4}.5\n" for i, a in enumerate([*answers, ""])))
+    summary = import_table(tmp_path / "a.csv", tmp_path / "a.h5")
+    [warning] = [w for w in summary.warnings if "far from all other values" in w]
+    told = warning.split("[columns.")[1].replace("]: ", "]\n", 1)
+    (tmp_path / "s.toml").write_text(f"[columns.{told}\n")  # as the message says
+    again = import_table(tmp_path / "a.csv", tmp_path / "b.h5", schema=tmp_path / "s.toml")
+    assert again.columns[0].n_missing == 5 * len(codes) + 1 and not again.warnings
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [*range(1, 10)],  # a scale that ends at 9
+        [4, 6, 8],
+        [0, 1, 2, 3, 10],
+        [-1, 0, 1],
+        [-2, -1, 1, 2],
+        [-3, -2, -1],
+        [1, 2, 3, 5, 9],
+        [0, 10, 20, 99, 100],
+        [1975, 1976, 1980],
+    ],
+)
+def test_what_is_no_code_of_a_missing_answer(values):
+    assert missing_codes(np.array(values, float), np.full(len(values), 20)) == ()
+
+
+def test_a_code_of_most_cells_or_of_few_is_an_answer():
+    assert missing_codes(np.array([-99.0, 1, 2]), np.array([4, 20, 20])) == ()
+    assert missing_codes(np.array([-99.0, 1, 2]), np.array([90, 20, 20])) == ()

@@ -123,6 +123,19 @@ def test_rare_values_say_nothing():
     assert not found({"a": ("boolean", rare), "b": ("boolean", rare), "x": ("real", X)})
 
 
+@pytest.mark.parametrize("n", [40, 64, 100])
+def test_values_that_are_all_different_prove_nothing(n):
+    columns = {f"x{i}": ("real", G.standard_normal(n)) for i in range(4)}
+    assert not found(columns)
+    tied = {name: ("real", np.r_[x[1:2], x[1:]]) for name, (_, x) in columns.items()}  # one pair of rows, by chance
+    assert not found(tied)
+    [line] = found(columns | {"y": ("real", -columns["x0"][1])})
+    assert line.startswith("columns 'x0' and 'y' say the same")
+    ward = G.integers(0, n // 3, n)
+    [line] = found(columns | {"ward": ("categorical", ward), "name": ("categorical", (7 * ward + 3) % 101)})
+    assert line.startswith("columns 'ward' and 'name' say the same")
+
+
 def test_equal_rows():
     n, more = 2000, 150
     x, y, k = G.standard_normal((n, 4)), G.standard_normal(n), G.integers(0, 4, n)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from tests.conftest import FOR_RANKS
 from tests.query.runs import people, write_csv
 
 AGES = {"mean": 40.0, "kappa": 0.1, "nu": 3, "variance": 200}
+FIELD = Path(__file__).parents[1] / "io" / "field"
 FEW = {"cycles": 4, "chains": 1, "burn_in": 1, "until_settled": False, "config": {"output.labels": 1}}
 
 
@@ -50,6 +52,24 @@ def test_errors_of_the_child_are_exceptions(tmp_path):
     assert "2 problems in the configuration" in caught.value.message
     assert any("run.cycels" in p and "run.cycles" in p for p in caught.value.problems)
     assert caught.value.__cause__ is None and not (tmp_path / "a").exists()
+
+
+def test_what_columns_mean_is_said_and_asked_as_by_the_command(tmp_path, capfd):
+    weighted = pd.read_csv(FIELD / "weights_independent.csv")
+    run = mb.fit(weighted, tmp_path / "a", **FEW)
+    said = "column 'pweight': looks like the weight of each row"
+    out = capfd.readouterr().out
+    assert said in out and "if it is data: kinds={'pweight': 'real'}" in out and "pweight" not in run.columns
+    with pytest.raises(mb.DataError, match="column 'Freq' looks like the number of cases") as caught:
+        mb.fit(pd.read_csv(FIELD / "freq.csv"), tmp_path / "b", **FEW, progress=False)
+    assert "import it with kinds={'Freq': 'real'}" in caught.value.problems[1]
+    with pytest.raises(mb.DataError, match=r"^DataFrame: column 'Freq'") as caught:
+        mb.import_table(pd.read_csv(FIELD / "freq.csv"), tmp_path / "c.h5")
+    assert "kinds={'Freq': 'real'}" in caught.value.problems[1] and not (tmp_path / "c.h5").exists()
+    kept = mb.fit(weighted, tmp_path / "d", kinds={"pweight": "real", "item1": "ignored"}, **FEW)
+    assert "pweight" in kept.columns and said not in capfd.readouterr().out
+    mb.fit(weighted, tmp_path / "e", kinds={"item1": "ignored"}, **FEW)  # imported here, not by the child
+    assert said in capfd.readouterr().out
 
 
 @pytest.mark.thorough

@@ -33,7 +33,7 @@ N_ROWS = 60  # of the mixed table
 SHORT = "[run]\nseed = 5\nshards = 3\ncycles = 5\n"
 LABELS = "[output]\nlabels = 1\n"
 CONFIG = {
-    "mixture": f'[data]\ntable = "mixed.h5"\n{SHORT}{LABELS}',
+    "mixture": f'[data]\ntable = "mixed.h5"\n[model]\nfamily = "mixture"\n{SHORT}{LABELS}',
     "crosscat": f'[data]\ntable = "mixed.h5"\n[model]\nfamily = "crosscat"\n[sampler]\ninit_rows = 20\n{SHORT}{LABELS}',
     "ibp": f'[data]\ntable = "reals.h5"\n[model]\nfamily = "ibp"\n{SHORT}{LABELS}',
     "regression": '[data]\ntable = "people.h5"\n[model]\nfamily = "regression"\nlikelihood = "logistic"\n[regression]\n'
@@ -138,7 +138,7 @@ OF_A_MIXTURE = {
     **each("data.table", "moved.h5"),
     "data.heldout": [("data.heldout=0.2",), ("data.heldout=new.csv", "data.unseen=missing")],
     "data.unseen": [("data.heldout=new.csv", "data.unseen=missing")],
-    **each("model.family", "crosscat"),
+    **each("model.family", "auto"),
     **each("model.concentration", "0.7", "[0.5, 1, 3]", "{gamma = [1, 1], points = 41}", "{gamma = [1, 2]}"),
     **each("model.discount", "0.3", "[0, 0.5]", "learn"),
     **each("model.real", "as is"),
@@ -183,6 +183,7 @@ SEVERAL_VIEWS = {
     **each("model.view_discount", "[0, 0.5]", "learn"),
     **each("sampler.init_views", "2"),
     **each("sampler.init_rows", "0"),
+    **each("sampler.searches", "1", "3"),
     **each("sampler.column_moves", "1", "0"),
     **each("sampler.view_moves", "1", "0"),
 }

@@ -1,0 +1,36 @@
+"""The column in which pandas, R and their readers write the numbers or names of a table's rows, which are no data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mpibayes.io.profile import Profile
+
+UNNAMED = re.compile(r"Unnamed: \d+(_level_\d+)?(\.\d+)*|\.\.\.\d+|__index_level_\d+__|_c0")
+USUAL = re.compile(r"X(\.?\d+)?|V1|(?i:index|level_0|row\.?_?names?|rn)")  # of a first column
+FEWEST_ROWS = 5
+
+
+def is_unnamed(position: int, names: Sequence[str]) -> bool:
+    """Whether the column at `position` has no name: its header is blank, or a reader made it of a blank one."""
+    blank = names[position] == f"column_{position + 1}"  # as `dialect` calls it
+    headless = blank and all(name == f"column_{i}" for i, name in enumerate(names, 1))
+    return (blank and not headless) or UNNAMED.fullmatch(names[position]) is not None
+
+
+def has_index_name(position: int, names: Sequence[str]) -> bool:
+    """Whether a column has a name of an index, and its place; X beside Y is a coordinate."""
+    return position == 0 and USUAL.fullmatch(names[0]) is not None and not (names[0] == "X" and "Y" in names)
+
+
+def is_index(p: Profile) -> bool:
+    """Whether a column's cells, all of them different, number or name the rows: integers in order, with gaps or
+    without; in any order, or texts, where the column has no name, as after a shuffle."""
+    if p.n_missing or p.n_observed < FEWEST_ROWS or not p.all_different:
+        return False
+    if p.n_numbers == p.n_observed and p.all_integer:
+        return (p.ascending and (p.unnamed or p.usual_index)) or (p.unnamed and p.minimum >= 0)
+    return p.unnamed and p.n_numbers == 0
