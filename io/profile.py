@@ -67,6 +67,7 @@ class Profile:
         self._markers = Markers.of(markers)
         self.n_marked: dict[str, int] = {}  # cells of markers that the user gave
         self.histogram = Histogram()
+        self.order: Sequence[str] = ()  # of its levels, where the file has one; the others follow
         self.recorded: dict[str, Any] = {}  # what the user says of resolution, atoms and log
         self.question = ""  # to the user: whether its dates have the day or the month first
         self.unread = ""  # why its cells cannot be read, if so
@@ -256,7 +257,8 @@ class Profile:
         lower = sorted(texts, key=str.lower)
         if self.kind in (None, "boolean") and tuple(t.lower() for t in lower) in TRUTH:
             return tuple(lower)
-        return tuple(sorted(texts))
+        place = {text: i for i, text in enumerate(self.order)}
+        return tuple(sorted(texts, key=lambda text: (place.get(text, len(place)), text)))
 
 
 def _smallest(hashes: np.ndarray) -> np.ndarray:

@@ -120,7 +120,7 @@ def _lines(path: str | os.PathLike | None, many: int, what: str) -> list[str] | 
         return None
     import io
 
-    from mpibayes.io.dialect import decompressed
+    from mpibayes.io.packing import decompressed
 
     with reading(path):
         try:

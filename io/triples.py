@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.csv
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.io.dialect import MAX_PROBLEMS, MAX_ROW_BYTES, UNREADABLE, decompressed, first_line
-from mpibayes.io.files import open_regular, reading
+from mpibayes.io.dialect import MAX_PROBLEMS, MAX_ROW_BYTES, UNREADABLE
+from mpibayes.io.files import first_line, open_regular, reading
+from mpibayes.io.packing import decompressed
 from mpibayes.io.sparse import MAX_COUNT
 from mpibayes.text import counted
 
