@@ -34,6 +34,8 @@ MAX_ROW_BYTES = 64 << 20
 NULS = 0.2  # the share of NUL characters from which on a file is no text, or UTF-16
 MAX_PROBLEMS = 10
 DELIMITERS, RARE_DELIMITERS = ",\t;|", " :"
+NO_TEXT = ("idna", "punycode", "unicode_escape", "raw_unicode_escape")  # encodings that are not of files
+PROBE = 'a,1;"b"\r\n'
 MARKED = "utf-8", "utf-16"  # encodings that a file's first bytes tell apart
 UNREADABLE = (pa.ArrowException, UnicodeError, csv.Error, *packing.UNREADABLE)
 
@@ -119,8 +121,15 @@ def check_encoding(encoding: str | None, path: Path) -> str:
         return MARKED[marked]
     try:
         name = codecs.lookup(encoding).name
-    except LookupError as error:
-        raise ConfigError(f"encoding '{encoding}' is unknown; usual ones are utf-8, latin-1, cp1252") from error
+        of_text = (
+            name.replace("-", "_") not in NO_TEXT and PROBE.encode(name).decode(name).removeprefix("\ufeff") == PROBE
+        )
+    except (LookupError, UnicodeError, ValueError):  # ValueError: a NUL in it
+        of_text = False
+    if not of_text:
+        raise ConfigError(
+            f"encoding '{encoding}': no encoding of text is called so; usual ones are utf-8, cp1252, latin-1, mac_roman"
+        )
     return "utf-8" if name in ("utf-8", "utf-8-sig", "ascii") else name
 
 
