@@ -6,6 +6,7 @@ import codecs
 import csv
 import io
 import itertools
+import re
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.io import packing
+from mpibayes.io import encodings, packing
 from mpibayes.io.files import first_bytes, first_line, open_regular
 from mpibayes.io.formats import typed
 from mpibayes.io.formats.kinds import EXCEL, kind_of
@@ -142,7 +143,7 @@ def _first_rows(path: Path, encoding: str, delimiter: str | None) -> tuple[str, 
         if not text.strip() and whole:
             raise DataError(f"{path}: is empty; expected CSV or Parquet with at least one row")
         if text.count("\0") > NULS * len(text):
-            raise DataError(f"{path}: contains NUL bytes; expected text (if it is UTF-16, say --encoding utf-16)")
+            raise DataError(f"{path}: contains NUL bytes; expected text (see --encoding for other than UTF-8)")
         if whole or n_bytes >= MAX_ROW_BYTES:
             break
         # where a quote begins a field, and so a row ends, depends on the delimiter
@@ -239,6 +240,12 @@ def _require_decodable(path: Path, encoding: str) -> None:
         raise not_decodable(path, encoding) from None
 
 
+def _word_at(data: bytes, place: int) -> bytes:
+    """The cell or word in which a byte lies, or what is beside it."""
+    before, after = re.split(rb"[,;\t|\r\n\"]", data[max(place - 24, 0) : place]), data[place : place + 24]
+    return (before[-1] + re.split(rb"[,;\t|\r\n\"]", after)[0]).strip()
+
+
 def not_decodable(path: Path, encoding: str) -> DataError:
     """Where the first byte is that this encoding does not have."""
     decoder = codecs.getincrementaldecoder(encoding)()
@@ -254,11 +261,14 @@ def not_decodable(path: Path, encoding: str) -> DataError:
                 at = error.start - pending
                 line += chunk[: max(at, 0)].count(b"\n")
                 bad = error.object[error.start : error.start + 1].hex()
+                rest = error.object[max(error.start - 1, 0) :]
+                best = encodings.likely(rest)
+                word = _word_at(error.object, error.start).decode(best, "replace")
                 return DataError(
                     f"{path}: not {encoding.upper()}: byte 0x{bad} on line {line:,} (byte offset {offset + at:,}); "
-                    "if it is a Western European file, say --encoding latin-1"
+                    f"say --encoding {best}, in which it reads {word!r}"
                 )
             if not chunk:
-                return DataError(f"{path}: cannot be decoded as {encoding.upper()}; say --encoding latin-1")
+                return DataError(f"{path}: cannot be decoded as {encoding.upper()}; see --encoding")
             offset += len(chunk)
             line += chunk.count(b"\n")

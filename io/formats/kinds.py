@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mpibayes.errors import DataError
+from mpibayes.io.encodings import unmarked
 from mpibayes.io.files import HDF5, first_line, open_regular, reading
 from mpibayes.io.packing import PACKED, UNREADABLE, decompressed, members, packing_of
 
@@ -145,6 +146,8 @@ def _by_name(path: Path, head: bytes, encoding: str) -> Kind:
     """Of what has no magic number: JSON by how it begins, what is no text by its name."""
     if encoding != "utf-8":
         return TEXT
+    if wide := unmarked(head):
+        return Kind("", f"text in {wide.upper()} without a byte order mark", f"say --encoding {wide}")
     suffixes = [suffix.lower() for suffix in path.suffixes]
     while suffixes and suffixes[-1] in PACKED:
         suffixes.pop()

@@ -176,7 +176,7 @@ def test_parquet(tmp_path):
 
 def test_latin_1(tmp_path):
     text = "city,x\nMünchen,1.5\nKöln,2.5\n".encode("latin-1")
-    assert "--encoding latin-1" in refused(tmp_path, text)
+    assert "say --encoding cp1252, in which it reads 'München'" in refused(tmp_path, text)
     assert cells(run(tmp_path, text, encoding="latin-1").table, "city") == ["München", "Köln"]
 
 
