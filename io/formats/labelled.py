@@ -1,7 +1,7 @@
 """SPSS, Stata and SAS, through ReadStat: files whose codes may have labels. Some rows are in memory at a time.
 
 Cells that the file declares missing are missing. A column of which every cell that is there has a label is one of
-labels; another one keeps its codes. `labels` has both, so that new rows can be read as an earlier file was.
+labels; another one keeps its codes. What is read are codes, to which `Typed.labels` belong.
 """
 
 from __future__ import annotations
@@ -59,19 +59,13 @@ def look(path: Path, variant: str, asked: Asked) -> Typed:
     def read(positions: Sequence[int]) -> Iterator[pa.RecordBatch]:
         wanted = [names[i] for i in positions]
         for part in parts(wanted):
-            columns = []
-            for i in positions:
-                cells, by = part[names[i]], codes.get(names[i], {})
-                if i in result.as_labels:
-                    columns.append(pa.array([None if _blank(c) else by.get(c, _code(c)) for c in cells], pa.string()))
-                else:
-                    columns.append(pa.array(_plain(cells, types[i]), types[i]))
+            columns = [pa.array(_plain(part[names[i]]), types[i]) for i in positions]
             yield pa.record_batch(columns, wanted)
 
     used = {i for i in labels if not without[names[i]] and seen[names[i]]}
-    notes = _notes(codes, seen)
-    result = Typed(TITLES[variant], names, types, read, {}, labels, used, notes, n_rows=about.number_rows or 0)
-    return result
+    return Typed(
+        TITLES[variant], names, types, read, {}, labels, used, _notes(codes, seen), n_rows=about.number_rows or 0
+    )
 
 
 def _first_pass(
@@ -124,7 +118,7 @@ def _type(kinds: set[type]) -> pa.DataType:
     return pa.string() if str in kinds else pa.float64()
 
 
-def _plain(cells: Sequence[Any], of: pa.DataType) -> list[Any]:
+def _plain(cells: Sequence[Any]) -> list[Any]:
     return [None if cell is None or cell != cell else cell for cell in cells]
 
 

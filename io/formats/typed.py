@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mpibayes.errors import DataError
 from mpibayes.io.files import first_line, reason
@@ -16,6 +18,7 @@ from mpibayes.io.formats.kinds import Kind
 from mpibayes.io.packing import UNREADABLE
 from mpibayes.text import counted
 
+EXTRA = {"excel": "python_calamine", "labelled": "pyreadstat"}  # packages that are read with, of the extra `formats`
 BATCH_ROWS, BATCH_CELLS = 32_768, 4 << 20  # at most, where we say how many rows are read at a time
 
 
@@ -57,16 +60,15 @@ def look(path: Path, kind: Kind, asked: Asked) -> Typed:
     """The columns of a file of this kind. Raises DataError where it is not read, or cannot be."""
     if not kind.name:
         raise DataError(f"{path}: is {kind.title}; {kind.advice}")
-    try:
-        module = importlib.import_module(f"mpibayes.io.formats.{kind.name}")
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] == "mpibayes":
-            raise
+    package = EXTRA.get(kind.name)
+    if package is None:
+        return importlib.import_module(f"mpibayes.io.formats.{kind.name}").look(path, kind.variant, asked)
+    if importlib.util.find_spec(package) is None:
         raise DataError(
-            f"{path}: is {kind.title}, which the optional extra 'formats' reads ({error.name} is not installed): "
+            f"{path}: is {kind.title}, which the optional extra 'formats' reads ({package} is not installed): "
             "pip install 'mpibayes[formats]', or save it as CSV"
-        ) from None
-    return module.look(path, kind.variant, asked)
+        )
+    return importlib.import_module("mpibayes.io.formats.apart").look(path, kind, asked)
 
 
 @contextmanager
@@ -92,6 +94,13 @@ def require_names(path: Path, names: Sequence[str], given: Sequence[str] | None)
     if len(given) != len(names):
         raise DataError(f"{path}: {counted(len(names), 'column')}, but {counted(len(given), 'name')} given")
     return [name.strip() for name in given]
+
+
+def with_labels(codes: pa.Array, labels: Mapping[str, str]) -> pa.Array:
+    """The labels of codes; a code without one stays as it is."""
+    texts = pc.utf8_trim_whitespace(codes.cast(pa.string()))
+    found = pa.array(labels.values(), pa.string()).take(pc.index_in(texts, value_set=pa.array(labels, pa.string())))
+    return pc.coalesce(found, texts)
 
 
 def no_cells(of: pa.DataType) -> str:

@@ -213,6 +213,7 @@ def test_many_rows_come_a_piece_at_a_time(tmp_path, monkeypatch):
     import pandas
 
     from mpibayes.io.formats import labelled
+    from mpibayes.io.formats.typed import Asked
 
     asked = []
     monkeypatch.setattr(labelled, "rows_at_once", lambda n: 7)
@@ -221,8 +222,11 @@ def test_many_rows_come_a_piece_at_a_time(tmp_path, monkeypatch):
     for n in (20, 21):
         frame = pandas.DataFrame({"x": np.arange(n) / 4, "g": np.arange(n) % 2 + 1.0})
         pyreadstat.write_sav(frame, tmp_path / "s.sav", variable_value_labels={"g": {1.0: "a", 2.0: "b"}})
-        table = imported(tmp_path, tmp_path / "s.sav", kinds={"x": "real"}).table
-        assert cells(table, "x") == (np.arange(n) / 4).tolist() and cells(table, "g")[:3] == ["a", "b", "a"]
+        content = labelled.look(tmp_path / "s.sav", "sav", Asked())
+        batches = list(content.read([1, 0]))
+        assert [len(batch) for batch in batches] == [7, 7, n - 14]
+        assert pa.Table.from_batches(batches).column("x").to_pylist() == (np.arange(n) / 4).tolist()
+        assert content.as_labels == {1} and content.labels == {1: {"1": "a", "2": "b"}}
     assert max(asked) == 7
 
 
@@ -381,6 +385,25 @@ def test_zip(tmp_path):
     assert "damaged" in refused(tmp_path, put(tmp_path, "z.zip", bytes(broken[:300])))
 
 
+def test_a_reader_that_crashes_is_one_message():
+    """Each in a process of its own, whose end it is."""
+    from mpibayes.io.formats.apart import _answer
+    from mpibayes.io.formats.kinds import SPSS
+
+    for number, words in ((-11, "SIGSEGV"), (-24, "SIGXCPU, having taken too much time"), (1, "failed")):
+        done = subprocess.CompletedProcess([], number, b"", b"thread panicked")
+        with pytest.raises(DataError, match=f"x.sav: cannot be read as an SPSS file: its reader .*{words}"):
+            _answer(Path("x.sav"), SPSS, done)
+
+
+def test_an_old_workbook(tmp_path):
+    table = imported(tmp_path, FIELD.parent / "old.xls").table
+    assert [(c.name, c.kind) for c in table.columns] == [
+        ("n", "categorical"), ("g", "categorical"), ("day", "real"), ("ok", "boolean"),
+    ]  # fmt: skip
+    assert cells(table, "n")[:4] == [None, "2", "3", "1"] and cells(table, "day")[0] == 19723.0
+
+
 def png():
     return b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 9
 
@@ -435,8 +458,6 @@ def test_a_configuration_is_no_data(tmp_path):
 )
 def test_without_the_extra_the_message_names_it(tmp_path, monkeypatch, module, name, title):
     monkeypatch.setitem(sys.modules, module, None)
-    for loaded in ("mpibayes.io.formats.labelled", "mpibayes.io.formats.excel"):
-        monkeypatch.delitem(sys.modules, loaded, raising=False)
     found = refused(tmp_path, FIELD / name)
     assert f"is an {title}" in found and "pip install 'mpibayes[formats]'" in found
 
