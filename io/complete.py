@@ -23,6 +23,7 @@ import pyarrow.parquet
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.dates import Dates, in_milliseconds, of_times
 from mpibayes.io.files import HDF5, first_bytes, reason, replacing
+from mpibayes.io.formats.kinds import PARQUET, TEXT, kind_of
 from mpibayes.io.forms import Form
 from mpibayes.io.recode import Originals, opened_like
 from mpibayes.io.rows import Column
@@ -33,13 +34,14 @@ Fill = Callable[[int, Cells, Mapping[str, np.ndarray]], None]
 
 
 def check_format(source: Path, out: Path) -> None:
-    """ConfigError where `out` cannot have the format of `source`, by their names and first bytes."""
-    head, parquet = first_bytes(source), out.suffix == ".parquet"
+    """ConfigError where `out` cannot be written from `source`: Parquet becomes Parquet, text CSV, others either."""
+    typed = first_bytes(source) == HDF5
+    kind, parquet = TEXT if typed else kind_of(source), out.suffix == ".parquet"
     if out.exists() and out.samefile(source):
         raise ConfigError(f"{out}: is the file whose gaps are to be filled; choose another name, so that it is kept")
-    if head.startswith(b"PAR1") and not parquet:
+    if kind is PARQUET and not parquet:
         raise ConfigError(f"{out}: {source} is a Parquet file; expected a name that ends in .parquet")
-    if parquet and not head.startswith((b"PAR1", HDF5)):
+    if parquet and kind is TEXT and not typed:
         raise ConfigError(f"{out}: {source} is a text file; expected a name that ends in .csv or .csv.gz")
 
 

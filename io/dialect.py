@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import bz2
 import codecs
 import csv
-import gzip
 import io
 import itertools
-import lzma
 import os
 import re
 import statistics
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.io.files import HDF5, first_bytes, open_regular
-from mpibayes.text import counted, is_unicode
+from mpibayes.io import encodings, packing
+from mpibayes.io.files import first_bytes, first_line, open_regular
+from mpibayes.io.formats import typed
+from mpibayes.io.formats.kinds import EXCEL, kind_of
+from mpibayes.io.formats.typed import Asked, Typed
+from mpibayes.io.header import is_header
+from mpibayes.io.packing import decompressed
+from mpibayes.text import is_unicode
 
 BLOCK_BYTES = 1 << 20  # pyarrow reads up to 32 blocks ahead
 WIDE_BLOCK_BYTES = 16 << 20  # at most, where a row is long: work on a block has a part that each column pays anew
@@ -32,23 +33,21 @@ SAMPLE_BYTES = 1 << 18  # of text that shows delimiter and header, if they have 
 MORE_BYTES = 1 << 22  # of text from which on two whole rows are enough
 SAMPLE_ROWS = 20
 MAX_ROW_BYTES = 64 << 20
-SOME_ROWS = 1_000  # of a column of bytes, that show whether they are text
-BATCH_ROWS, BATCH_CELLS = 32_768, 4 << 20  # at most, where we say how many rows are read at a time
 NULS = 0.2  # the share of NUL characters from which on a file is no text, or UTF-16
 MAX_PROBLEMS = 10
 DELIMITERS, RARE_DELIMITERS = ",\t;|", " :"
-MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "null")
-_MAGIC = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
-_SEPARATOR = codecs.BOM_UTF8 + b"sep="
+NO_TEXT = ("idna", "punycode", "unicode_escape", "raw_unicode_escape")  # encodings that are not of files
+PROBE = 'a,1;"b"\r\n'
 MARKED = "utf-8", "utf-16"  # encodings that a file's first bytes tell apart
-UNREADABLE = (pa.ArrowException, OSError, EOFError, lzma.LZMAError, zlib.error, UnicodeError, csv.Error)
+UNREADABLE = (pa.ArrowException, UnicodeError, csv.Error, *packing.UNREADABLE)
 
 csv.field_size_limit(MAX_ROW_BYTES)  # of Python's csv module, for a cell; its own limit is 128 KiB
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """How one file is read. `header` and `delimiter` are None for Parquet, which needs neither."""
+    """How one file is read. format: "csv", or of files with types of their own (`typed`) the name of their kind; these
+    have no delimiter, and most have no header either."""
 
     names: tuple[str, ...]
     format: str = "csv"
@@ -58,86 +57,45 @@ class Dialect:
     loose_quotes: bool = False  # blanks between a delimiter and a quote, which pyarrow does not read as a quote
     block_bytes: int = BLOCK_BYTES
     long_rows: bool = False  # some do not fit into a block
-    unread: Mapping[int, str] = field(default_factory=dict)  # positions of columns without cells of text, and why
     no_rows: bool = False  # nothing but a header, without a line's end, which pyarrow cannot read
+    typed: Typed | None = None
+
+    @property
+    def unread(self) -> Mapping[int, str]:
+        """Positions of columns without cells of text, and why."""
+        return {} if self.typed is None else self.typed.unread
 
     @property
     def batch_rows(self) -> int:
-        return max(1, min(BATCH_ROWS, BATCH_CELLS // len(self.names)))
+        return typed.rows_at_once(len(self.names))
 
 
-def look(
-    path: Path,
-    delimiter: str | None,
-    header: bool | None,
-    encoding: str,
-    names: Sequence[str] | None,
-    expected: Sequence[str],
-) -> Dialect:
+def look(path: Path, delimiter: str | None, encoding: str, names: Sequence[str] | None, asked: Asked) -> Dialect:
     """Format, delimiter, header and column names of one file, from the beginning of its text."""
-    magic = first_bytes(path)
-    if magic.startswith(b"PAR1"):
-        return _look_parquet(path, names)
-    if magic == HDF5:
-        raise DataError(f"{path}: is an HDF5 file; expected CSV or Parquet (a typed table needs no import)")
-    if magic.startswith(b"PK\x03\x04"):
-        raise DataError(f"{path}: is a zip archive (or a spreadsheet); unpack it to CSV first")
+    kind = kind_of(path, encoding)
+    if asked.sheet is not None and kind is not EXCEL:
+        raise ConfigError(f"--sheet {asked.sheet}: {path} is no Excel workbook; leave it out")
+    if kind.name != "csv":
+        content = typed.look(path, kind, asked)
+        names = typed.require_names(path, content.names, names)
+        _check_names(path, names)
+        return Dialect(tuple(names), kind.name, header=content.header, typed=content)
+    return _look_text(path, delimiter, encoding, names, asked)
+
+
+def _look_text(path: Path, delimiter: str | None, encoding: str, names: Sequence[str] | None, asked: Asked) -> Dialect:
+    header = asked.header
     delimiter, loose, rows, alone = _first_rows(path, encoding, delimiter)
     if header is None:
-        header = is_header(rows, expected)
-    if names is not None:
-        if len(names) != len(rows[0]):
-            raise DataError(f"{path}: {counted(len(rows[0]), 'column')}, but {counted(len(names), 'name')} given")
-        names = [n.strip() for n in names]
-    elif header:
-        names = [n.strip() or f"column_{i}" for i, n in enumerate(rows[0], 1)]
-    else:
-        names = [f"column_{i}" for i in range(1, len(rows[0]) + 1)]
-    names = [n.replace("\0", "\u2400") for n in names]
+        header = is_header(rows, asked.expected)
+    own = [(n.strip() if header else "") or f"column_{i}" for i, n in enumerate(rows[0], 1)]
+    names = [n.replace("\0", "\u2400") for n in typed.require_names(path, own, names)]
     _check_names(path, names)
     if "\ufffd" in "".join(names):
         _require_decodable(path, encoding)
     usual = statistics.median_high(sum(map(len, row)) + len(row) for row in rows)
     block = max(BLOCK_BYTES, min(WIDE_ROWS * usual, WIDE_BLOCK_BYTES))
     return Dialect(tuple(names), "csv", delimiter, header, encoding, loose, block, no_rows=header and alone)
-
-
-def _look_parquet(path: Path, names: Sequence[str] | None) -> Dialect:
-    try:
-        schema = pa.parquet.read_schema(path)
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path}: damaged Parquet file: {first_line(error)}") from error
-    if names is not None and len(names) != len(schema.names):
-        raise DataError(f"{path}: {counted(len(schema.names), 'column')}, but {counted(len(names), 'name')} given")
-    names = list(names or schema.names)
-    _check_names(path, names)
-    unread = {i: what for i, f in enumerate(schema) if (what := _no_cells(f.type) or _no_text(path, i, f.type))}
-    return Dialect(tuple(names), "parquet", unread=unread)
-
-
-def _no_cells(of: pa.DataType) -> str:
-    """Why a Parquet column of this type has no cells that can be read as text; "" if it has."""
-    if pa.types.is_nested(of):
-        return f"nested ({of})" if len(str(of)) <= 40 else f"nested ({str(of).partition('<')[0]})"
-    try:
-        pa.array([], of).cast(pa.string())
-    except pa.ArrowException:
-        return f"of the type {of}, which is no number and no text"
-    return ""
-
-
-def _no_text(path: Path, position: int, of: pa.DataType) -> str:
-    """Why a Parquet column of bytes has no text, by its first rows; "" if it has."""
-    if not (pa.types.is_binary(of) or pa.types.is_large_binary(of) or pa.types.is_fixed_size_binary(of)):
-        return ""
-    try:
-        with pa.parquet.ParquetFile(path) as file:
-            name = file.schema_arrow.names[position]
-            for batch in itertools.islice(file.iter_batches(SOME_ROWS, columns=[name], use_threads=False), 1):
-                batch.column(0).cast(pa.binary()).cast(pa.string()).validate(full=True)
-    except pa.ArrowException:
-        return "bytes, not text"
-    return ""
 
 
 def _check_names(path: Path, names: Sequence[str]) -> None:
@@ -165,8 +123,15 @@ def check_encoding(encoding: str | None, path: Path) -> str:
         return MARKED[marked]
     try:
         name = codecs.lookup(encoding).name
-    except (LookupError, UnicodeError) as error:
-        raise ConfigError(f"encoding '{encoding}' is unknown; usual ones are utf-8, latin-1, cp1252") from error
+        of_text = (
+            name.replace("-", "_") not in NO_TEXT and PROBE.encode(name).decode(name).removeprefix("\ufeff") == PROBE
+        )
+    except (LookupError, UnicodeError, ValueError):  # ValueError: a NUL in it
+        of_text = False
+    if not of_text:
+        raise ConfigError(
+            f"encoding '{encoding}': no encoding of text is called so; usual ones are utf-8, cp1252, latin-1, mac_roman"
+        )
     return "utf-8" if name in ("utf-8", "utf-8-sig", "ascii") else name
 
 
@@ -179,7 +144,7 @@ def _first_rows(path: Path, encoding: str, delimiter: str | None) -> tuple[str, 
         if not text.strip() and whole:
             raise DataError(f"{path}: is empty; expected CSV or Parquet with at least one row")
         if text.count("\0") > NULS * len(text):
-            raise DataError(f"{path}: contains NUL bytes; expected text (if it is UTF-16, say --encoding utf-16)")
+            raise DataError(f"{path}: contains NUL bytes; expected text (see --encoding for other than UTF-8)")
         if whole or n_bytes >= MAX_ROW_BYTES:
             break
         # where a quote begins a field, and so a row ends, depends on the delimiter
@@ -243,60 +208,6 @@ def sniff_delimiter(text: str, whole: bool = True) -> str:
     return ","
 
 
-def is_header(rows: list[list[str]], expected: Sequence[str] = ()) -> bool:
-    """Whether the first row holds names. Yes when most names expected are there. No when one of its fields is a number.
-
-    Else yes when a column is numeric below a first field that is not, or when no first field comes again in its column;
-    a first row of which nothing comes again in a file of text alone is taken for a header.
-    """
-    first, rest = [c.strip() for c in rows[0]], rows[1:]
-    if expected and len(set(first) & set(expected)) * 2 >= len(set(expected)):
-        return True
-    below = [[r[i].strip() for r in rest if len(r) > i] for i in range(len(first))]
-    blank = sum(not c and any(cells) for c, cells in zip(first, below, strict=True))
-    if blank > 1 or (any(_is_number(c) for c in first) and not _are_years(first, below)):
-        return False
-    below = [[c for c in cells if c not in MISSING] for cells in below]
-    if any(cells and all(_is_number(c) for c in cells) for cells in below):
-        return True
-    return not any(c in cells for c, cells in zip(first, below, strict=True))
-
-
-def _are_years(first: list[str], below: list[list[str]]) -> bool:
-    """Whether all numbers of a first row are years in their order, beside a name that does not come again."""
-    years = [c for c in first if _is_number(c)]
-    names = [c and c not in cells for c, cells in zip(first, below, strict=True) if not _is_number(c)]
-    if len(years) < 2 or not any(names) or not all(re.match(r"^(19|20)\d\d$", year) for year in years):
-        return False
-    return all(int(b) - int(a) == int(years[1]) - int(years[0]) != 0 for a, b in itertools.pairwise(years))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return "_" not in text and text.lower() not in ("nan", "inf", "infinity", "-inf", "-infinity")
-
-
-def decompressed(raw):
-    """A stream of the content of the open file `raw`; the packing is known by its first bytes."""
-    head = raw.read(len(_SEPARATOR))
-    raw.seek(0)
-    if head.removeprefix(codecs.BOM_UTF8).lower().startswith(b"sep="):  # Excel's own first line; not of the table
-        raw.readline()
-    packing = next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
-    if packing == "xz":
-        return lzma.open(raw)
-    if packing == "gzip":
-        return gzip.open(raw)
-    if packing == "bz2":
-        return bz2.open(raw)
-    if packing == "zstd":
-        return pa.CompressedInputStream(pa.PythonFile(raw, "r"), "zstd")
-    return raw
-
-
 def python_rows(
     raw, dialect: Dialect, errors: str = "strict", after: Sequence[str] = ()
 ) -> Iterator[tuple[int, list[str]]]:
@@ -330,6 +241,12 @@ def _require_decodable(path: Path, encoding: str) -> None:
         raise not_decodable(path, encoding) from None
 
 
+def _word_at(data: bytes, place: int) -> bytes:
+    """The cell or word in which a byte lies, or what is beside it."""
+    before, after = re.split(rb"[,;\t|\r\n\"]", data[max(place - 24, 0) : place]), data[place : place + 24]
+    return (before[-1] + re.split(rb"[,;\t|\r\n\"]", after)[0]).strip()
+
+
 def not_decodable(path: Path, encoding: str) -> DataError:
     """Where the first byte is that this encoding does not have."""
     decoder = codecs.getincrementaldecoder(encoding)()
@@ -345,15 +262,14 @@ def not_decodable(path: Path, encoding: str) -> DataError:
                 at = error.start - pending
                 line += chunk[: max(at, 0)].count(b"\n")
                 bad = error.object[error.start : error.start + 1].hex()
+                rest = error.object[max(error.start - 1, 0) :]
+                best = encodings.likely(rest)
+                word = _word_at(error.object, error.start).decode(best, "replace")
                 return DataError(
                     f"{path}: not {encoding.upper()}: byte 0x{bad} on line {line:,} (byte offset {offset + at:,}); "
-                    "if it is a Western European file, say --encoding latin-1"
+                    f"say --encoding {best}, in which it reads {word!r}"
                 )
             if not chunk:
-                return DataError(f"{path}: cannot be decoded as {encoding.upper()}; say --encoding latin-1")
+                return DataError(f"{path}: cannot be decoded as {encoding.upper()}; see --encoding")
             offset += len(chunk)
             line += chunk.count(b"\n")
-
-
-def first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

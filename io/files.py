@@ -38,6 +38,11 @@ def reason(error: BaseException) -> str:
     return os.strerror(number) if number else getattr(error, "strerror", None) or str(error)
 
 
+def first_line(error: Exception) -> str:
+    """The first line of an error's words, or its name."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
 @contextmanager
 def reading(path: str | Path, kind: type[MpibayesError] = DataError) -> Iterator[None]:
     """Turn an `OSError` inside the block into an error for the user that names the file and the reason."""

@@ -1,4 +1,4 @@
-"""`mpibayes import`: CSV or Parquet files into a typed table, in two passes over the text.
+"""`mpibayes import`: files of rows into a typed table, in two passes over their text.
 
 The first pass reads all of every column and decides what it is (`infer`), or holds it against what the user said it is
 (`schema`). The second writes. Memory depends on the block size and the number of levels, not on the number of rows.
@@ -20,10 +20,11 @@ import pyarrow as pa
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io import infer
 from mpibayes.io.absent import Absence, Absences, notes, reasons
-from mpibayes.io.dialect import MAX_PROBLEMS, MISSING
+from mpibayes.io.dialect import MAX_PROBLEMS
 from mpibayes.io.encode import Encoder, Offences
 from mpibayes.io.files import read_regular, reading, reason, replacing
 from mpibayes.io.find_forms import Written, as_found, find_forms
+from mpibayes.io.header import MISSING
 from mpibayes.io.index_column import has_index_name, is_unnamed
 from mpibayes.io.making import Made, made_columns
 from mpibayes.io.patterns import Patterns, count_column
@@ -52,6 +53,7 @@ def import_table(
     keep: Sequence[str] = (),
     drop: Sequence[str] = (),
     names: str | os.PathLike | Sequence[str] | None = None,
+    sheet: str | None = None,
     decimal: str | None = None,
     thousands: str | None = None,
     dates: str | None = None,
@@ -63,10 +65,11 @@ def import_table(
 
     schema: a schema file (or Schema); write_schema: where to write the one that came out. missing: markers besides the
     usual ones (MISSING, or the schema's). kinds: column -> kind; keep: columns not to be left out as constant or
-    identifier; drop: columns to leave out. names: column names, or a file with one a line. decimal ("." or ","),
-    thousands (one of , . ' and a blank), dates ("day-first" or "month-first"): how numbers and dates are written, where
-    that is not to be found out. calendar: columns of dates whose weekday, month and hour become columns, too. progress
-    is called with (phase, rows done, share of the input read).
+    identifier; drop: columns to leave out. names: column names, or a file with one a line. sheet: of an Excel workbook,
+    by default the first. decimal ("." or ","), thousands (one of , . ' and a blank), dates ("day-first" or
+    "month-first"): how numbers and dates are written, where that is not to be found out. calendar: columns of dates
+    whose weekday, month and hour become columns, too. progress is called with (phase, rows done, share of the input
+    read).
 
     Raises ConfigError (schema, options, `out` exists) or DataError (the files, or `out` cannot be written). Nothing is
     written under the final names unless all went well.
@@ -89,6 +92,7 @@ def import_table(
             header=schema.header if header is None else header,
             encoding=schema.encoding if encoding is None else encoding,
             names=_read_names(names),
+            sheet=schema.sheet if sheet is None else sheet,
         )
         _protect_sources(source, out, write_schema)
         if decimal is not None and decimal == thousands:
@@ -119,7 +123,13 @@ def import_table(
         table,
         rows,
         _column_summaries(table, profiles, decisions, made),
-        (*guesses, *_unmet(missing, profiles), *(d.warning for d in decisions if d.warning), *said_twice),
+        (
+            *source.notes,
+            *guesses,
+            *_unmet(missing, profiles, source),
+            *(d.warning for d in decisions if d.warning),
+            *said_twice,
+        ),
         time.perf_counter() - start,
         _reading(source),
         notes=(*_notes(decisions, profiles), *notes(absences)),
@@ -189,7 +199,10 @@ def _profiles(source, schema: Schema, missing, kinds, keep, drop, calendar=()) -
         said_missing = (m for m in (column.missing, schema.missing) if m is not None)
         usual = next(said_missing, MISSING)
         no = column.no if levels else ()
-        markers = tuple(m for m in dict.fromkeys([*usual, *(m.strip() for m in missing)]) if m not in no)
+        labels = source.labels.get(len(profiles), {})
+        markers = [*usual, *(m.strip() for m in missing)]
+        markers = dict.fromkeys([*markers, *(labels[m] for m in markers if m in labels)])
+        markers = tuple(m for m in markers if m not in no)
         problems += [
             f"column '{name}': the level {v!r} is also a missing marker; give the column its own (missing = [...])"
             for v in levels or ()
@@ -205,7 +218,8 @@ def _profiles(source, schema: Schema, missing, kinds, keep, drop, calendar=()) -
         profiles[-1].unnamed = is_unnamed(position, source.names)
         profiles[-1].usual_index = has_index_name(position, source.names)
         profiles[-1].unread = unread if kind is None else ""
-        profiles[-1].n_marked = dict.fromkeys((m.strip() for m in missing), 0)
+        profiles[-1].n_marked = dict.fromkeys((labels.get(m.strip(), m.strip()) for m in missing), 0)
+        profiles[-1].order = tuple(labels.values())
         said = {"resolution": column.resolution, "atoms": column.atoms, "log": column.log}
         profiles[-1].recorded = {key: value for key, value in said.items() if value is not None}
     if problems:
@@ -213,10 +227,11 @@ def _profiles(source, schema: Schema, missing, kinds, keep, drop, calendar=()) -
     return profiles
 
 
-def _unmet(missing: Sequence[str], profiles: list[Profile]) -> Iterator[str]:
+def _unmet(missing: Sequence[str], profiles: list[Profile], source: TextSource) -> Iterator[str]:
     """Says which markers of the user no cell has."""
-    for marker in missing:
-        if not any(profile.n_marked.get(marker.strip()) for profile in profiles):
+    for marker in map(str.strip, missing):
+        labels = (source.labels.get(i, {}).get(marker, marker) for i in range(len(profiles)))
+        if not any(profile.n_marked.get(label) for profile, label in zip(profiles, labels)):
             yield f"--missing {marker}: no cell has it"
 
 
@@ -265,6 +280,7 @@ def _write(
         "delimiter": source.dialect.delimiter,
         "header": source.dialect.header,
         "encoding": source.dialect.encoding,
+        "sheet": source.sheet,
         "missing": {m.name: list(m.profile.markers) for m in made},
         "no": {name: list(texts) for name, texts in no.items()},
         "forms": {m.name: asdict(m.form) for m in made if m.form is not None},
@@ -297,7 +313,8 @@ def _write_schema(path: Path, source: TextSource, profiles, decisions, written: 
         comments[p.name] = d.reason
     dialect = source.dialect
     encoding = dialect.encoding if dialect.encoding != "utf-8" else None
-    text = schema_text(Schema(columns, usual, dialect.delimiter, dialect.header, encoding, **asdict(written)), comments)
+    read = {"delimiter": dialect.delimiter, "header": dialect.header, "encoding": encoding, "sheet": source.sheet}
+    text = schema_text(Schema(columns, usual, **read, **asdict(written)), comments)
     try:
         with replacing(path) as file:
             file.write(text.encode())
@@ -326,8 +343,10 @@ def _column_summaries(table: Table, profiles, decisions, made: list[Made]) -> tu
 
 def _reading(source: TextSource) -> str:
     dialect = source.dialect
-    if dialect.format == "parquet":
-        return "Parquet"
     delimiter = {"\t": "tab", " ": "blank"}.get(dialect.delimiter, repr(dialect.delimiter))
-    header = "first line taken as header" if dialect.header else "no header: first line taken as data"
-    return f"CSV, delimiter {delimiter}, {header}" + (" (detected)" if source.header_detected else " (as given)")
+    how = f"CSV, delimiter {delimiter}" if dialect.typed is None else dialect.typed.title
+    if dialect.header is None:
+        return how
+    row = "line" if dialect.typed is None else "row"
+    header = f"first {row} taken as header" if dialect.header else f"no header: first {row} taken as data"
+    return f"{how}, {header}" + (" (detected)" if source.header_detected else " (as given)")

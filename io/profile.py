@@ -71,6 +71,7 @@ class Profile:
         self.asked_missing: Sequence[str] = ()  # markers that the user's schema has for this column alone
         self.gaps: dict[str, int] = {}  # missing cells by their text, but for markers that the user gave
         self.histogram = Histogram()
+        self.order: Sequence[str] = ()  # of its levels, where the file has one; the others follow
         self.recorded: dict[str, Any] = {}  # what the user says of resolution, atoms and log
         self.question = ""  # to the user: whether its dates have the day or the month first
         self.unread = ""  # why its cells cannot be read, if so
@@ -285,7 +286,8 @@ class Profile:
         lower = sorted(texts, key=str.lower)
         if self.kind in (None, "boolean") and tuple(t.lower() for t in lower) in TRUTH:
             return tuple(lower)
-        return tuple(sorted(texts))
+        place = {text: i for i, text in enumerate(self.order)}
+        return tuple(sorted(texts, key=lambda text: (place.get(text, len(place)), text)))
 
 
 def _smallest(hashes: np.ndarray) -> np.ndarray:

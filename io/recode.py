@@ -13,14 +13,14 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.dates import Dates, DatesLike, as_times, of_times, stored, type_of
-from mpibayes.io.dialect import MARKED, MISSING
+from mpibayes.io.dialect import MARKED
 from mpibayes.io.encode import Encoder, Offences, expectation, parse
 from mpibayes.io.files import HDF5, first_bytes
 from mpibayes.io.forms import Form
+from mpibayes.io.header import MISSING
 from mpibayes.io.ingest import one_thread
 from mpibayes.io.rows import SLICE_ROWS, Column, Rows, slices_of
 from mpibayes.io.source import TextSource, near
@@ -77,7 +77,7 @@ def stream_like(
     missing: Sequence[str] = (),
     check_first: bool = True,
 ) -> Iterator[Rows]:
-    """The rows of a typed table, CSV or Parquet file, in order, coded like `like` (a Table, or columns alone).
+    """The rows of a typed table, or of any file that can be imported, coded like `like` (a Table, or columns alone).
 
     Levels that the columns do not have: unseen = "error" raises a DataError that lists them; "missing" makes these
     cells missing and puts what was met in `record` by column name (see unseen_message), before the first rows with
@@ -110,6 +110,7 @@ def opened_like(like, path, may_lack=(), header=None, missing=(), **given) -> _T
     if first_bytes(path) == HDF5:
         return _TypedFile(columns, path, may_lack)
     options = {key: given.get(key) or about.get(key) for key in ("delimiter", "encoding")}
+    options["likely_sheet"] = about.get("sheet")
     if options["encoding"] in MARKED:  # the file says which of them it is
         options["encoding"] = None
     return _TextFile(columns, about, path, may_lack, header, missing, options)
@@ -185,17 +186,17 @@ def _missing_columns(
 
 
 class _TextFile:
-    """A CSV or Parquet file that can be read several times."""
+    """A file other than a typed table, which can be read several times."""
 
     def __init__(self, columns, about: dict, path: Path, may_lack, header: bool | None, missing, options: dict):
         made = about.get("calendar", {})
         columns_of = {c.name: made.get(c.name, c.name) for c in columns}  # a column's name in the file
         names = list(dict.fromkeys(columns_of.values()))
         sources = about.get("names") or names
-        if about.get("format") == "parquet":
-            options = {"delimiter": None, "encoding": options["encoding"]}
+        if about.get("format") not in (None, "csv"):
+            options = {**options, "delimiter": None}
         source = TextSource(path, header=header, expected=names, **options)
-        if source.dialect.format == "csv" and not set(names) <= set(source.names):
+        if source.dialect.header is not None and not set(names) <= set(source.names):
             # No names in the file: by position. A first line taken for a header by its looks alone is data when the
             # table's own source had no header.
             known = len(set(names) & set(source.names))
@@ -217,11 +218,15 @@ class _TextFile:
         markers = [(*about.get("missing", {}).get(n, MISSING), *(m.strip() for m in missing)) for n in columns_of]
         place = {n: i for i, n in enumerate(source.names)}
         written = about.get("forms", {})
-        typed = _forms_of_types(path) if source.dialect.format == "parquet" else {}
+        content = source.dialect.typed
+        typed = {} if content is None else _forms_of_types(source.names, content.types)
         forms = [
             typed[of] if of in typed else stored(written[n]) if n in written else None for n, of in columns_of.items()
         ]
         self._places = {n: place[of] for n, of in columns_of.items() if of in place}
+        if content is not None:  # as the table's levels are: labels, or codes
+            levels = {self._places[c.name]: set(c.levels) for c in columns if c.name in self._places}
+            content.as_labels = {i for i, of in content.labels.items() if levels.get(i, set()) & set(of.values())}
         places = [place.get(of) for of in columns_of.values()]
         self._encoder = Encoder(columns, places, markers, forms, about.get("no"))
         self._forms = {n: form for n, form in zip(columns_of, forms) if form is not None}
@@ -232,17 +237,16 @@ class _TextFile:
                 yield self._encoder.encode(batch, wrong, new)
 
     def originals(self) -> Originals:
-        dialect, path = self._source.dialect, self.paths[0]
-        of_text = dialect.format == "csv"
+        dialect, content = self._source.dialect, self._source.dialect.typed
         return Originals(
-            path,
+            self.paths[0],
             self._original_batches,
             self.names,
             self._places,
-            self._source.head() if of_text else self.names,
-            dialect.delimiter if of_text else ",",
-            dialect.encoding if of_text else "utf-8",
-            None if of_text else pa.parquet.read_schema(path).metadata,
+            self._source.head(),
+            dialect.delimiter if content is None else ",",
+            dialect.encoding if content is None else "utf-8",
+            None if content is None else content.metadata,
             self._forms | self._dates(),
         )
 
@@ -267,12 +271,11 @@ class _TextFile:
                 yield arrays, self._encoder.gaps(batch), batch.n_rows
 
 
-def _forms_of_types(path: Path) -> dict[str, Dates | None]:
-    """How a Parquet file's numbers, dates and times come out as text, by column; that is no matter of how the table's
+def _forms_of_types(names: Sequence[str], types: Sequence[pa.DataType]) -> dict[str, Dates | None]:
+    """How numbers, dates and times that are no text come out as text, by column; that is no matter of how the table's
     own source has them. Columns of text are left out."""
-    schema = pa.parquet.read_schema(path)
-    numeric = {f.name: None for f in schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)}
-    return numeric | {f.name: of_times(f.type) for f in schema if pa.types.is_temporal(f.type)}
+    numeric = {n: None for n, of in zip(names, types) if pa.types.is_integer(of) or pa.types.is_floating(of)}
+    return numeric | {n: of_times(of) for n, of in zip(names, types) if pa.types.is_temporal(of)}
 
 
 class _TypedFile:

@@ -3,7 +3,8 @@
     missing = ["", "?", "NA"]          # instead of the usual markers, for all columns
     delimiter = ","                    # how the source is read; all of these may be left out
     header = false
-    encoding = "latin-1"
+    encoding = "cp1252"
+    sheet = "Sheet1"                   # of an Excel workbook
     decimal = ","                      # how numbers and dates are written, where that is not to be found out
     thousands = "."
     dates = "day-first"                # 5/1/2024 is the fifth of January; or "month-first"
@@ -74,6 +75,7 @@ class Schema:
     delimiter: str | None = None
     header: bool | None = None
     encoding: str | None = None
+    sheet: str | None = None
     decimal: str | None = None
     thousands: str | None = None
     dates: str | None = None
@@ -102,7 +104,7 @@ def read_schema(path: str | os.PathLike) -> Schema:
 
 
 def _schema(content: dict, problems: list[str]) -> Schema:
-    known = {"columns": dict, "missing": list, "delimiter": str, "header": bool, "encoding": str}
+    known = {"columns": dict, "missing": list, "delimiter": str, "header": bool, "encoding": str, "sheet": str}
     known |= dict.fromkeys(WRITTEN, str)
     _check_keys("", content, known, problems)
     problems += [
@@ -123,7 +125,7 @@ def _schema(content: dict, problems: list[str]) -> Schema:
         _texts("missing", content, problems),
         *(
             content.get(key) if isinstance(content.get(key), known[key]) else None
-            for key in ("delimiter", "header", "encoding", *WRITTEN)
+            for key in ("delimiter", "header", "encoding", "sheet", *WRITTEN)
         ),
     )
 
@@ -211,7 +213,7 @@ def schema_text(schema: Schema, comments: Mapping[str, str] | None = None) -> st
         "# kind: categorical, boolean, real, count or ignored. The order of levels is that of codes and priors.",
         "",
     ]
-    for key in ("delimiter", "header", "encoding", *WRITTEN, "missing"):
+    for key in ("delimiter", "header", "encoding", "sheet", *WRITTEN, "missing"):
         value = getattr(schema, key)
         if value is not None:
             lines.append(f"{key} = {_value(value)}")

@@ -15,13 +15,12 @@ import os
 import shlex
 import sys
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.cells import Batch, Cells, Place
@@ -31,14 +30,14 @@ from mpibayes.io.dialect import (
     UNREADABLE,
     Dialect,
     check_encoding,
-    decompressed,
-    first_line,
     look,
     not_decodable,
     python_rows,
     row_too_long,
 )
-from mpibayes.io.files import open_regular, reading
+from mpibayes.io.files import first_line, open_regular, reading
+from mpibayes.io.formats.typed import Asked, Typed
+from mpibayes.io.packing import decompressed
 from mpibayes.text import counted
 
 Progress = Callable[[str, int, float], None]  # phase, rows done, share of the input read
@@ -56,8 +55,11 @@ class TextSource:
         encoding: str | None = None,
         names: Sequence[str] | None = None,
         expected: Sequence[str] = (),
+        sheet: str | None = None,
+        likely_sheet: str | None = None,
     ):
         """Looks at the head of each file. `expected` are names that mark a first line as a header when most are there.
+        sheet: of an Excel workbook; likely_sheet: the one to read if there is one of this name, else the first.
 
         Raises DataError for a file that is missing, empty, not text, or whose columns differ from the first file's;
         ConfigError for an unknown encoding or an impossible delimiter.
@@ -67,19 +69,30 @@ class TextSource:
             raise ConfigError("no file to import")
         self.paths = tuple(Path(p) for p in paths)
         self.header_detected = header is None
+        self.sheet = sheet
+        asked = Asked(sheet, likely_sheet, header, encoding, expected)
         encoding = check_encoding(encoding, self.paths[0])
         if delimiter is not None and (not delimiter.isascii() or len(delimiter) != 1 or delimiter in '\0"\r\n'):
             raise ConfigError(f"delimiter {delimiter!r}: expected one ASCII character, such as ',' or ';' or a tab")
-        first = look(self.paths[0], delimiter, header, encoding, names, expected)
+        first = look(self.paths[0], delimiter, encoding, names, asked)
         self.names = first.names
         self.dialect = first
         self._dialects = [first]
         for path in self.paths[1:]:
-            self._dialects.append(self._look_again(path, first, header, encoding))
+            self._dialects.append(self._look_again(path, first, encoding, replace(asked, expected=self.names)))
+        self.notes = [note for dialect in self._dialects if dialect.typed for note in dialect.typed.notes]
 
-    def _look_again(self, path: Path, first: Dialect, header: bool | None, encoding: str) -> Dialect:
+    @property
+    def labels(self) -> Mapping[int, Mapping[str, str]]:
+        """By position, of each column that is read as the labels of its codes: these by code, in the codes' order."""
+        content = self.dialect.typed
+        return {i: content.labels[i] for i in content.as_labels} if content else {}
+
+    def _look_again(self, path: Path, first: Dialect, encoding: str, asked: Asked) -> Dialect:
         """The dialect of a later file: its columns must be the first file's, in the same order."""
-        other = look(path, first.delimiter, header, encoding, None, self.names)
+        other = look(path, first.delimiter, encoding, None, asked)
+        if other.typed and first.typed:
+            other.typed.as_labels = first.typed.as_labels & other.typed.labels.keys()
         if other.header is False:
             if len(other.names) == len(self.names):
                 return replace(other, names=self.names)
@@ -116,12 +129,16 @@ class TextSource:
                     row += n
                     rows += n
                     if progress is not None:
-                        progress(phase, rows, min((before + raw.tell()) / total, 1.0))
+                        known = dialect.typed.n_rows if dialect.typed else 0
+                        done = size * row / known if known else raw.tell()
+                        progress(phase, rows, min((before + done) / total, 1.0))
             before += size
 
     def head(self) -> list[str] | None:
         """The cells of the first file's header, as they are; None where it has none."""
         dialect = self.dialect
+        if dialect.typed:
+            return list(self.names)
         if not dialect.header:
             return None
         with reading(self.paths[0]), open_regular(self.paths[0]) as raw:
@@ -136,6 +153,8 @@ class TextSource:
         for path, dialect in zip(self.paths, self._dialects, strict=True):
             if path in wanted and dialect.format == "csv":
                 lines |= {(path, row): line for row, line in _lines(path, dialect, wanted[path])}
+            elif path in wanted and dialect.typed.lines_above is not None:
+                lines |= {(path, row): row + dialect.typed.lines_above for row in wanted[path]}
         words = []
         for place in places:
             line = lines.get((place.path, place.row))
@@ -162,36 +181,31 @@ def _read(
 ) -> Iterator[tuple[dict[int, Cells], int]]:
     if dialect.no_rows:
         return
-    if dialect.format == "parquet":
+    if dialect.typed is not None:
         unread = dialect.unread if as_text is None else set(positions) - set(as_text)
-        yield from _read_parquet(path, raw, dialect, positions, unread)
+        yield from _read_typed(path, dialect.typed, positions, unread)
     elif dialect.loose_quotes:
         yield from _read_csv_loose(path, raw, dialect, positions)
     else:
         yield from _read_csv(path, raw, dialect, positions)
 
 
-def _read_parquet(
-    path: Path, raw, dialect: Dialect, positions: list[int], unread: Collection[int]
+def _read_typed(
+    path: Path, content: Typed, positions: list[int], unread: Collection[int]
 ) -> Iterator[tuple[dict[int, Cells], int]]:
-    try:
-        file = pa.parquet.ParquetFile(raw, pre_buffer=False, buffer_size=1 << 20)
-        names = file.schema_arrow.names
-        wanted = [names[i] for i in positions]
-        for batch in file.iter_batches(dialect.batch_rows, columns=wanted, use_threads=False):
-            columns = {}
-            for i in positions:
-                name = dialect.names[i]
-                array = batch.column(batch.schema.get_field_index(names[i]))
+    for batch in content.read(positions or [0]):
+        columns = {}
+        for at, i in enumerate(positions):
+            array = batch.column(at)
+            try:
                 columns[i] = Cells.unread(array) if i in unread else Cells.of(array)
-            yield columns, len(batch)
-    except pa.ArrowInvalid as error:
-        if "UTF8" not in str(error):
-            raise DataError(f"{path}: cannot be read: {first_line(error)}") from error
-        what = f"column '{name}' has bytes that are no UTF-8 text; leave it out: --drop {shlex.quote(name)}"
-        raise DataError(f"{path}: {what}") from error
-    except UNREADABLE as error:
-        raise DataError(f"{path}: cannot be read: {first_line(error)}") from error
+            except pa.ArrowInvalid as error:
+                if "UTF8" not in str(error):
+                    raise DataError(f"{path}: cannot be read: {first_line(error)}") from error
+                name = content.names[i]
+                what = f"column '{name}' has bytes that are no UTF-8 text; leave it out: --drop {shlex.quote(name)}"
+                raise DataError(f"{path}: {what}") from error
+        yield columns, len(batch)
 
 
 def _next_batch(reader: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:

@@ -6,6 +6,7 @@ memory depends on the number of rows and columns and on the length of their ids,
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import tempfile
@@ -17,11 +18,15 @@ from pathlib import Path
 import numpy as np
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.io.files import read_regular, reading, reason
+from mpibayes.io.dialect import check_encoding
+from mpibayes.io.files import open_regular, read_regular, reading, reason
+from mpibayes.io.npz import look_npz
+from mpibayes.io.numbered import look_docword, look_matrix_market
+from mpibayes.io.packing import decompressed, members
 from mpibayes.io.source import Progress
 from mpibayes.io.sparse import MAX_COUNT, TYPES, Entries, SparseRows, SparseTable, cuts, in_words, write_entries
 from mpibayes.io.table import check_table_name, check_target
-from mpibayes.io.triples import Triples, look
+from mpibayes.io.triples import Triples, look_text, whole_lines
 from mpibayes.text import counted
 
 PIECE = 1 << 20  # entries that are sorted at a time, and more where a row has more
@@ -77,7 +82,7 @@ def import_sparse(
     given = (_lines(row_ids, first.shape[0], "rows"), _lines(vocabulary, first.shape[1], "columns"))
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.tmp-", dir=out.parent) as folder:
         try:
-            spool = _Spool(Path(folder), first.timed)
+            spool = _Spool(Path(folder), first.timed, all(part.adds for part in parts))
             spool.fill(parts, progress)
             twice, entries = spool.in_order(first, *(ids and ids[:n] for ids, n in zip(given, first.shape)))
         except OSError as error:
@@ -90,6 +95,28 @@ def import_sparse(
     warnings = [*_left_over(vocabulary, given[1], first.shape[1]), *_left_over(row_ids, given[0], first.shape[0])]
     warnings += _warnings(spool, table, twice)
     return SparseSummary(table, first.format, tuple(warnings), time.perf_counter() - began)
+
+
+def look(
+    path: Path, delimiter: str | None, header: bool | None, names: Sequence[str] | None, encoding: str | None
+) -> Triples:
+    """What a file is, by its beginning. Raises ConfigError or DataError."""
+    encoding = check_encoding(encoding, path)
+    with reading(path), open_regular(path) as raw:
+        if raw.read(4) == b"PK\x03\x04" and (len(names_in := members(raw)) != 1 or names_in[0].endswith(".npy")):
+            return look_npz(path)
+    lines = []
+    for _, block in whole_lines(path, encoding, 1 << 16):
+        lines = block.split(b"\n")
+        break
+    head = [line.strip() for line in lines if line.strip()][:4]
+    if not head:
+        raise DataError(f"{path}: is empty")
+    if head[0].lower().startswith(b"%%matrixmarket"):
+        return look_matrix_market(path, encoding, head[0])
+    if len(head) > 2 and all(line.isdigit() for line in head[:3]) and delimiter is None:
+        return look_docword(path, encoding, head[:3])
+    return look_text(path, head, delimiter, header, names, encoding)
 
 
 def _require_parts(parts: Sequence[Triples]) -> None:
@@ -118,10 +145,6 @@ def _lines(path: str | os.PathLike | None, many: int, what: str) -> list[str] | 
     """The lines of a file of ids, of which there have to be so many, or more. Raises DataError."""
     if path is None:
         return None
-    import io
-
-    from mpibayes.io.dialect import decompressed
-
     with reading(path):
         try:
             text = decompressed(io.BytesIO(read_regular(path, pipe=True))).read().decode("utf-8-sig")
@@ -136,8 +159,8 @@ def _lines(path: str | os.PathLike | None, many: int, what: str) -> list[str] | 
 class _Spool:
     """Entries in files: first as they come, then by row."""
 
-    def __init__(self, folder: Path, timed: bool):
-        self.folder = folder
+    def __init__(self, folder: Path, timed: bool, adds: bool):
+        self.folder, self.adds = folder, adds
         self.fields = FIELDS if timed else FIELDS[:-1]
         self.n_entries, self.in_rows, self.whole = 0, True, True
         self.per_row = np.zeros(0, np.int64)
@@ -234,10 +257,13 @@ class _Spool:
         """Values of equal pairs added up; of columns and times the first."""
         if name != "values":
             return found[new]
-        if not self.whole or "times" in self.fields:
+        if not self.whole or not self.adds:
             i = int(np.flatnonzero(~new)[0])
             row, column = (of[k] if of is not None else str(k + 1) for of, k in zip(ids, (rows[i], columns[i])))
-            raise DataError(f"row {row!r} has two values in column {column!r}; expected one of each pair")
+            raise DataError(
+                f"row {row!r} has two values in column {column!r}; expected one of each pair. Counts are added up if "
+                "they are whole and called so: --names document,word,count"
+            )
         total = np.add.reduceat(found.astype(np.float64), np.flatnonzero(new))
         if total.max() >= MAX_COUNT:
             raise DataError(f"the counts of a pair add up to {total.max():,.0f}; expected less than {MAX_COUNT:,}")

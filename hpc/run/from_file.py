@@ -16,12 +16,13 @@ from pathlib import Path
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.files import open_regular, reading, reason, write_text
+from mpibayes.io.formats import kinds
+from mpibayes.io.packing import PACKED
 from mpibayes.io.table import SUFFIXES as TABLES
 from mpibayes.io.table import Table
 from mpibayes.text import toml_string, visible
 
-TEXTS = (".csv", ".tsv", ".tab", ".txt", ".data", ".dat", ".parquet", ".pq")
-PACKED = (".gz", ".xz", ".bz2", ".zst")
+TEXTS = (".csv", ".tsv", ".tab", ".txt", ".data", ".dat")
 MADE_FROM = re.compile(r"# made by `mpibayes run` from (?P<name>\".*\"), (sha256|fingerprint) [0-9a-f]{64}\n")
 ITS_TABLE = re.compile(r"^# its table: fingerprint ([0-9a-f]{64})$", re.MULTILINE)
 TEXT = """{made}{known}# Edit it, and give it to `mpibayes run`; every key that is not here has its default.
@@ -41,11 +42,16 @@ CYCLES = ((30_000, 2000), (100_000, 800), (math.inf, 400))  # by cells, up to so
 
 
 def is_data(path: Path) -> bool:
-    """Whether a file has the name of a table, or of data that can be imported."""
+    """Whether a file has the name of a table or of data, or is no text, as no configuration is."""
     name = path.name.lower()
     for suffix in PACKED:
         name = name.removesuffix(suffix)
-    return name.endswith((*TEXTS, *TABLES)) or name != path.name.lower()
+    if name.endswith((*TEXTS, *TABLES, *kinds.SUFFIXES)) or name != path.name.lower():
+        return True
+    try:
+        return not name.endswith(".toml") and path.is_file() and kinds.kind_of(path) is not kinds.TEXT
+    except (DataError, OSError):  # whoever opens it says why
+        return False
 
 
 def stem(path: Path) -> str:

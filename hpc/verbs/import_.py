@@ -12,7 +12,7 @@ from mpibayes.hpc.verbs.shared import PATH, on_terminal, standard_output
 KINDS = ("categorical", "boolean", "real", "count")
 
 
-@click.command("import", short_help="Turn CSV or Parquet into a typed table, or triples into a sparse one.")
+@click.command("import", short_help="Turn CSV, Excel, SPSS, ... into a typed table, or triples into a sparse one.")
 @click.argument("sources", nargs=-1, type=PATH)
 @click.argument("table", type=PATH)
 @click.option("--dry-run", is_flag=True, help="Say what each column would become, and why; write no table.")
@@ -39,6 +39,7 @@ KINDS = ("categorical", "boolean", "real", "count")
 @click.option("--header/--no-header", default=None, help="Whether the first line has names; detected if not given.")
 @click.option("--names", help="Column names separated by commas, or a file with one a line.")
 @click.option("--encoding", help="Of the text.  [default: utf-8]")
+@click.option("--sheet", metavar="NAME", help="Of an Excel workbook.  [default: the first]")
 @click.option("--sparse", is_flag=True, help="SOURCES are counts or ratings of pairs: see below.")
 @click.option("--vocabulary", metavar="FILE", help="Sparse: ids of the columns, one a line.")
 @click.option("--row-ids", metavar="FILE", help="Sparse: ids of the rows, one a line.")
@@ -47,18 +48,22 @@ KINDS = ("categorical", "boolean", "real", "count")
 @click.pass_context
 def import_(
     ctx, sources, table, dry_run, schema, write_schema, kinds, keep, drop, missing, decimal, thousands, dates, calendar,
-    delimiter, header, names, encoding, sparse, vocabulary, row_ids, force, verbose,
+    delimiter, header, names, encoding, sheet, sparse, vocabulary, row_ids, force, verbose,
 ):  # fmt: skip
-    """Turn CSV or Parquet into a typed table, TABLE, which --dry-run does not need.
+    """Turn a file of rows into a typed table, TABLE, which --dry-run does not need.
 
-    SOURCES are one or several files with the same columns, plain or compressed (gzip, xz, zstd). They are read twice:
-    once to decide each column's kind from all its text, once to write. Constant columns, identifiers and what cannot
-    be used are left out, and reported.
+    SOURCES are one or several files with the same columns: CSV, Parquet, Feather (Arrow) or JSON lines; with the extra
+    'formats' (pip install 'mpibayes[formats]') also Excel, SPSS, Stata and SAS. They may be compressed (gzip, xz,
+    bzip2, zstd, or a zip archive of one file), and are read twice: once to decide each column's kind from all its
+    cells, once to write. Labels of codes become levels, in the order of the codes. Constant columns, identifiers and
+    what cannot be used are left out, and reported.
 
     \b
     Examples:
       mpibayes import people.csv --dry-run                                 a look: no table is written
       mpibayes import people.csv.gz people.h5
+      mpibayes import survey.sav survey.h5 --missing -99
+      mpibayes import book.xlsx book.h5 --sheet "Wave 2"
       mpibayes import people.csv people.h5 --missing -9 --missing unknown --kind zip=categorical
       mpibayes import visits.csv visits.h5 --dates day-first --calendar arrival
       mpibayes import people.csv people.h5 --write-schema schema.toml      look at it, edit it, and
@@ -103,6 +108,7 @@ def import_(
             keep=list(keep),
             drop=list(drop),
             names=_names(names),
+            sheet=sheet,
             overwrite=force,
             progress=progress,
         )

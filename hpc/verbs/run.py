@@ -26,8 +26,8 @@ from mpibayes.text import visible
 def run(config, out, overrides, max_time, until_settled, fresh):
     """Run the sampler, alone or under mpirun: start it, continue it, or extend it.
 
-    CONFIG is a TOML file, or data as it is: CSV, Parquet or a table. Then the table and a TOML file to edit are made
-    beside the run directory.
+    CONFIG is a TOML file, or data as it is: a table, or whatever `mpibayes import` reads (CSV, Parquet, Excel, SPSS,
+    ...). Then the table and a TOML file to edit are made beside the run directory.
 
     The same command makes the first start and every later one. A run that is finished says so; a larger run.cycles
     extends it; a configuration that would change the statistics is refused, with the differences. SIGUSR1, SIGTERM and

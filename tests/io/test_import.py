@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.io import dialect, source
+from mpibayes.io import dialect, header, source
 from mpibayes.io.ingest import import_table
 from mpibayes.io.profile import Profile, text_hash
 from mpibayes.io.summary import print_summary, summary_lines
@@ -176,7 +176,7 @@ def test_parquet(tmp_path):
 
 def test_latin_1(tmp_path):
     text = "city,x\nMünchen,1.5\nKöln,2.5\n".encode("latin-1")
-    assert "--encoding latin-1" in refused(tmp_path, text)
+    assert "say --encoding cp1252, in which it reads 'München'" in refused(tmp_path, text)
     assert cells(run(tmp_path, text, encoding="latin-1").table, "city") == ["München", "Köln"]
 
 
@@ -266,7 +266,7 @@ def test_any_csv_comes_back(tmp_path_factory, rows):
     ).table
     for j, name in enumerate(("one", "two")):
         if any(c.name == name and c.levels for c in table.columns):
-            expected = [None if strip(r[j]) in dialect.MISSING else strip(r[j]) for r in rows]
+            expected = [None if strip(r[j]) in header.MISSING else strip(r[j]) for r in rows]
             assert [c if c is None else strip(c) for c in cells(table, name)] == expected
     assert cells(table, "x") == [r[2] for r in rows]
 
@@ -277,7 +277,7 @@ def strip(text):
 
 
 def all_present(rows):
-    return all(any(strip(r[j]) not in dialect.MISSING for r in rows) for j in (0, 1))
+    return all(any(strip(r[j]) not in header.MISSING for r in rows) for j in (0, 1))
 
 
 def test_keep_drop_kinds_and_missing(tmp_path):
@@ -306,7 +306,7 @@ def test_seventy_thousand_levels(tmp_path):
 def test_very_many_texts_are_estimated():
     from mpibayes.io.encode import Offences
 
-    profile = Profile("x", None, None, dialect.MISSING)
+    profile = Profile("x", None, None, header.MISSING)
     for start in range(0, 600_000, 50_000):
         texts = pa.array([f"u{i}" for i in range(start, start + 50_000)] * 2).dictionary_encode()
         profile.add(source.Batch(None, 1, len(texts), {0: source.Cells.of(texts)}), 0, Offences())
@@ -438,7 +438,7 @@ def test_text_in_a_real_column_at_row_one_million(tmp_path):
         (b"a\0\0b,c\n1\0,2\n", {}, "NUL"),
         ("a,b\n1,2\n".encode("utf-16-le"), {}, "UTF-16"),
         (b"\x89HDF\r\n\x1a\n123", {}, "HDF5"),
-        (b"PK\x03\x04123456", {}, "zip archive"),
+        (b"PK\x03\x04123456", {}, "zip archive that is damaged"),
         (b"PAR1" + b"0" * 50, {}, "damaged Parquet"),
         (gzip.compress(PEOPLE.encode())[:-20], {}, "cannot be read"),
         (lzma.compress(PEOPLE.encode())[:-20], {}, "cannot be read"),
@@ -460,7 +460,8 @@ def test_an_open_quote(tmp_path, monkeypatch):
 def test_directory_and_bad_options(tmp_path):
     with pytest.raises(DataError, match="is a directory"):
         import_table(tmp_path, tmp_path / "t.h5")
-    assert "unknown" in refused(tmp_path, PEOPLE, ConfigError, encoding="latin-99")
+    for encoding in ("latin-99", "rot13", "zip", "idna", "undefined", "unicode_escape", "a\0b"):
+        assert "no encoding of text is called so" in refused(tmp_path, PEOPLE, ConfigError, encoding=encoding)
     assert "one ASCII character" in refused(tmp_path, PEOPLE, ConfigError, delimiter="::")
     (tmp_path / "folder").mkdir()
     with pytest.raises(DataError, match="no directory"):

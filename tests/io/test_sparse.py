@@ -1,6 +1,9 @@
 """Sparse tables: every form of source gives the same table, whatever its order; what is wrong is said with its line."""
 
 import gzip
+import io
+import time
+import zipfile
 
 import numpy as np
 import pytest
@@ -10,7 +13,7 @@ from hypothesis import strategies as st
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.data.sparse import SparseData
-from mpibayes.io import sparse_import, triples
+from mpibayes.io import npz, sparse_import, triples
 from mpibayes.io.sparse import SparseRows, SparseTable, cuts, write_sparse
 from mpibayes.io.sparse_import import import_sparse
 from mpibayes.io.table import Table, table_from_arrays, write_table
@@ -26,10 +29,8 @@ WORDS = [f"wört{i}" for i in range(11)]
 def small(monkeypatch):
     """So small pieces that there are many."""
     monkeypatch.setattr(triples, "BLOCK_BYTES", 64)
-    monkeypatch.setattr(triples, "CHUNK", 7)
+    monkeypatch.setattr(npz, "CHUNK", 7)
     monkeypatch.setattr(sparse_import, "PIECE", 9)
-    blocks = triples.whole_lines
-    monkeypatch.setattr(triples, "whole_lines", lambda path, size=64: blocks(path, size))
 
 
 def dense(table):
@@ -104,6 +105,16 @@ def test_parts_of_a_text(tmp_path):
     assert found.warnings == ("1 entry of a pair that was there before: values added up",)
 
 
+MARKET = "%%MatrixMarket matrix coordinate integer general\n"
+
+
+def npy(**arrays):
+    """The bytes of an npz file."""
+    file = io.BytesIO()
+    np.savez(file, **{name: np.asarray(values) for name, values in arrays.items()})
+    return file.getvalue()
+
+
 @pytest.mark.parametrize(
     "name, content, words",
     [
@@ -120,6 +131,24 @@ def test_parts_of_a_text(tmp_path):
         ("r.csv", "a,b,1\na,c\nb,b,1\n", "line 2: 2 fields, expected 3"),
         ("r.csv", "a,b,1\na,c,16777216\n", "too large to be exact"),
         ("r.csv", "a,b,1.5\na,b,2\n", "row 'a' has two values in column 'b'"),
+        ("r.csv", "u,i,4\nu,i,5\n", "row 'u' has two values in column 'i'"),
+        ("r.csv", "user,item,rating\nu,i,4\nu,i,5\n", "row 'u' has two values in column 'i'"),
+        ("r.csv", "d,w,count,time\nu,i,4,1\nu,i,5,2\n", "row 'u' has two values in column 'i'"),
+        ("r.csv", "a,b,1,nan\na,c,2,1\n", "line 1: expected a finite number as time, got nan"),
+        ("r.csv", "a,b,1,2\na,c,2,-inf\n", "line 2: expected a finite number as time, got -inf"),
+        ("r.csv", "a,b,1\na,c,1_000\n", "line 2: expected a number, got '1_000'"),
+        ("r.csv", "a,b,1\na,c,٣\n", "line 2: expected a number, got '٣'"),
+        ("d.txt", "2\n3\n2\n1 1 -4\n2 2 1\n", "line 4: expected a whole number from 0, got -4"),
+        ("d.txt", "2\n3\n2\n1 1 1.5\n2 2 1\n", "line 4: expected a whole number from 0, got 1.5"),
+        ("d.txt", "2\n3\n2\n1 1 1_000\n2 2 1\n", "line 4: expected a number, got '1_000'"),
+        ("d.txt", "2\n3\n2\n1_0 1 1\n2 2 1\n", "line 4: document 1_0: expected a whole number from 1 to 2"),
+        ("d.txt", "2\n3\n2\n1 ٣ 1\n2 2 1\n", "line 4: word ٣: expected a whole number from 1 to 3"),
+        ("d.txt", "2\n3\n2\n1 ² 1\n2 2 1\n", "line 4: word ²: expected a whole number from 1 to 3"),
+        ("d.txt", "2\n3\n2\n1 1 1\n2 " + "9" * 5000 + " 1\n", "line 5: word 9999"),
+        ("d.txt", "9" * 5000 + "\n3\n2\n1 1 1\n", "line 1: expected a number of at most 18 digits, got '9999"),
+        ("m.mtx", MARKET + "9" * 5000 + " 3 2\n1 1 1\n", "line 2: expected a number of at most 18 digits"),
+        ("m.mtx", MARKET + "2 2 1\n1 1 2.5\n", "line 3: expected a whole number, got 2.5"),
+        ("x.npz", npy(format=b"csr", shape=[2, 2], data=np.ones(1)), "cannot be read"),
         ("r.csv", "a,b\nc,d\n", "expected lines of three or four fields"),
         ("r.csv", "", "is empty"),
         ("r.npz", b"PK\x03\x04rubbish", "cannot be read"),
@@ -131,6 +160,85 @@ def test_refused(tmp_path, small, name, content, words):
         import_sparse([path], tmp_path / "t.h5")
     assert words in str(error.value) and error.value.exit_code == 3
     assert [p.name for p in tmp_path.iterdir()] == [name]
+
+
+CSR = {"format": b"csr", "shape": [3, 4], "indptr": [0, 2, 2, 3], "indices": [0, 3, 1], "data": [1.0, 2.0, 3.0]}
+COO = {"format": b"coo", "shape": [3, 4], "row": [0, 0, 2], "col": [0, 3, 1], "data": [1.0, 2.0, 3.0]}
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"indptr": [0, 2, 1, 3]}, "indptr does not ascend from 0 to its 3 entries"),
+        ({"indptr": [-1, 2, 2, 3]}, "indptr does not ascend from 0"),
+        ({"indptr": [1, 2, 2, 3]}, "indptr does not ascend from 0"),
+        ({"indptr": [0, 2, 2, 4]}, "indptr does not ascend from 0"),
+        ({"indptr": [0, 2, 2, 2]}, "indptr does not ascend from 0"),
+        ({"indptr": [0, 2, 3]}, "expected 4 integers"),
+        ({"indptr": [0, 1, 2, 2, 3]}, "expected at most 4 elements"),
+        ({"indptr": [[0, 2, 2, 3]]}, "indptr has the shape (1, 4)"),
+        ({"indptr": [0.0, 2.0, 2.5, 3.0]}, "indptr is float64"),
+        ({"data": [1.0, 2.0]}, "3 indices, 2 data; expected as many"),
+        ({"indices": [0, 3]}, "2 indices, 3 data; expected as many"),
+        ({"data": [1j, 2.0, 3.0]}, "its data are complex128 of shape (3,); expected real numbers"),
+        ({"data": ["a", "b", "c"]}, "expected real numbers"),
+        ({"data": [1.0, np.nan, 3.0]}, "entry 2: expected a finite number"),
+        ({"indices": [0.0, 3.0, 1.0]}, "its indices are float64 of shape (3,); expected integers"),
+        ({"indices": [0, 4, 1]}, "entry 2: row 0, column 4 of 3 by 4"),
+        ({"indices": [0, -1, 1]}, "entry 2: row 0, column -1 of 3 by 4"),
+        ({"shape": [3, 4, 5]}, "expected at most 2 elements"),
+        ({"shape": [3.0, np.inf]}, "cannot be read"),
+        ({"format": b"csc"}, "a matrix in the form 'csc'; expected csr or coo"),
+        (COO | {"row": [0, 0]}, "2 row, 3 col, 3 data; expected as many"),
+        (COO | {"row": [0, 0, 3]}, "entry 3: row 3, column 1 of 3 by 4"),
+        (COO | {"col": [0.5, 3.0, 1.0]}, "its col are float64"),
+    ],
+)
+def test_malformed_npz(tmp_path, change, words):
+    path = put(tmp_path, "m.npz", npy(**(CSR | change)))
+    with pytest.raises(DataError) as error:
+        import_sparse([path], tmp_path / "t.h5")
+    assert words in str(error.value) and "m.npz" in str(error.value)
+    assert [p.name for p in tmp_path.iterdir()] == ["m.npz"]
+
+
+def test_the_npz_that_these_were_made_from(tmp_path):
+    expected = [[1, 0, 0, 2], [0, 0, 0, 0], [0, 3, 0, 0]]
+    for content in (CSR, COO, CSR | {"data": [True, 2, 3]}):
+        table = import_sparse([put(tmp_path, "m.npz", npy(**content))], tmp_path / "t.h5", overwrite=True).table
+        assert dense(table).tolist() == expected
+
+
+def test_other_lines_and_encodings(tmp_path):
+    """Lines that end as on old Macs, a byte order mark, UTF-16, and a zip archive are the same table."""
+    text = "user,item,rating\nü1,é1,4\nü2,é1,2\n"
+    contents = [
+        text.encode(), text.replace("\n", "\r").encode(), text.replace("\n", "\r\n").encode("utf-8-sig"),
+        text.encode("utf-16"), text.encode("latin-1"),
+    ]  # fmt: skip
+    with zipfile.ZipFile(tmp_path / "z.zip", "w") as archive:
+        archive.writestr("r.csv", text)
+    contents.append((tmp_path / "z.zip").read_bytes())
+    for content in contents:
+        encoding = "latin-1" if content == contents[4] else None
+        table = import_sparse([put(tmp_path, "r.csv", content)], tmp_path / "t.h5", encoding=encoding, overwrite=True)
+        assert table.table.row_ids() == ["ü1", "ü2"] and table.table.names == ("user", "item", "rating")
+    headless = put(tmp_path, "r.csv", "\ufeffu1,i1,4\nu1,i2,4\n")
+    assert import_sparse([headless], tmp_path / "t.h5", overwrite=True).table.row_ids() == ["u1"]
+    with pytest.raises(DataError, match="cannot be read as utf-8; see --encoding"):
+        import_sparse([put(tmp_path, "r.csv", contents[4])], tmp_path / "u.h5")
+    for name in ("rot13", "zip", "idna", "undefined"):
+        with pytest.raises(ConfigError, match=f"encoding '{name}'"):
+            import_sparse([headless], tmp_path / "u.h5", encoding=name)
+
+
+@pytest.mark.thorough  # 10 MB
+def test_a_million_comments(tmp_path):
+    """In linear time: a copy of each block for each of its lines took minutes."""
+    path = put(tmp_path, "m.mtx", MARKET + "% comment\n" * 1_000_000 + "2 2 1\n2 2 7\n")
+    began = time.perf_counter()
+    assert dense(import_sparse([path], tmp_path / "t.h5").table).tolist() == [[0, 0], [0, 7]]
+    assert time.perf_counter() - began < 20
 
 
 def test_refused_ids(tmp_path):

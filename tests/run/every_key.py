@@ -138,7 +138,7 @@ OF_A_MIXTURE = {
     **each("data.table", "moved.h5"),
     "data.heldout": [("data.heldout=0.2",), ("data.heldout=new.csv", "data.unseen=missing")],
     "data.unseen": [("data.heldout=new.csv", "data.unseen=missing")],
-    **each("model.family", "auto"),
+    **each("model.family", "crosscat"),
     **each("model.concentration", "0.7", "[0.5, 1, 3]", "{gamma = [1, 1], points = 41}", "{gamma = [1, 2]}"),
     **each("model.discount", "0.3", "[0, 0.5]", "learn"),
     **each("model.real", "as is"),

@@ -94,7 +94,11 @@ def differences(place: Path, kind: str, cases) -> list[str]:
     return problems
 
 
-@pytest.mark.parametrize("kind", registry.ROOMS)
+def test_every_kind_of_model_has_a_run():
+    assert set(CONFIG) == set(VALUES) == set(registry.ROOMS) - {registry.AUTO}  # which is one of two of them
+
+
+@pytest.mark.parametrize("kind", CONFIG)
 def test_every_key_has_a_value_that_is_not_its_default(place, kind):
     wanted = dict(keys_of(kind))
     assert set(VALUES[kind]) <= set(wanted), "keys that there are not"

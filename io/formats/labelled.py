@@ -1,0 +1,136 @@
+"""SPSS, Stata and SAS, through ReadStat: files whose codes may have labels. Some rows are in memory at a time.
+
+Cells that the file declares missing are missing. A column of which every cell that is there has a label is one of
+labels; another one keeps its codes. What is read are codes, to which `Typed.labels` belong.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyreadstat
+
+from mpibayes.errors import DataError
+from mpibayes.io.formats.typed import Asked, Typed, rows_at_once, understanding
+from mpibayes.io.packing import Seekable
+
+TITLES = {"sav": "SPSS", "por": "SPSS portable", "dta": "Stata", "sas7bdat": "SAS", "xport": "SAS transport"}
+READ = {name: getattr(pyreadstat, f"read_{name}") for name in TITLES}
+ERRORS = (pyreadstat.ReadstatError, pyreadstat.PyreadstatError, OverflowError)
+MEANS_MISSING = re.compile(
+    r"\b(missing|refus\w*|no (answer|response)|not (answered|asked|applicable|stated|ascertained)|don.?t know|n/?a)\b",
+    re.IGNORECASE,
+)
+
+
+def look(path: Path, variant: str, asked: Asked) -> Typed:
+    content = Seekable(path)
+    options = {"output_format": "dict", **({"encoding": asked.encoding} if asked.encoding else {})}
+
+    def parts(wanted: Sequence[str]) -> Iterator[Mapping[str, list]]:
+        size, done = rows_at_once(len(wanted)), 0
+        with understanding(path, *ERRORS), content.open() as file:
+            while True:
+                file.seek(0)
+                part, _ = READ[variant](file, row_offset=done, row_limit=size, usecols=list(wanted), **options)
+                n = len(next(iter(part.values()), ()))
+                if n:
+                    yield part
+                if n < size:
+                    return
+                done += n
+
+    problem = f"cannot be read as {TITLES[variant]}"
+    with understanding(path, *ERRORS, problem=problem), content.open() as file:
+        _, about = READ[variant](file, metadataonly=True, **options)
+    names = list(about.column_names)
+    if not names:
+        raise DataError(f"{path}: no columns")
+    codes = {name: _labels(labels) for name, labels in about.variable_value_labels.items() if name in names and labels}
+    kinds, without, seen = _first_pass(parts(names), names, codes)
+    labels = {i: _as_texts(codes[name]) for i, name in enumerate(names) if name in codes}
+    types = [_type(kinds[name]) for name in names]
+
+    def read(positions: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        wanted = [names[i] for i in positions]
+        for part in parts(wanted):
+            columns = [pa.array(_plain(part[names[i]]), types[i]) for i in positions]
+            yield pa.record_batch(columns, wanted)
+
+    used = {i for i in labels if not without[names[i]] and seen[names[i]]}
+    return Typed(
+        TITLES[variant], names, types, read, {}, labels, used, _notes(codes, seen), n_rows=about.number_rows or 0
+    )
+
+
+def _first_pass(
+    parts: Iterator[Mapping[str, list]], names: Sequence[str], codes: Mapping[str, Mapping[Any, str]]
+) -> tuple[dict[str, set[type]], dict[str, bool], dict[str, set]]:
+    """By column: the kinds of its cells; whether a cell of a labelled one has no label; and the labelled codes met."""
+    kinds: dict[str, set[type]] = {name: set() for name in names}
+    without, seen = dict.fromkeys(codes, False), {name: set() for name in codes}
+    for part in parts:
+        for name, cells in part.items():
+            kinds[name] |= set(map(type, cells))
+            if name in codes:
+                there = {cell for cell in cells if not _blank(cell)}
+                without[name] |= not there <= codes[name].keys()
+                seen[name] |= there & codes[name].keys()
+    return kinds, without, seen
+
+
+def _labels(labels: Mapping[Any, str]) -> dict[Any, str]:
+    """Labels by their codes in order; a label of several codes has its code behind it."""
+    items = sorted(((code, str(text).strip()) for code, text in labels.items()), key=lambda item: _order(item[0]))
+    texts = [text for _, text in items]
+    return {c: text if texts.count(text) == 1 else f"{text} ({_code(c)})" for c, text in items if text}
+
+
+def _order(code: Any) -> tuple[int, Any]:
+    return (0, code) if isinstance(code, int | float) else (1, str(code))
+
+
+def _as_texts(labels: Mapping[Any, str]) -> dict[str, str]:
+    return {_code(code): text for code, text in labels.items()}
+
+
+def _code(code: Any) -> str:
+    return str(int(code)) if isinstance(code, float) and code.is_integer() else str(code).strip()
+
+
+def _blank(cell: Any) -> bool:
+    return cell is None or cell == "" or cell != cell
+
+
+def _type(kinds: set[type]) -> pa.DataType:
+    kinds = kinds - {type(None)}
+    if datetime.datetime in kinds:
+        return pa.timestamp("ms")
+    if datetime.date in kinds:
+        return pa.date32()
+    if datetime.time in kinds:
+        return pa.time64("us")
+    return pa.string() if str in kinds else pa.float64()
+
+
+def _plain(cells: Sequence[Any]) -> list[Any]:
+    return [None if cell is None or cell != cell else cell for cell in cells]
+
+
+def _notes(codes: Mapping[str, Mapping[Any, str]], seen: Mapping[str, set]) -> list[str]:
+    """Asks about codes whose labels say that they mean missing."""
+    where: dict[tuple[str, str], list[str]] = {}
+    for name, labels in codes.items():
+        for code, text in labels.items():
+            if code in seen[name] and MEANS_MISSING.search(text):
+                where.setdefault((_code(code), text), []).append(f"'{name}'")
+    return [
+        f"column{'s' * (len(names) > 1)} {', '.join(names[:5])}{', ...' * (len(names) > 5)}: the code {code} has the "
+        f"label {text!r}; if that means missing: --missing {code}"
+        for (code, text), names in where.items()
+    ]

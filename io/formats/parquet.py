@@ -1,0 +1,42 @@
+"""Parquet."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from mpibayes.io.formats.typed import Asked, Typed, is_bytes, is_text, no_cells, rows_at_once, understanding
+from mpibayes.io.packing import Seekable
+
+SOME_ROWS = 1_000  # of a column of bytes, that show whether they are text
+
+
+def look(path: Path, _variant: str, _asked: Asked) -> Typed:
+    content = Seekable(path)
+    with understanding(path, problem="damaged Parquet file"), content.open() as file:
+        schema = pa.parquet.read_schema(file)
+        unread = {i: why for i, f in enumerate(schema) if (why := no_cells(f.type) or _no_text(file, i, f.type))}
+
+    def read(positions: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        names = [schema.names[i] for i in positions]
+        with understanding(path), content.open() as file:
+            parquet = pa.parquet.ParquetFile(file, pre_buffer=False, buffer_size=1 << 20)
+            for batch in parquet.iter_batches(rows_at_once(len(schema)), columns=names, use_threads=False):
+                yield batch.select(names)
+
+    return Typed("Parquet", schema.names, schema.types, read, unread, metadata=schema.metadata)
+
+
+def _no_text(file, position: int, of: pa.DataType) -> str:
+    """Why a column of bytes has no text, by its first rows; "" if it has."""
+    if not is_bytes(of):
+        return ""
+    file.seek(0)
+    with pa.parquet.ParquetFile(pa.PythonFile(file, "r")) as parquet:
+        name = parquet.schema_arrow.names[position]
+        batches = parquet.iter_batches(SOME_ROWS, columns=[name], use_threads=False)
+        return "" if all(is_text(batch.column(0)) for batch in itertools.islice(batches, 1)) else "bytes, not text"

@@ -1,0 +1,127 @@
+"""A file whose columns have types: its columns as Arrow arrays, some rows at a time."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mpibayes.errors import DataError
+from mpibayes.io.files import first_line, reason
+from mpibayes.io.formats.kinds import Kind
+from mpibayes.io.packing import UNREADABLE
+from mpibayes.text import counted
+
+EXTRA = {"excel": "python_calamine", "labelled": "pyreadstat"}  # packages that are read with, of the extra `formats`
+BATCH_ROWS, BATCH_CELLS = 32_768, 4 << 20  # at most, where we say how many rows are read at a time
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user says of a file. sheet: of an Excel workbook, by default `likely_sheet`, if it has such a one, or
+    else its first. encoding: of its text, None: as the file says."""
+
+    sheet: str | None = None
+    likely_sheet: str | None = None
+    header: bool | None = None
+    encoding: str | None = None
+    expected: Sequence[str] = ()
+
+
+@dataclass
+class Typed:
+    """title: in words. names, types: of the columns. read(positions): batches of these columns, in this order, of all
+    rows. unread: positions of columns without cells of text, and why. labels: by position, of codes as text, in the
+    order of the codes; as_labels: those of these columns whose cells are read as their labels, the others as codes.
+    notes: what the user should know. lines_above: lines of the file above the first row, None: it has none. header:
+    whether the first row holds names, None: names are apart. n_rows: 0 where that is not known."""
+
+    title: str
+    names: Sequence[str]
+    types: Sequence[pa.DataType]
+    read: Callable[[Sequence[int]], Iterator[pa.RecordBatch]]
+    unread: Mapping[int, str] = field(default_factory=dict)
+    labels: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    as_labels: set[int] = field(default_factory=set)
+    notes: Sequence[str] = ()
+    lines_above: int | None = None
+    header: bool | None = None
+    n_rows: int = 0
+    metadata: dict | None = None
+
+
+def look(path: Path, kind: Kind, asked: Asked) -> Typed:
+    """The columns of a file of this kind. Raises DataError where it is not read, or cannot be."""
+    if not kind.name:
+        raise DataError(f"{path}: is {kind.title}; {kind.advice}")
+    package = EXTRA.get(kind.name)
+    if package is None:
+        return importlib.import_module(f"mpibayes.io.formats.{kind.name}").look(path, kind.variant, asked)
+    if importlib.util.find_spec(package) is None:
+        raise DataError(
+            f"{path}: is {kind.title}, which the optional extra 'formats' reads ({package} is not installed): "
+            "pip install 'mpibayes[formats]', or save it as CSV"
+        )
+    return importlib.import_module("mpibayes.io.formats.apart").look(path, kind, asked)
+
+
+@contextmanager
+def understanding(path: Path, *others: type[Exception], problem: str = "cannot be read") -> Iterator[None]:
+    """Turn what a reader makes of a damaged file into a DataError. others: exceptions of its own."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{path}: {problem}: {reason(error)}") from error
+    except (pa.ArrowException, ValueError, *UNREADABLE, *others) as error:
+        raise DataError(f"{path}: {problem}: {first_line(error)}") from error
+
+
+def rows_at_once(n_columns: int) -> int:
+    """Rows in a batch of so many columns."""
+    return max(1, min(BATCH_ROWS, BATCH_CELLS // max(n_columns, 1)))
+
+
+def require_names(path: Path, names: Sequence[str], given: Sequence[str] | None) -> Sequence[str]:
+    """The names that the user gave, as many as there are columns, or else the file's. Raises DataError."""
+    if given is None:
+        return names
+    if len(given) != len(names):
+        raise DataError(f"{path}: {counted(len(names), 'column')}, but {counted(len(given), 'name')} given")
+    return [name.strip() for name in given]
+
+
+def with_labels(codes: pa.Array, labels: Mapping[str, str]) -> pa.Array:
+    """The labels of codes; a code without one stays as it is."""
+    texts = pc.utf8_trim_whitespace(codes.cast(pa.string()))
+    found = pa.array(labels.values(), pa.string()).take(pc.index_in(texts, value_set=pa.array(labels, pa.string())))
+    return pc.coalesce(found, texts)
+
+
+def no_cells(of: pa.DataType) -> str:
+    """Why a column of this type has no cells that can be read as text; "" if it has."""
+    if pa.types.is_nested(of):
+        return f"nested ({of})" if len(str(of)) <= 40 else f"nested ({str(of).partition('<')[0]})"
+    try:
+        pa.array([], of).cast(pa.string())
+    except pa.ArrowException:
+        return f"of the type {of}, which is no number and no text"
+    return ""
+
+
+def is_bytes(of: pa.DataType) -> bool:
+    return pa.types.is_binary(of) or pa.types.is_large_binary(of) or pa.types.is_fixed_size_binary(of)
+
+
+def is_text(array: pa.Array) -> bool:
+    """Whether bytes are UTF-8 text."""
+    try:
+        array.cast(pa.binary()).cast(pa.string()).validate(full=True)
+    except pa.ArrowException:
+        return False
+    return True
