@@ -88,8 +88,8 @@ def _look_text(path: Path, delimiter: str | None, encoding: str, names: Sequence
     delimiter, loose, rows, alone = _first_rows(path, encoding, delimiter)
     if header is None:
         header = is_header(rows, asked.expected)
-    own = [(n.strip() if header else "") or f"column_{i}" for i, n in enumerate(rows[0], 1)]
-    names = [n.replace("\0", "\u2400") for n in typed.require_names(path, own, names)]
+    in_file = [(n.strip() if header else "") or f"column_{i}" for i, n in enumerate(rows[0], 1)]
+    names = [n.replace("\0", "\u2400") for n in typed.require_names(path, in_file, names)]
     _check_names(path, names)
     if "\ufffd" in "".join(names):
         _require_decodable(path, encoding)

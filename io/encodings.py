@@ -16,8 +16,8 @@ UNMARKED = ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")
 
 def likely(data: bytes) -> str:
     """The encoding of CANDIDATES in which the bytes make most sense; the first where they make none."""
-    found = re.findall(rb"(?<![\x80-\xff])[\x00-\x7f]?[\x80-\xff]+[\x00-\x7f]?", data)
-    places = Counter(found).most_common(PLACES)
+    spots = re.findall(rb"(?<![\x80-\xff])[\x00-\x7f]?[\x80-\xff]+[\x00-\x7f]?", data)
+    places = Counter(spots).most_common(PLACES)
     return max(CANDIDATES, key=lambda encoding: sum(_sense(place, encoding) * n for place, n in places))
 
 

@@ -1,4 +1,4 @@
-"""Whether the first row of a table holds the names of its columns."""
+"""Tell a first row that holds the names of columns from one of data."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "null")
 
 
 def is_header(rows: list[list[str]], expected: Sequence[str] = ()) -> bool:
-    """Whether the first row holds names. Yes when most names expected are there. No when one of its fields is a number.
+    """True where the first row holds names: when most names expected are there, and not when one of its fields is a
+    number.
 
-    Else yes when a column is numeric below a first field that is not, or when no first field comes again in its column;
-    a first row of which nothing comes again in a file of text alone is taken for a header.
+    Else true when a column is numeric below a first field that is not, or when no first field comes again in its
+    column; a first row of which nothing comes again in a file of text alone is taken for a header.
     """
     first, rest = [c.strip() for c in rows[0]], rows[1:]
     if expected and len(set(first) & set(expected)) * 2 >= len(set(expected)):
@@ -29,7 +30,7 @@ def is_header(rows: list[list[str]], expected: Sequence[str] = ()) -> bool:
 
 
 def _are_years(first: list[str], below: list[list[str]]) -> bool:
-    """Whether all numbers of a first row are years in their order, beside a name that does not come again."""
+    """True where all numbers of a first row are years in their order, beside a name that does not come again."""
     years = [c for c in first if _is_number(c)]
     names = [c and c not in cells for c, cells in zip(first, below, strict=True) if not _is_number(c)]
     if len(years) < 2 or not any(names) or not all(re.match(r"^(19|20)\d\d$", year) for year in years):

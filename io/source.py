@@ -1,4 +1,5 @@
-"""Reading other people's files as text: CSV in any dialect and Parquet, as batches of dictionary-encoded columns.
+"""Reading other people's files as text: CSV in any dialect, and files whose columns have types (`formats`), as batches
+of dictionary-encoded columns.
 
 Every cell arrives as text (`cells`); what it means is decided elsewhere (`infer`, `encode`). Files are streamed: memory
 depends on the block size, never on the number of rows.

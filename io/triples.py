@@ -98,7 +98,7 @@ def whole_lines(path: Path, encoding: str, size: int | None = None) -> Iterator[
 
 
 def below(block: bytes, lines: int) -> tuple[bytes, int]:
-    """What is below the first lines of a block, and how many of them are not in it."""
+    """Drop the first lines of a block; return the rest, and how many of these lines are not in it."""
     there = block.count(b"\n")
     if there < lines:
         return b"", lines - there
@@ -133,7 +133,7 @@ def require_shape(path: Path, n: int, v: int) -> None:
 
 
 def value_problem(text: str, what: str = "number") -> str:
-    """What is wrong with a value; "" if nothing is."""
+    """Describe what is wrong with a value; "" if nothing is."""
     text = text.strip()
     if text.lower().lstrip("+-") in ("nan", "inf", "infinity"):
         return f"expected a finite {what}, got {text}"
@@ -143,7 +143,7 @@ def value_problem(text: str, what: str = "number") -> str:
 
 
 def wrong_value(value: float) -> str:
-    """What is wrong with a number; "" if nothing is."""
+    """Describe what is wrong with a number; "" if nothing is."""
     if not np.isfinite(value):
         return f"expected a finite number, got {value}"
     return f"{value:g} is {MAX_COUNT:,} or more, too large to be exact" if abs(value) >= MAX_COUNT else ""

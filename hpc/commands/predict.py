@@ -51,7 +51,7 @@ def predict(
     batch_rows: int | None = None,
     console: Any = None,
 ) -> Predicted:
-    """Score the rows of `source` (CSV, Parquet or typed table) under the draws of all chains; write CSV or Parquet to
+    """Score the rows of `source` (of any file or typed table) under the draws of all chains; write CSV or Parquet to
     `out`, a line a row in their order, or the file with its gaps filled to `complete`, or both.
 
     draws: at most so many, evenly spaced. unseen: what a level that the table does not have is, "missing" or an

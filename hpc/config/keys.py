@@ -36,7 +36,7 @@ class Data(Section):
     )
     heldout: Annotated[Annotated[float, Field(gt=0, le=0.5)] | Name | None, BeforeValidator(none)] = key(
         None,
-        "rows kept out of training and scored: a fraction, or the path of a .h5, CSV or Parquet file",
+        "rows kept out of training and scored: a fraction, or the path of an .h5 file, or of one that can be imported",
         'a fraction in (0, 0.5], the path of a file, or "none"',
         path=True,
         of_the_model=True,

@@ -62,8 +62,8 @@ def fit(
 ) -> Run:
     """Start a run, or continue the one that is in `directory`, wait for it, and open it.
 
-    data: a CSV or Parquet file, a typed table (.h5) or a configuration (.toml), by its path; or a DataFrame of pandas
-        or polars, a pyarrow Table, a dict of columns, anything else with __arrow_c_stream__.
+    data: a file that can be imported, a typed table (.h5) or a configuration (.toml), by its path; or a DataFrame of
+        pandas or polars, a pyarrow Table, a dict of columns, anything else with __arrow_c_stream__.
     directory: of the run; by default runs/NAME beside the file. Of a DataFrame without one it is a temporary
         directory, which is reported.
     ranks: processes, under mpirun where there are several. Results have the same bits on any number.
@@ -122,14 +122,16 @@ def import_table(
     missing: Sequence[str] = (),
     keep: Sequence[str] = (),
     drop: Sequence[str] = (),
+    sheet: str | None = None,
     overwrite: bool = False,
     verbose: bool = False,
 ) -> Path:
-    """Make a typed table (.h5) of a DataFrame, or of a CSV or Parquet file; print what each column became.
+    """Make a typed table (.h5) of a DataFrame, or of a file that can be imported; print what each column became.
 
     kinds: {"zip": "categorical"}; one of categorical, boolean, real, count, ignored. schema: a TOML file that says it
     of all columns. missing: texts of missing cells besides the usual ones. keep, drop: columns that are, and are not,
-    part of it whatever they look like. Returns the path. Raises ConfigError, DataError.
+    part of it whatever they look like. sheet: of an Excel workbook, by default the first.
+    Returns the path. Raises ConfigError, DataError.
     """
     from mpibayes.io import ingest
     from mpibayes.io.summary import print_summary
@@ -144,6 +146,7 @@ def import_table(
             missing=list(missing),
             keep=list(keep),
             drop=list(drop),
+            sheet=sheet,
             overwrite=overwrite,
         )
     print_summary(summary, output(), verbose)

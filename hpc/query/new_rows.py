@@ -53,8 +53,8 @@ class NewRows:
 
 
 def read(asking: Asking, source: str | Path, unseen: str = "missing") -> NewRows:
-    """A CSV or Parquet file, or a typed table; it need not have all columns. unseen: what a level that the table does
-    not have is, "missing" or an "error". Raises DataError."""
+    """A file that can be imported, or a typed table; it need not have all columns. unseen: what a level that the table
+    does not have is, "missing" or an "error". Raises DataError."""
     return stream(asking, source, unseen).whole(asking)
 
 

@@ -16,7 +16,7 @@ GIVEN = click.option(
     metavar="COLUMN=VALUE",
     help="What is known: 'age=40', 'age=40..50', 'job=clerk|nurse'; with --rows also names of columns. Repeatable.",
 )
-ROWS = click.option("--rows", type=PATH, metavar="FILE", help="Rows to ask about: CSV, Parquet or a typed table.")
+ROWS = click.option("--rows", type=PATH, metavar="FILE", help="Rows to ask about: CSV, Parquet, Excel, ... or a table.")
 OF = click.option(
     "--of", multiple=True, metavar="COLUMN[=VALUE]", help="What is asked for; with --rows names of columns, too."
 )

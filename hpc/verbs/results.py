@@ -106,9 +106,10 @@ def predict(
     """Predict new rows, averaged over draws: of a mixture the log predictive density, the cluster and missing cells; of
     a regression class probabilities, or mean, sd and quantiles of the response.
 
-    SOURCE is a typed table, CSV or Parquet with the table's columns, of a regression with its predictors at least; it
-    is streamed. Columns that it lacks are missing cells. --complete fills in the most probable level, or the mean as
-    the column was recorded (in its steps, an atom where that is more probable); of a regression, the response.
+    SOURCE is a typed table, or a file that can be imported, with the table's columns, of a regression with its
+    predictors at least; it is streamed. Columns that it lacks are missing cells. --complete fills in the most probable
+    level, or the mean as the column was recorded (in its steps, an atom where that is more probable); of a regression,
+    the response.
 
     \b
     Examples:

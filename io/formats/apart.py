@@ -33,7 +33,7 @@ BYTES, BYTES_PER_BYTE = 2 << 30, 100  # memory
 
 
 def look(path: Path, kind: Kind, asked: Asked) -> Typed:
-    """What `kind`'s module makes of a file. Raises what that raises; DataError where it does not end well."""
+    """Read a file with `kind`'s module. Raises its errors, and DataError where it does not end well."""
     file = tempfile.TemporaryFile(prefix="mpibayes-")  # noqa: SIM115
     try:
         about = _converted(path, kind, asked, file.fileno())
@@ -62,7 +62,7 @@ def look(path: Path, kind: Kind, asked: Asked) -> Typed:
 
 
 def _converted(path: Path, kind: Kind, asked: Asked, fd: int) -> dict[str, Any]:
-    """What the process says of the file whose columns it has written to `fd`."""
+    """Have the process write the columns to `fd`; return the rest of what it read. Raises its errors."""
     words = {"path": str(path), "name": kind.name, "variant": kind.variant, "asked": asdict(asked), "fd": fd}
     done = subprocess.run(
         [sys.executable, "-P", "-m", __name__, json.dumps(words)],
@@ -79,7 +79,7 @@ def _converted(path: Path, kind: Kind, asked: Asked, fd: int) -> dict[str, Any]:
 
 
 def _answer(path: Path, kind: Kind, done: subprocess.CompletedProcess) -> dict[str, Any]:
-    """What the process says. Raises DataError where it says nothing."""
+    """Parse the last line that the process printed. Raises DataError where there is none."""
     try:
         return json.loads(done.stdout.splitlines()[-1])
     except (ValueError, IndexError):

@@ -35,7 +35,7 @@ class _Key:
     def __init__(self):
         self.kinds: set[type] = set()
         self.low, self.high = float("inf"), float("-inf")
-        self.step, self.some = 0, set()  # of integers: the greatest common divisor, and a few different ones
+        self.step, self.distinct = 0, set()  # of integers: the greatest common divisor, and a few different ones
 
     def add(self, value: Any) -> None:
         kind = type(value)
@@ -43,15 +43,15 @@ class _Key:
         if kind is int:  # of any number of digits
             self.low, self.high = min(self.low, value), max(self.high, value)
             self.step = math.gcd(self.step, value)
-            if len(self.some) < SURE:
-                self.some.add(value)
+            if len(self.distinct) < SURE:
+                self.distinct.add(value)
 
     @property
     def type(self) -> pa.DataType:
         kinds = self.kinds - {type(None)}
         if kinds == {bool}:
             return pa.bool_()
-        if self.is_epoch and self.step % 1000 == 0 and len(self.some) == SURE:
+        if self.is_epoch and self.step % 1000 == 0 and len(self.distinct) == SURE:
             return pa.timestamp("ms")
         if kinds == {int} and self.low >= -(2**63) and self.high < 2**63:
             return pa.int64()
@@ -60,7 +60,7 @@ class _Key:
 
     @property
     def is_epoch(self) -> bool:
-        """Whether its numbers may be times, as milliseconds since 1970."""
+        """True where its numbers may be times, as milliseconds since 1970."""
         return self.kinds <= {int, type(None)} and EPOCH[0] <= self.low and self.high < EPOCH[1]
 
 

@@ -1,4 +1,4 @@
-"""What a file is: by its first bytes, unpacked, and by its name where they say nothing."""
+"""Kinds of files, recognised by their first bytes, unpacked, or by their names where these bytes say nothing."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ SUFFIXES = {
 
 
 def kind_of(path: Path, encoding: str = "utf-8") -> Kind:
-    """What a file is. encoding: of its text, if it is text. Raises DataError where it cannot be read."""
+    """Recognise a file. encoding: of its text, if it is text. Raises DataError where it cannot be read."""
     with reading(path):
         try:
             with open_regular(path) as raw:
@@ -143,7 +143,7 @@ def _archive(names: list[str]) -> Kind:
 
 
 def _by_name(path: Path, head: bytes, encoding: str) -> Kind:
-    """Of what has no magic number: JSON by how it begins, what is no text by its name."""
+    """Recognise JSON by how it begins, and a file that is no text by its name; neither has a magic number."""
     if encoding != "utf-8":
         return TEXT
     if wide := unmarked(head):

@@ -32,12 +32,12 @@ def look(path: Path, variant: str, asked: Asked) -> Typed:
     content = Seekable(path)
     options = {"output_format": "dict", **({"encoding": asked.encoding} if asked.encoding else {})}
 
-    def parts(wanted: Sequence[str]) -> Iterator[Mapping[str, list]]:
-        size, done = rows_at_once(len(wanted)), 0
+    def parts(selected: Sequence[str]) -> Iterator[Mapping[str, list]]:
+        size, done = rows_at_once(len(selected)), 0
         with understanding(path, *ERRORS), content.open() as file:
             while True:
                 file.seek(0)
-                part, _ = READ[variant](file, row_offset=done, row_limit=size, usecols=list(wanted), **options)
+                part, _ = READ[variant](file, row_offset=done, row_limit=size, usecols=list(selected), **options)
                 n = len(next(iter(part.values()), ()))
                 if n:
                     yield part
@@ -57,10 +57,10 @@ def look(path: Path, variant: str, asked: Asked) -> Typed:
     types = [_type(kinds[name]) for name in names]
 
     def read(positions: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        wanted = [names[i] for i in positions]
-        for part in parts(wanted):
+        selected = [names[i] for i in positions]
+        for part in parts(selected):
             columns = [pa.array(_plain(part[names[i]]), types[i]) for i in positions]
-            yield pa.record_batch(columns, wanted)
+            yield pa.record_batch(columns, selected)
 
     used = {i for i in labels if not without[names[i]] and seen[names[i]]}
     return Typed(

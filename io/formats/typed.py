@@ -24,7 +24,7 @@ BATCH_ROWS, BATCH_CELLS = 32_768, 4 << 20  # at most, where we say how many rows
 
 @dataclass(frozen=True)
 class Asked:
-    """What the user says of a file. sheet: of an Excel workbook, by default `likely_sheet`, if it has such a one, or
+    """The user's options for a file. sheet: of an Excel workbook, by default `likely_sheet`, if it has such a one, or
     else its first. encoding: of its text, None: as the file says."""
 
     sheet: str | None = None
@@ -99,8 +99,8 @@ def require_names(path: Path, names: Sequence[str], given: Sequence[str] | None)
 def with_labels(codes: pa.Array, labels: Mapping[str, str]) -> pa.Array:
     """The labels of codes; a code without one stays as it is."""
     texts = pc.utf8_trim_whitespace(codes.cast(pa.string()))
-    found = pa.array(labels.values(), pa.string()).take(pc.index_in(texts, value_set=pa.array(labels, pa.string())))
-    return pc.coalesce(found, texts)
+    matched = pa.array(labels.values(), pa.string()).take(pc.index_in(texts, value_set=pa.array(labels, pa.string())))
+    return pc.coalesce(matched, texts)
 
 
 def no_cells(of: pa.DataType) -> str:
@@ -119,7 +119,7 @@ def is_bytes(of: pa.DataType) -> bool:
 
 
 def is_text(array: pa.Array) -> bool:
-    """Whether bytes are UTF-8 text."""
+    """Return True where all bytes are UTF-8 text."""
     try:
         array.cast(pa.binary()).cast(pa.string()).validate(full=True)
     except pa.ArrowException:
