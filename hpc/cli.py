@@ -34,7 +34,7 @@ Exit codes:
   0   done
   2   configuration or usage
   3   data: a table or input file cannot be used
-  4   checkpoint: no generation of the run is usable
+  4   checkpoint or disk: no generation of the run is usable, or the disk is full or fails
   5   numerical failure
   70  internal error (please report it; MPIBAYES_DEBUG=1 shows the traceback of any error)
   75  stopped early at a checkpoint: run the same command again to continue

@@ -28,7 +28,8 @@ import h5py
 import numpy as np
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.io.files import replacing, sync_directory, write_h5
+from mpibayes.io.files import replacing, writing
+from mpibayes.io.h5 import writing_h5
 from mpibayes.io.seal import Seal, append_seal
 from mpibayes.io.table import FORMAT as TYPED
 from mpibayes.io.table import check_target, created_by, open_sealed
@@ -268,7 +269,8 @@ class Entries:
 
 
 def write_entries(path: str | os.PathLike, entries: Entries, source: Mapping[str, Any], overwrite: bool) -> SparseTable:
-    """Writes a sparse table, piece by piece. Raises ConfigError when `path` exists, DataError when it cannot be."""
+    """Writes a sparse table, piece by piece. Raises ConfigError when `path` exists, DataError when it cannot be,
+    CheckpointError when the disk is full."""
     path = Path(path)
     check_target(path, overwrite)
     if min(entries.n_rows, entries.n_columns, entries.n_entries) < 1:
@@ -276,7 +278,7 @@ def write_entries(path: str | os.PathLike, entries: Entries, source: Mapping[str
     about = _Statistics()
     digests = {name: hashlib.sha256() for name in (*TYPES, "row", "column")}
 
-    def fill(file: h5py.File) -> None:
+    def fill(file: h5py.File, check: Callable[[], None]) -> None:
         kinds = {name: kind for name, kind in TYPES.items() if name != "times" or entries.timed}
         for name, kind in kinds.items():
             file.create_dataset(name, (entries.n_entries if name != "starts" else entries.n_rows + 1,), kind)
@@ -291,6 +293,7 @@ def write_entries(path: str | os.PathLike, entries: Entries, source: Mapping[str
             file["starts"][done : to + 1] = piece.starts + at
             digests["starts"].update(piece.lengths())
             done, at = to, stop
+            check()
         if (done, at) != (entries.n_rows, entries.n_entries):
             raise DataError(f"{path}: {at:,} entries of {done:,} rows came, {entries.n_entries:,} were announced")
         for of, ids in (("row", entries.row_ids), ("column", entries.column_ids)):
@@ -304,17 +307,13 @@ def write_entries(path: str | os.PathLike, entries: Entries, source: Mapping[str
             created_by=created_by(), **about.found(),
         )  # fmt: skip
 
-    try:
-        with replacing(path) as out:
-            write_h5(out, fill)
-            with h5py.File(out.name, "r", locking=False) as file:
-                apart = [_extent(file[name]) for name in APART if name in file]
-            append_seal(out, apart)
-            if not overwrite and path.exists():
-                raise ConfigError(f"{path}: appeared while the table was written; it is kept")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written: {error.strerror or error}") from error
-    sync_directory(path.parent)
+    with writing(path, DataError), replacing(path) as out:
+        with writing_h5(out) as (file, check):
+            fill(file, check)
+            apart = [_extent(file[name]) for name in APART if name in file]
+        append_seal(out, apart)
+        if not overwrite and path.exists():
+            raise ConfigError(f"{path}: appeared while the table was written; it is kept")
     return SparseTable.open(path)
 
 

@@ -23,7 +23,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,8 +32,9 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from mpibayes.errors import ConfigError, DataError
-from mpibayes.io.files import HDF5, first_bytes, reading, sync_directory
+from mpibayes.errors import CheckpointError, ConfigError, DataError
+from mpibayes.io.files import HDF5, TEMPORARY, first_bytes, reading, replacing, writing
+from mpibayes.io.h5 import reading_h5, writing_h5
 from mpibayes.io.rows import (
     BLOCKS,
     CODES,
@@ -179,7 +179,7 @@ def open_sealed(path: Path) -> Iterator[h5py.File]:
     try:
         seal = Seal.of(path)
         seal.verify_contents()
-        with h5py.File(path, "r", locking=False) as file:
+        with reading_h5(path) as file:
             if str(file.attrs.get("format", "")).startswith(OURS):
                 seal.require()
             yield file
@@ -257,7 +257,7 @@ class TableWriter:
     table = writer.table
 
     Columns' statistics are computed here. Raises ConfigError when `path` exists and `overwrite` is not set, DataError
-    when it cannot be written (the temporary file is then removed).
+    when it cannot be written there, CheckpointError when the disk is full (the temporary file is then removed).
     """
 
     path: Path
@@ -277,56 +277,63 @@ class TableWriter:
     def __enter__(self) -> TableWriter:
         check_target(self.path, self.overwrite)
         _remove_left_overs(self.path)
-        with self._explain():
-            self._check_space()
-        self._temporary = self.path.with_name(f".{self.path.name}.tmp-{secrets.token_hex(8)}")
-        self._done = 0
-        self._file = None
-        try:
-            with self._explain():
-                self._file = h5py.File(self._temporary, "x")  # as `files.create`: follows no link
+        self._check_space()
+        self._done, self._writing = 0, self._written()
+        next(self._writing)
+        return self
+
+    def __exit__(self, kind, error, trace) -> None:
+        if error is None:
+            next(self._writing, None)
+        else:
+            self._writing.close()
+
+    def _written(self) -> Iterator[None]:
+        """Make the table, from an empty temporary file to its final name; rows are written where it yields."""
+        with writing(self.path, DataError), replacing(self.path) as out:
+            with writing_h5(out) as (self._file, self._check):
                 for block, width in block_widths(self.columns).items():
                     if width:
                         self._file.create_dataset(block, (self.n_rows, width), BLOCKS[block], fillvalue=None)
-        except BaseException:
-            self._discard()
-            raise
-        return self
+                self._check()
+                yield
+                if self._done != self.n_rows:
+                    raise DataError(
+                        f"{self.path}: {self._done:,} rows instead of the {self.n_rows:,} announced; did the source "
+                        "change?"
+                    )
+                self._file.flush()
+                self._check()
+                columns, fingerprint, apart = self._finish()
+            append_seal(out, apart)
+            if not self.overwrite and self.path.exists():
+                raise ConfigError(f"{self.path}: appeared while the table was written; it is kept")
+        self.table = Table(self.path, self.n_rows, columns, fingerprint, dict(self.source))
 
     def _check_space(self) -> None:
         itemsize = {block: np.dtype(dtype).itemsize for block, dtype in BLOCKS.items()}
         need = self.n_rows * sum(itemsize[c.block] for c in self.columns)
-        free = shutil.disk_usage(self.path.parent).free
+        with writing(self.path, DataError):
+            free = shutil.disk_usage(self.path.parent).free
         if need > free:
-            raise DataError(f"{self.path}: needs {need / 1e6:,.1f} MB of disk, {free / 1e6:,.1f} MB are free")
+            raise CheckpointError(
+                f"{self.path}: cannot be written: it needs {need / 1e6:,.1f} MB of disk, and {free / 1e6:,.1f} MB are "
+                f"free in {self.path.parent}; free some space, or name another place"
+            )
 
     def write(self, rows: Rows) -> None:
         stop = self._done + len(rows)
         if stop > self.n_rows:
             raise DataError(f"{self.path}: more rows than the {self.n_rows:,} announced; did the source change?")
-        with self._explain():
-            for block in BLOCKS:
-                if getattr(rows, block).size:
-                    self._file[block].write_direct(getattr(rows, block), dest_sel=np.s_[self._done : stop])
+        for block in BLOCKS:
+            if getattr(rows, block).size:
+                self._file[block].write_direct(getattr(rows, block), dest_sel=np.s_[self._done : stop])
+        with writing(self.path, DataError):
+            self._check()
         self._done = stop
 
-    def __exit__(self, kind, error, trace) -> None:
-        if kind is not None:
-            self._discard()
-            return
-        try:
-            if self._done != self.n_rows:
-                raise DataError(
-                    f"{self.path}: {self._done:,} rows instead of the {self.n_rows:,} announced; did the source change?"
-                )
-            with self._explain():
-                self._finish()
-        except BaseException:
-            self._discard()
-            raise
-
-    def _finish(self) -> None:
-        self._file.flush()
+    def _finish(self) -> tuple[tuple[Column, ...], str, list[tuple[int, int]]]:
+        """All but the rows: the columns with their statistics, the fingerprint, and where the blocks lie."""
         digests = {block: hashlib.sha256() for block in BLOCKS}
         columns = summarise(self.columns, self._read_back(digests))
         entries = [asdict(c) | {"n_levels": len(c.levels)} for c in columns]
@@ -343,17 +350,7 @@ class TableWriter:
             format=FORMAT, version=VERSION, n_rows=self.n_rows, fingerprint=fingerprint, created_by=created_by()
         )
         blocks = (self._file[block] for block in BLOCKS if block in self._file)
-        apart = [_extent(data, 0, len(data)) for data in blocks]
-        self._file.close()
-        with self._temporary.open("rb+") as raw:
-            append_seal(raw, apart)
-            raw.flush()
-            os.fsync(raw.fileno())
-        if not self.overwrite and self.path.exists():
-            raise ConfigError(f"{self.path}: appeared while the table was written; it is kept")
-        os.replace(self._temporary, self.path)
-        sync_directory(self.path.parent)
-        self.table = Table(self.path, self.n_rows, columns, fingerprint, dict(self.source))
+        return columns, fingerprint, [_extent(data, 0, len(data)) for data in blocks]
 
     def _read_back(self, digests: dict) -> Iterator[Rows]:
         """What was written, in slices of our own: fingerprint and statistics do not depend on the batches."""
@@ -365,27 +362,13 @@ class TableWriter:
                 digest.update(getattr(rows, block))
             yield rows
 
-    def _discard(self) -> None:
-        with contextlib.suppress(OSError, RuntimeError, ValueError):
-            if self._file is not None:
-                self._file.close()
-        with contextlib.suppress(OSError):
-            self._temporary.unlink()
-
-    @contextlib.contextmanager
-    def _explain(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, RuntimeError) as error:
-            raise DataError(f"{self.path}: cannot be written: {_reason(error)}") from error
-
 
 def _remove_left_overs(table: Path) -> None:
     """Temporary files of imports that were killed: they may be as large as a table. What cannot be removed is left.
 
     Only their age counts: host name and process id are those of a live import, too, in another container.
     """
-    ours = re.compile(re.escape(f".{table.name}.tmp-") + "[0-9a-f]{16}")
+    ours = re.compile(re.escape(table.name) + r"\.[0-9a-f]{16}" + re.escape(TEMPORARY))
     with contextlib.suppress(OSError):
         for path in table.parent.iterdir():
             with contextlib.suppress(OSError):

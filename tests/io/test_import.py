@@ -503,18 +503,18 @@ def test_a_full_disk(tmp_path):
     path = put(tmp_path, "a,b\n" + "".join(f"{i * 0.5},{i % 3}\n" for i in range(50_000)))
     code = """
         import resource, sys
-        from mpibayes.errors import DataError
+        from mpibayes.errors import CheckpointError
         from mpibayes.io.ingest import import_table
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
         try:
             import_table(sys.argv[1], sys.argv[2])
-        except DataError as error:
+        except CheckpointError as error:
             print(error)
             sys.exit(error.exit_code)
     """
     command = [sys.executable, "-c", textwrap.dedent(code), str(path), str(tmp_path / "t.h5")]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert result.returncode == 3 and "cannot be written: File too large" in result.stdout, result
+    assert result.returncode == 4 and "cannot be written: File too large" in result.stdout, result
     assert os.listdir(tmp_path) == ["data.csv"]
 
 
