@@ -8,13 +8,14 @@ there, is removed, and never written to.
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
 import resource
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO
@@ -138,6 +139,29 @@ def first_bytes(path: Path, advice: str = "name the files in it") -> bytes:
                 return file.read(8)
         except IsADirectoryError:
             raise DataError(f"{path}: is a directory; {advice}") from None
+
+
+def stamps(paths: Iterable[str | Path]) -> dict[Path, tuple[int, ...]]:
+    """What changes about files when somebody writes to them. Raises DataError where one is missing."""
+    found = {}
+    for path in map(Path, paths):
+        with reading(path):
+            now = os.stat(path)
+            found[path] = (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns)
+    return found
+
+
+def require_unchanged(before: dict[Path, tuple[int, ...]]) -> None:
+    """DataError where a file is not what it was when `stamps` looked at it."""
+    changed = [path for path, stamp in stamps(before).items() if stamp != before[path]]
+    if changed:
+        raise DataError(f"{changed[0]}: changed while it was read; wait until it is complete, and import it again")
+
+
+def sha256_of(path: str | Path) -> str:
+    """Of the content, in hexadecimal digits. Raises DataError."""
+    with reading(path), open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def unguarded() -> None:

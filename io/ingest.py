@@ -21,7 +21,7 @@ from mpibayes.errors import ConfigError, DataError
 from mpibayes.io import infer
 from mpibayes.io.dialect import MAX_PROBLEMS, MISSING
 from mpibayes.io.encode import Encoder, Offences
-from mpibayes.io.files import read_regular, reading, reason, replacing
+from mpibayes.io.files import read_regular, reason, require_unchanged, sha256_of, stamps, write_text, writing
 from mpibayes.io.find_forms import Written, as_found, find_forms
 from mpibayes.io.making import Made, made_columns
 from mpibayes.io.profile import Profile
@@ -30,7 +30,8 @@ from mpibayes.io.rows import LEVELLED
 from mpibayes.io.schema import SCHEMA_KINDS, ColumnSchema, Schema, read_schema, schema_text
 from mpibayes.io.source import Progress, TextSource, near
 from mpibayes.io.summary import ColumnSummary, ImportSummary
-from mpibayes.io.table import Table, TableWriter, check_table_name, check_target
+from mpibayes.io.table import Table, TableWriter, check_table_name
+from mpibayes.io.target import SCHEMA, TABLE, check_target, same_file
 from mpibayes.text import is_unicode
 
 
@@ -53,6 +54,7 @@ def import_table(
     dates: str | None = None,
     calendar: Sequence[str] = (),
     overwrite: bool = False,
+    hashed: bool = False,
     progress: Progress | None = None,
 ) -> ImportSummary:
     """Imports one or several files with the same columns into the typed table `out`.
@@ -61,8 +63,9 @@ def import_table(
     usual ones (MISSING, or the schema's). kinds: column -> kind; keep: columns not to be left out as constant or
     identifier; drop: columns to leave out. names: column names, or a file with one a line. decimal ("." or ","),
     thousands (one of , . ' and a blank), dates ("day-first" or "month-first"): how numbers and dates are written, where
-    that is not to be found out. calendar: columns of dates whose weekday, month and hour become columns, too. progress
-    is called with (phase, rows done, share of the input read).
+    that is not to be found out. calendar: columns of dates whose weekday, month and hour become columns, too. hashed:
+    whether the summary has the SHA-256 of what was read. progress is called with (phase, rows done, share of the input
+    read).
 
     Raises ConfigError (schema, options, `out` exists) or DataError (the files, or `out` cannot be written). Nothing is
     written under the final names unless all went well.
@@ -73,20 +76,25 @@ def import_table(
         raise ConfigError(f"--missing {wrong[0]}: not UTF-8")
     out = Path(out)
     check_table_name(out)
-    check_target(out, overwrite)
+    described = [path for path in (schema, names) if isinstance(path, str | os.PathLike)]
+    paths = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+    inputs = [*paths, *described]
+    check_target(out, overwrite, TABLE, inputs, DataError)
     if write_schema is not None:
         write_schema = Path(write_schema)
-        check_target(write_schema, overwrite)
+        check_target(write_schema, overwrite, SCHEMA, inputs, DataError)
+        if same_file(out, write_schema):
+            raise ConfigError(f"{out}: is named twice; give the table and the schema two files")
     schema = schema if isinstance(schema, Schema) else read_schema(schema) if schema else Schema()
+    before = stamps(paths)
     with one_thread():
         source = TextSource(
-            sources,
+            paths,
             delimiter=schema.delimiter if delimiter is None else delimiter,
             header=schema.header if header is None else header,
             encoding=schema.encoding if encoding is None else encoding,
             names=_read_names(names),
         )
-        _protect_sources(source, out, write_schema)
         if decimal is not None and decimal == thousands:
             raise ConfigError(f"--decimal {decimal} --thousands {thousands}: one mark cannot be both")
         profiles = _profiles(source, schema, missing, kinds or {}, keep, drop, calendar)
@@ -100,7 +108,14 @@ def import_table(
             raise DataError(f"{source.paths[0]}: cannot be imported as it is", errors[:MAX_PROBLEMS])
         calendar = {*calendar, *(name for name, column in schema.columns.items() if column.calendar)}
         made, columns = made_columns(profiles, decisions, calendar)
-        table, said_twice = _write(source, out, overwrite, rows, profiles, decisions, made, columns, progress)
+        sums: list[str] = []
+
+        def finish() -> None:
+            """While the table has no name yet."""
+            sums.extend(map(sha256_of, paths if hashed else ()))
+            require_unchanged(before)
+
+        table, said_twice = _write(source, out, overwrite, rows, profiles, decisions, made, columns, progress, finish)
     if write_schema is not None:
         _write_schema(write_schema, source, profiles, decisions, as_found(profiles, written), calendar)
     return ImportSummary(
@@ -110,6 +125,7 @@ def import_table(
         (*guesses, *_unmet(missing, profiles), *(d.warning for d in decisions if d.warning), *said_twice),
         time.perf_counter() - start,
         _reading(source),
+        sha256=tuple(sums),
     )
 
 
@@ -138,13 +154,6 @@ def _read_names(names: str | os.PathLike | Sequence[str] | None) -> list[str] | 
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{names}: not a readable file of column names, one a line: {reason(error)}") from error
     return [line.strip() for line in lines if line.strip()]
-
-
-def _protect_sources(source: TextSource, *targets: Path | None) -> None:
-    for target in filter(None, targets):
-        with reading(target, ConfigError):
-            if target.exists() and any(target.samefile(p) for p in source.paths):
-                raise ConfigError(f"{target}: is both source and target; choose another name to write")
 
 
 def _profiles(source, schema: Schema, missing, kinds, keep, drop, calendar=()) -> list[Profile]:
@@ -220,7 +229,9 @@ def _profile_all(source: TextSource, profiles: list[Profile], progress: Progress
     return rows
 
 
-def _write(source, out, overwrite, rows, profiles, decisions, made, columns, progress) -> tuple[Table, list[str]]:
+def _write(
+    source, out, overwrite, rows, profiles, decisions, made, columns, progress, finish
+) -> tuple[Table, list[str]]:
     """The second pass: the table, and what it says twice."""
     if not made:
         problems = [f"{p.name}: {d.reason}" for p, d in zip(profiles, decisions, strict=True)]
@@ -248,6 +259,7 @@ def _write(source, out, overwrite, rows, profiles, decisions, made, columns, pro
             redundancy.add(coded)
             if offences:
                 raise offences.error(source, "The file changed while it was read.")
+        finish()
     return writer.table, list(redundancy.warnings())
 
 
@@ -262,11 +274,8 @@ def _write_schema(path: Path, source: TextSource, profiles, decisions, written: 
     dialect = source.dialect
     encoding = dialect.encoding if dialect.encoding != "utf-8" else None
     text = schema_text(Schema(columns, usual, dialect.delimiter, dialect.header, encoding, **asdict(written)), comments)
-    try:
-        with replacing(path) as file:
-            file.write(text.encode())
-    except OSError as error:
-        raise DataError(f"{path}: the schema cannot be written: {reason(error)}; the table was written") from error
+    with writing(path):
+        write_text(path, text)
 
 
 def _column_summaries(table: Table, profiles, decisions, made: list[Made]) -> tuple[ColumnSummary, ...]:

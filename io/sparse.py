@@ -32,7 +32,8 @@ from mpibayes.io.files import replacing, writing
 from mpibayes.io.h5 import writing_h5
 from mpibayes.io.seal import Seal, append_seal
 from mpibayes.io.table import FORMAT as TYPED
-from mpibayes.io.table import check_target, created_by, open_sealed
+from mpibayes.io.table import created_by, open_sealed
+from mpibayes.io.target import SPARSE, check_target
 
 FORMAT = "mpibayes-sparse"
 VERSION = 1
@@ -272,7 +273,7 @@ def write_entries(path: str | os.PathLike, entries: Entries, source: Mapping[str
     """Writes a sparse table, piece by piece. Raises ConfigError when `path` exists, DataError when it cannot be,
     CheckpointError when the disk is full."""
     path = Path(path)
-    check_target(path, overwrite)
+    check_target(path, overwrite, SPARSE, otherwise=DataError)
     if min(entries.n_rows, entries.n_columns, entries.n_entries) < 1:
         raise DataError(f"{path}: a sparse table needs a row, a column and an entry at least")
     about = _Statistics()

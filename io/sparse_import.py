@@ -17,10 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.io.files import read_regular, reading, reason
+from mpibayes.io.files import read_regular, reading, require_unchanged, stamps, writing
 from mpibayes.io.source import Progress
 from mpibayes.io.sparse import MAX_COUNT, TYPES, Entries, SparseRows, SparseTable, cuts, in_words, write_entries
-from mpibayes.io.table import check_table_name, check_target
+from mpibayes.io.table import check_table_name
+from mpibayes.io.target import SPARSE, check_target
 from mpibayes.io.triples import Triples, look
 from mpibayes.text import counted
 
@@ -60,12 +61,9 @@ def import_sparse(
     began = time.perf_counter()
     out = Path(out)
     check_table_name(out)
-    check_target(out, overwrite)
+    check_target(out, overwrite, SPARSE, [*sources, vocabulary, row_ids], DataError)
     paths = [Path(source) for source in sources]
-    for path in paths:
-        with reading(path):
-            if out.exists() and out.samefile(path):
-                raise ConfigError(f"{out}: is both source and target; choose another name to write")
+    before = stamps(paths)
     parts = [look(path, delimiter, header, names, encoding) for path in paths]
     first = parts[0]
     if len(parts) > 1:
@@ -76,12 +74,11 @@ def import_sparse(
     vocabulary = vocabulary or _beside(first)
     given = (_lines(row_ids, first.shape[0], "rows"), _lines(vocabulary, first.shape[1], "columns"))
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.tmp-", dir=out.parent) as folder:
-        try:
+        with writing(out, DataError):
             spool = _Spool(Path(folder), first.timed)
             spool.fill(parts, progress)
+            require_unchanged(before)
             twice, entries = spool.in_order(first, *(ids and ids[:n] for ids, n in zip(given, first.shape)))
-        except OSError as error:
-            raise DataError(f"{out}: cannot be written: {reason(error)}") from error
         about = {
             "names": list(first.names), "files": [path.name for path in paths], "format": first.format,
             "vocabulary": None if vocabulary is None else Path(vocabulary).name,
@@ -162,9 +159,9 @@ class _Spool:
                     if (most := int(chunk.columns.max()) + 1) > len(self.seen):
                         self.seen = np.concatenate([self.seen, np.zeros(max(most, len(self.seen)), bool)])
                     self.seen[chunk.columns] = True
-                    rows.astype(np.int32).tofile(files["rows"])
-                    for name in self.fields:
-                        getattr(chunk, name).astype(TYPES[name]).tofile(files[name])
+                    files["rows"].write(np.ascontiguousarray(rows, np.int32))
+                    for name in self.fields:  # `tofile` would not say why it fails
+                        files[name].write(np.ascontiguousarray(getattr(chunk, name), TYPES[name]))
                     self.n_entries += len(rows)
                     if progress is not None:
                         progress("reading", self.n_entries, 0.0)
@@ -214,10 +211,7 @@ class _Spool:
     def _by_row(self, kept: dict[str, np.memmap], starts: np.ndarray) -> dict[str, np.memmap]:
         """The same entries, those of a row side by side, in the order in which they came."""
         rows = np.memmap(self.folder / "rows", np.int32, "r", shape=self.n_entries)
-        sorted_ = {
-            name: np.memmap(self.folder / f"sorted-{name}", TYPES[name], "w+", shape=self.n_entries)
-            for name in self.fields
-        }
+        sorted_ = {name: self._room(f"sorted-{name}", TYPES[name]) for name in self.fields}
         free = starts[:-1].copy()
         for start in range(0, self.n_entries, PIECE):
             piece = slice(start, start + PIECE)
@@ -229,6 +223,13 @@ class _Spool:
             for name in self.fields:
                 sorted_[name][place] = np.array(kept[name][piece])[order]
         return sorted_
+
+    def _room(self, name: str, dtype: type) -> np.memmap:
+        """A file for all entries in memory. Its room on disk is taken first: a disk that is full when a page of it is
+        written would kill the process."""
+        with (self.folder / name).open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, self.n_entries * np.dtype(dtype).itemsize)
+        return np.memmap(self.folder / name, dtype, "r+", shape=self.n_entries)
 
     def _merged(self, name: str, found, rows, columns, new, ids) -> np.ndarray:
         """Values of equal pairs added up; of columns and times the first."""

@@ -45,6 +45,7 @@ class ImportSummary:
     seconds: float
     reading: str  # how the source was read, in words
     written: bool = True  # False: of a look, see `ingest.look_at`
+    sha256: tuple[str, ...] = ()  # of the content of each source, where it was asked for
 
 
 def summary_lines(summary: ImportSummary, verbose: bool = False) -> list[str]:

@@ -33,7 +33,7 @@ import h5py
 import numpy as np
 
 from mpibayes.errors import CheckpointError, ConfigError, DataError
-from mpibayes.io.files import HDF5, TEMPORARY, first_bytes, reading, replacing, writing
+from mpibayes.io.files import HDF5, TEMPORARY, first_bytes, replacing, writing
 from mpibayes.io.h5 import reading_h5, writing_h5
 from mpibayes.io.rows import (
     BLOCKS,
@@ -51,6 +51,8 @@ from mpibayes.io.rows import (
     summarise,
 )
 from mpibayes.io.seal import Seal, append_seal
+from mpibayes.io.target import TABLE as TYPED
+from mpibayes.io.target import check_target
 
 OURS = "mpibayes-"  # what the formats of tables begin with
 FORMAT = "mpibayes-table"
@@ -235,19 +237,6 @@ def check_table_name(path: Path) -> None:
         raise ConfigError(f"{path}: a typed table is HDF5; expected a name that ends in {' or '.join(SUFFIXES)}")
 
 
-def check_target(path: Path, overwrite: bool) -> None:
-    """Raises before any work is done when a new file cannot be put at `path`."""
-    with reading(path):
-        if path.is_dir():
-            raise ConfigError(f"{path}: is a directory; name a file to write")
-        if path.exists() and not overwrite:
-            raise ConfigError(f"{path}: exists and is kept; choose another name, or replace it with --force")
-        if not path.parent.is_dir():
-            raise DataError(f"{path}: cannot be written: no directory {path.parent}")
-    if not os.access(path.parent, os.W_OK):
-        raise DataError(f"{path}: cannot be written: no permission to write in {path.parent}")
-
-
 @dataclass
 class TableWriter:
     """Writes a table of a known number of rows batch by batch; the final name appears at the end or never.
@@ -275,7 +264,7 @@ class TableWriter:
             raise DataError(f"{self.path}: a table needs at least one column")
 
     def __enter__(self) -> TableWriter:
-        check_target(self.path, self.overwrite)
+        check_target(self.path, self.overwrite, TYPED, otherwise=DataError)
         _remove_left_overs(self.path)
         self._check_space()
         self._done, self._writing = 0, self._written()

@@ -26,9 +26,9 @@ from mpibayes.io.checkpoint import Generation
 from mpibayes.io.draws import FOLDER as LABELS
 from mpibayes.io.files import (
     Guard,
+    cannot_write,
     make_directory,
     reading,
-    reason,
     remove_left_overs,
     replacing,
     set_aside,
@@ -127,8 +127,7 @@ def open_run(
             records.write_resolved(folder, resolved_toml(config), lock.check)
             return config
     except OSError as error:
-        kind = CheckpointError if started else ConfigError  # a full disk is not the configuration's mistake
-        raise kind(f"{error.filename or folder}: cannot be written: {reason(error)}") from None
+        raise cannot_write(error.filename or folder, error, CheckpointError if started else ConfigError) from None
     before, old = records.read_provenance(folder), records.read_resolved(folder)
     config = continued(config, old)
     same_table = before["fingerprint"] == content["fingerprint"]

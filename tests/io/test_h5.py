@@ -1,4 +1,4 @@
-"""HDF5 files that point elsewhere are refused by the name of what does, wherever one is opened, and nothing is followed.
+"""HDF5 files that point elsewhere are refused by the name of what does, wherever one is opened; nothing is followed.
 
 Where another file is named, that is a FIFO: whoever opens it waits for ever.
 """
