@@ -182,6 +182,16 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def is_there(path: str | Path) -> bool:
+    """Whether something has this name, where links lead. OSError where that is unknown: a loop of links, a name that is
+    too long."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def make_directory(path: str | Path) -> None:
     """Make a directory, and those above it that are missing, each of them on disk when this returns. Raises OSError."""
     path, missing = Path(path), []

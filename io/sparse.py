@@ -30,6 +30,7 @@ import numpy as np
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.files import replacing, writing
 from mpibayes.io.h5 import writing_h5
+from mpibayes.io.header import dataset, text
 from mpibayes.io.seal import Seal, append_seal
 from mpibayes.io.table import FORMAT as TYPED
 from mpibayes.io.table import created_by, open_sealed
@@ -148,6 +149,8 @@ class SparseTable:
             times = self._slice(file, "times", first, last) if self.has_times else None
         if len(columns) and not 0 <= columns.min() <= columns.max() < self.n_columns:
             raise DataError(f"{self.path}: damaged sparse table: an entry is in a column that it does not have")
+        if not np.isfinite(values).all() or (self.whole and ((values < 0) | (values != np.floor(values))).any()):
+            raise DataError(f"{self.path}: damaged sparse table: a value is not what its header promises")
         return SparseRows(starts - first, columns, values, times)
 
     def slices(self, entries: int = SLICE) -> Iterator[tuple[int, SparseRows]]:
@@ -212,9 +215,14 @@ def _read_header(path: Path, file: h5py.File) -> SparseTable:
         )
     about = {name: file.attrs[name] for name in ("n_rows", "n_columns", "n_entries")}
     n, v, e = (int(x) for x in about.values())
-    source = json.loads(file["source"][()])
+    source = json.loads(text(file, "source"))
+    if not isinstance(source, dict) or not isinstance(names := source.get("names"), list) or len(names) < len(NAMES):
+        raise ValueError("what it was made from is not described")
+    for name in APART:
+        if name in file:
+            dataset(file, name)
     table = SparseTable(
-        path, n, v, e, str(file.attrs["fingerprint"]), source, tuple(source["names"]), "times" in file,
+        path, n, v, e, str(file.attrs["fingerprint"]), source, tuple(map(str, names)), "times" in file,
         "row_text" in file, "column_text" in file, bool(file.attrs["whole"]),
         *(float(file.attrs[name]) for name in ("total", "mean", "minimum", "maximum")),
     )  # fmt: skip

@@ -6,6 +6,7 @@ memory depends on the number of rows and columns and on the length of their ids,
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import tempfile
@@ -142,9 +143,9 @@ class _Spool:
 
     def fill(self, parts: Sequence[Triples], progress: Progress | None) -> None:
         """All entries, as they come."""
-        files = {name: (self.folder / name).open("wb") for name in ("rows", *self.fields)}
         last = -1
-        try:
+        with contextlib.ExitStack() as stack:
+            files = {name: stack.enter_context((self.folder / name).open("wb")) for name in ("rows", *self.fields)}
             for part in parts:
                 for chunk in part.chunks():
                     rows = chunk.rows
@@ -165,9 +166,6 @@ class _Spool:
                     self.n_entries += len(rows)
                     if progress is not None:
                         progress("reading", self.n_entries, 0.0)
-        finally:
-            for file in files.values():
-                file.close()
         if not self.n_entries:
             raise DataError(f"{parts[0].path}: has no entries")
 

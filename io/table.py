@@ -35,9 +35,9 @@ import numpy as np
 from mpibayes.errors import CheckpointError, ConfigError, DataError
 from mpibayes.io.files import HDF5, TEMPORARY, first_bytes, replacing, writing
 from mpibayes.io.h5 import reading_h5, writing_h5
+from mpibayes.io.header import column_of, dataset, impossible, text
 from mpibayes.io.rows import (
     BLOCKS,
-    CODES,
     KINDS,
     MAX_COUNT,
     NUMERIC,
@@ -145,11 +145,8 @@ class Table:
                 if getattr(rows, block).size:
                     Seal.of(self.path).verify(*_extent(file[block], start, stop))
             _read_rows(file, rows, start)
-        for block in CODES:
-            codes = getattr(rows, block)
-            top = [len(c.levels) for c in self.columns if c.block == block]
-            if codes.size and (codes.max(axis=0) > top).any():
-                raise DataError(f"{self.path}: damaged table: a code in '{block}' is larger than its column allows")
+        if wrong := impossible(rows, self.columns):
+            raise DataError(f"{self.path}: damaged table: {wrong}")
         return rows
 
     def slices(self, step: int | None = None) -> Iterator[Rows]:
@@ -185,7 +182,7 @@ def open_sealed(path: Path) -> Iterator[h5py.File]:
             if str(file.attrs.get("format", "")).startswith(OURS):
                 seal.require()
             yield file
-    except (OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
+    except (OSError, KeyError, ValueError, TypeError, RuntimeError, OverflowError) as error:
         cut = "truncated" in str(error)
         why = "truncated HDF5 file, or changed since its import" if cut else f"damaged HDF5 file ({_reason(error)})"
         raise DataError(f"{path}: {why}; import the table again or copy it again") from error
@@ -207,15 +204,14 @@ def _read_header(path: Path, file: h5py.File) -> Table:
     n_rows = int(file.attrs["n_rows"])
     if n_rows < 1:
         raise DataError(f"{path}: the table has no rows")
-    columns = []
-    for number, entry in enumerate(json.loads(file["columns"][()])):
-        if entry.pop("n_levels"):
-            entry["levels"] = tuple(file[f"levels/{number}"].asstr()[:])
-        entry["atoms"] = tuple(entry["atoms"])
-        columns.append(Column(**entry))
+    entries = json.loads(text(file, "columns"))
+    if not isinstance(entries, list):
+        raise ValueError("the list of its columns is none")
+    columns = [column_of(file, number, entry) for number, entry in enumerate(entries)]
     problems = []
     for block, width in block_widths(columns).items():
-        found = (file[block].shape, file[block].dtype) if block in file else ((n_rows, 0), np.dtype(BLOCKS[block]))
+        data = dataset(file, block) if block in file else None
+        found = (data.shape, data.dtype) if data is not None else ((n_rows, 0), np.dtype(BLOCKS[block]))
         if found != ((n_rows, width), np.dtype(BLOCKS[block])):
             expected = f"{(n_rows, width)} {np.dtype(BLOCKS[block])}"
             problems.append(f"dataset '{block}' is {found[0]} {found[1]}, expected {expected}")
@@ -227,7 +223,9 @@ def _read_header(path: Path, file: h5py.File) -> Table:
         problems.append("the column list and the blocks disagree")
     if problems:
         raise DataError(f"{path}: the table is inconsistent; import the source again", problems)
-    source = json.loads(file["source"][()]) if "source" in file else {}
+    source = json.loads(text(file, "source")) if "source" in file else {}
+    if not isinstance(source, dict):
+        raise ValueError("what it was made from is not described")
     return Table(path, n_rows, tuple(columns), str(file.attrs["fingerprint"]), source)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import platform
 import re
 import sys
@@ -27,6 +28,7 @@ from mpibayes.io.draws import FOLDER as LABELS
 from mpibayes.io.files import (
     Guard,
     cannot_write,
+    is_there,
     make_directory,
     reading,
     remove_left_overs,
@@ -108,14 +110,15 @@ def open_run(
     try:
         if not started:
             require_no_strangers(folder)
-        make_directory(folder.resolve())
+        place = Path(os.path.realpath(folder))
+        make_directory(place)
         lock.take(folder)
         started = holds_run(folder)
         if fresh and started:
             lock.check()
-            lock.follow(set_aside(folder.resolve()))  # held until it is out of the way of other starters
+            lock.follow(set_aside(place))  # held until it is out of the way of other starters
             lock.release()
-            make_directory(folder.resolve())
+            make_directory(place)
             lock.take(folder)
             started = holds_run(folder)
         remove_left_overs(folder, lock.check)
@@ -151,7 +154,7 @@ def open_run(
 def holds_run(folder: Path) -> bool:
     """Whether a run was started in this directory. ConfigError where it is a file, or cannot be read."""
     with reading(folder, ConfigError):
-        if folder.exists() and not folder.is_dir():
+        if is_there(folder) and not folder.is_dir():
             raise ConfigError(f"{folder}: is a file; name a run directory with -o")
         return (folder / RESOLVED).exists()
 

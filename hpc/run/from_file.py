@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.settled import SMALL
-from mpibayes.io.files import make_directory, open_regular, reading, set_aside, sha256_of, write_text, writing
+from mpibayes.io.files import is_there, make_directory, open_regular, reading, set_aside, sha256_of, write_text, writing
 from mpibayes.io.table import SUFFIXES as TABLES
 from mpibayes.io.table import Table
 from mpibayes.text import toml_string, visible
@@ -71,8 +71,10 @@ def configuration(source: Path, folder: Path, fresh: bool) -> Path:
     own = source.suffix.lower() in TABLES
     beside = folder.with_name(folder.name + ".h5")
     table = source if own else beside
+    with reading(folder, ConfigError):
+        is_there(folder)
     with reading(place, ConfigError):
-        there = place.exists()
+        there = is_there(place)
     if there and not fresh:
         if not (own and beside.exists() and beside.samefile(source)):  # its own table, whatever that was made from
             _require_same(place, table, source, _made_from(source, own))

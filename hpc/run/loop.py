@@ -381,6 +381,7 @@ class ChainRun:
         cycle = self._saved_cycle = chain.cycles
 
         def open_writers():
+            self.lock.check()  # a directory that was moved away is not made anew
             with storing(self.folder):
                 make_directory(self.folder)
                 remove_left_overs(self.folder, self.lock.check)

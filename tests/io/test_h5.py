@@ -166,7 +166,7 @@ def test_no_file_at_all(tmp_path, kind, capsys):
     if kind == "fifo":
         os.mkfifo(path)
     elif kind == "device":
-        path.symlink_to("/dev/zero")
+        path.symlink_to("/dev/full")
     else:
         path.mkdir()
     (tmp_path / "run.toml").write_text('[data]\ntable = "table.h5"\n')
