@@ -118,7 +118,7 @@ def purpose_of(path: Path) -> str:
             return FORMATS.get(form, "a file of a run" if form.startswith("mpibayes-") else "")
     except (OSError, RuntimeError, MpibayesError):
         return ""
-    text = head.decode("utf-8", "replace")
+    text = head.decode("utf-8", "replace").replace('"', "")  # some writers put every name of a header in quotes
     first = text.partition("\n")[0]
     return next((what for what, like in FIRST_LINES.items() if re.match(like, text if "\\n" in like else first)), "")
 

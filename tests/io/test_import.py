@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import hashlib
 import io
 import lzma
 import os
@@ -496,6 +497,26 @@ def test_a_source_that_changes_while_it_is_read(tmp_path):
     with pytest.raises(DataError, match="did the source change"):
         import_table(path, tmp_path / "t.h5", progress=grow)
     assert os.listdir(tmp_path) == ["data.csv"]
+
+
+@pytest.mark.parametrize("phase", ["reading", "writing"])
+def test_a_file_that_changes_without_growing(tmp_path, phase):
+    """What was profiled, written and hashed is one content, or there is no table."""
+    path = put(tmp_path, "a,b\n1.5,x\n2.5,y\n" * 1)
+
+    def change(at, rows, share):
+        if at == phase:
+            path.write_text("a,b\n1.5,y\n2.5,x\n")
+
+    with pytest.raises(DataError, match=r"data\.csv: changed while it was read"):
+        import_table(path, tmp_path / "t.h5", progress=change)
+    assert os.listdir(tmp_path) == ["data.csv"]
+
+
+def test_the_hash_is_of_what_was_read(tmp_path):
+    path = put(tmp_path, "a,b\n1.5,x\n2.5,y\n")
+    summary = import_table(path, tmp_path / "t.h5", hashed=True)
+    assert summary.sha256 == (hashlib.sha256(path.read_bytes()).hexdigest(),)
 
 
 def test_a_full_disk(tmp_path):
