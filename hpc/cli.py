@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import click
 
 from mpibayes import __version__
-from mpibayes.errors import EXIT_INTERNAL, MpibayesError
+from mpibayes.errors import EXIT_INTERNAL, CheckpointError, MpibayesError
 from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size
 from mpibayes.hpc.run import signals
 from mpibayes.hpc.verbs.group import Commands, ReaderLeft
@@ -23,6 +23,8 @@ from mpibayes.hpc.verbs.query import query
 from mpibayes.hpc.verbs.results import export, predict, report
 from mpibayes.hpc.verbs.run import check, doctor, run, status, submit
 from mpibayes.hpc.verbs.simulate import simulate
+from mpibayes.io.files import DISK, cannot_write
+from mpibayes.io.memory import lack_of_memory
 from mpibayes.text import visible, visible_lines
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -34,7 +36,7 @@ Exit codes:
   0   done
   2   configuration or usage
   3   data: a table or input file cannot be used
-  4   checkpoint: no generation of the run is usable
+  4   checkpoint or disk: no generation of the run is usable, or the disk is full or fails
   5   numerical failure
   70  internal error (please report it; MPIBAYES_DEBUG=1 shows the traceback of any error)
   75  stopped early at a checkpoint: run the same command again to continue
@@ -104,6 +106,13 @@ def _guarded(command: Callable[[], int | None]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())  # or Python complains when it ends
         return 0
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in DISK:  # standard output, a temporary folder
+            place = error.filename or "standard output, or a temporary folder"
+            print(f"mpibayes: error: {cannot_write(place, error)}", file=sys.stderr)
+            return CheckpointError.exit_code
+        if memory := lack_of_memory(error):
+            print(f"mpibayes: error: {memory}", file=sys.stderr)
+            return CheckpointError.exit_code
         print(visible_lines(traceback.format_exc()), file=sys.stderr)
         print(visible(f"mpibayes: internal error: {type(error).__name__}: {error}"), file=sys.stderr)
         print("  This is a fault of mpibayes, not yours. Please report it with the lines above.", file=sys.stderr)

@@ -49,8 +49,8 @@ from mpibayes.io.files import (
     storing,
     sync_directory,
     unguarded,
-    write_h5,
 )
+from mpibayes.io.h5 import reading_h5, write_h5
 from mpibayes.io.segments import Kept
 from mpibayes.text import counted
 
@@ -316,7 +316,7 @@ class Generation:
             raise CheckpointError(problem)
         path = self.path / entry["file"]
         try:
-            with h5py.File(path, "r", locking=False) as file:
+            with reading_h5(path, CheckpointError) as file:
                 yield file
         except (OSError, KeyError, RuntimeError) as error:  # its checksum was right a moment ago
             raise CheckpointError(f"{path}: cannot be read ({reason(error)})") from error

@@ -22,7 +22,7 @@ import pyarrow.parquet
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.dates import Dates, in_milliseconds, of_times
-from mpibayes.io.files import HDF5, first_bytes, reason, replacing
+from mpibayes.io.files import HDF5, first_bytes, replacing, writing
 from mpibayes.io.formats.kinds import PARQUET, TEXT, kind_of
 from mpibayes.io.forms import Form
 from mpibayes.io.recode import Originals, opened_like
@@ -37,8 +37,6 @@ def check_format(source: Path, out: Path) -> None:
     """ConfigError where `out` cannot be written from `source`: Parquet becomes Parquet, text CSV, others either."""
     typed = first_bytes(source) == HDF5
     kind, parquet = TEXT if typed else kind_of(source), out.suffix == ".parquet"
-    if out.exists() and out.samefile(source):
-        raise ConfigError(f"{out}: is the file whose gaps are to be filled; choose another name, so that it is kept")
     if kind is PARQUET and not parquet:
         raise ConfigError(f"{out}: {source} is a Parquet file; expected a name that ends in .parquet")
     if parquet and kind is TEXT and not typed:
@@ -55,41 +53,38 @@ def completed(like: Table, source: Path, out: Path, lacking: Sequence[str], fill
     """
     originals = opened_like(like, source, lacking).originals()
     columns = {c.name: c for c in like.columns}
-    try:
-        with ExitStack() as stack:
-            file = stack.enter_context(replacing(out))
-            if out.suffix == ".gz":
-                file = stack.enter_context(gzip.GzipFile("", "wb", 6, file, mtime=0))
-            target = (_Parquet if out.suffix == ".parquet" else _Text)(file, originals, out)
-            stack.callback(target.close)
-            pieces = _Pieces(originals)
+    with writing(out), ExitStack() as stack:
+        file = stack.enter_context(replacing(out))
+        if out.suffix == ".gz":
+            file = stack.enter_context(gzip.GzipFile("", "wb", 6, file, mtime=0))
+        target = (_Parquet if out.suffix == ".parquet" else _Text)(file, originals, out)
+        stack.callback(target.close)
+        pieces = _Pieces(originals)
 
-            def fill(n: int, cells: Cells, beside: Mapping[str, np.ndarray]) -> None:
-                first = 0
-                while first < n:
-                    held, gaps, m = pieces.next(n - first)
-                    rows = dict(held)
-                    for name, column in columns.items():
-                        form = originals.forms.get(name)
-                        if isinstance(form, Dates) and form.part:
-                            continue  # the file has the date that this part is read from
-                        at, values = _here(cells.get(name), first, m)
-                        if name in gaps:
-                            wanted = gaps[name][at]
-                            at, values = at[wanted], values[wanted]
-                        place = originals.places.get(name)
-                        rows[name if place is None else place] = target.put(
-                            None if place is None else held[place], m, at, values, column, form
-                        )
-                        filled[name] = filled.get(name, 0) + len(at)
-                    for name, values in beside.items():
-                        rows[_free(name, [*originals.names, *columns])] = target.number(values[first : first + m])
-                    target.add(rows)
-                    first += m
+        def fill(n: int, cells: Cells, beside: Mapping[str, np.ndarray]) -> None:
+            first = 0
+            while first < n:
+                held, gaps, m = pieces.next(n - first)
+                rows = dict(held)
+                for name, column in columns.items():
+                    form = originals.forms.get(name)
+                    if isinstance(form, Dates) and form.part:
+                        continue  # the file has the date that this part is read from
+                    at, values = _here(cells.get(name), first, m)
+                    if name in gaps:
+                        wanted = gaps[name][at]
+                        at, values = at[wanted], values[wanted]
+                    place = originals.places.get(name)
+                    rows[name if place is None else place] = target.put(
+                        None if place is None else held[place], m, at, values, column, form
+                    )
+                    filled[name] = filled.get(name, 0) + len(at)
+                for name, values in beside.items():
+                    rows[_free(name, [*originals.names, *columns])] = target.number(values[first : first + m])
+                target.add(rows)
+                first += m
 
-            yield fill
-    except OSError as error:
-        raise ConfigError(f"{out}: cannot be written: {reason(error)}") from None
+        yield fill
 
 
 def _here(cells: tuple[np.ndarray, np.ndarray] | None, first: int, m: int) -> tuple[np.ndarray, np.ndarray]:

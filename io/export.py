@@ -24,7 +24,7 @@ from mpibayes.errors import ConfigError
 from mpibayes.io import checkpoint
 from mpibayes.io.draws import FOLDER as LABELS
 from mpibayes.io.draws import iterate_draws
-from mpibayes.io.files import chain_directories, reading, reason, replacing
+from mpibayes.io.files import chain_directories, reading, replacing, writing
 from mpibayes.io.inference import Draws, inference_image
 from mpibayes.io.segments import list_segments, require
 from mpibayes.io.trace import MERGED, Axes, read_axes, read_kinds, read_trace
@@ -66,8 +66,8 @@ def export(
     burn_in number of cycles at the beginning of each chain that are left out, or of each of run_dirs
     kept    for arviz: of each chain what else was kept of its draws, and the axes of these arrays
 
-    Files are written beside their place and renamed. Raises ConfigError (no such run, nothing kept, output not
-    writable), CheckpointError (a damaged segment).
+    Files are written beside their place and renamed, in place of what is there. Raises ConfigError (no such run,
+    nothing kept, output not writable), CheckpointError (a damaged segment, a full disk).
     """
     if to not in FORMS:
         raise ConfigError(f"--to {to}: no such form; expected one of {', '.join(FORMS)}")
@@ -126,11 +126,14 @@ def _export_texts(chains: Mapping[Path, int], what: str, out: str | Path | None)
             f".chain-<n> in its name), or export one chain: {next(iter(chains))}"
         )
     done = Exported()
-    for n, (chain, after) in enumerate(chains.items(), 1):
-        path = Path(out)
-        path = path.with_name(f"{path.stem}.chain-{n}{path.suffix}")
+    for path, (chain, after) in zip(a_file_each(Path(out), len(chains)), chains.items(), strict=True):
         done.paths.extend(_write(path, lambda file, a=chain, b=after: write(file, a, b)).paths)
     return done
+
+
+def a_file_each(out: Path, n_chains: int) -> list[Path]:
+    """Where the draws of each of several chains go."""
+    return [out.with_name(f"{out.stem}.chain-{n}{out.suffix}") for n in range(1, n_chains + 1)]
 
 
 def _line_of_labels(draw: Mapping[str, np.ndarray]) -> str:
@@ -284,15 +287,8 @@ def _write(out: str | Path | None, fill) -> Exported:
             fill(file)
         return Exported()
     path = Path(out)
-    try:
-        if path.is_dir():
-            raise ConfigError(f"{path}: is a directory; name a file to write")
-        with replacing(path) as file:
-            fill(file)
-    except OSError as error:
-        raise ConfigError(
-            f"{path}: cannot be written: {reason(error)}. Choose another place with -o, or fix this one."
-        ) from error
+    with writing(path), replacing(path) as file:
+        fill(file)
     return Exported([path])
 
 

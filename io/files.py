@@ -2,25 +2,23 @@
 
 A file is written under a temporary name beside its place, flushed to disk, renamed over it, and the directory is
 flushed too. The temporary file is always a new one: what has its name, left over from a kill or a link that someone put
-there, is removed, and never written to. HDF5 files are written through a file of ours: a full disk is then one clear
-`OSError`, where the HDF5 library would report it at some later close and keep the broken file open.
+there, is removed, and never written to.
 """
 
 from __future__ import annotations
 
 import errno
-import io
+import hashlib
 import os
 import re
+import resource
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO
-
-import h5py
 
 from mpibayes.errors import CheckpointError, ConfigError, DataError, MpibayesError
 
@@ -29,6 +27,9 @@ TEMPORARY = ".tmp"
 Guard = Callable[[], None]
 NOT_REGULAR = "not a regular file"
 NO_WRITER = "a pipe to which nobody writes; start its writer first"
+FULL = {errno.ENOSPC, errno.EDQUOT}
+ADVICE = dict.fromkeys(FULL, "free some space, or name another place") | {errno.EFBIG: "raise that limit"}
+DISK = {*FULL, errno.EFBIG, errno.EIO}
 HDF5 = b"\x89HDF\r\n\x1a\n"  # what such a file begins with
 
 
@@ -61,9 +62,41 @@ def storing(path: str | Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise CheckpointError(
-            f"{path}: cannot be written: {reason(error)}. Mend that (free some space, or correct the permissions) "
-            "and run the same command again: it continues from the last complete checkpoint."
+            f"{path}: cannot be written: {reason(error)}{_missing(path, error)}. Mend that (free some space, or "
+            "correct the permissions) and run the same command again: it continues from the last complete checkpoint."
         ) from error
+
+
+@contextmanager
+def writing(path: str | Path, otherwise: type[MpibayesError] = ConfigError) -> Iterator[None]:
+    """Turn an `OSError` inside the block into an error that names the file, the reason, and what a disk lacks.
+
+    A disk that is full or fails is a CheckpointError, so that the exit code is 4; what else can be wrong with a place
+    that the user named is `otherwise`.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise cannot_write(path, error, otherwise) from error
+
+
+def cannot_write(path: str | Path, error: OSError, otherwise: type[MpibayesError] = ConfigError) -> MpibayesError:
+    """The error for the user; see `writing`."""
+    kind = CheckpointError if error.errno in DISK else otherwise
+    advice = ADVICE.get(error.errno, "name another place, or mend this one")
+    return kind(f"{path}: cannot be written: {reason(error)}{_missing(path, error)}; {advice}")
+
+
+def _missing(path: str | Path, error: OSError) -> str:
+    """How much there was of what the disk did not give."""
+    if error.errno == errno.EFBIG:
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        return "" if limit == resource.RLIM_INFINITY else f" (a file may have {limit:,} bytes here: ulimit -f)"
+    if error.errno in FULL:
+        folder = Path(path).parent
+        with suppress(OSError):
+            return f" ({shutil.disk_usage(folder).free / 1e6:,.1f} MB are free in {folder}, and it takes more)"
+    return ""
 
 
 def open_regular(path: str | Path, mode: str = "rb", *, pipe: bool = False, **options: Any) -> IO[Any]:
@@ -113,6 +146,29 @@ def first_bytes(path: Path, advice: str = "name the files in it") -> bytes:
             raise DataError(f"{path}: is a directory; {advice}") from None
 
 
+def stamps(paths: Iterable[str | Path]) -> dict[Path, tuple[int, ...]]:
+    """What changes about files when somebody writes to them. Raises DataError where one is missing."""
+    found = {}
+    for path in map(Path, paths):
+        with reading(path):
+            now = os.stat(path)
+            found[path] = (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns)
+    return found
+
+
+def require_unchanged(before: dict[Path, tuple[int, ...]]) -> None:
+    """DataError where a file is not what it was when `stamps` looked at it."""
+    changed = [path for path, stamp in stamps(before).items() if stamp != before[path]]
+    if changed:
+        raise DataError(f"{changed[0]}: changed while it was read; wait until it is complete, and import it again")
+
+
+def sha256_of(path: str | Path) -> str:
+    """Of the content, in hexadecimal digits. Raises DataError."""
+    with reading(path), open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def unguarded() -> None:
     """The guard of files that no one else writes."""
 
@@ -131,19 +187,34 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def is_there(path: str | Path) -> bool:
+    """Whether something has this name, where links lead. OSError where that is unknown: a loop of links, a name that is
+    too long."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def make_directory(path: str | Path) -> None:
     """Make a directory, and those above it that are missing, each of them on disk when this returns. Raises OSError."""
-    path = Path(path)
-    try:
-        path.mkdir()
-    except FileExistsError:
-        if not path.is_dir():
-            raise
-        return
-    except FileNotFoundError:
-        make_directory(path.parent)
-        path.mkdir(exist_ok=True)
-    sync_directory(path.parent)
+    path, missing = Path(path), []
+    while True:
+        try:
+            path.mkdir()
+        except FileExistsError:
+            if not path.is_dir():
+                raise
+        except FileNotFoundError:
+            missing.append(path)
+            path = path.parent
+            continue
+        else:
+            sync_directory(path.parent)
+        if not missing:
+            return
+        path = missing.pop()
 
 
 def sync_directory(path: str | Path) -> None:
@@ -161,15 +232,27 @@ def sync_directory(path: str | Path) -> None:
         os.close(fd)
 
 
+def require_replaceable(path: Path) -> None:
+    """OSError where something other than a file has this name: a directory, a device, a pipe, a loop of links."""
+    with suppress(FileNotFoundError):
+        kind = os.stat(path).st_mode
+        if stat.S_ISDIR(kind):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(kind):
+            raise OSError(None, NOT_REGULAR, str(path))
+
+
 @contextmanager
 def replacing(path: str | Path, *, guard: Guard = unguarded) -> Iterator[BinaryIO]:
     """Open a temporary binary file that becomes `path` when the block ends well, and is removed when it does not.
 
     Its name is one that no other has: several processes may write an export, and a run that was frozen may thaw beside
-    the one that took it for dead. A kill leaves it; see `remove_left_overs`.
+    the one that took it for dead. A kill leaves it; see `remove_left_overs`. What is no regular file, such as
+    /dev/null, is never replaced.
     Raises OSError, and what the guard raises.
     """
     path = Path(path)
+    require_replaceable(path)
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}{TEMPORARY}")
     guard()
     try:
@@ -215,75 +298,6 @@ def set_aside(path: Path) -> Path:
         n += 1
     path.rename(aside)
     return aside
-
-
-class _Medium(io.RawIOBase):
-    """What HDF5 writes to: a file whose first failure is kept until HDF5 is done, since it cannot let go of a file that
-    it could not write. Until then it looks as if all were there."""
-
-    def __init__(self, file: BinaryIO):
-        self._file, self._at, self._end, self.failure = file, 0, 0, None
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._end}[whence]
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def write(self, data) -> int:
-        with self._keeping():
-            self._file.seek(self._at)
-            self._file.write(data)
-        self._at += len(data)
-        self._end = max(self._end, self._at)
-        return len(data)
-
-    def readinto(self, data) -> int:
-        with self._keeping():
-            self._file.seek(self._at)
-            self._file.readinto(data)
-        self._at += len(data)
-        return len(data)
-
-    def truncate(self, size: int | None = None) -> int:
-        self._end = self._at if size is None else size
-        with self._keeping():
-            self._file.truncate(self._end)
-        return self._end
-
-    def flush(self) -> None:
-        with self._keeping():
-            self._file.flush()
-
-    @contextmanager
-    def _keeping(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            self.failure = self.failure or error
-
-
-def write_h5(file: BinaryIO, fill: Callable[[h5py.File], None]) -> None:
-    """Make of an empty file, open for writing and reading, the HDF5 file that `fill` makes, in the default library
-    version, which older readers know. Large arrays are not copied. Raises OSError."""
-    medium = _Medium(file)
-    try:
-        with h5py.File(medium, "w") as h5:
-            fill(h5)
-    except (OSError, RuntimeError):  # what comes of a failure is no news
-        if medium.failure is None:
-            raise
-    if medium.failure is not None:
-        raise medium.failure
-
-
-def h5_image(fill: Callable[[h5py.File], None]) -> bytes:
-    """The bytes of the HDF5 file that `fill` makes, in the default library version, which older readers know."""
-    with h5py.File.in_memory(block_size=1 << 18) as file:
-        fill(file)
-        file.flush()
-        return file.id.get_file_image()
 
 
 def chain_directories(run_dir: str | Path) -> list[Path]:

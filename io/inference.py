@@ -18,7 +18,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from mpibayes.io.files import h5_image, storing, write_bytes
+from mpibayes.io.files import storing, write_bytes
+from mpibayes.io.h5 import h5_image
 from mpibayes.io.segments import list_segments, size_of
 from mpibayes.io.trace import FOLDER, MERGED, Axes, Kinds, read_axes, read_kinds, read_trace
 

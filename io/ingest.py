@@ -22,7 +22,7 @@ from mpibayes.io import infer
 from mpibayes.io.absent import Absence, Absences, notes, reasons
 from mpibayes.io.dialect import MAX_PROBLEMS
 from mpibayes.io.encode import Encoder, Offences
-from mpibayes.io.files import read_regular, reading, reason, replacing
+from mpibayes.io.files import read_regular, reason, require_unchanged, sha256_of, stamps, write_text, writing
 from mpibayes.io.find_forms import Written, as_found, find_forms
 from mpibayes.io.header import MISSING
 from mpibayes.io.index_column import has_index_name, is_unnamed
@@ -34,7 +34,8 @@ from mpibayes.io.rows import LEVELLED
 from mpibayes.io.schema import SCHEMA_KINDS, ColumnSchema, Schema, read_schema, schema_text
 from mpibayes.io.source import Progress, TextSource, near
 from mpibayes.io.summary import ColumnSummary, ImportSummary, named
-from mpibayes.io.table import Table, TableWriter, check_table_name, check_target
+from mpibayes.io.table import Table, TableWriter, check_table_name
+from mpibayes.io.target import SCHEMA, TABLE, check_target, same_file
 from mpibayes.io.weights import without_weights
 from mpibayes.text import is_unicode
 
@@ -59,6 +60,7 @@ def import_table(
     dates: str | None = None,
     calendar: Sequence[str] = (),
     overwrite: bool = False,
+    hashed: bool = False,
     progress: Progress | None = None,
 ) -> ImportSummary:
     """Imports one or several files with the same columns into the typed table `out`.
@@ -68,7 +70,8 @@ def import_table(
     identifier; drop: columns to leave out. names: column names, or a file with one a line. sheet: of an Excel workbook,
     by default the first. decimal ("." or ","), thousands (one of , . ' and a blank), dates ("day-first" or
     "month-first"): how numbers and dates are written, where that is not to be found out. calendar: columns of dates
-    whose weekday, month and hour become columns, too. progress is called with (phase, rows done, share of the input
+    whose weekday, month and hour become columns, too. hashed: whether the summary has the SHA-256 of what was read.
+    progress is called with (phase, rows done, share of the input
     read).
 
     Raises ConfigError (schema, options, `out` exists) or DataError (the files, or `out` cannot be written). Nothing is
@@ -80,21 +83,26 @@ def import_table(
         raise ConfigError(f"--missing {wrong[0]}: not UTF-8")
     out = Path(out)
     check_table_name(out)
-    check_target(out, overwrite)
+    described = [path for path in (schema, names) if isinstance(path, str | os.PathLike)]
+    paths = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+    inputs = [*paths, *described]
+    check_target(out, overwrite, TABLE, inputs, DataError)
     if write_schema is not None:
         write_schema = Path(write_schema)
-        check_target(write_schema, overwrite)
+        check_target(write_schema, overwrite, SCHEMA, inputs, DataError)
+        if same_file(out, write_schema):
+            raise ConfigError(f"{out}: is named twice; give the table and the schema two files")
     schema = schema if isinstance(schema, Schema) else read_schema(schema) if schema else Schema()
+    before = stamps(paths)
     with one_thread():
         source = TextSource(
-            sources,
+            paths,
             delimiter=schema.delimiter if delimiter is None else delimiter,
             header=schema.header if header is None else header,
             encoding=schema.encoding if encoding is None else encoding,
             names=_read_names(names),
             sheet=schema.sheet if sheet is None else sheet,
         )
-        _protect_sources(source, out, write_schema)
         if decimal is not None and decimal == thousands:
             raise ConfigError(f"--decimal {decimal} --thousands {thousands}: one mark cannot be both")
         profiles = _profiles(source, schema, missing, kinds or {}, keep, drop, calendar)
@@ -109,8 +117,17 @@ def import_table(
             raise DataError(f"{source.paths[0]}: cannot be imported as it is", errors[:MAX_PROBLEMS])
         calendar = {*calendar, *(name for name, column in schema.columns.items() if column.calendar)}
         made, columns = made_columns(profiles, decisions, calendar)
+        sums: list[str] = []
+
+        def finish() -> None:
+            """While the table has no name yet."""
+            sums.extend(map(sha256_of, paths if hashed else ()))
+            require_unchanged(before)
+
         count = count_column(profiles, decisions, kept)
-        table, said_twice = _write(source, out, overwrite, rows, profiles, decisions, made, columns, count, progress)
+        table, said_twice = _write(
+            source, out, overwrite, rows, profiles, decisions, made, columns, count, progress, finish
+        )
         absences = Absence.stored(table.source)
         absent = reasons(absences)
         decisions = [
@@ -133,6 +150,7 @@ def import_table(
         time.perf_counter() - start,
         _reading(source),
         notes=(*_notes(decisions, profiles), *notes(absences)),
+        sha256=tuple(sums),
     )
 
 
@@ -161,13 +179,6 @@ def _read_names(names: str | os.PathLike | Sequence[str] | None) -> list[str] | 
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{names}: not a readable file of column names, one a line: {reason(error)}") from error
     return [line.strip() for line in lines if line.strip()]
-
-
-def _protect_sources(source: TextSource, *targets: Path | None) -> None:
-    for target in filter(None, targets):
-        with reading(target, ConfigError):
-            if target.exists() and any(target.samefile(p) for p in source.paths):
-                raise ConfigError(f"{target}: is both source and target; choose another name to write")
 
 
 def _profiles(source, schema: Schema, missing, kinds, keep, drop, calendar=()) -> list[Profile]:
@@ -263,7 +274,7 @@ def _profile_all(source: TextSource, profiles: list[Profile], progress: Progress
 
 
 def _write(
-    source, out, overwrite, rows, profiles, decisions, made, columns, count, progress
+    source, out, overwrite, rows, profiles, decisions, made, columns, count, progress, finish
 ) -> tuple[Table, list[str]]:
     """The second pass: the table, and what it says twice."""
     if not made:
@@ -299,6 +310,7 @@ def _write(
                 raise offences.error(source, "The file changed while it was read.")
         patterns.require_none(source.paths[0])
         writer.source = {**about, "absent": [a.store() for a in absences.found()]}
+        finish()
     return writer.table, list(redundancy.warnings())
 
 
@@ -315,11 +327,8 @@ def _write_schema(path: Path, source: TextSource, profiles, decisions, written: 
     encoding = dialect.encoding if dialect.encoding != "utf-8" else None
     read = {"delimiter": dialect.delimiter, "header": dialect.header, "encoding": encoding, "sheet": source.sheet}
     text = schema_text(Schema(columns, usual, **read, **asdict(written)), comments)
-    try:
-        with replacing(path) as file:
-            file.write(text.encode())
-    except OSError as error:
-        raise DataError(f"{path}: the schema cannot be written: {reason(error)}; the table was written") from error
+    with writing(path):
+        write_text(path, text)
 
 
 def _column_summaries(table: Table, profiles, decisions, made: list[Made]) -> tuple[ColumnSummary, ...]:

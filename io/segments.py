@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,8 @@ from mpibayes.io.files import (
     storing,
     sync_directory,
     unguarded,
-    write_h5,
 )
+from mpibayes.io.h5 import reading_h5, write_h5
 from mpibayes.io.seal import Seal, append_seal
 
 # More small segments than MANY are joined; a joined one stays below JOINED bytes, so joining is a bounded rewrite.
@@ -331,34 +332,25 @@ def _create(file: h5py.File, name: str, shape: tuple[int, ...], dtype: np.dtype)
     return file.create_dataset(name, shape, dtype, chunks=chunks, fletcher32=True, **packed)
 
 
-class _open:
-    """A segment opened for reading; whatever HDF5 finds wrong becomes a CheckpointError that names the file."""
+@contextmanager
+def _open(path: Path) -> Iterator[h5py.File]:
+    """A segment opened for reading; whatever HDF5 finds wrong becomes a CheckpointError that names the file.
 
-    def __init__(self, path: Path):
-        self.path = path
-
-    def __enter__(self) -> h5py.File:
-        try:
-            seal = Seal.of(self.path)
-            seal.require()
-            seal.verify_contents()
-            self.file = h5py.File(self.path, "r", locking=False)
-        except FileNotFoundError:
-            raise
-        except (OSError, ValueError) as error:
-            raise self._damaged(error) from error
-        return self.file
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        self.file.close()
-        if isinstance(error, (OSError, KeyError, RuntimeError, ValueError)):
-            raise self._damaged(error) from error
-
-    def _damaged(self, error: BaseException) -> CheckpointError:
-        return CheckpointError(
-            f"{self.path}: damaged or not a segment of this format ({reason(error)}). Restore it from a copy; "
+    Raises FileNotFoundError where there is none.
+    """
+    try:
+        seal = Seal.of(path)
+        seal.require()
+        seal.verify_contents()
+        with reading_h5(path, CheckpointError) as file:
+            yield file
+    except FileNotFoundError:
+        raise
+    except (OSError, KeyError, RuntimeError, ValueError) as error:
+        raise CheckpointError(
+            f"{path}: damaged or not a segment of this format ({reason(error)}). Restore it from a copy; "
             "checkpoints do not depend on it."
-        )
+        ) from error
 
 
 def _blocks(path: Path, names: Sequence[str] | None) -> Iterator[dict[str, np.ndarray]]:

@@ -29,10 +29,13 @@ import numpy as np
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.documents import json_text, json_value
-from mpibayes.io.files import replacing, sync_directory, write_h5
+from mpibayes.io.files import replacing, writing
+from mpibayes.io.h5 import writing_h5
 from mpibayes.io.seal import Seal, append_seal
 from mpibayes.io.table import FORMAT as TYPED
-from mpibayes.io.table import check_target, created_by, open_sealed
+from mpibayes.io.table import created_by, open_sealed
+from mpibayes.io.table_header import dataset, text
+from mpibayes.io.target import SPARSE, check_target
 
 FORMAT = "mpibayes-sparse"
 VERSION = 1
@@ -147,6 +150,8 @@ class SparseTable:
             times = self._slice(file, "times", first, last) if self.has_times else None
         if len(columns) and not 0 <= columns.min() <= columns.max() < self.n_columns:
             raise DataError(f"{self.path}: damaged sparse table: an entry is in a column that it does not have")
+        if not np.isfinite(values).all() or (self.whole and ((values < 0) | (values != np.floor(values))).any()):
+            raise DataError(f"{self.path}: damaged sparse table: a value is not what its header promises")
         return SparseRows(starts - first, columns, values, times)
 
     def slices(self, entries: int = SLICE) -> Iterator[tuple[int, SparseRows]]:
@@ -211,9 +216,14 @@ def _read_header(path: Path, file: h5py.File) -> SparseTable:
         )
     about = {name: file.attrs[name] for name in ("n_rows", "n_columns", "n_entries")}
     n, v, e = (int(x) for x in about.values())
-    source = json_value(file["source"][()])
+    source = json_value(text(file, "source"))
+    if not isinstance(source, dict) or not isinstance(names := source.get("names"), list) or len(names) < len(NAMES):
+        raise ValueError("what it was made from is not described")
+    for name in APART:
+        if name in file:
+            dataset(file, name)
     table = SparseTable(
-        path, n, v, e, str(file.attrs["fingerprint"]), source, tuple(source["names"]), "times" in file,
+        path, n, v, e, str(file.attrs["fingerprint"]), source, tuple(map(str, names)), "times" in file,
         "row_text" in file, "column_text" in file, bool(file.attrs["whole"]),
         *(float(file.attrs[name]) for name in ("total", "mean", "minimum", "maximum")),
     )  # fmt: skip
@@ -269,15 +279,16 @@ class Entries:
 
 
 def write_entries(path: str | os.PathLike, entries: Entries, source: Mapping[str, Any], overwrite: bool) -> SparseTable:
-    """Writes a sparse table, piece by piece. Raises ConfigError when `path` exists, DataError when it cannot be."""
+    """Writes a sparse table, piece by piece. Raises ConfigError when `path` exists, DataError when it cannot be,
+    CheckpointError when the disk is full."""
     path = Path(path)
-    check_target(path, overwrite)
+    check_target(path, overwrite, SPARSE, otherwise=DataError)
     if min(entries.n_rows, entries.n_columns, entries.n_entries) < 1:
         raise DataError(f"{path}: a sparse table needs a row, a column and an entry at least")
     about = _Statistics()
     digests = {name: hashlib.sha256() for name in (*TYPES, "row", "column")}
 
-    def fill(file: h5py.File) -> None:
+    def fill(file: h5py.File, check: Callable[[], None]) -> None:
         kinds = {name: kind for name, kind in TYPES.items() if name != "times" or entries.timed}
         for name, kind in kinds.items():
             file.create_dataset(name, (entries.n_entries if name != "starts" else entries.n_rows + 1,), kind)
@@ -292,6 +303,7 @@ def write_entries(path: str | os.PathLike, entries: Entries, source: Mapping[str
             file["starts"][done : to + 1] = piece.starts + at
             digests["starts"].update(piece.lengths())
             done, at = to, stop
+            check()
         if (done, at) != (entries.n_rows, entries.n_entries):
             raise DataError(f"{path}: {at:,} entries of {done:,} rows came, {entries.n_entries:,} were announced")
         for of, ids in (("row", entries.row_ids), ("column", entries.column_ids)):
@@ -305,17 +317,13 @@ def write_entries(path: str | os.PathLike, entries: Entries, source: Mapping[str
             created_by=created_by(), **about.found(),
         )  # fmt: skip
 
-    try:
-        with replacing(path) as out:
-            write_h5(out, fill)
-            with h5py.File(out.name, "r", locking=False) as file:
-                apart = [_extent(file[name]) for name in APART if name in file]
-            append_seal(out, apart)
-            if not overwrite and path.exists():
-                raise ConfigError(f"{path}: appeared while the table was written; it is kept")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written: {error.strerror or error}") from error
-    sync_directory(path.parent)
+    with writing(path, DataError), replacing(path) as out:
+        with writing_h5(out) as (file, check):
+            fill(file, check)
+            apart = [_extent(file[name]) for name in APART if name in file]
+        append_seal(out, apart)
+        if not overwrite and path.exists():
+            raise ConfigError(f"{path}: appeared while the table was written; it is kept")
     return SparseTable.open(path)
 
 

@@ -6,6 +6,7 @@ memory depends on the number of rows and columns and on the length of their ids,
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import re
@@ -19,13 +20,14 @@ import numpy as np
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.dialect import check_encoding
-from mpibayes.io.files import open_regular, read_regular, reading, reason
+from mpibayes.io.files import open_regular, read_regular, reading, require_unchanged, stamps, writing
 from mpibayes.io.npz import look_npz
 from mpibayes.io.numbered import look_docword, look_matrix_market
 from mpibayes.io.packing import decompressed, members
 from mpibayes.io.source import Progress
 from mpibayes.io.sparse import MAX_COUNT, TYPES, Entries, SparseRows, SparseTable, cuts, in_words, write_entries
-from mpibayes.io.table import check_table_name, check_target
+from mpibayes.io.table import check_table_name
+from mpibayes.io.target import SPARSE, check_target
 from mpibayes.io.triples import Triples, look_text, whole_lines
 from mpibayes.text import counted
 
@@ -65,12 +67,9 @@ def import_sparse(
     began = time.perf_counter()
     out = Path(out)
     check_table_name(out)
-    check_target(out, overwrite)
+    check_target(out, overwrite, SPARSE, [*sources, vocabulary, row_ids], DataError)
     paths = [Path(source) for source in sources]
-    for path in paths:
-        with reading(path):
-            if out.exists() and out.samefile(path):
-                raise ConfigError(f"{out}: is both source and target; choose another name to write")
+    before = stamps(paths)
     parts = [look(path, delimiter, header, names, encoding) for path in paths]
     first = parts[0]
     if len(parts) > 1:
@@ -81,12 +80,11 @@ def import_sparse(
     vocabulary = vocabulary or _beside(first)
     given = (_lines(row_ids, first.shape[0], "rows"), _lines(vocabulary, first.shape[1], "columns"))
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.tmp-", dir=out.parent) as folder:
-        try:
+        with writing(out, DataError):
             spool = _Spool(Path(folder), first.timed, all(part.adds for part in parts))
             spool.fill(parts, progress)
+            require_unchanged(before)
             twice, entries = spool.in_order(first, *(ids and ids[:n] for ids, n in zip(given, first.shape)))
-        except OSError as error:
-            raise DataError(f"{out}: cannot be written: {reason(error)}") from error
         about = {
             "names": list(first.names), "files": [path.name for path in paths], "format": first.format,
             "vocabulary": None if vocabulary is None else Path(vocabulary).name,
@@ -168,9 +166,9 @@ class _Spool:
 
     def fill(self, parts: Sequence[Triples], progress: Progress | None) -> None:
         """All entries, as they come."""
-        files = {name: (self.folder / name).open("wb") for name in ("rows", *self.fields)}
         last = -1
-        try:
+        with contextlib.ExitStack() as stack:
+            files = {name: stack.enter_context((self.folder / name).open("wb")) for name in ("rows", *self.fields)}
             for part in parts:
                 for chunk in part.chunks():
                     rows = chunk.rows
@@ -185,15 +183,12 @@ class _Spool:
                     if (most := int(chunk.columns.max()) + 1) > len(self.seen):
                         self.seen = np.concatenate([self.seen, np.zeros(max(most, len(self.seen)), bool)])
                     self.seen[chunk.columns] = True
-                    rows.astype(np.int32).tofile(files["rows"])
-                    for name in self.fields:
-                        getattr(chunk, name).astype(TYPES[name]).tofile(files[name])
+                    files["rows"].write(np.ascontiguousarray(rows, np.int32))
+                    for name in self.fields:  # `tofile` would not say why it fails
+                        files[name].write(np.ascontiguousarray(getattr(chunk, name), TYPES[name]))
                     self.n_entries += len(rows)
                     if progress is not None:
                         progress("reading", self.n_entries, 0.0)
-        finally:
-            for file in files.values():
-                file.close()
         if not self.n_entries:
             raise DataError(f"{parts[0].path}: has no entries")
 
@@ -237,10 +232,7 @@ class _Spool:
     def _by_row(self, kept: dict[str, np.memmap], starts: np.ndarray) -> dict[str, np.memmap]:
         """The same entries, those of a row side by side, in the order in which they came."""
         rows = np.memmap(self.folder / "rows", np.int32, "r", shape=self.n_entries)
-        sorted_ = {
-            name: np.memmap(self.folder / f"sorted-{name}", TYPES[name], "w+", shape=self.n_entries)
-            for name in self.fields
-        }
+        sorted_ = {name: self._room(f"sorted-{name}", TYPES[name]) for name in self.fields}
         free = starts[:-1].copy()
         for start in range(0, self.n_entries, PIECE):
             piece = slice(start, start + PIECE)
@@ -252,6 +244,13 @@ class _Spool:
             for name in self.fields:
                 sorted_[name][place] = np.array(kept[name][piece])[order]
         return sorted_
+
+    def _room(self, name: str, dtype: type) -> np.memmap:
+        """A file for all entries in memory. Its room on disk is taken first: a disk that is full when a page of it is
+        written would kill the process."""
+        with (self.folder / name).open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, self.n_entries * np.dtype(dtype).itemsize)
+        return np.memmap(self.folder / name, dtype, "r+", shape=self.n_entries)
 
     def _merged(self, name: str, found, rows, columns, new, ids) -> np.ndarray:
         """Values of equal pairs added up; of columns and times the first."""

@@ -46,6 +46,7 @@ class ImportSummary:
     reading: str  # how the source was read, in words
     written: bool = True  # False: of a look, see `ingest.look_at`
     notes: tuple[str, ...] = ()  # decisions about several columns, each with the way to another one
+    sha256: tuple[str, ...] = ()  # of the content of each source, where it was asked for
 
 
 def summary_lines(summary: ImportSummary, verbose: bool = False) -> list[str]:

@@ -23,7 +23,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,12 +32,12 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from mpibayes.errors import ConfigError, DataError
+from mpibayes.errors import CheckpointError, ConfigError, DataError
 from mpibayes.io.documents import json_text, json_value
-from mpibayes.io.files import HDF5, first_bytes, reading, sync_directory
+from mpibayes.io.files import HDF5, TEMPORARY, first_bytes, replacing, writing
+from mpibayes.io.h5 import reading_h5, writing_h5
 from mpibayes.io.rows import (
     BLOCKS,
-    CODES,
     KINDS,
     MAX_COUNT,
     NUMERIC,
@@ -52,6 +51,9 @@ from mpibayes.io.rows import (
     summarise,
 )
 from mpibayes.io.seal import Seal, append_seal
+from mpibayes.io.table_header import column_of, dataset, impossible, text
+from mpibayes.io.target import TABLE as TYPED
+from mpibayes.io.target import check_target
 
 OURS = "mpibayes-"  # what the formats of tables begin with
 FORMAT = "mpibayes-table"
@@ -144,11 +146,8 @@ class Table:
                 if getattr(rows, block).size:
                     Seal.of(self.path).verify(*_extent(file[block], start, stop))
             _read_rows(file, rows, start)
-        for block in CODES:
-            codes = getattr(rows, block)
-            top = [len(c.levels) for c in self.columns if c.block == block]
-            if codes.size and (codes.max(axis=0) > top).any():
-                raise DataError(f"{self.path}: damaged table: a code in '{block}' is larger than its column allows")
+        if wrong := impossible(rows, self.columns):
+            raise DataError(f"{self.path}: damaged table: {wrong}")
         return rows
 
     def slices(self, step: int | None = None) -> Iterator[Rows]:
@@ -180,11 +179,11 @@ def open_sealed(path: Path) -> Iterator[h5py.File]:
     try:
         seal = Seal.of(path)
         seal.verify_contents()
-        with h5py.File(path, "r", locking=False) as file:
+        with reading_h5(path) as file:
             if str(file.attrs.get("format", "")).startswith(OURS):
                 seal.require()
             yield file
-    except (OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
+    except (OSError, KeyError, ValueError, TypeError, RuntimeError, OverflowError) as error:
         cut = "truncated" in str(error)
         why = "truncated HDF5 file, or changed since its import" if cut else f"damaged HDF5 file ({_reason(error)})"
         raise DataError(f"{path}: {why}; import the table again or copy it again") from error
@@ -206,15 +205,14 @@ def _read_header(path: Path, file: h5py.File) -> Table:
     n_rows = int(file.attrs["n_rows"])
     if n_rows < 1:
         raise DataError(f"{path}: the table has no rows")
-    columns = []
-    for number, entry in enumerate(json_value(file["columns"][()])):
-        if entry.pop("n_levels"):
-            entry["levels"] = tuple(file[f"levels/{number}"].asstr()[:])
-        entry["atoms"] = tuple(entry["atoms"])
-        columns.append(Column(**entry))
+    entries = json_value(text(file, "columns"))
+    if not isinstance(entries, list):
+        raise ValueError("the list of its columns is none")
+    columns = [column_of(file, number, entry) for number, entry in enumerate(entries)]
     problems = []
     for block, width in block_widths(columns).items():
-        found = (file[block].shape, file[block].dtype) if block in file else ((n_rows, 0), np.dtype(BLOCKS[block]))
+        data = dataset(file, block) if block in file else None
+        found = (data.shape, data.dtype) if data is not None else ((n_rows, 0), np.dtype(BLOCKS[block]))
         if found != ((n_rows, width), np.dtype(BLOCKS[block])):
             expected = f"{(n_rows, width)} {np.dtype(BLOCKS[block])}"
             problems.append(f"dataset '{block}' is {found[0]} {found[1]}, expected {expected}")
@@ -226,7 +224,9 @@ def _read_header(path: Path, file: h5py.File) -> Table:
         problems.append("the column list and the blocks disagree")
     if problems:
         raise DataError(f"{path}: the table is inconsistent; import the source again", problems)
-    source = json_value(file["source"][()]) if "source" in file else {}
+    source = json_value(text(file, "source")) if "source" in file else {}
+    if not isinstance(source, dict):
+        raise ValueError("what it was made from is not described")
     return Table(path, n_rows, tuple(columns), str(file.attrs["fingerprint"]), source)
 
 
@@ -234,19 +234,6 @@ def check_table_name(path: Path) -> None:
     """Raises where a name would promise something else than a table, such as a CSV file."""
     if path.suffix.lower() not in SUFFIXES:
         raise ConfigError(f"{path}: a typed table is HDF5; expected a name that ends in {' or '.join(SUFFIXES)}")
-
-
-def check_target(path: Path, overwrite: bool) -> None:
-    """Raises before any work is done when a new file cannot be put at `path`."""
-    with reading(path):
-        if path.is_dir():
-            raise ConfigError(f"{path}: is a directory; name a file to write")
-        if path.exists() and not overwrite:
-            raise ConfigError(f"{path}: exists and is kept; choose another name, or replace it with --force")
-        if not path.parent.is_dir():
-            raise DataError(f"{path}: cannot be written: no directory {path.parent}")
-    if not os.access(path.parent, os.W_OK):
-        raise DataError(f"{path}: cannot be written: no permission to write in {path.parent}")
 
 
 @dataclass
@@ -258,7 +245,7 @@ class TableWriter:
     table = writer.table
 
     Columns' statistics are computed here. Raises ConfigError when `path` exists and `overwrite` is not set, DataError
-    when it cannot be written (the temporary file is then removed).
+    when it cannot be written there, CheckpointError when the disk is full (the temporary file is then removed).
     """
 
     path: Path
@@ -276,58 +263,65 @@ class TableWriter:
             raise DataError(f"{self.path}: a table needs at least one column")
 
     def __enter__(self) -> TableWriter:
-        check_target(self.path, self.overwrite)
+        check_target(self.path, self.overwrite, TYPED, otherwise=DataError)
         _remove_left_overs(self.path)
-        with self._explain():
-            self._check_space()
-        self._temporary = self.path.with_name(f".{self.path.name}.tmp-{secrets.token_hex(8)}")
-        self._done = 0
-        self._file = None
-        try:
-            with self._explain():
-                self._file = h5py.File(self._temporary, "x")  # as `files.create`: follows no link
+        self._check_space()
+        self._done, self._writing = 0, self._written()
+        next(self._writing)
+        return self
+
+    def __exit__(self, kind, error, trace) -> None:
+        if error is None:
+            next(self._writing, None)
+        else:
+            self._writing.close()
+
+    def _written(self) -> Iterator[None]:
+        """Make the table, from an empty temporary file to its final name; rows are written where it yields."""
+        with writing(self.path, DataError), replacing(self.path) as out:
+            with writing_h5(out) as (self._file, self._check):
                 for block, width in block_widths(self.columns).items():
                     if width:
                         self._file.create_dataset(block, (self.n_rows, width), BLOCKS[block], fillvalue=None)
-        except BaseException:
-            self._discard()
-            raise
-        return self
+                self._check()
+                yield
+                if self._done != self.n_rows:
+                    raise DataError(
+                        f"{self.path}: {self._done:,} rows instead of the {self.n_rows:,} announced; did the source "
+                        "change?"
+                    )
+                self._file.flush()
+                self._check()
+                columns, fingerprint, apart = self._finish()
+            append_seal(out, apart)
+            if not self.overwrite and self.path.exists():
+                raise ConfigError(f"{self.path}: appeared while the table was written; it is kept")
+        self.table = Table(self.path, self.n_rows, columns, fingerprint, dict(self.source))
 
     def _check_space(self) -> None:
         itemsize = {block: np.dtype(dtype).itemsize for block, dtype in BLOCKS.items()}
         need = self.n_rows * sum(itemsize[c.block] for c in self.columns)
-        free = shutil.disk_usage(self.path.parent).free
+        with writing(self.path, DataError):
+            free = shutil.disk_usage(self.path.parent).free
         if need > free:
-            raise DataError(f"{self.path}: needs {need / 1e6:,.1f} MB of disk, {free / 1e6:,.1f} MB are free")
+            raise CheckpointError(
+                f"{self.path}: cannot be written: it needs {need / 1e6:,.1f} MB of disk, and {free / 1e6:,.1f} MB are "
+                f"free in {self.path.parent}; free some space, or name another place"
+            )
 
     def write(self, rows: Rows) -> None:
         stop = self._done + len(rows)
         if stop > self.n_rows:
             raise DataError(f"{self.path}: more rows than the {self.n_rows:,} announced; did the source change?")
-        with self._explain():
-            for block in BLOCKS:
-                if getattr(rows, block).size:
-                    self._file[block].write_direct(getattr(rows, block), dest_sel=np.s_[self._done : stop])
+        for block in BLOCKS:
+            if getattr(rows, block).size:
+                self._file[block].write_direct(getattr(rows, block), dest_sel=np.s_[self._done : stop])
+        with writing(self.path, DataError):
+            self._check()
         self._done = stop
 
-    def __exit__(self, kind, error, trace) -> None:
-        if kind is not None:
-            self._discard()
-            return
-        try:
-            if self._done != self.n_rows:
-                raise DataError(
-                    f"{self.path}: {self._done:,} rows instead of the {self.n_rows:,} announced; did the source change?"
-                )
-            with self._explain():
-                self._finish()
-        except BaseException:
-            self._discard()
-            raise
-
-    def _finish(self) -> None:
-        self._file.flush()
+    def _finish(self) -> tuple[tuple[Column, ...], str, list[tuple[int, int]]]:
+        """All but the rows: the columns with their statistics, the fingerprint, and where the blocks lie."""
         digests = {block: hashlib.sha256() for block in BLOCKS}
         columns = summarise(self.columns, self._read_back(digests))
         entries = [asdict(c) | {"n_levels": len(c.levels)} for c in columns]
@@ -344,17 +338,7 @@ class TableWriter:
             format=FORMAT, version=VERSION, n_rows=self.n_rows, fingerprint=fingerprint, created_by=created_by()
         )
         blocks = (self._file[block] for block in BLOCKS if block in self._file)
-        apart = [_extent(data, 0, len(data)) for data in blocks]
-        self._file.close()
-        with self._temporary.open("rb+") as raw:
-            append_seal(raw, apart)
-            raw.flush()
-            os.fsync(raw.fileno())
-        if not self.overwrite and self.path.exists():
-            raise ConfigError(f"{self.path}: appeared while the table was written; it is kept")
-        os.replace(self._temporary, self.path)
-        sync_directory(self.path.parent)
-        self.table = Table(self.path, self.n_rows, columns, fingerprint, dict(self.source))
+        return columns, fingerprint, [_extent(data, 0, len(data)) for data in blocks]
 
     def _read_back(self, digests: dict) -> Iterator[Rows]:
         """What was written, in slices of our own: fingerprint and statistics do not depend on the batches."""
@@ -366,27 +350,13 @@ class TableWriter:
                 digest.update(getattr(rows, block))
             yield rows
 
-    def _discard(self) -> None:
-        with contextlib.suppress(OSError, RuntimeError, ValueError):
-            if self._file is not None:
-                self._file.close()
-        with contextlib.suppress(OSError):
-            self._temporary.unlink()
-
-    @contextlib.contextmanager
-    def _explain(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, RuntimeError) as error:
-            raise DataError(f"{self.path}: cannot be written: {_reason(error)}") from error
-
 
 def _remove_left_overs(table: Path) -> None:
     """Temporary files of imports that were killed: they may be as large as a table. What cannot be removed is left.
 
     Only their age counts: host name and process id are those of a live import, too, in another container.
     """
-    ours = re.compile(re.escape(f".{table.name}.tmp-") + "[0-9a-f]{16}")
+    ours = re.compile(re.escape(table.name) + r"\.[0-9a-f]{16}" + re.escape(TEMPORARY))
     with contextlib.suppress(OSError):
         for path in table.parent.iterdir():
             with contextlib.suppress(OSError):

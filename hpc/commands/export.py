@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mpibayes.errors import ConfigError, DataError
-from mpibayes.hpc.posterior.chains import burn_in_of, family_in
+from mpibayes.errors import ConfigError, DataError, MpibayesError
+from mpibayes.hpc.posterior.chains import burn_in_of, family_in, files_of
 from mpibayes.hpc.registry import exports_of, posterior_of
 from mpibayes.io import export as forms
-from mpibayes.io.export import Exported, write_csv_lines
+from mpibayes.io.export import STDOUT, Exported, write_csv_lines
+from mpibayes.io.files import chain_directories
 from mpibayes.io.rows import Column
 from mpibayes.io.table import Table
+from mpibayes.io.target import CLUSTERS, CYCLES, DRAWS, FACTORS, TOPICS, TRACE, check_export
 
 SLICE_ROWS = 65_536
+PURPOSES = {
+    "csv": CYCLES, "arviz": TRACE, "labels": DRAWS, "features": DRAWS, "clusters": CLUSTERS, "topics": TOPICS,
+    "factors": FACTORS,
+}  # fmt: skip
 OF_DRAWS = {"labels": "labels of rows"} | {form: form for form in ("clusters", "features", "factors", "topics")}
 
 
@@ -27,6 +34,7 @@ def export(
     burn_in: int | None = None,
     timings: bool = True,
     table: str | Path | None = None,
+    overwrite: bool = False,
 ) -> Exported:
     """Write `to`: clusters (see below), or a form of `io.export.export`.
 
@@ -37,9 +45,12 @@ def export(
     factors   of a factorization a line of CSV for each user and item: what it is, its id, its bias and its factors
 
     burn_in: cycles of burn-in, by default run.burn_in; csv: cycles to leave out, by default none. table: where the
-    run's table is now. Raises ConfigError, DataError, CheckpointError.
+    run's table is now. overwrite: replace a file that is no earlier export of this form. Raises ConfigError, DataError,
+    CheckpointError.
     """
     given = [run_dirs] if isinstance(run_dirs, str | Path) else list(run_dirs)
+    if out is not None and str(out) != STDOUT:
+        _check_target(Path(out), given, to, overwrite)
     if to == "csv" or not given:
         return forms.export(given, to, out, burn_in, timings)
     family = family_in(given[0])
@@ -69,6 +80,17 @@ def export(
     done = forms.export(given, to, out, burn_ins, timings, kept if kept and kept[0] else None)
     done.notes.extend(notes)
     return done
+
+
+def _check_target(out: Path, run_dirs: Sequence[str | Path], to: str, overwrite: bool) -> None:
+    """ConfigError, before any work is done, where the export cannot be written or would replace what it must not."""
+    inputs, n_chains = [], 1
+    with suppress(MpibayesError):  # a run that cannot be read is reported when it is
+        n_chains = sum(len(chain_directories(run_dir)) for run_dir in run_dirs)
+        inputs = files_of(run_dirs)
+    several = forms.a_file_each(out, n_chains) if to in forms.TEXTS and n_chains > 1 else [out]
+    for path in several:
+        check_export(path, PURPOSES[to], overwrite, inputs)
 
 
 def _clusters(run: Any, door: Any, out: str | Path | None) -> Exported:

@@ -11,10 +11,11 @@ from typing import Any
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.family import Forecast, SparseForecast
-from mpibayes.hpc.posterior.chains import family_in
+from mpibayes.hpc.posterior.chains import family_in, files_of
 from mpibayes.hpc.registry import forecast_of, posterior_of
-from mpibayes.io.files import reading, reason, replacing
+from mpibayes.io.files import replacing, writing
 from mpibayes.io.rows import Rows
+from mpibayes.io.target import ANSWER, COMPLETED, check_target, same_file
 from mpibayes.text import counted
 
 FORMS = (".csv", ".csv.gz", ".parquet")
@@ -71,12 +72,12 @@ def predict(
 
     console = console or Console(stderr=True)
     out, complete, source = (None if path is None else Path(path) for path in (out, complete, source))
-    _check_targets(out, complete, source, overwrite)
+    run_dirs = [run_dir] if isinstance(run_dir, str | Path) else list(run_dir)
+    _check_targets(run_dirs, out, complete, source, overwrite)
     if out is None and (probabilities or impute):
         raise ConfigError("--probabilities and --impute are columns of the file that -o names; give it")
     if draws is not None and draws < 1:
         raise ConfigError(f"draws = {draws}: expected a whole number, 1 or more")
-    run_dirs = [run_dir] if isinstance(run_dir, str | Path) else list(run_dir)
     family = family_in(run_dirs[0])
     kept = posterior_of(family)(run_dirs, burn_in, table)
     if kept.chains[0].config.model.sparse:
@@ -167,33 +168,27 @@ def _chain(first: Rows | None, rest: Iterator[Rows]) -> Iterator[Rows]:
     yield from rest
 
 
-def _check_targets(out: Path | None, complete: Path | None, source: Path, overwrite: bool) -> None:
+def _check_targets(
+    run_dirs: Sequence[str | Path], out: Path | None, complete: Path | None, source: Path | None, overwrite: bool
+) -> None:
+    """Raises before any work is done where a file cannot be written, or must not be."""
     if out is None and complete is None:
         raise ConfigError(
             "nothing to write: name a file for the predictions (-o), or for the filled-in rows (--complete)"
         )
     for path in (out, complete):
-        if path is not None:
-            _check_target(path, overwrite)
+        if path is not None and not path.name.endswith(FORMS):
+            raise ConfigError(f"{path}: the ending of the name decides the format; expected {', '.join(FORMS)}")
+    inputs = [source, *files_of(run_dirs)]
+    if out is not None:
+        check_target(out, overwrite, ANSWER, inputs)
     if complete is not None:
         from mpibayes.io.complete import check_format
 
-        if out is not None and out.absolute() == complete.absolute():
+        check_target(complete, overwrite, COMPLETED, inputs)
+        if out is not None and same_file(out, complete):
             raise ConfigError(f"{out}: is named twice; give -o and --complete two files")
         check_format(source, complete)
-
-
-def _check_target(out: Path, overwrite: bool) -> None:
-    """Raises ConfigError before any work is done when nothing can be written at `out`."""
-    if not out.name.endswith(FORMS):
-        raise ConfigError(f"{out}: the ending of the name decides the format; expected {', '.join(FORMS)}")
-    with reading(out, ConfigError):
-        if out.is_dir():
-            raise ConfigError(f"{out}: is a directory; name a file to write")
-        if out.exists() and not overwrite:
-            raise ConfigError(f"{out}: exists and is kept; choose another name or replace it with --force")
-        if not out.parent.is_dir():
-            raise ConfigError(f"{out}: cannot be written: no directory {out.parent}")
 
 
 @contextmanager
@@ -205,23 +200,18 @@ def _writer(out: Path):
     import pyarrow.csv
     import pyarrow.parquet
 
-    try:
-        with ExitStack() as stack:
-            file = stack.enter_context(replacing(out))
-            if out.name.endswith(".gz"):
-                file = stack.enter_context(
-                    gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=6, mtime=0)
-                )
-            writer = None
+    with writing(out), ExitStack() as stack:
+        file = stack.enter_context(replacing(out))
+        if out.name.endswith(".gz"):
+            file = stack.enter_context(gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=6, mtime=0))
+        writer = None
 
-            def write(columns: dict[str, Any]) -> None:
-                nonlocal writer
-                batch = pa.table(columns)
-                if writer is None:
-                    make = pyarrow.parquet.ParquetWriter if out.suffix == ".parquet" else pyarrow.csv.CSVWriter
-                    writer = stack.enter_context(make(file, batch.schema))
-                writer.write_table(batch)
+        def write(columns: dict[str, Any]) -> None:
+            nonlocal writer
+            batch = pa.table(columns)
+            if writer is None:
+                make = pyarrow.parquet.ParquetWriter if out.suffix == ".parquet" else pyarrow.csv.CSVWriter
+                writer = stack.enter_context(make(file, batch.schema))
+            writer.write_table(batch)
 
-            yield write
-    except OSError as error:
-        raise ConfigError(f"{out}: cannot be written: {reason(error)}") from None
+        yield write

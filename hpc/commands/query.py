@@ -11,13 +11,14 @@ from typing import Any
 from mpibayes.errors import ConfigError, MpibayesError
 from mpibayes.hpc.parallel.comm import Communicator, agree, end_job, names, on_root, world
 from mpibayes.hpc.posterior.advice import disagreement
-from mpibayes.hpc.posterior.chains import family_in
+from mpibayes.hpc.posterior.chains import family_in, files_of
 from mpibayes.hpc.query import answer as answers
 from mpibayes.hpc.query import new_rows
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.new_rows import NewRows, stream
-from mpibayes.io.files import reason
+from mpibayes.io.files import writing
+from mpibayes.io.target import ANSWER, check_target
 from mpibayes.text import visible
 
 Verb = Callable[[Asking, NewRows | None], Answer]
@@ -28,6 +29,7 @@ def query(
     verb: Verb,
     *,
     rows: Path | None = None,
+    reads: Sequence[str] = (),
     out: Path | None = None,
     picture: bool = False,
     unseen: str = "missing",
@@ -39,7 +41,8 @@ def query(
 ) -> Answer | None:
     """Ask a run, alone or on all ranks that a launcher started, print the answer and write it to `out`.
 
-    run_dir: a run, or several of one posterior. rows: a file of rows that the question is about. picture: whether the
+    run_dir: a run, or several of one posterior. rows: a file of rows that the question is about; reads: other
+    files that are read, or rows by their numbers. picture: whether the
     answer may be one. console: where the answer is shown; that chains disagree is then for the caller to say. See
     `Asking` and `read`. Raises ConfigError, DataError, CheckpointError, on root alone; other ranks then return None.
     """
@@ -48,16 +51,14 @@ def query(
     comm = None
     try:
         comm = world()
-        asking, found = _asked(comm, run_dir, verb, rows, out, picture, unseen, draws, burn_in, table, force)
+        asking, found = _asked(comm, run_dir, verb, rows, reads, out, picture, unseen, draws, burn_in, table, force)
 
         def told() -> None:
             to = console or output()
             answers.show(found, to)
             if out is not None:
-                try:
+                with writing(out):
                     answers.write(found, out)
-                except OSError as error:
-                    raise ConfigError(f"{out}: cannot be written: {reason(error)}") from None
                 to.print(Text(f"written to {out}"), soft_wrap=True)
 
             if console is None and asking.run.contradicted():
@@ -83,13 +84,17 @@ def query(
 
 
 def _asked(
-    comm: Communicator, run_dir, verb: Verb, rows, out, picture, unseen, draws, burn_in, table, force
+    comm: Communicator, run_dir, verb: Verb, rows, reads, out, picture, unseen, draws, burn_in, table, force
 ) -> tuple[Asking, Answer]:
     """The run that was asked and the answer, on every rank. Mistakes are found by all of them alike, or agreed on."""
 
     def looked_at() -> None:
-        answers.check_target(out, force, picture)
-        if out is not None and out.suffix == ".png":
+        if out is None:
+            return
+        answers.check_name(out, picture)
+        given = [run_dir] if isinstance(run_dir, Path) else run_dir
+        check_target(out, force, ANSWER, [rows, *reads, *files_of(given)])
+        if out.suffix == ".png":
             from mpibayes.hpc.commands.report import require_extra
 
             require_extra("matplotlib")

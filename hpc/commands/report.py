@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from mpibayes.errors import ConfigError
+from mpibayes.errors import ConfigError, MpibayesError
 from mpibayes.hpc.page.page import page
 from mpibayes.hpc.posterior.chains import family_in
 from mpibayes.hpc.posterior.sections import ASKED, BAD, DOUBT, GOOD
 from mpibayes.hpc.posterior.tables import Report, commands_in_words
 from mpibayes.hpc.registry import posterior_of, report_of
-from mpibayes.io.files import reason, write_bytes, write_text
+from mpibayes.io.files import make_directory, reading, replacing, writing
+from mpibayes.io.target import REPORT, protect
 
 WIDTH = 118  # of report.txt
+PAGE, TEXT, NUMBERS = "report.html", "report.txt", "summary.json"
 
 
 def require_extra(*modules: str) -> None:
@@ -39,8 +43,9 @@ def report(
     pictures, and coefficients.csv of a regression; and print its verdict and what is largest, or, `full`, all of it.
 
     burn_in: cycles left out of each chain, instead of what the configuration says. table: where the run's table is now.
-    Returns the folder. Raises ConfigError (no run there, nothing after burn-in, `out` not writable), DataError (the
-    table is missing or another one), CheckpointError (a damaged trace or labels segment).
+    Returns the folder. Raises ConfigError (no run there, nothing after burn-in, `out` not writable, or with files that
+    are no report), DataError (the table is missing or another one), CheckpointError (a damaged trace or labels segment,
+    a full disk).
     """
     from mpibayes.terminal import Console, Text
 
@@ -52,16 +57,14 @@ def report(
     family = family_in(run_dirs[0])
     kept = posterior_of(family)(run_dirs, burn_in, table)
     folder = Path(out) if out is not None else Path(run_dirs[0]) / "report"
-    make_folder(folder)
+    check_folder(folder)
     made = report_of(family)(kept)
     write(folder, made)
     _print(console, made.parts() if full or made.verdict is None else _opening(made))
     names = ", ".join(["summary.json", *made.files, *made.pictures])
     console.print()
-    console.print(Text(f"{folder / 'report.html'}: the page, to look at in a browser"), soft_wrap=True)
-    console.print(
-        Text(f"{folder / 'report.txt'}: all of it as text (also with --full); there too: {names}"), soft_wrap=True
-    )
+    console.print(Text(f"{folder / PAGE}: the page, to look at in a browser"), soft_wrap=True)
+    console.print(Text(f"{folder / TEXT}: all of it as text (also with --full); there too: {names}"), soft_wrap=True)
     return folder
 
 
@@ -94,12 +97,18 @@ def _print(console: Any, parts: Sequence[Any]) -> None:
         console.print(part, soft_wrap=bool(getattr(part, "no_wrap", False)))
 
 
-def make_folder(folder: Path) -> None:
-    """Raises ConfigError."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"{folder}: cannot be made: {reason(error)}; choose another place with --out") from None
+def check_folder(folder: Path) -> None:
+    """ConfigError where a report cannot lie in a folder, or would replace what is no report."""
+    with reading(folder, ConfigError):
+        if os.path.lexists(folder) and not folder.is_dir():
+            raise ConfigError(f"{folder}: is no folder; choose another place with --out")
+        protect(folder / PAGE, REPORT)
+        reported = all((folder / name).exists() for name in (TEXT, NUMBERS))
+        there = [name for name in (PAGE, TEXT, NUMBERS) if (folder / name).exists()]
+    if there and not reported:
+        raise ConfigError(
+            f"{folder / there[0]}: exists, and no report of ours made it; choose another place with --out"
+        )
 
 
 def text_of(made: Report) -> str:
@@ -113,15 +122,20 @@ def text_of(made: Report) -> str:
 
 
 def write(folder: Path, made: Report) -> None:
-    """Its files, in a folder that is there. Raises ConfigError."""
-    text, html = text_of(made), page(made)
+    """Its files, all of them or none; the folder is made. Raises ConfigError, CheckpointError."""
+    files = {name: content.encode() for name, content in made.files.items()}
+    document = json.dumps(made.document, indent=1, allow_nan=False) + "\n"
+    files |= {**made.pictures, TEXT: text_of(made).encode(), PAGE: page(made).encode(), NUMBERS: document.encode()}
+    new = not folder.exists()
     try:
-        for name, image in made.pictures.items():
-            write_bytes(folder / name, image)
-        for name, content in made.files.items():
-            write_text(folder / name, content)
-        write_text(folder / "report.txt", text)
-        write_text(folder / "report.html", html)
-        write_text(folder / "summary.json", json.dumps(made.document, indent=1, allow_nan=False) + "\n")
-    except OSError as error:
-        raise ConfigError(f"{folder}: cannot be written: {reason(error)}; choose another place with --out") from None
+        with writing(folder), ExitStack() as stack:
+            make_directory(folder)
+            for name, content in files.items():
+                file = stack.enter_context(replacing(folder / name))
+                file.write(content)
+                file.flush()  # a disk that is full says so before the first of them has its name
+    except MpibayesError:
+        if new:
+            with suppress(OSError):
+                folder.rmdir()
+        raise

@@ -20,12 +20,13 @@ from pathlib import Path
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from mpibayes.errors import ConfigError
+from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.io.export import canonical_labels
-from mpibayes.io.files import reason, replacing
+from mpibayes.io.files import replacing, writing
 from mpibayes.io.rows import MAX_LEVELS, Column, Rows, place_columns, slice_rows
-from mpibayes.io.table import Table, TableWriter, check_table_name, check_target
+from mpibayes.io.table import Table, TableWriter, check_table_name
+from mpibayes.io.target import DRAWS, TABLE, check_target, same_file
 from mpibayes.text import whole_number
 
 BLOCK = 16_384  # rows that share a random stream in each column
@@ -218,10 +219,10 @@ def simulate(
     check_table_name(path)
     if labels is not None:
         labels = Path(labels)
-        if labels.resolve() == path.resolve():
+        if same_file(labels, path):
             raise ConfigError(f"{labels}: is already the name of the table; name another file for the labels")
-        check_target(labels, overwrite)
-    check_target(path, overwrite)
+        check_target(labels, overwrite, DRAWS)
+    check_target(path, overwrite, TABLE, otherwise=DataError)
     z = np.empty(n_rows if labels is not None else 0, np.int32)
     used, scores = np.zeros(truth.shape.n_clusters, bool), []
     step = BLOCK * max(1, slice_rows(truth.columns) // BLOCK)
@@ -247,15 +248,12 @@ def simulate(
 
 
 def _write_labels(path: Path, z: np.ndarray) -> None:
-    try:
-        with replacing(path) as file:
-            if path.suffix == ".npy":
-                np.save(file, z)
-            else:
-                words = [str(k) for k in range(int(z.max()) + 1)]
-                file.write((" ".join([words[k] for k in canonical_labels(z).tolist()]) + "\n").encode())
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {reason(error)}") from error
+    with writing(path), replacing(path) as file:
+        if path.suffix == ".npy":
+            np.save(file, z)
+        else:
+            words = [str(k) for k in range(int(z.max()) + 1)]
+            file.write((" ".join([words[k] for k in canonical_labels(z).tolist()]) + "\n").encode())
 
 
 def parse_levels(text: str) -> tuple[int, int]:

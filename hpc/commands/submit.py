@@ -24,7 +24,7 @@ from mpibayes.hpc.config.section import parse_duration
 from mpibayes.hpc.run import directory as run_directory
 from mpibayes.hpc.run import identity as records
 from mpibayes.hpc.run.examine import MIB, examine
-from mpibayes.io.files import read_regular, reason, set_aside, write_text
+from mpibayes.io.files import make_directory, read_regular, set_aside, write_text, writing
 from mpibayes.text import counted, visible, whole_number
 
 SHORTEST_S = 120.0
@@ -176,13 +176,11 @@ def _sets(overrides: Sequence[str]) -> list[str]:
 
 def _write(script: Path, text: str) -> None:
     """Beside the run directory, which has to be new. A script that is there and differs is set aside."""
-    try:
-        script.parent.mkdir(parents=True, exist_ok=True)
+    with writing(script):
+        make_directory(script.parent)
         if script.exists() and read_regular(script) != text.encode():
             print(f"the script that was there is now {visible(set_aside(script))}")
         write_text(script, text)
-    except OSError as error:
-        raise ConfigError(f"{script}: cannot be written: {reason(error)}") from None
 
 
 def _sbatch(script: Path) -> str:

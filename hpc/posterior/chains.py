@@ -14,6 +14,7 @@ from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.config.resolved import as_dict, difference
+from mpibayes.hpc.config.section import marked
 from mpibayes.hpc.run.directory import TRAINING_ROWS
 from mpibayes.hpc.run.growth import growth_of
 from mpibayes.hpc.run.identity import RESOLVED, read_provenance, read_resolved
@@ -144,6 +145,18 @@ def family_in(run_dir: str | Path) -> str:
     home = Path(run_dir)
     chain_directories(home)
     return load(_settings_in(home) / RESOLVED).kind
+
+
+def files_of(run_dirs: Sequence[str | Path]) -> list[Path]:
+    """The files that runs read: their tables, held-out rows and labels to start from. Raises ConfigError."""
+    files = []
+    for home in map(Path, run_dirs):
+        chain_directories(home)
+        config = load(_settings_in(home) / RESOLVED)
+        for name, section in config.sections.items():
+            named = (as_dict(config)[name].get(key) for key in marked(type(section), "path"))
+            files += [Path(path) for path in named if isinstance(path, str)]
+    return files
 
 
 def burn_in_of(run_dir: str | Path) -> int:

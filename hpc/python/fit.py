@@ -223,10 +223,7 @@ def _placed(data: Any, directory: str | os.PathLike[str] | None, fresh: bool, di
         display.say(f"the run is in {folder}; name a directory to find it again")
     if folder.name in ("", ".."):
         raise ConfigError(f"directory = {str(folder)!r}: needs a name, for its table lies beside it and has it too")
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"{folder.parent}: cannot be made: {error.strerror}") from None
+    _make(folder.parent)
     place, new = (folder.with_name(f"{folder.name}{end}.parquet") for end in ("", ".new"))
     frames.write_parquet(table, new)
     _put(new, place, _same_rows, folder, fresh, "of another DataFrame")
@@ -246,6 +243,13 @@ def _put(new: Path, place: Path, same: Callable[[Path, Path], bool], folder: Pat
         os.replace(new, place)
     finally:
         new.unlink(missing_ok=True)
+
+
+def _make(folder: Path) -> None:
+    from mpibayes.io.files import make_directory, writing
+
+    with writing(folder):
+        make_directory(folder)
 
 
 def _same_rows(a: Path, b: Path) -> bool:
@@ -273,7 +277,7 @@ def _imported(source: Path, folder: Path, fresh: bool, display: Display, **optio
     from mpibayes.io.summary import summary_lines
 
     place, new = (folder.with_name(f"{folder.name}{end}.h5") for end in ("", ".new"))
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    _make(folder.parent)
     with in_words_of_python():
         summary = ingest.import_table(source, new, overwrite=True, **options)
     for line in summary_lines(summary):

@@ -107,13 +107,10 @@ def write_parquet(table: pa.Table, path: Path) -> None:
     """A Parquet file, whole or not at all. Raises DataError."""
     import pyarrow.parquet
 
-    from mpibayes.io.files import reason, replacing
+    from mpibayes.io.files import replacing, writing
 
-    try:
-        with replacing(path) as file:
-            pyarrow.parquet.write_table(table, file)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written: {reason(error)}") from None
+    with writing(path, DataError), replacing(path) as file:
+        pyarrow.parquet.write_table(table, file)
 
 
 def from_arrow(table: pa.Table, kind: Kind, index: Any = None) -> Any:

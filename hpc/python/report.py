@@ -29,7 +29,7 @@ class Report:
         """Write report.txt, summary.json and the pictures; by default to DIR/report. Returns the folder. Raises
         ConfigError where it cannot be written."""
         place = self._folder if folder is None else Path(folder).expanduser()
-        written.make_folder(place)
+        written.check_folder(place)
         written.write(place, self._made)
         return place
 

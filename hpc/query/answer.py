@@ -12,7 +12,7 @@ import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.posterior.tables import plain_table
-from mpibayes.io.files import reading, write_bytes, write_text
+from mpibayes.io.files import write_bytes, write_text
 from mpibayes.text import counted, number, visible
 
 FORMS = (".csv", ".parquet", ".json", ".png")
@@ -101,20 +101,11 @@ def cell(x: Any) -> str:
     return f"{x:.3g}" if 0 < abs(x) < 0.1 else f"{x:.3f}" if abs(x) < 10 else number(x)
 
 
-def check_target(out: Path | None, overwrite: bool, picture: bool) -> None:
-    """Raises ConfigError before any work is done when nothing can be written at `out`."""
-    if out is None:
-        return
+def check_name(out: Path, picture: bool) -> None:
+    """ConfigError where the name of a file promises no format that an answer has."""
     forms = FORMS if picture else FORMS[:-1]
     if out.suffix not in forms:
         raise ConfigError(f"{out}: the ending of the name decides the format; expected {', '.join(forms)}")
-    with reading(out, ConfigError):
-        if out.is_dir():
-            raise ConfigError(f"{out}: is a directory; name a file to write")
-        if out.exists() and not overwrite:
-            raise ConfigError(f"{out}: exists and is kept; choose another name or replace it with --force")
-        if not out.parent.is_dir():
-            raise ConfigError(f"{out}: cannot be written: no directory {out.parent}")
 
 
 def write(answer: Answer, out: Path) -> None:

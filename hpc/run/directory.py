@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import platform
 import re
 import sys
@@ -25,13 +26,15 @@ from mpibayes.hpc.run.identity import PROVENANCE, RESOLVED
 from mpibayes.hpc.run.lock import Lock
 from mpibayes.hpc.run.status import read_status
 from mpibayes.io.checkpoint import Generation
+from mpibayes.io.documents import json_value
 from mpibayes.io.draws import FOLDER as LABELS
 from mpibayes.io.files import (
     Guard,
+    cannot_write,
+    is_there,
     make_directory,
     read_regular,
     reading,
-    reason,
     remove_left_overs,
     replacing,
     set_aside,
@@ -112,14 +115,15 @@ def open_run(
     try:
         if not started:
             require_no_strangers(folder)
-        make_directory(folder.resolve())
+        place = Path(os.path.realpath(folder))
+        make_directory(place)
         lock.take(folder)
         started = holds_run(folder)
         if fresh and started:
             lock.check()
-            lock.follow(set_aside(folder.resolve()))  # held until it is out of the way of other starters
+            lock.follow(set_aside(place))  # held until it is out of the way of other starters
             lock.release()
-            make_directory(folder.resolve())
+            make_directory(place)
             lock.take(folder)
             started = holds_run(folder)
         remove_left_overs(folder, lock.check)
@@ -131,8 +135,7 @@ def open_run(
             records.write_resolved(folder, resolved_toml(config), lock.check)
             return config
     except OSError as error:
-        kind = CheckpointError if started else ConfigError  # a full disk is not the configuration's mistake
-        raise kind(f"{error.filename or folder}: cannot be written: {reason(error)}") from None
+        raise cannot_write(error.filename or folder, error, CheckpointError if started else ConfigError) from None
     before, old = records.read_provenance(folder), records.read_resolved(folder)
     config = continued(config, old)
     same_table = before["fingerprint"] == content["fingerprint"]
@@ -156,7 +159,7 @@ def open_run(
 def holds_run(folder: Path) -> bool:
     """Whether a run was started in this directory. ConfigError where it is a file, or cannot be read."""
     with reading(folder, ConfigError):
-        if folder.exists() and not folder.is_dir():
+        if is_there(folder) and not folder.is_dir():
             raise ConfigError(f"{folder}: is a file; name a run directory with -o")
         return (folder / RESOLVED).exists()
 
@@ -230,7 +233,7 @@ def write_start(folder: Path, record: Mapping[str, Any], guard: Guard) -> None:
 def read_start(folder: Path) -> dict[str, Any]:
     """Return what `write_start` wrote; {} where nothing was written, or it cannot be read: no result depends on it."""
     try:
-        record = json.loads(read_regular(folder / START))
-    except (OSError, ValueError, RecursionError):
+        record = json_value(read_regular(folder / START))
+    except (OSError, ValueError):
         return {}
     return record if isinstance(record, dict) else {}

@@ -8,14 +8,13 @@ one which the user has imported in its place, with a schema perhaps, is kept.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 import shlex
 from pathlib import Path
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.io.files import open_regular, reading, reason, write_text
+from mpibayes.io.files import is_there, make_directory, open_regular, reading, set_aside, sha256_of, write_text, writing
 from mpibayes.io.formats import kinds
 from mpibayes.io.packing import PACKED
 from mpibayes.io.table import SUFFIXES as TABLES
@@ -74,36 +73,48 @@ def configuration(source: Path, folder: Path, fresh: bool) -> Path:
     own = source.suffix.lower() in TABLES
     beside = folder.with_name(folder.name + ".h5")
     table = source if own else beside
-    content = f"fingerprint {Table.open(source).fingerprint}" if own else f"sha256 {_digest(source)}"
-    made = f"# made by `mpibayes run` from {toml_string(source.name)}, {content}\n"
-    if place.exists() and not fresh:
+    with reading(folder, ConfigError):
+        is_there(folder)
+    with reading(place, ConfigError):
+        there = is_there(place)
+    if there and not fresh:
         if not (own and beside.exists() and beside.samefile(source)):  # its own table, whatever that was made from
-            _require_same(place, table, source, made)
+            _require_same(place, table, source, _made_from(source, own))
         return place
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    with writing(folder.parent):
+        make_directory(folder.parent)
     kept = own or _is_another(table, place, source)
-    if not kept:
-        _import(source, table, place.exists())
-    elif not own:
+    if kept and not own:
         _tell(f"{table}: was imported from {source.name} by itself and is kept; remove it to have it made anew")
+    made = _made_from(source, own) if kept else _made_of(source, f"sha256 {_import(source, table, there)}")
+    if there:
+        _keep_own(place)
     named, found = table.absolute() if own else table.name, Table.open(table)
     cells = found.n_rows * len(found.columns)
     cycles = next(cycles for most, cycles in CYCLES if cells <= most)
-    try:
-        known = "" if kept else f"# its table: fingerprint {found.fingerprint}\n"
+    known = "" if kept else f"# its table: fingerprint {found.fingerprint}\n"
+    with writing(place):
         write_text(place, TEXT.format(made=made, known=known, table=toml_string(str(named)), cycles=cycles))
-    except OSError as error:
-        raise DataError(f"{place}: cannot be written: {reason(error)}") from error
     _tell(f"{place}: the configuration; every key is in docs/configuration.md")
     return place
 
 
-def _digest(path: Path) -> str:
-    content = hashlib.sha256()
-    with reading(path), open_regular(path) as file:
-        while block := file.read(1 << 20):
-            content.update(block)
-    return content.hexdigest()
+def _made_from(source: Path, own: bool) -> str:
+    """The first line of a configuration that is made from this file as it is now."""
+    return _made_of(source, f"fingerprint {Table.open(source).fingerprint}" if own else f"sha256 {sha256_of(source)}")
+
+
+def _made_of(source: Path, content: str) -> str:
+    return f"# made by `mpibayes run` from {toml_string(source.name)}, {content}\n"
+
+
+def _keep_own(place: Path) -> None:
+    """Put a configuration of other origin out of the way of the one that is made."""
+    with reading(place), open_regular(place) as file:
+        ours = MADE_FROM.match(file.read(4096).decode("utf-8", "replace"))
+    if ours is None:
+        with writing(place):
+            _tell(f"{place}: is not of our making; it is now {set_aside(place)}")
 
 
 def _require_same(place: Path, table: Path, source: Path, made: str) -> None:
@@ -132,22 +143,39 @@ def _is_another(table: Path, place: Path, source: Path) -> bool:
         found = Table.open(table)
     except DataError:
         return False
-    if found.source.get("files") != [source.name] or (known is not None and known[1] == found.fingerprint):
+    if known is not None and known[1] == found.fingerprint:
         return False
+    if found.source.get("files") != [source.name]:
+        raise ConfigError(
+            f"{table}: exists and is kept: it was not made from {source.name}; choose another directory with -o, or "
+            "move it away"
+        )
     if source.stat().st_mtime > table.stat().st_mtime:
         raise ConfigError(f"{table}: was imported by itself, before {source} changed; import it again, or remove it")
     return True
 
 
-def _import(source: Path, table: Path, overwrite: bool) -> None:
+def _import(source: Path, table: Path, overwrite: bool) -> str:
+    """The SHA-256 of what was imported."""
     from mpibayes.io.ingest import import_table
     from mpibayes.io.summary import summary_lines
 
+    if table.exists() and not overwrite:
+        raise ConfigError(f"{table}: exists and is kept; choose another directory with -o, or move it away")
     _tell(f"{source}: imports into {table}")
-    summary = import_table(source, table, overwrite=overwrite)
+    try:
+        summary = import_table(source, table, overwrite=overwrite, hashed=True)
+    except ConfigError:
+        if overwrite or not table.exists():
+            raise
+        raise ConfigError(
+            f"{table}: is there by now, perhaps of another start, and is kept; run the same command again, or choose "
+            "another directory with -o"
+        ) from None
     lines = summary_lines(summary)
     _tell("\n".join([*lines[:2], *(line for line in lines if line.startswith(("note: ", "warning: ")))]))
     _tell(f"what each column became, and why: {shlex.join(['mpibayes', 'import', str(source), '--dry-run'])}")
+    return summary.sha256[0]
 
 
 def _tell(words: str) -> None:

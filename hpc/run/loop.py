@@ -390,6 +390,7 @@ class ChainRun:
         self._began = self._last_checkpoint = self.clock.elapsed()  # a search takes its time
 
         def open_writers():
+            self.lock.check()  # a directory that was moved away is not made anew
             with storing(self.folder):
                 make_directory(self.folder)
                 remove_left_overs(self.folder, self.lock.check)

@@ -29,7 +29,7 @@ from typing import Any, TextIO
 from mpibayes.hpc.parallel.launcher import launched
 from mpibayes.hpc.run.live import Past, panel
 from mpibayes.hpc.scalar import ACTIVE_ROWS, LOOKED_ROWS, Scalar, shown
-from mpibayes.io.files import make_directory, open_regular
+from mpibayes.io.files import open_regular
 from mpibayes.text import count, duration, rate, visible
 
 EVERY_S = 60.0
@@ -128,7 +128,7 @@ class Progress:
         self._file = None
         with contextlib.suppress(OSError):  # the log is a convenience: a full disk speaks up at the checkpoint
             logs = Path(folder) / "logs"
-            make_directory(logs)
+            logs.mkdir(exist_ok=True)  # in a directory that is there: one that was moved away is not made anew
             self._file = open_regular(logs / "run.log", "a", encoding="utf-8", buffering=1)
         self._live = _live_display(self._stream)
         self._past = Past()

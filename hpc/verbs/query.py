@@ -296,4 +296,5 @@ def compare(run_dir, group, against, rows, against_rows, other, columns, top, **
     if ways[1] and not rows:
         raise click.UsageError("name the first group of rows, too: --rows")
     verb = compared(group, against, rows, against_rows, other, columns, top, options)
-    _ask(run_dir, verb, picture=True, **options)
+    files = [text.removeprefix("@") for text in (rows, against_rows) if text]
+    _ask(run_dir, verb, picture=True, reads=files, **options)

@@ -43,7 +43,8 @@ def report(run_dirs, out, burn_in, full, table):
 @click.option("--burn-in", type=click.IntRange(min=0), help="Cycles of burn-in.  [default: run.burn_in; csv: 0]")
 @click.option("--timings/--no-timings", default=True, help="Keep the columns of csv that are times.  [default: keep]")
 @TABLE
-def export(run_dirs, to, out, burn_in, timings, table):
+@click.option("--force", is_flag=True, help="Replace OUT even if it is no earlier export of this form.")
+def export(run_dirs, to, out, burn_in, timings, table, force):
     """Write clusters, features or draws for other programs. Burn-in is left out; arviz has it in groups of its own.
 
     \b
@@ -66,7 +67,7 @@ def export(run_dirs, to, out, burn_in, timings, table):
     """
     from mpibayes.hpc.commands.export import export as write
 
-    done = write(list(run_dirs), to, out=out, burn_in=burn_in, timings=timings, table=table)
+    done = write(list(run_dirs), to, out=out, burn_in=burn_in, timings=timings, table=table, overwrite=force)
     for note in done.notes:
         click.echo(f"mpibayes: note: {visible(note)}", err=True)
     for path in done.paths:

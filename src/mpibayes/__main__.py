@@ -14,6 +14,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(threads, "1")  # ranks share the work; threads beside them would wait for cores
+    os.environ.setdefault("HDF5_PLUGIN_PRELOAD", "::")  # no code from folders of plug-ins, whatever a file asks for
     from mpibayes.hpc.parallel.launcher import launcher_size
     from mpibayes.hpc.run import signals
 

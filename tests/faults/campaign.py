@@ -84,7 +84,7 @@ class Case:
         start = Start(words, 1, self.folder)
         if start.wait():
             raise Wrong("the import fails after one that was killed")
-        if left := [path.name for path in self.folder.glob(".*")]:
+        if left := [path.name for path in self.folder.glob("*.tmp")]:
             raise Wrong(f"the import leaves {left}")
 
     def undisturbed(self) -> None:

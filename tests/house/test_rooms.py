@@ -46,7 +46,7 @@ ROOMS = {
     | {"hpc.registry", "hpc.run"},
     "sklearn": {"hpc.python"},
     "hpc.verbs": {*BELOW, "io", "hpc.commands", "hpc.config", "hpc.parallel", "hpc.query", "hpc.run"},
-    "hpc.cli": {*BELOW, "hpc.parallel", "hpc.run", "hpc.verbs"},
+    "hpc.cli": {*BELOW, "io", "hpc.parallel", "hpc.run", "hpc.verbs"},
 }
 # Besides these a kernel's Python files import nothing but the standard library.
 NUMERIC = {"numpy", "__future__", "mpibayes"}

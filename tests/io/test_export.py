@@ -212,7 +212,7 @@ def test_refusals(tmp_path):
     refused("a burn-in of 20 cycles leaves nothing", tmp_path, "csv", burn_in=20)
     refused("a burn-in of 20 cycles leaves nothing", tmp_path, "labels", burn_in=20)
     refused("0 or more", tmp_path, "csv", burn_in=-1)
-    refused("is a directory", tmp_path, "csv", tmp_path)
+    refused("cannot be written: Is a directory", tmp_path, "csv", tmp_path)
     refused("cannot be written: No such file or directory", tmp_path, "csv", tmp_path / "absent" / "x.csv")
 
 
@@ -226,7 +226,7 @@ def test_a_failed_export_leaves_the_old_file(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fsync)
-        with pytest.raises(ConfigError, match=r"t\.csv: cannot be written: No space left on device"):
+        with pytest.raises(CheckpointError, match=r"t\.csv: cannot be written: No space left on device"):
             export(tmp_path, "csv", out)
     (tmp_path / "labels" / "seg-000000010-000000018.h5").write_bytes(b"")
     with pytest.raises(CheckpointError, match=r"seg-000000010-000000018\.h5: damaged"):

@@ -127,7 +127,7 @@ def table(folder):
 # How a file is written, its name, and those of the temporary one that somebody could guess.
 WRITTEN = {
     "segment": (segment, "trace/seg-000000001-000000003.h5", "trace/seg-000000001-000000003.h5.0badcafe0badcafe.tmp"),
-    "table": (table, "table.h5", f".table.h5.tmp-{'0badcafe' * 2}"),
+    "table": (table, "table.h5", f"table.h5.{'0badcafe' * 2}.tmp"),
     "generation": (generation, "000000003/shared.h5", "000000003-0badcafe.tmp"),
 }
 

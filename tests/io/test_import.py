@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import hashlib
 import io
 import lzma
 import os
@@ -499,23 +500,43 @@ def test_a_source_that_changes_while_it_is_read(tmp_path):
     assert os.listdir(tmp_path) == ["data.csv"]
 
 
+@pytest.mark.parametrize("phase", ["reading", "writing"])
+def test_a_file_that_changes_without_growing(tmp_path, phase):
+    """What was profiled, written and hashed is one content, or there is no table."""
+    path = put(tmp_path, "a,b\n1.5,x\n2.5,y\n" * 1)
+
+    def change(at, rows, share):
+        if at == phase:
+            path.write_text("a,b\n1.5,y\n2.5,x\n")
+
+    with pytest.raises(DataError, match=r"data\.csv: changed while it was read"):
+        import_table(path, tmp_path / "t.h5", progress=change)
+    assert os.listdir(tmp_path) == ["data.csv"]
+
+
+def test_the_hash_is_of_what_was_read(tmp_path):
+    path = put(tmp_path, "a,b\n1.5,x\n2.5,y\n")
+    summary = import_table(path, tmp_path / "t.h5", hashed=True)
+    assert summary.sha256 == (hashlib.sha256(path.read_bytes()).hexdigest(),)
+
+
 def test_a_full_disk(tmp_path):
     pytest.importorskip("resource")
     path = put(tmp_path, "a,b\n" + "".join(f"{i * 0.5},{i % 3}\n" for i in range(50_000)))
     code = """
         import resource, sys
-        from mpibayes.errors import DataError
+        from mpibayes.errors import CheckpointError
         from mpibayes.io.ingest import import_table
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
         try:
             import_table(sys.argv[1], sys.argv[2])
-        except DataError as error:
+        except CheckpointError as error:
             print(error)
             sys.exit(error.exit_code)
     """
     command = [sys.executable, "-c", textwrap.dedent(code), str(path), str(tmp_path / "t.h5")]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert result.returncode == 3 and "cannot be written: File too large" in result.stdout, result
+    assert result.returncode == 4 and "cannot be written: File too large" in result.stdout, result
     assert os.listdir(tmp_path) == ["data.csv"]
 
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from mpibayes.errors import ConfigError, DataError
+from mpibayes.errors import CheckpointError, ConfigError, DataError
 from mpibayes.hpc.commands.predict import predict
 from mpibayes.io import complete
 from mpibayes.io.forms import Form, form_of
@@ -255,7 +255,7 @@ def test_refusals(run, holes, tmp_path):
 
     refused("nothing to write: name a file")
     refused("--impute are columns of the file that -o names", complete=tmp_path / "a.csv", impute=True)
-    refused("is the file whose gaps are to be filled", complete=holes[0], overwrite=True)
+    refused("is both read and written by this command", complete=holes[0], overwrite=True)
     refused("is a text file; expected a name that ends in .csv", complete=tmp_path / "a.parquet")
     refused("is named twice", tmp_path / "a.csv", complete=tmp_path / "a.csv")
     (tmp_path / "mine.csv").write_text("mine")
@@ -271,7 +271,7 @@ def test_a_full_disk_leaves_no_file(run, holes, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", fsync)
-    with pytest.raises(ConfigError, match=r"full\.csv: cannot be written: No space left on device"):
+    with pytest.raises(CheckpointError, match=r"full\.csv: cannot be written: No space left on device"):
         predict(run, holes[0], complete=tmp_path / "full.csv", **QUIET)
     assert [p.name for p in tmp_path.iterdir()] == ["holes.csv"]
 

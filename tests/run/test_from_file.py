@@ -7,6 +7,7 @@ import tomllib
 import numpy as np
 import pytest
 
+from mpibayes.errors import ConfigError
 from mpibayes.hpc.parallel import cores
 from mpibayes.hpc.run.examine import examine
 from mpibayes.hpc.run.from_file import configuration
@@ -61,6 +62,29 @@ def test_a_start_that_was_cut_off_is_taken_up(place):
     (place / "other.csv").write_text((place / "people.csv").read_text())
     done = mpibayes(place, "run", "other.csv", *SHORT, "-o", "b")
     assert done.returncode == 2 and "b.h5: exists and is kept" in done.stderr
+
+
+def test_what_is_of_other_origin_is_kept(place):
+    """A configuration of the user's is put aside by --fresh; a table of another file stays. `run` has no --force."""
+    (place / "a.toml").write_text("# mine\n")
+    assert mpibayes(place, "run", "people.csv", *SHORT, "-o", "a", "--fresh").returncode == 0
+    assert (place / "a.toml.old-1").read_text() == "# mine\n" and (place / "a.toml").exists()
+    (place / "b.h5").write_text("no table")
+    done = mpibayes(place, "run", "people.csv", *SHORT, "-o", "b")
+    assert done.returncode == 2 and "b.h5: exists and is kept" in done.stderr and "--force" not in done.stderr
+    assert (place / "b.h5").read_text() == "no table"
+
+
+def test_a_start_that_lost_a_race_says_what_to_do(place, monkeypatch):
+    """Another start has written the table meanwhile."""
+
+    def import_late(source, table, **options):
+        table.write_text("of another start")
+        raise ConfigError(f"{table}: appeared while the table was written; it is kept")
+
+    monkeypatch.setattr("mpibayes.io.ingest.import_table", import_late)
+    with pytest.raises(ConfigError, match="run the same command again, or choose another directory with -o"):
+        configuration(place / "people.csv", place / "a", False)
 
 
 def test_a_table_that_the_user_imported_is_kept(place):

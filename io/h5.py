@@ -1,0 +1,169 @@
+"""HDF5 files: the one place where they are opened to read, and the one where they are written.
+
+A file is written through a Python file: a full disk is then one clear `OSError`, where the HDF5 library would report it
+at some later close, keep the broken file open, and end the process.
+
+A file that is read has all of its content in itself. HDF5 can point elsewhere: external links, virtual datasets and
+external storage open any other file by its name, and a filter that the library lacks is looked for among the plug-ins
+of the machine. None of them is covered by a checksum (`io/seal.py`), and none is written by this program, so each is
+refused by its name, before it is followed.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import h5py
+from h5py import h5d, h5g, h5l, h5o, h5z
+
+from mpibayes.errors import DataError, MpibayesError
+from mpibayes.io.files import open_regular
+
+FILTERS = {h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE, h5z.FILTER_FLETCHER32}  # those that are written
+REMEMBERED = 1024  # files whose links were looked at
+
+
+@contextmanager
+def reading_h5(path: str | Path, kind: type[MpibayesError] = DataError) -> Iterator[h5py.File]:
+    """Open a regular file for reading, without locks, after all of it is found to be in the file itself.
+
+    Raises `kind` that names what points elsewhere; OSError, RuntimeError, KeyError and ValueError as h5py does, also
+    from the block.
+    """
+    with open_regular(path) as regular:
+        now = os.fstat(regular.fileno())
+    key = (os.fspath(path), now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns)
+    with h5py.File(path, "r", locking=False) as file:
+        if key not in _whole:
+            elsewhere = _pointing_elsewhere(file)
+            if elsewhere:
+                raise kind(f"{path}: refused: {elsewhere}. A file of mpibayes has all of its content in itself")
+            if len(_whole) >= REMEMBERED:
+                _whole.clear()
+            _whole.add(key)
+        yield file
+
+
+_whole: set[tuple] = set()
+
+
+def _pointing_elsewhere(file: h5py.File) -> str:
+    """The first link, dataset or filter that leads out of a file, in words; "" where there is none."""
+    groups, seen = [("", file.id)], set()
+    while groups:
+        path, group = groups.pop()
+        for name in group:
+            link, place = group.links.get_info(name), f"{path}/{name.decode(errors='replace')}"
+            if link.type == h5l.TYPE_EXTERNAL:
+                target = group.links.get_val(name)[0].decode(errors="replace")
+                return f"'{place}' is a link to another file, {target}"
+            if link.type != h5l.TYPE_HARD:
+                return f"'{place}' is a link by name"
+            if link.u in seen:
+                continue
+            seen.add(link.u)
+            item = h5o.open(group, name)
+            if isinstance(item, h5g.GroupID):
+                groups.append((place, item))
+            elif isinstance(item, h5d.DatasetID) and (words := _stored_elsewhere(item.get_create_plist())):
+                return f"'{place}' {words}"
+    return ""
+
+
+def _stored_elsewhere(how: h5py.h5p.PropDCID) -> str:
+    """Where the values of a dataset are, if that is not in its own file."""
+    if how.get_layout() == h5d.VIRTUAL:
+        files = {how.get_virtual_filename(i) for i in range(how.get_virtual_count())}
+        return f"is put together of other files, {', '.join(sorted(files))}"
+    if how.get_external_count():
+        return f"has its values in another file, {how.get_external(0)[0].decode(errors='replace')}"
+    foreign = [f for f in map(how.get_filter, range(how.get_nfilters())) if f[0] not in FILTERS]
+    if foreign:
+        return f"needs the filter {foreign[0][0]} ({foreign[0][3].decode(errors='replace')}), which is not ours"
+    return ""
+
+
+class _Medium(io.RawIOBase):
+    """What HDF5 writes to: a file whose first failure is kept until HDF5 is done, since it cannot let go of a file that
+    it could not write. Until then it looks as if all were there."""
+
+    def __init__(self, file: BinaryIO):
+        self._file, self._at, self._end, self.failure = file, 0, 0, None
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._end}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def write(self, data) -> int:
+        with self._keeping():
+            self._file.seek(self._at)
+            self._file.write(data)
+        self._at += len(data)
+        self._end = max(self._end, self._at)
+        return len(data)
+
+    def readinto(self, data) -> int:
+        with self._keeping():
+            self._file.seek(self._at)
+            self._file.readinto(data)
+        self._at += len(data)
+        return len(data)
+
+    def truncate(self, size: int | None = None) -> int:
+        self._end = self._at if size is None else size
+        with self._keeping():
+            self._file.truncate(self._end)
+        return self._end
+
+    def flush(self) -> None:
+        with self._keeping():
+            self._file.flush()
+
+    @contextmanager
+    def _keeping(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.failure = self.failure or error
+
+
+@contextmanager
+def writing_h5(file: BinaryIO) -> Iterator[tuple[h5py.File, Callable[[], None]]]:
+    """Make an HDF5 file of an empty file that is open for writing and reading, in the default library version, which
+    older readers know. Yields it with a function that raises, while it is written, what has gone wrong by then. Large
+    arrays are not copied. Raises OSError."""
+    medium = _Medium(file)
+
+    def check() -> None:
+        if medium.failure is not None:
+            raise medium.failure
+
+    try:
+        with h5py.File(medium, "w") as h5:
+            yield h5, check
+    except (OSError, RuntimeError):  # what comes of a failure is no news
+        if medium.failure is None:
+            raise
+    check()
+
+
+def write_h5(file: BinaryIO, fill: Callable[[h5py.File], None]) -> None:
+    """Make of an empty file the HDF5 file that `fill` makes; see `writing_h5`. Raises OSError."""
+    with writing_h5(file) as (h5, _):
+        fill(h5)
+
+
+def h5_image(fill: Callable[[h5py.File], None]) -> bytes:
+    """The bytes of the HDF5 file that `fill` makes, in the default library version, which older readers know."""
+    with h5py.File.in_memory(block_size=1 << 18) as file:
+        fill(file)
+        file.flush()
+        return file.id.get_file_image()

@@ -1,0 +1,130 @@
+"""Where a command may write: nowhere that something would be lost which it was not asked to replace.
+
+Never replaced, whatever the user says: a file that the command reads, a file of a run, what another command wrote for
+another purpose, and what is no file. The purpose of a file is known by its format or its first line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from mpibayes.errors import ConfigError, MpibayesError
+from mpibayes.io.files import HDF5, open_regular, reading, require_replaceable, writing
+from mpibayes.io.h5 import reading_h5
+
+TABLE, SPARSE, TRACE = "a typed table", "a sparse table", "the draws of a run (export --to arviz)"
+CYCLES, CLUSTERS, DRAWS = "a trace (export --to csv)", "clusters (export --to clusters)", "draws of labels or features"
+TOPICS, FACTORS = "topics (export --to topics)", "factors (export --to factors)"
+ANSWER, COMPLETED = "predictions, or the answer to a query", "a file with its gaps filled"
+CONFIGURATION, SETTINGS = "a configuration", "the settings of a run"
+SCHEMA, SCRIPT, REPORT = "a schema", "a batch script", "a report"
+FORMATS = {"mpibayes-table": TABLE, "mpibayes-sparse": SPARSE, "mpibayes-trace": TRACE}
+FIRST_LINES = {
+    CYCLES: r"(chain,)?cycle,",
+    CLUSTERS: r"(?!.*\b(log_density|p_cluster)\b)(.*,)?(row|line),(.*,)?cluster(_1)?(,|$)",
+    DRAWS: r"(?=\S* )[\d |]+$|[01]+$|-$",
+    TOPICS: r"topic,",
+    FACTORS: r"of,id,bias",
+    ANSWER: r"row,",
+    CONFIGURATION: r"# made by `mpibayes run` ",
+    SETTINGS: r"# Every key and its value, as mpibayes understood ",
+    SCHEMA: r"# What the columns of the table are\.",
+    SCRIPT: r"#!.*\n# Written by mpibayes submit ",
+}
+# What a run has in its directory, or in that of a chain.
+SETTINGS_OF_RUN = "config.resolved.toml"
+OF_A_RUN = re.compile(
+    r"config(\.resolved)?\.toml|provenance\.json|status\.json|training_rows\.npy|trace\.h5|LOCK.*"
+    r"|checkpoints|trace|labels|logs|report"
+)
+OF_A_CHAIN = re.compile(r"chain-\d+")
+HEAD = 1 << 16  # bytes, of the first line at most
+
+
+def check_target(
+    path: Path,
+    overwrite: bool,
+    purpose: str = "",
+    inputs: Iterable[str | os.PathLike | None] = (),
+    otherwise: type[MpibayesError] = ConfigError,
+) -> None:
+    """Raises, before any work is done, where a new file of this purpose cannot be put at `path`, or must not be.
+
+    inputs: the files that the command reads. Raises ConfigError where a file would be lost, `otherwise` where none can
+    be written.
+    """
+    with reading(path, ConfigError):
+        if path.is_dir():
+            raise ConfigError(f"{path}: is a directory; name a file to write")
+    with writing(path, otherwise):
+        require_replaceable(path)
+        if not path.parent.is_dir():
+            raise otherwise(f"{path}: cannot be written: no directory {path.parent}")
+    with reading(path, ConfigError):
+        protect(path, purpose, inputs)
+        if path.exists() and not overwrite:
+            raise ConfigError(f"{path}: exists and is kept; choose another name, or replace it with --force")
+    if not os.access(path.parent, os.W_OK):
+        raise otherwise(f"{path}: cannot be written: no permission to write in {path.parent}")
+
+
+def protect(path: Path, purpose: str = "", inputs: Iterable[str | os.PathLike | None] = ()) -> None:
+    """ConfigError where writing to `path` would replace a file that may not be lost, whoever wants it. OSError."""
+    for read in inputs:
+        if read is not None and same_file(path, read):
+            raise ConfigError(f"{path}: is both read and written by this command; choose another name to write")
+    run = run_that_owns(path, purpose)
+    if run is not None:
+        raise ConfigError(f"{path}: belongs to the run in {run}, which needs its files; choose another name to write")
+    there = purpose_of(path) if os.path.exists(path) else ""
+    if there and purpose and there != purpose:
+        raise ConfigError(f"{path}: is {there}, and what would replace it is {purpose}; choose another name to write")
+
+
+def same_file(path: str | os.PathLike, other: str | os.PathLike) -> bool:
+    """Whether two names are of one file, whatever links lead there; also of one that does not exist yet."""
+    with suppress(OSError, ValueError):  # a NUL is no part of a name
+        return os.path.samefile(path, other)
+    with suppress(ValueError):
+        return os.path.realpath(path) == os.path.realpath(other)
+    return False
+
+
+def run_that_owns(path: Path, purpose: str = "") -> Path | None:
+    """The run directory of which `path` is a file of the run's own; None where it is not. OSError."""
+    real = Path(os.path.realpath(path.parent), path.name)
+    for folder in real.parents:
+        if not os.path.exists(folder / SETTINGS_OF_RUN):
+            continue
+        parts = real.relative_to(folder).parts
+        name = parts[1] if len(parts) > 1 and OF_A_CHAIN.fullmatch(parts[0]) else parts[0]
+        meant = (name == "report" and purpose == REPORT) or (name == "trace.h5" and purpose == TRACE)
+        return folder if OF_A_RUN.fullmatch(name) and not meant else None
+    return None
+
+
+def purpose_of(path: Path) -> str:
+    """What one of our commands wrote there; "" for a file of other origin, and one that cannot be read."""
+    try:
+        with open_regular(path) as file:
+            head = file.read(HEAD)
+        if head.startswith(HDF5):
+            with reading_h5(path) as file:
+                form = str(file.attrs.get("format", ""))
+            return FORMATS.get(form, "a file of a run" if form.startswith("mpibayes-") else "")
+    except (OSError, RuntimeError, MpibayesError):
+        return ""
+    text = head.decode("utf-8", "replace").replace('"', "")  # some writers put every name of a header in quotes
+    first = text.partition("\n")[0]
+    return next((what for what, like in FIRST_LINES.items() if re.match(like, text if "\\n" in like else first)), "")
+
+
+def check_export(path: Path, purpose: str, overwrite: bool, inputs: Iterable[str | os.PathLike | None] = ()) -> None:
+    """As `check_target`; an empty file, and an earlier one of the same purpose, are replaced without being asked."""
+    with reading(path, ConfigError):
+        again = path.is_file() and (path.stat().st_size == 0 or purpose_of(path) == purpose)
+    check_target(path, overwrite or again, purpose, inputs)
