@@ -204,7 +204,8 @@ def _of_clusters(p: RunSummary, view: ViewSummary, pictures: Mapping[str, Pictur
     left = len(r.sizes) - len(rows)
     small = f"; {left:,} smaller ones are left out" if left else ""
     words = (
-        f"Clusters of the representative partition ({which_draw(p.run, r)}), the draw nearest to all others. "
+        f"Clusters of the representative partition ({which_draw(p.run, r)}), the draw of a typical number of clusters "
+        "that is nearest to all others. "
         "Choose one to see all its columns against all rows."
     )
     found = "distance from all rows (Kullback-Leibler divergence, nats)"
