@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.report import agreement, tables
+from mpibayes.hpc.crosscat.report import agreement, answers, tables
 from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
 from mpibayes.hpc.crosscat.report.summarise import RunSummary, ViewSummary
 from mpibayes.hpc.crosscat.report.views import which_draw
@@ -54,13 +54,12 @@ PICTURES = {
 
 def verdict(p: RunSummary) -> Verdict:
     """What was found, whether the chains agree, and what to do next."""
-    said = agreement.worst(p.agreements) if p.agreements else "unknown"
     several = len(p.summaries) > 1
     if agreement.contradicted(p.summaries, p.agreements):
         sound = BAD
     else:
-        sound = GOOD if several and said in ("same", "nearly") and p.settled.settled and not p.warnings else DOUBT
-    return Verdict(_found(p), _chains(p, several), _next(p, said, sound), sound, commands=p.commands)
+        sound = GOOD if several and p.verdict in ("same", "nearly") and p.settled.settled and not p.warnings else DOUBT
+    return Verdict(_found(p), _chains(p, several), _next(p, sound), sound, commands=p.advice.commands)
 
 
 def _found(p: RunSummary) -> list[str]:
@@ -98,23 +97,15 @@ def _found(p: RunSummary) -> list[str]:
 def _chains(p: RunSummary, several: bool) -> list[str]:
     if p.agreement is None:
         return []
-    said = agreement.answer(p.agreement, p.summaries, p.of_rows)[: 2 if p.of_rows else 1] if several else []
+    said = answers.answer(p.agreement, p.summaries, p.of_rows)[: 2 if p.of_rows else 1] if several else []
     return [
         *(said or ["One chain only: whether another would find the same is not known."]),
         f"Settled? {sentence(tables.settled(p).removesuffix('.'))}",
     ]
 
 
-def _next(p: RunSummary, said: str, sound: str) -> list[str]:
-    several = len(p.summaries) > 1
-    steps = []
-    if several and said not in ("same", "unknown"):
-        steps.append(agreement.answer(p.agreement, p.summaries, p.of_rows)[-1].removeprefix("What to do: "))
-    elif several and p.commands:
-        steps.append("Go on for longer, so that it settles.")
-    elif not several:
-        steps.append("Run more than one chain (run.chains = 2), so that they can be compared.")
-    return [*(sentence(step.removesuffix(".")) for step in steps), *warned(p.warnings), *use_it(p.run, sound)]
+def _next(p: RunSummary, sound: str) -> list[str]:
+    return [*p.advice.steps, *warned(p.warnings), *use_it(p.run, sound)]
 
 
 # --- the terminal -----------------------------------------------------------------------------------------------------
