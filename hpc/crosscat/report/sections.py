@@ -12,7 +12,7 @@ from mpibayes.hpc.crosscat.report import agreement, answers, tables
 from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
 from mpibayes.hpc.crosscat.report.summarise import RunSummary, ViewSummary
 from mpibayes.hpc.crosscat.report.views import which_draw
-from mpibayes.hpc.posterior.drawing import Picture
+from mpibayes.hpc.posterior.drawing import Picture, cut
 from mpibayes.hpc.posterior.sections import (
     BAD,
     DOUBT,
@@ -140,7 +140,7 @@ def _largest(view: ViewSummary, heading: str, most: int) -> Any:
 
 def _names(view: ViewSummary, most: int = NAMED) -> str:
     names = view.names
-    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+    return ", ".join(map(cut, names[:most])) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------

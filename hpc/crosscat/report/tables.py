@@ -11,6 +11,7 @@ from mpibayes.hpc.crosscat.report import agreement, answers
 from mpibayes.hpc.crosscat.report.agreement import Agreement
 from mpibayes.hpc.crosscat.report.summarise import SECOND_CHAIN, RunSummary
 from mpibayes.hpc.crosscat.report.views import of_views
+from mpibayes.hpc.posterior.drawing import cut
 from mpibayes.hpc.posterior.tables import (
     commands_in_words,
     fixed,
@@ -64,7 +65,7 @@ def about(p: RunSummary) -> list[tuple[str, str]]:
         columns += "; their cells were ignored: model.likelihood = false samples the prior"
     lines = [("table", str(run.table.path)), ("rows", rows), ("columns", columns)]
     for name, of in data.carve.blocks.items():
-        lines.append(("block", f"{name}, a full covariance of {len(of)} columns: {', '.join(of)}"))
+        lines.append(("block", f"{name}, a full covariance of {len(of)} columns: {', '.join(map(cut, of))}"))
     return [*lines, *_about_chains(p)]
 
 

@@ -10,6 +10,7 @@ from mpibayes.hpc.crosscat.report.dependence import SURE
 from mpibayes.hpc.crosscat.report.profiles import TRAITS, BlockProfile, Trait
 from mpibayes.hpc.crosscat.report.summarise import LISTED, ClusterLine, RunSummary, ViewSummary
 from mpibayes.hpc.posterior.chains import KeptChains
+from mpibayes.hpc.posterior.drawing import cut
 from mpibayes.hpc.posterior.tables import plain_table, span
 from mpibayes.text import counted, number, percent, visible
 
@@ -207,7 +208,7 @@ def block_tables(clusters: Sequence[ClusterLine], block: BlockProfile) -> list[A
     numbered = {name: i for i, name in enumerate(block.columns, 1)}
     title = Text(f"Block {block.name}", style="bold")
     title.append(f": {len(numbered)} columns with a full covariance in each cluster", style="not bold")
-    key = [Text(f"{f'({i})':>4} {name}") for name, i in numbered.items()]
+    key = [Text(f"{f'({i})':>4} {cut(name)}") for name, i in numbered.items()]
     means = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
     means.add_column("#", justify="right", no_wrap=True)
     shown = min(len(numbered), MEANS_SHOWN)
@@ -235,7 +236,7 @@ def _phrase(t: Trait) -> Any:
     from mpibayes.terminal import Text
 
     text = Text()
-    text.append(t.title, style="cyan")
+    text.append(t.named, style="cyan")
     text.append(f" {t.value}", style="")
     text.append(f" (overall {t.overall})", style="dim")
     return text
