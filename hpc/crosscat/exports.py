@@ -78,7 +78,7 @@ def _endings(kind) -> list[str]:
 
 
 def _names(run: Posterior) -> dict[str, list]:
-    """Of each hyperparameter: the columns, or blocks of them, that have it."""
+    """By hyperparameter: the columns, or blocks of them, that have it."""
     blocks, names = list(run.chains[0].config.joint), {}
     for kind in run.components.kinds:
         members = [kind.members(c) for c in range(len(kind))]

@@ -161,7 +161,7 @@ def _keys(figure, place, looks) -> None:
     keys = (
         ((-2, "≤ −2"), (0, "0"), (2, "≥ 2")), "mean of the cluster in standard deviations from the overall mean",
     ), (
-        ((0, "0"), (0.5, "50"), (1, "100 %")), "how much more frequent than among all rows the level shown is",
+        ((0, "0"), (0.5, "50"), (1, "100 %")), "how much more frequent the level shown is than among all rows",
     )  # fmt: skip
     wanted = [(look, *key) for look, key in zip(looks, keys) if look is not None]
     for i, ((norm, colours), ticks, label) in enumerate(wanted):

@@ -74,7 +74,7 @@ class ColumnProfile:
 
 @dataclass(frozen=True)
 class Trait:
-    """What one column says about one cluster. `value`, which follows the column's title, and `overall` are for people,
+    """One column in one cluster, in words. `value`, which follows the column's title, and `overall` are for people,
     the rest is for programs."""
 
     column: str
@@ -106,7 +106,7 @@ class Trait:
 
     @property
     def lacking(self) -> bool:
-        """Whether it says what the cluster does not have."""
+        """True if it says what the cluster does not have."""
         if self.what == "missing":
             return self.numbers["missing"] < self.numbers["overall"]
         return self.what == "level" and self.numbers["p"][0] < self.numbers["overall"][0]
@@ -157,7 +157,7 @@ def each_profile(
     components: Components, prior: Prior, s: Statistics, shown: np.ndarray, numbers: Mapping[str, Numbers],
     compared: bool = True,
 ) -> Iterator[ColumnProfile]:  # fmt: skip
-    """Those of `profiles`, one by one. compared: whether pairs of clusters are, for `alike`; else it is (0, 0)."""
+    """Yield the same profiles one by one. compared: whether pairs of clusters are, for `alike`; else it is (0, 0)."""
     size = s.size.astype(np.float64)
     for c, column in enumerate(components.categorical.columns):
         rows = slice(prior.offsets[c], prior.offsets[c + 1] - 1)
@@ -201,7 +201,7 @@ class BlockProfile:
 
 
 def block_profiles(components: Components, s: Statistics, shown: np.ndarray) -> list[BlockProfile]:
-    """Of every block of columns that are modelled jointly, from the rows of the clusters `shown` (indices into `s`)."""
+    """Profiles of the blocks of columns that are modelled jointly, in the clusters `shown` (indices into `s`)."""
     made = []
     for block, n, mean, scatter in components.multinormal.parts(s.of(Multinormal)):
         matrix = unpack(scatter)
@@ -328,7 +328,7 @@ def order(
 
 
 def trait(c: ColumnProfile, k: int) -> Trait:
-    """What column c says about cluster k."""
+    """Describe cluster k by column c."""
     nats = float(c.divergence[k])
     if c.missing[k] >= 1.0 or c.missing_divergence[k] > 0.5 * nats:
         numbers = {"missing": float(c.missing[k]), "overall": c.missing_overall}

@@ -92,6 +92,7 @@ def test_names_say_what_there_is_and_what_there_is_not():
 
 def test_traits_of_what_a_cluster_lacks(run):
     """No "only <0.01 %" in any text."""
+
     def of(p, overall):
         n = np.array([1.0])
         return ColumnProfile(
