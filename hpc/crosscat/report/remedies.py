@@ -57,10 +57,10 @@ def advise(
     if stopped and not still:
         done, wanted = min(c.cycles for c in stopped), max(chain.config.run.cycles for chain in chains)
         step = f"Run the same command again: it goes on from cycle {done:,} of {wanted:,}."
-        return Advice([step, *([] if agreed else _until_then(chains, summaries, on, settled, shown))])
+        return Advice([step, *([] if agreed else _until_then(chains, summaries, on, shown, several))])
     steps, commands = _remedies(chains, summaries, verdict, settled, ess, still)
     if not agreed:
-        steps += _until_then(chains, summaries, on, settled, shown)
+        steps += _until_then(chains, summaries, on, shown, several)
     return Advice(steps, commands if one_run else [])
 
 
@@ -118,7 +118,7 @@ def _times(ess: float) -> float:
 
 
 def _until_then(
-    chains: Sequence[Chain], summaries: Sequence[ChainSummary], on: Sequence[Agreement], settled: Judgement, shown: str
+    chains: Sequence[Chain], summaries: Sequence[ChainSummary], on: Sequence[Agreement], shown: str, several: bool
 ) -> list[str]:
     """Say what the result is good for as it is."""
     verdict = worst(on)
@@ -128,7 +128,8 @@ def _until_then(
         return []
     best = ranked(summaries)[0][0].name
     folder = next((chain.folder for chain, c in zip(chains, summaries) if c.name == best), None)
-    of = f"The clusters below are {f'those of {shown}, ' if shown else ''}one answer of several"
+    whose = f"those of {shown}, one answer of several" if shown else "one answer of several"
+    of = f"The {'views' if several else 'clusters'} below are {whose}"
     where = f"; {best} is the best one, and shows its own by: {shlex.join(['mpibayes', 'report', str(folder)])}"
     return [
         "Until the chains agree, averages over them mean little.",

@@ -269,6 +269,8 @@ def test_advice_names_the_chain_whose_clusters_are_shown():
     assert text.endswith("mpibayes report runs/a/chain-2.")
     text, _ = told(APART, shown="chain-2")
     assert text.endswith("The clusters below are those of chain-2, one answer of several, and the best one.")
+    text, _ = told(APART, shown="chain-2", several=True, view_moves_tried=1.0, view_moves=1.0, columns_moved=1.0)
+    assert text.endswith("The views below are those of chain-2, one answer of several, and the best one.")
 
 
 def test_advice_to_go_on_has_an_end():
