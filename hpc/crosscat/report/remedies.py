@@ -42,13 +42,11 @@ def advise(
     """Say what to do next. on: agreement on the columns and on the rows of each view, or on the rows of a mixture; ess:
     the smallest of the scalars; shown: the chain whose clusters the report shows; several: whether there may be several
     views."""
-    if not on:
-        return Advice()
-    one_run, verdict = len({chain.home for chain in chains}) == 1, worst(on)
+    one_run, verdict = len({chain.home for chain in chains}) == 1, worst(on) if on else "unknown"
     if len(summaries) == 1:
         more = advice.anew(chains, "compare two chains, in a new run", run_chains=2)
         step = "Run more than one chain (run.chains = 2), so that they can be compared."
-        return Advice([step], [more] if one_run else [])
+        return Advice([step], [more] if one_run and on else [])
     agreed = verdict in ("same", "unknown")
     if agreed and settled.settled:
         return Advice()
@@ -101,7 +99,7 @@ def standing_still(summaries: Sequence[ChainSummary], on: Sequence[Agreement], s
     have."""
     n = moves_together(summaries).get("kept", {})
     cycles = n.get("cycles", 0) // len(summaries)
-    if cycles < STILL or on[0].verdict in ("same", "unknown"):
+    if cycles < STILL or not on or on[0].verdict in ("same", "unknown"):
         return ""
     since = f"in the {counted(cycles, 'cycle')} after burn-in"
     if several:

@@ -324,6 +324,14 @@ def test_chains_that_agree_are_not_called_untrustworthy():
     assert told(same, judged=done) == ("", [])
 
 
+def test_advice_without_kept_labels_is_about_what_the_traces_say():
+    made, of = kept_chains()
+    found = remedies.advise(made, of, [], ENDED, 50.0)
+    assert found.steps[0] == "Go on for longer, so that it settles." and "run.cycles=1200" in found.commands[0][1]
+    one = remedies.advise(made[:1], of[:1], [], ENDED)
+    assert one.steps[0].startswith("Run more than one chain") and not one.commands
+
+
 def test_a_posterior_that_is_spread_out_says_what_can_be_used():
     g = np.random.default_rng(4)
     text, _ = told([list(g.integers(0, 6, (12, 1000))) for _ in range(2)])
