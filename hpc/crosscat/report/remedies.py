@@ -55,10 +55,10 @@ def advise(
     if stopped and not still:
         done, wanted = min(c.cycles for c in stopped), max(chain.config.run.cycles for chain in chains)
         step = f"Run the same command again: it goes on from cycle {done:,} of {wanted:,}."
-        return Advice([step, *([] if agreed else _until_then(chains, summaries, on, shown, several))])
+        return Advice([step, *([] if agreed else _until_then(chains, summaries, on, settled, shown, several))])
     steps, commands = _remedies(chains, summaries, verdict, settled, ess, still)
     if not agreed:
-        steps += _until_then(chains, summaries, on, shown, several)
+        steps += _until_then(chains, summaries, on, settled, shown, several)
     return Advice(steps, commands if one_run else [])
 
 
@@ -116,8 +116,9 @@ def _times(ess: float) -> float:
 
 
 def _until_then(
-    chains: Sequence[Chain], summaries: Sequence[ChainSummary], on: Sequence[Agreement], shown: str, several: bool
-) -> list[str]:
+    chains: Sequence[Chain], summaries: Sequence[ChainSummary], on: Sequence[Agreement], settled: Judgement, shown: str,
+    several: bool,
+) -> list[str]:  # fmt: skip
     """Say what the result is good for as it is."""
     verdict = worst(on)
     if verdict == "spread":
@@ -126,10 +127,14 @@ def _until_then(
         return []
     best = ranked(summaries)[0][0].name
     folder = next((chain.folder for chain, c in zip(chains, summaries) if c.name == best), None)
-    whose = f"those of {shown}, one answer of several" if shown else "one answer of several"
-    of = f"The {'views' if several else 'clusters'} below are {whose}"
+    rows_alone = several and on[0].verdict not in ("different", "apart")
+    what = "clusters in the views" if rows_alone else "views" if several else "clusters"
+    whose = f"those of {shown}, " if shown and not rows_alone else ""
     where = f"; {best} is the best one, and shows its own by: {shlex.join(['mpibayes', 'report', str(folder)])}"
-    return [
-        "Until the chains agree, averages over them mean little.",
-        f"{of}{', and the best one' if best == shown else where}.",
-    ]
+    usable = (
+        "The scores have settled: predictions can be used as they are."
+        if settled.has(SCORES)
+        else "Until the chains agree, averages over them mean little."
+    )
+    rest = ", and the best one" if best == shown and not rows_alone else where
+    return [usable, f"The {what} below are {whose}one answer of several{rest}."]
