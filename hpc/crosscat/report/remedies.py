@@ -99,7 +99,7 @@ def standing_still(summaries: Sequence[ChainSummary], on: Sequence[Agreement], s
     have."""
     n = moves_together(summaries).get("kept", {})
     cycles = n.get("cycles", 0) // len(summaries)
-    if cycles < STILL or not on or on[0].verdict in ("same", "unknown"):
+    if cycles < STILL or not on or on[0].verdict in ("same", "unknown") or any(c.climbed for c in summaries):
         return ""
     since = f"in the {counted(cycles, 'cycle')} after burn-in"
     if several:
