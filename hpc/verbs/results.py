@@ -42,14 +42,28 @@ def report(run_dirs, out, burn_in, full, table):
 @click.option("-o", "--out", help="The file; - is standard output.  [default: standard output; trace.h5 for arviz]")
 @click.option("--burn-in", type=click.IntRange(min=0), help="Cycles of burn-in.  [default: run.burn_in; csv: 0]")
 @click.option("--timings/--no-timings", default=True, help="Keep the columns of csv that are times.  [default: keep]")
+@click.option(
+    "--id",
+    "ids",
+    multiple=True,
+    metavar="COLUMN",
+    help="clusters: name the rows by a column of the table, or of the file it was imported from; may be repeated.",
+)
+@click.option(
+    "--source",
+    "sources",
+    multiple=True,
+    type=PATH,
+    help="clusters: where that file is now.  [default: beside the table, in the folder above, or here]",
+)
 @TABLE
 @click.option("--force", is_flag=True, help="Replace OUT even if it is no earlier export of this form.")
-def export(run_dirs, to, out, burn_in, timings, table, force):
+def export(run_dirs, to, out, burn_in, timings, ids, sources, table, force):
     """Write clusters, features or draws for other programs. Burn-in is left out; arviz has it in groups of its own.
 
     \b
     Forms:
-      clusters  CSV, one line a training row: its cluster in the report and the probability of that; mixtures only
+      clusters  CSV, one line a row of the table: its cluster in the report and the probability of that; mixtures only
       arviz     one HDF5 file that ArviZ and xarray open (posterior, sample_stats, kept_draws, and their warm-up)
       labels    text, one kept draw a line: the cluster of each training row, in table order; mixtures only. Of
                 crosscat first the view of each column, then after " | " each the clusters in view 0, 1, ...
@@ -61,13 +75,17 @@ def export(run_dirs, to, out, burn_in, timings, table, force):
     \b
     Examples:
       mpibayes export runs/a --to clusters -o clusters.csv
+      mpibayes export runs/a --to clusters --id name -o clusters.csv
       mpibayes export runs/a --to labels -o labels.txt --burn-in 0
       mpibayes export runs/a --to csv --no-timings | head
       mpibayes export runs/a runs/b --to arviz -o both.h5
     """
     from mpibayes.hpc.commands.export import export as write
 
-    done = write(list(run_dirs), to, out=out, burn_in=burn_in, timings=timings, table=table, overwrite=force)
+    done = write(
+        list(run_dirs), to, out=out, burn_in=burn_in, timings=timings, table=table, overwrite=force, ids=ids,
+        sources=sources,
+    )  # fmt: skip
     for note in done.notes:
         click.echo(f"mpibayes: note: {visible(note)}", err=True)
     for path in done.paths:

@@ -60,7 +60,7 @@ def _pictures(p: RunSummary) -> dict[str, Picture]:
 
 
 def _pictures_of_views(p: RunSummary) -> dict[str, Picture]:
-    """Of those that group columns and rows, the first of many; of the one view of a mixture."""
+    """Draw the views that group columns and rows, the first of many; of a mixture its only one."""
     from mpibayes.hpc.crosscat.report import figures
     from mpibayes.hpc.crosscat.report.heat_map import heat_map
 
@@ -126,6 +126,7 @@ def _machine(p: RunSummary, pictures: list[str]) -> dict[str, Any]:
         "n_views": len(r.views),
         "expected_variation_of_information": r.loss,
         "draws_compared": len(r.compared.cycle),
+        "among_counts": r.among,
     }
     document["views"] = [_machine_found(p, i, view) for i, view in enumerate(p.views)]
     document["dependence"] = _machine_dependence(p.dependence)
@@ -156,6 +157,7 @@ def _machine_view(p: RunSummary, view: ViewSummary) -> dict[str, Any]:
             "sizes": r.sizes.tolist(),
             "expected_variation_of_information": r.loss,
             "draws_compared": len(r.losses),
+            "among_counts": r.among,
             "mean_loss_of_draws": float(r.losses.mean()),
         },
         "clusters": [

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.report import agreement, tables
+from mpibayes.hpc.crosscat.report import agreement, answers, tables
 from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
 from mpibayes.hpc.crosscat.report.summarise import RunSummary, ViewSummary
 from mpibayes.hpc.crosscat.report.views import which_draw
-from mpibayes.hpc.posterior.drawing import Picture
+from mpibayes.hpc.posterior.drawing import Picture, cut
 from mpibayes.hpc.posterior.sections import (
     BAD,
     DOUBT,
@@ -36,13 +36,13 @@ LARGEST = 10  # clusters whose share is said
 NAMED = 3  # columns of a view
 PAGED = 20  # views whose clusters the page has
 OF_CLUSTERS = (
-    Field("#", "whole", "number, the largest first"), Field("cluster", "text", "what tells it from the others"),
+    Field("#", "whole", "number, the largest first"), Field("cluster", "text", "what distinguishes it from the others"),
     Field("rows", "whole"), Field("share", "share", "of the rows"),
     Field("stable", "number", "mean over draws of the best overlap (Jaccard) with a cluster of the draw"),
     Field("also", "text", "what else characterises it"),
 )  # fmt: skip
 PICTURES = {
-    "chains.png": "Which chains found the same, and their scalars: mean, 5 to 95 %",
+    "chains.png": "Which chains agree, and the scalars of each: mean, 5 to 95 %",
     "annealing.png": "Growth: active rows, number of clusters, and the log joint per row below the best draws",
     "heldout.png": "Held-out log predictive density, of each draw and averaged",
     "cluster_sizes.png": "Cluster sizes over the draws: mean, 5 to 95 %",
@@ -53,14 +53,13 @@ PICTURES = {
 
 
 def verdict(p: RunSummary) -> Verdict:
-    """What was found, whether the chains agree, and what to do next."""
-    said = agreement.worst(p.agreements) if p.agreements else "unknown"
+    """Findings, agreement of the chains, and what to do next."""
     several = len(p.summaries) > 1
     if agreement.contradicted(p.summaries, p.agreements):
         sound = BAD
     else:
-        sound = GOOD if several and said in ("same", "nearly") and p.settled.settled and not p.warnings else DOUBT
-    return Verdict(_found(p), _chains(p, several), _next(p, said, sound), sound, commands=p.commands)
+        sound = GOOD if several and p.verdict in ("same", "nearly") and p.settled.settled and not p.warnings else DOUBT
+    return Verdict(_found(p), _chains(p, several), _next(p, sound), sound, commands=p.advice.commands)
 
 
 def _found(p: RunSummary) -> list[str]:
@@ -72,7 +71,9 @@ def _found(p: RunSummary) -> list[str]:
         telling = [view for view in p.views if not view.slight]
         alone, sizes = len(p.views) - len(telling), [len(view.representative.sizes) for view in telling]
         groups = (
-            f"{span(sizes, 'cluster')}{' each' * (len(telling) > 1)}" if telling else "none groups rows and columns"
+            f"{span(sizes, 'cluster')}{' each' * (len(telling) > 1)}"
+            if telling
+            else "none groups both rows and columns"
         )
         some = f"{len(telling)} of them have " if telling and alone else ""
         rest = "; the others are a single column or a single cluster" if telling and alone else ""
@@ -83,7 +84,7 @@ def _found(p: RunSummary) -> list[str]:
     else:
         sizes = p.views[0].representative.sizes
         n = min(LARGEST, len(sizes))
-        most = f"the {n} largest hold {percent(sizes[:n].sum() / run.n_rows)} of them" if n < len(sizes) else ""
+        most = f"the {n} largest hold {percent(sizes[:n].sum() / run.n_rows)} of the rows" if n < len(sizes) else ""
         said.append(f"{counted(len(sizes), 'cluster')} in {counted(run.n_rows, 'row')}{': ' * bool(most)}{most}.")
     name = "n_views" if run.several else "n_clusters"
     k = p.scalars.get(name)
@@ -98,23 +99,15 @@ def _found(p: RunSummary) -> list[str]:
 def _chains(p: RunSummary, several: bool) -> list[str]:
     if p.agreement is None:
         return []
-    said = agreement.answer(p.agreement, p.summaries, p.of_rows)[: 2 if p.of_rows else 1] if several else []
+    said = answers.answer(p.agreement, p.summaries, p.of_rows)[: 2 if p.of_rows else 1] if several else []
     return [
-        *(said or ["One chain only: whether another would find the same is not known."]),
+        *(said or ["One chain only: another might find something else."]),
         f"Settled? {sentence(tables.settled(p).removesuffix('.'))}",
     ]
 
 
-def _next(p: RunSummary, said: str, sound: str) -> list[str]:
-    several = len(p.summaries) > 1
-    steps = []
-    if several and said not in ("same", "unknown"):
-        steps.append(agreement.answer(p.agreement, p.summaries, p.of_rows)[-1].removeprefix("What to do: "))
-    elif several and p.commands:
-        steps.append("Go on for longer, so that it settles.")
-    elif not several:
-        steps.append("Run more than one chain (run.chains = 2), so that they can be compared.")
-    return [*(sentence(step.removesuffix(".")) for step in steps), *warned(p.warnings), *use_it(p.run, sound)]
+def _next(p: RunSummary, sound: str) -> list[str]:
+    return [*p.advice.steps, *warned(p.warnings), *use_it(p.run, sound)]
 
 
 # --- the terminal -----------------------------------------------------------------------------------------------------
@@ -149,14 +142,14 @@ def _largest(view: ViewSummary, heading: str, most: int) -> Any:
 
 def _names(view: ViewSummary, most: int = NAMED) -> str:
     names = view.names
-    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+    return ", ".join(map(cut, names[:most])) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
 def sections(p: RunSummary, pictures: Mapping[str, Picture]) -> list[Section]:
-    """What the page has below the verdict, in order."""
+    """The sections of the page below the verdict, in order."""
     made = [] if not p.run.several or not p.views else [_views(p)]
     many = [view for view in p.views if not (p.run.several and view.slight)]
     made += [_of_clusters(p, view, pictures) for view in many[:PAGED]]
@@ -190,7 +183,10 @@ def _views(p: RunSummary) -> Section:
         ]
         for view in p.views
     ]  # fmt: skip
-    parts: list[Any] = ["Columns that find the same clusters of rows make up a view.", Browse("view", fields, rows)]
+    parts: list[Any] = [
+        "A view is a set of columns that share one clustering of the rows.",
+        Browse("view", fields, rows),
+    ]
     d = p.dependence
     if d is not None and len(d.names) > 1:
         words = f"Which columns go together: share of {counted(d.n_draws, 'draw')} in which two are in one view"
@@ -204,8 +200,9 @@ def _of_clusters(p: RunSummary, view: ViewSummary, pictures: Mapping[str, Pictur
     left = len(r.sizes) - len(rows)
     small = f"; {left:,} smaller ones are left out" if left else ""
     words = (
-        f"Clusters of the representative partition ({which_draw(p.run, r)}), the draw nearest to all others. "
-        "Choose one to see all its columns against all rows."
+        f"Clusters of the representative partition ({which_draw(p.run, r)}), the draw of a typical number of clusters "
+        "that is nearest to all others. "
+        "Choose one to compare its columns with all rows."
     )
     found = "distance from all rows (Kullback-Leibler divergence, nats)"
     details = Details(view.whole, found, here="this cluster") if view.whole else None
@@ -227,7 +224,7 @@ def _of_clusters(p: RunSummary, view: ViewSummary, pictures: Mapping[str, Pictur
 def _columns(p: RunSummary) -> Section:
     fields = [
         Field("column", "text"), Field("kind", "text"),
-        Field("says of the clusters, nats", "number", "mutual information of column and cluster"),
+        Field("information, nats", "number", "mutual information of column and cluster"),
         Field("differs most in", "text", "the cluster that is farthest from all rows in this column"),
     ]  # fmt: skip
     together: dict[str, float] = {}

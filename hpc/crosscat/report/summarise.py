@@ -1,4 +1,4 @@
-"""What the report of a mixture, or of a cross-categorization, shows, computed from the traces, the kept draws and
+"""Summary of a mixture, or of a cross-categorization, for its report: computed from the traces, the kept draws and
 passes over the table.
 
 Clusters are those of the representative partition, never of the last draw. Kept draws are read one at a time and the
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -17,9 +18,11 @@ from mpibayes.hpc.crosscat.draws import OfColumns, Posterior
 from mpibayes.hpc.crosscat.partitions import contingency, jaccard, ordered_sizes, posterior_of_count
 from mpibayes.hpc.crosscat.report import agreement, profiles, telling
 from mpibayes.hpc.crosscat.report.agreement import Agreement, ChainSummary
+from mpibayes.hpc.crosscat.report.answers import climbed
 from mpibayes.hpc.crosscat.report.dependence import Dependence, dependence
 from mpibayes.hpc.crosscat.report.names import against_the_whole, most_telling, name_clusters
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile, ColumnProfile, Trait
+from mpibayes.hpc.crosscat.report.remedies import Advice, advise
 from mpibayes.hpc.crosscat.representative import (
     COMPARED,
     SAMPLED,
@@ -28,11 +31,10 @@ from mpibayes.hpc.crosscat.representative import (
     Representatives,
     representatives,
 )
-from mpibayes.hpc.posterior import advice
-from mpibayes.hpc.posterior.advice import Command
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.hpc.posterior.scalars import ENOUGH_DRAWS, ScalarSummary, mixing_warnings, summary_of
 from mpibayes.hpc.posterior.sections import Levels, Numbers
+from mpibayes.hpc.posterior.tables import span
 from mpibayes.hpc.scalar import named, shown
 from mpibayes.hpc.settled import MOST_R_HAT, Judgement, judge
 from mpibayes.io.rows import Rows
@@ -48,7 +50,7 @@ SECOND_CHAIN = "Only a second chain from another start can show that: run.chains
 
 @dataclass
 class ClusterLine:
-    """What the report says of one cluster."""
+    """One cluster in the report."""
 
     number: int
     rows: int
@@ -79,7 +81,7 @@ class ViewSummary:
 
     @property
     def slight(self) -> bool:
-        """Whether it groups no columns, or no rows."""
+        """True if it groups no columns, or no rows."""
         return self.representative.slight
 
     @property
@@ -111,12 +113,12 @@ class RunSummary:
 
     @property
     def agreement(self) -> Agreement | None:
-        """Of the chains: on the columns, of a mixture on the rows."""
+        """Agreement of the chains: on the columns, of a mixture on the rows."""
         return self.of_columns or (self.views[0].agreement if self.views else None)
 
     @property
     def of_rows(self) -> dict[int, Agreement] | None:
-        """Of the chains, in the views that group columns and rows, by their numbers; None of a mixture."""
+        """Agreement of the chains in the views that group columns and rows, by their numbers; None of a mixture."""
         if self.of_columns is None:
             return None
         return {view.number: view.agreement for view in self.views if not view.slight}
@@ -127,12 +129,20 @@ class RunSummary:
         return [self.agreement, *(self.of_rows or {}).values()] if self.agreement else []
 
     @property
-    def commands(self) -> list[Command]:
-        """What to do where the chains do not agree, have not settled, or where there is one."""
-        chains = self.run.chains
-        found = agreement.commands(chains, self.summaries, self.agreements)
-        settles = len({c.home for c in chains}) == 1 and not any(c.stopped for c in self.summaries)
-        return found or ([] if self.settled.settled or not settles else [advice.longer(chains)])
+    def verdict(self) -> str:
+        """On all partitions: none is worse (`agreement.worst`)."""
+        return agreement.worst(self.agreements) if self.agreements else "unknown"
+
+    @cached_property
+    def advice(self) -> Advice:
+        """Advice where the chains do not agree, have not settled, or where there is one."""
+        ess = [s.ess for s in self.scalars.values() if not s.fixed and np.isfinite(s.ess)]
+        r = self.representatives
+        shown = self.summaries[r.chain].name if r is not None else ""
+        return advise(
+            self.run.chains, self.summaries, self.agreements, self.settled, min(ess, default=np.nan), shown,
+            self.run.several,
+        )  # fmt: skip
 
 
 def summarise(run: Posterior) -> RunSummary:
@@ -169,7 +179,8 @@ def summarise(run: Posterior) -> RunSummary:
 def _agreements(
     summaries: Sequence[ChainSummary], r_hat: float, found: Representatives
 ) -> tuple[Agreement | None, list[Agreement]]:
-    """Of the chains on the columns, None of a mixture; and on the rows of each view. r_hat: of the log joint."""
+    """Agreement of the chains on the columns, None of a mixture; and on the rows of each view. r_hat: of the log
+    joint."""
 
     def on(c: Compared) -> Agreement:
         return agreement.agreement(summaries, r_hat, c.chain, c.labels, c.distances)
@@ -182,7 +193,7 @@ def _agreements(
 
 
 def contradicted(run: Posterior) -> bool:
-    """What `agreement.contradicted` says of a run; of what a report computes that alone which tells."""
+    """Judge a run as `agreement.contradicted` does, with no more of a report than that takes."""
     run.read_traces()
     run.require_draws()
     summaries = [agreement.summarise_chain(c, run.scalars) for c in run.chains]
@@ -200,11 +211,11 @@ def contradicted(run: Posterior) -> bool:
 
 
 def _warn(posterior: RunSummary) -> None:
-    """Of what the traces show, and of few draws."""
+    """Add warnings of trouble in the traces, and of few draws."""
     run, summaries, n_kept = posterior.run, posterior.summaries, posterior.n_kept
     stopped = [c for c in summaries if c.stopped]
     if stopped:
-        ends = f"{stopped[0].cycles:,} of {run.chains[0].config.run.cycles:,}"
+        ends = f"{span([c.cycles for c in stopped])} of {run.chains[0].config.run.cycles:,}"
         posterior.warnings.append(
             f"{', '.join(c.name for c in stopped)}: stopped in cycle {ends}; the same command goes on from there"
         )
@@ -215,7 +226,7 @@ def _warn(posterior: RunSummary) -> None:
     late = [c for c in summaries if c.reached - c.burn_in > LATE * (c.cycles - c.burn_in) and not c.climbed]
     if climbing:
         posterior.warnings.append(
-            f"{', '.join(c.name for c in climbing)}: the log joint still climbs, {agreement.climbed(climbing)}: too "
+            f"{', '.join(c.name for c in climbing)}: the log joint still climbs, {climbed(climbing)}: too "
             "short to be summarised; raise run.cycles"
         )
     if late:
@@ -226,7 +237,7 @@ def _warn(posterior: RunSummary) -> None:
     tried, accepted = agreement.moves_in(summaries, "kept")
     if len(summaries) == 1 and tried and not accepted:
         posterior.warnings.append(
-            f"no split or merge was accepted after burn-in ({tried:,} tried): the clustering is clear-cut, "
+            f"no split or merge was accepted after burn-in ({tried:,} tried): the clusters are clear-cut, "
             f"or the chain is stuck. {SECOND_CHAIN}"
         )
     moving = agreement.moves_together(summaries).get("kept", {})
@@ -247,7 +258,7 @@ def _warn(posterior: RunSummary) -> None:
 
 
 def _judged(run: Posterior) -> Judgement:
-    """Whether the chains have settled, by all that the shortest of them has in common with the others."""
+    """Judge whether the chains have settled, by the cycles that all of them have."""
     last = min(int(c.trace["cycle"][-1]) for c in run.chains)
     burn_in = max(c.config.burn_in for c in run.chains)
     return judge([c.trace for c in run.chains], run.scalars, run.n_rows, last, burn_in)

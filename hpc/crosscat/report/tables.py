@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.report import agreement
+from mpibayes.hpc.crosscat.report import agreement, answers
 from mpibayes.hpc.crosscat.report.agreement import Agreement
 from mpibayes.hpc.crosscat.report.summarise import SECOND_CHAIN, RunSummary
 from mpibayes.hpc.crosscat.report.views import of_views
+from mpibayes.hpc.posterior.drawing import cut
 from mpibayes.hpc.posterior.tables import (
     commands_in_words,
     fixed,
@@ -31,24 +32,16 @@ from mpibayes.text import counted, percent, took
 
 MATRIX = 8  # chains that are compared pair by pair in the text; the picture and summary.json have them all
 VIEWS_COMPARED = 12  # views in which they are
-VERDICTS = {
-    "same": "yes",
-    "nearly": "nearly",
-    "spread": "as far as one chain agrees with itself",
-    "apart": "the chains have not met",
-    "different": "no",
-    "unknown": "cannot be decided",
-}
 
 
 def parts(posterior: RunSummary) -> list[Any]:
-    """What is printed, in order."""
+    """The parts of the text, in order."""
     text = [head(posterior.run.chains, about(posterior)), "", scalar_lines(posterior)]
     if posterior.warnings:
         text += ["", warnings_in_words(posterior.warnings)]
     if len(posterior.summaries) > 1:
         text += ["", chain_lines(posterior), *agreed(posterior)]
-    text += commands_in_words(posterior.commands)
+    text += commands_in_words(posterior.advice.commands)
     if agreement.moves_in(posterior.summaries)[0]:
         text += ["", move_lines(posterior)]
     if posterior.run.several:
@@ -72,7 +65,7 @@ def about(p: RunSummary) -> list[tuple[str, str]]:
         columns += "; their cells were ignored: model.likelihood = false samples the prior"
     lines = [("table", str(run.table.path)), ("rows", rows), ("columns", columns)]
     for name, of in data.carve.blocks.items():
-        lines.append(("block", f"{name}, a full covariance of {len(of)} columns: {', '.join(of)}"))
+        lines.append(("block", f"{name}, a full covariance of {len(of)} columns: {', '.join(map(cut, of))}"))
     return [*lines, *_about_chains(p)]
 
 
@@ -117,10 +110,7 @@ def _about_chains(p: RunSummary) -> list[tuple[str, str]]:
 
 def settled(p: RunSummary) -> str:
     """The judgement, in words."""
-    words = str(p.settled)
-    if any(c.climbed for c in p.summaries):
-        return f"not yet: the log joint climbs; {words}"
-    return f"{words}. {p.settled.meaning}" if p.settled.meaning else words
+    return answers.settled(p.settled, any(c.climbed for c in p.summaries), p.verdict)
 
 
 def first_exact(p: RunSummary) -> int:
@@ -186,25 +176,27 @@ def agreed(p: RunSummary) -> list[Any]:
             ]
             table.add_row(c.name, *cells)
         of = f"on {a.n:,} rows" if p.of_rows is None else f"of the {a.n:,} columns into views"
-        words = f"of the chains' representative partitions, {of}; on the diagonal of the two halves of one chain"
+        words = f"between the chains' representative partitions, {of}; on the diagonal between halves of one chain"
         parts += ["", table, Text(words, style="dim")]
     if p.of_rows:
         parts += ["", _view_table(p.of_rows)]
     text = Text(f"Did the chains find the same {'clustering' if p.of_rows is None else 'views'}? ", style="bold")
-    first, *others = agreement.answer(a, p.summaries, p.of_rows)
+    first, *others = answers.answer(a, p.summaries, p.of_rows)
     text.append(first, style="not bold")
-    for sentence in others:
-        text.line(sentence, style="not bold")
+    for line in others:
+        text.line(line, style="not bold")
+    if p.advice.steps:
+        text.line("What to do: ", style="bold").append(" ".join(p.advice.steps), style="not bold")
     return [*parts, "", text]
 
 
 def _view_table(of_rows: Mapping[int, Agreement]) -> Any:
-    """How alike the chains' partitions of the rows are in each view."""
+    """Agreement of the chains on the rows in each view."""
     name = "rows, adjusted Rand index"
     table = plain_table(name, "between chains", "halves of one", "same clusters")
     for number, a in list(of_rows.items())[:VIEWS_COMPARED]:
         between, within = (span_of(f(a.ari), 3) for f in (a.between, a.within))
-        table.add_row(f"view {number}", between, within, VERDICTS[a.verdict])
+        table.add_row(f"view {number}", between, within, answers.VERDICTS[a.verdict])
     if len(of_rows) > VIEWS_COMPARED:
         table.caption = f"{counted(len(of_rows) - VIEWS_COMPARED, 'more view')} in summary.json"
         table.caption_justify = "left"

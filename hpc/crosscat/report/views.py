@@ -1,4 +1,4 @@
-"""What the report says of views: which columns each has, how sure that is, and its clusters of the rows."""
+"""Views in the report: the columns of each, how sure they are, and its clusters of the rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from mpibayes.hpc.crosscat.report.dependence import SURE
 from mpibayes.hpc.crosscat.report.profiles import TRAITS, BlockProfile, Trait
 from mpibayes.hpc.crosscat.report.summarise import LISTED, ClusterLine, RunSummary, ViewSummary
 from mpibayes.hpc.posterior.chains import KeptChains
-from mpibayes.hpc.posterior.tables import plain_table
+from mpibayes.hpc.posterior.drawing import cut
+from mpibayes.hpc.posterior.tables import plain_table, span
 from mpibayes.text import counted, number, percent, visible
 
 MEANS_SHOWN = 10  # columns of a block whose means the table has
@@ -55,15 +56,15 @@ def _views_title(p: RunSummary) -> Any:
     from mpibayes.terminal import Text
 
     r = p.representatives
-    text = Text("Views: columns that find the same clusters of rows", style="bold")
+    text = Text("Views: columns that share one clustering of the rows", style="bold")
     text.line(
-        f"{which_draw(p.run, r)}: of {counted(len(r.compared.cycle), 'kept draw')} the one whose views are nearest to "
-        f"all others' (expected variation of information of the columns {r.loss:.3f} nats)",
+        f"{which_draw(p.run, r)}: of {counted(len(r.compared.cycle), 'kept draw')}{_among(r.among, 'view')} the one "
+        f"whose views are nearest to those of all (expected variation of information of the columns {r.loss:.3f} nats)",
         style="not bold",
     )
     text.line(
-        "together = share of the draws in which two of its columns share a view, mean over them; loosest = the column "
-        "that is least with the others; columns: those that say most of the clusters first",
+        "together = share of the draws in which two of its columns share a view, averaged over pairs; loosest = the "
+        "column least often with the others; columns that say most about the clusters come first",
         style="not bold dim",
     )
     return text
@@ -86,7 +87,7 @@ def _view_line(p: RunSummary, i: int, view: ViewSummary) -> list[Any]:
 
 
 def _columns(p: RunSummary, i: int, view: ViewSummary) -> Any:
-    """Which columns a view has, some of many by name."""
+    """The columns of a view, the first of many by name."""
     from mpibayes.terminal import Text
 
     text = Text()
@@ -99,12 +100,12 @@ def _columns(p: RunSummary, i: int, view: ViewSummary) -> Any:
         loosest = p.dependence.names[p.dependence.of(i)][int(shares.argmin())]
         text.append(f"; loosest {_short(loosest)} {shares.min():.2f}", style="dim")
     if len(view.representative.sizes) == 1:
-        text.append("; one cluster: they say nothing of each other" if len(shares) > 1 else "; one cluster", "dim")
+        text.append("; one cluster: independent of each other" if len(shares) > 1 else "; one cluster", "dim")
     return text
 
 
 def _remarks(p: RunSummary) -> list[Any]:
-    """What the table leaves out, and the pairs of columns of which the draws are least certain."""
+    """Views that the table leaves out, and the pairs of columns of which the draws are least certain."""
     d, remarks = p.dependence, []
     if len(p.views) > VIEWS_LISTED:
         rest = p.views[VIEWS_LISTED:]
@@ -114,9 +115,9 @@ def _remarks(p: RunSummary) -> list[Any]:
             f"{len(rest[0].representative.of.names)} each: summary.json"
         )
     uncertain, n_pairs = d.uncertain, len(d.names) * (len(d.names) - 1) // 2
-    bounds = f"{percent(1.0 - SURE)} and {percent(SURE)} of the draws"
+    bounds = f"between {percent(1.0 - SURE)} and {percent(SURE)} of the draws"
     if not uncertain:
-        remarks.append(f"no pair of columns is together in between {bounds}")
+        remarks.append(f"every pair of columns is together, or apart, in at least {percent(SURE)} of the draws")
     else:
         pairs, seen = [], set()
         for i, j in uncertain:  # each column once: one that wanders makes a pair with each of a view
@@ -125,8 +126,8 @@ def _remarks(p: RunSummary) -> list[Any]:
                 views = dict.fromkeys(str(d.view_of(c) + 1) for c in (i, j))
                 names = " with ".join(_short(d.names[c]) for c in (i, j))
                 pairs.append(f"{names} {percent(d.share[i, j])} (view{'s' * (len(views) > 1)} {' and '.join(views)})")
-        many = f"{len(uncertain):,} of {counted(n_pairs, 'pair')} of columns are together in between {bounds}"
-        remarks.append(f"{many}, least certain: {'; '.join(pairs)}")
+        many = f"{len(uncertain):,} of {counted(n_pairs, 'pair')} of columns are together in {bounds}"
+        remarks.append(f"{many}; the least certain: {'; '.join(pairs)}")
     return [_dim(line) for line in remarks]
 
 
@@ -142,7 +143,7 @@ def _dim(line: str) -> Any:
 
 
 def which_draw(run: KeptChains, r: Any) -> str:
-    """Which draw a representative one is."""
+    """Name the draw that a representative partition is of."""
     return (f"{run.chains[r.chain].name}, " if len(run.chains) > 1 else "") + f"cycle {r.cycle:,}"
 
 
@@ -156,17 +157,22 @@ def _cluster_title(p: RunSummary, view: ViewSummary, first: bool) -> Any:
     where = f"View {view.number}: clusters" if p.run.several else "Clusters"
     text = Text(f"{where} of the representative partition", style="bold")
     text.line(
-        f"{which_draw(p.run, r)}: of {counted(len(r.losses), 'kept draw')} the one nearest to all others (expected "
-        f"variation of information {r.loss:.3f} nats; the draws' mean is {r.losses.mean():.3f})",
+        f"{which_draw(p.run, r)}: of {counted(len(r.losses), 'kept draw')}{_among(r.among, 'cluster')} the one nearest "
+        f"to all (expected variation of information {r.loss:.3f} nats; the draws' mean is {r.losses.mean():.3f})",
         style="not bold",
     )
     if view.profiles and first:
         text.line(
-            "stable = mean over draws of the best overlap (Jaccard); below the name what tells it from the other "
-            "clusters, in the order of what each column adds",
+            "stable = best overlap with a cluster of a draw (Jaccard), mean over draws; below the name: what "
+            "distinguishes the cluster, in the order of what each column adds",
             style="not bold dim",
         )
     return text
+
+
+def _among(counts: tuple[int, int] | None, noun: str) -> str:
+    """Draws that a representative one was chosen from, where a nearer one has an untypical number of clusters."""
+    return "" if counts is None else f", among those with {span(counts, noun)},"
 
 
 def _cluster_table(view: ViewSummary, shown: Sequence[ClusterLine], n_traits: int) -> Any:
@@ -202,7 +208,7 @@ def block_tables(clusters: Sequence[ClusterLine], block: BlockProfile) -> list[A
     numbered = {name: i for i, name in enumerate(block.columns, 1)}
     title = Text(f"Block {block.name}", style="bold")
     title.append(f": {len(numbered)} columns with a full covariance in each cluster", style="not bold")
-    key = [Text(f"{f'({i})':>4} {name}") for name, i in numbered.items()]
+    key = [Text(f"{f'({i})':>4} {cut(name)}") for name, i in numbered.items()]
     means = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
     means.add_column("#", justify="right", no_wrap=True)
     shown = min(len(numbered), MEANS_SHOWN)
@@ -230,7 +236,7 @@ def _phrase(t: Trait) -> Any:
     from mpibayes.terminal import Text
 
     text = Text()
-    text.append(t.title, style="cyan")
+    text.append(t.named, style="cyan")
     text.append(f" {t.value}", style="")
     text.append(f" (overall {t.overall})", style="dim")
     return text

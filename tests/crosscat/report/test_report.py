@@ -126,7 +126,7 @@ def test_a_chain_that_is_stuck_is_found(table, tmp_path):
     assert "--set sampler.split_merge=auto" in said
     assert summary["settled"]["problems"]["clusters"] and "clusters not settled" in said
     assert "no split or merge was tried" in said and summary["moves"]["kept"]["splits_tried"] == 0
-    assert "The chains have not met: their mean log joints differ by" in said
+    assert "The chains disagree: their mean log joints differ by" in said
     gap = np.ptp([r["scalars"]["log_joint"]["mean"] for r in summary["runs"]])
     assert summary["agreement"]["log_joint_gap"] == pytest.approx(gap) and gap > 100
     for number in (2, 3):  # as if the run had been stopped in its first chain
@@ -143,7 +143,7 @@ def test_moves_that_all_fail_are_told(table, tmp_path):
     _, printed, summary = run_report(make_run(tmp_path / "a", table, cycles=15, burn_in=3, starts=("one",), text=few))
     assert summary["moves"]["kept"]["splits_tried"] > 0 == summary["moves"]["kept"]["splits"]
     said = " ".join(printed.split())
-    assert "tried): the clustering is clear-cut, or the chain is stuck. Only a second chain" in said
+    assert "tried): the clusters are clear-cut, or the chain is stuck. Only a second chain" in said
 
 
 ANNEALED = {"annealing": Annealing("linear", 4.0, 40), "starts": ("sequential",)}
