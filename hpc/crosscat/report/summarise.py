@@ -35,6 +35,7 @@ from mpibayes.hpc.posterior.scalars import ENOUGH_DRAWS, ScalarSummary, mixing_w
 from mpibayes.hpc.posterior.sections import Levels, Numbers
 from mpibayes.hpc.scalar import named, shown
 from mpibayes.hpc.settled import MOST_R_HAT, Judgement, judge
+from mpibayes.hpc.crosscat.tallies import cuts as cuts_of
 from mpibayes.io.rows import Rows
 from mpibayes.text import counted
 
@@ -290,7 +291,7 @@ def _characterise(
     if statistics is not None and sample is not None:
         step = max(1, own.n_rows // SAMPLED)
         cells, z = _cells(own.columns, own.take(sample)), r.labels[::step]
-        cuts = {c.name: profiles.cuts(cells[c.name]) for c in own.columns if not c.levels}
+        cuts = {c.name: cuts_of(cells[c.name]) for c in own.columns if not c.levels}
         codes = {name: _in_intervals(x, cuts[name]) if name in cuts else x for name, x in cells.items()}
         listed = z < len(shown)
         shared = telling.shared_of({name: x[listed] for name, x in codes.items()}, z[listed])
