@@ -1,11 +1,11 @@
 """One level of a tree over clusters: its groups of rows, and how far they can be trusted.
 
 Two questions, and both need several chains. *Certain*: which rows are in the same group in every chain, each chain
-voting by its own draws over the common tree. *Natural*: whether the tree over each chain's clusters alone, cut into as
-many groups, draws the same lines. A level that is certain and not natural is a summary somebody chose: another run would
-draw other lines. Mapping one chain's clusters onto another's coarse groups flatters (random merges have 80 % of the rows
-"in the same group"), so a level is *usable* only where the chains agree by the adjusted Rand index, which is 0 for
-chance, and where no group has nearly all rows.
+voting by its own draws over the common tree. *Natural*: whether the tree over each chain's clusters alone, cut into
+as many groups, draws the same lines. A level that is certain and not natural is a summary that somebody chose:
+another run would draw other lines. Mapping one chain's clusters onto another's coarse groups flatters (random merges
+have 80 % of the rows "in the same group"), so a level is *usable* only where the chains agree by the adjusted Rand
+index, which is 0 for chance, and where no group has nearly all rows.
 
 Neither question touches the sampler: a tree summarises kept draws, and no draw depends on it.
 """

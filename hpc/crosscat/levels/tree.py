@@ -1,4 +1,4 @@
-"""A tree over clusters: the pair that is least different is merged, until one is left.
+"""A tree over clusters: the pair that is least different is merged, until one is left; the last merges are searched.
 
 Two clusters a and b, with n_a and n_b observed cells of a column distributed as p_a and p_b, cost
 
@@ -17,6 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+
+from mpibayes.hpc.crosscat.levels.last_merges import LAST, LostBy, last_merges
 
 BLOCK = 1 << 16  # counts added up at a time, so that they stay in a cache
 
@@ -50,7 +52,8 @@ def grow(counts: np.ndarray, offsets: np.ndarray) -> Tree:
     """The tree over K clusters.
 
     counts (V, K), not negative: cells of each value of each column in each cluster; offsets (C + 1,): the first value
-    of each column. Ties go to the first pair. O(K^2 V) logarithms and O(K^2) memory.
+    of each column. Ties go to the first pair; for the last merges see `last_merges.py`. O(K^2 V) logarithms and O(K^2)
+    memory.
     """
     k, (cells, sign) = counts.shape[1], _signed(counts, offsets)
     own = _n_log_n(cells) @ sign
@@ -60,7 +63,8 @@ def grow(counts: np.ndarray, offsets: np.ndarray) -> Tree:
     node, alive = np.arange(k), np.ones(k, bool)
     merges, costs = np.zeros((max(k - 1, 0), 2), np.int64), np.zeros(max(k - 1, 0))
     least = cost.min(axis=1) if k else np.zeros(0)  # of each row
-    for i in range(k - 1):
+    greedy = max(k - LAST, 0)
+    for i in range(greedy):
         a = int(np.argmin(least))
         b = int(np.argmin(cost[a]))
         merges[i], costs[i] = (node[a], node[b]), max(cost[a, b], 0.0)
@@ -77,6 +81,12 @@ def grow(counts: np.ndarray, offsets: np.ndarray) -> Tree:
         again = np.union1d(nearest_gone[alive[nearest_gone]], [a])
         least[again] = cost[again].min(axis=1)
         least[others[low]] = np.minimum(least[others[low]], found[low])
+    left = np.flatnonzero(alive)
+    lost = LostBy(cells[left], lambda total: _n_log_n(total) @ sign)
+    known = {1 << i: int(node[c]) for i, c in enumerate(left)}
+    for i, (a, b) in enumerate(last_merges(lost, len(left)), greedy):
+        merges[i], costs[i] = (known[a], known[b]), lost(a, b)
+        known[a | b] = k + i
     return Tree(k, merges, costs)
 
 

@@ -18,8 +18,8 @@ EXTRA = 12  # branches beyond the number of groups: some branches win no row's v
 
 @dataclass(frozen=True)
 class Patterns:
-    """leaves (P, D) int64: the leaf of each pattern in each draw; rows (P,): how many rows have it; of (N,): the pattern
-    of each row, numbered by their first rows; chain (D,): the number of each draw's chain."""
+    """leaves (P, D) int64: the leaf of each pattern in each draw; rows (P,): how many rows have it; of (N,): the
+    pattern of each row, numbered by their first rows; chain (D,): the number of each draw's chain."""
 
     leaves: np.ndarray
     rows: np.ndarray

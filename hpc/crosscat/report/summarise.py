@@ -28,6 +28,7 @@ from mpibayes.hpc.crosscat.representative import (
     Representatives,
     representatives,
 )
+from mpibayes.hpc.crosscat.tallies import cuts as cuts_of
 from mpibayes.hpc.posterior import advice
 from mpibayes.hpc.posterior.advice import Command
 from mpibayes.hpc.posterior.chains import evenly
@@ -35,7 +36,6 @@ from mpibayes.hpc.posterior.scalars import ENOUGH_DRAWS, ScalarSummary, mixing_w
 from mpibayes.hpc.posterior.sections import Levels, Numbers
 from mpibayes.hpc.scalar import named, shown
 from mpibayes.hpc.settled import MOST_R_HAT, Judgement, judge
-from mpibayes.hpc.crosscat.tallies import cuts as cuts_of
 from mpibayes.io.rows import Rows
 from mpibayes.text import counted
 

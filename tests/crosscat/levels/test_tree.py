@@ -1,11 +1,13 @@
 """The tree over clusters: its costs in closed form, its merges against a plain search, and its cuts."""
 
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from mpibayes.hpc.crosscat.levels.tree import grow
+from mpibayes.hpc.crosscat.levels import tree as trees
+from mpibayes.hpc.crosscat.levels.tree import grow, joined
 
 
 def divergence(p, q):
@@ -16,7 +18,7 @@ def divergence(p, q):
 def cost(a, b, offsets):
     """n_a KL(p_a || p_ab) + n_b KL(p_b || p_ab), summed over the columns that both clusters have cells of."""
     total = 0.0
-    for i, j in zip(offsets, offsets[1:]):
+    for i, j in pairwise(offsets):
         n_a, n_b = a[i:j].sum(), b[i:j].sum()
         if n_a and n_b:
             p_ab = (a[i:j] + b[i:j]) / (n_a + n_b)
@@ -37,6 +39,12 @@ def search(counts, offsets):
     return made
 
 
+@pytest.fixture
+def greedy(monkeypatch):
+    """The cheapest pair to the end: no merges are searched."""
+    monkeypatch.setattr(trees, "LAST", 1)
+
+
 def leaves(tree):
     nodes = [frozenset([i]) for i in range(tree.n_leaves)]
     for a, b in tree.merges:
@@ -54,7 +62,7 @@ def test_two_clusters_in_closed_form():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_merges_are_those_of_a_plain_search(seed):
+def test_merges_are_those_of_a_plain_search(seed, greedy):
     g = np.random.default_rng(seed)
     offsets = np.array([0, 3, 5, 9])
     counts = g.poisson(5 * g.gamma(0.5, size=(9, 12)))
@@ -92,6 +100,24 @@ def test_equal_clusters_cost_nothing():
     assert not grow(counts, np.array([0, 3])).costs.any()
     assert grow(np.zeros((0, 3)), np.array([0])).cut(1).tolist() == [0, 0, 0]
     assert len(grow(np.ones((2, 1)), np.array([0, 2])).merges) == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_last_merges_lose_no_more_than_greedy_ones(seed, monkeypatch):
+    """Summed over the levels; and both trees lose the same in all."""
+    g = np.random.default_rng(seed)
+    counts, offsets = g.poisson(5 * g.gamma(0.5, size=(9, 14))), np.array([0, 3, 9])
+    searched = grow(counts, offsets).costs
+    monkeypatch.setattr(trees, "LAST", 1)
+    one_by_one = grow(counts, offsets).costs
+    assert np.cumsum(searched).sum() <= np.cumsum(one_by_one).sum() + 1e-6
+    assert searched.sum() == pytest.approx(one_by_one.sum(), rel=1e-9)
+
+
+def test_small_clusters_join_the_nearest_leaf():
+    counts = np.array([[90, 0, 2, 0, 50], [0, 80, 0, 3, 50]])
+    assert joined(counts, np.array([0, 2]), 3).tolist() == [0, 1, 0, 1, 2]
+    assert joined(counts, np.array([0, 2]), 5).tolist() == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.thorough

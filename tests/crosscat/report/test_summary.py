@@ -8,8 +8,8 @@ from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.partitions import by_size, contingency, jaccard, ordered_sizes, similarity, variations
 from mpibayes.hpc.crosscat.report import profiles as summary
-from mpibayes.hpc.crosscat.tallies import cuts as cuts_of
 from mpibayes.hpc.crosscat.report.telling import shared_of
+from mpibayes.hpc.crosscat.tallies import cuts as cuts_of
 from mpibayes.hpc.posterior.scalars import MOST_R_HAT, mixing_warnings, r_hat_in_words, summary_of
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels import mixture as kernels
