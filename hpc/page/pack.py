@@ -80,7 +80,7 @@ def _levels(c: Levels, n: int, most: int) -> dict[str, Any]:
         at = np.sort(np.argsort(-np.abs(p - c.overall).max(axis=0), kind="stable")[:most])
     return {
         "name": said(c.name), "levels": [said(c.levels[i]) for i in at], "more": len(c.levels) - len(at),
-        "overall": brief(c.overall[at].tolist()), "p": _shares(p[:, at]), **_common(c, n),
+        "overall": brief(c.overall[at].tolist()), "p": _shares(p[:, at]), "ordered": c.ordered, **_common(c, n),
     }  # fmt: skip
 
 

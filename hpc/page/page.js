@@ -176,10 +176,11 @@ function against(d, c, i) {
   if (u.p) {
     const n = c.levels.length, p = c.levels.map((_, v) => u.p[i * n + v] / 65535);
     const weight = (v) => Math.abs(p[v] - c.overall[v]) + 0.3 * p[v];
-    const order = p.map((_, v) => v).sort((v, w) => weight(w) - weight(v) || v - w);
+    const order = p.map((_, v) => v), first = c.ordered ? n : LEVELS_FIRST;
+    if (!c.ordered) order.sort((v, w) => weight(w) - weight(v) || v - w);
     const level = (v) => meter(c.levels[v] === "" ? "(empty)" : c.levels[v], p[v], c.overall[v]);
-    box.append(...order.slice(0, LEVELS_FIRST).map(level));
-    if (n > LEVELS_FIRST) {
+    box.append(...order.slice(0, first).map(level));
+    if (n > first) {
       const rest = make("details", {}, make("summary", { class: "dim", text: counted(n - LEVELS_FIRST, "more level") + (c.more ? ` (and ${grouped(c.more)} that tell less)` : "") }));
       rest.addEventListener("toggle", () => rest.children.length === 1 && rest.append(...order.slice(LEVELS_FIRST).map(level)), { once: true });
       box.append(rest);

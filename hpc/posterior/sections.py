@@ -69,6 +69,7 @@ class Levels:
     apart: np.ndarray
     missing: np.ndarray | None = None  # (K,) shares, where some cells are
     missing_overall: float = 0.0
+    ordered: bool = False  # the levels are on a scale, from the least on
 
 
 @dataclass(frozen=True)
