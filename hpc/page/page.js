@@ -210,6 +210,27 @@ function numbers(d, c, i) {
   return make("div", { class: "level" }, make("span", { text: text[0] }), bar, make("span", { text: `(${text[1]})` }));
 }
 
+// --- tables behind a slider ------------------------------------------------------------------------------------------
+function stops(place, s) {
+  const input = make("input", { type: "range", min: 0, max: s.stops.length - 1, step: 1, id: `${place.id}-at`, oninput: () => show() });
+  const name = make("output", { for: input.id, class: "at" }), words = make("p", { "aria-live": "polite" }), table = make("div", { id: `${place.id}-table` });
+  const step = (text, label, by) => make("button", { type: "button", class: "push", text, "aria-label": label, onclick: () => { input.value = +input.value + by; show(); } });
+  const marks = make("div", { class: "marks", "aria-hidden": "true" }, ...s.stops.map((stop, i) => make("i", { class: stop.mark, title: stop.name, onclick: () => { input.value = i; show(); } })));
+  input.value = s.first;
+  place.append(make("div", { class: "stops" }, make("label", { for: input.id, text: s.label }), step("\u2190", "Fewer", -1),
+    make("div", { class: "track" }, input, marks), step("\u2192", "More", 1), name), words, table);
+  function show() {
+    const stop = s.stops[+input.value];
+    name.textContent = stop.name;
+    input.setAttribute("aria-valuetext", stop.name);
+    words.textContent = stop.words;
+    words.className = `level-${stop.mark}`;
+    table.replaceChildren();
+    browse(table, stop.table);
+  }
+  show();
+}
+
 // --- matrices ---------------------------------------------------------------------------------------------------------
 const colour = (name) => { const v = getComputedStyle(document.documentElement).getPropertyValue(name).trim(); return [1, 3, 5].map((k) => parseInt(v.slice(k, k + 2), 16)); };
 function matrix(place, m) {
@@ -335,7 +356,7 @@ function whenever(element, draw) {
   addEventListener("beforeprint", draw);
 }
 
-const SHOW = { browse, matrix, traces };
+const SHOW = { browse, matrix, stops, traces };
 // The first parts at once, the others when they come near.
 const near = new IntersectionObserver((entries) => entries.filter((e) => e.isIntersecting).forEach((e) => reveal(e.target)), { rootMargin: "1200px" });
 const waiting = new Map(parts.map((p) => [document.getElementById(p.id), p]));

@@ -47,11 +47,13 @@ def patterns(leaves: Sequence[np.ndarray], chain: Sequence[int]) -> Patterns:
 
 
 def vote(branch: np.ndarray, leaves: np.ndarray) -> np.ndarray:
-    """The branch that most draws of each pattern vote for, int64 (P,); of several the first. branch (K,): of each leaf;
-    leaves (P, D)."""
-    n, n_patterns = int(branch.max(initial=0)) + 1, len(leaves)
+    """The branch that most draws of each pattern vote for, int64 (P,); of several that of the first draw, however
+    branches are numbered. branch (K,): of each leaf; leaves (P, D)."""
+    n, (n_patterns, n_draws) = int(branch.max(initial=0)) + 1, leaves.shape
     ballots = branch[leaves] + n * np.arange(n_patterns)[:, None]
-    return np.bincount(ballots.ravel(), minlength=n * n_patterns).reshape(n_patterns, n).argmax(axis=1)
+    weights = np.broadcast_to(1.0 + 0.25 * 0.5 ** np.arange(n_draws), leaves.shape)  # what is added decides ties alone
+    votes = np.bincount(ballots.ravel(), weights.ravel(), n * n_patterns)
+    return votes.reshape(n_patterns, n).argmax(axis=1)
 
 
 def cut_into(n: int, tree: Tree, leaves: np.ndarray, rows: np.ndarray) -> np.ndarray | None:

@@ -18,9 +18,11 @@ def test_patterns_stand_for_their_rows():
     assert firsts == sorted(firsts) and [of.shape[1] for of in p.by_chain()] == [2, 1]
 
 
-def test_most_draws_decide_and_the_first_branch_on_a_tie():
+def test_most_draws_decide_and_the_first_of_them_on_a_tie():
     branch = np.array([0, 1, 1, 0, 2])
-    assert vote(branch, np.array([[0, 1, 2], [1, 3, 0], [0, 4, 1], [4, 4, 0]])).tolist() == [1, 0, 0, 2]
+    ballots = np.array([[0, 1, 2], [1, 3, 0], [4, 0, 1], [4, 4, 0]])
+    assert vote(branch, ballots).tolist() == [1, 0, 2, 2]
+    assert vote(2 - branch, ballots).tolist() == [1, 2, 0, 0]
 
 
 def test_a_branch_without_votes_is_no_group():

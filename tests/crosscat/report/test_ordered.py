@@ -23,7 +23,7 @@ EVEN = [0.2] * 5
         ([0.1, 0.1, 0.11, 0.3, 0.39], "high (4 or 5), 69 %", "high (4 or 5), 69 %"),
         ([0.48, 0.49, 0.01, 0.01, 0.01], "low (1 or 2), 97 %", "low (1 or 2)"),
         ([0.05, 0.1, 0.7, 0.1, 0.05], "in the middle (3), 70 %", "in the middle (3), 70 %"),
-        ([0.02, 0.02, 0.32, 0.32, 0.32], "high (3 to 5), 96 %", "high (3 to 5)"),
+        ([0.02, 0.02, 0.32, 0.32, 0.32], "high (4 or 5), 64 %", "high (4 or 5), 64 %"),
     ],
 )
 def test_a_run_of_levels_is_named(p, words, label):
@@ -54,10 +54,10 @@ def test_the_run_says_most(seed):
 
     def gain(i, j):
         a, b = p[i : j + 1].sum(), q[i : j + 1].sum()
-        return a * np.log(a / b) + (1 - a) * np.log((1 - a) / (1 - b)) if a > b and j - i < 5 else -1.0
+        return a * np.log(a / b) + (1 - a) * np.log((1 - a) / (1 - b)) if a > b else -1.0
 
-    best = max(((i, j) for i in range(6) for j in range(i, 6)), key=lambda run: gain(*run))
-    assert telling_run(p, q) == best and place(0, 2, 6) == "low" and place(2, 5, 6) == "high"
+    best = max(((i, j) for i in range(6) for j in range(i, min(i + 3, 6))), key=lambda run: gain(*run))
+    assert telling_run(p, q) == best and place(0, 2, 6) == "low" and place(3, 5, 6) == "high"
 
 
 def test_names_of_clusters_have_the_scale():
