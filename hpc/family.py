@@ -14,7 +14,7 @@ check.py            Check: what `mpibayes check` says of it
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -232,13 +232,37 @@ class Forecast(Protocol):
         """Of rows first_row.. (from 0) of the new file."""
 
 
-@dataclass
-class Clusters:
-    """The partition that stands for the posterior, or that of each view: of each training row its cluster, numbered as
-    in the report, int64 (N,), and the probability of that, (N,). said: which it is, in words."""
+@dataclass(frozen=True)
+class RowClusters:
+    """The cluster of every row of the table in one view, rows in the table's order.
 
-    views: Sequence[tuple[np.ndarray, np.ndarray]]
-    said: str
+    cluster: int64 (rows,), numbered from 1 as in the report. probability: float64 (rows,), of that cluster. held_out:
+    bool (rows,), rows that the run was not trained on; theirs is the most probable cluster given the kept draws.
+    """
+
+    cluster: np.ndarray
+    probability: np.ndarray
+    held_out: np.ndarray
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """The partition that stands for the posterior, in each view, over all rows of the table. about: which one, in
+    words."""
+
+    views: Sequence[RowClusters]
+    about: str
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """What exports and DataFrames have of a row: those of `named`, and `held_out`; arrays (rows,)."""
+        return named([(v.cluster, v.probability) for v in self.views]) | {"held_out": self.views[0].held_out}
+
+
+def named(views: Sequence[tuple[np.ndarray, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Clusters and their probabilities in each view, (n,) each, as columns: `cluster` and `probability`, of several
+    views `cluster_1`, `probability_1` and so on."""
+    ends = [f"_{v}" for v in range(1, 1 + len(views))] if len(views) > 1 else [""]
+    return {f"{name}{end}": x for end, view in zip(ends, views) for name, x in zip(("cluster", "probability"), view)}
 
 
 class Exports(Protocol):
@@ -250,7 +274,13 @@ class Exports(Protocol):
     FORMS: Collection[str]  # of its kept draws, as --to has them: "labels", "clusters", "features"
 
     def clusters(self, run: Posterior) -> Clusters:
-        """For --to clusters."""
+        """For --to clusters: of every row of the run's table."""
+
+    def clusters_of(
+        self, run: Posterior, batches: Iterable[Rows], draws: int | None = None
+    ) -> Iterator[Mapping[str, np.ndarray]]:
+        """Of other rows, recorded as in the run's table, some at a time: the most probable of the same clusters in each
+        view, and its probability, as columns (see `named`). draws: at most so many are averaged over."""
 
     def parameters(self, run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:
         """For --to arviz: of each chain `cycle` (n,), burn-in too, and arrays (n, ...) by name, none of them fixed."""

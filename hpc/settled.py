@@ -158,9 +158,22 @@ def _unmixed(draws: Mapping[str, np.ndarray]) -> list[str]:
     """The worst R-hat, if one is too large, else the worst ESS, if one is too small."""
     worst, title = max((r_hat(x), title) for title, x in draws.items())
     if worst > MOST_R_HAT:
-        return [f"R-hat {worst:.3f} of the {title}" if worst < 100 else f"R-hat above 100 of the {title}"]
+        return [_apart(title, draws[title], worst)]
     worst, title = min((bulk_ess(x), title) for title, x in draws.items())
     return [f"{worst:.0f} effective draws of the {title}"] if worst < LEAST_ESS else []
+
+
+def _apart(title: str, x: np.ndarray, worst: float) -> str:
+    """An R-hat that is too large; where it is out of all bounds, since chains hardly move, what they do instead."""
+    if worst < 100.0:
+        return f"R-hat {worst:.3f} of the {title}"
+    if len(x) > 1 and not np.ptp(x, axis=1).any():
+        values = [f"{value:,g}" for value in dict.fromkeys(x[:, 0].tolist())]
+        named = f"{', '.join(values[:-1])} or {values[-1]}" if len(values) <= 4 else f"{values[0]}, {values[1]}, ..."
+        return f"the {title} never changes within a chain, but is {named} in different chains"
+    if len(x) == 1:
+        return f"the {title} has jumped, and hardly changes otherwise"
+    return f"the {title} hardly changes within a chain, but differs between chains"
 
 
 def _unlike(x: np.ndarray) -> list[str]:

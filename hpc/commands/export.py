@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 
 from mpibayes.errors import ConfigError, DataError
+from mpibayes.hpc.family import Clusters
 from mpibayes.hpc.posterior.chains import burn_in_of, family_in
 from mpibayes.hpc.registry import exports_of, posterior_of
+from mpibayes.hpc.run.directory import TRAINING_ROWS
 from mpibayes.io import export as forms
 from mpibayes.io.export import Exported, write_csv_lines
-from mpibayes.io.rows import Column
-from mpibayes.io.table import Table
+from mpibayes.io.files import chain_directories
+from mpibayes.io.row_names import RowNames
+from mpibayes.text import counted
 
 SLICE_ROWS = 65_536
 OF_DRAWS = {"labels": "labels of rows"} | {form: form for form in ("clusters", "features", "factors", "topics")}
@@ -27,19 +30,24 @@ def export(
     burn_in: int | None = None,
     timings: bool = True,
     table: str | Path | None = None,
+    ids: Sequence[str] = (),
+    sources: Sequence[str | Path] = (),
 ) -> Exported:
     """Write `to`: clusters (see below), or a form of `io.export.export`.
 
-    clusters  a line of CSV for each training row: the identifier if the table has one; row, its number from 1; line,
-              where the table was imported from one CSV file; cluster, as the report numbers it; probability of that;
-              of several views cluster_1, probability_1 and so on
+    clusters  a line of CSV for each row of the table, in its order: the identifier if the table has one, or the columns
+              `ids`; row, its number from 1; line, where the table was imported from one CSV file; and the columns of
+              `hpc.family.Clusters`: cluster, as the report numbers it, probability of that, held_out
     topics    of topics a line of CSV for each topic and word: the topic, its share, the word, its probability there
     factors   of a factorization a line of CSV for each user and item: what it is, its id, its bias and its factors
 
     burn_in: cycles of burn-in, by default run.burn_in; csv: cycles to leave out, by default none. table: where the
-    run's table is now. Raises ConfigError, DataError, CheckpointError.
+    run's table is now. ids, sources: of clusters, see `io.row_names.RowNames`. Raises ConfigError, DataError,
+    CheckpointError.
     """
     given = [run_dirs] if isinstance(run_dirs, str | Path) else list(run_dirs)
+    if (ids or sources) and to != "clusters":
+        raise ConfigError(f"--to {to}: has no line for each row; --id and --source are for --to clusters")
     if to == "csv" or not given:
         return forms.export(given, to, out, burn_in, timings)
     family = family_in(given[0])
@@ -49,7 +57,7 @@ def export(
         others = ", ".join(f"--to {form}" for form in (*door.FORMS, "csv"))
         raise ConfigError(f"{given[0]}: {what}; {others} and --to arviz write its draws")
     if to == "clusters":
-        return _clusters(posterior_of(family)(given, burn_in, table), door, out)
+        return _clusters(posterior_of(family)(given, burn_in, table), door, out, ids, sources)
     if to in ("factors", "topics"):
         head, blocks, said = getattr(door, to)(posterior_of(family)(given, burn_in, table))
         done = write_csv_lines(out, head, blocks)
@@ -68,65 +76,43 @@ def export(
             notes.append(f"hyperparameters and weights are left out: {error}")
     done = forms.export(given, to, out, burn_ins, timings, kept if kept and kept[0] else None)
     done.notes.extend(notes)
+    if to in forms.TEXTS:
+        done.notes.extend(_left_out(given))
     return done
 
 
-def _clusters(run: Any, door: Any, out: str | Path | None) -> Exported:
-    found = door.clusters(run)
-    numbers = np.arange(run.n_rows) if run.data.training_rows is None else run.data.training_rows
-    identifier, source = identifier_of(run.table), run.table.source
-    in_lines = source.get("format") == "csv" and len(source.get("files", ())) == 1
+def _left_out(run_dirs: Sequence[str | Path]) -> list[str]:
+    """A note where a line of labels, or of features, is not of all rows of the table."""
+    lists = [chain / TRAINING_ROWS for run_dir in run_dirs for chain in chain_directories(run_dir)]
+    there = [path for path in lists if path.exists()]
+    return [f"the training rows alone; {there[0]} lists them, from 0 (rows held out are in no draw)"] if there else []
+
+
+def _clusters(
+    run: Any, door: Any, out: str | Path | None, ids: Sequence[str], sources: Sequence[str | Path]
+) -> Exported:
+    names = RowNames(run.table, ids, [Path(source) for source in sources])
+    found: Clusters = door.clusters(run)
+    columns = found.columns()
 
     def blocks() -> Iterator[list[list[str]]]:
-        for start in range(0, run.n_rows, SLICE_ROWS):
-            some = slice(start, start + SLICE_ROWS)
-            at = numbers[some]
-            columns = [] if identifier is None else [_texts(run.table, identifier, at)]
-            columns.append([str(n + 1) for n in at.tolist()])
-            if in_lines:
-                columns.append([str(n + 1 + bool(source.get("header"))) for n in at.tolist()])
-            for cluster, probability in found.views:
-                columns.append([str(k) for k in cluster[some].tolist()])
-                columns.append([f"{p:.4g}" for p in probability[some].tolist()])
-            yield columns
+        for start, texts in zip(range(0, run.table.n_rows, SLICE_ROWS), names.blocks(SLICE_ROWS), strict=True):
+            yield [*texts, *(_texts(values[start : start + SLICE_ROWS]) for values in columns.values())]
 
-    number = [f"_{v}" for v in range(1, 1 + len(found.views))] if len(found.views) > 1 else [""]
-    head = ["row", *(["line"] * in_lines), *(f"{name}{v}" for v in number for name in ("cluster", "probability"))]
-    if identifier is not None:
-        taken = identifier.name in head
-        head.insert(0, f"{identifier.name}'" if taken else identifier.name)
-    done = write_csv_lines(out, head, blocks())
-    done.notes.append(found.said)
-    n_out = run.table.n_rows - run.n_rows
+    head = [name.heading for name in names.names]
+    taken = {*("row", "line"), *columns}
+    n_ids = head.index("row")
+    head[:n_ids] = [f"{name}'" if name in taken else name for name in head[:n_ids]]
+    done = write_csv_lines(out, [*head, *columns], blocks())
+    done.notes.extend([found.about, *names.notes])
+    n_out = int(columns["held_out"].sum())
     if n_out:
-        done.notes.append(
-            f"{n_out:,} held-out rows are left out: they have no cluster; `mpibayes predict` gives them one"
-        )
+        done.notes.append(f"{counted(n_out, 'row')} held out: the most probable cluster given the draws (held_out)")
     return done
 
 
-def identifier_of(table: Table) -> Column | None:
-    """The first column that names the rows: as many levels as rows, or numbers that all differ, under the name of an
-    identifier. The import leaves such columns out unless they are kept (--keep)."""
-    from mpibayes.io.infer import ID_NAME
-
-    for column in table.columns:
-        if column.n_missing == 0 and (
-            len(column.levels) == table.n_rows > 1
-            or (not column.levels and ID_NAME.search(column.name) and _all_differ(table, column))
-        ):
-            return column
-    return None
-
-
-def _all_differ(table: Table, column: Column) -> bool:
-    values = np.concatenate([getattr(rows, column.block)[:, column.index] for rows in table.slices()])
-    return len(np.unique(values)) == len(values)
-
-
-def _texts(table: Table, column: Column, numbers: np.ndarray) -> list[str]:
-    """The cells of some rows, ascending, as text."""
-    first = int(numbers[0])
-    rows = table.read(first, int(numbers[-1]) + 1)
-    cells = getattr(rows, column.block)[numbers - first, column.index].tolist()
-    return [column.levels[code] for code in cells] if column.levels else [f"{x:.15g}" for x in cells]
+def _texts(values: np.ndarray) -> list[str]:
+    """Whole numbers, shares to four figures, and true or false."""
+    if values.dtype == bool:
+        return ["true" if x else "false" for x in values.tolist()]
+    return [f"{x:.4g}" for x in values.tolist()] if values.dtype.kind == "f" else [str(x) for x in values.tolist()]

@@ -1,47 +1,34 @@
-"""What is exported of a mixture besides its trace: its clusters, and what is kept with the labels."""
+"""Exports of a mixture besides its trace: the cluster of each row, and what is kept with the labels."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from mpibayes.errors import ConfigError
 from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws
-from mpibayes.hpc.crosscat.partitions import contingency, ordered_sizes
-from mpibayes.hpc.crosscat.representative import COMPARED, representatives
+from mpibayes.hpc.crosscat.partitions import ordered_sizes
+from mpibayes.hpc.crosscat.row_clusters import clusters_of, row_clusters
 from mpibayes.hpc.family import Clusters
-from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.io.trace import Axes
 from mpibayes.text import counted
+
+__all__ = ["FORMS", "clusters", "clusters_of", "parameters"]
 
 FORMS = ("labels", "clusters")
 WEIGHTS = 100  # clusters whose weights are exported, at most
 
 
 def clusters(run: Posterior) -> Clusters:
-    """See `Clusters`. P(r | row) = mean_d n_rk / n_k, where k is the row's cluster in draw d, and n_rk of the n_k rows
-    there are in cluster r of the representative partition; in each view."""
-    run.read_traces()  # which also tell what belongs to the burn-in
-    kept = run.kept()
-    if not kept:
-        raise ConfigError(
-            f"{run.chains[0].home}: no draw of the labels was kept after burn-in; let the run go on, give a smaller "
-            "--burn-in, or lower output.labels"
-        )
-    found, used = representatives(run, kept), evenly(kept, COMPARED)
-    probabilities = [np.zeros(run.n_rows) for _ in found.views]
-    for _, draw in run.states(used):
-        for r, probability in zip(found.views, probabilities):
-            z = draw.labels[r.of.nearest_view(draw)]
-            together = contingency(r.labels, z)
-            probability += (together / together.sum(axis=0))[r.labels, z]
-    clusters = [counted(len(r.sizes), "cluster") for r in found.views]
-    which = [f"cycle {r.cycle:,} of {run.chains[r.chain].folder}, {of}" for r, of in zip(found.views, clusters)]
-    said = f"the representative partition, as in the report: {which[0]}"
-    if run.several:
-        said = f"the views of cycle {found.cycle:,} of {run.chains[found.chain].folder}, numbered as in the report: "
-        named = [f"{r.of.names[0]} and others" if r.of.names[1:] else r.of.names[0] for r in found.views]
-        said += "; ".join(f"{v}: {name} ({of})" for v, (name, of) in enumerate(zip(named, clusters), 1))
-    return Clusters([(r.labels + 1, p / len(used)) for r, p in zip(found.views, probabilities)], said)
+    """See `hpc.family.Exports`."""
+    found, views = row_clusters(run)
+    sizes = [counted(len(r.sizes), "cluster") for r in found.views]
+    if not run.several:
+        r = found.views[0]
+        where = f"cycle {r.cycle:,} of {run.chains[r.chain].folder}, {sizes[0]}"
+        return Clusters(views, f"the representative partition, as in the report: {where}")
+    named = [f"{r.of.names[0]} and others" if r.of.names[1:] else r.of.names[0] for r in found.views]
+    each = "; ".join(f"{v}: {name} ({of})" for v, (name, of) in enumerate(zip(named, sizes), 1))
+    where = f"cycle {found.cycle:,} of {run.chains[found.chain].folder}"
+    return Clusters(views, f"the views of {where}, numbered as in the report: {each}")
 
 
 def parameters(run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:

@@ -53,11 +53,7 @@ class Forecast:
     def __init__(
         self, run: Posterior, source: Path, draws: int | None, probabilities: bool, impute: bool, complete: bool
     ):
-        folder = run.chains[0].home
-        if not run.likelihood:
-            raise ConfigError(
-                f"{folder}: sampled the prior (model.likelihood = false), which says nothing about new rows"
-            )
+        require_likelihood(run)
         run.read_traces()  # which also tell what belongs to the burn-in
         self.kept = run.require_kept()
         self._run, self._draws, self._probabilities = run, draws or DRAWS, probabilities
@@ -93,6 +89,14 @@ class Forecast:
             result.log_density,
             {name: (cell.rows, cell.fill) for name, cell in some.items()},
             beside,
+        )
+
+
+def require_likelihood(run: Posterior) -> None:
+    """Raises ConfigError where the cells were ignored."""
+    if not run.likelihood:
+        raise ConfigError(
+            f"{run.chains[0].home}: sampled the prior (model.likelihood = false), which says nothing about new rows"
         )
 
 

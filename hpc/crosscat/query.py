@@ -99,9 +99,9 @@ class Asked:
 
     def partition(self) -> list[np.ndarray]:
         """Of each view of the report, the cluster of every training row as it is numbered there, int64 (N,)."""
-        from mpibayes.hpc.crosscat.exports import clusters
+        from mpibayes.hpc.crosscat.representative import representatives
 
-        return [labels for labels, _ in clusters(self.run).views]
+        return [r.labels + 1 for r in representatives(self.run, self.run.kept()).views]
 
     def training_numbers(self) -> np.ndarray:
         """Of the training rows, in the table, from 0, int64 (N,)."""

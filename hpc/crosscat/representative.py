@@ -2,6 +2,12 @@
 
 The representative views are those of one draw. A draw in which these columns are not a view is seen as its view has it
 that has most of them.
+
+The loss is the variation of information, VI(a, b) = 2 H(a, b) - H(a) - H(b). Alone it is no measure of draws whose
+clusters are small: where nearly every row of two draws is in an intersection of its own, H(a, b) is log N whatever a
+and b are, and the draw with the most clusters has the least loss (of 270 rows of one population, whose draws have 61 to
+133 clusters, one with 170). So the least loss is looked for among draws whose number of clusters is typical, from the
+5 to the 95 % point of its posterior, which is the interval that the report prints.
 """
 
 from __future__ import annotations
@@ -13,12 +19,13 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.crosscat.draws import OfColumns, Posterior
-from mpibayes.hpc.crosscat.partitions import by_size, nearest, variations
+from mpibayes.hpc.crosscat.partitions import by_size, nearest, typical, variations
 from mpibayes.hpc.posterior.chains import evenly
 
 PROBES = 1000  # rows on which every kept draw is compared with every other
 COMPARED = 200  # kept draws compared with one another, at most; of each chain FEWEST at least
 FEWEST = 4  # kept draws of a chain whose halves can be compared
+TYPICAL = (0.05, 0.95)  # points of the posterior of a number of clusters, between which it is typical
 SAMPLED = 20_000  # rows on which chains are compared with one another
 
 
@@ -45,6 +52,7 @@ class Representative:
     loss: float  # expected variation of information, nats, to the other draws
     hyper: Any
     compared: Compared
+    among: tuple[int, int] | None = None  # numbers of clusters it was chosen from, where those left a nearer draw out
 
     @property
     def slight(self) -> bool:
@@ -67,26 +75,61 @@ class Representatives:
     cycle: int
     loss: float
     compared: Compared | None
+    among: tuple[int, int] | None = None  # numbers of views, likewise
 
 
 def representatives(run: Posterior, kept: Sequence[tuple[int, int]]) -> Representatives:
     """Of at most COMPARED kept draws, evenly spaced in each chain, those with the least expected variation of
-    information to them all: of the columns, and of the rows of each view. Ties go to the earlier draw."""
+    information to them all among those of a typical number of clusters: of the columns, and of the rows of each view.
+    Ties go to the earlier draw. The traces have to be read."""
     by_chain = [[pair for pair in kept if pair[0] == i] for i in sorted({i for i, _ in kept})]
     share = max(COMPARED // len(by_chain), FEWEST)
     wanted = [pair for some in by_chain for pair in evenly(some, share)]
     columns = _columns(run, wanted) if run.several else None
-    best = 0 if columns is None else nearest(np.arange(len(columns.cycle)), columns.distances)
+    best, among = 0, None
+    if columns is not None:
+        best, among = _chosen(columns, _counts(columns.labels), _printed(run, "n_views"))
     chosen = [run.whole] if columns is None else _in_order(run, columns.labels[best])
     rows = _rows(run.n_rows)
     labels: list[list[np.ndarray]] = [[] for _ in chosen]
+    counts: list[list[int]] = [[] for _ in chosen]
     for _, draw in run.states(wanted):
-        for own, found in zip(chosen, labels):
-            found.append(draw.labels[own.nearest_view(draw)][rows].astype(np.int32))
-    views = [_of_view(own, wanted, found) for own, found in zip(chosen, labels)]
+        for own, found, n in zip(chosen, labels, counts):
+            z = draw.labels[own.nearest_view(draw)]
+            found.append(z[rows].astype(np.int32))
+            n.append(int(z.max()) + 1)
+    printed = None if run.several else _printed(run, "n_clusters")
+    views = [_of_view(own, wanted, found, np.array(n), printed) for own, found, n in zip(chosen, labels, counts)]
     if columns is None:
         return Representatives(views, views[0].chain, views[0].cycle, 0.0, None)
-    return Representatives(views, *wanted[best], float(columns.distances[best].mean()), columns)
+    return Representatives(views, *wanted[best], float(columns.distances[best].mean()), columns, among)
+
+
+def _printed(run: Posterior, name: str) -> tuple[float, float] | None:
+    """The interval of a count that the report prints, from all cycles after burn-in; None where the traces lack it."""
+    if not all(name in chain.trace for chain in run.chains):
+        return None
+    draws = np.concatenate([chain.later()[name] for chain in run.chains])
+    return _interval(draws) if len(draws) else None
+
+
+def _interval(counts: np.ndarray) -> tuple[float, float]:
+    low, high = np.round(np.quantile(counts, TYPICAL))
+    return float(low), float(high)
+
+
+def _chosen(
+    compared: Compared, counts: np.ndarray, interval: tuple[float, float] | None
+) -> tuple[int, tuple[int, int] | None]:
+    """The draw that stands for all that are compared, and `among`. counts (D',): clusters of each."""
+    low, high = interval or _interval(counts)
+    every = np.arange(len(counts))
+    best = nearest(every, compared.distances, typical(counts, low, high))
+    return best, None if best == nearest(every, compared.distances) else (int(low), int(high))
+
+
+def _counts(labels: np.ndarray) -> np.ndarray:
+    return np.array([len(np.unique(z)) for z in labels])
 
 
 def _rows(n_rows: int) -> np.ndarray:
@@ -109,15 +152,21 @@ def _in_order(run: Posterior, view_of: np.ndarray) -> list[OfColumns]:
     return [run.of(own) for own in sorted(members, key=lambda own: -len(own))]
 
 
-def _of_view(own: OfColumns, wanted: Sequence[tuple[int, int]], labels: Sequence[np.ndarray]) -> Representative:
-    """labels: of each of the `wanted` draws, on the rows that they are compared on."""
+def _of_view(
+    own: OfColumns,
+    wanted: Sequence[tuple[int, int]],
+    labels: Sequence[np.ndarray],
+    counts: np.ndarray,
+    interval: tuple[float, float] | None,
+) -> Representative:
+    """labels: of each of the `wanted` draws, on the rows that they are compared on; counts: of its clusters, on all
+    rows; interval: of a typical count, by default of these."""
     stacked = np.stack(labels)
     probes = evenly(np.random.default_rng(own.n_rows).permutation(stacked.shape[1]), PROBES)
     compared = Compared(*np.array(wanted).T, stacked, variations(stacked[:, probes]))
-    best = nearest(np.arange(len(wanted)), compared.distances)
+    best, among = _chosen(compared, counts, interval)
     chain, cycle = wanted[best]
     ((_, draw),) = own.states([(chain, cycle)])
     z = by_size(draw.labels)
-    return Representative(
-        own, chain, cycle, z, np.bincount(z), float(compared.distances[best].mean()), draw.hyper, compared
-    )
+    loss = float(compared.distances[best].mean())
+    return Representative(own, chain, cycle, z, np.bincount(z), loss, draw.hyper, compared, among)

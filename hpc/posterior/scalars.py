@@ -76,12 +76,14 @@ def mixing_warnings(
     if short:
         found.append(f"fewer than {ENOUGH_ESS:.0f} effective draws (ESS): {', '.join(short)}")
     if apart:
-        found.append(f"R-hat above {most_r_hat}: {', '.join(apart)}")
+        still = any(s.r_hat >= MOST_R_HAT for s in moving.values())
+        means = f" (> {MOST_R_HAT:.0f}: it hardly changes within a chain, but differs between them)" if still else ""
+        found.append(f"R-hat above {most_r_hat}: {', '.join(apart)}{means}")
     if found:
         found.append(
             "the figures are rough: the run is too short"
             + (
-                ", or its chains have not met. Look at trace.png and chains.png; raise run.cycles"
+                ", or its chains disagree. Look at trace.png and chains.png; raise run.cycles"
                 if n_chains > 1 and apart
                 else ". Look at trace.png; raise run.cycles"
             )

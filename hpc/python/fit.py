@@ -16,6 +16,7 @@ from mpibayes.hpc.config.places import as_toml, dotted
 from mpibayes.hpc.parallel.launcher import launcher_size
 from mpibayes.hpc.python import child, frames
 from mpibayes.hpc.python.display import Display, display_for
+from mpibayes.hpc.python.index import keep_index
 from mpibayes.hpc.run.from_file import is_data, stem
 
 if TYPE_CHECKING:
@@ -221,6 +222,8 @@ def _placed(data: Any, directory: str | os.PathLike[str] | None, fresh: bool, di
     place, new = (folder.with_name(f"{folder.name}{end}.parquet") for end in ("", ".new"))
     frames.write_parquet(table, new)
     _put(new, place, _same_rows, folder, fresh, "of another DataFrame")
+    if note := keep_index(data, folder):
+        display.say(note)
     return place, folder
 
 

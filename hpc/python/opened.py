@@ -16,6 +16,7 @@ from mpibayes.hpc.posterior.advice import disagreement
 from mpibayes.hpc.posterior.chains import family_in
 from mpibayes.hpc.python.ask import Asks, Received
 from mpibayes.hpc.python.frames import as_kind, from_arrow
+from mpibayes.hpc.python.index import kept_index
 from mpibayes.hpc.python.result import Result
 from mpibayes.hpc.python.rows import Handed, handed, in_words_of_python
 from mpibayes.hpc.query.average import FEW
@@ -112,6 +113,15 @@ class Opened:
         with in_words_of_python():
             return Asking(self.directories, self._draws, self._burn_in, self._table)
 
+    @cached_property
+    def _index(self) -> Any:
+        """The pandas index of the DataFrame that the run was made from; None where there was none."""
+        return kept_index(self.directory, self._posterior.table)
+
+    def _result(self, answer: Answer) -> Result:
+        """An answer about the run; if it names rows of the table, its frame of pandas has their index."""
+        return Result(answer, self._kind, lambda: self._index)
+
     # --- how it is asked ----------------------------------------------------------------------------------------------
 
     def _handed(self, rows: Any) -> Handed | None:
@@ -162,7 +172,7 @@ class Opened:
 
         found, own = self._answer(verb, rows, unseen), self._handed(rows)
         if own is None:
-            return Result(found, self._kind)
+            return self._result(found)
         numbers = found.columns.get("row")
         return from_arrow(as_table(found), own.kind, None if numbers is None else own.places(numbers))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,12 +29,14 @@ class Result:
     title: the question. names: of its columns; result[name] is one as a NumPy array (n,), numbers or texts (object).
     notes: what is to know about the numbers. facts: a few of them in words, such as a median.
     frame: all lines, as a DataFrame of the run's kind (pandas, polars or pyarrow); other libraries take the result
-    itself, through Arrow's PyCapsule interface.
+    itself, through Arrow's PyCapsule interface. Of rows of a table that was made from a pandas DataFrame, the frame of
+    pandas has that one's index.
     """
 
-    def __init__(self, answer: Answer, kind: frames.Kind = "pyarrow"):
+    def __init__(self, answer: Answer, kind: frames.Kind = "pyarrow", index: Callable[[], Any] = lambda: None):
+        """index: of all rows of the table, or None; asked for when a frame of pandas is."""
         remarks = [in_python(text) for text in answer.remarks]
-        self._answer, self._kind = replace(answer, remarks=remarks), kind
+        self._answer, self._kind, self._index = replace(answer, remarks=remarks), kind, index
 
     @property
     def title(self) -> str:
@@ -62,7 +64,7 @@ class Result:
 
     @property
     def frame(self) -> Any:
-        return frames.from_arrow(self.to_arrow(), self._kind)
+        return self.to_pandas() if self._kind == "pandas" else frames.from_arrow(self.to_arrow(), self._kind)
 
     def to_arrow(self) -> pa.Table:
         """All lines as a pyarrow Table; NaN and None are nulls."""
@@ -71,7 +73,9 @@ class Result:
 
     def to_pandas(self) -> Any:
         """All lines as a DataFrame of pandas. Raises ConfigError where that is not installed."""
-        return frames.from_arrow(self.to_arrow(), "pandas")
+        rows = self._answer.columns.get("row")
+        index = None if rows is None else self._index()
+        return frames.from_arrow(self.to_arrow(), "pandas", None if index is None else index[np.asarray(rows) - 1])
 
     def to_polars(self) -> Any:
         """All lines as a DataFrame of polars. Raises ConfigError where that is not installed."""

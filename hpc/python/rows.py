@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from mpibayes.hpc.query import new_rows
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.conditions import Item, Said
 from mpibayes.hpc.query.new_rows import NewRows
+
+if TYPE_CHECKING:
+    from mpibayes.io.rows import Rows
 
 Given = Mapping[str, Any] | Sequence[str] | str | None
 
@@ -102,6 +106,22 @@ def numbers_of(rows: Any) -> np.ndarray | None:
     if found.ndim != 1 or (len(found) and found.dtype.kind not in "iu"):
         raise ConfigError("rows: expected whole numbers of rows of the table, from 1, a DataFrame or a file")
     return np.unique(found.astype(np.int64))
+
+
+def as_recorded(run: Any, source: Path, unseen: str) -> tuple[Iterator[Rows], list[str]]:
+    """The rows of a file as a run's table records such rows, some at a time; and what was read as missing, for people.
+    Raises DataError."""
+    from mpibayes.io.recode import lacking_columns, lacking_message, stream_like, unseen_message
+    from mpibayes.io.table import Table
+
+    table = run.table
+    like = Table(table.path, table.n_rows, run.data.stored, table.fingerprint, table.source)
+    lacking = lacking_columns(like, source, {c.name for c in like.columns})
+    record: dict[str, Any] = {}
+    rows = stream_like(like, source, unseen=unseen, may_lack=lacking, record=record)
+    first = list(itertools.islice(rows, 1))  # mistakes are met before these
+    notes = [lacking_message(lacking, like, source), unseen_message(record, source)]
+    return itertools.chain(first, rows), [note for note in notes if note]
 
 
 @contextmanager

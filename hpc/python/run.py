@@ -16,7 +16,7 @@ from mpibayes.hpc.python.ask import shared
 from mpibayes.hpc.python.frames import from_arrow
 from mpibayes.hpc.python.opened import Opened, Place, warn
 from mpibayes.hpc.python.result import Result
-from mpibayes.hpc.python.rows import Given, conditions, handed, in_words_of_python, names, numbers_of
+from mpibayes.hpc.python.rows import Given, as_recorded, conditions, handed, in_words_of_python, names, numbers_of
 
 if TYPE_CHECKING:
     from mpibayes.hpc.python.report import Report
@@ -71,42 +71,57 @@ class Run(Opened):
 
     @cached_property
     def _clusters(self) -> Any:
+        with in_words_of_python():
+            return self._exports().clusters(self._posterior)
+
+    def _exports(self) -> Any:
         from mpibayes.hpc.registry import exports_of
 
         door = exports_of(self.family)
         if "clusters" not in door.FORMS:
             raise ConfigError(f"{self.directory}: a model without clusters ({self.family})")
-        with in_words_of_python():
-            return door.clusters(self._posterior)
-
-    @property
-    def _training(self) -> np.ndarray:
-        """Numbers of the training rows in the table, from 0, (N,)."""
-        rows = self._posterior.data.training_rows
-        return np.arange(self._posterior.n_rows) if rows is None else np.asarray(rows)
+        return door
 
     @property
     def labels(self) -> np.ndarray:
-        """The cluster of each row of the table, int64 (rows,), numbered from 1 as in the report, 0 for rows that were
-        held out (`predict` gives them one); of several views (rows, views). Raises ConfigError where there are none."""
-        views = self._clusters.views
-        labels = np.zeros((self._posterior.table.n_rows, len(views)), np.int64)
-        for v, (cluster, _) in enumerate(views):
-            labels[self._training, v] = cluster
-        return labels[:, 0] if len(views) == 1 else labels
+        """The cluster of each row of the table, int64 (rows,), numbered from 1 as in the report, rows that were held
+        out too; of several views (rows, views). `clusters` says how probable each is. Raises ConfigError where there
+        are none."""
+        labels = np.column_stack([view.cluster for view in self._clusters.views])
+        return labels[:, 0] if labels.shape[1] == 1 else labels
 
-    def clusters(self) -> Result:
-        """Of each training row its number in the table, its cluster in the representative partition, and the
-        probability of that; of several views cluster_1, probability_1 and so on."""
+    def clusters(self, rows: Any = None, *, unseen: str = "missing") -> Any:
+        """The cluster of every row of the table, in its order, in the representative partition: a Result.
+
+        Columns: `row`, from 1; `cluster` and its `probability`, of several views cluster_1, probability_1 and so on;
+        `held_out`, rows that the run was not trained on, whose cluster is the most probable one given the draws. The
+        frame has the index of the DataFrame that the run was made from, so that
+        `frame["cluster"] = run.clusters().frame["cluster"]` is right. Of other `rows` the same of these, as a DataFrame
+        of their kind, with their index.
+        """
         from mpibayes.hpc.query.answer import Answer
 
+        if rows is not None:
+            return self._clusters_of(rows, unseen)
         found = self._clusters
         self._say_once()
-        columns: dict[str, np.ndarray] = {"row": self._training + 1}
-        for v, (cluster, probability) in enumerate(found.views, 1):
-            end = f"_{v}" if len(found.views) > 1 else ""
-            columns |= {f"cluster{end}": cluster, f"probability{end}": probability}
-        return Result(Answer("Clusters of the training rows", columns, [found.said]), self._kind)
+        columns = found.columns()
+        columns = {"row": np.arange(1, 1 + len(columns["held_out"])), **columns}
+        return self._result(Answer("Clusters of the rows of the table", columns, [found.about]))
+
+    def _clusters_of(self, rows: Any, unseen: str) -> Any:
+        import pyarrow as pa
+
+        door, run, own = self._exports(), self._posterior, handed(rows, self._kind)
+        with in_words_of_python(), own.file() as source:
+            recorded, notes = as_recorded(run, source, unseen)
+            parts = list(door.clusters_of(run, recorded, self._draws))
+        for note in notes:
+            warn(note.replace(str(source), own.name))
+        self._say_once()
+        found = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        row = np.arange(1, 1 + len(next(iter(found.values()))))
+        return from_arrow(pa.table({"row": row, **found}), own.kind, own.index)
 
     @property
     def trace(self) -> Any:
@@ -272,7 +287,7 @@ class Run(Opened):
         found = self._answer(
             lambda asking, _: similarity(asking, row, conditions(like), names(columns), top, list(to)), None, "missing"
         )
-        return Result(found, self._kind)
+        return self._result(found)
 
     @shared
     def dependence(self, columns: Names = None, *, ranks: int = 1) -> Result:

@@ -110,6 +110,8 @@ def surprisal(
         remarks += few(effective, asking)
     if rows is None and n < asking.asked.n_rows:
         remarks[0] += f", of {asking.asked.n_rows:,}, evenly spaced; --most N looks at more"
+    if rows is None and (others := asking.asked.like.n_rows - asking.asked.n_rows):
+        remarks.append(f"{counted(others, 'row')} held out: not looked at; ask about them with --rows")
     if by == "rows":
         order = np.argsort(-of_rows, kind="stable")[:top]
         found = {"row": surprise.numbers[order], "surprisal": of_rows[order], "surprisal_error": row_error[order]}

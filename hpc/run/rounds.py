@@ -76,7 +76,7 @@ def _end(found: Judgement, chain: ChainRun) -> str:
     if found.settled:
         return f"{chain.home}: {found}; look at them: mpibayes report {chain.home}"
     end = f"{chain.home}: {found}; run.cycles = {chain.config.run.cycles} ended it: raise it to go on"
-    return f"{end}. {found.meaning}" if found.meaning else end
+    return f"{end}. What can be used as it is: mpibayes report {chain.home}"
 
 
 def _judged(config: Config, chains: Sequence[ChainRun], cycle: int) -> Judgement | None:

@@ -1,12 +1,15 @@
-"""What is exported of variational inference besides its trace: each row's most probable component, and the weights."""
+"""Exports of variational inference besides its trace: each row's most probable component, and the weights."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
 import numpy as np
 
-from mpibayes.hpc.family import Clusters
+from mpibayes.hpc.family import Clusters, RowClusters, named
 from mpibayes.hpc.svi.draws import Posterior
-from mpibayes.hpc.svi.predictive import responsibilities
+from mpibayes.hpc.svi.predictive import Law, responsibilities
+from mpibayes.io.rows import Rows
 from mpibayes.io.trace import Axes
 
 FORMS = ("clusters",)
@@ -14,19 +17,44 @@ BATCH = 8192
 
 
 def clusters(run: Posterior) -> Clusters:
-    """See `Clusters`: components of the best chain's last state, the heaviest first."""
-    best = run.best()
-    number, probability = assigned(run, best.law())
+    """See `hpc.family.Exports`: components of the best chain's last state, the heaviest first."""
+    best, data = run.best(), run.data
+    law = best.law()
+    number, probability = assigned(run, law)
+    held_out = np.zeros(run.table.n_rows, bool)
+    if data.heldout is not None:
+        held_out[data.heldout] = True
+        others = _assigned(run, law, data.heldout_of, len(data.heldout))
+        of_all = np.empty(len(held_out), np.int64), np.empty(len(held_out))
+        for whole, mine, rest in zip(of_all, (number, probability), others):
+            whole[~held_out], whole[held_out] = mine, rest
+        number, probability = of_all
     where = f"cycle {best.cycle:,} of {run.chains[best.chain].folder}, of the best bound"
-    return Clusters([(number + 1, probability)], f"most probable components, an approximation: {where}")
+    about = f"most probable components, an approximation: {where}"
+    return Clusters([RowClusters(number + 1, probability, held_out)], about)
 
 
-def assigned(run: Posterior, law) -> tuple[np.ndarray, np.ndarray]:
+def clusters_of(
+    run: Posterior, batches: Iterable[Rows], draws: int | None = None
+) -> Iterator[Mapping[str, np.ndarray]]:
+    """See `hpc.family.Exports`."""
+    law = run.best().law()
+    for rows in batches:
+        number, probability = _assigned(run, law, lambda i, j, rows=rows: rows.take(slice(i, j)), len(rows))
+        yield named([(number + 1, probability)])
+
+
+def assigned(run: Posterior, law: Law) -> tuple[np.ndarray, np.ndarray]:
     """Of each training row its most probable component, int64 (N,), from 0, and how probable that is, (N,)."""
-    number, probability = np.empty(run.n_rows, np.int64), np.empty(run.n_rows)
-    for start in range(0, run.n_rows, BATCH):
-        stop = min(start + BATCH, run.n_rows)
-        p = responsibilities(law.log_joint(run.cells.of(run.data.rows_of(start, stop))))
+    return _assigned(run, law, run.data.rows_of, run.n_rows)
+
+
+def _assigned(run: Posterior, law: Law, rows: Callable[[int, int], Rows], n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The same of n rows; rows(start, stop) reads some of them."""
+    number, probability = np.empty(n, np.int64), np.empty(n)
+    for start in range(0, n, BATCH):
+        stop = min(start + BATCH, n)
+        p = responsibilities(law.log_joint(run.cells.of(rows(start, stop))))
         number[start:stop], probability[start:stop] = p.argmax(axis=1), p.max(axis=1)
     return number, probability
 

@@ -42,13 +42,27 @@ def report(run_dirs, out, burn_in, full, table):
 @click.option("-o", "--out", help="The file; - is standard output.  [default: standard output; trace.h5 for arviz]")
 @click.option("--burn-in", type=click.IntRange(min=0), help="Cycles of burn-in.  [default: run.burn_in; csv: 0]")
 @click.option("--timings/--no-timings", default=True, help="Keep the columns of csv that are times.  [default: keep]")
+@click.option(
+    "--id",
+    "ids",
+    multiple=True,
+    metavar="COLUMN",
+    help="clusters: name the rows by a column of the table, or of the file it was imported from; may be repeated.",
+)
+@click.option(
+    "--source",
+    "sources",
+    multiple=True,
+    type=PATH,
+    help="clusters: where that file is now.  [default: beside the table, in the folder above, or here]",
+)
 @TABLE
-def export(run_dirs, to, out, burn_in, timings, table):
+def export(run_dirs, to, out, burn_in, timings, ids, sources, table):
     """Write clusters, features or draws for other programs. Burn-in is left out; arviz has it in groups of its own.
 
     \b
     Forms:
-      clusters  CSV, one line a training row: its cluster in the report and the probability of that; mixtures only
+      clusters  CSV, one line a row of the table: its cluster in the report and the probability of that; mixtures only
       arviz     one HDF5 file that ArviZ and xarray open (posterior, sample_stats, kept_draws, and their warm-up)
       labels    text, one kept draw a line: the cluster of each training row, in table order; mixtures only
       features  text, one kept draw a line: a string of 0 and 1 a feature, of the rows that have it; ibp only
@@ -59,13 +73,14 @@ def export(run_dirs, to, out, burn_in, timings, table):
     \b
     Examples:
       mpibayes export runs/a --to clusters -o clusters.csv
+      mpibayes export runs/a --to clusters --id name -o clusters.csv
       mpibayes export runs/a --to labels -o labels.txt --burn-in 0
       mpibayes export runs/a --to csv --no-timings | head
       mpibayes export runs/a runs/b --to arviz -o both.h5
     """
     from mpibayes.hpc.commands.export import export as write
 
-    done = write(list(run_dirs), to, out=out, burn_in=burn_in, timings=timings, table=table)
+    done = write(list(run_dirs), to, out=out, burn_in=burn_in, timings=timings, table=table, ids=ids, sources=sources)
     for note in done.notes:
         click.echo(f"mpibayes: note: {visible(note)}", err=True)
     for path in done.paths:

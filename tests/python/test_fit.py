@@ -67,6 +67,29 @@ def test_more_errors(tmp_path, monkeypatch):
         child.start(["run"], 2)
 
 
+def test_clusters_have_the_index_of_the_dataframe(tmp_path):
+    """A column of clusters put beside the rows they were found in, here and when the run is opened again."""
+    g, z = np.random.default_rng(3), np.repeat([0, 1], 40)
+    z = g.permutation(z)
+    index = pd.MultiIndex.from_arrays([[f"r{i % 7}" for i in range(80)], range(80, 0, -1)], names=["who", "n"])
+    data = pd.DataFrame({"x": g.normal(20.0 * z), "y": g.normal(-20.0 * z), "s": np.array(["a", "b"])[z]}, index=index)
+    data.loc[:, "x"] = data["x"].round(3)
+    about = {**FEW, "cycles": 30, "burn_in": 10, "heldout": 0.3, "config": {"output.labels": 2}}
+    run = mb.fit(data, tmp_path / "a", **about, progress=False)
+    for opened in (run, mb.open(tmp_path / "a", frames="pandas")):
+        data["cluster"] = opened.clusters().frame["cluster"]
+        table = pd.crosstab(data["cluster"], z)
+        assert opened.clusters().frame.index.equals(index) and table.to_numpy().max(axis=1).sum() == 80
+        odd = opened.surprisal(top=4).frame
+        assert odd.index.equals(index[odd["row"] - 1])
+    again = data.drop(columns="cluster").reset_index(drop=True)
+    assert mb.fit(again, tmp_path / "a", **about, progress=False).clusters().frame.index.equals(again.index)
+    plain = mb.open(tmp_path / "a")
+    assert isinstance(plain.clusters().frame, pa.Table) and plain.clusters().to_pandas().index.equals(again.index)
+    (tmp_path / "a.index.parquet").write_bytes(b"no parquet")
+    assert len(mb.open(tmp_path / "a", frames="pandas").clusters().frame) == 80
+
+
 @pytest.mark.thorough
 def test_kinds_make_a_table_that_is_found_again(tmp_path, capfd):
     g = np.random.default_rng(1)

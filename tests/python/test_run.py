@@ -211,12 +211,27 @@ def test_pictures_are_figures(run):
 
 def test_clusters_labels_and_trace(place, run):
     clusters = run.clusters()
-    n = 160
-    assert len(clusters) == 144 and run.labels.shape == (n,) and (run.labels == 0).sum() == n - 144
-    assert np.array_equal(run.labels[clusters["row"] - 1], clusters["cluster"])
+    assert clusters.names == ["row", "cluster", "probability", "held_out"] and clusters["held_out"].sum() == 16
+    assert np.array_equal(clusters["row"], np.arange(1, 161)) and np.array_equal(run.labels, clusters["cluster"])
+    assert run.labels.min() >= 1
     trace = run.trace.to_pandas()
     assert trace["chain"].tolist() == [1] * 28 + [2] * 28 and trace["cycle"].max() == 28
     assert run.columns["visits"] == "count" and "2 chains" in repr(run)
+
+
+@ignoring
+def test_clusters_of_other_rows(run, new):
+    """Those that `predict` says, but for a row whose most probable cluster is a new one."""
+    file, frame = new
+    found, predicted = run.clusters(rows=frame), run.predict(frame)
+    assert list(found.columns) == ["row", "cluster", "probability"] and found.index.equals(frame.index)
+    old = predicted["cluster"] > 0
+    assert old.sum() > len(old) / 2 and found["cluster"].min() >= 1
+    assert found["cluster"][old].tolist() == predicted["cluster"][old].tolist()
+    assert np.allclose(found["probability"][old], predicted["p_cluster"][old])
+    assert run.clusters(rows=file).column_names == ["row", "cluster", "probability"]
+    with pytest.raises(mb.DataError, match="DataFrame: has no rows"):
+        run.clusters(rows=frame.iloc[:0])
 
 
 @pytest.mark.thorough
@@ -239,5 +254,5 @@ def test_several_directories_are_one_posterior(place, run):
 def test_several_views(tmp_path_factory):
     run = mb.open(people_run(tmp_path_factory.mktemp("views"), "crosscat"), draws=20)
     views = run.labels.shape[1] if run.labels.ndim == 2 else 1
-    assert len(run.clusters().names) == 1 + 2 * views
+    assert len(run.clusters().names) == 2 + 2 * views and len(run.clusters()) == len(run.labels) == 160
     assert len(run.dependence()) == 21 and len(run.similarity(5, top=3)) == 3

@@ -7,7 +7,7 @@ import pytest
 
 from mpibayes.hpc.convergence import bulk_ess, effective, r_hat
 from mpibayes.hpc.crosscat.scalars import SCALARS
-from mpibayes.hpc.settled import BURN_IN, SMALL, is_check, judge, next_check
+from mpibayes.hpc.settled import BURN_IN, SMALL, _unmixed, is_check, judge, next_check
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.run.conftest import exported, mpibayes, run, run_some
 
@@ -76,6 +76,21 @@ def test_apart_in_clusters_alone():
     found = judged(traces(shift=(0.0, 3.0)))
     assert not found.settled and found.has("scores") and "R-hat" in found.problems["clusters"][0]
     assert "log joint" in str(found) and found.meaning == "Predictions can be trusted, single clusters cannot."
+
+
+def test_what_an_r_hat_out_of_all_bounds_means_is_said_in_words():
+    """A number of clusters that stands still in each chain has no spread to compare with."""
+    made = traces()
+    made[1]["n_clusters"] = np.full(1000, 5.0)
+    (words,) = judged(made).problems["clusters"]
+    assert words == "the number of clusters never changes within a chain, but is 4 or 5 in different chains"
+    made[1]["n_clusters"][998] = 4.0
+    assert judged(made).problems["clusters"] == ("R-hat 18.248 of the number of clusters",)
+    rare = np.repeat([[4.0], [5.0]], 60_000, axis=1)
+    rare[1, 30_000] = 4.0
+    assert "number of clusters hardly changes within a chain, but differs" in _unmixed({"number of clusters": rare})[0]
+    jumped = np.where(np.arange(1000) < 500, 4.0, 5.0)[None]
+    assert _unmixed({"number of views": jumped}) == ["the number of views has jumped, and hardly changes otherwise"]
 
 
 @pytest.mark.parametrize("change, words", [({"score": 0.07}, "differ by 0.07"), ({"rise": 0.4}, "still rising by 0.1")])

@@ -4,12 +4,12 @@ A chain without an annealed subsample has no growth phase. Two chains are compar
 against what one chain differs from itself: the representative partitions of the two halves of its kept draws. Where a
 posterior is spread over many partitions, representatives differ by chance; so chains also agree whose draws are no
 farther from each other's than from their own. A chain that climbs differs from itself as well, so log joints are
-compared first: chains that differ in them have not met.
+compared first: chains that differ in them disagree. `answers.py` has the words, `remedies.py` what to do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,20 +19,17 @@ from mpibayes.hpc.crosscat.moves.round import due as moves_due
 from mpibayes.hpc.crosscat.partitions import nearest, similarity
 from mpibayes.hpc.crosscat.representative import FEWEST
 from mpibayes.hpc.crosscat.scalars import MOVES, OF_COLUMNS, SCALARS
-from mpibayes.hpc.posterior import advice
-from mpibayes.hpc.posterior.advice import Command
 from mpibayes.hpc.posterior.chains import Chain
-from mpibayes.hpc.posterior.scalars import ScalarSummary, r_hat_in_words, summary_of
+from mpibayes.hpc.posterior.scalars import ScalarSummary, summary_of
 from mpibayes.hpc.run.status import is_stopped
 from mpibayes.hpc.scalar import Scalar
 from mpibayes.hpc.settled import APART
-from mpibayes.text import counted
 
 SLACK = 0.02  # of the adjusted Rand index: chains this much farther from each other than from themselves still agree
 FARTHER = 1.02  # and if draws of two chains are this much farther from each other than from their own, on average
 ALIKE = 0.9  # adjusted Rand index of partitions that differ in details
 WORST_FIRST = ("different", "apart", "unknown", "spread", "nearly", "same")  # verdicts
-APART_R_HAT = 1.1  # of the log joint: chains beyond it have not met where their means are as far apart as this,
+APART_R_HAT = 1.1  # of the log joint: chains beyond it disagree where their means are as far apart as this,
 APART_NATS = 100.0  # which a few rows more or less in small clusters do not explain
 
 
@@ -165,8 +162,9 @@ class Agreement:
 
     @property
     def verdict(self) -> str:
-        """ "different"; "apart" (not that, as far as can be seen, but the chains have not met); "same"; "nearly" (they
-        differ in details); "spread" (no farther from one another than each from itself, but that is far); "unknown"."""
+        """ "different"; "apart" (not that, as far as can be seen, but their log joints differ, or climb); "same";
+        "nearly" (they differ in details); "spread" (no farther from one another than each from itself, but that is
+        far); "unknown"."""
         several, known = len(self.ari) > 1, bool(np.all(np.isfinite(self.ari)))
         one = len(self.groups) == 1
         if several and known and not one and self.between(self.ari).min() < ALIKE:
@@ -226,97 +224,9 @@ def gap_of(summaries: Sequence[ChainSummary], r_hat: float) -> float:
     return gap if gap > APART_NATS and r_hat > APART_R_HAT and len(summaries) > 1 else 0.0
 
 
-def answer(a: Agreement, summaries: Sequence[ChainSummary], rows: Mapping[int, Agreement] | None = None) -> list[str]:
-    """Whether the chains found the same clustering, in sentences; if not, which is best and what to do. rows: of the
-    rows in each view, by its number, where `a` is of the columns."""
-    said = _found(a, summaries, "rows" if rows is None else "columns")
-    if rows:
-        said.append(_in_views(rows))
-    if worst([a, *(rows or {}).values()]) in ("unknown", "same"):
-        return said
-    return [*said, _ranking(summaries), _advice(a, summaries, [a, *(rows or {}).values()])]
-
-
 def worst(of: Sequence[Agreement]) -> str:
     """The verdict on all of them, which none of them is worse than."""
     return min((a.verdict for a in of), key=WORST_FIRST.index)
-
-
-def _in_views(rows: Mapping[int, Agreement]) -> str:
-    """In which views the chains found the same clusters."""
-    same = [str(v) for v, a in rows.items() if a.verdict == "same"]
-    if len(same) == len(rows):
-        return f"In the views they found the same clusters: {_least(rows.values())}."
-    others = {str(v): a for v, a in rows.items() if a.verdict != "same"}
-    some = f"in {counted(len(same), 'view')} of {len(rows)}" if same else "in no view surely"
-    which = f"; not, or not surely, in {_names(list(others), 12)}" if same else ""
-    return f"They found the same clusters {some}{which}: {_least(others.values())}."
-
-
-def _least(of: Collection[Agreement]) -> str:
-    between, within = (np.concatenate([f(a, a.ari) for a in of]) for f in (Agreement.between, Agreement.within))
-    if not len(between) or not len(within):
-        return f"too few kept draws, {FEWEST} of each chain at least"
-    return f"adjusted Rand index {_range(between)} between chains, {_range(within)} between the halves of one chain"
-
-
-def _found(a: Agreement, summaries: Sequence[ChainSummary], of: str) -> list[str]:
-    """Whether the chains found the same partition of the rows, or of the columns."""
-    verdict = a.verdict
-    measured = f"that takes at least {FEWEST} kept draws of each chain (output.labels)"
-    if verdict == "unknown":
-        return [f"This cannot be decided: {measured}."]
-    if np.all(np.isfinite(a.ari)):
-        between, within = _range(a.between(a.ari)), _range(a.within(a.ari))
-        measured = f"adjusted Rand index {between} between chains, {within} between the halves of one chain"
-    if verdict == "same":
-        return [f"Yes: {measured}."]
-    if verdict == "spread":
-        said = [
-            f"As far as one chain agrees with itself: {measured}. The posterior is spread over many partitions, or the "
-            "chains are too short to say."
-        ]
-    elif verdict == "apart":
-        said = [_not_met(a, summaries), f"How alike their partitions are says little yet: {measured}."]
-    elif verdict == "nearly":
-        said = [f"Nearly; they agree on most {of} and differ in the rest: {measured}."]
-    else:
-        groups = " | ".join(_names([summaries[i].name for i in group]) for group in a.groups)
-        answers = "clusterings" if of == "rows" else "answers"
-        said = [f"No, there are {len(a.groups)} {answers} ({groups}): {measured}."]
-        if not a.met:
-            said.append(_not_met(a, summaries))
-    return said
-
-
-def _not_met(a: Agreement, summaries: Sequence[ChainSummary]) -> str:
-    """How far the log joints are from one another, and which of them still rise."""
-    reasons = []
-    if a.gap:
-        r_hat = r_hat_in_words(a.r_hat, 2)
-        reasons.append(f"their mean log joints differ by {a.gap:,.0f} nats (R-hat {r_hat})")
-    if a.climbing:
-        names = _names([summaries[i].name for i in a.climbing])
-        reasons.append(f"still climbing: {names} ({climbed([summaries[i] for i in a.climbing])})")
-    return f"The chains have not met: {'; '.join(reasons)}."
-
-
-def climbed(summaries: Sequence[ChainSummary]) -> str:
-    """By how much chains still climb."""
-    low, high = (f"{f(c.climbed for c in summaries):,.0f}" for f in (min, max))
-    span = low if low == high else f"{low} to {high}"
-    return f"by {span} nats from the first half of the draws to the second"
-
-
-def _names(names: Sequence[str], most: int = 4) -> str:
-    if len(names) <= most:
-        return ", ".join(names)
-    return ", ".join(names[: most - 1]) + f" and {len(names) - most + 1} more"
-
-
-def _range(values: np.ndarray) -> str:
-    low, high = f"{values.min():.3f}", f"{values.max():.3f}"
-    return low if low == high else f"{low} to {high}"
 
 
 def ranked(summaries: Sequence[ChainSummary]) -> tuple[list[ChainSummary], bool]:
@@ -325,13 +235,6 @@ def ranked(summaries: Sequence[ChainSummary]) -> tuple[list[ChainSummary], bool]
     scores = np.array([c.heldout for c in summaries])
     by_score = bool(np.all(np.isfinite(scores)) and np.ptp(scores) > APART)
     return sorted(summaries, key=lambda c: -(c.heldout if by_score else c.late)), by_score
-
-
-def _ranking(summaries: Sequence[ChainSummary]) -> str:
-    order, by_score = ranked(summaries)
-    measure = "held-out score, nats a row" if by_score else "mean log joint of the second half after burn-in"
-    names = [f"{c.name} {c.heldout:,.3f}" if by_score else f"{c.name} {c.late:,.1f}" for c in order]
-    return f"The chains by {measure}, the best first: {_names(names)}."
 
 
 def moves_in(summaries: Sequence[ChainSummary], phase: str | None = None) -> tuple[int, int]:
@@ -345,40 +248,3 @@ def contradicted(summaries: Sequence[ChainSummary], on: Sequence[Agreement]) -> 
     """Whether chains contradict each other, or themselves, so that what they say is not to be used yet. on: the columns
     and the rows of each view, or the rows of a mixture."""
     return any(c.climbed for c in summaries) or bool(on and worst(on) in ("different", "apart"))
-
-
-def _remedies(summaries: Sequence[ChainSummary]) -> list[tuple[str, dict[str, object]]]:
-    """What helps chains to meet: words, and the keys that a new run has; {} of one that goes on."""
-    found: list[tuple[str, dict[str, object]]] = []
-    if not any(c.stopped for c in summaries):
-        found.append(("go on for longer", {}))
-    if not moves_in(summaries)[0]:
-        found.append(("let split and merge moves run, in a new run", {"sampler_split_merge": "auto"}))
-    elif not all(c.moves_in_every_cycle for c in summaries):
-        found.append(("let moves run in every cycle, in a new run", {"sampler_split_merge": 1}))
-    return found
-
-
-def commands(chains: Sequence[Chain], summaries: Sequence[ChainSummary], on: Sequence[Agreement]) -> list[Command]:
-    """The same as commands; of one chain that which compares it with another. on: see `contradicted`."""
-    if len({chain.home for chain in chains}) > 1 or not on:
-        return []
-    if len(summaries) == 1:
-        return [advice.anew(chains, "compare two chains, in a new run", run_chains=2)]
-    if worst(on) in ("unknown", "same"):
-        return []
-    return [
-        advice.anew(chains, words, **keys) if keys else advice.longer(chains) for words, keys in _remedies(summaries)
-    ]
-
-
-def _advice(a: Agreement, summaries: Sequence[ChainSummary], every: Sequence[Agreement]) -> str:
-    again = ["run the same command again"] if any(c.stopped for c in summaries) else []
-    means = ", or ".join([*again, *(words for words, _ in _remedies(summaries))])
-    if a.gap or worst(every) == "different":
-        best = ranked(summaries)[0][0].name
-        return (
-            f"What to do: {means}. Until the chains meet, averages over them mean little, and the clusters below are "
-            f"one answer of several: look at {best} by itself (mpibayes report on its directory)."
-        )
-    return f"What to do{'' if a.climbing else ' if the difference matters'}: {means}."

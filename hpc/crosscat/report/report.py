@@ -127,6 +127,7 @@ def _machine(p: RunSummary, pictures: list[str]) -> dict[str, Any]:
         "n_views": len(r.views),
         "expected_variation_of_information": r.loss,
         "draws_compared": len(r.compared.cycle),
+        "among_counts": r.among,
     }
     document["views"] = [_machine_found(p, i, view) for i, view in enumerate(p.views)]
     document["dependence"] = _machine_dependence(p.dependence)
@@ -157,6 +158,7 @@ def _machine_view(p: RunSummary, view: ViewSummary) -> dict[str, Any]:
             "sizes": r.sizes.tolist(),
             "expected_variation_of_information": r.loss,
             "draws_compared": len(r.losses),
+            "among_counts": r.among,
             "mean_loss_of_draws": float(r.losses.mean()),
         },
         "clusters": [

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.report import agreement, group_sections, tables
+from mpibayes.hpc.crosscat.report import agreement, answers, group_sections, tables
 from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
 from mpibayes.hpc.crosscat.report.summarise import RunSummary, ViewSummary
 from mpibayes.hpc.crosscat.report.views import which_draw
@@ -54,14 +54,14 @@ PICTURES = {
 
 def verdict(p: RunSummary) -> Verdict:
     """What was found, whether the chains agree, and what to do next."""
-    said = agreement.worst(p.agreements) if p.agreements else "unknown"
     several, headline = len(p.summaries) > 1, ""
     if agreement.contradicted(p.summaries, p.agreements):
         sound = DOUBT if group_sections.usable(p) else BAD
         headline = group_sections.HEADLINE if sound == DOUBT else ""
     else:
-        sound = GOOD if several and said in ("same", "nearly") and p.settled.settled and not p.warnings else DOUBT
-    return Verdict(_found(p), _chains(p, several), _next(p, said, sound), sound, commands=p.commands, headline=headline)
+        sound = GOOD if several and p.verdict in ("same", "nearly") and p.settled.settled and not p.warnings else DOUBT
+    chains, following = _chains(p, several), _next(p, sound)
+    return Verdict(_found(p), chains, following, sound, commands=p.advice.commands, headline=headline)
 
 
 def _found(p: RunSummary) -> list[str]:
@@ -100,23 +100,15 @@ def _found(p: RunSummary) -> list[str]:
 def _chains(p: RunSummary, several: bool) -> list[str]:
     if p.agreement is None:
         return []
-    said = agreement.answer(p.agreement, p.summaries, p.of_rows)[: 2 if p.of_rows else 1] if several else []
+    said = answers.answer(p.agreement, p.summaries, p.of_rows)[: 2 if p.of_rows else 1] if several else []
     return [
         *(said or ["One chain only: whether another would find the same is not known."]),
         f"Settled? {sentence(tables.settled(p).removesuffix('.'))}",
     ]
 
 
-def _next(p: RunSummary, said: str, sound: str) -> list[str]:
-    several = len(p.summaries) > 1
-    steps = []
-    if several and said not in ("same", "unknown"):
-        steps.append(agreement.answer(p.agreement, p.summaries, p.of_rows)[-1].removeprefix("What to do: "))
-    elif several and p.commands:
-        steps.append("Go on for longer, so that it settles.")
-    elif not several:
-        steps.append("Run more than one chain (run.chains = 2), so that they can be compared.")
-    return [*(sentence(step.removesuffix(".")) for step in steps), *warned(p.warnings), *use_it(p.run, sound)]
+def _next(p: RunSummary, sound: str) -> list[str]:
+    return [*p.advice.steps, *warned(p.warnings), *use_it(p.run, sound)]
 
 
 # --- the terminal -----------------------------------------------------------------------------------------------------
@@ -221,7 +213,8 @@ def _of_clusters(p: RunSummary, view: ViewSummary, pictures: Mapping[str, Pictur
     left = len(r.sizes) - len(rows)
     small = f"; {left:,} smaller ones are left out" if left else ""
     words = (
-        f"Clusters of the representative partition ({which_draw(p.run, r)}), the draw nearest to all others. "
+        f"Clusters of the representative partition ({which_draw(p.run, r)}), the draw of a typical number of clusters "
+        "that is nearest to all others. "
         "Choose one to see all its columns against all rows."
     )
     found = "distance from all rows (Kullback-Leibler divergence, nats)"

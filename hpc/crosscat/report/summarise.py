@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -19,10 +20,12 @@ from mpibayes.hpc.crosscat.levels.of_run import levels_of_views
 from mpibayes.hpc.crosscat.partitions import contingency, jaccard, ordered_sizes, posterior_of_count
 from mpibayes.hpc.crosscat.report import agreement, distribution, groups, profiles, telling
 from mpibayes.hpc.crosscat.report.agreement import Agreement, ChainSummary
+from mpibayes.hpc.crosscat.report.answers import climbed
 from mpibayes.hpc.crosscat.report.dependence import Dependence, dependence
 from mpibayes.hpc.crosscat.report.groups import ShownLevel
 from mpibayes.hpc.crosscat.report.names import against_the_whole, most_telling, name_clusters
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile, ColumnProfile, Trait
+from mpibayes.hpc.crosscat.report.remedies import Advice, advise
 from mpibayes.hpc.crosscat.representative import (
     COMPARED,
     SAMPLED,
@@ -32,11 +35,10 @@ from mpibayes.hpc.crosscat.representative import (
     representatives,
 )
 from mpibayes.hpc.crosscat.tallies import cuts as cuts_of
-from mpibayes.hpc.posterior import advice
-from mpibayes.hpc.posterior.advice import Command
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.hpc.posterior.scalars import ENOUGH_DRAWS, ScalarSummary, mixing_warnings, summary_of
 from mpibayes.hpc.posterior.sections import Levels, Numbers
+from mpibayes.hpc.posterior.tables import span
 from mpibayes.hpc.scalar import named, shown
 from mpibayes.hpc.settled import MOST_R_HAT, Judgement, judge
 from mpibayes.io.rows import Rows
@@ -134,12 +136,20 @@ class RunSummary:
         return [self.agreement, *(self.of_rows or {}).values()] if self.agreement else []
 
     @property
-    def commands(self) -> list[Command]:
+    def verdict(self) -> str:
+        """On all partitions: none is worse (`agreement.worst`)."""
+        return agreement.worst(self.agreements) if self.agreements else "unknown"
+
+    @cached_property
+    def advice(self) -> Advice:
         """What to do where the chains do not agree, have not settled, or where there is one."""
-        chains = self.run.chains
-        found = agreement.commands(chains, self.summaries, self.agreements)
-        settles = len({c.home for c in chains}) == 1 and not any(c.stopped for c in self.summaries)
-        return found or ([] if self.settled.settled or not settles else [advice.longer(chains)])
+        ess = [s.ess for s in self.scalars.values() if not s.fixed and np.isfinite(s.ess)]
+        r = self.representatives
+        shown = self.summaries[r.chain].name if r is not None else ""
+        return advise(
+            self.run.chains, self.summaries, self.agreements, self.settled, min(ess, default=np.nan), shown,
+            self.run.several,
+        )  # fmt: skip
 
 
 def summarise(run: Posterior) -> RunSummary:
@@ -211,7 +221,7 @@ def _warn(posterior: RunSummary) -> None:
     run, summaries, n_kept = posterior.run, posterior.summaries, posterior.n_kept
     stopped = [c for c in summaries if c.stopped]
     if stopped:
-        ends = f"{stopped[0].cycles:,} of {run.chains[0].config.run.cycles:,}"
+        ends = f"{span([c.cycles for c in stopped])} of {run.chains[0].config.run.cycles:,}"
         posterior.warnings.append(
             f"{', '.join(c.name for c in stopped)}: stopped in cycle {ends}; the same command goes on from there"
         )
@@ -222,7 +232,7 @@ def _warn(posterior: RunSummary) -> None:
     late = [c for c in summaries if c.reached - c.burn_in > LATE * (c.cycles - c.burn_in) and not c.climbed]
     if climbing:
         posterior.warnings.append(
-            f"{', '.join(c.name for c in climbing)}: the log joint still climbs, {agreement.climbed(climbing)}: too "
+            f"{', '.join(c.name for c in climbing)}: the log joint still climbs, {climbed(climbing)}: too "
             "short to be summarised; raise run.cycles"
         )
     if late:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.report import agreement
+from mpibayes.hpc.crosscat.report import agreement, answers
 from mpibayes.hpc.crosscat.report.agreement import Agreement
 from mpibayes.hpc.crosscat.report.summarise import SECOND_CHAIN, RunSummary
 from mpibayes.hpc.crosscat.report.views import of_views
@@ -31,14 +31,6 @@ from mpibayes.text import counted, percent, took
 
 MATRIX = 8  # chains that are compared pair by pair in the text; the picture and summary.json have them all
 VIEWS_COMPARED = 12  # views in which they are
-VERDICTS = {
-    "same": "yes",
-    "nearly": "nearly",
-    "spread": "as far as one chain agrees with itself",
-    "apart": "the chains have not met",
-    "different": "no",
-    "unknown": "cannot be decided",
-}
 
 
 def parts(posterior: RunSummary) -> list[Any]:
@@ -48,7 +40,7 @@ def parts(posterior: RunSummary) -> list[Any]:
         text += ["", warnings_in_words(posterior.warnings)]
     if len(posterior.summaries) > 1:
         text += ["", chain_lines(posterior), *agreed(posterior)]
-    text += commands_in_words(posterior.commands)
+    text += commands_in_words(posterior.advice.commands)
     if agreement.moves_in(posterior.summaries)[0]:
         text += ["", move_lines(posterior)]
     if posterior.run.several:
@@ -117,10 +109,7 @@ def _about_chains(p: RunSummary) -> list[tuple[str, str]]:
 
 def settled(p: RunSummary) -> str:
     """The judgement, in words."""
-    words = str(p.settled)
-    if any(c.climbed for c in p.summaries):
-        return f"not yet: the log joint climbs; {words}"
-    return f"{words}. {p.settled.meaning}" if p.settled.meaning else words
+    return answers.settled(p.settled, any(c.climbed for c in p.summaries), p.verdict)
 
 
 def first_exact(p: RunSummary) -> int:
@@ -191,10 +180,12 @@ def agreed(p: RunSummary) -> list[Any]:
     if p.of_rows:
         parts += ["", _view_table(p.of_rows)]
     text = Text(f"Did the chains find the same {'clustering' if p.of_rows is None else 'views'}? ", style="bold")
-    first, *others = agreement.answer(a, p.summaries, p.of_rows)
+    first, *others = answers.answer(a, p.summaries, p.of_rows)
     text.append(first, style="not bold")
-    for sentence in others:
-        text.line(sentence, style="not bold")
+    for line in others:
+        text.line(line, style="not bold")
+    if p.advice.steps:
+        text.line("What to do: ", style="bold").append(" ".join(p.advice.steps), style="not bold")
     return [*parts, "", text]
 
 
@@ -204,7 +195,7 @@ def _view_table(of_rows: Mapping[int, Agreement]) -> Any:
     table = plain_table(name, "between chains", "halves of one", "same clusters")
     for number, a in list(of_rows.items())[:VIEWS_COMPARED]:
         between, within = (span_of(f(a.ari), 3) for f in (a.between, a.within))
-        table.add_row(f"view {number}", between, within, VERDICTS[a.verdict])
+        table.add_row(f"view {number}", between, within, answers.VERDICTS[a.verdict])
     if len(of_rows) > VIEWS_COMPARED:
         table.caption = f"{counted(len(of_rows) - VIEWS_COMPARED, 'more view')} in summary.json"
         table.caption_justify = "left"

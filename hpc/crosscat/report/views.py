@@ -11,7 +11,7 @@ from mpibayes.hpc.crosscat.report.groups import GroupLine, ShownLevel
 from mpibayes.hpc.crosscat.report.profiles import TRAITS, BlockProfile, Trait
 from mpibayes.hpc.crosscat.report.summarise import LISTED, ClusterLine, RunSummary, ViewSummary
 from mpibayes.hpc.posterior.chains import KeptChains
-from mpibayes.hpc.posterior.tables import plain_table
+from mpibayes.hpc.posterior.tables import plain_table, span
 from mpibayes.text import counted, number, percent, visible
 
 MEANS_SHOWN = 10  # columns of a block whose means the table has
@@ -58,8 +58,8 @@ def _views_title(p: RunSummary) -> Any:
     r = p.representatives
     text = Text("Views: columns that find the same clusters of rows", style="bold")
     text.line(
-        f"{which_draw(p.run, r)}: of {counted(len(r.compared.cycle), 'kept draw')} the one whose views are nearest to "
-        f"all others' (expected variation of information of the columns {r.loss:.3f} nats)",
+        f"{which_draw(p.run, r)}: of {counted(len(r.compared.cycle), 'kept draw')}{_among(r.among, 'view')} the one "
+        f"whose views are nearest to those of all (expected variation of information of the columns {r.loss:.3f} nats)",
         style="not bold",
     )
     text.line(
@@ -200,8 +200,8 @@ def _cluster_title(p: RunSummary, view: ViewSummary, first: bool) -> Any:
     where = f"View {view.number}: clusters" if p.run.several else "Clusters"
     text = Text(f"{where} of the representative partition", style="bold")
     text.line(
-        f"{which_draw(p.run, r)}: of {counted(len(r.losses), 'kept draw')} the one nearest to all others (expected "
-        f"variation of information {r.loss:.3f} nats; the draws' mean is {r.losses.mean():.3f})",
+        f"{which_draw(p.run, r)}: of {counted(len(r.losses), 'kept draw')}{_among(r.among, 'cluster')} the one nearest "
+        f"to all (expected variation of information {r.loss:.3f} nats; the draws' mean is {r.losses.mean():.3f})",
         style="not bold",
     )
     if view.profiles and first:
@@ -211,6 +211,11 @@ def _cluster_title(p: RunSummary, view: ViewSummary, first: bool) -> Any:
             style="not bold dim",
         )
     return text
+
+
+def _among(counts: tuple[int, int] | None, noun: str) -> str:
+    """Which draws a representative one was chosen from, where a nearer one has an untypical number of clusters."""
+    return "" if counts is None else f", among those with {span(counts, noun)},"
 
 
 def _cluster_table(view: ViewSummary, shown: Sequence[ClusterLine], n_traits: int) -> Any:

@@ -7,13 +7,17 @@ import numpy as np
 import pytest
 
 from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.config.keys import Run
 from mpibayes.hpc.config.places import Places
 from mpibayes.hpc.crosscat.keys import Sampler
 from mpibayes.hpc.crosscat.partitions import nearest, similarity, variations
 from mpibayes.hpc.crosscat.report import agreement as chains
+from mpibayes.hpc.crosscat.report import remedies
+from mpibayes.hpc.crosscat.report.answers import answer, listed, settled
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.posterior.scalars import MOST_R_HAT
 from mpibayes.hpc.run.growth import growth_of
+from mpibayes.hpc.settled import Judgement
 
 
 def make_chain(burn_in=4, growth=0, name="a", **trace):
@@ -120,7 +124,7 @@ def test_chains_of_one_clustering_agree():
     a = agreement_of([partitions(g, TRUTH, 12, 0.02) for _ in range(3)])
     assert a.verdict == "same" and a.groups == [[0, 1, 2]] and a.n == 1000
     assert a.ari == pytest.approx(a.ari.T) and np.all(a.ari > 0.85) and np.all(a.vi < 0.6)
-    (said,) = chains.answer(a, summaries(3))
+    (said,) = answer(a, summaries(3))
     assert said.startswith("Yes: adjusted Rand index 0.")
 
 
@@ -146,20 +150,13 @@ def test_chains_of_other_clusterings_differ():
     draws = [partitions(g, z, 12, 0.02) for z in (TRUTH, MERGED, TRUTH)]
     a = agreement_of(draws)
     assert a.verdict == "different" and a.groups == [[0, 2], [1]]
-    said = " ".join(chains.answer(a, summaries(3)))
+    said = " ".join(answer(a, summaries(3)))
     assert said.startswith("No, there are 2 clusterings (chain-1, chain-3 | chain-2)")
     order = "chain-2 -1.500, chain-1 -2.000, chain-3 -2.500"
-    assert f"The chains by held-out score, nats a row, the best first: {order}. What" in said
-    assert "look at chain-2 by itself" in said
-    assert "let split and merge moves run, in a new run. Until" in said
-    tried = " ".join(chains.answer(a, summaries(3, tried=1.0)))
-    assert "go on for longer. Until" in tried  # "auto" has a round in each of the first hundred cycles
-    assert "let moves run in every cycle" in " ".join(chains.answer(a, summaries(3, tried=1.0, cycles=120)))
-    stopped = [replace(c, stopped=True) for c in summaries(3, tried=1.0)]
-    assert "What to do: run the same command again. Until" in " ".join(chains.answer(a, stopped))
+    assert f"The chains by held-out score, nats a row, the best first: {order}." in said
 
 
-def test_chains_that_their_log_joints_tell_apart_have_not_met():
+def test_chains_whose_log_joints_differ_disagree():
     """Alike partitions do not excuse it, nor halves of a chain that are as different."""
     g = np.random.default_rng(5)
     alike = [[TRUTH] * 8, [TRUTH] * 8]
@@ -167,17 +164,16 @@ def test_chains_that_their_log_joints_tell_apart_have_not_met():
     of = summaries(2, log_joint=(-3000.0, 0.0))
     for draws in (alike, spread):
         a = agreement_of(draws, of, r_hat=2.87)
-        said = " ".join(chains.answer(a, of))
+        said = " ".join(answer(a, of))
         assert a.verdict == "apart" and a.gap == 3000
-        assert said.startswith("The chains have not met: their mean log joints differ by 3,000 nats (R-hat 2.87).")
+        assert said.startswith("The chains disagree: their mean log joints differ by 3,000 nats (R-hat 2.87).")
         assert "the best first: chain-2 -1.500, chain-1 -2.000." in said
-        assert "look at chain-2 by itself" in said
     assert agreement_of(alike, of, r_hat=1.05).verdict == "same"  # as wide as that in each chain
     assert agreement_of(alike, summaries(2, log_joint=(-90.0, 0.0)), r_hat=2.0).verdict == "same"  # nats do not matter
     few = agreement_of([[TRUTH] * 9, [TRUTH]], of, r_hat=2.87)
-    assert few.verdict == "apart" and "at least 4 kept draws" in " ".join(chains.answer(few, of))
+    assert few.verdict == "apart" and "at least 4 kept draws" in " ".join(answer(few, of))
     other = agreement_of([[TRUTH] * 8, [MERGED] * 8], of, r_hat=MOST_R_HAT)
-    assert other.verdict == "different" and "(R-hat > 100)" in " ".join(chains.answer(other, of))
+    assert other.verdict == "different" and "(R-hat > 100)" in " ".join(answer(other, of))
 
 
 def test_chains_of_one_score_are_ranked_by_where_their_log_joints_are_in_the_end():
@@ -189,14 +185,15 @@ def test_chains_of_one_score_are_ranked_by_where_their_log_joints_are_in_the_end
     assert [c.name for c in chains.ranked(summaries(2, heldout=(-2.0, -2.06)))[0]] == ["chain-1", "chain-2"]
 
 
-def test_a_chain_that_climbs_has_not_met_the_others():
+def test_a_chain_that_climbs_has_not_converged():
     of = summaries(2, log_joint=(np.linspace(-500.0, 0.0, 20), 0.0))
     a = agreement_of([[TRUTH] * 8, [TRUTH] * 8], of)
     assert of[0].climbed == pytest.approx(500 / 19 * 8) and of[1].climbed == 0
     assert a.verdict == "apart" and a.climbing == (0,)
-    said = chains.answer(a, of)
+    said = answer(a, of)
     assert said[0] == (
-        "The chains have not met: still climbing: chain-1 (by 211 nats from the first half of the draws to the second)."
+        "The chains have not converged: still climbing: chain-1 (by 211 nats from the first half of the draws to the "
+        "second)."
     )
     noise = np.random.default_rng(6).normal(0.0, 30.0, 100)
     assert chains.climb(noise) == 0 and chains.climb(np.linspace(0.0, 90.0, 100)) == 0 and chains.climb(noise[:3]) == 0
@@ -206,13 +203,13 @@ def test_details_are_not_called_another_clustering():
     moved = TRUTH.copy()
     moved[:20] = 4  # a small cluster of its own
     a = agreement_of([[TRUTH] * 8, [moved] * 8])
-    assert a.verdict == "nearly" and chains.answer(a, summaries(2))[0].startswith("Nearly")
+    assert a.verdict == "nearly" and answer(a, summaries(2))[0].startswith("Nearly")
 
 
 def test_a_posterior_that_is_spread_out_is_no_disagreement():
     g = np.random.default_rng(4)
     a = agreement_of([list(g.integers(0, 6, (12, 1000))) for _ in range(2)])
-    assert a.verdict == "spread" and "spread over many partitions" in chains.answer(a, summaries(2))[0]
+    assert a.verdict == "spread" and "spread over many partitions" in answer(a, summaries(2))[0]
 
 
 def test_representatives_that_differ_by_chance_are_no_disagreement():
@@ -234,10 +231,108 @@ def test_representatives_that_differ_by_chance_are_no_disagreement():
 def test_few_draws_do_not_decide():
     a = agreement_of([[TRUTH] * 9, [TRUTH] * (chains.FEWEST - 1)])
     assert a.verdict == "unknown" and np.isnan(a.ari[0, 1]) and np.isnan(a.ari[1, 1]) and a.ari[0, 0] == 1
-    assert "cannot be decided" in chains.answer(a, summaries(2))[0]
+    assert "cannot be decided" in answer(a, summaries(2))[0]
     assert agreement_of([[TRUTH] * 9]).verdict == "unknown"  # one chain has nothing to agree with
 
 
+# --- what to do -------------------------------------------------------------------------------------------------------
+
+ENDED = Judgement(1000, {"clusters": ("R-hat 1.300 of the entropy",), "scores": ()}, {"scores": 200})
+
+
+def kept_chains(n=2, cycles=400, stopped=False, heldout=(-2.0, -1.5), every=1, **trace):
+    """Chains, and what the report takes from their traces."""
+    made = []
+    for i in range(n):
+        own = {name: np.full(cycles, value) for name, value in {"splits_tried": 1.0, "splits": 1.0, **trace}.items()}
+        own["n_clusters"] = np.resize(own.get("n_clusters", np.array([3.0, 4.0])), cycles)
+        chain = make_chain(name=f"chain-{i + 1}", heldout_lpd=np.full(cycles, heldout[i % 2]), **own)
+        config = Config({"sampler": Sampler(split_merge=every), "run": Run(cycles=2000)}, {}, Places(Path("run.toml")))
+        made.append(replace(chain, config=config, home=Path("runs/a"), folder=Path(f"runs/a/chain-{i + 1}")))
+    return made, [replace(chains.summarise_chain(chain), stopped=stopped) for chain in made]
+
+
+def told(draws, judged=ENDED, shown="chain-1", several=False, ess=20.0, **more):
+    """The advice to chains of these draws, its sentences as one text."""
+    made, of = kept_chains(len(draws), **more)
+    found = remedies.advise(made, of, [agreement_of(draws, of)], judged, ess, shown, several)
+    return " ".join(found.steps), [command for _, command in found.commands]
+
+
+APART = [[TRUTH] * 8, [MERGED] * 8]
+
+
+def test_advice_names_the_chain_whose_clusters_are_shown():
+    """The best one by its own name where it is another."""
+    text, _ = told(APART, shown="chain-1")
+    assert "The clusters below are those of chain-1, one answer of several; chain-2 is the best one" in text
+    assert text.endswith("mpibayes report runs/a/chain-2.")
+    text, _ = told(APART, shown="chain-2")
+    assert text.endswith("The clusters below are those of chain-2, one answer of several, and the best one.")
+
+
+def test_advice_to_go_on_has_an_end():
+    """By the effective draws there are, at most eight times as long at once, and not beyond LONG cycles."""
+    for ess, cycles in ((20.0, 3200), (50.0, 1200), (99.0, 800), (np.nan, 800)):
+        text, (command,) = told(APART, ess=ess)
+        assert text.startswith("Go on for longer.") and f"run.cycles={cycles}" in command
+    text, commands = told(APART, cycles=remedies.LONG)
+    assert text.startswith("More cycles are not likely to help: each chain has 10,000 or more. Compare 4 chains, in a")
+    assert ["run.chains=4" in command for command in commands] == [True]
+    text, commands = told(APART * 4, cycles=remedies.LONG)
+    assert "not likely" in text and not commands and "one answer of several" in text
+
+
+def test_advice_to_a_run_that_was_stopped_says_where_it_ends():
+    text, commands = told(APART, stopped=True)
+    assert text.startswith("Run the same command again: it goes on from cycle 400 of 2,000. Until") and not commands
+
+
+def test_advice_of_moves_ends_once_they_run_in_every_cycle():
+    text, commands = told(APART, splits_tried=0.0, splits=0.0)
+    assert "let split and merge moves run, in a new run" in text and "sampler.split_merge=auto" in commands[1]
+    text, commands = told(APART, every=5)
+    assert "let moves run in every cycle, in a new run" in text and "sampler.split_merge=1" in commands[1]
+    assert len(told(APART)[1]) == 1
+
+
+def test_more_cycles_are_not_advised_where_nothing_is_accepted():
+    views = {"view_moves_tried": 1.0, "view_moves": 0.0, "columns_moved": 0.0}
+    text, commands = told(APART, several=True, **views)
+    words = "More cycles will not help: no column has changed its view in any chain in the 396 cycles after burn-in."
+    assert text.startswith(f"{words} Compare 4 chains, in a new run.")
+    assert ["run.chains=4" in command for command in commands] == [True]
+    assert told(APART, several=True, stopped=True, **views)[0].startswith(words)  # nor to go on with a stopped one
+    assert told(APART, several=True, **{**views, "columns_moved": 1.0})[0].startswith("Go on for longer")
+    assert told(APART, several=True, cycles=90, **views)[0].startswith("Go on for longer")  # too early to say
+    text, _ = told(APART, splits=0.0, n_clusters=np.array([3.0]))
+    assert text.startswith("More cycles will not help: no chain has split or merged a cluster in the 396 cycles")
+    assert told(APART * 4, several=True, **views)[1] == []
+
+
+def test_chains_that_agree_are_not_called_untrustworthy():
+    same = [[TRUTH] * 8, [TRUTH] * 8]
+    words = settled(ENDED, False, agreement_of(same).verdict)
+    assert "cannot be trusted" not in words and "so can the clusters that the chains share" in words
+    assert settled(ENDED, False, "different").endswith("Predictions can be trusted, single clusters cannot.")
+    text, (command,) = told(same)
+    assert text == "Go on for longer, so that it settles. The scores have settled: predictions can be used as they are."
+    assert "run.cycles=3200" in command
+    done = Judgement(1000, {"clusters": (), "scores": ()}, {"clusters": 200, "scores": 200})
+    assert told(same, judged=done) == ("", [])
+
+
+def test_a_posterior_that_is_spread_out_says_what_can_be_used():
+    g = np.random.default_rng(4)
+    text, _ = told([list(g.integers(0, 6, (12, 1000))) for _ in range(2)])
+    assert "What averages over the draws can be used (mpibayes predict, mpibayes query), single clusters" in text
+
+
+def test_one_chain_is_to_be_compared_with_another():
+    text, (command,) = told([[TRUTH] * 8])
+    assert text.startswith("Run more than one chain (run.chains = 2)") and "run.chains=2" in command
+
+
 def test_many_names_are_cut():
-    assert chains._names(["a", "b", "c", "d"]) == "a, b, c, d"
-    assert chains._names(list("abcdefgh")) == "a, b, c and 5 more"
+    assert listed(["a", "b", "c", "d"]) == "a, b, c, d"
+    assert listed(list("abcdefgh")) == "a, b, c and 5 more"

@@ -6,9 +6,19 @@ from scipy.stats import entropy
 
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
-from mpibayes.hpc.crosscat.partitions import by_size, contingency, jaccard, ordered_sizes, similarity, variations
+from mpibayes.hpc.crosscat.partitions import (
+    by_size,
+    contingency,
+    jaccard,
+    nearest,
+    ordered_sizes,
+    similarity,
+    typical,
+    variations,
+)
 from mpibayes.hpc.crosscat.report import profiles as summary
 from mpibayes.hpc.crosscat.report.telling import shared_of
+from mpibayes.hpc.crosscat.representative import Compared, _chosen
 from mpibayes.hpc.crosscat.tallies import cuts as cuts_of
 from mpibayes.hpc.posterior.scalars import MOST_R_HAT, mixing_warnings, r_hat_in_words, summary_of
 from mpibayes.io.table import table_from_arrays
@@ -318,3 +328,35 @@ def test_took(x, text):
 )
 def test_spread(m, s, text):
     assert spread(m, s) == text
+
+
+def spread_out(n_draws=40, n_rows=270, seed=3):
+    """Draws of a posterior without a partition to find: K clusters, 61 to 170 of them, each row in any."""
+    g = np.random.default_rng(seed)
+    counts = np.linspace(61, 170, n_draws).astype(int)
+    labels = [np.unique(np.append(np.arange(k), g.integers(0, k, n_rows - k)), return_inverse=True)[1] for k in counts]
+    return np.array(labels), counts
+
+
+def test_the_representative_partition_has_a_typical_number_of_clusters():
+    """Of draws of small clusters the one with the most has the least expected variation of information: their joint
+    entropy is that of single rows, whatever they are."""
+    labels, counts = spread_out()
+    compared = Compared(np.zeros(40), np.arange(40), labels, variations(labels))
+    assert nearest(np.arange(40), compared.distances) == 39  # the cause: 170 clusters stand for 61 to 170
+    best, among = _chosen(compared, counts, (70.0, 120.0))
+    assert 70 <= counts[best] <= 120 and among == (70, 120)
+    losses = compared.distances.mean(axis=1)
+    assert losses[best] == losses[(counts >= 70) & (counts <= 120)].min()
+    best, among = _chosen(compared, counts, None)  # of these draws themselves
+    low, high = np.round(np.quantile(counts, (0.05, 0.95)))
+    assert low <= counts[best] <= high and among == (low, high)
+
+
+def test_a_typical_draw_that_is_nearest_is_chosen_as_before():
+    labels, counts = spread_out()
+    compared = Compared(np.zeros(40), np.arange(40), labels, variations(labels))
+    assert _chosen(compared, counts, (61.0, 170.0)) == (39, None)
+    assert typical(np.array([3, 5, 9]), 4, 6).tolist() == [1]
+    assert typical(np.array([3, 5, 9]), 6, 7).tolist() == [1]  # none is: those that come nearest
+    assert typical(np.array([3, 5, 9]), 1, 2).tolist() == [0]

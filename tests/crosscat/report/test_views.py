@@ -9,6 +9,7 @@ import pytest
 from mpibayes.hpc.crosscat.draws import iterate_draws
 from mpibayes.hpc.crosscat.partitions import by_size, similarity, variations
 from mpibayes.hpc.crosscat.report import agreement, dependence, figures
+from mpibayes.hpc.crosscat.report.answers import answer
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.crosscat.report.runs import make_run, planted
 from tests.crosscat.report.test_chains import make_chain
@@ -189,21 +190,26 @@ SAME, OTHER = [[0.99, 0.98], [0.98, 0.99]], [[0.99, 0.2], [0.2, 0.99]]
 @pytest.mark.parametrize(
     "columns, rows, worst, words",
     [
-        (SAME, {1: SAME, 3: SAME}, "same", "In the views they found the same clusters"),
-        (SAME, {1: SAME, 3: OTHER}, "different", "in 1 view of 2; not, or not surely, in 3: adjusted Rand index 0.200"),
-        (OTHER, {1: SAME}, "different", "No, there are 2 answers (a | b)"),
-        (SAME, {1: OTHER}, "different", "They found the same clusters in no view surely"),
+        (SAME, {1: SAME, 3: SAME}, "same", "In each view they found the same clusters"),
+        (
+            SAME,
+            {1: SAME, 3: OTHER},
+            "different",
+            "in 1 view of 2; not, or not for certain, in 3: adjusted Rand index 0.200",
+        ),
+        (OTHER, {1: SAME}, "different", "No, there are 2 sets of views (a | b)"),
+        (SAME, {1: OTHER}, "different", "They found the same clusters in none of the views for certain"),
         (SAME, {}, "same", "Yes: "),
     ],
 )
 def test_chains_agree_on_columns_and_then_on_rows(columns, rows, worst, words):
     summaries = [agreement.summarise_chain(make_chain(name=name, log_joint=np.zeros(20))) for name in "ab"]
     a, of_rows = agree(columns), {number: agree(ari) for number, ari in rows.items()}
-    said = " ".join(agreement.answer(a, summaries, of_rows))
-    assert words in said and ("What to do" in said) == (worst != "same")
+    said = " ".join(answer(a, summaries, of_rows))
+    assert words in said and ("the best first" in said) == (worst != "same")
     assert agreement.worst([a, *of_rows.values()]) == worst
-    apart = " ".join(agreement.answer(replace(a, gap=500.0), summaries, of_rows))
-    assert "The chains have not met" in apart and "What to do" in apart
+    apart = " ".join(answer(replace(a, gap=500.0), summaries, of_rows))
+    assert "The chains disagree" in apart and "the best first" in apart
 
 
 def test_two_chains(two_tables, tmp_path, pictures):

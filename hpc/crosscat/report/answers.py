@@ -1,0 +1,133 @@
+"""Whether the chains agree, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.report.agreement import Agreement, ChainSummary, ranked, worst
+from mpibayes.hpc.crosscat.representative import FEWEST
+from mpibayes.hpc.posterior.scalars import r_hat_in_words
+from mpibayes.hpc.scalar import SCORES
+from mpibayes.hpc.settled import Judgement
+from mpibayes.text import counted
+
+VERDICTS = {  # on the rows of a view, in a table
+    "same": "yes",
+    "nearly": "nearly",
+    "spread": "as far as one chain agrees with itself",
+    "apart": "the chains disagree",
+    "different": "no",
+    "unknown": "cannot be decided",
+}
+
+
+def answer(a: Agreement, summaries: Sequence[ChainSummary], rows: Mapping[int, Agreement] | None = None) -> list[str]:
+    """Whether the chains found the same clustering, in sentences; if not, which chain is best. rows: of the rows in
+    each view, by its number, where `a` is of the columns."""
+    sentences = _found(a, summaries, "rows" if rows is None else "columns")
+    if rows:
+        sentences.append(_in_views(rows))
+    if worst([a, *(rows or {}).values()]) in ("unknown", "same"):
+        return sentences
+    return [*sentences, _ranking(summaries)]
+
+
+def settled(judgement: Judgement, climbing: bool, verdict: str) -> str:
+    """A judgement in words, and what it allows. climbing: whether the log joint of a chain does; verdict: on all
+    partitions, as `agreement.worst` has it."""
+    words = str(judgement)
+    if climbing:
+        return f"not yet: the log joint climbs; {words}"
+    meaning = judgement.meaning
+    if meaning and judgement.has(SCORES) and verdict in ("same", "nearly"):
+        meaning = (
+            "Predictions can be trusted, and so can the clusters that the chains share; how many small ones there are "
+            "beside them cannot."
+        )
+    return f"{words}. {meaning}" if meaning else words
+
+
+def climbed(summaries: Sequence[ChainSummary]) -> str:
+    """By how much chains still climb."""
+    low, high = (f"{f(c.climbed for c in summaries):,.0f}" for f in (min, max))
+    span = low if low == high else f"{low} to {high}"
+    return f"by {span} nats from the first half of the draws to the second"
+
+
+def listed(names: Sequence[str], most: int = 4) -> str:
+    """Names of chains, the first of many."""
+    if len(names) <= most:
+        return ", ".join(names)
+    return ", ".join(names[: most - 1]) + f" and {len(names) - most + 1} more"
+
+
+def _in_views(rows: Mapping[int, Agreement]) -> str:
+    """In which views the chains found the same clusters."""
+    same = [str(v) for v, a in rows.items() if a.verdict == "same"]
+    if len(same) == len(rows):
+        return f"In each view they found the same clusters: {_least(rows.values())}."
+    others = {str(v): a for v, a in rows.items() if a.verdict != "same"}
+    some = f"in {counted(len(same), 'view')} of {len(rows)}" if same else "in none of the views for certain"
+    which = f"; not, or not for certain, in {listed(list(others), 12)}" if same else ""
+    return f"They found the same clusters {some}{which}: {_least(others.values())}."
+
+
+def _least(of: Collection[Agreement]) -> str:
+    between, within = (np.concatenate([f(a, a.ari) for a in of]) for f in (Agreement.between, Agreement.within))
+    if not len(between) or not len(within):
+        return f"too few kept draws (it takes {FEWEST} of each chain)"
+    return _index(between, within)
+
+
+def _index(between: np.ndarray, within: np.ndarray) -> str:
+    return f"adjusted Rand index {_range(between)} between chains, {_range(within)} between the halves of one chain"
+
+
+def _found(a: Agreement, summaries: Sequence[ChainSummary], of: str) -> list[str]:
+    """Whether the chains found the same partition of the rows, or of the columns."""
+    verdict = a.verdict
+    measured = f"it takes at least {FEWEST} kept draws of each chain (output.labels)"
+    if verdict == "unknown":
+        return [f"This cannot be decided: {measured}."]
+    if np.all(np.isfinite(a.ari)):
+        measured = _index(a.between(a.ari), a.within(a.ari))
+    if verdict == "same":
+        return [f"Yes: {measured}."]
+    if verdict == "spread":
+        return [
+            f"As far as one chain agrees with itself: {measured}. The posterior is spread over many partitions, or the "
+            "chains are too short to say."
+        ]
+    if verdict == "apart":
+        return [_disagree(a, summaries), f"How alike their partitions are says little yet: {measured}."]
+    if verdict == "nearly":
+        return [f"Nearly: they agree on most {of} and differ on the rest: {measured}."]
+    groups = " | ".join(listed([summaries[i].name for i in group]) for group in a.groups)
+    what = "clusterings" if of == "rows" else "sets of views"
+    no = f"No, there are {len(a.groups)} {what} ({groups}): {measured}."
+    return [no] if a.met else [no, _disagree(a, summaries)]
+
+
+def _disagree(a: Agreement, summaries: Sequence[ChainSummary]) -> str:
+    """How far the log joints are from one another, and which of them still rise."""
+    reasons = []
+    if a.gap:
+        reasons.append(f"their mean log joints differ by {a.gap:,.0f} nats (R-hat {r_hat_in_words(a.r_hat, 2)})")
+    if a.climbing:
+        climbing = [summaries[i] for i in a.climbing]
+        reasons.append(f"still climbing: {listed([c.name for c in climbing])} ({climbed(climbing)})")
+    return f"The chains {'disagree' if a.gap else 'have not converged'}: {'; '.join(reasons)}."
+
+
+def _range(values: np.ndarray) -> str:
+    low, high = f"{values.min():.3f}", f"{values.max():.3f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _ranking(summaries: Sequence[ChainSummary]) -> str:
+    order, by_score = ranked(summaries)
+    measure = "held-out score, nats a row" if by_score else "mean log joint of the second half after burn-in"
+    names = [f"{c.name} {c.heldout:,.3f}" if by_score else f"{c.name} {c.late:,.1f}" for c in order]
+    return f"The chains by {measure}, the best first: {listed(names)}."

@@ -1,0 +1,135 @@
+"""What to do about chains that disagree or have not settled: sentences, and commands that work as they are printed.
+
+Advice ends once it has been followed. A run that was stopped goes on to run.cycles; moves run in every cycle; there are
+MOST_CHAINS chains; each has LONG cycles. Where nothing has been accepted for STILL cycles, more of them would change
+nothing, and are not advised. What can be used as it is, is said then.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.report.agreement import Agreement, ChainSummary, moves_in, moves_together, ranked, worst
+from mpibayes.hpc.posterior import advice
+from mpibayes.hpc.posterior.advice import Command
+from mpibayes.hpc.posterior.chains import Chain
+from mpibayes.hpc.scalar import SCORES
+from mpibayes.hpc.settled import LEAST_ESS, Judgement
+from mpibayes.text import counted
+
+LONG = 10_000  # cycles of a chain: twice as many are not likely to do what these have not done
+STILL = 100  # cycles after burn-in without an accepted move
+MOST_CHAINS = 8
+MOST_TIMES = 8.0  # as many cycles as there are, at most, in one piece of advice
+
+
+@dataclass(frozen=True)
+class Advice:
+    """steps: sentences. commands: what can be done at once, in the words of a shell."""
+
+    steps: list[str] = field(default_factory=list)
+    commands: list[Command] = field(default_factory=list)
+
+
+def advise(
+    chains: Sequence[Chain], summaries: Sequence[ChainSummary], on: Sequence[Agreement], settled: Judgement,
+    ess: float = np.nan, shown: str = "", several: bool = False,
+) -> Advice:  # fmt: skip
+    """What to do next. on: the columns and the rows of each view, or the rows of a mixture; ess: the smallest of the
+    scalars; shown: the chain whose clusters the report shows; several: whether there may be several views."""
+    if not on:
+        return Advice()
+    one_run, verdict = len({chain.home for chain in chains}) == 1, worst(on)
+    if len(summaries) == 1:
+        more = advice.anew(chains, "compare two chains, in a new run", run_chains=2)
+        step = "Run more than one chain (run.chains = 2), so that they can be compared."
+        return Advice([step], [more] if one_run else [])
+    agreed = verdict in ("same", "unknown")
+    if agreed and settled.settled:
+        return Advice()
+    still = standing_still(summaries, on, several)
+    stopped = [c for c in summaries if c.stopped]
+    if stopped and not still:
+        done, wanted = min(c.cycles for c in stopped), max(chain.config.run.cycles for chain in chains)
+        step = f"Run the same command again: it goes on from cycle {done:,} of {wanted:,}."
+        return Advice([step, *([] if agreed else _until_then(chains, summaries, on, settled, shown))])
+    steps, commands = _remedies(chains, summaries, verdict, settled, ess, still)
+    if not agreed:
+        steps += _until_then(chains, summaries, on, settled, shown)
+    return Advice(steps, commands if one_run else [])
+
+
+def _remedies(
+    chains: Sequence[Chain], summaries: Sequence[ChainSummary], verdict: str, settled: Judgement, ess: float,
+    still: str,
+) -> tuple[list[str], list[Command]]:  # fmt: skip
+    """Sentences and commands, the likeliest first. still: see `standing_still`."""
+    found: list[Command] = []
+    steps = []
+    if still:
+        steps.append(f"More cycles will not help: {still}.")
+    elif min(c.cycles for c in summaries) < LONG or any(c.climbed for c in summaries):
+        found.append(advice.longer(chains, _times(ess)))
+    else:
+        steps.append(f"More cycles are not likely to help: each chain has {LONG:,} or more.")
+    if verdict not in ("same", "unknown"):
+        if not moves_in(summaries)[0]:
+            found.append(advice.anew(chains, "let split and merge moves run, in a new run", sampler_split_merge="auto"))
+        elif not all(c.moves_in_every_cycle for c in summaries):
+            found.append(advice.anew(chains, "let moves run in every cycle, in a new run", sampler_split_merge=1))
+    if steps and len(summaries) < MOST_CHAINS:
+        n = min(2 * len(summaries), MOST_CHAINS)
+        found.append(advice.anew(chains, f"compare {n} chains, in a new run", run_chains=n))
+    if found:
+        words = ", or ".join(words for words, _ in found)
+        aim = ", so that it settles" if verdict in ("same", "unknown") and not steps else ""
+        condition = "If the details matter: " if verdict == "nearly" else ""
+        sentence = f"{condition}{words}{aim}."
+        steps.append(sentence[:1].upper() + sentence[1:])
+    if verdict in ("same", "unknown") and steps and settled.has(SCORES):
+        steps.append("The scores have settled: predictions can be used as they are.")
+    return steps, found
+
+
+def standing_still(summaries: Sequence[ChainSummary], on: Sequence[Agreement], several: bool) -> str:
+    """What chains that differ in it have not changed in at least STILL cycles after burn-in, in words; "" where they
+    have."""
+    n = moves_together(summaries).get("kept", {})
+    cycles = n.get("cycles", 0) // len(summaries)
+    if cycles < STILL or on[0].verdict in ("same", "unknown"):
+        return ""
+    since = f"in the {counted(cycles, 'cycle')} after burn-in"
+    if several:
+        moved = n["view_moves"] + n["columns_moved"]
+        return "" if moved or not n["view_moves_tried"] else f"no column has changed its view in any chain {since}"
+    tried, accepted = n["splits_tried"] + n["merges_tried"], n["splits"] + n["merges"]
+    fixed = all(c.scalars["n_clusters"].fixed for c in summaries if "n_clusters" in c.scalars)
+    return f"no chain has split or merged a cluster {since}" if tried and fixed and not accepted else ""
+
+
+def _times(ess: float) -> float:
+    """How many times the cycles bring the smallest ESS to what settles, and half as much again."""
+    return float(np.clip(np.ceil(1.5 * LEAST_ESS / ess), 2.0, MOST_TIMES)) if np.isfinite(ess) and ess > 0 else 2.0
+
+
+def _until_then(
+    chains: Sequence[Chain], summaries: Sequence[ChainSummary], on: Sequence[Agreement], settled: Judgement, shown: str
+) -> list[str]:
+    """What holds of the result as it is."""
+    verdict = worst(on)
+    if verdict == "spread":
+        return ["What averages over the draws can be used (mpibayes predict, mpibayes query), single clusters cannot."]
+    if verdict not in ("different", "apart") or (verdict == "apart" and not any(a.gap for a in on)):
+        return []
+    best = ranked(summaries)[0][0].name
+    folder = next((chain.folder for chain, c in zip(chains, summaries) if c.name == best), None)
+    of = f"The clusters below are {f'those of {shown}, ' if shown else ''}one answer of several"
+    where = f"; {best} is the best one, and shows its own by: {shlex.join(['mpibayes', 'report', str(folder)])}"
+    return [
+        "Until the chains agree, averages over them mean little.",
+        f"{of}{', and the best one' if best == shown else where}.",
+    ]

@@ -1,0 +1,98 @@
+"""The cluster of every row of the table, in each view: that of the representative partition, and its probability.
+
+The partition is of the training rows. In draw d row i is in cluster k, of whose n_k rows n_rk are in cluster r of the
+representative partition, and
+
+    P(r | i) = mean_d n_rk / n_k                       a training row
+    P(r | x) = sum_d p_d(x) P_d(r | x) / sum_d p_d(x)  a row that was held out, or another one (`predict.py`)
+
+A row that was not trained on gets the most probable of the clusters, be it more probable yet that it opens one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.draws import Posterior
+from mpibayes.hpc.crosscat.partitions import contingency
+from mpibayes.hpc.crosscat.predict import DRAWS, Predictor, require_likelihood
+from mpibayes.hpc.crosscat.representative import COMPARED, Representative, Representatives, representatives
+from mpibayes.hpc.data.latent import OF_NEW_ROWS
+from mpibayes.hpc.family import RowClusters, named
+from mpibayes.hpc.posterior.chains import evenly
+from mpibayes.io.rows import Rows
+
+Assigned = tuple[np.ndarray, np.ndarray]  # clusters int64 (n,) from 1, their probabilities (n,)
+
+
+def row_clusters(run: Posterior) -> tuple[Representatives, list[RowClusters]]:
+    """The representative partitions, and every row of the table in each of their views.
+
+    Raises ConfigError where no draw of the labels was kept. Memory: labels of one draw, statistics of DRAWS draws.
+    """
+    run.read_traces()  # which say what belongs to the burn-in
+    kept = run.require_kept()
+    found = representatives(run, kept)
+    trained = _trained(run, kept, found.views)
+    others = run.data.heldout
+    if others is None:
+        whole = np.zeros(run.n_rows, bool)
+        return found, [RowClusters(cluster, p, whole) for cluster, p in trained]
+    assign = _predictor(run, kept, found.views)
+    starts = range(0, len(others), assign.batch)
+    parts = [_assigned(assign, _held_out(run, i, min(i + assign.batch, len(others)))) for i in starts]
+    held_out = np.zeros(run.table.n_rows, bool)
+    held_out[others] = True
+    views = []
+    for v, (cluster, p) in enumerate(trained):
+        of_all = np.empty(len(held_out), np.int64), np.empty(len(held_out))
+        for whole, mine, rest in zip(of_all, (cluster, p), zip(*(part[v] for part in parts))):
+            whole[~held_out], whole[held_out] = mine, np.concatenate(rest)
+        views.append(RowClusters(*of_all, held_out))
+    return found, views
+
+
+def clusters_of(
+    run: Posterior, batches: Iterable[Rows], draws: int | None = None
+) -> Iterator[Mapping[str, np.ndarray]]:
+    """See `hpc.family.Exports`."""
+    require_likelihood(run)
+    run.read_traces()
+    kept = run.require_kept()
+    assign = _predictor(run, kept, representatives(run, kept).views, draws)
+    n = 0
+    for rows in batches:
+        for start in range(0, len(rows), assign.batch):
+            some = rows.take(slice(start, start + assign.batch))
+            yield named(_assigned(assign, run.data.as_modelled(some, n + np.arange(len(some)), OF_NEW_ROWS)))
+            n += len(some)
+
+
+def _trained(run: Posterior, kept: Sequence[tuple[int, int]], views: Sequence[Representative]) -> list[Assigned]:
+    """Of the training rows, in each view."""
+    used = evenly(kept, COMPARED)
+    sums = [np.zeros(run.n_rows) for _ in views]
+    for _, draw in run.states(used):
+        for r, total in zip(views, sums):
+            z = draw.labels[r.of.nearest_view(draw)]
+            together = contingency(r.labels, z)
+            total += (together / together.sum(axis=0))[r.labels, z]
+    return [(r.labels + 1, total / len(used)) for r, total in zip(views, sums)]
+
+
+def _predictor(
+    run: Posterior, kept: Sequence[tuple[int, int]], views: Sequence[Representative], draws: int | None = None
+) -> Predictor:
+    return Predictor(run, evenly(kept, draws or DRAWS), views)
+
+
+def _held_out(run: Posterior, start: int, stop: int) -> Rows:
+    """Some held-out rows as they are modelled: without cells, where the prior was sampled."""
+    return run.data.heldout_of(start, stop) if run.likelihood else Rows.empty((), stop - start)
+
+
+def _assigned(assign: Predictor, rows: Rows) -> list[Assigned]:
+    """Of rows as they are modelled."""
+    return [(view.p.argmax(axis=1) + 1, view.p.max(axis=1)) for view in assign(rows).views]
