@@ -19,10 +19,11 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.levels.tree import Tree
 from mpibayes.hpc.crosscat.levels.votes import Patterns, cut_into, vote
-from mpibayes.hpc.crosscat.partitions import similarity_of
+from mpibayes.hpc.crosscat.partitions import jaccard, similarity_of
 from mpibayes.text import counted, percent
 
 ALIKE = 0.9  # adjusted Rand index of groups that are the same but for details
+MATCHED = 0.5  # overlap of a natural group with its like in each chain's own tree: a few rows move no index
 LARGEST = 0.7  # of the rows that a group of a usable level may have
 
 
@@ -33,7 +34,8 @@ class Level:
     branch (K,): the group of each leaf of the tree, 0..n-1; groups (P,): of each pattern; rows (n,): in each group.
     certain: share of the rows whose group is the same in all chains; certain_of (n,): of each group's rows.
     agree: least adjusted Rand index between chains, voting over the common tree; by_itself: the same where each chain
-    has its own tree (with that of the groups shown), NaN where one of them has no such level. All NaN of one chain.
+    has its own tree (with that of the groups shown), NaN where one of them has no such level; matched: the least
+    overlap (rows in both / rows in either) of a group shown with the nearest of a chain's own. All NaN of one chain.
     """
 
     branch: np.ndarray
@@ -43,6 +45,7 @@ class Level:
     certain_of: np.ndarray
     agree: float
     by_itself: float
+    matched: float
 
     @property
     def n(self) -> int:
@@ -54,7 +57,7 @@ class Level:
 
     @property
     def natural(self) -> bool:
-        return bool(self.agree >= ALIKE and self.by_itself >= ALIKE)
+        return bool(min(self.agree, self.by_itself) >= ALIKE and self.matched >= MATCHED)
 
     @property
     def usable(self) -> bool:
@@ -90,23 +93,26 @@ def judged(p: Patterns, tree: Tree, own: Sequence[tuple[Tree, np.ndarray]], n: i
     groups, by_chain = vote(branch, p.leaves), p.by_chain()
     rows = np.bincount(groups, p.rows, n).astype(np.int64)
     if len(by_chain) < 2:
-        return Level(branch, groups, rows, np.nan, np.full(n, np.nan), np.nan, np.nan)
+        return Level(branch, groups, rows, np.nan, np.full(n, np.nan), np.nan, np.nan, np.nan)
     votes = [vote(branch, leaves) for leaves in by_chain]
     same = np.all(np.stack(votes) == votes[0], axis=0)
     certain_of = np.bincount(groups[same], p.rows[same], n) / rows
     alone = [(cut_into(n, tree, leaves, p.rows), leaves) for tree, leaves in own]
-    by_itself = np.nan
+    by_itself = matched = np.nan
     if all(z is not None for z, _ in alone):
-        by_itself = _least([groups, *(vote(z, leaves) for z, leaves in alone)], p.rows)
+        its = [vote(z, leaves) for z, leaves in alone]
+        by_itself = _least([groups, *its], p.rows)
+        matched = min(float(jaccard(_together(groups, z, p.rows)).min()) for z in its)
     certain = float(p.rows[same].sum() / p.rows.sum())
-    return Level(branch, groups, rows, certain, certain_of, _least(votes, p.rows), by_itself)
+    return Level(branch, groups, rows, certain, certain_of, _least(votes, p.rows), by_itself, matched)
 
 
 def _least(partitions: Sequence[np.ndarray], rows: np.ndarray) -> float:
     """The least adjusted Rand index of pairs of partitions of patterns."""
-    return min(_rand(a, b, rows) for i, a in enumerate(partitions) for b in partitions[:i])
+    return min(similarity_of(_together(a, b, rows))[0] for i, a in enumerate(partitions) for b in partitions[:i])
 
 
-def _rand(a: np.ndarray, b: np.ndarray, rows: np.ndarray) -> float:
+def _together(a: np.ndarray, b: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Rows in each group of both partitions."""
     k_a, k_b = int(a.max()) + 1, int(b.max()) + 1
-    return similarity_of(np.bincount(a * k_b + b, rows, k_a * k_b).reshape(k_a, k_b))[0]
+    return np.bincount(a * k_b + b, rows, k_a * k_b).reshape(k_a, k_b)

@@ -21,7 +21,7 @@ from mpibayes.text import counted
 
 COMPARED = 12  # groups of a level that are named by what tells them from each other; of more, from all rows
 DETAILED = 8  # groups of a level whose columns the page has
-SAID = 5  # levels in sentences, of a kind
+SAID = 3  # levels in sentences, of a kind
 EVERY = "No natural groups: at every level another run would draw other lines."
 
 

@@ -187,6 +187,7 @@ def _machine_level(shown: ShownLevel) -> dict[str, Any]:
         "usable": level.usable if judged else None,
         "certain": finite(level.certain),
         "adjusted_rand": {"chains": finite(float(level.agree)), "trees_of_chains": finite(float(level.by_itself))},
+        "least_overlap": finite(level.matched),
         "found": [
             {"group": g.number, "name": g.name, "rows": g.rows, "share": g.share, "certain": finite(g.certain)}
             | {"traits": [_machine_trait(t) for t in g.traits]}
