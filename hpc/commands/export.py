@@ -32,6 +32,7 @@ def export(
     table: str | Path | None = None,
     ids: Sequence[str] = (),
     sources: Sequence[str | Path] = (),
+    groups: int | None = None,
 ) -> Exported:
     """Write `to`: clusters (see below), or a form of `io.export.export`.
 
@@ -42,12 +43,15 @@ def export(
     factors   of a factorization a line of CSV for each user and item: what it is, its id, its bias and its factors
 
     burn_in: cycles of burn-in, by default run.burn_in; csv: cycles to leave out, by default none. table: where the
-    run's table is now. ids, sources: of clusters, see `io.row_names.RowNames`. Raises ConfigError, DataError,
+    run's table is now. ids, sources: of clusters, see `io.row_names.RowNames`; groups: of clusters, so many groups of
+    them in a column `group`. Raises ConfigError, DataError,
     CheckpointError.
     """
     given = [run_dirs] if isinstance(run_dirs, str | Path) else list(run_dirs)
     if (ids or sources) and to != "clusters":
         raise ConfigError(f"--to {to}: has no line for each row; --id and --source are for --to clusters")
+    if groups is not None and to != "clusters":
+        raise ConfigError(f"--to {to}: has no groups of clusters; --groups is for --to clusters")
     if to == "csv" or not given:
         return forms.export(given, to, out, burn_in, timings)
     family = family_in(given[0])
@@ -57,7 +61,7 @@ def export(
         others = ", ".join(f"--to {form}" for form in (*door.FORMS, "csv"))
         raise ConfigError(f"{given[0]}: {what}; {others} and --to arviz write its draws")
     if to == "clusters":
-        return _clusters(posterior_of(family)(given, burn_in, table), door, out, ids, sources)
+        return _clusters(posterior_of(family)(given, burn_in, table), door, out, ids, sources, groups)
     if to in ("factors", "topics"):
         head, blocks, said = getattr(door, to)(posterior_of(family)(given, burn_in, table))
         done = write_csv_lines(out, head, blocks)
@@ -89,10 +93,10 @@ def _left_out(run_dirs: Sequence[str | Path]) -> list[str]:
 
 
 def _clusters(
-    run: Any, door: Any, out: str | Path | None, ids: Sequence[str], sources: Sequence[str | Path]
+    run: Any, door: Any, out: str | Path | None, ids: Sequence[str], sources: Sequence[str | Path], groups: int | None
 ) -> Exported:
     names = RowNames(run.table, ids, [Path(source) for source in sources])
-    found: Clusters = door.clusters(run)
+    found: Clusters = door.clusters(run, groups)
     columns = found.columns()
 
     def blocks() -> Iterator[list[list[str]]]:

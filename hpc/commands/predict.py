@@ -11,7 +11,7 @@ from typing import Any
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.family import Forecast, SparseForecast
 from mpibayes.hpc.posterior.chains import family_in
-from mpibayes.hpc.registry import forecast_of, posterior_of
+from mpibayes.hpc.registry import exports_of, forecast_of, posterior_of
 from mpibayes.io.files import reading, reason, replacing
 from mpibayes.io.rows import Rows
 from mpibayes.text import counted
@@ -44,6 +44,7 @@ def predict(
     table: str | Path | None = None,
     probabilities: bool = False,
     impute: bool = False,
+    groups: int | None = None,
     top: int | None = None,
     users: Sequence[str] = (),
     overwrite: bool = False,
@@ -56,9 +57,10 @@ def predict(
     draws: at most so many, evenly spaced. unseen: what a level that the table does not have is, "missing" or an
     "error". Columns that the file lacks are missing cells, too.
     Of a mixture: row (from 1), log_density, log_density_sd (over draws), cluster (number in the report, 0 = a new one),
-    p_cluster, p_new; with `probabilities` p_1 ... p_R; with `impute` imputed_<name> and imputed_<name>_p (categorical:
-    most probable level and its probability) or imputed_<name>_sd (mean and standard deviation) of every modelled
-    column, empty where the cell was observed. Of a regression: see `hpc/regression/predict.py`.
+    p_cluster, p_new; with `groups` group, of so many, and p_group; with `probabilities` p_1 ... p_R; with `impute`
+    imputed_<name> and imputed_<name>_p (categorical: most probable level and its probability) or imputed_<name>_sd
+    (mean and standard deviation) of every modelled column, empty where the cell was observed. Of a regression: see
+    `hpc/regression/predict.py`.
     complete: the source in its own format, gaps of modelled columns filled in (see `io.complete`), with its cluster
     and p_cluster beside each row; a regression fills in its response, with <name>_p or <name>_sd beside.
     Of a sparse table see its `predict.py`; top, users: for recommendations.
@@ -70,8 +72,8 @@ def predict(
     console = console or Console(stderr=True)
     out, complete, source = (None if path is None else Path(path) for path in (out, complete, source))
     _check_targets(out, complete, source, overwrite)
-    if out is None and (probabilities or impute):
-        raise ConfigError("--probabilities and --impute are columns of the file that -o names; give it")
+    if out is None and (probabilities or impute or groups is not None):
+        raise ConfigError("--probabilities, --impute and --groups are columns of the file that -o names; give it")
     if draws is not None and draws < 1:
         raise ConfigError(f"draws = {draws}: expected a whole number, 1 or more")
     run_dirs = [run_dir] if isinstance(run_dir, str | Path) else list(run_dir)
@@ -85,7 +87,12 @@ def predict(
         raise ConfigError("name a file with new rows")
     if top is not None or users:
         raise ConfigError(f'{run_dirs[0]}: --top and --user are for ratings (model.likelihood = "factorization")')
-    forecast: Forecast = forecast_of(family)(kept, source, draws, probabilities, impute, complete is not None)
+    if groups is not None and "clusters" not in exports_of(family).FORMS:
+        raise ConfigError(f"{run_dirs[0]}: --groups is for models with clusters")
+    of_clusters = {} if groups is None else {"groups": groups}
+    forecast: Forecast = forecast_of(family)(
+        kept, source, draws, probabilities, impute, complete is not None, **of_clusters
+    )
     lacking = lacking_columns(forecast.like, source, forecast.may_lack)
     record: dict = {}
     more = {"batch_rows": batch_rows} if batch_rows else {}

@@ -84,6 +84,15 @@ class Level:
         return f"{counted(self.n, 'group')}: not usable: {why}."
 
 
+def first_level(levels: Sequence[Level]) -> Level | None:
+    """The level to look at first: the smallest natural one, else the smallest usable one, else the smallest."""
+    for good in (lambda level: level.natural, lambda level: level.usable, lambda level: True):
+        for level in levels:
+            if good(level):
+                return level
+    return None
+
+
 def judged(p: Patterns, tree: Tree, own: Sequence[tuple[Tree, np.ndarray]], n: int) -> Level | None:
     """The level of n groups, or None where the tree has none. own: of each chain the tree over its clusters alone, and
     the leaves of its draws there, (P, D')."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.draws import OfColumns
 from mpibayes.hpc.crosscat.levels.cells import Tally
-from mpibayes.hpc.crosscat.levels.level import Level
+from mpibayes.hpc.crosscat.levels.level import Level, first_level
 from mpibayes.hpc.crosscat.levels.of_run import ViewLevels
 from mpibayes.hpc.crosscat.report import profiles
 from mpibayes.hpc.crosscat.report.names import against_the_whole, most_telling, name_clusters
@@ -88,12 +88,9 @@ def _numbers(tallies: dict[str, Tally]) -> dict[str, profiles.Numbers]:
 
 
 def first(levels: Sequence[ShownLevel]) -> ShownLevel | None:
-    """The level that is shown first: the smallest natural one, else the smallest usable one, else the smallest."""
-    for good in (lambda level: level.natural, lambda level: level.usable, lambda level: True):
-        for shown in levels:
-            if good(shown.level):
-                return shown
-    return None
+    """The level that is shown first, see `level.first_level`."""
+    level = first_level([shown.level for shown in levels])
+    return next((shown for shown in levels if shown.level is level), None)
 
 
 def in_words(levels: Sequence[ShownLevel]) -> list[str]:
