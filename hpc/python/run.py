@@ -239,13 +239,17 @@ class Run(Opened):
         --complete` has it."""
         return self._predicted(rows, unseen, complete=True)
 
-    def predict(self, rows: Any, *, probabilities: bool = False, impute: bool = False, unseen: str = "missing") -> Any:
+    def predict(
+        self, rows: Any, *, probabilities: bool = False, impute: bool = False, groups: int | None = None,
+        unseen: str = "missing",
+    ) -> Any:  # fmt: skip
         """What the run predicts of `rows`, a DataFrame (n, ...): of a mixture log_density, the cluster (0: a new one)
         and its probability; of a regression class probabilities, or mean, sd and quantiles of the response.
 
-        probabilities: a column for each cluster. impute: the missing cells, with how sure each is.
+        probabilities: a column for each cluster. impute: the missing cells, with how sure each is. groups: the group of
+        each row, of so many groups of clusters, and its probability.
         """
-        return self._predicted(rows, unseen, probabilities=probabilities, impute=impute)
+        return self._predicted(rows, unseen, probabilities=probabilities, impute=impute, groups=groups)
 
     @shared
     def surprisal(

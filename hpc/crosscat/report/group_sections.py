@@ -43,6 +43,15 @@ def sentences(p: RunSummary) -> list[str]:
     return [*said, f"{counted(left, 'more view')} with groups below."] if left > 0 else said
 
 
+def use_them(p: RunSummary) -> list[str]:
+    """How the groups of the level that is shown first get to another program."""
+    best = [groups.first(view.levels) for view in p.views if groups.any_usable(view.levels)]
+    if not best:
+        return []
+    command = f"mpibayes export {p.run.chains[0].home} --to clusters --groups {best[0].level.n} -o groups.csv"
+    return [f"Use the groups: {command} writes that of each row."]
+
+
 def _has(view: ViewSummary, what: str) -> bool:
     return any(getattr(shown.level, what) for shown in view.levels)
 

@@ -108,7 +108,7 @@ def _chains(p: RunSummary, several: bool) -> list[str]:
 
 
 def _next(p: RunSummary, sound: str) -> list[str]:
-    return [*p.advice.steps, *warned(p.warnings), *use_it(p.run, sound)]
+    return [*group_sections.use_them(p), *p.advice.steps, *warned(p.warnings), *use_it(p.run, sound)]
 
 
 # --- the terminal -----------------------------------------------------------------------------------------------------
