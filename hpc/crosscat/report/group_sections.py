@@ -99,7 +99,7 @@ def section(p: RunSummary, view: ViewSummary) -> Section:
     stops = Stops("Groups", names, words, tables, marks, view.levels.index(first))
     parts: Sequence[Any] = [*groups.in_words(view.levels), stops]
     several = p.run.several
-    title = f"View {view.number}: groups of {_columns(view, 4)}" if several else "Groups"
+    title = f"Groups of view {view.number}: {_columns(view, 4)}" if several else "Groups"
     return Section(f"groups-{view.number}" if several else "groups", title, parts)
 
 
