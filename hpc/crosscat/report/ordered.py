@@ -18,13 +18,14 @@ def telling_run(p: np.ndarray, q: np.ndarray) -> tuple[int, int]:
     cluster and of all rows, levels in order, q positive where p is."""
     best, found = -1.0, (0, 0)
     cumulative = np.concatenate([[[0.0, 0.0]], np.cumsum([p, q], axis=1).T])
-    for i in range(len(p)):
-        for j in range(i, min(i + max(len(p) // 2, 1), len(p))):
-            here, all_rows = np.clip(cumulative[j + 1] - cumulative[i], 1e-12, 1.0 - 1e-12)
-            if here > all_rows:
-                gain = here * np.log(here / all_rows) + (1 - here) * np.log((1 - here) / (1 - all_rows))
-                if gain > best + 1e-12:
-                    best, found = gain, (i, j)
+    n, longest = len(p), max(len(p) // 2, 1)
+    runs = [(i, j) for i in range(n) for j in range(i, min(i + longest, n))]
+    for i, j in sorted(runs, key=lambda run: 0 < run[0] and run[1] < n - 1):  # on a tie an end of the scale
+        here, all_rows = np.clip(cumulative[j + 1] - cumulative[i], 1e-12, 1.0 - 1e-12)
+        if here > all_rows:
+            gain = here * np.log(here / all_rows) + (1 - here) * np.log((1 - here) / (1 - all_rows))
+            if gain > best + 1e-9:
+                best, found = gain, (i, j)
     return found
 
 
