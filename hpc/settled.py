@@ -35,7 +35,7 @@ Trace = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the traces up to a cycle say. problems: of all that is judged, what speaks against it; () if it has settled.
+    """Judgement of the traces up to a cycle. problems: by what is judged, the reasons against it; () if it has settled.
     after: of what has settled, the cycles of the first check from which on it has."""
 
     cycle: int
@@ -44,16 +44,16 @@ class Judgement:
 
     @property
     def settled(self) -> bool:
-        """Whether all that is judged has settled."""
+        """True if all that is judged has settled."""
         return bool(self.problems) and not any(self.problems.values())
 
     @property
     def known(self) -> bool:
-        """Whether there were draws enough to judge anything."""
+        """True if there were draws enough to judge anything."""
         return any(why != (TOO_FEW,) for why in self.problems.values())
 
     def has(self, what: str) -> bool:
-        """Whether this was judged and has settled."""
+        """True if this was judged and has settled."""
         return what in self.after
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ class Judgement:
 
     @property
     def meaning(self) -> str:
-        """What a judgement that is not of one mind allows, in a sentence; "" where it is."""
+        """Say what can be trusted where one part has settled and another has not; else ""."""
         clusters = next((what for what in self.problems if what != SCORES), "")
         if self.has(SCORES) and self.problems[clusters]:
             return f"Predictions can be trusted, single {clusters} cannot."
@@ -78,7 +78,7 @@ def next_check(cycle: int) -> int:
 
 
 def is_check(cycle: int) -> bool:
-    """Whether a run until settled is judged after this cycle."""
+    """True if a run until settled is judged after this cycle."""
     return cycle == next_check(cycle - 1)
 
 

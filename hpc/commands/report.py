@@ -12,6 +12,7 @@ from typing import Any
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.page.page import page
 from mpibayes.hpc.posterior.chains import family_in
+from mpibayes.hpc.posterior.drawing import load_matplotlib
 from mpibayes.hpc.posterior.sections import ASKED, BAD, DOUBT, GOOD
 from mpibayes.hpc.posterior.tables import Report, commands_in_words
 from mpibayes.hpc.registry import posterior_of, report_of
@@ -21,10 +22,12 @@ WIDTH = 118  # of report.txt
 
 
 def require_extra(*modules: str) -> None:
-    """ConfigError when a library of the `report` extra is not installed."""
+    """Raises ConfigError when a library of the `report` extra is not installed; else makes sure that matplotlib, which
+    all of them need, can be imported."""
     lacking = [name for name in modules if importlib.util.find_spec(name) is None]
     if lacking:
         raise ConfigError(f"the report needs {' and '.join(lacking)}: pip install '.[report]' in the program's folder")
+    load_matplotlib()
 
 
 def report(

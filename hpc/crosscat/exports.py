@@ -8,6 +8,7 @@ from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws
 from mpibayes.hpc.crosscat.partitions import ordered_sizes
 from mpibayes.hpc.crosscat.row_clusters import clusters_of, row_clusters
 from mpibayes.hpc.family import Clusters
+from mpibayes.hpc.posterior.drawing import cut
 from mpibayes.io.trace import Axes
 from mpibayes.text import counted
 
@@ -25,7 +26,7 @@ def clusters(run: Posterior, groups: int | None = None) -> Clusters:
         r = found.views[0]
         where = f"cycle {r.cycle:,} of {run.chains[r.chain].folder}, {sizes[0]}"
         return Clusters(views, f"the representative partition, as in the report: {where}")
-    named = [f"{r.of.names[0]} and others" if r.of.names[1:] else r.of.names[0] for r in found.views]
+    named = [cut(r.of.names[0]) + " and others" * bool(r.of.names[1:]) for r in found.views]
     each = "; ".join(f"{v}: {name} ({of})" for v, (name, of) in enumerate(zip(named, sizes), 1))
     where = f"cycle {found.cycle:,} of {run.chains[found.chain].folder}"
     return Clusters(views, f"the views of {where}, numbered as in the report: {each}")
@@ -77,7 +78,7 @@ def _endings(kind) -> list[str]:
 
 
 def _names(run: Posterior) -> dict[str, list]:
-    """Of each hyperparameter: the columns, or blocks of them, that have it."""
+    """By hyperparameter: the columns, or blocks of them, that have it."""
     blocks, names = list(run.chains[0].config.joint), {}
     for kind in run.components.kinds:
         members = [kind.members(c) for c in range(len(kind))]

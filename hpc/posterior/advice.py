@@ -1,4 +1,4 @@
-"""What to do about the chains of a run, as commands that work as they are printed.
+"""Commands that help the chains of a run, which work as they are printed.
 
 They name the run's own configuration (config.resolved.toml), which has every key and absolute paths.
 """

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import functools
 import io
+import os
 import re
+import sys
 import textwrap
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -74,6 +77,22 @@ def png(figure) -> Picture:
     figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     picture.svg = text.getvalue()
     return picture
+
+
+def load_matplotlib() -> None:
+    """Import matplotlib for the first time, whatever MPLBACKEND says: pictures are drawn without a backend, and one
+    that does not exist would keep matplotlib from being imported."""
+    if "matplotlib" in sys.modules:
+        return
+    backend = os.environ.pop("MPLBACKEND", None)
+    try:
+        import matplotlib
+    finally:
+        if backend is not None:
+            os.environ["MPLBACKEND"] = backend
+    if backend:
+        with suppress(ValueError):
+            matplotlib.rcParams["backend"] = backend  # as matplotlib itself would have done
 
 
 def styled(draw):
@@ -264,10 +283,14 @@ def limit(axes, values, later, whole: bool, digits: int = 0) -> None:
         axes.set_title(words, loc="right", fontsize=8, fontweight="normal", color=FAINT)
 
 
+def cut(text: str, most: int = MOST_LETTERS) -> str:
+    """A text, or its beginning with an ellipsis."""
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
 def shortened(text: str, most: int) -> str:
     """Someone else's text as it can be seen, or its beginning with an ellipsis."""
-    text = visible(text)
-    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+    return cut(visible(text), most)
 
 
 def in_lines(text: str, width: int) -> str:

@@ -1,4 +1,4 @@
-"""What a report has besides its tables on paper: a verdict, and sections whose long tables a reader sorts and searches.
+"""A report besides its tables on paper: a verdict, and sections whose long tables a reader sorts and searches.
 
 A family makes them of what it has computed for its text. Their parts are those of the text (rich's texts and tables,
 `tables.Facts`, `wide_table.WideTable`), and these, which have no place on paper. The page (`hpc/page`) knows no family.
@@ -19,7 +19,7 @@ from mpibayes.hpc.scalar import Scalar
 
 GOOD, DOUBT, BAD = "good", "doubt", "bad"
 SOUND = {  # what is said of a verdict
-    GOOD: "Nothing speaks against this result", DOUBT: "Read this with care", BAD: "Do not use this result yet",
+    GOOD: "No problems found", DOUBT: "Read this with care", BAD: "Do not use this result yet",
 }  # fmt: skip
 ASKED = (  # what a verdict answers, and where
     ("What was found", "found"), ("Do the chains agree?", "chains"), ("What to do next", "next"),
@@ -28,9 +28,9 @@ ASKED = (  # what a verdict answers, and where
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a report opens with, in sentences: what was found, whether the chains agree, what to do next.
+    """The opening of a report, in sentences: what was found, whether the chains agree, what to do next.
 
-    sound: GOOD, if nothing speaks against the result; DOUBT; or BAD, if the chains contradict each other.
+    sound: GOOD, if no problem was found; DOUBT; or BAD, if the chains contradict each other.
     approximation: what is to be said of one, "" of draws of the posterior. commands: what to do next in the words of a
     shell, each after what it does. headline: what is said of the verdict, if not what SOUND has.
     """
@@ -60,7 +60,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Levels:
-    """How a categorical column is distributed: overall (L,) over all rows, p (K, L) in each group of rows, of the
+    """Distribution of a categorical column: overall (L,) over all rows, p (K, L) in each group of rows, of the
     levels that are named; what they leave is the others'. apart (K,) nats: how far a group is from all rows."""
 
     name: str
@@ -75,8 +75,8 @@ class Levels:
 
 @dataclass(frozen=True)
 class Numbers:
-    """The same of a numeric column: means and standard deviations, (K,), in each group of rows, overall of all rows.
-    log: they are of logarithms."""
+    """Distribution of a numeric column: means and standard deviations, (K,), in each group of rows; overall: of all
+    rows. log: they are of logarithms."""
 
     name: str
     overall: tuple[float, float]
@@ -159,7 +159,7 @@ class Shown:
 
 
 def pictured(pictures: Mapping[str, Picture], words: Mapping[str, str], *names: str) -> list[Shown]:
-    """Those of these pictures that the report has, with their words."""
+    """The pictures of these names that the report has, with their words."""
     return [Shown(name, pictures[name], words[name]) for name in names if name in pictures]
 
 

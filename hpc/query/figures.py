@@ -9,7 +9,7 @@ import numpy as np
 from mpibayes.hpc.posterior.drawing import CHAINS, FAINT, plot, shortened
 from mpibayes.hpc.posterior.drawing import styled_figure as styled
 from mpibayes.hpc.query.asking import Distributions
-from mpibayes.text import counted, visible
+from mpibayes.text import counted
 
 BARS = 40  # levels that have one
 LETTERS = 40
@@ -43,7 +43,7 @@ def distribution(title: str, d: Distributions, n_draws: int, facts: Sequence[tup
         low, high = (float(d.support.quantile(d.p, q)[0]) for q in (0.005, 0.995))
         if high > low:
             axes.set_xlim(low - 0.05 * (high - low), high + 0.05 * (high - low))
-        axes.set_xlabel(visible(column.name) + (f" ({column.unit})" if column.unit else ""))
+        axes.set_xlabel(shortened(column.name, 100) + (f" ({column.unit})" if column.unit else ""))
     axes.set_title(f"{shortened(title, 80)}\n", fontsize=10)
     said = "   ".join(f"{name} {value}" for name, value in facts)
     axes.text(0.0, 1.02, said, transform=axes.transAxes, fontsize=7, color=FAINT)

@@ -14,6 +14,8 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(threads, "1")  # ranks share the work; threads beside them would wait for cores
+    if not os.environ.get("SOURCE_DATE_EPOCH", "0").isdecimal():
+        del os.environ["SOURCE_DATE_EPOCH"]  # NumPy cannot be imported in full with one that is no number
     from mpibayes.hpc.parallel.launcher import launcher_size
     from mpibayes.hpc.run import signals
 

@@ -132,7 +132,7 @@ class Mixture(DensityMixin, _InProcess):  # type: ignore[misc, unused-ignore]
         elif self.covariance not in ("diag", "full"):
             raise ValueError(f"covariance={self.covariance!r}: expected 'diag' or 'full'")
         self.fitted_ = Fitted(columns, settings, self.draws, self.directory, probabilities=True)
-        self.labels_ = self._shares(x).argmax(axis=1)
+        self.labels_ = self._most_probable(self._shares(x))
         self.n_clusters_ = self._n_clusters
         return self
 
@@ -171,7 +171,9 @@ class Mixture(DensityMixin, _InProcess):  # type: ignore[misc, unused-ignore]
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable cluster of each row, (n,) int64: 0 to n_clusters_ - 1, -1 for one that was not there."""
-        shares = self.predict_proba(X)
+        return self._most_probable(self.predict_proba(X))
+
+    def _most_probable(self, shares: np.ndarray) -> np.ndarray:
         best = shares.argmax(axis=1)
         return np.where(best == shares.shape[1] - 1, -1, best)
 

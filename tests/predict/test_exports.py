@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
+import mpibayes as mb
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.cli import main
 from mpibayes.hpc.commands.export import export
@@ -205,6 +206,25 @@ def test_the_prior_has_clusters_of_held_out_rows(table, tmp_path, family):
     assert main(["run", str(tmp_path / "a.toml"), "-o", str(tmp_path / "a")]) == 0
     for view in row_clusters(Posterior([tmp_path / "a"]))[1]:
         assert len(view.cluster) == 400 and len(set(view.cluster[view.held_out])) == 1
+
+
+def test_components_of_an_approximation_are_of_all_rows(tmp_path):
+    """Three clouds, far apart: each has a component, for the rows that were held out, too, and for others."""
+    g = np.random.default_rng(2)
+    z = np.tile([0, 1, 2], 40)
+    columns = [(name, "real", 30.0 * z + g.normal(size=120), None) for name in "xy"]
+    write_table(tmp_path / "t.h5", *table_from_arrays(columns))
+    (tmp_path / "a.toml").write_text(
+        "[data]\ntable = 't.h5'\nheldout = 0.3\n[model]\nfamily = 'svi'\ncomponents = 3\n[run]\ncycles = 30\n"
+    )
+    assert main(["run", str(tmp_path / "a.toml"), "-o", str(tmp_path / "a")]) == 0
+    export(tmp_path / "a", "clusters", tmp_path / "c.csv")
+    lines = read(tmp_path / "c.csv")
+    assert len(lines) == 120 and sum(line["held_out"] == "true" for line in lines) == 36
+    assert len({(line["cluster"], k) for line, k in zip(lines, z)}) == len({line["cluster"] for line in lines})
+    rows = {name: 30.0 * np.array([2.0, 0.0, 1.0]) for name in "xy"}
+    found = mb.open(tmp_path / "a").clusters(rows=rows).to_pydict()
+    assert [str(k) for k in found["cluster"]] == [lines[i]["cluster"] for i in (2, 0, 1)]
 
 
 def test_which_column_is_an_identifier(tmp_path):

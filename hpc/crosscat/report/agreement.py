@@ -1,4 +1,4 @@
-"""How chains fared: their phases and moves, whether they found the same clustering, and which is the best.
+"""Chains in numbers: their phases and moves, their agreement on a clustering, and the best of them.
 
 A chain without an annealed subsample has no growth phase. Two chains are compared by their representative partitions,
 against what one chain differs from itself: the representative partitions of the two halves of its kept draws. Where a
@@ -63,7 +63,7 @@ class ChainSummary:
 
 
 def summarise_chain(chain: Chain, scalars: Sequence[Scalar] = SCALARS) -> ChainSummary:
-    """What the trace of a chain says about it; some of it lies after burn-in."""
+    """Summarise a chain by its trace, some of which lies after burn-in."""
     t, later = chain.trace, chain.later()
     late = later["log_joint"][len(later["cycle"]) // 2 :]
     reached = int(np.argmax((t["cycle"] >= chain.growth) & (t["log_joint"] >= np.quantile(late, 0.05))))
@@ -104,7 +104,7 @@ def moves(chain: Chain) -> dict[str, dict[str, int]]:
 
 
 def moves_together(summaries: Sequence[ChainSummary]) -> dict[str, dict[str, int]]:
-    """Those of all chains, summed."""
+    """Sum the moves of all chains."""
     total: dict[str, dict[str, int]] = {}
     for counts in (c.moves for c in summaries):
         for phase, some in counts.items():
@@ -120,7 +120,7 @@ def moves_together(summaries: Sequence[ChainSummary]) -> dict[str, dict[str, int
 
 @dataclass(frozen=True)
 class Agreement:
-    """How alike the chains' representative partitions are, of `n` rows or columns: adjusted Rand index and variation of
+    """Likeness of the chains' representative partitions of `n` rows or columns: adjusted Rand index and variation of
     information in nats, (C, C); on the diagonal those of the two halves of a chain's kept draws. NaN: too few draws.
     farther (C, C): mean distance of draws of two chains, over that of draws of one chain, averaged over the two; 1
     where nobody could tell which chain a draw is of. None: not known.
@@ -156,7 +156,7 @@ class Agreement:
         return sorted(found)
 
     def _agree(self, i: int, j: int) -> bool:
-        """Whether two chains found the same clustering."""
+        """True if two chains found the same clustering."""
         close = self.ari[i, j] >= min(self.ari[i, i], self.ari[j, j]) - SLACK
         return bool(close or (self.farther is not None and self.farther[i, j] <= FARTHER))
 
@@ -179,15 +179,15 @@ class Agreement:
 
     @property
     def met(self) -> bool:
-        """Whether the log joints leave it open that the chains are in one place."""
+        """True unless log joints differ, or climb, so that the chains cannot be in one place."""
         return not (self.gap or self.climbing)
 
 
 def agreement(
     summaries: Sequence[ChainSummary], r_hat: float, chain: np.ndarray, labels: np.ndarray, distances: np.ndarray
 ) -> Agreement:
-    """Of kept draws in their order: chain (D,) that each is of, labels (D, M), distances (D, D) between them; r_hat:
-    of the log joint."""
+    """Compare chains by kept draws in their order: chain (D,) that each is of, labels (D, M), distances (D, D) between
+    them; r_hat: of the log joint."""
     n_chains = len(summaries)
     gap = gap_of(summaries, r_hat)
     climbing = tuple(i for i, c in enumerate(summaries) if c.climbed)
@@ -245,6 +245,6 @@ def moves_in(summaries: Sequence[ChainSummary], phase: str | None = None) -> tup
 
 
 def contradicted(summaries: Sequence[ChainSummary], on: Sequence[Agreement]) -> bool:
-    """Whether chains contradict each other, or themselves, so that what they say is not to be used yet. on: the columns
+    """True if chains contradict each other, or themselves, so that the result is not to be used yet. on: the columns
     and the rows of each view, or the rows of a mixture."""
     return any(c.climbed for c in summaries) or bool(on and worst(on) in ("different", "apart"))

@@ -1,4 +1,4 @@
-"""Whether the chains agree, in sentences."""
+"""Agreement of the chains, in sentences."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERDICTS = {  # on the rows of a view, in a table
 
 
 def answer(a: Agreement, summaries: Sequence[ChainSummary], rows: Mapping[int, Agreement] | None = None) -> list[str]:
-    """Whether the chains found the same clustering, in sentences; if not, which chain is best. rows: of the rows in
+    """Say whether the chains found the same clustering; if not, which chain is best. rows: of the rows in
     each view, by its number, where `a` is of the columns."""
     sentences = _found(a, summaries, "rows" if rows is None else "columns")
     if rows:
@@ -86,7 +86,7 @@ def _index(between: np.ndarray, within: np.ndarray) -> str:
 
 
 def _found(a: Agreement, summaries: Sequence[ChainSummary], of: str) -> list[str]:
-    """Whether the chains found the same partition of the rows, or of the columns."""
+    """Say whether the chains found the same partition of the rows, or of the columns."""
     verdict = a.verdict
     measured = f"it takes at least {FEWEST} kept draws of each chain (output.labels)"
     if verdict == "unknown":
@@ -111,7 +111,7 @@ def _found(a: Agreement, summaries: Sequence[ChainSummary], of: str) -> list[str
 
 
 def _disagree(a: Agreement, summaries: Sequence[ChainSummary]) -> str:
-    """How far the log joints are from one another, and which of them still rise."""
+    """Say how far the log joints are from one another, and which of them still rise."""
     reasons = []
     if a.gap:
         reasons.append(f"their mean log joints differ by {a.gap:,.0f} nats (R-hat {r_hat_in_words(a.r_hat, 2)})")

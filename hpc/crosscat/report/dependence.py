@@ -1,4 +1,4 @@
-"""Which columns go together: the share of kept draws in which each two of them share a view, as numbers and a picture.
+"""Dependence of columns: the share of kept draws in which each two share a view, as numbers and a picture.
 
 Columns are those of the table, in the order of the representative views, in each the surest first.
 """
@@ -38,8 +38,7 @@ class Dependence:
         return int(np.searchsorted(self.ends, column, side="right"))
 
     def with_others(self, view: int) -> np.ndarray:
-        """Of each column of a view: the mean share of draws in which it is with another of them, NaN if there is
-        none."""
+        """Mean share of draws in which each column of a view is with another of them, NaN if there is none."""
         return _with_others(self.share[self.of(view), self.of(view)])
 
     def together(self, view: int) -> float:
@@ -57,7 +56,7 @@ class Dependence:
 
 
 def dependence(partitions: np.ndarray, names: Sequence[str], views: Sequence[Sequence[str]]) -> Dependence:
-    """Of draws' partitions of the columns (D, C), labels in the order of `names`; views: the names in each."""
+    """Count draws' partitions of the columns (D, C), labels in the order of `names`; views: the names in each."""
     share, alone = np.zeros((len(names), len(names))), np.zeros(len(names))
     for z in partitions:
         share += z[:, None] == z

@@ -148,7 +148,7 @@ def annealing(chains: Sequence[Chain], settled: Sequence[tuple[int, float] | Non
 
 
 def _schedule(chains: Sequence[Chain]) -> str:
-    """How rows were added, where it was alike in all chains."""
+    """Name the schedule by which rows were added, where it was alike in all chains."""
     plans = {(a.schedule, a.passes) for a in (c.config.of(Anneal) for c in chains if c.growth)}
     schedule, passes = plans.pop()
     if plans or not isinstance(schedule, str) or schedule == "seconds":
@@ -165,7 +165,7 @@ def chains_compared(
     scalars: Sequence[Scalar] = SCALARS,
     title: str = "Same clustering?",
 ):
-    """Which chains found the same clustering, or views (C, C), the diagonal being the two halves of a chain; and, on
+    """Agreement of chains on the clustering, or on views (C, C), the diagonal being the two halves of a chain; and, on
     the same lines, where each chain is in log joint, held-out score, numbers of views and clusters, and entropy: mean
     and 5 to 95 % of its draws."""
     from matplotlib import colormaps

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.crosscat.report.profiles import TELLING, ColumnProfile
-from mpibayes.hpc.posterior.drawing import FAINT, INK, plot, shortened, styled
+from mpibayes.hpc.posterior.drawing import FAINT, INK, MOST_LETTERS, cut, plot, shortened, styled
 from mpibayes.text import percent, visible
 
 EMPTY = "#f4f5f7"
@@ -48,7 +48,9 @@ def heat_map(
     shown = numeric + levels
     cells = {(j, k): _cell(c, k, *looks) for j, c in enumerate(shown) for k in range(len(sizes))}
     heads = [_head(c.name) for c in shown]
-    beside = [textwrap.wrap(visible(name).replace(" %", "\N{NO-BREAK SPACE}%"), NAME_BESIDE) for name in names]
+    beside = [
+        textwrap.wrap(shortened(name, MOST_LETTERS).replace(" %", "\N{NO-BREAK SPACE}%"), NAME_BESIDE) for name in names
+    ]
     most = [max([len(beside[k]), *(len(cells[j, k][1]) for j in range(len(shown)))]) for k in range(len(sizes))]
     wide, tall = 0.76, [max(0.42, 0.1 + 0.105 * n) for n in most]  # inches, as heights are in the axes
     top = np.cumsum([0.0, *tall])
@@ -125,7 +127,7 @@ def _head(name: str) -> list[str]:
     many a cell is, they are not listed."""
     name = visible(name)
     if len(name) > NAME_LETTERS:
-        name = ATOMS.sub(" (which value)", name)
+        name = cut(ATOMS.sub(" (which value)", name))
     return textwrap.wrap(name, max(NAME_LETTERS, len(name) // 3 + 8)) or [""]
 
 
@@ -159,7 +161,7 @@ def _keys(figure, place, looks) -> None:
     keys = (
         ((-2, "≤ −2"), (0, "0"), (2, "≥ 2")), "mean of the cluster in standard deviations from the overall mean",
     ), (
-        ((0, "0"), (0.5, "50"), (1, "100 %")), "how much more frequent than among all rows the level shown is",
+        ((0, "0"), (0.5, "50"), (1, "100 %")), "how much more frequent the level shown is than among all rows",
     )  # fmt: skip
     wanted = [(look, *key) for look, key in zip(looks, keys) if look is not None]
     for i, ((norm, colours), ticks, label) in enumerate(wanted):

@@ -48,8 +48,8 @@ def against_the_whole(c: ColumnProfile) -> Levels | Numbers:
 def most_telling(
     profiles: Callable[[], Iterable[ColumnProfile]], columns: Sequence[Levels | Numbers], clusters: np.ndarray
 ) -> list[list[Trait]]:
-    """Of each of these clusters the columns farthest from all rows, at most FEW_TRAITS, the farthest first. profiles:
-    makes those of the columns, in order."""
+    """Columns in which each of these clusters is farthest from all rows, at most FEW_TRAITS, the farthest first.
+    profiles: makes those of the columns, in order."""
     if not len(clusters) or not columns:
         return [[] for _ in clusters]
     apart = np.stack([c.apart for c in columns])[:, clusters]

@@ -1,10 +1,5 @@
-"""Summaries of a posterior over partitions: plain functions of arrays, nothing is read or printed here.
-
-* scalars: mean, standard deviation, 5 and 95 % points, effective sample size (bulk) and R-hat by ArviZ;
-* partitions: how far apart they are, by the variation of information and the adjusted Rand index; the representative
-  one is that of the kept draws with the least expected variation of information to the others (Wade & Ghahramani 2018);
-* profiles: how far the distribution of a column in each cluster is from that in all rows, as a Kullback-Leibler
-  divergence in nats, and the words for it.
+"""Profiles of clusters: how far the distribution of a column in each cluster is from that in all rows, as a
+Kullback-Leibler divergence in nats, and the words for it. Plain functions of arrays; nothing is read or printed here.
 """
 
 from __future__ import annotations
@@ -21,7 +16,7 @@ from mpibayes.hpc.components.product import Components, Prior
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.report import ordered
 from mpibayes.hpc.crosscat.report.telling import Shared, choose, likeness, nothing_shared
-from mpibayes.hpc.posterior.drawing import shortened
+from mpibayes.hpc.posterior.drawing import cut, shortened
 from mpibayes.io.clock import around
 from mpibayes.io.order import in_order
 from mpibayes.text import factor, percent, spread
@@ -35,12 +30,6 @@ REST = "not "  # how what is none of a column's atoms is called, see `io.recordi
 NONE = 0.005  # of a level that fewer have: they do not have it
 LEVEL_LETTERS = 24  # of a level's name in the name of a cluster
 CLOSE = 0.9999  # correlations beyond it are taken for it when they are compared
-
-
-# --- scalars ----------------------------------------------------------------------------------------------------------
-
-
-# --- partitions -------------------------------------------------------------------------------------------------------
 
 
 # --- profiles ---------------------------------------------------------------------------------------------------------
@@ -88,7 +77,7 @@ class ColumnProfile:
 
 @dataclass(frozen=True)
 class Trait:
-    """What one column says about one cluster. `value`, which follows the column's title, and `overall` are for people,
+    """One column in one cluster, in words. `value`, which follows the column's title, and `overall` are for people,
     the rest is for programs."""
 
     column: str
@@ -100,31 +89,36 @@ class Trait:
     numbers: dict
 
     @property
+    def named(self) -> str:
+        """The column's title, the beginning of one that is no name."""
+        return cut(self.title)
+
+    @property
     def label(self) -> str:
         """For a name that is to be short: `education = Children`, `occupation not None`, `income missing`."""
         if self.what == "mean":
-            return f"{self.title} {self.value}"
+            return f"{self.named} {self.value}"
         if self.what == "missing":
             share = self.numbers["missing"]
             rare = self.lacking and share <= 1.0 - PLAIN
-            return f"{self.title} " + ("not missing" if rare else f"missing{_beyond(share)}")
+            return f"{self.named} " + ("not missing" if rare else f"missing{_beyond(share)}")
         levels, p = self.numbers["levels"], self.numbers["p"]
         if self.what == "ordered":
             short = [shortened(name, LEVEL_LETTERS) for name in levels]
             return f"{self.title} {ordered.in_words(self.numbers['place'], short, sum(p), PLAIN)}"
         names = " or ".join(shortened(name, LEVEL_LETTERS) if name.strip() else '""' for name in levels)
         atoms = self.title != self.column
-        return f"{self.title} {_is_not(names, atoms) if self.lacking else _is(names, atoms) + _beyond(sum(p))}"
+        return f"{self.named} {_is_not(names, atoms) if self.lacking else _is(names, atoms) + _beyond(sum(p))}"
 
     @property
     def lacking(self) -> bool:
-        """Whether it says what the cluster does not have."""
+        """True if it says what the cluster does not have."""
         if self.what == "missing":
             return self.numbers["missing"] < self.numbers["overall"]
         return self.what == "level" and self.numbers["p"][0] < self.numbers["overall"][0]
 
     def __str__(self) -> str:
-        return f"{self.title} {self.value} (overall {self.overall})"
+        return f"{self.named} {self.value} (overall {self.overall})"
 
 
 def _is(level: str, of_atoms: bool) -> str:
@@ -160,7 +154,7 @@ def each_profile(
     components: Components, prior: Prior, s: Statistics, shown: np.ndarray, numbers: Mapping[str, Numbers],
     compared: bool = True,
 ) -> Iterator[ColumnProfile]:  # fmt: skip
-    """Those of `profiles`, one by one. compared: whether pairs of clusters are, for `alike`; else it is (0, 0)."""
+    """Yield the same profiles one by one. compared: whether pairs of clusters are, for `alike`; else it is (0, 0)."""
     size = s.size.astype(np.float64)
     for c, column in enumerate(components.categorical.columns):
         rows = slice(prior.offsets[c], prior.offsets[c + 1] - 1)
@@ -204,7 +198,7 @@ class BlockProfile:
 
 
 def block_profiles(components: Components, s: Statistics, shown: np.ndarray) -> list[BlockProfile]:
-    """Of every block of columns that are modelled jointly, from the rows of the clusters `shown` (indices into `s`)."""
+    """Profiles of the blocks of columns that are modelled jointly, in the clusters `shown` (indices into `s`)."""
     made = []
     for block, n, mean, scatter in components.multinormal.parts(s.of(Multinormal)):
         matrix = unpack(scatter)
@@ -331,7 +325,7 @@ def order(
 
 
 def trait(c: ColumnProfile, k: int) -> Trait:
-    """What column c says about cluster k."""
+    """Describe cluster k by column c."""
     nats = float(c.divergence[k])
     if c.missing[k] >= 1.0 or c.missing_divergence[k] > 0.5 * nats:
         numbers = {"missing": float(c.missing[k]), "overall": c.missing_overall}
@@ -350,7 +344,7 @@ def trait(c: ColumnProfile, k: int) -> Trait:
         chosen = telling_levels(c.p[:, k], c.overall)
         p, q = c.p[chosen, k], c.overall[chosen]
         atoms = c.title != c.name  # which are numbers
-        names = [c.levels[v] if atoms else _quoted(c.levels[v]) for v in chosen]
+        names = [c.levels[v] if atoms else _quoted(cut(c.levels[v])) for v in chosen]
         if p[0] >= q[0]:
             value = _is(" or ".join(f"{level} {percent(share)}" for level, share in zip(names, p)), atoms)
         else:
@@ -389,6 +383,3 @@ def _quoted(level: str) -> str:
 
 def _or_none(x) -> float | None:
     return float(x) if np.isfinite(x) else None
-
-
-# --- words for numbers ------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What to do about chains that disagree or have not settled: sentences, and commands that work as they are printed.
+"""Remedies for chains that disagree or have not settled: sentences, and commands that work as they are printed.
 
 Advice ends once it has been followed. A run that was stopped goes on to run.cycles; moves run in every cycle; there are
 MOST_CHAINS chains; each has LONG cycles. Where nothing has been accepted for STILL cycles, more of them would change
@@ -39,8 +39,9 @@ def advise(
     chains: Sequence[Chain], summaries: Sequence[ChainSummary], on: Sequence[Agreement], settled: Judgement,
     ess: float = np.nan, shown: str = "", several: bool = False,
 ) -> Advice:  # fmt: skip
-    """What to do next. on: the columns and the rows of each view, or the rows of a mixture; ess: the smallest of the
-    scalars; shown: the chain whose clusters the report shows; several: whether there may be several views."""
+    """Say what to do next. on: agreement on the columns and on the rows of each view, or on the rows of a mixture; ess:
+    the smallest of the scalars; shown: the chain whose clusters the report shows; several: whether there may be several
+    views."""
     if not on:
         return Advice()
     one_run, verdict = len({chain.home for chain in chains}) == 1, worst(on)
@@ -96,7 +97,7 @@ def _remedies(
 
 
 def standing_still(summaries: Sequence[ChainSummary], on: Sequence[Agreement], several: bool) -> str:
-    """What chains that differ in it have not changed in at least STILL cycles after burn-in, in words; "" where they
+    """Name what chains that differ in it have not changed in at least STILL cycles after burn-in; "" where they
     have."""
     n = moves_together(summaries).get("kept", {})
     cycles = n.get("cycles", 0) // len(summaries)
@@ -112,14 +113,14 @@ def standing_still(summaries: Sequence[ChainSummary], on: Sequence[Agreement], s
 
 
 def _times(ess: float) -> float:
-    """How many times the cycles bring the smallest ESS to what settles, and half as much again."""
+    """Multiple of the cycles that brings the smallest ESS to what settles, and half as much again."""
     return float(np.clip(np.ceil(1.5 * LEAST_ESS / ess), 2.0, MOST_TIMES)) if np.isfinite(ess) and ess > 0 else 2.0
 
 
 def _until_then(
     chains: Sequence[Chain], summaries: Sequence[ChainSummary], on: Sequence[Agreement], settled: Judgement, shown: str
 ) -> list[str]:
-    """What holds of the result as it is."""
+    """Say what the result is good for as it is."""
     verdict = worst(on)
     if verdict == "spread":
         return ["What averages over the draws can be used (mpibayes predict, mpibayes query), single clusters cannot."]

@@ -61,7 +61,7 @@ def _pictures(p: RunSummary) -> dict[str, Picture]:
 
 
 def _pictures_of_views(p: RunSummary) -> dict[str, Picture]:
-    """Of those that group columns and rows, the first of many; of the one view of a mixture."""
+    """Draw the views that group columns and rows, the first of many; of a mixture its only one."""
     from mpibayes.hpc.crosscat.report import figures
     from mpibayes.hpc.crosscat.report.heat_map import heat_map
 

@@ -12,7 +12,7 @@ from mpibayes.hpc.crosscat.report import agreement, answers, group_sections, tab
 from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
 from mpibayes.hpc.crosscat.report.summarise import RunSummary, ViewSummary
 from mpibayes.hpc.crosscat.report.views import which_draw
-from mpibayes.hpc.posterior.drawing import Picture
+from mpibayes.hpc.posterior.drawing import Picture, cut
 from mpibayes.hpc.posterior.sections import (
     BAD,
     DOUBT,
@@ -36,13 +36,13 @@ LARGEST = 10  # clusters whose share is said
 NAMED = 3  # columns of a view
 PAGED = 20  # views whose clusters the page has
 OF_CLUSTERS = (
-    Field("#", "whole", "number, the largest first"), Field("cluster", "text", "what tells it from the others"),
+    Field("#", "whole", "number, the largest first"), Field("cluster", "text", "what distinguishes it from the others"),
     Field("rows", "whole"), Field("share", "share", "of the rows"),
     Field("stable", "number", "mean over draws of the best overlap (Jaccard) with a cluster of the draw"),
     Field("also", "text", "what else characterises it"),
 )  # fmt: skip
 PICTURES = {
-    "chains.png": "Which chains found the same, and their scalars: mean, 5 to 95 %",
+    "chains.png": "Which chains agree, and the scalars of each: mean, 5 to 95 %",
     "annealing.png": "Growth: active rows, number of clusters, and the log joint per row below the best draws",
     "heldout.png": "Held-out log predictive density, of each draw and averaged",
     "cluster_sizes.png": "Cluster sizes over the draws: mean, 5 to 95 %",
@@ -53,7 +53,7 @@ PICTURES = {
 
 
 def verdict(p: RunSummary) -> Verdict:
-    """What was found, whether the chains agree, and what to do next."""
+    """Findings, agreement of the chains, and what to do next."""
     several, headline = len(p.summaries) > 1, ""
     if agreement.contradicted(p.summaries, p.agreements):
         sound = DOUBT if group_sections.usable(p) else BAD
@@ -74,7 +74,9 @@ def _found(p: RunSummary) -> list[str]:
         telling = [view for view in p.views if not view.slight]
         alone, sizes = len(p.views) - len(telling), [len(view.representative.sizes) for view in telling]
         groups = (
-            f"{span(sizes, 'cluster')}{' each' * (len(telling) > 1)}" if telling else "none groups rows and columns"
+            f"{span(sizes, 'cluster')}{' each' * (len(telling) > 1)}"
+            if telling
+            else "none groups both rows and columns"
         )
         some = f"{len(telling)} of them {'has' if len(telling) == 1 else 'have'} " if telling and alone else ""
         rest = "; the others are a single column or a single cluster" if telling and alone else ""
@@ -85,7 +87,7 @@ def _found(p: RunSummary) -> list[str]:
     else:
         sizes = p.views[0].representative.sizes
         n = min(LARGEST, len(sizes))
-        most = f"the {n} largest hold {percent(sizes[:n].sum() / run.n_rows)} of them" if n < len(sizes) else ""
+        most = f"the {n} largest hold {percent(sizes[:n].sum() / run.n_rows)} of the rows" if n < len(sizes) else ""
         said.append(f"{counted(len(sizes), 'cluster')} in {counted(run.n_rows, 'row')}{': ' * bool(most)}{most}.")
     name = "n_views" if run.several else "n_clusters"
     k = p.scalars.get(name)
@@ -102,7 +104,7 @@ def _chains(p: RunSummary, several: bool) -> list[str]:
         return []
     said = answers.answer(p.agreement, p.summaries, p.of_rows)[: 2 if p.of_rows else 1] if several else []
     return [
-        *(said or ["One chain only: whether another would find the same is not known."]),
+        *(said or ["One chain only: another might find something else."]),
         f"Settled? {sentence(tables.settled(p).removesuffix('.'))}",
     ]
 
@@ -150,14 +152,14 @@ def _largest(view: ViewSummary, heading: str, most: int) -> Any:
 
 def _names(view: ViewSummary, most: int = NAMED) -> str:
     names = view.names
-    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+    return ", ".join(map(cut, names[:most])) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
 def sections(p: RunSummary, pictures: Mapping[str, Picture]) -> list[Section]:
-    """What the page has below the verdict, in order."""
+    """The sections of the page below the verdict, in order."""
     made = [] if not p.run.several or not p.views else [_views(p)]
     many = [view for view in p.views if not (p.run.several and view.slight)]
     for view in many[:PAGED]:
@@ -193,7 +195,10 @@ def _views(p: RunSummary) -> Section:
         ]
         for view in p.views
     ]  # fmt: skip
-    parts: list[Any] = ["Columns that find the same clusters of rows make up a view.", Browse("view", fields, rows)]
+    parts: list[Any] = [
+        "A view is a set of columns that share one clustering of the rows.",
+        Browse("view", fields, rows),
+    ]
     d = p.dependence
     if d is not None and len(d.names) > 1:
         words = f"Which columns go together: share of {counted(d.n_draws, 'draw')} in which two are in one view"
@@ -215,7 +220,7 @@ def _of_clusters(p: RunSummary, view: ViewSummary, pictures: Mapping[str, Pictur
     words = (
         f"Clusters of the representative partition ({which_draw(p.run, r)}), the draw of a typical number of clusters "
         "that is nearest to all others. "
-        "Choose one to see all its columns against all rows."
+        "Choose one to compare its columns with all rows."
     )
     found = "distance from all rows (Kullback-Leibler divergence, nats)"
     details = Details(view.whole, found, here="this cluster") if view.whole else None
@@ -237,7 +242,7 @@ def _of_clusters(p: RunSummary, view: ViewSummary, pictures: Mapping[str, Pictur
 def _columns(p: RunSummary) -> Section:
     fields = [
         Field("column", "text"), Field("kind", "text"),
-        Field("says of the clusters, nats", "number", "mutual information of column and cluster"),
+        Field("information, nats", "number", "mutual information of column and cluster"),
         Field("differs most in", "text", "the cluster that is farthest from all rows in this column"),
     ]  # fmt: skip
     together: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""What the report of a mixture, or of a cross-categorization, shows, computed from the traces, the kept draws and
+"""Summary of a mixture, or of a cross-categorization, for its report: computed from the traces, the kept draws and
 passes over the table.
 
 Clusters are those of the representative partition, never of the last draw. Kept draws are read one at a time and the
@@ -54,7 +54,7 @@ SECOND_CHAIN = "Only a second chain from another start can show that: run.chains
 
 @dataclass
 class ClusterLine:
-    """What the report says of one cluster."""
+    """One cluster in the report."""
 
     number: int
     rows: int
@@ -88,7 +88,7 @@ class ViewSummary:
 
     @property
     def slight(self) -> bool:
-        """Whether it groups no columns, or no rows."""
+        """True if it groups no columns, or no rows."""
         return self.representative.slight
 
     @property
@@ -120,12 +120,12 @@ class RunSummary:
 
     @property
     def agreement(self) -> Agreement | None:
-        """Of the chains: on the columns, of a mixture on the rows."""
+        """Agreement of the chains: on the columns, of a mixture on the rows."""
         return self.of_columns or (self.views[0].agreement if self.views else None)
 
     @property
     def of_rows(self) -> dict[int, Agreement] | None:
-        """Of the chains, in the views that group columns and rows, by their numbers; None of a mixture."""
+        """Agreement of the chains in the views that group columns and rows, by their numbers; None of a mixture."""
         if self.of_columns is None:
             return None
         return {view.number: view.agreement for view in self.views if not view.slight}
@@ -142,7 +142,7 @@ class RunSummary:
 
     @cached_property
     def advice(self) -> Advice:
-        """What to do where the chains do not agree, have not settled, or where there is one."""
+        """Advice where the chains do not agree, have not settled, or where there is one."""
         ess = [s.ess for s in self.scalars.values() if not s.fixed and np.isfinite(s.ess)]
         r = self.representatives
         shown = self.summaries[r.chain].name if r is not None else ""
@@ -186,7 +186,8 @@ def summarise(run: Posterior) -> RunSummary:
 def _agreements(
     summaries: Sequence[ChainSummary], r_hat: float, found: Representatives
 ) -> tuple[Agreement | None, list[Agreement]]:
-    """Of the chains on the columns, None of a mixture; and on the rows of each view. r_hat: of the log joint."""
+    """Agreement of the chains on the columns, None of a mixture; and on the rows of each view. r_hat: of the log
+    joint."""
 
     def on(c: Compared) -> Agreement:
         return agreement.agreement(summaries, r_hat, c.chain, c.labels, c.distances)
@@ -199,7 +200,7 @@ def _agreements(
 
 
 def contradicted(run: Posterior) -> bool:
-    """What `agreement.contradicted` says of a run; of what a report computes that alone which tells."""
+    """Judge a run as `agreement.contradicted` does, with no more of a report than that takes."""
     run.read_traces()
     run.require_draws()
     summaries = [agreement.summarise_chain(c, run.scalars) for c in run.chains]
@@ -217,7 +218,7 @@ def contradicted(run: Posterior) -> bool:
 
 
 def _warn(posterior: RunSummary) -> None:
-    """Of what the traces show, and of few draws."""
+    """Add warnings of trouble in the traces, and of few draws."""
     run, summaries, n_kept = posterior.run, posterior.summaries, posterior.n_kept
     stopped = [c for c in summaries if c.stopped]
     if stopped:
@@ -243,7 +244,7 @@ def _warn(posterior: RunSummary) -> None:
     tried, accepted = agreement.moves_in(summaries, "kept")
     if len(summaries) == 1 and tried and not accepted:
         posterior.warnings.append(
-            f"no split or merge was accepted after burn-in ({tried:,} tried): the clustering is clear-cut, "
+            f"no split or merge was accepted after burn-in ({tried:,} tried): the clusters are clear-cut, "
             f"or the chain is stuck. {SECOND_CHAIN}"
         )
     moving = agreement.moves_together(summaries).get("kept", {})
@@ -264,7 +265,7 @@ def _warn(posterior: RunSummary) -> None:
 
 
 def _judged(run: Posterior) -> Judgement:
-    """Whether the chains have settled, by all that the shortest of them has in common with the others."""
+    """Judge whether the chains have settled, by the cycles that all of them have."""
     last = min(int(c.trace["cycle"][-1]) for c in run.chains)
     burn_in = max(c.config.burn_in for c in run.chains)
     return judge([c.trace for c in run.chains], run.scalars, run.n_rows, last, burn_in)

@@ -11,6 +11,7 @@ from mpibayes.hpc.crosscat.report import agreement, answers
 from mpibayes.hpc.crosscat.report.agreement import Agreement
 from mpibayes.hpc.crosscat.report.summarise import SECOND_CHAIN, RunSummary
 from mpibayes.hpc.crosscat.report.views import of_views
+from mpibayes.hpc.posterior.drawing import cut
 from mpibayes.hpc.posterior.tables import (
     commands_in_words,
     fixed,
@@ -34,7 +35,7 @@ VIEWS_COMPARED = 12  # views in which they are
 
 
 def parts(posterior: RunSummary) -> list[Any]:
-    """What is printed, in order."""
+    """The parts of the text, in order."""
     text = [head(posterior.run.chains, about(posterior)), "", scalar_lines(posterior)]
     if posterior.warnings:
         text += ["", warnings_in_words(posterior.warnings)]
@@ -64,7 +65,7 @@ def about(p: RunSummary) -> list[tuple[str, str]]:
         columns += "; their cells were ignored: model.likelihood = false samples the prior"
     lines = [("table", str(run.table.path)), ("rows", rows), ("columns", columns)]
     for name, of in data.carve.blocks.items():
-        lines.append(("block", f"{name}, a full covariance of {len(of)} columns: {', '.join(of)}"))
+        lines.append(("block", f"{name}, a full covariance of {len(of)} columns: {', '.join(map(cut, of))}"))
     return [*lines, *_about_chains(p)]
 
 
@@ -175,7 +176,7 @@ def agreed(p: RunSummary) -> list[Any]:
             ]
             table.add_row(c.name, *cells)
         of = f"on {a.n:,} rows" if p.of_rows is None else f"of the {a.n:,} columns into views"
-        words = f"of the chains' representative partitions, {of}; on the diagonal of the two halves of one chain"
+        words = f"between the chains' representative partitions, {of}; on the diagonal between halves of one chain"
         parts += ["", table, Text(words, style="dim")]
     if p.of_rows:
         parts += ["", _view_table(p.of_rows)]
@@ -190,7 +191,7 @@ def agreed(p: RunSummary) -> list[Any]:
 
 
 def _view_table(of_rows: Mapping[int, Agreement]) -> Any:
-    """How alike the chains' partitions of the rows are in each view."""
+    """Agreement of the chains on the rows in each view."""
     name = "rows, adjusted Rand index"
     table = plain_table(name, "between chains", "halves of one", "same clusters")
     for number, a in list(of_rows.items())[:VIEWS_COMPARED]:

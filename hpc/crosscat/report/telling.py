@@ -1,4 +1,4 @@
-"""Which columns tell clusters apart: chosen one by one, each by what it adds to those before it.
+"""Columns that distinguish clusters, chosen one by one, each by what it adds to those before it.
 
 How alike a column is in two clusters is the Bhattacharyya coefficient of its distributions there, 1 for equal ones and
 0 for those without a common value. Within a cluster columns are independent, so that for several columns it is their

@@ -1,4 +1,4 @@
-"""What the report says of views: which columns each has, how sure that is, and its clusters of the rows."""
+"""Views in the report: the columns of each, how sure they are, and its clusters of the rows."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from mpibayes.hpc.crosscat.report.groups import GroupLine, ShownLevel
 from mpibayes.hpc.crosscat.report.profiles import TRAITS, BlockProfile, Trait
 from mpibayes.hpc.crosscat.report.summarise import LISTED, ClusterLine, RunSummary, ViewSummary
 from mpibayes.hpc.posterior.chains import KeptChains
+from mpibayes.hpc.posterior.drawing import cut
 from mpibayes.hpc.posterior.tables import plain_table, span
 from mpibayes.text import counted, number, percent, visible
 
@@ -56,15 +57,15 @@ def _views_title(p: RunSummary) -> Any:
     from mpibayes.terminal import Text
 
     r = p.representatives
-    text = Text("Views: columns that find the same clusters of rows", style="bold")
+    text = Text("Views: columns that share one clustering of the rows", style="bold")
     text.line(
         f"{which_draw(p.run, r)}: of {counted(len(r.compared.cycle), 'kept draw')}{_among(r.among, 'view')} the one "
         f"whose views are nearest to those of all (expected variation of information of the columns {r.loss:.3f} nats)",
         style="not bold",
     )
     text.line(
-        "together = share of the draws in which two of its columns share a view, mean over them; loosest = the column "
-        "that is least with the others; columns: those that say most of the clusters first",
+        "together = share of the draws in which two of its columns share a view, averaged over pairs; loosest = the "
+        "column least often with the others; columns that say most about the clusters come first",
         style="not bold dim",
     )
     return text
@@ -90,7 +91,7 @@ def _view_line(p: RunSummary, i: int, view: ViewSummary) -> list[Any]:
 
 
 def _columns(p: RunSummary, i: int, view: ViewSummary) -> Any:
-    """Which columns a view has, some of many by name."""
+    """The columns of a view, the first of many by name."""
     from mpibayes.terminal import Text
 
     text = Text()
@@ -105,12 +106,12 @@ def _columns(p: RunSummary, i: int, view: ViewSummary) -> Any:
     if view.spread:
         text.append(f": {view.spread}", style="dim")
     elif len(view.representative.sizes) == 1:
-        text.append("; one cluster: they say nothing of each other" if len(shares) > 1 else "; one cluster", "dim")
+        text.append("; one cluster: independent of each other" if len(shares) > 1 else "; one cluster", "dim")
     return text
 
 
 def _remarks(p: RunSummary) -> list[Any]:
-    """What the table leaves out, and the pairs of columns of which the draws are least certain."""
+    """Views that the table leaves out, and the pairs of columns of which the draws are least certain."""
     d, remarks = p.dependence, []
     if len(p.views) > VIEWS_LISTED:
         rest = p.views[VIEWS_LISTED:]
@@ -120,9 +121,9 @@ def _remarks(p: RunSummary) -> list[Any]:
             f"{len(rest[0].representative.of.names)} each: summary.json"
         )
     uncertain, n_pairs = d.uncertain, len(d.names) * (len(d.names) - 1) // 2
-    bounds = f"{percent(1.0 - SURE)} and {percent(SURE)} of the draws"
+    bounds = f"between {percent(1.0 - SURE)} and {percent(SURE)} of the draws"
     if not uncertain:
-        remarks.append(f"no pair of columns is together in between {bounds}")
+        remarks.append(f"every pair of columns is together, or apart, in at least {percent(SURE)} of the draws")
     else:
         pairs, seen = [], set()
         for i, j in uncertain:  # each column once: one that wanders makes a pair with each of a view
@@ -131,8 +132,8 @@ def _remarks(p: RunSummary) -> list[Any]:
                 views = dict.fromkeys(str(d.view_of(c) + 1) for c in (i, j))
                 names = " with ".join(_short(d.names[c]) for c in (i, j))
                 pairs.append(f"{names} {percent(d.share[i, j])} (view{'s' * (len(views) > 1)} {' and '.join(views)})")
-        many = f"{len(uncertain):,} of {counted(n_pairs, 'pair')} of columns are together in between {bounds}"
-        remarks.append(f"{many}, least certain: {'; '.join(pairs)}")
+        many = f"{len(uncertain):,} of {counted(n_pairs, 'pair')} of columns are together in {bounds}"
+        remarks.append(f"{many}; the least certain: {'; '.join(pairs)}")
     return [_dim(line) for line in remarks]
 
 
@@ -148,7 +149,7 @@ def _dim(line: str) -> Any:
 
 
 def which_draw(run: KeptChains, r: Any) -> str:
-    """Which draw a representative one is."""
+    """Name the draw that a representative partition is of."""
     return (f"{run.chains[r.chain].name}, " if len(run.chains) > 1 else "") + f"cycle {r.cycle:,}"
 
 
@@ -206,15 +207,15 @@ def _cluster_title(p: RunSummary, view: ViewSummary, first: bool) -> Any:
     )
     if view.profiles and first:
         text.line(
-            "stable = mean over draws of the best overlap (Jaccard); below the name what tells it from the other "
-            "clusters, in the order of what each column adds",
+            "stable = best overlap with a cluster of a draw (Jaccard), mean over draws; below the name: what "
+            "distinguishes the cluster, in the order of what each column adds",
             style="not bold dim",
         )
     return text
 
 
 def _among(counts: tuple[int, int] | None, noun: str) -> str:
-    """Which draws a representative one was chosen from, where a nearer one has an untypical number of clusters."""
+    """Draws that a representative one was chosen from, where a nearer one has an untypical number of clusters."""
     return "" if counts is None else f", among those with {span(counts, noun)},"
 
 
@@ -245,7 +246,7 @@ def block_tables(clusters: Sequence[ClusterLine], block: BlockProfile) -> list[A
     numbered = {name: i for i, name in enumerate(block.columns, 1)}
     title = Text(f"Block {block.name}", style="bold")
     title.append(f": {len(numbered)} columns with a full covariance in each cluster", style="not bold")
-    key = [Text(f"{f'({i})':>4} {name}") for name, i in numbered.items()]
+    key = [Text(f"{f'({i})':>4} {cut(name)}") for name, i in numbered.items()]
     means = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
     means.add_column("#", justify="right", no_wrap=True)
     shown = min(len(numbered), MEANS_SHOWN)
@@ -273,7 +274,7 @@ def _phrase(t: Trait) -> Any:
     from mpibayes.terminal import Text
 
     text = Text()
-    text.append(t.title, style="cyan")
+    text.append(t.named, style="cyan")
     text.append(f" {t.value}", style="")
     text.append(f" (overall {t.overall})", style="dim")
     return text

@@ -143,7 +143,7 @@ def test_moves_that_all_fail_are_told(table, tmp_path):
     _, printed, summary = run_report(make_run(tmp_path / "a", table, cycles=15, burn_in=3, starts=("one",), text=few))
     assert summary["moves"]["kept"]["splits_tried"] > 0 == summary["moves"]["kept"]["splits"]
     said = " ".join(printed.split())
-    assert "tried): the clustering is clear-cut, or the chain is stuck. Only a second chain" in said
+    assert "tried): the clusters are clear-cut, or the chain is stuck. Only a second chain" in said
 
 
 ANNEALED = {"annealing": Annealing("linear", 4.0, 40), "starts": ("sequential",)}

@@ -63,8 +63,8 @@ def test_the_whole_report(two_views, tmp_path, pictures):
         "; rows in the views: ",
         "moves of views tried",
         "changed their view",
-        "Views: columns that find the same clusters of rows",
-        "pairs of columns" if summary["dependence"]["uncertain"] else "no pair of columns",
+        "Views: columns that share one clustering of the rows",
+        "pairs of columns" if summary["dependence"]["uncertain"] else "every pair of columns",
         "View 1: clusters of the representative partition",
         "View 2: clusters of the representative partition",
     ):

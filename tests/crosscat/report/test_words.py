@@ -4,15 +4,20 @@ that work as they are printed."""
 import html
 import io
 import json
+import os
 import shlex
+import subprocess
+import sys
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from mpibayes.hpc.cli import main
 from mpibayes.hpc.commands.report import report
+from mpibayes.hpc.crosscat.report import heat_map
 from mpibayes.hpc.crosscat.report.names import name_clusters
-from mpibayes.hpc.crosscat.report.profiles import Trait
+from mpibayes.hpc.crosscat.report.profiles import ColumnProfile, Trait, trait
 from mpibayes.io.files import chain_directories
 from mpibayes.text import percent
 from tests.crosscat.report.runs import make_run, write_planted
@@ -87,9 +92,6 @@ def test_names_say_what_there_is_and_what_there_is_not():
 
 def test_traits_of_what_a_cluster_lacks(run):
     """No "only <0.01 %" in any text."""
-    import numpy as np
-
-    from mpibayes.hpc.crosscat.report.profiles import ColumnProfile, trait
 
     def of(p, overall):
         n = np.array([1.0])
@@ -123,3 +125,44 @@ def test_commands_of_the_report_work_as_they_are_printed(tmp_path, n_chains, cap
         assert f"<pre>{html.escape(command)}</pre>" in page
         assert main(shlex.split(command)[1:]) == 0, capsys.readouterr().err
     assert (tmp_path / "a run-2").is_dir() and len(chain_directories(tmp_path / "a run-2")) == 2
+
+
+def test_a_name_of_ten_thousand_letters_is_cut_where_people_read_it():
+    """In texts and in the picture, whose size grows with it; programs have it whole."""
+    name, level = "x" * 10_000, "y z" * 3000
+    profile = ColumnProfile(
+        name, name, "categorical", np.array([2.0, 2.0]), np.zeros(2), np.zeros(2), 0.0, 1.0, np.ones((2, 2)),
+        np.array([0.5, 0.5]), (level, "b"), np.array([[0.99, 0.01], [0.01, 0.99]]),
+    )  # fmt: skip
+    found = trait(profile, 0)
+    assert found.column == name and found.numbers["levels"] == [level]
+    assert len(str(found)) < 700 and len(found.label) < 400 and found.label.startswith("xxx")
+    heads = heat_map._head(name)
+    assert len(heads) <= 3 and max(map(len, heads)) <= 110
+    (cluster,) = name_clusters([[found]])
+    sizes = np.array([60, 40])
+    figure = heat_map.heat_map.__wrapped__([profile], sizes, [cluster, cluster], 100, "Profiles", 2, [profile])
+    width, height = figure.get_size_inches()
+    assert width < 25 and height < 15
+
+
+@pytest.mark.parametrize("words", ["load_matplotlib(); import matplotlib.figure", "import scipy.special"])
+def test_variables_of_other_programs_do_not_end_this_one(words):
+    """MPLBACKEND of a backend that does not exist, and SOURCE_DATE_EPOCH that is no number."""
+    code = (
+        "import sys; sys.argv = ['mpibayes', '--version']\n"
+        "from mpibayes.__main__ import main; main()\n"
+        f"from mpibayes.hpc.posterior.drawing import load_matplotlib; {words}\n"
+    )
+    more = {"MPLBACKEND": "nonsense", "SOURCE_DATE_EPOCH": "x"}
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, **more}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_backend_that_exists_is_kept():
+    code = (
+        "from mpibayes.hpc.posterior.drawing import load_matplotlib; load_matplotlib()\n"
+        "import matplotlib, os; assert matplotlib.rcParams['backend'].lower() == 'svg' == os.environ['MPLBACKEND']\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "MPLBACKEND": "svg"}, capture_output=True)
+    assert done.returncode == 0, done.stderr
