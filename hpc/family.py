@@ -213,7 +213,8 @@ class SparseForecast(Protocol):
 class Forecast(Protocol):
     """What one kind of model makes of new rows. Made before the new file is opened; it raises what can be known then.
 
-    draws: at most so many, None for all. probabilities, impute, complete: whether these were asked for.
+    draws: at most so many, None for all. probabilities, impute, complete: whether these were asked for. groups: of
+    clusters, so many. ConfigError where a model has none.
     """
 
     like: Table  # the columns that are read from the new file
@@ -222,8 +223,9 @@ class Forecast(Protocol):
     n_draws: int
 
     def __init__(
-        self, run: Posterior, source: Path, draws: int | None, probabilities: bool, impute: bool, complete: bool
-    ): ...
+        self, run: Posterior, source: Path, draws: int | None, probabilities: bool, impute: bool, complete: bool,
+        groups: int | None = None,
+    ): ...  # fmt: skip
 
     def prepare(self) -> str:
         """The work before the first rows; what it came to, in words. `batch` and `n_draws` are known from then on."""

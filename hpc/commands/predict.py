@@ -11,7 +11,7 @@ from typing import Any
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.family import Forecast, SparseForecast
 from mpibayes.hpc.posterior.chains import family_in
-from mpibayes.hpc.registry import exports_of, forecast_of, posterior_of
+from mpibayes.hpc.registry import forecast_of, posterior_of
 from mpibayes.io.files import reading, reason, replacing
 from mpibayes.io.rows import Rows
 from mpibayes.text import counted
@@ -80,6 +80,7 @@ def predict(
     family = family_in(run_dirs[0])
     kept = posterior_of(family)(run_dirs, burn_in, table)
     if kept.chains[0].config.model.sparse:
+        kept.refuse_groups(groups)
         if complete is not None or probabilities or impute:
             raise ConfigError(f"{run_dirs[0]}: --complete, --probabilities and --impute are for typed tables")
         return _of_sparse(forecast_of(family)(kept, source, top, users, unseen), out, console)
@@ -87,12 +88,7 @@ def predict(
         raise ConfigError("name a file with new rows")
     if top is not None or users:
         raise ConfigError(f'{run_dirs[0]}: --top and --user are for ratings (model.likelihood = "factorization")')
-    if groups is not None and "clusters" not in exports_of(family).FORMS:
-        raise ConfigError(f"{run_dirs[0]}: --groups is for models with clusters")
-    of_clusters = {} if groups is None else {"groups": groups}
-    forecast: Forecast = forecast_of(family)(
-        kept, source, draws, probabilities, impute, complete is not None, **of_clusters
-    )
+    forecast: Forecast = forecast_of(family)(kept, source, draws, probabilities, impute, complete is not None, groups)
     lacking = lacking_columns(forecast.like, source, forecast.may_lack)
     record: dict = {}
     more = {"batch_rows": batch_rows} if batch_rows else {}

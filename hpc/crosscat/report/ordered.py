@@ -20,7 +20,7 @@ def telling_run(p: np.ndarray, q: np.ndarray) -> tuple[int, int]:
     cumulative = np.concatenate([[[0.0, 0.0]], np.cumsum([p, q], axis=1).T])
     n, longest = len(p), max(len(p) // 2, 1)
     runs = [(i, j) for i in range(n) for j in range(i, min(i + longest, n))]
-    for i, j in sorted(runs, key=lambda run: 0 < run[0] and run[1] < n - 1):  # on a tie an end of the scale
+    for i, j in sorted(runs, key=lambda run: run[0] > 0 and run[1] < n - 1):  # on a tie an end of the scale
         here, all_rows = np.clip(cumulative[j + 1] - cumulative[i], 1e-12, 1.0 - 1e-12)
         if here > all_rows:
             gain = here * np.log(here / all_rows) + (1 - here) * np.log((1 - here) / (1 - all_rows))
