@@ -48,15 +48,15 @@ def _band(level: str) -> tuple[float, float] | None:
     level = level.strip()
     if INTEGER.match(level):  # among bands: 0, 1-2, 3+
         return float(level), float(level)
-    if found := BELOW.match(level):
-        return float("-inf"), _value(found)
-    if found := ABOVE.match(level):
-        return _value(found), float("inf")
-    if found := BETWEEN.match(level):
-        low, high = (float(text.replace(",", "")) for text in found.groups())
+    if match := BELOW.match(level):
+        return float("-inf"), _value(match)
+    if match := ABOVE.match(level):
+        return _value(match), float("inf")
+    if match := BETWEEN.match(level):
+        low, high = (float(text.replace(",", "")) for text in match.groups())
         return (low, high) if low < high else None
     return None
 
 
-def _value(found: re.Match[str]) -> float:
-    return float(next(text for text in found.groups() if text).replace(",", ""))
+def _value(match: re.Match[str]) -> float:
+    return float(next(text for text in match.groups() if text).replace(",", ""))

@@ -20,11 +20,11 @@ def grouped(
 ) -> list[Representative | None]:
     """Each view with n groups in place of its clusters, labels and sizes as the report numbers them; None of a view
     that has no such level. Raises ConfigError where none has."""
-    found = _levels(run, kept, views)
-    levels = [of and of.level(n) for of in found]
+    trees = _levels(run, kept, views)
+    levels = [of and of.level(n) for of in trees]
     if not any(levels):
-        raise ConfigError(f"{run.chains[0].home}: no level of {counted(n, 'group')}; {_there(found)}")
-    return [_replaced(r, of, level) if level else None for r, of, level in zip(views, found, levels)]
+        raise ConfigError(f"{run.chains[0].home}: no level of {counted(n, 'group')}; {_there(trees)}")
+    return [_replaced(r, of, level) if level else None for r, of, level in zip(views, trees, levels)]
 
 
 def group_of(
@@ -57,9 +57,9 @@ def _replaced(r: Representative, of: ViewLevels, level: Level) -> Representative
     return replace(r, labels=of.rows(level), sizes=level.rows)
 
 
-def _there(found: Sequence[ViewLevels | None]) -> str:
+def _there(trees: Sequence[ViewLevels | None]) -> str:
     """Which numbers of groups there are, in words."""
-    most = max((of.n_clusters for of in found if of is not None), default=0)
+    most = max((of.n_clusters for of in trees if of is not None), default=0)
     if not most:
         return "it has no view of several columns and clusters"
     return f"the report's clusters are {most}, so expected 2 to {most}" if most > 2 else "expected 2"

@@ -93,9 +93,9 @@ def first_level(levels: Sequence[Level]) -> Level | None:
     return None
 
 
-def judged(p: Patterns, tree: Tree, own: Sequence[tuple[Tree, np.ndarray]], n: int) -> Level | None:
-    """The level of n groups, or None where the tree has none. own: of each chain the tree over its clusters alone, and
-    the leaves of its draws there, (P, D')."""
+def judged(p: Patterns, tree: Tree, chain_trees: Sequence[tuple[Tree, np.ndarray]], n: int) -> Level | None:
+    """The level of n groups, or None where the tree has none. chain_trees: of each chain the tree over its clusters
+    alone, and the leaves of its draws there, (P, D')."""
     branch = cut_into(n, tree, p.leaves, p.rows)
     if branch is None:
         return None
@@ -106,7 +106,7 @@ def judged(p: Patterns, tree: Tree, own: Sequence[tuple[Tree, np.ndarray]], n: i
     votes = [vote(branch, leaves) for leaves in by_chain]
     same = np.all(np.stack(votes) == votes[0], axis=0)
     certain_of = np.bincount(groups[same], p.rows[same], n) / rows
-    alone = [(cut_into(n, tree, leaves, p.rows), leaves) for tree, leaves in own]
+    alone = [(cut_into(n, tree, leaves, p.rows), leaves) for tree, leaves in chain_trees]
     by_itself = matched = np.nan
     if all(z is not None for z, _ in alone):
         its = [vote(z, leaves) for z, leaves in alone]

@@ -25,12 +25,12 @@ ALL_UP_TO, COARSER = 20, (25, 30, 40, 50, 75, 100, 150, 200, 300, 500)  # number
 @dataclass
 class ViewLevels:
     """The tree over the clusters of several draws in a view. n_clusters: of the representative partition, beyond which
-    there are no groups. tallies: the view's columns in the leaves. own: see `level.judged`."""
+    there are no groups. tallies: the view's columns in the leaves. chain_trees: see `level.judged`."""
 
     n_clusters: int
     patterns: Patterns
     tree: Tree
-    own: Sequence[tuple[Tree, np.ndarray]]
+    chain_trees: Sequence[tuple[Tree, np.ndarray]]
     tallies: Sequence[Tally]
     _known: dict[int, Level | None] = field(default_factory=dict)
 
@@ -38,7 +38,7 @@ class ViewLevels:
         """That of n groups, 2 to the number of clusters; None where the tree has none."""
         if n not in self._known:
             possible = 2 <= n <= self.n_clusters
-            self._known[n] = judged(self.patterns, self.tree, self.own, n) if possible else None
+            self._known[n] = judged(self.patterns, self.tree, self.chain_trees, n) if possible else None
         return self._known[n]
 
     def offered(self) -> list[Level]:
@@ -61,10 +61,10 @@ def levels_of_views(
 ) -> list[ViewLevels | None]:
     """Of each view (its columns, and how many clusters its representative partition has) of a run with cells; None of
     those of one cluster, or of one column, whose clusters are its histogram. Takes a pass over the table."""
-    found: list[ViewLevels | None] = [None] * len(views)
+    levels: list[ViewLevels | None] = [None] * len(views)
     chosen = [i for i, (own, k) in enumerate(views) if k > 1 and len(own.names) > 1]
     if not (chosen and run.likelihood):
-        return found
+        return levels
     columns = [views[i][0] for i in chosen]
     chain, labels = _draws(run, columns, kept)
     cells, of_each = run.sample(SAMPLED), []
@@ -74,16 +74,16 @@ def levels_of_views(
         of_each.append(([chain[d] for d in few], [of[d] for d in few]))
     tallies = tally(columns, [of for _, of in of_each], at)
     for i, (chains, of), t in zip(chosen, of_each, tallies):
-        found[i] = _of_view(views[i][1], chains, of, t)
-    return found
+        levels[i] = _of_view(views[i][1], chains, of, t)
+    return levels
 
 
 def _draws(run: Posterior, columns: Sequence[OfColumns], kept: Sequence[tuple[int, int]]):
     """(chain of each draw, labels of each view and draw), of MOST_DRAWS draws a chain, evenly spaced."""
     chains = sorted({i for i, _ in kept})
-    wanted = [pair for i in chains for pair in evenly([pair for pair in kept if pair[0] == i], MOST_DRAWS)]
+    pairs = [pair for i in chains for pair in evenly([pair for pair in kept if pair[0] == i], MOST_DRAWS)]
     chain, labels = [], [[] for _ in columns]
-    for i, draw in run.states(wanted):
+    for i, draw in run.states(pairs):
         chain.append(i)
         for own, of in zip(columns, labels):
             z = draw.labels[own.nearest_view(draw)]
@@ -104,15 +104,15 @@ def _of_view(n_clusters: int, chain: Sequence[int], labels: Sequence[np.ndarray]
     first = np.cumsum([0, *sizes])
     p = patterns([z.astype(np.int64) + start for z, start in zip(labels, first)], chain)
     counts, offsets = for_tree(tallies)
-    own = []
+    chain_trees = []
     for i in dict.fromkeys(chain):
         its = [d for d, c in enumerate(chain) if c == i]
         clusters = np.concatenate([np.arange(first[d], first[d + 1]) for d in its])
         tree, leaf = _tree(counts[:, clusters], offsets)
-        own.append((tree, leaf[np.searchsorted(clusters, p.leaves[:, its])]))
+        chain_trees.append((tree, leaf[np.searchsorted(clusters, p.leaves[:, its])]))
     tree, leaf = _tree(counts, offsets)
     folded = Patterns(leaf[p.leaves], p.rows, p.of, p.chain)
-    return ViewLevels(n_clusters, folded, tree, own, [t.merged(leaf, 1.0) for t in tallies])
+    return ViewLevels(n_clusters, folded, tree, chain_trees, [t.merged(leaf, 1.0) for t in tallies])
 
 
 def _tree(counts: np.ndarray, offsets: np.ndarray) -> tuple[Tree, np.ndarray]:

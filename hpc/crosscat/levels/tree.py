@@ -56,10 +56,10 @@ def grow(counts: np.ndarray, offsets: np.ndarray) -> Tree:
     memory.
     """
     k, (cells, sign) = counts.shape[1], _signed(counts, offsets)
-    own = _n_log_n(cells) @ sign
+    entropy = _n_log_n(cells) @ sign
     cost = np.full((k, k), np.inf)
     for a in range(k - 1):
-        cost[a, a + 1 :] = _costs(a, np.arange(a + 1, k), cells, sign, own)
+        cost[a, a + 1 :] = _costs(a, np.arange(a + 1, k), cells, sign, entropy)
     node, alive = np.arange(k), np.ones(k, bool)
     merges, costs = np.zeros((max(k - 1, 0), 2), np.int64), np.zeros(max(k - 1, 0))
     least = cost.min(axis=1) if k else np.zeros(0)  # of each row
@@ -69,18 +69,18 @@ def grow(counts: np.ndarray, offsets: np.ndarray) -> Tree:
         b = int(np.argmin(cost[a]))
         merges[i], costs[i] = (node[a], node[b]), max(cost[a, b], 0.0)
         cells[a] += cells[b]
-        own[a] = _n_log_n(cells[a]) @ sign
+        entropy[a] = _n_log_n(cells[a]) @ sign
         node[a], alive[b] = k + i, False
         nearest_gone = _rows_at_least(cost, least, a, b)
         cost[b, :] = cost[:, b] = np.inf
         least[b] = np.inf
         others = np.flatnonzero(alive & (np.arange(k) != a))
-        found = _costs(a, others, cells, sign, own)
+        nats = _costs(a, others, cells, sign, entropy)
         low = others < a
-        cost[others[low], a], cost[a, others[~low]] = found[low], found[~low]
+        cost[others[low], a], cost[a, others[~low]] = nats[low], nats[~low]
         again = np.union1d(nearest_gone[alive[nearest_gone]], [a])
         least[again] = cost[again].min(axis=1)
-        least[others[low]] = np.minimum(least[others[low]], found[low])
+        least[others[low]] = np.minimum(least[others[low]], nats[low])
     left = np.flatnonzero(alive)
     lost = LostBy(cells[left], lambda total: _n_log_n(total) @ sign)
     known = {1 << i: int(node[c]) for i, c in enumerate(left)}
@@ -97,12 +97,12 @@ def joined(counts: np.ndarray, offsets: np.ndarray, most: int) -> np.ndarray:
     if k <= most:
         return np.arange(k)
     cells, sign = _signed(counts, offsets)
-    own = _n_log_n(cells) @ sign
+    entropy = _n_log_n(cells) @ sign
     kept = np.sort(np.argsort(-counts.sum(axis=0), kind="stable")[:most])
     leaf = np.full(k, -1)
     leaf[kept] = np.arange(most)
     for b in np.flatnonzero(leaf < 0):
-        leaf[b] = int(np.argmin(_costs(b, kept, cells, sign, own)))
+        leaf[b] = int(np.argmin(_costs(b, kept, cells, sign, entropy)))
     return leaf
 
 
@@ -121,14 +121,14 @@ def _rows_at_least(cost: np.ndarray, least: np.ndarray, a: int, b: int) -> np.nd
     return np.flatnonzero(np.minimum(cost[:, a], cost[:, b]) <= least)
 
 
-def _costs(a: int, others: np.ndarray, cells: np.ndarray, sign: np.ndarray, own: np.ndarray) -> np.ndarray:
-    """Of merging cluster a with each of the others; blocks of them, so that memory stays small."""
-    found = np.empty(len(others))
+def _costs(a: int, others: np.ndarray, cells: np.ndarray, sign: np.ndarray, entropy: np.ndarray) -> np.ndarray:
+    """Costs of merging cluster a with each of the others, some at a time so that memory stays small."""
+    nats = np.empty(len(others))
     step = max(1, BLOCK // max(cells.shape[1], 1))
     for start in range(0, len(others), step):
         b = others[start : start + step]
-        found[start : start + step] = _n_log_n(cells[a] + cells[b]) @ sign - own[a] - own[b]
-    return np.where(found > 1e-9, found, 0.0)  # what is equal differs by rounding alone
+        nats[start : start + step] = _n_log_n(cells[a] + cells[b]) @ sign - entropy[a] - entropy[b]
+    return np.where(nats > 1e-9, nats, 0.0)  # what is equal differs by rounding alone
 
 
 def _n_log_n(n: np.ndarray) -> np.ndarray:

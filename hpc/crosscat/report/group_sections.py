@@ -26,7 +26,7 @@ OF_LAST = (*OF_GROUPS[:1], Field("cluster", "text"), *OF_GROUPS[2:4], OF_GROUPS[
 
 
 def usable(p: RunSummary) -> bool:
-    """Whether some level of some view can be used."""
+    """True if a level of a view can be used."""
     return any(groups.any_usable(view.levels) for view in p.views)
 
 
@@ -34,13 +34,13 @@ def sentences(p: RunSummary) -> list[str]:
     """What can be used, for the verdict: of views those with natural levels first."""
     views = [view for view in p.views if view.levels]
     views.sort(key=lambda v: (not _has(v, "natural"), not _has(v, "usable")))
-    said = []
+    lines = []
     for view in views[:VIEWS_SAID]:
         first, *more = groups.in_words(view.levels)
         where = f"View {view.number} ({_columns(view)}): " if p.run.several else ""
-        said += [f"{where}{first}", *_names(view), *more]
+        lines += [f"{where}{first}", *_names(view), *more]
     left = len(views) - VIEWS_SAID
-    return [*said, f"{counted(left, 'more view')} with groups below."] if left > 0 else said
+    return [*lines, f"{counted(left, 'more view')} with groups below."] if left > 0 else lines
 
 
 def use_them(p: RunSummary) -> list[str]:
@@ -111,7 +111,7 @@ def _table(shown: ShownLevel) -> Browse:
     rows = [[g.number, g.name, g.rows, g.share, g.certain, "; ".join(map(str, g.traits))] for g in shown.groups]
     details = None
     if shown.whole:
-        found = "distance from all rows (Kullback-Leibler divergence, nats)"
-        details = Details(shown.whole, found, here="this group")
+        distance = "distance from all rows (Kullback-Leibler divergence, nats)"
+        details = Details(shown.whole, distance, here="this group")
     titles = [f"Group {g.number}: {g.name} ({g.rows:,} rows, {percent(g.share)})" for g in shown.groups]
     return Browse("group", OF_GROUPS, rows, details, titles)

@@ -1,4 +1,4 @@
-"""The groups of each level of a view, with names and traits; and what is said of the levels, the most useful first."""
+"""The groups of each level of a view, with names and traits; the levels in words, the most useful first."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class ShownLevel:
     whole: list[Levels | Numbers] = field(default_factory=list)
 
 
-def shown_levels(found: ViewLevels, own: OfColumns, hyper, shared: Shared) -> list[ShownLevel]:
+def shown_levels(tree: ViewLevels, own: OfColumns, hyper, shared: Shared) -> list[ShownLevel]:
     """The levels that a report offers, few groups first."""
-    return [shown_level(found, level, own, hyper, shared) for level in found.offered()]
+    return [shown_level(tree, level, own, hyper, shared) for level in tree.offered()]
 
 
-def shown_level(found: ViewLevels, level: Level, own: OfColumns, hyper, shared: Shared) -> ShownLevel:
+def shown_level(tree: ViewLevels, level: Level, own: OfColumns, hyper, shared: Shared) -> ShownLevel:
     """One level. hyper: of the representative draw, whose prior smooths the shares of categories."""
-    tallies = {t.column.name: t for t in found.cells(level)}
+    tallies = {t.column.name: t for t in tree.cells(level)}
     statistics, numbers = _statistics(own, tallies), _numbers(tallies)
     every, few = np.arange(level.n), level.n <= COMPARED
     prior = own.components.prior(hyper)
@@ -102,20 +102,20 @@ def in_words(levels: Sequence[ShownLevel]) -> list[str]:
         return [f"Groups from 2 to {of[-1].n}. One chain: not judged. A second one, run.chains = 2, is the judge."]
     natural = [level for level in of if level.natural]
     usable = [level for level in of if level.usable and not level.natural]
-    said = [str(level) for level in natural[:SAID]] or [EVERY]
+    sentences = [str(level) for level in natural[:SAID]] or [EVERY]
     if len(natural) > SAID:
-        said.append(f"Natural, too: {_numbers_of(natural[SAID:])}.")
+        sentences.append(f"Natural, too: {_numbers_of(natural[SAID:])}.")
     if usable:
-        said.append(str(usable[0]))
+        sentences.append(str(usable[0]))
     if len(usable) > 1:
-        said.append(f"Likewise a summary: {_numbers_of(usable[1:])}.")
+        sentences.append(f"Likewise a summary: {_numbers_of(usable[1:])}.")
     if not natural and not usable:
         best = max(of, key=lambda level: level.agree)
-        said.append(
+        sentences.append(
             f"No level is usable: the chains agree most on {counted(best.n, 'group')}, with an adjusted Rand index of "
             f"{best.agree:.2f}."
         )
-    return said
+    return sentences
 
 
 def any_usable(levels: Sequence[ShownLevel]) -> bool:

@@ -16,7 +16,7 @@ from mpibayes.text import percent
 def telling_run(p: np.ndarray, q: np.ndarray) -> tuple[int, int]:
     """The first and the last level of that run, of which the cluster has more than all rows. p, q (V,): shares of the
     cluster and of all rows, levels in order, q positive where p is."""
-    best, found = -1.0, (0, 0)
+    best, chosen = -1.0, (0, 0)
     cumulative = np.concatenate([[[0.0, 0.0]], np.cumsum([p, q], axis=1).T])
     n, longest = len(p), max(len(p) // 2, 1)
     runs = [(i, j) for i in range(n) for j in range(i, min(i + longest, n))]
@@ -25,8 +25,8 @@ def telling_run(p: np.ndarray, q: np.ndarray) -> tuple[int, int]:
         if here > all_rows:
             gain = here * np.log(here / all_rows) + (1 - here) * np.log((1 - here) / (1 - all_rows))
             if gain > best + 1e-9:
-                best, found = gain, (i, j)
-    return found
+                best, chosen = gain, (i, j)
+    return chosen
 
 
 def place(first: int, last: int, n: int) -> str:
