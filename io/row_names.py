@@ -42,17 +42,16 @@ class RowNames:
     """
 
     def __init__(self, table: Table, ids: Sequence[str] = (), sources: Sequence[Path] = ()):
-        self._table, self._given = table, list(sources)
+        self._table, self._given, ids = table, list(sources), list(dict.fromkeys(ids))
         self.notes: list[str] = []
         columns = {c.name: c for c in table.columns}
         found = [columns[name] for name in ids if name in columns] if ids else [*filter(None, [identifier_of(table)])]
         self.names = [Name(c.name, lambda c=c: self._cells(c)) for c in found]
-        asked = [name for name in dict.fromkeys(ids) if name not in columns]
+        asked = [name for name in ids if name not in columns]
         if asked:
             source = self._opened(asked[0])
             self.names += [self._of_source(source, name) for name in asked]
-            order = list(ids)
-            self.names.sort(key=lambda name: order.index(name.heading))
+            self.names.sort(key=lambda name: ids.index(name.heading))
         self.names.append(Name("row", self._numbers))
         if table.source.get("format") == "csv" and len(table.source.get("files", ())) == 1:
             self.names.append(Name("line", self._lines()))
@@ -135,7 +134,9 @@ class RowNames:
                     same = (a == b) | ((a != a) & (b != b))
                     if not same.all():
                         at = row + int(np.flatnonzero(~same.all(axis=1))[0])
-                        raise DataError(f"{other}: row {at + 1:,} has other cells; {advice}")
+                        raise DataError(
+                            f"{other}: row {at + 1:,} has other cells; give the file as it was then, or import it again"
+                        )
                 row += n
                 if n < len(rows):
                     raise DataError(f"{other}: more than the table's {table.n_rows:,} rows; {advice}")

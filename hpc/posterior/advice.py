@@ -44,5 +44,5 @@ def disagreement(chains: Sequence[Chain]) -> str:
     """The warning beside answers of chains that contradict each other, or of one that climbs."""
     homes = list(dict.fromkeys(str(chain.home) for chain in chains))
     report, of = shlex.join(["mpibayes", "report", *homes]), ", ".join(homes)
-    trouble = f"the chains of {of} do not agree" if len(chains) > 1 else f"the log joint of {of} still climbs"
+    trouble = f"the chains of {of} do not agree" if len(chains) > 1 else f"the chain of {of} still climbs"
     return f"{trouble}: do not use this answer yet; what to do: {report}"

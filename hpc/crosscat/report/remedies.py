@@ -42,13 +42,11 @@ def advise(
     """Say what to do next. on: agreement on the columns and on the rows of each view, or on the rows of a mixture; ess:
     the smallest of the scalars; shown: the chain whose clusters the report shows; several: whether there may be several
     views."""
-    if not on:
-        return Advice()
-    one_run, verdict = len({chain.home for chain in chains}) == 1, worst(on)
+    one_run, verdict = len({chain.home for chain in chains}) == 1, worst(on) if on else "unknown"
     if len(summaries) == 1:
         more = advice.anew(chains, "compare two chains, in a new run", run_chains=2)
         step = "Run more than one chain (run.chains = 2), so that they can be compared."
-        return Advice([step], [more] if one_run else [])
+        return Advice([step], [more] if one_run and on else [])
     agreed = verdict in ("same", "unknown")
     if agreed and settled.settled:
         return Advice()
@@ -57,10 +55,10 @@ def advise(
     if stopped and not still:
         done, wanted = min(c.cycles for c in stopped), max(chain.config.run.cycles for chain in chains)
         step = f"Run the same command again: it goes on from cycle {done:,} of {wanted:,}."
-        return Advice([step, *([] if agreed else _until_then(chains, summaries, on, settled, shown))])
+        return Advice([step, *([] if agreed else _until_then(chains, summaries, on, settled, shown, several))])
     steps, commands = _remedies(chains, summaries, verdict, settled, ess, still)
     if not agreed:
-        steps += _until_then(chains, summaries, on, settled, shown)
+        steps += _until_then(chains, summaries, on, settled, shown, several)
     return Advice(steps, commands if one_run else [])
 
 
@@ -101,7 +99,7 @@ def standing_still(summaries: Sequence[ChainSummary], on: Sequence[Agreement], s
     have."""
     n = moves_together(summaries).get("kept", {})
     cycles = n.get("cycles", 0) // len(summaries)
-    if cycles < STILL or on[0].verdict in ("same", "unknown"):
+    if cycles < STILL or not on or on[0].verdict in ("same", "unknown") or any(c.climbed for c in summaries):
         return ""
     since = f"in the {counted(cycles, 'cycle')} after burn-in"
     if several:
@@ -118,8 +116,9 @@ def _times(ess: float) -> float:
 
 
 def _until_then(
-    chains: Sequence[Chain], summaries: Sequence[ChainSummary], on: Sequence[Agreement], settled: Judgement, shown: str
-) -> list[str]:
+    chains: Sequence[Chain], summaries: Sequence[ChainSummary], on: Sequence[Agreement], settled: Judgement, shown: str,
+    several: bool,
+) -> list[str]:  # fmt: skip
     """Say what the result is good for as it is."""
     verdict = worst(on)
     if verdict == "spread":
@@ -128,9 +127,14 @@ def _until_then(
         return []
     best = ranked(summaries)[0][0].name
     folder = next((chain.folder for chain, c in zip(chains, summaries) if c.name == best), None)
-    of = f"The clusters below are {f'those of {shown}, ' if shown else ''}one answer of several"
+    rows_alone = several and on[0].verdict not in ("different", "apart")
+    what = "clusters in the views" if rows_alone else "views" if several else "clusters"
+    whose = f"those of {shown}, " if shown and not rows_alone else ""
     where = f"; {best} is the best one, and shows its own by: {shlex.join(['mpibayes', 'report', str(folder)])}"
-    return [
-        "Until the chains agree, averages over them mean little.",
-        f"{of}{', and the best one' if best == shown else where}.",
-    ]
+    usable = (
+        "The scores have settled: predictions can be used as they are."
+        if settled.has(SCORES)
+        else "Until the chains agree, averages over them mean little."
+    )
+    rest = ", and the best one" if best == shown and not rows_alone else where
+    return [usable, f"The {what} below are {whose}one answer of several{rest}."]

@@ -269,6 +269,20 @@ def test_advice_names_the_chain_whose_clusters_are_shown():
     assert text.endswith("mpibayes report runs/a/chain-2.")
     text, _ = told(APART, shown="chain-2")
     assert text.endswith("The clusters below are those of chain-2, one answer of several, and the best one.")
+    text, _ = told(APART, shown="chain-2", several=True, view_moves_tried=1.0, view_moves=1.0, columns_moved=1.0)
+    assert text.endswith("The views below are those of chain-2, one answer of several, and the best one.")
+
+
+def test_advice_does_not_contradict_the_judgement():
+    """Where scores have settled, predictions can be used; where views agree, they are not one answer of several."""
+    usable, not_yet = "predictions can be used as they are", "averages over them mean little"
+    assert usable in told(APART)[0] and not_yet not in told(APART)[0]
+    text, _ = told(APART, judged=Judgement(1000, {"clusters": ("...",), "scores": ("still rising",)}))
+    assert usable not in text and not_yet in text
+    made, of = kept_chains(view_moves_tried=1.0, view_moves=1.0, columns_moved=1.0)
+    same, other = agreement_of([[TRUTH] * 8] * 2, of), agreement_of(APART, of)
+    text = " ".join(remedies.advise(made, of, [same, other], ENDED, 20.0, "chain-1", True).steps)
+    assert "The clusters in the views below are one answer of several; chain-2 is the best one" in text
 
 
 def test_advice_to_go_on_has_an_end():
@@ -285,7 +299,7 @@ def test_advice_to_go_on_has_an_end():
 
 def test_advice_to_a_run_that_was_stopped_says_where_it_ends():
     text, commands = told(APART, stopped=True)
-    assert text.startswith("Run the same command again: it goes on from cycle 400 of 2,000. Until") and not commands
+    assert text.startswith("Run the same command again: it goes on from cycle 400 of 2,000. The") and not commands
 
 
 def test_advice_of_moves_ends_once_they_run_in_every_cycle():
@@ -320,6 +334,14 @@ def test_chains_that_agree_are_not_called_untrustworthy():
     assert "run.cycles=3200" in command
     done = Judgement(1000, {"clusters": (), "scores": ()}, {"clusters": 200, "scores": 200})
     assert told(same, judged=done) == ("", [])
+
+
+def test_advice_without_kept_labels_is_about_what_the_traces_say():
+    made, of = kept_chains()
+    found = remedies.advise(made, of, [], ENDED, 50.0)
+    assert found.steps[0] == "Go on for longer, so that it settles." and "run.cycles=1200" in found.commands[0][1]
+    one = remedies.advise(made[:1], of[:1], [], ENDED)
+    assert one.steps[0].startswith("Run more than one chain") and not one.commands
 
 
 def test_a_posterior_that_is_spread_out_says_what_can_be_used():
