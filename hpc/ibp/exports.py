@@ -25,12 +25,6 @@ def clusters_of(
     raise NotImplementedError("features are no clusters")
 
 
-def clusters_of(
-    run: Posterior, batches: Iterable[Rows], draws: int | None = None
-) -> Iterator[Mapping[str, np.ndarray]]:
-    raise NotImplementedError("features are no clusters")
-
-
 def parameters(run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:
     """`share`: of the rows that have the most frequent feature, the next, and so on, for as many features as all draws
     after burn-in have, at most SHARES. None where a draw has none."""

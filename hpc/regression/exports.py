@@ -24,11 +24,5 @@ def clusters_of(
     raise NotImplementedError("a regression has no clusters")
 
 
-def clusters_of(
-    run: Posterior, batches: Iterable[Rows], draws: int | None = None
-) -> Iterator[Mapping[str, np.ndarray]]:
-    raise NotImplementedError("a regression has no clusters")
-
-
 def parameters(run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:
     return [], {}
