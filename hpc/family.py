@@ -214,7 +214,8 @@ class SparseForecast(Protocol):
 class Forecast(Protocol):
     """What one kind of model makes of new rows. Made before the new file is opened; it raises what can be known then.
 
-    draws: at most so many, None for all. probabilities, impute, complete: whether these were asked for.
+    draws: at most so many, None for all. probabilities, impute, complete: whether these were asked for. groups: of
+    clusters, so many. ConfigError where a model has none.
     """
 
     like: Table  # the columns that are read from the new file
@@ -223,8 +224,9 @@ class Forecast(Protocol):
     n_draws: int
 
     def __init__(
-        self, run: Posterior, source: Path, draws: int | None, probabilities: bool, impute: bool, complete: bool
-    ): ...
+        self, run: Posterior, source: Path, draws: int | None, probabilities: bool, impute: bool, complete: bool,
+        groups: int | None = None,
+    ): ...  # fmt: skip
 
     def prepare(self) -> str:
         """The work before the first rows; what it came to, in words. `batch` and `n_draws` are known from then on."""
@@ -238,12 +240,14 @@ class RowClusters:
     """The cluster of every row of the table in one view, rows in the table's order.
 
     cluster: int64 (rows,), numbered from 1 as in the report. probability: float64 (rows,), of that cluster. held_out:
-    bool (rows,), rows that the run was not trained on; theirs is the most probable cluster given the kept draws.
+    bool (rows,), rows that the run was not trained on; theirs is the most probable cluster given the kept draws. group:
+    int64 (rows,), the group of clusters, numbered as in the report, where groups were asked for.
     """
 
     cluster: np.ndarray
     probability: np.ndarray
     held_out: np.ndarray
+    group: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -256,14 +260,22 @@ class Clusters:
 
     def columns(self) -> dict[str, np.ndarray]:
         """What exports and DataFrames have of a row: those of `named`, and `held_out`; arrays (rows,)."""
-        return named([(v.cluster, v.probability) for v in self.views]) | {"held_out": self.views[0].held_out}
+        columns = named([(v.cluster, v.probability) for v in self.views], [v.group for v in self.views])
+        return columns | {"held_out": self.views[0].held_out}
 
 
-def named(views: Sequence[tuple[np.ndarray, np.ndarray]]) -> dict[str, np.ndarray]:
+def named(
+    views: Sequence[tuple[np.ndarray, np.ndarray]], groups: Sequence[np.ndarray | None] = ()
+) -> dict[str, np.ndarray]:
     """Clusters and their probabilities in each view, (n,) each, as columns: `cluster` and `probability`, of several
-    views `cluster_1`, `probability_1` and so on."""
+    views `cluster_1`, `probability_1` and so on; `group` beside `cluster` where a view has groups."""
     ends = [f"_{v}" for v in range(1, 1 + len(views))] if len(views) > 1 else [""]
-    return {f"{name}{end}": x for end, view in zip(ends, views) for name, x in zip(("cluster", "probability"), view)}
+    columns = {}
+    for end, (cluster, p), group in zip(ends, views, groups or [None] * len(views)):
+        columns[f"cluster{end}"] = cluster
+        columns |= {} if group is None else {f"group{end}": group}
+        columns[f"probability{end}"] = p
+    return columns
 
 
 class Exports(Protocol):
@@ -274,11 +286,11 @@ class Exports(Protocol):
 
     FORMS: Collection[str]  # of its kept draws, as --to has them: "labels", "clusters", "features"
 
-    def clusters(self, run: Posterior) -> Clusters:
-        """For --to clusters: of every row of the run's table."""
+    def clusters(self, run: Posterior, groups: int | None = None) -> Clusters:
+        """For --to clusters: of every row of the run's table. groups: with so many groups of clusters beside them."""
 
     def clusters_of(
-        self, run: Posterior, batches: Iterable[Rows], draws: int | None = None
+        self, run: Posterior, batches: Iterable[Rows], draws: int | None = None, groups: int | None = None
     ) -> Iterator[Mapping[str, np.ndarray]]:
         """Of other rows, recorded as in the run's table, some at a time: the most probable of the same clusters in each
         view, and its probability, as columns (see `named`). draws: at most so many are averaged over."""
@@ -307,6 +319,10 @@ class Asked(Protocol):
     def partition(self) -> Sequence[np.ndarray] | None:
         """Of each view of the report, the cluster of every training row, int64 (N,); None where there are no
         clusters."""
+
+    def cluster_group(self, number: int, n: int | None, view: int) -> tuple[np.ndarray, int] | None:
+        """The rows of the table, from 0, of a group of n groups of clusters, as the report numbers them, and n: if None
+        that of the level shown first. None where there are no clusters. Raises ConfigError."""
 
 
 class DrawLaw(Protocol):

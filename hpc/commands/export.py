@@ -39,6 +39,7 @@ def export(
     overwrite: bool = False,
     ids: Sequence[str] = (),
     sources: Sequence[str | Path] = (),
+    groups: int | None = None,
 ) -> Exported:
     """Write `to`: clusters (see below), or a form of `io.export.export`.
 
@@ -50,11 +51,14 @@ def export(
 
     burn_in: cycles of burn-in, by default run.burn_in; csv: cycles to leave out, by default none. table: where the
     run's table is now. overwrite: replace a file that is no earlier export of this form. ids, sources: of clusters, see
-    `io.row_names.RowNames`. Raises ConfigError, DataError, CheckpointError.
+    `io.row_names.RowNames`; groups: of clusters, so many groups of them in a column `group`. Raises ConfigError,
+    DataError, CheckpointError.
     """
     given = [run_dirs] if isinstance(run_dirs, str | Path) else list(run_dirs)
     if (ids or sources) and to != "clusters":
         raise ConfigError(f"--to {to}: has no line for each row; --id and --source are for --to clusters")
+    if groups is not None and to != "clusters":
+        raise ConfigError(f"--to {to}: has no groups of clusters; --groups is for --to clusters")
     if out is not None and str(out) != STDOUT:
         _check_target(Path(out), given, to, overwrite)
     if to == "csv" or not given:
@@ -66,7 +70,7 @@ def export(
         others = ", ".join(f"--to {form}" for form in (*door.FORMS, "csv"))
         raise ConfigError(f"{given[0]}: {what}; {others} and --to arviz write its draws")
     if to == "clusters":
-        return _clusters(posterior_of(family)(given, burn_in, table), door, out, ids, sources)
+        return _clusters(posterior_of(family)(given, burn_in, table), door, out, ids, sources, groups)
     if to in ("factors", "topics"):
         head, blocks, said = getattr(door, to)(posterior_of(family)(given, burn_in, table))
         done = write_csv_lines(out, head, blocks)
@@ -109,10 +113,10 @@ def _left_out(run_dirs: Sequence[str | Path]) -> list[str]:
 
 
 def _clusters(
-    run: Any, door: Any, out: str | Path | None, ids: Sequence[str], sources: Sequence[str | Path]
+    run: Any, door: Any, out: str | Path | None, ids: Sequence[str], sources: Sequence[str | Path], groups: int | None
 ) -> Exported:
     names = RowNames(run.table, ids, [Path(source) for source in sources])
-    found: Clusters = door.clusters(run)
+    found: Clusters = door.clusters(run, groups)
     columns = found.columns()
 
     def blocks() -> Iterator[list[list[str]]]:

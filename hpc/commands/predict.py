@@ -46,6 +46,7 @@ def predict(
     table: str | Path | None = None,
     probabilities: bool = False,
     impute: bool = False,
+    groups: int | None = None,
     top: int | None = None,
     users: Sequence[str] = (),
     overwrite: bool = False,
@@ -58,9 +59,10 @@ def predict(
     draws: at most so many, evenly spaced. unseen: what a level that the table does not have is, "missing" or an
     "error". Columns that the file lacks are missing cells, too.
     Of a mixture: row (from 1), log_density, log_density_sd (over draws), cluster (number in the report, 0 = a new one),
-    p_cluster, p_new; with `probabilities` p_1 ... p_R; with `impute` imputed_<name> and imputed_<name>_p (categorical:
-    most probable level and its probability) or imputed_<name>_sd (mean and standard deviation) of every modelled
-    column, empty where the cell was observed. Of a regression: see `hpc/regression/predict.py`.
+    p_cluster, p_new; with `groups` group, of so many, and p_group; with `probabilities` p_1 ... p_R; with `impute`
+    imputed_<name> and imputed_<name>_p (categorical: most probable level and its probability) or imputed_<name>_sd
+    (mean and standard deviation) of every modelled column, empty where the cell was observed. Of a regression: see
+    `hpc/regression/predict.py`.
     complete: the source in its own format, gaps of modelled columns filled in (see `io.complete`), with its cluster
     and p_cluster beside each row; a regression fills in its response, with <name>_p or <name>_sd beside.
     Of a sparse table see its `predict.py`; top, users: for recommendations.
@@ -74,13 +76,14 @@ def predict(
     out, complete, source = (None if path is None else Path(path) for path in (out, complete, source))
     run_dirs = [run_dir] if isinstance(run_dir, str | Path) else list(run_dir)
     _check_targets(run_dirs, out, complete, source, overwrite)
-    if out is None and (probabilities or impute):
-        raise ConfigError("--probabilities and --impute are columns of the file that -o names; give it")
+    if out is None and (probabilities or impute or groups is not None):
+        raise ConfigError("--probabilities, --impute and --groups are columns of the file that -o names; give it")
     if draws is not None and draws < 1:
         raise ConfigError(f"draws = {draws}: expected a whole number, 1 or more")
     family = family_in(run_dirs[0])
     kept = posterior_of(family)(run_dirs, burn_in, table)
     if kept.chains[0].config.model.sparse:
+        kept.refuse_groups(groups)
         if complete is not None or probabilities or impute:
             raise ConfigError(f"{run_dirs[0]}: --complete, --probabilities and --impute are for typed tables")
         return _of_sparse(forecast_of(family)(kept, source, top, users, unseen), out, console)
@@ -88,7 +91,7 @@ def predict(
         raise ConfigError("name a file with new rows")
     if top is not None or users:
         raise ConfigError(f'{run_dirs[0]}: --top and --user are for ratings (model.likelihood = "factorization")')
-    forecast: Forecast = forecast_of(family)(kept, source, draws, probabilities, impute, complete is not None)
+    forecast: Forecast = forecast_of(family)(kept, source, draws, probabilities, impute, complete is not None, groups)
     lacking = lacking_columns(forecast.like, source, forecast.may_lack)
     record: dict = {}
     more = {"batch_rows": batch_rows} if batch_rows else {}

@@ -109,8 +109,12 @@ def _asked(
     return asking, verb(asking, new)
 
 
-def compared(group, against, rows, against_rows, other, columns, top: int, options: Mapping[str, Any]) -> Verb:
-    """The verb `compare`, of what is described, of two groups of rows or of two runs. rows, against_rows: the name of a
+def compared(
+    group, against, rows, against_rows, other, columns, top: int, options: Mapping[str, Any],
+    cluster_group: tuple[int, int | None, int] | None = None,
+) -> Verb:  # fmt: skip
+    """The verb `compare`, of what is described, of two groups of rows or of two runs; or of a group of clusters, by its
+    number, how many groups there are, and the view, with all other rows. rows, against_rows: the name of a
     file, or numbers of rows of the table, which are compared with all others where `against_rows` is None."""
     from mpibayes.hpc.query import compare
 
@@ -126,6 +130,12 @@ def compared(group, against, rows, against_rows, other, columns, top: int, optio
             on_root(asking.comm, lambda: family_in(other))
             second = Asking(other, options["draws"], options["burn_in"], None, asking.comm)
             return compare.compare_runs(asking, second, columns, top)
+        if cluster_group is not None:
+            number, n, view = cluster_group
+            here, others = agree(
+                asking.comm, lambda: new_rows.of_group(asking, number, n, view), "find the group of clusters"
+            )
+            return compare.compare_rows(asking, here, others, columns, top)
         if rows is None:
             return compare.compare(asking, group, against, columns, top)
         first = read(asking, rows)

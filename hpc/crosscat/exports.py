@@ -18,9 +18,9 @@ FORMS = ("labels", "clusters")
 WEIGHTS = 100  # clusters whose weights are exported, at most
 
 
-def clusters(run: Posterior) -> Clusters:
+def clusters(run: Posterior, groups: int | None = None) -> Clusters:
     """See `hpc.family.Exports`."""
-    found, views = row_clusters(run)
+    found, views = row_clusters(run, groups)
     sizes = [counted(len(r.sizes), "cluster") for r in found.views]
     if not run.several:
         r = found.views[0]

@@ -32,6 +32,7 @@ import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.crosscat.draws import Draw, Posterior
+from mpibayes.hpc.crosscat.levels.grouped import grouped
 from mpibayes.hpc.crosscat.partitions import contingency
 from mpibayes.hpc.crosscat.predictive import Pattern, Predictive, ViewPredictive, is_missing, patterns
 from mpibayes.hpc.crosscat.representative import Representative, representatives
@@ -51,13 +52,15 @@ class Forecast:
     """See `hpc.family.Forecast`."""
 
     def __init__(
-        self, run: Posterior, source: Path, draws: int | None, probabilities: bool, impute: bool, complete: bool
-    ):
+        self, run: Posterior, source: Path, draws: int | None, probabilities: bool, impute: bool, complete: bool,
+        groups: int | None = None,
+    ):  # fmt: skip
+        """groups: see `levels.grouped`."""
         require_likelihood(run)
         run.read_traces()  # which also tell what belongs to the burn-in
         self.kept = run.require_kept()
         self._run, self._draws, self._probabilities = run, draws or DRAWS, probabilities
-        self._impute, self._complete = impute, complete
+        self._impute, self._complete, self._groups = impute, complete, groups
         table = run.table
         self.like = Table(table.path, table.n_rows, run.data.stored, table.fingerprint, table.source)
         self.may_lack = {c.name for c in self.like.columns}
@@ -65,7 +68,12 @@ class Forecast:
     def prepare(self) -> str:
         kept, found = self.kept, representatives(self._run, self.kept)
         wanted = evenly(kept, self._draws)
-        self._predictor = p = Predictor(self._run, wanted, found.views, self._impute or self._complete)
+        other = [None] * len(found.views)
+        if self._groups is not None:
+            other = grouped(self._run, kept, found.views, self._groups)
+        every = [*found.views, *(r for r in other if r is not None)]
+        self._grouped = [v for v, r in enumerate(other) if r is not None]  # views that have groups
+        self._predictor = p = Predictor(self._run, wanted, every, self._impute or self._complete)
         self.batch, self.n_draws = p.batch, p.n_draws
         numbers = [str(len(r.sizes)) for r in found.views]
         clusters = f"{', '.join(numbers[:-1])} and {numbers[-1]}" if numbers[1:] else numbers[0]
@@ -78,14 +86,24 @@ class Forecast:
         )
 
     def __call__(self, rows: Rows, first_row: int) -> Predictions:
+        import pyarrow as pa
+
         rows = self._run.data.as_modelled(rows, first_row + np.arange(len(rows)), OF_NEW_ROWS)
         result = self._predictor(rows)
+        n_views = len(result.views) - len(self._grouped)
+        in_groups, result.views = result.views[n_views:], result.views[:n_views]
         p, some = self._predictor, result.imputed if self._complete else {}
         beside = {}
         for number, view in zip(_numbers(result), result.views):
             beside |= dict(zip((f"cluster{number}", f"p_cluster{number}"), view.cluster()))
+        columns = _columns(p, rows, result, first_row, self._probabilities, self._impute)
+        ends = _numbers(result)
+        for v, view in zip(self._grouped, in_groups):
+            best = view.p.argmax(axis=1)
+            columns[f"group{ends[v]}"] = pa.array(best + 1)
+            columns[f"p_group{ends[v]}"] = pa.array(_short(view.p[np.arange(len(best)), best]))
         return Predictions(
-            _columns(p, rows, result, first_row, self._probabilities, self._impute),
+            columns,
             result.log_density,
             {name: (cell.rows, cell.fill) for name, cell in some.items()},
             beside,

@@ -103,6 +103,15 @@ class Asked:
 
         return [r.labels + 1 for r in representatives(self.run, self.run.kept()).views]
 
+    def cluster_group(self, number: int, n: int | None, view: int) -> tuple[np.ndarray, int]:
+        """See `hpc.family.Asked`."""
+        from mpibayes.hpc.crosscat.levels.grouped import group_of
+        from mpibayes.hpc.crosscat.representative import representatives
+
+        kept = self.run.kept()
+        places, n = group_of(self.run, kept, representatives(self.run, kept).views, number, n, view)
+        return self.training_numbers()[places], n
+
     def training_numbers(self) -> np.ndarray:
         """Of the training rows, in the table, from 0, int64 (N,)."""
         rows = self.run.data.training_rows

@@ -12,10 +12,12 @@ A row that was not trained on gets the most probable of the clusters, be it more
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from mpibayes.hpc.crosscat.draws import Posterior
+from mpibayes.hpc.crosscat.levels.grouped import grouped
 from mpibayes.hpc.crosscat.partitions import contingency
 from mpibayes.hpc.crosscat.predict import DRAWS, Predictor, require_likelihood
 from mpibayes.hpc.crosscat.representative import COMPARED, Representative, Representatives, representatives
@@ -27,20 +29,22 @@ from mpibayes.io.rows import Rows
 Assigned = tuple[np.ndarray, np.ndarray]  # clusters int64 (n,) from 1, their probabilities (n,)
 
 
-def row_clusters(run: Posterior) -> tuple[Representatives, list[RowClusters]]:
+def row_clusters(run: Posterior, groups: int | None = None) -> tuple[Representatives, list[RowClusters]]:
     """The representative partitions, and every row of the table in each of their views.
 
-    Raises ConfigError where no draw of the labels was kept. Memory: labels of one draw, statistics of DRAWS draws.
+    groups: so many groups of clusters are looked up, too (`levels/`). Raises ConfigError where no draw of the labels
+    was kept, or where no view has so many groups. Memory: labels of one draw, statistics of DRAWS draws.
     """
     run.read_traces()  # which say what belongs to the burn-in
     kept = run.require_kept()
     found = representatives(run, kept)
-    trained = _trained(run, kept, found.views)
+    every, at = with_groups(run, kept, found.views, groups)
+    trained = _trained(run, kept, every)
     others = run.data.heldout
     if others is None:
         whole = np.zeros(run.n_rows, bool)
-        return found, [RowClusters(cluster, p, whole) for cluster, p in trained]
-    assign = _predictor(run, kept, found.views)
+        return found, _beside([RowClusters(cluster, p, whole) for cluster, p in trained], at)
+    assign = _predictor(run, kept, every)
     starts = range(0, len(others), assign.batch)
     parts = [_assigned(assign, _held_out(run, i, min(i + assign.batch, len(others)))) for i in starts]
     held_out = np.zeros(run.table.n_rows, bool)
@@ -51,22 +55,41 @@ def row_clusters(run: Posterior) -> tuple[Representatives, list[RowClusters]]:
         for whole, mine, rest in zip(of_all, (cluster, p), zip(*(part[v] for part in parts))):
             whole[~held_out], whole[held_out] = mine, np.concatenate(rest)
         views.append(RowClusters(*of_all, held_out))
-    return found, views
+    return found, _beside(views, at)
+
+
+def with_groups(
+    run: Posterior, kept: Sequence[tuple[int, int]], views: Sequence[Representative], groups: int | None
+) -> tuple[list[Representative], list[int | None]]:
+    """The views and, behind them, those with groups in place of clusters; where each view's are, None without."""
+    other = grouped(run, kept, views, groups) if groups is not None else [None] * len(views)
+    every, at = list(views), []
+    for r in other:
+        at.append(None if r is None else len(every))
+        every += [] if r is None else [r]
+    return every, at
+
+
+def _beside(views: Sequence[RowClusters], at: Sequence[int | None]) -> list[RowClusters]:
+    """The views with the groups of the same rows; at: see `with_groups`."""
+    return [view if i is None else replace(view, group=views[i].cluster) for view, i in zip(views, at)]
 
 
 def clusters_of(
-    run: Posterior, batches: Iterable[Rows], draws: int | None = None
+    run: Posterior, batches: Iterable[Rows], draws: int | None = None, groups: int | None = None
 ) -> Iterator[Mapping[str, np.ndarray]]:
     """See `hpc.family.Exports`."""
     require_likelihood(run)
     run.read_traces()
     kept = run.require_kept()
-    assign = _predictor(run, kept, representatives(run, kept).views, draws)
+    every, at = with_groups(run, kept, representatives(run, kept).views, groups)
+    assign = _predictor(run, kept, every, draws)
     n = 0
     for rows in batches:
         for start in range(0, len(rows), assign.batch):
             some = rows.take(slice(start, start + assign.batch))
-            yield named(_assigned(assign, run.data.as_modelled(some, n + np.arange(len(some)), OF_NEW_ROWS)))
+            found = _assigned(assign, run.data.as_modelled(some, n + np.arange(len(some)), OF_NEW_ROWS))
+            yield named(found[: len(at)], [None if i is None else found[i][0] for i in at])
             n += len(some)
 
 

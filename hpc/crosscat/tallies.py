@@ -89,3 +89,12 @@ class Total:
         part = Statistics(*kernels.accumulate(rows, z, self._n_clusters, offsets))
         before = self.statistics
         self.statistics = part if before is None else self._components.union(before, part)
+
+
+def cuts(x: np.ndarray) -> np.ndarray:
+    """Where a real or count column is cut into intervals (.., c0], (c0, c1], ..: at the 10, 20, .. 90 % points of its
+    observed cells and of its distinct values, so that a value that most cells have does not hide the others.
+    Ascending, distinct."""
+    x = x[~np.isnan(x)]
+    levels = np.linspace(0.1, 0.9, 9)
+    return np.unique([np.quantile(x, levels), np.quantile(np.unique(x), levels)]) if len(x) else np.zeros(0)

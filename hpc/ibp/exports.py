@@ -15,12 +15,12 @@ FORMS = ("features",)
 SHARES = 100  # features whose shares are exported, at most
 
 
-def clusters(run: Posterior) -> Clusters:
+def clusters(run: Posterior, groups: int | None = None) -> Clusters:
     raise NotImplementedError("features are no clusters")
 
 
 def clusters_of(
-    run: Posterior, batches: Iterable[Rows], draws: int | None = None
+    run: Posterior, batches: Iterable[Rows], draws: int | None = None, groups: int | None = None
 ) -> Iterator[Mapping[str, np.ndarray]]:
     raise NotImplementedError("features are no clusters")
 

@@ -38,8 +38,10 @@ class Forecast:
     """See `hpc.family.Forecast`."""
 
     def __init__(
-        self, run: Posterior, source: Path, draws: int | None, probabilities: bool, impute: bool, complete: bool
-    ):
+        self, run: Posterior, source: Path, draws: int | None, probabilities: bool, impute: bool, complete: bool,
+        groups: int | None = None,
+    ):  # fmt: skip
+        run.refuse_groups(groups)
         folder = run.chains[0].home
         if not run.likelihood:
             raise ConfigError(

@@ -82,6 +82,9 @@ class Asked:
     def partition(self) -> None:
         """Features are no clusters."""
 
+    def cluster_group(self, number: int, n: int | None, view: int) -> None:
+        """There are none."""
+
     def views(self, names: Sequence[str]) -> np.ndarray:
         """All columns are in one, in every draw, (D, C)."""
         return np.zeros((len(self._wanted), len(names)), np.int64)

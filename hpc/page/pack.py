@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.posterior.sections import Browse, Details, Levels, Matrix, Numbers, Traces
+from mpibayes.hpc.posterior.sections import Browse, Details, Levels, Matrix, Numbers, Stops, Traces
 from mpibayes.hpc.scalar import shown
 from mpibayes.io.clock import around
 from mpibayes.text import visible
@@ -29,9 +29,9 @@ WHOLE = 65_535
 NATS = 1000.0  # to one
 
 
-def packed(part: Browse | Matrix | Traces) -> dict[str, Any]:
+def packed(part: Browse | Matrix | Stops | Traces) -> dict[str, Any]:
     """What the script shows of a part, of plain types; numbers that do not exist are None."""
-    return {Browse: _browse, Matrix: _matrix, Traces: _traces}[type(part)](part)
+    return {Browse: _browse, Matrix: _matrix, Stops: _stops, Traces: _traces}[type(part)](part)
 
 
 def said(text: object) -> str:
@@ -80,7 +80,7 @@ def _levels(c: Levels, n: int, most: int) -> dict[str, Any]:
         at = np.sort(np.argsort(-np.abs(p - c.overall).max(axis=0), kind="stable")[:most])
     return {
         "name": said(c.name), "levels": [said(c.levels[i]) for i in at], "more": len(c.levels) - len(at),
-        "overall": brief(c.overall[at].tolist()), "p": _shares(p[:, at]), **_common(c, n),
+        "overall": brief(c.overall[at].tolist()), "p": _shares(p[:, at]), "ordered": c.ordered, **_common(c, n),
     }  # fmt: skip
 
 
@@ -109,6 +109,14 @@ def _shares(p: np.ndarray) -> str:
 def _sixteen(x: np.ndarray) -> str:
     """In base64, little-endian, row by row."""
     return base64.b64encode(np.ascontiguousarray(np.rint(x).astype("<u2")).tobytes()).decode()
+
+
+def _stops(s: Stops) -> dict[str, Any]:
+    stops = [
+        {"name": said(name), "words": said(words), "mark": mark, "table": _browse(table)}
+        for name, words, mark, table in zip(s.names, s.words, s.marks, s.tables, strict=True)
+    ]
+    return {"part": "stops", "label": s.label, "first": s.first, "stops": stops}
 
 
 def _matrix(m: Matrix) -> dict[str, Any]:

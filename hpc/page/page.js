@@ -176,10 +176,11 @@ function against(d, c, i) {
   if (u.p) {
     const n = c.levels.length, p = c.levels.map((_, v) => u.p[i * n + v] / 65535);
     const weight = (v) => Math.abs(p[v] - c.overall[v]) + 0.3 * p[v];
-    const order = p.map((_, v) => v).sort((v, w) => weight(w) - weight(v) || v - w);
+    const order = p.map((_, v) => v), first = c.ordered ? n : LEVELS_FIRST;
+    if (!c.ordered) order.sort((v, w) => weight(w) - weight(v) || v - w);
     const level = (v) => meter(c.levels[v] === "" ? "(empty)" : c.levels[v], p[v], c.overall[v]);
-    box.append(...order.slice(0, LEVELS_FIRST).map(level));
-    if (n > LEVELS_FIRST) {
+    box.append(...order.slice(0, first).map(level));
+    if (n > first) {
       const rest = make("details", {}, make("summary", { class: "dim", text: counted(n - LEVELS_FIRST, "more level") + (c.more ? ` (and ${grouped(c.more)} that tell less)` : "") }));
       rest.addEventListener("toggle", () => rest.children.length === 1 && rest.append(...order.slice(LEVELS_FIRST).map(level)), { once: true });
       box.append(rest);
@@ -207,6 +208,27 @@ function numbers(d, c, i) {
     bar.append(piece("all", m - (s || 0), m + (s || 0)), piece("range", mean - (sd || 0), mean + (sd || 0)), middle);
   }
   return make("div", { class: "level" }, make("span", { text: text[0] }), bar, make("span", { text: `(${text[1]})` }));
+}
+
+// --- tables behind a slider ------------------------------------------------------------------------------------------
+function stops(place, s) {
+  const input = make("input", { type: "range", min: 0, max: s.stops.length - 1, step: 1, id: `${place.id}-at`, oninput: () => show() });
+  const name = make("output", { for: input.id, class: "at" }), words = make("p", { "aria-live": "polite" }), table = make("div", { id: `${place.id}-table` });
+  const step = (text, label, by) => make("button", { type: "button", class: "push", text, "aria-label": label, onclick: () => { input.value = +input.value + by; show(); } });
+  const marks = make("div", { class: "marks", "aria-hidden": "true" }, ...s.stops.map((stop, i) => make("i", { class: stop.mark, title: stop.name, onclick: () => { input.value = i; show(); } })));
+  input.value = s.first;
+  place.append(make("div", { class: "stops" }, make("label", { for: input.id, text: s.label }), step("\u2190", "Fewer", -1),
+    make("div", { class: "track" }, input, marks), step("\u2192", "More", 1), name), words, table);
+  function show() {
+    const stop = s.stops[+input.value];
+    name.textContent = stop.name;
+    input.setAttribute("aria-valuetext", stop.name);
+    words.textContent = stop.words;
+    words.className = `level-${stop.mark}`;
+    table.replaceChildren();
+    browse(table, stop.table);
+  }
+  show();
 }
 
 // --- matrices ---------------------------------------------------------------------------------------------------------
@@ -334,7 +356,7 @@ function whenever(element, draw) {
   addEventListener("beforeprint", draw);
 }
 
-const SHOW = { browse, matrix, traces };
+const SHOW = { browse, matrix, stops, traces };
 // The first parts at once, the others when they come near.
 const near = new IntersectionObserver((entries) => entries.filter((e) => e.isIntersecting).forEach((e) => reveal(e.target)), { rootMargin: "1200px" });
 const waiting = new Map(parts.map((p) => [document.getElementById(p.id), p]));

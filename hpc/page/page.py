@@ -30,6 +30,7 @@ from mpibayes.hpc.posterior.sections import (
     Matrix,
     Section,
     Shown,
+    Stops,
     Traces,
     Verdict,
 )
@@ -94,7 +95,7 @@ def _section(section: Section, data: list[dict[str, Any]]) -> str:
 
 
 def _part(part: Any, section: Section, data: list[dict[str, Any]]) -> str:
-    if isinstance(part, (Browse, Matrix, Traces)):
+    if isinstance(part, (Browse, Matrix, Stops, Traces)):
         data.append({"id": f"{section.name}-{len(data)}", **packed(part)})
         return f'<div class="part" id="{section.name}-{len(data) - 1}"></div>'
     if isinstance(part, Shown):

@@ -80,6 +80,11 @@ class KeptChains:
         self.data = data_of(config, self.table)
         self._check_training_rows()
 
+    def refuse_groups(self, groups: int | None) -> None:
+        """Raises ConfigError where groups of clusters are asked of a model that has none."""
+        if groups is not None:
+            raise ConfigError(f"{self.chains[0].home}: --groups is for runs of mixtures and cross-categorizations")
+
     @property
     def n_rows(self) -> int:
         """Training rows."""

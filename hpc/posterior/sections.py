@@ -32,7 +32,7 @@ class Verdict:
 
     sound: GOOD, if no problem was found; DOUBT; or BAD, if the chains contradict each other.
     approximation: what is to be said of one, "" of draws of the posterior. commands: what to do next in the words of a
-    shell, each after what it does.
+    shell, each after what it does. headline: what is said of the verdict, if not what SOUND has.
     """
 
     found: Sequence[str]
@@ -41,10 +41,11 @@ class Verdict:
     sound: str = DOUBT
     approximation: str = ""
     commands: Sequence[tuple[str, str]] = ()
+    headline: str = ""
 
     def __str__(self) -> str:
         """In a line."""
-        return SOUND[self.sound].replace("result", "approximation" if self.approximation else "result")
+        return self.headline or SOUND[self.sound].replace("result", "approximation" if self.approximation else "result")
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ class Levels:
     apart: np.ndarray
     missing: np.ndarray | None = None  # (K,) shares, where some cells are
     missing_overall: float = 0.0
+    ordered: bool = False  # the levels are on a scale, from the least on
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,21 @@ class Browse:
     details: Details | None = None
     titles: Sequence[str] = ()
     caption: str = ""
+
+
+@dataclass(frozen=True)
+class Stops:
+    """Tables of which a slider shows one, each below its words; `first`: the place of the one that is shown first.
+
+    label: what the slider sets; names: of its stops. marks: of each stop "good", "doubt" or "bad".
+    """
+
+    label: str
+    names: Sequence[str]
+    words: Sequence[str]
+    tables: Sequence[Browse]
+    marks: Sequence[str]
+    first: int = 0
 
 
 @dataclass(frozen=True)

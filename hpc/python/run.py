@@ -71,8 +71,11 @@ class Run(Opened):
 
     @cached_property
     def _clusters(self) -> Any:
+        return self._clusters_with(None)
+
+    def _clusters_with(self, groups: int | None) -> Any:
         with in_words_of_python():
-            return self._exports().clusters(self._posterior)
+            return self._exports().clusters(self._posterior, groups)
 
     def _exports(self) -> Any:
         from mpibayes.hpc.registry import exports_of
@@ -90,32 +93,33 @@ class Run(Opened):
         labels = np.column_stack([view.cluster for view in self._clusters.views])
         return labels[:, 0] if labels.shape[1] == 1 else labels
 
-    def clusters(self, rows: Any = None, *, unseen: str = "missing") -> Any:
+    def clusters(self, rows: Any = None, *, groups: int | None = None, unseen: str = "missing") -> Any:
         """The cluster of every row of the table, in its order, in the representative partition: a Result.
 
         Columns: `row`, from 1; `cluster` and its `probability`, of several views cluster_1, probability_1 and so on;
         `held_out`, rows that the run was not trained on, whose cluster is the most probable one given the draws. The
         frame has the index of the DataFrame that the run was made from, so that
-        `frame["cluster"] = run.clusters().frame["cluster"]` is right. Of other `rows` the same of these, as a DataFrame
-        of their kind, with their index.
+        `frame["cluster"] = run.clusters().frame["cluster"]` is right. groups: with `group` beside `cluster`, of so many
+        groups of clusters, as the report has them; a view that has no such level has none. Of other `rows` the same of
+        these, as a DataFrame of their kind, with their index.
         """
         from mpibayes.hpc.query.answer import Answer
 
         if rows is not None:
-            return self._clusters_of(rows, unseen)
-        found = self._clusters
+            return self._clusters_of(rows, unseen, groups)
+        found = self._clusters if groups is None else self._clusters_with(groups)
         self._say_once()
         columns = found.columns()
         columns = {"row": np.arange(1, 1 + len(columns["held_out"])), **columns}
         return self._result(Answer("Clusters of the rows of the table", columns, [found.about]))
 
-    def _clusters_of(self, rows: Any, unseen: str) -> Any:
+    def _clusters_of(self, rows: Any, unseen: str, groups: int | None) -> Any:
         import pyarrow as pa
 
         door, run, own = self._exports(), self._posterior, handed(rows, self._kind)
         with in_words_of_python(), own.file() as source:
             recorded, notes = as_recorded(run, source, unseen)
-            parts = list(door.clusters_of(run, recorded, self._draws))
+            parts = list(door.clusters_of(run, recorded, self._draws, groups))
         for note in notes:
             warn(note.replace(str(source), own.name))
         self._say_once()
@@ -235,13 +239,17 @@ class Run(Opened):
         --complete` has it."""
         return self._predicted(rows, unseen, complete=True)
 
-    def predict(self, rows: Any, *, probabilities: bool = False, impute: bool = False, unseen: str = "missing") -> Any:
+    def predict(
+        self, rows: Any, *, probabilities: bool = False, impute: bool = False, groups: int | None = None,
+        unseen: str = "missing",
+    ) -> Any:  # fmt: skip
         """What the run predicts of `rows`, a DataFrame (n, ...): of a mixture log_density, the cluster (0: a new one)
         and its probability; of a regression class probabilities, or mean, sd and quantiles of the response.
 
-        probabilities: a column for each cluster. impute: the missing cells, with how sure each is.
+        probabilities: a column for each cluster. impute: the missing cells, with how sure each is. groups: the group of
+        each row, of so many groups of clusters, and its probability.
         """
-        return self._predicted(rows, unseen, probabilities=probabilities, impute=impute)
+        return self._predicted(rows, unseen, probabilities=probabilities, impute=impute, groups=groups)
 
     @shared
     def surprisal(
@@ -319,6 +327,9 @@ class Run(Opened):
         *,
         rows: Any = None,
         against_rows: Any = None,
+        cluster_group: int | None = None,
+        groups: int | None = None,
+        view: int = 1,
         other: Run | None = None,
         columns: Names = None,
         top: int = 20,
@@ -328,16 +339,19 @@ class Run(Opened):
         """Where two groups of rows differ most: columns by the divergence of their distributions in nats, its error,
         and where most of it is; with a .plot(). The groups are described, {"sex": "Female"} and {"sex": "Male"}, or
         those of two DataFrames or files, or rows of the table by their numbers from 1, [1, 5, *range(7, 21)], against
-        all others where `against_rows` names none; or the tables of this run and of another one."""
+        all others where `against_rows` names none; or a group of clusters, numbered as in the report, of `groups`
+        (those shown first, by default) in a view, against all others; or the tables of this run and of another one."""
         from mpibayes.hpc.query import compare, new_rows
 
         ways = [group is not None or against is not None, rows is not None or against_rows is not None]
+        ways.append(cluster_group is not None)
         listed = numbers_of(rows)
         if sum(ways) + (other is not None) != 1 or (
             ways[1] and (rows is None or (against_rows is None and listed is None))
         ):
             raise ConfigError(
-                "say what is compared, in one way: group and against, or rows and against_rows, or another run"
+                "say what is compared, in one way: group and against, or rows and against_rows, or cluster_group, or "
+                "another run"
             )
         wanted = names(columns)
 
@@ -350,6 +364,9 @@ class Run(Opened):
         def verb(asking: Asking, new: Any) -> Answer:
             if other is not None:
                 return compare.compare_runs(asking, other._asking, wanted, top)
+            if cluster_group is not None:
+                here, others = new_rows.of_group(asking, cluster_group, groups, view)
+                return compare.compare_rows(asking, here, others, wanted, top)
             if rows is None:
                 return compare.compare(asking, conditions(group), conditions(against), wanted, top)
             first = of(asking, rows) if new is None else new

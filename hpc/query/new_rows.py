@@ -129,3 +129,13 @@ def others(asking: Asking, numbers: np.ndarray) -> NewRows:
 def called(numbers: np.ndarray) -> str:
     """What a group of rows is called."""
     return f"row {numbers[0]}" if len(numbers) == 1 else f"{counted(len(numbers), 'row')} of the table"
+
+
+def of_group(asking: Asking, number: int, n: int | None, view: int) -> tuple[NewRows, NewRows]:
+    """The training rows of a group of clusters of the report, and all others; see `hpc.family.Asked`."""
+    found = asking.asked.cluster_group(number, n, view)
+    if found is None:
+        raise ConfigError(f"a model without clusters has no group {number}")
+    rows, n = found[0] + 1, found[1]
+    name = f"group {number} of {n} ({counted(len(rows), 'row')})"
+    return of_table(asking, rows, name), others(asking, rows)

@@ -14,12 +14,12 @@ from mpibayes.io.trace import Axes
 FORMS = ()
 
 
-def clusters(run: Posterior) -> Clusters:
+def clusters(run: Posterior, groups: int | None = None) -> Clusters:
     raise NotImplementedError("a regression has no clusters")
 
 
 def clusters_of(
-    run: Posterior, batches: Iterable[Rows], draws: int | None = None
+    run: Posterior, batches: Iterable[Rows], draws: int | None = None, groups: int | None = None
 ) -> Iterator[Mapping[str, np.ndarray]]:
     raise NotImplementedError("a regression has no clusters")
 

@@ -71,6 +71,9 @@ class Asked:
     def partition(self) -> None:
         """There are no clusters."""
 
+    def cluster_group(self, number: int, n: int | None, view: int) -> None:
+        """There are none."""
+
     def training_numbers(self) -> np.ndarray:
         """Of the training rows, in the table, from 0, int64 (N,)."""
         rows = self.run.data.training_rows

@@ -16,8 +16,9 @@ FORMS = ("clusters",)
 BATCH = 8192
 
 
-def clusters(run: Posterior) -> Clusters:
+def clusters(run: Posterior, groups: int | None = None) -> Clusters:
     """See `hpc.family.Exports`: components of the best chain's last state, the heaviest first."""
+    run.refuse_groups(groups)
     best, data = run.best(), run.data
     law = best.law()
     number, probability = assigned(run, law)
@@ -35,9 +36,10 @@ def clusters(run: Posterior) -> Clusters:
 
 
 def clusters_of(
-    run: Posterior, batches: Iterable[Rows], draws: int | None = None
+    run: Posterior, batches: Iterable[Rows], draws: int | None = None, groups: int | None = None
 ) -> Iterator[Mapping[str, np.ndarray]]:
     """See `hpc.family.Exports`."""
+    run.refuse_groups(groups)
     law = run.best().law()
     for rows in batches:
         number, probability = _assigned(run, law, lambda i, j, rows=rows: rows.take(slice(i, j)), len(rows))

@@ -32,8 +32,10 @@ class Forecast:
     """See `hpc.family.Forecast`."""
 
     def __init__(
-        self, run: Posterior, source: Path, draws: int | None, probabilities: bool, impute: bool, complete: bool
-    ):
+        self, run: Posterior, source: Path, draws: int | None, probabilities: bool, impute: bool, complete: bool,
+        groups: int | None = None,
+    ):  # fmt: skip
+        run.refuse_groups(groups)
         self._run, self._best = run, run.best()
         self._probabilities, self._impute, self._complete = probabilities, impute, complete
         table = run.table

@@ -267,15 +267,23 @@ def predictors(run_dir, column, columns, top, size, **options):
 @click.option("--against", multiple=True, metavar="COLUMN=VALUE", help="What those of the other have. Repeatable.")
 @click.option("--rows", metavar="ROWS", help="Or rows of a file, or of the table by their numbers: 1,5,7-20 or @FILE,")
 @click.option("--against-rows", metavar="ROWS", help="and others.  [default: all others of the table]")
+@click.option(
+    "--cluster-group", type=click.IntRange(min=1), help="Or a group of clusters of the report, with all others:"
+)
+@click.option("--groups", type=click.IntRange(min=2), help="its number, of so many.  [default: those shown first]")
+@click.option("--view", type=click.IntRange(min=1), help="Of several views, that with these groups.  [default: 1]")
 @click.option("--run", "other", type=PATH, metavar="DIR", help="Or another run, of a table with the same columns.")
 @UNSEEN
 @COLUMNS
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Lines on the terminal.")
 @shared
-def compare(run_dir, group, against, rows, against_rows, other, columns, top, **options):
+def compare(
+    run_dir, group, against, rows, against_rows, cluster_group, groups, view, other, columns, top, **options
+):  # fmt: skip
     """Where two groups of rows differ most: columns by the divergence of their distributions, in nats, where most of it
     is, and the clusters that hold it. The groups are described, or are the rows of two files, or rows of the table by
-    their numbers from 1, or two runs. A file of numbers is named with @.
+    their numbers from 1, or two runs; or a group of clusters is compared with all other rows. A file of numbers is
+    named with @.
 
     \b
     Examples:
@@ -284,17 +292,22 @@ def compare(run_dir, group, against, rows, against_rows, other, columns, top, **
       mpibayes query runs/a compare --rows north.csv --against-rows south.csv
       mpibayes query runs/a compare --rows 1,5,7-20
       mpibayes query runs/a compare --rows @mine.txt --against-rows @theirs.txt
+      mpibayes query runs/a compare --cluster-group 3 --groups 8
       mpibayes query runs/a compare --run runs/b
     """
     from mpibayes.hpc.commands.query import compared
 
-    ways = [bool(group or against), bool(rows or against_rows), other is not None]
+    ways = [bool(group or against), bool(rows or against_rows), other is not None, cluster_group is not None]
     if sum(ways) != 1:
         raise click.UsageError(
-            "say what is compared, in one way: --group and --against, or --rows and --against-rows, or --run"
+            "say what is compared, in one way: --group and --against, or --rows and --against-rows, or "
+            "--cluster-group, or --run"
         )
+    if cluster_group is None and (groups or view):
+        raise click.UsageError("--groups and --view are for --cluster-group: name the group")
     if ways[1] and not rows:
         raise click.UsageError("name the first group of rows, too: --rows")
-    verb = compared(group, against, rows, against_rows, other, columns, top, options)
+    which = None if cluster_group is None else (cluster_group, groups, view or 1)
+    verb = compared(group, against, rows, against_rows, other, columns, top, options, which)
     files = [text.removeprefix("@") for text in (rows, against_rows) if text]
     _ask(run_dir, verb, picture=True, reads=files, **options)

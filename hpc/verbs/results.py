@@ -56,9 +56,14 @@ def report(run_dirs, out, burn_in, full, table):
     type=PATH,
     help="clusters: where that file is now.  [default: beside the table, in the folder above, or here]",
 )
+@click.option(
+    "--groups",
+    type=click.IntRange(min=2),
+    help="clusters: a column with the group of each row, of so many groups of clusters, as the report has them.",
+)
 @TABLE
 @click.option("--force", is_flag=True, help="Replace OUT even if it is no earlier export of this form.")
-def export(run_dirs, to, out, burn_in, timings, ids, sources, table, force):
+def export(run_dirs, to, out, burn_in, timings, ids, sources, groups, table, force):
     """Write clusters, features or draws for other programs. Burn-in is left out; arviz has it in groups of its own.
 
     \b
@@ -76,6 +81,7 @@ def export(run_dirs, to, out, burn_in, timings, ids, sources, table, force):
     Examples:
       mpibayes export runs/a --to clusters -o clusters.csv
       mpibayes export runs/a --to clusters --id name -o clusters.csv
+      mpibayes export runs/a --to clusters --groups 8 -o groups.csv
       mpibayes export runs/a --to labels -o labels.txt --burn-in 0
       mpibayes export runs/a --to csv --no-timings | head
       mpibayes export runs/a runs/b --to arviz -o both.h5
@@ -84,7 +90,7 @@ def export(run_dirs, to, out, burn_in, timings, ids, sources, table, force):
 
     done = write(
         list(run_dirs), to, out=out, burn_in=burn_in, timings=timings, table=table, overwrite=force, ids=ids,
-        sources=sources,
+        sources=sources, groups=groups,
     )  # fmt: skip
     for note in done.notes:
         click.echo(f"mpibayes: note: {visible(note)}", err=True)
@@ -102,6 +108,7 @@ def export(run_dirs, to, out, burn_in, timings, ids, sources, table, force):
     metavar="FILE",
     help="Write SOURCE in its own format with its gaps filled, and the cluster of each row beside it.",
 )
+@click.option("--groups", type=click.IntRange(min=2), help="Mixtures: the group of each row, of so many in the report.")
 @click.option("--probabilities", is_flag=True, help="Mixtures: a column for each cluster's probability.")
 @click.option("--impute", is_flag=True, help="Mixtures: fill in missing cells, with their uncertainty.")
 @click.option(
@@ -120,7 +127,7 @@ def export(run_dirs, to, out, burn_in, timings, ids, sources, table, force):
 @TABLE
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 def predict(
-    run_dir, source, out, complete, probabilities, impute, unseen, draws, top, users, burn_in, table, force
+    run_dir, source, out, complete, groups, probabilities, impute, unseen, draws, top, users, burn_in, table, force
 ):  # fmt: skip
     """Predict new rows, averaged over draws: of a mixture the log predictive density, the cluster and missing cells; of
     a regression class probabilities, or mean, sd and quantiles of the response.
@@ -134,6 +141,7 @@ def predict(
     Examples:
       mpibayes predict runs/a new.csv -o scored.csv
       mpibayes predict runs/a new.csv --complete filled.csv
+      mpibayes predict runs/a new.csv -o scored.csv --groups 8
       mpibayes predict runs/a new.parquet -o scored.parquet --impute --unseen error
       mpibayes predict runs/news new.h5 -o topics.csv                    topics of new documents
       mpibayes predict runs/films pairs.csv -o ratings.csv               ratings of (user, item) pairs
@@ -152,6 +160,7 @@ def predict(
         table=table,
         probabilities=probabilities,
         impute=impute,
+        groups=groups,
         top=top,
         users=users,
         overwrite=force,

@@ -142,7 +142,7 @@ def test_a_wrong_door_is_seen():
         "may_lack is missing",
         "n_draws is missing",
         "__init__ takes ['run', 'source', 'draws=', 'probabilities=', 'impute='], "
-        "expected ['run', 'source', 'draws', 'probabilities', 'impute', 'complete']",
+        "expected ['run', 'source', 'draws', 'probabilities', 'impute', 'complete', 'groups=']",
         "prepare is missing",
         "__call__ takes ['rows', 'row'], expected ['rows', 'first_row']",
     ]

@@ -12,6 +12,7 @@ from mpibayes.hpc.posterior.sections import (
     Matrix,
     Numbers,
     Section,
+    Stops,
     Verdict,
 )
 from mpibayes.hpc.posterior.tables import Facts, Report
@@ -59,9 +60,13 @@ def report(n_clusters=12, n_columns=10, n_numeric=3, levels=5, names=()):
     texts = ["", "plain " + titles[0], said, grid, Facts("title", [("key " + titles[0], titles[0])])]
     texts.append(WideTable(titles[:3], [Group(("a", "b"), [("1", "2")] * len(titles[:3]))], titles[0]))
     verdict = Verdict([f"Found {titles[0]}."], ["No."], ["Next."], BAD, f"Of {titles[0]}.", [(titles[0], titles[-1])])
+    few = [Browse("group", fields, rows[:n], Details(columns, "nats"), titles[:n]) for n in (2, 3, n_clusters)]
+    words = [f"{len(table.rows)} groups {titles[0]}" for table in few]
+    stops = Stops("Groups", words, words, few, ["bad", "good", "doubt"], 1)
     sections = [
         Section("clusters", "Clusters", [Browse("cluster", fields, rows, Details(columns, "nats"), titles, titles[0])]),
         Section("views", f"Views: {titles[0]}", [Matrix(called, share, [n_columns // 2, n_columns], titles[0])]),
         Section("texts", "Texts", texts),
+        Section("groups", "Groups", [stops]),
     ]
     return Report(lambda: texts, {}, {}, verdict=verdict, sections=lambda: sections)

@@ -94,7 +94,7 @@ def test_a_cluster_by_keyboard(browser, plain):
 def test_links_and_matrix(browser, plain):
     browser.open(plain)
     places = browser.run("[...document.querySelectorAll('nav a')].map((a) => !!document.querySelector(a.hash))")
-    assert len(places) == 3 and all(places)
+    assert len(places) == 4 and all(places)
     browser.run("document.querySelectorAll('nav a')[1].click()")
     assert browser.until(
         "document.querySelector('#views canvas') && document.querySelector('#views canvas').width > 100"
@@ -105,6 +105,23 @@ def test_links_and_matrix(browser, plain):
         "/column 1 .* with column 0 .*: [\\d.]+ %/.test(document.querySelector('.readout').textContent)"
     )
     assert browser.said == []
+
+
+def test_a_slider_shows_one_table_at_a_time(browser, plain):
+    browser.open(plain)
+    browser.run("document.getElementById('groups').scrollIntoView()")
+    assert browser.until("document.querySelectorAll('#groups tbody tr').length === 3")
+    slider = "document.querySelector('#groups input[type=range]')"
+    assert browser.run(f"{slider}.getAttribute('aria-valuetext')").startswith("3 groups")
+    browser.run(f"{slider}.focus()")
+    browser.press("ArrowLeft")
+    assert browser.until("document.querySelectorAll('#groups tbody tr').length === 2")
+    browser.run("document.querySelectorAll('#groups .push')[1].click()")
+    assert browser.until("document.querySelectorAll('#groups tbody tr').length === 3")
+    assert browser.run("document.querySelector('#groups p').className") == "level-good"
+    browser.run("document.querySelector('#groups tbody button').click()")
+    assert browser.run("document.querySelector('dialog').open")
+    assert texts(browser, "#details-title")[0].startswith("cluster of 0") and browser.said == []
 
 
 def test_hostile_names_do_nothing(browser, hostile):

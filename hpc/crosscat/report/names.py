@@ -40,7 +40,9 @@ def against_the_whole(c: ColumnProfile) -> Levels | Numbers:
     at = np.arange(len(c.levels))
     if len(at) > MOST_LEVELS:
         at = np.sort(np.argsort(-np.abs(c.p - c.overall[:, None]).max(axis=1), kind="stable")[:MOST_LEVELS])
-    return Levels(name, [c.levels[i] for i in at], c.overall[at], c.p[at].T.copy(), c.divergence, **missing)
+    at = np.array(c.order) if c.order else at
+    levels = [c.levels[i] for i in at]
+    return Levels(name, levels, c.overall[at], c.p[at].T.copy(), c.divergence, **missing, ordered=bool(c.order))
 
 
 def most_telling(

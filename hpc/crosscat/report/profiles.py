@@ -14,9 +14,11 @@ import numpy as np
 from mpibayes.hpc.components.multinormal import Multinormal, unpack
 from mpibayes.hpc.components.product import Components, Prior
 from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.hpc.crosscat.report import ordered
 from mpibayes.hpc.crosscat.report.telling import Shared, choose, likeness, nothing_shared
 from mpibayes.hpc.posterior.drawing import cut, shortened
 from mpibayes.io.clock import around
+from mpibayes.io.order import in_order
 from mpibayes.text import factor, percent, spread
 
 TELLING = 0.1  # nats: a column that differs less is not said to characterise a cluster
@@ -70,6 +72,7 @@ class ColumnProfile:
     sd: np.ndarray | None = None
     log: bool = False  # mean and sd are of logarithms
     unit: str = ""  # of dates
+    order: tuple[int, ...] = ()  # of levels that are on a scale, from the least on (`io.order`)
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ class Trait:
     column: str
     title: str
     nats: float
-    what: str  # "level", "mean" or "missing"
+    what: str  # "level", "ordered", "mean" or "missing"
     value: str
     overall: str
     numbers: dict
@@ -100,6 +103,9 @@ class Trait:
             rare = self.lacking and share <= 1.0 - PLAIN
             return f"{self.named} " + ("not missing" if rare else f"missing{_beyond(share)}")
         levels, p = self.numbers["levels"], self.numbers["p"]
+        if self.what == "ordered":
+            short = [shortened(name, LEVEL_LETTERS) for name in levels]
+            return f"{self.title} {ordered.in_words(self.numbers['place'], short, sum(p), PLAIN)}"
         names = " or ".join(shortened(name, LEVEL_LETTERS) if name.strip() else '""' for name in levels)
         atoms = self.title != self.column
         return f"{self.named} {_is_not(names, atoms) if self.lacking else _is(names, atoms) + _beyond(sum(p))}"
@@ -127,15 +133,6 @@ def _is_not(level: str, of_atoms: bool) -> str:
 def _beyond(share: float) -> str:
     """A share, where it is not of nearly all."""
     return "" if share >= PLAIN else f" {percent(share)}"
-
-
-def cuts(x: np.ndarray) -> np.ndarray:
-    """Where a real or count column is cut into intervals (.., c0], (c0, c1], ..: at the 10, 20, .. 90 % points of its
-    observed cells and of its distinct values, so that a value that most cells have does not hide the others.
-    Ascending, distinct."""
-    x = x[~np.isnan(x)]
-    levels = np.linspace(0.1, 0.9, 9)
-    return np.unique([np.quantile(x, levels), np.quantile(np.unique(x), levels)]) if len(x) else np.zeros(0)
 
 
 def profiles(
@@ -166,7 +163,7 @@ def each_profile(
         observed = size - s.levels[prior.offsets[c + 1] - 1]
         overall = _mix(p, observed)
         inner = _divergence(p[:, shown], overall)
-        words = {"levels": column.levels, "p": p[:, shown]}
+        words = {"levels": column.levels, "p": p[:, shown], "order": in_order(column.name, column.levels)}
         yield _column(column, size, observed, shown, inner, overall, p, compared, **words)
     kinds = sorted(components.kinds, key=lambda kind: kind.exact)  # reals, then counts
     for column in (column for kind in kinds for column in kind.columns if not column.levels):
@@ -335,6 +332,14 @@ def trait(c: ColumnProfile, k: int) -> Trait:
         return Trait(
             c.name, c.title, nats, "missing", f"missing {percent(c.missing[k])}", percent(c.missing_overall), numbers
         )
+    if c.order:
+        p, q = c.p[list(c.order), k], c.overall[list(c.order)]
+        first, last = ordered.telling_run(p, q)
+        run = slice(first, last + 1)
+        levels, where = [c.levels[v] for v in c.order[run]], ordered.place(first, last, len(p))
+        numbers = {"levels": levels, "p": p[run].tolist(), "overall": q[run].tolist(), "place": where}
+        value = ordered.in_words(where, levels, p[run].sum(), np.inf)
+        return Trait(c.name, c.title, nats, "ordered", value, percent(q[run].sum()), numbers)
     if c.p is not None:
         chosen = telling_levels(c.p[:, k], c.overall)
         p, q = c.p[chosen, k], c.overall[chosen]

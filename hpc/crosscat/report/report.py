@@ -11,6 +11,7 @@ from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.report import agreement
 from mpibayes.hpc.crosscat.report.agreement import Agreement, ChainSummary
 from mpibayes.hpc.crosscat.report.dependence import Dependence, dependence_map
+from mpibayes.hpc.crosscat.report.groups import ShownLevel
 from mpibayes.hpc.crosscat.report.profiles import MANY_CLUSTERS, BlockProfile, Trait
 from mpibayes.hpc.crosscat.report.sections import sections, top, verdict
 from mpibayes.hpc.crosscat.report.summarise import ClusterLine, RunSummary, ViewSummary, summarise
@@ -165,12 +166,33 @@ def _machine_view(p: RunSummary, view: ViewSummary) -> dict[str, Any]:
             | {"traits": [_machine_trait(t) for t in c.traits]}
             for c in view.clusters
         ],
+        "levels": [_machine_level(shown) for shown in view.levels],
         "columns": [
             {"column": c.name, "kind": c.kind, "information_nats": c.information}
             for c in sorted(view.profiles, key=lambda c: -c.information)
         ],
         "blocks": [_machine_block(block, view.clusters) for block in view.blocks],
         "ordered_sizes": {"mean": ordered.mean(axis=0).tolist(), "low": low.tolist(), "high": high.tolist()},
+    }
+
+
+def _machine_level(shown: ShownLevel) -> dict[str, Any]:
+    """A level of groups of the clusters; null where one chain leaves it open."""
+    level = shown.level
+    judged = level.judged
+    return {
+        "groups": level.n,
+        "text": str(level),
+        "natural": level.natural if judged else None,
+        "usable": level.usable if judged else None,
+        "certain": finite(level.certain),
+        "adjusted_rand": {"chains": finite(float(level.agree)), "trees_of_chains": finite(float(level.by_itself))},
+        "least_overlap": finite(level.matched),
+        "found": [
+            {"group": g.number, "name": g.name, "rows": g.rows, "share": g.share, "certain": finite(g.certain)}
+            | {"traits": [_machine_trait(t) for t in g.traits]}
+            for g in shown.groups
+        ],
     }
 
 

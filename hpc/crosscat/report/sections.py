@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.report import agreement, answers, tables
+from mpibayes.hpc.crosscat.report import agreement, answers, group_sections, tables
 from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
 from mpibayes.hpc.crosscat.report.summarise import RunSummary, ViewSummary
 from mpibayes.hpc.crosscat.report.views import which_draw
@@ -54,12 +54,14 @@ PICTURES = {
 
 def verdict(p: RunSummary) -> Verdict:
     """Findings, agreement of the chains, and what to do next."""
-    several = len(p.summaries) > 1
+    several, headline = len(p.summaries) > 1, ""
     if agreement.contradicted(p.summaries, p.agreements):
-        sound = BAD
+        sound = DOUBT if group_sections.usable(p) else BAD
+        headline = group_sections.HEADLINE if sound == DOUBT else ""
     else:
         sound = GOOD if several and p.verdict in ("same", "nearly") and p.settled.settled and not p.warnings else DOUBT
-    return Verdict(_found(p), _chains(p, several), _next(p, sound), sound, commands=p.advice.commands)
+    chains, following = _chains(p, several), _next(p, sound)
+    return Verdict(_found(p), chains, following, sound, commands=p.advice.commands, headline=headline)
 
 
 def _found(p: RunSummary) -> list[str]:
@@ -67,6 +69,7 @@ def _found(p: RunSummary) -> list[str]:
     said = [] if run.likelihood else ["Draws of the prior: the cells were ignored (model.likelihood = false)."]
     if not p.views:
         return [*said, "No draw of the labels was kept after burn-in, so clusters cannot be shown."]
+    said += group_sections.sentences(p)
     if p.run.several:
         telling = [view for view in p.views if not view.slight]
         alone, sizes = len(p.views) - len(telling), [len(view.representative.sizes) for view in telling]
@@ -75,7 +78,7 @@ def _found(p: RunSummary) -> list[str]:
             if telling
             else "none groups both rows and columns"
         )
-        some = f"{len(telling)} of them have " if telling and alone else ""
+        some = f"{len(telling)} of them {'has' if len(telling) == 1 else 'have'} " if telling and alone else ""
         rest = "; the others are a single column or a single cluster" if telling and alone else ""
         said.append(
             f"{len(run.data.stored)} columns of {counted(run.n_rows, 'row')} in {counted(len(p.views), 'view')}: "
@@ -107,7 +110,7 @@ def _chains(p: RunSummary, several: bool) -> list[str]:
 
 
 def _next(p: RunSummary, sound: str) -> list[str]:
-    return [*p.advice.steps, *warned(p.warnings), *use_it(p.run, sound)]
+    return [*group_sections.use_them(p), *p.advice.steps, *warned(p.warnings), *use_it(p.run, sound)]
 
 
 # --- the terminal -----------------------------------------------------------------------------------------------------
@@ -116,15 +119,22 @@ def _next(p: RunSummary, sound: str) -> list[str]:
 def top(p: RunSummary) -> list[Any]:
     """The largest clusters by name; of several views these, and the clusters of the first that has some."""
     if not p.run.several:
-        return [_largest(view, "largest clusters", TOP) for view in p.views]
+        return [group_sections.top(v, "", TOP) if v.levels else _largest(v, "largest clusters", TOP) for v in p.views]
     table = plain_table("view", "columns", "clusters", "")
     table.columns[-1].header = "which columns"
     for view in p.views[:TOP_VIEWS]:
-        table.add_row(str(view.number), f"{len(view.names):,}", f"{len(view.representative.sizes):,}", _names(view))
+        k = "-" if view.spread else f"{len(view.representative.sizes):,}"
+        table.add_row(str(view.number), f"{len(view.names):,}", k, _names(view))
     if len(p.views) > TOP_VIEWS:
         table.caption, table.caption_justify = f"{len(p.views) - TOP_VIEWS:,} more views", "left"
     telling = [view for view in p.views if not view.slight][:1]
-    return [table, *(_largest(view, f"view {view.number}: clusters", TOP_OF_VIEW) for view in telling)]
+    return [table, *(_top_of(view) for view in telling)]
+
+
+def _top_of(view: ViewSummary) -> Any:
+    if view.levels:
+        return group_sections.top(view, f"view {view.number}: ", TOP_OF_VIEW)
+    return _largest(view, f"view {view.number}: clusters", TOP_OF_VIEW)
 
 
 def _largest(view: ViewSummary, heading: str, most: int) -> Any:
@@ -152,7 +162,9 @@ def sections(p: RunSummary, pictures: Mapping[str, Picture]) -> list[Section]:
     """The sections of the page below the verdict, in order."""
     made = [] if not p.run.several or not p.views else [_views(p)]
     many = [view for view in p.views if not (p.run.several and view.slight)]
-    made += [_of_clusters(p, view, pictures) for view in many[:PAGED]]
+    for view in many[:PAGED]:
+        made += [group_sections.section(p, view)] if view.levels else []
+        made.append(_of_clusters(p, view, pictures))
     if any(view.profiles for view in p.views):
         made.append(_columns(p))
     sizes = pictured(pictures, PICTURES, "cluster_sizes.png")
@@ -178,8 +190,8 @@ def _views(p: RunSummary) -> Section:
     )  # fmt: skip
     rows = [
         [
-            view.number, len(view.names), view.together, len(view.representative.sizes),
-            float(view.representative.sizes[0] / p.run.n_rows), _names(view, 12),
+            view.number, len(view.names), view.together, *_clusters(p, view),
+            f"{_names(view, 12)}: {view.spread}" if view.spread else _names(view, 12),
         ]
         for view in p.views
     ]  # fmt: skip
@@ -192,6 +204,12 @@ def _views(p: RunSummary) -> Section:
         words = f"Which columns go together: share of {counted(d.n_draws, 'draw')} in which two are in one view"
         parts.append(Matrix(d.names, d.share, d.ends.tolist(), words))
     return Section("views", "Views", parts)
+
+
+def _clusters(p: RunSummary, view: ViewSummary) -> list[Any]:
+    """How many clusters a view has, and the share of the largest; a column alone has a distribution instead."""
+    sizes = view.representative.sizes
+    return [None, None] if view.spread else [len(sizes), float(sizes[0] / p.run.n_rows)]
 
 
 def _of_clusters(p: RunSummary, view: ViewSummary, pictures: Mapping[str, Picture]) -> Section:

@@ -15,11 +15,14 @@ import numpy as np
 
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.draws import OfColumns, Posterior
+from mpibayes.hpc.crosscat.levels.cells import in_intervals
+from mpibayes.hpc.crosscat.levels.of_run import levels_of_views
 from mpibayes.hpc.crosscat.partitions import contingency, jaccard, ordered_sizes, posterior_of_count
-from mpibayes.hpc.crosscat.report import agreement, profiles, telling
+from mpibayes.hpc.crosscat.report import agreement, distribution, groups, profiles, telling
 from mpibayes.hpc.crosscat.report.agreement import Agreement, ChainSummary
 from mpibayes.hpc.crosscat.report.answers import climbed
 from mpibayes.hpc.crosscat.report.dependence import Dependence, dependence
+from mpibayes.hpc.crosscat.report.groups import ShownLevel
 from mpibayes.hpc.crosscat.report.names import against_the_whole, most_telling, name_clusters
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile, ColumnProfile, Trait
 from mpibayes.hpc.crosscat.report.remedies import Advice, advise
@@ -31,6 +34,7 @@ from mpibayes.hpc.crosscat.representative import (
     Representatives,
     representatives,
 )
+from mpibayes.hpc.crosscat.tallies import cuts as cuts_of
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.hpc.posterior.scalars import ENOUGH_DRAWS, ScalarSummary, mixing_warnings, summary_of
 from mpibayes.hpc.posterior.sections import Levels, Numbers
@@ -78,6 +82,9 @@ class ViewSummary:
     browsed: list[ClusterLine] = field(default_factory=list)  # up to BROWSED, with those of `clusters` first
     whole: list[Levels | Numbers] = field(default_factory=list)  # all columns in these, for the page
     ordered: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # (D, most) sizes of the draws' clusters
+    shared: telling.Shared = telling.nothing_shared  # of its columns, in these clusters
+    levels: list[ShownLevel] = field(default_factory=list)  # groups of clusters, few first; [] of a slight view
+    spread: str = ""  # of a column alone, see `distribution.in_words`
 
     @property
     def slight(self) -> bool:
@@ -284,6 +291,11 @@ def _describe(posterior: RunSummary, kept: Sequence[tuple[int, int]]) -> None:
         statistics = run.statistics_of([(view.representative.of, view.representative.labels) for view in views])
     for view, overlap, of in zip(views, overlaps, statistics):
         _characterise(view, view.representative.of, view.representative, overlap / len(used), of, sample)
+    found = levels_of_views(run, [(v.representative.of, len(v.representative.sizes)) for v in views], kept)
+    for view, levels in zip(views, found):
+        if levels is not None:
+            r = view.representative
+            view.levels = groups.shown_levels(levels, r.of, r.hyper, view.shared)
 
 
 def _characterise(
@@ -301,10 +313,12 @@ def _characterise(
     if statistics is not None and sample is not None:
         step = max(1, own.n_rows // SAMPLED)
         cells, z = _cells(own.columns, own.take(sample)), r.labels[::step]
-        cuts = {c.name: profiles.cuts(cells[c.name]) for c in own.columns if not c.levels}
-        codes = {name: _in_intervals(x, cuts[name]) if name in cuts else x for name, x in cells.items()}
+        cuts = {c.name: cuts_of(cells[c.name]) for c in own.columns if not c.levels}
+        codes = {name: in_intervals(x, cuts[name]) if name in cuts else x for name, x in cells.items()}
         listed = z < len(shown)
-        shared = telling.shared_of({name: x[listed] for name, x in codes.items()}, z[listed])
+        shared = view.shared = telling.shared_of({name: x[listed] for name, x in codes.items()}, z[listed])
+        if len(own.names) == 1:
+            view.spread = distribution.in_words(own.columns, cells)
         counts, moments = own.histograms(r.labels, cuts), own.moments(r.labels)
         numbers = {name: profiles.Numbers(counts[name], *moments[name]) for name in cuts}
         view.profiles = profiles.profiles(own.components, own.components.prior(r.hyper), statistics, shown, numbers)
@@ -332,8 +346,3 @@ def _characterise(
 
 def _cells(columns, rows: Rows) -> dict[str, np.ndarray]:
     return {c.name: getattr(rows, c.block)[:, c.index] for c in columns}
-
-
-def _in_intervals(x: np.ndarray, cuts: np.ndarray) -> np.ndarray:
-    """The interval of every cell, missing cells last."""
-    return np.where(np.isnan(x), len(cuts) + 1, np.searchsorted(cuts, x))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mpibayes.hpc.crosscat.report import profiles
+from mpibayes.hpc.crosscat.report import groups, profiles
 from mpibayes.hpc.crosscat.report.dependence import SURE
+from mpibayes.hpc.crosscat.report.groups import GroupLine, ShownLevel
 from mpibayes.hpc.crosscat.report.profiles import TRAITS, BlockProfile, Trait
 from mpibayes.hpc.crosscat.report.summarise import LISTED, ClusterLine, RunSummary, ViewSummary
 from mpibayes.hpc.posterior.chains import KeptChains
@@ -42,7 +43,7 @@ def of_views(p: RunSummary) -> list[Any]:
 def _of_view(p: RunSummary, view: ViewSummary, most: int, n_traits: int = TRAITS, first: bool = True) -> list[Any]:
     """Its largest clusters, and its blocks. first: the one that explains the table."""
     shown = view.clusters[:most]
-    text = ["", _cluster_title(p, view, first), _cluster_table(view, shown, n_traits)]
+    text = [*group_lines(p, view), "", _cluster_title(p, view, first), _cluster_table(view, shown, n_traits)]
     text += _small_clusters(p, view, shown)
     for block in view.blocks:
         text += ["", *block_tables(shown, block)]
@@ -83,7 +84,10 @@ def _view_line(p: RunSummary, i: int, view: ViewSummary) -> list[Any]:
     r, n = view.representative, len(view.representative.of.names)
     sizes = ", ".join(percent(x / p.run.n_rows) for x in r.sizes[:3]) if len(r.sizes) > 1 else "all rows"
     alone = "alone " if n == 1 else ""
-    return [str(view.number), f"{n:,}", f"{alone}{view.together:.2f}", f"{len(r.sizes):,}", sizes, _columns(p, i, view)]
+    clusters = f"{len(r.sizes):,}"
+    if view.spread:  # the clusters of a single column are its histogram
+        clusters = sizes = "-"
+    return [str(view.number), f"{n:,}", f"{alone}{view.together:.2f}", clusters, sizes, _columns(p, i, view)]
 
 
 def _columns(p: RunSummary, i: int, view: ViewSummary) -> Any:
@@ -99,7 +103,9 @@ def _columns(p: RunSummary, i: int, view: ViewSummary) -> Any:
     if len(shares) > 1 and shares.min() < SURE:
         loosest = p.dependence.names[p.dependence.of(i)][int(shares.argmin())]
         text.append(f"; loosest {_short(loosest)} {shares.min():.2f}", style="dim")
-    if len(view.representative.sizes) == 1:
+    if view.spread:
+        text.append(f": {view.spread}", style="dim")
+    elif len(view.representative.sizes) == 1:
         text.append("; one cluster: independent of each other" if len(shares) > 1 else "; one cluster", "dim")
     return text
 
@@ -150,6 +156,44 @@ def which_draw(run: KeptChains, r: Any) -> str:
 # --- clusters ---------------------------------------------------------------------------------------------------------
 
 
+def group_lines(p: RunSummary, view: ViewSummary) -> list[Any]:
+    """What can be said of groups of the clusters, the most useful level first, and the groups of that level."""
+    from mpibayes.terminal import Text
+
+    level = groups.first(view.levels)
+    if level is None:
+        return []
+    text = Text(f"View {view.number}: groups" if p.run.several else "Groups", style="bold")
+    for sentence in groups.in_words(view.levels):
+        text.line(sentence, style="not bold")
+    return ["", text, group_table(level)]
+
+
+def group_table(level: ShownLevel, n_traits: int = TRAITS) -> Any:
+    """The groups of a level, with what characterises them."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
+    for name in ("#", "rows", "share", "certain"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column(f"{counted(level.level.n, 'group')}, and what characterises each")
+    for line in level.groups[:LISTED]:
+        certain = percent(line.certain) if level.level.judged else "-"
+        table.add_row(str(line.number), f"{line.rows:,}", percent(line.share), certain, _named(line, n_traits))
+    return table
+
+
+def _named(line: ClusterLine | GroupLine, n_traits: int) -> Any:
+    """The name of a cluster, or of a group, and below it its traits."""
+    from mpibayes.terminal import Text
+
+    words = Text().append(line.name, style="bold")
+    for i, t in enumerate(line.traits[:n_traits]):
+        words.append(" · ", style="dim") if i else words.line("")
+        words.append_text(_phrase(t))
+    return words
+
+
 def _cluster_title(p: RunSummary, view: ViewSummary, first: bool) -> Any:
     from mpibayes.terminal import Text
 
@@ -178,8 +222,6 @@ def _among(counts: tuple[int, int] | None, noun: str) -> str:
 def _cluster_table(view: ViewSummary, shown: Sequence[ClusterLine], n_traits: int) -> Any:
     from rich.table import Table
 
-    from mpibayes.terminal import Text
-
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
     for name in ("#", "rows", "share", "stable"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -188,11 +230,7 @@ def _cluster_table(view: ViewSummary, shown: Sequence[ClusterLine], n_traits: in
     for line in shown:
         cells = [str(line.number), f"{line.rows:,}", percent(line.share), f"{line.stability:.2f}"]
         if view.profiles:
-            words = Text().append(line.name, style="bold")
-            for i, t in enumerate(line.traits[:n_traits]):
-                words.append(" · ", style="dim") if i else words.line("")
-                words.append_text(_phrase(t))
-            cells.append(words)
+            cells.append(_named(line, n_traits))
         table.add_row(*cells)
     return table
 

@@ -333,7 +333,8 @@ def test_the_terminal_has_the_verdict_and_the_page_all_columns(run_dir, tmp_path
     assert "3 clusters in 360 rows" in printed and "One chain only:" in printed and "run.chains = 2" in printed
     assert "height 60" in printed and "report.html" in printed
     summary = json.loads((tmp_path / "r" / "summary.json").read_text())
-    browse, columns, traces = parts
+    stops, browse, columns, traces = parts
+    assert [stop["name"] for stop in stops["stops"]] == ["2 groups", "3 groups", "all 3 clusters"]
     assert [row[2] for row in browse["rows"]] == summary["representative"]["sizes"]
     assert len({row[1] for row in browse["rows"]}) == 3  # each has a name of its own
     assert {c["name"] for c in browse["details"]["columns"]} == {row[0] for row in columns["rows"]}

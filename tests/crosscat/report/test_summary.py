@@ -19,6 +19,7 @@ from mpibayes.hpc.crosscat.partitions import (
 from mpibayes.hpc.crosscat.report import profiles as summary
 from mpibayes.hpc.crosscat.report.telling import shared_of
 from mpibayes.hpc.crosscat.representative import Compared, _chosen
+from mpibayes.hpc.crosscat.tallies import cuts as cuts_of
 from mpibayes.hpc.posterior.scalars import MOST_R_HAT, mixing_warnings, r_hat_in_words, summary_of
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels import mixture as kernels
@@ -160,7 +161,7 @@ def profiles_of(columns, rows, z):
     for c in columns:
         if not c.levels:
             x = getattr(rows, c.block)[:, c.index]
-            cuts = summary.cuts(x)
+            cuts = cuts_of(x)
             cells = [x[(z == j) & ~np.isnan(x)] for j in range(k)]
             numbers[c.name] = summary.Numbers(
                 np.stack([np.bincount(np.searchsorted(cuts, y), minlength=len(cuts) + 1) for y in cells], axis=1),

@@ -1,0 +1,135 @@
+"""A tree over clusters: the pair that is least different is merged, until one is left; the last merges are searched.
+
+Two clusters a and b, with n_a and n_b observed cells of a column distributed as p_a and p_b, cost
+
+    n_a KL(p_a || p_ab) + n_b KL(p_b || p_ab),    p_ab = (n_a p_a + n_b p_b) / (n_a + n_b),
+
+summed over the columns: the log likelihood that their own distributions gain over a common one (the agglomerative
+information bottleneck of Slonim & Tishby 1999). With f(n) = n log n and the counts c of the values it is
+
+    h(ab) - h(a) - h(b),    h(c) = sum over columns of f(n) - sum over values of f(c).
+
+Missing cells are not counted: a column that either cluster lacks throughout costs nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.levels.last_merges import LAST, LostBy, last_merges
+
+BLOCK = 1 << 16  # counts added up at a time, so that they stay in a cache
+
+
+@dataclass(frozen=True)
+class Tree:
+    """merges (K - 1, 2) int64: the two nodes of each merge; leaves are 0..K-1, and the i-th merge makes node K + i.
+    costs (K - 1,) nats, as merged."""
+
+    n_leaves: int
+    merges: np.ndarray
+    costs: np.ndarray
+
+    def cut(self, n: int) -> np.ndarray:
+        """The branch of each leaf where the tree has n of them, 1 <= n <= K: int64 (K,), 0..n-1 in the order of the
+        first leaves."""
+        branch = np.arange(self.n_leaves + len(self.merges))
+        undone = self.n_leaves - n  # merges before the cut
+        for i in range(undone - 1, -1, -1):
+            branch[self.merges[i]] = branch[self.n_leaves + i]
+        return np.unique(_by_first(branch[: self.n_leaves]), return_inverse=True)[1].astype(np.int64)
+
+
+def _by_first(labels: np.ndarray) -> np.ndarray:
+    """Each label replaced by the place where it first occurs."""
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    return first[inverse]
+
+
+def grow(counts: np.ndarray, offsets: np.ndarray) -> Tree:
+    """The tree over K clusters.
+
+    counts (V, K), not negative: cells of each value of each column in each cluster; offsets (C + 1,): the first value
+    of each column. Ties go to the first pair; for the last merges see `last_merges.py`. O(K^2 V) logarithms and O(K^2)
+    memory.
+    """
+    k, (cells, sign) = counts.shape[1], _signed(counts, offsets)
+    entropy = _n_log_n(cells) @ sign
+    cost = np.full((k, k), np.inf)
+    for a in range(k - 1):
+        cost[a, a + 1 :] = _costs(a, np.arange(a + 1, k), cells, sign, entropy)
+    node, alive = np.arange(k), np.ones(k, bool)
+    merges, costs = np.zeros((max(k - 1, 0), 2), np.int64), np.zeros(max(k - 1, 0))
+    least = cost.min(axis=1) if k else np.zeros(0)  # of each row
+    greedy = max(k - LAST, 0)
+    for i in range(greedy):
+        a = int(np.argmin(least))
+        b = int(np.argmin(cost[a]))
+        merges[i], costs[i] = (node[a], node[b]), max(cost[a, b], 0.0)
+        cells[a] += cells[b]
+        entropy[a] = _n_log_n(cells[a]) @ sign
+        node[a], alive[b] = k + i, False
+        nearest_gone = _rows_at_least(cost, least, a, b)
+        cost[b, :] = cost[:, b] = np.inf
+        least[b] = np.inf
+        others = np.flatnonzero(alive & (np.arange(k) != a))
+        nats = _costs(a, others, cells, sign, entropy)
+        low = others < a
+        cost[others[low], a], cost[a, others[~low]] = nats[low], nats[~low]
+        again = np.union1d(nearest_gone[alive[nearest_gone]], [a])
+        least[again] = cost[again].min(axis=1)
+        least[others[low]] = np.minimum(least[others[low]], nats[low])
+    left = np.flatnonzero(alive)
+    lost = LostBy(cells[left], lambda total: _n_log_n(total) @ sign)
+    known = {1 << i: int(node[c]) for i, c in enumerate(left)}
+    for i, (a, b) in enumerate(last_merges(lost, len(left)), greedy):
+        merges[i], costs[i] = (known[a], known[b]), lost(a, b)
+        known[a | b] = k + i
+    return Tree(k, merges, costs)
+
+
+def joined(counts: np.ndarray, offsets: np.ndarray, most: int) -> np.ndarray:
+    """The leaf of each cluster in a tree of at most so many, (K,) 0..: the largest clusters have their own, in their
+    order, and each smaller one joins the one that it costs least to merge with."""
+    k = counts.shape[1]
+    if k <= most:
+        return np.arange(k)
+    cells, sign = _signed(counts, offsets)
+    entropy = _n_log_n(cells) @ sign
+    kept = np.sort(np.argsort(-counts.sum(axis=0), kind="stable")[:most])
+    leaf = np.full(k, -1)
+    leaf[kept] = np.arange(most)
+    for b in np.flatnonzero(leaf < 0):
+        leaf[b] = int(np.argmin(_costs(b, kept, cells, sign, entropy)))
+    return leaf
+
+
+def _signed(counts: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A row for each cluster, of its values and of its totals of the columns, (K, M); and -1 or 1, as h has them, (M,).
+    What no cluster has is left out."""
+    observed = np.add.reduceat(counts, offsets[:-1], axis=0) if len(offsets) > 1 else counts[:0]
+    cells = np.vstack([counts, observed]).astype(np.float64)
+    sign = np.where(np.arange(len(cells)) < len(counts), -1.0, 1.0)
+    seen = cells.any(axis=1)
+    return np.ascontiguousarray(cells[seen].T), sign[seen]
+
+
+def _rows_at_least(cost: np.ndarray, least: np.ndarray, a: int, b: int) -> np.ndarray:
+    """The rows whose least cost is that to a or to b."""
+    return np.flatnonzero(np.minimum(cost[:, a], cost[:, b]) <= least)
+
+
+def _costs(a: int, others: np.ndarray, cells: np.ndarray, sign: np.ndarray, entropy: np.ndarray) -> np.ndarray:
+    """Costs of merging cluster a with each of the others, some at a time so that memory stays small."""
+    nats = np.empty(len(others))
+    step = max(1, BLOCK // max(cells.shape[1], 1))
+    for start in range(0, len(others), step):
+        b = others[start : start + step]
+        nats[start : start + step] = _n_log_n(cells[a] + cells[b]) @ sign - entropy[a] - entropy[b]
+    return np.where(nats > 1e-9, nats, 0.0)  # what is equal differs by rounding alone
+
+
+def _n_log_n(n: np.ndarray) -> np.ndarray:
+    return n * np.log(np.maximum(n, 1e-300))

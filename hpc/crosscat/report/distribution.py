@@ -1,0 +1,49 @@
+"""The distribution of a column that no other goes with: its clusters are a histogram, and so it is shown as one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from mpibayes.io.clock import around
+from mpibayes.io.order import in_order
+from mpibayes.io.rows import Column
+from mpibayes.text import factor, number, percent, spread
+
+BARS = "\N{LOWER ONE EIGHTH BLOCK}▂▃▄▅▆▇█"
+BINS = 16
+NAMED = 5  # levels
+
+
+def in_words(columns: Sequence[Column], cells: Mapping[str, np.ndarray]) -> str:
+    """cells: of each column of which the table's one is made (its atoms, and the rest), as samplers have them."""
+    return "; ".join(_levels(c, cells[c.name]) if c.levels else _numbers(c, cells[c.name]) for c in columns)
+
+
+def _levels(c: Column, codes: np.ndarray) -> str:
+    counts = np.bincount(codes.astype(np.int64), minlength=len(c.levels) + 1)[: len(c.levels)]
+    shares = counts / max(counts.sum(), 1)
+    order = in_order(c.name, c.levels) or np.argsort(-shares, kind="stable")[:NAMED]
+    words = ", ".join(f"{c.levels[i]} {percent(shares[i])}" for i in order)
+    left = len(c.levels) - len(order)
+    return words + (f", and {left:,} more" if left else "")
+
+
+def _numbers(c: Column, x: np.ndarray) -> str:
+    """Mean and deviation, a histogram between the 1 and 99 % points, and the 5, 50 and 95 % points."""
+    x = x[~np.isnan(x)]
+    if not len(x):
+        return "all cells are missing"
+    mean, sd = float(x.mean()), float(x.std())
+    words = around(mean, sd, unit=c.unit) if c.unit else factor(mean, sd) if c.log else spread(mean, sd)
+    low, high = np.quantile(x, (0.01, 0.99))
+    if not high > low:
+        return words
+    counts = np.histogram(np.clip(x, low, high), BINS, (low, high))[0]
+    bars = "".join(BARS[int(np.ceil(7 * n / counts.max()))] for n in counts)
+    if c.unit:
+        return f"{words} {bars}"
+    points = np.quantile(x, (0.05, 0.5, 0.95))
+    five, half, most = (number(v) for v in (np.exp(points) if c.log else points))
+    return f"{words} {bars} (5 %: {five}, half: {half}, 95 %: {most})"

@@ -1,0 +1,134 @@
+"""The groups of each level of a view, with names and traits; the levels in words, the most useful first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.draws import OfColumns
+from mpibayes.hpc.crosscat.levels.cells import Tally
+from mpibayes.hpc.crosscat.levels.level import Level, first_level
+from mpibayes.hpc.crosscat.levels.of_run import ViewLevels
+from mpibayes.hpc.crosscat.report import profiles
+from mpibayes.hpc.crosscat.report.names import against_the_whole, most_telling, name_clusters
+from mpibayes.hpc.crosscat.report.profiles import Trait
+from mpibayes.hpc.crosscat.report.telling import Shared
+from mpibayes.hpc.posterior.sections import Levels, Numbers
+from mpibayes.text import counted
+
+COMPARED = 12  # groups of a level that are named by what tells them from each other; of more, from all rows
+DETAILED = 8  # groups of a level whose columns the page has
+SAID = 3  # levels in sentences, of a kind
+EVERY = "No natural groups: at every level another run would draw other lines."
+
+
+@dataclass(frozen=True)
+class GroupLine:
+    """What the report says of one group. certain: see `Level.certain_of`."""
+
+    number: int
+    rows: int
+    share: float
+    certain: float
+    traits: list[Trait]
+    name: str
+
+
+@dataclass(frozen=True)
+class ShownLevel:
+    """A level with the names of its groups; whole: all columns in them, of levels of few groups."""
+
+    level: Level
+    groups: list[GroupLine]
+    whole: list[Levels | Numbers] = field(default_factory=list)
+
+
+def shown_levels(tree: ViewLevels, own: OfColumns, hyper, shared: Shared) -> list[ShownLevel]:
+    """The levels that a report offers, few groups first."""
+    return [shown_level(tree, level, own, hyper, shared) for level in tree.offered()]
+
+
+def shown_level(tree: ViewLevels, level: Level, own: OfColumns, hyper, shared: Shared) -> ShownLevel:
+    """One level. hyper: of the representative draw, whose prior smooths the shares of categories."""
+    tallies = {t.column.name: t for t in tree.cells(level)}
+    statistics, numbers = _statistics(own, tallies), _numbers(tallies)
+    every, few = np.arange(level.n), level.n <= COMPARED
+    prior = own.components.prior(hyper)
+
+    def again(compared: bool = False):
+        return profiles.each_profile(own.components, prior, statistics, every, numbers, compared)
+
+    columns = list(again(few))
+    whole = [against_the_whole(c) for c in columns]
+    traits = [profiles.traits(columns, k, shared) for k in range(level.n)] if few else most_telling(again, whole, every)
+    total, names = level.rows.sum(), name_clusters(traits)
+    groups = [
+        GroupLine(k + 1, int(n), float(n / total), float(level.certain_of[k]), traits[k], names[k])
+        for k, n in enumerate(level.rows)
+    ]
+    return ShownLevel(level, groups, whole if level.n <= DETAILED else [])
+
+
+def _statistics(own: OfColumns, tallies: dict[str, Tally]) -> SimpleNamespace:
+    """Sizes and categories as `profiles.each_profile` takes them, in rows of an average draw."""
+    of = [tallies[c.name].counts for c in own.components.categorical.columns]
+    size = next(iter(tallies.values())).counts.sum(axis=0)
+    return SimpleNamespace(size=size, levels=np.concatenate(of) if of else np.zeros((0, len(size))))
+
+
+def _numbers(tallies: dict[str, Tally]) -> dict[str, profiles.Numbers]:
+    numeric = {name: t for name, t in tallies.items() if not t.column.levels}
+    return {name: profiles.Numbers(t.counts[:-1], *t.moments) for name, t in numeric.items()}
+
+
+# --- in words ---------------------------------------------------------------------------------------------------------
+
+
+def first(levels: Sequence[ShownLevel]) -> ShownLevel | None:
+    """The level that is shown first, see `level.first_level`."""
+    level = first_level([shown.level for shown in levels])
+    return next((shown for shown in levels if shown.level is level), None)
+
+
+def in_words(levels: Sequence[ShownLevel]) -> list[str]:
+    """What can be used, in sentences: natural levels, then usable ones."""
+    of = [shown.level for shown in levels]
+    if not of:
+        return []
+    if not of[0].judged:
+        return [f"Groups from 2 to {of[-1].n}. One chain: not judged. A second one, run.chains = 2, is the judge."]
+    natural = [level for level in of if level.natural]
+    usable = [level for level in of if level.usable and not level.natural]
+    sentences = [str(level) for level in natural[:SAID]] or [EVERY]
+    if len(natural) > SAID:
+        sentences.append(f"Natural, too: {_numbers_of(natural[SAID:])}.")
+    if usable:
+        sentences.append(str(usable[0]))
+    if len(usable) > 1:
+        sentences.append(f"Likewise a summary: {_numbers_of(usable[1:])}.")
+    if not natural and not usable:
+        best = max(of, key=lambda level: level.agree)
+        sentences.append(
+            f"No level is usable: the chains agree most on {counted(best.n, 'group')}, with an adjusted Rand index of "
+            f"{best.agree:.2f}."
+        )
+    return sentences
+
+
+def any_usable(levels: Sequence[ShownLevel]) -> bool:
+    return any(shown.level.natural or shown.level.usable for shown in levels)
+
+
+def _numbers_of(levels: Sequence[Level]) -> str:
+    """2 to 5, 7 and 9 groups."""
+    runs: list[list[int]] = []
+    for n in (level.n for level in levels):
+        if runs and n == runs[-1][-1] + 1:
+            runs[-1].append(n)
+        else:
+            runs.append([n])
+    words = [f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]])) + " groups"

@@ -1,0 +1,62 @@
+"""Categories in order: a few integers, as of Likert items, or bands of numbers, as of ages or incomes.
+
+A column is in order if its levels, three at least, are all integers or all bands (`18-24`, `under 18`, `65+`,
+`$10,000 to $20,000`) that do not overlap. Many integers, integers written with a leading zero, and columns whose names
+say that they are codes (`zip`, `type`) are names of things.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+FEWEST, MOST_INTEGERS = 3, 20
+CODED = re.compile(r"(code|recode|codes|type|class|category|group|zip|zipcode|(^|[^a-z])(id|ids|nbr|key))$", re.I)
+INTEGER = re.compile(r"^-?(0|[1-9]\d{0,3})$")
+NUMBER = r"[$€£]?\s*(\d[\d,]*(?:\.\d+)?)\s*(?:k|%|years?|yrs?)?"
+BELOW = re.compile(rf"^(?:<|<=|≤|under|below|up to|less than|at most)\s*{NUMBER}$", re.I)
+MORE = r"(?:\+|plus|(?:and|or) (?:over|more|older|above))"
+ABOVE = re.compile(rf"^(?:(?:>|>=|≥|over|above|more than|at least)\s*{NUMBER}|{NUMBER}\s*{MORE})$", re.I)
+BETWEEN = re.compile(rf"^[\[(]?{NUMBER}\s*(?:-|\u2013|to|,\s)\s*{NUMBER}[\])]?$", re.I)
+
+
+def in_order(name: str, levels: Sequence[str]) -> tuple[int, ...]:
+    """The levels of a column from the least to the greatest, as places in `levels`; () of a column without an order.
+
+    >>> in_order("q05", ["1", "2", "3"]), in_order("age", ["18-29", "30-44", "45+", "<18"])
+    ((0, 1, 2), (3, 0, 1, 2))
+    >>> in_order("zip", ["1", "2", "3"]), in_order("colour", ["blue", "green", "red"])
+    ((), ())
+    """
+    if len(levels) < FEWEST or CODED.search(name):
+        return ()
+    if all(INTEGER.match(level) for level in levels):
+        order = sorted(range(len(levels)), key=lambda i: int(levels[i]))
+        span = int(levels[order[-1]]) - int(levels[order[0]])
+        return tuple(order) if len(levels) <= MOST_INTEGERS and span < 2 * len(levels) else ()
+    bands = [_band(level) for level in levels]
+    if any(band is None for band in bands):
+        return ()
+    order = sorted(range(len(levels)), key=lambda i: bands[i])
+    apart = all(bands[a][1] <= bands[b][0] for a, b in pairwise(order))
+    return tuple(order) if apart else ()
+
+
+def _band(level: str) -> tuple[float, float] | None:
+    """From and to where a level reaches; None of one that is no band."""
+    level = level.strip()
+    if INTEGER.match(level):  # among bands: 0, 1-2, 3+
+        return float(level), float(level)
+    if match := BELOW.match(level):
+        return float("-inf"), _value(match)
+    if match := ABOVE.match(level):
+        return _value(match), float("inf")
+    if match := BETWEEN.match(level):
+        low, high = (float(text.replace(",", "")) for text in match.groups())
+        return (low, high) if low < high else None
+    return None
+
+
+def _value(match: re.Match[str]) -> float:
+    return float(next(text for text in match.groups() if text).replace(",", ""))

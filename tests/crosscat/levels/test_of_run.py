@@ -1,0 +1,184 @@
+"""Groups of clusters of a run: report, exports, predictions and questions have the same numbers and names."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.commands.export import export
+from mpibayes.hpc.commands.predict import predict
+from mpibayes.hpc.commands.report import report
+from mpibayes.hpc.crosscat.draws import Posterior
+from mpibayes.hpc.crosscat.levels import of_run
+from mpibayes.hpc.crosscat.levels.of_run import levels_of_views
+from mpibayes.hpc.crosscat.partitions import similarity
+from mpibayes.hpc.crosscat.report import distribution, groups
+from mpibayes.hpc.crosscat.representative import representatives
+from mpibayes.hpc.query import new_rows
+from mpibayes.hpc.query.asking import Asking
+from tests.crosscat.report.runs import make_run, planted, write_planted
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch):
+    monkeypatch.setattr("mpibayes.hpc.crosscat.report.report._pictures", lambda posterior: {})
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    return write_planted(tmp_path_factory.mktemp("planted") / "planted.h5")
+
+
+@pytest.fixture(scope="module")
+def run_dir(table, tmp_path_factory):
+    """Two chains, a tenth of the rows held out, on three planted groups."""
+    return make_run(tmp_path_factory.mktemp("run") / "a", table, cycles=40, heldout=0.1, chains=2)
+
+
+@pytest.fixture(scope="module")
+def one_chain(table, tmp_path_factory):
+    return make_run(tmp_path_factory.mktemp("run") / "one", table, cycles=30)
+
+
+def found(folder):
+    run = Posterior([folder])
+    run.read_traces()
+    kept = run.require_kept()
+    views = representatives(run, kept).views
+    return run, levels_of_views(run, [(r.of, len(r.sizes)) for r in views], kept)
+
+
+def lines(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_planted_groups_are_natural(run_dir):
+    run, (levels,) = found(run_dir)
+    level = levels.level(3)
+    assert level.natural and level.usable and level.certain > 0.95
+    assert similarity(levels.rows(level), planted()[1][run.data.training_rows])[0] >= 0.95
+    assert level.rows.sum() == run.n_rows and level.rows.tolist() == sorted(level.rows, reverse=True)
+
+
+def test_cells_of_groups_are_those_of_their_rows(run_dir):
+    """Averages over draws: where every draw agrees on the groups they are counts."""
+    run, (levels,) = found(run_dir)
+    level = levels.level(3)
+    z, cells = levels.rows(level), {t.column.name: t for t in levels.cells(level)}
+    rows = run.data.rows_of(0, run.n_rows)
+    height = next(c for c in run.columns if c.name == "height")
+    x = getattr(rows, height.block)[:, height.index]
+    mean, scatter = cells["height"].moments
+    for k in range(3):
+        own = x[(z == k) & ~np.isnan(x)]
+        assert mean[k] == pytest.approx(own.mean(), abs=1.5)
+        assert scatter[k] == pytest.approx(((own - own.mean()) ** 2).sum(), rel=0.35)
+    assert cells["colour"].counts.sum() == pytest.approx(run.n_rows)
+
+
+def test_few_draws_where_clusters_are_many(run_dir, monkeypatch):
+    _, (many,) = found(run_dir)
+    assert many.patterns.leaves.shape[1] == 10
+    monkeypatch.setattr(of_run, "MANY", 5)
+    monkeypatch.setattr(of_run, "MOST_LEAVES", 12)
+    run, (few,) = found(run_dir)
+    assert few.patterns.leaves.shape[1] == 6 and few.tree.n_leaves == 12
+    assert similarity(few.rows(few.level(3)), planted()[1][run.data.training_rows])[0] >= 0.95
+
+
+def test_all_doors_have_the_same_groups(run_dir, table, tmp_path):
+    report(run_dir, out=tmp_path / "report")
+    document = json.loads((tmp_path / "report" / "summary.json").read_text())
+    level = next(level for level in document["levels"] if level["groups"] == 3)
+    assert level["natural"] and level["usable"] and level["text"].startswith("3 natural groups: ")
+    assert all(group["name"] and group["traits"] for group in level["found"])
+    export(run_dir, "clusters", tmp_path / "rows.csv", groups=3)
+    rows = lines(tmp_path / "rows.csv")
+    assert len(rows) == 400 and list(rows[0])[:3] == ["row", "cluster", "group"]
+    trained = [row for row in rows if row["held_out"] == "false"]
+    sizes = [sum(row["group"] == str(k) for row in trained) for k in (1, 2, 3)]
+    assert sizes == [group["rows"] for group in level["found"]]
+    every = np.array([int(row["group"]) for row in rows])
+    assert similarity(every - 1, planted()[1])[0] >= 0.95  # held-out rows too
+    predict(run_dir, table.path, tmp_path / "new.csv", groups=3)
+    predicted = lines(tmp_path / "new.csv")
+    assert np.mean(every == [int(row["group"]) for row in predicted]) > 0.98
+    assert all(float(row["p_group"]) > 1 / 3 for row in predicted)
+    asking = Asking(run_dir)
+    here, others = new_rows.of_group(asking, 2, 3, 1)
+    assert sum(len(part.rows) for part in here.batches()) == sizes[1] and "group 2 of 3" in str(here.path)
+    assert sum(len(part.rows) for part in others.batches()) == sizes[0] + sizes[2]
+    assert new_rows.of_group(asking, 1, None, 1)[0].path.name.startswith("group 1 of 2 (")  # those shown first
+
+
+def test_what_is_not_there(run_dir, tmp_path):
+    for groups_ in (2, 3):
+        export(run_dir, "clusters", tmp_path / f"{groups_}.csv", groups=groups_)
+    with pytest.raises(ConfigError, match=r"no level of 300 groups; .* expected 2"):
+        export(run_dir, "clusters", tmp_path / "out.csv", groups=300)
+    with pytest.raises(ConfigError, match="--groups is for --to clusters"):
+        export(run_dir, "labels", tmp_path / "out.txt", groups=3)
+    asking = Asking(run_dir)
+    with pytest.raises(ConfigError, match="group 4: expected 1 to 3"):
+        new_rows.of_group(asking, 4, 3, 1)
+    with pytest.raises(ConfigError, match="view 2: expected 1 to 1"):
+        new_rows.of_group(asking, 1, 3, 2)
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_one_chain_says_so(one_chain, tmp_path):
+    report(one_chain, out=tmp_path / "report")
+    document = json.loads((tmp_path / "report" / "summary.json").read_text())
+    assert {level["natural"] for level in document["levels"]} == {None}
+    assert "One chain: not judged." in " ".join((tmp_path / "report" / "report.txt").read_text().split())
+
+
+def test_the_page_and_the_text(run_dir, tmp_path):
+    report(run_dir, out=tmp_path)
+    text = " ".join((tmp_path / "report.txt").read_text().split())
+    assert text.index("2 natural groups: ") < text.index("3 natural groups: ") < text.index("representative partition")
+    page = (tmp_path / "report.html").read_text()
+    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    (stops,) = [part for part in data if part["part"] == "stops"]
+    assert [stop["mark"] for stop in stops["stops"]][:2] == ["good", "good"] and stops["first"] == 0
+    assert stops["stops"][-1]["name"].startswith("all ")
+    three = stops["stops"][1]
+    assert three["name"] == "3 natural groups" and len(three["table"]["rows"]) == 3
+    assert len(three["table"]["details"]["columns"]) == 7
+
+
+def test_levels_in_words():
+    class Made:
+        def __init__(self, n, natural=False, usable=False, agree=0.95):
+            self.n, self.natural, self.usable, self.agree, self.judged = n, natural, usable, agree, True
+
+        def __str__(self):
+            return f"{self.n}."
+
+    def words(*levels):
+        return groups.in_words([groups.ShownLevel(level, []) for level in levels])
+
+    assert words(Made(2, True, True), Made(3, False, True), Made(4, False, True), Made(7, False, True)) == [
+        "2.", "3.", "Likewise a summary: 4 and 7 groups.",
+    ]  # fmt: skip
+    assert words(*(Made(n, True, True) for n in range(2, 8))) == ["2.", "3.", "4.", "Natural, too: 5 to 7 groups."]
+    assert words(Made(2, agree=0.4), Made(3, agree=0.6)) == [
+        groups.EVERY,
+        "No level is usable: the chains agree most on 3 groups, with an adjusted Rand index of 0.60.",
+    ]
+
+
+def test_a_column_alone_is_a_distribution(table):
+    run_columns = {c.name: c for c in table.columns}
+    g = np.random.default_rng(0)
+    words = distribution.in_words([run_columns["colour"]], {"colour": np.array([0, 0, 0, 2, 4])})
+    assert words.startswith("red 75 %, blue 25 %")
+    numbers = distribution.in_words([run_columns["height"]], {"height": g.normal(50, 5, 4000)})
+    bars = [c for c in numbers if c in distribution.BARS]
+    assert numbers.startswith("49.9 ± 5.0 ") and "(5 %: 41.9, half: 49.8, 95 %: 58.2)" in numbers
+    assert len(bars) == distribution.BINS and bars[8] > bars[0]
+    blank = distribution.in_words([run_columns["height"]], {"height": np.full(3, np.nan)})
+    assert blank == "all cells are missing"
