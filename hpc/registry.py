@@ -28,7 +28,7 @@ ROOMS = {
     "svi lda": "svi.lda",
 }  # by kind
 FAMILIES = tuple(kind for kind in ROOMS if " " not in kind)
-DEFAULT = AUTO = "auto"  # the table decides: `choice`
+DEFAULT = AUTO = "auto"  # the table decides: `choice_for`
 
 
 def kind_of(model: Mapping[str, Any]) -> str:
@@ -38,9 +38,9 @@ def kind_of(model: Mapping[str, Any]) -> str:
     return kind if kind in ROOMS else family
 
 
-def choice() -> Any:
-    """What "auto" means: family_for(config, n_rows, n_columns)."""
-    return _door(AUTO, "choice")
+def choice_for(family: str) -> Any:
+    """The module that chooses the family for a table where `family` leaves it open; None where it is a family."""
+    return _door(AUTO, "choice") if family == AUTO else None
 
 
 def keys_of(kind: str) -> Keys:

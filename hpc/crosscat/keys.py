@@ -100,11 +100,17 @@ class Model(keys.Model):
         """Whether there may be several views; a mixture has one. Of "auto" not known yet: keys of views are allowed."""
         return SEVERAL[self.family]
 
+    @property
+    def needs_views(self) -> bool:
+        """Whether a mixture would not do, whatever the table."""
+        return NEEDED[self.family]
+
 
 def _plain(given: Any) -> Any:
     return given.model_dump() if isinstance(given, Section) else given
 
 
+NEEDED = {"mixture": False, "crosscat": True, "auto": False}
 SEVERAL = {"mixture": False, "crosscat": True, "auto": True}  # what auto means, the table decides: choice.py
 OF_VIEWS = {  # keys that a mixture has no use for
     "model": ("view_concentration", "view_discount"),

@@ -113,7 +113,7 @@ def _view_rules(model: Model, sampler: Sampler, report: Report) -> None:
                 what = f"given, but model.family = {shown(model.family)} has one view"
                 report.add((section, key), f'{what}; set model.family = "crosscat" to use it, or take it out')
         return
-    if model.family == "crosscat" and isinstance(model.concentration, GammaPrior):
+    if model.needs_views and isinstance(model.concentration, GammaPrior):
         what = "views that split and merge have no gamma prior of the concentration but on a grid"
         report.add(("model", "concentration"), f'{what}; use {GAMMA_GRID}, "learn" or a number')
     _least_rule("view_concentration", model.view_concentration, "view_discount", model.view_discount, report)

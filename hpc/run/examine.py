@@ -46,7 +46,7 @@ def examine(config_path: str | Path, overrides: Sequence[str] = ()) -> Found:
     check_table(config, table)
     data = data_of(config, table)
     data.check_blocks()
-    config = with_family(config, table, data)
+    config, _ = with_family(config, table, data)
     kind = family_of(config.kind)
     config = rounds.decided(config, scalars_of(config.kind), data)
     family = kind(serial(), config, data)

@@ -144,7 +144,9 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
     places = run_directory.chain_places(folder, config.run.chains)
     # what "auto" meant at the first start decides how the rows are cut
     config = on_root(comm, lambda: run_directory.as_continued(folder, config, fresh))
-    config = with_family(config, table, data)
+    config, about_family = with_family(config, table, data)
+    if about_family and comm.rank == 0:
+        print(visible(about_family), flush=True)
     # all that can be wrong with the input is found before the run directory is made
     kind = family_of(config.kind)
     config = rounds.decided(config, scalars_of(config.kind), data)

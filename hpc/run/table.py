@@ -44,9 +44,11 @@ def data_of(config: Config, table: AnyTable) -> Data | SparseData:
     return Data(table, config.unused, config.heldout_fraction, config.joint, config.model.latent)
 
 
-def with_family(config: Config, table: AnyTable, data: Data | SparseData) -> Config:
-    """Return the configuration with the family that "auto" means for this table."""
-    if config.model.family != registry.AUTO:
-        return config
-    family = registry.choice().family_for(config, table.n_rows, len(data.stored))
-    return config.changed("model", family=family)
+def with_family(config: Config, table: AnyTable, data: Data | SparseData) -> tuple[Config, str]:
+    """Return the configuration with the family that "auto" means for this table, and a sentence about the choice."""
+    choice = registry.choice_for(config.model.family)
+    if choice is None:
+        return config, ""
+    size = table.n_rows, len(data.stored)
+    family = choice.family_for(config, *size)
+    return config.changed("model", family=family), choice.in_words(family, *size)

@@ -480,7 +480,7 @@ def test_what_exists_is_kept(tmp_path):
     with pytest.raises(ConfigError, match="a typed table is HDF5"):  # the name of the table was forgotten
         import_table(tmp_path / "data.csv", tmp_path / "more.csv")
     (tmp_path / "text.h5").write_text(PEOPLE)
-    with pytest.raises(ConfigError, match="both source and target"):
+    with pytest.raises(ConfigError, match="both read and written"):
         import_table(tmp_path / "text.h5", tmp_path / "text.h5", overwrite=True)
     (tmp_path / "s.toml").write_text("mine")
     with pytest.raises(ConfigError, match="exists and is kept"):
