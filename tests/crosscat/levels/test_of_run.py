@@ -139,7 +139,11 @@ def test_one_chain_says_so(one_chain, tmp_path):
 def test_the_page_and_the_text(run_dir, tmp_path):
     report(run_dir, out=tmp_path)
     text = " ".join((tmp_path / "report.txt").read_text().split())
-    assert text.index("2 natural groups: ") < text.index("3 natural groups: ") < text.index("representative partition")
+    assert (
+        text.index("2 natural groups: ")
+        < text.index("3 natural groups: ")
+        < text.index("Clusters of the representative partition")
+    )
     page = (tmp_path / "report.html").read_text()
     data = json.loads(page.split('id="data">')[1].split("</script>")[0])
     (stops,) = [part for part in data if part["part"] == "stops"]
