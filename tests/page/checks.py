@@ -10,6 +10,9 @@ VOID = {"meta", "link", "br", "img", "input", "hr"}
 OURS = re.compile(r"[\w-]+(/\d+)?")  # a place in the page
 
 
+NO_BREAK = "\N{NO-BREAK SPACE}"  # before a percent sign
+
+
 class Page(HTMLParser):
     """The page as a browser sees it, roughly: every element is closed in its turn."""
 
@@ -59,7 +62,7 @@ class Page(HTMLParser):
             self.scripts[-1][1] += data
         elif self.open and self.open[-1] != "style":
             self.words.append(data)
-            if not data.replace("\n", " ").isprintable():
+            if not data.replace("\n", " ").replace(NO_BREAK, " ").isprintable():
                 self.problems.append(f"a text has what cannot be seen: {data!r}")
 
 

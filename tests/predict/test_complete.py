@@ -254,7 +254,7 @@ def test_refusals(run, holes, tmp_path):
             predict(run, holes[0], *arguments, **options, **QUIET)
 
     refused("nothing to write: name a file")
-    refused("--impute are columns of the file that -o names", complete=tmp_path / "a.csv", impute=True)
+    refused("--groups are columns of the file that -o names", complete=tmp_path / "a.csv", impute=True)
     refused("is both read and written by this command", complete=holes[0], overwrite=True)
     refused("is a text file; expected a name that ends in .csv", complete=tmp_path / "a.parquet")
     refused("is named twice", tmp_path / "a.csv", complete=tmp_path / "a.csv")

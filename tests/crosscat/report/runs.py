@@ -76,7 +76,10 @@ def make_run(
     labels; starts: of the first chain and of the others; more: further settings of the sampler."""
     folder = Path(folder)
     given = f"[data]\ntable = '{table.path}'\n" + (f"heldout = {heldout}\n" if heldout else "")
-    given += "" if "[model]" in text else '[model]\nfamily = "mixture"\n'
+    if "family" not in text:
+        given += '[model]\nfamily = "mixture"\n'
+        text, _, of_model = text.partition("[model]\n")
+        given += of_model
     given += f"[run]\ncycles = {cycles}\nburn_in = {burn_in}\nchains = {chains}\nseed = 5\nshards = 2\n"
     given += f"[output]\nlabels = {labels}\n{text}"
     path = folder.parent / f"{folder.name}.toml"
@@ -92,7 +95,7 @@ def make_run(
     settings = Settings(
         seed=5, shards=2, concentration=model.law, discount=model.discount,
         likelihood=model.likelihood, priors=priors(config),
-        view_concentration=model.view_concentration if model.has_views else None,
+        view_concentration=model.view_law,
         **more,
     )  # fmt: skip
     scalars = BY_FAMILY[model.family]
