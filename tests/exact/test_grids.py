@@ -155,8 +155,9 @@ def test_a_run_keeps_the_grid_that_it_began_with(tmp_path, monkeypatch):
     write_table(tmp_path / "t.h5", columns, rows)
     (tmp_path / "run.toml").write_text('[data]\ntable = "t.h5"\n[output]\nlabels = 1\n')
     words = ("--set", "run.cycles=4", "--set", "run.burn_in=0")
+    monkeypatch.setattr(family, "AUTO_CONCENTRATION", "learn")  # as it was at first
     assert run(tmp_path, "old", *words).returncode == 0
-    monkeypatch.setattr(family, "AUTO_CONCENTRATION", {"gamma": [1.0, 1.0], "points": 41})
+    monkeypatch.undo()
     for name, longer in (("old", "8"), ("new", "4"), ("new", "8")):
         done = run(tmp_path, name, "--set", f"run.cycles={longer}", "--set", "run.burn_in=0")
         assert done.returncode == 0, done.stderr
@@ -167,7 +168,6 @@ def test_a_run_keeps_the_grid_that_it_began_with(tmp_path, monkeypatch):
     for name, grid in (("old", log_grid), ("new", QUANTILES)):
         alphas = [draw.hyper.concentration for draw in iterate_draws(tmp_path / name)]
         assert len(alphas) == 8 and all(np.abs(grid / alpha - 1).min() < 1e-12 for alpha in alphas)
-    monkeypatch.undo()
     assert run(tmp_path, "new", "--set", "run.cycles=9", "--set", "run.burn_in=0").returncode == 0
     done = run(tmp_path, "old", "--set", "run.cycles=9", "--set", "model.concentration=[1, 2]")
     assert done.returncode == 2 and "model.concentration" in done.stderr
