@@ -90,10 +90,12 @@ def _stored_elsewhere(how: h5py.h5p.PropDCID) -> str:
 
 class _Medium(io.RawIOBase):
     """What HDF5 writes to: a file whose first failure is kept until HDF5 is done, since it cannot let go of a file that
-    it could not write. Until then it looks as if all were there."""
+    it could not write. Until then it looks as if all were there: HDF5 reads back what it wrote, and ends the process
+    where that is something else. So what a full disk did not take stays in memory."""
 
     def __init__(self, file: BinaryIO):
-        self._file, self._at, self._end, self.failure = file, 0, 0, None
+        self._file, self._at, self._end, self.failure = file.fileno(), 0, 0, None
+        self._not_taken: list[tuple[int, bytes]] = []  # (offset, bytes) of what was written since a failure
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._end}[whence]
@@ -103,29 +105,40 @@ class _Medium(io.RawIOBase):
         return self._at
 
     def write(self, data) -> int:
+        view = memoryview(data).cast("B")
         with self._keeping():
-            self._file.seek(self._at)
-            self._file.write(data)
-        self._at += len(data)
+            written = 0
+            while self.failure is None and written < len(view):
+                written += os.pwrite(self._file, view[written:], self._at + written)
+        if self.failure is not None:
+            self._not_taken.append((self._at, bytes(view)))
+        self._at += len(view)
         self._end = max(self._end, self._at)
-        return len(data)
+        return len(view)
 
     def readinto(self, data) -> int:
+        view, got, piece = memoryview(data).cast("B"), 0, b"."
         with self._keeping():
-            self._file.seek(self._at)
-            self._file.readinto(data)
-        self._at += len(data)
-        return len(data)
+            while piece and got < len(view):
+                piece = os.pread(self._file, len(view) - got, self._at + got)
+                view[got : got + len(piece)] = piece
+                got += len(piece)
+        view[got:] = bytes(len(view) - got)
+        for offset, written in self._not_taken:
+            start, stop = max(offset, self._at), min(offset + len(written), self._at + len(view))
+            if start < stop:
+                view[start - self._at : stop - self._at] = written[start - offset : stop - offset]
+        self._at += len(view)
+        return len(view)
 
     def truncate(self, size: int | None = None) -> int:
         self._end = self._at if size is None else size
         with self._keeping():
-            self._file.truncate(self._end)
+            os.ftruncate(self._file, self._end)
         return self._end
 
     def flush(self) -> None:
-        with self._keeping():
-            self._file.flush()
+        """What was written is with the operating system already."""
 
     @contextmanager
     def _keeping(self) -> Iterator[None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import math
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +21,7 @@ from mpibayes.text import visible
 
 MOST_ROWS = 20_000  # of a table
 MOST_PAIRS = 300_000  # of rows and columns that have details
+MOST_STOP_PAIRS = 30_000  # of all the tables of a slider
 MOST_SHARES = 1_200_000  # of levels of these columns
 MOST_NAMES = 1000  # of a matrix
 MOST_LEVELS = 24  # of a column that are named
@@ -112,9 +114,16 @@ def _sixteen(x: np.ndarray) -> str:
 
 
 def _stops(s: Stops) -> dict[str, Any]:
+    """Details of the first tables, as far as they are no more than those of one long table."""
+    left, tables = MOST_STOP_PAIRS, []
+    for table in s.tables:
+        columns = table.details.columns if table.details else ()
+        pairs = sum(len(column.apart) for column in columns)
+        tables.append(table if pairs <= left else replace(table, details=None))
+        left -= pairs if pairs <= left else 0
     stops = [
         {"name": said(name), "words": said(words), "mark": mark, "table": _browse(table)}
-        for name, words, mark, table in zip(s.names, s.words, s.marks, s.tables, strict=True)
+        for name, words, mark, table in zip(s.names, s.words, s.marks, tables, strict=True)
     ]
     return {"part": "stops", "label": s.label, "first": s.first, "stops": stops}
 

@@ -14,7 +14,7 @@ import pytest
 from mpibayes.errors import CheckpointError, DataError
 from mpibayes.hpc.cli import main
 from mpibayes.io import checkpoint
-from mpibayes.io.h5 import reading_h5
+from mpibayes.io.h5 import reading_h5, writing_h5
 from mpibayes.io.seal import append_seal
 from mpibayes.io.segments import Segments, list_segments, read_attributes, read_blocks
 from mpibayes.io.sparse import SparseRows, SparseTable, write_sparse
@@ -173,3 +173,26 @@ def test_no_file_at_all(tmp_path, kind, capsys):
     assert main(["check", str(tmp_path / "run.toml")]) == 3
     said = capsys.readouterr().err
     assert ("is a directory" if kind == "folder" else "not a regular file") in said, said
+
+
+@pytest.mark.parametrize("room", range(0, 4000, 97))
+def test_what_a_full_disk_did_not_take_is_read_back(tmp_path, monkeypatch, room):
+    """HDF5 reads its own structures while it writes: with other bytes there it ends the process."""
+    taken, pwrite = 0, os.pwrite
+
+    def full(fd, data, at):
+        nonlocal taken
+        if taken + len(data) > room:
+            raise OSError(28, "No space left on device")
+        taken += len(data)
+        return pwrite(fd, data, at)
+
+    monkeypatch.setattr(os, "pwrite", full)
+    failing = pytest.raises(OSError, match="No space left")
+    with open(tmp_path / "a.h5", "w+b") as file, failing, writing_h5(file) as (made, check):
+        made.create_dataset("x", data=np.arange(1000))
+        for i in range(20):
+            made.create_dataset(f"levels/{i}", data=["a", "b"], dtype=h5py.string_dtype())
+            made.flush()
+            assert made[f"levels/{i}"].asstr()[:].tolist() == ["a", "b"] and made["x"][999] == 999
+        check()
