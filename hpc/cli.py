@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable, Sequence
 
@@ -15,7 +16,7 @@ import click
 
 from mpibayes import __version__
 from mpibayes.errors import EXIT_INTERNAL, CheckpointError, MpibayesError
-from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size
+from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size, ranks_missing_here
 from mpibayes.hpc.run import signals
 from mpibayes.hpc.verbs.group import Commands, ReaderLeft
 from mpibayes.hpc.verbs.import_ import import_
@@ -24,7 +25,7 @@ from mpibayes.hpc.verbs.results import export, predict, report
 from mpibayes.hpc.verbs.run import check, doctor, run, status, submit
 from mpibayes.hpc.verbs.simulate import simulate
 from mpibayes.io.files import DISK, cannot_write
-from mpibayes.io.memory import lack_of_memory
+from mpibayes.memory import lack_of_memory, limit_too_low
 from mpibayes.text import visible, visible_lines
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -36,7 +37,7 @@ Exit codes:
   0   done
   2   configuration or usage
   3   data: a table or input file cannot be used
-  4   checkpoint or disk: no generation of the run is usable, or the disk is full or fails
+  4   checkpoint or disk: no generation of the run is usable, or disk or memory is full or fails
   5   numerical failure
   70  internal error (please report it; MPIBAYES_DEBUG=1 shows the traceback of any error)
   75  stopped early at a checkpoint: run the same command again to continue
@@ -65,6 +66,12 @@ def cli(ctx):
     """
     if ctx.invoked_subcommand not in ("run", "query", "doctor") and launcher_rank() > 0:
         ctx.exit(0)  # only these work together; under a launcher one copy of the others is enough
+    if words := limit_too_low():
+        if launcher_rank() > 0:
+            time.sleep(3.0)
+            if ranks_missing_here(os.getpid()):  # root has said it, or another rank of this host
+                ctx.exit(CheckpointError.exit_code)
+        raise CheckpointError(words)
     if ctx.invoked_subcommand != "run" and launcher_size() > 1:
         signals.act()
 

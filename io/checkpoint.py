@@ -74,7 +74,7 @@ def begin(folder: str | Path, cycle: int, guard: Guard = unguarded) -> Path:
     folder = Path(folder)
     with storing(folder):
         guard()
-        make_directory(folder)
+        make_directory(folder, within=folder.parent)
         for path in folder.iterdir():
             if DRAFT.fullmatch(path.name):
                 with contextlib.suppress(OSError):  # a reader has it open on a network file system: room is lost
@@ -99,7 +99,7 @@ def write_part(draft: Path, first_shard: int, shards: Mapping[int, Mapping[str, 
             _store(file.create_group(f"shard-{index}"), arrays)
 
     with storing(draft):
-        make_directory(draft)  # a network file system may not show root's directory yet
+        make_directory(draft, within=draft.parent.parent)  # a network file system may not show root's directory yet
     entry = _write(draft / f"part-{first_shard:05d}.h5", lambda file: write_h5(file, fill))
     return entry | {"shards": sorted(int(i) for i in shards)}
 

@@ -16,12 +16,11 @@ from mpibayes.io.cells import Batch, Cells, Place
 from mpibayes.io.dates import Dates
 from mpibayes.io.dialect import MAX_PROBLEMS
 from mpibayes.io.forms import INFINITE, Form
-from mpibayes.io.rows import MAX_COUNT, NUMERIC, Column, Rows
+from mpibayes.io.rows import MAX_COUNT, MAX_REAL, NUMERIC, Column, Rows
 from mpibayes.io.source import TextSource
 from mpibayes.io.yes_no import with_level
 
 NUMBER = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
-MAX_REAL = 1e150  # squares of larger numbers overflow
 SHORT = 15  # characters of a number of which a double has all digits
 
 

@@ -197,8 +197,11 @@ def is_there(path: str | Path) -> bool:
     return True
 
 
-def make_directory(path: str | Path) -> None:
-    """Make a directory, and those above it that are missing, each of them on disk when this returns. Raises OSError."""
+def make_directory(path: str | Path, within: Path | None = None) -> None:
+    """Make a directory, and those above it that are missing, each of them on disk when this returns. Raises OSError.
+
+    within: a directory above that is there, unless someone has moved it away, and then is not made anew.
+    """
     path, missing = Path(path), []
     while True:
         try:
@@ -207,6 +210,8 @@ def make_directory(path: str | Path) -> None:
             if not path.is_dir():
                 raise
         except FileNotFoundError:
+            if path.parent == within:
+                raise
             missing.append(path)
             path = path.parent
             continue

@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 from mpibayes.io.cells import Batch, Place
 from mpibayes.io.clock import as_text
 from mpibayes.io.dates import Dates
-from mpibayes.io.encode import MAX_REAL, Markers, Offences, expectation, known_numbers, numbers, parse
+from mpibayes.io.encode import Markers, Offences, expectation, known_numbers, numbers, parse
 from mpibayes.io.forms import Form
 from mpibayes.io.measured import Histogram
-from mpibayes.io.rows import NUMERIC
+from mpibayes.io.rows import MAX_REAL, NUMERIC
 from mpibayes.io.yes_no import TRUTH, with_level
 
 MAX_TEXTS = 131_072

@@ -19,6 +19,7 @@ LEVELLED = tuple(kind for kind, arrays in STORED.items() if arrays[0] in CODES)
 NUMERIC = tuple(kind for kind in KINDS if kind not in LEVELLED)
 MAX_LEVELS = 65_535
 MAX_COUNT = 2.0**53  # above this float64 no longer holds every integer
+MAX_REAL = 1e150  # squares of larger numbers overflow
 SLICE_ROWS = 65_536
 SLICE_BYTES = 16 << 20
 

@@ -41,9 +41,8 @@ from pathlib import Path
 from mpibayes.errors import ConfigError
 from mpibayes.io import documents
 from mpibayes.io.dates import ORDERS
-from mpibayes.io.encode import MAX_REAL
 from mpibayes.io.files import read_regular, reason
-from mpibayes.io.rows import KINDS, LEVELLED, MAX_LEVELS
+from mpibayes.io.rows import KINDS, LEVELLED, MAX_LEVELS, MAX_REAL
 from mpibayes.io.source import near
 from mpibayes.text import counted, toml_string, visible
 

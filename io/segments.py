@@ -150,7 +150,7 @@ class Segments:
         self._joining = True
         with storing(self.folder):
             self._guard()
-            make_directory(self.folder)
+            make_directory(self.folder, within=self.folder.parent)
             remove_left_overs(self.folder, self._guard)
             self._clean()
         self._recount()

@@ -28,13 +28,13 @@ import h5py
 import numpy as np
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.io.documents import json_text, json_value
+from mpibayes.io.documents import json_text
 from mpibayes.io.files import replacing, writing
 from mpibayes.io.h5 import writing_h5
 from mpibayes.io.seal import Seal, append_seal
 from mpibayes.io.table import FORMAT as TYPED
 from mpibayes.io.table import created_by, open_sealed
-from mpibayes.io.table_header import dataset, text
+from mpibayes.io.table_header import dataset, source_of
 from mpibayes.io.target import SPARSE, check_target
 
 FORMAT = "mpibayes-sparse"
@@ -42,6 +42,7 @@ VERSION = 1
 APART = ("starts", "columns", "values", "times", "row_text", "row_ends", "column_text", "column_ends")
 TYPES = {"starts": np.int64, "columns": np.int32, "values": np.float32, "times": np.float64}
 SLICE = 1 << 22  # entries read at a time where all are
+MAX_COLUMNS = 2**31 - 1  # whose numbers are int32
 KINDS = ("row", "column")
 NAMES = ("row", "column", "value")
 MAX_COUNT = 1 << 24  # whole numbers below it are exact in float32
@@ -216,14 +217,15 @@ def _read_header(path: Path, file: h5py.File) -> SparseTable:
         )
     about = {name: file.attrs[name] for name in ("n_rows", "n_columns", "n_entries")}
     n, v, e = (int(x) for x in about.values())
-    source = json_value(text(file, "source"))
-    if not isinstance(source, dict) or not isinstance(names := source.get("names"), list) or len(names) < len(NAMES):
+    source = source_of(file)
+    names = source.get("names") or ()
+    if len(names) < len(NAMES) + ("times" in file):
         raise ValueError("what it was made from is not described")
     for name in APART:
         if name in file:
             dataset(file, name)
     table = SparseTable(
-        path, n, v, e, str(file.attrs["fingerprint"]), source, tuple(map(str, names)), "times" in file,
+        path, n, v, e, str(file.attrs["fingerprint"]), source, tuple(names), "times" in file,
         "row_text" in file, "column_text" in file, bool(file.attrs["whole"]),
         *(float(file.attrs[name]) for name in ("total", "mean", "minimum", "maximum")),
     )  # fmt: skip
@@ -240,6 +242,8 @@ def _read_header(path: Path, file: h5py.File) -> SparseTable:
     ]
     if n < 1 or v < 1 or e < 1:
         wrong.append("it has no entries")
+    if v > MAX_COLUMNS:
+        wrong.append(f"it has {v:,} columns, more than the {MAX_COLUMNS:,} that entries can be in")
     if wrong:
         raise DataError(f"{path}: the sparse table is inconsistent; import the source again", wrong)
     return table

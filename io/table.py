@@ -40,6 +40,7 @@ from mpibayes.io.rows import (
     BLOCKS,
     KINDS,
     MAX_COUNT,
+    MAX_REAL,
     NUMERIC,
     Column,
     Rows,
@@ -51,7 +52,7 @@ from mpibayes.io.rows import (
     summarise,
 )
 from mpibayes.io.seal import Seal, append_seal
-from mpibayes.io.table_header import column_of, dataset, impossible, text
+from mpibayes.io.table_header import column_of, dataset, impossible, problems_of, source_of, text
 from mpibayes.io.target import TABLE as TYPED
 from mpibayes.io.target import check_target
 
@@ -106,8 +107,8 @@ def _cells(column: Column, values: np.ndarray) -> np.ndarray:
         return np.where(values < 0, v, values)
     values = values.astype(np.float64)
     seen = values[~np.isnan(values)]
-    if np.isinf(seen).any():
-        raise DataError(f"column '{column.name}': infinite value")
+    if (np.abs(seen) > MAX_REAL).any():
+        raise DataError(f"column '{column.name}': a value is infinite, or larger than {MAX_REAL:g} in size")
     if column.kind == "count" and ((seen < 0) | (seen != np.floor(seen)) | (seen >= MAX_COUNT)).any():
         raise DataError(f"column '{column.name}': a count must be a non-negative integer below 2^53")
     return values
@@ -146,7 +147,7 @@ class Table:
                 if getattr(rows, block).size:
                     Seal.of(self.path).verify(*_extent(file[block], start, stop))
             _read_rows(file, rows, start)
-        if wrong := impossible(rows, self.columns):
+        if wrong := impossible(rows, self.columns, self.n_rows):
             raise DataError(f"{self.path}: damaged table: {wrong}")
         return rows
 
@@ -209,7 +210,7 @@ def _read_header(path: Path, file: h5py.File) -> Table:
     if not isinstance(entries, list):
         raise ValueError("the list of its columns is none")
     columns = [column_of(file, number, entry) for number, entry in enumerate(entries)]
-    problems = []
+    problems = problems_of(columns, n_rows)
     for block, width in block_widths(columns).items():
         data = dataset(file, block) if block in file else None
         found = (data.shape, data.dtype) if data is not None else ((n_rows, 0), np.dtype(BLOCKS[block]))
@@ -224,10 +225,7 @@ def _read_header(path: Path, file: h5py.File) -> Table:
         problems.append("the column list and the blocks disagree")
     if problems:
         raise DataError(f"{path}: the table is inconsistent; import the source again", problems)
-    source = json_value(text(file, "source")) if "source" in file else {}
-    if not isinstance(source, dict):
-        raise ValueError("what it was made from is not described")
-    return Table(path, n_rows, tuple(columns), str(file.attrs["fingerprint"]), source)
+    return Table(path, n_rows, tuple(columns), str(file.attrs["fingerprint"]), source_of(file))
 
 
 def check_table_name(path: Path) -> None:

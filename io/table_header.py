@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
 import h5py
 import numpy as np
 
-from mpibayes.io.rows import BLOCKS, MAX_COUNT, MAX_LEVELS, Column, Rows
+from mpibayes.errors import DataError
+from mpibayes.io.documents import json_value
+from mpibayes.io.rows import BLOCKS, CODES, KINDS, MAX_COUNT, MAX_LEVELS, MAX_REAL, Column, Rows, check_levels
 
 ALLOWED = {"str": str, "int": int, "float": (int, float), "bool": bool}
 OF_COLUMN = {field.name: field.type for field in fields(Column)}
@@ -28,7 +32,15 @@ def column_of(file: h5py.File, number: int, entry: Any) -> Column:
             raise ValueError(f"'{name}' of column {number + 1} is {value!r}")
     if entry.get("resolution", 0.0) < 0 or entry.get("n_missing", 0) < 0:
         raise ValueError(f"column {number + 1} has a negative resolution or number of missing cells")
+    if min(entry.get("scale", 1.0), entry.get("rest_scale", 1.0)) <= 0:
+        raise ValueError(f"column {number + 1} has a scale of 0 or below")
+    if entry.get("kind") not in KINDS:
+        raise ValueError(f"column {number + 1} is of an unknown kind")
     levels = _levels(file, number) if has_levels else ()
+    try:
+        check_levels(entry.get("name", ""), entry["kind"], levels)
+    except DataError as error:
+        raise ValueError(error.message) from None
     return Column(**entry | {"levels": levels, "atoms": tuple(entry.get("atoms", ()))})
 
 
@@ -38,7 +50,70 @@ def _all_floats(value: Any) -> bool:
 
 def _is(kind: str, value: Any) -> bool:
     allowed = ALLOWED.get(kind, ())
-    return isinstance(value, allowed) and (kind == "bool" or not isinstance(value, bool))
+    if not isinstance(value, allowed) or (kind != "bool" and isinstance(value, bool)):
+        return False
+    return kind != "float" or math.isfinite(value)
+
+
+def problems_of(columns: Sequence[Column], n_rows: int) -> list[str]:
+    """What columns that are right by themselves cannot be together, or in so many rows, in words."""
+    names = Counter(column.name for column in columns)
+    twice = [f"{n} columns are called '{name}'" for name, n in names.items() if n > 1]
+    return twice + [
+        f"column '{c.name}' has {c.n_missing:,} missing cells in {n_rows:,} rows"
+        for c in columns
+        if c.n_missing > n_rows
+    ]
+
+
+# --- where a table comes from -----------------------------------------------------------------------------------------
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+
+
+def _each(kind: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, dict) and all(map(kind, value.values()))
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _absences(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(entry, dict)
+        and entry.keys() == {"column", "where", "levels", "rows", "present"}
+        and _text(entry["column"]) and _text(entry["where"]) and _texts(entry["levels"]) and entry["levels"]
+        and _is("int", entry["rows"]) and _is("int", entry["present"])
+        for entry in value
+    )  # fmt: skip
+
+
+def _form(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(item, str | bool) for item in value.values())
+
+
+OF_SOURCE: dict[str, Callable[[Any], bool]] = {
+    "names": _texts, "files": _texts, "format": _text, "delimiter": _text, "header": lambda v: isinstance(v, bool),
+    "encoding": _text, "sheet": _text, "missing": _each(_texts), "no": _each(_texts), "forms": _each(_form),
+    "calendar": _each(_text), "absent": _absences, "vocabulary": _text,
+}  # fmt: skip
+
+
+def source_of(file: h5py.File) -> dict[str, Any]:
+    """What a table was made from, {} where that is not kept. ValueError where something is not of its kind."""
+    source = json_value(text(file, "source")) if "source" in file else {}
+    if not isinstance(source, dict):
+        raise ValueError("what it was made from is not described")
+    for name, fits in OF_SOURCE.items():
+        if source.get(name) is not None and not fits(source[name]):
+            raise ValueError(f"'{name}' of what it was made from is not of its kind")
+    return source
+
+
+# --- its datasets -----------------------------------------------------------------------------------------------------
 
 
 def _levels(file: h5py.File, number: int) -> tuple[str, ...]:
@@ -69,20 +144,45 @@ def text(file: h5py.File, name: str) -> bytes:
     return value
 
 
-def impossible(rows: Rows, columns: tuple[Column, ...]) -> str:
-    """The first thing in some rows that no import writes, in words; "" where there is none."""
+def impossible(rows: Rows, columns: Sequence[Column], n_rows: int) -> str:
+    """The first thing in some rows of a table of `n_rows` that no import writes, in words; "" where there is none."""
     for block in BLOCKS:
         cells = getattr(rows, block)
         if not cells.size:
             continue
-        if block in ("codes8", "codes16"):
-            top = [len(c.levels) for c in columns if c.block == block]
-            if (cells.max(axis=0) > top).any():
+        here = [c for c in columns if c.block == block]
+        if block in CODES:
+            blank = np.array([len(c.levels) for c in here], CODES[block])
+            if (cells.max(axis=0) > blank).any():
                 return f"a code in '{block}' is larger than its column allows"
-        elif np.isinf(cells).any():
-            return f"a number in '{block}' is infinite"
-        elif block == "tallies":
-            seen = cells[~np.isnan(cells)]
-            if ((seen < 0) | (seen != np.floor(seen)) | (seen >= MAX_COUNT)).any():
-                return "a count is not a non-negative integer below 2^53"
+            missing = (cells == blank).sum(axis=0)
+        else:
+            missing = np.isnan(cells).sum(axis=0)
+            if wrong := _impossible_numbers(cells, block):
+                return wrong
+        if wrong := _miscounted(here, missing, len(rows), n_rows):
+            return wrong
+    return ""
+
+
+def _impossible_numbers(cells: np.ndarray, block: str) -> str:
+    if np.isinf(cells).any():
+        return f"a number in '{block}' is infinite"
+    if block == "tallies":
+        seen = cells[~np.isnan(cells)]
+        if ((seen < 0) | (seen != np.floor(seen)) | (seen >= MAX_COUNT)).any():
+            return "a count is not a non-negative integer below 2^53"
+    elif max(np.fmax.reduce(cells, axis=None), -np.fmin.reduce(cells, axis=None)) > MAX_REAL:
+        return f"a number in '{block}' is larger than {MAX_REAL:g} in size, which an import takes as missing"
+    return ""
+
+
+def _miscounted(columns: Sequence[Column], missing: np.ndarray, n: int, n_rows: int) -> str:
+    """A column whose header has fewer missing cells than some n rows, or fewer others; of all rows: another number."""
+    for column, lacking in zip(columns, missing.tolist(), strict=True):
+        if lacking > column.n_missing or n - lacking > n_rows - column.n_missing:
+            return (
+                f"column '{column.name}' lacks in {lacking:,} of {n:,} rows, and by the header in "
+                f"{column.n_missing:,} of {n_rows:,}"
+            )
     return ""

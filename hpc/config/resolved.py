@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from mpibayes.errors import CheckpointError
 from mpibayes.hpc import registry
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.places import as_toml, bare, shown, table
@@ -37,12 +38,20 @@ def _without_effect(config: Config) -> dict[tuple[str, str], str]:
 
 
 def continued(config: Config, old: dict[str, Any]) -> Config:
-    """The configuration of a run that goes on: what "auto" meant at the first start (in `old`) still holds."""
+    """The configuration of a run that goes on: what "auto" meant at the first start (in `old`) still holds.
+
+    Raises CheckpointError where `old` says it with a value that cannot be.
+    """
     for name, section in config.sections.items():
         for key in marked(type(section), "decided_once"):
             before = table(old.get(name)).get(key)
             if getattr(section, key) == "auto" and before not in (None, "auto"):
-                config = config.changed(name, **{key: parsed(type(section), key, before)})
+                try:
+                    value = parsed(type(section), key, before)
+                except ValueError:
+                    words = f"{name}.{key} = {shown(before)} in the settings of the run cannot be"
+                    raise CheckpointError(f"{words}; restore its config.resolved.toml from a copy") from None
+                config = config.changed(name, **{key: value})
     return config
 
 
@@ -93,7 +102,7 @@ def _flat(document: dict[str, Any]) -> dict[str, tuple[Any, dict[str, Any]]]:
             flat[f"{name}.{key}"] = _plain(table(document.get(name)).get(key, default)), _marks(section, key)
     for kind, section in keys.NAMED.items():
         for name, given in table(document.get(kind)).items():
-            given = _without_implied(section, _plain(given))
+            given = _without_implied(section, table(_plain(given)))
             for key, info in section.model_fields.items():
                 if key in given and given[key] != info.default:
                     flat[f"{kind}.{bare(name)}.{key}"] = given[key], _marks(section, key)

@@ -17,9 +17,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mpibayes.errors import ConfigError, MpibayesError
+from mpibayes.errors import CheckpointError, ConfigError, MpibayesError
 from mpibayes.hpc.parallel.launcher import launched, launcher_name, launcher_rank, launcher_size
 from mpibayes.hpc.parallel.waiting import announce, watched
+from mpibayes.memory import lack_of_memory
 
 T = TypeVar("T")
 
@@ -293,9 +294,9 @@ def agree(comm: Communicator, step: Callable[[], T], what: str = "go on") -> T:
 
 def _expected(error: OSError | MemoryError, what: str) -> MpibayesError:
     doing = "" if what == "go on" else f", trying to {what}"
-    if isinstance(error, MemoryError):
-        return MpibayesError(
-            f"out of memory{doing}",
+    if memory := lack_of_memory(error):
+        return CheckpointError(
+            f"{memory}{doing}",
             ["`mpibayes check CONFIG --ranks N` predicts the memory of a rank; spread the ranks over more nodes"],
         )
     return MpibayesError(f"{type(error).__name__}: {error}{doing}")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mpibayes.errors import EXIT_STOPPED, MpibayesError, NumericalError
+from mpibayes.errors import EXIT_INTERNAL, EXIT_STOPPED, CheckpointError, MpibayesError, NumericalError
 from mpibayes.hpc.config.against_table import check_table
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.load import load
@@ -43,6 +43,7 @@ from mpibayes.io.files import make_directory, open_regular, remove_left_overs, s
 from mpibayes.io.inference import merge
 from mpibayes.io.tables import AnyTable
 from mpibayes.io.trace import TraceWriter, last_values
+from mpibayes.memory import lack_of_memory
 from mpibayes.text import counted, visible, visible_lines, whole_number
 
 EARLY_S, FEWEST_CYCLES = 15.0, 20  # seconds and cycles until a chain's first checkpoint
@@ -82,10 +83,10 @@ def main(
                 print(f"mpibayes: error: {names(comm, [comm.rank])}: {error}", file=sys.stderr, flush=True)
             comm.abort(code)
     except BaseException as error:
-        _tell_internal(comm, error, run_folder(out, config_path))
+        code = _tell_internal(comm, error, run_folder(out, config_path))
         if comm is None:
-            return end_job(70)
-        comm.abort(70)
+            return end_job(code)
+        comm.abort(code)
     if comm is not None and comm.size > 1:
         clock.leave()
     return code if comm is None or comm.rank == 0 else 0
@@ -106,21 +107,24 @@ def run_folder(out: str | Path | None, config_path: str | Path) -> Path:
     return Path("runs") / (from_file.stem(path) if from_file.is_data(path) else path.stem)
 
 
-def _tell_internal(comm: Communicator | None, error: BaseException, folder: Path) -> None:
-    """One line that says where and what; then the traceback, unless memory is short. A rank's own log keeps both."""
+def _tell_internal(comm: Communicator | None, error: BaseException, folder: Path) -> int:
+    """One line that says where and what; then the traceback, unless memory is short. A rank's own log keeps both.
+    Returns the exit code."""
     size, rank = (launcher_size(), launcher_rank()) if comm is None else (comm.size, comm.rank)
     place = f"rank {rank} ({socket.gethostname()}): " if size > 1 else ""
-    what = "out of memory" if isinstance(error, MemoryError) else f"internal error: {type(error).__name__}: {error}"
+    memory = lack_of_memory(error)
+    what = memory or f"internal error: {type(error).__name__}: {error}"
     line = visible(f"mpibayes: error: {place}{what}; the whole job ends here")
     print(line, file=sys.stderr, flush=True)
-    if isinstance(error, MemoryError):
-        return
+    if memory:
+        return CheckpointError.exit_code
     print(visible_lines("".join(traceback.format_exception(error))), end="", file=sys.stderr, flush=True)
     with contextlib.suppress(OSError):
         (folder / "logs").mkdir(exist_ok=True)  # in DIR even where the chains have their own folders
         with open_regular(folder / "logs" / f"rank-{rank:05d}.log", "a") as file:
             print(time.strftime("%Y-%m-%dT%H:%M:%S"), line, file=file)
             traceback.print_exception(error, file=file)
+    return EXIT_INTERNAL
 
 
 def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fresh: bool) -> int:
@@ -329,6 +333,7 @@ class ChainRun:
     def _close(self, finished: bool, words: str, of_run: str) -> None:
         self.lock.check()
         if merge(self.folder, self._burn_in) is None and self.trace.last_cycle > 0:
+            self.lock.check()  # nothing is left to merge in a directory that was moved away
             self.progress.note(
                 f"{self.folder}: the trace is large, so trace.h5 is left out: mpibayes export {self.folder} --to arviz"
             )
@@ -392,9 +397,10 @@ class ChainRun:
         self._began = self._last_checkpoint = self.clock.elapsed()  # a search takes its time
 
         def open_writers():
-            self.lock.check()  # a directory that was moved away is not made anew
+            self.lock.check()
             with storing(self.folder):
-                make_directory(self.folder)
+                if self.folder != self.home:
+                    make_directory(self.folder, within=self.home)
                 remove_left_overs(self.folder, self.lock.check)
             run_directory.write_training_rows(self.folder, self.data.training_rows, self.lock.check)
             self._before = status.ending(self.folder)

@@ -1,7 +1,7 @@
 """Errors that the user can correct, each with its exit code.
 
-Exit codes: 0 done, 2 configuration or usage, 3 data, 4 checkpoint unusable or the disk full, 5 numerical failure, 70
-internal error, 75 stopped early at a checkpoint (run the same command again).
+Exit codes: 0 done, 2 configuration or usage, 3 data, 4 checkpoint unusable, or disk or memory full, 5 numerical
+failure, 70 internal error, 75 stopped early at a checkpoint (run the same command again).
 """
 
 from __future__ import annotations

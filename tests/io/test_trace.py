@@ -66,6 +66,7 @@ def test_a_trace_says_what_its_scalars_are(tmp_path):
     fill(writer, range(1, 101), flush_every=1)
     writer.truncate(70)
     assert read_kinds(tmp_path) == {kind: frozenset(names) for kind, names in KINDS.items()}
+    (tmp_path / "plain").mkdir()
     writer = TraceWriter(tmp_path / "plain", ["x"])
     writer.append(1, {"x": 2.0})
     writer.flush()

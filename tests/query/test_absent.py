@@ -4,6 +4,8 @@ import pytest
 
 import mpibayes as mb
 from mpibayes.hpc.cli import main
+from mpibayes.hpc.crosscat.draws import Posterior
+from mpibayes.hpc.crosscat.report.report import make
 from mpibayes.io.ingest import import_table
 from mpibayes.io.table import Table
 from tests.crosscat.report.runs import make_run
@@ -41,6 +43,14 @@ def test_the_distribution_given_a_level(run, capsys, given, noted):
     options = [word for item in given for word in ("--given", item)]
     assert (NEVER in said(capsys, run, "conditional", "cause", *options)) == noted
     assert "never has" not in said(capsys, run, "conditional", "age", *options)
+
+
+def test_the_report_says_it_once(run):
+    """In its text, and on the page where it says what was run."""
+    made, words = make(Posterior([run])), "no value where 'status' is 'alive'"
+    for facts in (made.parts()[0], made.sections()[-1].parts[0]):
+        lines = [text for _, text in facts.lines if words in text]
+        assert len(lines) == 1 and "missing by definition" in lines[0]
 
 
 def test_rows_of_a_file(run, capsys, tmp_path):

@@ -6,6 +6,7 @@ and says so; the batch system's time limit ends it.
 """
 
 import re
+import shlex
 import socket
 import sys
 import time
@@ -83,10 +84,10 @@ def faulty(place, code, out, *words, ranks=3, env=None, timeout=WITHIN):
 @pytest.mark.parametrize(
     "code, exit_codes, words",
     [
-        (IN_A_CYCLE.format("raise MemoryError"), (70,), "out of memory"),
+        (IN_A_CYCLE.format("raise MemoryError"), (4,), "not enough memory: this process has .* of addresses"),
         (IN_A_CYCLE.format("sys.exit(3)"), (70,), "internal error: SystemExit: 3"),
         (IN_A_CYCLE.format('raise NumericalError("only I know")'), (5,), "only I know"),
-        (WHILE_READING.format("raise MemoryError"), (70,), "out of memory, trying to read its rows of the table"),
+        (WHILE_READING.format("raise MemoryError"), (4,), "not enough memory: .*, trying to read its rows"),
         (WHILE_READING.format('raise OSError(5, "Input/output error")'), (3,), "table.h5.*Input/output error"),
         (NO_ROOM, (4,), "part-00003.h5: cannot be written: No space left on device"),
         (BEFORE_MPI, (70,), "internal error: RuntimeError: boom"),
@@ -131,8 +132,8 @@ def test_a_rank_has_a_log_of_its_own_when_it_has_something_to_say(place):
 @pytest.mark.thorough
 def test_several_ranks_fail_with_one_message(place):
     done = faulty(place, WHILE_READING.replace("rank == 1", "rank > 0").format("raise MemoryError"), "out")
-    assert done.returncode == 70 and done.stderr.count("mpibayes: error:") == 1, done.stderr
-    assert re.search(rf"rank 1 {HOST}: out of memory", done.stderr)
+    assert done.returncode == 4 and done.stderr.count("mpibayes: error:") == 1, done.stderr
+    assert re.search(rf"rank 1 {HOST}: not enough memory", done.stderr)
     assert re.search(rf"likewise rank 2 {HOST}", done.stderr)
 
 
@@ -161,6 +162,16 @@ def test_no_room_on_one_rank_costs_nothing_else(place):
     from tests.run.conftest import exported
 
     assert exported(place, "out") == exported(place, "straight")
+
+
+@pytest.mark.parametrize("ranks", [0, 2])
+def test_a_limit_on_addresses_that_libraries_do_not_fit_into(place, ranks):
+    """OpenBLAS ended the program itself at 200,000 KB, or it hung; one rank speaks for all."""
+    command = ["mpirun", "-n", str(ranks)] if ranks else []
+    words = shlex.join([*command, sys.executable, "-m", "mpibayes", "run", "run.toml", "-o", "out"])
+    done = launch(["bash", "-c", f"ulimit -v 200000; exec {words}"], timeout=WITHIN, cwd=place, env=FOR_RANKS)
+    assert done.returncode == 4 and done.stderr.count("mpibayes: error:") == 1, done.stdout + done.stderr
+    assert "not enough memory: ulimit -v allows 195 MB of addresses" in done.stderr and not (place / "out").exists()
 
 
 # --- N separate copies ------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from mpibayes.hpc.posterior.tables import (
 )
 from mpibayes.hpc.posterior.wide_table import chain_table
 from mpibayes.hpc.scalar import named
+from mpibayes.io.absent import Absence, notes
 from mpibayes.text import counted, percent, took
 
 MATRIX = 8  # chains that are compared pair by pair in the text; the picture and summary.json have them all
@@ -66,6 +67,12 @@ def about(p: RunSummary) -> list[tuple[str, str]]:
     lines = [("table", str(run.table.path)), ("rows", rows), ("columns", columns)]
     for name, of in data.carve.blocks.items():
         lines.append(("block", f"{name}, a full covariance of {len(of)} columns: {', '.join(map(cut, of))}"))
+    used = {c.name for c in data.stored}
+    lacking = [a for a in Absence.stored(run.table.source) if {a.column, a.where} <= used]
+    said = list(notes(lacking))
+    if said:
+        more = f"; and so under {counted(len(said) - 1, 'other condition')}" if len(said) > 1 else ""
+        lines.append(("missing", f"{said[0]}{more}. The model has a distribution there too, as of cells nobody saw"))
     return [*lines, *_about_chains(p)]
 
 

@@ -7,7 +7,13 @@ import os
 import resource
 from contextlib import suppress
 
-SIGNS = ("failed to map segment", "cannot allocate memory", "can't start new thread", "memory allocation failed")
+# Addresses of the libraries that some command or other loads, and of their threads: with 500 MiB an import and its
+# report end well. With less, libraries end the process themselves, or wait for ever for memory that never comes.
+FEWEST_MB = 640
+SIGNS = (
+    "failed to map segment", "cannot allocate memory", "can't start new thread", "memory allocation failed",
+    "failed to launch worker thread",
+)  # fmt: skip
 
 
 def lack_of_memory(error: BaseException) -> str:
@@ -17,6 +23,17 @@ def lack_of_memory(error: BaseException) -> str:
     if not short and not (isinstance(error, ImportError | OSError | RuntimeError) and _has_sign(text)):
         return ""
     return f"not enough memory{f' ({text})' if text else ''}: {_held()}. Free some, raise the limit, or use more nodes"
+
+
+def limit_too_low() -> str:
+    """What to tell a user whose limit on addresses is below what the program needs to begin; "" for any other."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY or limit >= FEWEST_MB << 20:
+        return ""
+    return (
+        f"not enough memory: ulimit -v allows {limit / (1 << 20):,.0f} MB of addresses, and the program's libraries "
+        f"take up to {FEWEST_MB} MB, the data not counted: raise the limit, for example ulimit -v 4000000"
+    )
 
 
 def _has_sign(text: str) -> bool:
