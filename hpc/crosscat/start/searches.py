@@ -44,6 +44,12 @@ def n_judges(n_rows: int, n_searches: int) -> int:
     return min(round(share * n_rows), most) if n_searches > 1 else 0
 
 
+def ahead_in_words(n_rows: int, most: int, n_searches: int) -> str:
+    """Describe searches that are about to begin, each on `most` of the training rows that do not judge, if so many."""
+    rows = min(most, n_rows - n_judges(n_rows, n_searches))
+    return f"searches for views: {n_searches}, on {counted(rows, 'row')} each"
+
+
 def best_search(
     comm: Communicator, data: Data, settings: Settings, chain: int, n_rows: int, n_views: int, n_searches: int
 ) -> Choice:
