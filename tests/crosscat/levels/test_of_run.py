@@ -168,6 +168,17 @@ def test_the_level_shown_first_need_not_be_the_first(run_dir):
     assert stops.first == 1 and stops.names[1] == "3 natural groups"
 
 
+def test_names_follow_the_level_that_they_are_of(run_dir):
+    """Also where no level is natural, and the first sentence says so."""
+    p = summarise(Posterior([run_dir]))
+    (view,) = p.views
+    for by_itself, place in ((1.0, 1), (0.0, 2)):
+        view.levels = [replace(s, level=replace(s.level, by_itself=by_itself)) for s in view.levels[:2]]
+        said = group_sections.sentences(p)
+        assert [s.startswith("They are: ") for s in said].index(True) == place
+        assert said[place - 1] == str(groups.first(view.levels).level)
+
+
 def test_levels_in_words():
     class Made:
         def __init__(self, n, natural=False, usable=False, agree=0.95):
