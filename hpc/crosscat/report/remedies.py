@@ -20,6 +20,7 @@ from mpibayes.hpc.crosscat.start import strategy
 from mpibayes.hpc.posterior import advice
 from mpibayes.hpc.posterior.advice import Command
 from mpibayes.hpc.posterior.chains import Chain
+from mpibayes.hpc.posterior.tables import sentence
 from mpibayes.hpc.scalar import SCORES
 from mpibayes.hpc.settled import LEAST_ESS, Judgement
 from mpibayes.text import counted
@@ -41,13 +42,15 @@ class Advice:
 
 def advise(
     chains: Sequence[Chain], summaries: Sequence[ChainSummary], on: Sequence[Agreement], settled: Judgement,
-    ess: float = np.nan, shown: str = "", several: bool = False,
+    ess: float = np.nan, shown: str = "", several: bool = False, missing: Sequence[str] = (),
 ) -> Advice:  # fmt: skip
     """Say what to do next. on: agreement on the columns and on the rows of each view, or on the rows of a mixture; ess:
     the smallest of the scalars; shown: the chain whose clusters the report shows; several: whether there may be several
-    views."""
+    views; missing: chains that were not started, in words."""
     one_run, verdict = len({chain.home for chain in chains}) == 1, worst(on) if on else "unknown"
     if len(summaries) == 1:
+        if missing:
+            return Advice([sentence(words) for words in missing])
         more = advice.anew(chains, "compare two chains, in a new run", run_chains=2)
         step = "Run more than one chain (run.chains = 2), so that they can be compared."
         return Advice([step], [more] if one_run and on else [])

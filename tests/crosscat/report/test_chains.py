@@ -371,6 +371,13 @@ def test_one_chain_is_to_be_compared_with_another():
     assert text.startswith("Run more than one chain (run.chains = 2)") and "run.chains=2" in command
 
 
+def test_a_chain_that_was_not_started_is_started_by_the_same_command():
+    """And by no new run of as many chains as this one is to have."""
+    made, of = kept_chains(1)
+    found = remedies.advise(made, of, [], ENDED, missing=["1 of the 2 chains has not been started: run it"])
+    assert found.steps == ["1 of the 2 chains has not been started: run it."] and not found.commands
+
+
 def test_many_names_are_cut():
     assert listed(["a", "b", "c", "d"]) == "a, b, c, d"
     assert listed(list("abcdefgh")) == "a, b, c and 5 more"
