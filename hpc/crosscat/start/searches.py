@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.crosscat.predictive import Predictive, ViewPredictive
+from mpibayes.hpc.crosscat.start.strategy import n_judges, rows_of_search
 from mpibayes.hpc.crosscat.start.views import Pilot, found_by, searched
 from mpibayes.hpc.crosscat.view import Settings
 from mpibayes.hpc.data.rows import Data
@@ -25,7 +26,6 @@ from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.hpc.parallel.tasks import run_all
 from mpibayes.text import counted
 
-JUDGES = 0.1, 3000  # share of the training rows that are judges, and their greatest number
 CLOSE = 0.05  # nats a row: searches as near as that to the best are as good, up to the noise of few judges
 
 
@@ -38,15 +38,9 @@ class Choice:
     n_judges: int
 
 
-def n_judges(n_rows: int, n_searches: int) -> int:
-    """Return how many of the training rows judge; a single search needs no judges."""
-    share, most = JUDGES
-    return min(round(share * n_rows), most) if n_searches > 1 else 0
-
-
 def ahead_in_words(n_rows: int, most: int, n_searches: int) -> str:
     """Describe searches that are about to begin, each on `most` of the training rows that do not judge, if so many."""
-    rows = min(most, n_rows - n_judges(n_rows, n_searches))
+    rows = rows_of_search(n_rows, most, n_searches)
     return f"searches for views: {n_searches}, on {counted(rows, 'row')} each"
 
 
